@@ -31,7 +31,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     assert_eq!(later, ErrorKind::OutOfMemory);
     let _little = small.alloc(1000)?;
 
-    // Who has what; `tranship ls` and `tranship stat` show the same.
+    // The holders of buffers; `tranship ls` and `tranship stat` show the same.
     for record in domain.stat()? {
         match record {
             StatRecord::Manager(m) => {

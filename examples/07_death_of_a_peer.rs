@@ -3,7 +3,7 @@
 use std::process::{Command, Stdio};
 use tranship::{Domain, ErrorKind, Payload, PoolOptions, Role, Sender};
 
-/// This program again, as a worker.
+/// Runs this program again, as a worker.
 fn worker(socket: &str) -> Result<(), Box<dyn std::error::Error>> {
     let domain = Domain::builder().name("worker").socket(socket).connect()?;
     let mut receiver = domain.open_receiver("jobs")?;

@@ -1,5 +1,5 @@
-//! A relay between a camera and a viewer: frames go on by reference, the viewer's word that it is done with one goes back, and when a viewer goes, the
-//! next one gets what that one was not sent.
+//! A relay between a camera and a viewer. Frames go on by reference, and the viewer's message that it is done with a
+//! frame goes back. When a viewer goes, the next one gets the frames that it was not sent.
 
 use std::thread;
 use tranship::{Body, ChannelOptions, Domain, ErrorKind, PoolOptions, Relay, RelayEnd, Role};
@@ -82,7 +82,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     drop(to);
     let sinks = relay.join().map_err(|_| "the relay panicked")??;
     let seen = viewers.join().map_err(|_| "a viewer panicked")??;
-    // What is in the ring of one who goes, goes with it.
+    // Frames in the ring of a viewer that goes are lost with it.
     assert!(sinks == 2 && seen <= FRAMES && seen + 9 >= FRAMES && done <= seen);
     println!(
         "{seen} of {FRAMES} frames seen by {sinks} viewers; the camera heard of {done} that they were done with"

@@ -1,9 +1,10 @@
 //! Workers that look at what untrusted peers made, in processes that can do nothing else: requests and replies with workers that are locked down.
 //!
-//! A worker joins, opens its channels, locks itself down, and counts the words of each text that it is sent. Some requests ask it to open
-//! a file instead, as a text might that found a hole in it. The boss takes any worker that comes, and asks the next one what the last one
-//! died of; so both can be killed and started again at any time (`12_sandboxed_worker boss`, `12_sandboxed_worker worker`), and so can
-//! the manager. Without arguments the boss starts a worker itself, and ends after three requests.
+//! A worker joins, opens its channels, locks itself down, and counts the words of each text that it is sent. Some
+//! requests ask it to open a file instead, as a text that found a hole in it might. The boss takes any worker that
+//! comes, and asks the next one the request of which the last one died. So both can be killed and started again at any
+//! time (`12_sandboxed_worker boss`, `12_sandboxed_worker worker`), and so can the manager. Without arguments the boss
+//! starts a worker itself, and ends after three requests.
 
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -14,11 +15,11 @@ use tranship::{
 
 type Failed = Box<dyn std::error::Error>;
 
-/// What a request wants, in its `word`.
+/// ErrorKind of a request, in its `word`.
 const COUNT: u64 = 0;
 const MISBEHAVE: u64 = 1;
 
-/// How long a worker that has said where it is may take to be there.
+/// Longest time until a worker that has announced itself is there.
 const MOMENT: Duration = Duration::from_secs(5);
 
 fn worker(domain: &Domain) -> Result<(), Failed> {
@@ -34,7 +35,7 @@ fn worker(domain: &Domain) -> Result<(), Failed> {
             "this kernel's Landlock is not all there; the system calls are refused all the same"
         );
     }
-    // Until the boss is gone. Who started this process starts another one then.
+    // Until the boss is gone. The program that started this process starts another one then.
     while let Ok(message) = requests.recv() {
         let Body::Buffer(text) = &message.body else {
             return Err("a request that is no buffer".into());

@@ -26,10 +26,10 @@ type Any = Box<dyn std::error::Error + Send + Sync>;
 const WORKERS: usize = 2;
 const CLIENTS: usize = 20;
 
-/// How long a worker that has said where it is may take to be there.
+/// Longest time until a worker that has announced itself is there.
 const MOMENT: Duration = Duration::from_secs(5);
 
-/// It may as well be written without tasks.
+/// A worker. It may as well be written without tasks.
 fn worker(domain: &Domain) -> Result<(), Any> {
     let pool = domain.create_pool(PoolOptions::new(1 << 20))?;
     // A name of its own, for the jobs; the hub learns it by the first word of the results.

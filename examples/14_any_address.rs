@@ -2,9 +2,10 @@
 //! (`tcp:`, with TLS). The writer sends what it has by turns shared, moved and inline, all on one channel; the reader waits for it and for a
 //! socket together.
 //!
-//! Without arguments it plays both ends itself, over every kind of address, at every level of trust and with sealed buffers. With two of them it is one end:
-//! `14_any_address read tcp:0.0.0.0:7700/numbers` on one machine, `14_any_address write tcp:THAT-MACHINE:7700/numbers` on another, with a level
-//! of trust as a third argument if you like; `tranship cert` makes the credentials that both need. Example 15 is the same under tokio.
+//! Without arguments it plays both ends itself, over every kind of address, at every level of trust and with sealed
+//! buffers. With two arguments it is one end: `14_any_address read tcp:0.0.0.0:7700/numbers` on one machine,
+//! `14_any_address write tcp:THAT-MACHINE:7700/numbers` on another. A level of trust may follow as a third argument.
+//! `tranship cert` makes the credentials that both need. Example 15 does this under tokio.
 
 use std::io::Write;
 use std::os::unix::net::UnixStream;
@@ -64,7 +65,8 @@ fn write(domain: &Domain, address: &str, level: &str) -> Result<(), Any> {
     Ok(())
 }
 
-/// What came, until the writer has closed its end; and whether the socket has said something meanwhile.
+/// Returns how many messages came until the writer has closed its end, and whether the socket has sent something
+/// meanwhile.
 fn read(mut from: Receiver, mut socket: UnixStream) -> Result<(u64, bool), Any> {
     let (mut next, mut said) = (0, false);
     loop {
@@ -97,7 +99,7 @@ fn read(mut from: Receiver, mut socket: UnixStream) -> Result<(u64, bool), Any> 
     }
 }
 
-/// Where copies go: what comes out of pools of level `none`, and what was carried here.
+/// Makes the pool for copies: of buffers from pools of level `none`, and of those that were carried here.
 fn copies(domain: &Domain) -> Result<Pool, Any> {
     Ok(domain.create_pool(PoolOptions::new(8 << 20).name("copies"))?)
 }

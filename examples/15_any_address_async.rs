@@ -59,7 +59,8 @@ async fn write(domain: &Domain, address: &str, level: &str) -> Result<(), Any> {
     Ok(to.wait_taken_async().await?)
 }
 
-/// What came, until the writer has closed its end; and whether the socket has said something meanwhile.
+/// Returns how many messages came until the writer has closed its end, and whether the socket has sent something
+/// meanwhile.
 async fn read(mut from: Receiver, mut socket: UnixStream) -> Result<(u64, bool), Any> {
     let (mut next, mut said, mut text) = (0, false, [0; 64]);
     loop {
@@ -87,7 +88,7 @@ async fn read(mut from: Receiver, mut socket: UnixStream) -> Result<(u64, bool),
     }
 }
 
-/// Where copies go: what comes out of pools of level `none`, and what was carried here.
+/// Makes the pool for copies: of buffers from pools of level `none`, and of those that were carried here.
 fn copies(domain: &Domain) -> Result<Pool, Any> {
     Ok(domain.create_pool(PoolOptions::new(8 << 20).name("copies"))?)
 }

@@ -1,5 +1,6 @@
-//! A camera's frames go from shared memory to TCP clients: a server process gets each frame by reference and sends it with a header
-//! before it and a part of a file behind it. The camera gets a frame back when the kernel is done with it, not before.
+//! A camera's frames go from shared memory to TCP clients. A server process gets each frame by reference and sends it
+//! with a header before it and a part of a file behind it. The camera gets a frame back when the kernel is done with
+//! it, not before.
 //!
 //! To another machine frames go out without being copied (MSG_ZEROCOPY). To one of this machine, as here, the kernel copies them, and the
 //! file's pages go by reference.

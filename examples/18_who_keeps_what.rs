@@ -6,7 +6,7 @@ use tranship::{Domain, DomainStat, Leaks, PoolOptions, Role, StatRecord};
 
 const FRAME: usize = 256 << 10;
 
-/// What the manager has to say of a domain.
+/// Returns the manager's record of a domain.
 fn record(of: &Domain) -> Result<DomainStat, Box<dyn std::error::Error>> {
     let records = of.stat()?.into_iter();
     let mut domains = records.filter_map(|record| match record {

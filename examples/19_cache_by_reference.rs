@@ -12,7 +12,7 @@ type Failed = Box<dyn std::error::Error>;
 
 const LEN: usize = 500_000;
 
-/// This program again, as the reader: it says a line, and goes on when it hears one.
+/// Runs this program again, as the reader: it prints a line, and goes on when it reads one.
 fn read(socket: &str) -> Result<(), Failed> {
     let domain = Domain::builder().name("reader").socket(socket).connect()?;
     let mut reader = Reader::open(&domain, "cache")?;

@@ -1,6 +1,7 @@
-//! A camera at 60 frames a second, and viewers that come and go. Each is a program of its own: start `20_camera camera` once and
-//! `20_camera viewer` as often as you like, kill any of them, stop it, start it again; kill the manager, too. The camera waits for nobody:
-//! whom a viewer holds up is that viewer. Without arguments it shows this in two seconds, with two viewers of which one goes early.
+//! A camera at 60 frames a second, and viewers that come and go. Each is a program of its own. Start `20_camera camera`
+//! once and `20_camera viewer` as often as you like. Kill any of them, stop it, start it again; kill the manager, too.
+//! The camera waits for nobody: a slow viewer holds up only itself. Without arguments it shows this in two seconds,
+//! with two viewers of which one goes early.
 //!
 //! ```text
 //!              ╔═ video, 4 lines ═► viewer      a line that is not free in time: the viewer misses this frame
@@ -48,7 +49,7 @@ fn check(frame: &Message) -> Result<(), Any> {
     Ok(())
 }
 
-/// Takes in who comes until it is time for the next frame.
+/// Takes in newcomers until it is time for the next frame.
 fn newcomers(listener: &Listener, until: Instant, all: &mut Vec<Sender>) -> Result<(), Error> {
     loop {
         match listener.accept_sender_timeout(until.saturating_duration_since(Instant::now())) {
@@ -79,7 +80,7 @@ fn show(viewer: &mut Sender, pool: &Pool, frame: &Buffer, number: u64) -> Result
     Ok(())
 }
 
-/// So many frames, or all that there will ever be.
+/// Sends so many frames, or frames without end.
 fn camera(domain: &Domain, frames: u64) -> Result<(), Any> {
     // Room for what the viewers hold: the lines of a few of them, and what they look at.
     let pool = domain.create_pool(PoolOptions::new(32 << 20).name("frames"))?;
@@ -90,7 +91,7 @@ fn camera(domain: &Domain, frames: u64) -> Result<(), Any> {
     let mut viewers: Vec<Sender> = Vec::new();
     let (mut next, mut skipped) = (Instant::now(), 0);
     for number in 0..frames {
-        // Who was stopped for a while does not make up for it.
+        // A camera that was stopped for a while does not make up for it.
         next = (next + FRAME_TIME).max(Instant::now());
         newcomers(&listener, next, &mut viewers)?;
         let mut frame = match pool.try_alloc(WIDTH * HEIGHT) {
@@ -104,7 +105,7 @@ fn camera(domain: &Domain, frames: u64) -> Result<(), Any> {
         };
         draw(&mut frame, number)?;
         let frame = frame.freeze();
-        // Whoever is gone is forgotten; what it held comes back when its process has ended.
+        // A viewer that is gone is forgotten; the buffers that it held come back when its process has ended.
         viewers.retain_mut(|viewer| match show(viewer, &pool, &frame, number) {
             Ok(()) => true,
             Err(gone) => {

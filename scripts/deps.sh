@@ -1,7 +1,8 @@
 #!/bin/bash
-# Looks for what building and testing need (`deps.sh`), for what is large and a few tests use where it is (`deps.sh more`), or for
-# what the product is measured against (`deps.sh bench`), and installs the Debian packages of what is missing. Without root, apt-get
-# or the package it says loudly what is missing; only a missing compiler is an error.
+# Checks the programs that are needed, and installs the Debian packages of those that are missing. `deps.sh` checks what
+# building and testing need, `deps.sh more` what is large and a few tests use if it is there, and `deps.sh bench` what
+# the product is measured against. Without root, apt-get or the package it prints loudly what is missing. Only a missing
+# compiler is an error.
 set -uo pipefail
 
 # what:package:why. What: a program; `lib:` a shared library; `h:` a file of the system's headers; `py:` a module of Debian's Python; `pc:` what pkg-config knows.

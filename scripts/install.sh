@@ -1,9 +1,11 @@
 #!/bin/bash
-# Installs what was built: the C library (libtranship.so with its symbol versions, libtranship.a, headers, manual pages, what pkg-config and
-# CMake need) and, unless called as `install.sh library`, the libraries to preload, and the program `tranship` with its manual pages.
-# `install.sh link`, or `install.sh link library`, comes before: it makes what cargo does not, and leaves it in LINKED. Installing then copies
-# and needs neither cargo nor a compiler.
-# Out of the environment: DESTDIR, PREFIX (/usr/local), LIBDIR (PREFIX/lib), TARGET (target/release), LINKED (TARGET/linked), CC (cc).
+# Installs the built files: the C library (libtranship.so with its symbol versions, libtranship.a, headers, manual
+# pages, files for pkg-config and CMake), the libraries to preload, and the program `tranship` with its manual pages.
+# `install.sh library` installs only the C library. `install.sh link`, or `install.sh link library`, comes before: it
+# makes the files that cargo does not, and leaves them in LINKED. Installing then copies and needs neither cargo nor a
+# compiler.
+# Variables of the environment: DESTDIR, PREFIX (/usr/local), LIBDIR (PREFIX/lib), TARGET (target/release), LINKED
+# (TARGET/linked), CC (cc).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 target=${TARGET:-${CARGO_TARGET_DIR:-target}/release}

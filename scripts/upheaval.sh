@@ -1,6 +1,7 @@
 #!/bin/bash
-# Three of the examples as programs of their own, in which each party and the manager is stopped, killed and started again, one after the other
-# and together: each time everybody gets on again, nothing that arrives is wrong, and at the end nothing is left.
+# Three of the examples as programs of their own. Each party and the manager is stopped, killed and started again, one
+# after the other and together. Each time every program works again, nothing that arrives is wrong, and at the end
+# nothing is left.
 #   scripts/upheaval.sh [camera] [worker] [hub]      default: all of them, at the same time
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -108,7 +109,7 @@ manager_answers() {
     done
 }
 
-# Which of them say that they get on, and who gets on while one of them is stopped.
+# The programs that report that they work, and those that work while one of them is stopped.
 case $scene in
 camera)
     busy=(camera viewer1 viewer2)

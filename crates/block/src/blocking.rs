@@ -3,7 +3,7 @@
 use crate::{Data, Done, Fault, Job, Op, Request, Store, sum};
 use std::sync::mpsc;
 
-/// How often a request whose outcome is not known, or whose bytes were damaged on the way, is asked again.
+/// Number of times that a request is asked again when its outcome is not known, or its bytes were damaged on the way.
 const ATTEMPTS: usize = 100;
 /// Requests of one call that are under way at once.
 const DEPTH: usize = 16;
@@ -34,12 +34,12 @@ struct Answer {
 }
 
 impl<S: Store> Blocking<S> {
-    /// Fills `to` with what lies at `offset`. Checked against the checksums that came with it.
+    /// Fills `to` with the bytes at `offset`. Compares them with the checksums that came with them.
     ///
     /// Waits as long as the store takes; for a server that is away for ever, unless its [`Endpoint`](crate::Endpoint) gives up.
     ///
     /// # Errors
-    /// What the store says; `Corrupt` where the bytes are not what their checksums say, several times.
+    /// The store's fault; `Corrupt` if the bytes do not match their checksums several times.
     pub fn read_at(&self, offset: u64, to: &mut [u8]) -> Result<(), Fault> {
         let store = &self.0;
         let checked = store.is_checked();
@@ -63,7 +63,7 @@ impl<S: Store> Blocking<S> {
     /// Stores `bytes` at `offset`. On the disk when it is acknowledged, if `durable`.
     ///
     /// # Errors
-    /// What the store says. It blocks as [`read_at`](Blocking::read_at).
+    /// The store's fault. It blocks as [`read_at`](Blocking::read_at).
     pub fn write_at(&self, offset: u64, bytes: &[u8], durable: bool) -> Result<(), Fault> {
         let store = &self.0;
         let begin = |place: u64, len: usize| {
@@ -84,26 +84,26 @@ impl<S: Store> Blocking<S> {
         })
     }
 
-    /// Everything that was acknowledged before is on the disk afterwards.
+    /// Flushes: every write that was acknowledged before is on the disk afterwards.
     ///
     /// # Errors
-    /// What the store says. It blocks as [`read_at`](Blocking::read_at).
+    /// The store's fault. It blocks as [`read_at`](Blocking::read_at).
     pub fn flush(&self) -> Result<(), Fault> {
         self.one(Request::new(Op::Flush, 0, 0))
     }
 
-    /// The bytes are not needed any more.
+    /// Trims: the bytes are not needed any more.
     ///
     /// # Errors
-    /// What the store says. It blocks as [`read_at`](Blocking::read_at).
+    /// The store's fault. It blocks as [`read_at`](Blocking::read_at).
     pub fn trim(&self, offset: u64, len: u32) -> Result<(), Fault> {
         self.one(Request::new(Op::Trim, offset, len))
     }
 
-    /// The bytes are zero afterwards.
+    /// Makes the bytes zero.
     ///
     /// # Errors
-    /// What the store says. It blocks as [`read_at`](Blocking::read_at).
+    /// The store's fault. It blocks as [`read_at`](Blocking::read_at).
     pub fn zero(&self, offset: u64, len: u32, punch: bool) -> Result<(), Fault> {
         self.one(Request::new(Op::Zero { punch }, offset, len))
     }

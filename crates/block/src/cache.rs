@@ -1,9 +1,10 @@
 //! A cache in front of a store: whole blocks with their checksums, bounded in bytes, written through.
 //!
-//! What is thrown out is chosen by CLOCK (Corbato 1968): a hand goes round, takes the first block that was not used
-//! since it last passed. Who has a domain has it charged for the blocks ([`Cache::charge_to`]): then only what the manager admits is kept, and
-//! what it wants back is thrown out. A block is kept only if no write through here met it since it was read: two counters for each of
-//! many groups of blocks say so. What others write to the store ends its [`Lease`], and everything that is here with it.
+//! The block to throw out is chosen by CLOCK (Corbato 1968): a hand goes round and takes the first block that was not
+//! used since it last passed. A program in a domain has the blocks charged to the domain ([`Cache::charge_to`]). Then
+//! only the blocks that the manager admits are kept, and memory that it wants back is given back. A block is kept only
+//! if no write through here met it since it was read: two counters for each of many groups of blocks tell. A write of
+//! another client to the store ends its [`Lease`], and every block here with it.
 
 use crate::lease::Lease;
 use crate::slots::Slots;
@@ -14,7 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use tranship_core::{Account, Domain, Error, ErrorKind, HeapOptions};
 
-/// So many blocks go at a time where memory is wanted back; whoever waits for the cache has its turn in between.
+/// Blocks that go at a time where memory is wanted back; a thread that waits for the cache has its turn in between.
 const AT_ONCE: u64 = 64;
 /// The most that a heap may have; no cache comes near it.
 const MOST_BYTES: u64 = 1 << 40;
@@ -64,7 +65,8 @@ struct Blocks {
     writes: Box<[Writes]>,
 }
 
-/// What a request may leave here when it is done: of each block, nothing if another write was under way at any time between.
+/// Permission of a request to leave blocks here when it is done. It leaves no block that another write met at any time
+/// in between.
 #[derive(Debug)]
 struct Ticket {
     version: u64,
@@ -73,7 +75,7 @@ struct Ticket {
 }
 
 impl Cache {
-    /// Of at most so many bytes. Memory is taken as blocks come.
+    /// Creates a cache of at most so many bytes. Memory is taken as blocks come.
     #[must_use]
     pub fn new(bytes: u64) -> Arc<Cache> {
         let most = usize::try_from(bytes).unwrap_or(usize::MAX) / BLOCK_BYTES;
@@ -99,14 +101,15 @@ impl Cache {
         (both[0], both[1])
     }
 
-    /// Bytes of the blocks that it has memory for.
+    /// Returns the bytes of the blocks that it has memory for.
     #[must_use]
     pub fn held_bytes(&self) -> u64 {
         (self.lock().slots.present() * BLOCK_BYTES) as u64
     }
 
-    /// From now on its memory is admitted by the manager, as the heap `block cache` of this domain, and given back when the manager wants it: in
-    /// [`Domain::turn`]. Where the manager refuses, fewer blocks are kept. Once: a cache that is charged already stays so.
+    /// Charges the cache's memory to this domain from now on, as its heap `block cache`. The manager admits the memory,
+    /// and gets it back when it wants it: in [`Domain::turn`]. Where the manager refuses, fewer blocks are kept. Only
+    /// the first call counts: a cache that is charged already stays so.
     ///
     /// The domain does not end before the cache does. Asks the manager.
     ///
@@ -120,7 +123,7 @@ impl Cache {
         let heap = HeapOptions::new(self.most_bytes.min(MOST_BYTES)).name("block cache");
         let account = domain.create_heap(heap).map(Account::new);
         if let Ok(account) = &account {
-            account.ensure_some(self.held_bytes()); // what is not admitted of it goes, below
+            account.ensure_some(self.held_bytes()); // memory that is not admitted goes, below
         }
         let (account, refused) = match account {
             Ok(account) => (Some(account), None),
@@ -155,7 +158,7 @@ impl Cache {
         self.account.get()?.as_ref()
     }
 
-    /// Gives back what the manager wants. In each turn.
+    /// Gives back the memory that the manager wants. In each turn.
     fn come_down(&self) {
         let Some(account) = self.account() else {
             return;
@@ -175,7 +178,8 @@ impl Cache {
         }
     }
 
-    /// Has the manager admit memory for so many bytes of blocks, if it is not there yet. What it refuses is not kept, or instead of others.
+    /// Asks the manager to admit memory for so many bytes of blocks, if it is not there yet. Refused memory is not
+    /// kept, or instead of other blocks.
     fn ask_for_room(&self, bytes: usize) {
         if let Some(account) = self.account() {
             let lacks = self.lock().slots.lacks(bytes / BLOCK_BYTES);
@@ -189,7 +193,8 @@ impl Cache {
         self.blocks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// All of a request, if all of it is here and may be used; else what may be kept of it when it was read.
+    /// Returns all of a request, if all of it is here and may be used; otherwise the permission to keep its blocks when
+    /// it was read.
     fn find(&self, lease: &Lease, request: &Request, data: &mut Data) -> Result<Vec<u32>, Ticket> {
         let mut known = self.lock();
         let holds = known.look(lease);
@@ -202,7 +207,7 @@ impl Cache {
         }
     }
 
-    /// A write of these blocks begins: what is known about them is not any more. What it leaves may be kept, if `kept`.
+    /// Begins a write of these blocks: their old content is not known any more. The new one may be kept, if `kept`.
     fn begin_write(&self, lease: &Lease, blocks: &Range<u64>, kept: bool) -> Option<Ticket> {
         let mut known = self.lock();
         known.look(lease);
@@ -214,7 +219,7 @@ impl Cache {
         })
     }
 
-    /// It is over, or has failed; nobody knows then what it left.
+    /// Notes that a write is over, or has failed; after a failure the block's content is not known.
     fn end_write(
         &self,
         lease: &Lease,
@@ -235,7 +240,7 @@ impl Cache {
         }
     }
 
-    /// Keeps the whole blocks of what was read.
+    /// Keeps the whole blocks of a read.
     fn keep(&self, lease: &Lease, request: &Request, bytes: &[u8], sums: &[u32], ticket: &Ticket) {
         self.ask_for_room(bytes.len());
         let mut known = self.lock();
@@ -251,7 +256,7 @@ fn is_nothing_said(kind: ErrorKind) -> bool {
     [CutOff, Forked, ManagerAway, System, TimedOut].contains(&kind)
 }
 
-/// The group of a block. Neighbours are in different ones, so that a long write moves each by one only.
+/// Returns the group of a block. Neighbours are in different groups, so that a long write moves each by one only.
 fn group(block: u64) -> usize {
     usize::try_from(block % GROUPS as u64).unwrap_or(0)
 }
@@ -276,7 +281,7 @@ impl Blocks {
         }
     }
 
-    /// How many writes of its group have begun, if only so many of them are under way.
+    /// Returns how many writes of the block's group have begun, if only this many of them are under way.
     fn quiet(&self, block: u64, under_way: u64) -> Option<u64> {
         let writes = self.writes[group(block)];
         (writes.begun - writes.ended == under_way).then_some(writes.begun)
@@ -386,8 +391,8 @@ pub struct Cached<S> {
 }
 
 impl<S: Store> Cached<S> {
-    /// With blocks of this cache, which must be those of the same store. A server's store must be one that asks for leases
-    /// ([`Remote::leased`](crate::Remote::leased)), else nothing is kept.
+    /// Creates a store with blocks of this cache, which must be those of the same store. A server's store must be one
+    /// that asks for leases ([`Remote::leased`](crate::Remote::leased)), else nothing is kept.
     pub fn new(cache: &Arc<Cache>, below: S) -> Cached<S> {
         Cached {
             cache: Arc::clone(cache),
@@ -396,7 +401,7 @@ impl<S: Store> Cached<S> {
         }
     }
 
-    /// What is behind.
+    /// Returns the store behind the cache.
     pub fn below(&self) -> &S {
         &self.below
     }
@@ -438,7 +443,8 @@ impl<S: Store> Cached<S> {
 
     fn write(&self, request: Request, data: Data, done: Done) {
         let touched = blocks(&request);
-        // A copy: when the buffer comes back nobody says what is in it. Only of what is there: a client says the length.
+        // A copy: when the buffer comes back its content is not known. Only of the bytes that are there: a client
+        // chooses the length.
         let bytes = match request.op {
             Op::Write if !request.sums.is_empty() => copy_of(&request, &data),
             _ => None,
@@ -462,7 +468,7 @@ impl<S: Store> Cached<S> {
     }
 }
 
-/// What a write brings, if it is what its checksums say.
+/// Returns the bytes of a write, if they match their checksums.
 fn copy_of(request: &Request, data: &Data) -> Option<Vec<u8>> {
     let len = request.len as usize;
     let mut bytes = (len <= data.len()).then(|| vec![0; len])?;

@@ -26,13 +26,15 @@ use tranship_core::{Buffer, BufferMut, Error, OutOfBounds, Pool};
 pub enum Data {
     /// For requests without bytes.
     None,
-    /// Of a read: so many bytes, whose memory comes with the answer, or is this process's once somebody writes there.
+    /// Room for a read: so many bytes. Their memory comes with the answer, or is this process's once a thread writes
+    /// there.
     Room(usize),
     /// Memory of this process.
     Heap(Heap),
     /// A buffer of a pool of this domain, which can be sent.
     Own(Own),
-    /// What came over a channel: it can only be read. Its sender may be able to change it, depending on the pool's trust level.
+    /// Memory that came over a channel: it can only be read. Its sender may be able to change it, depending on the
+    /// pool's trust level.
     Shared(Buffer),
 }
 
@@ -44,7 +46,7 @@ pub struct Own {
 }
 
 impl Own {
-    /// For so many bytes, waiting at most that long.
+    /// Allocates a buffer for so many bytes, waiting at most that long.
     pub(crate) fn new(pool: &Pool, len: usize, limit: Duration) -> Result<Own, Error> {
         let buffer = match limit.is_zero() {
             true => pool.try_alloc(len + HEAD_BYTES)?,
@@ -53,7 +55,7 @@ impl Own {
         Ok(Own { buffer, len })
     }
 
-    /// A message: the first `len` bytes, and this head.
+    /// Makes a message: the first `len` bytes, and this head.
     pub(crate) fn seal(mut self, len: usize, head: &[u8]) -> Result<Buffer, Fault> {
         let fits = len <= self.len && head.len() <= HEAD_BYTES;
         let written = self.buffer.write(len, head);
@@ -70,12 +72,13 @@ impl Data {
         Data::Heap(Heap::zeroed(len))
     }
 
-    /// Memory of this process, with whatever an earlier request left in it: for those who fill all that they use.
+    /// Returns memory of this process with the bytes that an earlier request left in it, for a caller that fills all
+    /// that it uses.
     pub(crate) fn used(len: usize) -> Data {
         Data::Heap(Heap::used(len))
     }
 
-    /// How many bytes there is room for.
+    /// Returns the number of bytes that there is room for.
     #[must_use]
     pub fn len(&self) -> usize {
         match self {
@@ -87,7 +90,7 @@ impl Data {
         }
     }
 
-    /// Is there room for nothing?
+    /// Returns whether there is no room.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -96,7 +99,7 @@ impl Data {
     /// Copies bytes in.
     ///
     /// # Errors
-    /// `Invalid` beyond its end, or into memory of somebody else's.
+    /// `Invalid` beyond its end, or into memory of another process.
     pub fn write(&mut self, offset: usize, bytes: &[u8]) -> Result<(), Fault> {
         let end = offset.checked_add(bytes.len()).ok_or(Fault::Invalid)?;
         match self {
@@ -155,12 +158,12 @@ impl Data {
         self.write(0, bounce.bytes())
     }
 
-    /// Is it a buffer of this pool?
+    /// Returns whether it is a buffer of this pool.
     pub(crate) fn is_of(&self, pool: &Pool) -> bool {
         matches!(self, Data::Own(own) if own.buffer.id().pool() == pool.id())
     }
 
-    /// The bytes in place, where nobody else can write them.
+    /// Returns the bytes in place, if no other process can write them.
     pub(crate) fn slice(&self) -> Option<&[u8]> {
         match self {
             Data::None => Some(&[]),
@@ -180,7 +183,8 @@ impl Data {
         }
     }
 
-    /// Where the kernel is to write: valid as long as `self`, for `len` bytes. None: there is no memory, or none that may be written here.
+    /// Returns the address for the kernel to write: valid as long as `self`, for `len` bytes. None: there is no memory
+    /// that may be written here.
     pub(crate) fn place_to_fill(&mut self) -> Option<*mut u8> {
         match self {
             Data::None | Data::Room(_) | Data::Shared(_) => None,
@@ -189,7 +193,7 @@ impl Data {
         }
     }
 
-    /// Where the kernel is to read: valid as long as `self`, for `len` bytes. None: there is no memory.
+    /// Returns the address for the kernel to read: valid as long as `self`, for `len` bytes. None: there is no memory.
     pub(crate) fn place_to_read(&self) -> Option<*const u8> {
         match self {
             Data::None | Data::Room(_) => None,

@@ -1,18 +1,18 @@
-//! Where a service is, and what its channels and pools are like.
+//! Address of a service, and the properties of its channels and pools.
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 use tranship_core::{ChannelOptions, Domain, Error, PoolOptions, Trust, Wait, WhenFull};
 
-/// The most that one end of a connection has for what it sends, and as much for what is carried to it, bytes. A message of the
-/// largest size takes 320 KiB.
+/// Most bytes that one end of a connection has for messages to send, and as many for those that are carried to it. A
+/// message of the largest size takes 320 KiB.
 const POOL_BYTES: u64 = 16 << 20;
-/// So much of it stays once it was needed: to get memory anew for each burst costs more than the disk.
+/// Bytes of a pool that stay once they were needed: getting memory anew for each burst costs more than the disk.
 const KEPT_BYTES: u64 = 6 << 20;
 /// In which it is granted: three messages of the largest size.
 const CHUNK_BYTES: u64 = 1 << 20;
-/// Buffers of a pool: more than there are questions, answers, and what is kept for the next ones.
+/// Buffers of a pool: more than there are questions, answers, and buffers that are kept for the next ones.
 const SLOTS: u32 = 2048;
 /// Messages of a channel: more than questions that a client may have, so that no honest end finds it full.
 const LINES: u32 = 256;
@@ -30,7 +30,7 @@ const LINES: u32 = 256;
 /// let disk = Endpoint::new("shm:disk", Trust::Producer)
 ///     .with_domains(move || Domain::builder().socket(&socket).connect())
 ///     .give_up_after(Duration::from_secs(1));
-/// // Nobody serves it: whoever asks is told so a second later, instead of waiting.
+/// // Nobody serves it: a caller gets an error a second later, instead of waiting.
 /// assert!(Remote::new(&disk).wait(Duration::from_millis(10)).is_err());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -55,7 +55,7 @@ impl fmt::Display for Endpoint {
 }
 
 impl Endpoint {
-    /// An endpoint at an address of this machine. Both ends must say the same level of trust; see [`Trust`].
+    /// Creates an endpoint at an address of this machine. Both ends must give the same level of trust; see [`Trust`].
     ///
     /// Addresses of other machines need domains that know them: [`with_domains`](Endpoint::with_domains).
     #[must_use]
@@ -67,7 +67,7 @@ impl Endpoint {
             give_up: None,
             domains: Arc::new(move || {
                 let member = Domain::builder().name("block");
-                // Names of this process need nobody else's manager.
+                // Names of this process need no other process's manager.
                 match local {
                     true => member.embedded(),
                     false => member.connect(),
@@ -86,7 +86,7 @@ impl Endpoint {
         self
     }
 
-    /// After so long without the server, requests to it fail, as long as it is away. Without this they wait.
+    /// Makes requests fail after so long without the server, as long as it is away. Without this they wait.
     #[must_use]
     pub fn give_up_after(mut self, limit: Duration) -> Endpoint {
         self.give_up = Some(limit);
@@ -97,7 +97,7 @@ impl Endpoint {
         self.give_up
     }
 
-    /// The level of trust.
+    /// Returns the level of trust.
     #[must_use]
     pub fn trust(&self) -> Trust {
         self.trust
@@ -107,17 +107,17 @@ impl Endpoint {
         (self.domains)()
     }
 
-    /// Where questions go.
+    /// Returns the address of the channel for questions.
     pub(crate) fn asks(&self) -> String {
         format!("{}.ask", self.address)
     }
 
-    /// Where answers come from.
+    /// Returns the address of the channel for answers.
     pub(crate) fn answers(&self) -> String {
         format!("{}.answer", self.address)
     }
 
-    /// A pool to send from: for one connection, as its other end can read all of it.
+    /// Returns the options of a pool to send from. It is for one connection, because its other end can read all of it.
     pub(crate) fn pool(&self) -> PoolOptions {
         PoolOptions::new(POOL_BYTES)
             .name("block")
@@ -127,8 +127,8 @@ impl Endpoint {
             .trust(self.trust)
     }
 
-    /// Of both ends of both channels: who waits leaves the processor to those who work, no send waits, and no
-    /// pool is taken that is not as [`Endpoint::pool`] says.
+    /// Returns the options of both ends of both channels. A waiting thread leaves the processor to working threads, and
+    /// no send waits. Only a pool is taken that is as [`Endpoint::pool`] says.
     pub(crate) fn channels(&self) -> ChannelOptions {
         let channels = ChannelOptions::new()
             .lines(LINES)

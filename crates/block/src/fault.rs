@@ -1,4 +1,4 @@
-//! What can go wrong with a request, as it travels.
+//! Faults of a request, as they travel.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,11 +8,11 @@ pub enum Fault {
     /// Beyond the end.
     #[error("{len} bytes at {offset} reach beyond the {size} bytes there are")]
     Bounds {
-        /// Where, bytes.
+        /// Position in bytes.
         offset: u64,
-        /// How many.
+        /// Number of bytes.
         len: u64,
-        /// What there is, bytes.
+        /// Size of the store in bytes.
         size: u64,
     },
     /// Writes are refused.
@@ -24,7 +24,7 @@ pub enum Fault {
     /// With the system's error number.
     #[error("input or output error {0} of the server's disk")]
     Io(i32),
-    /// The block at this offset is not what its checksum says.
+    /// The block at this offset does not match its checksum.
     #[error("the block at {0} is not what its checksum says")]
     Corrupt(u64),
     /// The disk cannot do that.

@@ -1,4 +1,4 @@
-//! How long a client may use what it has read without asking again; the server's side is in `leases`.
+//! Time during which a client may use read data without asking again; the server's side is in `leases`.
 //!
 //! Leases as of Gray and Cheriton (1989): every answer of the server extends them, so that a client that asks anyhow asks
 //! for nothing else. The time counts from the question, which the server cannot have got earlier.
@@ -7,7 +7,7 @@ use rustix::time::{ClockId, clock_gettime};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// How long it lasts. Longer than a round trip to the server, or a cache is of no use there.
+/// Duration of a lease. It is longer than a round trip to the server; otherwise a cache is of no use there.
 pub(crate) const TERM: Duration = Duration::from_millis(250);
 
 /// A moment, also of a machine that sleeps meanwhile.
@@ -26,16 +26,16 @@ impl Moment {
     }
 }
 
-/// Says what was read before and may be used again. Cloneable; all clones are the same lease.
+/// Lease: it says whether data that was read before may be used again. Cloneable; all clones are the same lease.
 #[derive(Clone, Debug)]
 pub struct Lease(Option<Arc<Mutex<Known>>>);
 
-/// Where a lease stands.
+/// State of a lease.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Standing {
-    /// What was read under another number may be something else now.
+    /// Data that was read under another number may be different now.
     pub version: u64,
-    /// What was read under this number may be used now.
+    /// Data that was read under this number may be used now.
     pub holds: bool,
 }
 
@@ -44,7 +44,7 @@ struct Known {
     version: u64,
     /// Which opening of its disk the server serves.
     opening: Option<u128>,
-    /// How many writes others had done.
+    /// Number of writes that others had done.
     writes: u64,
     until: Option<Moment>,
 }
@@ -78,7 +78,7 @@ impl Known {
 }
 
 impl Lease {
-    /// Of a store that nobody else writes to.
+    /// Returns the lease of a store that nobody else writes to.
     #[must_use]
     pub fn forever() -> Lease {
         Lease(None)
@@ -103,21 +103,22 @@ impl Lease {
             .map_or(forever, |known| known.standing(Moment::now()))
     }
 
-    /// A server says which opening of its disk it serves; none: it gives no leases.
+    /// Notes the opening of its disk that a server serves; none: it gives no leases.
     pub(crate) fn met(&self, opening: Option<u128>) {
         if let Some(mut known) = self.lock() {
             known.met(opening);
         }
     }
 
-    /// An answer to what was asked then: so many writes of others were done before the server got the question.
+    /// Notes an answer to a question that was asked then: so many writes of others were done before the server got the
+    /// question.
     pub(crate) fn heard(&self, opening: u128, writes: u64, asked: Moment) {
         if let Some(mut known) = self.lock() {
             known.heard(opening, writes, asked);
         }
     }
 
-    /// A connection to the server is over: others may be let in.
+    /// Notes that a connection to the server is over: others may be let in.
     pub(crate) fn lost(&self) {
         if let Some(mut known) = self.lock() {
             known.until = None;

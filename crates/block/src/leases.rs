@@ -1,9 +1,9 @@
-//! The server's side of leases: who writes is answered when no other client can still use what was there before.
+//! Server's side of leases: a write is answered when no other client can still use the old data.
 //!
-//! A client with a cache asks, and may use what it reads for [`TERM`] from then on. Each answer says how many writes of others
-//! were done when the question came. A write is counted when it is done, and only then answered, and not before all
-//! leases of others that do not know of it have ended. So that not every write waits, those others get none for a while
-//! after it: while several write, nobody caches.
+//! A client with a cache asks, and may use the data that it reads for [`TERM`] from then on. Each answer says how many
+//! writes of others were done when the question came. A write is counted when it is done. It is answered only after
+//! that, and not before all leases of others that do not know of it have ended. So that not every write waits, those
+//! others get no lease for a while after it: while several clients write, none caches.
 
 use crate::lease::TERM;
 use crate::{Data, Fault, Info, Job, Lease, Op, Store};
@@ -12,9 +12,10 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// How long a lease is waited for: the clocks of two machines do not run alike.
+/// Longest wait for the end of a lease. It is longer than the lease because the clocks of two machines do not run
+/// alike.
 const WAIT: Duration = TERM.saturating_add(Duration::from_millis(50));
-/// So long a client gets no lease after another one has written.
+/// Time during which a client gets no lease after another one has written.
 const CONTENDED: Duration = Duration::from_secs(1);
 const FOREVER: Duration = Duration::from_secs(3600);
 
@@ -25,11 +26,11 @@ type Answer = Box<dyn FnOnce() + Send>;
 struct Client {
     channels: u32,
     caches: bool,
-    /// Its own writes.
+    /// Number of its own writes.
     writes: u64,
-    /// Its leases end then, as far as they are its last.
+    /// End of its leases, unless it gets another one.
     until: Option<Instant>,
-    /// It gets none before, as others write.
+    /// Time before which it gets no lease, because others write.
     barred: Option<Instant>,
 }
 
@@ -37,9 +38,9 @@ struct Client {
 struct Known {
     writes: u64,
     clients: HashMap<u64, Client>,
-    /// By then the leases of those who are gone have ended, and those of an earlier server.
+    /// Time by which the leases of clients that are gone, and those of an earlier server, have ended.
     gone: Instant,
-    /// That caches are of no use here was said.
+    /// The log was told that caches are of no use here.
     said: bool,
 }
 
@@ -76,7 +77,7 @@ impl Known {
         }
     }
 
-    /// How many writes of others it knows of with the answer; none: it gets no lease with it.
+    /// Returns how many writes of others the client learns of with the answer; none: it gets no lease with it.
     fn asked(&mut self, number: u64, now: Instant) -> Option<u64> {
         let client = self.clients.get_mut(&number)?;
         if !client.caches || client.barred.is_some_and(|until| now < until) {
@@ -86,7 +87,7 @@ impl Known {
         Some(self.writes - client.writes)
     }
 
-    /// When it may be answered.
+    /// Notes a write; returns the time when it may be answered.
     fn wrote(&mut self, number: u64, now: Instant) -> Instant {
         self.writes += 1;
         let mut until = self.gone.max(now);
@@ -156,7 +157,7 @@ impl Leases {
         }))
     }
 
-    /// A channel of a client begins.
+    /// Begins a channel of a client.
     pub(crate) fn enter(self: &Arc<Self>, number: u64, caches: bool) -> Tenant {
         self.shared.known().enter(number, caches);
         Tenant {
@@ -180,7 +181,7 @@ impl Drop for Leases {
     }
 }
 
-/// What nobody guesses: it tells clients, and openings, apart.
+/// Returns a number that nobody guesses: it distinguishes clients, and openings.
 pub(crate) fn random() -> u64 {
     let random = std::hash::BuildHasher::build_hasher(&std::hash::RandomState::new());
     std::hash::Hasher::finish(&random)
@@ -195,7 +196,7 @@ impl Shared {
         self.late.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The thread's: answers what is due. At the end everything: nobody is there for it any more.
+    /// Runs the thread that answers due writes. At the end it answers all: no client is there for them any more.
     fn answer_late(&self) {
         let mut late = self.late();
         loop {
@@ -230,13 +231,13 @@ pub(crate) struct Tenant {
 }
 
 impl Tenant {
-    /// A question came. What its answer says: see [`Lease::heard`](crate::Lease).
+    /// Notes a question. Returns the number for its answer: see [`Lease::heard`](crate::Lease).
     pub(crate) fn asked(&self) -> Option<u64> {
         let now = self.caches.then(Instant::now)?;
         self.leases.shared.known().asked(self.number, now)
     }
 
-    /// A write is done, or has failed: calls `answer` when no other client can use what was there before.
+    /// Notes a write that is done, or has failed: calls `answer` when no other client can use the old data.
     pub(crate) fn wrote(&self, answer: impl FnOnce() + Send + 'static) {
         let (shared, now) = (&self.leases.shared, Instant::now());
         let until = shared.known().wrote(self.number, now);
@@ -316,7 +317,7 @@ mod tests {
         }
     }
 
-    /// With caches 1 and 2, and 3 without; leases of an earlier server have ended.
+    /// Returns clients with caches, 1 and 2, and 3 without; leases of an earlier server have ended.
     fn three() -> (Known, Clock) {
         let start = Instant::now();
         let mut known = Known::new(start);
@@ -336,7 +337,7 @@ mod tests {
         assert_eq!(known.wrote(1, clock.at(2)), clock.at(2));
         let until = clock.at(1) + WAIT;
         assert_eq!(known.wrote(3, clock.at(3)), until);
-        // It gets none for a while, so that nobody waits again.
+        // It gets none for a while, so that no write waits again.
         assert_eq!(known.asked(1, clock.at(4)), None);
         assert_eq!(known.wrote(3, until), until);
         let later = until + CONTENDED;

@@ -1,9 +1,10 @@
 //! A block service over channels: the application of "Bulk Transfer over Shared Memory" (chapter 7), for real disks.
 //!
-//! * [`Store`]: where blocks are. [`Disk`] is a file or a device, [`Remote`] a server's blocks over channels, [`Cached`]
-//!   either of them with a cache in front.
-//! * [`front`]: what serves a store over channels, to any number of clients.
-//! * [`nbd`]: what serves it to programs that speak the NBD protocol.
+//! * [`Store`]: stores of blocks. [`Disk`] is a file or a device, [`Remote`] a server's blocks over channels,
+//!   [`Cached`]
+//! either of them with a cache in front.
+//! * [`front`]: serves a store over channels, to any number of clients.
+//! * [`nbd`]: serves it to programs that speak the NBD protocol.
 //!
 //! A server is a disk behind a front; the proxy of a machine is a remote store, cached, behind both fronts.
 //!
@@ -43,7 +44,7 @@ pub use remote::Remote;
 pub use store::{Done, Info, Job, Op, Request, Store};
 pub use sum::sums;
 
-/// What the documentation shows must run.
+/// Code in the documentation, which must run.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/block.md")]
 struct Documentation;

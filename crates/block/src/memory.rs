@@ -1,14 +1,15 @@
 //! Memory of this process that requests use one after the other: to get it from the system page by page, and cleared,
 //! costs more than to fill it from the page cache.
 //!
-//! What was kept once is charged to a domain while there is one ([`charge_to`]), in use or not: to the first that comes, as it is one store for all of
-//! the process. What a domain is not admitted goes to the system.
+//! Memory that was kept once is charged to a domain while there is one ([`charge_to`]), in use or not. It is charged to
+//! the first domain, because one store serves all of the process. Memory that a domain is not admitted goes to the
+//! system.
 
 use crate::limits::BLOCK_BYTES;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use tranship_core::{Account, Domain, HeapOptions};
 
-/// Bytes that are kept for later requests; what comes back beyond them goes to the system.
+/// Bytes that are kept for later requests; further memory that comes back goes to the system.
 const KEPT_BYTES: usize = 16 << 20;
 /// The sizes that are kept: 4 KiB, 8 KiB, ..., 1 MiB.
 const SIZES: usize = 9;
@@ -30,12 +31,13 @@ pub(crate) struct Charged {
 
 impl Drop for Charged {
     fn drop(&mut self) {
-        // Nobody sees the account go under the lock: that tells the manager.
+        // No thread drops the account under the lock: that would call the manager.
         Kept::lock().account = Weak::new();
     }
 }
 
-/// Charges what is kept to this domain, as the heap `block requests`, from now on; none if another has it, or if the manager gives no heap.
+/// Charges kept memory to this domain, as its heap `block requests`, from now on. None if another domain has it, or if
+/// the manager gives no heap.
 pub(crate) fn charge_to(domain: &Domain) -> Option<Charged> {
     if Kept::lock().account.strong_count() > 0 {
         return None;
@@ -47,7 +49,7 @@ pub(crate) fn charge_to(domain: &Domain) -> Option<Charged> {
     let heap = heap.ok()?;
     let account = Arc::new(Account::new(heap));
     let before = Kept::lock().bytes as u64;
-    account.ensure_some(before); // what is not admitted of it goes, below
+    account.ensure_some(before); // memory that is not admitted goes, below
     let mut kept = Kept::lock();
     if kept.account.strong_count() > 0 {
         return None;
@@ -65,7 +67,7 @@ pub(crate) fn charge_to(domain: &Domain) -> Option<Charged> {
     Some(Charged { _account: account })
 }
 
-/// Gives back what the manager wants.
+/// Gives back the memory that the manager wants.
 fn come_down(account: &Account) {
     account.settle();
     while account.excess() > 0 {
@@ -90,7 +92,7 @@ impl Kept {
         KEPT.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The last that came back first: the processor's caches know it best.
+    /// Takes the memory that came back last: the processor's caches know it best.
     fn take(&mut self, size: usize) -> Option<Vec<u8>> {
         let memory = self.by_size.get_mut(size)?.pop()?;
         self.bytes -= memory.len();
@@ -101,7 +103,7 @@ impl Kept {
         (0..SIZES).rev().find_map(|size| self.take(size))
     }
 
-    /// Gives back what is not kept.
+    /// Keeps memory; returns it if it is not kept.
     fn keep(&mut self, memory: Vec<u8>) -> Option<Vec<u8>> {
         let size = size(memory.len().saturating_sub(BLOCK_BYTES));
         let fits = self.bytes + memory.len() <= KEPT_BYTES;
@@ -116,7 +118,7 @@ impl Kept {
     }
 }
 
-/// Which of the sizes holds so many bytes; there are more than are kept.
+/// Returns the size class for so many bytes; there are more than are kept.
 fn size(len: usize) -> usize {
     len.div_ceil(BLOCK_BYTES).next_power_of_two().ilog2() as usize
 }
@@ -127,7 +129,7 @@ pub struct Heap {
     memory: Vec<u8>,
     start: usize,
     len: usize,
-    /// Who pays for it.
+    /// Account that pays for it.
     charged: Weak<Account>,
 }
 
@@ -137,7 +139,7 @@ impl Heap {
         Heap::new(vec![0; (BLOCK_BYTES << size(len)) + BLOCK_BYTES], len)
     }
 
-    /// With whatever an earlier request left in it: for those who fill all that they use.
+    /// Returns memory with the bytes that an earlier request left in it, for a caller that fills all that it uses.
     pub(crate) fn used(len: usize) -> Heap {
         let mut kept = Kept::lock();
         let found = kept.take(size(len));

@@ -28,7 +28,7 @@ struct Slot {
     block: Option<u64>,
     sum: u32,
     used: bool,
-    /// It is in the circle.
+    /// The block is in the circle.
     circled: bool,
 }
 
@@ -40,7 +40,8 @@ pub(crate) struct Taken {
 }
 
 impl Slots {
-    /// At most so many, and no more than the machine has memory for. None where the process has no addresses for them.
+    /// Creates at most so many slots, and no more than the machine has memory for. None where the process has no
+    /// addresses for them.
     pub(crate) fn new(most: usize) -> Slots {
         let machine = usize::try_from(machine::memory_total()).unwrap_or(usize::MAX);
         let most = most.min(machine / BLOCK_BYTES);
@@ -57,18 +58,18 @@ impl Slots {
         }
     }
 
-    /// How many have memory.
+    /// Returns how many have memory.
     pub(crate) fn present(&self) -> usize {
         self.slots.len() - self.bare.len()
     }
 
-    /// How many more need memory to take so many blocks.
+    /// Returns how many more need memory to take that many blocks.
     pub(crate) fn lacks(&self, blocks: usize) -> usize {
         let room = self.pages.count() - self.present();
         blocks.saturating_sub(self.empty.len()).min(room)
     }
 
-    /// What is there, and its checksum.
+    /// Returns the block at a place, and its checksum.
     pub(crate) fn read(&mut self, place: usize) -> (&[u8], u32) {
         let slot = &mut self.slots[place];
         slot.used = true;
@@ -84,13 +85,13 @@ impl Slots {
         self.pages.get_mut(place).copy_from_slice(bytes);
     }
 
-    /// Nothing is there any more.
+    /// Empties a place.
     pub(crate) fn empty(&mut self, place: usize) {
         self.slots[place].block = None;
         self.empty.push(place);
     }
 
-    /// A place for one more block: an empty one, one with new memory, or another block's.
+    /// Takes a place for one more block: an empty one, one with new memory, or another block's.
     pub(crate) fn take(&mut self, account: Option<&Account>) -> Option<Taken> {
         let alone = |place| Taken { place, gone: None };
         if let Some(place) = self.empty.pop() {
@@ -111,8 +112,8 @@ impl Slots {
         self.victim()
     }
 
-    /// The next place whose block was not used since the hand passed it. Each look takes away a mark that a read has made, or what a write has put
-    /// into the circle: there are no more looks than reads and writes.
+    /// Returns the next place whose block was not used since the hand passed it. Each look takes away a mark that a
+    /// read has made, or a place that a write has put into the circle: there are no more looks than reads and writes.
     fn victim(&mut self) -> Option<Taken> {
         while let Some(place) = self.circle.pop_front() {
             let slot = &mut self.slots[place];
@@ -171,7 +172,7 @@ mod tests {
         assert_eq!(put(&mut slots, 6), Some(4));
         assert_eq!(put(&mut slots, 7), Some(1));
         assert_eq!(put(&mut slots, 8), Some(2));
-        // What is empty is used first, wherever the hand is, and is in the circle once.
+        // An empty place is used first, wherever the hand is, and is in the circle once.
         slots.empty(3);
         assert_eq!(put(&mut slots, 9), None);
         let gone: Vec<_> = (10..14).map(|block| put(&mut slots, block)).collect();
@@ -179,7 +180,7 @@ mod tests {
         assert_eq!(slots.circle.len(), 4);
     }
 
-    /// Where memory was given back, the few places that are left are all that is looked at.
+    /// After memory was given back, only the few places that are left are checked.
     #[test]
     fn places_without_memory_are_met_once() {
         let mut slots = slots(4096);
@@ -189,7 +190,7 @@ mod tests {
             gone += 1;
         }
         assert_eq!((gone, slots.circle.len()), (4088, 8));
-        // Empty ones go, too, and leave nothing behind but what one round takes away.
+        // Empty ones go, too, and leave nothing behind but places that one round takes away.
         for place in slots.circle.clone() {
             slots.empty(place);
             assert!(slots.shed().is_some());

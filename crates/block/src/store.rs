@@ -1,23 +1,23 @@
-//! What every place where blocks are can do.
+//! Interface of every store of blocks.
 
 use crate::{Data, Fault, Lease};
 use serde::{Deserialize, Serialize};
 use std::fmt::Debug;
 use std::sync::Arc;
 
-/// What a store says about itself.
+/// Properties of a store.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Info {
     /// Length, bytes.
     pub size: u64,
     /// Are all writes refused?
     pub read_only: bool,
-    /// Which run of the kernel holds what was written and not flushed.
+    /// Number of the kernel's run that holds data that was written and not flushed.
     #[serde(with = "postcard::fixint::le")]
     pub boot: u128,
 }
 
-/// What is to be done.
+/// Operation on a store.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Op {
     /// Fills the data.
@@ -26,7 +26,7 @@ pub enum Op {
     Write,
     /// Everything that was written and acknowledged before is on the disk when this is acknowledged.
     Flush,
-    /// The bytes are not needed any more; what they are then is not said.
+    /// The bytes are not needed any more; their later content is not specified.
     Trim,
     /// The bytes are zero afterwards; with `punch` the space may be given up.
     Zero {
@@ -36,7 +36,7 @@ pub enum Op {
 }
 
 impl Op {
-    /// May it change what is there?
+    /// Returns whether it may change bytes.
     #[must_use]
     pub fn writes(self) -> bool {
         !matches!(self, Op::Read | Op::Flush)
@@ -46,11 +46,11 @@ impl Op {
 /// A request.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Request {
-    /// What.
+    /// Operation.
     pub op: Op,
-    /// Where, bytes from the beginning; 0 for a flush.
+    /// Position in bytes from the beginning; 0 for a flush.
     pub offset: u64,
-    /// How many bytes; 0 for a flush.
+    /// Number of bytes; 0 for a flush.
     pub len: u32,
     /// On the disk when it is acknowledged.
     pub durable: bool,
@@ -59,7 +59,7 @@ pub struct Request {
 }
 
 impl Request {
-    /// A request without checksums that is not durable by itself.
+    /// Creates a request without checksums that is not durable by itself.
     #[must_use]
     pub fn new(op: Op, offset: u64, len: u32) -> Request {
         Request {
@@ -71,10 +71,10 @@ impl Request {
         }
     }
 
-    /// May it be done on such a store?
+    /// Checks whether it may be done on such a store.
     ///
     /// # Errors
-    /// `Bounds` beyond the store's end; `ReadOnly` for what would change it.
+    /// `Bounds` beyond the store's end; `ReadOnly` for a request that would change it.
     pub fn check(&self, info: &Info) -> Result<(), Fault> {
         let (offset, len, size) = (self.offset, u64::from(self.len), info.size);
         match self.offset.checked_add(len) {
@@ -92,7 +92,7 @@ impl Request {
 /// It must not block. Of a read from a store that is checked: the checksums.
 pub type Done = Box<dyn FnOnce(Data, Result<Vec<u32>, Fault>) + Send>;
 
-/// A request with its memory and what follows it.
+/// A request with its memory and its continuation.
 ///
 /// ```
 /// # mod tranship { pub use tranship_block as block; }
@@ -117,11 +117,11 @@ pub type Done = Box<dyn FnOnce(Data, Result<Vec<u32>, Fault>) + Send>;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Job {
-    /// What is to be done.
+    /// Request to do.
     pub request: Request,
     /// Of a read and a write: room for at least `len` bytes.
     pub data: Data,
-    /// What is called then.
+    /// Function that is called when it is done.
     pub done: Done,
 }
 
@@ -131,7 +131,7 @@ impl Debug for Job {
     }
 }
 
-/// Where blocks are. Jobs run at the same time and end in any order; writes that overlap leave one of them.
+/// Store of blocks. Jobs run at the same time and end in any order; writes that overlap leave one of them.
 ///
 /// ```
 /// # mod tranship { pub use tranship_block as block; }
@@ -184,25 +184,25 @@ impl Debug for Job {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub trait Store: Send + Sync + Debug {
-    /// What there is. Blocks until a server has been reached.
+    /// Returns the properties of the store. Blocks until a server has been reached.
     ///
     /// # Errors
     /// `Gone` where a server was given up.
     fn info(&self) -> Result<Info, Fault>;
-    /// Is the data checked on its way, so that whoever writes gives checksums and whoever reads looks at them?
+    /// Returns whether data is checked on its way. If it is, writers give checksums and readers compare them.
     fn is_checked(&self) -> bool;
-    /// How long what was read may be used again.
+    /// Returns the time during which read data may be used again.
     fn lease(&self) -> Lease;
-    /// Memory, or room, for a read or a write of at most `len` bytes. Blocks while all is in use.
+    /// Returns memory, or room, for a read or a write of at most `len` bytes. Blocks while all is in use.
     ///
     /// # Errors
     /// `Gone` where a server was given up; `Invalid` for more than a request may have.
     fn data(&self, op: Op, len: usize) -> Result<Data, Fault>;
-    /// How many of `len` bytes go into one request best.
+    /// Returns how many of `len` bytes go into one request best.
     fn piece(&self, len: usize) -> usize;
     /// Begins a job. Does not wait for a disk or a server; the job may be done at once, or begin only with the next `kick`.
     fn submit(&self, job: Job);
-    /// Begins what was submitted.
+    /// Begins the submitted jobs.
     fn kick(&self);
 }
 

@@ -3,8 +3,8 @@
 use crate::limits::BLOCK_BYTES;
 use crate::{Data, Fault};
 
-/// A request's bytes block by block: where each piece begins in the request, and its length. A piece ends where a block
-/// of the store ends.
+/// Returns a request's bytes block by block: where each piece begins in the request, and its length. A piece ends where
+/// a block of the store ends.
 pub(crate) fn pieces(offset: u64, len: usize) -> impl Iterator<Item = (usize, usize)> {
     let block = BLOCK_BYTES as u64;
     let mut at = 0;
@@ -19,7 +19,7 @@ pub(crate) fn pieces(offset: u64, len: usize) -> impl Iterator<Item = (usize, us
     })
 }
 
-/// CRC-32C of each piece of bytes that lie at `offset` of a store.
+/// Returns the CRC-32C of each piece of bytes that lie at `offset` of a store.
 #[must_use]
 pub fn sums(offset: u64, bytes: &[u8]) -> Vec<u32> {
     pieces(offset, bytes.len())
@@ -27,7 +27,7 @@ pub fn sums(offset: u64, bytes: &[u8]) -> Vec<u32> {
         .collect()
 }
 
-/// As [`sums`], of the first `len` bytes of `data`, which others may be able to write: each piece is copied once.
+/// Returns [`sums`] of the first `len` bytes of `data`, which others may be able to write: each piece is copied once.
 pub(crate) fn sums_of(offset: u64, data: &Data, len: usize) -> Result<Vec<u32>, Fault> {
     if let Some(bytes) = data.slice() {
         return bytes
@@ -44,12 +44,12 @@ pub(crate) fn sums_of(offset: u64, data: &Data, len: usize) -> Result<Vec<u32>, 
         .collect()
 }
 
-/// Are these the sums of the bytes at `offset`?
+/// Checks that these are the sums of the bytes at `offset`.
 pub(crate) fn check(offset: u64, bytes: &[u8], given: &[u32]) -> Result<(), Fault> {
     compare(offset, bytes.len(), &sums(offset, bytes), given)
 }
 
-/// As [`check`], of the first `len` bytes of `data`.
+/// Checks like [`check`] the first `len` bytes of `data`.
 pub(crate) fn check_data(offset: u64, data: &Data, len: usize, given: &[u32]) -> Result<(), Fault> {
     compare(offset, len, &sums_of(offset, data, len)?, given)
 }

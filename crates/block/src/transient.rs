@@ -1,5 +1,5 @@
-//! What this process lacks for the moment (memory, descriptors, its quota, the manager) it waits for. Nothing is lost by that:
-//! what came is taken later, and what goes is sent later.
+//! Lacks that pass (memory, descriptors, the quota, the manager): this process waits for them. Nothing is lost by that:
+//! a message that came is taken later, and a message to send is sent later.
 
 use std::fmt::Display;
 use std::time::Duration;
@@ -8,26 +8,23 @@ use tranship_core::{Error, ErrorKind, Message, Receiver};
 /// Between two looks whether it is over.
 pub(crate) const PAUSE: Duration = Duration::from_millis(5);
 
-/// Is the other end behind? That is nothing to speak of.
+/// Returns whether the other end is behind, which is not worth a report.
 fn is_behind(kind: ErrorKind) -> bool {
-    matches!(
-        kind,
-        ErrorKind::Full | ErrorKind::PoolPending | ErrorKind::TimedOut
-    )
+    matches!(kind, ErrorKind::Full | ErrorKind::PoolPending | ErrorKind::TimedOut)
 }
 
-/// May it be over by itself?
+/// Returns whether the error may pass by itself.
 pub(crate) fn is_transient(kind: ErrorKind) -> bool {
     use ErrorKind::{Limit, ManagerAway, OutOfMemory, Quota, System};
     is_behind(kind) || [Limit, ManagerAway, OutOfMemory, Quota, System].contains(&kind)
 }
 
-/// Whoever waits says once for what.
+/// Record of the lack that was reported, so that a waiting thread reports it once.
 #[derive(Debug, Default)]
 pub(crate) struct Patience(Option<ErrorKind>);
 
 impl Patience {
-    /// The next message within `limit`; none as long as something is missing here.
+    /// Returns the next message within `limit`; none as long as something is missing here.
     pub(crate) fn next(
         &mut self,
         who: &dyn Display,
@@ -54,7 +51,7 @@ impl Patience {
         }
     }
 
-    /// Something waits for this to be over.
+    /// Reports that `who` waits for this lack to pass.
     pub(crate) fn say(&mut self, who: &dyn Display, lack: &Error) {
         let kind = lack.kind();
         if !is_behind(kind) && self.0.replace(kind) != Some(kind) {

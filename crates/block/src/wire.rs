@@ -1,7 +1,8 @@
-//! What client and server say to each other: the messages of their channels. A pure codec.
+//! Codec of the messages between client and server: pure functions.
 //!
-//! What goes without data is inline. Data comes first in its buffer, so that it lies at a page, and what is said of it behind it. The
-//! message's word has a question's number, which its answer has, too, and how many bytes of data there are.
+//! A message without data is inline. Data comes first in its buffer, so that it lies at a page, and the message's
+//! fields follow it. The message's word has the number of a question, which its answer has, too, and the number of data
+//! bytes.
 
 use crate::limits::{HEAD_BYTES, MAX_DATA_BYTES};
 use crate::{Fault, Info, Request};
@@ -22,29 +23,29 @@ pub(crate) enum Ask {
     Do(Request),
 }
 
-/// Who a client is.
+/// Introduction of a client.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) struct Hello {
     pub version: u16,
-    /// What came by the channel of the answers.
+    /// Ticket that came by the channel of the answers.
     pub ticket: u128,
     /// Channels of the same session that are older are over: nothing that still waits in them is done after the answer.
     pub session: u64,
-    /// The same in all sessions of a client.
+    /// Number that is the same in all sessions of a client.
     pub client: u64,
-    /// It wants leases.
+    /// The client wants leases.
     pub caches: bool,
 }
 
 /// From the server.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) enum Say {
-    /// The first: whoever shows this at the channel of the questions is answered here.
+    /// First message: the client that shows this number at the channel of the questions is answered here.
     Ticket(u128),
     /// To `Hello`. The number is that of the opening of the disk, as long as it is open; without one there are no leases.
     Welcome(Info, Option<u128>),
-    /// To `Do`, with the checksums of what was read; and with a lease, if the client gets one: how many writes of others were
-    /// done when the question came.
+    /// Answer to `Do`, with the checksums of the data that was read. If the client gets a lease, it has the number of
+    /// writes of others that were done when the question came.
     Done(Result<Vec<u32>, Fault>, Option<u64>),
     /// `Hello` of a version that is not spoken here.
     Version(u16),
@@ -52,20 +53,18 @@ pub(crate) enum Say {
     Trust(Trust),
 }
 
-/// A message's word.
+/// Returns a message's word.
 pub(crate) fn word(number: u64, len: usize) -> u64 {
     number << LEN_BITS | len as u64
 }
 
-/// The number in it.
+/// Returns the number in a word.
 pub(crate) fn number(word: u64) -> u64 {
     word >> LEN_BITS
 }
 
-/// What a message says, its question's number, and its data. None: nothing that can be said.
-pub(crate) fn open<T: for<'a> Deserialize<'a>>(
-    message: Message,
-) -> Option<(T, u64, Option<Buffer>)> {
+/// Decodes a message into its content, its question's number, and its data. None: the message is not valid.
+pub(crate) fn open<T: for<'a> Deserialize<'a>>(message: Message) -> Option<(T, u64, Option<Buffer>)> {
     let number = number(message.word);
     match message.body {
         Body::Inline(bytes) => Some((decode(&bytes)?, number, None)),
@@ -87,7 +86,7 @@ pub(crate) fn encode(message: &impl Serialize) -> Vec<u8> {
     postcard::to_allocvec(message).unwrap_or_default()
 }
 
-/// None: nothing that can be said.
+/// Decodes bytes. None: they are not valid.
 fn decode<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Option<T> {
     match postcard::take_from_bytes(bytes) {
         Ok((message, [])) => Some(message),
@@ -95,7 +94,7 @@ fn decode<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Option<T> {
     }
 }
 
-/// The other end said what nobody says.
+/// Returns the error for an other end that broke the protocol.
 pub(crate) fn violation(who: &str, what: &str) -> Error {
     let text = format!("{who} broke the protocol of blocks: {what}");
     Error::new(ErrorKind::PeerViolation, text)

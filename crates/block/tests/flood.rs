@@ -1,4 +1,4 @@
-//! Clients that ask and take nothing: how much memory that costs, and what it costs the others.
+//! Clients that ask and take nothing: the memory that they cost, and the cost to the others.
 
 #[path = "block/kit.rs"]
 #[allow(dead_code)]
@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use tranship_block::Access;
 use tranship_block::nbd::{Address, Export};
 
-/// What the process has, and the most that it had.
+/// Allocator that counts the bytes that the process has, and the most that it had.
 struct Counting;
 
 static HAS: AtomicUsize = AtomicUsize::new(0);
@@ -41,7 +41,7 @@ static COUNTING: Counting = Counting;
 const MIB: usize = 1 << 20;
 const SIZE: usize = 64 * MIB;
 
-/// What lies at a place.
+/// Fills in the bytes that lie at a place.
 fn fill(offset: u64, bytes: &mut [u8]) {
     for (number, word) in (offset / 8..).zip(bytes.as_chunks_mut::<8>().0) {
         *word = number.to_le_bytes();
@@ -85,7 +85,7 @@ fn who_takes_no_replies_costs_so_much_in_all_and_holds_nobody_up() {
     while HAS.load(Ordering::Relaxed) - before < 250 * MIB {
         std::thread::yield_now();
     }
-    // Who takes what it asks for gets it, also what is more than there is room for at once, in both forms.
+    // A client that takes its data gets all of it, also more than there is room for at once, in both forms.
     let mut chunks = Client::connect_with_chunks(&path).expect("connecting");
     for round in 0..4 {
         let offset = round << 23;
@@ -106,7 +106,7 @@ fn who_takes_no_replies_costs_so_much_in_all_and_holds_nobody_up() {
     honest.stream.read_to_end(&mut bytes).expect("the end");
     assert!(bytes.len() == 10 * MIB && right(40 << 20, &bytes));
     bytes.resize(MIB, 0);
-    // Those who did not get theirs at last do.
+    // The clients that did not get theirs get them at last.
     for hog in &mut hogs {
         for _ in 0..EACH {
             let (error, cookie) = hog.reply().expect("a reply");

@@ -5,7 +5,7 @@ use std::env;
 use std::path::PathBuf;
 use std::process::Command;
 
-/// What the library is made of.
+/// Crates of which the library is made.
 const CRATES: [&str; 5] = [
     "heap/preload",
     "heap/malloc",
@@ -34,7 +34,7 @@ fn main() {
     }
 }
 
-/// In a folder of its own: who builds us has locked the workspace's.
+/// Builds in a folder of its own: the cargo that builds this program has locked the workspace's.
 fn build() -> Result<PathBuf, String> {
     let var = |name: &str| env::var(name).map_err(|error| format!("{name}: {error}"));
     let (target, out) = (var("TARGET")?, PathBuf::from(var("OUT_DIR")?));

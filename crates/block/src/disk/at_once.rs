@@ -1,4 +1,5 @@
-//! What lies in the page cache is only copied: whoever asks does it, as waking another thread costs more.
+//! Requests that the page cache can serve at once. They are only copied, so the asking thread does it: waking another
+//! thread costs more.
 
 use super::options::ALIGN;
 use super::step::{self, Action};
@@ -11,7 +12,7 @@ use std::time::{Duration, Instant};
 
 /// The longest request that is not handed on, bytes.
 const MAX_BYTES: u32 = 1 << 20;
-/// A write that took so long had to wait: the kernel holds up who writes faster than its disks do.
+/// Time after which a write counts as held up: the kernel holds up a writer that writes faster than its disks do.
 const HELD_UP: Duration = Duration::from_millis(5);
 /// Writes that are handed on after that.
 const HANDED_ON: u32 = 64;
@@ -24,7 +25,7 @@ pub(super) struct AtOnce {
 }
 
 impl AtOnce {
-    /// For a file that is read and written through the page cache.
+    /// Creates it for a file that is read and written through the page cache.
     pub(super) fn new(file: &Arc<File>) -> AtOnce {
         AtOnce {
             file: Arc::clone(file),
@@ -32,7 +33,8 @@ impl AtOnce {
         }
     }
 
-    /// Is it a read, and done? Else it was not, or not all of it, and may begin anew.
+    /// Returns whether the job was a read, and is done. Otherwise it was not done, or not all of it, and may begin
+    /// anew.
     pub(super) fn read(&self, job: &mut Job) -> bool {
         let request = &job.request;
         if request.len > MAX_BYTES {
@@ -42,7 +44,8 @@ impl AtOnce {
         step::copy(Action::Read, self.file.as_fd(), offset, &mut job.data, len)
     }
 
-    /// The same of a write of whole blocks: of others, the rest of a block may have to be read first.
+    /// Writes at once, if that is possible; only whole blocks. For other writes the rest of a block may have to be read
+    /// first.
     pub(super) fn write(&self, job: &mut Job) -> bool {
         let request = &job.request;
         let (offset, len) = (request.offset, u64::from(request.len));

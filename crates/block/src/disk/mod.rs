@@ -1,7 +1,7 @@
 //! A file or a block device as a store: io_uring, without the page cache where the file system allows it.
 //!
-//! A buffer's memory is what the disk reads and writes; the only requests that are copied are those that do not begin
-//! and end at a block while the page cache is not used: their blocks are read, changed and written as a whole.
+//! The disk reads and writes a buffer's memory directly. Only one kind of request is copied: a request that does not
+//! begin and end at a block while the page cache is not used. Its blocks are read, changed and written as a whole.
 
 mod at_once;
 mod open;
@@ -27,7 +27,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 pub(crate) use step::Action;
 use step::{Step, Then};
 
-/// A file or a block device. Safe to use from many threads; when the last handle goes, what runs is waited for.
+/// A file or a block device. Safe to use from many threads. Dropping the last handle waits for the running requests.
 ///
 /// ```
 /// # mod tranship { pub use tranship_block as block; }
@@ -40,7 +40,7 @@ use step::{Step, Then};
 /// assert_eq!(disk.info()?.size, 1 << 20);
 /// println!("{}", disk.describe()); // as "io_uring, without the page cache"
 ///
-/// let blocks = Blocking(disk); // for who waits for each request
+/// let blocks = Blocking(disk); // for callers that wait for each request
 /// blocks.write_at(0, b"a superblock", true)?; // on the disk when it is done
 /// let again = Disk::open(&path, &DiskOptions::default());
 /// assert!(matches!(again, Err(OpenError::InUse(_)))); // it is one program's at a time
@@ -53,7 +53,8 @@ pub struct Disk {
     at_once: Option<AtOnce>,
     engine: Engine,
     writes: Mutex<Overlaps<Job>>,
-    /// A flush failed: what the kernel could not write it has forgotten, and no later flush may say that it is there.
+    /// A flush failed. The kernel has forgotten the data that it could not write, and no later flush may report that it
+    /// is there.
     failed: AtomicBool,
     own: OnceLock<Weak<Disk>>,
 }
@@ -68,7 +69,8 @@ impl Disk {
     /// Opens a file or a block device, alone unless it is read-only. Waits for a server that is just ending.
     ///
     /// # Errors
-    /// What keeps it from being opened: in use, not a file or a device, a size that is no multiple of the block's, or what the kernel says.
+    /// The reason why it cannot be opened: in use, not a file or a device, a size that is no multiple of the block's,
+    /// or the kernel's error.
     pub fn open(path: &Path, options: &DiskOptions) -> Result<Arc<Disk>, OpenError> {
         let system = |error| OpenError::System {
             path: path.to_owned(),
@@ -93,7 +95,7 @@ impl Disk {
         Ok(disk)
     }
 
-    /// How it is read and written, for the log.
+    /// Returns in words how the disk is read and written, for the log.
     #[must_use]
     pub fn describe(&self) -> &'static str {
         match (&self.engine, self.is_direct()) {
@@ -124,7 +126,7 @@ impl Disk {
         }
     }
 
-    /// The whole blocks around a request, if it must be done in whole blocks and is none.
+    /// Returns the whole blocks around a request, if it must be done in whole blocks and is not.
     fn around(&self, request: &Request) -> Option<Range<u64>> {
         let end = request.offset + u64::from(request.len);
         let aligned = request.offset.is_multiple_of(ALIGN) && end.is_multiple_of(ALIGN);
@@ -191,7 +193,7 @@ impl Disk {
         });
     }
 
-    /// What follows every write: those that wait for it begin.
+    /// Begins the requests that waited for a write, after every write.
     fn after_write(
         self: &Arc<Self>,
         request: &Request,
@@ -263,7 +265,7 @@ impl Disk {
         });
     }
 
-    /// Where the file system has no way to make zeroes. On a thread, as it is long and rare.
+    /// Writes zeros where the file system has no way to make them. On a thread, because it is long and rare.
     fn write_zeroes(self: &Arc<Self>, request: Request, data: Data, end: After) {
         let disk = Arc::clone(self);
         let thread = std::thread::Builder::new().name("block-zeroes".into());
@@ -312,7 +314,7 @@ impl Disk {
         told.recv().unwrap_or(Err(Fault::Gone))
     }
 
-    /// All of a read or a write, however the kernel cuts it.
+    /// Does all of a read or a write, however the kernel cuts it.
     fn whole(self: &Arc<Self>, action: Action, offset: u64, len: usize, data: Data, end: After) {
         self.rest(action, offset, len, 0, data, end);
     }
@@ -357,7 +359,7 @@ impl Disk {
     }
 }
 
-/// What follows when all of a read or a write is done.
+/// Continuation for when all of a read or a write is done.
 type After = Box<dyn FnOnce(Data, Result<(), Fault>) + Send>;
 
 fn blocks(request: &Request) -> Range<u64> {
@@ -365,7 +367,7 @@ fn blocks(request: &Request) -> Range<u64> {
     request.offset / ALIGN..end.div_ceil(ALIGN)
 }
 
-/// The kernel's run; a random number where it does not say.
+/// Returns the number of the kernel's run; a random number where the kernel gives none.
 fn boot() -> u128 {
     let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let digits: String = text.chars().filter(char::is_ascii_hexdigit).collect();

@@ -16,13 +16,13 @@ pub enum OpenError {
     System {
         /// The file or device.
         path: PathBuf,
-        /// What the kernel said.
+        /// Error of the kernel.
         error: io::Error,
     },
     /// A folder, a pipe or the like.
     #[error("{0} is neither a file nor a block device")]
     FileType(PathBuf),
-    /// Somebody else serves it.
+    /// Another program serves it.
     #[error("{0} is in use by another server")]
     InUse(PathBuf),
     /// Another size than it has was asked for.
@@ -32,9 +32,9 @@ pub enum OpenError {
     Size {
         /// The file or device.
         path: PathBuf,
-        /// Its size, bytes.
+        /// Size that the file has, in bytes.
         has: u64,
-        /// What was asked for, bytes.
+        /// Size that was asked for, in bytes.
         wants: u64,
     },
     /// A new or empty file, and no size.
@@ -47,14 +47,14 @@ pub enum OpenError {
     Direct(PathBuf),
 }
 
-/// What was opened.
+/// File that was opened.
 pub(super) struct Opened {
     pub file: File,
     pub size: u64,
     pub direct: bool,
 }
 
-/// How long a server that ends may keep the file.
+/// Longest time that an ending server may keep the file.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Between two looks whether it is gone.
 const ROUND: Duration = Duration::from_millis(5);
@@ -98,7 +98,7 @@ fn open_file(path: &Path, options: &DiskOptions, flags: OFlags) -> io::Result<Fi
         .open(path)
 }
 
-/// Through the page cache, with the wanted size.
+/// Opens it through the page cache, with the wanted size.
 fn plain(path: &Path, options: &DiskOptions) -> Result<(File, u64), OpenError> {
     let system = |error| OpenError::System {
         path: path.to_owned(),
@@ -126,7 +126,7 @@ fn plain(path: &Path, options: &DiskOptions) -> Result<(File, u64), OpenError> {
     }
 }
 
-/// Does it do what its flag says? Some file systems accept the flag and refuse to read.
+/// Returns whether the flag works. Some file systems accept the flag and refuse to read.
 fn takes_direct(file: &File) -> bool {
     let mut page = crate::Data::heap(crate::BLOCK_BYTES);
     let (then, done) = std::sync::mpsc::channel();
@@ -144,8 +144,8 @@ fn takes_direct(file: &File) -> bool {
     done.recv().unwrap_or(false)
 }
 
-/// One server at a time writes; the lock lasts as long as anything of the kernel still works on the file, also after
-/// its server was killed, so that nothing of an earlier server comes after what a later one does.
+/// Locks the file for one writing server at a time. The lock lasts as long as anything of the kernel still works on the
+/// file, also after its server was killed. Thus no write of an earlier server comes after a write of a later one.
 fn lock(file: &File, shared: bool) -> io::Result<bool> {
     let how = match shared {
         true => FlockOperation::NonBlockingLockShared,

@@ -1,8 +1,8 @@
-//! How a disk is opened.
+//! Options for opening a disk.
 
 use crate::limits::BLOCK_BYTES;
 
-/// What direct input and output is aligned to: no disk wants more.
+/// Alignment of direct input and output: no disk needs more.
 pub(super) const ALIGN: u64 = BLOCK_BYTES as u64;
 
 /// Whether the page cache is used.
@@ -17,7 +17,7 @@ pub enum Access {
     Buffered,
 }
 
-/// How a disk is opened.
+/// Options for opening a disk.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DiskOptions {
     /// Makes the file, or makes it longer, bytes.

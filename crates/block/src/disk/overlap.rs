@@ -1,12 +1,12 @@
 //! Writes that share a block wait for each other, in the order in which they came.
 //!
-//! So the disk has whole requests, a write of a part of a block never takes back its neighbour's, and a request that is
-//! repeated after its connection broke comes after its first self.
+//! Thus the disk gets whole requests, and a write of a part of a block never takes back its neighbour's. A request that
+//! is repeated after its connection broke comes after its first instance.
 
 use std::collections::VecDeque;
 use std::ops::Range;
 
-/// What waits, and what runs. `T` is what is to be begun.
+/// Requests that wait, and those that run. `T` is a request to begin.
 #[derive(Debug)]
 pub(super) struct Overlaps<T> {
     running: Vec<Range<u64>>,
@@ -43,7 +43,7 @@ impl<T> Overlaps<T> {
         Some(what)
     }
 
-    /// One is over; gives those that begin now.
+    /// Removes a request that is over; returns those that begin now.
     pub(super) fn end(&mut self, range: &Range<u64>) -> Vec<T> {
         if let Some(at) = self.running.iter().position(|r| r == range) {
             self.running.swap_remove(at);

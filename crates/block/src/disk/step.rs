@@ -1,4 +1,4 @@
-//! One step of the kernel's: what a job on a disk is made of.
+//! One step of the kernel's: a job on a disk consists of steps.
 
 #![allow(
     unsafe_code,
@@ -9,7 +9,7 @@ use crate::Data;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-/// What the kernel is to do.
+/// Action for the kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Action {
     Read,
@@ -25,7 +25,7 @@ pub(crate) enum Action {
 /// Called with the step's data, and with the number of bytes.
 pub(super) type Then = Box<dyn FnOnce(Data, io::Result<usize>) + Send>;
 
-/// A step, and what follows.
+/// A step, and its continuation.
 pub(super) struct Step {
     pub action: Action,
     pub offset: u64,
@@ -37,15 +37,15 @@ pub(super) struct Step {
 }
 
 impl Step {
-    /// The memory that the kernel is to write: mapped for that, of `len` bytes, for as long as this step is not dropped. Nothing
-    /// else refers to it: the step owns its data.
+    /// Returns the memory that the kernel is to write: mapped for that, of `len` bytes, for as long as this step is not
+    /// dropped. Nothing else refers to it: the step owns its data.
     pub(super) fn memory_to_fill(&mut self) -> io::Result<*mut u8> {
         self.check_len()?;
         let first = self.data.place_to_fill().ok_or_else(wrong)?;
         Ok(first.wrapping_add(self.at))
     }
 
-    /// The same that it is to read.
+    /// Returns the memory of this step that the kernel is to read.
     pub(super) fn memory_to_read(&self) -> io::Result<*const u8> {
         self.check_len()?;
         let first = self.data.place_to_read().ok_or_else(wrong)?;
@@ -136,7 +136,7 @@ fn wrong() -> io::Error {
     io::ErrorKind::InvalidInput.into()
 }
 
-/// For `pwritev2(2)`. The C struct has no `const`: nothing is written through it.
+/// Returns the argument for `pwritev2(2)`. The C struct has no `const`: nothing is written through it.
 fn piece_to_read(memory: *const u8, len: usize) -> libc::iovec {
     libc::iovec {
         iov_base: memory.cast_mut().cast(),
@@ -145,7 +145,7 @@ fn piece_to_read(memory: *const u8, len: usize) -> libc::iovec {
 }
 
 impl Action {
-    /// The mode of `fallocate(2)`.
+    /// Returns the mode of `fallocate(2)`.
     pub(super) fn fallocate(self) -> i32 {
         match self {
             Action::Punch => libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE,

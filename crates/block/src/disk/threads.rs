@@ -59,7 +59,7 @@ impl Shared {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// None: the end, after all steps.
+    /// Returns the next step. None: the end, after all steps.
     fn next(&self) -> Option<Step> {
         let wait = |queue: &mut Queue| queue.steps.is_empty() && !queue.ended;
         let queue = self.changed.wait_while(self.lock(), wait);

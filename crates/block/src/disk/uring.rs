@@ -27,7 +27,7 @@ struct Steps {
 
 struct Shared {
     ring: IoUring,
-    /// Who holds it may write to the submission queue.
+    /// The thread that holds this lock may write to the submission queue.
     steps: Mutex<Steps>,
     /// Something was put into the queue and not shown to the kernel.
     unseen: AtomicBool,
@@ -35,7 +35,7 @@ struct Shared {
     file: Arc<File>,
 }
 
-/// A ring with a thread that takes what is done.
+/// A ring with a thread that takes completed steps.
 pub(super) struct Ring {
     shared: Arc<Shared>,
     thread: Option<std::thread::JoinHandle<()>>,
@@ -48,7 +48,7 @@ impl std::fmt::Debug for Ring {
 }
 
 impl Ring {
-    /// An error where the kernel, or whoever confines this process, does not allow it.
+    /// Creates the ring; fails where the kernel, or the sandbox of this process, does not allow it.
     pub(super) fn new(file: Arc<File>) -> io::Result<Ring> {
         let ring = IoUring::new(ENTRIES)?;
         let mut probe = io_uring::Probe::new();
@@ -89,7 +89,7 @@ impl Ring {
 }
 
 impl Drop for Ring {
-    /// Waits for what the kernel has: it writes into memory that is let go afterwards.
+    /// Waits for the kernel's running steps: it writes into memory that is released afterwards.
     fn drop(&mut self) {
         let end = opcode::Nop::new().build().user_data(END);
         let end = end.flags(squeue::Flags::IO_DRAIN);
@@ -99,7 +99,7 @@ impl Drop for Ring {
         // Ordering: release, as in `submit`.
         self.shared.unseen.store(true, Ordering::Release);
         self.shared.kick();
-        // The last handle may go on the ring's own thread, in what follows a step.
+        // The last handle may go on the ring's own thread, in the continuation of a step.
         if let Some(thread) = self.thread.take()
             && thread.thread().id() != std::thread::current().id()
         {
@@ -157,13 +157,13 @@ impl Shared {
     /// Puts an entry into the queue; the lock is held.
     fn push(&self, entry: &squeue::Entry) {
         loop {
-            // SAFETY: nobody else has the submission queue: the lock is held. What the entry names stays valid until it is
-            // done: its step is in `running`, which owns the memory, or it names nothing (the end).
+            // SAFETY: no other thread has the submission queue: the lock is held. The objects that the entry names stay
+            // valid until it is done: its step is in `running`, which owns the memory, or it names nothing (the end).
             let pushed = unsafe { self.ring.submission_shared().push(entry) };
             if pushed.is_ok() {
                 return;
             }
-            // Full: the kernel takes what is there.
+            // Full: the kernel takes the entries that are there.
             if self.ring.submit().is_err() {
                 std::thread::yield_now();
             }
@@ -171,8 +171,8 @@ impl Shared {
     }
 
     fn kick(&self) {
-        // Without the lock: what lies in the page cache is copied in this call, while others submit and take what is done.
-        // Ordering: acquire, partner: the release in `submit`, whose entry this call then counts.
+        // Without the lock: data in the page cache is copied in this call, while others submit and take completed
+        // steps. Ordering: acquire, partner: the release in `submit`, whose entry this call then counts.
         while self.unseen.swap(false, Ordering::Acquire) {
             if self.ring.submit().is_err() {
                 // Interrupted, or too much is done and not taken: again.
@@ -211,7 +211,7 @@ impl Shared {
                 };
                 (step.then)(step.data, result);
             }
-            // What follows a step may be another one.
+            // The continuation of a step may be another one.
             self.kick();
         }
     }

@@ -1,4 +1,4 @@
-//! What a client is answered through, also by the store's threads.
+//! Way by which a client is answered, also by the store's threads.
 
 use crate::limits::MOST_ASKED;
 use crate::transient::is_transient;
@@ -22,7 +22,7 @@ struct Out {
     late: VecDeque<Answer>,
 }
 
-/// A message: with what was read, or the words alone.
+/// A message: with the data that was read, or the words alone.
 struct Answer {
     words: Vec<u8>,
     read: Option<Buffer>,
@@ -43,7 +43,7 @@ impl Answers {
         self.out.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A question came.
+    /// Notes that a question came.
     pub(super) fn expect(&self) -> Result<(), Error> {
         // Ordering: relaxed; a count.
         match self.asked.fetch_add(1, Ordering::Relaxed) < MOST_ASKED {
@@ -55,7 +55,7 @@ impl Answers {
         }
     }
 
-    /// It is answered, with so many bytes of what was read, which are in the memory that was given for it.
+    /// Answers with this many bytes of the read data, which are in the memory that was given for it.
     pub(super) fn give(
         &self,
         number: u64,
@@ -80,7 +80,7 @@ impl Answers {
         }
     }
 
-    /// Says what they still wait for.
+    /// Sends the late answers; returns the reason why they still wait.
     pub(super) fn give_late(&self) -> Option<Error> {
         let mut out = self.out();
         while let Some(answer) = out.late.pop_front() {
@@ -92,7 +92,7 @@ impl Answers {
         None
     }
 
-    /// One that cannot be sent now becomes the first late one; says why.
+    /// Sends an answer. If it cannot be sent now it becomes the first late one; returns the reason.
     fn send(&self, out: &mut Out, mut answer: Answer) -> Option<Error> {
         let to = out.to.as_mut()?;
         // Before it is there: with an answer the client may ask again.
@@ -108,14 +108,14 @@ impl Answers {
                 sent.map_err(|refused| refused.error)
             }
         };
-        // Else nobody is there for it any more.
+        // Otherwise no client is there for it any more.
         let lack = sent.err().filter(|error| is_transient(error.kind()))?;
         self.asked.fetch_add(1, Ordering::Relaxed);
         out.late.push_front(answer);
         Some(lack)
     }
 
-    /// Outside of any request.
+    /// Runs outside of any request.
     pub(super) fn with<T>(
         &self,
         act: impl FnOnce(&mut Sender) -> Result<T, Error>,
@@ -123,7 +123,7 @@ impl Answers {
         act(self.out().to.as_mut().ok_or(ErrorKind::PeerGone)?)
     }
 
-    /// Nothing is answered any more.
+    /// Ends the answers: nothing is answered any more.
     pub(super) fn end(&self) {
         let mut out = self.out();
         let (to, late) = (out.to.take(), std::mem::take(&mut out.late));

@@ -1,16 +1,16 @@
-//! What is behind a front.
+//! Stores behind a front.
 
 use crate::leases::Leases;
 use crate::{Remote, Store};
 use std::sync::Arc;
 
-/// Where a front's requests go.
+/// Destination of a front's requests.
 pub trait Behind: Send + Sync + 'static {
-    /// What serves one client.
+    /// Returns the store that serves one client.
     fn serve(&self) -> Served;
 }
 
-/// What serves one client.
+/// Store that serves one client.
 #[derive(Debug)]
 pub struct Served {
     pub(super) store: Arc<dyn Store>,

@@ -1,4 +1,5 @@
-//! Lets clients in: whoever connects to be answered gets a ticket, and whoever shows it where questions come in is served.
+//! Door that lets clients in. A client that connects to the channel of answers gets a ticket. A client that shows it at
+//! the channel of questions is served.
 
 use super::behind::Behind;
 use super::places::{Place, Places, Who};
@@ -15,7 +16,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use tranship_core::{Domain, Error, ErrorKind, Listener, PollItem, Receiver, Role, Sender, poll};
 
-/// Who has a ticket.
+/// Client that has a ticket.
 struct Waits {
     answers: Sender,
     _place: Place,
@@ -28,18 +29,18 @@ pub(super) struct Door {
     clients: Vec<JoinHandle<()>>,
 }
 
-/// What the threads of clients know, too.
+/// State that the threads of clients share.
 struct Shared {
     at: Endpoint,
     domain: Domain,
-    /// What is kept for requests.
+    /// Memory that is kept for requests.
     _charged: Option<memory::Charged>,
     behind: Arc<dyn Behind>,
     stop: Arc<AtomicBool>,
     fences: Arc<Fences>,
-    /// Those who have a ticket and were not served yet.
+    /// Clients that have a ticket and are not served yet.
     waiting: Mutex<HashMap<u128, Waits>>,
-    /// Of those who are answered, and of those who ask.
+    /// Places for clients at the channels of answers, and at those of questions.
     places: [Places; 2],
 }
 
@@ -158,19 +159,19 @@ impl Shared {
             Ok(place) => place,
             Err(why) => {
                 self.refuses(&who, &why);
-                // What it had still to bring may take a while.
+                // The messages that it still has to bring may take a while.
                 std::thread::spawn(move || answers.abandon());
                 return;
             }
         };
         let ticket = u128::from(random()) << 64 | u128::from(random());
         let mut waiting = self.waiting();
-        // Under the lock: it may be shown at once. Whoever is gone is found to be.
+        // Under the lock: the client may show it at once. A client that is gone is found later.
         let _ = answers.send_inline(&wire::encode(&Say::Ticket(ticket)), 0);
         waiting.insert(ticket, Waits { answers, _place });
     }
 
-    /// Serves whoever has a ticket, until it is gone and has given everything back.
+    /// Serves a client that has a ticket, until it is gone and has given everything back.
     fn serve(&self, mut asks: Receiver, who: &Who) -> Result<(), Error> {
         let hello = self.hello(&mut asks)?;
         let waits = self.waiting().remove(&hello.ticket);
@@ -188,7 +189,8 @@ impl Shared {
         let ends = (asks, waits.answers);
         let served = self.behind.serve();
         let ended = Session::new(&hello, ends, &pool, served, fence).run(&|| self.is_over());
-        // Who keeps what it got keeps its places, too, or it could have any amount of memory by coming again.
+        // A client that keeps its buffers keeps its places, too. Otherwise it could have any amount of memory by coming
+        // again.
         while pool.in_use() > 0 && !self.is_over() {
             std::thread::sleep(ROUND);
         }

@@ -1,8 +1,11 @@
 //! Serves a store over channels, to any number of clients.
 //!
-//! Each client has two channels: it asks by one, and is answered by the other. [`door`] lets clients in, [`session`] serves one.
-//! What a [`Direct`] front reads goes from the disk into a buffer of a pool that only this client can see, and is shared with it;
-//! what it writes goes to the disk from where the client has put it. A [`Forwarding`] front asks a server elsewhere.
+//! Each client has two channels: it asks by one, and is answered by the other. [`door`] lets clients in, [`session`]
+//! serves one.
+//!
+//! For a [`Direct`] front, read data goes from the disk into a buffer of a pool that only this client can see, and is
+//! shared with it. Data to write goes to the disk from where the client has put it. A [`Forwarding`] front asks a
+//! server elsewhere.
 
 mod answers;
 mod behind;
@@ -28,16 +31,17 @@ pub struct Direct {
 }
 
 impl Direct {
-    /// Of a disk that nobody else writes to: what goes past this is not seen by the caches of its clients.
+    /// Creates a front of a disk that nobody else writes to: the caches of its clients do not see writes that go past
+    /// it.
     ///
     /// # Errors
-    /// What the kernel says where it gives no random numbers.
+    /// The kernel's error, if it gives no random numbers.
     pub fn new(store: Arc<dyn Store>) -> std::io::Result<Direct> {
         let leases = Leases::new()?;
         Ok(Direct { store, leases })
     }
 
-    /// For users in this process, beside the clients.
+    /// Returns the store for users in this process, beside the clients.
     #[must_use]
     pub fn store(&self) -> Arc<dyn Store> {
         Arc::new(Tenanted::new(&self.store, &self.leases))
@@ -63,7 +67,7 @@ pub struct Forwarding {
 }
 
 impl Forwarding {
-    /// To this server, with this cache in front.
+    /// Creates a front of this server, with this cache before it.
     #[must_use]
     pub fn new(server: &Endpoint, cache: Option<&Arc<Cache>>) -> Forwarding {
         Forwarding {
@@ -73,7 +77,7 @@ impl Forwarding {
         }
     }
 
-    /// A store for this process, over a connection of its own.
+    /// Returns a store for this process, over a connection of its own.
     #[must_use]
     pub fn store(&self) -> Arc<dyn Store> {
         self.cached(Remote::of(&self.server, &self.client))
@@ -114,7 +118,7 @@ impl Behind for Forwarding {
 /// let at = Endpoint::new("local:blocks", Trust::Producer); // `tcp:HOST:PORT/NAME` for other machines
 /// let _server = Front::start(&at, Arc::new(Direct::new(disk)?))?;
 ///
-/// // Nearer to its clients, with a cache of 1 MiB that stays right whoever writes.
+/// // Nearer to its clients, with a cache of 1 MiB that stays correct, whichever client writes.
 /// let near = Endpoint::new("local:near", Trust::Producer);
 /// let _proxy = Front::start(&near, Arc::new(Forwarding::new(&at, Some(&Cache::new(1 << 20)))))?;
 ///
@@ -135,7 +139,7 @@ impl Front {
     /// Begins to serve; an error if the address cannot be had.
     ///
     /// # Errors
-    /// As [`Domain::listen`](tranship_core::Domain::listen), and what making a domain fails with.
+    /// Those of [`Domain::listen`](tranship_core::Domain::listen), and of making a domain.
     pub fn start(at: &Endpoint, behind: Arc<dyn Behind>) -> Result<Front, Error> {
         let stop = Arc::new(AtomicBool::new(false));
         let door = Door::open(at, behind, &stop)?;

@@ -1,4 +1,4 @@
-//! How many channels there are, and of one client: a user, or a host. Each costs a thread and memory.
+//! Numbers of channels: in all, and of one client (a user, or a host). Each channel costs a thread and memory.
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use tranship_core::{Receiver, Sender};
@@ -6,14 +6,14 @@ use tranship_core::{Receiver, Sender};
 const MOST: usize = 256;
 const MOST_OF_ONE: usize = 64;
 
-/// Those that are taken: whose, and as long as somebody has them.
+/// Taken places: the owner of each, which lasts as long as it is held.
 #[derive(Debug, Default)]
 pub(super) struct Places(Mutex<Vec<(String, Weak<()>)>>);
 
 /// One of them, until it is dropped.
 pub(super) type Place = Arc<()>;
 
-/// Who is at the other end of a channel.
+/// Client at the other end of a channel.
 #[derive(Debug)]
 pub(super) struct Who {
     /// In words.
@@ -45,7 +45,7 @@ impl Who {
 }
 
 impl Places {
-    /// A place, if there is one; else why there is none.
+    /// Takes a place, if there is one; else returns the reason why there is none.
     pub(super) fn take(&self, who: &Who) -> Result<Place, String> {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         all.retain(|(_, place)| place.strong_count() > 0);

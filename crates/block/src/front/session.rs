@@ -19,13 +19,13 @@ pub(super) const ROUND: Duration = Duration::from_millis(100);
 /// Whether a channel may still begin anything. Held while it begins something.
 type Fence = Mutex<bool>;
 
-/// The newest channel of each client's session. When a client comes back, nothing that waits in its former channel is
-/// begun any more: it asks again, and a late first write must not come after what was written since.
+/// The newest channel of each client's session. When a client comes back, no waiting request of its former channel is
+/// begun any more. The client asks again, and a late first write must not come after a newer one.
 #[derive(Debug, Default)]
 pub(super) struct Fences(Mutex<HashMap<u64, Weak<Fence>>>);
 
 impl Fences {
-    /// A new channel is the session's; the former one begins nothing any more.
+    /// Makes a new channel the session's; the former one begins nothing any more.
     pub(super) fn replace(&self, session: u64) -> Arc<Fence> {
         let fence = Arc::new(Fence::new(true));
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -43,7 +43,7 @@ impl Fences {
 pub(super) struct Session {
     asks: Receiver,
     answers: Arc<Answers>,
-    /// What is read goes out of; the client can read all of it.
+    /// Pool of the data that is read; the client can read all of it.
     pool: Pool,
     served: Served,
     tenant: Option<Arc<Tenant>>,
@@ -108,7 +108,7 @@ impl Session {
         Ok(())
     }
 
-    /// Says what there is, as soon as the store knows itself, and the client has the pool.
+    /// Sends the properties of the store, as soon as the store knows them, and the client has the pool.
     fn welcome(&mut self) -> Result<(), Error> {
         let remote = self.served.remote.as_ref();
         let is_known = remote.is_none_or(|remote| remote.is_known());
@@ -148,7 +148,7 @@ impl Session {
         let brings = data.as_ref().map_or(0, Buffer::len);
         let fits = match request.op {
             Op::Read => len <= MAX_DATA_BYTES && brings == 0,
-            // Whoever writes without checksums would have them checked by nobody.
+            // The data of a client that writes without checksums would be checked by nobody.
             Op::Write => brings == len && (len == 0 || !request.sums.is_empty()),
             Op::Flush | Op::Trim | Op::Zero { .. } => brings == 0,
         };
@@ -164,8 +164,8 @@ impl Session {
         Ok(())
     }
 
-    /// Memory for what is read. The client may have all there is: then this waits until it gives some back, and so does
-    /// the client, but nobody else.
+    /// Returns memory for read data. The client may hold all of it. Then this waits until it gives some back; that
+    /// client waits too, but no other.
     fn memory(&self, len: usize, is_over: &dyn Fn() -> bool) -> Result<Data, Error> {
         let mut limit = Duration::ZERO;
         loop {
@@ -189,11 +189,11 @@ impl Session {
         }
         let answers = Arc::clone(&self.answers);
         let reads = request.op == Op::Read;
-        // Where nobody has made checksums before: here the bytes begin their way.
+        // If no store has made checksums before: here the bytes begin their way.
         let unsummed = reads && !self.served.store.is_checked();
         let (offset, len) = (request.offset, request.len as usize);
         let tenant = self.tenant.clone();
-        // Before it is done: what others write meanwhile it may miss.
+        // Before it is done: it may miss writes of others meanwhile.
         let lease = tenant.as_ref().and_then(|tenant| tenant.asked());
         let tenant = tenant.filter(|_| request.op.writes());
         self.served.store.submit(Job {
@@ -203,7 +203,7 @@ impl Session {
                 if unsummed {
                     result = result.and_then(|_| sum::sums_of(offset, &data, len));
                 }
-                // What a write brought is the client's again.
+                // The data of a write is the client's again.
                 let read = reads.then_some((data, len));
                 let answer = move || answers.give(number, result, lease, read);
                 match tenant {

@@ -1,18 +1,18 @@
 //! Memory for requests under way, and for replies that their clients do not take: so much for all connections together.
 //!
-//! Each connection has a little of its own, whatever the others do, and goes on with that, piece by piece. More it borrows
-//! from what all share.
+//! Each connection has a little memory of its own, whatever the others do, and goes on with that, piece by piece. It
+//! borrows more from the memory that all share.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// What a connection has of its own, bytes; the longest piece.
+/// Bytes that a connection has of its own; also the longest piece.
 pub(super) const OWN: usize = 1 << 20;
 /// The most that a connection has.
 pub(super) const MOST: usize = 64 << 20;
-/// What all connections share beside their own.
+/// Bytes that all connections share beside their own.
 const SHARED: usize = 256 << 20;
 
-/// What is left of what all share.
+/// Rest of the bytes that all connections share.
 #[derive(Debug)]
 pub(super) struct Budget(AtomicUsize);
 
@@ -22,13 +22,13 @@ impl Default for Budget {
     }
 }
 
-/// What a connection that has so much under way has borrowed.
+/// Returns how many bytes a connection with this many under way has borrowed.
 fn borrowed(bytes: usize) -> usize {
     bytes.saturating_sub(OWN)
 }
 
 impl Budget {
-    /// May a connection have `to` instead of `from` under way? Then it has.
+    /// Raises a connection's memory from `from` to `to`; returns whether that is allowed.
     pub(super) fn grow(&self, from: usize, to: usize) -> bool {
         let more = borrowed(to) - borrowed(from);
         // Ordering: relaxed everywhere; a count.
@@ -37,13 +37,13 @@ impl Budget {
         to <= MOST && self.0.fetch_update(relaxed, relaxed, take).is_ok()
     }
 
-    /// A connection has `to` instead of `from`.
+    /// Lowers a connection's memory from `from` to `to`.
     pub(super) fn shrink(&self, from: usize, to: usize) {
         let less = borrowed(from) - borrowed(to);
         self.0.fetch_add(less, Ordering::Relaxed);
     }
 
-    /// Is nothing borrowed?
+    /// Returns whether nothing is borrowed.
     #[cfg(test)]
     pub(super) fn is_whole(&self) -> bool {
         self.0.load(Ordering::Relaxed) == SHARED

@@ -1,4 +1,4 @@
-//! The handshake: what is offered, what is asked for, and under which name.
+//! Handshake: the offered options, the requested ones, and the name of the export.
 
 use super::wire::{self, info, option, reply};
 use crate::Info;
@@ -9,7 +9,7 @@ const MAX_OPTION_BYTES: u32 = 64 << 10;
 /// The most options that a client may send before it begins.
 const MAX_OPTIONS: u32 = 1024;
 
-/// What was agreed.
+/// Result of the negotiation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Agreed {
     /// Reads are answered in chunks.
@@ -116,12 +116,12 @@ fn answer(to: &mut impl Write, kind: u32, code: u32, data: &[u8]) -> io::Result<
     to.write_all(&whole.concat())
 }
 
-/// The empty name is that of the only export, too.
+/// Returns whether the name is the export's. The empty name is that of the only export, too.
 fn is_name(asked: &[u8], export: &str) -> bool {
     asked.is_empty() || asked == export.as_bytes()
 }
 
-/// The name in the data of `INFO` and `GO`, if they are whole.
+/// Returns the name in the data of `INFO` and `GO`, if they are whole.
 fn asked_for(data: &[u8]) -> Option<&[u8]> {
     let (len, rest) = data.split_first_chunk::<4>()?;
     let len = usize::try_from(u32::from_be_bytes(*len)).ok()?;

@@ -1,4 +1,4 @@
-//! What comes from one client: many short requests in one system call, and the bytes of a long one where they belong.
+//! Input from one client: many short requests in one system call, and the bytes of a long one directly to their place.
 
 use std::io::{self, ErrorKind, IoSliceMut, Read};
 
@@ -23,12 +23,12 @@ impl<R: Read> Incoming<R> {
         }
     }
 
-    /// How many bytes are here.
+    /// Returns how many bytes are here.
     pub(super) fn here(&self) -> usize {
         self.end - self.start
     }
 
-    /// Waits for more; false: there is nothing more, nor anything here. What is here is shorter than a request.
+    /// Waits for more; false: there is nothing more, nor anything here. Less than a request is here.
     pub(super) fn wait(&mut self) -> io::Result<bool> {
         self.ahead.copy_within(self.start..self.end, 0);
         (self.start, self.end) = (0, self.here());
@@ -43,7 +43,8 @@ impl<R: Read> Incoming<R> {
 }
 
 impl<R: Read> Read for Incoming<R> {
-    /// What is here, or else straight to where it belongs, and ahead what comes with it.
+    /// Reads the bytes that are here. Otherwise reads from the socket directly to `to`, and keeps the bytes that come
+    /// with them.
     fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
         if self.here() == 0 {
             let mut both = [IoSliceMut::new(to), IoSliceMut::new(&mut self.ahead)];

@@ -25,7 +25,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use stream::{Listener, Stream};
 
-/// The most connections at a time; whoever comes then is sent away, unless one has not finished its handshake.
+/// Most connections at a time. A further client is sent away, unless a connection has not finished its handshake.
 const MAX_CLIENTS: usize = 256;
 /// The longest single wait.
 const ROUND: Duration = Duration::from_millis(100);
@@ -74,16 +74,16 @@ struct Shared {
 struct Guest {
     /// To end it with.
     replies: Arc<Replies>,
-    /// Its handshake is over.
+    /// The client's handshake is over.
     greeted: bool,
 }
 
 impl Export {
-    /// Begins to serve the store under a name; the empty name is always an export's, too. The store is asked what
-    /// there is only when the first client comes.
+    /// Begins to serve the store under a name; the empty name is always an export's, too. The store is asked for its
+    /// properties only when the first client comes.
     ///
     /// # Errors
-    /// What the kernel says: the address is taken or not allowed, or there can be no more threads.
+    /// The kernel's error: the address is taken or not allowed, or there can be no more threads.
     pub fn start(at: &Address, name: &str, store: Arc<dyn Store>) -> io::Result<Export> {
         let listener = Listener::new(at)?;
         let address = listener.address(at);
@@ -104,7 +104,7 @@ impl Export {
         })
     }
 
-    /// Where it is, with the port's number.
+    /// Returns the address where it is, with the port's number.
     #[must_use]
     pub fn address(&self) -> &Address {
         &self.address
@@ -166,7 +166,7 @@ fn begin(shared: &Arc<Shared>, number: u64, stream: Stream) -> io::Result<()> {
     let replies = Arc::new(Replies::new(stream.try_clone()?, &shared.budget));
     let mut clients = shared.lock();
     if clients.len() >= MAX_CLIENTS {
-        // Whoever connects and says nothing keeps nobody out.
+        // A client that connects and says nothing keeps no other client out.
         let silent = clients.iter().find(|(_, guest)| !guest.greeted);
         let silent = silent.map(|(number, _)| *number);
         match silent.and_then(|number| clients.remove(&number)) {

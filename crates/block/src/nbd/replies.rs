@@ -1,7 +1,8 @@
-//! What goes back to one client: in one piece each, without ever blocking whoever has it ready.
+//! Replies to one client: each in one piece, without ever blocking the thread that has a reply ready.
 //!
-//! Who has a reply ready sends it, and what others put behind it meanwhile; when the socket has no room, the connection's
-//! writer goes on. While more requests are at hand, short replies to them wait for each other.
+//! The thread that has a reply ready sends it, with the replies that others put behind it meanwhile. When the socket
+//! has no room, the connection's writer goes on. While more requests are at hand, short replies to them wait for each
+//! other.
 
 use super::budget::Budget;
 use super::stream::Stream;
@@ -28,12 +29,12 @@ pub(super) struct Reply {
     sent: usize,
     /// Bytes that are free when it is sent.
     charged: usize,
-    /// It is a request's last.
+    /// The reply is the last one of a request.
     ends: bool,
 }
 
 impl Reply {
-    /// Its parts were charged so much.
+    /// Makes a reply whose parts were charged this many bytes.
     pub(super) fn new(head: Vec<u8>, parts: Vec<(Heap, usize)>, charged: usize) -> Reply {
         Reply {
             head,
@@ -44,13 +45,13 @@ impl Reply {
         }
     }
 
-    /// Bytes that are still to be sent.
+    /// Returns the bytes that are still to be sent.
     fn left(&self) -> usize {
         let parts: usize = self.parts.iter().map(|(_, len)| *len).sum();
         self.head.len() + parts - self.sent
     }
 
-    /// The pieces of memory that are still to be sent.
+    /// Returns the pieces of memory that are still to be sent.
     fn pieces(&self) -> impl Iterator<Item = &[u8]> {
         let parts = self.parts.iter().map(|(heap, len)| &heap.bytes()[..*len]);
         let mut gone = self.sent;
@@ -63,7 +64,8 @@ impl Reply {
     }
 }
 
-/// Sends what the socket takes at once. Gives back what the requests that are over with it were charged, and their number.
+/// Sends the replies that the socket takes at once. Returns the memory that the finished requests were charged, and
+/// their number.
 fn send(
     waiting: &mut VecDeque<Reply>,
     to: &Stream,
@@ -111,7 +113,7 @@ struct State {
     waiting: VecDeque<Reply>,
     /// Replies are held back, this many bytes of them.
     held: Option<usize>,
-    /// Somebody is at it: who put the first of them there, or the writer.
+    /// A thread is sending: the one that put the first of them there, or the writer.
     sending: bool,
     /// The socket has no room: it is the writer's turn.
     full: bool,
@@ -122,14 +124,14 @@ struct State {
 }
 
 impl State {
-    /// So much is sent, or nobody is there for it any more.
+    /// Returns to the budget bytes that were sent, or that no client takes any more.
     fn settle(&mut self, budget: &Budget, (bytes, count): (usize, usize)) {
         budget.shrink(self.bytes, self.bytes - bytes);
         self.bytes -= bytes;
         self.count -= count;
     }
 
-    /// Nothing is sent any more.
+    /// Drops all replies: nothing is sent any more.
     fn break_off(&mut self, budget: &Budget) {
         self.broken = true;
         for reply in std::mem::take(&mut self.waiting) {
@@ -161,8 +163,8 @@ impl Replies {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A request begins; waits while too many are under way, and calls `before` it does. False: the connection is broken,
-    /// and the request did not begin.
+    /// Begins a request; waits while too many are under way, and calls `before` it does. False: the connection is
+    /// broken, and the request did not begin.
     pub(super) fn begin(&self, before: impl FnOnce()) -> bool {
         let has_room = |state: &mut State| state.broken || state.count < MAX_COUNT;
         let mut state = self.wait_for(has_room, before);
@@ -170,13 +172,14 @@ impl Replies {
         !state.broken
     }
 
-    /// Memory for a piece of a request, of at most [`OWN`](super::budget::OWN) bytes; waits while the connection has too much
-    /// under way, and calls `before` it does. False: the connection is broken.
+    /// Charges memory for a piece of a request, of at most [`OWN`](super::budget::OWN) bytes. Waits while the
+    /// connection has too much under way, and calls `before` it does. False: the connection is broken.
     pub(super) fn charge(&self, bytes: usize, before: impl FnOnce()) -> bool {
         self.charge_or(bytes, before, |_| false) == Some(true)
     }
 
-    /// The same of more bytes, unless there are not so many even when nothing else is under way. None: it is broken.
+    /// Charges that many bytes at once, unless there are not so many even when nothing else is under way. None: the
+    /// connection is broken.
     pub(super) fn charge_whole(&self, bytes: usize, before: impl FnOnce()) -> Option<bool> {
         self.charge_or(bytes, before, |state| state.bytes == 0)
     }
@@ -198,7 +201,7 @@ impl Replies {
         (!state.broken).then_some(charged)
     }
 
-    /// A piece's memory is free, without a reply.
+    /// Returns a piece's memory to the budget, without a reply.
     pub(super) fn give_back(&self, bytes: usize) {
         self.lock().settle(&self.budget, (bytes, 0));
         self.room.notify_all();
@@ -219,12 +222,12 @@ impl Replies {
         waited.unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// From now on replies wait for `release`, unless they are many bytes.
+    /// Makes replies wait for `release`, unless they are many bytes.
     pub(super) fn hold(&self) {
         self.lock().held.get_or_insert(0);
     }
 
-    /// Sends what was held back.
+    /// Sends the replies that were held back.
     pub(super) fn release(&self) {
         let mut state = self.lock();
         if state.held.take().is_some_and(|bytes| bytes > 0) && !state.sending {
@@ -242,7 +245,7 @@ impl Replies {
         drop(self.room.wait_while(self.lock(), busy));
     }
 
-    /// The last reply of a request, which is over when it is sent.
+    /// Adds the last reply of a request, which is over when it is sent.
     pub(super) fn end(&self, mut reply: Reply) {
         reply.ends = true;
         self.give(reply);
@@ -272,7 +275,7 @@ impl Replies {
         self.send(state, SendFlags::DONTWAIT);
     }
 
-    /// Sends what waits until there is nothing, or no room. The sender is who has set `sending`.
+    /// Sends the waiting replies until there are none, or no room. The sender is the thread that has set `sending`.
     fn send<'a>(&'a self, mut state: MutexGuard<'a, State>, flags: SendFlags) {
         while !state.waiting.is_empty() {
             let mut taken = std::mem::take(&mut state.waiting);
@@ -302,7 +305,7 @@ impl Replies {
         self.room.notify_all();
     }
 
-    /// The writer's thread: until the end.
+    /// Runs the writer's thread until the end.
     pub(super) fn write(&self) {
         loop {
             let idle = |state: &mut State| !(state.full || state.ended || state.broken);
@@ -315,13 +318,13 @@ impl Replies {
         }
     }
 
-    /// Nothing more comes from the client, and nothing more is to go there.
+    /// Ends the connection: nothing more comes from the client, and nothing more is to go there.
     pub(super) fn finish(&self) {
         self.lock().ended = true;
         self.work.notify_one();
     }
 
-    /// The connection is of no use any more.
+    /// Cuts the connection, which is of no use any more.
     pub(super) fn cut(&self) {
         self.lock().break_off(&self.budget);
         self.stream.shutdown();
@@ -351,7 +354,7 @@ mod tests {
         (Replies::new(Stream::Unix(ours), budget), theirs)
     }
 
-    /// Whoever asks and takes no answer is not served any more, before that costs more memory than was said.
+    /// A client that asks and takes no answer is not served any more, before it costs more memory than its limit.
     #[test]
     fn replies_that_nobody_takes_hold_up_further_requests() {
         let _dog = tranship_testkit::Watchdog::new();
@@ -391,7 +394,7 @@ mod tests {
         assert!(budget.is_whole());
     }
 
-    /// Whatever others have: who takes its replies goes on, in pieces.
+    /// A client that takes its replies goes on, in pieces, even if other clients have all shared memory.
     #[test]
     fn a_connection_has_its_own_when_others_have_all_that_is_shared() {
         let budget = Arc::default();

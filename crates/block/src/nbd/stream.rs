@@ -11,7 +11,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use tranship_sys::socket;
 
-/// Where clients connect: `unix:PATH` or `tcp:HOST:PORT`.
+/// Address where clients connect: `unix:PATH` or `tcp:HOST:PORT`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Address {
     /// A socket at a path.
@@ -47,7 +47,7 @@ impl std::fmt::Display for Address {
     }
 }
 
-/// Who waits for clients.
+/// Listener that waits for clients.
 #[derive(Debug)]
 pub(super) enum Listener {
     Unix(UnixListener, Name),
@@ -73,7 +73,7 @@ impl Name {
 }
 
 impl Listener {
-    /// A Unix socket that nobody listens on any more is replaced; nothing else is.
+    /// Listens. A Unix socket that nobody listens on any more is replaced; nothing else is.
     pub(super) fn new(at: &Address) -> io::Result<Listener> {
         Ok(match at {
             Address::Tcp(place) => {
@@ -85,8 +85,9 @@ impl Listener {
                 socket::check_path(path)?;
                 make_way(path)?;
                 let listener = UnixListener::bind(path)?;
-                // Nobody takes any: what lies in a stream is closed by who reads it, and that may take as long as its sender
-                // likes. Connections inherit it. An older kernel does not know how to refuse them.
+                // No code takes any. A descriptor that lies in a stream is closed by the reader of the stream, and that
+                // may take as long as its sender likes. Connections inherit the setting. An older kernel does not know
+                // how to refuse them.
                 let _ = socket::pass_rights(&listener, false);
                 listener.set_nonblocking(true)?;
                 Listener::Unix(listener, Name::of(path)?)
@@ -94,7 +95,7 @@ impl Listener {
         })
     }
 
-    /// Where it is: a port that was left to the kernel has a number now.
+    /// Returns the address where it is: a port that was left to the kernel has a number now.
     pub(super) fn address(&self, asked: &Address) -> Address {
         match self {
             Listener::Tcp(listener) => match listener.local_addr() {
@@ -133,7 +134,7 @@ impl Drop for Listener {
     }
 }
 
-/// Takes away a socket that nobody listens on any more. Whatever else is there stays, and is an error.
+/// Removes a socket that nobody listens on any more. Any other file stays, and is an error.
 fn make_way(path: &Path) -> io::Result<()> {
     let in_the_way = |why: &str| io::Error::new(ErrorKind::AddrInUse, why);
     match std::fs::symlink_metadata(path) {
@@ -182,7 +183,7 @@ impl Stream {
         })
     }
 
-    /// Who is there, for a log.
+    /// Returns the client in words, for a log.
     pub(super) fn peer(&self) -> String {
         match self {
             Stream::Unix(stream) => match socket_peercred(stream) {
@@ -200,7 +201,7 @@ impl Stream {
         }
     }
 
-    /// Ends both directions: whoever waits in it comes back.
+    /// Ends both directions: a thread that waits in it comes back.
     pub(super) fn shutdown(&self) {
         let _ = match self {
             Stream::Unix(stream) => stream.shutdown(Shutdown::Both),
@@ -260,7 +261,7 @@ mod tests {
         }
     }
 
-    /// What comes along would be closed here.
+    /// A descriptor that comes with the data would be closed here.
     #[test]
     fn descriptors_are_refused() {
         let dir = tempfile::tempdir().expect("a folder");

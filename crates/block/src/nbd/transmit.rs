@@ -39,7 +39,8 @@ impl Client {
                 self.store.kick();
                 return Ok(());
             }
-            // Where others follow, the answers go together. What goes on to another process is not answered here.
+            // If other requests follow, the answers go together. A request that goes on to another process is not
+            // answered here.
             let bytes = if request.command == Command::Write {
                 request.len
             } else {
@@ -53,7 +54,7 @@ impl Client {
         }
     }
 
-    /// Nothing that is ready or that was asked for waits with this thread.
+    /// Sends what this thread holds, before it waits: no ready reply and no question waits with this thread.
     fn before_waiting(&self) {
         self.replies.release();
         self.store.kick();
@@ -83,7 +84,7 @@ impl Client {
             Err(fault) if request.command == Command::Write => skip(from, len).map(|()| Err(fault)),
             Err(fault) => Ok(Err(fault)),
         };
-        // Also of a connection that broke: what is under way is answered into the void.
+        // Also of a connection that broke: requests under way are answered into the void.
         whole.part(*begun.as_ref().unwrap_or(&Err(Fault::Gone)));
         begun.map(drop)
     }
@@ -130,7 +131,7 @@ impl Client {
             let mut part = request.clone();
             part.offset += at as u64;
             part.len = u32::try_from(piece).unwrap_or(0);
-            // What is charged as a whole was.
+            // The part of a request that is charged as a whole was charged.
             let by_itself = op == Op::Write || matches!(whole.form(), Form::Chunks(_));
             let charged = !by_itself || self.replies.charge(piece, || self.before_waiting());
             if !charged {
@@ -158,12 +159,12 @@ impl Client {
         Ok(Ok(()))
     }
 
-    /// How many of so many bytes go into one job.
+    /// Returns how many of so many bytes go into one job.
     fn piece(&self, left: usize) -> usize {
         self.store.piece(left).min(OWN)
     }
 
-    /// The next bytes of a write, which are taken from the client in any case.
+    /// Takes the next bytes of a write from the client, in any case.
     fn incoming(
         &self,
         part: &mut Request,
@@ -192,8 +193,8 @@ impl Client {
         });
     }
 
-    /// A read for all of which there is no memory, and whose answer is in one piece. Nothing else is under way meanwhile. Once some of
-    /// it is gone, there is no way to say that the rest failed but to hang up.
+    /// Serves a read for all of which there is no memory, and whose answer is in one piece. Nothing else is under way
+    /// meanwhile. Once some of it is sent, hanging up is the only way to report that the rest failed.
     fn piece_by_piece(&self, asked: &wire::Request) -> io::Result<()> {
         self.before_waiting();
         self.replies.drain(1);

@@ -7,10 +7,10 @@ use crate::{Data, Done, Fault, Job, Request, Store, sum};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// How often bytes that were damaged on their way are read again.
+/// Number of times that bytes that were damaged on their way are read again.
 const ATTEMPTS: u32 = 3;
 
-/// How a request is answered.
+/// Form of the answer to a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Form {
     /// With a result, and with all bytes of a read behind it, which were charged so much.
@@ -25,13 +25,13 @@ pub(super) struct Whole {
     form: Form,
     left: AtomicUsize,
     fault: Mutex<Option<Fault>>,
-    /// What was read and goes out with the answer: where it lies, and how many bytes of this memory, which nobody else can
-    /// write.
+    /// Data that was read and goes out with the answer: its place, and how many bytes of this memory, which nobody else
+    /// can write.
     parts: Mutex<Vec<(u64, (Heap, usize))>>,
 }
 
 impl Whole {
-    /// One part of it is whoever has made it: see [`Whole::part`].
+    /// Creates a request with one part, which its creator holds: see [`Whole::part`].
     pub(super) fn new(replies: &Arc<Replies>, cookie: u64, form: Form) -> Arc<Whole> {
         Arc::new(Whole {
             replies: Arc::clone(replies),
@@ -47,13 +47,13 @@ impl Whole {
         self.form
     }
 
-    /// There is one part more.
+    /// Adds one part more.
     pub(super) fn expect(&self) {
         // Ordering: as in `part`.
         self.left.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// A part was read.
+    /// Ends a part that was read.
     pub(super) fn read(&self, asked: &Request, read: Result<Heap, Fault>) {
         let len = asked.len as usize;
         let result = match (read, self.form) {
@@ -77,13 +77,13 @@ impl Whole {
         self.part(result);
     }
 
-    /// A part is done; with the last of them the request is.
+    /// Ends a part; the last one ends the request.
     pub(super) fn part(&self, result: Result<(), Fault>) {
         let mut fault = self.fault.lock().unwrap_or_else(PoisonError::into_inner);
         *fault = fault.or(result.err());
         let result = fault.map_or(Ok(()), Err);
         drop(fault);
-        // Ordering: acquire and release: the last sees what the others left.
+        // Ordering: acquire and release: the last part sees the stores of the others.
         if self.left.fetch_sub(1, Ordering::AcqRel) > 1 {
             return;
         }
@@ -148,8 +148,9 @@ fn read_again(
     });
 }
 
-/// What was read as memory that nobody else can write: as it is where it is that, and a copy otherwise, so that a pool's
-/// buffer does not wait for a slow client. Just that is compared with the checksums. Gives the memory back with a fault.
+/// Returns read data as memory that nobody else can write. Memory that already is such is used as it is, other memory
+/// is copied, so that a pool's buffer does not wait for a slow client. Exactly this memory is compared with the
+/// checksums. Returns the memory with a fault.
 fn take(asked: &Request, data: Data, sums: Option<&[u32]>) -> Result<Heap, (Fault, Data)> {
     let len = asked.len as usize;
     let check = |bytes: &[u8]| match sums {

@@ -11,7 +11,7 @@ const REQUEST_MAGIC: u32 = 0x2560_9513;
 const SIMPLE_MAGIC: u32 = 0x6744_6698;
 const CHUNK_MAGIC: u32 = 0x668e_33ef;
 
-/// What the server can do, and what the client answers: fixed newstyle, no zeroes after an export's flags.
+/// Flags of the server, and the client's answer: fixed newstyle, no zeroes after an export's flags.
 pub(super) const FIXED_NEWSTYLE: u16 = 1;
 pub(super) const NO_ZEROES: u16 = 2;
 
@@ -51,16 +51,16 @@ const CAN_MULTI_CONN: u16 = 1 << 8;
 
 /// The longest read and write, bytes.
 pub(super) const MAX_BYTES: u32 = 32 << 20;
-/// What requests should be a multiple of, bytes; any will do.
+/// Number of bytes that requests should be a multiple of; any will do.
 pub(super) const PREFERRED_BYTES: u32 = 4096;
 
-/// Flags of an export. A flush over one connection covers what was acknowledged over others.
+/// Returns the flags of an export. A flush over one connection covers writes that were acknowledged over others.
 pub(super) fn export_flags(info: &Info) -> u16 {
     let writes = SEND_FUA | SEND_TRIM | SEND_WRITE_ZEROES;
     HAS_FLAGS | SEND_FLUSH | CAN_MULTI_CONN | if info.read_only { READ_ONLY } else { writes }
 }
 
-/// What a client wants.
+/// Command of a client.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Command {
     Read,
@@ -78,7 +78,7 @@ pub(super) struct Request {
     pub command: Command,
     pub durable: bool,
     pub keep_space: bool,
-    /// Flags that nobody has offered.
+    /// Flags that the server has not offered.
     pub strange: bool,
     pub cookie: u64,
     pub offset: u64,
@@ -88,7 +88,7 @@ pub(super) struct Request {
 pub(super) const REQUEST_BYTES: usize = 28;
 
 impl Request {
-    /// None: this is no request, and what follows it is not known.
+    /// Decodes a request. None: the bytes are no request, and the bytes after them have no known meaning.
     pub(super) fn decode(bytes: &[u8; REQUEST_BYTES]) -> Option<Request> {
         let two = |at: usize| u16::from_be_bytes([bytes[at], bytes[at + 1]]);
         let four = |at: usize| u32::from(two(at)) << 16 | u32::from(two(at + 2));
@@ -122,7 +122,7 @@ impl Request {
     }
 }
 
-/// The protocol's number of a fault.
+/// Returns the protocol's number of a fault.
 pub(super) fn error_number(fault: Fault) -> u32 {
     let number = match fault {
         Fault::Bounds { .. } | Fault::Invalid => libc::EINVAL,
@@ -134,7 +134,7 @@ pub(super) fn error_number(fault: Fault) -> u32 {
     number.unsigned_abs()
 }
 
-/// A simple reply; a read's bytes follow it.
+/// Returns a simple reply; a read's bytes follow it.
 pub(super) fn simple(cookie: u64, result: Result<(), Fault>) -> Vec<u8> {
     let error = result.map_or_else(error_number, |()| 0);
     [
@@ -157,14 +157,14 @@ fn chunk(cookie: u64, done: bool, kind: u16, len: usize) -> Vec<u8> {
     .concat()
 }
 
-/// The head of a chunk with `len` bytes that lie at `offset`.
+/// Returns the head of a chunk with `len` bytes that lie at `offset`.
 pub(super) fn data_head(cookie: u64, done: bool, offset: u64, len: usize) -> Vec<u8> {
     let mut head = chunk(cookie, done, 1, len + 8);
     head.extend(offset.to_be_bytes());
     head
 }
 
-/// The last chunk of a reply.
+/// Returns the last chunk of a reply.
 pub(super) fn end_chunk(cookie: u64, result: Result<(), Fault>) -> Vec<u8> {
     let Err(fault) = result else {
         return chunk(cookie, true, 0, 0);

@@ -13,14 +13,15 @@ use tranship_core::{Error, ErrorKind, Message, Pool, Receiver, Sender};
 const PAUSES: [Duration; 2] = [Duration::from_millis(2), Duration::from_millis(500)];
 /// A pause that people want to know of.
 const LONG: Duration = Duration::from_millis(100);
-/// And where trying again changes nothing, as long as nobody corrects it.
+/// Pause between attempts that cannot succeed until somebody corrects the configuration.
 const FINAL_PAUSE: Duration = Duration::from_secs(10);
 /// A server that has not welcomed us by then is tried anew.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// So long an attempt waits for a server that is not there; at least, if that is given up sooner.
+/// Longest and shortest time that an attempt waits for a server that is not there; the shortest applies if waiting is
+/// given up sooner.
 const OPEN: [Duration; 2] = [Duration::from_secs(1), Duration::from_millis(10)];
 
-/// How far a connection is.
+/// Progress of a connection.
 struct Link {
     answers: Receiver,
     /// Until the server may be asked.
@@ -33,7 +34,7 @@ struct Link {
     opening: Option<u128>,
 }
 
-/// Does it stay as it is until somebody corrects it?
+/// Returns whether the error stays until somebody corrects its cause.
 fn is_final(kind: ErrorKind) -> bool {
     matches!(
         kind,
@@ -46,7 +47,7 @@ fn is_final(kind: ErrorKind) -> bool {
 }
 
 impl Remote {
-    /// The thread.
+    /// Runs the thread.
     pub(super) fn run(&self) {
         let mut pause = PAUSES[0];
         let mut said = None;
@@ -76,7 +77,7 @@ impl Remote {
                 self.give_up();
             }
             drop(self.wait_until(pause, |_| self.is_over()));
-            // Only now: who waited for the server has been told why, and may have stopped.
+            // Only now: a caller that waited for the server has been told why, and may have stopped.
             if pause >= LONG && !self.is_over() && said.as_ref() != Some(&why) {
                 tracing::warn!("{}: {why}; trying again", self.server);
                 said = Some(why);
@@ -92,7 +93,7 @@ impl Remote {
         limit.is_some_and(|limit| away.elapsed() >= limit)
     }
 
-    /// What waits fails, and what comes, until the server is there again.
+    /// Fails the requests that wait, and those that come, until the server is there again.
     fn give_up(&self) {
         let mut state = self.lock();
         if !std::mem::replace(&mut state.given_up, true) {
@@ -127,7 +128,7 @@ impl Remote {
         })
     }
 
-    /// Says who we are, with the ticket for it.
+    /// Introduces this client, with the ticket for the channel.
     fn greet(&self, link: &mut Link, ticket: u128) -> Result<(), Error> {
         let hello = Ask::Hello(Hello {
             version: VERSION,
@@ -142,7 +143,7 @@ impl Remote {
         sent.map(drop).map_err(|refused| refused.error)
     }
 
-    /// Takes what comes until the connection is over; says why.
+    /// Takes messages until the connection is over; returns the reason.
     fn attend(&self, link: &mut Link, away: Instant) -> Error {
         let mut patience = Patience::default();
         let mut limit = PAUSE;
@@ -190,7 +191,7 @@ impl Remote {
         ErrorKind::ChannelState.into()
     }
 
-    /// The server may be asked once it has welcomed us, and has the pool.
+    /// Enters the server: it may be asked once it has welcomed us, and has the pool.
     fn enter(&self, link: &mut Link) -> Result<(), Error> {
         let Some(out) = &mut link.out else {
             return Ok(());
@@ -277,7 +278,7 @@ impl Remote {
         }
     }
 
-    /// Keeps account of what is safe.
+    /// Keeps account of the writes that are safe.
     fn judge(
         &self,
         question: &Question,
@@ -296,7 +297,7 @@ impl Remote {
         }
     }
 
-    /// The connection is over: what was asked over it waits again, in its order, before what waits already.
+    /// Puts the questions of a lost connection back, in their order, before those that wait already.
     fn lost(&self, link: Link) {
         let mut state = self.lock();
         let State {
@@ -315,7 +316,7 @@ impl Remote {
             .for_each(Sender::abandon);
     }
 
-    /// What waits fails, and with `away` what was asked.
+    /// Fails the requests that wait, and with `away` also those that were asked.
     fn fail(&self, away: bool) {
         let mut state = self.lock();
         let mut failed = std::mem::take(&mut state.queue);

@@ -1,7 +1,7 @@
 //! A server's blocks over two channels: questions go there by one, answers come by the other.
 //!
-//! Everything that was asked and not answered is asked again when the server is back: reads change nothing, and a write
-//! that is done twice leaves what one leaves.
+//! Every question without an answer is asked again when the server is back: reads change nothing, and a write that is
+//! done twice leaves the same bytes as one.
 
 mod link;
 mod question;
@@ -26,25 +26,25 @@ use tranship_core::{Domain, Error, Pool, Sender};
 const ROUND: Duration = Duration::from_millis(100);
 const FOREVER: Duration = Duration::from_secs(u32::MAX as u64);
 
-/// One client of a server: what all its connections know together.
+/// One client of a server: the state that all its connections share.
 #[derive(Debug)]
 pub(crate) struct Client {
     /// Of no other client.
     number: u64,
-    /// It wants leases.
+    /// The client wants leases.
     caches: bool,
-    /// What of that is known here; charged to the domain.
+    /// Cache of its blocks; charged to the domain.
     cache: Option<Arc<Cache>>,
     safety: Safety,
     lease: Lease,
-    /// Made by who needs it first.
+    /// Made by the first user that needs it.
     domain: Mutex<Option<Member>>,
 }
 
 #[derive(Debug)]
 struct Member {
     domain: Domain,
-    /// What is kept for requests.
+    /// Memory that is kept for requests.
     _charged: Option<memory::Charged>,
 }
 
@@ -81,7 +81,7 @@ impl Client {
     }
 }
 
-/// A server, or a proxy. Reconnects by itself. Safe to use from many threads; its channels end when nobody has it any more.
+/// A server, or a proxy. Reconnects by itself. Safe to use from many threads; its channels end with the last handle.
 ///
 /// ```
 /// # mod tranship { pub use tranship_core::*; pub use tranship_block as block; }
@@ -107,7 +107,7 @@ impl Client {
 pub struct Remote {
     server: Endpoint,
     client: Arc<Client>,
-    /// The same at each connection: see [`Hello`](crate::wire::Hello).
+    /// Number that stays the same at each connection: see [`Hello`](crate::wire::Hello).
     session: u64,
     state: Mutex<State>,
     changed: Condvar,
@@ -119,7 +119,7 @@ pub struct Remote {
 struct State {
     /// To the server, when it may be asked.
     out: Option<Sender>,
-    /// What writes are sent from; the server can read all of it.
+    /// Pool from which writes are sent; the server can read all of it.
     pool: Option<Pool>,
     info: Option<Info>,
     /// By number, in the order in which they were first asked.
@@ -131,7 +131,7 @@ struct State {
     given_up: bool,
     /// In words, why it is not there.
     why: Option<String>,
-    /// That stays so until somebody corrects it.
+    /// The error stays until somebody corrects its cause.
     is_final: bool,
     numbers: u64,
 }
@@ -149,14 +149,14 @@ impl Remote {
         Remote::of(server, &Client::new(false, None))
     }
 
-    /// A remote store with a cache in front ([`Cached`](crate::Cached)): asks the server for leases, for which the writes
-    /// of others wait.
+    /// Creates a remote store with a cache in front ([`Cached`](crate::Cached)): it asks the server for leases, for
+    /// which the writes of others wait.
     #[must_use]
     pub fn leased(server: &Endpoint) -> Arc<Remote> {
         Remote::of(server, &Client::new(true, None))
     }
 
-    /// As one client with others.
+    /// Connects as one client together with others.
     pub(crate) fn of(server: &Endpoint, client: &Arc<Client>) -> Arc<Remote> {
         let remote = Arc::new_cyclic(|own| Remote {
             server: server.clone(),
@@ -176,7 +176,8 @@ impl Remote {
         remote
     }
 
-    /// Waits until the server has been reached, at most `limit`, and not where it refuses what only somebody else can correct.
+    /// Waits until the server has been reached, at most `limit`. Does not wait if the server refuses for a reason that
+    /// only a person can correct.
     ///
     /// # Errors
     /// `Gone` when it was not reached; [`why`](Remote::why) says more.
@@ -188,20 +189,20 @@ impl Remote {
         }
     }
 
-    /// In words, why the server is not there; none: it is, or was not tried yet.
+    /// Returns in words why the server is not there; none: it is, or was not tried yet.
     #[must_use]
     pub fn why(&self) -> Option<String> {
         self.lock().why.clone()
     }
 
-    /// How often the server was reached.
+    /// Returns how often the server was reached.
     #[must_use]
     pub fn connections(&self) -> u64 {
         // Ordering: relaxed; a count.
         self.connected.load(Ordering::Relaxed)
     }
 
-    /// Has the server said what there is?
+    /// Returns whether the server has sent its properties.
     pub(crate) fn is_known(&self) -> bool {
         self.lock().info.is_some()
     }
@@ -210,12 +211,12 @@ impl Remote {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Has nobody it any more but its thread? What was asked and what waits fails then.
+    /// Returns whether only its thread has it. Then all questions, asked or waiting, fail.
     fn is_over(&self) -> bool {
         self.own.strong_count() <= 1
     }
 
-    /// Wakes those who wait for the server.
+    /// Wakes the threads that wait for the server.
     fn tell(&self) {
         drop(self.lock());
         self.changed.notify_all();
@@ -228,7 +229,8 @@ impl Remote {
         waited.unwrap_or_else(PoisonError::into_inner).0
     }
 
-    /// Asks what waits, as far as there is room. The thread does it, and whoever submits. Says what the rest waits for.
+    /// Asks the waiting questions, as far as there is room. The own thread does it, and each caller that submits.
+    /// Returns the reason why the rest waits.
     fn ask(&self, state: &mut State) -> Option<Error> {
         let State {
             out: Some(out),

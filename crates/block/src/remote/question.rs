@@ -1,4 +1,4 @@
-//! A question: what is asked, what it takes along, and who waits for the answer.
+//! Question to the server: its request, its memory, and the caller that waits for the answer.
 
 use crate::data::Own;
 use crate::lease::Moment;
@@ -7,7 +7,7 @@ use crate::{Data, Done, Fault, Job, Op};
 use std::time::Duration;
 use tranship_core::{Buffer, Error, ErrorKind, Pool, Sender};
 
-/// Somebody's question.
+/// Question of a caller.
 pub(super) struct Question {
     ask: Ask,
     pub op: Op,
@@ -21,11 +21,11 @@ pub(super) struct Question {
 }
 
 enum Memory {
-    /// What the answer fills, if anything.
+    /// Memory that the answer fills, if any.
     For(Data),
-    /// What a write brings.
+    /// Data of a write.
     Brought(Data),
-    /// The same as a message, kept until there is an answer: it may have to be asked again.
+    /// Data of a write as a message, kept until there is an answer: it may have to be asked again.
     Sealed(Buffer),
 }
 
@@ -39,7 +39,7 @@ impl Question {
         let (op, len) = (request.op, request.len as usize);
         let memory = match op {
             Op::Write if len > 0 => Memory::Brought(data),
-            // It would not be written to; what is in it may go.
+            // It would not be written to; its content may go.
             Op::Read if matches!(data, Data::Shared(_)) => Memory::For(Data::Room(data.len())),
             _ => Memory::For(data),
         };
@@ -70,7 +70,7 @@ impl Question {
         }
     }
 
-    /// Makes a message of what a write brings: in place, if it is a buffer that can be sent.
+    /// Makes a message of a write's data: in place, if it is a buffer that can be sent.
     fn seal(&mut self, pool: &Pool) -> Result<(), Error> {
         let Memory::Brought(data) = &mut self.memory else {
             return Ok(());
@@ -97,7 +97,7 @@ impl Question {
         data.map_or(0, Buffer::len) == wants
     }
 
-    /// It is answered.
+    /// Ends the question with its answer.
     pub fn end(self, mut result: Result<Vec<u32>, Fault>, came: Option<Buffer>) {
         let data = match (self.memory, came) {
             (Memory::For(Data::None | Data::Room(_)), Some(came)) => Data::Shared(came),

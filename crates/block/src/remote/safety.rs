@@ -1,12 +1,12 @@
-//! Whether what was acknowledged can have been lost.
+//! Record whether acknowledged writes can have been lost.
 //!
-//! What a server has acknowledged lies in the page cache of its machine at least, and outlives the server. It does not
-//! outlive the machine: then the next flush fails, as it would have to lie.
+//! An acknowledged write lies in the page cache of the server's machine at least, and outlives the server. It does not
+//! outlive the machine: then the next flush fails, because its promise would be false.
 
 use crate::{Fault, Info};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// What all channels to one server know together.
+/// Knowledge that all channels to one server share.
 #[derive(Debug, Default)]
 pub(crate) struct Safety(Mutex<Known>);
 
@@ -16,7 +16,7 @@ struct Known {
     /// Counts writes that were acknowledged, and how many of them a flush covers.
     written: u64,
     flushed: u64,
-    /// How often something may have been lost, and of how many that was told.
+    /// Number of times that writes may have been lost, and how many of these were reported.
     losses: u64,
     told: u64,
 }
@@ -26,7 +26,7 @@ impl Safety {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A server says who it is.
+    /// Notes the identity of a server that was reached.
     pub(crate) fn met(&self, info: &Info) {
         let mut known = self.lock();
         let other = known.boot.is_some_and(|boot| boot != info.boot);
@@ -42,12 +42,12 @@ impl Safety {
         self.lock().written += 1;
     }
 
-    /// A flush is asked for: it will cover so many writes.
+    /// Notes that a flush is asked for; returns how many writes it will cover.
     pub(crate) fn flushing(&self) -> u64 {
         self.lock().written
     }
 
-    /// The server says that it is done; is it true?
+    /// Checks whether a flush that the server reports as done is true.
     pub(crate) fn flushed(&self, covers: u64) -> Result<(), Fault> {
         let mut known = self.lock();
         known.flushed = known.flushed.max(covers);

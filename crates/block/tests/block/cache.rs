@@ -1,4 +1,4 @@
-//! What a cache keeps when reads and writes of a block are under way at the same time: nothing that may be old.
+//! Blocks that a cache keeps when reads and writes of a block are under way at the same time: none that may be old.
 
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
@@ -75,7 +75,7 @@ impl World {
         World { held, store }
     }
 
-    /// What is now under way, and what is told when it is done: all bytes are this one.
+    /// Asks a request; returns it and the receiver of its end. All bytes are this one.
     fn ask(&self, request: Request, byte: u8) -> (Option<UnderWay>, Receiver<Option<u8>>) {
         let (tell, told) = channel();
         let mut data = Data::heap(request.len as usize);
@@ -107,7 +107,7 @@ impl World {
         self.ask(request, byte).0.expect("writes go through")
     }
 
-    /// What the cache says; None: it does not know.
+    /// Returns the byte that the cache has; None: the cache does not have the block.
     fn known(&self, block: u64) -> Option<u8> {
         let request = Request::new(Op::Read, block * BLOCK as u64, 4096);
         let (job, told) = self.ask(request, 0);
@@ -200,7 +200,7 @@ fn a_zeroed_range_is_forgotten_when_it_begins_and_when_it_ends() {
             let known = !(1..5).contains(&block);
             assert_eq!(world.known(block), known.then_some(7), "{op:?}: {block}");
         }
-        // A read that finds what was there before.
+        // A read that finds the old bytes.
         world.read(1).finds(7);
         job.ends();
         assert_eq!(world.known(1), None);

@@ -1,4 +1,4 @@
-//! The memory of caches, and what is kept for requests: admitted, visible, and given back when the manager asks.
+//! Memory of caches, and memory that is kept for requests: admitted, visible, and given back when the manager asks.
 
 use crate::kit::{self, watchdog};
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use tranship_manager::{Config, Embedded};
 
 const BLOCK: u64 = 4096;
 const MIB: u64 = 1 << 20;
-/// The most that an account has beyond what is used: twice a step, which is an eighth of that or 256 KiB.
+/// Returns the most that an account has beyond its used bytes: twice a step, which is an eighth of them or 256 KiB.
 fn spare(used: u64) -> u64 {
     2 * (used / 8).max(256 << 10)
 }
@@ -128,7 +128,7 @@ fn blocks_are_admitted_and_go_back_when_the_manager_asks() {
     let held = cache.held_bytes();
     assert!(held >= MIB, "no more goes than is asked for: {held}");
     until(|| heap(&domain).admitted_bytes == held);
-    // What is left is right, and what is gone is read again, without more memory.
+    // The blocks that are left are right, and the others are read again, without more memory.
     read_all(&store, 8 * MIB);
     assert!(cache.held_bytes() <= 2 * MIB);
     // It may have it again.
@@ -220,7 +220,7 @@ fn a_new_manager_hears_of_it() {
     until(|| domain.turn().is_ok() && cache.held_bytes() <= MIB);
 }
 
-/// Nobody but the service's own threads does anything.
+/// Only the service's own threads do anything.
 #[test]
 fn an_idle_proxy_gives_back() {
     let _dog = watchdog();

@@ -1,5 +1,5 @@
-//! Caches at several clients of one server, and a server whose disk changes while it is away: nobody is shown what was
-//! there before.
+//! Caches at several clients of one server, and a server whose disk changes while it is away: no client is shown old
+//! data.
 
 use crate::kit;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -49,7 +49,7 @@ fn each_of_two_caches_shows_what_the_other_has_written() {
     let [a, b] = [(), ()].map(|()| Client::new(&service.at));
     for round in 1..=3u8 {
         for (writer, reader, byte) in [(&a, &b, round), (&b, &a, round | 0x80)] {
-            // Both know what was there before.
+            // Both know the old data.
             let before = [writer.read(0), reader.read(0)];
             assert!(before[0] == before[1]);
             writer.write(0, &[byte; BLOCK]);
@@ -58,7 +58,8 @@ fn each_of_two_caches_shows_what_the_other_has_written() {
     }
 }
 
-/// Each block has one writer, who counts in it; nobody is shown a number that is older than one that was acknowledged before.
+/// Each block has one writer, which counts in it. No reader is shown a number that is older than one that was
+/// acknowledged before.
 #[test]
 fn nobody_is_shown_what_is_older_than_what_was_acknowledged() {
     let _dog = kit::watchdog();
@@ -120,7 +121,7 @@ fn a_disk_that_was_restored_while_its_server_was_away_is_read_anew() {
     assert!(client.cache.hits_and_misses().1 > 0);
 }
 
-/// The same opening of the disk, to which nobody has written: what was known still is.
+/// A cache outlives a connection to the same opening of the disk, if nobody has written to it meanwhile.
 #[test]
 fn a_cache_outlives_a_connection_to_an_unchanged_disk() {
     let _dog = kit::watchdog();
@@ -139,13 +140,14 @@ fn a_cache_outlives_a_connection_to_an_unchanged_disk() {
         std::thread::yield_now();
     }
     let (before, _) = client.cache.hits_and_misses();
-    // Each once: who had forgotten it all would have to ask each time. One that takes long asks, too.
+    // Each once: a client that had forgotten all blocks would have to ask each time. A client that takes long asks,
+    // too.
     (0..blocks).for_each(|block| assert!(client.read(block) == [0; BLOCK]));
     assert!(client.cache.hits_and_misses().0 > before);
     drop(front);
 }
 
-/// Who uses the disk in the server's own process is one of several, too.
+/// A user of the disk in the server's own process is one of several, too.
 #[test]
 fn a_cache_shows_what_a_user_in_the_servers_process_has_written() {
     let _dog = kit::watchdog();

@@ -1,4 +1,4 @@
-//! NBD: what a client may do, and what it may not.
+//! NBD: the requests that a client may make, and those that it may not.
 
 use crate::kit;
 use crate::nbd::{self, Client, FLUSH, READ, TRIM, WRITE, ZERO};
@@ -88,7 +88,7 @@ fn many_requests_at_once_over_several_connections() {
     });
 }
 
-/// Answers to requests that came together may go together; none waits for what the client has not sent.
+/// Answers to requests that came together may go together; none waits for bytes that the client has not sent.
 #[test]
 fn no_answer_waits_for_the_rest_of_a_request() {
     let _dog = kit::watchdog();
@@ -150,7 +150,7 @@ fn wrong_requests_are_errors_and_the_connection_goes_on() {
     let mut read = [9; 4096];
     assert_eq!(client.read(SIZE - 4096, &mut read).expect("reading"), 0);
     assert_eq!(read, [0; 4096], "nothing of the write that was refused");
-    // Nothing is known any more after what is no request.
+    // The bytes after an invalid request have no known meaning.
     client.stream.write_all(&[0; 28]).expect("sent");
     assert_eq!(client.stream.read(&mut [0; 1]).expect("the end"), 0);
 }
@@ -189,7 +189,8 @@ fn garbage_costs_a_client_its_connection_and_nobody_else_anything() {
         let mut bytes = right.clone();
         let below =
             |random: &mut Random, n: usize| usize::try_from(random.below(n as u64)).expect("small");
-        // Most damage in the first bytes, where lengths and magic numbers are; never in what makes a write elsewhere.
+        // Most damage in the first bytes, where lengths and magic numbers are; never in the bytes that decide where a
+        // write goes.
         for _ in 0..1 + below(&mut random, 4) {
             let at = below(&mut random, 140);
             bytes[at] = random.next().to_le_bytes()[0];
@@ -233,7 +234,7 @@ fn export_at(path: &std::path::Path) -> std::io::Result<Export> {
     Export::start(&Address::Unix(path.to_owned()), "", disk)
 }
 
-/// Nothing is taken away but a socket, and no socket that somebody listens on.
+/// Only a socket is removed, and no socket at which a program listens.
 #[test]
 fn only_a_socket_that_nobody_listens_on_makes_way() {
     let _dog = kit::watchdog();
@@ -268,7 +269,7 @@ fn only_a_socket_that_nobody_listens_on_makes_way() {
     }
 }
 
-/// Connections until no more fit into the queue of who listens there.
+/// Returns connections that fill the queue of the listener.
 fn fill(path: &std::path::Path) -> Vec<OwnedFd> {
     use rustix::net::{
         AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with,

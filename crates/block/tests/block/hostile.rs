@@ -1,4 +1,5 @@
-//! The other end of a service's channels says anything: it loses its own connection, and nobody else anything.
+//! The other end of a service's channels sends anything: it loses its own connection, and no other client loses
+//! anything.
 
 use crate::kit;
 use serde::Serialize;
@@ -14,7 +15,7 @@ const VERSION: u16 = 3;
 /// Of a word, below the number.
 const LEN_BITS: u32 = 20;
 
-/// What a client says first: the number of that word, and its fields.
+/// Returns the first message of a client: the number of that message, and its fields.
 fn hello(ticket: u128, version: u16) -> Vec<u8> {
     let session = u64::try_from(ticket % (1 << 64)).expect("small");
     said(&(0u8, version, ticket, session, session, false))
@@ -82,7 +83,7 @@ impl Client {
         buffer
     }
 
-    /// Its channels end.
+    /// Checks that its channels end.
     fn ends(mut self) {
         loop {
             match self.answers.recv() {
@@ -105,7 +106,8 @@ fn whoever_says_what_no_client_says_loses_its_connection_and_nobody_else_anythin
     let store = Blocking(Arc::clone(&honest));
     store.write_at(0, &[7; 20_000], false).expect("writing");
 
-    // Before it is let in. Who has no right ticket takes nobody's channel: its own waits on.
+    // Before the client is let in. A client without a right ticket takes no other client's channel: its own channel
+    // waits on.
     let firsts: [&dyn Fn(u128) -> Vec<u8>; 5] = [
         &|_| vec![],
         &|_| vec![9; 40],
@@ -172,7 +174,7 @@ fn whoever_says_what_no_client_says_loses_its_connection_and_nobody_else_anythin
                 .expect("room");
             client.asks.send_aggregate(both, whole).expect("sent");
         },
-        // More than may be unanswered, of what the disk takes its time for.
+        // More questions than may be unanswered, of a kind for which the disk takes its time.
         &|client| {
             let mut asked = 0;
             let sync = request(Request::new(Op::Flush, 0, 0));
@@ -187,10 +189,10 @@ fn whoever_says_what_no_client_says_loses_its_connection_and_nobody_else_anythin
         act(&mut client);
         client.ends();
     }
-    // What is only wrong is an answer.
+    // A request that is only wrong gets an answer.
     let mut client = Client::welcomed(&at);
     let wrong: [&dyn Fn(&mut Client); 4] = [
-        // More data, and less, than it says; data with what has none; none with what has some.
+        // More data, and less, than it says; data with a request that has none; none with one that has some.
         &|client| {
             let buffer = client.buffer(4095, &head).freeze();
             client.asks.send_buf(buffer, 4095).expect("sent");
@@ -222,7 +224,7 @@ fn whoever_says_what_no_client_says_loses_its_connection_and_nobody_else_anythin
     assert_eq!(honest.connections(), 1, "connected again");
 }
 
-/// Who takes no answers, and who keeps all that it was sent, waits for itself.
+/// A client that takes no answers, and one that keeps all that it was sent, wait for themselves.
 #[test]
 fn whoever_keeps_what_it_got_holds_up_nobody_else_and_has_no_more_by_coming_again() {
     let _dog = kit::watchdog();
@@ -276,7 +278,7 @@ fn whoever_keeps_what_it_got_holds_up_nobody_else_and_has_no_more_by_coming_agai
     drop(more);
 }
 
-/// A server that says what no server says is left, and asked again.
+/// A server that sends invalid messages is left, and asked again.
 #[test]
 fn a_server_that_lies_loses_its_client_and_costs_it_nothing() {
     let _dog = kit::watchdog();
@@ -305,7 +307,7 @@ fn a_server_that_lies_loses_its_client_and_costs_it_nothing() {
         None::<u128>,
     ));
     let done = |result: Result<Vec<u32>, Fault>| said(&(2u8, result, None::<u64>));
-    // What it says instead of a ticket, instead of a welcome, and instead of an answer to the number that was asked.
+    // The lies: instead of a ticket, instead of a welcome, and instead of an answer to the number that was asked.
     type Lie<'a> = &'a dyn Fn(&mut Sender, u64);
     let buffer = |data: usize, head: &[u8]| {
         let mut buffer = pool.alloc(data + head.len()).expect("memory");
@@ -315,7 +317,7 @@ fn a_server_that_lies_loses_its_client_and_costs_it_nothing() {
     };
     let lies: [Lie<'_>; 6] = [
         &|to, _| to.send_inline(&[9; 48], 0).map(drop).expect("sent"),
-        // To what was not asked; of no length, and of another one.
+        // To a question that was not asked; of no length, and of another one.
         &|to, number| {
             let word = (number + 1) << LEN_BITS;
             to.send_inline(&done(Err(Fault::Invalid)), word)

@@ -16,7 +16,7 @@ pub fn watchdog() -> Watchdog {
     Watchdog::new()
 }
 
-/// An address that nobody else has.
+/// Returns an address that no other test has.
 pub fn endpoint(scheme: &str, trust: Trust) -> Endpoint {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let count = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -117,7 +117,7 @@ fn reached(remote: Arc<Remote>) -> Arc<Remote> {
     remote
 }
 
-/// As `connect`, for a cache.
+/// Connects like `connect`, for a cache.
 pub fn leased(at: &Endpoint) -> Arc<Remote> {
     reached(Remote::leased(at))
 }

@@ -8,7 +8,7 @@ use tranship_core::{BufferMut, Domain, Limit, Pool, PoolOptions, Shortage, Trust
 use tranship_manager::Config;
 
 const SIZE: u64 = 1 << 20;
-/// What the manager has for all.
+/// Bytes that the manager has for all.
 const TOTAL: u64 = 64 << 20;
 
 /// Takes everything that there is left.
@@ -16,7 +16,8 @@ fn hog(domain: &Domain) -> (Vec<BufferMut>, Pool) {
     let options = PoolOptions::new(TOTAL).chunk_bytes(64 << 10);
     let pool = domain.create_pool(options).expect("a pool");
     let mut all = Vec::new();
-    // What the manager refuses it does not have, nor what it has not given when it was asked so often. A busy machine may be late once.
+    // The service does not have memory that the manager refuses, nor memory that it has not given when it was asked so
+    // often. A busy machine may be late once.
     let mut late = 0;
     while late < 5 {
         match pool.alloc_timeout(64 << 10, Duration::from_secs(2)) {
@@ -48,7 +49,7 @@ fn a_lack_that_passes_costs_no_channel_and_no_request() {
     let name = format!("shm:lack-{}", std::process::id());
     let at = Endpoint::new(&name, Trust::Producer).with_domains(move || kit::member(&members));
     let _front = kit::front(&at, disk);
-    // Its pools have nothing yet: neither for what it writes, nor the server's for what it reads.
+    // Its pools have nothing yet: neither for its writes, nor the server's for its reads.
     let remote = kit::connect(&at);
     let taken = hog(&manager);
     let (tell, told) = std::sync::mpsc::channel();

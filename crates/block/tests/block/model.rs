@@ -56,7 +56,7 @@ fn run(name: &str, store: impl Store, steps: u32) {
             _ if random.one_in(2) => store.flush().expect("flushing"),
             _ => {
                 store.trim(offset, long).expect("trimming");
-                // What is there now may be anything: it is decided again.
+                // The present bytes may be anything: they are decided again.
                 store
                     .write_at(offset, &model[at..at + len], false)
                     .expect("writing");
@@ -164,7 +164,7 @@ fn a_cache_that_holds_everything_asks_once() {
     let _dog = kit::watchdog();
     let file = kit::file();
     let cache = Cache::new(SIZE);
-    // Nobody else writes there, so that no lease ends.
+    // No other client writes there, so that no lease ends.
     let disk = kit::disk(&file, SIZE, Access::Auto, false);
     let store = Blocking(tranship_block::Cached::new(&cache, disk));
     let mut all = vec![0; usize::try_from(SIZE).expect("small")];

@@ -52,7 +52,7 @@ impl Client {
         })
     }
 
-    /// The same, with replies in chunks.
+    /// Connects with replies in chunks.
     pub fn connect_with_chunks(path: &Path) -> io::Result<Client> {
         let mut stream = UnixStream::connect(path)?;
         stream.read_exact(&mut [0; 18])?;

@@ -1,4 +1,4 @@
-//! What is promised of bytes that are damaged on their way, of a flush, and of what a server that is gone had not
+//! Promises about bytes that are damaged on their way, about a flush, and about requests that a lost server had not
 //! answered.
 
 use crate::kit;
@@ -145,7 +145,7 @@ fn unwritten(file: &File) -> Option<u64> {
     (done == 0).then_some(dirty + under_way)
 }
 
-/// What a write leaves in the page cache is on the disk when a flush, or the write itself, was said to be done.
+/// Data that a write leaves in the page cache is on the disk when a flush, or the write itself, was reported as done.
 fn flushes(store: Arc<dyn Store>, file: &kit::File, name: &str) {
     let seen = File::open(&file.path).expect("the file");
     let store = Blocking(store);
@@ -273,7 +273,7 @@ fn what_a_server_has_taken_and_not_answered_is_asked_again() {
     drop(front);
     assert!(told.try_recv().is_err(), "nobody has answered");
     let _front = kit::front(&at, disk);
-    // Not even as a server that is gone: nobody else would ask again.
+    // Not even as a server that is gone: no client would ask again.
     let mut answered: Vec<_> = told.iter().take(16).collect();
     answered.sort_by_key(|(number, _)| *number);
     let wants: Vec<_> = (0..16).map(|number| (number, Ok(Vec::new()))).collect();

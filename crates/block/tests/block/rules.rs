@@ -1,4 +1,4 @@
-//! What is refused, and what outlives whom.
+//! Refusals, and things that outlive others.
 
 use crate::kit;
 use std::sync::Arc;
@@ -63,7 +63,7 @@ fn damaged_bytes_do_not_reach_the_disk() {
     request.sums = sums(4096, &[1; 8192]);
     request.sums[1] ^= 1;
     assert_eq!(ask(&remote, request, data), Err(Fault::Corrupt(8192)));
-    // Without checksums nobody could know.
+    // Without checksums no end could know.
     let data = remote.data(Op::Write, 4096).expect("memory");
     assert_eq!(
         ask(&remote, Request::new(Op::Write, 0, 4096), data),
@@ -185,7 +185,7 @@ fn a_connection_that_ends_before_anything_is_agreed_costs_no_memory() {
     drop(answers.accept_sender().expect("the client"));
     let asks = listen("ask", Role::Sink).expect("the name");
     let mut answer = answers.accept_sender().expect("the client");
-    // A ticket: the number of what is said, and its word.
+    // A ticket: the number of the message's kind, and its word.
     answer.send_inline(&[0, 7], 0).expect("sent");
     drop(asks.accept_receiver().expect("the client"));
     drop((answer, answers, asks));

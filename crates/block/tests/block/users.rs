@@ -1,4 +1,4 @@
-//! How many channels of a kind a service gives to one user, in whichever processes.
+//! Most channels of a kind that a service gives to one user, in whichever processes.
 
 use crate::kit;
 use std::time::Duration;

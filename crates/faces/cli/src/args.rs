@@ -61,7 +61,7 @@ pub(crate) enum Command {
     #[cfg(feature = "demo")]
     /// Shows the main job on real input: one producer, four isolated consumers, no copies.
     Demo(demo::DemoArgs),
-    /// Sends standard input, or a file, to whoever receives under NAME; done when all of it was taken.
+    /// Sends standard input, or a file, to the receiver under NAME; done when all of it was taken.
     Send(SendArgs),
     /// Receives under NAME and writes to standard output, or to a file; done when the sender has closed in order.
     Recv(RecvArgs),
@@ -74,34 +74,34 @@ pub(crate) enum Command {
     /// Serves memcached's protocol; values go out without being copied.
     Cache(cache::CacheArgs),
     #[cfg(feature = "zcopy")]
-    /// What programs send without copying, and why the rest is copied.
+    /// Shows what programs send without copying, and why the rest is copied.
     #[command(subcommand)]
     Zcopy(zcopy::ZcopyAction),
     /// Lists names, and the channels made under them.
     Ls(ViewArgs),
-    /// Domains, pools, channels; who holds what.
+    /// Shows domains, pools, channels, and the holders of buffers.
     Stat(ViewArgs),
     #[cfg(feature = "top")]
-    /// What happens now: rates, who waits on whom, who holds what for how long. Works while the manager hangs.
+    /// Shows what happens now: rates, who waits on whom, who holds what for how long. Works while the manager hangs.
     Top(top::TopArgs),
-    /// The same in figures, as OpenMetrics text: printed once, or served over HTTP, also as a page with live plots.
+    /// Prints the figures of `stat` as OpenMetrics text: once, or served over HTTP, also as a page with live plots.
     Metrics(metrics::MetricsArgs),
-    /// How much memory pools and heaps of running programs may have.
+    /// Shows or sets how much memory pools and heaps of running programs may have.
     #[command(subcommand)]
     Quota(QuotaAction),
-    /// The history of a buffer: allocated, sent, received, released, by whom and when.
+    /// Shows the history of a buffer: allocated, sent, received, released, with the domain and the time.
     ///
     /// It is recorded while a pool is traced: `--on` until `--off`, or as long as `--follow` runs. Each process keeps its latest 4096 events, which can be read after its end, too.
     /// While nothing is traced this costs nothing; while it is on, each step of each buffer of the pool goes the long way and writes 64 bytes.
     Trace(TraceArgs),
-    /// How memory is divided among pools: the policies that there are, and a simulator for them.
+    /// Lists the policies that divide memory among pools, and simulates them.
     #[command(subcommand)]
     Policy(policy::PolicyAction),
     #[cfg(feature = "net")]
     /// Certificates for channels between machines: an authority of one's own, and what it signs.
     #[command(subcommand)]
     Cert(CertAction),
-    /// What this machine offers, what is missing, what that costs and what to do about it.
+    /// Checks this machine: what it offers, what is missing, what that costs and what to do about it.
     Doctor(DoctorArgs),
     /// Prints a completion script for a shell.
     Completions {
@@ -144,7 +144,7 @@ pub(crate) struct DaemonArgs {
     /// The configuration, TOML; default: /etc/tranship/manager.toml if it is there.
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Where to listen; default: /run/tranship for root, else the user's run-time directory.
+    /// Path of the socket to listen at; default: /run/tranship for root, else the user's run-time directory.
     #[arg(long, value_name = "PATH")]
     pub socket: Option<PathBuf>,
     /// Leave when the last client has been gone for so long (e.g. 60s, 5m); default: never.
@@ -163,12 +163,12 @@ pub(crate) struct DaemonArgs {
 #[derive(ClapArgs, Debug)]
 #[command(after_help = ADDRESSES)]
 pub(crate) struct SendArgs {
-    /// Where to send: a name (1 to 64 bytes, visible characters and no colon), or an address, see below.
+    /// Destination: a name (1 to 64 bytes, visible characters and no colon), or an address, see below.
     #[arg(value_parser = parse_address)]
     pub name: String,
-    /// What to send; default: standard input.
+    /// File to send; default: standard input.
     pub file: Option<PathBuf>,
-    /// Bytes a message, of a file; of a pipe or a terminal what one read gave, at most so many.
+    /// Bytes a message of a file; a message of a pipe or a terminal has the bytes of one read, at most so many.
     #[arg(long, value_name = "SIZE", default_value = "1MiB", value_parser = parse_size)]
     pub frame: u64,
     /// The largest size of the pool; a frame at least.
@@ -184,10 +184,10 @@ pub(crate) struct SendArgs {
 #[derive(ClapArgs, Debug)]
 #[command(after_help = ADDRESSES)]
 pub(crate) struct RecvArgs {
-    /// Where to receive: a name (1 to 64 bytes, visible characters and no colon), or an address, see below.
+    /// Name to receive under (1 to 64 bytes, visible characters and no colon), or an address, see below.
     #[arg(value_parser = parse_address)]
     pub name: String,
-    /// Where to write; default: standard output.
+    /// File to write; default: standard output.
     pub file: Option<PathBuf>,
     /// End after so many messages; default: when the sender closes.
     #[arg(long, value_name = "N")]
@@ -217,17 +217,17 @@ pub(crate) struct RunArgs {
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum QuotaAction {
-    /// Each pool and heap: what it has, what it may have now, and its maximum.
+    /// Shows each pool and heap: its memory, its quota now, and its maximum.
     Show {
         /// Only this one: its number or its name.
         target: Option<String>,
         #[command(flatten)]
         view: ViewArgs,
     },
-    /// Sets what a pool or heap may have, until it ends or the manager is restarted.
+    /// Sets the quota of a pool or heap, until it ends or the manager is restarted.
     ///
-    /// If it has more it is asked to give the rest back, and gets nothing new before. Only root and the user who runs the manager may do this.
-    /// For all that is made from now on the manager's configuration says it (default_quota).
+    /// A pool or heap that has more is asked to give the rest back, and gets nothing new before. Only root and the user
+    /// who runs the manager may do this. The quota of future pools is default_quota in the manager's configuration.
     Set {
         /// The pool or heap: its number, or its name if no other is called so.
         target: String,
@@ -244,10 +244,10 @@ pub(crate) struct TraceArgs {
     /// A buffer (POOL:SLOT:GENERATION, as it is shown), a pool or a domain: its number, or its name if no other is called so. Default: all.
     #[arg(required_if_eq_any([("on", "true"), ("off", "true"), ("follow", "true")]))]
     pub target: Option<String>,
-    /// From now on what is done with buffers of this pool is recorded.
+    /// Records the events of this pool's buffers from now on.
     #[arg(long, conflicts_with_all = ["off", "follow"])]
     pub on: bool,
-    /// No longer. What was recorded stays.
+    /// Stops recording. Recorded events stay.
     #[arg(long, conflicts_with = "follow")]
     pub off: bool,
     /// Has this pool traced while this runs, and shows events as they come.
@@ -265,21 +265,22 @@ pub(crate) struct TraceArgs {
 pub(crate) enum CertAction {
     /// Makes an authority: ca.pem, which everybody gets, and ca-key.pem, which stays where it is.
     Init {
-        /// Where; it is made if it is not there (mode 700). Nothing is overwritten.
+        /// The authority's directory; it is made if it is not there (mode 700). Nothing is overwritten.
         dir: PathBuf,
-        /// What the authority is called.
+        /// The name of the authority.
         #[arg(long, default_value = "tranship authority")]
         name: String,
-        /// How many days it is valid.
+        /// Number of days that it is valid.
         #[arg(long, default_value = "3650", value_parser = clap::value_parser!(u32).range(1..=36500))]
         days: u32,
     },
     /// Makes credentials for a machine or a program: ca.pem, cert.pem and key.pem, mode 600, to be carried there safely.
     ///
-    /// Who has them is let in everywhere, and can be connected to as NAME and under each --address: tcp:NAME:7700/video.
-    /// Programs look for them in the directory $TRANSHIP_TLS, else ~/.config/tranship/tls, else /etc/tranship/tls.
+    /// A holder of the credentials is let in everywhere, and can be connected to as NAME and under each --address:
+    /// tcp:NAME:7700/video. Programs look for them in the directory $TRANSHIP_TLS, else ~/.config/tranship/tls, else
+    /// /etc/tranship/tls.
     Issue {
-        /// Its name, as others connect to it: a DNS name or an IP address.
+        /// The name to which others connect: a DNS name or an IP address.
         name: String,
         /// A further name or address that others connect to; may be given several times.
         #[arg(long, value_name = "HOST")]
@@ -287,10 +288,10 @@ pub(crate) enum CertAction {
         /// The authority's directory, as `cert init` made it.
         #[arg(long, value_name = "DIR")]
         ca: PathBuf,
-        /// Where to put them; default: a directory NAME here. Nothing is overwritten.
+        /// Directory for the credentials; default: a directory NAME here. Nothing is overwritten.
         #[arg(long, value_name = "DIR")]
         out: Option<PathBuf>,
-        /// How many days they are valid.
+        /// Number of days that they are valid.
         #[arg(long, default_value = "365", value_parser = clap::value_parser!(u32).range(1..=36500))]
         days: u32,
     },

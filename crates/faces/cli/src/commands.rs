@@ -31,7 +31,7 @@ use crate::exit::Answer;
 use crate::{doctor, output};
 use anyhow::Result;
 
-/// Runs what the command line asks for.
+/// Runs the command of the command line.
 pub(crate) fn run(args: Args) -> Result<Answer> {
     if is_read(&args.command) {
         output::check_stdout()?;
@@ -67,7 +67,7 @@ pub(crate) fn run(args: Args) -> Result<Answer> {
     }
 }
 
-/// Whether what it is for is what it writes to standard output. Servers say there at most that they listen.
+/// Returns whether the command's purpose is its standard output. Servers print there at most that they listen.
 fn is_read(command: &Command) -> bool {
     match command {
         Command::Recv(args) => args.file.is_none(),

@@ -23,7 +23,7 @@ use sandbox::Confinement;
 use std::io;
 use table::Live;
 
-/// The producer, which starts everybody else.
+/// Runs the producer, which starts all other processes.
 pub(crate) fn run(args: &DemoArgs) -> Result<Answer> {
     let input = Input::open(args.file.as_deref())?;
     let frame = usize::try_from(args.frame).context("the frame size")?;
@@ -47,7 +47,7 @@ pub(crate) fn run(args: &DemoArgs) -> Result<Answer> {
     report.end(args)
 }
 
-/// The main stage, in its own manager and pool, and what is left of it at its end.
+/// Runs the main stage, in its own manager and pool, and reports what is left of it at its end.
 fn by_reference(plan: &Plan<'_>, report: &mut Report, quiet: bool) -> Result<()> {
     let producer = Producer::new(plan)?;
     let mut live = Live::new(Transport::Tranship.name(), quiet);
@@ -66,7 +66,7 @@ fn by_reference(plan: &Plan<'_>, report: &mut Report, quiet: bool) -> Result<()>
     Ok(())
 }
 
-/// The intruder stays free: only the memory itself shall refuse it.
+/// Confines a consumer. The intruder stays free: only the memory itself shall refuse it.
 fn confine(args: &ConsumerArgs) -> Result<Confinement> {
     if args.role == ConsumerRole::Intruder {
         return Ok(Confinement::default());
@@ -77,7 +77,7 @@ fn confine(args: &ConsumerArgs) -> Result<Confinement> {
     sandbox::lock_down(args.counted)
 }
 
-/// One of the consumers: opens what it needs, locks itself down, works until its frames end.
+/// Runs one of the consumers: opens the things that it needs, locks itself down, works until its frames end.
 pub(crate) fn run_consumer(args: &ConsumerArgs) -> Result<Answer> {
     let mut work = consumers::make(args.role, args.total, args.output.as_deref())?;
     let mut reporter = progress::Reporter::new(output::stdout(), args.counted);

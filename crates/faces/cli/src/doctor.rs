@@ -1,4 +1,4 @@
-//! `tranship doctor`: what this machine offers, what is missing, what that costs, what to do about it.
+//! `tranship doctor`: features of this machine, missing ones, their cost, and remedies.
 
 mod finding;
 mod huge;

@@ -47,14 +47,14 @@ pub(crate) fn json(value: &impl Serialize) -> Result<()> {
     Ok(out.flush()?)
 }
 
-/// A line for people, and for scripts that wait for it.
+/// Prints a line for people, and for scripts that wait for it.
 pub(crate) fn say(line: &str) -> Result<()> {
     let mut out = stdout();
     writeln!(out, "{line}")?;
     Ok(out.flush()?)
 }
 
-/// Whether standard output wants colours: a terminal, and nobody said NO_COLOR.
+/// Returns whether standard output wants colours: a terminal, and nobody said NO_COLOR.
 pub(crate) fn colour_on_stdout() -> bool {
     wants_colour(io::stdout().is_terminal())
 }
@@ -74,7 +74,7 @@ pub(crate) enum Colour {
     Bold,
 }
 
-/// `text` in a colour, or as it is.
+/// Returns `text` in a colour, or as it is.
 pub(crate) fn paint(text: &str, colour: Colour, on: bool) -> String {
     let code = match colour {
         Colour::Green => 32,
@@ -89,7 +89,7 @@ pub(crate) fn paint(text: &str, colour: Colour, on: bool) -> String {
     }
 }
 
-/// A size with a binary unit, three or four digits: `8.0 MiB`, `512 B`.
+/// Returns a size with a binary unit, three or four digits: `8.0 MiB`, `512 B`.
 #[allow(clippy::cast_precision_loss)] // for people
 pub(crate) fn size(bytes: u64) -> String {
     const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];

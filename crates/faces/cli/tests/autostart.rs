@@ -101,7 +101,7 @@ exec "{TRANSHIP}" "$@"
         let stat = home.client(&["stat", "--json"], &script).output();
         let stat = stat.expect("stat").stdout;
         let stat = serde_json::from_slice(&stat).unwrap_or(serde_json::Value::Null);
-        // The four, and who asks.
+        // The four, and the domain that asks.
         if stat["domains"].as_array().is_some_and(|all| all.len() == 5) {
             break;
         }
@@ -147,7 +147,7 @@ fn one_that_does_not_begin_is_waited_for_so_long_and_no_longer() {
     assert!(said.contains("manager --socket"), "{said}");
 }
 
-/// It reads its configuration from a pipe that nobody writes.
+/// The daemon reads its configuration from a pipe that nobody writes.
 #[test]
 fn a_daemon_that_does_not_listen_is_waited_for_so_long_and_no_longer() {
     let _dog = Watchdog::new();

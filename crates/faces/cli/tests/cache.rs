@@ -6,7 +6,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use tranship_testkit::{Watchdog, skipped};
 
-/// Where no manager is: what a test does not start does not admit its memory.
+/// Path where no manager is: a manager that the test does not start does not admit its memory.
 const NO_MANAGER: &str = "/nowhere/manager.sock";
 
 struct Served {
@@ -40,7 +40,7 @@ impl Served {
         }
     }
 
-    /// What it says next.
+    /// Returns its next line.
     fn line(&mut self) -> String {
         let mut line = String::new();
         self.out.read_line(&mut line).expect("a line");
@@ -187,7 +187,7 @@ fn a_warm_cache_survives_its_server() {
     assert!(third.line().contains("took over 2"));
     to_client.write_all(b"count\n").expect("write");
     heard("all there");
-    // What a killed server had is gone, and the next one says so.
+    // The values of a killed server are gone, and the next one reports that.
     third.program.kill().expect("kill");
     third.program.wait().expect("its end");
     let mut fourth = Served::start(&args);
@@ -261,7 +261,7 @@ fn a_server_that_loses_a_thread_says_so_and_keeps_nothing() {
     assert!(!socket.exists(), "nobody is to take over from it");
 }
 
-/// What `tranship cache get` prints, and how it ends.
+/// Returns the output of `tranship cache get`, and its exit code.
 fn get(manager: &str, args: &[&str]) -> (Option<i32>, String, String) {
     let said = Command::new(env!("CARGO_BIN_EXE_tranship"))
         .args(["cache", "get", "--socket", manager])
@@ -328,7 +328,7 @@ fn values_by_reference() {
     );
 }
 
-/// Values are charged to the server as a domain, which `stat` shows; what is wanted back is evicted.
+/// Values are charged to the server as a domain, which `stat` shows; memory that is wanted back is evicted.
 #[test]
 fn a_manager_admits_its_memory() {
     const MIB: u64 = 1 << 20;

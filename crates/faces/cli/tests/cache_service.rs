@@ -27,7 +27,7 @@ impl Running {
         assert_eq!(unsafe { libc::kill(pid, signal) }, 0);
     }
 
-    /// Has it end, as a service manager does. Says what it said last.
+    /// Ends it, as a service manager does. Returns its last output.
     fn stop(mut self, systemd: &mut ServiceManager) -> String {
         self.signal(libc::SIGTERM);
         let said = self.line();
@@ -147,7 +147,8 @@ fn a_restart_keeps_the_values() {
     }
 }
 
-/// One that dies leaves nothing that could be mistaken for what is true now, though the descriptors are still kept.
+/// A server that dies leaves nothing that could be mistaken for the present state, though the descriptors are still
+/// kept.
 #[test]
 fn what_was_used_is_not_used_again() {
     let _dog = Watchdog::new();

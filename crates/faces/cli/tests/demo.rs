@@ -1,4 +1,4 @@
-//! The demonstration runs to its end, and what it checks holds. How fast is not looked at.
+//! The demonstration runs to its end, and its checks hold. Its speed is not checked.
 
 use std::process::{Command, Stdio};
 use tranship_testkit::Watchdog;

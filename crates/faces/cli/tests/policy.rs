@@ -1,4 +1,4 @@
-//! `tranship policy`: what there is, and traces of what a manager does.
+//! `tranship policy`: the list, and the simulation.
 
 use serde_json::Value;
 use std::io::Read;

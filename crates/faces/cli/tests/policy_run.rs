@@ -98,14 +98,14 @@ fn it_is_killed_and_its_quotas_stay_and_the_next_one_goes_on() {
     until(|| domains(&domain) == 1);
     let left = quotas(&pools);
     assert_eq!(left[0], 5);
-    // Nobody is there: what is new gets what is left, and nothing moves.
+    // No client waits: a new pool gets the rest, and nothing moves.
     let third = pool(&domain, "three");
     assert_eq!(third.quota_bytes() / MIB, TOTAL / MIB - left[0] - left[1]);
     assert_eq!(quotas(&pools), left);
     let held = third.alloc(usize::try_from(MIB).expect("small"));
     let held = held.expect("within its quota");
     let next = Running::start(&socket, "throughput");
-    // The new pool uses one of what it has: it is to have no more than it uses, and some headroom.
+    // The new pool uses one of its chunks: it is to have no more than it uses, and some headroom.
     until(|| third.quota_bytes() <= 3 * MIB);
     assert_eq!(quotas(&pools)[0], 5);
     drop((next, held));
@@ -184,7 +184,7 @@ fn where_the_manager_has_its_own_and_where_there_is_none_it_says_so() {
     assert!(said.contains("p.toml") && said.contains("bandd"), "{said}");
 }
 
-/// A new manager gives the right again to who had it.
+/// A new manager gives the right again to the domain that had it.
 #[test]
 fn a_manager_is_started_anew_and_the_policy_goes_on() {
     let _dog = Watchdog::new();

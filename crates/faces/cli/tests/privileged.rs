@@ -1,11 +1,12 @@
-//! A set-uid program does not run what its starter's environment names, nor joins whom it names.
+//! A set-uid program does not run a program that its starter's environment names, nor join a manager that it names.
 
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use tranship_testkit::{folder, is_root, skipped};
 
-/// Who starts it, and whom the program belongs to: nobody else here, as they leave folders by their number.
+/// Returns the user that starts it and the user that the program belongs to: nobody else here, because they leave
+/// folders by their number.
 fn users() -> [u32; 2] {
     let number = std::process::id() % 5_000;
     [50_000 + number, 55_000 + number]
@@ -44,7 +45,7 @@ fn a_set_uid_program_heeds_no_environment() {
         let mut command = Command::new(&program);
         command.args(["recv", "x"]).stdin(Stdio::null());
         command.env_clear().env(variable, value);
-        // Without the set-uid bit it would hear what the environment says.
+        // Without the set-uid bit it would follow the environment.
         command.uid(starter).gid(starter).current_dir("/");
         let output = command.output().expect("running");
         for user in [starter, owner] {

@@ -1,4 +1,5 @@
-//! Transfers whose manager is killed: at every stage, with another one started by the test, or by whoever started the first.
+//! Transfers whose manager is killed: at every stage, with another one started by the test, or by the program that
+//! started the first.
 
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
@@ -38,7 +39,7 @@ impl Drop for Running {
     }
 }
 
-/// Where the manager is: at a socket of the test's, or wherever who starts one finds it.
+/// Place of the manager: a socket of the test's, or the one where a program that starts a manager finds it.
 struct Place {
     dir: tempfile::TempDir,
     named: bool,
@@ -121,7 +122,7 @@ impl Flow {
         }
     }
 
-    /// So much more goes through.
+    /// Checks that so much more goes through.
     fn passes(&mut self, dog: &Watchdog, when: &str) {
         dog.step(when);
         let first = self.passed;
@@ -161,7 +162,7 @@ fn a_transfer_goes_on_without_its_manager_and_with_the_next_one() {
     flow.ends_well();
 }
 
-/// Whatever the two are about to do; but who does not find any manager says so.
+/// Whatever the two are about to do, the transfer begins. A program that finds no manager reports that.
 #[test]
 fn a_transfer_begins_although_its_manager_is_killed() {
     let dog = dog();
@@ -204,7 +205,7 @@ fn a_transfer_begins_although_its_manager_is_killed() {
     }
 }
 
-/// The exit code of who cannot join.
+/// Exit code of a program that cannot join.
 const NO_MANAGER: i32 = 3;
 
 #[test]
@@ -228,7 +229,7 @@ fn who_started_a_manager_starts_it_again() {
     kill(pid);
 }
 
-/// Who waits for its input calls nothing of the library; its manager comes back all the same.
+/// A sender that waits for its input calls nothing of the library; its manager comes back all the same.
 #[test]
 fn an_idle_sender_that_started_a_manager_starts_it_again() {
     let dog = dog();
@@ -238,7 +239,7 @@ fn an_idle_sender_that_started_a_manager_starts_it_again() {
     }
     let mut send = place.command(&["send", "film", "--pool", "16MiB"]);
     let mut send = Running::start(send.stdin(Stdio::piped()));
-    // Before there is anybody else who could start it.
+    // Before there is any other program that could start it.
     place.found();
     let mut recv = place.command(&["recv", "film"]);
     let mut recv = Running::start(recv.stdout(Stdio::piped()));

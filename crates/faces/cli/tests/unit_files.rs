@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use tranship_testkit::skipped;
 
-/// What `systemd-analyze security` may come to, in tenths; 20 is where its "OK" is near its end.
+/// Worst value that `systemd-analyze security` may report, in tenths; 20 is near the end of its "OK".
 const EXPOSURE: &str = "--threshold=20";
 
 /// All files in a folder of their own; the services start the program that was built here.
@@ -70,7 +70,7 @@ fn the_services_can_do_little() {
     }
 }
 
-/// What is stored there has room, and comes back after a kill, too.
+/// Stored values have room, and come back after a kill, too.
 #[test]
 fn the_manager_s_unit_keeps_what_is_stored() {
     let (_dir, [service, ..]) = installed();

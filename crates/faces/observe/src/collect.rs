@@ -15,7 +15,7 @@ use tranship_proto::{
 
 /// Of each sort of object.
 pub(crate) const SHOWN: usize = 500;
-/// What is said of the rest.
+/// Label of the sum of the others.
 const OTHERS: &str = "(others)";
 /// The longest value of a label, bytes; a carried channel's may be 400 long.
 const LONGEST: usize = 128;
@@ -80,7 +80,7 @@ fn seconds(ns: u64) -> f64 {
     float(ns) / 1e9
 }
 
-/// Who is called what.
+/// Names of domains and pools by number.
 struct Names<'a> {
     domains: HashMap<DomainId, &'a str>,
     pools: HashMap<PoolId, &'a str>,
@@ -129,7 +129,7 @@ fn sort(records: &[StatRecord]) -> Sorted<'_> {
             StatRecord::Pool(p) => s.pools.push(p),
             StatRecord::Heap(h) => s.heaps.push(h),
             StatRecord::Channel(c) => s.channels.push(c),
-            // Who reads and holds nothing is in the pool's readers.
+            // A domain that reads and holds nothing is in the pool's readers.
             StatRecord::Hold(h) if h.buffers > 0 => s.holds.push(h),
             StatRecord::Hold(_) => {}
         }
@@ -204,7 +204,7 @@ fn of_manager(out: &mut Samples, m: &ManagerStat) {
     out.add(&OWN, &[], float(m.own_bytes_per_user));
 }
 
-/// How many of what there are; also where that is none.
+/// Adds the numbers of objects; also where a number is zero.
 fn counts(out: &mut Samples, s: &Sorted<'_>) {
     for d in &s.domains {
         out.add(

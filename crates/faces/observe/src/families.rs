@@ -1,6 +1,6 @@
 //! Every metric that there is.
 
-/// What a metric's values mean.
+/// Meaning of a metric's values.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     /// Goes up and down.
@@ -16,9 +16,9 @@ pub enum Kind {
 pub struct Family {
     /// Without the suffix of its kind.
     pub name: &'static str,
-    /// Its kind.
+    /// Kind of the metric.
     pub kind: Kind,
-    /// What its values are counted in, if not in things; the name ends in it.
+    /// Unit of its values, unless they count things; the name ends in it.
     pub unit: Option<&'static str>,
     /// For people.
     pub help: &'static str,
@@ -27,7 +27,7 @@ pub struct Family {
 }
 
 impl Family {
-    /// As samples are called, and queries ask for them.
+    /// Returns the name of its samples, which queries ask for.
     #[must_use]
     pub fn sample_name(&self) -> String {
         let suffix = match self.kind {

@@ -1,4 +1,4 @@
-//! What the page is told.
+//! JSON for the page.
 
 use crate::look::{Snapshot, now_ms};
 use serde_json::{Value, json};

@@ -1,17 +1,18 @@
 //! A manager seen from outside: figures as OpenMetrics text, a page with plots, and the small HTTP server that both are had from.
 //!
-//! What it is for: whoever runs it is a client of the manager like any other (it brings a [`Source`]), in a process of its own. The
-//! manager does not know that it is there, hears no HTTP, and waits for nobody who reads slowly.
+//! Its place in the system: the program that runs it is a client of the manager like any other (it brings a
+//! [`Source`]), in a process of its own. The manager does not know that it is there, hears no HTTP, and waits for no
+//! slow reader.
 //!
 //! ```text
 //!  manager ──Stat, Figures──► Source ──► Snapshot ─┬─► collect ──► text       /metrics
 //!                        (at most twice a second)  └─► json                   /data.json  ◄── the page (web/)
 //! ```
 //!
-//! * `families.rs`: every metric, its type and unit: what the dashboard in `dist/` is compared with.
+//! * `families.rs`: every metric, its type and unit: the dashboard in `dist/` is compared with it.
 //! * `collect.rs`, `tally.rs`: records become series, bounded in number; counters that do not fall when an object ends.
 //! * `text.rs`: OpenMetrics 1.0, and the older text of Prometheus.
-//! * `http/`: requests, who may ask, what is answered, limits.
+//! * `http/`: requests, the clients that may ask, the answers, limits.
 //!
 //! NOT here: how the manager is reached, command lines (`cli` has both), what a reader maps to look past a manager that hangs.
 

@@ -1,4 +1,4 @@
-//! What is shown: one look at the manager, shared by all who ask within a moment.
+//! Snapshots that are shown: one look at the manager, shared by all clients that ask within a moment.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -7,7 +7,7 @@ use tranship_proto::{PoolFigures, StatRecord};
 /// For how long a look is what everybody gets: however many ask, the manager is asked twice a second at most.
 const FRESH: Duration = Duration::from_millis(500);
 
-/// Where looks come from.
+/// Source of snapshots.
 pub trait Source: Send {
     /// Asks the manager. The error is for people.
     ///
@@ -22,16 +22,16 @@ impl<F: FnMut() -> Result<Snapshot, String> + Send> Source for F {
     }
 }
 
-/// What a manager said at one time.
+/// Figures of a manager at one time.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Snapshot {
     /// When, milliseconds since 1970.
     pub at_ms: u64,
-    /// How long it took to say it.
+    /// Time that the manager took to answer.
     pub took: Duration,
     /// The answer to `Stat`.
     pub records: Vec<StatRecord>,
-    /// What policies are told of pools.
+    /// Figures of pools for policies.
     pub figures: Vec<PoolFigures>,
 }
 
@@ -78,7 +78,7 @@ impl Looks {
         Looks { inner }
     }
 
-    /// One that is not old. Who asks while another's is on its way waits for that one.
+    /// Returns a recent snapshot. A client that asks while another's is on its way waits for that one.
     pub fn get(&self) -> Looked {
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((at, looked)) = &inner.last
@@ -87,7 +87,7 @@ impl Looks {
             return looked.clone();
         }
         let looked = Arc::new(inner.source.look());
-        // A hanging manager is a failure for a moment, too: those who have waited are not to wait once each.
+        // A hanging manager is a failure for a moment, too: clients that have waited do not each wait again.
         inner.last = Some((Instant::now(), looked.clone()));
         looked
     }

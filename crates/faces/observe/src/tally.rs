@@ -1,14 +1,15 @@
 //! Counters that do not fall: what an object that ended had counted stays in its series, as long as the series is there.
 //!
-//! Series go by names, and several objects may have one. Were their counters added up, the sum would fall when one of them ends, and whoever
-//! computes a rate would take that for a start from nothing, and count all of it again.
+//! Series go by names, and several objects may have one name. If their counters were just added up, the sum would fall
+//! when one of them ends. A program that computes a rate would take that for a start from nothing, and count all of it
+//! again.
 
 use std::collections::BTreeMap;
 
 /// Names and values, in a family's order.
 pub(crate) type Labels = Vec<(&'static str, String)>;
 
-/// What was counted before. For a single look: an empty one.
+/// Counts of objects before. For a single look: an empty one.
 #[derive(Debug, Default)]
 pub struct Tally {
     /// Of each object, by metric and number: as it was last seen. The manager that it is of comes first: another one counts its own.

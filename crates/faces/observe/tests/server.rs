@@ -1,4 +1,4 @@
-//! The server from outside: what is answered, what is refused, who has to wait for whom.
+//! The server from outside: its answers, its refusals, and which clients wait for which.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};

@@ -50,7 +50,7 @@ pub(crate) fn empty<'py>(
     }
 }
 
-/// Where an object's bytes are, address and length, if they are in one piece, in whatever order.
+/// Returns an object's bytes as address and length, if they are in one piece, in whatever order.
 pub(crate) fn place(value: &Bound<'_, PyAny>) -> PyResult<(usize, usize)> {
     static PLACE: Known = Known::new();
     let py = value.py();

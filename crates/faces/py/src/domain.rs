@@ -27,7 +27,7 @@ pub(crate) struct Domain {
     fork_epoch: ForkEpoch,
 }
 
-/// How a domain is made.
+/// Options of a domain.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 struct Choices {
@@ -152,12 +152,12 @@ impl Domain {
 
 #[pymethods]
 impl Domain {
-    /// Makes a pool of at most so many bytes. `trust` says who can write it besides this process: by default nobody.
-    /// Buffers begin at multiples of `align`;
-    /// `below` is the address below which all of it is mapped in this process. At level "none" buffers of at least
-    /// `seal_from` bytes are not copied by who
-    /// receives them: nobody can write them once they are sent. With `allow_forward` all that are sent its buffers
-    /// may send them on.
+    /// Makes a pool of at most so many bytes. `trust` says which processes can write it besides this one: by default
+    /// none. At "half" and "full" every process that has the pool can punch holes into its memory: a reader that
+    /// touches a hole pays for the page. Buffers begin at multiples of `align`; `below` is the address below which all
+    /// of it is mapped in this process. At level "none" buffers of at least `seal_from` bytes are not copied by their
+    /// receivers: no process can write them once they are sent. With `allow_forward` all receivers of its buffers may
+    /// send them on.
     #[pyo3(
         signature = (
             name, max_bytes, *, slots=None, chunk_bytes=None, trust="producer", keep=Number::of(0), preallocate=Number::of(0),
@@ -209,11 +209,9 @@ impl Domain {
         Ok(Pool::new(pool, name.to_owned()))
     }
 
-    /// Exports a name, at which others open the other end. `wait`: how this end waits: it looks again and again for
-    /// some
+    /// Exports a name, at which other processes open the other end. `wait` is how this end waits: it polls for some
     /// microseconds and then sleeps ("spin-then-sleep"), sleeps at once ("sleep"), or keeps a processor busy until
-    /// there is something
-    /// ("spin").
+    /// there is a message ("spin").
     #[pyo3(signature = (name, role, *, lines=Number::of(256), wait="spin-then-sleep"), text_signature = "($self, name, role, *, lines=256, wait='spin-then-sleep')")]
     fn listen(
         &self,
@@ -235,7 +233,7 @@ impl Domain {
         ))
     }
 
-    /// Connects to a name at which somebody receives; waits for it.
+    /// Connects to a name at which a process receives; waits for it.
     #[pyo3(signature = (name, *, timeout=None, lines=Number::of(256), wait="spin-then-sleep"), text_signature = "($self, name, *, timeout=None, lines=256, wait='spin-then-sleep')")]
     fn sender(
         &self,
@@ -257,9 +255,8 @@ impl Domain {
         Ok(Sender::new(made, by(wait)))
     }
 
-    /// Connects to a name at which somebody sends; waits for it. `snapshots`: where messages out of pools of level
-    /// "none" are
-    /// copied to.
+    /// Connects to a name at which a process sends; waits for it. Messages out of pools of level "none" are copied
+    /// into the pool `snapshots`.
     #[pyo3(signature = (name, *, timeout=None, lines=Number::of(256), wait="spin-then-sleep", snapshots=None), text_signature = "($self, name, *, timeout=None, lines=256, wait='spin-then-sleep', snapshots=None)")]
     fn receiver(
         &self,
@@ -319,7 +316,7 @@ impl Domain {
         Ok(self.get(py)?.id().0)
     }
 
-    /// Path of the manager's socket, by which others join; None if it has none.
+    /// Path of the manager's socket, at which other processes join; None if it has none.
     #[getter]
     fn socket_path(&self, py: Python<'_>) -> PyResult<Option<PathBuf>> {
         Ok(self.get(py)?.socket_path())
@@ -331,14 +328,15 @@ impl Domain {
         Ok(self.get(py)?.is_managed())
     }
 
-    /// What the manager knows: of itself, domains, pools, channels, who holds what.
+    /// The manager's figures: of itself, domains, pools, channels, and the holders of buffers.
     fn stat<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let domain = self.get(py)?;
         let records = py.detach(|| domain.stat()).or_raise(py)?;
         crate::stat::dict(py, records)
     }
 
-    /// The buffers that this domain has: of others, and with TRANSHIP_LEAKS=1 its own, with their age and channel.
+    /// The buffers that this domain holds: those of others, and with TRANSHIP_LEAKS=1 its own, with their age and
+    /// channel.
     fn leaks<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let domain = self.get(py)?;
         crate::stat::leaks(py, &py.detach(|| domain.leaks()))
@@ -352,7 +350,7 @@ impl Domain {
         set.map_err(|error| raised(py, &error))
     }
 
-    /// Takes the manager's news. For programs that seldom call anything else here, unless `helper_thread` was said.
+    /// Handles the manager's news. For programs that seldom call anything else here, and have not set `helper_thread`.
     fn turn(&self, py: Python<'_>) -> PyResult<()> {
         let domain = self.get(py)?;
         py.detach(|| domain.turn()).or_raise(py)

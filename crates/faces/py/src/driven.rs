@@ -9,7 +9,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 
-/// What an event loop waits on: readable from when the task is woken until it looks.
+/// Descriptor for an event loop to wait on: readable from when the task is woken until it looks.
 #[derive(Debug)]
 pub(crate) struct Doorbell(OwnedFd);
 

@@ -31,7 +31,7 @@ impl<T> OrRaise<T> for Result<T, Error> {
     }
 }
 
-/// As a closed file says it.
+/// Returns the error of a closed object, as Python has it for a closed file.
 pub(crate) fn closed(what: &str) -> PyErr {
     PyValueError::new_err(format!("the {what} is closed"))
 }

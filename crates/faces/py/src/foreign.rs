@@ -35,7 +35,7 @@ impl View {
         Ok(View(unsafe { Box::from_raw(view) }))
     }
 
-    /// As [`View::of`], of what is to be copied for others: no addresses are in it.
+    /// Returns a [`View::of`] data that is to be copied for others: no addresses are in it.
     ///
     /// # Errors
     /// TypeError: there are.
@@ -61,7 +61,7 @@ impl View {
     /// # Safety
     /// `len` bytes from `to` on may be written, and are no part of this.
     unsafe fn copy_to(&self, to: *mut u8, len: usize) {
-        // SAFETY: the view keeps its bytes; who changes them meanwhile gets a mixture copied.
+        // SAFETY: the view keeps its bytes; a thread that changes them meanwhile causes a mixed copy.
         let from = unsafe { tranship::View::new(self.0.buf.cast(), len.min(self.len())) };
         // SAFETY: as the caller says.
         unsafe { from.copy_to(to) };
@@ -102,7 +102,8 @@ impl Drop for View {
     }
 }
 
-/// Whether an object's bytes are addresses, to Python's objects or to C's memory. What cannot say of which kind they are has none.
+/// Returns whether an object's bytes are addresses, to Python's objects or to C's memory. What cannot say of which kind
+/// they are has none.
 fn has_addresses(object: &Bound<'_, PyAny>) -> PyResult<bool> {
     if object.is_exact_instance_of::<PyBytes>() || object.is_exact_instance_of::<Buffer>() {
         return Ok(false);
@@ -130,7 +131,7 @@ fn has_addresses(object: &Bound<'_, PyAny>) -> PyResult<bool> {
     ))
 }
 
-/// Whether a format, as the buffer protocol has them, has an address. Names of fields stand between colons.
+/// Returns whether a format, as the buffer protocol has them, has an address. Names of fields stand between colons.
 fn names_addresses(format: &[u8]) -> bool {
     let kinds = format.split(|&byte| byte == b':').step_by(2);
     let has = |kind: &[u8]| {

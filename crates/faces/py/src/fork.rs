@@ -1,4 +1,4 @@
-//! What a forked child may use: nothing of its parent's, whose shared memory it does not have.
+//! Rules for a forked child: it may use nothing of its parent's, whose shared memory it does not have.
 
 use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
@@ -25,7 +25,8 @@ pub(crate) fn watch() -> PyResult<()> {
     }
 }
 
-/// The end of what an object had, without the GIL, which who drops an object holds: it may take system calls, and waits.
+/// Ends the content of an object without the GIL, which the dropping thread holds: this may take system calls, and
+/// waits.
 pub(crate) fn end_with<T: Send>(
     fork_epoch: ForkEpoch,
     what: Option<T>,

@@ -16,7 +16,7 @@ pub(crate) struct Listener {
     listener: Mutex<Option<Arc<tranship::Listener>>>,
     name: String,
     told: Told,
-    /// How its channels wait.
+    /// Way in which its channels wait.
     by: By,
     waiters: Arc<Waiters>,
     ahead: Arc<Mutex<Ahead>>,
@@ -41,7 +41,7 @@ impl Listener {
         listener.clone()
     }
 
-    /// What the descriptor told of is here first.
+    /// Returns the connection that the descriptor reported, which was taken ahead.
     fn take_ahead(&self) -> Option<Result<End, Error>> {
         lock(&self.ahead).take()
     }
@@ -117,7 +117,7 @@ impl Listener {
         Pending::awaited(py, accepted, waiters, &self.told, self.by)
     }
 
-    /// A descriptor for event loops: readable when somebody has connected. One connection may be taken ahead of its
+    /// A descriptor for event loops: readable when a peer has connected. One connection may be taken ahead of its
     /// time, for the next `accept`.
     fn fileno(&self, py: Python<'_>) -> PyResult<i32> {
         self.fork_epoch.check(py)?;
@@ -129,7 +129,7 @@ impl Listener {
         Ok(fd)
     }
 
-    /// Whether somebody has connected. Only where somebody has asked for the descriptor.
+    /// Returns whether somebody has connected. Only where somebody has asked for the descriptor.
     fn _is_ready(&self, py: Python<'_>) -> PyResult<bool> {
         self.fork_epoch.check(py)?;
         match self.get() {

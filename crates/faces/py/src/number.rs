@@ -20,7 +20,7 @@ impl<'py> FromPyObject<'_, 'py> for Number {
     }
 }
 
-/// What a [`Number`] may have to be: its largest value.
+/// Largest value that a [`Number`] may have.
 pub(crate) trait Whole: TryFrom<u64> {
     const MAX: u64;
 }

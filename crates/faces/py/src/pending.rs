@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::task::{Context, Poll, Waker};
 use tranship::Error;
 
-/// What a connection is at this side.
+/// Connection of this side.
 pub(crate) enum End {
     Sender(tranship::Sender),
     Receiver(tranship::Receiver),
@@ -33,7 +33,7 @@ impl End {
     }
 }
 
-/// Who awaits connections of a listener; `None` when it is closed.
+/// Tasks that await connections of a listener; `None` when it is closed.
 #[derive(Debug)]
 pub(crate) struct Waiters(Mutex<Option<Vec<Weak<Doorbell>>>>);
 
@@ -69,7 +69,7 @@ impl Waiters {
 
 pub(crate) type Connecting = Pin<Box<dyn Future<Output = Result<End, Error>> + Send>>;
 
-/// What rings a listener's descriptor, and a connection that was taken ahead of its time.
+/// Doorbell of a listener's descriptor, and a connection that was taken ahead of its time.
 #[derive(Default)]
 pub(crate) struct Ahead {
     doorbell: Option<Arc<Doorbell>>,
@@ -111,7 +111,7 @@ impl Ahead {
         self.stash.is_some()
     }
 
-    /// The listener is closed. Who waits on the descriptor looks once more.
+    /// Closes the listener. A task that waits on the descriptor looks once more.
     pub(crate) fn end(&mut self) {
         if let Some(doorbell) = &self.doorbell {
             doorbell.ring();
@@ -123,14 +123,14 @@ impl Ahead {
     }
 }
 
-/// It, and the descriptor that tells when to look at it again.
+/// A future, and the descriptor that tells when to look at it again.
 #[pyclass(frozen, name = "_Pending", module = "tranship._native")]
 pub(crate) struct Pending {
     future: Mutex<Option<Connecting>>,
     doorbell: Arc<Doorbell>,
     waiters: Option<Arc<Waiters>>,
     told: Told,
-    /// How the channel will wait.
+    /// Way in which the channel will wait.
     by: By,
     fork_epoch: ForkEpoch,
 }

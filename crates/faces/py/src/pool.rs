@@ -13,7 +13,7 @@ use pyo3::types::{PyDict, PyTuple};
 use std::sync::{Mutex, PoisonError};
 use tranship::{BufferMut, ErrorKind};
 
-/// Memory of this process's, out of which buffers are sent. All who receive from it can read all of it.
+/// Memory of this process, out of which buffers are sent. Every process that receives from it can read all of it.
 #[pyclass(frozen, weakref, module = "tranship")]
 pub(crate) struct Pool {
     pool: Mutex<Option<tranship::Pool>>,
@@ -80,8 +80,8 @@ impl Pool {
 
 #[pymethods]
 impl Pool {
-    /// A writable buffer, with whatever the memory held before. Waits for memory that others still hold, at most
-    /// `timeout` seconds.
+    /// A writable buffer, with the bytes that the memory held before. Waits for memory that receivers still hold, at
+    /// most `timeout` seconds.
     #[pyo3(signature = (nbytes, *, timeout=None))]
     fn alloc(&self, py: Python<'_>, nbytes: Number, timeout: Option<f64>) -> PyResult<Buffer> {
         self.buffer(py, nbytes.named("nbytes")?, timeout)
@@ -117,7 +117,7 @@ impl Pool {
         Ok(Buffer::new(Held::Own(buf), origin))
     }
 
-    /// A numpy array in the pool: sent without a copy. It has whatever the memory held before.
+    /// A numpy array in the pool: sent without a copy. It has the bytes that the memory held before.
     #[pyo3(signature = (shape, dtype=None, order="C", *, timeout=None))]
     fn empty<'py>(
         &self,
@@ -174,13 +174,13 @@ impl Pool {
         Ok(self.get(py)?.quota_bytes())
     }
 
-    /// Who can write it: its level of trust.
+    /// The trust level: which processes can write it.
     #[getter]
     fn trust(&self, py: Python<'_>) -> PyResult<&'static str> {
         Ok(self.get(py)?.trust().name())
     }
 
-    /// Counters of this process's, since the pool was made.
+    /// Counters of this process since the pool was made.
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let stats = self.get(py)?.stats();
         let all = PyDict::new(py);

@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tranship::{Body, ChannelOptions, Error, ErrorKind, Message, PollItem, SendError, Trust, poll};
 
-/// What was said of pools when they were offered: their levels of trust, by id.
+/// Trust levels of pools, as they were when the pools were offered, by id.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Told(Arc<Mutex<HashMap<u32, Trust>>>);
 
@@ -44,7 +44,8 @@ impl Told {
     }
 }
 
-/// The receiving end of a channel. Iterating ends when the sender has closed its end; PeerDied says that it did not.
+/// The receiving end of a channel. Iterating ends when the sender has closed its end; PeerDied is raised if the sender
+/// died instead.
 #[pyclass(frozen, weakref, module = "tranship")]
 pub(crate) struct Receiver {
     inner: Mutex<Option<Inner>>,
@@ -69,7 +70,7 @@ struct Inner {
     driven: Driven<tranship::Receiver, Result<Message, Error>>,
     /// There once somebody asked for a descriptor.
     doorbell: Option<Arc<Doorbell>>,
-    /// What the future had when it was begun.
+    /// Message that the future had when it was begun.
     stash: Option<Result<Message, Error>>,
 }
 
@@ -106,7 +107,7 @@ impl Inner {
         }
     }
 
-    /// Whether there is something to take.
+    /// Returns whether there is something to take.
     fn is_ready(&mut self) -> bool {
         if let Some(doorbell) = self.doorbell.clone() {
             doorbell.hush();
@@ -156,7 +157,7 @@ impl Receiver {
         }
     }
 
-    /// What waits in here is told first; a task that awaits it looks once more, as its doorbell rings.
+    /// Closes it. Waiting threads are told first; a task that awaits it looks once more, because its doorbell rings.
     fn shut(&self) -> Option<Inner> {
         self.waits.end();
         let inner = self.lock().take();
@@ -279,7 +280,8 @@ impl Receiver {
         aio.call_method1("recv", (slf,))
     }
 
-    /// What `send_object` sent. Unpickling runs what the sender says: only from whom you would let run code here.
+    /// Receives an object that `send_object` sent. Unpickling runs code of the sender's choice: use it only with
+    /// senders that may run code here.
     #[pyo3(signature = (timeout=None))]
     fn recv_object<'py>(
         slf: Bound<'py, Self>,
@@ -291,8 +293,8 @@ impl Receiver {
         objects.call_method1("unpacked", (buffer,))
     }
 
-    /// What `send_array` sent: the sender's memory, read-only, with its type and shape. It runs nothing that the
-    /// sender says.
+    /// Receives an array that `send_array` sent: the sender's memory, read-only, with its type and shape. It runs no
+    /// code of the sender's choice.
     #[pyo3(signature = (timeout=None))]
     fn recv_array<'py>(slf: Bound<'py, Self>, timeout: Option<f64>) -> PyResult<Bound<'py, PyAny>> {
         let py = slf.py();
@@ -331,7 +333,7 @@ impl Receiver {
         aio.call_method1("following", (slf,))
     }
 
-    /// Messages that this end has skipped, as newer ones were there and the sender said "drop-oldest".
+    /// Messages that this end has skipped because newer ones were there and the sender uses "drop-oldest".
     #[getter]
     fn skipped(&self, py: Python<'_>) -> PyResult<u64> {
         self.with(py, |inner| inner.driven.end().skipped())
@@ -346,14 +348,13 @@ impl Receiver {
         self.doorbell(py).map(Kept)
     }
 
-    /// Whether there is something to take. Only where somebody has asked for the descriptor.
+    /// Returns whether there is something to take. Only where somebody has asked for the descriptor.
     fn _is_ready(&self, py: Python<'_>) -> PyResult<bool> {
         self.with(py, Inner::is_ready)
     }
 
-    /// Hands a buffer that was moved here back to the sender. `Full` where the sender takes nothing back for
-    /// `timeout` seconds: by default it
-    /// is not waited for, None is for ever.
+    /// Sends a buffer that was moved here back to the sender. `Full` if the sender takes nothing back for `timeout`
+    /// seconds. By default the call does not wait; None is for ever.
     #[pyo3(signature = (buffer, word=Number::of(0), *, timeout=Some(0.0)), text_signature = "($self, buffer, word=0, *, timeout=0.0)")]
     fn pass_back(
         &self,
@@ -374,11 +375,9 @@ impl Receiver {
         passed
     }
 
-    /// Lets go of what came by this channel, as `Buffer.release` does, and the sender gets `word` for it from
-    /// `recv_back`. Of anything that came: a
-    /// buffer, a list, a few bytes. BufferError while there are views; `Full` where the sender takes nothing back for
-    /// `timeout` seconds, as of `pass_back`: the buffer is
-    /// as it was then.
+    /// Releases a message of this channel, as `Buffer.release` does, and the sender gets `word` for it from
+    /// `recv_back`. The message may be a buffer, a list, or a few bytes. BufferError while there are views. `Full` if
+    /// the sender takes nothing back for `timeout` seconds, as with `pass_back`: then the buffer is as it was.
     #[pyo3(signature = (buffer, word=Number::of(0), *, timeout=Some(0.0)), text_signature = "($self, buffer, word=0, *, timeout=0.0)")]
     fn release_with(
         &self,

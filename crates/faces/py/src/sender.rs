@@ -20,14 +20,15 @@ use tranship::{
     WhenFull, poll,
 };
 
-/// What `when_full` may be.
+/// Values of `when_full`.
 const MODES: [(&str, WhenFull); 3] = [
     ("wait", WhenFull::Wait),
     ("drop-new", WhenFull::DropNew),
     ("drop-oldest", WhenFull::DropOldest),
 ];
 
-/// The sending end of a channel. Leaving its `with` says that this was all; with an exception, that it was not.
+/// The sending end of a channel. Leaving its `with` tells the receiver that this was all; leaving it by an exception,
+/// that it was not.
 #[pyclass(frozen, weakref, module = "tranship")]
 pub(crate) struct Sender {
     inner: Mutex<Option<Inner>>,
@@ -61,7 +62,7 @@ impl Sender {
         }
     }
 
-    /// What waits in here is told first; a task that awaits it looks once more, as its doorbell rings.
+    /// Closes it. Waiting threads are told first; a task that awaits it looks once more, because its doorbell rings.
     fn shut(&self) -> Option<Inner> {
         self.waits.end();
         let inner = self.lock().take();
@@ -83,7 +84,7 @@ impl Sender {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// As the receiver's.
+    /// Runs with the sender, in the way of the receiver's `with`.
     fn with<T: Send>(
         &self,
         py: Python<'_>,
@@ -190,7 +191,7 @@ impl OwnThread {
     }
 }
 
-/// It, and then the doorbell for what comes back is armed again.
+/// Runs it, and then arms the doorbell for messages that come back.
 fn armed<T>(what: impl FnOnce(&mut Inner) -> T) -> impl FnOnce(&mut Inner) -> T {
     |inner| {
         let done = what(inner);
@@ -199,7 +200,7 @@ fn armed<T>(what: impl FnOnce(&mut Inner) -> T) -> impl FnOnce(&mut Inner) -> T 
     }
 }
 
-/// What to send of what Python gave.
+/// Returns the cargo of an object that Python gave.
 fn cargo_of(object: &Bound<'_, PyAny>) -> PyResult<Cargo> {
     let py = object.py();
     if let Ok(buffer) = object.cast::<Buffer>() {
@@ -254,6 +255,8 @@ fn nowhere(object: &Bound<'_, PyAny>) -> PyErr {
 impl Sender {
     /// Sends a buffer, an array that lies in one, or a list of such, by reference: all are read-only from then on. Of
     /// an array its bytes alone arrive.
+    ///
+    /// True: it was sent. False: it was dropped, as `when_full` says.
     #[pyo3(signature = (payload, word=Number::of(0), *, timeout=None), text_signature = "($self, payload, word=0, *, timeout=None)")]
     fn send(
         &self,
@@ -280,7 +283,7 @@ impl Sender {
         self.deliver(py, &mut Some(Cargo::Inline(bytes)), word, timeout)
     }
 
-    /// Gives a buffer away that was never sent and has no views.
+    /// Gives away a buffer that was never sent and has no views.
     #[pyo3(signature = (buffer, word=Number::of(0), *, timeout=None), text_signature = "($self, buffer, word=0, *, timeout=None)")]
     fn move_buffer(
         &self,
@@ -299,8 +302,8 @@ impl Sender {
         moved
     }
 
-    /// Sends any object that can be pickled. What of it lies in a pool and has at least 1 KiB is not copied. Arrays
-    /// and buffers arrive read-only.
+    /// Sends any object that can be pickled. Parts of it that lie in a pool and have at least 1 KiB are not copied.
+    /// Arrays and buffers arrive read-only.
     #[pyo3(signature = (object, pool, *, timeout=None))]
     fn send_object<'py>(
         slf: Bound<'py, Self>,
@@ -326,8 +329,8 @@ impl Sender {
         aio.call_method1("send", (slf, payload, word.named::<u64>("word")?))
     }
 
-    /// Sends an array with its type, shape and strides, without pickle. One that lies in a pool is not copied; others
-    /// are copied to `pool`.
+    /// Sends an array with its type, shape and strides, without pickle. An array that lies in a pool is not copied;
+    /// others are copied to `pool`.
     #[pyo3(signature = (array, pool, *, timeout=None))]
     fn send_array<'py>(
         slf: Bound<'py, Self>,
@@ -364,7 +367,7 @@ impl Sender {
         aio.call_method1("send_object", (slf, object, pool))
     }
 
-    /// Awaits what `move_buffer` waits for. Not moved, or called off: the buffer is as it was.
+    /// Awaits what `move_buffer` waits for. If the move fails or is cancelled, the buffer is as it was.
     #[pyo3(signature = (buffer, word=Number::of(0)), text_signature = "($self, buffer, word=0)")]
     fn move_buffer_async<'py>(
         slf: Bound<'py, Self>,
@@ -404,7 +407,7 @@ impl Sender {
         self.beginning(py, Inner::begin_taken)
     }
 
-    /// Whether what was begun is done.
+    /// Returns whether what was begun is done.
     fn _look(&self, py: Python<'_>) -> PyResult<bool> {
         let looked = self.with(py, |inner| {
             let doorbell = inner.doorbell()?;
@@ -413,7 +416,7 @@ impl Sender {
         looked.or_raise(py)
     }
 
-    /// What was begun is not done after all. What was to be moved is in its buffer again.
+    /// Takes back a send that was begun. A buffer that was to be moved has its memory again.
     #[pyo3(signature = (buffer=None))]
     fn _cancel(&self, py: Python<'_>, buffer: Option<&Bound<'_, Buffer>>) -> PyResult<()> {
         self.fork_epoch.check(py)?;
@@ -447,7 +450,7 @@ impl Sender {
         taken.then_some(()).ok_or_else(|| closed("sender"))
     }
 
-    /// Has the receiver agree to the pool now, instead of at the first send.
+    /// Makes the receiver agree to the pool now, instead of at the first send.
     #[pyo3(signature = (pool, *, timeout=None))]
     fn assign(&self, py: Python<'_>, pool: &Pool, timeout: Option<f64>) -> PyResult<()> {
         self.fork_epoch.check(py)?;
@@ -465,14 +468,15 @@ impl Sender {
         done.then_some(()).ok_or_else(|| closed("sender"))
     }
 
-    /// What the receiver passed back, its few bytes, or the word that it has let go of something
-    /// (`Buffer.is_release`).
+    /// Takes a buffer that the receiver sent back, its few bytes, or the message that it has released something
+    /// (`Buffer.is_release`), if there is one.
     fn try_recv_back(&self, py: Python<'_>) -> PyResult<Option<Buffer>> {
         let back = self.with(py, Inner::reply)?;
         Ok(back.or_raise(py)?.map(|message| self.came_back(message)))
     }
 
-    /// Waits for what the receiver passes back. PeerGone when the receiver is gone and everything was taken.
+    /// Waits for a message that the receiver sends back. PeerGone when the receiver is gone and all messages were
+    /// taken.
     #[pyo3(signature = (timeout=None))]
     fn recv_back(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Buffer> {
         self.fork_epoch.check(py)?;
@@ -486,14 +490,14 @@ impl Sender {
         Ok(self.came_back(message))
     }
 
-    /// A descriptor for event loops: readable when `try_recv_back` is to be called. It tells nothing while a send is
-    /// awaited.
+    /// A descriptor for event loops: readable when `try_recv_back` is to be called. It does not become readable while
+    /// a send is awaited.
     fn fileno(&self, py: Python<'_>) -> PyResult<i32> {
         let doorbell = self.with(py, Inner::replies)?;
         Ok(doorbell?.fd())
     }
 
-    /// Whether something came back. Only where somebody has asked for the descriptor.
+    /// Returns whether something came back. Only where somebody has asked for the descriptor.
     fn _is_ready(&self, py: Python<'_>) -> PyResult<bool> {
         self.with(py, Inner::has_reply)
     }
@@ -510,8 +514,9 @@ impl Sender {
         self.with(py, |inner| inner.driven.end().dropped())
     }
 
-    /// What a send does that finds the channel full. "wait": it waits. "drop-new": it drops the message. "drop-oldest": the
-    /// receiver skips each message behind which a newer one waits, and a full channel drops the new one as with "drop-new".
+    /// The action of a send that finds the channel full. "wait": it waits. "drop-new": it drops the message.
+    /// "drop-oldest": the receiver skips each message behind which a newer one waits, and a full channel drops the new
+    /// one as with "drop-new".
     #[getter]
     fn when_full(&self, py: Python<'_>) -> PyResult<&'static str> {
         let mode = self.with(py, |inner| inner.when_full)?;
@@ -539,7 +544,7 @@ impl Sender {
         self.with(py, |inner| inner.driven.end().is_peer_gone())
     }
 
-    /// Closes it, and says that what was sent is not all.
+    /// Closes the channel, and tells the receiver that this was not all.
     fn abandon(&self, py: Python<'_>) {
         if !self.fork_epoch.is_inherited() {
             py.detach(|| {

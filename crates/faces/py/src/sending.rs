@@ -1,4 +1,4 @@
-//! What a sender is given, and how it goes: by a try, or by a future if there is no room.
+//! Sends from Python: the given objects, and their way: by a try, or by a future if there is no room.
 
 use crate::buffer::Outgoing;
 use crate::driven::{Doorbell, Driven};
@@ -9,18 +9,18 @@ use tranship::{Body, BufferMut, Error, ErrorKind, Message, Outcome, Payload, Sen
 
 /// An end of a channel at work.
 pub(crate) struct Inner {
-    /// What a future brings is a message of the receiver's, if it awaited that.
+    /// The result of a future is a message of the receiver's, if it awaited that.
     pub(crate) driven: Driven<tranship::Sender, Result<Option<Message>, Stopped>>,
     pub(crate) doorbell: Option<Arc<Doorbell>>,
     /// There once somebody asked for a descriptor: it rings for what comes back.
     replies: Option<Arc<Doorbell>>,
     /// Whether the future that is under way awaits what comes back.
     awaits_reply: bool,
-    /// What came back ahead of its time.
+    /// Message that came back ahead of its time.
     stash: Option<Result<Message, Error>>,
-    /// What a send does that finds the channel full.
+    /// Action of a send that finds the channel full.
     pub(crate) when_full: WhenFull,
-    /// What a future did not move after all.
+    /// Buffer that a future did not move after all.
     pub(crate) back: Option<BufferMut>,
 }
 
@@ -59,12 +59,12 @@ impl Inner {
         }
     }
 
-    /// Whether something is being sent, or waited for, that somebody awaits.
+    /// Returns whether something is being sent, or waited for, that somebody awaits.
     pub(crate) fn is_under_way(&self) -> bool {
         self.driven.is_under_way() && !self.awaits_reply
     }
 
-    /// What rings for what comes back.
+    /// Returns the doorbell for messages that come back.
     pub(crate) fn replies(&mut self) -> std::io::Result<Arc<Doorbell>> {
         if self.replies.is_none() {
             self.replies = Some(Doorbell::new()?);
@@ -104,7 +104,7 @@ impl Inner {
         }
     }
 
-    /// Whether something came back, or nothing more will.
+    /// Returns whether something came back, or nothing more will.
     pub(crate) fn has_reply(&mut self) -> bool {
         if let Some(doorbell) = &self.replies {
             doorbell.hush();
@@ -113,7 +113,7 @@ impl Inner {
         self.stash.is_some()
     }
 
-    /// What came back.
+    /// Returns the message that came back.
     pub(crate) fn reply(&mut self) -> Result<Option<Message>, Error> {
         if let Some(doorbell) = &self.replies {
             doorbell.hush();
@@ -124,7 +124,7 @@ impl Inner {
         }
     }
 
-    /// What came back, waiting for it.
+    /// Waits for a message that comes back.
     pub(crate) fn reply_within(&mut self, time: Duration) -> Result<Message, Error> {
         match self.reply()? {
             Some(reply) => Ok(reply),
@@ -145,7 +145,7 @@ impl Inner {
         Ok(doorbell)
     }
 
-    /// Whether what was begun is done; if not, the doorbell rings.
+    /// Returns whether what was begun is done; if not, the doorbell rings.
     pub(crate) fn look(&mut self, doorbell: &Arc<Doorbell>) -> Result<bool, Error> {
         if !self.is_under_way() {
             return Ok(true);
@@ -231,7 +231,7 @@ impl Inner {
 
 type Other = Pin<Box<dyn Future<Output = Result<(), Stopped>> + Send>>;
 
-/// What is to be sent.
+/// Cargo of a send.
 pub(crate) enum Cargo {
     Shared(Payload),
     Moved(BufferMut),
@@ -247,7 +247,7 @@ impl From<Outgoing> for Cargo {
     }
 }
 
-/// What was not sent, and why.
+/// Cargo that was not sent, and the reason.
 pub(crate) type Unsent = Box<(Error, Cargo)>;
 
 /// One attempt.

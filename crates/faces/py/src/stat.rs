@@ -1,4 +1,4 @@
-//! What the manager knows, as dictionaries.
+//! Figures of the manager, as dictionaries.
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};

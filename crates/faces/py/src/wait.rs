@@ -27,9 +27,9 @@ const LONG: Duration = Duration::from_millis(250);
 
 /// One turn of a wait.
 pub(crate) struct Turn<'a> {
-    /// How long it may take.
+    /// Longest duration.
     pub(crate) slice: Duration,
-    /// Readable when a signal has come. For who can wait on it.
+    /// Readable when a signal has come. For waits that can wait on it.
     pub(crate) signals: Option<&'a OwnedFd>,
 }
 
@@ -40,7 +40,7 @@ pub(crate) enum By {
     Time,
 }
 
-/// How the waits for an object are made, and whether they are to end.
+/// Way in which an object waits, and whether the waits are to end.
 pub(crate) struct Waits {
     pub(crate) by: By,
     closing: AtomicBool,
@@ -64,7 +64,7 @@ impl Waits {
     }
 }
 
-/// How to wait for a channel that waits so. On descriptors nobody looks again and again.
+/// Returns the way for a channel with that wait. On descriptors no thread polls.
 pub(crate) fn by(wait: tranship::Wait) -> By {
     match wait {
         tranship::Wait::Spin => By::Time,
@@ -164,7 +164,7 @@ pub(crate) fn awaited<T: Send>(
     done?.or_raise(py)
 }
 
-/// Whether a turn that ended so may be taken again.
+/// Returns whether a turn that ended so may be taken again.
 fn is_late(kind: ErrorKind) -> bool {
     matches!(
         kind,
@@ -203,8 +203,8 @@ fn waited(error: Error, time: Duration) -> Error {
     error
 }
 
-/// Whether this is the thread that runs signal handlers: that in which the process began. Kept, as the two system calls are a tenth of
-/// what a message costs; in a forked child it may be another.
+/// Returns whether this is the thread that runs signal handlers: that in which the process began. Kept, as the two
+/// system calls are a tenth of what a message costs; in a forked child it may be another.
 fn is_main() -> bool {
     thread_local! {
         static KNOWN: Cell<Option<(ForkEpoch, bool)>> = const { Cell::new(None) };
@@ -250,14 +250,14 @@ impl Signals {
 /// Signals that came while we had another's hook are still for it.
 fn pass_on(read: &OwnedFd, hook: i32) {
     let mut numbers = [0; 64];
-    // SAFETY: who set the hook keeps its descriptor open as long as it is set.
+    // SAFETY: the code that set the hook keeps its descriptor open as long as it is set.
     let hook = unsafe { BorrowedFd::borrow_raw(hook) };
     while let Ok(count @ 1..) = rustix::io::read(read, &mut numbers) {
         let _ = rustix::io::write(hook, numbers.get(..count).unwrap_or_default()); // full: it is awake
     }
 }
 
-/// What was set before.
+/// Sets the descriptor; returns the one before.
 fn set_wakeup_fd(py: Python<'_>, fd: i32) -> PyResult<i32> {
     let options = pyo3::types::PyDict::new(py);
     options.set_item("warn_on_full_buffer", false)?;

@@ -1,5 +1,5 @@
-//! Runs the tests that are in Python, and the type checkers, in a virtual environment of their own under `target/`; Python and C programs
-//! together; and what the documentation says of installing the package.
+//! Runs the tests that are in Python, and the type checkers, in a virtual environment of their own under `target/`.
+//! Also runs Python and C programs together, and the commands of the documentation for installing the package.
 
 mod container;
 mod install;

@@ -53,16 +53,16 @@ pub(crate) struct SimulateArgs {
 /// Which figure of the paper.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Figure {
-    /// What a page costs, by the pool's size and by how many domains it is shared with.
+    /// Cost of a page, by the pool's size and by the number of domains that share it.
     CbufFig7,
     /// A server of six processes and an interferer, under each policy.
     CbufFig10,
-    /// The same under `qos` with several targets, while the interferer takes all it can.
+    /// cbuf-fig10 under `qos` with several targets, while the interferer takes all it can.
     CbufFig11,
 }
 
 impl Figure {
-    /// As it is written on the command line.
+    /// Returns the name as it is written on the command line.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::CbufFig7 => "cbuf-fig7",
@@ -81,7 +81,7 @@ Exit code 5: an ordering did not hold.")]
 pub(crate) struct ExperimentArgs {
     /// The figure.
     pub figure: Figure,
-    /// How long a second of the paper's takes, in seconds; of cbuf-fig7: the part of its 100,000 operations.
+    /// Duration of a second of the paper's, in seconds; of cbuf-fig7: the part of its 100,000 operations.
     #[arg(long, value_name = "S", default_value = "1", value_parser = parse_scale)]
     pub scale: f64,
     /// Only this policy; may be given several times. Default: all that the figure has.
@@ -99,9 +99,15 @@ pub(crate) struct ExperimentArgs {
     /// With --json: every period of every run, too.
     #[arg(long, requires = "json")]
     pub frames: bool,
+    /// Draws it into an SVG file.
+    #[arg(long, value_name = "FILE")]
+    pub svg: Option<PathBuf>,
+    /// Writes the picture, with each run by itself, and the tables into one HTML page that needs no other file.
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
 }
 
-/// What a process of an experiment does.
+/// Part of a process in an experiment.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum PartRole {
     /// Sends requests into the pipeline, the next one when one is answered.
@@ -110,14 +116,14 @@ pub(crate) enum PartRole {
     Stage,
     /// Takes pages, holds them for a while, and takes others.
     Interferer,
-    /// Measures what pages cost.
+    /// Measures the cost of pages.
     Writer,
     /// Is sent them.
     Reader,
 }
 
 impl PartRole {
-    /// As it is written on the command line.
+    /// Returns the name as it is written on the command line.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Client => "client",
@@ -131,7 +137,7 @@ impl PartRole {
 
 #[derive(ClapArgs, Debug)]
 pub(crate) struct PartArgs {
-    /// What it does.
+    /// Part of the process.
     pub role: PartRole,
     /// The manager's socket.
     #[arg(long)]
@@ -139,7 +145,7 @@ pub(crate) struct PartArgs {
     /// Which of several, from 1 on; of a writer: how many readers.
     #[arg(long, default_value = "0")]
     pub number: u32,
-    /// How long a page is held, ms; of a writer: how many operations.
+    /// Time that a page is held, ms; of a writer: number of operations.
     #[arg(long, default_value = "0")]
     pub amount: u64,
 }

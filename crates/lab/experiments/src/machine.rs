@@ -1,4 +1,4 @@
-//! On what it ran, and what else ran there.
+//! Machine of a run, and its other load.
 
 use serde::Serialize;
 
@@ -7,7 +7,7 @@ pub(crate) struct Machine {
     pub processor: String,
     pub processors: usize,
     pub kernel: String,
-    /// The one-minute load before it began: what others do here.
+    /// One-minute load before it began, by other programs.
     pub load: f64,
     /// Checks of the code's own are compiled in: no figures to compare.
     pub debug_build: bool,
@@ -30,7 +30,7 @@ impl Machine {
         }
     }
 
-    /// In words.
+    /// Returns it in words.
     pub fn text(&self) -> String {
         let debug = if self.debug_build {
             ", unoptimised build"

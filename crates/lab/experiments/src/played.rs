@@ -29,22 +29,23 @@ impl Played {
         }
     }
 
-    /// How long quotas take to follow. At a small scale a period is a long time of the schedule: then half of the peak.
+    /// Returns the time that quotas take to follow. At a small scale a period is a long time of the schedule: then half
+    /// of the peak.
     fn settled(&self) -> u64 {
         (PERIODS * self.run.period_ms).min((FALLS - PEAK) / 2)
     }
 
-    /// Before the interferer comes.
+    /// Returns the span before the interferer comes.
     pub fn before(&self) -> Span {
         (WARM, BEGINS)
     }
 
-    /// When it wants most, and quotas have followed.
+    /// Returns the span when it wants most, and quotas have followed.
     pub fn peak(&self) -> Span {
         (PEAK + self.settled(), FALLS)
     }
 
-    /// When it has gone, and they have followed that.
+    /// Returns the span when it has gone, and quotas have followed that.
     pub fn after(&self) -> Span {
         (ENDS + self.settled(), OVER)
     }
@@ -60,7 +61,7 @@ impl Played {
         [all[..STAGES].iter().sum(), all[STAGES]]
     }
 
-    /// The most that was in use at once, pages.
+    /// Returns the most pages that were in use at once.
     pub fn most_used(&self) -> f64 {
         let frames = self.run.frames.iter();
         let used = frames.map(|f| f.pools.iter().map(|p| p.live_bytes).sum());

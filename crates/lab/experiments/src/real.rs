@@ -14,18 +14,18 @@ use tranship::manager::Config;
 use tranship::{Domain, PoolFigures, StatRecord};
 use tranship_policy::sim::{AppFrame, Frame, PoolFrame, Run};
 
-/// How often the manager sets quotas in the paper, and how often it can at most.
+/// Interval at which the manager sets quotas in the paper; it is also the shortest possible.
 const PERIOD: Duration = Duration::from_millis(250);
 const SHORTEST: Duration = Duration::from_millis(100);
-/// How long a process may take to be ready on a busy machine.
+/// Longest time until a process is ready on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// How often the interferer is told what it needs.
+/// Interval at which the interferer is told its need.
 const TOLD: Duration = Duration::from_millis(20);
 
 /// Stages, interferer, client, in this order.
 struct Crew {
     processes: Vec<Process<Progress>>,
-    /// What each said last, and before that, when it was listened to.
+    /// Last report of each, the one before it, and the time of the report.
     now: Vec<Progress>,
     then: Vec<Progress>,
 }
@@ -89,7 +89,7 @@ pub(crate) fn play(figure: Figure, setting: &Setting, scale: f64, bar: &mut Bar)
         let pids = crew.processes.iter().map(Process::pid);
         let pids: Vec<u32> = pids.chain([std::process::id()]).collect();
         let seen = outside(&pids, limit_bytes - before.min(limit_bytes));
-        // What is stranded before and after has been so meanwhile, or as much of it.
+        // Memory that is stranded before and after has been so meanwhile, or as much of it.
         let (_, after) = granted(&domain)?;
         outside_most = outside_most.max(seen + before.min(after));
     }
@@ -105,7 +105,8 @@ pub(crate) fn play(figure: Figure, setting: &Setting, scale: f64, bar: &mut Bar)
     Ok(Played::new(setting, run, Some(memory)))
 }
 
-/// As an administrator would write it: an equal part for each pool to begin with, under `static` for ever.
+/// Returns the configuration that an administrator would write: an equal part for each pool to begin with, under
+/// `static` for ever.
 fn config(setting: &Setting, period: Duration) -> Result<Config> {
     let total = setting.limit_pages * PAGE;
     let first = setting.limit_pages / (STAGES as u64 + 1) * PAGE;
@@ -151,7 +152,7 @@ impl Crew {
     fn hear(&mut self) -> Result<()> {
         let words = self.now.iter_mut().zip(&mut self.then);
         for (process, (now, then)) in self.processes.iter().zip(words) {
-            // Of one that says nothing what it said before goes on to hold.
+            // The last report of a silent process holds on.
             if let Some(new) = process.latest()? {
                 *then = std::mem::replace(now, new);
             }
@@ -159,7 +160,7 @@ impl Crew {
         Ok(())
     }
 
-    /// What they did since the last one.
+    /// Returns the work since the last frame.
     fn frame(
         &self,
         at_ms: u64,
@@ -202,7 +203,7 @@ impl Crew {
     }
 }
 
-/// Bytes granted and bytes stranded.
+/// Returns the bytes granted and the bytes stranded.
 fn granted(domain: &Domain) -> Result<(u64, u64)> {
     let records = domain.stat()?;
     let manager = records.iter().find_map(|record| match record {
@@ -212,7 +213,7 @@ fn granted(domain: &Domain) -> Result<(u64, u64)> {
     manager.context("the manager says nothing of itself")
 }
 
-/// The end of the period in which a time lies.
+/// Returns the end of the period in which a time lies.
 fn next(now: Duration, period: Duration) -> Duration {
     let periods = now.as_nanos() / period.as_nanos().max(1) + 1;
     period * u32::try_from(periods).unwrap_or(u32::MAX)

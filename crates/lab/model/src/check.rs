@@ -1,4 +1,4 @@
-//! What holds after every step.
+//! Invariants that hold after every step.
 
 use crate::types::{Access, BufferId, Domain, EndState, Hold, Message, Piece};
 use crate::{Model, Way};
@@ -27,7 +27,7 @@ impl Model {
             .map(|(domain, _)| domain)
     }
 
-    /// How many messages bring it, as what it is.
+    /// Returns how many messages bring the buffer, of the given kind.
     fn messages(&self, which: impl Fn(&Message) -> bool) -> usize {
         let all = self
             .channels
@@ -36,7 +36,7 @@ impl Model {
         all.filter(|message| which(message)).count()
     }
 
-    /// Who has it alone is the only one, and what is moved is nobody's until it is taken, and on its way once.
+    /// An exclusive owner is the only one. A moved buffer is nobody's until it is taken, and is on its way once.
     fn one_owner(&self, id: BufferId) -> Result<(), String> {
         let holds = &self.buffers[&id].holds;
         let owners = holds
@@ -58,7 +58,7 @@ impl Model {
         Ok(())
     }
 
-    /// Where one domain may write no other may read.
+    /// Checks that no other domain may read where one domain may write.
     fn exclusive_writer(&self, id: BufferId) -> Result<(), String> {
         let all: Vec<Access> = self.domains().map(|d| self.access(id, d)).collect();
         let writers = all.iter().filter(|a| **a == Access::ReadWrite).count();
@@ -69,7 +69,7 @@ impl Model {
         }
     }
 
-    /// Who holds a buffer can touch it as the rules say, and is alive.
+    /// Checks that each holder of a buffer can touch it as the rules say, and is alive.
     fn has_its_pool(&self, id: BufferId) -> Result<(), String> {
         for domain in self.buffers[&id].holds.keys() {
             let can = self.permitted(id, *domain);

@@ -1,4 +1,4 @@
-//! What a message does where it arrives.
+//! Effect of a message where it arrives.
 
 use crate::types::{BufferId, ChannelId, Domain, EndState, Hold, Message, Piece, Way};
 use crate::{ErrorKind, Event, Model, Outcome, copies_of};
@@ -72,7 +72,7 @@ impl Model {
         Ok(id)
     }
 
-    /// It is this domain's alone; inside a process it stays as writable as it was.
+    /// Makes a buffer this domain's alone; inside a process it stays as writable as it was.
     fn hand_over(&mut self, domain: Domain, id: BufferId) {
         let moved = self.way == Way::Shared;
         self.set_hold(domain, id, Some(Hold::Sole { moved }));

@@ -102,7 +102,7 @@ pub fn aimed(model: &Model, shot: &Shot) -> Option<Op> {
     Some(op)
 }
 
-/// What it says, and what it puts into buffers.
+/// Fills in the words of an operation, and the bytes that it puts into buffers.
 fn fill(op: &mut Op, number: u8) {
     match op {
         Op::Alloc { data, .. } | Op::Write { data, .. } => *data = number,

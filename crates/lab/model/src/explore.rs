@@ -3,7 +3,7 @@
 use crate::{BufferId, ChannelId, Domain, EndState, Hold, Model, Op, Outcome, PoolId, Trust, Way};
 use std::collections::{HashMap, VecDeque};
 
-/// What may happen, and how much of it.
+/// Limits of an exploration: the operations that may happen, and how many.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Messages on one way.
@@ -178,7 +178,8 @@ fn too_far(model: &Model, limits: &Limits) -> bool {
             .any(many)
 }
 
-/// What an error must not have changed: everything but what was agreed to on the way to it.
+/// Returns whether two models are equal except for agreements: an error changes nothing but what was agreed on the way
+/// to it.
 #[must_use]
 pub fn same_but_agreed(a: &Model, b: &Model) -> bool {
     let mut a = a.clone();
@@ -236,10 +237,10 @@ pub fn explore(
     ids
 }
 
-/// What operations are done on: a model, or one with what it is compared with.
+/// Subject of operations: a model, or a model with the system that is compared with it.
 pub trait Does {
     fn model(&self) -> &Model;
-    /// What must be possible.
+    /// Does an operation that must be possible.
     fn must(&mut self, op: &Op) -> Outcome;
 }
 
@@ -323,7 +324,7 @@ impl std::fmt::Debug for Case {
 }
 
 impl Case {
-    /// Where it begins.
+    /// Returns the model of its start.
     #[must_use]
     pub fn model(&self) -> Model {
         let mut model = Model::new(self.way, self.domains).sealing(self.seals);
@@ -332,7 +333,7 @@ impl Case {
     }
 }
 
-/// Whether more is asked for.
+/// Returns whether more is asked for.
 #[must_use]
 pub fn torture() -> bool {
     std::env::var_os("TRANSHIP_TORTURE").is_some()
@@ -418,7 +419,7 @@ pub fn two_channels_and_a_death() -> Case {
     }
 }
 
-/// What comes from the first goes on to the third, or is refused there.
+/// Returns three domains: a buffer from the first goes on to the third, or is refused there.
 #[must_use]
 pub fn three_domains_in_a_row() -> Case {
     fn start(on: &mut dyn Does) {
@@ -444,7 +445,7 @@ pub fn three_domains_in_a_row() -> Case {
     }
 }
 
-/// Where the receiver gets a copy of its own.
+/// Returns a case in which the receiver gets a copy of its own.
 #[must_use]
 pub fn copies_at_the_receiver() -> Case {
     fn start(on: &mut dyn Does) {
@@ -469,7 +470,7 @@ pub fn copies_at_the_receiver() -> Case {
     }
 }
 
-/// The same of large buffers, which are not copied unless they are moved.
+/// Returns a case of large buffers, which are not copied at the receiver unless they are moved.
 #[must_use]
 pub fn sealed_at_the_receiver() -> Case {
     Case {

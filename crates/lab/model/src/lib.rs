@@ -1,26 +1,37 @@
 //! The executable model of domains, pools, buffers and channels: all domains at once, no memory, no I/O, no time. It is what tests compare the
 //! implementation with, and nothing that runs imports it.
 //!
-//! It is Algorithms 1 to 10 of "Bulk Transfer over Shared Memory" (ETH Zurich, 2014) and the reference counts of "Buffer sharing in CSP-like
-//! programs" (Rollins) over one pool, with the gaps of both closed:
+//! It is Algorithms 1 to 10 of "Bulk Transfer over Shared Memory" (ETH Zurich, 2014), with the reference counts of
+//! "Buffer sharing in CSP-like programs" (Rollins), over one pool. The gaps of both are closed:
 //!
-//! * **In transit.** A message takes effect where it is sent when it is sent, and where it arrives when it is taken there ([`Op::Deliver`],
-//!   [`Op::TakeBack`]). In between nobody may touch a moved buffer.
-//! * **Frame rule.** [`Model::step`] changes what the operation names and nothing else. An error changes nothing, but that a channel has agreed to
-//!   pools that were asked about before the error was found.
-//! * **Access is derived** from who holds what ([`Model::access`]), never stored.
-//! * **Exclusive** is a handle, of which there is one: [`Hold::Sole`]. Only that one is moved, or passed back. What somebody was sent is exclusive again
-//!   only as another buffer, when its pool gives the memory out anew, and that is when nobody holds it and nothing of it is on its way.
-//! * **Copies are counted**: each domain has as many handles as it got and cloned. So there is no chain of copies to be kept: who passes a
-//!   copy on may release its own first.
-//! * **Trust is a pool's**, fixed at its creation, and says what the kernel allows whatever the state ([`Model::permitted`]). A channel takes the levels that its
-//!   receiver says, and a receiver may refuse each pool.
-//! * **Identity.** Where memory is shared a buffer stays itself. What is copied (level `none`) or carried (another machine) becomes a new buffer of the
-//!   receiver's; there is nothing to pass back then.
-//! * **A release may be told.** [`Op::Release`] lets a handle go and has the source get a word for it, after all that came back before.
-//! * **Closing is letting go.** What was sent before can still be taken, what the other end passed back before it went, too; what somebody holds stays.
-//! * **Death** is closing everything and letting everything go at once, but that the receiver is told so. A pool whose writer is dead gives
-//!   nothing out any more; what others hold of it stays theirs.
+//! * **In transit.** A message takes effect where it is sent when it is sent, and where it arrives when it is taken
+//!   there ([`Op::Deliver`],
+//! [`Op::TakeBack`]). In between no domain may touch a moved buffer.
+//! * **Frame rule.** [`Model::step`] changes what the operation names and nothing else. An error changes nothing,
+//!   except that a channel has agreed to
+//! pools that were asked about before the error was found.
+//! * **Access is derived** from the holders ([`Model::access`]), never stored.
+//! * **Exclusive** is a handle, of which there is one: [`Hold::Sole`]. Only that one is moved, or sent back. A buffer
+//!   that was sent is exclusive again
+//! only as another buffer, when its pool gives the memory out anew. The pool does so when no domain holds it and no
+//! message carries it.
+//! * **Copies are counted**: each domain has as many handles as it got and cloned. So no chain of copies has to be
+//!   kept: a domain that passes a
+//! copy on may release its own first.
+//! * **Trust is a pool's**, fixed at its creation, and says what the kernel allows whatever the state
+//!   ([`Model::permitted`]). A channel takes the levels that its
+//! receiver names, and a receiver may refuse each pool.
+//! * **Identity.** Where memory is shared a buffer stays itself. A buffer that is copied (level `none`) or carried
+//!   (another machine) becomes a new buffer
+//! of the receiver's; then there is nothing to send back.
+//! * **A release may be told.** [`Op::Release`] lets a handle go. The source gets a message about it, after all that
+//!   came back before.
+//! * **Closing is letting go.** Messages that were sent before can still be taken, and so can those that the other end
+//!   sent back before it went. Held
+//! buffers stay.
+//! * **Death** is closing everything and letting everything go at once, and the receiver is told so. A pool whose
+//!   writer is dead gives
+//! nothing out any more; buffers that others hold stay theirs.
 //!
 //! [`explore`] has all states of small configurations, [`draw`] random programs.
 //!
@@ -70,7 +81,8 @@ pub fn lists_of(domain: Domain) -> PoolId {
 }
 
 impl Model {
-    /// So many domains, each with a pool for copies and one for lists. What goes from one to the other goes this way.
+    /// Creates a model with so many domains, each with a pool for copies and one for lists. Messages between them go
+    /// this way.
     #[must_use]
     pub fn new(way: Way, domains: u8) -> Model {
         let own = |pool: fn(Domain) -> PoolId| {
@@ -86,7 +98,8 @@ impl Model {
         }
     }
 
-    /// The same in which all buffers of pools of level `none` are large ones: nobody writes them once they are sent, so nobody copies them.
+    /// Returns the model with all buffers of pools of level `none` large: nobody writes them once they are sent, so
+    /// nobody copies them.
     #[must_use]
     pub fn sealing(self, seals: bool) -> Model {
         Model { seals, ..self }
@@ -180,19 +193,20 @@ impl Model {
         self.alive.get(usize::from(domain)).copied() == Some(true)
     }
 
-    /// Whether it is a pool of the domain's own: inside a process there is one domain, whose threads the model's domains are then.
+    /// Returns whether it is a pool of the domain's own: inside a process there is one domain, whose threads the
+    /// model's domains are then.
     #[must_use]
     pub fn is_own(&self, pool: PoolId, domain: Domain) -> bool {
         self.way == Way::Inside || self.pools.get(&pool).is_some_and(|p| p.writer == domain)
     }
 
-    /// What the domain has of it.
+    /// Returns the domain's hold on the buffer.
     #[must_use]
     pub fn hold(&self, buffer: BufferId, domain: Domain) -> Option<Hold> {
         self.buffers.get(&buffer)?.holds.get(&domain).copied()
     }
 
-    /// What the domain may do to the buffer's bytes.
+    /// Returns the access that the domain has to the buffer's bytes.
     #[must_use]
     pub fn access(&self, buffer: BufferId, domain: Domain) -> Access {
         match self.hold(buffer, domain) {
@@ -205,13 +219,14 @@ impl Model {
         }
     }
 
-    /// Whether one who is not the pool's writer writes it.
+    /// Returns whether a domain that is not the pool's writer may write it.
     fn may_all_write(&self, pool: PoolId, domain: Domain) -> bool {
         let trust = self.pools.get(&pool).map(|pool| pool.trust);
         trust.is_some_and(Trust::all_write) && !self.is_own(pool, domain)
     }
 
-    /// What touching the buffer's memory in the domain does, whatever the rules say; None: that is not said.
+    /// Returns the effect of touching the buffer's memory in the domain, whatever the rules say; None: that is not
+    /// specified.
     #[must_use]
     pub fn permitted(&self, buffer: BufferId, domain: Domain) -> Option<Access> {
         let pool = self.pools.get(&buffer.pool)?;
@@ -233,13 +248,13 @@ impl Model {
         }
     }
 
-    /// Whether it is one of level `none` that nobody can write any more.
+    /// Returns whether it is one of level `none` that nobody can write any more.
     fn is_sealed(&self, buffer: BufferId) -> bool {
         let sent = self.buffers.get(&buffer).is_some_and(|b| b.sent);
         self.seals && self.way == Way::Shared && sent
     }
 
-    /// Whether it is another one's alone, or on its way to be.
+    /// Returns whether it is another one's alone, or on its way to be.
     fn is_moved(&self, buffer: BufferId) -> bool {
         let moves = |m: &Message| m.carries.moves() && m.pieces.contains(&Piece::Buffer(buffer));
         // What is passed back its writer may look at early.
@@ -265,7 +280,7 @@ impl Model {
                 || self.buffers.iter().any(held))
     }
 
-    /// Whether something of it is on its way.
+    /// Returns whether something of it is on its way.
     #[must_use]
     pub fn is_under_way(&self, buffer: BufferId) -> bool {
         let names = |message: &Message| message.pieces.contains(&Piece::Buffer(buffer));
@@ -276,7 +291,7 @@ impl Model {
         all.any(names)
     }
 
-    /// Whoever has nothing of it and expects nothing has made it the pool's again.
+    /// Returns to the pool the buffers that no domain holds and no message carries.
     fn collect(&mut self) {
         let dead = |model: &Model, id: &BufferId| {
             model.buffers[id].holds.is_empty() && !model.is_under_way(*id)
@@ -291,7 +306,7 @@ impl Model {
         }
     }
 
-    /// How many buffers of it are in use.
+    /// Returns how many buffers of it are in use.
     #[must_use]
     pub fn in_use(&self, pool: PoolId) -> usize {
         self.buffers.keys().filter(|id| id.pool == pool).count()

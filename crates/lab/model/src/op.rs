@@ -1,4 +1,4 @@
-//! What can happen, and what is learned from it.
+//! Operations, and their results.
 
 use crate::types::{BufferId, Carries, ChannelId, Domain, PoolId};
 use serde::{Deserialize, Serialize};
@@ -83,7 +83,7 @@ pub enum Op {
         buffers: Vec<BufferId>,
         word: u8,
     },
-    /// The same with all of them, in one message.
+    /// Moves all of them in one message.
     MoveAll {
         domain: Domain,
         channel: ChannelId,
@@ -126,7 +126,7 @@ pub enum Op {
 }
 
 impl Op {
-    /// Who does it.
+    /// Returns the domain that does it.
     #[must_use]
     pub fn domain(&self) -> Domain {
         match *self {
@@ -154,7 +154,7 @@ impl Op {
     }
 }
 
-/// What came.
+/// Message that was taken.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub struct Event {
     pub carries: Carries,
@@ -163,7 +163,7 @@ pub struct Event {
     pub word: u8,
 }
 
-/// What a step gave.
+/// Result of a step.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Outcome {
     Done,

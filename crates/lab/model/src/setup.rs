@@ -227,7 +227,7 @@ impl Model {
 }
 
 impl Channel {
-    /// What was on its way to this end is nobody's.
+    /// Ends one end; messages on their way to it are nobody's.
     fn end(&mut self, at: usize, how: EndState) {
         self.ends[at] = how;
         match at {

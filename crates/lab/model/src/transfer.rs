@@ -61,7 +61,7 @@ impl Model {
         Ok(())
     }
 
-    /// What of a buffer goes over.
+    /// Returns the part of a buffer that goes over.
     fn piece(&mut self, id: BufferId) -> Piece {
         let Some(buffer) = self.buffers.get_mut(&id) else {
             return Piece::Bytes(0);
@@ -257,7 +257,7 @@ impl Model {
         Ok(Outcome::Done)
     }
 
-    /// Whether what arrives is a copy of the receiver's own.
+    /// Returns whether what arrives is a copy of the receiver's own.
     pub(crate) fn is_copied(&self, pool: PoolId, domain: Domain, carries: Carries) -> bool {
         let sealed = self.seals && self.way == Way::Shared && !carries.moves();
         self.pools[&pool].trust == Trust::None && !self.is_own(pool, domain) && !sealed

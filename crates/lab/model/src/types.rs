@@ -1,4 +1,4 @@
-//! What the model is made of.
+//! Types of the model.
 
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -11,7 +11,7 @@ pub type ChannelId = u8;
 /// A pool.
 pub type PoolId = u8;
 
-/// How memory reaches the other end.
+/// Way by which memory reaches the other end.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub enum Way {
     /// `local:`: the handle itself, within one domain.
@@ -29,7 +29,7 @@ pub struct BufferId {
     pub index: u8,
 }
 
-/// What can be done to a buffer's bytes.
+/// Access to a buffer's bytes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Access {
     None,
@@ -37,12 +37,12 @@ pub enum Access {
     ReadWrite,
 }
 
-/// What a domain has of a buffer.
+/// Hold of a domain on a buffer.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Hold {
     /// The only handle that there is; and whether the buffer came by a move, or back by one.
     Sole { moved: bool },
-    /// So many handles, beside those of others.
+    /// This many handles, beside those of others.
     Shared(u8),
 }
 
@@ -59,7 +59,7 @@ pub struct Pool {
     pub writer: Domain,
     /// Fixed.
     pub trust: Trust,
-    /// So many buffers at once.
+    /// Number of buffers at once.
     pub slots: u8,
     /// May others than the writer send from it?
     pub forward: bool,
@@ -89,9 +89,9 @@ pub struct Channel {
     pub sink: Domain,
     /// Of the source and of the sink.
     pub ends: [EndState; 2],
-    /// So many messages each way; where they are carried more may be under way, and how many is not said.
+    /// Number of messages each way. Where they are carried more may be under way; the number is not specified.
     pub lines: u8,
-    /// What the sink takes.
+    /// Trust levels that the sink takes.
     pub levels: BTreeSet<Trust>,
     /// Whether it refuses pools that it has not agreed to yet.
     pub vetoes: bool,
@@ -115,14 +115,14 @@ pub enum Carries {
 }
 
 impl Carries {
-    /// What it names is the receiver's alone.
+    /// Returns whether the operation makes its buffers the receiver's alone.
     #[must_use]
     pub fn moves(self) -> bool {
         matches!(self, Carries::Moved | Carries::MovedAggregate)
     }
 }
 
-/// What a message has of a buffer: itself, or what is in it.
+/// Part of a buffer in a message: the buffer itself, or its bytes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Piece {
     Buffer(BufferId),

@@ -101,7 +101,7 @@ fn in_transit_nobody_has_access() {
     assert_eq!(accesses(&model), [Access::None, Access::ReadWrite]);
 }
 
-/// Its memory is the pool's when the last has let it go, and not before.
+/// The pool has the memory again when the last holder has let it go, and not before.
 #[test]
 fn what_is_shared_is_reused_after_the_last_release() {
     let mut model = simple(Way::Shared, Trust::Producer);
@@ -118,7 +118,8 @@ fn what_is_shared_is_reused_after_the_last_release() {
     assert_eq!(accesses(&model), [Access::ReadWrite, Access::None]);
 }
 
-/// Who kept a handle of what he sent writes it only as a new buffer; of what nobody was sent the last handle is exclusive again.
+/// A sender that kept a handle of a sent buffer writes it only as a new buffer. The last handle of a buffer that was
+/// never sent is exclusive again.
 #[test]
 fn exclusive_again_only_if_nobody_was_sent_it() {
     for way in [Way::Inside, Way::Shared, Way::Carried] {
@@ -250,7 +251,7 @@ fn what_was_sent_before_the_end_arrives() {
         all(&mut model, &[moves(0, 0), ends]);
         assert!(matches!(model.must(&takes(1, 0)), Outcome::Took(_)));
         assert_eq!(model.step(&takes(1, 0)), Err(says));
-        // It stays what it is, whoever is gone.
+        // It stays what it is, whichever domain is gone.
         all(&mut model, &[writes(1)]);
         assert_eq!(model.step(&passes(1, 0)), Err(ErrorKind::PeerGone));
         all(&mut model, &[drops(1)]);
@@ -278,7 +279,7 @@ fn what_the_dead_had_is_the_pools_and_what_they_sent_stays() {
     all(&mut model, &[drops(0), allocs(0), writes(0)]);
 }
 
-/// Those in the middle may die: what they sent on is counted by who has it.
+/// Domains in the middle may die: a buffer that they sent on is counted by its holders.
 #[test]
 fn what_was_sent_on_outlives_the_one_in_the_middle() {
     for dead in [0, 1] {
@@ -310,7 +311,7 @@ fn trust_says_what_the_kernel_allows() {
         assert_eq!(model.permitted(B, 1), Some(other), "{trust:?}");
         let refused = trust == Trust::Producer;
         assert_eq!(model.step(&writes(1)).is_err(), refused, "{trust:?}");
-        // What nobody moved can be read by who got it.
+        // A buffer that was not moved can be read by its receivers.
         let mut model = simple(Way::Shared, trust);
         all(&mut model, &[freezes(0), sends(0, 0, true), takes(1, 0)]);
         let shared = if trust == Trust::Full {
@@ -323,7 +324,7 @@ fn trust_says_what_the_kernel_allows() {
     }
 }
 
-/// What is copied or carried is another buffer, the receiver's own, and there is nothing to give back.
+/// A copied or carried buffer is another buffer, the receiver's own, and there is nothing to give back.
 #[test]
 fn a_copy_is_the_receivers() {
     for (way, trust) in [

@@ -1,5 +1,5 @@
-//! What a test needs and cargo does not build for it: the library of a package that cannot be linked with, or another
-//! package's program.
+//! Artifacts that a test needs and cargo does not build for it: the library of a package that cannot be linked with, or
+//! another package's program.
 
 use std::path::PathBuf;
 use std::process::Command;

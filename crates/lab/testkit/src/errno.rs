@@ -1,4 +1,4 @@
-//! The number of the last error of a system call: for who may not allocate.
+//! Number of the last error of a system call, for code that may not allocate.
 
 /// The calling thread's.
 pub(crate) fn errno() -> i32 {

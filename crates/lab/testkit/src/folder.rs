@@ -27,7 +27,7 @@ fn sweep(base: &Path) {
     }
 }
 
-/// What there is of processes that are gone.
+/// Returns the folders of processes that are gone.
 pub(crate) fn of_the_dead(base: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(base).into_iter().flatten().flatten();
     let paths = entries.map(|entry| entry.path());

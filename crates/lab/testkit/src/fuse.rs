@@ -1,7 +1,7 @@
 //! A file whose reads, and whose being closed, nobody answers: what an attacker can make with FUSE.
 //!
-//! Who touches a page of it, or closes it, waits in the kernel until it is let go; SIGKILL does not help. So only children
-//! open it: the process that serves it could never end.
+//! A thread that touches a page of it, or closes it, waits in the kernel until it is let go; SIGKILL does not help. So
+//! only children open it: the process that serves it could never end.
 //!
 //! ```no_run
 //! if let Err(why) = tranship_testkit::fuse::possible() {
@@ -37,7 +37,7 @@ const BATCH_FORGET: u32 = 42;
 const HEADER: usize = 40;
 const FILE_BYTES: u64 = 1 << 20;
 
-/// The file. Dropping it lets go of whoever waits for it.
+/// File that never answers. Dropping it lets go of all threads that wait for it.
 #[derive(Debug)]
 pub struct Silent {
     path: PathBuf,
@@ -47,14 +47,14 @@ pub struct Silent {
     _folder: tempfile::TempDir,
 }
 
-/// How many requests of each kind came and will not be answered.
+/// Number of requests of each kind that came and will not be answered.
 #[derive(Debug, Default)]
 struct Asked {
     counts: Mutex<BTreeMap<u32, u64>>,
     more: Condvar,
 }
 
-/// Whether such a file can be made here.
+/// Returns whether such a file can be made here.
 ///
 /// # Errors
 /// What is missing, in words.
@@ -116,7 +116,7 @@ impl Silent {
         drop(self.asked.more.wait_while(counts, none));
     }
 
-    /// How often that was asked.
+    /// Returns how often that was asked.
     #[must_use]
     pub fn asked(&self, request: u32) -> u64 {
         let counts = self.asked.counts.lock();
@@ -126,7 +126,7 @@ impl Silent {
 }
 
 impl Silent {
-    /// Whoever waits for it gets an error instead, now and from now on.
+    /// Gives an error to all threads that wait for it, now and from now on.
     pub fn let_go(&self) {
         let _ = eventfd::signal(&self.stop);
         if let Some(server) = self.server().take() {

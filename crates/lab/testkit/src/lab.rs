@@ -34,20 +34,20 @@ const FRAME_BYTES: usize = 2048;
 /// Frames that the relay holds; more are lost, as in a router.
 const QUEUE: usize = 8192;
 
-/// What happens to frames on their way.
+/// Treatment of frames on their way.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Weather {
-    /// So many of a thousand frames are lost.
+    /// Lost frames in a thousand.
     pub loss_per_mille: u32,
     /// Every frame is so late.
     pub delay: Duration,
-    /// And by up to so much more, each by its own, so that they overtake each other.
+    /// Largest further delay, for each frame by its own, so that frames overtake each other.
     pub jitter: Duration,
     /// Nothing passes.
     pub partition: bool,
 }
 
-/// What the relay has seen.
+/// Counts of the relay.
 #[derive(Debug, Default)]
 struct Counts {
     passed: AtomicU64,
@@ -69,7 +69,7 @@ pub struct Lab {
     relay: Option<std::thread::JoinHandle<()>>,
 }
 
-/// Whether namespaces and devices can be made here.
+/// Returns whether namespaces and devices can be made here.
 ///
 /// # Errors
 /// What is missing, in words.
@@ -138,7 +138,7 @@ impl Lab {
         Ok(lab)
     }
 
-    /// Where a host is.
+    /// Returns the address of a host.
     #[must_use]
     pub fn address(&self, side: usize) -> Ipv4Addr {
         Ipv4Addr::new(10, 77, 0, if side == 0 { 1 } else { 2 })
@@ -166,7 +166,7 @@ impl Lab {
         *self.shared.lock() = weather;
     }
 
-    /// How many frames have passed, and how many were lost.
+    /// Returns how many frames have passed, and how many were lost.
     #[must_use]
     pub fn frames(&self) -> (u64, u64) {
         let counts = &self.shared.counts;

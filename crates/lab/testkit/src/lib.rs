@@ -1,8 +1,10 @@
-//! Everything that tests with several real processes are made of: children that talk over a socket
-//! instead of sleeping, a watchdog, skips that are heard, counts of what a process holds, weak and strong privileges,
-//! attempts to break isolation, hostile clients of a manager, containers, hosts with weather between them, connections
-//! that are cut and held, scenes of programs
-//! that are struck at random, a system-call counter, payloads that show their own reuse.
+//! Parts for tests with several real processes:
+//!
+//! - children that talk over a socket instead of sleeping, a watchdog, skips that are heard;
+//! - counts of the resources of a process, weak and strong privileges, a system-call counter;
+//! - attempts to break isolation, hostile clients of a manager, scenes of programs that are struck at random;
+//! - containers, hosts with weather between them, connections that are cut and held;
+//! - payloads that show their own reuse.
 //!
 //! NOT here: anything that the product runs, honest use of tranship (the tests bring it), speed measurements (`bench`).
 //!
@@ -56,7 +58,7 @@ pub use skip::skipped;
 pub use tranship_sys::syscalls;
 pub use watchdog::{Watchdog, prepare};
 
-/// Whether this process is root with all that the strongest tests need.
+/// Returns whether this process is root with all that the strongest tests need.
 #[must_use]
 pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()

@@ -7,7 +7,7 @@
 /// Bytes from which on a payload carries its seed and checksum.
 pub const STAMPED: usize = 24;
 
-/// What a payload says about itself.
+/// Statement of a payload about itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stamp {
     pub id: u64,
@@ -130,7 +130,7 @@ pub fn verify(view: &[u8], id: u64) -> Result<Stamp, Torn> {
     })
 }
 
-/// As [`verify`], when the seed is known too.
+/// Verifies like [`verify`], when the seed is known too.
 ///
 /// # Errors
 /// As [`verify`], or another seed.
@@ -144,7 +144,7 @@ pub fn verify_seed(view: &[u8], id: u64, seed: u64) -> Result<(), Torn> {
     }
 }
 
-/// As [`verify`] over shared memory that is read by `read(offset, into)`, in one pass.
+/// Verifies like [`verify`] over shared memory that is read by `read(offset, into)`, in one pass.
 ///
 /// # Errors
 /// As [`verify`].

@@ -7,8 +7,9 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::os::fd::OwnedFd;
 
-/// A port of 127.0.0.1 that the kernel gives to nobody else while this lives. A server that reuses addresses (`SO_REUSEADDR`, as the
-/// standard library's listeners do) can have it, again and again; until then whoever connects is refused.
+/// A port of 127.0.0.1 that the kernel gives to no other socket while this lives. A server that reuses addresses
+/// (`SO_REUSEADDR`, as the standard library's listeners do) can have it, again and again. Until then a client that
+/// connects is refused.
 #[derive(Debug)]
 pub struct Port {
     number: u16,
@@ -33,7 +34,7 @@ impl Port {
         })
     }
 
-    /// Its number.
+    /// Returns its number.
     #[must_use]
     pub fn number(&self) -> u16 {
         self.number
@@ -56,7 +57,7 @@ mod tests {
             let _client = TcpStream::connect(at).expect("connect");
             server.accept().expect("accept");
         }
-        // Whoever takes any gets another one.
+        // A program that takes any port gets another one.
         let others: Vec<_> = (0..200).map(|_| Port::reserve().expect("one")).collect();
         let given: Vec<_> = (0..200)
             .map(|_| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("one"))

@@ -1,10 +1,10 @@
-//! What touching memory really does, without dying of it: the kernel copies to and from user memory through the
-//! same page tables as the program's own loads and stores.
+//! Real effect of touching memory, without dying of it: the kernel copies to and from user memory through the same page
+//! tables as the program's own loads and stores.
 
 use std::io::{PipeReader, PipeWriter};
 use std::os::fd::AsRawFd;
 
-/// What can be done at an address.
+/// Access at an address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Access {
     None,

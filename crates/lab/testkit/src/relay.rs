@@ -33,7 +33,7 @@ impl State {
 /// Passes connections on to one place. Its threads stay until the test ends.
 #[derive(Debug)]
 pub struct Relay {
-    /// Where it listens.
+    /// Address where it listens.
     pub at: SocketAddr,
     state: Arc<State>,
 }
@@ -91,13 +91,13 @@ impl Relay {
         self.state.shut.store(shut, Ordering::Relaxed);
     }
 
-    /// How many it has taken.
+    /// Returns how many connections it has taken.
     #[must_use]
     pub fn connections(&self) -> u64 {
         self.state.connections.load(Ordering::Relaxed)
     }
 
-    /// How many pieces of bytes came to be passed on, of both directions.
+    /// Returns how many pieces of bytes were passed on, of both directions.
     #[must_use]
     pub fn pieces(&self) -> u64 {
         self.state.pieces.load(Ordering::Relaxed)

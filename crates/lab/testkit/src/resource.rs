@@ -1,4 +1,4 @@
-//! What processes hold: descriptors, memfds, shared mappings, resident bytes.
+//! Resources of processes: descriptors, memfds, shared mappings, resident bytes.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,8 +16,8 @@ pub struct Memfd {
     pub resident: u64,
 }
 
-/// What a set of processes holds at one moment. Every memfd is counted once, by device and inode.
-/// Memfds that lie in a socket's queue only are not seen (see [`shmem`]).
+/// Resources that a set of processes holds at one moment. Every memfd is counted once, by device and inode. Memfds that
+/// lie only in a socket's queue are not seen (see [`shmem`]).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Held {
     /// Open descriptors, all processes together.
@@ -38,12 +38,12 @@ pub struct Held {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fd {
     pub number: i32,
-    /// What `/proc/PID/fd/N` links to.
+    /// Target of `/proc/PID/fd/N`.
     pub target: String,
 }
 
 impl Held {
-    /// This process.
+    /// Returns the resources of this process.
     ///
     /// # Errors
     /// When /proc cannot be read.
@@ -149,7 +149,7 @@ impl Held {
             .collect()
     }
 
-    /// What is not as it was at the `start`, one line each; empty when everything came back.
+    /// Returns the differences from the `start`, one line each; empty when all resources came back.
     #[must_use]
     pub fn differences(&self, start: &Self) -> Vec<String> {
         let mut out = Vec::new();
@@ -248,7 +248,7 @@ pub fn fds(pid: u32) -> Result<Vec<Fd>, Error> {
     Ok(all)
 }
 
-/// How many descriptors a process has.
+/// Returns how many descriptors a process has.
 ///
 /// # Errors
 /// When /proc refuses.
@@ -274,18 +274,18 @@ pub fn descendants(pid: u32) -> Vec<u32> {
     all
 }
 
-/// What a process has had of the processors.
+/// Processor time of a process.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Scheduled {
     pub ran: Duration,
-    /// It could have run, and others did.
+    /// Time in which it could have run, and others did.
     pub waited: Duration,
-    /// How often it began to run.
+    /// Number of times that it began to run.
     pub times: u64,
 }
 
 impl Scheduled {
-    /// What has come since.
+    /// Returns the difference from `before`.
     #[must_use]
     pub fn since(&self, before: &Self) -> Self {
         Self {
@@ -318,13 +318,13 @@ pub fn scheduled(pid: u32) -> Result<Scheduled, Error> {
 pub struct Memory {
     /// Resident.
     pub rss: u64,
-    /// The same, of what several processes have each its part.
+    /// Its proportional share of the memory that several processes have.
     pub pss: u64,
-    /// What is no file's: the program's own pages are not in it.
+    /// Memory of no file: the program's own pages are not in it.
     pub anonymous: u64,
 }
 
-/// What memory a process has.
+/// Returns the memory of a process.
 ///
 /// # Errors
 /// When /proc refuses.

@@ -12,7 +12,7 @@ use tranship_sys::{process, socket};
 #[derive(Debug)]
 pub struct ServiceManager {
     heard: OwnedFd,
-    /// What is kept.
+    /// Descriptors that are kept.
     pub store: BTreeMap<String, OwnedFd>,
     folder: tempfile::TempDir,
 }
@@ -99,7 +99,7 @@ impl ServiceManager {
         self.take(false).expect("a notice")
     }
 
-    /// The same for what has been said already.
+    /// Takes the messages that have been sent already.
     pub fn catch_up(&mut self) {
         while self.take(true).is_some() {}
     }

@@ -8,8 +8,8 @@ use std::sync::{Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// What a test, or a [`step`](Watchdog::step) of it, may take before it is taken for a hang. It is not a bound on speed: on a
-/// slow machine beside much else a test of some seconds has taken three minutes.
+/// Time that a test, or a [`step`](Watchdog::step) of it, may take before it counts as a hang. It is not a bound on
+/// speed: on a slow machine beside much else a test of some seconds has taken three minutes.
 const PATIENCE: Duration = Duration::from_secs(600);
 
 /// Twice what was prepared, and one more while something is.
@@ -51,7 +51,7 @@ impl Watchdog {
         Self::within(PATIENCE)
     }
 
-    /// The same with another limit.
+    /// Creates a watchdog with another limit.
     ///
     /// # Panics
     /// As [`Watchdog::new`].
@@ -103,7 +103,7 @@ impl Drop for Watchdog {
     }
 }
 
-/// Whether something is being prepared, or was since the last question.
+/// Returns whether something is being prepared, or was since the last question.
 fn is_preparing(before: &mut u64) -> bool {
     let now = PREPARED.load(Ordering::Relaxed);
     now % 2 == 1 || std::mem::replace(before, now) != now
@@ -127,7 +127,7 @@ fn say(text: &str) {
     let _ = unsafe { libc::write(2, text.as_ptr().cast(), text.len()) };
 }
 
-/// What the kernel says about each thread: state, system call, place of sleep.
+/// Returns the kernel's view of each thread: state, system call, place of sleep.
 fn kernel_view(pid: u32) -> String {
     let mut out = String::new();
     let read = |p: String| std::fs::read_to_string(p).unwrap_or_else(|e| format!("({e})"));
@@ -157,7 +157,7 @@ fn kernel_view(pid: u32) -> String {
 static PRINTED: AtomicBool = AtomicBool::new(false);
 
 extern "C" fn print_stack(_: libc::c_int) {
-    // Not async-signal-safe; the process is about to abort, and who waits for us waits two seconds.
+    // Not async-signal-safe; the process is about to abort, and the thread that waits for us waits two seconds.
     say(&format!("{}\n", Backtrace::force_capture()));
     PRINTED.store(true, Ordering::SeqCst);
 }

@@ -246,7 +246,7 @@ fn mapping(peer: &Peer, bytes: u64) -> u64 {
     found[0]
 }
 
-/// What the manager says.
+/// Figures of the manager.
 #[derive(Clone, PartialEq, Debug)]
 struct Told {
     manager: ManagerStat,
@@ -308,7 +308,7 @@ impl World {
         }
     }
 
-    /// So many chunks of each kind of pool in use, at both ends.
+    /// Checks that so many chunks of each kind of pool are in use, at both ends.
     fn pools(&self, chunks: usize) {
         self.reader.send(&chunks).expect("send");
         assert_eq!(self.writer.ask::<usize>(&chunks), chunks);
@@ -444,7 +444,7 @@ fn stat_accounts_for_what_the_kernel_has_and_each_kind_gives_back() {
     world.accounted();
 }
 
-/// What pools only keep is taken by `pressed.rs`.
+/// The memory that pools only keep is taken by `pressed.rs`.
 #[test]
 fn when_tasks_stall_caches_give_back() {
     let world = World::new();

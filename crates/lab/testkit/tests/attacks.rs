@@ -19,7 +19,7 @@ const LEN: usize = 64 << 10;
 struct Object {
     fd: OwnedFd,
     at: *mut u8,
-    /// Who unmaps it, when it was not made here.
+    /// Mapping that this test unmaps, if it was not made here.
     region: Option<RwMapping>,
     seals: SealFlags,
 }
@@ -51,7 +51,7 @@ impl Object {
         }
     }
 
-    /// As the product makes it.
+    /// Returns a target as the product makes it.
     fn of_region() -> Self {
         let (fd, region) = tranship_region::make("victim", LEN, Opts::default()).unwrap();
         let at = region.base();
@@ -445,7 +445,7 @@ fn a_reader_can_take_sleepers_away() {
         // SAFETY: both words are mapped for the call; nothing is written.
         unsafe { libc::syscall(libc::SYS_futex, at, op, 0, n, to, 0) }
     };
-    // Until it sleeps: a requeue counts whom it moved.
+    // Until it sleeps: a requeue counts the sleepers that it moved.
     while ask(libc::FUTEX_REQUEUE, 1, own.as_ptr()) == 0 {
         assert!(!sleeper.control().is_ready(), "it was never asleep");
         std::thread::yield_now();

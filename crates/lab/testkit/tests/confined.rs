@@ -1,4 +1,4 @@
-//! What the manager's daemon has taken from itself, and what becomes of it when its loop stands still.
+//! Privileges that the manager's daemon has given up, and its end when its loop stands still.
 
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
@@ -112,7 +112,7 @@ fn it_has_no_more_than_it_needs() {
     }
 }
 
-/// How long a process wants a processor at a time; nothing before Linux 6.12.
+/// Returns the time slice that a process wants; nothing before Linux 6.12.
 fn slice(pid: u32) -> Duration {
     let size = u32::try_from(size_of::<libc::sched_attr>()).unwrap();
     // SAFETY: integers only; the kernel writes at most `size` bytes, which are there.
@@ -163,10 +163,10 @@ fn it_says_what_it_may_need_and_how_long_it_took() {
     assert!(manager.longest_turn_us > 0, "{manager:?}");
 }
 
-/// Its name, and whether it succeeded.
+/// Name of an attempt, and the function that says whether it succeeded.
 type Attempt = (&'static str, fn() -> bool);
 
-/// What was tried and succeeded.
+/// Returns the attempts that succeeded.
 fn what_it_can() -> Vec<String> {
     let attempts: [Attempt; 6] = [
         ("a network socket", || {
@@ -251,7 +251,7 @@ fn a_loop_that_stands_still_is_ended_and_the_next_manager_goes_on() {
     };
     exchange(1);
     let () = manager.ask(&());
-    // Whoever asks next is who it stands still for. Nobody waits for an answer.
+    // The loop stands still for the next client that asks. No thread waits for an answer.
     let asker = std::thread::spawn({
         let path = path.clone();
         move || drop(Domain::builder().name("last").socket(path).connect())

@@ -1,4 +1,5 @@
-//! A pool that grows by many chunks at once, between processes: its readers see them all, and whoever dies meanwhile leaves nothing.
+//! A pool that grows by many chunks at once, between processes. Its readers see them all, and a process that dies
+//! meanwhile leaves nothing.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -15,7 +16,7 @@ const SMALL: usize = 16 << 10;
 /// A run of as many chunks as one message carries.
 const CHUNKS: usize = 16;
 const RUN: usize = CHUNKS * CHUNK;
-/// That, the one chunk that a pool has before, and not enough for another run.
+/// Those chunks, the one chunk that a pool has before, and not enough for another run.
 const TOTAL: usize = CHUNKS + 4;
 const SEED: u64 = 7;
 
@@ -126,7 +127,7 @@ fn stage(writer: Launch) -> Stage {
     stage
 }
 
-/// What the manager has granted, in chunks.
+/// Returns the memory that the manager has granted, in chunks.
 fn granted(domain: &Domain) -> u64 {
     let books = domain.stat().unwrap();
     let all = books.iter().find_map(|record| match record {
@@ -181,7 +182,7 @@ fn of_a_writer_that_dies_while_it_grows_nothing_is_left() {
     }
 }
 
-/// It has been shown chunks, and has not looked at them.
+/// The reader has been shown chunks, and has not looked at them.
 #[test]
 fn of_a_manager_that_dies_while_a_pool_grows_nothing_is_missed() {
     let mut stage = stage(writer());

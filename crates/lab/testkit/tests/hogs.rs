@@ -1,5 +1,5 @@
-//! Who keeps others' memory is charged for it, and a rule of the administrator's says what happens to one who keeps too much: with
-//! real processes, honest and not.
+//! A domain that keeps others' memory is charged for it. A rule of the administrator's says what happens to a domain
+//! that keeps too much. With real processes, honest and not.
 
 use std::time::Duration;
 
@@ -23,8 +23,8 @@ fn join(name: &str, socket: &str) -> Domain {
     builder.connect().expect("connect")
 }
 
-// Says who it is, takes so many messages and keeps them. Then 0: lets them go. 1: wants memory until it is refused for what it holds, and says why. 2: takes part
-// until it is cut off, and says why and what its buffers look like.
+// Gives its number, takes so many messages and keeps them. Then 0: lets them go. 1: wants memory until it is refused
+// for what it holds, and says why. 2: takes part until it is cut off, and says why and what its buffers look like.
 child!(
     fn keeps(ctl: Control) {
         let (socket, wanted): (String, usize) = ctl.recv().unwrap().unwrap();
@@ -192,7 +192,7 @@ fn until(
 }
 
 const ALL: u64 = (SENT * CHUNK) as u64;
-/// Who holds more than that holds all, so that no rule ends it while things are still sent to it: 704 KiB.
+/// A domain that holds more than that holds all, so that no rule ends it while things are still sent to it: 704 KiB.
 const ALL_BUT_ONE: u64 = ALL - CHUNK as u64;
 
 fn lingers(bytes: u64) -> impl Fn(Option<&DomainStat>) -> bool {
@@ -223,7 +223,7 @@ fn what_a_reader_never_drops_is_charged_to_it_until_it_does() {
     drop(stage.sender);
 }
 
-/// What comes and goes is never charged, however much it is.
+/// Memory that comes and goes is never charged, however much it is.
 #[test]
 fn a_stream_is_not_charged() {
     let stage = Stage::new("linger = \"10min\"", false);

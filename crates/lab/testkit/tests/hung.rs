@@ -31,7 +31,7 @@ fn start(path: &Path) -> Peer {
     manager
 }
 
-/// As often as it takes: a manager that is well may need longer than the limit, too.
+/// Repeats a call as often as it takes: a manager that is well may need longer than the limit, too.
 fn had<T>(mut what: impl FnMut() -> Result<T, Error>) -> T {
     loop {
         match what() {
@@ -114,7 +114,7 @@ fn who_only_asks_is_told_and_nothing_is_left() {
         let is_early = error == ErrorKind::TimedOut || error == ErrorKind::ChannelState;
         assert!(is_early, "{error}");
     }
-    // Whatever was made for who waits no longer goes, as soon as the answers are read.
+    // Objects that were made for a caller that waits no longer go, as soon as the answers are read.
     let again = loop {
         domain.turn().unwrap();
         match other.listen("new", Role::Source) {

@@ -87,7 +87,7 @@ fn sent(path: &Path) -> (Peer, Domain, Receiver) {
     (source, sink, receiver)
 }
 
-/// What comes, and how it ends.
+/// Takes all messages; returns their number and the error at the end.
 fn take_all(receiver: &mut Receiver) -> (u64, Error) {
     let mut id = 0;
     loop {

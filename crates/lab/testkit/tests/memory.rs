@@ -140,7 +140,7 @@ child!(
     }
 );
 
-/// What the manager says of itself.
+/// Returns the manager's figures of itself.
 fn totals_of(manager: &Peer) -> ManagerStat {
     let records: Vec<StatRecord> = manager.ask(&());
     let mut sums = [0; 3];
@@ -333,7 +333,7 @@ fn where_the_cgroup_ends_alloc_errs_and_nobody_is_killed() {
     assert_eq!(peer.wait(), Exit::Code(0), "{}", peer.stderr());
 }
 
-/// What the manager says: granted, stranded, stranded by who is called so.
+/// Returns the manager's figures: granted, stranded, and stranded by the domain of that name.
 fn totals(manager: &Domain, name: &str) -> (u64, u64, u64) {
     let mut totals = (0, 0, 0);
     for record in manager.stat().expect("stat") {
@@ -387,7 +387,7 @@ child!(
     }
 );
 
-/// What one says before it waits for the next thing.
+/// Domain that reports before it waits for the next thing.
 trait Ask {
     fn ask<T: serde::de::DeserializeOwned>(&self, said: &usize) -> Option<T>;
 }

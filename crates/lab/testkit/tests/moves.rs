@@ -1,5 +1,5 @@
-//! Moved buffers between processes, at every level of trust: whoever has one when it is killed, at whichever step, its memory comes back to the pool that it is
-//! of, and what was copied out of a pool of level `none` is the receiver's.
+//! Moved buffers between processes, at every level of trust. When the process that has one is killed, at any step, the
+//! memory comes back to its pool. Memory that was copied out of a pool of level `none` is the receiver's.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -161,7 +161,8 @@ fn who_moved_it_back_is_killed() {
     }
 }
 
-/// Steps of who moves and takes back, each the first time and once more when there is something on all ways.
+/// Steps of the process that moves and takes back, each the first time and once more when there is something on all
+/// ways.
 const WRITER_POINTS: [&str; 8] = [
     "send.after_let_go",
     "send.after_generation",
@@ -173,7 +174,7 @@ const WRITER_POINTS: [&str; 8] = [
     "collect.after_bump",
 ];
 
-/// And of who receives and passes back; at level `none` it gets memory for its copy.
+/// Steps of the process that receives and sends back; at level `none` it gets memory for its copy.
 const RECEIVER_POINTS: [&str; 10] = [
     "recv.after_ref",
     "recv.after_rcvd",
@@ -202,7 +203,7 @@ fn small_pool(domain: &Domain, trust: Trust) -> Pool {
     domain.create_pool(options.trust(trust)).unwrap()
 }
 
-/// Every byte is the message's, whoever wrote it.
+/// Checks that every byte is the message's, whichever process wrote it.
 fn is_whole(bytes: &[u8], word: u64) {
     let byte = word.to_le_bytes()[0];
     let written = [byte, byte.wrapping_add(100)];
@@ -210,7 +211,7 @@ fn is_whole(bytes: &[u8], word: u64) {
     assert!(bytes.iter().all(|b| *b == bytes[0]), "torn: {word}");
 }
 
-/// What came back is as it was written; of what was released there is only word.
+/// Checks a reply: a buffer that came back is as it was written; of a release there is only the message.
 fn looks_at(reply: Message) {
     if !matches!(reply.body, Body::Released(_)) {
         is_whole(&reply.to_vec(), reply.word);

@@ -21,7 +21,7 @@ child!(
     }
 );
 
-/// What a run tells the skips of all its processes: the only variables that children of tests inherit.
+/// Variables by which a run controls the skips of all its processes: the only ones that children of tests inherit.
 const OF_THE_RUN: [&str; 2] = ["TRANSHIP_SKIPS", "TRANSHIP_NO_SKIP"];
 
 child!(

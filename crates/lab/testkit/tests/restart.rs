@@ -14,7 +14,7 @@ use tranship_core::{
 use tranship_manager::{Config, Listener, Shutdown};
 use tranship_testkit::{Control, Held, Peer, Watchdog, child, is_root, payload};
 
-/// How often: as fits into a normal test, or as the torture asks for.
+/// Returns the number of restarts: as many as fit into a normal test, or as the torture asks for.
 fn restarts() -> u64 {
     if std::env::var_os("TRANSHIP_TORTURE").is_some() {
         20
@@ -203,7 +203,7 @@ fn known(path: &Path, source: &Peer, sink: &Peer) {
     }
 }
 
-/// What both processes have but for what a pool may grow to: descriptors, and memory by kind.
+/// Returns the resources of both processes, except memory up to which a pool may grow: descriptors, and memory by kind.
 fn held(source: &Peer, sink: &Peer) -> (usize, BTreeMap<String, usize>) {
     let held = Held::by([source.pid(), sink.pid()]).unwrap();
     let mut kinds = BTreeMap::new();
@@ -296,7 +296,8 @@ fn who_only_polls_a_listener_joins_the_next_manager() {
     assert_eq!(waits.expect::<u64>(), 7);
 }
 
-/// As a camera between two frames: each wait is shorter than any after which somebody looks for the manager.
+/// A listener like a camera between two frames: each wait is shorter than the time after which a thread looks for the
+/// manager.
 #[test]
 fn a_listener_that_never_waits_long_joins_the_next_manager() {
     let _dog = Watchdog::new();

@@ -10,10 +10,11 @@ use tranship_testkit::{Control, Held, Peer, Watchdog, child};
 const CHUNK: usize = 256 << 10;
 /// Chunks in all.
 const TOTAL: u64 = 64;
-/// More than there is: who wants so much is never satisfied.
+/// More chunks than there are: a domain that wants so many is never satisfied.
 const ALL: usize = 100;
 
-// Commands: how many chunks to hold from now on. Who cannot have them goes on trying, and uses what it has in turn; who has them says so.
+// Commands: how many chunks to hold from now on. A child that cannot have them goes on trying, and uses its chunks in
+// turn. A child that has them says so.
 child!(
     fn works(ctl: Control) {
         let socket: String = ctl.recv().unwrap().unwrap();
@@ -109,7 +110,7 @@ fn what_one_does_not_need_any_more_is_the_others() {
     // The first needs two: the second gets the rest.
     assert_eq!(one.ask::<usize>(&2), 2);
     until(&manager, both, |one, two| one <= 4 && two >= TOTAL - 6);
-    // First who only gains: a chunk that goes over between the two looks is counted once at most.
+    // First the domain that only gains: a chunk that goes over between the two looks is counted once at most.
     let (got, left) = (chunks(&two), chunks(&one));
     assert!(left + got <= TOTAL, "{left} and {got} chunks of {TOTAL}");
     // And back.

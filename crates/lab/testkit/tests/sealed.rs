@@ -1,5 +1,5 @@
-//! Large buffers of pools of level `none`: whoever dies at whatever instant, nothing of them is left; and what a liar shows instead of one is
-//! refused, by the manager and by who receives.
+//! Large buffers of pools of level `none`. Whichever process dies at whatever instant, nothing of them is left. Memory
+//! that a liar shows instead of one is refused, by the manager and by the receiver.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
@@ -33,7 +33,7 @@ fn join(name: &str) -> Domain {
 }
 
 child!(
-    /// Sends large buffers for ever, to whoever listens; when that one dies, to the next.
+    /// Sends large buffers for ever, to each listener in turn; when one dies, to the next.
     fn writes(_ctl: Control) {
         let (domain, mut random) = (join("writer"), Random::printed("writer"));
         let pool = chunks(&domain, "sealed", 8);
@@ -67,7 +67,7 @@ child!(
 );
 
 child!(
-    /// Takes from whoever connects, keeps some, verifies each twice, and says how many there were when it is asked.
+    /// Takes from each client, keeps some, verifies each twice, and reports their number when it is asked.
     fn reads(ctl: Control) {
         let (domain, mut random) = (join("reader"), Random::printed("reader"));
         let soon = Duration::from_millis(5);
@@ -113,7 +113,7 @@ child!(
     }
 );
 
-/// What the kernel lets nobody change is a slice.
+/// Verifies a buffer: memory that the kernel lets no process change is a slice.
 fn verify(buf: &Buffer, id: u64) {
     let bytes = buf.bytes().expect("sealed");
     payload::verify_seed(bytes, id, payload::mix(id)).expect("whole");
@@ -240,7 +240,7 @@ fn sealed(byte: u8) -> OwnedFd {
 }
 
 impl Liar {
-    /// What the manager says to a chunk.
+    /// Shows a chunk to the manager; returns its answer.
     fn show(&mut self, (index, serial): (u32, u32), fd: impl AsFd) -> Result<u32, RefusalCode> {
         let (req, pool) = (self.raw.req(), self.bait.id);
         let request = Request::ShowChunks {
@@ -328,7 +328,7 @@ impl Liar {
     }
 }
 
-/// A liar, and who receives from it.
+/// Returns a liar, and a receiver of its messages.
 fn prey(socket: &Path, domain: &Domain, which: u32) -> (Peer, Receiver, Pool) {
     let liar = lies().env(SOCKET, socket).start().expect("a child");
     liar.ask::<()>(&which);

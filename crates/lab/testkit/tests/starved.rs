@@ -178,7 +178,7 @@ fn nothing_is_given_back_to_a_manager_that_is_gone() {
     burst(&mut set, 60);
 }
 
-/// Its chunk was made while the reader stood still, and shown to a manager that is gone.
+/// The chunk of the message was made while the reader stood still, and shown to a manager that is gone.
 #[test]
 fn a_message_that_cannot_be_had_without_a_manager_waits_for_the_next_one() {
     let dog = dog();

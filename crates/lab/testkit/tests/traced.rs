@@ -101,7 +101,7 @@ impl Scene {
         }
     }
 
-    /// So many go from one end to the other.
+    /// Passes so many messages from one end to the other.
     fn pass(&self, n: u32) {
         let _: u32 = self.camera.ask(&n);
         for _ in 0..n {
@@ -168,7 +168,7 @@ fn a_buffers_life_is_told_in_order_and_outlives_who_tells_it() {
     assert!(at(&filter[1]) <= at(&filter[2]));
     let lengths = order.map(|e| e.length);
     assert_eq!(lengths[..5], [BYTES as u64; 5]);
-    // To whom, from whom, over what.
+    // Receiver, sender, channel.
     let (
         Did::Sent { channel, to, .. },
         Did::Received {
@@ -234,7 +234,7 @@ fn what_there_is_no_room_for_is_counted_and_off_is_off() {
         }
     }
     let all = ["camera", "filter", "display"].map(last);
-    // Whoever received it heard before, or hears by the next.
+    // The receiver heard before, or hears by the next message.
     loop {
         let before = ["camera", "filter", "display"].map(last);
         scene.pass(1);
@@ -245,7 +245,7 @@ fn what_there_is_no_room_for_is_counted_and_off_is_off() {
     }
 }
 
-/// Who follows has it traced as long as he is there.
+/// A follower has the pool traced as long as the follower is there.
 #[test]
 fn a_follower_that_goes_leaves_nothing_on() {
     let _dog = Watchdog::new();
@@ -274,7 +274,7 @@ fn a_follower_that_goes_leaves_nothing_on() {
             break;
         }
     }
-    // It counts with what else is shared, and is charged to who made it.
+    // The table counts with other shared memory, and is charged to its maker.
     let tables = manager
         .stat()
         .expect("statistics")

@@ -1,8 +1,8 @@
-//! What a chore found, and how it says so.
+//! Findings of a chore, and their output.
 
 use std::process::ExitCode;
 
-/// What a chore found.
+/// Findings of a chore.
 #[derive(Debug, Default)]
 pub(crate) struct Findings {
     pub(crate) errors: Vec<String>,

@@ -12,8 +12,8 @@ use anyhow::{Context, Result};
 use std::path::{Path, PathBuf};
 use tranship_error::ErrorKind;
 
-/// A header: its path below `include`, where its functions are in `src` (a folder; none: all files that are in no folder), its guard, what
-/// stands before its declarations and after its includes, and after them.
+/// A header. It has a path below `include`, the folder of its functions in `src` (none: all files that are in no
+/// folder), and a guard. It also has the text before its declarations and after its includes, and the text after them.
 struct Header {
     path: &'static str,
     folder: Option<&'static str>,
@@ -52,7 +52,7 @@ const HEADERS: &[Header] = &[
 
 const MAP: &str = "crates/faces/capi/tranship.map";
 
-/// What C calls the types of the source.
+/// Names in C of the types of the source.
 const NAMES: &[(&str, &str)] = &[
     ("Buf", "tranship_buf"),
     ("Domain", "tranship_domain"),
@@ -120,7 +120,7 @@ fn all(root: &Path) -> Result<Vec<(PathBuf, String)>> {
 }
 
 impl Header {
-    /// Where its functions are; cbindgen reads what a file names as its modules, too.
+    /// Returns the files of its functions; cbindgen reads the modules that a file names, too.
     fn sources(&self, root: &Path) -> Result<Vec<PathBuf>> {
         let src = root.join(CRATE).join("src");
         if let Some(folder) = self.folder {

@@ -139,7 +139,7 @@ fn judge(metadata: &Metadata) -> Findings {
     findings
 }
 
-/// Where a crate lies: its folder, and its number in there.
+/// Place of a crate: its folder, and its number in there.
 struct Place {
     folder: &'static Folder,
     at: usize,

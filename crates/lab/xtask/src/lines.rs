@@ -1,4 +1,5 @@
-//! How many lines the product has: `cargo run -p xtask -- lines` for every crate, `lines core block` for these and their sum.
+//! Counts the product's lines: `cargo run -p xtask -- lines` for every crate, `lines core block` for these and their
+//! sum.
 //!
 //! Counted are the Rust files below `crates/*/*/src`. A file's tests are its module `tests`, in it or beside it; a comment is a line that begins as one.
 

@@ -5,7 +5,7 @@ use anyhow::{Context, Result};
 use std::path::Path;
 use tranship_ring::INLINE_BYTES;
 
-/// What a number that is such a limit is followed by.
+/// Word that follows a number that is such a limit.
 const UNIT: &str = " bytes";
 const NAMES: [&str; 2] = ["INLINE_BYTES", "TRANSHIP_INLINE_BYTES"];
 
@@ -34,7 +34,7 @@ pub(crate) fn check(root: &Path) -> Result<Findings> {
     Ok(findings)
 }
 
-/// What is wrong about a line.
+/// Returns the error in a line.
 fn wrong(line: &str) -> Option<String> {
     line.match_indices(UNIT).find_map(|(at, _)| {
         let before = &line[..at];

@@ -1,4 +1,4 @@
-//! What programs may use of `tranship`, with signatures: `cargo run -p xtask -- surface` prints it, `surface check` holds
+//! Public surface of `tranship`, with signatures: `cargo run -p xtask -- surface` prints it, `surface check` holds
 //! `docs/surface.txt` to it, `surface write` renews that. So a review sees every change of it.
 //!
 //! It is taken from the pages that rustdoc makes, which knows what re-exports come to. Implementations of traits are left out.
@@ -75,7 +75,7 @@ fn version() -> Result<String> {
     Ok(format!("by rustdoc {number}"))
 }
 
-/// Where rustdoc has put its pages.
+/// Returns the file into which rustdoc has put its pages.
 fn document(root: &Path) -> Result<PathBuf> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);

@@ -27,7 +27,7 @@ pub(crate) fn check(root: &Path) -> Result<Findings> {
     Ok(findings)
 }
 
-/// How many errors a rule finds in a file.
+/// Returns how many errors a rule finds in a file.
 #[cfg(test)]
 fn errors_of(rule: fn(&source::TextFile, &mut Findings), path: &str, text: &str) -> usize {
     let mut findings = Findings::default();

@@ -1,4 +1,4 @@
-//! How much comes with the library and the program: crates that a user has to build, and the size of the program.
+//! Weight of the library and the program: the crates that a user has to build, and the size of the program.
 
 use crate::findings::Findings;
 use anyhow::{Context, Result, ensure};
@@ -6,7 +6,8 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What a package is built of, these included that run in the compiler, with such features: at most so many crates, and none of these.
+/// Limit of a package with such features: the most crates that it is built of (with those that run in the compiler),
+/// and crates that it must not have.
 struct Limit {
     package: &'static str,
     features: &'static [&'static str],
@@ -29,7 +30,7 @@ const LIMITS: [Limit; 3] = [
             "tranship-zcopy",
         ],
     },
-    // Who installs the bare program builds nothing of what was left out.
+    // A user that installs the bare program builds nothing of what was left out.
     Limit {
         package: "tranship-cli",
         features: &["--no-default-features"],

@@ -1,4 +1,4 @@
-//! Where a channel's work starts, once both ends have said what they are.
+//! Starts the work of a channel after both ends have introduced themselves.
 
 use crate::driver::ChannelDriver;
 use crate::receiving::Receiving;

@@ -39,7 +39,7 @@ impl Source for Moved {
     }
 }
 
-/// Where one arrives: all of a buffer that nobody else uses meanwhile.
+/// Destination of an arriving buffer: a whole buffer that nobody else uses meanwhile.
 #[derive(Debug)]
 pub(crate) struct Room(Arc<Mutex<BufferMut>>);
 

@@ -1,8 +1,9 @@
-//! Who does a channel's work: the program's own thread whenever it is there, else the channel's. So nobody is woken between a program and the
-//! socket; and what comes while the program is elsewhere is seen to all the same.
+//! Driver of a channel: the thread that does the channel's work. The program's own thread does the work while it is in
+//! a call of the channel; otherwise the channel's thread does it. Thus no thread switch lies between the program and
+//! the socket, and news that arrives while the program is elsewhere is still handled.
 //!
-//! All that is new wakes one of those who wait on one epoll instance, who does what there is to do and watches the socket again. The kernel
-//! takes who began to wait last: that is the program, whenever it waits.
+//! Each event wakes one of the threads that wait on one epoll instance. That thread does the work and watches the
+//! socket again. The kernel wakes the thread that began to wait last: this is the program's thread, whenever it waits.
 
 use crate::wire::Wire;
 use std::os::fd::OwnedFd;
@@ -17,41 +18,42 @@ use tranship_sys::eventfd;
 const DOORBELL: u64 = 1;
 /// The first pause of a thread that a waiting program replaces; it doubles up to the last.
 const PAUSES: [Duration; 2] = [Duration::from_millis(10), Duration::from_secs(1)];
-/// How long to wait for memory before looking whether anybody still wants it.
+/// Time that one wait for memory lasts before the thread checks whether the memory is still wanted.
 const MEMORY_ROUND: Duration = Duration::from_millis(50);
-/// How late the thread of a program that sends all the time, and waits for nothing, takes what the other end says.
+/// Longest delay before a channel's thread reads the other end's messages while the program sends all the time and
+/// waits for nothing.
 const TICK: Duration = Duration::from_millis(1);
-/// Where the kernel cannot wait, now or for a connection.
+/// Time between two checks where the kernel cannot wait, now or for a connection.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
-/// One side of a channel: what there is to do. Nothing here waits but [`Side::finish`].
+/// Work of one side of a channel. Only [`Side::finish`] waits.
 pub(crate) trait Side: Send + Sized {
     /// Why it ends.
     type Over: Send;
     fn wire(&mut self) -> &mut Wire;
-    /// Everything that can be done now.
+    /// Does everything that can be done now.
     fn turn(&mut self) -> Result<(), Self::Over>;
-    /// What the program's end has made necessary.
+    /// Does the work that the program's end has made necessary.
     fn stir(&mut self) -> Result<(), Self::Over>;
-    /// How long until there is something to do even if nothing happens.
+    /// Returns the time until there is work to do even if nothing happens.
     fn pause(&self) -> Duration;
-    /// Whether what may come now, news of what the other end has taken, can wait for [`TICK`].
+    /// Returns whether the next news can wait for [`TICK`]: it only says what the other end has taken.
     fn is_patient(&mut self) -> bool {
         false
     }
-    /// Memory without which nothing more can be done.
+    /// Returns the pool and the size of the memory without which nothing more can be done.
     fn lacks(&self) -> Option<(Pool, usize)> {
         None
     }
-    /// What became of that.
+    /// Takes the result of the wait for the memory that [`Side::lacks`] named.
     fn supply(&mut self, _memory: Result<BufferMut, Error>) {}
-    /// The end, by the channel's own thread.
+    /// Ends the channel, on the channel's own thread.
     fn finish(self, over: Self::Over);
 }
 
 pub(crate) struct ChannelDriver<S: Side> {
     state: Mutex<State<S>>,
-    /// Whoever has the state looks again when he lets go of it.
+    /// The thread that holds the state must check for work again after it releases the state.
     again: AtomicBool,
     /// The program waits for the connection.
     waits: AtomicBool,
@@ -59,7 +61,7 @@ pub(crate) struct ChannelDriver<S: Side> {
     told: AtomicBool,
     is_watched: bool,
     epoll: Epoll,
-    /// In there, too: for what the connection does not show.
+    /// Doorbell, also in the epoll instance: for news that the connection does not show.
     doorbell: OwnedFd,
     thread: Mutex<Thread>,
     called: Condvar,
@@ -73,9 +75,9 @@ struct State<S: Side> {
 
 #[derive(Default)]
 struct Thread {
-    /// It is needed.
+    /// The thread is needed.
     is_called: bool,
-    /// It does not wait for the connection, as the program does.
+    /// The thread does not wait for the connection, because the program does.
     is_parked: bool,
 }
 
@@ -104,7 +106,7 @@ impl<S: Side + 'static> ChannelDriver<S> {
         }))
     }
 
-    /// The channel's own thread, until its end.
+    /// Runs the channel's own thread until its end.
     pub(crate) fn run(&self) {
         loop {
             lock(&self.thread).is_called = false;
@@ -123,7 +125,8 @@ impl<S: Side + 'static> ChannelDriver<S> {
                 return self.ring();
             }
             drop(state);
-            // Ordering: SeqCst, after letting go; partner: the fence in `attempt`. Whoever finds the state taken is seen here.
+            // Ordering: SeqCst, after the state is released; partner: the fence in `attempt`. A thread that found the
+            // state taken is seen here.
             fence(Ordering::SeqCst);
             if self.again.swap(false, Ordering::SeqCst) {
                 continue;
@@ -147,7 +150,7 @@ impl<S: Side + 'static> ChannelDriver<S> {
         }
     }
 
-    /// Until there may be something for the channel's thread.
+    /// Rests until there may be something for the channel's thread.
     fn rest(&self, pause: Duration) {
         let mut parked = PAUSES[0];
         while self.waits.load(Ordering::SeqCst) {
@@ -173,7 +176,7 @@ impl<S: Side + 'static> ChannelDriver<S> {
         thread.is_called
     }
 
-    /// Until something is new, at most so long.
+    /// Sleeps until something is new, at most so long.
     fn sleep(&self, limit: Duration, is_thread: bool) {
         let limit = match self.is_watched {
             true => limit,
@@ -186,7 +189,7 @@ impl<S: Side + 'static> ChannelDriver<S> {
         if ready.iter().any(|ready| ready.token != DOORBELL) {
             self.told.store(true, Ordering::SeqCst);
         }
-        // What calls the thread is left to the thread.
+        // A call to the thread is left to the thread.
         if ready.iter().any(|ready| ready.token == DOORBELL)
             && (is_thread || !lock(&self.thread).is_called)
         {
@@ -200,7 +203,7 @@ impl<S: Side + 'static> ChannelDriver<S> {
         let _ = eventfd::signal(&self.doorbell);
     }
 
-    /// The thread is needed.
+    /// Notes that the thread is needed, and wakes it.
     fn call(&self) {
         let mut thread = lock(&self.thread);
         if std::mem::replace(&mut thread.is_called, true) {
@@ -212,15 +215,16 @@ impl<S: Side + 'static> ChannelDriver<S> {
         }
     }
 
-    /// All that can be done, and watches the connection again.
+    /// Does everything that can be done, and watches the connection again.
     fn turn(&self, side: &mut S, is_thread: bool) -> Result<(), S::Over> {
         let mut was_told = false;
         loop {
             side.turn()?;
-            // Ordering: SeqCst, before the connection is watched again; whoever was told after it comes here, or has us look again.
-            // What was told stays so until it is watched: there may be news once more before that.
+            // Ordering: SeqCst, before the connection is watched again. A thread that was told later comes here itself,
+            // or makes this one check again. `told` stays set until the connection is watched: more news may arrive
+            // before that.
             was_told |= self.told.swap(false, Ordering::SeqCst);
-            // What the program takes it says itself, in a moment.
+            // The program itself reports the messages that it takes, in a moment.
             if side.wire().arm(&self.epoll, was_told, is_thread) {
                 return Ok(());
             }
@@ -235,10 +239,10 @@ impl<S: Side + 'static> ChannelDriver<S> {
         }
     }
 
-    /// Does it by the program's hand, unless somebody is at it: he does it then.
+    /// Does the work on the program's thread. If another thread holds the state, that thread does it then.
     fn attempt(&self, work: impl FnOnce(&mut S) -> Result<(), S::Over>) {
-        // Ordering: SeqCst, before the attempt; partners: the fences after letting go, in `run` and below. Whoever has the state and keeps us
-        // from it sees this then.
+        // Ordering: SeqCst, before the attempt; partners: the fences after the release, in `run` and below. The thread
+        // that holds the state and keeps us from it sees this store then.
         self.again.store(true, Ordering::SeqCst);
         fence(Ordering::SeqCst);
         let mut state = match self.state.try_lock() {
@@ -314,7 +318,7 @@ mod tests {
     #[derive(Debug)]
     struct Restless {
         news: OwnedFd,
-        /// So often it has more to do before it can be waited for.
+        /// Number of times that the connection has more to do before it can be waited for.
         more: u32,
     }
 
@@ -367,8 +371,8 @@ mod tests {
         fn finish(self, (): ()) {}
     }
 
-    /// What was told is watched again, however often there was something new before that: as when a connection is lost and
-    /// another one is there at once.
+    /// A connection that has told of news is watched again, however often there was more news before that. An example
+    /// is a connection that is lost while another one is there at once.
     #[test]
     fn what_was_told_is_watched_again() {
         for more in 1..4 {
@@ -392,7 +396,7 @@ mod tests {
         }
     }
 
-    /// Who found somebody at it need not come again: the thread looks after that.
+    /// A thread that found the state taken need not come again: the channel's thread looks after its news.
     #[test]
     fn who_came_meanwhile_is_not_forgotten() {
         let news = eventfd::create().expect("a descriptor");

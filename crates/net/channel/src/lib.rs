@@ -1,5 +1,5 @@
-//! Channels whose other end is elsewhere: what a program sends by a [`Sender`](tranship_core::Sender) of its domain comes out of a
-//! [`Receiver`](tranship_core::Receiver) of another one, on another machine if need be.
+//! Channels whose other end is elsewhere. A message that a program sends by a [`Sender`](tranship_core::Sender) of its
+//! domain comes out of a [`Receiver`](tranship_core::Receiver) of another domain, on another machine if need be.
 //!
 //! ```text
 //!  program ─ Sender ══ring══ Outlet ─ sending ══ frames ══ receiving ─ Inlet ══ring══ Receiver ─ program
@@ -8,8 +8,9 @@
 //!
 //! * [`Over`]: a carrier, over any connections whose bytes are carried ([`Backend`]).
 //! * [`add_to`]: all that are built in: `copy:`, and with the feature `net` `tcp:` and `tcp+plain:`.
-//! * `wire`: the frames. `sending`, `receiving`: what there is to do, and `driver`: who does it, the program's thread or the channel's.
-//!   `meet`, `listen`: how they begin.
+//! * `wire`: the frames. `sending`, `receiving`: the work of each end. `driver`: the thread that does it, the program's
+//!   or the channel's.
+//! `meet`, `listen`: how channels begin.
 //!
 //! A buffer's bytes go from the sender's mapping straight into the socket, and out of it straight into a buffer of a pool of the receiver's
 //! domain, which is charged to it. Nothing is sent that the receiver has not said it has room for.

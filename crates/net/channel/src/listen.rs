@@ -1,4 +1,4 @@
-//! Listening: whoever connects says what it is on a thread of its own, so that nobody keeps others waiting.
+//! Listening: each client introduces itself on a thread of its own, so that no client makes others wait.
 
 use crate::begin::begin;
 use crate::meet;
@@ -14,12 +14,12 @@ use tranship_sys::epoll::wait_any_readable;
 use tranship_sys::eventfd;
 use tranship_transport::{Listener, Transport};
 
-/// Those that may be about to say what they are, and of them those of one owner, where that is known.
+/// Most connections that have not introduced themselves yet, and most of one owner, where the owner is known.
 const MOST: usize = 256;
 const MOST_OF_ONE: usize = 64;
 /// Between two looks, whatever happens.
 const ROUND: Duration = Duration::from_secs(1);
-/// Where a connection cannot be accepted now.
+/// Pause before the next attempt when a connection cannot be accepted now.
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// Listens until it is dropped.
@@ -50,13 +50,13 @@ impl Drop for Listening {
     }
 }
 
-/// One of those that are about to say what they are.
+/// Place of a connection that has not introduced itself yet.
 struct Place {
     taken: Taken,
     owner: String,
 }
 
-/// How many each owner has.
+/// Number of connections that each owner has.
 type Taken = Arc<Mutex<HashMap<String, usize>>>;
 
 impl Place {
@@ -137,7 +137,7 @@ fn welcome(transport: Box<dyn Transport>, ends: &Ends, taken: &Taken) {
 }
 
 fn greet(mut wire: Wire, ends: &Ends) -> Result<(), Error> {
-    // Before it has said what it is nothing is made for it.
+    // Before the introduction nothing is made for the client.
     let theirs = meet::hear(&mut wire, ends.role())?;
     let made = meet::introduction(ends);
     let (ours, pool) =

@@ -1,14 +1,14 @@
-//! How two carriers begin: each says its program's role, and what the receiver has room for.
+//! Introduction of two carriers: each states its program's role and the room that the receiver has.
 
 use crate::wire::Wire;
 use crate::word::{Hello, Word};
 use std::time::{Duration, Instant};
 use tranship_core::{Ends, Error, ErrorKind, Pool, Role};
 
-/// How long the other end may take.
+/// Longest time that the other end may take for its introduction.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// What this end says, and the pool that it has for it.
+/// Returns the introduction of this end, and the pool that receives for it.
 pub(crate) fn introduction(ends: &Ends) -> Result<(Hello, Option<Pool>), Error> {
     let role = ends.role();
     Ok(match role {
@@ -34,16 +34,16 @@ pub(crate) fn introduction(ends: &Ends) -> Result<(Hello, Option<Pool>), Error> 
     })
 }
 
-/// Says who we are.
+/// Sends the introduction of this end.
 pub(crate) fn say(wire: &mut Wire, hello: Hello) {
     wire.push(&Word::Hello(hello), None);
     wire.flush();
 }
 
-/// Waits for what the other end says, and judges it.
+/// Waits for the introduction of the other end, and judges it.
 ///
 /// # Errors
-/// `TimedOut`, `SameRole`, `PeerViolation`, and what the other end says or became of it.
+/// `TimedOut`, `SameRole`, `PeerViolation`, and the reason for which the other end is gone.
 pub(crate) fn hear(wire: &mut Wire, role: Role) -> Result<Hello, Error> {
     let until = Instant::now() + PATIENCE;
     loop {

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use tranship_core::{Carrier, Domain, Ends, Error, ErrorKind, Handed};
 use tranship_transport::{Backend, Copying, Transport};
 
-/// The first pause between two looks whether somebody listens; it doubles up to the last.
+/// First and last pause between two checks whether a process listens; the pause doubles.
 const PAUSES: [Duration; 2] = [Duration::from_millis(10), Duration::from_millis(640)];
 
 /// Carries channels over connections of a backend.
@@ -37,16 +37,16 @@ pub struct Over {
 }
 
 impl Over {
-    /// For addresses that begin with this and a colon.
+    /// Creates a carrier for addresses that begin with `scheme` and a colon.
     pub fn new(scheme: &'static str, backend: Arc<dyn Backend>) -> Over {
         let scheme = [scheme];
         Over { scheme, backend }
     }
 }
 
-/// Has a domain understand all addresses that are built in here: `copy:NAME`, which is for comparing, and with the feature `net`
-/// `tcp:HOST:PORT/NAME` and `tcp+plain:HOST:PORT/NAME`. Who it is on the network is said by the environment, as
-/// [`default_credentials`](tranship_transport) describes; looked at when the first of them is used.
+/// Teaches a domain all addresses that are built in here: `copy:NAME`, which is for comparing, and with the feature
+/// `net` `tcp:HOST:PORT/NAME` and `tcp+plain:HOST:PORT/NAME`. The environment names the domain's network credentials,
+/// as [`default_credentials`](tranship_transport) describes. They are read when the first such address is used.
 ///
 /// # Errors
 /// None today.
@@ -85,7 +85,7 @@ impl Carrier for Over {
 }
 
 impl Over {
-    /// Connects, once somebody listens.
+    /// Connects, once a process listens.
     fn connect(&self, rest: &str, ends: &Ends) -> Result<Box<dyn Transport>, Error> {
         let started = Instant::now();
         let deadline = ends
@@ -119,7 +119,7 @@ impl Over {
     }
 }
 
-/// Whether it may be otherwise in a moment.
+/// Returns whether it may be otherwise in a moment.
 fn is_nobody(error: &Error) -> bool {
     let refused = error.find::<io::Error>();
     let refused = refused.is_some_and(|error| error.kind() == io::ErrorKind::ConnectionRefused);

@@ -15,20 +15,21 @@ use tranship_transport::{FrameBytes, Place};
 
 /// Between two looks, whatever happens.
 const ROUND: Duration = Duration::from_secs(1);
-/// So long an end that is over may take to say so.
+/// Longest time that an end that is over may take to say so.
 const LINGER: Duration = Duration::from_secs(5);
-/// How long one that is over waits before it looks again.
+/// Pause of an end that is over before it checks again.
 const LOOK: Duration = Duration::from_millis(50);
-/// So long a message may have begun without any more of it coming: twice what a lost connection has to come back.
+/// Longest time that a message that has begun may bring no more bytes: twice the time that a lost connection has to
+/// come back.
 const STALLED: Duration = Duration::from_secs(20);
-/// So long an aggregate waits for memory of which nobody but itself has any.
+/// Longest wait of an aggregate for memory that only the aggregate itself holds.
 const IN_VAIN: Duration = Duration::from_secs(2);
 
 pub(crate) struct Receiving {
     inlet: Inlet,
     wire: Wire,
     pool: Pool,
-    /// What the sender was told that there is room for.
+    /// Room that the sender was told of: messages, and their bytes.
     messages: u64,
     bytes: u64,
     /// Messages that came; of those that the program has not taken: their lengths, and the sum.
@@ -40,11 +41,11 @@ pub(crate) struct Receiving {
     told: u64,
     untold_bytes: u64,
     arriving: Option<Arriving>,
-    /// A buffer that is announced, for which there is no memory yet; what became of the thread's wait for it.
+    /// Buffer that is announced, for which there is no memory yet; and the result of the thread's wait for it.
     wanted: Option<Wanted>,
     supplied: Option<Result<BufferMut, Error>>,
     list: Option<List>,
-    /// What the program has said, and how much of it the sender's has room for again.
+    /// Messages that the program has sent back, and those of them for which the sender's end has room again.
     said: u64,
     heard: u64,
     /// Frames that came; how far a message that has begun was when there was more of it last, and when.
@@ -78,7 +79,7 @@ struct List {
     word: u64,
     pieces: u32,
     bytes: u64,
-    /// Nobody else has the pieces: those of one that is shared are frozen at its end.
+    /// No other thread has the pieces: those of a shared aggregate are frozen at its end.
     aggregate: AggregateMut,
     moved: bool,
 }
@@ -123,7 +124,7 @@ impl Receiving {
         }
     }
 
-    /// Memory is not kept for a message that was only announced: others may wait for it.
+    /// Ends a message that was only announced: others may wait for the memory that is kept for it.
     fn look_at_progress(&mut self) -> Result<(), Over> {
         let begun = self.arriving.is_some() || self.list.is_some();
         if !begun || self.wanted.is_some() {
@@ -143,7 +144,7 @@ impl Receiving {
         Ok(())
     }
 
-    /// What the program said before it let go of its end still goes.
+    /// Sends the messages that the program sent back before it released its end.
     fn leave(&mut self) {
         let since = Instant::now();
         while since.elapsed() < LINGER {
@@ -222,12 +223,12 @@ impl Receiving {
         Ok(())
     }
 
-    /// A message comes, for which there must be room.
+    /// Counts a message that comes, for which there must be room.
     fn count(&mut self, bytes: u64) -> Result<(), Error> {
         self.note_taken();
         let untaken = self.came - self.told;
         let most = self.bytes;
-        // What the sender could know.
+        // The room that the sender could know of.
         let known = self.untaken_bytes + self.untold_bytes;
         let fits = known.saturating_add(bytes) <= most || untaken == 0;
         if untaken >= self.messages || !fits || bytes > most {
@@ -340,7 +341,8 @@ impl Receiving {
         Ok(false)
     }
 
-    /// Whether nobody has anything of the pool but the aggregate that comes: nothing will be free. A quota may still be raised.
+    /// Returns whether only the arriving aggregate has memory of the pool: then nothing will become free. A quota may
+    /// still be raised.
     fn has_only_the_list(&self) -> bool {
         if self.pool.quota_bytes() < self.pool.max_bytes() {
             return false;
@@ -367,7 +369,7 @@ impl Receiving {
         why.into()
     }
 
-    /// Takes what has come of a buffer; false: not all has.
+    /// Takes the bytes of a buffer that have come; false: not all have.
     fn finish_buffer(&mut self) -> Result<bool, Over> {
         let Some(arriving) = &self.arriving else {
             return Ok(true);
@@ -415,7 +417,7 @@ impl Receiving {
         }
     }
 
-    /// What the program has taken makes room.
+    /// Counts messages that the program has taken as room for new ones.
     fn note_taken(&mut self) {
         let taken = self.inlet.taken();
         while self.taken < taken {
@@ -434,7 +436,7 @@ impl Receiving {
         }
     }
 
-    /// What the program says goes to the sender's, which has room for so much.
+    /// Carries the program's messages to the sender's end, as far as that end has room.
     fn carry_what_was_said(&mut self) {
         while self.may_say() {
             let Ok(Some(message)) = self.inlet.try_control() else {
@@ -447,7 +449,7 @@ impl Receiving {
                     bytes: FrameBytes::from_slice(&inline),
                 },
                 Body::Released(_) => Word::Released { word },
-                // What else there is, or is a lie of our own process, is nothing to be carried.
+                // Any other message is no message to carry, or a lie of our own process.
                 _ => continue,
             };
             self.wire.push(&word, None);
@@ -455,7 +457,7 @@ impl Receiving {
         }
     }
 
-    /// Whether the sender's end has room for more of that.
+    /// Returns whether the sender's end has room for more of that.
     fn may_say(&self) -> bool {
         self.said - self.heard < CONTROLS
     }
@@ -473,7 +475,7 @@ impl Receiving {
         Ok(())
     }
 
-    /// The connection is over, and nobody has said that this is the end.
+    /// Returns the error for a connection that is over without an announced end.
     fn gone(&self, error: Error) -> Error {
         let text = "the sender died, or the connection to it did, before it closed the channel; what came may not be all";
         match error.kind() {
@@ -537,7 +539,7 @@ impl Side for Receiving {
             Over::Closed => {
                 self.wire.push(&Word::Ended, None);
                 let since = Instant::now();
-                // What comes meanwhile is of no interest; that the sender has gone is.
+                // Messages that come meanwhile do not matter; the end of the sender does.
                 while !self.wire.flush() && self.wire.next().is_ok() && since.elapsed() < LINGER {
                     self.wire.wait(LOOK);
                 }
@@ -554,7 +556,7 @@ impl Side for Receiving {
     }
 }
 
-/// Whether there may be memory later.
+/// Returns whether there may be memory later.
 fn waits(kind: ErrorKind) -> bool {
     matches!(
         kind,

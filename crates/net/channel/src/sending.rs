@@ -14,7 +14,7 @@ use tranship_transport::{FrameBytes, Payload};
 
 /// Between two looks, whatever happens.
 const ROUND: Duration = Duration::from_secs(1);
-/// While the program has not taken what was said to it.
+/// Pause while the program has not taken the messages that came back.
 const RETRY: Duration = Duration::from_millis(20);
 /// Once the program has closed its end, so long without any progress, and so many bytes on their way a second.
 const PATIENCE: Duration = Duration::from_secs(600);
@@ -27,7 +27,7 @@ const HEARD: usize = 256;
 pub(crate) struct Sending {
     outlet: Outlet,
     wire: Wire,
-    /// What the receiver has room for.
+    /// Room that the receiver has: messages, and their bytes.
     messages: u64,
     bytes: u64,
     /// Messages that were sent, and those that are where they were to go.
@@ -41,20 +41,20 @@ pub(crate) struct Sending {
     untaken_bytes: u64,
     /// The next one, for which the receiver has no room.
     next: Option<Message>,
-    /// What the receiver's program said, for which there is no room yet.
+    /// Messages of the receiver's program for which there is no room yet.
     said: VecDeque<Said>,
     told: u64,
-    /// So much of that the receiver knows.
+    /// Number of those messages that the receiver knows to have arrived.
     told_of: u64,
     /// The program has closed its end, or died.
     closing: Option<Word>,
-    /// So many messages were sent when the thread looked last.
+    /// Messages that were sent when the thread checked last.
     seen: u64,
-    /// How far everything was when the program had closed its end and there was progress last, and when.
+    /// Progress counts at the last progress after the program closed its end, and the time of that.
     progress: Option<([u64; 3], Instant)>,
 }
 
-/// What the receiver's program says.
+/// Message of the receiver's program to the sender's.
 enum Said {
     Bytes(u64, FrameBytes),
     Released(u64),
@@ -74,7 +74,7 @@ impl Said {
 pub(crate) enum Over {
     /// The receiver has everything.
     Ended,
-    /// It does not, and never will.
+    /// The receiver lacks messages, and never gets them.
     Lost(Error),
 }
 
@@ -107,7 +107,7 @@ impl Sending {
         }
     }
 
-    /// What the program has sent goes, as far as there is room.
+    /// Sends the messages of the program, as far as there is room.
     fn take(&mut self) {
         while self.wire.flush() && self.closing.is_none() {
             let Some(message) = self.next_message() else {
@@ -121,7 +121,7 @@ impl Sending {
         }
     }
 
-    /// A receiver that does nothing any more does not keep what a program has left behind.
+    /// Gives up when the receiver makes no progress: it must not keep the messages that a program has left behind.
     fn look_at_progress(&mut self) -> Result<(), Over> {
         if self.closing.is_none() && !self.outlet.is_closed() {
             return Ok(());
@@ -230,11 +230,11 @@ impl Sending {
         }
     }
 
-    /// What the other end has let go of is the program's again.
+    /// Returns to the program the memory that the other end has released.
     fn note_arrivals(&mut self) {
         let done = self.wire.done();
         let before = self.arrived;
-        // What the program there has taken has arrived.
+        // A message that the program there has taken has arrived.
         while self.under_way.front().is_some_and(|last| *last <= done) || self.arrived < self.taken
         {
             self.under_way.pop_front();
@@ -270,7 +270,7 @@ impl Sending {
         Ok(())
     }
 
-    /// The connection is over, or the receiver has closed it.
+    /// Returns the error for a connection that is over, or that the receiver has closed.
     fn gone(&self, error: Error) -> Error {
         let missing = self.sent - self.arrived;
         let text = format!(

@@ -8,7 +8,7 @@ use tranship_core::{Error, ErrorKind, REASONS};
 use tranship_sys::epoll::{Epoll, Interest, wait_readable};
 use tranship_transport::{Frame, Payload, Place, RecvError, Transport};
 
-/// How long to wait where nothing tells of news.
+/// Time between two checks where nothing tells of news.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// Words of another end's: nothing of them moves a cursor or begins a line.
@@ -29,7 +29,7 @@ impl fmt::Display for Shown<'_> {
 #[derive(Debug)]
 pub(crate) struct Wire {
     transport: Box<dyn Transport>,
-    /// What there was no room for yet.
+    /// Frames for which there was no room yet.
     out: VecDeque<Frame>,
     /// Frames that the connection has; how many of them the other end has taken, from the first on, and which of the later ones.
     sent: u64,
@@ -63,7 +63,7 @@ impl Wire {
         });
     }
 
-    /// Whether all that was pushed is on its way. That the other end is gone shows in what comes.
+    /// Returns whether all pushed frames are on their way. If the other end is gone, that shows when frames are read.
     pub(crate) fn flush(&mut self) -> bool {
         while let Some(frame) = self.out.front() {
             if self.transport.send(frame).is_err() {
@@ -75,12 +75,12 @@ impl Wire {
         true
     }
 
-    /// How many frames were pushed.
+    /// Returns the number of frames that were pushed.
     pub(crate) fn pushed(&self) -> u64 {
         self.sent + self.out.len() as u64
     }
 
-    /// How many of them the other end has, from the first on.
+    /// Returns the number of pushed frames that the other end has, from the first on.
     pub(crate) fn done(&mut self) -> u64 {
         self.transport.done(&mut self.numbers);
         for number in self.numbers.drain(..) {
@@ -96,7 +96,7 @@ impl Wire {
         self.done
     }
 
-    /// The next frame, if one is there, and how many bytes of a buffer belong to it.
+    /// Returns the next frame, if one is there, and how many bytes of a buffer belong to it.
     ///
     /// # Errors
     /// `PeerGone`, `PeerViolation`, with words.
@@ -130,8 +130,9 @@ impl Wire {
         }
     }
 
-    /// Why the other end says that nothing more comes. It does not choose what that means here: what is no [reason](REASONS)
-    /// is `otherwise`, as is an end in order for who waits for more.
+    /// Returns the error for the reason that the other end gave for ending. The other end does not choose the meaning
+    /// here: a kind that is not one of the [reasons](REASONS) becomes `otherwise`. So does an orderly end when the
+    /// caller waits for more.
     pub(crate) fn told(&self, kind: u16, why: &str, otherwise: ErrorKind) -> Error {
         let shown = Shown(why);
         let known = ErrorKind::from_u16(kind);
@@ -145,32 +146,32 @@ impl Wire {
         }
     }
 
-    /// Whether nothing waits to be sent.
+    /// Returns whether nothing waits to be sent.
     pub(crate) fn is_idle(&self) -> bool {
         self.out.is_empty()
     }
 
-    /// How many frames the connection has.
+    /// Returns the number of frames that the connection has taken.
     pub(crate) fn sent(&self) -> u64 {
         self.sent
     }
 
-    /// How many bytes of the last frame's buffer have come.
+    /// Returns the number of bytes of the last frame's buffer that have come.
     pub(crate) fn came(&self) -> usize {
         self.transport.came()
     }
 
-    /// Whose the other end is, in words; empty: nobody knows.
+    /// Returns the owner of the other end in words; empty: the owner is not known.
     pub(crate) fn owner(&self) -> String {
         self.transport.peer_owner()
     }
 
-    /// Whether the connection is known to be over, also while a buffer's bytes have still to be taken.
+    /// Returns whether the connection is known to be over, also while a buffer's bytes have still to be taken.
     pub(crate) fn is_over(&self) -> bool {
         self.transport.why().is_some()
     }
 
-    /// The other end did what it must not.
+    /// Returns the error for an other end that broke the protocol.
     pub(crate) fn violation(&self, what: String) -> Error {
         let text = format!("{} broke the protocol of channels: {what}", self.place);
         Error::new(ErrorKind::PeerViolation, text)
@@ -189,8 +190,8 @@ impl Wire {
         }
     }
 
-    /// Has an epoll instance, under the number 0, tell one of those who wait there when something is new. False: a connection that nobody can
-    /// wait for, and that is to be looked at now and then.
+    /// Makes an epoll instance report news under the number 0 to one of its waiting threads. False: the connection has
+    /// no descriptor to wait for, and the caller checks it now and then.
     pub(crate) fn watch(&mut self, epoll: &Epoll) -> Result<bool, Error> {
         let Some((fd, wants_room)) = self.transport.watched() else {
             return Ok(false);
@@ -201,8 +202,8 @@ impl Wire {
         Ok(true)
     }
 
-    /// Whether all is done that was new; what comes from here on is told, if the last of that was (`was_told`), or what is to be told has
-    /// changed. `tells`: the other end learns first which buffers have come.
+    /// Returns whether all news is handled. Later news is reported, if the last was (`was_told`), or if the set of
+    /// reported news has changed. `tells`: the other end learns first which buffers have come.
     pub(crate) fn arm(&mut self, epoll: &Epoll, was_told: bool, tells: bool) -> bool {
         if !self.transport.arm(tells) {
             return false;

@@ -1,21 +1,22 @@
-//! What the two carriers of a channel say to each other: a pure codec. All numbers are little-endian; `docs/protocol.md` has the table.
+//! Codec of the frames that the two carriers of a channel exchange: pure functions. All numbers are little-endian;
+//! `docs/protocol.md` has the table.
 
 use tranship_core::{INLINE_BYTES, Role};
 use tranship_transport::FrameBytes;
 
 const MAGIC: [u8; 4] = *b"tsch";
 const VERSION: u16 = 2;
-/// What the receiver's program may say before the sender's has taken any of it.
+/// Most messages that the receiver's program may send back before the sender's program takes one.
 pub(crate) const CONTROLS: u64 = 256;
 /// Most bytes of words about an end.
 const TEXT_BYTES: usize = 1024;
 
-/// What both say first.
+/// Introduction that both ends send first.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Hello {
     /// The speaker's.
     pub(crate) role: Role,
-    /// So many messages, and bytes of them, the speaker has room for that its program has not taken. A sender's are 0.
+    /// Messages, and bytes of them, that the speaker has room for and its program has not taken. A sender's are 0.
     pub(crate) messages: u32,
     pub(crate) bytes: u64,
 }
@@ -34,18 +35,18 @@ pub(crate) enum Word {
         word: u64,
         bytes: u64,
     },
-    /// The same, moved.
+    /// A buffer's bytes follow: moved.
     Moved {
         word: u64,
         bytes: u64,
     },
-    /// So many pieces follow, of so many bytes together.
+    /// Aggregate that is shared: its pieces follow, with their number and total bytes.
     Aggregate {
         word: u64,
         pieces: u32,
         bytes: u64,
     },
-    /// The same, moved.
+    /// Aggregate that is moved: its pieces follow, with their number and total bytes.
     MovedAggregate {
         word: u64,
         pieces: u32,
@@ -72,7 +73,7 @@ pub(crate) enum Word {
     Released {
         word: u64,
     },
-    /// So many of those have been put where the sender's program finds them, from the first on.
+    /// Number of those messages that were put where the sender's program finds them, from the first on.
     Told {
         controls: u64,
     },

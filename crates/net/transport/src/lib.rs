@@ -1,10 +1,10 @@
-//! Connections: what carries frames in order between two ends, and says when they have been taken.
+//! Connections: they carry frames in order between two ends, and report when frames have been taken.
 //!
 //! * [`Transport`], [`Listener`], [`Backend`]: the traits, small so that new carriers (a DMA engine, a mailbox) fit in.
 //! * [`Copying`] over Unix stream sockets, `net::Net` over TCP and TLS (feature `net`).
 //! * [`Payload`], [`Place`]: the bytes that go with a frame, by reference: where they lie, and where they go.
 //!
-//! NOT here: channels, credit, and what a frame means (`channel`); pools and their buffers (`core`): they reach
+//! NOT here: channels, credit, and the meaning of a frame (`channel`); pools and their buffers (`core`): they reach
 //! this crate as [`Source`] and [`Target`].
 
 #![warn(missing_docs, clippy::missing_errors_doc)]
@@ -24,7 +24,7 @@ pub use payload::{Payload, Place, Source, Target};
 pub use stream::{Copying, Readable};
 pub use tranship_error::{Error, ErrorKind};
 
-/// What a frame says; most frames fit without memory of their own.
+/// Bytes of a frame; most frames fit without a heap allocation.
 pub type FrameBytes = smallvec::SmallVec<[u8; 64]>;
 
 /// One message.
@@ -41,7 +41,7 @@ pub type FrameBytes = smallvec::SmallVec<[u8; 64]>;
 /// ```
 #[derive(Debug, Default)]
 pub struct Frame {
-    /// What is said, before the payload.
+    /// Bytes of the frame itself, before the payload.
     pub bytes: FrameBytes,
     /// A buffer's bytes, which go with it; only on the way out.
     pub payload: Option<Payload>,
@@ -62,8 +62,9 @@ impl Clone for Frame {
 pub enum RecvError {
     /// There is something, and this process has no means to take it (memory, descriptors): it waits for them.
     NotNow(Error),
-    /// Nor will anything more: `PeerGone` when all that the other end sent has been taken, `PeerViolation` when what came is
-    /// nothing that it may send, `Limit` when something that came was lost for want of descriptors.
+    /// Nothing comes now or later. `PeerGone`: all that the other end sent has been taken. `PeerViolation`: the other
+    /// end sent bytes that the protocol does not allow. `Limit`: something that came was lost because this process had
+    /// no free descriptors.
     Over(Error),
 }
 
@@ -115,11 +116,12 @@ pub trait Transport: Send + Debug {
     /// # Errors
     /// The connection is over, or the peer broke the protocol. It does not block.
     fn recv(&mut self) -> Result<Option<Frame>, RecvError>;
-    /// How many bytes follow the frame that [`Transport::recv`] gave last, and have to be taken before the next one.
+    /// Returns the number of bytes that follow the frame that [`Transport::recv`] returned last. The caller takes them
+    /// before the next frame.
     fn brings(&self) -> usize {
         0
     }
-    /// How many of them were taken.
+    /// Returns the number of those following bytes that were taken.
     fn came(&self) -> usize {
         0
     }
@@ -134,30 +136,32 @@ pub trait Transport: Send + Debug {
     /// Adds frames of ours, by their number from 0, that the other end has taken since the last call; in any order,
     /// however late, each once. Looked for before each [`Transport::recv`]; a carrier may have none for some looks.
     fn done(&mut self, numbers: &mut Vec<u64>);
-    /// The address of the other end, where it has one.
+    /// Returns the address of the other end, where it has one.
     fn peer_place(&self) -> Option<String> {
         None
     }
-    /// Whose process it is, or which host, in words: what of one owner is counted together. Empty: nobody knows.
+    /// Returns the owner of the other end in words: its process, or its host. All connections of one owner are counted
+    /// together. Empty: not known.
     fn peer_owner(&self) -> String {
         let place = self.peer_place().unwrap_or_default();
         place
             .rsplit_once(':')
             .map_or_else(String::new, |(host, _)| host.to_owned())
     }
-    /// In words, why [`Transport::recv`] says that nothing more will come.
+    /// Returns in words why [`Transport::recv`] reports that nothing more will come.
     fn why(&self) -> Option<String> {
         None
     }
-    /// What to wait on for [`Transport::recv`] and [`Transport::done`] to have something new.
+    /// Returns the object to wait on until [`Transport::recv`] or [`Transport::done`] has something new.
     fn waiter(&self) -> Arc<dyn Wait>;
-    /// The same for who waits for other things beside it: the descriptor, always the same one, that becomes readable with news after
-    /// [`Transport::arm`]; and whether it is to be watched for being writable, too. None: there is no such thing.
+    /// Returns the descriptor for a caller that also waits for other things. The descriptor is always the same; it
+    /// becomes readable with news after [`Transport::arm`]. The flag says whether to watch it for being writable, too.
+    /// None: the transport has no descriptor.
     fn watched(&self) -> Option<(BorrowedFd<'_>, bool)> {
         None
     }
-    /// Has the descriptor told of news from now on; false: there are news already. Says first that frames with a buffer's bytes were taken, if
-    /// it is to; else that goes with what is sent next, or after a while.
+    /// Makes the descriptor report news from now on; false: there are news already. With `_tells` it first reports that
+    /// frames with a buffer's bytes were taken. Otherwise that report goes with the next frame, or after a while.
     fn arm(&mut self, _tells: bool) -> bool {
         true
     }
@@ -167,7 +171,8 @@ pub trait Transport: Send + Debug {
 pub trait Wait: Send + Sync + Debug {
     /// Waits for news since the last call, at most `limit`; may come back early.
     fn wait(&self, limit: Duration);
-    /// What becomes readable with news after [`Wait::arm`]. None: there is no such thing, look now and then.
+    /// Returns the descriptor that becomes readable with news after [`Wait::arm`]. None: there is none, and the caller
+    /// checks now and then.
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         None
     }
@@ -177,14 +182,14 @@ pub trait Wait: Send + Sync + Debug {
     }
 }
 
-/// A name that somebody may connect to, once.
+/// A name to which one client may connect.
 pub trait Listener: Send + Debug {
-    /// The connection, if one is there.
+    /// Returns the connection, if one is there.
     ///
     /// # Errors
-    /// Nobody can be accepted any more. It does not block.
+    /// No client can be accepted any more. It does not block.
     fn accept(&mut self) -> Result<Option<Box<dyn Transport>>, Error>;
-    /// What to wait on for [`Listener::accept`].
+    /// Returns the object to wait on until [`Listener::accept`] has a connection.
     fn waiter(&self) -> Arc<dyn Wait>;
 }
 
@@ -195,9 +200,9 @@ pub trait Backend: Send + Sync + Debug {
     /// # Errors
     /// `NameTaken`, `InvalidEndpoint`; `System`. It does not block.
     fn listen(&self, name: &str) -> Result<Box<dyn Listener>, Error>;
-    /// Connects to who listens there.
+    /// Connects to the listener of that name.
     ///
     /// # Errors
-    /// `InvalidEndpoint` where nobody listens; `PeerGone`, `System`. It waits as long as the backend's timing says.
+    /// `InvalidEndpoint` if no process listens; `PeerGone`, `System`. It waits as long as the backend's timing says.
     fn connect(&self, name: &str) -> Result<Box<dyn Transport>, Error>;
 }

@@ -10,21 +10,23 @@ use tranship_sys::stream;
 
 /// Memory whose bytes go out.
 ///
-/// Until the other end has taken the frame they stay as they are, by the rules of who has it. Who breaks these sends what it
-/// then finds there, and harms only what it sends. A carrier may read them any number of times.
+/// The bytes must not change until the other end has taken the frame; their owner keeps this rule. An owner that breaks
+/// it sends the bytes that are there at that time, and harms only its own message. A carrier may read the bytes any
+/// number of times.
 pub trait Source: Send + Sync + Debug {
-    /// The bytes. Their number stays the same.
+    /// Returns the bytes. Their number stays the same.
     ///
     /// # Errors
-    /// What kept them from being mapped.
+    /// The error that kept them from being mapped.
     fn view(&self) -> Result<View<'_>, Error>;
-    /// Their number.
+    /// Returns their number.
     fn len(&self) -> usize;
-    /// Whether there are none.
+    /// Returns whether there are none.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
-    /// The memory file, and where in it they begin: for `sendfile` and the like. None: they are not in one, or in several.
+    /// Returns the memory file, and the offset of the bytes in it: for `sendfile` and the like. None: they are not in
+    /// one file, or in several.
     fn file(&self) -> Option<(BorrowedFd<'_>, u64)> {
         None
     }
@@ -42,18 +44,19 @@ impl Source for Vec<u8> {
 
 /// Memory to which bytes go that arrive.
 pub trait Target: Send + Sync + Debug {
-    /// Room, bytes. It stays the same.
+    /// Returns the room in bytes. It stays the same.
     fn len(&self) -> usize;
-    /// Whether there is none.
+    /// Returns whether there is none.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
     /// Copies bytes in, which all fit.
     ///
     /// # Errors
-    /// What kept them from being written.
+    /// The error that kept them from being written.
     fn write(&self, offset: usize, bytes: &[u8]) -> Result<(), Error>;
-    /// Takes what waits in a stream socket, from `offset` to at most the end; says how many bytes came. 0: the end of the stream, or of the room.
+    /// Takes the bytes that wait in a stream socket, from `offset` to at most the end. Returns how many came. 0: the
+    /// end of the stream, or of the room.
     ///
     /// # Errors
     /// Those of `recv(2)`.
@@ -75,41 +78,41 @@ pub trait Target: Send + Sync + Debug {
 pub struct Payload(Arc<dyn Source>);
 
 impl<S: Source + 'static> From<S> for Payload {
-    /// All of it.
+    /// Makes a payload of all of it.
     fn from(source: S) -> Payload {
         Payload(Arc::new(source))
     }
 }
 
 impl Payload {
-    /// Length, bytes.
+    /// Returns the length in bytes.
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// File and offset of the bytes, if they are a part of one ([`Source::file`]).
+    /// Returns the file and the offset of the bytes, if they are a part of a file ([`Source::file`]).
     #[must_use]
     pub fn file(&self) -> Option<(BorrowedFd<'_>, u64)> {
         self.0.file()
     }
 
-    /// The bytes as they are now ([`Source::view`]).
+    /// Returns the bytes as they are now ([`Source::view`]).
     ///
     /// # Errors
-    /// What kept them from being mapped.
+    /// The error that kept them from being mapped.
     pub fn view(&self) -> Result<View<'_>, Error> {
         self.0.view()
     }
 }
 
-/// Where bytes go that arrive.
+/// Destination of arriving bytes.
 ///
 /// ```
 /// # mod tranship { pub use tranship_transport::{self as transport, Error, ErrorKind}; }
@@ -148,25 +151,25 @@ pub struct Place(To);
 #[derive(Clone, Debug)]
 enum To {
     Memory(Arc<dyn Target>),
-    /// They are here already, and what arrives is passed over: so many bytes.
+    /// The bytes are here already, and so many arriving bytes are discarded.
     Nowhere(usize),
 }
 
 impl<T: Target + 'static> From<T> for Place {
-    /// All of it.
+    /// Makes a place of all of it.
     fn from(target: T) -> Place {
         Place(To::Memory(Arc::new(target)))
     }
 }
 
 impl Place {
-    /// As many bytes, nowhere.
+    /// Returns a place of that length that discards its bytes.
     #[must_use]
     pub fn nowhere(len: usize) -> Place {
         Place(To::Nowhere(len))
     }
 
-    /// Length, bytes.
+    /// Returns the length in bytes.
     #[must_use]
     pub fn len(&self) -> usize {
         match &self.0 {
@@ -175,7 +178,7 @@ impl Place {
         }
     }
 
-    /// Whether there is room for nothing.
+    /// Returns whether there is room for nothing.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -196,8 +199,8 @@ impl Place {
         }
     }
 
-    /// Takes what waits in a stream socket straight into memory, from `offset` to at most the end; says how many bytes
-    /// came. 0: the end of the stream, or of the place.
+    /// Takes the bytes that wait in a stream socket straight into memory, from `offset` to at most the end. Returns how
+    /// many came. 0: the end of the stream, or of the place.
     ///
     /// # Errors
     /// Those of `recv(2)`.

@@ -43,14 +43,14 @@ struct End {
     hung_up: bool,
 }
 
-/// The name on this machine.
+/// Returns the address of a name on this machine.
 fn abstract_name(name: &str) -> Result<SocketAddr, Error> {
     let name = format!("tranship/copy/{name}");
     SocketAddr::from_abstract_name(name).map_err(Error::of(ErrorKind::InvalidEndpoint))
 }
 
-/// The system's fault, unless it is this, which the name's is.
-fn unless(kind: io::ErrorKind) -> impl Fn(std::io::Error) -> Error {
+/// Returns a function that makes an error of the system's, unless it is of this kind: then the name is at fault.
+fn unless(kind: ErrorKind) -> impl Fn(std::io::Error) -> Error {
     move |error| match error.kind() == kind {
         true => Error::of(ErrorKind::InvalidEndpoint)(error),
         false => Error::of(ErrorKind::System)(error),
@@ -64,7 +64,7 @@ struct Name(Arc<UnixListener>);
 #[derive(Debug)]
 pub struct Readable(pub Arc<OwnedFd>);
 
-/// Waits for a socket to be readable, or to have room for what waits.
+/// Waits for a socket to be readable, or to have room for waiting output.
 #[derive(Debug)]
 struct Room(OwnedFd);
 
@@ -121,7 +121,7 @@ impl Listener for Name {
     }
 }
 
-/// A waiter of its own; without descriptors left, one that never waits.
+/// Returns a waiter of its own; without free descriptors, one that never waits.
 pub(super) fn readable(fd: impl AsFd) -> Arc<dyn Wait> {
     match fd.as_fd().try_clone_to_owned() {
         Ok(fd) => Arc::new(Readable(Arc::new(fd))),
@@ -229,7 +229,7 @@ impl End {
         Ok(Some(bytes))
     }
 
-    /// The frame, with its bytes, has been taken.
+    /// Counts the frame, with its bytes, as taken.
     fn count(&mut self) {
         self.untold += 1;
         if self.untold >= TELL_EVERY {
@@ -282,7 +282,7 @@ impl Transport for End {
             if self.hung_up {
                 return Err(ErrorKind::PeerGone.into());
             }
-            // Nothing waits: a good moment to say what was taken.
+            // Nothing waits: a good moment to report the taken frames.
             if self.untold > 0 && self.out.is_empty() {
                 self.put(&[], 0);
                 let _ = self.flush();

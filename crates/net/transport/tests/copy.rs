@@ -1,4 +1,4 @@
-//! `copy:` between this machine's processes: what breaks its rules is a violation, and anything else arrives.
+//! `copy:` between this machine's processes: bytes that break its rules are a violation, and anything else arrives.
 
 use std::io::{Read, Write};
 use std::os::linux::net::SocketAddrExt;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use tranship_testkit::Watchdog;
 use tranship_transport::{Backend, Copying, ErrorKind, Frame, FrameBytes, RecvError, Transport};
 
-/// An honest end, and a socket of somebody who says what it likes.
+/// Returns an honest end, and a socket of a peer that sends any bytes it likes.
 fn met(name: &str) -> (Box<dyn Transport>, UnixStream) {
     let name = format!("{name}-{}", std::process::id());
     let mut listener = Copying.listen(&name).expect("listen");
@@ -77,7 +77,7 @@ fn half_a_frame_is_none() {
         liar.write_all(&[byte]).expect("a byte");
     }
     assert_eq!(&next(&mut *end).expect("a frame").bytes[..], b"frame");
-    // A look that finds nothing says what was taken.
+    // A look that finds nothing reports the taken frames.
     assert!(end.recv().expect("it is there").is_none());
     let mut said = [0; 16];
     liar.read_exact(&mut said).expect("what was taken");

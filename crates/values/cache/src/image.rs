@@ -1,4 +1,5 @@
-//! What a server hands over to its successor, as bytes: what it knows of its values, and of its clients. Pure.
+//! Image that a server hands over to its successor, as bytes: the records of its values and of its clients. Pure
+//! functions.
 //!
 //! ```text
 //!   magic │ format │ checksum of the rest │ counts │ items │ connections          numbers are little-endian
@@ -8,7 +9,7 @@
 
 use tranship_zcopy::Place;
 
-/// Of the bytes, and of what is said around them. One server hands over to another only if both have the same.
+/// Version of the bytes, and of the messages around them. One server hands over to another only if both have the same.
 pub const FORMAT: u32 = 2;
 const MAGIC: [u8; 8] = *b"ts-cache";
 /// Magic, format, checksum.
@@ -23,7 +24,7 @@ pub struct Image {
     pub numbers: u64,
     /// Seconds until all is to be forgotten; 0: never.
     pub flush_in: u64,
-    /// What is stored, by shards, each from what is evicted first.
+    /// Stored items, by shards; in each shard the item that is evicted first comes first.
     pub items: Vec<Kept>,
     /// Clients, in the order of their descriptors.
     pub connections: Vec<Client>,
@@ -36,44 +37,44 @@ pub struct Kept {
     pub key: Box<[u8]>,
     /// The client's word.
     pub flags: u32,
-    /// Its unique number.
+    /// Unique number of the value.
     pub cas: u64,
     /// Seconds until it expires; 0: never.
     pub expires_in: u32,
     /// Seconds since it was last read.
     pub idle: u32,
-    /// It was read since it was stored.
+    /// The item was read since it was stored.
     pub fetched: bool,
-    /// It was marked as stale.
+    /// The item was marked as stale.
     pub stale: bool,
-    /// Somebody was told to renew it.
+    /// A client was told to renew it.
     pub won: bool,
-    /// It was asked for more than once.
+    /// The item was asked for more than once.
     pub protected: bool,
-    /// Where its value lies.
+    /// Place of the value in the arena.
     pub place: Place,
 }
 
 /// Half a conversation.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Client {
-    /// What comes next.
+    /// Meaning of the client's next bytes.
     pub next: Next,
-    /// It has said that it ends.
+    /// The client has announced that it ends.
     pub ending: bool,
-    /// What it said and nobody has answered.
+    /// Bytes of the client that are not answered yet.
     pub input: Vec<u8>,
     /// Answers that it has not taken.
     pub replies: Vec<u8>,
 }
 
-/// What a client's next bytes are.
+/// Meaning of a client's next bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Next {
     /// A command.
     #[default]
     Line,
-    /// So many that are no command.
+    /// This many bytes that are no command.
     Swallow(u64),
     /// No command up to the end of a line.
     SwallowLine,
@@ -82,22 +83,22 @@ pub enum Next {
 /// Why an image cannot be read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Unreadable {
-    /// It begins with something else.
+    /// The bytes do not begin with the magic number.
     #[error("it is no image of a cache server")]
     Magic,
     /// Another version's.
     #[error("it has format {0}, and this server reads format {FORMAT}")]
     Format(u32),
-    /// It changed on its way.
+    /// The bytes changed on their way.
     #[error("its checksum is wrong")]
     Checksum,
-    /// It ends too early, or has a number that cannot be.
+    /// The bytes end too early, or contain an impossible number.
     #[error("it is damaged at byte {0}")]
     Damaged(usize),
 }
 
 impl Image {
-    /// As bytes.
+    /// Encodes the image as bytes.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut all = vec![0; HEAD];
@@ -143,7 +144,7 @@ impl Image {
         all
     }
 
-    /// Out of bytes.
+    /// Decodes an image.
     ///
     /// # Errors
     /// [`Unreadable`], if they are none.
@@ -166,7 +167,7 @@ impl Image {
     }
 }
 
-/// Fowler, Noll and Vo's hash, of words: it finds what was cut or changed by accident.
+/// Returns Fowler, Noll and Vo's hash, of words: it finds accidental cuts and changes.
 fn sum(bytes: &[u8]) -> u64 {
     let mut sum = 0xcbf2_9ce4_8422_2325u64;
     for word in bytes.chunks(8) {
@@ -214,7 +215,7 @@ impl<'a> Reader<'a> {
         if connections > u64::from(CONNECTIONS) {
             return None;
         }
-        // Not reserved by what is only said: each takes bytes that must be there.
+        // No reservation for a count that is only claimed: each item takes bytes that must be there.
         let items = (0..items).map(|_| self.item()).collect::<Option<_>>()?;
         let connections = (0..connections)
             .map(|_| self.client())

@@ -1,4 +1,4 @@
-//! What is to be sent on a connection: text in one piece, values between.
+//! Output of a connection: text in one piece, with values between its parts.
 
 use smallvec::SmallVec;
 use std::collections::VecDeque;
@@ -6,7 +6,7 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use tranship_zcopy::{Piece, Sender, Socket, Value};
 
-/// What a value ends with.
+/// End of a value.
 const END: &[u8] = b"\r\n";
 /// Pieces offered in one call.
 const PIECES: usize = 128;
@@ -16,7 +16,7 @@ const KEPT: usize = 16 << 10;
 
 #[derive(Debug)]
 enum Out {
-    /// So many bytes of the text, in its order.
+    /// This many bytes of the text, in its order.
     Text(usize),
     /// The value's bytes from here on, to there.
     Value(Value, usize, usize),
@@ -26,7 +26,7 @@ enum Out {
 #[derive(Debug)]
 pub(crate) struct Replies {
     queue: VecDeque<Out>,
-    /// All text that waits, in a row, from a place on: what is before it was sent.
+    /// All waiting text, in a row, from a place on: the text before it was sent.
     text: Vec<u8>,
     said: usize,
     bytes: usize,
@@ -52,7 +52,7 @@ impl Default for Replies {
 }
 
 impl Replies {
-    /// All values are copied to the text around them.
+    /// Creates replies that copy all values to the text around them.
     pub(crate) fn joined() -> Replies {
         Replies {
             joined: usize::MAX,
@@ -69,7 +69,7 @@ impl Replies {
         self.text(b"\r\n");
     }
 
-    /// What is put behind the text that waits: several parts cost as much as one.
+    /// Adds text behind the text that waits: several parts cost as much as one.
     #[inline(always)]
     fn write(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
         let before = self.text.len();
@@ -83,10 +83,10 @@ impl Replies {
         }
     }
 
-    /// The line before a value.
+    /// Adds the line before a value.
     pub(crate) fn value_line(&mut self, key: &[u8], flags: u32, len: usize, cas: Option<u64>) {
         self.write(|to| {
-            // Three numbers of up to 20 digits, and what is around them.
+            // Three numbers of up to 20 digits, and the text around them.
             to.reserve(key.len() + 80);
             to.extend_from_slice(b"VALUE ");
             to.extend_from_slice(key);
@@ -101,7 +101,7 @@ impl Replies {
         });
     }
 
-    /// A value and a line end, which goes along with the text behind it.
+    /// Adds a value and a line end, which goes along with the text behind it.
     pub(crate) fn value(&mut self, value: Value) {
         let len = value.len();
         if len <= self.joined {
@@ -118,12 +118,12 @@ impl Replies {
         self.queue.is_empty()
     }
 
-    /// Bytes that wait, and values that are held for it.
+    /// Returns the waiting bytes, and the number of values that are held for them.
     pub(crate) fn waiting(&self) -> (usize, usize) {
         (self.bytes, self.values)
     }
 
-    /// Bytes of memory for text; none where that is little.
+    /// Returns the bytes of memory for text; none where that is little.
     pub(crate) fn room(&self) -> usize {
         match self.text.capacity() {
             ..=KEPT => 0,
@@ -131,7 +131,7 @@ impl Replies {
         }
     }
 
-    /// What waits, piece by piece.
+    /// Returns the pieces that wait.
     fn pieces(&self) -> impl Iterator<Item = Piece<'_>> {
         let mut said = self.said;
         self.queue.iter().map(move |out| match out {
@@ -144,7 +144,7 @@ impl Replies {
         })
     }
 
-    /// Sends what there is room for; says how much. `WouldBlock` only if nothing went.
+    /// Sends as much as there is room for; returns how much. `WouldBlock` only if nothing went.
     pub(crate) fn send(
         &mut self,
         fd: BorrowedFd<'_>,
@@ -175,7 +175,7 @@ impl Replies {
         Ok(all)
     }
 
-    /// All of it, cut into parts of so many bytes, each behind its header.
+    /// Returns all of it, cut into parts of so many bytes, each behind its header.
     pub(crate) fn cut<'a>(&'a self, size: usize, headers: &'a [[u8; 8]]) -> Vec<Vec<Piece<'a>>> {
         let mut parts: Vec<Vec<Piece<'a>>> = Vec::with_capacity(headers.len());
         let mut room = 0;
@@ -196,7 +196,7 @@ impl Replies {
         parts
     }
 
-    /// All of it.
+    /// Returns all of it.
     pub(crate) fn to_vec(&self) -> Vec<u8> {
         let mut all = Vec::with_capacity(self.bytes);
         for piece in self.pieces() {
@@ -256,7 +256,7 @@ impl Replies {
     }
 }
 
-/// A number, in decimal.
+/// Adds a number, in decimal.
 fn push_number(to: &mut Vec<u8>, mut number: u64) {
     let mut digits = [b'0'; 20];
     let mut at = digits.len() - 1;
@@ -271,7 +271,7 @@ fn push_number(to: &mut Vec<u8>, mut number: u64) {
     }
 }
 
-/// Some bytes of a piece.
+/// Returns some bytes of a piece.
 fn part<'a>(piece: &Piece<'a>, at: usize, len: usize) -> Piece<'a> {
     match piece {
         Piece::Bytes(text) => Piece::Bytes(&text[at..at + len]),
@@ -294,7 +294,7 @@ mod tests {
         }
     }
 
-    /// Whatever is taken of them, and whatever comes behind meanwhile.
+    /// The rest of replies is exactly the unsent bytes, however many are taken, and whatever comes behind meanwhile.
     #[test]
     fn what_is_left_of_replies_is_what_was_not_sent() {
         let arena = Arena::new().expect("an arena");

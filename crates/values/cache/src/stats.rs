@@ -1,4 +1,4 @@
-//! What the server has done so far.
+//! Counts of the server's work so far.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -43,27 +43,27 @@ counts! {
     get_hits,
     /// Keys not found.
     get_misses,
-    /// Deletions of what was there.
+    /// Deletions of keys that were stored.
     delete_hits,
-    /// And of what was not.
+    /// Deletions of keys that were not stored.
     delete_misses,
-    /// `incr` of what was there.
+    /// `incr` of keys that were stored.
     incr_hits,
-    /// And of what was not.
+    /// Increments of keys that were not stored.
     incr_misses,
-    /// `decr` of what was there.
+    /// `decr` of keys that were stored.
     decr_hits,
-    /// And of what was not.
+    /// Decrements of keys that were not stored.
     decr_misses,
     /// `cas` with the right number.
     cas_hits,
-    /// Of what was not there.
+    /// `cas` of keys that were not stored.
     cas_misses,
     /// With another number.
     cas_badval,
-    /// `touch` of what was there.
+    /// `touch` of keys that were stored.
     touch_hits,
-    /// And of what was not.
+    /// Touches of keys that were not stored.
     touch_misses,
     /// Values refused because they are too large.
     store_too_large,
@@ -79,7 +79,7 @@ counts! {
     total_connections,
     /// Connections that were refused at the limit.
     rejected_connections,
-    /// Connections that were closed because nobody took their replies.
+    /// Connections that were closed because their replies were not taken.
     slow_clients_closed,
     /// Times that a connection was not read because its replies were not taken.
     conn_yields,

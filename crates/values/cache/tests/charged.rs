@@ -52,7 +52,7 @@ fn heaps(domain: &Domain) -> Vec<HeapStat> {
     heaps.filter(|heap| heap.name == "zcopy").collect()
 }
 
-/// What the kernel has of the arena's file, bytes.
+/// Returns the bytes that the kernel has of the arena's file.
 fn resident(server: &Server) -> u64 {
     let file = server.store().arena().descriptor().try_clone_to_owned();
     let file = std::fs::File::from(file.expect("a descriptor"));
@@ -97,7 +97,7 @@ impl Client {
         assert_eq!(self.line(), "STORED");
     }
 
-    /// Whether it is there; then it is what was set.
+    /// Returns whether it is there; then its value is the one that was set.
     fn get(&mut self, key: usize) -> bool {
         let ask = format!("get {key}\r\n");
         self.0.get_mut().write_all(ask.as_bytes()).expect("write");
@@ -197,7 +197,8 @@ fn a_new_manager_hears_of_the_values() {
     until(|| resident(&server) <= 2 * MIB);
 }
 
-/// It was small when the manager ended. It goes on up to its own limit, and the next manager hears of all of it.
+/// The server was small when the manager ended. It goes on up to its own limit, and the next manager hears of all of
+/// it.
 #[test]
 fn a_server_without_its_manager_grows_to_its_own_limit() {
     let _dog = Watchdog::new();
@@ -239,7 +240,7 @@ fn a_server_without_its_manager_grows_to_its_own_limit() {
     assert!(client.get(1500) && client.get(1499));
 }
 
-/// What came while no manager was there has no claim to more than the next one has.
+/// Memory that was taken while no manager was there has no claim to more than the next manager has.
 #[test]
 fn a_server_comes_down_to_what_a_smaller_manager_admits() {
     let _dog = Watchdog::new();
@@ -269,7 +270,7 @@ fn a_server_comes_down_to_what_a_smaller_manager_admits() {
     assert!(resident(&server) <= 8 * MIB, "{}", resident(&server));
 }
 
-/// The memory is charged to whoever serves.
+/// The memory is charged to the server that serves.
 #[test]
 fn a_successor_pays() {
     let _dog = Watchdog::new();

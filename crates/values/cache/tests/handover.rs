@@ -100,7 +100,7 @@ fn length(number: usize) -> usize {
     LENGTHS[number % LENGTHS.len()] + number % 3
 }
 
-/// What a mistyped path names is not taken away.
+/// A file that a mistyped path names is not removed.
 #[test]
 fn a_file_that_is_no_socket_stays() {
     let (_folder, at) = folder();

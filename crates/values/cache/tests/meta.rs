@@ -1,4 +1,5 @@
-//! The meta protocol, command by command and flag by flag, as memcached's protocol.txt has it; and what no client of memcached's says.
+//! The meta protocol, command by command and flag by flag, as memcached's protocol.txt has it; and lines that no client
+//! of memcached's sends.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -49,7 +50,8 @@ impl Client {
     }
 }
 
-/// What is said first, what is asked then, and the answer; `|` is between lines. `#` in an answer is any number.
+/// Rows of a table: the lines before, the question, and the answer; `|` is between lines. `#` in an answer is any
+/// number.
 const TABLE: &[(&str, &str, &str)] = &[
     // mg
     ("", "mg no", "EN"),
@@ -180,7 +182,7 @@ const TABLE: &[(&str, &str, &str)] = &[
         "ma n N0 Jx",
         "CLIENT_ERROR invalid numeric initial value",
     ),
-    // me, and what is wrong
+    // me, and its errors
     ("", "me no", "EN"),
     ("", "mg", "CLIENT_ERROR bad command line format"),
     ("", "mg k !", "CLIENT_ERROR invalid flag"),
@@ -247,7 +249,7 @@ fn each_command_answers_as_the_protocol_has_it() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-/// Only what is not used since goes at a time that has passed.
+/// Only items that are not used since go at a time that has passed.
 #[test]
 fn all_is_flushed_at_a_point_in_time() {
     let _dog = Watchdog::new();
@@ -289,7 +291,7 @@ fn all_is_flushed_at_a_point_in_time() {
     assert_eq!(client.ask("flush_all -1|mg new"), ["OK", "EN"]);
 }
 
-/// What a browser was made to send, and the binary protocol.
+/// Requests of another protocol: those that a browser was made to send, and the binary protocol.
 #[test]
 fn other_protocols_end_the_connection_and_reach_no_command() {
     let _dog = Watchdog::new();
@@ -305,7 +307,7 @@ fn other_protocols_end_the_connection_and_reach_no_command() {
         let mut client = Client::new(&server);
         client.0.get_mut().write_all(foreign).expect("write");
         let mut heard = Vec::new();
-        // What it sent behind that may have reset the connection.
+        // The bytes that it sent behind that may have reset the connection.
         let _ = client.0.read_to_end(&mut heard);
         assert!(heard.is_empty() || heard == b"MN\r\n", "{heard:?}");
     }
@@ -333,7 +335,7 @@ fn a_get_has_as_many_keys_as_anybody_asks_for() {
     }
     let stats = server.stats();
     assert_eq!((stats.cmd_get, stats.get_hits), (60_000, 600));
-    // What is no key ends it.
+    // A word that is no key ends it.
     let long = "x".repeat(251);
     client.say(&format!(
         "get {} {long} {}\r\nset y 0 0 1\r\ny\r\n",
@@ -366,7 +368,7 @@ fn a_value_of_2_gib_is_refused_at_once_and_not_awaited() {
     }
 }
 
-/// What `stats` of memcached 1.6 has, but for what only some builds have.
+/// Rows that `stats` of memcached 1.6 has, except those that only some builds have.
 const ROWS: &str = "pid uptime time version pointer_size rusage_user rusage_system max_connections curr_connections \
     total_connections rejected_connections connection_structures response_obj_oom response_obj_count response_obj_bytes \
     read_buf_count read_buf_bytes read_buf_bytes_free read_buf_oom reserved_fds cmd_get cmd_set cmd_flush cmd_touch cmd_meta \

@@ -120,7 +120,7 @@ fn what_is_wrong_is_said_and_the_conversation_goes_on() {
             env!("CARGO_PKG_VERSION")
         )],
     );
-    // Nor is one that comes to be of two: what was there stays.
+    // Nor is a value that becomes too long by appending: the old value stays.
     let part = "y".repeat(600);
     c.talk(
         &format!("set j 0 0 600\r\n{part}\r\nappend j 0 0 600\r\n{part}\r\n"),
@@ -182,7 +182,7 @@ fn meta_commands() {
         &["HD", "VA 1 W X", "z", "VA 1 X Z", "z"],
     );
     c.talk("md k\r\nmd k q\r\nmn\r\n", &["HD", "NF", "MN"]);
-    // A number of the client's own; and what is put to nothing, with leave.
+    // A number of the client's own; and a value that is appended to nothing, with permission.
     c.talk(
         "ms e 1 E77 c\r\n1\r\nma e E78 c\r\nms e 1 MA E79 c\r\n0\r\nmg e c v\r\n",
         &["HD c77", "HD c78", "HD c79", "VA 2 c79", "20"],
@@ -294,7 +294,7 @@ fn all_is_forgotten_after_a_while() {
     // Its clock counts whole seconds: the first may be nearly over when it is asked.
     let after = said.elapsed();
     assert!(after >= Duration::from_secs(1), "{after:?}");
-    // Once, and not for what comes later.
+    // Once, and not for later values.
     c.talk("set k 0 0 1\r\ny\r\nmg k v\r\n", &["STORED", "VA 1", "y"]);
     c.talk(
         "flush_all 1000 noreply\r\nflush_all\r\nmg k v\r\n",
@@ -379,7 +379,7 @@ fn every_way_of_sending_answers_with_the_same_bytes() {
             let value: Vec<u8> = (0..size).map(|at| body(size, at)).collect();
             let mut text = format!("set k{size} 0 0 {size}\r\n").into_bytes();
             text.extend_from_slice(&value);
-            // What follows comes with the value's last bytes.
+            // The next command comes with the value's last bytes.
             text.extend_from_slice(b"\r\nmn\r\n");
             c.stream.get_mut().write_all(&text).expect("write");
             assert_eq!((c.line(), c.line()), ("STORED".to_owned(), "MN".to_owned()));
@@ -402,7 +402,7 @@ fn every_way_of_sending_answers_with_the_same_bytes() {
     }
 }
 
-/// As long as that, a number takes a pageblock of its own: no thread has one in reserve.
+/// A number of that length takes a pageblock of its own, because no thread has one in reserve.
 #[test]
 fn a_number_for_which_there_is_no_memory_is_not_missing() {
     let server = server(|options| options.memory = 1 << 20);
@@ -423,7 +423,8 @@ fn a_number_for_which_there_is_no_memory_is_not_missing() {
     c.talk("decr n 1\r\n", &["4"]);
 }
 
-/// As memcached does, and without filling up by a format, which can be no wider than 65,535.
+/// A number that goes down keeps its length, as in memcached. It is not filled up by a format, which can be no wider
+/// than 65,535.
 #[test]
 fn a_number_that_goes_down_keeps_a_length_of_any_size() {
     let server = server(|_| {});
@@ -451,7 +452,7 @@ fn a_flag_counts_once_and_a_line_of_them_costs_nothing() {
     c.talk(&format!("md k{many}\r\nmg k\r\n"), &[twice, "HD"]);
 }
 
-/// Only a `set` says that what is there is not wanted any more.
+/// Only a `set` says that the old value is not wanted any more.
 #[test]
 fn a_command_that_is_refused_for_its_length_deletes_nothing_else() {
     let server = server(|options| options.longest = 1000);
@@ -496,7 +497,7 @@ fn who_wants_no_reply_hears_of_no_wrong_line_either() {
         c.talk(&format!("{line}\r\nmn\r\n"), &["MN"]);
     }
     c.talk("nonsense noreply\r\n", &["ERROR"]);
-    // Without its number it is no command, nor is what follows.
+    // Without its number it is no command, and neither is the next line.
     c.talk("cas k 0 0 1\r\nv\r\n", &["ERROR", "ERROR"]);
 }
 
@@ -536,12 +537,13 @@ fn a_number_that_is_asked_for_holds_with_every_mode() {
     c.talk(&format!("ms k 1 ME C{has}\r\nx\r\n"), &["NS"]);
     c.talk("ms k 1 MR C9999\r\nx\r\n", &["EX"]);
     c.talk(&format!("ms k 1 MR C{has}\r\ny\r\n"), &["HD"]);
-    // One that is older than what is there, with I: what is stored then is stale, and the number that is said is its own.
+    // A number that is older than the stored one, with I: the stored value is then stale, and the reported number is
+    // its own.
     c.say("ms k 1 C1 I c\r\nz\r\n");
     let said = c.line();
     assert_eq!(said, format!("HD c{}", number(&mut c)));
     c.talk("mg k v\r\n", &["VA 1 X Z", "z"]);
-    // What does not have the number is neither emptied nor stale nor deleted.
+    // An item without the number is neither emptied nor stale nor deleted.
     c.talk("ms k 1\r\nn\r\n", &["HD"]);
     for ask in ["md k C1 x", "md k C1 I", "md k C1"] {
         c.talk(&format!("{ask}\r\nmg k v\r\n"), &["EX", "VA 1", "n"]);
@@ -551,7 +553,7 @@ fn a_number_that_is_asked_for_holds_with_every_mode() {
     c.talk("md nothing x\r\nmd nothing I\r\n", &["NF", "NF"]);
 }
 
-/// They hold memory that is nobody's yet, and what is stored is not evicted for it.
+/// The announced values hold free memory, and no stored value is evicted for them.
 #[test]
 fn who_announces_values_and_sends_none_takes_nothing_from_others() {
     let server = server(|options| {

@@ -1,4 +1,5 @@
-//! Clients that go on, but hardly: who holds memory of the server's is closed when that has taken too long. Who holds none may stay.
+//! Clients that go on, but hardly. A client that holds memory of the server's is closed when that has taken too long. A
+//! client that holds none may stay.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -40,11 +41,11 @@ fn dribble(server: &Server, begin: &str, byte: u8, closed: u64) {
         let _ = slow.get_mut().write_all(&[byte]);
         assert_eq!(talk(&mut other, "mn\r\n"), "MN\r\n");
     }
-    // It is told nothing more; what it sent after that may have reset the connection.
+    // It is told nothing more; later bytes that it sent may have reset the connection.
     let mut rest = Vec::new();
     let _ = slow.read_to_end(&mut rest);
     assert!(rest.is_empty());
-    // Who said nothing for longer than that is still served.
+    // A client that said nothing for longer than that is still served.
     assert_eq!(talk(&mut idle, "mn\r\n"), "MN\r\n");
 }
 

@@ -1,4 +1,5 @@
-//! What a server's memory and its calls cost, seen from outside: in a process of their own, as what is counted is the whole process's.
+//! Memory and calls of a server, seen from outside: in a process of their own, because the counts are of the whole
+//! process.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
@@ -49,8 +50,8 @@ fn get(client: &mut BufReader<TcpStream>, key: &str) -> Option<Vec<u8>> {
     Some(value)
 }
 
-/// Bytes of the arenas' windows that the kernel has copied on a write, of all arenas of the process: pages of a private mapping of a file that are the
-/// file's no more.
+/// Returns the bytes of all arenas' windows of the process that the kernel has copied on a write: pages of a private
+/// mapping of a file that are no longer the file's.
 fn copied_on_write() -> u64 {
     let all = std::fs::read_to_string("/proc/self/smaps").expect("mappings");
     let (mut of_arena, mut mappings, mut sum) = (false, 0, 0);
@@ -68,8 +69,8 @@ fn copied_on_write() -> u64 {
     sum
 }
 
-/// Half SETs, half GETs, over more than there is memory for: values of all lengths are overwritten, evicted and moved by the cleaner, and no write
-/// of the server's ever meets a page that was protected.
+/// Half SETs, half GETs, over more data than there is memory for. Values of all lengths are overwritten, evicted and
+/// moved by the cleaner, and no write of the server's ever meets a page that was protected.
 #[test]
 fn steady_sets_cause_no_copy_on_write() {
     let _alone = ALONE.lock();
@@ -121,7 +122,7 @@ fn counts() -> Counts {
     }
 }
 
-/// As many values as a call takes datagrams for: the kernel is asked once.
+/// A multi-get of as many values as a call takes datagrams asks the kernel once.
 #[test]
 fn a_multi_get_by_datagrams_is_answered_in_one_call() {
     const VALUES: usize = 32;
@@ -129,7 +130,8 @@ fn a_multi_get_by_datagrams_is_answered_in_one_call() {
     let _dog = Watchdog::new();
     let server = server(|options| {
         options.udp = Some(SocketAddr::from(([127, 0, 0, 1], 0)));
-        // What is chosen by measuring may take a call more: one that the device refuses, one for what the kernel says of it.
+        // A way that is chosen by measuring may take a call more: one that the device refuses, one for the kernel's
+        // report.
         options.sending = Sending::Told(Way::Copy);
     });
     let mut client = client(&server);
@@ -186,6 +188,6 @@ fn a_multi_get_by_datagrams_is_answered_in_one_call() {
         "calls with several of them"
     );
     let calls = after.calls - before.calls;
-    // One for the values, one for what is after them, and the answer to the last SET, which counts after it has come.
+    // One for the values, one for the bytes after them, and the answer to the last SET, which counts after it has come.
     assert!(calls <= 3, "{calls} calls for {total} datagrams and a line");
 }

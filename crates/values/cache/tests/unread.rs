@@ -1,5 +1,5 @@
-//! Clients that read nothing of what they asked for: what their replies hold is limited, for all of them together. In a process of its own, as its
-//! memory is looked at from outside.
+//! Clients that do not read their answers: the memory of their replies is limited, for all of them together. In a
+//! process of its own, because its memory is checked from outside.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -56,7 +56,7 @@ impl Client {
     }
 }
 
-/// What the process has of its own, bytes.
+/// Returns the bytes of memory that only this process has.
 fn anonymous() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").expect("status");
     let line = status
@@ -66,7 +66,7 @@ fn anonymous() -> u64 {
     kib.parse::<u64>().expect("a number") << 10
 }
 
-/// What the kernel has of the arena's file, bytes.
+/// Returns the bytes that the kernel has of the arena's file.
 fn resident(server: &Server) -> u64 {
     let file = server.store().arena().descriptor().try_clone_to_owned();
     let file = std::fs::File::from(file.expect("a descriptor"));
@@ -93,7 +93,8 @@ fn what_nobody_reads_leaves_room_for_what_is_stored() {
                 assert_eq!(client.set(&format!("small{number}"), 5), "STORED");
             }
         }
-        // The one limit of what is stored, and the other of what waits; that one counts what is closed as open for a moment.
+        // The one limit of stored values, and the other of waiting replies; the latter counts closed connections as
+        // open for a moment.
         let most = 64 * MIB + 64 * MIB / 4 + 64 * MIB;
         assert!(resident(&server) <= most, "{}", resident(&server));
         assert!(server.stats().slow_clients_closed > 100);
@@ -140,7 +141,7 @@ fn text_that_nobody_reads_is_limited() {
     );
 }
 
-/// Who reads gets everything, however much the deaf ask for.
+/// A client that reads gets everything, however much the deaf clients ask for.
 #[test]
 fn who_reads_is_not_closed() {
     let _dog = Watchdog::new();

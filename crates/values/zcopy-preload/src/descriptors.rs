@@ -1,6 +1,7 @@
-//! close(2), closefrom(3), close_range(2), dup2(2), dup3(2): a program that closes what it does not know leaves ours open.
+//! close(2), closefrom(3), close_range(2), dup2(2), dup3(2): a program that closes unknown descriptors leaves ours
+//! open.
 //!
-//! Daemons do so when they start. What comes under those numbers later must not be taken for ours.
+//! Daemons do so when they start. Files that come under those numbers later must not be taken for ours.
 
 use crate::inside::is_inside;
 use crate::next;
@@ -18,7 +19,7 @@ static USED: AtomicUsize = AtomicUsize::new(0);
 const NONE: RawFd = -1;
 
 // All relaxed: a program that closes a descriptor while another thread makes it cannot know of it.
-/// From now on it is ours.
+/// Keeps a descriptor: from now on it is ours.
 pub(crate) fn keep(fd: RawFd) {
     TOP.fetch_max(fd + 1, Ordering::Relaxed);
     for (number, place) in KEPT.iter().enumerate() {
@@ -34,14 +35,14 @@ fn kept() -> &'static [AtomicI32] {
     &KEPT[..USED.load(Ordering::Relaxed).min(MOST)]
 }
 
-/// It is closed, or about to be.
+/// Forgets a descriptor that is closed, or about to be.
 pub(crate) fn give_up(fd: RawFd) {
     for place in kept() {
         let _ = place.compare_exchange(fd, NONE, Ordering::Relaxed, Ordering::Relaxed);
     }
 }
 
-/// May the program not close it? What we close ourselves is ours no more.
+/// Returns whether the program may not close it. A descriptor that we close ourselves is ours no more.
 fn is_ours(fd: RawFd) -> bool {
     let there = (0..TOP.load(Ordering::Relaxed)).contains(&fd)
         && kept()
@@ -54,7 +55,7 @@ fn is_ours(fd: RawFd) -> bool {
     there
 }
 
-/// close(2). Of ours it says what it says of numbers that nobody has.
+/// close(2). For a descriptor of ours it returns the error for an unused number.
 ///
 /// # Safety
 /// As its manual page says.
@@ -105,7 +106,7 @@ pub unsafe extern "C" fn closefrom(first: c_int) {
     errno::set(before);
 }
 
-/// dup2(2). A number that is ours is refused as one that nobody may have.
+/// dup2(2). A number of ours is refused, as one that is not allowed.
 ///
 /// # Safety
 /// As its manual page says.
@@ -119,7 +120,7 @@ pub unsafe extern "C" fn dup2(from: c_int, to: c_int) -> c_int {
     unsafe { next::dup2(from, to) }
 }
 
-/// dup3(2), as [`dup2`].
+/// dup3(2), like [`dup2`].
 ///
 /// # Safety
 /// As its manual page says.
@@ -133,7 +134,7 @@ pub unsafe extern "C" fn dup3(from: c_int, to: c_int, flags: c_int) -> c_int {
     unsafe { next::dup3(from, to, flags) }
 }
 
-/// The lowest of ours in a range.
+/// Returns the lowest of ours in a range.
 fn first_of_ours(first: c_uint, last: c_uint) -> Option<c_uint> {
     let all = kept().iter().map(|place| place.load(Ordering::Relaxed));
     all.filter_map(|fd| c_uint::try_from(fd).ok())

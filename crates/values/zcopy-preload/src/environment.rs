@@ -1,4 +1,4 @@
-//! What the environment says, read once.
+//! Settings from the environment, read once.
 
 use std::io::Write;
 
@@ -42,7 +42,7 @@ pub(crate) fn say(what: &str) {
     let _ = std::io::stderr().write_all(line.as_bytes());
 }
 
-/// Bytes, or a number with `KiB`, `MiB`, `GiB`. What cannot be read is said, and left out.
+/// Parses bytes, or a number with `KiB`, `MiB`, `GiB`. An unreadable value is reported, and left out.
 fn number(name: &str, what: &str) -> Option<u64> {
     let text = std::env::var(name).ok()?;
     let (digits, shift) = [("KiB", 10), ("MiB", 20), ("GiB", 30)]

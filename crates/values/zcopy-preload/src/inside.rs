@@ -1,4 +1,4 @@
-//! Whether a thread is in the library: what it allocates then is the library's, and what it closes.
+//! Whether a thread is in the library: its allocations and closed descriptors then are the library's.
 
 use std::cell::Cell;
 
@@ -22,7 +22,7 @@ pub(crate) fn inside<T>(work: impl FnOnce() -> T) -> Option<T> {
     Some(work())
 }
 
-/// Is this thread inside, or ending?
+/// Returns whether this thread is inside, or ending.
 pub(crate) fn is_inside() -> bool {
     INSIDE.try_with(Cell::get).unwrap_or(true)
 }

@@ -9,7 +9,7 @@ use tranship_sys::errno;
 
 const PAGE: usize = 4096;
 
-/// Memory of the twin allocator; none if it has none, and for its own tables.
+/// Returns memory of the twin allocator; none if it has none, and for its own tables.
 fn twin(bytes: usize) -> Option<NonNull<u8>> {
     inside(|| state::own()?.alloc_raw(bytes).ok()).flatten()
 }
@@ -18,7 +18,7 @@ fn is_large(bytes: usize) -> bool {
     bytes >= state::wishes().least && bytes <= isize::MAX.unsigned_abs()
 }
 
-/// What the program's own allocator is asked for, and nobody while it is looked for.
+/// Asks the program's own allocator, or nobody while that allocator is looked for.
 fn rest(ask: impl FnOnce() -> *mut c_void) -> *mut c_void {
     if next::is_looking() {
         errno::set(errno::NO_MEMORY);
@@ -71,8 +71,8 @@ pub unsafe extern "C" fn free(at: *mut c_void) {
     match state::arena_of(start.as_ptr()) {
         Some(arena) => {
             let before = errno::get();
-            // What an arena frees is never freed inside of it: its own tables are the C library's.
-            // SAFETY: the caller's word.
+            // Memory that an arena frees is never freed inside of it: its own tables are the C library's. SAFETY: the
+            // caller's word.
             unsafe { arena.free_raw(start) };
             errno::set(before);
         }
@@ -102,7 +102,7 @@ pub unsafe extern "C" fn free_aligned_sized(at: *mut c_void, _align: usize, _byt
     unsafe { free(at) };
 }
 
-/// malloc_trim(3): of the twin allocator what it keeps for later, and what the C library does.
+/// malloc_trim(3): trims the memory that the twin allocator keeps for later, and calls the C library's.
 #[unsafe(no_mangle)]
 pub extern "C" fn malloc_trim(keep_bytes: usize) -> c_int {
     let ours = inside(|| state::made().is_some_and(zcopy::Arena::trim)).unwrap_or(false);
@@ -133,8 +133,8 @@ pub unsafe extern "C" fn realloc(at: *mut c_void, bytes: usize) -> *mut c_void {
     if bytes <= has && bytes * 2 >= has {
         return at;
     }
-    // What grows is likely to go on growing, and each time all of it is copied: so it gets addresses for an eighth more, which take no memory
-    // before they are written.
+    // A block that grows is likely to go on growing, and each time all of it is copied. So it gets addresses for an
+    // eighth more, which take no memory before they are written.
     let ahead = bytes.checked_add(has / 8).filter(|_| bytes > has);
     let mut to = ahead.map_or(std::ptr::null_mut(), |ahead| malloc(ahead));
     if to.is_null() {
@@ -147,7 +147,7 @@ pub unsafe extern "C" fn realloc(at: *mut c_void, bytes: usize) -> *mut c_void {
     to
 }
 
-/// Copies what a block has to where it goes on, and frees it.
+/// Copies a block's content to its new place, and frees the block.
 ///
 /// # Safety
 /// Both are as long as that, and nobody uses them.
@@ -160,8 +160,8 @@ unsafe fn moved(at: *mut c_void, to: *mut c_void, bytes: usize) {
     }
 }
 
-/// realloc(3) of a block of the program's own allocator. One that becomes large goes on in the twin allocator, if that has room; one that was large all the same
-/// stays: moving it is that allocator's art.
+/// realloc(3) of a block of the program's own allocator. A block that becomes large moves to the twin allocator, if
+/// that has room. A block that was large already stays: moving it is that allocator's work.
 ///
 /// # Safety
 /// As realloc(3).
@@ -217,7 +217,7 @@ pub unsafe extern "C" fn malloc_usable_size(at: *mut c_void) -> usize {
     }
 }
 
-/// A large block of the twin allocator, whose large values begin with a page.
+/// Returns a large block of the twin allocator, whose large values begin with a page.
 fn aligned_twin(align: usize, bytes: usize) -> Option<*mut c_void> {
     if align > PAGE || bytes < PAGE || !is_large(bytes) {
         return None;
@@ -297,7 +297,8 @@ pub unsafe extern "C" fn posix_memalign(to: *mut *mut c_void, align: usize, byte
     }
 }
 
-/// Memory of the twin allocator, whatever its size (ZCopy, section 3.2.1). A null pointer and `ENOMEM` if it has none.
+/// Allocates memory of the twin allocator, whatever its size (ZCopy, section 3.2.1). A null pointer and `ENOMEM` if it
+/// has none.
 #[unsafe(no_mangle)]
 pub extern "C" fn zc_malloc(bytes: usize) -> *mut c_void {
     match twin(bytes.max(1)) {
@@ -309,7 +310,7 @@ pub extern "C" fn zc_malloc(bytes: usize) -> *mut c_void {
     }
 }
 
-/// Frees what [`zc_malloc`] gave.
+/// Frees memory of [`zc_malloc`].
 ///
 /// # Safety
 /// As for [`free`].

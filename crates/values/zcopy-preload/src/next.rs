@@ -55,7 +55,7 @@ unsafe impl GlobalAlloc for System {
 /// Functions that were there before us.
 macro_rules! next {
     ($($name:ident: fn($($arg:ident: $of:ty),*) -> $ret:ty;)*) => {
-        /// Where they are, once they were looked for.
+        /// Addresses of the functions, once they were looked up.
         #[allow(non_upper_case_globals, reason = "names of functions")]
         mod found {
             $(pub(super) static $name: super::Found = super::Found::new(std::ptr::null_mut());)*
@@ -73,7 +73,8 @@ macro_rules! next {
             }
         )*
 
-        /// All at once, as soon as the library is there: later a thread may hold what the dynamic linker waits for.
+        /// Looks all up at once, as soon as the library is there: later a thread may hold a lock that the dynamic
+        /// linker waits for.
         extern "C" fn look_all_up() {
             $(let _ = looked_up(&found::$name, concat!(stringify!($name), "\0"));)*
         }
@@ -90,8 +91,9 @@ thread_local!(static LOOKING: Cell<bool> = const { Cell::new(false) });
 /// Threads that look something up.
 static LOOKERS: AtomicUsize = AtomicUsize::new(0);
 
-/// Does this thread look a function up? What the dynamic linker of an old glibc asks for meanwhile is refused, for which it has a place
-/// of its own, and what it frees is left: nobody knows yet whose that is.
+/// Returns whether this thread is looking a function up. The dynamic linker of an old glibc asks for memory meanwhile:
+/// the request is refused, because the linker has a place of its own. Memory that it frees then is left, because its
+/// allocator is not known yet.
 pub(crate) fn is_looking() -> bool {
     // Relaxed: a thread sees its own.
     LOOKERS.load(Ordering::Relaxed) > 0 && LOOKING.try_with(Cell::get).unwrap_or(false)
@@ -99,7 +101,7 @@ pub(crate) fn is_looking() -> bool {
 
 #[inline]
 fn look_up(found: &Found, name: &'static str) -> *mut c_void {
-    // Relaxed: whoever looks twice finds the same.
+    // Relaxed: a thread that looks twice finds the same.
     let known = found.load(Ordering::Relaxed);
     if !known.is_null() {
         return known;
@@ -127,11 +129,11 @@ fn looked_up(found: &Found, name: &'static str) -> *mut c_void {
     known
 }
 
-/// Is the allocator one library's, so that what `malloc` gave can be asked about? Some have no `malloc_usable_size`, and the next one is the
-/// C library's, which would look into a block that is not its own.
+/// Returns whether the allocator is one library's, so that its blocks can be asked about. Some have no
+/// `malloc_usable_size`, and the next one is the C library's, which would look into a block that is not its own.
 pub(crate) fn knows_its_blocks() -> bool {
     static KNOWS: AtomicU8 = AtomicU8::new(0);
-    // Relaxed: whoever looks twice finds the same.
+    // Relaxed: a thread that looks twice finds the same.
     match KNOWS.load(Ordering::Relaxed) {
         0 => {
             let malloc = library_of(look_up(&found::malloc, "malloc\0"));
@@ -143,7 +145,7 @@ pub(crate) fn knows_its_blocks() -> bool {
     }
 }
 
-/// Where the library lies that a function is of.
+/// Returns the address of the library that a function belongs to.
 fn library_of(function: *mut c_void) -> usize {
     // SAFETY: all zeros is a library of no name at no place.
     let mut about: libc::Dl_info = unsafe { std::mem::zeroed() };

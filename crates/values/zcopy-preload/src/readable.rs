@@ -1,7 +1,8 @@
 //! Whether memory of the program's can be read: a bad pointer is `EFAULT` of the kernel's, not a signal in this library.
 //!
-//! Only what is read here is asked about (lists of pieces, small headers); all else the kernel reads. Pages of the stack that the thread runs on
-//! are asked about once: they stay as long as it does. Another page costs a system call that does nothing (70 ns), and that every sandbox allows.
+//! Only memory that is read here is asked about (lists of pieces, small headers); the kernel reads all else. Pages of
+//! the stack that the thread runs on are asked about once: they stay as long as it does. Another page costs a system
+//! call that does nothing (70 ns), and that every sandbox allows.
 
 use std::cell::Cell;
 use tranship_sys::{errno, map};
@@ -12,7 +13,7 @@ const NEAR: usize = 64 << 10;
 
 thread_local!(static STACK: Cell<(usize, usize)> = const { Cell::new((0, 0)) });
 
-/// Can all of it be read? Leaves `errno` as it was.
+/// Returns whether all of it can be read. Leaves `errno` as it was.
 pub(crate) fn is_readable(at: *const u8, len: usize) -> bool {
     let Some(end) = at.addr().checked_add(len) else {
         return false;

@@ -1,4 +1,4 @@
-//! Memory that never changes: what the program says is so, and the constants that its file brings.
+//! Memory that never changes: memory that the program declares so, and the constants of its file.
 
 use std::ffi::{c_int, c_void};
 use std::sync::OnceLock;
@@ -7,7 +7,7 @@ use tranship_sys::errno;
 
 /// Ranges that a program may name; of more it is told that there is no room.
 const MOST: usize = 1024;
-/// First address and end of each. An end is written last: who sees it sees the address.
+/// First address and end of each. An end is written last: a thread that sees it sees the address.
 static RANGES: [[AtomicUsize; 2]; MOST] =
     [const { [AtomicUsize::new(0), AtomicUsize::new(0)] }; MOST];
 static TAKEN: AtomicUsize = AtomicUsize::new(0);
@@ -54,7 +54,7 @@ pub(crate) fn is_readonly(at: *const u8, len: usize) -> bool {
     })
 }
 
-/// The read-only segments of the program's own file, which stay where they are; those of libraries may go.
+/// Returns the read-only segments of the program's own file, which stay where they are; those of libraries may go.
 fn constants() -> &'static [(usize, usize)] {
     static FOUND: OnceLock<Vec<(usize, usize)>> = OnceLock::new();
     FOUND.get_or_init(|| {
@@ -81,7 +81,7 @@ unsafe extern "C" fn note(
         if header.p_type == libc::PT_LOAD && header.p_flags & libc::PF_W == 0 {
             let address = |number: u64| usize::try_from(number).expect("64 bit");
             let first = address(about.dlpi_addr + header.p_vaddr);
-            // Bytes of the file: what lies behind them on the last page is nobody's.
+            // Bytes of the file: those behind them on the last page belong to no file.
             found.push((first, first + address(header.p_filesz)));
         }
     }

@@ -15,7 +15,7 @@ use zcopy::{Counts, Piece, Sender, Socket};
 const WORTH: usize = 4096;
 /// Pieces of one call.
 const MOST: usize = scatter::MOST;
-/// What may be asked of a send that goes by reference.
+/// Flags that are allowed for a send that goes by reference.
 const KNOWN: c_int = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
 
 /// write(2).
@@ -91,7 +91,7 @@ pub unsafe extern "C" fn sendmsg(fd: c_int, message: *const libc::msghdr, flags:
             return copy();
         }
         let plain = message.read_unaligned();
-        // Descriptors and the like go their way, and so does what has an address.
+        // Messages with descriptors and the like go to the C library, and so do those with an address.
         if plain.msg_control.is_null() && plain.msg_name.is_null() {
             many(fd, plain.msg_iov, plain.msg_iovlen, flags, copy)
         } else {
@@ -100,7 +100,8 @@ pub unsafe extern "C" fn sendmsg(fd: c_int, message: *const libc::msghdr, flags:
     }
 }
 
-/// May such a send be one of ours? What the kernel refuses whatever the memory, and what it is asked for in another way, is the C library's.
+/// Returns whether such a send may be one of ours. A send that the kernel refuses whatever the memory, or with other
+/// flags, is the C library's.
 fn may_look(fd: c_int, flags: c_int) -> bool {
     fd >= 0 && flags & !KNOWN == 0 && !is_inside()
 }
@@ -124,7 +125,7 @@ unsafe fn one(
     }
 }
 
-/// What can go by reference: the twin allocator's, and what never changes.
+/// Returns a piece that can go by reference: memory of the twin allocator, or memory that never changes.
 ///
 /// # Safety
 /// The range is mapped memory until the piece was sent.
@@ -196,7 +197,7 @@ fn sent(
 ) -> isize {
     let before = errno::get();
     let plan = inside(|| plan(fd, pieces.clone(), flags)).unwrap_or(Plan::Leave);
-    // Only what a send fails with is told.
+    // Only the error of a send is reported.
     errno::set(before);
     match plan {
         Plan::Sent(Ok(sent)) => return sent.cast_signed(),
@@ -207,7 +208,7 @@ fn sent(
         Plan::Leave => return copy(),
         Plan::Count => {}
     }
-    // Outside: what a handler does meanwhile, or jumps over, is the program's.
+    // Outside: the work of a signal handler meanwhile, or a jump out of it, is the program's.
     let sent = copy();
     let after = errno::get();
     inside(|| {
@@ -223,13 +224,13 @@ fn sent(
     sent
 }
 
-/// What becomes of a send.
+/// Handling of a send.
 enum Plan {
-    /// It went, or failed.
+    /// The send was done, or failed.
     Sent(io::Result<usize>),
-    /// It is copied, which the C library does, and is counted.
+    /// The C library copies it, and it is counted.
     Count,
-    /// It is nothing for us: the C library does it.
+    /// The send is not for this library: the C library does it.
     Leave,
 }
 
@@ -262,7 +263,8 @@ fn may_be_kept(piece: &Piece<'_>) -> bool {
     }
 }
 
-/// Of a stream socket; files, datagrams and whatever else the kernel says is none, and flags that ask for what cannot be had, go to the C library.
+/// Returns the record of a stream socket. Files, datagrams and other descriptors go to the C library, and so do
+/// unsupported flags.
 fn socket(fd: c_int, flags: c_int) -> Option<Socket> {
     // SAFETY: the caller has it open.
     let fd = unsafe { BorrowedFd::borrow_raw(fd) };
@@ -271,7 +273,8 @@ fn socket(fd: c_int, flags: c_int) -> Option<Socket> {
     (socket.is_stream() && !waits).then_some(socket)
 }
 
-/// Sends what there is room for. A blocking socket is waited for by the kernel, and what ends that is what ends write(2).
+/// Sends as many bytes as there is room for. The kernel waits for a blocking socket, and the wait ends as that of
+/// write(2).
 fn by_reference(
     sender: &mut Sender,
     fd: c_int,
@@ -292,7 +295,7 @@ fn by_reference(
     outcome
 }
 
-/// One send more, of what a sender counted before and after it.
+/// Counts one send, from the sender's counts before and after it.
 fn done(before: Counts, after: Counts) {
     let added = [
         after.referred_bytes - before.referred_bytes,

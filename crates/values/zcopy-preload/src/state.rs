@@ -56,7 +56,7 @@ pub(crate) fn wishes() -> &'static Wishes {
     WISHES.get_or_init(environment::wishes)
 }
 
-/// The arena that an address is of.
+/// Returns the arena that an address belongs to.
 pub(crate) fn arena_of(at: *const u8) -> Option<&'static Arena> {
     for arena in &ARENAS {
         // Ordering: acquire, partner of the release in `own`.
@@ -73,18 +73,18 @@ pub(crate) fn arena_of(at: *const u8) -> Option<&'static Arena> {
     None
 }
 
-/// This process's arena, if it was made.
+/// Returns this process's arena, if it was made.
 pub(crate) fn made() -> Option<&'static Arena> {
     last().filter(|arena| !arena.is_inherited())
 }
 
-/// This process's arena, made when it is first needed. To be called inside.
+/// Returns this process's arena, and makes it when it is first needed. To be called inside.
 pub(crate) fn own() -> Option<&'static Arena> {
     if let Some(arena) = made() {
         return Some(arena);
     }
     let _making = MAKING.try_lock().ok().or_else(|| {
-        // Another thread makes it; in a forked child nobody may be left who does.
+        // Another thread makes it. A forked child may have no thread that does.
         last()
             .is_none()
             .then(|| MAKING.lock().unwrap_or_else(PoisonError::into_inner))
@@ -114,7 +114,7 @@ pub(crate) fn own() -> Option<&'static Arena> {
     Some(arena)
 }
 
-/// If that is wished for, once.
+/// Prints the report at exit, if that is wished for, once.
 fn report_at_exit() {
     static ONCE: std::sync::Once = std::sync::Once::new();
     if wishes().stats {
@@ -138,7 +138,7 @@ pub(crate) fn has_sender() -> bool {
     SENDER.try_with(has).unwrap_or(false)
 }
 
-/// This thread's sender, and a list for its pieces; none while the thread ends, or if the kernel refuses.
+/// Runs with this thread's sender and a list for its pieces; none while the thread ends, or if the kernel refuses.
 pub(crate) fn with_sender<T>(
     work: impl FnOnce(&mut Sender, &mut Vec<Piece<'static>>) -> T,
 ) -> Option<T> {

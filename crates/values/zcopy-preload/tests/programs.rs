@@ -1,4 +1,4 @@
-//! Programs that know nothing of it send what they always sent, and their large memory goes by reference.
+//! Programs that know nothing of it send the same bytes as always, and their large memory goes by reference.
 
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixDatagram;
@@ -18,7 +18,8 @@ fn preloaded(program: impl AsRef<Path>, library: &Path) -> Command {
     command
 }
 
-/// What it said at exit: sends, bytes by reference, bytes copied. Of each process that said it, the first.
+/// Returns the counts that it printed at exit: sends, bytes by reference, bytes copied. If several processes printed
+/// some, the first.
 fn said(output: &Output) -> [u64; 3] {
     let text = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{}: {text}", output.status);
@@ -43,7 +44,7 @@ fn python_sends_large_bytes_by_reference() {
         .output()
         .expect("python3");
     let [sends, referred, copied] = said(&output);
-    // How much of it is a matter of what took longer on this machine in this moment.
+    // The amount depends on the speed of each way on this machine at this moment.
     assert!(
         sends > 0 && referred > 0,
         "{referred} bytes by reference, {copied} copied"
@@ -223,7 +224,8 @@ fn a_sandbox_that_refuses_a_call_costs_no_connection() {
     }
 }
 
-/// As redis does after a crash, debuggers and checkpoints at any time, and mlockall(2).
+/// A reader of all memory, as redis after a crash, debuggers, checkpoints and mlockall(2), meets only memory that was
+/// handed out.
 #[test]
 fn what_walks_all_memory_meets_only_what_is_handed_out() {
     let _dog = Watchdog::new();
@@ -241,8 +243,8 @@ fn what_walks_all_memory_meets_only_what_is_handed_out() {
     }
 }
 
-/// What strict overcommit would count is private memory that can be written, and RLIMIT_DATA counts it too. Where addresses are few
-/// the program's own allocator is used.
+/// Limits leave the program as it is. Strict overcommit would count private memory that can be written, and RLIMIT_DATA
+/// counts it too. If there are few addresses, the program's own allocator is used.
 #[test]
 fn limits_of_data_and_of_addresses_leave_a_program_as_it_is() {
     let _dog = Watchdog::new();
@@ -332,7 +334,8 @@ fn what_grows_beyond_the_threshold_goes_by_reference() {
     assert!(output.status.success());
 }
 
-/// As varnishd is with jemalloc: what is not ours is its, also what it gave under another name.
+/// A program may be linked with another allocator, as varnishd is with jemalloc. Memory that is not ours is that
+/// allocator's, also memory that it gave under another name.
 #[test]
 fn a_program_may_be_linked_with_another_allocator() {
     let _dog = Watchdog::new();

@@ -154,6 +154,6 @@ fn an_unmodified_varnish_serves_by_reference_what_it_was_given() {
                 .referred_bytes
         })
         .sum();
-    // How much depends on what each way costs here and now.
+    // The amount depends on the cost of each way here and now.
     assert!(referred > 0, "nothing went by reference");
 }

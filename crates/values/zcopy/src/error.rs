@@ -1,4 +1,4 @@
-//! What can go wrong with an allocation.
+//! Errors of an allocation.
 
 use std::io;
 
@@ -16,7 +16,8 @@ pub enum Error {
         /// The arena's limit, bytes.
         max: u64,
     },
-    /// This process was forked from the one that made the arena. Its values can be read and sent here, nothing can be added.
+    /// This process was forked from the one that made the arena. Its values can be read and sent here, but no value can
+    /// be added.
     #[error("this arena belongs to the process that this one was forked from; make one here")]
     Forked,
     /// The manager admits no more to the domain that the arena is charged to ([`crate::Options::charge_to`]).
@@ -32,7 +33,7 @@ pub enum Error {
     /// The manager gives the arena no heap to be charged to.
     #[error("the manager gives no heap: {0}")]
     NoHeap(#[from] tranship_core::Error),
-    /// Its file was handed over to another process ([`crate::Arena::give_away`]).
+    /// The arena's file was handed over to another process ([`crate::Arena::give_away`]).
     #[error("this arena was handed over to another process; values can still be read here")]
     Given,
     /// The kernel refused memory, addresses or a descriptor.

@@ -1,8 +1,8 @@
 //! ZCopy in user space: a twin allocator for data that is sent many times, and sends that do not copy it.
 //!
-//! Values lie in pageblocks of their own, apart from what a program writes all the time (keys, counters, lists). A full
-//! pageblock is protected at the next send; what is sent from it goes out by reference, and a write to it gets a page of its
-//! own, so that bytes that were sent never change. What lies in a block that is not full is copied.
+//! Values lie in pageblocks of their own, apart from memory that a program writes all the time (keys, counters, lists).
+//! A full pageblock is protected at the next send. Values in it go out by reference, and a write to it gets a page of
+//! its own. Thus bytes that were sent never change. Values in a block that is not full are copied.
 //!
 //! Source: Song et al., Revisiting Software Zero-Copy for Web-caching Applications with Twin Memory Allocation (2012). The
 //! paper changes the kernel; this is an ordinary library.

@@ -1,6 +1,6 @@
-//! What a process's senders did, as another process reads it.
+//! Counts of a process's senders, as another process reads them.
 //!
-//! What is read was written by somebody else: it may be wrong, and harms nobody.
+//! Another process wrote the page: it may be wrong, and its reader must not be harmed by that.
 
 use crate::send::{Cause, Choice, Counts, Explanation, Route, Way, Why};
 use crate::tally::{NAME, layout};
@@ -9,7 +9,7 @@ use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// What the senders of a process have done, and why.
+/// Counts of a process's senders, with the reasons.
 ///
 /// ```
 /// # mod tranship { pub use tranship_zcopy as zcopy; }
@@ -33,13 +33,13 @@ pub struct Report {
     pub senders: u32,
     /// Senders that found no place to be counted.
     pub unseen: u64,
-    /// What was sent.
+    /// Bytes and calls that were sent.
     pub counts: Counts,
     /// Sends by way and reason, the most frequent first.
     pub took: Vec<Took>,
     /// Why bytes were copied, the most first.
     pub copied: Vec<Copied>,
-    /// What each way costs, by kind of socket and size; of several senders the means.
+    /// Cost of each way, by kind of socket and size; the means of several senders.
     pub sizes: Vec<Explanation>,
 }
 
@@ -51,9 +51,9 @@ pub struct Took {
     pub way: Way,
     /// The reason.
     pub why: Why,
-    /// How many; of datagrams each call counts.
+    /// Number of sends; of datagrams each call counts.
     pub sends: u64,
-    /// Their bytes, what was copied on the way included.
+    /// Number of their bytes, with those that were copied on the way.
     pub bytes: u64,
 }
 
@@ -63,7 +63,7 @@ pub struct Took {
 pub struct Copied {
     /// The reason.
     pub cause: Cause,
-    /// How many.
+    /// Number of bytes.
     pub bytes: u64,
 }
 
@@ -85,12 +85,12 @@ pub enum ReportError {
     Version {
         /// The file.
         path: PathBuf,
-        /// Its version.
+        /// Version of the page.
         found: u64,
         /// Ours.
         known: u64,
     },
-    /// It cannot be read: of another user, for example.
+    /// The page cannot be read: it is of another user, for example.
     #[error("{path} cannot be read")]
     Unreadable {
         /// The file.
@@ -101,7 +101,7 @@ pub enum ReportError {
 }
 
 impl Report {
-    /// Of a running process: of this user's, or of anybody's for root. Does not disturb it.
+    /// Reads the report of a running process: of this user's, or of any user's for root. Does not disturb it.
     ///
     /// # Errors
     /// [`ReportError::NoPage`] if it has sent nothing by ZCopy.
@@ -131,7 +131,7 @@ impl Report {
         Err(ReportError::NoPage(pid))
     }
 
-    /// Of a file that a process left, which ran with `TRANSHIP_ZCOPY_EXPLAIN=FOLDER`.
+    /// Reads the report of a file that a process left, which ran with `TRANSHIP_ZCOPY_EXPLAIN=FOLDER`.
     ///
     /// # Errors
     /// If it is none, or cannot be read.
@@ -141,7 +141,8 @@ impl Report {
             source,
         };
         let not_a_page = || ReportError::NotAPage(path.to_path_buf());
-        // Whatever lies there is not waited for, and nothing is done to it: a pipe, a terminal. What is looked at is what was opened.
+        // A file there (a pipe, a terminal) is not waited for, and nothing is done to it. The checks are on the opened
+        // file.
         let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
         let file = File::options().read(true).custom_flags(flags).open(path);
         let file = file.map_err(unreadable)?;
@@ -245,7 +246,7 @@ fn sizes(places: &[Vec<u64>]) -> Vec<Explanation> {
             let logarithm = layout::SMALLEST + u32::try_from(doubling).expect("few");
             let at = layout::size(route.index(), logarithm);
             let used = places.iter().filter(|place| place[at] > 0);
-            // Several senders may differ; who sent most speaks for them.
+            // Several senders may differ; the sender that sent most decides.
             let Some(most) = used.clone().max_by_key(|place| place[at]) else {
                 continue;
             };
@@ -270,7 +271,7 @@ fn sizes(places: &[Vec<u64>]) -> Vec<Explanation> {
     all
 }
 
-/// What a way costs, over some senders; none if nobody tried.
+/// Returns the mean cost of a way over some senders; none if no sender tried it.
 fn mean<'a>(places: impl Iterator<Item = &'a Vec<u64>>, at: usize, way: Way) -> Option<Choice> {
     let mut choice = Choice {
         way,
@@ -298,7 +299,7 @@ fn words(file: &File, at: usize, count: usize) -> io::Result<Vec<u64>> {
     Ok(bytes.chunks_exact(8).map(word).collect())
 }
 
-/// A process's number in its own namespace: what it wrote.
+/// Returns a process's number in its own namespace, which it wrote.
 fn own_number(pid: u32) -> Option<u32> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let line = status
@@ -307,7 +308,7 @@ fn own_number(pid: u32) -> Option<u32> {
     line.split_whitespace().last()?.parse().ok()
 }
 
-/// Is it the link of a descriptor of such a page? Nothing else of another process is opened.
+/// Returns whether it is the link of a descriptor of such a page. Nothing else of another process is opened.
 fn is_page(link: &Path, pid: u32) -> bool {
     let text = link.to_string_lossy();
     text.starts_with(&format!("/memfd:{NAME}")) || text.ends_with(&format!(".{pid}.zcopy"))

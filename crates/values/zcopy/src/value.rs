@@ -1,4 +1,4 @@
-//! Values: what is filled once and sent many times.
+//! Values: filled once and sent many times.
 
 use crate::arena::{Freed, Inner, Options, Place, Stats};
 use crate::error::Error;
@@ -32,7 +32,7 @@ pub struct Arena {
 }
 
 impl Arena {
-    /// An arena with defaults: as much memory as the machine has, taken when it is needed.
+    /// Creates an arena with defaults: as much memory as the machine has, taken when it is needed.
     ///
     /// # Errors
     /// [`Error::System`] if the kernel refuses addresses or a descriptor.
@@ -40,7 +40,7 @@ impl Arena {
         Arena::with(&Options::default())
     }
 
-    /// An arena.
+    /// Creates an arena.
     ///
     /// # Errors
     /// As [`Arena::new`].
@@ -48,17 +48,18 @@ impl Arena {
         Inner::new(options).map(|inner| Arena { inner })
     }
 
-    /// Memory for a value of `len` bytes. What it contains is not specified (nothing of another process).
+    /// Allocates memory for a value of `len` bytes. Its content is not specified (nothing of another process).
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`] at the arena's limit, [`Error::Forked`] in a forked child. Does not block, but where the arena is charged to a domain
-    /// ([`Options::charge_to`]): then the manager may be waited for, 100 ms at most, and after a refusal not again for a second; what it refuses is
-    /// [`Error::NotAdmitted`].
+    /// [`Error::OutOfMemory`] at the arena's limit, [`Error::Forked`] in a forked child. [`Error::NotAdmitted`] if the
+    /// arena is charged to a domain ([`Options::charge_to`]) and the manager refuses. Only such an arena may block: it
+    /// waits for the manager at most 100 ms, and after a refusal not again for a second.
     pub fn alloc(&self, len: usize) -> Result<ValueMut, Error> {
         self.inner.alloc(len).map(|at| self.to_fill(at, len))
     }
 
-    /// Allocates a value out of what the manager has admitted already: for who holds a lock that others wait for. Never blocks.
+    /// Allocates a value from memory that the manager has admitted already, for a caller that holds a lock for which
+    /// others wait. Never blocks.
     ///
     /// # Errors
     /// As [`Arena::alloc`]; after [`Error::NotAdmitted`] that may be asked for more.
@@ -68,7 +69,7 @@ impl Arena {
     }
 
     fn to_fill(&self, at: NonNull<u8>, len: usize) -> ValueMut {
-        // It will be filled, unlike what a program may do with memory that it asks for.
+        // It will be filled, unlike memory that a program may ask for.
         self.inner.populate(at, len);
         ValueMut {
             owned: Some(Owned {
@@ -80,7 +81,7 @@ impl Arena {
         }
     }
 
-    /// A value that is a copy of `bytes`.
+    /// Makes a value that is a copy of `bytes`.
     ///
     /// # Errors
     /// As [`Arena::alloc`].
@@ -90,18 +91,19 @@ impl Arena {
         Ok(value.freeze())
     }
 
-    /// Memory for C: a value that the program may write whenever it likes, also after it was sent. Bytes that were sent stay.
+    /// Allocates memory for C: a value that the program may write whenever it likes, also after it was sent. Bytes that
+    /// were sent stay.
     ///
     /// # Errors
     /// As [`Arena::alloc`].
     pub fn alloc_raw(&self, len: usize) -> Result<NonNull<u8>, Error> {
         let at = self.inner.alloc(len)?;
-        // Nobody will say when it is filled: a page that is written after its block was frozen is found at each send.
+        // The end of filling is not announced: a page that is written after its block was frozen is found at each send.
         self.inner.filled(at, true);
         Ok(at)
     }
 
-    /// As [`Arena::alloc_raw`], of zeros. Memory that the kernel gives anew is not touched.
+    /// Allocates zeros, otherwise like [`Arena::alloc_raw`]. Memory that the kernel gives anew is not touched.
     ///
     /// # Errors
     /// As [`Arena::alloc`].
@@ -111,12 +113,12 @@ impl Arena {
         Ok(at)
     }
 
-    /// Gives empty pageblocks back that are kept with their pages for what comes next; false if there are none.
+    /// Gives back empty pageblocks that are kept with their pages for later values; false if there are none.
     pub fn trim(&self) -> bool {
         self.inner.trim()
     }
 
-    /// Frees what [`Arena::alloc_raw`] gave.
+    /// Frees memory of [`Arena::alloc_raw`].
     ///
     /// # Safety
     /// It came from `alloc_raw` of this arena, was not freed since, and nobody uses it.
@@ -128,20 +130,22 @@ impl Arena {
         unsafe { self.inner.free(at, Freed::Raw) };
     }
 
-    /// How long the value that begins at an address may be, bytes; `None` if none of this arena does.
+    /// Returns the longest length of the value that begins at an address, in bytes; `None` if no value of this arena
+    /// begins there.
     #[must_use]
     pub fn usable(&self, at: NonNull<u8>) -> Option<usize> {
         self.inner.len_of(at)
     }
 
-    /// Is the address one of this arena's?
+    /// Returns whether the address is one of this arena's.
     #[must_use]
     pub fn owns(&self, at: *const u8) -> bool {
         self.inner.owns(at)
     }
 
-    /// The numbers of protected pageblocks in which little is left, the emptiest `count` of them with at most half their slots in
-    /// use, in ascending order: who moves what is left ([`Value::block`]) gets their memory back. Looks at every block.
+    /// Returns the numbers of protected pageblocks that hold few values: the emptiest `count` of those with at most
+    /// half their slots in use, in ascending order. A caller that moves the remaining values ([`Value::block`]) gets
+    /// the memory of the blocks back. Checks every block.
     #[must_use]
     pub fn sparse(&self, count: usize) -> Vec<u32> {
         self.inner.sparse(count)
@@ -158,19 +162,21 @@ impl Arena {
         self.inner.is_inherited()
     }
 
-    /// Its file's descriptor. A program that closes it can allocate as before, and what it sends is copied.
+    /// Returns its file's descriptor. A program that closes it can allocate as before, and its values are copied when
+    /// sent.
     #[must_use]
     pub fn descriptor(&self) -> BorrowedFd<'_> {
         self.inner.file().0
     }
 
-    /// Has this process write no byte of its file any more, and give nothing of it back: another one goes on with it ([`Arena::adopt`]). Nobody
-    /// uses the arena meanwhile. [`Arena::take_back`] ends that, if the other one does not come to it.
+    /// Gives the file away: this process writes no byte of it any more, and gives nothing of it back, while another one
+    /// goes on with it ([`Arena::adopt`]). No thread uses the arena meanwhile. [`Arena::take_back`] ends that, if the
+    /// other one does not come to it.
     pub fn give_away(&self) {
         self.inner.give_away(true);
     }
 
-    /// It is this process's again, if nobody has gone on with it.
+    /// Takes the arena back for this process, if no other process has continued with it.
     pub fn take_back(&self) {
         self.inner.give_away(false);
     }
@@ -202,8 +208,8 @@ impl Arena {
         Ok((Arena { inner }, values))
     }
 
-    /// After [`Arena::adopt`], when the process that had the file writes it no more, and before anything is allocated: gives back what is in none of
-    /// the values' pageblocks.
+    /// Begins the use after [`Arena::adopt`]. Call it when the process that had the file writes it no more, and before
+    /// anything is allocated: it gives back memory in none of the values' pageblocks.
     ///
     /// # Errors
     /// If the kernel refuses; then nothing may be allocated.
@@ -211,21 +217,22 @@ impl Arena {
         self.inner.replace_rest()
     }
 
-    /// The heap in which its memory is admitted, where it is charged to a domain ([`Options::charge_to`]).
+    /// Returns the heap in which its memory is admitted, where it is charged to a domain ([`Options::charge_to`]).
     #[must_use]
     pub fn heap(&self) -> Option<&Heap> {
         self.inner.heap()
     }
 
-    /// Where it is charged to a domain ([`Options::charge_to`]): bytes that the manager wants back, or has not admitted, after everything that is free
-    /// has gone. Values are to be freed until there are none: whole pageblocks of them. To be called now and then, as four times a second; asks the
-    /// manager where something was not admitted.
+    /// Returns the bytes that the manager wants back or has not admitted, after all free memory has gone; for an arena
+    /// that is charged to a domain ([`Options::charge_to`]). The caller then frees values, whole pageblocks of them,
+    /// until it returns 0. Call it now and then, for example four times a second. It asks the manager if something was
+    /// not admitted.
     #[must_use]
     pub fn excess(&self) -> u64 {
         self.inner.excess()
     }
 
-    /// What it has done so far.
+    /// Returns its counts so far.
     #[must_use]
     pub fn stats(&self) -> Stats {
         self.inner.stats()
@@ -240,7 +247,7 @@ struct Owned {
     filling: bool,
 }
 
-// SAFETY: memory that no other handle names; the arena is shared by `Arc` and locks what it must.
+// SAFETY: memory that no other handle names; the arena is shared by `Arc` and does its own locking.
 unsafe impl Send for Owned {}
 // SAFETY: shared handles only read.
 unsafe impl Sync for Owned {}
@@ -271,7 +278,7 @@ pub struct ValueMut {
 }
 
 impl ValueMut {
-    /// Ends the filling: from here on nobody writes it, and it can be shared and sent.
+    /// Ends the filling: from here on the value cannot be written, and it can be shared and sent.
     ///
     /// # Panics
     /// Never.
@@ -283,7 +290,7 @@ impl ValueMut {
         Value::of(owned)
     }
 
-    /// The number of the pageblock in which it begins.
+    /// Returns the number of the pageblock in which it begins.
     ///
     /// # Panics
     /// Never.
@@ -324,10 +331,12 @@ impl fmt::Debug for ValueMut {
     }
 }
 
-/// A value: shared, and read only. Its memory goes back with the last clone, also while it is still on its way to somebody.
+/// A value: shared, and read only. Its memory goes back with the last clone, also while it is still on its way to a
+/// receiver.
 #[derive(Clone)]
 pub struct Value {
-    /// Where its bytes are, here as well as in what owns them: who sends values that nobody has touched for long fetches a line of memory less for each.
+    /// Address of its bytes, kept here as well as in their owner. A program that sends values that nobody has touched
+    /// for long thus fetches one cache line less for each.
     at: NonNull<u8>,
     len: usize,
     owned: Arc<Owned>,
@@ -359,14 +368,14 @@ impl Value {
         tranship_sync::prefetch_read(start.wrapping_add(size_of::<Value>() - 1));
     }
 
-    /// As [`Value::arena`], of which nothing is read if it is the one that is known already.
+    /// Returns [`Value::arena`], and reads nothing of it if it is the known one.
     pub(crate) fn arena_or<'a>(&'a self, known: Option<&'a Arc<Inner>>) -> &'a Arc<Inner> {
         known
             .filter(|known| known.owns(self.at.as_ptr()))
             .unwrap_or_else(|| self.arena())
     }
 
-    /// The number of the pageblock in which it begins.
+    /// Returns the number of the pageblock in which it begins.
     #[must_use]
     pub fn block(&self) -> u32 {
         self.owned.arena.block_of(self.at)
@@ -378,13 +387,13 @@ impl Value {
         self.owned.arena.own_pages(self.at).is_some()
     }
 
-    /// Has somebody else a clone of it?
+    /// Returns whether there is another clone of it.
     #[must_use]
     pub fn is_shared(&self) -> bool {
         Arc::strong_count(&self.owned) > 1
     }
 
-    /// Bytes that go back with it, or with its pageblock.
+    /// Returns the bytes that go back with it, or with its pageblock.
     #[must_use]
     pub fn memory_bytes(&self) -> u64 {
         let arena = &self.owned.arena;
@@ -392,13 +401,14 @@ impl Value {
         own.unwrap_or(arena.block_bytes()) as u64
     }
 
-    /// Where in the arena's file it lies, for [`Arena::adopt`]; none if the file does not have it (a fork came while it was filled).
+    /// Returns its place in the arena's file, for [`Arena::adopt`]; none if the file does not have it (a fork came
+    /// while it was filled).
     #[must_use]
     pub fn place(&self) -> Option<Place> {
         self.owned.arena.place_of(self.at, self.len)
     }
 
-    /// Will it be sent without copying? From when its pageblock is protected.
+    /// Returns whether it will be sent without copying: from when its pageblock is protected.
     #[must_use]
     pub fn is_protected(&self) -> bool {
         let arena = self.arena();
@@ -411,7 +421,7 @@ impl Value {
 pub struct Mark(Weak<Owned>);
 
 impl Value {
-    /// What it can be recognised by.
+    /// Returns a mark by which it can be recognised.
     #[must_use]
     pub fn mark(&self) -> Mark {
         Mark(Arc::downgrade(&self.owned))
@@ -419,7 +429,7 @@ impl Value {
 }
 
 impl Mark {
-    /// Is it of this value?
+    /// Returns whether it is of this value.
     #[must_use]
     pub fn is_of(&self, value: &Value) -> bool {
         std::ptr::eq(self.0.as_ptr(), Arc::as_ptr(&value.owned))

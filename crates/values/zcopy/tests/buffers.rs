@@ -1,5 +1,5 @@
-//! Buffers of shared pools and parts of files: they arrive byte for byte, and nobody uses a buffer's memory again before the kernel is done
-//! with it, whoever closes, resets or dies.
+//! Buffers of shared pools and parts of files: they arrive byte for byte. No process uses a buffer's memory again
+//! before the kernel is done with it, whichever end closes, resets or dies.
 
 mod kit;
 
@@ -70,7 +70,8 @@ fn fill(sender: &mut Sender, near: &TcpStream, socket: &mut Socket, buffers: &[B
     }
 }
 
-/// As whoever gets memory of the pool does. Says whose memory was free.
+/// Overwrites all free memory, as the next user of the pool does. Returns the numbers of the buffers whose memory was
+/// free.
 fn overwrite_what_is_free(pool: &Pool) -> Vec<u32> {
     let mut free: Vec<_> = std::iter::from_fn(|| pool.try_alloc(BUFFER).ok()).collect();
     for buffer in &mut free {
@@ -79,7 +80,7 @@ fn overwrite_what_is_free(pool: &Pool) -> Vec<u32> {
     free.iter().map(|buffer| buffer.id().slot()).collect()
 }
 
-/// What so many bytes of these buffers are.
+/// Returns the expected bytes of these buffers.
 fn expected(buffers: usize, len: usize) -> Vec<u8> {
     let mut all: Vec<u8> = (0..buffers).flat_map(|n| pattern(n, BUFFER)).collect();
     all.truncate(len);
@@ -96,7 +97,8 @@ fn same(got: &[u8], expected: &[u8]) {
     );
 }
 
-/// What is on its way by reference counts against one limit for all of a user's sockets (RLIMIT_MEMLOCK).
+/// Takes the lock of all tests by reference: bytes on their way count against one limit for all of a user's sockets
+/// (RLIMIT_MEMLOCK).
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
@@ -117,7 +119,7 @@ struct Filled {
     expected: Vec<u8>,
 }
 
-/// A connection with as many buffers on their way as it takes, all others in use, and nobody who reads.
+/// Returns a connection with as many buffers on their way as it takes, all others in use, and no reader.
 fn filled() -> Filled {
     let alone = alone();
     let domain = Domain::builder()
@@ -261,7 +263,7 @@ child!(
         let sent = fill(&mut sender, &near, &mut socket, &frames);
         assert_eq!(sender.counts().referred_bytes, sent as u64);
         ctl.send(&(sent, socket.held_bytes())).unwrap();
-        // Its handles are gone, what is kept is not.
+        // Its handles are gone, the kept ones are not.
         drop(frames);
         let _: Option<()> = ctl.recv().unwrap();
     }
@@ -310,7 +312,7 @@ fn a_killed_sender_sends_nothing_that_was_written_after_its_death() {
     drop(again);
 }
 
-/// What a list is made of.
+/// Parts of which a list is made.
 struct Stock {
     _domain: Domain,
     buffers: Vec<Buffer>,
@@ -349,7 +351,7 @@ fn stock() -> Stock {
 }
 
 impl Stock {
-    /// A list of pieces of all kinds, and what they are.
+    /// Returns a list of pieces of all kinds, and their bytes.
     fn list(&self, random: &mut Random) -> (Vec<Piece<'_>>, Vec<u8>) {
         let (mut pieces, mut all) = (Vec::new(), Vec::new());
         let small = |n: u64| usize::try_from(n).expect("small");

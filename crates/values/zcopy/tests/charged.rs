@@ -1,4 +1,4 @@
-//! An arena that is charged to a domain: what of it has memory is admitted, visible, and goes back when the manager asks.
+//! An arena that is charged to a domain: its memory is admitted, visible, and goes back when the manager asks.
 
 mod kit;
 
@@ -46,7 +46,7 @@ fn admitted(domain: &Domain) -> u64 {
     heaps(domain)[0].admitted_bytes
 }
 
-/// What the kernel has of the arena's file, bytes.
+/// Returns the bytes that the kernel has of the arena's file.
 fn resident(arena: &Arena) -> u64 {
     let file = arena.descriptor().as_fd().try_clone_to_owned();
     let file = std::fs::File::from(file.expect("a descriptor"));
@@ -59,7 +59,7 @@ fn value(arena: &Arena, len: usize) -> Result<Value, Error> {
     Ok(value.freeze())
 }
 
-/// As many as are admitted in the end: a manager on a busy machine may not answer in time.
+/// Allocates that many values, and repeats until all are admitted: a manager on a busy machine may not answer in time.
 fn values(arena: &Arena, count: usize) -> Vec<Value> {
     let mut values = Vec::new();
     until(|| {
@@ -77,13 +77,13 @@ fn what_is_there_is_admitted_and_goes_back_when_the_manager_asks() {
     assert_eq!((admitted(&domain), resident(&arena)), (0, 0));
     let mut values = values(&arena, 64);
     assert_eq!(resident(&arena), 4 * MIB);
-    // Beyond what is used at most twice an eighth of it.
+    // Beyond the used bytes at most twice an eighth of them.
     let all = admitted(&domain);
     assert!((4 * MIB..=5 * MIB).contains(&all), "{all}");
     let heap = heaps(&domain).remove(0);
     domain.set_quota(heap.heap, MIB).expect("a quota");
     until(|| domain.turn().is_ok() && arena.excess() == 3 * MIB);
-    // What is freed now is not kept.
+    // Memory that is freed now is not kept.
     until(|| {
         values.pop();
         arena.excess() == 0
@@ -138,7 +138,8 @@ fn what_is_not_admitted_is_an_error_and_what_is_freed_is_used_again() {
     });
 }
 
-/// Values of all lengths come and go: what has memory is never more than what is admitted, and in the end all of it goes back.
+/// Values of all lengths come and go: the arena never has more memory than is admitted, and in the end all of it goes
+/// back.
 #[test]
 fn nothing_has_memory_that_is_not_admitted() {
     let _dog = dog();
@@ -160,7 +161,7 @@ fn nothing_has_memory_that_is_not_admitted() {
             arena.protect();
         }
         if random.below(100) == 0 {
-            // What was given back is said after it is the kernel's.
+            // Memory that was given back is reported after it is the kernel's.
             assert!(resident(&arena) <= admitted(&domain));
         }
     }

@@ -10,7 +10,8 @@ use tranship_testkit::lab::{self, Lab};
 use tranship_testkit::{Random, is_root, skipped};
 use tranship_zcopy::{Arena, Explanation, Piece, Sender, Socket, Value, Way};
 
-/// Bytes and datagrams of a batch: what a receiver's buffer holds, which counts some hundred bytes for each besides.
+/// Bytes and datagrams of a batch: as many as a receiver's buffer holds, which counts some hundred bytes for each
+/// besides.
 const BATCH: (usize, usize) = (20_000, 60);
 
 /// A header's number, and parts of values: number, from, to.

@@ -1,5 +1,5 @@
-//! What the kernel refuses by reference, or copies all the same, goes by copying; where there is no room, no more is said to have gone than went. All
-//! arrives as it was sent.
+//! Data that the kernel refuses by reference, or copies all the same, goes by copying. Where there is no room, the
+//! result does not exceed what went. All arrives as it was sent.
 
 mod kit;
 
@@ -304,7 +304,7 @@ fn of_datagrams_that_have_no_room_it_is_said_how_many_went() {
     }
 }
 
-/// What a socket did not take stays in no pipe: it would go to the next one.
+/// Bytes that a socket did not take stay in no pipe: they would go to the next socket.
 #[test]
 fn without_descriptors_nothing_is_left_for_the_next_socket() {
     let (_alone, _dog) = (alone(), dog());

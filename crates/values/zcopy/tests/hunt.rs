@@ -16,7 +16,8 @@ use tranship_zcopy::{Arena, Piece, Sender, Socket, Value};
 const THREADS: u64 = 3;
 /// Bytes on their way before a reader is waited for: beyond what a socket holds, so that most of what is sent is unread for long.
 const UNREAD: usize = 8 << 20;
-/// What a thread keeps at most: several pageblocks of each size. Children write all of it, so more would make a long hunt slow.
+/// Most things that a thread keeps: several pageblocks of each size. Children write all of them, so more would make a
+/// long hunt slow.
 const THINGS: usize = 800;
 
 #[test]
@@ -44,7 +45,7 @@ fn nothing_that_was_sent_ever_changes() {
     assert_eq!(stats.used_bytes, stats.waiting_for_children_bytes);
 }
 
-/// What a thread has: values of Rust's, and memory as C has it.
+/// Things of a thread: values of Rust's, and memory as C has it.
 struct Things<'a> {
     arena: &'a Arena,
     values: Vec<Value>,

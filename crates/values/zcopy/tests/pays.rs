@@ -131,7 +131,8 @@ fn held(arena: &Arena) -> u64 {
     memfd::facts(arena.descriptor()).expect("facts").blocks
 }
 
-/// What is copied although it could go by reference is under way nowhere: its pages are used again as they are.
+/// Values that are copied although they could go by reference are under way nowhere: their pages are used again as they
+/// are.
 #[test]
 fn pages_that_were_only_copied_are_not_given_back() {
     let _dog = dog();

@@ -1,5 +1,5 @@
-//! What waits in the kernel, as nobody has read it, never changes: on each way, whatever is written, read, received, freed, allocated or forked
-//! meanwhile; and who writes sees what he wrote.
+//! Data that waits in the kernel because it is unread never changes. This holds on each way, whatever is written, read,
+//! received, freed, allocated or forked meanwhile. A thread that writes sees its own bytes.
 
 mod kit;
 
@@ -20,7 +20,8 @@ fn alone() -> MutexGuard<'static, ()> {
     ONE_BY_ONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What is done to memory that was sent; the last one forks, after which no pageblock that was there is used again with the pages that it has.
+/// Operations on memory that was sent. The last one forks, after which no present pageblock is used again with its
+/// present pages.
 const WRITES: [fn(NonNull<u8>, usize); 5] =
     [by_the_program, by_read, by_recv, by_recvmsg, by_a_child];
 

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use tranship_testkit::skipped;
 use tranship_zcopy::{Arena, Piece, Way};
 
-/// How often a value may be written during a call, and how often it is afterwards: together fewer than a byte can tell apart.
+/// Most writes of a value during a call, and after it: together fewer than a byte can tell apart.
 const DURING: u64 = 100;
 const AFTER: u64 = 20;
 /// Values of an arena that are sent. The first one's call protects them all.
@@ -63,7 +63,8 @@ impl Target {
     fn write(&self) {
         let source = File::from(tranship_sys::memfd::create("versions").expect("memfd"));
         let (mut version, mut spins) = (0, 0);
-        // Ordering: all sequentially consistent; who reads a version's number after a call knows of all that was begun before.
+        // Ordering: all sequentially consistent; a thread that reads a version's number after a call knows of all
+        // writes begun before.
         while !self.over.load(Ordering::SeqCst) {
             if version == self.limit.load(Ordering::SeqCst) {
                 spins += 1;

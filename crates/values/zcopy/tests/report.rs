@@ -1,4 +1,4 @@
-//! What a process's senders did is seen from outside, while it runs and afterwards.
+//! Counts of a process's senders are visible from outside, while it runs and afterwards.
 
 mod kit;
 

@@ -1,4 +1,5 @@
-//! What is protected the kernel can send from without filling page tables first, and what was never touched gets no memory by that.
+//! The kernel can send protected memory without filling page tables first. Memory that was never touched gets no pages
+//! by that.
 
 use std::os::unix::fs::MetadataExt;
 use tranship_testkit::Watchdog;

@@ -33,14 +33,14 @@ pub(crate) enum BlockAction {
     Serve(ServeArgs),
     /// Serves this machine's programs with the blocks of a server elsewhere.
     Proxy(ProxyArgs),
-    /// Measures a service: operations a second, bytes a second, latencies. Writing destroys what is there.
+    /// Measures a service: operations a second, bytes a second, latencies. Writing destroys the present data.
     Bench(BenchArgs),
 }
 
 #[derive(ClapArgs, Debug)]
 #[command(after_help = ADDRESSES)]
 pub(crate) struct ServeArgs {
-    /// Where clients connect: see below.
+    /// Address where clients connect: see below.
     pub address: String,
     /// The file or block device.
     pub file: PathBuf,
@@ -68,7 +68,7 @@ pub(crate) struct ProxyArgs {
     /// The server's address.
     #[arg(long, value_name = "ADDRESS")]
     pub server: String,
-    /// Where this machine's programs connect: shm:NAME.
+    /// Address where this machine's programs connect: shm:NAME.
     #[arg(long, value_name = "ADDRESS")]
     pub listen: Option<String>,
     /// The most that the block cache holds; 0: none, as is best where several proxies write. Less where the manager admits less, or wants it back
@@ -96,7 +96,7 @@ pub(crate) struct NbdArgs {
 
 #[derive(ClapArgs, Debug)]
 pub(crate) struct ChannelArgs {
-    /// What the other ends of the channels are kept from; both ends must say the same.
+    /// Trust level of the channels: what the other ends are kept from. Both ends must give the same.
     #[arg(long, value_name = "LEVEL", default_value = "producer")]
     pub trust: TrustArg,
 }
@@ -112,10 +112,10 @@ pub(crate) struct BenchArgs {
     /// Requests under way at a time.
     #[arg(long, value_name = "N", default_value = "16", value_parser = clap::value_parser!(u32).range(1..=64))]
     pub depth: u32,
-    /// How long each part runs.
+    /// Duration of each part.
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = parse_time)]
     pub time: std::time::Duration,
-    /// Write, too. What is there is destroyed.
+    /// Writes, too. The present data is destroyed.
     #[arg(long)]
     pub write: bool,
     /// One object with all results instead of a table.
@@ -137,9 +137,9 @@ pub(crate) enum AccessArg {
 
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum TrustArg {
-    /// Both ends can write what either sends; it is agreed who does.
+    /// Both ends can write what either sends; the protocol says which end does.
     Full,
-    /// As full, but mistakes fault.
+    /// As `full`, but a write by mistake faults.
     Half,
     /// Only the end that sends can write it.
     Producer,

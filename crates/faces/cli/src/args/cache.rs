@@ -33,10 +33,10 @@ pub(crate) struct GetArgs {
     /// By a channel, from the server that was started with this --shm NAME: the only way so far.
     #[arg(long, value_name = "NAME")]
     pub shm: String,
-    /// How long to wait for a server, and for its answers.
+    /// Longest time to wait for a server, and for its answers.
     #[arg(short, long, value_name = "TIME", default_value = "10s", value_parser = parse_time)]
     pub wait: Duration,
-    /// What is known of each value, as JSON, instead of the value.
+    /// Prints what is known of each value, as JSON, instead of the value.
     #[arg(long)]
     pub json: bool,
     #[command(flatten)]
@@ -48,7 +48,8 @@ pub(crate) struct GetArgs {
 
 #[derive(ClapArgs, Debug)]
 pub(crate) struct ServeArgs {
-    /// Where TCP is served; a port alone: of the loopback. There is no password: whoever reaches it may read and write.
+    /// Address where TCP is served; a port alone: of the loopback. There is no password: any program that reaches it
+    /// may read and write.
     #[arg(
         short,
         long,
@@ -57,11 +58,11 @@ pub(crate) struct ServeArgs {
         value_parser = parse_place
     )]
     pub listen: SocketAddr,
-    /// Serves UDP, too. Replies go to whoever a datagram claims to be from: not for open networks.
+    /// Serves UDP, too. Replies go to the address that a datagram claims to come from: not for open networks.
     #[arg(short = 'U', long, value_name = "[HOST:]PORT", value_parser = parse_place)]
     pub udp: Option<SocketAddr>,
-    /// Memory for keys, values and what is known about them. A number alone is bytes, not MiB as for memcached. Where there is a manager, it admits the
-    /// memory of values (`tranship stat`: heap `zcopy`) and may want it back: then the server evicts.
+    /// Memory for keys, values and their records. A number alone is bytes, not MiB as for memcached. If a manager runs,
+    /// it admits the memory of values (`tranship stat`: heap `zcopy`) and may want it back: then the server evicts.
     #[arg(short, long, value_name = "SIZE", default_value = "64MiB", value_parser = parse_size)]
     pub memory: u64,
     /// Worker threads; default: one for each processor, four at most.
@@ -73,11 +74,12 @@ pub(crate) struct ServeArgs {
     /// The longest value.
     #[arg(short = 'I', long, value_name = "SIZE", default_value = "1MiB", value_parser = parse_size)]
     pub max_value: u64,
-    /// How long replies wait for a client that does not take them, before its connection is closed.
+    /// Time that replies wait for a client that does not take them, before its connection is closed.
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_time)]
     pub patience: Duration,
-    /// How long a client may take, however steadily, for a command with its value, from its first byte on, or for the replies that wait for it; then its
-    /// connection is closed. One that sends nothing and waits for nothing may stay. 0s: for ever.
+    /// Longest time that a client may take, however steadily, for a command with its value, from its first byte on, or
+    /// for the replies that wait for it. Then its connection is closed. A client that sends nothing and waits for
+    /// nothing may stay. 0s: for ever.
     #[arg(long, value_name = "TIME", default_value = "5m", value_parser = parse_time)]
     pub deadline: Duration,
     /// A Unix socket, for one's own user alone. If a server listens there, this one goes on with its values, listening sockets and
@@ -85,7 +87,8 @@ pub(crate) struct ServeArgs {
     /// start and for each upgrade.
     #[arg(long, value_name = "SOCKET")]
     pub take_over: Option<PathBuf>,
-    /// Shows values by reference to processes that connect to this name, under the manager's rules: what was shown to one, all of them can read.
+    /// Shows values by reference to processes that connect to this name, under the manager's rules. All of these
+    /// processes can read each value that one was shown.
     #[arg(long, value_name = "NAME")]
     pub shm: Option<String>,
     /// Memory for values that are shown so, beside the other.
@@ -97,7 +100,7 @@ pub(crate) struct ServeArgs {
     /// Values that one of them may hold at a time.
     #[arg(long, value_name = "COUNT", default_value_t = 256, requires = "shm")]
     pub shm_held: u16,
-    /// How long it may hold one before it gets no other.
+    /// Longest time that a reader may hold a value before it gets no other.
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_time, requires = "shm")]
     pub shm_hold: Duration,
     #[command(flatten)]

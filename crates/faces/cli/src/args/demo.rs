@@ -11,10 +11,10 @@ pub(crate) struct DemoArgs {
     /// Frame size, at most 64MiB: there are two dozen frames.
     #[arg(long, value_name = "SIZE", default_value = "8MiB", value_parser = parse_demo_frame)]
     pub frame: u64,
-    /// How long each stage runs.
+    /// Duration of each stage.
     #[arg(long, value_name = "TIME", default_value = "4s", value_parser = parse_time)]
     pub stage: std::time::Duration,
-    /// Where to write the picture of throughput over time.
+    /// File for the picture of throughput over time.
     #[arg(long, value_name = "FILE", default_value = "tranship-demo.svg")]
     pub svg: PathBuf,
     /// Write no picture, only the plot in the terminal.
@@ -27,10 +27,10 @@ pub(crate) struct DemoArgs {
 
 #[derive(ClapArgs, Debug)]
 pub(crate) struct ConsumerArgs {
-    /// What it does with each frame.
+    /// Work on each frame.
     #[arg(long)]
     pub role: ConsumerRole,
-    /// How frames reach it.
+    /// Way by which frames arrive.
     #[arg(long)]
     pub over: Transport,
     /// The writer's output; opened before the lock-down.
@@ -42,7 +42,8 @@ pub(crate) struct ConsumerArgs {
     /// The name to receive under.
     #[arg(long)]
     pub name: Option<String>,
-    /// Its system calls are counted: it looks for frames without sleeping, reports only at its end, and may be traced.
+    /// The consumer's system calls are counted: it looks for frames without sleeping, reports only at its end, and may
+    /// be traced.
     #[arg(long)]
     pub counted: bool,
     #[command(flatten)]
@@ -68,7 +69,7 @@ impl ConsumerRole {
     /// Those that work, in the order in which they are shown.
     pub(crate) const ALL: [Self; 4] = [Self::Hash, Self::Lz4, Self::Stats, Self::Writer];
 
-    /// As it is written on the command line.
+    /// Returns the name as it is written on the command line.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Hash => "hash",
@@ -80,7 +81,7 @@ impl ConsumerRole {
     }
 }
 
-/// How the demonstration's frames travel.
+/// Way by which the demonstration's frames travel.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Transport {
     /// By reference.
@@ -92,7 +93,7 @@ pub(crate) enum Transport {
 }
 
 impl Transport {
-    /// As it is written on the command line.
+    /// Returns the name as it is written on the command line.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Tranship => "tranship",
@@ -102,7 +103,7 @@ impl Transport {
     }
 }
 
-/// As a size; a larger one would ask for more memory than a demonstration should.
+/// Parses a frame size; a very large one would ask for more memory than a demonstration should.
 fn parse_demo_frame(text: &str) -> Result<u64, String> {
     match parse_size(text)? {
         size if size > 64 << 20 => Err("at most 64MiB".to_owned()),

@@ -1,4 +1,4 @@
-//! `tranship metrics`, and what `tranship manager` serves beside itself.
+//! `tranship metrics`, and the services of `tranship manager` beside its own.
 
 use super::values::ConnectArgs;
 use clap::{Args as ClapArgs, ValueEnum};
@@ -12,7 +12,7 @@ use tranship_manager::Observe;
 With them it is served until this is interrupted: figures at /metrics, the page at /. A manager serves the same with --metrics and --web."
 )]
 pub(crate) struct MetricsArgs {
-    /// What is printed. Who asks over HTTP says it in its Accept header.
+    /// Format of the text that is printed. A client over HTTP names its format in its Accept header.
     #[arg(long, value_name = "TEXT", default_value = "openmetrics")]
     pub format: TextFormat,
     /// Serve figures on a Unix socket at this path (mode 600).
@@ -29,7 +29,7 @@ pub(crate) struct MetricsArgs {
     /// Numbers of descriptors that the manager passes on, and listens on: figures.
     #[arg(long, hide = true)]
     pub passed: Vec<i32>,
-    /// The same: the page.
+    /// Descriptor that was passed for the page.
     #[arg(long, hide = true)]
     pub passed_web: Option<i32>,
     /// Lock this process down, and end when standard input does.
@@ -39,10 +39,11 @@ pub(crate) struct MetricsArgs {
     pub connect: ConnectArgs,
 }
 
-/// How far away askers may be.
+/// Addresses that may be served.
 #[derive(ClapArgs, Debug, Default)]
 pub(crate) struct ReachArgs {
-    /// Addresses may be such as other machines reach. Whoever reaches them sees the names and figures of all programs.
+    /// Addresses may be such as other machines reach. Any program that reaches them sees the names and figures of all
+    /// programs.
     #[arg(long)]
     pub anywhere: bool,
     /// A name by which browsers may ask, besides addresses and localhost; may be given several times.
@@ -50,7 +51,7 @@ pub(crate) struct ReachArgs {
     pub host: Vec<String>,
 }
 
-/// What a manager serves beside itself.
+/// Services of a manager beside its own.
 #[derive(ClapArgs, Debug, Default)]
 pub(crate) struct ObserveArgs {
     /// Serve figures (OpenMetrics) on a Unix socket beside the manager's own: SOCKET.metrics.
@@ -67,7 +68,7 @@ pub(crate) struct ObserveArgs {
 }
 
 impl ObserveArgs {
-    /// What is said here comes before what the configuration says.
+    /// Returns the settings: those of the command line come before those of the configuration.
     pub(crate) fn over(&self, config: &Observe) -> Observe {
         Observe {
             metrics: self.metrics || config.metrics,
@@ -78,7 +79,7 @@ impl ObserveArgs {
         }
     }
 
-    /// The same for another process.
+    /// Passes the settings on to another process.
     pub(crate) fn pass_on(&self, command: &mut Command) {
         if self.metrics {
             command.arg("--metrics");

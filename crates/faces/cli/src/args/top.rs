@@ -9,19 +9,19 @@ pub(crate) struct TopArgs {
     /// Text instead of a full screen, every period, until it is interrupted.
     #[arg(long)]
     pub batch: bool,
-    /// The same, once.
+    /// Prints the figures as text once.
     #[arg(long, conflicts_with = "count")]
     pub once: bool,
-    /// How often to print; then it ends.
+    /// Number of times to print; then it ends.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub count: Option<u64>,
-    /// How long a period is: 100ms to 1h.
+    /// Length of a period: 100ms to 1h.
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_period)]
     pub every: Duration,
     /// One JSON object a line instead of text.
     #[arg(long)]
     pub json: bool,
-    /// What to begin with; in text, only that.
+    /// Tab to begin with; in text, only that.
     #[arg(long, value_enum, value_name = "WHAT")]
     pub show: Option<Tab>,
     /// Only lines in which this text occurs, in whatever case.
@@ -43,13 +43,13 @@ pub(crate) struct TopArgs {
 }
 
 impl TopArgs {
-    /// Whether it is to write lines and not to take the terminal.
+    /// Returns whether it is to write lines and not to take the terminal.
     pub(crate) fn is_plain(&self) -> bool {
         self.batch || self.once || self.json || self.count.is_some()
     }
 }
 
-/// What is looked at.
+/// Tab of the screen.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Tab {
     /// Processes.
@@ -58,9 +58,9 @@ pub(crate) enum Tab {
     Pools,
     /// Messages.
     Channels,
-    /// Who waits, and on whom.
+    /// Callers that wait, and on whom.
     Blocked,
-    /// Who holds buffers, and for how long.
+    /// Domains that hold buffers, and for how long.
     Holders,
 }
 

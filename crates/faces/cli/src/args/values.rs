@@ -4,7 +4,7 @@ use clap::Args as ClapArgs;
 use std::path::PathBuf;
 use tranship_proto::text_fault;
 
-/// Where the manager is; shared by everything that talks to it.
+/// Address of the manager; shared by all commands that talk to it.
 #[derive(ClapArgs, Debug, Default)]
 pub(crate) struct ConnectArgs {
     /// The manager's socket; default: $TRANSHIP_SOCKET, the system's, the user's. Where it is named, no manager is started.
@@ -12,13 +12,13 @@ pub(crate) struct ConnectArgs {
     pub socket: Option<PathBuf>,
 }
 
-/// What a channel that goes to another process can begin with.
+/// Schemes of channels that go to another process.
 const SCHEMES: &[&str] = match cfg!(feature = "net") {
     true => &["shm", "copy", "tcp", "tcp+plain"],
     false => &["shm"],
 };
 
-/// Where `send` and `recv` meet: a name, or an address of another process.
+/// Parses the meeting point of `send` and `recv`: a name, or an address of another process.
 pub(super) fn parse_address(text: &str) -> Result<String, String> {
     match text.split_once(':') {
         Some(("local", name)) => Err(format!(
@@ -32,7 +32,7 @@ pub(super) fn parse_address(text: &str) -> Result<String, String> {
     }
 }
 
-/// The name in an address.
+/// Returns the name in an address.
 pub(crate) fn name_of(address: &str) -> &str {
     match address.split_once(':') {
         Some(("shm" | "copy", name)) => name,
@@ -41,7 +41,7 @@ pub(crate) fn name_of(address: &str) -> &str {
     }
 }
 
-/// A name as the manager takes it; it decides, this only says it better.
+/// Parses a name as the manager takes it; the manager decides, this only gives a better error.
 pub(super) fn parse_name(text: &str) -> Result<String, String> {
     if let Some((at, c, _)) = text_fault(text) {
         Err(format!(
@@ -55,13 +55,13 @@ pub(super) fn parse_name(text: &str) -> Result<String, String> {
     }
 }
 
-/// What a size and a time look like; help and errors say the same.
+/// Forms of a size and a time; help and errors use the same words.
 pub(super) const FORMS: [&str; 2] = [
     "a whole number and KiB, MiB, GiB, TiB (or K, M, G, T); without: bytes",
     "a whole number and ms, s, m or h; without: seconds",
 ];
 
-/// `64MiB`, `8m`, `4096`.
+/// Parses `64MiB`, `8m`, `4096`.
 pub(super) fn parse_size(text: &str) -> Result<u64, String> {
     match parse_size_or_none(text)? {
         0 => Err("must be more than 0 bytes".to_owned()),
@@ -69,7 +69,7 @@ pub(super) fn parse_size(text: &str) -> Result<u64, String> {
     }
 }
 
-/// The same; 0 is one, too.
+/// Parses a size, or 0.
 pub(super) fn parse_size_or_none(text: &str) -> Result<u64, String> {
     let factor = |unit: &str| match unit.to_ascii_lowercase().as_str() {
         "" | "b" => Some(1),
@@ -82,7 +82,7 @@ pub(super) fn parse_size_or_none(text: &str) -> Result<u64, String> {
     quantity(text, factor).map_err(|why| format!("{why}a size is {}", FORMS[0]))
 }
 
-/// `250ms`, `60s`, `5m`; without a unit: seconds.
+/// Parses `250ms`, `60s`, `5m`; without a unit: seconds.
 pub(super) fn parse_time(text: &str) -> Result<std::time::Duration, String> {
     let factor = |unit: &str| match unit {
         "ms" => Some(1),
@@ -95,7 +95,7 @@ pub(super) fn parse_time(text: &str) -> Result<std::time::Duration, String> {
     Ok(std::time::Duration::from_millis(ms))
 }
 
-/// A whole number and a unit. The error is the beginning of one.
+/// Parses a whole number and a unit. The error is the beginning of a message.
 fn quantity(text: &str, factor: impl Fn(&str) -> Option<u64>) -> Result<u64, String> {
     let digits = text
         .find(|c: char| !c.is_ascii_digit())
@@ -107,7 +107,7 @@ fn quantity(text: &str, factor: impl Fn(&str) -> Option<u64>) -> Result<u64, Str
     all.ok_or("too much; ".to_owned())
 }
 
-/// `127.0.0.1:11211`, `localhost:11211`, `[::1]:11211`, or a port alone, which is one of the loopback.
+/// Parses `127.0.0.1:11211`, `localhost:11211`, `[::1]:11211`, or a port alone, which is one of the loopback.
 #[cfg(feature = "zcopy")]
 pub(super) fn parse_place(text: &str) -> Result<std::net::SocketAddr, String> {
     use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs};

@@ -10,13 +10,13 @@ pub(super) fn join(args: &ConnectArgs, name: &str) -> Result<Domain, Error> {
     with_socket(args, name).connect()
 }
 
-/// The same for who may wait for long for something else than the manager, such as its input: a manager that is gone meanwhile is
-/// started again, and the next one is shown what there is.
+/// Joins for a command that may wait for long for something other than the manager, such as its input. A manager that
+/// is gone meanwhile is started again, and the next one learns the state of this domain.
 pub(super) fn stay(args: &ConnectArgs, name: &str) -> Result<Domain, Error> {
     with_socket(args, name).helper_thread(true).connect()
 }
 
-/// Only where there is one: for who can do without, and stays for long.
+/// Joins a manager only if one runs: for a command that can do without, and stays for long.
 #[cfg(feature = "zcopy")]
 pub(super) fn visit(args: &ConnectArgs, name: &str) -> Result<Domain, Error> {
     with_socket(args, name)
@@ -25,8 +25,8 @@ pub(super) fn visit(args: &ConnectArgs, name: &str) -> Result<Domain, Error> {
         .connect()
 }
 
-/// The same for who sends or receives at an address, which may be on another machine. What is wrong with it is said before anybody
-/// is waited for.
+/// Joins for a command that sends or receives at an address, which may be on another machine. An error in the address
+/// is reported before the command waits for anything.
 pub(super) fn travel(args: &ConnectArgs, name: &str, address: &str) -> Result<Domain, Error> {
     check_address(address)?;
     let domain = stay(args, name)?;
@@ -35,7 +35,7 @@ pub(super) fn travel(args: &ConnectArgs, name: &str, address: &str) -> Result<Do
     Ok(domain)
 }
 
-/// Is it an address, and are there the credentials that it needs?
+/// Checks that it is an address, and that there are the credentials that it needs.
 pub(super) fn check_address(address: &str) -> Result<(), Error> {
     #[cfg(feature = "net")]
     match address.split_once(':') {
@@ -47,14 +47,14 @@ pub(super) fn check_address(address: &str) -> Result<(), Error> {
     Ok(())
 }
 
-/// Only looks: no manager, no answer.
+/// Joins only to look: without a manager there is no answer.
 pub(crate) fn look(args: &ConnectArgs) -> Result<Domain, Error> {
     with_socket(args, "tranship-stat")
         .autostart(false)
         .connect()
 }
 
-/// Only where there is one: who comes to divide memory among others starts no manager.
+/// Joins a manager only if one runs: a command that divides memory among others starts none.
 pub(super) fn steer(args: &ConnectArgs) -> Result<Domain, Error> {
     with_socket(args, "tranship-policy")
         .autostart(false)

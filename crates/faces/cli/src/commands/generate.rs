@@ -26,7 +26,8 @@ pub(crate) fn man(dir: &Path) -> Result<Answer> {
     Ok(Answer::Yes)
 }
 
-/// The command line without what only the demonstration calls: completions offer hidden commands otherwise.
+/// Returns the command line without commands that only the demonstration calls: completions offer hidden commands
+/// otherwise.
 fn visible() -> clap::Command {
     let all = Args::command();
     let about = all.get_about().cloned().unwrap_or_default();

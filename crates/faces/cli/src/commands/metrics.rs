@@ -65,7 +65,7 @@ fn print(args: &MetricsArgs) -> Result<Answer> {
     Ok(Answer::Yes)
 }
 
-/// Until it is interrupted, or the manager that started it ends.
+/// Serves until it is interrupted, or the manager that started it ends.
 fn serve(args: &MetricsArgs, doors: Vec<(Door, bool)>) -> Result<Answer> {
     match args.lifeline {
         true => lock_down()?,
@@ -83,13 +83,13 @@ fn serve(args: &MetricsArgs, doors: Vec<(Door, bool)>) -> Result<Answer> {
             std::thread::park();
         }
     }
-    // Whoever started this writes nothing, and has the other end for as long as it lives.
+    // The program that started this one writes nothing, and has the other end for as long as it lives.
     let mut end = [0];
     while std::io::stdin().read(&mut end).is_ok_and(|n| n > 0) {}
     Ok(Answer::Yes)
 }
 
-/// For people, and for scripts that wait for it: the port may have been 0.
+/// Prints the addresses for people, and for scripts that wait for them: the port may have been 0.
 fn say<'a>(doors: impl Iterator<Item = (&'a Door, bool)>) -> Result<()> {
     for (door, page) in doors {
         let at = place(door, if page { "/" } else { "/metrics" });
@@ -102,7 +102,7 @@ fn say<'a>(doors: impl Iterator<Item = (&'a Door, bool)>) -> Result<()> {
     Ok(())
 }
 
-/// What a client needs to ask for `target` there: at a Unix socket the path is all that there is to say.
+/// Returns the address at which a client asks for `target`: at a Unix socket the path is all that there is to say.
 fn place(door: &Door, target: &str) -> std::io::Result<String> {
     Ok(match door {
         Door::Tcp(tcp) => format!("http://{}{target}", tcp.local_addr()?),
@@ -113,7 +113,8 @@ fn place(door: &Door, target: &str) -> std::io::Result<String> {
     })
 }
 
-/// What reads untrusted requests can do little: no file, no program, no socket but such as lead to the manager.
+/// Confines the process that reads untrusted requests: no file, no program, no socket except those that lead to the
+/// manager.
 fn lock_down() -> Result<()> {
     let also = [
         libc::SYS_accept4,
@@ -133,7 +134,8 @@ fn inode(path: &Path) -> Option<(u64, u64)> {
     Some((found.dev(), found.ino()))
 }
 
-/// What a manager is to serve beside itself, listening already: what is wrong with an address is said before the manager serves.
+/// Sockets of the services beside the manager, listening already: an error in an address is reported before the manager
+/// serves.
 #[derive(Debug)]
 pub(super) struct Doors {
     figures: Vec<Door>,
@@ -164,7 +166,7 @@ pub(super) fn doors(
     };
     if wanted.metrics {
         let path = doors.manager.with_added_extension("metrics");
-        // Whoever the rules keep from the manager is not to read there what it says.
+        // A user whom the rules keep from the manager must not read its figures there.
         let mode = if config.connect.is_empty() {
             mode
         } else {
@@ -182,7 +184,7 @@ pub(super) fn doors(
     Ok(Some(doors))
 }
 
-/// Where the manager listens: also where systemd made the socket.
+/// Returns the path where the manager listens: also where systemd made the socket.
 fn socket_path(listener: &Listener) -> Result<PathBuf> {
     if let Some(path) = listener.path() {
         return Ok(path.to_owned());
@@ -198,13 +200,14 @@ fn socket_path(listener: &Listener) -> Result<PathBuf> {
 }
 
 impl Doors {
-    /// Where they are. That nobody hears of it is no reason to end.
+    /// Reports the addresses. A failure to report them is no reason to end.
     pub(super) fn say(&self) {
         let figures = self.figures.iter().map(|door| (door, false));
         let _ = say(figures.chain(self.page.iter().map(|door| (door, true))));
     }
 
-    /// Starts this program again to serve them. It ends when what is returned is dropped, or with this process, however that ends.
+    /// Starts this program again to serve them. It ends when the returned value is dropped, or with this process,
+    /// however that ends.
     pub(super) fn start(self) -> Result<Beside> {
         let program = std::env::current_exe().context("finding this program")?;
         let mut command = Command::new(program);
@@ -262,7 +265,7 @@ impl Drop for Beside {
     }
 }
 
-/// Goes through exec. What else this process has does not.
+/// Lets a descriptor go through exec. The other descriptors of this process do not.
 fn pass(door: &Door) -> Result<String> {
     rustix::io::fcntl_setfd(door, FdFlags::empty()).context("passing on a socket")?;
     Ok(door.as_fd().as_raw_fd().to_string())

@@ -1,4 +1,4 @@
-//! What domains and pools are called.
+//! Names of domains and pools.
 
 use std::collections::HashMap;
 use tranship_proto::{DomainId, PoolId, StatRecord, shown};

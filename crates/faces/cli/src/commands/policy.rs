@@ -1,4 +1,4 @@
-//! `tranship policy`: policies, one as a program of its own, and traces for a simulator.
+//! `tranship policy`: policies, and their simulation.
 
 mod record;
 mod run;

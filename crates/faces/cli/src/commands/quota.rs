@@ -1,4 +1,4 @@
-//! `tranship quota`: what pools and heaps may have.
+//! `tranship quota`: quotas of pools and heaps.
 
 use super::connect;
 use super::view::SCHEMA;
@@ -46,7 +46,7 @@ pub(crate) fn run(action: &QuotaAction) -> Result<Answer> {
     Ok(Answer::Yes)
 }
 
-/// Why a quota was not set. The pool may have ended since it was looked up.
+/// Returns why a quota was not set. The pool may have ended since it was looked up.
 fn not_set(of: &Account, error: tranship::Error) -> anyhow::Error {
     let refusal: Option<&Refusal> = error.find();
     match (error.kind(), refusal.map(|refusal| refusal.code)) {
@@ -60,7 +60,7 @@ fn not_set(of: &Account, error: tranship::Error) -> anyhow::Error {
     }
 }
 
-/// A pool or a heap, and what it may have.
+/// A pool or a heap, with its quota.
 #[derive(Clone, Serialize)]
 struct Account {
     id: u32,
@@ -81,7 +81,7 @@ impl std::fmt::Display for Account {
 }
 
 impl Account {
-    /// What becomes of callers who want more than is left.
+    /// Returns in words what happens to callers that want more than is left.
     fn who_waits(&self) -> String {
         let (left, who) = (
             self.quota_bytes.saturating_sub(self.has_bytes),
@@ -97,7 +97,7 @@ impl Account {
         }
     }
 
-    /// Those that somebody owns who is alive.
+    /// Returns the accounts whose owner is alive.
     fn all(records: &[StatRecord]) -> Vec<Account> {
         let owner = |id: DomainId| {
             let name = records.iter().find_map(|record| match record {
@@ -139,7 +139,7 @@ impl Account {
     }
 }
 
-/// Those with that number, or else that name.
+/// Returns those with that number, or else that name.
 fn named<'a>(all: &'a [Account], target: &str) -> Result<Vec<&'a Account>> {
     let by_id = |account: &&Account| target.parse() == Ok(account.id);
     let mut found: Vec<_> = all.iter().filter(by_id).collect();
@@ -190,7 +190,8 @@ fn show(accounts: &[&Account], as_json: bool) -> Result<()> {
     Ok(out.flush()?)
 }
 
-/// Says what is set, and what comes of it: what is used now, what is asked back, and whose callers will wait.
+/// Prints the new quota and its effects: the memory in use now, the memory asked back, and the pools whose callers will
+/// wait.
 fn said(now: &Account, before_bytes: u64, as_json: bool) -> Result<()> {
     let surplus = now.has_bytes.saturating_sub(now.quota_bytes);
     if as_json {

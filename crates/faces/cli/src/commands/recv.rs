@@ -1,4 +1,4 @@
-//! `tranship recv`: writes what comes, message by message.
+//! `tranship recv`: writes the messages that come, one by one.
 
 use super::connect;
 use crate::args::RecvArgs;
@@ -32,10 +32,10 @@ pub(crate) fn run(args: &RecvArgs) -> Result<Answer> {
                 let written = message.write_to(&mut to);
                 match &args.file {
                     Some(path) => written.with_context(|| format!("writing {}", path.display()))?,
-                    // Says itself what it is.
+                    // The error describes itself.
                     None => written?,
                 }
-                // Standard output keeps what ends in no line.
+                // Standard output keeps text that ends in no line.
                 to.flush()?;
             }
             // Its own word that this was all.
@@ -60,7 +60,7 @@ pub(crate) fn run(args: &RecvArgs) -> Result<Answer> {
     Ok(Answer::Yes)
 }
 
-/// What would be in the way is better said before anybody is waited for.
+/// Checks the path: an obstacle is reported before the command waits for anything.
 fn check(path: &Path) -> std::io::Result<()> {
     match std::fs::metadata(path) {
         Ok(there) if there.is_dir() => Err(io::ErrorKind::IsADirectory.into()),

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use tranship_manager::paths::SOCKET_ENV;
 
-/// As `tranship-malloc` reads it.
+/// Variable as `tranship-malloc` reads it.
 const HEAP_MAX_ENV: &str = "TRANSHIP_HEAP_MAX";
 
 /// Becomes the program; returns only if that fails.
@@ -38,14 +38,14 @@ pub(super) fn run(args: &RunArgs) -> Result<Answer> {
     Err(error).with_context(|| format!("cannot run {}", program.display()))
 }
 
-/// The manager's socket, as the allocator has to be told it: it looks for none.
+/// Returns the manager's socket for the allocator, which looks for none.
 fn socket(given: Option<&Path>) -> Option<PathBuf> {
     let mut places = sockets::candidates(given).into_iter();
     let place = places.find(|place| sockets::probe(&place.path) == sockets::Listening::Yes)?;
     std::path::absolute(place.path).ok()
 }
 
-/// What else is preloaded stays.
+/// Returns the value of the preload variable; other preloaded libraries stay.
 fn preload(library: &Path, others: Option<OsString>) -> OsString {
     let mut all = library.as_os_str().to_owned();
     if let Some(others) = others.filter(|others| !others.is_empty()) {

@@ -20,7 +20,7 @@ pub(crate) fn run(args: &SendArgs) -> Result<Answer> {
             File::from(given.context("opening standard input")?)
         }
     };
-    // What comes by and by goes on as it comes.
+    // Input that comes by and by is sent as it comes.
     let whole = from.metadata().context("looking at the input")?.is_file();
     let frame = usize::try_from(args.frame).context("the frame size")?;
     let domain = connect::travel(&args.connect, "tranship-send", &args.name)?;
@@ -63,13 +63,14 @@ pub(crate) fn run(args: &SendArgs) -> Result<Answer> {
     taken.map(|()| Answer::Yes)
 }
 
-/// Waits for a receiver who takes the pool.
+/// Waits for a receiver that takes the pool.
 fn meet(domain: &Domain, args: &SendArgs, pool: &Pool) -> Result<Sender, tranship::Error> {
     let listener = domain.listen(&args.name, Role::Source)?;
     loop {
         let mut sender = listener.accept_sender_timeout(args.wait)?;
         match sender.assign(pool) {
-            // Who came may be gone again, or know nothing of it, as its manager died before it could say so.
+            // The receiver may be gone again, or may not know of the meeting because its manager died before it could
+            // report it.
             Err(_) if sender.is_peer_gone() => {}
             assigned => return assigned.map(|()| sender),
         }
@@ -94,7 +95,7 @@ fn send_all(
     }
 }
 
-/// A folder can be opened but not read; that is better said before anybody waits for it.
+/// Opens a file. A folder can be opened but not read; this is reported before the command waits for a receiver.
 fn open(path: &Path) -> std::io::Result<File> {
     let file = File::open(path)?;
     if file.metadata()?.is_dir() {
@@ -103,7 +104,7 @@ fn open(path: &Path) -> std::io::Result<File> {
     Ok(file)
 }
 
-/// Reads what there is; with `whole` until the buffer is full or the input ends.
+/// Reads the bytes that are there; with `whole` until the buffer is full or the input ends.
 fn fill(from: &mut File, whole: bool, buffer: &mut BufferMut) -> Result<usize> {
     let mut len = 0;
     while len < buffer.len() {

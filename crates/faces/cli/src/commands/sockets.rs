@@ -1,4 +1,4 @@
-//! Where managers listen: the socket named in the environment, the system's, the user's.
+//! Sockets where managers listen: the one named in the environment, the system's, the user's.
 
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
@@ -15,7 +15,7 @@ pub(crate) struct Place {
     pub path: PathBuf,
 }
 
-/// What was found at a place.
+/// Result of the look at a socket.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Listening {
     Yes,
@@ -23,13 +23,13 @@ pub(crate) enum Listening {
     Absent,
     /// A file left by a manager that is gone.
     Dead,
-    /// What is there cannot be used, and no manager is looked for or started past it.
+    /// The socket cannot be used, and no manager is looked for or started past it.
     Unusable(SocketProblem),
     /// Something else is wrong.
     Refused(String),
 }
 
-/// The places in the order in which `connect` tries them. A given one is the only one.
+/// Returns the places in the order in which `connect` tries them. A given one is the only one.
 pub(crate) fn candidates(given: Option<&Path>) -> Vec<Place> {
     let place = |why, path| Place { why, path };
     if let Some(path) = given {
@@ -70,7 +70,8 @@ pub(crate) fn probe(path: &Path) -> Listening {
     }
 }
 
-/// What is gone by now was a socket: a manager that begins removes that of a dead one.
+/// Returns whether the path is another kind of file. A path that is gone was a socket: a manager that begins removes
+/// that of a dead one.
 fn is_other_file(path: &Path) -> bool {
     std::fs::metadata(path).is_ok_and(|meta| !meta.file_type().is_socket())
 }

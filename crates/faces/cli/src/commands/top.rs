@@ -1,4 +1,5 @@
-//! `tranship top`: what happens now, from the manager's statistics page, which can be read also while the manager hangs.
+//! `tranship top`: the present figures, from the manager's statistics page, which can be read also while the manager
+//! hangs.
 
 mod app;
 mod batch;
@@ -20,7 +21,7 @@ use anyhow::{Result, bail};
 use source::Source;
 use std::io::{self, IsTerminal};
 
-/// `tranship top`.
+/// Runs `tranship top`.
 pub(crate) fn run(args: &TopArgs) -> Result<Answer> {
     if args.is_plain() {
         return batch::run(args, Source::find(&args.connect)?);

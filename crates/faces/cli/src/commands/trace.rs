@@ -1,4 +1,4 @@
-//! `tranship trace`: what happened to buffers.
+//! `tranship trace`: events of buffers.
 
 use super::connect;
 use super::names::Names;
@@ -55,7 +55,7 @@ fn said(args: &TraceArgs, names: &Names, pool: PoolId, on: bool) -> Result<Answe
     Ok(Answer::Yes)
 }
 
-/// What somebody asks for.
+/// Object that a user asks for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Target {
     All,
@@ -132,7 +132,7 @@ fn show(args: &TraceArgs, domain: &Domain, names: &Names, target: Target) -> Res
 fn follow(args: &TraceArgs, domain: &Domain, pool: PoolId) -> Result<()> {
     let begun = Instant::now();
     let mut seen: HashMap<(DomainId, u32), u64> = HashMap::new();
-    // What was there before is not news.
+    // Events from before are not news.
     for t in domain.traces()? {
         let last = t.events.iter().map(|e| e.number).max().unwrap_or(0);
         seen.insert((t.domain, t.pid), last);
@@ -176,12 +176,12 @@ fn follow(args: &TraceArgs, domain: &Domain, pool: PoolId) -> Result<()> {
     }
 }
 
-/// Milliseconds with what is below them.
+/// Returns milliseconds with their fraction.
 fn ms(ns: u64) -> String {
     format!("{}.{:06}", ns / 1_000_000, ns % 1_000_000)
 }
 
-/// As a person names it on the command line.
+/// Returns the text by which a person names it on the command line.
 fn text_of(id: BufferId) -> String {
     format!("{}:{}:{}", id.pool().0, id.slot(), id.generation())
 }

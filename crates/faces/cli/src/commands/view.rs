@@ -1,4 +1,4 @@
-//! What the manager told, for people and for programs.
+//! Figures of the manager, for people and for programs.
 
 use super::connect;
 use super::names::Names;
@@ -13,7 +13,7 @@ use tranship_proto::{ChannelStat, DomainId, DomainStat, ManagerStat, Pressure, S
 /// Version of the JSON; it rises when a field changes its meaning or leaves.
 pub(super) const SCHEMA: u32 = 1;
 
-/// `tranship stat`.
+/// Runs `tranship stat`.
 pub(crate) fn stat(args: &ViewArgs) -> Result<Answer> {
     let records = connect::look(&args.connect)?.stat()?;
     if args.json {
@@ -26,7 +26,7 @@ pub(crate) fn stat(args: &ViewArgs) -> Result<Answer> {
     Ok(Answer::Yes)
 }
 
-/// `tranship ls`.
+/// Runs `tranship ls`.
 pub(crate) fn ls(args: &ViewArgs) -> Result<Answer> {
     let records = connect::look(&args.connect)?.stat()?;
     if args.json {
@@ -42,7 +42,7 @@ pub(crate) fn ls(args: &ViewArgs) -> Result<Answer> {
     Ok(Answer::Yes)
 }
 
-/// All records as one object.
+/// Returns all records as one object.
 pub(crate) fn stat_json(records: &[StatRecord]) -> Value {
     let mut object = json!({ "schema": SCHEMA });
     for record in records {
@@ -72,7 +72,7 @@ pub(crate) fn stat_json(records: &[StatRecord]) -> Value {
     object
 }
 
-/// All records as tables.
+/// Prints all records as tables.
 pub(crate) fn stat_tables(records: &[StatRecord], out: &mut impl Write) -> io::Result<()> {
     let names = Names::of(records);
     let mut domains = Table::new(&[
@@ -205,7 +205,7 @@ pub(crate) fn stat_tables(records: &[StatRecord], out: &mut impl Write) -> io::R
                     .collect::<Vec<_>>()
                     .join(" "),
             ]),
-            // Whoever reads a pool without holding anything is counted with the pool's readers.
+            // A domain that reads a pool without holding anything is counted with the pool's readers.
             StatRecord::Hold(h) if h.buffers == 0 => {}
             StatRecord::Hold(h) => holds.row(vec![
                 names.domain(h.domain),
@@ -245,7 +245,7 @@ pub(crate) fn ls_lines(records: &[StatRecord]) -> Vec<String> {
     records.iter().filter_map(line).collect()
 }
 
-/// How short memory is on the machine and in its cgroups, and what is granted for that.
+/// Returns in words how short memory is on the machine and in its cgroups, and what is granted because of that.
 fn outside(m: &ManagerStat) -> String {
     let pressure = match m.pressure {
         Pressure::Unwatched => "not watched".to_owned(),
@@ -280,7 +280,7 @@ fn domain_row(d: &DomainStat) -> Vec<String> {
     ]
 }
 
-/// For how long.
+/// Returns a duration.
 fn age(ms: u64) -> String {
     match ms {
         0..10_000 => format!("{}.{} s", ms / 1000, ms % 1000 / 100),
@@ -289,7 +289,8 @@ fn age(ms: u64) -> String {
     }
 }
 
-/// One end of a channel. A name that is exported, or waited for, has only one; of a carried one the other is elsewhere.
+/// Returns one end of a channel. A name that is exported, or waited for, has only one; of a carried channel the other
+/// end is elsewhere.
 fn end(names: &Names, domain: Option<DomainId>, channel: &ChannelStat) -> String {
     match (domain, channel.waiting_as, &channel.place) {
         (Some(domain), _, _) => names.domain(domain),
@@ -306,7 +307,7 @@ mod tests {
         ChannelId, HeapStat, HogAction, HogStat, HoldStat, ManagerStat, PoolId, PoolStat, Role,
     };
 
-    /// A name without a channel; the reader exports it, or waits for it.
+    /// Returns the line of a name without a channel; the reader exports it, or waits for it.
     fn alone(name: &str, exported_as: Option<Role>, waiting_as: Option<Role>) -> StatRecord {
         StatRecord::Channel(ChannelStat {
             channel: ChannelId(0),

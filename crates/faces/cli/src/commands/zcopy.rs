@@ -1,4 +1,4 @@
-//! `tranship zcopy explain`: what senders chose, and why.
+//! `tranship zcopy explain`: the choices of senders, and their reasons.
 
 use crate::args::zcopy::{ExplainArgs, ZcopyAction};
 use crate::exit::Answer;

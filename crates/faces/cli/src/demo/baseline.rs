@@ -1,4 +1,4 @@
-//! The same work over pipes and over Unix stream sockets: every frame is copied into the kernel and out again,
+//! The main stage's work over pipes and over Unix stream sockets. Every frame is copied into the kernel and out again,
 //! once for each consumer.
 
 mod wire;
@@ -19,7 +19,7 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-/// As much as the kernel lets an unprivileged user have.
+/// Largest buffer that the kernel lets an unprivileged user have.
 const BUFFER: usize = 1 << 20;
 /// Frames that may wait for one consumer.
 const QUEUE: usize = 2;
@@ -84,7 +84,7 @@ pub(crate) fn run(
     })
 }
 
-/// Our end and the consumer's.
+/// Returns our end and the consumer's.
 fn connection(over: Transport) -> Result<(OwnedFd, OwnedFd)> {
     match over {
         Transport::Pipe => {
@@ -128,7 +128,7 @@ impl Lane {
         })
     }
 
-    /// Writes what is queued and closes.
+    /// Writes the queued bytes and closes.
     fn finish(self) -> Result<()> {
         drop(self.queue);
         match self.thread.join() {

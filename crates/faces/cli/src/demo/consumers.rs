@@ -1,4 +1,4 @@
-//! What the consumers do with each frame; how it reached them is none of their business.
+//! Work of the consumers on each frame, independent of the way by which it reached them.
 
 mod compress;
 mod hash;

@@ -1,4 +1,4 @@
-//! What the demonstration works on: a given file, or a few hundred MiB of real data found on this machine.
+//! Input of the demonstration: a given file, or a few hundred MiB of real data found on this machine.
 
 use anyhow::{Context, Result, bail};
 use std::collections::HashSet;
@@ -6,7 +6,7 @@ use std::fs::File;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-/// How much to look for.
+/// Amount of data to look for.
 const WANTED: u64 = 256 << 20;
 /// Smaller files are not worth a descriptor.
 const SMALLEST: u64 = 256 << 10;
@@ -19,7 +19,7 @@ const MOST_FILES: usize = 512;
 pub(crate) struct Input {
     parts: Vec<Part>,
     total: u64,
-    /// Where it comes from, for people.
+    /// Origin of the data, for people.
     pub origin: String,
 }
 
@@ -31,7 +31,7 @@ struct Part {
 }
 
 impl Input {
-    /// The given file, or whatever large files this machine has.
+    /// Opens the given file, or any large files of this machine.
     pub(crate) fn open(given: Option<&Path>) -> Result<Self> {
         if let Some(path) = given {
             let len = std::fs::metadata(path)
@@ -77,12 +77,12 @@ impl Input {
         })
     }
 
-    /// Bytes in all.
+    /// Returns the bytes in all.
     pub(crate) fn len(&self) -> u64 {
         self.total
     }
 
-    /// Length of the frame that begins there; the last one is shorter.
+    /// Returns the length of the frame that begins there; the last one is shorter.
     pub(crate) fn frame_len(&self, offset: u64, frame: usize) -> usize {
         usize::try_from(self.total.saturating_sub(offset)).map_or(frame, |left| left.min(frame))
     }
@@ -115,7 +115,7 @@ impl Input {
         Ok(())
     }
 
-    /// BLAKE3 of all of it.
+    /// Returns the BLAKE3 hash of all of it.
     pub(crate) fn hash(&self) -> Result<blake3::Hash> {
         let mut hasher = blake3::Hasher::new();
         let mut buffer = vec![0; 1 << 20];
@@ -130,7 +130,7 @@ impl Input {
     }
 }
 
-/// This program's own build outputs, then what is installed.
+/// Returns the places to look: this program's own build outputs, then installed files.
 fn places() -> Vec<PathBuf> {
     let mut places = Vec::new();
     if let Ok(program) = std::env::current_exe() {
@@ -147,7 +147,7 @@ fn places() -> Vec<PathBuf> {
     places
 }
 
-/// The largest files below a folder, together about as much as is wanted; the order is by name.
+/// Returns the largest files below a folder, together about as much as is wanted, in the order of their names.
 fn search(folder: &Path) -> Vec<(PathBuf, u64)> {
     let mut found: Vec<(PathBuf, u64)> = Vec::new();
     let mut inodes = HashSet::new();

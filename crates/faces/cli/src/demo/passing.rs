@@ -28,11 +28,11 @@ use tranship::{
 
 /// Frames that may wait for one consumer.
 const QUEUE: u32 = 4;
-/// How long it waits for the frames of the last pass, which nobody should miss.
+/// Longest wait for the frames of the last pass, which no consumer should miss.
 const LAST_PATIENCE: Duration = Duration::from_secs(20);
 /// Longer than the library keeps a pool that is over, for threads that are about to leave it.
 const REST: Duration = Duration::from_millis(1500);
-/// How often to take part in the domain's life where nothing else does.
+/// Interval at which the domain's work is done where nothing else does it.
 const TURN: Duration = Duration::from_millis(5);
 
 /// The producer: a domain with a manager of its own and a pool of frames.
@@ -46,7 +46,7 @@ pub(crate) struct Producer<'a> {
     before: Held,
 }
 
-/// What there was before the pool and the consumers, and after them.
+/// Resources before the pool and the consumers, and after them.
 #[derive(Debug)]
 pub(crate) struct Left {
     pub before: Held,
@@ -55,7 +55,7 @@ pub(crate) struct Left {
     pub granted: u64,
 }
 
-/// Whether the manager knows of nothing but this domain.
+/// Returns whether the manager knows of nothing but this domain.
 fn alone(domain: &Domain) -> Result<bool> {
     let records = domain.stat().context("asking the manager")?;
     Ok(records.iter().all(|record| match record {
@@ -71,7 +71,7 @@ impl<'a> Producer<'a> {
             .name("demo-producer")
             .embedded()
             .context("starting a manager")?;
-        // What a first pool opens once for the whole process is none of the pool's own.
+        // Descriptors that a first pool opens once for the whole process are none of the pool's own.
         drop(domain.create_pool(PoolOptions::new(1 << 16))?.alloc(1)?);
         let begin = Instant::now();
         while begin.elapsed() < REST || !alone(&domain)? {
@@ -146,7 +146,7 @@ impl<'a> Producer<'a> {
         Ok(started?.into_iter().unzip())
     }
 
-    /// The frame that begins there, read straight into shared memory, and where the next one begins.
+    /// Returns the frame that begins there, read straight into shared memory, and where the next one begins.
     fn frame(&self, offset: u64) -> Result<(Buffer, u64)> {
         let len = self.plan.input.frame_len(offset, self.plan.frame);
         let mut buffer = self.pool.alloc(len).context("a frame of the pool")?;
@@ -155,7 +155,7 @@ impl<'a> Producer<'a> {
         Ok((buffer.freeze(), next))
     }
 
-    /// As long as the others ran, to four consumers, whole passes.
+    /// Waits as long as the others ran, with four consumers, for whole passes.
     pub(crate) fn steady(&self, mut watch: impl FnMut(&[Worker])) -> Result<Reached> {
         let (workers, mut lanes) = self.start_all()?;
         lanes
@@ -185,8 +185,8 @@ impl<'a> Producer<'a> {
         })
     }
 
-    /// Gives the pool back and looks what is left of everything, while domain and manager still run: what only their
-    /// end would free is a leak too.
+    /// Gives the pool back and checks what is left of everything, while domain and manager still run: memory that only
+    /// their end would free is a leak too.
     pub(crate) fn close(self) -> Result<Left> {
         let Self {
             domain,
@@ -196,7 +196,7 @@ impl<'a> Producer<'a> {
         } = self;
         drop(pool);
         let begin = Instant::now();
-        // Not longer than people wait; what is still there then counts as leaked.
+        // Not longer than people wait; memory that is still there then counts as leaked.
         while begin.elapsed() < LAST_PATIENCE
             && !(alone(&domain)? && Held::now()?.is_no_more_than(&before))
         {
@@ -216,7 +216,7 @@ impl<'a> Producer<'a> {
         })
     }
 
-    /// Whether every frame of the pool can be had again, now that all consumers are gone: nothing leaked.
+    /// Returns whether every frame of the pool can be had again, now that all consumers are gone: nothing leaked.
     pub(crate) fn all_frames(&self) -> Result<(usize, usize)> {
         let mut held = Vec::new();
         while held.len() < self.frames {

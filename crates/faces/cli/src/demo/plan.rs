@@ -1,4 +1,4 @@
-//! What all ways of moving frames are given, and what they give back.
+//! Input and output of all ways of moving frames.
 
 use super::input::Input;
 use super::worker::Finished;
@@ -6,7 +6,7 @@ use crate::args::demo::Transport;
 use std::path::Path;
 use std::time::Duration;
 
-/// What is common to all ways of moving frames.
+/// Input that all ways of moving frames have in common.
 #[derive(Debug)]
 pub(crate) struct Plan<'a> {
     pub input: &'a Input,
@@ -16,7 +16,7 @@ pub(crate) struct Plan<'a> {
     pub output: &'a Path,
 }
 
-/// What one way of moving frames reached.
+/// Result of one way of moving frames.
 #[derive(Debug)]
 pub(crate) struct Reached {
     pub over: Transport,

@@ -1,4 +1,4 @@
-//! What a consumer tells its parent: lines of JSON on its standard output.
+//! Messages of a consumer to its parent: lines of JSON on its standard output.
 
 use super::consumers::Outcome;
 use super::sandbox::Confinement;
@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Line {
-    /// It is locked down and waits for frames.
+    /// The consumer is locked down and waits for frames.
     Ready(Confinement),
-    /// So much so far.
+    /// Progress so far.
     Progress(Progress),
     /// No more frames come.
     Done {
@@ -24,7 +24,7 @@ pub(crate) enum Line {
     },
 }
 
-/// How far it is.
+/// Progress of a consumer.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 pub(crate) struct Progress {
     pub frames: u64,
@@ -87,7 +87,7 @@ impl<W: Write> Reporter<W> {
     }
 }
 
-/// CPU time of this process so far, microseconds.
+/// Returns the CPU time of this process so far, microseconds.
 pub(crate) fn cpu_us() -> u64 {
     let all = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     u64::try_from(all.tv_sec).unwrap_or(0) * 1_000_000

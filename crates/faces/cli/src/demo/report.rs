@@ -1,4 +1,4 @@
-//! What the demonstration found: tables, checks, the picture.
+//! Report of the demonstration: tables, checks, the picture.
 
 mod facts;
 mod passing;
@@ -30,7 +30,7 @@ pub(crate) struct Report {
     /// Numbers of the main stage.
     facts: Facts,
     plot: Plot,
-    /// Where the next stage begins on the picture's time axis.
+    /// Start of the next stage on the picture's time axis.
     time: f64,
     json: bool,
 }
@@ -85,7 +85,7 @@ impl Report {
         Ok(())
     }
 
-    /// Something that must hold, with what was found.
+    /// Notes a check that must hold, with its finding.
     pub(crate) fn check(
         &mut self,
         what: impl Into<String>,
@@ -141,7 +141,7 @@ impl Report {
         self.time += reached.seconds;
     }
 
-    /// That the consumers did their work, and could do nothing else.
+    /// Checks that the consumers did their work, and could do nothing else.
     fn check_work(&mut self, over: &str, reached: &Reached, output: &Path) -> Result<()> {
         self.check_hashes(over, reached, output)?;
         let escaped: Vec<&String> = reached
@@ -314,13 +314,13 @@ impl Stage {
             .unwrap_or(0)
     }
 
-    /// Bytes copied between the processes.
+    /// Returns the bytes copied between the processes.
     fn copied(&self) -> u64 {
         let consumers = self.reached.consumers.iter();
         consumers.map(|consumer| consumer.progress.copied).sum()
     }
 
-    /// Of producer and consumers together.
+    /// Returns the CPU time of producer and consumers together.
     #[allow(clippy::cast_precision_loss)] // for people
     fn cpu_seconds(&self) -> f64 {
         let consumers: u64 = self
@@ -333,7 +333,7 @@ impl Stage {
     }
 }
 
-/// Width of the terminal, or of a plain page.
+/// Returns the width of the terminal, or of a plain page.
 fn columns() -> usize {
     rustix::termios::tcgetwinsize(io::stdout()).map_or(100, |size| usize::from(size.ws_col).max(40))
 }

@@ -1,4 +1,4 @@
-//! The lock-down of a consumer, and what it tries afterwards to get out.
+//! Lock-down of a consumer, and its attempts afterwards to get out.
 
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
@@ -6,12 +6,12 @@ use std::net::UdpSocket;
 use std::os::unix::net::UnixStream;
 use tranship::sandbox::{Landlock, Sandbox};
 
-/// What holds a consumer, and what it found when it tried to get out.
+/// Confinement of a consumer, and the result of its attempts to get out.
 #[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 pub(crate) struct Confinement {
     /// Landlock is in force (seccomp always is).
     pub landlock: bool,
-    /// What was tried after the lock-down and succeeded; nothing, if all is well.
+    /// Attempts after the lock-down that succeeded; none, if all is well.
     pub escaped: Vec<String>,
 }
 
@@ -33,7 +33,7 @@ pub(crate) fn lock_down(traceable: bool) -> Result<Confinement> {
 /// Something that a locked-down process must not be able to do, and whether it could.
 type Attempt = (&'static str, fn() -> bool);
 
-/// Everything that must fail now; names of what did not.
+/// Tries everything that must fail now; returns the names of attempts that did not.
 fn try_to_escape() -> Vec<String> {
     let attempts: [Attempt; 5] = [
         ("open a file", || std::fs::File::open("/etc/passwd").is_ok()),

@@ -5,7 +5,7 @@ use crate::output::Table;
 use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};
 
-/// How often a terminal is redrawn and the rates are taken.
+/// Interval at which a terminal is redrawn and the rates are taken.
 const PAUSE: Duration = Duration::from_millis(250);
 
 /// Rates of some consumers over time.
@@ -24,7 +24,7 @@ pub(crate) struct Live {
 }
 
 impl Live {
-    /// `quiet`: takes rates and draws nothing.
+    /// Creates a table. `quiet`: it takes rates and draws nothing.
     pub(crate) fn new(stage: &str, quiet: bool) -> Self {
         let now = Instant::now();
         let terminal = !quiet && io::stderr().is_terminal();
@@ -40,7 +40,7 @@ impl Live {
         }
     }
 
-    /// To be called often.
+    /// Takes rates and draws when it is time; call it often.
     pub(crate) fn tick(&mut self, workers: &[Worker]) {
         let elapsed = self.last.elapsed();
         if elapsed < PAUSE {
@@ -73,7 +73,7 @@ impl Live {
         }
     }
 
-    /// Takes the table off the screen; what stays is printed by the report.
+    /// Takes the table off the screen; the report prints the lasting figures.
     pub(crate) fn clear(&mut self) {
         if self.drawn > 0 {
             let _ = write!(
@@ -101,7 +101,7 @@ impl Live {
     }
 }
 
-/// Bytes as MiB.
+/// Returns bytes as MiB.
 #[allow(clippy::cast_precision_loss)] // for people
 pub(crate) fn mib(bytes: u64) -> f64 {
     bytes as f64 / f64::from(1u32 << 20)

@@ -21,7 +21,7 @@ pub(crate) struct Worker {
     listener: Option<JoinHandle<()>>,
 }
 
-/// What it said so far.
+/// Messages of the consumer so far.
 #[derive(Debug, Default)]
 struct Heard {
     state: Mutex<State>,
@@ -33,13 +33,13 @@ struct State {
     ready: Option<Confinement>,
     progress: Progress,
     done: Option<(Outcome, u64)>,
-    /// Its standard output ended.
+    /// The consumer's standard output ended.
     silent: bool,
-    /// It was killed on purpose.
+    /// The consumer was killed on purpose.
     killed: bool,
 }
 
-/// What a consumer left behind.
+/// Result that a consumer left behind.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Finished {
     pub role: ConsumerRole,
@@ -49,7 +49,7 @@ pub(crate) struct Finished {
     pub cpu_us: u64,
 }
 
-/// How a consumer is started.
+/// Parameters with which a consumer is started.
 #[derive(Debug)]
 pub(crate) struct Start<'a> {
     pub role: ConsumerRole,
@@ -59,7 +59,7 @@ pub(crate) struct Start<'a> {
     pub output: Option<&'a Path>,
     /// Further arguments, such as the name and socket to receive under.
     pub more: Vec<String>,
-    /// Where its frames come from, for pipes and sockets.
+    /// Source of its frames, for pipes and sockets.
     pub stdin: Stdio,
 }
 
@@ -121,7 +121,7 @@ impl Worker {
         self.heard.wait(|_| true).progress
     }
 
-    /// It says nothing more.
+    /// Returns whether it says nothing more.
     pub(crate) fn ended(&self) -> bool {
         self.heard.wait(|_| true).silent
     }

@@ -2,11 +2,11 @@
 
 use serde::Serialize;
 
-/// How good it is; the worst is the greatest.
+/// Grade of a finding; the worst is the greatest.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum State {
-    /// As it should be.
+    /// The feature is as it should be.
     Ok,
     /// tranship works, with the cost that is named.
     Weak,
@@ -14,7 +14,7 @@ pub(crate) enum State {
     Missing,
 }
 
-/// What was found, what that costs, what to do.
+/// Finding: its cost, and the remedy.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub(crate) struct Finding {
     pub name: &'static str,
@@ -27,7 +27,7 @@ pub(crate) struct Finding {
 }
 
 impl Finding {
-    /// All is well.
+    /// Makes a finding that all is well.
     pub(crate) fn ok(name: &'static str, value: impl Into<String>) -> Self {
         Self {
             name,
@@ -38,7 +38,7 @@ impl Finding {
         }
     }
 
-    /// It works, but.
+    /// Makes a finding of a feature that works with a drawback.
     pub(crate) fn weak(
         name: &'static str,
         value: impl Into<String>,
@@ -51,7 +51,7 @@ impl Finding {
         }
     }
 
-    /// It does not work.
+    /// Makes a finding of a feature that does not work.
     pub(crate) fn missing(
         name: &'static str,
         value: impl Into<String>,
@@ -68,7 +68,7 @@ impl Finding {
         }
     }
 
-    /// Good if `good`, else weak.
+    /// Makes a finding that is good if `good`, else weak.
     pub(crate) fn expect(
         good: bool,
         name: &'static str,

@@ -1,4 +1,4 @@
-//! What keeps same-uid processes and strong capabilities away from a domain's memory.
+//! Isolation: checks that keep same-uid processes and strong capabilities away from a domain's memory.
 
 use super::finding::Finding;
 use super::proc;
@@ -30,7 +30,7 @@ fn uid() -> Finding {
     )
 }
 
-/// What a domain of this user gets by default: programs start dumpable.
+/// Checks the default of a domain of this user: programs start dumpable.
 fn dumpable() -> Finding {
     let name = "dumpable";
     match dumpable_behavior() {

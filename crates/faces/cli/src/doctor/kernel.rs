@@ -150,7 +150,7 @@ fn makes_ruleset(abi: ABI) -> Result<(), RulesetError> {
     all.create().map(drop)
 }
 
-/// The first two numbers of `6.18.44-distro`.
+/// Returns the first two numbers of `6.18.44-distro`.
 fn parse(release: &str) -> Option<Version> {
     let mut numbers = release
         .split(|c: char| !c.is_ascii_digit())

@@ -8,7 +8,8 @@ pub(super) fn look() -> Vec<Finding> {
     vec![open_files(), mappings(), pids(), locked()]
 }
 
-/// Every chunk and every set of counters is a descriptor of its writer; the library moves them above 1023.
+/// Checks the limit of open files. Every chunk and every set of counters is a descriptor of its writer; the library
+/// moves them above 1023.
 fn open_files() -> Finding {
     let limit = getrlimit(Resource::Nofile);
     let show = |limit: Option<u64>| limit.map_or_else(|| "unlimited".to_owned(), |n| n.to_string());

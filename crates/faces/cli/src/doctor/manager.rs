@@ -1,4 +1,4 @@
-//! Where a manager's socket would be, and whether one listens there.
+//! Path of a manager's socket, and whether a manager listens there.
 
 use super::finding::Finding;
 use crate::args::ConnectArgs;
@@ -44,7 +44,7 @@ pub(super) fn look(given: Option<&Path>) -> Vec<Finding> {
     found
 }
 
-/// How near the manager is to having no descriptors left for anybody. Nothing if it does not let us in.
+/// Checks how near the manager is to having no free descriptors. Nothing if it does not let us in.
 fn descriptors(path: &Path) -> Option<Finding> {
     let args = ConnectArgs {
         socket: Some(path.to_owned()),

@@ -1,4 +1,4 @@
-//! Memory: what the machine has, and what this process's cgroup leaves of it.
+//! Memory: that of the machine, and the limit of this process's cgroup.
 
 use super::finding::Finding;
 use super::proc;
@@ -30,7 +30,7 @@ pub(super) fn look() -> Vec<Finding> {
     found
 }
 
-/// By what a manager that is started here knows that memory is short outside.
+/// Shows the source by which a manager that is started here knows that memory is short outside.
 fn pressure(watch: &Watch) -> Finding {
     let (there, missing) = (watch.sources(), watch.missing());
     let name = "memory pressure";
@@ -49,7 +49,7 @@ fn pressure(watch: &Watch) -> Finding {
     Finding::ok(name, format!("watched: {}{lacks}", there.join(", ")))
 }
 
-/// The tightest limit on the way from our cgroup up to the root.
+/// Returns the tightest limit on the way from our cgroup up to the root.
 fn cgroup(mount: &Path, own: &str) -> Finding {
     let name = "cgroup memory";
     let Some(group) = Group::find(mount, own) else {
@@ -74,7 +74,7 @@ fn cgroup(mount: &Path, own: &str) -> Finding {
 
 struct Group {
     version: u32,
-    /// Where the hierarchy begins.
+    /// Root of the hierarchy.
     root: PathBuf,
     /// Our group.
     own: PathBuf,
@@ -115,7 +115,7 @@ impl Group {
         })
     }
 
-    /// The smallest (left, limit) of all groups from ours up; nothing where no group has a limit.
+    /// Returns the smallest (left, limit) of all groups from ours up; nothing where no group has a limit.
     fn headroom(&self) -> Option<(u64, u64)> {
         let (limit, used) = match self.version {
             1 => ("memory.limit_in_bytes", "memory.usage_in_bytes"),

@@ -2,25 +2,25 @@
 
 use std::path::Path;
 
-/// The trimmed text of a file; nothing if it cannot be read.
+/// Returns the trimmed text of a file; nothing if it cannot be read.
 pub(super) fn text(path: impl AsRef<Path>) -> Option<String> {
     std::fs::read_to_string(path)
         .ok()
         .map(|text| text.trim().to_owned())
 }
 
-/// A file that holds one number.
+/// Returns the number that a file holds.
 pub(super) fn number(path: impl AsRef<Path>) -> Option<u64> {
     text(path)?.parse().ok()
 }
 
-/// The value of `Key:   value unit` in files such as /proc/meminfo and /proc/self/status.
+/// Returns the value of `Key:   value unit` in files such as /proc/meminfo and /proc/self/status.
 pub(super) fn field<'a>(text: &'a str, key: &str) -> Option<&'a str> {
     text.lines()
         .find_map(|line| line.strip_prefix(key)?.strip_prefix(':').map(str::trim))
 }
 
-/// The chosen word of `always [madvise] never`.
+/// Returns the chosen word of `always [madvise] never`.
 pub(super) fn chosen(text: &str) -> Option<&str> {
     text.split_once('[')?
         .1

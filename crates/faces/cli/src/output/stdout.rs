@@ -16,7 +16,7 @@ pub(crate) struct Unread;
 #[error("writing to standard output: {0}")]
 struct Failed(io::Error);
 
-/// Standard output.
+/// Returns standard output.
 pub(crate) fn stdout() -> Stdout {
     Stdout(io::stdout().lock())
 }
@@ -42,7 +42,7 @@ fn named(error: io::Error) -> io::Error {
     }
 }
 
-/// Whether an error says that: `tranship stat | head -1` is none.
+/// Returns whether an error says that: `tranship stat | head -1` is none.
 pub(crate) fn is_unread(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| {
         let within = cause

@@ -11,7 +11,7 @@ fn mode(fd: impl AsFd) -> io::Result<OFlags> {
     Ok(fcntl_getfl(fd)? & OFlags::RWMODE)
 }
 
-/// For what reads its data there.
+/// Checks standard input for a command that reads its data there.
 pub(crate) fn check_stdin() -> Result<()> {
     if was_closed(0) {
         bail!("standard input is closed: redirect it, or name a file");
@@ -22,7 +22,7 @@ pub(crate) fn check_stdin() -> Result<()> {
     Ok(())
 }
 
-/// For what writes its data there.
+/// Checks standard output for a command that writes its data there.
 pub(crate) fn check_stdout() -> Result<()> {
     if was_closed(1) {
         bail!("standard output is closed: redirect it, to /dev/null if nothing is wanted");

@@ -1,4 +1,4 @@
-//! What NBD is for: the programs that everybody has.
+//! Programs that use NBD and that everybody has.
 
 use crate::kit::{Home, Running, have, run, started_saying, watchdog};
 use std::path::Path;

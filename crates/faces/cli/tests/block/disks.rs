@@ -7,7 +7,7 @@ use tranship_testkit::skipped;
 
 const PIECE: u32 = 64 << 10;
 
-/// Writes everywhere; gives what each write was told.
+/// Writes everywhere; returns the answer to each write.
 fn fill(client: &mut Client) -> Vec<u32> {
     let pieces = client.size / u64::from(PIECE);
     (0..pieces)

@@ -1,5 +1,5 @@
-//! Any of the three processes is killed at any moment, again and again: nothing that was flushed is lost, and every block
-//! is what one write left.
+//! Any of the three processes is killed at any moment, again and again: no flushed data is lost, and every block is the
+//! result of one write.
 
 use crate::kit::{Home, Running, watchdog};
 use crate::nbd::{Client, FLUSH, WRITE};
@@ -14,7 +14,7 @@ const AT_ONCE: u64 = 8;
 const PART_BLOCKS: u64 = 64;
 const SIZE: u64 = AT_ONCE * PART_BLOCKS * BLOCK as u64;
 
-/// Where a write goes: its first block, and how many. The same for everybody who asks.
+/// Returns the place of a write: its first block, and the number of blocks. It is the same for every caller.
 fn place(write: u64) -> (u64, u64) {
     let mut random = Random::seeded(write.wrapping_mul(0x9e37_79b9_7f4a_7c15));
     let blocks = 1 + random.below(12);
@@ -174,7 +174,7 @@ fn no_kill_of_any_process_loses_a_flushed_write() {
                 random.instant(Duration::from_millis(5));
                 world.server = server(&world.home);
                 if random.one_in(2) {
-                    // In the middle of what is asked again.
+                    // In the middle of repeated questions.
                     random.instant(Duration::from_millis(5));
                     world.server.kill();
                     world.server = server(&world.home);
@@ -194,7 +194,7 @@ fn no_kill_of_any_process_loses_a_flushed_write() {
             }
             _ => drop(user.kill()),
         }
-        // What the dead one had under way may still come; nothing that was not begun.
+        // Writes that the dead one had under way may still come; none that was not begun.
         world.check_all();
     }
     // The disk itself, when nobody has it any more.

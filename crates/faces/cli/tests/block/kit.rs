@@ -81,12 +81,12 @@ impl Home {
     }
 }
 
-/// Waits for a service's last line about itself; what else it says is thrown away.
+/// Waits for a service's last line about itself; its other output is thrown away.
 pub fn started(child: Child) -> Running {
     started_saying(child).0
 }
 
-/// The same, and what it has said up to there.
+/// Starts the program; returns its output up to there too.
 pub fn started_saying(mut child: Child) -> (Running, Vec<String>) {
     let out = child.stdout.take().expect("its output");
     let running = Running(child);

@@ -32,7 +32,7 @@ fn begun(mut command: Command) -> Child {
     out.spawn().expect("starting")
 }
 
-/// It fails; what it says.
+/// Checks that it fails; returns its output.
 fn failed(child: Child) -> String {
     let output = child.wait_with_output().expect("its output");
     assert_eq!(output.status.code(), Some(2), "{output:?}");

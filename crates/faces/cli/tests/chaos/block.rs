@@ -1,4 +1,5 @@
-//! The block service with its proxy: what was flushed is there, and every block is what one write left, whoever was struck.
+//! The block service with its proxy: flushed data is there, and every block is the result of one write, whichever
+//! process was struck.
 
 use std::collections::HashMap;
 use std::io;
@@ -22,7 +23,7 @@ const FLUSHED: usize = 0;
 const BEGUN: usize = 1;
 const ROUNDS: usize = 2;
 
-/// Where a write goes: its first block, and how many. The same for everybody who asks.
+/// Returns the place of a write: its first block, and the number of blocks. It is the same for every caller.
 fn place(write: u64) -> (u64, u64) {
     let mut random = Random::seeded(write.wrapping_mul(0x9e37_79b9_7f4a_7c15));
     let blocks = 1 + random.below(12);
@@ -88,7 +89,7 @@ fn check(gauge: &Gauge, bytes: &[u8]) -> Result<(), Broken> {
 }
 
 child!(
-    /// Writes and flushes, and looks through the whole disk now and then; what breaks off is begun anew.
+    /// Writes and flushes, and checks the whole disk now and then; an operation that breaks off is begun anew.
     fn user(_ctl: Control) -> Result<(), Broken> {
         let gauge = Gauge::open(&variable(GAUGE)?);
         let socket = variable("CHAOS_NBD")?;
@@ -122,7 +123,7 @@ fn work(
     random: &mut Random,
 ) -> Result<std::convert::Infallible, Ended> {
     let mut client = Client::connect(socket)?;
-    // What the last user had under way is over then.
+    // Requests that the last user had under way are over then.
     client.ask(FLUSH, 0, 0, &[])?;
     loop {
         let mut all = vec![0; usize::try_from(SIZE).unwrap_or(0)];

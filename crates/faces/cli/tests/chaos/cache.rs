@@ -1,5 +1,5 @@
-//! A cache server whose manager dies, stands still and comes back: values are set all the time. Without a manager the cache goes on up to its own
-//! limit; with one both agree in the end on what it has.
+//! A cache server whose manager dies, stands still and comes back: values are set all the time. Without a manager the
+//! cache goes on up to its own limit; with one both agree in the end on its memory.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -17,7 +17,7 @@ const MEMORY: u64 = 24 << 20;
 const VALUE: usize = 64 << 10;
 /// Values of a round: few enough that none of them has to go for another.
 const ROUND_OF: u64 = 32;
-/// How long the manager and the cache may need to agree. Not a bound on speed: beyond it they do not.
+/// Longest time until the manager and the cache agree. Not a bound on speed: beyond it they do not.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn serve(domain: Option<&Domain>) -> Result<Server, Broken> {
@@ -62,7 +62,7 @@ impl Client {
         }
     }
 
-    /// Whether it is there; then it is what was set.
+    /// Returns whether it is there; then its value is the one that was set.
     fn get(&mut self, key: u64) -> Result<bool, Broken> {
         let ask = format!("get {key}\r\n");
         self.0.get_mut().write_all(ask.as_bytes()).map_err(broken)?;
@@ -79,7 +79,8 @@ impl Client {
     }
 }
 
-/// Sets values and asks for them. What is set while no manager is there stays, as far as the cache's own limit goes.
+/// Sets values and asks for them. Values that are set while no manager is there stay, as far as the cache's own limit
+/// goes.
 fn round(client: &mut Client, server: &Server, next: &mut u64) -> Result<(), Broken> {
     let heap = server.store().arena().heap().ok_or("no heap")?;
     let (alone, (_, before)) = (heap.is_alone(), server.store().memory());
@@ -93,7 +94,7 @@ fn round(client: &mut Client, server: &Server, next: &mut u64) -> Result<(), Bro
     for key in keys {
         lost += u64::from(!client.get(key)?);
     }
-    // All the time: what a manager that has just come does not admit goes.
+    // All the time: memory that a new manager does not admit goes.
     let own = MEMORY - MEMORY / 8;
     let grown = before + ROUND_OF * VALUE as u64;
     // At the limit new values may be the first to go: the others were asked for.
@@ -134,7 +135,7 @@ fn agrees(seat: &Seat, server: &Server) -> Result<(), Broken> {
 
 child!(
     fn cache(ctl: Control) -> Result<(), Broken> {
-        // What the library opens once and keeps is there before anything is counted.
+        // Descriptors that the library opens once and keeps are there before anything is counted.
         let first = serve(None)?;
         let mut client = Client::new(&first)?;
         client.set(0)?;

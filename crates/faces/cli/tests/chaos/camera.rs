@@ -1,4 +1,5 @@
-//! A camera with viewers: large frames to everybody who looks, in bursts now and then. Who does not look is passed over.
+//! A camera with viewers: large frames to every viewer that looks, in bursts now and then. A viewer that does not look
+//! is passed over.
 
 use std::collections::VecDeque;
 use std::time::Duration;

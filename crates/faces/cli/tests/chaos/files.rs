@@ -1,4 +1,5 @@
-//! `tranship send` and `tranship recv` of files: success is only said of all of it, and what is not struck succeeds.
+//! `tranship send` and `tranship recv` of files: success is reported only for all of it, and transfers that are not
+//! struck succeed.
 
 use std::path::PathBuf;
 
@@ -8,7 +9,7 @@ use tranship_testkit::{Exit, Peer, Random, Watchdog, payload};
 
 use crate::scene::Scene;
 
-/// Who may be struck.
+/// Process that may be struck.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Victim {
     Nobody,
@@ -106,13 +107,13 @@ impl<'a> Transfer<'a> {
     }
 }
 
-/// What was done, and what may come of it.
+/// Blow: what was done, and what may come of it.
 struct Blow {
     victim: Victim,
     harm: Harm,
     /// Both were on one channel before.
     joined: bool,
-    /// It has fallen.
+    /// The blow has fallen.
     done: bool,
 }
 
@@ -124,7 +125,7 @@ impl Blow {
     }
 }
 
-/// One file from beginning to end. Who failed is started again, until it is there.
+/// One file from beginning to end. A program that failed is started again, until the file is there.
 fn transfer(scene: &Scene, manager: &mut Party, number: u64, random: &mut Random) {
     let mut all = Transfer::new(scene, number, random);
     let mut blow = Blow {
@@ -232,7 +233,8 @@ fn finish(all: &mut Transfer<'_>, blow: &Blow) {
         if received {
             break;
         }
-        // What was taken by one that was killed then was taken: its sender has ended well, before or after another took its place.
+        // A file that a killed receiver had taken completely was taken: its sender has ended well, before or after
+        // another took its place.
         let killed = blow.done && blow.victim == Victim::Receiver && blow.harm == Harm::Kill;
         if all.receiver.is_none() {
             assert!(
@@ -249,7 +251,8 @@ fn finish(all: &mut Transfer<'_>, blow: &Blow) {
         all.pass(20);
     }
     if let Some(sender) = all.sender.take() {
-        // One that was killed behind its end had been received whole: who took its place waits for somebody who never comes.
+        // A receiver that was killed after its end had received the whole file. Its successor waits for a sender that
+        // never comes.
         if again && !sender.has_ended() {
             sender.kill();
             return;

@@ -1,5 +1,5 @@
-//! Real programs in which everybody, the manager too, is killed, stopped and started again at random: what arrives is right
-//! or an error says so, nothing is left over, and everything goes on.
+//! Real programs in which every process, the manager too, is killed, stopped and started again at random. What arrives
+//! is right or an error says so, nothing is left over, and everything goes on.
 
 use tranship as product;
 

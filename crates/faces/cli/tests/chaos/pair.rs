@@ -1,4 +1,4 @@
-//! A request and reply pair: each request is answered with what belongs to it, and asked again when nobody answers any more.
+//! A request and reply pair: each request gets its own answer, and is asked again when no program answers any more.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ fn options() -> ChannelOptions {
         .when_full(WhenFull::WaitFor(ROUND))
 }
 
-/// What is asked under a number, and what is answered to it.
+/// Returns the question under a number, or the answer to it.
 fn filled(pool: &Pool, id: u64, answer: bool) -> Result<Option<BufferMut>, Broken> {
     let seed = payload::mix(id ^ u64::from(answer));
     let len = payload::STAMPED + usize::try_from(seed % LONGEST).unwrap_or(0);
@@ -105,7 +105,7 @@ impl Server {
         Ok(())
     }
 
-    /// Who asked on one channel is answered on the other.
+    /// Answers on one channel the request of the other.
     fn answer(&mut self, at: usize, request: &Message) -> Result<(), Broken> {
         verify(request, false)?;
         let asker = self.from[at].peer();

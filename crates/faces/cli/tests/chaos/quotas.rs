@@ -1,4 +1,5 @@
-//! Quotas that go up and down, to 0 too, while files are sent and received: who has too little waits, and every file arrives whole.
+//! Quotas that go up and down, to 0 too, while files are sent and received. A program that has too little memory waits,
+//! and every file arrives whole.
 
 use rustix::event::{PollFd, PollFlags, poll};
 use tranship::{Domain, ErrorKind, StatRecord};

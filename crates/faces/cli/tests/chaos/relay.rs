@@ -1,5 +1,5 @@
-//! A camera, a relay and a viewer: frames go on by reference, the viewer's word that it is done with one comes back, and whoever is struck, the
-//! relay goes on with who comes next.
+//! A camera, a relay and a viewer: frames go on by reference, and the viewer's message that it is done with a frame
+//! comes back. Whichever process is struck, the relay goes on with the next one that comes.
 
 use std::collections::{HashSet, VecDeque};
 use std::time::Duration;
@@ -17,7 +17,7 @@ use crate::seat::{Broken, Order, ROUND, Seat, Wait, bearable, patiently, recv_ov
 const POOL: u64 = 8 << 20;
 const FRAME: u64 = 256 << 10;
 
-/// Numbers of the parties, and of what they count in the gauge.
+/// Numbers of the parties, and of their counters in the gauge.
 const CAMERA: usize = 0;
 const RELAY: usize = 1;
 const VIEWER: usize = 2;
@@ -95,7 +95,7 @@ fn film(
     }
 }
 
-/// What came back. The relay may still have words for who was the camera before.
+/// Takes the messages that came back. The relay may still have messages for the previous camera.
 fn hear(seat: &Seat, to: &mut Sender, out: &mut HashSet<u64>) -> Result<bool, Broken> {
     loop {
         match to.try_recv_back() {
@@ -247,7 +247,7 @@ child!(
     }
 );
 
-/// Lets go of a frame; what nobody is there to hear is released all the same.
+/// Releases a frame; it is released also if no camera is there to hear of it.
 fn tell(from: &mut Receiver, frame: Message) -> Result<(), Broken> {
     match from.release_with(frame.body, frame.word) {
         Ok(()) => Ok(()),

@@ -1,4 +1,4 @@
-//! What the scenes have in common: the manager, the programs' surroundings, the end.
+//! Common parts of the scenes: the manager, the programs' surroundings, the end.
 
 use serde_json::Value;
 use std::process::Command;
@@ -10,7 +10,7 @@ use tranship_testkit::{Launch, Peer, Random, Watchdog};
 
 use crate::seat::{Done, GAUGE, Order, SOCKET};
 
-/// Only what the scenes need: memory that does not come back is soon missed.
+/// Only as much as the scenes need: memory that does not come back is soon missed.
 const TOTAL_MIB: u64 = 96;
 
 const TRANSHIP: &str = env!("CARGO_BIN_EXE_tranship");
@@ -119,8 +119,7 @@ impl Scene {
         stage
     }
 
-    /// Plays a program that serves two others, for each of which something flows, also without a manager. At the end all
-    /// is let go of.
+    /// Runs a program that serves two others, for each of which something flows; at the end all is released.
     pub fn serves_two(
         self,
         server: (&'static str, fn() -> Launch),
@@ -170,7 +169,7 @@ impl Scene {
         self.ends(&mut manager[MANAGER], &[]);
     }
 
-    /// A manager that nobody is with holds what a fresh one holds, and ends in order; then nothing is left.
+    /// Checks that a manager without clients holds as much as a fresh one, and ends in order; then nothing is left.
     pub fn ends(&self, manager: &mut Party, files: &[&str]) {
         let fresh = self
             .manager_at("fresh")
@@ -201,7 +200,7 @@ impl Scene {
 fn alike(old: &Peer, fresh: &Peer) {
     let mut start = held(&[fresh]);
     let begun = Instant::now();
-    // What the fresh one holds only for a moment would be asked of the old one for good.
+    // Memory that the fresh one holds only for a moment would be asked of the old one for good.
     while begun.elapsed() < Duration::from_millis(300) {
         let now = held(&[fresh]);
         if now.fds < start.fds {
@@ -216,10 +215,10 @@ fn terminate(peer: &Peer) {
     peer.signal(rustix::process::Signal::TERM.as_raw());
 }
 
-/// These parties let go of everything but their domain, hold what they held before, and end in order.
+/// Makes these parties release everything but their domain. They hold what they held before, and end in order.
 fn rest(parties: &mut [Party]) {
     let peers = || parties.iter().map(|party| party.peer().expect("it runs"));
-    // All at once: what one holds of another keeps both.
+    // All at once: a buffer that one holds of another keeps both.
     peers().for_each(|peer| peer.send(&Order::Rest).expect("it listens"));
     peers().for_each(|peer| {
         let Done = peer.expect();

@@ -1,4 +1,4 @@
-//! What the scenes' own programs have in common: joining, orders, which errors are part of the game.
+//! Common parts of the scenes' own programs: joining, orders, and which errors are part of the game.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -17,7 +17,7 @@ pub const SOCKET: &str = "CHAOS_SOCKET";
 pub const GAUGE: &str = "CHAOS_GAUGE";
 pub const NUMBER: &str = "CHAOS_NUMBER";
 
-/// What the test may want.
+/// Order of the test.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub enum Order {
     /// Let go of everything but the domain, and answer when nothing is held any more.
@@ -32,7 +32,7 @@ pub struct Done;
 /// Longest wait before orders and news are looked at again.
 pub const ROUND: Duration = Duration::from_millis(2);
 
-/// How long a party waits for a name: longer each time in vain, as a busy machine may need it.
+/// Time that a party waits for a name: longer each time in vain, because a busy machine may need it.
 #[derive(Clone, Copy)]
 pub struct Wait(Duration);
 
@@ -49,7 +49,7 @@ impl Wait {
     }
 }
 
-/// How long what was let go of may take to go. Not a bound on speed: beyond it something has leaked.
+/// Longest time until released resources are gone. Not a bound on speed: beyond it something has leaked.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A party's place in the scene.
@@ -79,7 +79,7 @@ impl Seat {
         let before = Held::here().map_err(broken)?.memfd_fds;
         let builder = || Domain::builder().name(name).socket(&socket);
         let domain = patiently(|| builder().connect())?;
-        // What the library opens once and keeps is there before anything is counted.
+        // Descriptors that the library opens once and keeps are there before anything is counted.
         drop(patiently(|| domain.create_pool(PoolOptions::new(1)))?);
         while Held::here().map_err(broken)?.memfd_fds > before {
             turn(&domain)?;
@@ -120,7 +120,8 @@ impl Seat {
         self.rest_but("nothing")
     }
 
-    /// As [`Seat::rest`], for a program whose senders count in memory of the library that stays: differences that begin so are none.
+    /// Rests like [`Seat::rest`], for a program whose senders count in memory of the library that stays: differences
+    /// that begin so are none.
     pub fn rest_but(self, kept: &str) -> Result<(), Broken> {
         let until = Instant::now() + PATIENCE;
         loop {

@@ -1,4 +1,4 @@
-//! Managers, and what is asked of them.
+//! Managers, and requests to them.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -69,7 +69,7 @@ pub fn start(mut command: Command, words: &str) -> (Running, String) {
     (Running(child), said(log, words))
 }
 
-/// The same of its standard output.
+/// Starts a command and waits for words on its standard output.
 pub fn start_saying(mut command: Command, words: &str) -> (Running, String) {
     let mut child = command.stdout(Stdio::piped()).spawn().expect("starting");
     let out = child.stdout.take().expect("a pipe");

@@ -14,7 +14,7 @@ const KIB: u64 = 1 << 10;
 /// Shown as it is, or it would be a picture of its own.
 const SCRIPT: &str = "<img src=x onerror=document.title=1>";
 
-/// Names in the pools' table, what it says of trouble, and whether anything was made out of a name.
+/// Names in the pools' table, its words about trouble, and whether anything was made out of a name.
 const LOOK: &str = "({ pools: [...document.querySelectorAll('#pools tbody tr')].map(r => r.cells[0].textContent), \
 channels: [...document.querySelectorAll('#channels tbody tr')].map(r => r.cells[0].textContent), \
 legend: [...document.querySelectorAll('#legend-messages .name')].map(n => n.textContent), \
@@ -47,7 +47,7 @@ impl Page {
             .join(name)
     }
 
-    /// What the page shows once `until` holds, in a picture that is not blank.
+    /// Returns what the page shows once `until` holds, in a picture that is not blank.
     fn look(&self, until: &str, name: &str, dark: bool, size: [u32; 2]) -> Option<Value> {
         let shot = self.shot(name);
         let wanted = json!({ "until": until, "ask": LOOK, "dark": dark, "width": size[0], "height": size[1], "shot": shot });
@@ -160,7 +160,7 @@ fn it_lives_while_programs_work() {
                 assert!(has(&looked["pools"], name), "{looked}");
             }
             assert!(has(&looked["channels"], "video"), "{looked}");
-            // Several channels may have one name: the number, and between whom.
+            // Several channels may have one name: the number and the two domains tell them apart.
             let legend = looked["legend"][0].as_str().expect("a channel");
             assert!(
                 legend.starts_with("video#") && legend.ends_with("camera \u{2192} viewer"),

@@ -1,4 +1,4 @@
-//! Who serves what, and until when.
+//! Servers of the figures, and their ends.
 
 use super::kit::{Manager, get_tcp, get_unix, start_at, start_saying, tranship};
 use std::os::unix::fs::PermissionsExt;
@@ -76,7 +76,7 @@ fn a_manager_has_figures_beside_it_for_as_long_as_it_lives() {
         .permissions()
         .mode();
     assert_eq!(mode & 0o777, 0o600);
-    // Killed: the other process sees it, and what it left is no obstacle.
+    // Killed: the other process sees it, and its leftovers are no obstacle.
     manager.process.0.kill().expect("killing");
     manager.process.0.wait().expect("its end");
     manager.process = start_again(&manager, &flags);

@@ -138,7 +138,7 @@ fn a_manager_that_hangs_or_is_dead_is_said_to_be_and_what_was_is_shown() {
         "{text}"
     );
     stage.manager.signal(libc::SIGCONT);
-    // The answer to what was asked meanwhile may be older than this.
+    // The answer to a question from meanwhile may be older than this.
     while lines(&run(&stage, &["--once", "--json"]))[0]["silent_ns"] != 0 {}
     stage.manager.signal(libc::SIGKILL);
     let dead = loop {

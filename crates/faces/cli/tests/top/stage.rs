@@ -37,7 +37,7 @@ pub struct Stage {
     pub pool: Pool,
     pub sender: Sender,
     pub receiver: Receiver,
-    /// What the viewer has taken and not given back.
+    /// Buffer that the viewer has taken and not given back.
     _held: Option<Buffer>,
     dir: tempfile::TempDir,
 }

@@ -12,13 +12,13 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 use tranship_testkit::Watchdog;
 
-/// What a terminal shows, and whether all was said.
+/// Content of a terminal, and whether all of it was written.
 struct Shown {
     parser: vt100::Parser,
     over: bool,
 }
 
-/// How often one looks whether it still runs.
+/// Interval between two checks whether it still runs.
 const LOOK: Duration = Duration::from_millis(200);
 
 struct Terminal {

@@ -1,4 +1,4 @@
-//! What is sent arrives, whoever comes first; and what there is to see meanwhile.
+//! Data that is sent arrives, whichever end comes first; and the views of it meanwhile.
 
 use crate::kit::*;
 use std::process::{Command, Stdio};
@@ -59,7 +59,7 @@ fn nobody_comes_is_a_negative_answer_and_no_manager_has_its_own_code() {
             .expect("running");
         assert_eq!(status.code(), Some(1), "{arguments:?}");
     }
-    // What can never be sent is said before anybody is waited for.
+    // A frame that can never be sent is reported before the command waits for a receiver.
     let mut huge = manager.command(&["send", "lonely", "--frame", "8192GiB"]);
     let output = huge.output().expect("running");
     let said = String::from_utf8_lossy(&output.stderr);

@@ -25,7 +25,7 @@ fn sleeps(one: &Running) -> bool {
         .is_some_and(|rest| rest.starts_with(" S"))
 }
 
-/// The same; who is killed before it has met the other is replaced until the other has met somebody.
+/// Runs both ends. A program that is killed before it has met the other is replaced until the other has met one.
 fn ended_with(mut one: Running, another: impl Fn() -> Running) -> (Option<i32>, String) {
     let mut other = another();
     while one.0.try_wait().expect("waiting").is_none() {
@@ -36,7 +36,7 @@ fn ended_with(mut one: Running, another: impl Fn() -> Running) -> (Option<i32>, 
     ended(one)
 }
 
-/// A sender of what is written into the pipe, frame by frame.
+/// Returns a sender of the data that is written into the pipe, frame by frame.
 fn fed(manager: &Manager) -> (Running, File) {
     let mut send = manager.command(&["send", "x", "--frame", &FRAME.to_string()]);
     let (theirs, ours) = std::io::pipe().expect("a pipe");

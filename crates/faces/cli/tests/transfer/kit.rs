@@ -21,7 +21,7 @@ pub(crate) fn tranship(arguments: &[&str], socket: &Path) -> Command {
 pub(crate) struct Running(pub(crate) Child);
 
 impl Running {
-    /// Its end; a process that hangs fails the test, and is killed as the test unwinds.
+    /// Waits for its end; a process that hangs fails the test, and is killed as the test unwinds.
     pub(crate) fn end(&mut self) -> ExitStatus {
         let begin = Instant::now();
         loop {
@@ -44,7 +44,7 @@ impl Drop for Running {
     }
 }
 
-/// Its exit code and what it said.
+/// Waits for its end; returns its exit code and its output.
 pub(crate) fn ended(mut one: Running) -> (Option<i32>, String) {
     let code = one.end().code();
     let mut said = String::new();

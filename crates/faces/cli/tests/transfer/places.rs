@@ -1,4 +1,5 @@
-//! Addresses: what goes between machines goes from a shell, and what can never meet anybody is refused at once.
+//! Addresses: transfers between machines work from a shell, and an address that can never meet a peer is refused at
+//! once.
 
 use crate::kit::*;
 use std::process::Stdio;

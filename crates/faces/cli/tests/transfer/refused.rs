@@ -1,4 +1,4 @@
-//! Who is not let in says why, and nothing that failed ends with 0.
+//! A program that is not let in says why, and no failure ends with 0.
 
 use crate::kit::*;
 use rustix::fs::{Mode, OFlags};
@@ -11,7 +11,7 @@ use tranship_sys::socket;
 /// A refusal may overtake the hello, or come after it.
 const ROUNDS: usize = 12;
 
-/// Everything that joins, in turn; with what each of them said.
+/// Calls everything that joins, in turn, with the output of each.
 fn each(socket: &Path, dir: &Path, mut check: impl FnMut(&str, &Output)) {
     let input = dir.join("in");
     std::fs::write(&input, input_bytes()).expect("the input");
@@ -86,7 +86,7 @@ fn a_manager_that_ends_while_one_joins_is_no_manager() {
     });
 }
 
-/// Sends what comes through the pipe that is returned.
+/// Sends the data that comes through the returned pipe.
 fn fed(manager: &Manager) -> (Running, File) {
     fed_as(manager, "x")
 }

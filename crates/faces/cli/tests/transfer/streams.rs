@@ -1,4 +1,4 @@
-//! Standard input and output: what comes by and by goes on at once, and what cannot be written is said.
+//! Standard input and output: data that comes by and by is sent at once, and data that cannot be written is reported.
 
 use crate::kit::*;
 use std::io::{Read, Write};

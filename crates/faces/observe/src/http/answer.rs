@@ -1,4 +1,4 @@
-//! What is answered to whom.
+//! Answers to requests.
 
 use super::request::{Asked, Wrong};
 use super::{accept, host};
@@ -70,7 +70,7 @@ impl Answer {
     }
 }
 
-/// What is served to all.
+/// Content that is served to all clients.
 pub(crate) struct Content {
     pub looks: Looks,
     pub tally: Mutex<Tally>,

@@ -1,12 +1,13 @@
 //! Whose page may ask: the defence against names that are made to point here (DNS rebinding).
 //!
-//! A browser sends a page's scripts only to where the page came from, by name. Whoever owns a name can have it point to this machine once the
-//! page is loaded; then the page is "from here", and reads what only this machine's users should. What it cannot do is to have the browser
-//! call this place by an address: so that is what has to be in `Host`, or `localhost`, or a name that whoever runs this has said.
+//! A browser sends a page's scripts only to the place that the page came from, by name. The owner of a name can let it
+//! point to this machine once the page is loaded. Then the page is "from here", and reads figures that only this
+//! machine's users should read. The owner cannot make the browser call this place by an address. So `Host` must be an
+//! address, `localhost`, or a name that the operator has configured.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-/// Whether a request that names this host is answered.
+/// Returns whether a request that names this host is answered.
 pub(crate) fn allowed(host: Option<&str>, names: &[String]) -> bool {
     // Only HTTP/1.0 names none, and no browser speaks that.
     let Some(host) = host else {

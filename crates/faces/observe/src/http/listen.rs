@@ -1,4 +1,4 @@
-//! Where it listens: a Unix socket, or an address that nobody else reaches unless that is said.
+//! Address to listen at: a Unix socket, or an address that other machines do not reach unless the operator allows it.
 
 use rustix::fs::Mode;
 use rustix::net::{
@@ -18,7 +18,7 @@ const BACKLOG: i32 = 64;
 /// A socket that is listening.
 #[derive(Debug)]
 pub enum Door {
-    /// At a path: who may connect is the file's business.
+    /// At a path: the file's mode decides who may connect.
     Unix(UnixListener),
     /// At an address.
     Tcp(TcpListener),
@@ -38,7 +38,7 @@ impl Door {
         }
     }
 
-    /// Where it is, if it has an address.
+    /// Returns the address where it is, if it has one.
     #[must_use]
     pub fn address(&self) -> Option<SocketAddr> {
         match self {

@@ -1,10 +1,10 @@
-//! What is asked, out of the bytes of an untrusted client.
+//! Parser of requests: the bytes come from an untrusted client.
 
 /// The most that the head of a request may be, bytes, and how many headers it may have.
 pub(crate) const HEAD_BYTES: usize = 8 << 10;
 const HEADERS: usize = 64;
 
-/// What counts of a request.
+/// Relevant parts of a request.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Asked {
     pub method: String,

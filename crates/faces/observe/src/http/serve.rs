@@ -12,11 +12,11 @@ use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// What a client may take.
+/// Limits of a client.
 pub mod limits {
     use std::time::Duration;
-    /// Connections at a time. When there are as many, who has been there longest without having asked for anything makes room; where all are
-    /// being served, who comes is not heard.
+    /// Connections at a time. When there are as many, the client that has been there longest without a request makes
+    /// room. If all are being served, a new client is not heard.
     pub const CONNECTIONS: usize = 32;
     /// From a connection's begin to the whole head of its request.
     pub const HEARD: Duration = Duration::from_secs(5);
@@ -61,7 +61,7 @@ impl Stream {
         let _ = either!(self, s => s.shutdown(how));
     }
 
-    /// What is left until then, for the next call.
+    /// Sets the time that is left until then, for the next call.
     fn until(&self, deadline: Instant) -> io::Result<()> {
         let left = deadline.saturating_duration_since(Instant::now());
         if left.is_zero() {
@@ -79,13 +79,13 @@ impl Stream {
     }
 }
 
-/// How far one is.
+/// Progress of a client.
 enum Guest {
-    /// It has not asked for anything; its other handle.
+    /// The client has not asked for anything; its other handle.
     Silent(Stream),
-    /// What it wants is being made, or sent.
+    /// The answer is being made, or sent.
     Served,
-    /// It was sent away, and goes as soon as its thread finds that out.
+    /// The client was sent away, and goes as soon as its thread finds that out.
     Goes,
 }
 
@@ -97,7 +97,7 @@ struct Guests {
 }
 
 impl Guests {
-    /// Sends away who has been there longest without a word.
+    /// Sends away the client that has been there longest without a word.
     fn make_room(&mut self) {
         let mut guests = self.all.values_mut();
         if let Some(oldest) = guests.find(|g| matches!(g, Guest::Silent(_)))

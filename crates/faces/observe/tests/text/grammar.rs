@@ -190,7 +190,7 @@ fn python() -> Option<&'static str> {
     ["python3", "/usr/bin/python3"].into_iter().find(has)
 }
 
-/// What the Python library `prometheus_client` makes of it: strict in OpenMetrics.
+/// Returns the parse of the Python library `prometheus_client`, which is strict in OpenMetrics.
 fn parsed(text: &str, which: &str) -> Option<String> {
     let Some(python) = python() else {
         skipped("no python3 has prometheus_client (Debian: python3-prometheus-client)");

@@ -1,10 +1,10 @@
-//! How many series there are, and what they add up to.
+//! Number of series, and their sums.
 
 use super::kit::{channel, domain, figures, manager, of, pool, samples, text, whole};
 use tranship_observe::{Format, Snapshot, Tally, render};
 use tranship_proto::{DomainId, HoldStat, PoolId, StatRecord};
 
-/// As `collect.rs` has it.
+/// Limit as in `collect.rs`.
 const SHOWN: usize = 500;
 
 fn crowd(n: u32) -> Snapshot {

@@ -195,7 +195,7 @@ def copied(data: _Bytes) -> Buffer: ...
 
 @type_check_only
 class _Closing:
-    """What is closed at the end of a `with`."""
+    """An object that is closed at the end of a `with`."""
 
     def close(self) -> None:
         """Closes it. The end of a `with` does."""
@@ -212,51 +212,53 @@ class _Closing:
 class Buffer:
     """Bytes in a pool. `memoryview(buffer)` and `numpy.asarray(buffer)` show them without a copy.
 
-    Writable while nobody else can have it: from `Pool.alloc` to the first send, and after a move at levels of trust where
-    receivers may write. Dropping the last reference, views included, lets the memory be used again.
+    Writable while no other process can have it: from `Pool.alloc` to the first send, and after a move at levels of
+    trust where receivers may write. Dropping the last reference, views included, lets the memory be used again.
     """
 
     @property
     def nbytes(self) -> int:
-        """Its length in bytes; 0 when it was released."""
+        """The length in bytes; 0 when the buffer was released."""
     @property
     def word(self) -> int:
         """The sender's word that came with it."""
     @property
     def moved(self) -> bool:
-        """Whether it came by a move: nobody else has it."""
+        """Whether it came by a move: no other process has it."""
     @property
     def readonly(self) -> bool:
         """Whether its bytes cannot be written here."""
     @property
     def released(self) -> bool:
-        """Whether it was given back, moved away, or is a parent process's."""
+        """Whether it was released, sent back or moved away, or belongs to a parent process."""
     @property
     def is_release(self) -> bool:
-        """Whether it is no bytes, but the word that the receiver has let go of something (`Receiver.release_with`). Then `id` says of what, if both
-        ends know that by one name, and `word` is the receiver's word."""
+        """Whether it has no bytes and is the message that the receiver has released something
+        (`Receiver.release_with`). Then `id` is the released buffer, if both ends know it by one number, and `word` is
+        the receiver's word."""
     @property
     def id(self) -> int | None:
-        """The same number in every process, while somebody holds it."""
+        """The buffer's number: the same in every process, while a process holds it."""
     @property
     def trust(self) -> _Trust | None:
-        """Who can write its pool, where that is known."""
+        """The trust level of its pool, where that is known: which processes can write it."""
     @property
     def sender_pid(self) -> int | None:
-        """Process that it came from; None of what was allocated here."""
+        """The process that it came from; None for a buffer that was allocated here."""
     @property
     def exports(self) -> int:
-        """Views that there are of it."""
+        """The number of its views."""
     @property
     def unique(self) -> bool:
-        """Whether nobody else can have it."""
+        """Whether no other process can have it."""
     @property
     def pieces(self) -> tuple[Buffer, ...]:
         """The buffers that it consists of: itself, unless it was sent as a list."""
     def freeze(self) -> None:
         """Ends writing. BufferError while there are writable views."""
     def slice(self, start: int = 0, stop: int | None = None) -> Buffer:
-        """A part, sharing the memory; ends writing. `buffer[start:stop]` is the same, and counts from the end, too."""
+        """A part, sharing the memory; ends writing. `buffer[start:stop]` does this too, and counts from the end for
+        negative numbers."""
     def truncate(self, len: int) -> None:
         """Shortens it to `len` bytes. BufferError while there are views."""
     def tobytes(self) -> bytes:
@@ -264,7 +266,8 @@ class Buffer:
     def _ask(self) -> None: ...
     def _freeze_array(self) -> None: ...
     def release(self) -> None:
-        """Lets go of it now. BufferError while there are views; without this the memory goes with the last of them."""
+        """Releases the buffer now. BufferError while there are views. Without this call the memory goes with the
+        last view."""
     def __len__(self) -> int: ...
     @overload
     def __getitem__(self, index: int, /) -> int: ...
@@ -294,7 +297,8 @@ class Buffer:
 
 @final
 class Pool(_Closing):
-    """Memory of this process's, out of which buffers are sent. All who receive from it can read all of it."""
+    """Memory of this process, out of which buffers are sent. Every process that receives from it can read all of
+    it."""
 
     @property
     def name(self) -> str:
@@ -310,9 +314,10 @@ class Pool(_Closing):
         """The bytes that it may have now."""
     @property
     def trust(self) -> _Trust:
-        """Who can write it: its level of trust."""
+        """The trust level: which processes can write it."""
     def alloc(self, nbytes: int, *, timeout: float | None = None) -> Buffer:
-        """A writable buffer, with whatever the memory held before. Waits for memory that others still hold, at most `timeout` seconds."""
+        """A writable buffer, with the bytes that the memory held before. Waits for memory that receivers still
+        hold, at most `timeout` seconds."""
     def copy(self, data: _Bytes, *, timeout: float | None = None) -> Buffer:
         """A buffer with a copy of an object's bytes."""
     @overload
@@ -333,7 +338,7 @@ class Pool(_Closing):
         *,
         timeout: float | None = None,
     ) -> NDArray[Any]:
-        """A numpy array in the pool: sent without a copy. It has whatever the memory held before."""
+        """A numpy array in the pool: sent without a copy. It has the bytes that the memory held before."""
     def zeros(
         self,
         shape: _Shape,
@@ -348,7 +353,7 @@ class Pool(_Closing):
     ) -> NDArray[Any]:
         """A numpy array in the pool with a copy of `data`."""
     def stats(self) -> _PoolStats:
-        """Counters of this process's, since the pool was made."""
+        """Counters of this process since the pool was made."""
     def allow_forward(self, domain: int) -> None:
         """Lets a domain that receives buffers of this pool send them on."""
 
@@ -364,7 +369,8 @@ class Listener(_Closing, Generic[_E_co]):
     def accept_async(self) -> Coroutine[Any, Any, _E_co]:
         """Awaits the next connection. Any number of tasks may."""
     def fileno(self) -> int:
-        """A descriptor for event loops: readable when somebody has connected. One connection may be taken ahead of its time, for the next `accept`."""
+        """A descriptor for event loops: readable when a peer has connected. One connection may be taken ahead of
+        its time, for the next `accept`."""
     def _is_ready(self) -> bool: ...
     def __class_getitem__(cls, item: Any) -> GenericAlias: ...
     def __iter__(self) -> Self: ...
@@ -389,20 +395,24 @@ class _End(_Closing):
 
 @final
 class Sender(_End):
-    """The sending end of a channel. Leaving its `with` says that this was all; with an exception, that it was not."""
+    """The sending end of a channel. Leaving its `with` tells the receiver that this was all; leaving it by an
+    exception, that it was not."""
 
     def send(self, payload: _Sendable, word: int = 0, *, timeout: float | None = None) -> bool:
-        """Sends a buffer, an array that lies in one, or a list of such, by reference: all are read-only from then on. Of an array its bytes alone arrive.
+        """Sends a buffer, an array that lies in one, or a list of such, by reference: all are read-only from then
+        on. Of an array its bytes alone arrive.
 
         True: it was sent. False: it was dropped, as `when_full` says."""
     def send_inline(self, data: _Bytes, word: int = 0, *, timeout: float | None = None) -> bool:
         """Sends up to `INLINE_BYTES` bytes in the message itself."""
     def move_buffer(self, buffer: Buffer, word: int = 0, *, timeout: float | None = None) -> bool:
-        """Gives a buffer away that was never sent and has no views."""
+        """Gives away a buffer that was never sent and has no views."""
     def send_object(self, object: object, pool: Pool, *, timeout: float | None = None) -> None:
-        """Sends any object that can be pickled. What of it lies in a pool and has at least 1 KiB is not copied. Arrays and buffers arrive read-only."""
+        """Sends any object that can be pickled. Parts of it that lie in a pool and have at least 1 KiB are not
+        copied. Arrays and buffers arrive read-only."""
     def send_array(self, array: ArrayLike, pool: Pool, *, timeout: float | None = None) -> None:
-        """Sends an array with its type, shape and strides, without pickle. One that lies in a pool is not copied; others are copied to `pool`."""
+        """Sends an array with its type, shape and strides, without pickle. An array that lies in a pool is not
+        copied; others are copied to `pool`."""
     def send_async(self, payload: _Sendable, word: int = 0) -> Coroutine[Any, Any, None]:
         """Awaits what `send` waits for. One task at a time."""
     def send_object_async(self, object: object, pool: Pool) -> Coroutine[Any, Any, None]:
@@ -410,19 +420,22 @@ class Sender(_End):
     def send_array_async(self, array: ArrayLike, pool: Pool) -> Coroutine[Any, Any, None]:
         """Awaits what `send_array` waits for, memory too."""
     def move_buffer_async(self, buffer: Buffer, word: int = 0) -> Coroutine[Any, Any, None]:
-        """Awaits what `move_buffer` waits for. Not moved, or called off: the buffer is as it was."""
+        """Awaits what `move_buffer` waits for. If the move fails or is cancelled, the buffer is as it was."""
     def wait_taken_async(self) -> Coroutine[Any, Any, None]:
         """Awaits that the receiver has taken all that was sent."""
     def wait_taken(self, timeout: float | None = None) -> None:
         """Waits until the receiver has taken all that was sent."""
     def assign(self, pool: Pool, *, timeout: float | None = None) -> None:
-        """Has the receiver agree to the pool now, instead of at the first send."""
+        """Makes the receiver agree to the pool now, instead of at the first send."""
     def try_recv_back(self) -> Buffer | None:
-        """What the receiver passed back, its few bytes, or the word that it has let go of something (`Buffer.is_release`)."""
+        """Takes a buffer that the receiver sent back, its few bytes, or the message that it has released something
+        (`Buffer.is_release`), if there is one."""
     def recv_back(self, timeout: float | None = None) -> Buffer:
-        """Waits for what the receiver passes back. PeerGone when the receiver is gone and everything was taken."""
+        """Waits for a message that the receiver sends back. PeerGone when the receiver is gone and all messages
+        were taken."""
     def fileno(self) -> int:
-        """A descriptor for event loops: readable when `try_recv_back` is to be called. It tells nothing while a send is awaited."""
+        """A descriptor for event loops: readable when `try_recv_back` is to be called. It does not become readable
+        while a send is awaited."""
     def _is_ready(self) -> bool: ...
     @property
     def queued(self) -> int:
@@ -431,13 +444,13 @@ class Sender(_End):
     def dropped(self) -> int:
         """Messages that this sender has dropped, as `when_full` says."""
     when_full: Literal["wait", "drop-new", "drop-oldest"]
-    """What a send does that finds the channel full: it waits; it drops the message; or the receiver skips each message
-    behind which a newer one waits, and a full channel drops the new one as with "drop-new"."""
+    """The action of a send that finds the channel full: it waits; it drops the message; or the receiver skips each
+    message behind which a newer one waits, and a full channel drops the new one as with "drop-new"."""
     @property
     def peer_gone(self) -> bool:
         """Whether the receiver is closed, or dead."""
     def abandon(self) -> None:
-        """Closes it, and says that what was sent is not all."""
+        """Closes the channel, and tells the receiver that this was not all."""
     def _begin(self, payload: _Sendable, word: int) -> bool: ...
     def _begin_move(self, buffer: Buffer, word: int) -> bool: ...
     def _begin_taken(self) -> bool: ...
@@ -447,19 +460,22 @@ class Sender(_End):
 
 @final
 class Receiver(_End):
-    """The receiving end of a channel. Iterating ends when the sender has closed its end; PeerDied says that it did not."""
+    """The receiving end of a channel. Iterating ends when the sender has closed its end; PeerDied is raised if the
+    sender died instead."""
 
     def recv(self, timeout: float | None = None) -> Buffer:
         """The next message: the sender's memory, read-only, without a copy."""
     @property
     def skipped(self) -> int:
-        """Messages that this end has skipped, as newer ones were there and the sender said "drop-oldest"."""
+        """Messages that this end has skipped because newer ones were there and the sender uses "drop-oldest"."""
     def try_recv(self) -> Buffer | None:
         """The next message, if there is one."""
     def recv_object(self, timeout: float | None = None) -> Any:
-        """What `send_object` sent. Unpickling runs what the sender says: only from whom you would let run code here."""
+        """Receives an object that `send_object` sent. Unpickling runs code of the sender's choice: use it only with
+        senders that may run code here."""
     def recv_array(self, timeout: float | None = None) -> NDArray[Any]:
-        """What `send_array` sent: the sender's memory, read-only, with its type and shape. It runs nothing that the sender says."""
+        """Receives an array that `send_array` sent: the sender's memory, read-only, with its type and shape. It
+        runs no code of the sender's choice."""
     def recv_async(self) -> Coroutine[Any, Any, Buffer]:
         """Awaits the next message. One task at a time."""
     def recv_object_async(self) -> Coroutine[Any, Any, Any]:
@@ -471,12 +487,12 @@ class Receiver(_End):
     def _is_ready(self) -> bool: ...
     def _doorbell(self) -> _Doorbell: ...
     def pass_back(self, buffer: Buffer, word: int = 0, *, timeout: float | None = ...) -> None:
-        """Hands a buffer that was moved here back to the sender. `Full` where the sender takes nothing back for `timeout` seconds: by default it
-        is not waited for, None is for ever."""
+        """Sends a buffer that was moved here back to the sender. `Full` if the sender takes nothing back for
+        `timeout` seconds. By default the call does not wait; None is for ever."""
     def release_with(self, buffer: Buffer, word: int = 0, *, timeout: float | None = ...) -> None:
-        """Lets go of what came by this channel, as `Buffer.release` does, and the sender gets `word` for it from `recv_back`. Of anything that came: a
-        buffer, a list, a few bytes. BufferError while there are views; `Full` where the sender takes nothing back for `timeout` seconds, as of `pass_back`: the buffer is
-        as it was then."""
+        """Releases a message of this channel, as `Buffer.release` does, and the sender gets `word` for it from
+        `recv_back`. The message may be a buffer, a list, or a few bytes. BufferError while there are views. `Full` if
+        the sender takes nothing back for `timeout` seconds, as with `pass_back`: then the buffer is as it was."""
     def send_control(self, data: _Bytes, word: int = 0, *, timeout: float | None = ...) -> None:
         """Sends up to `INLINE_BYTES` bytes back to the sender, waiting for `timeout` seconds as `pass_back`."""
     def __iter__(self) -> Self: ...
@@ -493,7 +509,7 @@ class Domain(_Closing):
         """The manager's number of it."""
     @property
     def socket_path(self) -> str | None:
-        """Path of the manager's socket, by which others join; None if it has none."""
+        """Path of the manager's socket, at which other processes join; None if it has none."""
     @property
     def is_managed(self) -> bool:
         """Whether its manager is there."""
@@ -513,10 +529,12 @@ class Domain(_Closing):
         seal_from: int | None = None,
         allow_forward: bool = False,
     ) -> Pool:
-        """Makes a pool of at most so many bytes. `trust` says who can write it besides this process: by default nobody. At "half" and
-        "full" every process that has the pool can punch holes into its memory: a reader that touches a hole pays for the page. Buffers begin at multiples of `align`;
-        `below` is the address below which all of it is mapped in this process. At level "none" buffers of at least `seal_from` bytes are not copied by who
-        receives them: nobody can write them once they are sent. With `allow_forward` all that are sent its buffers may send them on."""
+        """Makes a pool of at most so many bytes. `trust` says which processes can write it besides this one: by
+        default none. At "half" and "full" every process that has the pool can punch holes into its memory: a reader
+        that touches a hole pays for the page. Buffers begin at multiples of `align`; `below` is the address below
+        which all of it is mapped in this process. At level "none" buffers of at least `seal_from` bytes are not
+        copied by their receivers: no process can write them once they are sent. With `allow_forward` all receivers
+        of its buffers may send them on."""
     @overload
     def listen(
         self, name: str, role: Literal["send"], *, lines: int = 256, wait: _Wait = "spin-then-sleep"
@@ -529,9 +547,9 @@ class Domain(_Closing):
     def listen(
         self, name: str, role: Literal["send", "receive"], *, lines: int = 256, wait: _Wait = "spin-then-sleep"
     ) -> Listener[Sender | Receiver]:
-        """Exports a name, at which others open the other end. `wait`: how this end waits: it looks again and again for some
-        microseconds and then sleeps ("spin-then-sleep"), sleeps at once ("sleep"), or keeps a processor busy until there is something
-        ("spin")."""
+        """Exports a name, at which other processes open the other end. `wait` is how this end waits: it polls for
+        some microseconds and then sleeps ("spin-then-sleep"), sleeps at once ("sleep"), or keeps a processor busy
+        until there is a message ("spin")."""
     def sender(
         self,
         name: str,
@@ -540,7 +558,7 @@ class Domain(_Closing):
         lines: int = 256,
         wait: _Wait = "spin-then-sleep",
     ) -> Sender:
-        """Connects to a name at which somebody receives; waits for it."""
+        """Connects to a name at which a process receives; waits for it."""
     def receiver(
         self,
         name: str,
@@ -550,8 +568,8 @@ class Domain(_Closing):
         wait: _Wait = "spin-then-sleep",
         snapshots: Pool | None = None,
     ) -> Receiver:
-        """Connects to a name at which somebody sends; waits for it. `snapshots`: where messages out of pools of level "none" are
-        copied to."""
+        """Connects to a name at which a process sends; waits for it. Messages out of pools of level "none" are
+        copied into the pool `snapshots`."""
     def sender_async(
         self, name: str, *, lines: int = 256, wait: _Wait = "spin-then-sleep"
     ) -> Coroutine[Any, Any, Sender]:
@@ -566,12 +584,14 @@ class Domain(_Closing):
     ) -> Coroutine[Any, Any, Receiver]:
         """Awaits what `receiver` waits for."""
     def stat(self) -> _Stat:
-        """What the manager knows: of itself, domains, pools, channels, who holds what."""
+        """The manager's figures: of itself, domains, pools, channels, and the holders of buffers."""
     def leaks(self) -> _Leaks:
-        """The buffers that this domain has: of others, and with TRANSHIP_LEAKS=1 its own, with their age and channel."""
+        """The buffers that this domain holds: those of others, and with TRANSHIP_LEAKS=1 its own, with their age
+        and channel."""
     def set_quota(self, pool: int, quota_bytes: int) -> int:
         """Sets the quota of a pool, by its `id`. Returns the bytes that the manager gave it."""
     def turn(self) -> None:
-        """Takes the manager's news. For programs that seldom call anything else here, unless `helper_thread` was said."""
+        """Handles the manager's news. For programs that seldom call anything else here, and have not set
+        `helper_thread`."""
     def fileno(self) -> int:
         """Readable when `turn` is to be called."""

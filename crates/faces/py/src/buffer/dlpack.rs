@@ -16,7 +16,7 @@ const VERSION: Version = Version { major: 1, minor: 0 };
 const NAME: &CStr = c"dltensor";
 const NAME_VERSIONED: &CStr = c"dltensor_versioned";
 
-/// What the consumer asks for.
+/// Request of the consumer.
 pub(super) struct Asked {
     pub(super) stream: bool,
     pub(super) version: Option<(u32, u32)>,
@@ -70,7 +70,7 @@ struct ManagedVersioned {
     tensor: Tensor,
 }
 
-/// What a tensor points to, and what keeps the bytes: a view.
+/// Object behind a tensor: a view, which keeps the bytes.
 struct Context {
     shape: [i64; 1],
     strides: [i64; 1],
@@ -170,7 +170,7 @@ unsafe extern "C" fn end(capsule: *mut ffi::PyObject) {
     }
 }
 
-/// As [`end`].
+/// Does the work of [`end`] for a versioned tensor.
 unsafe extern "C" fn end_versioned(capsule: *mut ffi::PyObject) {
     // SAFETY: as for `end`.
     unsafe {
@@ -189,7 +189,7 @@ unsafe extern "C" fn delete(managed: *mut Managed) {
     unsafe { forget(managed.context) };
 }
 
-/// As [`delete`].
+/// Does the work of [`delete`] for a versioned tensor.
 unsafe extern "C" fn delete_versioned(managed: *mut ManagedVersioned) {
     // SAFETY: a box of `capsule`'s, given back once.
     let managed = unsafe { Box::from_raw(managed) };

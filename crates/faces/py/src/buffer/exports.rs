@@ -16,7 +16,7 @@ struct Exported {
     lengths: BTreeMap<(usize, usize), usize>,
 }
 
-// Taken and given back with the GIL, which who forks holds: no child finds it locked.
+// Taken and given back with the GIL, which a thread that forks holds: no child finds it locked.
 static EXPORTED: Mutex<Exported> = Mutex::new(Exported {
     fork_epoch: ForkEpoch::of_the_program(),
     lengths: BTreeMap::new(),
@@ -60,8 +60,8 @@ pub(crate) fn find<'py>(
         .map(|((start, object), _)| (*start, *object))?;
     let (start, object) = found;
     let object = std::ptr::with_exposed_provenance_mut::<ffi::PyObject>(object);
-    // SAFETY: what is in the list has a view, which holds a reference, and it is taken off before the last one goes; that needs the
-    // GIL, which we have, or the list's lock, which we hold.
+    // SAFETY: an object in the list has a view, which holds a reference. It is taken off the list before the last
+    // reference goes. That needs the GIL, which we have, or the list's lock, which we hold.
     let object = unsafe { Bound::from_borrowed_ptr(py, object) };
     drop(exported);
     Some((object, at - start))

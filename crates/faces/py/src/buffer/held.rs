@@ -1,23 +1,23 @@
-//! What a `Buffer` of Python's has: its states, and where the bytes are.
+//! Content of a `Buffer` of Python's: its states, and the place of the bytes.
 
 use std::mem::take;
 use std::ptr::NonNull;
 use tranship::{Aggregate, Body, Buffer, BufferId, BufferMut, Inline, Trust, View};
 
-/// What is behind a `Buffer`.
+/// Content of a `Buffer`.
 #[derive(Debug)]
 pub(crate) enum Held {
     /// Nobody else has it.
     Own(BufferMut),
     /// Others may have it.
     Shared(Buffer),
-    /// It came inside the message.
+    /// The bytes came inside the message.
     Copy(Box<[u8]>),
-    /// It lies in several buffers.
+    /// The bytes lie in several buffers.
     Pieces(Vec<Buffer>),
     /// No bytes: the receiver has let go of something, which had this name if the sender knows it by one.
     Word(Option<BufferId>),
-    /// It was given back, or away.
+    /// The buffer was given back, or away.
     Gone(&'static str),
 }
 
@@ -25,7 +25,7 @@ pub(crate) enum Held {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Origin {
     pub(crate) trust: Option<Trust>,
-    /// Process of who sent it; none: it was allocated here.
+    /// Process of the sender; none: it was allocated here.
     pub(crate) sender_pid: Option<u32>,
 }
 
@@ -62,7 +62,7 @@ impl Held {
         }
     }
 
-    /// Where the bytes are, if they are in one place.
+    /// Returns the place of the bytes, if they are in one place.
     pub(crate) fn bytes(&self) -> Option<Bytes> {
         let at = |ptr: *const u8, len, writable| {
             let ptr = NonNull::new(ptr.cast_mut()).unwrap_or(NonNull::dangling());
@@ -97,7 +97,7 @@ impl Held {
         }
     }
 
-    /// What lies between two places of it, which are in order and within. Of what is read-only.
+    /// Cuts out the bytes between two positions, which are in order and within. Only for read-only content.
     pub(crate) fn cut(&self, start: usize, stop: usize) -> Held {
         match self {
             Held::Shared(buf) => Held::Shared(buf.slice(start..stop)),
@@ -132,7 +132,7 @@ impl Held {
         }
     }
 
-    /// As what a message has, to be given back to who sent it. `Err`: it is gone, or more than a message has.
+    /// Makes it the body of a message, to be given back to its sender. `Err`: it is gone, or more than a message holds.
     pub(crate) fn into_body(self) -> Result<Body, Held> {
         match self {
             Held::Own(buf) => Ok(Body::BufferMut(buf)),

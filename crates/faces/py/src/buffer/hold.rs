@@ -1,4 +1,5 @@
-//! What an array of a pool's lies over: numpy asks it again whether the memory may be written when somebody sets `flags.writeable`.
+//! Base object of an array over a pool's memory: numpy asks it again whether the memory may be written when a program
+//! sets `flags.writeable`.
 
 use super::Buffer;
 use pyo3::ffi;
@@ -46,7 +47,7 @@ impl Hold {
 }
 
 impl Drop for Hold {
-    /// As for every object, with the GIL.
+    /// Drops it with the GIL, as every object.
     fn drop(&mut self) {
         let buffer = self.0.get();
         let bytes = buffer.lock_if_ours().and_then(|held| held.bytes());

@@ -1,7 +1,8 @@
 //! `tranship.Buffer`: bytes in a pool, as an object of Python's.
 //!
-//! A view (a `memoryview`, an array) keeps the object, and with it the memory. What was sent is read-only from then on; views that
-//! were taken before stay as they are, which is why a buffer with writable ones is not sent, unless through the array itself.
+//! A view (a `memoryview`, an array) keeps the object, and with it the memory. Sent memory is read-only from then on.
+//! Views that were taken before stay as they are. Therefore a buffer with writable views is not sent, unless through
+//! the array itself.
 
 mod dlpack;
 mod exports;
@@ -28,9 +29,8 @@ pub(crate) const LARGE: usize = 64 << 10;
 
 /// Bytes in a pool. `memoryview(buffer)` and `numpy.asarray(buffer)` show them without a copy.
 ///
-/// Writable while nobody else can have it: from `Pool.alloc` to the first send, and after a move at levels of trust
-/// where
-/// receivers may write. Dropping the last reference, views included, lets the memory be used again.
+/// Writable while no other process can have it: from `Pool.alloc` to the first send, and after a move at levels of
+/// trust where receivers may write. Dropping the last reference, views included, lets the memory be used again.
 #[pyclass(frozen, weakref, module = "tranship")]
 pub(crate) struct Buffer {
     held: Mutex<Held>,
@@ -43,7 +43,7 @@ pub(crate) struct Buffer {
     fork_epoch: ForkEpoch,
 }
 
-/// What a send takes from Python.
+/// Memory that a send takes from Python.
 pub(crate) enum Outgoing {
     Buffers(Payload),
     Inline(Vec<u8>),
@@ -77,7 +77,7 @@ impl Buffer {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What it has, if it is this process's and was not given back.
+    /// Returns its content, if it is this process's and was not given back.
     fn held(&self, py: Python<'_>) -> PyResult<MutexGuard<'_, Held>> {
         self.fork_epoch.check(py)?;
         let held = self.lock();
@@ -111,7 +111,7 @@ impl Buffer {
         Ok(())
     }
 
-    /// Whether it may become read-only while there are arrays, before any of them is made so.
+    /// Returns whether it may become read-only while there are arrays, before any of them is made so.
     pub(crate) fn ask(&self, py: Python<'_>) -> PyResult<()> {
         let held = self.held(py)?;
         self.ask_for(&held)
@@ -136,7 +136,7 @@ impl Buffer {
         Err(PyBufferError::new_err(text))
     }
 
-    /// What to send of it, by reference.
+    /// Returns its memory for sending by reference.
     pub(crate) fn outgoing(&self, py: Python<'_>) -> PyResult<Outgoing> {
         let mut held = self.held(py)?;
         self.freeze_for(&mut held, false)?;
@@ -172,8 +172,8 @@ impl Buffer {
         }
     }
 
-    /// As a whole.
-    pub(crate) fn whole(&self, py: Python<'_>) -> PyResult<Shared> {
+    /// Returns it as a whole.
+    pub(crate) fn whole(&self, py: Python<'_>) -> PyResult<Buffer> {
         let len = self.held(py)?.len();
         self.part(py, 0, len, false)
     }
@@ -240,7 +240,7 @@ impl Buffer {
         self.lock_if_ours().map_or(0, |held| held.len())
     }
 
-    /// Its length in bytes; 0 when it was released.
+    /// The length in bytes; 0 when the buffer was released.
     #[getter]
     fn nbytes(&self) -> usize {
         self.__len__()
@@ -252,7 +252,7 @@ impl Buffer {
         self.word
     }
 
-    /// Whether it came by a move: nobody else has it.
+    /// Whether it came by a move: no other process has it.
     #[getter]
     fn moved(&self) -> bool {
         self.moved
@@ -265,23 +265,22 @@ impl Buffer {
         !bytes.is_some_and(|bytes| bytes.writable)
     }
 
-    /// Whether it was given back, moved away, or is a parent process's.
+    /// Whether it was released, sent back or moved away, or belongs to a parent process.
     #[getter]
     fn released(&self) -> bool {
         self.lock_if_ours()
             .is_none_or(|held| matches!(*held, Held::Gone(_)))
     }
 
-    /// Whether it is no bytes, but the word that the receiver has let go of something (`Receiver.release_with`). Then
-    /// `id` says of what, if both
-    /// ends know that by one name, and `word` is the receiver's word.
+    /// Whether it has no bytes and is the message that the receiver has released something (`Receiver.release_with`).
+    /// Then `id` is the released buffer, if both ends know it by one number, and `word` is the receiver's word.
     #[getter]
     fn is_release(&self) -> bool {
         self.lock_if_ours()
             .is_some_and(|held| matches!(*held, Held::Word(_)))
     }
 
-    /// The same number in every process, while somebody holds it.
+    /// The buffer's number: the same in every process, while a process holds it.
     #[getter]
     fn id(&self) -> Option<u64> {
         match &*self.lock_if_ours()? {
@@ -292,25 +291,25 @@ impl Buffer {
         }
     }
 
-    /// Who can write its pool, where that is known.
+    /// The trust level of its pool, where that is known: which processes can write it.
     #[getter]
     fn trust(&self) -> Option<&'static str> {
         self.origin.trust.map(Trust::name)
     }
 
-    /// Process that it came from; None of what was allocated here.
+    /// The process that it came from; None for a buffer that was allocated here.
     #[getter]
     fn sender_pid(&self) -> Option<u32> {
         self.origin.sender_pid
     }
 
-    /// Views that there are of it.
+    /// The number of its views.
     #[getter]
     fn exports(&self) -> usize {
         self.views()
     }
 
-    /// Whether nobody else can have it.
+    /// Whether no other process can have it.
     #[getter]
     fn unique(&self) -> bool {
         self.lock_if_ours().is_some_and(|held| match &*held {
@@ -394,7 +393,8 @@ impl Buffer {
         self.freeze_for(&mut held, true)
     }
 
-    /// A part, sharing the memory; ends writing. `buffer[start:stop]` is the same, and counts from the end, too.
+    /// A part, sharing the memory; ends writing. `buffer[start:stop]` does this too, and counts from the end for
+    /// negative numbers.
     #[pyo3(
         signature = (start=Number::of(0), stop=None),
         text_signature = "($self, start=0, stop=None)"
@@ -485,7 +485,8 @@ impl Buffer {
         self.tobytes(py)
     }
 
-    /// Lets go of it now. BufferError while there are views; without this the memory goes with the last of them.
+    /// Releases the buffer now. BufferError while there are views. Without this call the memory goes with the last
+    /// view.
     fn release(&self, py: Python<'_>) -> PyResult<()> {
         if self.fork_epoch.is_inherited() {
             return Ok(()); // it was never this process's
@@ -674,8 +675,9 @@ fn fill(
             "the buffer is read-only: it was sent, or it is another process's",
         ));
     }
-    // SAFETY: the memory stays where it is as long as there are views: nothing that ends `held` is done while they are counted, and
-    // the view holds a reference to the object. Others may write it, which those who look at it through Python have to live with.
+    // SAFETY: the memory stays where it is as long as there are views: no operation that ends `held` is done while
+    // views are counted, and the view holds a reference to the object. Other threads may write the memory; code that
+    // reads it through Python has to accept that.
     let filled = unsafe {
         ffi::PyBuffer_FillInfo(
             view,

@@ -1,5 +1,5 @@
-//! Programs in C and Python in a container that shares only the directory of the manager's socket: own users, mounts, processes, network, host
-//! name, System V objects; no /dev, and so no /dev/shm.
+//! Programs in C and Python in a container that shares only the directory of the manager's socket. The container has
+//! its own users, mounts, processes, network, host name and System V objects. It has no /dev, and so no /dev/shm.
 
 use crate::stage::{Stage, compiled, here, output, stage};
 use std::fs;
@@ -10,7 +10,7 @@ use std::process::{Child, Command, Stdio};
 use tranship::{Domain, ErrorKind};
 use tranship_testkit::{Container, Exit, Launch, Watchdog, artifact, skipped};
 
-/// It does not outlive the test.
+/// A process that does not outlive the test.
 struct Outside(Child);
 
 impl Drop for Outside {

@@ -7,10 +7,10 @@ use std::process::Command;
 use tempfile::TempDir;
 use tranship_testkit::{Watchdog, artifact, forget_who_asks, skipped};
 
-/// Where what pip needs comes from.
+/// Source of the packages that pip needs.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Source {
-    /// As the page says it.
+    /// The package index, as the page says.
     Index,
     /// The environment of the tests, without a network.
     Stage,
@@ -23,7 +23,8 @@ struct Fresh {
 }
 
 impl Fresh {
-    /// What docs/python.md says, in this folder, with a Python whose environment has maturin: [`Stage`]'s, or another one.
+    /// Installs as docs/python.md says, in this folder, with a Python whose environment has maturin: [`Stage`]'s, or
+    /// another one.
     fn new(stage: &Stage, base: &Path, from: Source) -> Result<Fresh, String> {
         let folder = tranship_testkit::folder().map_err(|error| error.to_string())?;
         let install = blocks("docs/python.md", "sh").remove(0);
@@ -104,7 +105,7 @@ impl Fresh {
         command
     }
 
-    /// What README and docs/python.md show runs, the latter in two terminals, with a manager that they start.
+    /// Runs the code that README and docs/python.md show, the latter in two terminals, with a manager that they start.
     fn runs_what_is_shown(&self) {
         let readme = blocks("README.md", "python").remove(0);
         let said = output(&mut self.terminal("video.py", &readme)).expect("the README's program");
@@ -205,7 +206,8 @@ fn pip_installs_it_without_a_network() {
     installs(Source::Stage);
 }
 
-/// It builds everything once more where nothing was built, and gets numpy and what builds from the package index.
+/// The documented install builds everything once more where nothing was built. It gets numpy and the build tools from
+/// the package index.
 #[test]
 fn the_documented_install_is_all_that_is_needed() {
     if std::env::var_os("TRANSHIP_TORTURE").is_none() {

@@ -1,7 +1,9 @@
-//! C and Python programs are killed (SIGKILL) while they send and receive: who is at the other end is told, and nothing is left.
+//! C and Python programs are killed (SIGKILL) while they send and receive: the program at the other end is told, and
+//! nothing is left.
 //!
-//! Four programs stay, one of each language at each end, and whoever connects to them is killed at a random moment. From outside, afterwards:
-//! the manager knows nobody but those four, and it and they hold what they held before; when they have left, too, there is nothing.
+//! Four programs stay, one of each language at each end. Each program that connects to them is killed at a random
+//! moment. The test then looks from outside: the manager knows no other domains, and it and they hold what they held
+//! before. When they have left, too, there is nothing.
 
 use crate::stage::{Stage, compiled, here, stage};
 use std::io::{BufRead, BufReader, Lines};
@@ -18,7 +20,7 @@ use tranship_testkit::{Held, Random, Watchdog, artifact, skipped};
 const BEFORE: u64 = 2;
 /// Messages of a transfer that ends in order.
 const ORDERLY: u64 = 100;
-/// What the manager's own memory may differ by, for what its allocator keeps.
+/// Tolerance of the manager's own memory, for memory that its allocator keeps.
 const SLACK_BYTES: u64 = 2 << 20;
 
 fn kills() -> u64 {
@@ -58,7 +60,7 @@ impl Role {
     }
 }
 
-/// Everything lies in one folder, and whoever is started bears its name.
+/// Everything lies in one folder, and each started program bears its name.
 struct Scene {
     audit: Auditor,
     c: PathBuf,
@@ -119,7 +121,7 @@ impl Scene {
     }
 }
 
-/// It does not outlive the test.
+/// A program that does not outlive the test.
 struct Program {
     child: Child,
     said: Lines<BufReader<ChildStdout>>,
@@ -130,14 +132,14 @@ impl Program {
         self.child.id()
     }
 
-    /// Its next line.
+    /// Returns its next line.
     #[track_caller]
     fn hear(&mut self) -> String {
         let line = self.said.next().transpose().expect("its output");
         line.unwrap_or_else(|| panic!("it ended: {:?}", self.child.wait()))
     }
 
-    /// Its next line's number, after this word.
+    /// Returns the number in its next line, after this word.
     #[track_caller]
     fn number(&mut self, word: &str) -> u32 {
         let line = self.hear();
@@ -194,7 +196,7 @@ struct Figures {
     messages: u64,
 }
 
-/// What a survivor says of one that had connected.
+/// Report of a survivor on a program that had connected.
 #[derive(Debug, PartialEq, Eq)]
 struct Report {
     peer: u32,
@@ -216,7 +218,8 @@ impl Lane<'_> {
         self.scene.worker(language, self.role.other(), &words)
     }
 
-    /// Of others, who were killed before they knew that they were connected, it may say something before.
+    /// Returns the report on a peer. Before it may come reports on others, which were killed before they knew that they
+    /// were connected.
     fn report_of(&mut self, peer: u32) -> Report {
         loop {
             let line = self.survivor.hear();
@@ -283,7 +286,7 @@ impl Lane<'_> {
         }
     }
 
-    /// What of its memory is another's, it lets go while it waits for the next.
+    /// Returns the memory that it holds; it lets go of others' memory while it waits for the next peer.
     fn held(&self) -> Held {
         Held::by([self.survivor.pid()]).expect("/proc")
     }
@@ -301,7 +304,7 @@ fn in_all(lanes: &mut [Lane<'_>], dog: &Watchdog, what: impl Fn(&mut Lane<'_>) +
     });
 }
 
-/// What the manager knows that is not the observer's, nor of those who stay.
+/// Returns the domains that the manager knows besides the observer and the survivors.
 fn strange(domain: &Domain, known: &[u32]) -> Vec<String> {
     let known = |id: u32| id == domain.id().0 || known.contains(&id);
     let all = domain.stat().expect("stat");

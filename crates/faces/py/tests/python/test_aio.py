@@ -99,7 +99,7 @@ def test_closing_a_receiver_ends_the_task_that_awaits_it(domain, other):
         task = asyncio.create_task(receiver.recv_async())
         await asyncio.sleep(0)
         receiver.close()
-        # Whoever gets the number of its descriptor now is not taken for it.
+        # A file that gets the number of its descriptor now is not taken for it.
         sender, second = join(domain, other, "second")
         got = asyncio.create_task(second.recv_async())
         await asyncio.sleep(0)
@@ -175,7 +175,7 @@ def test_connections_are_awaited(domain, other):
             for sender in senders:
                 sender.send_inline(b"x")
             assert [bytes(await receiver.recv_async()) for receiver in receivers] == [b"x"] * 2
-        # Who comes first waits for the other.
+        # The end that comes first waits for the other.
         opened = asyncio.create_task(other.sender_async("later"))
         await asyncio.sleep(0)
         with domain.listen("later", "receive") as listener:

@@ -1,4 +1,5 @@
-//! What the tests need: an environment with Python and the package as the wheel has it, C programs over the library.
+//! Common needs of the tests: an environment with Python and the package as the wheel has it, C programs over the
+//! library.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,7 +8,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 use tranship_testkit::{Watchdog, artifact, prepare};
 
-/// What the environment gets, from the package index.
+/// Packages that the environment gets from the package index.
 const NEEDS: &[&str] = &[
     "numpy>=2.1",
     "ml_dtypes",
@@ -119,7 +120,7 @@ pub fn stage() -> &'static Result<Stage, String> {
     })
 }
 
-/// What stands between two lines of a page.
+/// Returns the text between two lines of a page.
 pub fn blocks(page: &str, language: &str) -> Vec<String> {
     let text = fs::read_to_string(here("../..").join(page)).expect("the page");
     let begin = format!("\n```{language}\n");

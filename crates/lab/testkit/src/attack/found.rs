@@ -1,4 +1,4 @@
-//! What a hostile process finds in itself: the memfds and mappings that some library left in it.
+//! Memfds and mappings that a library left in a process: a hostile process looks for them in itself.
 
 use super::Target;
 use crate::resource;

@@ -138,8 +138,8 @@ fn open_by_handle(t: &Target) -> Outcome {
     )))
 }
 
-/// A driver that makes a device buffer out of a memfd that cannot shrink, and maps it writable. Kernels
-/// before 6.13 did so for FUTURE_WRITE too, for whoever may open /dev/udmabuf.
+/// A driver that makes a device buffer out of a memfd that cannot shrink, and maps it writable. Kernels before 6.13 did
+/// so for FUTURE_WRITE too, for every process that may open /dev/udmabuf.
 fn udmabuf(t: &Target) -> Outcome {
     let Ok(device) = open("/dev/udmabuf", libc::O_RDWR) else {
         return Outcome::Unavailable(libc::ENODEV);

@@ -303,8 +303,8 @@ fn futex_wake(t: &Target) -> Outcome {
     done(sc(libc::SYS_futex, &[ask!(at(t)), 1, i32::MAX as usize, 0]))
 }
 
-/// Moves all who sleep on a word of the object to a word of the attacker, for which reading it is enough.
-/// They must wake all the same, some time.
+/// Moves all sleepers on a word of the object to a word of the attacker; read access is enough for that. They must wake
+/// all the same, some time.
 fn futex_requeue_away(t: &Target) -> Outcome {
     let (start, len) = ask!(t.map());
     let own = [0u32];
@@ -372,7 +372,7 @@ fn sysinfo(t: &Target) -> Outcome {
     done(sc(libc::SYS_sysinfo, &[ask!(at(t))]))
 }
 
-/// What was left of an interrupted sleep.
+/// Lets the kernel write the rest of an interrupted sleep.
 fn nanosleep_rest(t: &Target) -> Outcome {
     // SAFETY: plain system calls; the handler does nothing.
     unsafe {

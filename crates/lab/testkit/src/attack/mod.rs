@@ -1,9 +1,9 @@
 //! Attempts to break the isolation of a memfd, a mapping or a process, each in a forked child where a signal
 //! counts as a refusal.
 //!
-//! An attack knows whether it bites something that is *not* protected ([`Bite`]): the tests of this crate
-//! run every attack against an unsealed memfd or a dumpable process first, so that the checks have been seen
-//! failing. What counts is what the victim sees afterwards, asked by the `check` given to [`run`].
+//! An attack knows its effect on something that is *not* protected ([`Bite`]). The tests of this crate first run every
+//! attack against an unsealed memfd or a dumpable process, so that the checks have been seen failing. The result is the
+//! view of the victim afterwards, taken by the `check` given to [`run`].
 
 mod found;
 mod handles;
@@ -19,7 +19,7 @@ use std::os::fd::RawFd;
 pub use found::{mappings, memfds};
 pub use run::{Attempt, run, run_all, table};
 
-/// What an attacker was given. All are optional: an attack that needs what is missing is unavailable.
+/// Objects that an attacker was given. All are optional: an attack that needs a missing one is unavailable.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Target {
     /// A descriptor of the shared object.
@@ -33,7 +33,7 @@ pub struct Target {
     pub victim_fd: Option<RawFd>,
 }
 
-/// How an attempt ended.
+/// Result of an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Outcome {
     /// The kernel said no.
@@ -42,7 +42,7 @@ pub enum Outcome {
     Signal(i32),
     /// The call reported success. Whether it did harm, the victim says.
     Succeeded,
-    /// This kernel, these privileges or this target have no such thing; why.
+    /// This kernel, these privileges or this target do not have the feature; the errno.
     Unavailable(i32),
     /// The attacker did not come back within 20 s and was killed.
     Stuck,
@@ -61,7 +61,7 @@ impl Outcome {
     }
 }
 
-/// What an attack does to something that is not protected.
+/// Effect of an attack on something that is not protected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Bite {
     /// Changes bytes, size or seals of an unsealed memfd, given a descriptor or a read-only mapping.
@@ -70,8 +70,8 @@ pub enum Bite {
     Writable,
     /// Gets at a dumpable process of the same user.
     Dumpable,
-    /// Takes away who sleeps on a word of it, for which reading it is enough: they wake at their bound, or never if they have
-    /// none. Changes nothing else.
+    /// Takes away the sleepers on a word of it, for which read access is enough. They wake at their bound, or never if
+    /// they have none. Changes nothing else.
     Sleepers,
     /// Never changes what others see; it must not crash or block them either.
     Harmless,

@@ -152,7 +152,7 @@ fn read_of(t: &Target, file: &str) -> Outcome {
     let fd = ask!(open(&ask!(path(t, file)), libc::O_RDONLY));
     let mut bytes = evil();
     match sc(libc::SYS_read, &[fd, address_mut(&mut bytes), PAGE]) {
-        // Some files open and then are empty for who may not look.
+        // Some files open and then are empty for a process that may not look.
         Ok(0) => Outcome::Errno(libc::EACCES),
         other => done(other),
     }

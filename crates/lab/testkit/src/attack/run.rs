@@ -10,7 +10,7 @@ use super::{Attack, Outcome, Target};
 pub struct Attempt {
     pub attack: Attack,
     pub outcome: Outcome,
-    /// What the victim found wrong afterwards.
+    /// Harm that the victim found afterwards.
     pub harm: Option<String>,
 }
 

@@ -302,7 +302,7 @@ fn dirty_pipe(t: &Target) -> Outcome {
     done(sc(libc::SYS_write, &[write, address(&bytes), 100]))
 }
 
-/// The same, and the pipe's pages go back into the object.
+/// Splices the dirty pages into a pipe, and the pipe's pages back into the object.
 fn dirty_pipe_then_splice_back(t: &Target) -> Outcome {
     let (fd, (read, write)) = (ask!(t.fd()), ask!(pipe()));
     let (off, back) = ([0u64], [64u64]);

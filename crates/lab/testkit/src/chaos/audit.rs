@@ -1,4 +1,4 @@
-//! What is left of a scene, looked for from outside.
+//! Audit of a scene from outside: it looks for leftovers.
 
 use crate::{Held, Launch, Peer};
 use std::collections::BTreeSet;
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// How long what is left may take to go. Not a bound on speed: beyond it something has leaked.
+/// Longest time that leftovers may take to go. Not a bound on speed: beyond it something has leaked.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A scene's folder, in which everything of its parties lies.
@@ -33,7 +33,7 @@ impl Auditor {
         self.dir.path().join(name)
     }
 
-    /// Whatever the program leaves, it leaves it in the folder; whoever it starts bears the folder's name.
+    /// Makes the program leave its files in the folder, and all processes that it starts bear the folder's name.
     pub fn inside(&self, launch: Launch) -> Launch {
         ["TMPDIR", "XDG_RUNTIME_DIR", "HOME"]
             .into_iter()
@@ -82,7 +82,7 @@ impl Default for Auditor {
     }
 }
 
-/// What these hold together.
+/// Returns the resources that these processes hold together.
 ///
 /// # Panics
 /// When /proc refuses.
@@ -127,7 +127,7 @@ fn processes(path: &Path) -> Vec<u32> {
         .collect()
 }
 
-/// What it is, whose, and what it waits for, unless it is gone meanwhile.
+/// Describes a process: its name, its owner, and the call that it waits in; none if it is gone meanwhile.
 fn described(pid: u32) -> Option<String> {
     let read = |what: &str| std::fs::read(format!("/proc/{pid}/{what}")).ok();
     let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).replace('\0', " ");

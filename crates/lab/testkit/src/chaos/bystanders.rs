@@ -1,4 +1,4 @@
-//! How busy the machine was with other programs.
+//! Load of the machine by other programs.
 
 use super::Party;
 use crate::Peer;
@@ -53,7 +53,7 @@ fn of(pid: u32) -> Option<f64> {
     Some(seconds(field(14)? + field(15)?))
 }
 
-/// This process, and all that it has started and that have ended.
+/// Returns the processor time of this process and of its ended children.
 fn own() -> f64 {
     let of = |who| {
         // SAFETY: all-zero is a valid `rusage`, into which the kernel writes.

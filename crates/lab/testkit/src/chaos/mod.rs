@@ -1,14 +1,14 @@
 //! Real programs, each of which is killed, stopped and started again at random, looked at from outside.
 //!
-//! A scene is a list of [`Party`]s (programs), a list of [`Flow`]s (what must move as long as certain parties are up) and a
-//! [`Gauge`] in which the parties count what they have done. [`Stage::run`] strikes as a [`Schedule`] says, which comes out
-//! of one printed seed: what does not depend on the struck goes on meanwhile, and everything afterwards. At the end an
-//! [`Auditor`] looks for what is left: processes, files, descriptors, memory.
+//! A scene is a list of [`Party`]s (programs), a list of [`Flow`]s (which must move as long as certain parties are up)
+//! and a [`Gauge`] in which the parties count their work. [`Stage::run`] strikes as a [`Schedule`] says, which comes
+//! out of one printed seed. Flows that do not depend on the struck parties go on meanwhile, and all flows go on
+//! afterwards. At the end an [`Auditor`] looks for leftovers: processes, files, descriptors, memory.
 //!
 //! The parties check the content of what they get, and end with an error when it is wrong: a party that ends by itself
-//! fails the run. `TRANSHIP_SEED` repeats a schedule (not its instants), `TRANSHIP_ROUNDS` sets its length; in a torture
-//! run it is long, its scenes come one after the other, and rates have to come back too: how soon they did is printed, and judged where
-//! other programs leave the machine alone.
+//! fails the run. `TRANSHIP_SEED` repeats a schedule (not its instants), and `TRANSHIP_ROUNDS` sets its length. A
+//! torture run is long, and its scenes come one after the other. There rates have to come back too. The time of that is
+//! printed, and judged if other programs leave the machine alone.
 //!
 //! NOT here: any program, and what it does (the tests bring them); named crash points (the kill tests of this crate).
 

@@ -31,7 +31,8 @@ impl Party {
         }
     }
 
-    /// It may end by itself with this code, and is started again then: by whoever supervises it in life.
+    /// Allows the party to end by itself with this code. It is started again then, as its supervisor would do in real
+    /// use.
     #[must_use]
     pub fn started_again_at(mut self, code: i32) -> Self {
         self.gives_up = Some(code);
@@ -43,13 +44,13 @@ impl Party {
         &self.name
     }
 
-    /// Its process, unless it was killed or not started.
+    /// Returns its process, unless it was killed or not started.
     #[must_use]
     pub fn peer(&self) -> Option<&Peer> {
         self.peer.as_ref()
     }
 
-    /// Whether it runs: there, and not stopped.
+    /// Returns whether it runs: there, and not stopped.
     #[must_use]
     pub fn is_up(&self) -> bool {
         self.peer.is_some() && !self.stopped
@@ -120,7 +121,7 @@ impl Party {
         );
     }
 
-    /// It has not ended by itself, or is started again when it may.
+    /// Checks that it has not ended by itself; starts it again if it may end.
     ///
     /// # Panics
     /// With what it said, when it has.

@@ -1,4 +1,4 @@
-//! How soon what was disturbed is as fast as before.
+//! Recovery: the time until a disturbed flow is as fast as before.
 
 use super::{Gauge, Harm, Step};
 use std::collections::BTreeMap;
@@ -10,7 +10,7 @@ const SOON: Duration = Duration::from_secs(2);
 /// A rate is looked at over so long.
 const WINDOW: Duration = Duration::from_millis(100);
 
-/// What other programs may have of the processors where recoveries are judged: one part in so many.
+/// Largest part of the processors that other programs may have where recoveries are judged: one part in so many.
 const ODDS: f64 = 8.0;
 
 /// A counter's speed.
@@ -37,12 +37,12 @@ impl Rate {
 /// One return, from the moment at which everybody was up again.
 #[derive(Debug, Clone)]
 pub(super) struct Recovery {
-    /// What had been done to whom, where it was one thing.
+    /// The harm and the party that was struck, if it was a single blow.
     blow: Option<(Harm, String)>,
     step: String,
     /// Everybody was started, had found the others, and some had flowed.
     pub flowing: Duration,
-    /// It was as fast as before.
+    /// Time when it was as fast as before.
     pub fast: Duration,
 }
 
@@ -104,8 +104,8 @@ impl Recoveries {
         }
     }
 
-    /// Whether the median is short enough, where other programs had so much of the processors; `None` where they had too much for
-    /// that to be judged.
+    /// Returns whether the median is short enough, where other programs had so much of the processors; `None` where
+    /// they had too much for that to be judged.
     pub fn are_soon(&self, others: f64, processors: usize) -> Option<bool> {
         let judged = others < processors as f64 / ODDS;
         judged.then(|| median(self.0.iter().map(|r| r.fast)) <= SOON)

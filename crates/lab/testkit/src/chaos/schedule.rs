@@ -1,10 +1,10 @@
-//! Who is struck when and how, out of a seed.
+//! Schedule of blows out of a seed: the party, the time, and the harm.
 
 use crate::Random;
 use std::fmt;
 use std::time::Duration;
 
-/// What is done to a party.
+/// Harm to a party.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Harm {
     /// SIGKILL; a fresh process takes its place.
@@ -16,10 +16,10 @@ pub enum Harm {
 /// One party is struck.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Blow {
-    /// Its number in the list of parties.
+    /// Number of the victim in the list of parties.
     pub victim: usize,
     pub harm: Harm,
-    /// So long after the one before.
+    /// Time after the one before.
     pub after: Duration,
 }
 
@@ -35,7 +35,7 @@ pub struct Step {
 }
 
 impl Step {
-    /// Whether a party is stopped when another one has just been killed.
+    /// Returns whether a party is stopped when another one has just been killed.
     #[must_use]
     pub fn stops_amid_a_death(&self, party: usize) -> bool {
         let stops = |b: &Blow| (b.victim, b.harm) == (party, Harm::Stop);
@@ -71,7 +71,7 @@ impl Schedule {
         Duration::from_nanos(self.random.below(nanos))
     }
 
-    /// So many of the parties, in any order.
+    /// Returns so many of the parties, in any order.
     fn some(&mut self, n: usize) -> Vec<usize> {
         let mut all: Vec<usize> = (0..self.parties).collect();
         let below =

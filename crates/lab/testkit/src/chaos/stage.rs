@@ -22,7 +22,7 @@ pub struct Flow {
 /// The manager's number among the parties.
 pub const MANAGER: usize = 0;
 
-/// So many more messages say that a flow goes on.
+/// Number of further messages that prove that a flow goes on.
 const SOME: u64 = 5;
 
 /// Whether everybody is done with what the last step brought about.
@@ -43,7 +43,7 @@ pub struct Stage {
 
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// Whether rates have to come back here; waits until no other scene plays then.
+/// Returns whether rates have to come back here; waits until no other scene plays then.
 #[must_use]
 pub fn alone() -> Option<MutexGuard<'static, ()>> {
     let rated = std::env::var_os("TRANSHIP_TORTURE").is_some();
@@ -107,7 +107,7 @@ impl Stage {
     fn step(&mut self, step: &Step) {
         let rates = self.rates();
         if step.looks {
-            // What is still being set up may stand still with those who do it.
+            // A flow that is still being set up may stand still together with its parties.
             self.dog.step("waiting for calm");
             while !(self.settled)(&self.parties) {
                 self.parties.iter_mut().for_each(Party::check);
@@ -138,7 +138,7 @@ impl Stage {
         self.recoveries.add(recovery);
     }
 
-    /// How fast everything is, where that matters.
+    /// Returns the rate of each flow, where that matters.
     fn rates(&mut self) -> Vec<f64> {
         let Self {
             parties,
@@ -187,7 +187,7 @@ impl Stage {
         });
     }
 
-    /// What does not depend on those who are down goes on.
+    /// Checks that flows go on that do not depend on the parties that are down.
     fn some_flow(&mut self) {
         let up: Vec<bool> = self.parties.iter().map(Party::is_up).collect();
         self.await_flows(|flow| flow.needs.iter().all(|party| up[*party]));
@@ -217,7 +217,7 @@ impl Stage {
     }
 }
 
-/// Waits, and sees who ends meanwhile.
+/// Waits, and notes the parties that end meanwhile.
 fn wait(parties: &mut [Party], mut done: impl FnMut() -> bool) {
     while !done() {
         parties.iter_mut().for_each(Party::check);

@@ -101,7 +101,7 @@ impl Cgroup {
             .ok_or_else(|| Error::new(ErrorKind::InvalidData, "no shmem line"))
     }
 
-    /// Its share of the processors beside others, as systemd's `CPUWeight=`: 100 is what everybody has.
+    /// Sets its share of the processors beside others, as systemd's `CPUWeight=`: 100 is the default.
     ///
     /// # Errors
     /// When the kernel refuses.

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 pub use cgroup::Cgroup;
 pub(crate) use root::Root;
 
-/// What a container is made of. The binary itself is executed by descriptor and need not be in it.
+/// Parts of a container. The binary itself is executed by descriptor and need not be in it.
 #[derive(Debug, Clone)]
 #[must_use]
 pub struct Container {

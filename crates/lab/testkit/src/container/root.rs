@@ -32,7 +32,7 @@ enum Step {
     Proc(CString),
 }
 
-/// Where the tree is mounted (any directory that every user can reach), and the steps that build it.
+/// Directory where the tree is mounted (any that every user can reach), and the steps that build it.
 pub(crate) struct Root {
     at: CString,
     old: CString,

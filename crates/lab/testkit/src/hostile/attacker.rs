@@ -9,7 +9,7 @@ use crate::Random;
 /// Results of attacks that are kept at once; the oldest goes when there are more.
 const KEPT: usize = 48;
 
-/// What an attack works with.
+/// State of an attacker.
 pub struct Attacker {
     pub random: Random,
     /// Names that honest domains offer.

@@ -99,7 +99,7 @@ impl Hoard {
         u32::try_from(done).map_err(|_| io::Error::last_os_error())
     }
 
-    /// That many waiters more, as long as the word is what was seen of it.
+    /// Adds that many waiters, as long as the word has the value that was seen.
     ///
     /// # Errors
     /// Where the kernel knows no such request (`EINVAL`), or has no memory for it.
@@ -119,7 +119,7 @@ impl Hoard {
         self.queue(request, count)
     }
 
-    /// That many waiters more for a descriptor to be readable.
+    /// Adds that many waiters for a descriptor to be readable.
     ///
     /// # Errors
     /// When it cannot be waited for, or there is no memory.
@@ -163,7 +163,7 @@ impl Hoard {
         Ok(())
     }
 
-    /// How many were woken since the last time.
+    /// Returns how many were woken since the last time.
     ///
     /// # Errors
     /// As io_uring_enter(2).
@@ -178,7 +178,7 @@ impl Hoard {
         }
     }
 
-    /// How many wait.
+    /// Returns how many wait.
     #[must_use]
     pub fn waiting(&self) -> usize {
         self.waiting

@@ -1,4 +1,4 @@
-//! What such a client has: pools of its own, pools of others, channels.
+//! Holdings of such a client: pools of its own, pools of others, channels.
 
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -115,7 +115,7 @@ impl Channel {
         self.counts[0].1.counts()[id.slot() as usize].fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Whether the other side's line at a position is there.
+    /// Returns whether the other side's line at a position is there.
     #[must_use]
     pub fn has_line(&self, position: u64) -> bool {
         let first = self.theirs.lines()[Self::index(position)].words[0].load(Ordering::Acquire);

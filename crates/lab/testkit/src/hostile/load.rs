@@ -11,13 +11,13 @@ use serde::{Deserialize, Serialize};
 use super::{ATTACKS, Attacker, NUISANCES, SOCKET, raw};
 use crate::{Control, Peer, PeerError, Privilege, Random, child, fuse};
 
-/// How long an attacker waits for an answer: then it does something else.
+/// Longest time that an attacker waits for an answer: then it does something else.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// What one attacker has done: of each attack how many bursts were begun, and how many came to their end.
+/// Count of an attacker's work: for each attack the bursts that were begun, and those that came to their end.
 pub type Tally = BTreeMap<String, [u64; 2]>;
 
-/// What an attacker is told.
+/// Orders to an attacker.
 #[derive(Debug, Serialize, Deserialize)]
 struct Orders {
     seed: u64,
@@ -34,7 +34,7 @@ child!(
         }
         raw::set_patience(PATIENCE);
         let _ = tranship_sys::process::raise_nofile_soft_to_hard();
-        // Who is thrown out ends a burst, which is no news.
+        // An attacker that is thrown out ends a burst, which is no news.
         std::panic::set_hook(Box::new(|_| {}));
         let silent = orders.silent.as_ref();
         let silent = silent.map(|path| std::fs::File::open(path).unwrap());
@@ -127,7 +127,7 @@ impl Load {
         Ok(load)
     }
 
-    /// What they have done so far.
+    /// Returns their work so far.
     ///
     /// # Errors
     /// When one has ended.
@@ -153,7 +153,7 @@ impl Load {
         self.attackers.iter().for_each(Peer::resume);
     }
 
-    /// Whether one of the attacks needs what is not here.
+    /// Returns whether one of the attacks needs what is not here.
     ///
     /// # Errors
     /// What is missing, in words.
@@ -164,7 +164,7 @@ impl Load {
 
 impl Drop for Load {
     fn drop(&mut self) {
-        // Whoever has the file could not end before.
+        // A process that has the file could not end before.
         self.file = None;
         self.attackers.clear();
     }

@@ -1,4 +1,4 @@
-//! Clients that want to harm a manager, or whoever else uses it. They speak the protocol by hand.
+//! Clients that want to harm a manager, or other clients of it. They speak the protocol by hand.
 //!
 //! [`raw`] is such a client; [`requests`] and [`NUISANCES`] are what it says and does that is malformed, [`ATTACKS`] what is
 //! well-formed and meant to keep others from being served. [`Load`] runs all of it together, by several processes of several

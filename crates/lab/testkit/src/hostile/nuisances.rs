@@ -18,9 +18,9 @@ pub const CONNECTIONS: u32 = 48;
 #[derive(Debug)]
 pub struct Nuisance {
     pub name: &'static str,
-    /// What the last word of the manager must contain; empty: it need not say anything.
+    /// Text that the last message of the manager must contain; empty: it need not say anything.
     pub reason: &'static str,
-    /// What came of it.
+    /// Function that does it; returns the outcome.
     pub act: fn(&mut Random) -> String,
 }
 
@@ -275,7 +275,7 @@ fn first_good_news(raw: &mut Raw) -> Option<Event> {
             (_, Some(good)) => return Some(good),
             (Event::StatEnd { .. }, _) => return None,
             (Event::Stat { .. } | Event::Refused { .. } | Event::Expelled { .. }, _) => {}
-            // Who gives up what it never read is told that it is over.
+            // A client that gives up a channel that it never read is told that the channel is over.
             (Event::PoolGone { .. }, _) => {}
             (event @ Event::Claimed { .. }, _) => claimed = Some(event),
             (good, _) => return Some(good),

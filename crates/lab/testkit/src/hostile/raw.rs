@@ -19,16 +19,16 @@ pub use super::holdings::{Bait, CHUNK, Channel, LINES, Prey, SLOTS};
 /// The domain that this process was last.
 static LAST: AtomicU32 = AtomicU32::new(0);
 
-/// How long an answer, or room for a request, is waited for, in milliseconds; 0: for ever.
+/// Longest wait for an answer, or for room for a request, in milliseconds; 0: for ever.
 static PATIENCE: AtomicU64 = AtomicU64::new(0);
 
-/// From now on who is not answered for so long takes it for the end of the connection.
+/// Sets the time after which a client without an answer takes the connection for ended.
 pub fn set_patience(time: std::time::Duration) {
     let millis = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
     PATIENCE.store(millis, Ordering::Relaxed);
 }
 
-/// Where the manager is.
+/// Returns the path of the manager's socket.
 ///
 /// # Panics
 /// Where [`SOCKET`] is not set.
@@ -89,7 +89,7 @@ impl Raw {
         Self::silent().hello(name, before).unwrap()
     }
 
-    /// What this connection says first; and what it is then, or why it is nothing.
+    /// Introduces this connection; returns what it is then, or why it is nothing.
     ///
     /// # Errors
     /// The manager's reason, if it gave one.
@@ -100,7 +100,7 @@ impl Raw {
             resume,
             dumpable: true,
         };
-        // Who is over the limit is told so and cut off, perhaps before this.
+        // A client over the limit is told so and cut off, perhaps before this.
         let _ = self.try_send(&hello, &[]);
         match self.recv() {
             Some((Event::Welcome { domain, .. }, fds)) => {
@@ -182,7 +182,7 @@ impl Raw {
         self.create_pool_of(name, SLOTS, 4 * CHUNK, CHUNK)
     }
 
-    /// The same at another level of trust.
+    /// Creates a pool at another level of trust.
     pub fn create_pool_at(&mut self, name: &str, trust: Trust) -> Bait {
         self.make_pool(name, trust, (SLOTS, 4 * CHUNK, CHUNK))
     }
@@ -267,7 +267,7 @@ impl Raw {
         self.wait(|e| matches!(e, Event::Exported { req: r, .. } if *r == req).then_some(()));
     }
 
-    /// Takes the next one who connects to a name of ours.
+    /// Takes the next client that connects to a name of ours.
     pub fn accept(&mut self, role: Role) -> Channel {
         let (side, theirs) = sides(role);
         let ((id, lines), mut fds) = self.wait(|e| match e {
@@ -375,7 +375,7 @@ impl Raw {
         }
     }
 
-    /// As a source: a pool for the channel.
+    /// Assigns a pool to the channel, as a source.
     pub fn assign(&mut self, channel: &mut Channel, pool: PoolId, slots: u32) {
         let (fd, counts) = CountsRw::create(Way::Sent, slots).unwrap();
         let req = self.req();
@@ -396,7 +396,7 @@ impl Raw {
         channel.counts.push((fd, counts));
     }
 
-    /// As a sink: takes the pool that is offered next, and its first chunk if it is new.
+    /// Takes, as a sink, the pool that is offered next, and its first chunk if it is new.
     pub fn take_offer(&mut self, channel: &mut Channel) {
         let ((pool, max_bytes, slots, chunk_bytes, known), mut fds) = self.wait(|e| match e {
             Event::PoolOffer {
@@ -440,7 +440,7 @@ impl Raw {
         channel.counts.push((rcvd_fd, rcvd));
     }
 
-    /// Whether the other side has left the channel, as the manager says. Descriptors that come are closed.
+    /// Returns whether the other side has left the channel, as the manager says. Descriptors that come are closed.
     pub fn is_gone(&mut self, channel: ChannelId) -> bool {
         let mut buf = [0u8; 17000];
         while let Ok(r) = socket::recvmsg(&self.fd, &mut buf, true) {

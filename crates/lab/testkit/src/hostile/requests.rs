@@ -1,4 +1,4 @@
-//! What may be asked of a manager: requests and descriptors that are right, wrong, and wild.
+//! Requests and descriptors for a manager: right, wrong, and wild ones.
 
 use std::os::fd::OwnedFd;
 

@@ -48,7 +48,7 @@ impl Control {
         self.send_fds(message, &[])
     }
 
-    /// As [`Control::send`], with up to 64 descriptors.
+    /// Sends like [`Control::send`], with up to 64 descriptors.
     ///
     /// # Errors
     /// As [`Control::send`].
@@ -91,7 +91,7 @@ impl Control {
         Ok(self.recv_fds()?.map(|(message, _)| message))
     }
 
-    /// As [`Control::recv`], with the descriptors that came along.
+    /// Receives like [`Control::recv`], with the descriptors that came along.
     ///
     /// # Errors
     /// As [`Control::recv`].
@@ -123,7 +123,7 @@ impl Control {
         Ok(Some((serde_json::from_slice(&text[..n])?, fds)))
     }
 
-    /// Whether a message (or the end) is there to be read.
+    /// Returns whether a message (or the end) is there to be read.
     #[must_use]
     pub fn is_ready(&self) -> bool {
         let mut poll = [rustix::event::PollFd::new(

@@ -1,7 +1,7 @@
 //! Named places where a re-executed test binary starts instead of in `main`.
 //!
-//! Each `child!` puts a constructor into the binary that looks whether it is meant, and if so runs its body
-//! in the main thread (so that it may unshare) and ends the process. The test harness never starts.
+//! Each `child!` puts a constructor into the binary. The constructor checks whether it is meant. If so, it runs its
+//! body in the main thread (so that it may unshare) and ends the process. The test harness never starts.
 
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -12,7 +12,7 @@ pub(super) const ENTRY: &str = "TRANSHIP_TESTKIT_ENTRY";
 pub(super) const SOCKET: &str = "TRANSHIP_TESTKIT_FD";
 pub(super) const UNDUMPABLE: &str = "TRANSHIP_TESTKIT_UNDUMPABLE";
 
-/// What a child's body may return.
+/// Result that a child's body may return.
 pub trait Ended {
     fn code(self) -> i32;
 }

@@ -1,6 +1,6 @@
-//! What went wrong with a child, and how it ended.
+//! Errors of a child, and its end.
 
-/// What went wrong with a child.
+/// Error of a child.
 #[derive(Debug, thiserror::Error)]
 pub enum PeerError {
     #[error("child setup, step {step}: {source}")]
@@ -16,7 +16,7 @@ pub enum PeerError {
     Ended(Exit),
 }
 
-/// How a child ended.
+/// End of a child.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exit {
     Code(i32),

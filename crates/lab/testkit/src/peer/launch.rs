@@ -1,4 +1,4 @@
-//! How a child is started.
+//! Launch of a child.
 
 use std::ffi::{CString, OsStr, OsString};
 use std::io::{Error, Read as _, Write as _};
@@ -14,7 +14,7 @@ use crate::container::{Cgroup, Container};
 /// Children may skip too.
 const SKIPS: [&str; 2] = [crate::skip::FILE, crate::skip::FORBIDDEN];
 
-/// A child to be: what runs, as whom, where.
+/// Launch of a child: its program, its user, its place.
 #[derive(Debug, Clone)]
 #[must_use]
 pub struct Launch {
@@ -33,7 +33,7 @@ pub struct Launch {
 }
 
 impl Launch {
-    /// This same binary, from a place defined with [`child!`](crate::child).
+    /// Launches this same binary, from an entry defined with [`child!`](crate::child).
     pub fn entry(name: &'static str) -> Self {
         Self {
             entry: Some(name),
@@ -117,7 +117,7 @@ impl Launch {
         self
     }
 
-    /// What it writes to standard output goes nowhere.
+    /// Discards its standard output.
     pub fn quiet(mut self) -> Self {
         self.quiet = true;
         self

@@ -61,7 +61,7 @@ impl Peer {
         }
     }
 
-    /// Its process id, as this process sees it (in a container it is 1 inside).
+    /// Returns its process id, as this process sees it (in a container it is 1 inside).
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.pid
@@ -106,7 +106,7 @@ impl Peer {
         Ok(self.recv_fds()?.0)
     }
 
-    /// As [`Peer::recv`], with the descriptors that came along.
+    /// Receives like [`Peer::recv`], with the descriptors that came along.
     ///
     /// # Errors
     /// As [`Peer::recv`].
@@ -170,7 +170,7 @@ impl Peer {
         self.signal(libc::SIGCONT);
     }
 
-    /// Whether it has ended (it is a zombie or reaped).
+    /// Returns whether it has ended (it is a zombie or reaped).
     #[must_use]
     pub fn has_ended(&self) -> bool {
         let mut poll = [rustix::event::PollFd::new(
@@ -223,7 +223,7 @@ impl Peer {
         })
     }
 
-    /// What the child wrote to stderr so far, when that was captured.
+    /// Returns the child's stderr so far, if that was captured.
     #[must_use]
     pub fn stderr(&self) -> String {
         written(self.stderr.as_ref().map(AsRawFd::as_raw_fd))

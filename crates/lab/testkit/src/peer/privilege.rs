@@ -1,11 +1,11 @@
-//! As whom a child runs.
+//! User and privileges of a child.
 
 use crate::is_root;
 
 /// Privileges of a child.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Privilege {
-    /// As the test.
+    /// The privileges of the test.
     #[default]
     Inherit,
     /// Another user, no groups, no capabilities.

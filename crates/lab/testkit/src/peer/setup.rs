@@ -1,5 +1,5 @@
-//! What a child does between fork and exec. The parent may have other threads, so: no allocation, no
-//! locks, only system calls over what the parent prepared.
+//! Steps of a child between fork and exec. The parent may have other threads. So there are no allocations and no locks,
+//! only system calls over data that the parent prepared.
 
 use std::ffi::CString;
 use std::os::fd::RawFd;

@@ -102,13 +102,13 @@ fn a_file_that_nobody_answers_for() {
         file.wait_for(fuse::FLUSH);
         stage.still_serving("a surplus");
     }
-    // More than there are who may wait for one user.
+    // More than may wait for one user.
     for (n, attacker) in attackers.iter().cycle().take(8).enumerate() {
         attacker.send(&(n % 4 < 2)).unwrap();
         stage.still_serving("more of them");
     }
     let waiting = stage.helpers();
-    // Who waited goes on.
+    // The threads that waited go on.
     drop(file);
     drop(attackers);
     stage.until_forgotten(0);
@@ -130,7 +130,7 @@ fn helpers_that_are_killed() {
     }
 }
 
-/// Into a connection that has said nothing the kernel lets no descriptors, so that who joins waits for no helper.
+/// The kernel lets no descriptors into a connection that has said nothing, so a domain that joins waits for no helper.
 #[test]
 fn helpers_that_stand_still_keep_nobody_from_joining() {
     let Some(stage) = Stage::new("") else { return };

@@ -64,7 +64,7 @@ child!(
     }
 );
 
-/// Who is thrown out for its last words is gone all the same.
+/// A client that is thrown out for its last words is gone all the same.
 #[test]
 fn last_words_that_are_no_request() {
     let Some(stage) = Stage::new("") else { return };

@@ -1,4 +1,4 @@
-//! As much as there is, of memory and of descriptors.
+//! Greed: attackers take as much memory and as many descriptors as there are.
 
 use std::os::fd::AsFd;
 

@@ -1,4 +1,4 @@
-//! What keeps a manager from its place.
+//! Locks that keep a manager from its place.
 
 use std::path::PathBuf;
 
@@ -21,7 +21,7 @@ child!(
     }
 );
 
-/// Whoever can open the lock file can lock it.
+/// Any process that can open the lock file can lock it.
 #[test]
 fn a_lock_on_the_lock_file() {
     let Some(stage) = Stage::new("") else { return };

@@ -1,8 +1,9 @@
 //! Nobody waits for an untrusted peer: a manager of its own user, attackers of two others, and a victim of a fourth.
 //!
-//! While an attack stands, the victim does everything that needs the manager: it joins, makes a pool, allocates, exports a
-//! name, opens a channel, sends, asks who is there. Nothing of that may be refused, and nothing may wait for an attacker:
-//! what waits for ever is found by the watchdog. How long it takes is `tranship-bench siege`'s to say.
+//! While an attack stands, the victim does everything that needs the manager: it joins, makes a pool, allocates,
+//! exports a name, opens a channel, sends, and lists the domains. No request of these may be refused, and none may wait
+//! for an attacker. The watchdog finds a request that waits for ever. `tranship-bench siege` measures how long it
+//! takes.
 //!
 //! * `descriptors`: whose being closed, or looked at, takes as long as their sender likes;
 //! * `floods`: messages without end;

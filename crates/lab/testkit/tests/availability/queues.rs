@@ -1,4 +1,4 @@
-//! What untrusted peers cause to be queued to somebody who is slow.
+//! Messages that untrusted peers cause to be queued for a slow domain.
 
 use tranship_proto::{Event, Refusal, RefusalCode, Request, Role};
 use tranship_sys::socket;
@@ -64,7 +64,7 @@ child!(
     }
 );
 
-/// An exporter that reads nothing is not thrown out by those who connect to it, and who of another user connects is heard.
+/// Clients that connect to an exporter that reads nothing do not throw it out, and a client of another user is heard.
 #[test]
 fn connects_to_an_exporter_that_does_not_read() {
     let Some(stage) = Stage::new("") else { return };
@@ -85,7 +85,7 @@ fn connects_to_an_exporter_that_does_not_read() {
 
 child!(
     fn takes_no_answers(ctl: Control) {
-        // Descriptors to be woken by go to those who read nothing, from others who read nothing.
+        // Wake-up descriptors go to domains that read nothing, from others that read nothing.
         let mut pairs = Vec::new();
         for n in 0..6 {
             let name = format!("deaf-{}-{n}", std::process::id());
@@ -118,7 +118,8 @@ child!(
     }
 );
 
-/// The kernel lets no more descriptors of the manager's go than one process may open, whoever it is that does not take them.
+/// The kernel lets no more descriptors of the manager's go than one process may open, whichever process does not take
+/// them.
 #[test]
 fn descriptors_that_nobody_takes() {
     let Some(stage) = Stage::with_files("", 1024) else {
@@ -190,7 +191,7 @@ child!(
 /// Odd: at last it is traced.
 const TURNS: u32 = 3001;
 
-/// Who traces a pool on and off does not fill the queue of those who read it.
+/// A client that traces a pool on and off does not fill the queues of the pool's readers.
 #[test]
 fn a_pool_that_is_traced_on_and_off() {
     let Some(stage) = Stage::new("") else { return };

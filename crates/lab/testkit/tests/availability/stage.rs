@@ -99,7 +99,7 @@ fn granted() -> u64 {
     records.into_iter().find_map(bytes).unwrap()
 }
 
-/// What the victim is to do.
+/// Order to the victim.
 #[derive(Serialize, Deserialize)]
 enum Ask {
     Everything,

@@ -1,8 +1,8 @@
 //! The honest processes: a manager daemon, a writer, a third domain.
 //!
-//! The writer sends stamped frames out of the pool `frames` to the third domain over `honest`, serves `feed` (more
-//! frames, to whoever connects) and `still` (one buffer of a pool in which nothing moves). The third domain
-//! serves `sink`, where anybody may send. What ends a channel is reported.
+//! The writer sends stamped frames out of the pool `frames` to the third domain over `honest`. It serves `feed` (more
+//! frames, to every client) and `still` (one buffer of a pool in which nothing moves). The third domain serves `sink`,
+//! where any client may send. The reason of a channel's end is reported.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,7 +22,7 @@ use tranship_testkit::{Control, child, payload};
 use crate::shared::{self, Written};
 use crate::stage::SOCKET;
 
-/// What the test asks a victim.
+/// Order of the test to a victim.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Ask {
     /// Honest frames that arrived whole, or what was wrong with one.
@@ -50,7 +50,7 @@ pub enum Answer {
     Fds(usize),
 }
 
-/// What the threads of a victim tell its control thread.
+/// Facts that the threads of a victim report to its control thread.
 struct Facts {
     arrived: AtomicU64,
     wrong: Mutex<Option<String>>,
@@ -291,7 +291,7 @@ child!(
     }
 );
 
-/// How many buffers are held before they are looked at again and released.
+/// Number of buffers that are held before they are checked again and released.
 const HELD: usize = 8;
 
 fn receive_honestly(honest: &mut Receiver, facts: &Facts) -> Result<(), String> {

@@ -14,13 +14,13 @@ use tranship_testkit::{Control, child, skipped};
 use crate::cast::{Answer, Ask};
 use crate::stage::Stage;
 
-/// As many as no honest domain has, and no burden for the machine.
+/// Number of waiters that no honest domain has, and that is no burden for the machine.
 const WAITERS: usize = 20_000;
-/// More than an honest domain has sleeping on a word at once, and little for who wakes them.
+/// More sleepers on a word than an honest domain has at once, and few for the thread that wakes them.
 const MOST: usize = 16;
 /// Buffers that the receiver is sent in turn.
 const BUFFERS: u32 = 32;
-/// Where the word is in a control page (docs/format.md).
+/// Offset of the word in a control page (docs/format.md).
 const WAKE: usize = 64;
 /// Wake-ups that are looked at, at least.
 const WAKES: usize = 20;

@@ -21,7 +21,7 @@ struct Liar {
     bait: Bait,
     /// Pools that all write, of level `half` and `full`.
     shared: [Bait; 2],
-    /// Where frames come from, and how many were taken.
+    /// Channel that frames come from, and how many were taken.
     feed: Channel,
     fed: u64,
     random: Random,

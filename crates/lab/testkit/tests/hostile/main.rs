@@ -13,10 +13,10 @@
 //! Throughout, the writer and the third domain exchange stamped frames; every one is checked when it arrives and
 //! again after it was held. After each attack more of them must have arrived.
 //!
-//! That the checks can fail: the kernel's part is shown by `attacks.rs` (every attack bites something
-//! unprotected). Of the rules of rings and manager these were switched off, one at a time, and seen failing here:
-//! the slot's bound, the range, the chunk's serial, the generation, the bytes of a forwarded buffer, the inline
-//! length, the limit of connections. A victim then panicked, or went on without a reason, or read what was not sent.
+//! Proof that the checks can fail: `attacks.rs` shows it for the kernel's part (every attack bites something
+//! unprotected). These rules of rings and manager were switched off, one at a time, and seen failing here: the slot's
+//! bound, the range, the chunk's serial, the generation, the bytes of a forwarded buffer, the inline length, the limit
+//! of connections. A victim then panicked, or went on without a reason, or read data that was not sent.
 
 #![allow(
     clippy::cast_possible_truncation,

@@ -1,4 +1,4 @@
-//! What a process shares: its memfds, by inode, as its own /proc shows them.
+//! Memory that a process shares: its memfds, by inode, as its own /proc shows them.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt as _;
@@ -82,8 +82,8 @@ const ASLEEP: usize = 128 / 8;
 /// The words of a pool's table in which its writer says figures of it now and then (docs/format.md).
 const FIGURES: std::ops::Range<usize> = 128 / 8..208 / 8;
 
-/// Somebody who waits gets up four times a second and lies down again, and says so: of its flag any value that the
-/// format names is as good as the other. What writers say of their pools is theirs to change.
+/// A waiting thread gets up four times a second and lies down again, and notes that. Its flag may therefore have any
+/// value that the format names. Writers may change their statements about their pools.
 fn sum(written: &Written) -> u64 {
     let first = std::ptr::with_exposed_provenance::<u64>(written.at);
     let sleeps = written.name.starts_with("tranship-link-");

@@ -91,7 +91,7 @@ child!(
     }
 );
 
-/// What the victims write of that which the attacker has.
+/// Returns checksums of the attacker's memory that the victims write.
 fn sums(stage: &Stage, inodes: &[u64]) -> BTreeSet<(u64, u64)> {
     let of = |peer: &Peer| match peer.ask(&Ask::Sums(inodes.to_vec())) {
         Answer::Sums(sums) => sums,

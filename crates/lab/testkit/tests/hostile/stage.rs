@@ -7,7 +7,7 @@ use tranship_testkit::{Launch, Peer, Privilege, Watchdog, is_root, skipped};
 
 use crate::cast::{self, Answer, Ask};
 
-/// Who attacks whom.
+/// Attacker and victims of a scene.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scene {
     /// Victims as the test runs, the attacker another user without any right.

@@ -68,7 +68,7 @@ fn nobody_killed() {
     stage.ends();
 }
 
-/// What came back to a new manager is as good as what was made under it.
+/// Memory that came back to a new manager is as good as memory that was made under it.
 #[test]
 fn after_a_new_manager() {
     let _dog = Watchdog::new();
@@ -93,7 +93,7 @@ fn after_a_new_manager() {
     stage.ends();
 }
 
-/// A manager that stands still, at any instant, keeps those who want something of it, and only until it goes on.
+/// A manager that stands still, at any instant, holds up its clients, and only until it goes on.
 #[test]
 fn a_manager_stands_still() {
     let dog = Watchdog::new();

@@ -1,10 +1,10 @@
-//! Processes killed while data moves: nothing leaks, nothing is reused early, who survives goes on.
+//! Processes killed while data moves: nothing leaks, nothing is reused early, and the survivors go on.
 //!
-//! The stage: a manager, a writer that sends to a receiver directly and through a forwarder, the forwarder also
-//! sending back to the writer (a cycle), shared and moved buffers mixed, and a pair that has nothing to do with them. Any of the first four is
-//! killed with SIGKILL at each named crash point (`points`), at random instants (`instants`), with the manager (`together`), replaced by a
-//! fresh process, and the flow must go on. Payloads carry their id and a checksum and are verified at receipt
-//! and again just before they are released.
+//! The stage has a manager, and a writer that sends to a receiver directly and through a forwarder. The forwarder also
+//! sends back to the writer (a cycle). Shared and moved buffers are mixed. A further pair has nothing to do with them.
+//! Any of the first four is killed with SIGKILL: at each named crash point (`points`), at random instants (`instants`),
+//! or with the manager (`together`). It is replaced by a fresh process, and the flow must go on. Payloads carry their
+//! id and a checksum, and are verified at receipt and again just before they are released.
 //!
 //! NOT here: liars (the hostile tests), exhaustive interleavings (the models in `ledger`).
 

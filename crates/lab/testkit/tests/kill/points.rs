@@ -8,7 +8,7 @@ use tranship_testkit::{Exit, Random, Watchdog};
 
 use crate::stage::{Role, Stage};
 
-/// A crash point, who passes it, and at which of its hits to die: the first, and in the torture the others too.
+/// Crash point, the role that passes it, and the hits at which to die: the first, and in the torture the others too.
 type Point = (&'static str, Role, &'static [u32]);
 
 #[rustfmt::skip]

@@ -1,4 +1,4 @@
-//! What all parties have in common: joining, orders from the test, which errors are part of the game.
+//! Common parts of all parties: joining, orders from the test, and which errors are part of the game.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};

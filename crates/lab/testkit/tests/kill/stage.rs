@@ -14,7 +14,7 @@ pub const CHUNK: u64 = 64 << 10;
 pub const WRITER_POOL: u64 = 4 * CHUNK;
 pub const PAIR_POOL: u64 = CHUNK;
 
-/// Who can be killed.
+/// Party that can be killed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
     Writer,
@@ -33,7 +33,7 @@ pub struct Stage {
     incarnations: u64,
     /// By role.
     parties: Vec<Peer>,
-    /// What each held when it had joined and nothing more.
+    /// Resources that each held when it had joined and nothing more.
     bare: Vec<Option<Held>>,
     pair: [Peer; 2],
     manager_alone: Held,
@@ -146,7 +146,7 @@ impl Stage {
         self.parties[role as usize] = peer;
     }
 
-    /// The same, but it dies at a crash point, and nothing of it is waited for.
+    /// Replaces a party by one that dies at a crash point; nothing of it is waited for.
     pub fn replace_doomed(&mut self, role: Role, point: &str) {
         let peer = self.start(role, Some(point));
         if role != Role::Manager {
@@ -162,7 +162,7 @@ impl Stage {
         self.of(role).expect::<Done>();
     }
 
-    /// The same, but it is killed at any instant of its beginning.
+    /// Replaces a party by one that is killed at any instant of its beginning.
     pub fn stillborn(&mut self, role: Role, random: &mut Random, longest: Duration) {
         let peer = self.start(role, None);
         if role != Role::Manager {
@@ -243,7 +243,8 @@ impl Stage {
     }
 }
 
-/// What they hold once the pools that they tried at their beginning are gone: the manager closes what was in its books a little later.
+/// Returns the resources that they hold once the pools of their beginning are gone: the manager closes the pools in its
+/// books a little later.
 fn before_any_pool(peers: &[&Peer]) -> Held {
     loop {
         let held = held(peers);

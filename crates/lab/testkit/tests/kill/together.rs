@@ -20,7 +20,7 @@ fn with_the_manager() {
     let mut stage = Stage::new(&mut random);
     for n in 0..kills() / 2 {
         dog.step(format_args!("{n} times two kills"));
-        // Who comes and assigns pools makes it talk, and so do all who come back to it.
+        // A newcomer that assigns pools makes the manager talk, and so do all domains that come back to it.
         let newcomer = one_of(&mut random);
         let victim = one_of(&mut random);
         let nth = 1 + random.below(120);

@@ -101,7 +101,7 @@ impl Writer {
         self.send(seat, forward)
     }
 
-    /// Whoever has connected; a new one takes the place of one that is gone.
+    /// Takes a new connection; it takes the place of one that is gone.
     fn accept(&mut self) -> Result<(), Broken> {
         let now = Duration::ZERO;
         for (listener, end) in [&mut self.to_receiver, &mut self.to_forwarder] {
@@ -130,7 +130,7 @@ impl Writer {
         Ok(())
     }
 
-    /// What was passed back is verified; some is moved once more.
+    /// Verifies the messages that came back; moves some once more.
     fn take_replies(&mut self, seat: &mut Seat) -> Result<(), Broken> {
         let mut replies = Vec::new();
         for (_, end) in [&mut self.to_receiver, &mut self.to_forwarder] {
@@ -298,7 +298,7 @@ impl Writer {
         Ok(())
     }
 
-    /// As much as the quota allows at once.
+    /// Allocates as much as the quota allows at once.
     fn spike(&mut self, patience: Duration) -> Result<Vec<BufferMut>, Broken> {
         let len = usize::try_from(CHUNK).map_err(broken)?;
         let until = Instant::now() + patience;

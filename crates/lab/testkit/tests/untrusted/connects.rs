@@ -1,4 +1,4 @@
-//! Connections to who turns and does not accept: given up at once, kept without end.
+//! Connections to a domain that turns and does not accept: given up at once, kept without end.
 
 use serde::{Deserialize, Serialize};
 use tranship_core::Role;
@@ -104,7 +104,7 @@ child!(
     }
 );
 
-/// What the victim holds after so many rounds.
+/// Returns the resources of the victim after so many rounds.
 fn held_after(victim: &Actor, taker: &Actor, rounds: usize) -> usize {
     for _ in 0..rounds {
         taker.ask::<()>(&());

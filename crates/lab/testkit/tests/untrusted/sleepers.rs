@@ -1,4 +1,4 @@
-//! Who sleeps on a word of an untrusted peer's, which can move it to another word.
+//! Sleepers on a word of an untrusted peer's, which can move them to another word.
 
 use std::sync::atomic::AtomicU32;
 
@@ -25,7 +25,7 @@ child!(
     }
 );
 
-/// Moves one who sleeps on a word to another one.
+/// Moves a sleeper on a word to another word.
 fn moved(from: &AtomicU32, to: &AtomicU32) -> bool {
     let (from, to) = (from.as_ptr(), to.as_ptr());
     // SAFETY: both words are mapped; nothing is written.

@@ -17,7 +17,7 @@ use tranship_testkit::hostile::raw::{Channel, Raw};
 /// The longest single wait.
 const ROUND: Duration = Duration::from_millis(5);
 
-// Sends to all who want it, without end.
+// Sends to all receivers that want it, without end.
 child!(
     fn feed(ctl: Control) {
         let domain = join("feed");

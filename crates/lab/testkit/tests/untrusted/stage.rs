@@ -17,7 +17,7 @@ const HONEST: u32 = 2;
 const ATTACKER: u32 = 3;
 
 pub struct Stage {
-    /// Who touches it waits.
+    /// File whose pages block each thread that touches them.
     pub file: Arc<fuse::Silent>,
     _manager: Option<Actor>,
     path: PathBuf,
@@ -105,7 +105,7 @@ pub fn join(name: &str) -> Domain {
     builder.connect().unwrap()
 }
 
-/// Pages of the file, mapped: who touches them waits.
+/// Maps pages of the file: a thread that touches them waits.
 #[allow(dead_code, reason = "not every play needs them")]
 pub fn never(file: &Path) -> &'static mut [u8] {
     use rustix::mm::{MapFlags, ProtFlags, mmap};

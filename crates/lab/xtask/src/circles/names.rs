@@ -1,4 +1,4 @@
-//! What a crate's modules are called, where they stand, and which names they know.
+//! Modules of a crate: their names, their files, and the names that they know.
 
 use anyhow::{Context, Result};
 use std::collections::BTreeMap;
@@ -7,7 +7,7 @@ use syn::{Attribute, Item, UseTree};
 /// A module's place in its crate, from the root: `["link", "sender"]`.
 pub(super) type Path = Vec<String>;
 
-/// What a name stands for in a module.
+/// Thing that a name stands for in a module.
 enum Name {
     /// Defined here.
     Item,

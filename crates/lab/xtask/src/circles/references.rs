@@ -1,4 +1,4 @@
-//! Who uses what: every path in code that leads to a thing of another file of the crate, in macros too.
+//! Uses: every path in code that leads to a thing of another file of the crate, in macros too.
 
 use super::graph::Arrows;
 use super::names::{Modules, Path, is_for_tests};
@@ -61,7 +61,7 @@ impl Reader<'_> {
         }
     }
 
-    /// What looks like a path in a macro's arguments.
+    /// Finds what looks like a path in a macro's arguments.
     fn tokens(&mut self, tokens: TokenStream) {
         let mut path = Path::new();
         let mut colons = 0;
@@ -96,7 +96,7 @@ impl<'ast> Visit<'ast> for Reader<'_> {
         visit::visit_path(self, path);
     }
 
-    /// What only hands names on uses nothing.
+    /// Skips a `use` that only hands names on: it uses nothing.
     fn visit_item_use(&mut self, used: &'ast ItemUse) {
         if matches!(used.vis, Visibility::Inherited) {
             self.use_tree(&used.tree, Path::new());

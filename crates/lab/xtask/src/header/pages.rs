@@ -56,7 +56,7 @@ const PAGES: &[(&str, &[&str], &str)] = &[
     ("tranship_uma", &["uma/zone"], "zones of items"),
 ];
 
-/// What a page's functions are declared in.
+/// Returns the header that declares a page's functions.
 fn include(page: &str) -> &'static str {
     match page {
         "tranship_mbuf" => "tranship/mbuf.h",

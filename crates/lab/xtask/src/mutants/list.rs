@@ -43,7 +43,7 @@ impl Mutation {
         filters.is_empty() || filters.iter().any(fits)
     }
 
-    /// Where it stands.
+    /// Returns the place where it stands.
     pub fn at(&self, group: &Group) -> String {
         format!("{}.txt:{}", group.name, self.line)
     }

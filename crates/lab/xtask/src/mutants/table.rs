@@ -1,4 +1,4 @@
-//! What came of the changes, file by file, as docs/testing.md shows it.
+//! Results of the changes, file by file, as docs/testing.md shows them.
 
 use super::list::Mutation;
 use super::verdict::Verdict;
@@ -17,7 +17,7 @@ struct Row {
     changed: usize,
     noticed: usize,
     explained: usize,
-    /// How many changes each test was the first to notice.
+    /// Number of changes that each test was the first to notice.
     by: BTreeMap<String, usize>,
 }
 

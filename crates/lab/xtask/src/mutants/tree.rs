@@ -11,7 +11,7 @@ pub(super) struct Tree {
     target: PathBuf,
 }
 
-/// What came of the tests.
+/// Result of the tests.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Tests {
     Pass,

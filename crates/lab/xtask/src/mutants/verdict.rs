@@ -1,6 +1,6 @@
-//! What became of one change.
+//! Verdict on one change.
 
-/// How the tests took a change.
+/// Verdict of the tests on a change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// By this test, or by a program that ended badly.

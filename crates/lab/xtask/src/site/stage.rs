@@ -72,7 +72,7 @@ fn tracked(root: &Path) -> Result<BTreeSet<PathBuf>> {
     Ok(files.into_iter().map(|file| file.path.into()).collect())
 }
 
-/// How the site shows something.
+/// Form in which the site shows something.
 #[derive(Clone, Copy)]
 enum Shown {
     Page,
@@ -154,7 +154,7 @@ fn change_links(text: &str, change: &mut impl FnMut(&str) -> String, out: &mut S
     *out += rest;
 }
 
-/// What others read as lists and as Rust, the parser of mkdocs reads so, too.
+/// Rewrites lists and Rust code so that the parser of mkdocs reads them as other parsers do.
 fn understood(text: &str) -> String {
     let mut out = String::new();
     let mut language = None;

@@ -4,7 +4,7 @@
 use crate::findings::Findings;
 use crate::source::{TextFile, code_only, crate_of};
 
-/// Where they may be: how many, and why.
+/// Places where causes may be thrown away: how many, and why.
 const KNOWN: &[(&str, usize, &str)] = &[
     (
         "crates/block/src/data.rs",
@@ -64,7 +64,7 @@ pub(super) fn check(file: &TextFile, findings: &mut Findings) {
     }
 }
 
-/// What stands behind `map_err(|_`: has the cause no type, or one that says something?
+/// Returns whether the text behind `map_err(|_` throws a cause away: one that has a type that says something.
 fn thrown_away(after: &str) -> bool {
     let of = after.split('|').next().unwrap_or_default();
     of.is_empty() || of == ":Error" || of.ends_with("::Error")

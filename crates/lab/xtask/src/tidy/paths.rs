@@ -26,7 +26,8 @@ pub(super) fn check(file: &TextFile, findings: &mut Findings) {
     }
 }
 
-/// Whether the path begins there: a folder of that name within another path, or after a host, is something else.
+/// Returns whether the path begins there: a folder of that name within another path, or after a host, is something
+/// else.
 fn mentions(line: &str, path: &str) -> bool {
     line.match_indices(path).any(|(at, _)| {
         let before = line[..at].chars().next_back();

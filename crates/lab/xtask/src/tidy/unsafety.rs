@@ -25,7 +25,7 @@ const MAY: &[&str] = &[
 const ALSO: &[&str] = &[
     // The demonstration's consumer trusts its producer, and its intruder attacks with raw calls.
     "crates/faces/cli/src/demo/",
-    // Who has a buffer is what this crate keeps, so that slices of it are proved there.
+    // This crate keeps track of the holder of each buffer, so that slices of it are proved there.
     "crates/block/src/disk/step.rs",
     "crates/block/src/disk/uring.rs",
     // It shows how a reader trusts a writer.

@@ -93,10 +93,8 @@ fn opening(world: &World, address: &str, seen: &mut Seen) {
     let _listener = world.b.listen(address, Role::Source).expect("listen");
     let again = world.a.listen(address, Role::Source);
     let taken = again.map_err(|error| match error.kind() {
-        // What a port says of a name.
-        ErrorKind::InvalidEndpoint => {
-            Error::because(ErrorKind::NameTaken, "the name is taken", error)
-        }
+        // The error of a port for a name.
+        ErrorKind::InvalidEndpoint => Error::because(ErrorKind::NameTaken, "the name is taken", error),
         _ => error,
     });
     seen.see(ErrorKind::NameTaken, taken);

@@ -148,7 +148,7 @@ fn a_receiver_that_goes_is_noticed() {
     }
 }
 
-/// What was sent before its sender let go arrives, however slowly it is taken.
+/// Messages that were sent before their sender let go arrive, however slowly they are taken.
 #[test]
 fn what_was_sent_arrives_although_its_sender_is_gone() {
     let _dog = dog();
@@ -175,7 +175,7 @@ fn what_was_sent_arrives_although_its_sender_is_gone() {
     }
 }
 
-/// What a receiver said before it let go arrives.
+/// Messages that a receiver sent back before it let go arrive.
 #[test]
 fn the_last_words_of_a_receiver() {
     const WORDS: u64 = 20;

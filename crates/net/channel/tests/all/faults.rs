@@ -1,4 +1,5 @@
-//! Between processes: what the level of trust does not allow faults, by the signal. The report's five accesses, and that of a reader at `producer`.
+//! Between processes: an access that the level of trust does not allow faults, by the signal. The accesses are the
+//! report's five, and that of a reader at `producer`.
 
 use crate::kit::*;
 use serde::{Deserialize, Serialize};
@@ -8,7 +9,7 @@ use tranship_testkit::{Control, Exit, Launch, Peer, child};
 
 const BYTES: usize = 64 << 10;
 
-/// Who touches what it must not.
+/// Process that touches memory that it must not touch.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 enum Breaks {
     Nothing,
@@ -102,7 +103,7 @@ child!(
     }
 );
 
-/// Both ends, by what they break.
+/// Returns both ends, by the rule that they break.
 fn agents(manager: &Domain, trust: Trust, breaks: Breaks) -> (Peer, Peer) {
     let level = Trust::ALL.iter().position(|t| *t == trust).expect("known");
     let name = format!("agents-{trust}-{breaks:?}");

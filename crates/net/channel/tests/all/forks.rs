@@ -1,4 +1,4 @@
-//! A child of a process that listens: what it drops is its parent's.
+//! A child of a process that listens: objects that it drops are its parent's.
 
 use tranship_core::{Domain, Role};
 use tranship_testkit::{Control, Exit, child};

@@ -1,4 +1,4 @@
-//! What waits does so in four forms, at every address: not at all, for a time, for ever, and by tasks.
+//! Waiting has four forms at every address: not at all, for a time, for ever, and by tasks.
 
 use crate::kit::*;
 use std::pin::pin;
@@ -74,7 +74,7 @@ fn who_opens_may_look_now_and_then() {
     }
 }
 
-/// What the options say holds for who looks, too; and who gives up is not waited for.
+/// Options also hold for a caller that only looks; a caller that gives up is not waited for.
 #[test]
 fn looking_ends() {
     let _dog = dog();
@@ -103,7 +103,7 @@ fn looking_ends() {
     }
 }
 
-/// The forms of waiting for what comes back.
+/// Takes a message that comes back, by the forms of waiting.
 fn heard(to: &mut Sender, form: u64) -> Result<Message, Error> {
     match form % 4 {
         0 => to.recv_back(),
@@ -134,7 +134,7 @@ fn what_comes_back_is_waited_for() {
                     from.send_control(&number.to_le_bytes(), number)
                         .expect("room");
                 }
-                // What is said before the end is there after it.
+                // A message from before the end is there after it.
                 from.send_control(b"last", 200).expect("room");
             });
             for number in 0..200u64 {
@@ -245,7 +245,7 @@ fn room_for_what_goes_back_is_waited_for() {
             from.recv().expect("recv").body
         };
         let inline = [inline(), inline()];
-        // What was carried does not go back.
+        // A carried buffer does not go back.
         let carried = to.peer_place().is_some();
         let moved = match carried {
             true => Vec::new(),
@@ -275,7 +275,7 @@ fn room_for_what_goes_back_is_waited_for() {
                 }
             }
         });
-        // Without anybody to wait for it does not wait.
+        // Without a receiver to wait for it does not wait.
         drop(to);
         let gone = loop {
             match from.send_control_timeout(b"word", 0, None) {

@@ -1,5 +1,5 @@
-//! Four processes in a row, over two kinds of address: shared memory, the network, shared memory again, with a manager on
-//! either side. What goes through arrives; then the one beyond the network is killed in the middle of it.
+//! Four processes in a row, over two kinds of address: shared memory, the network, shared memory again, with a manager
+//! on either side. Messages arrive; then the process beyond the network is killed in the middle of it.
 
 use crate::kit::*;
 use std::path::PathBuf;
@@ -12,7 +12,7 @@ use tranship_transport::net::{Net, Timing};
 const BYTES: usize = 40_000;
 const LEVELS: [Trust; 4] = [Trust::None, Trust::Producer, Trust::Half, Trust::Full];
 
-/// Soon sure that somebody is gone.
+/// Returns a backend that is soon sure that a peer is gone.
 fn soon() -> Net {
     let timing = Timing {
         grace: Duration::from_millis(500),
@@ -28,7 +28,7 @@ fn join(manager: &PathBuf, net: &Net) -> Domain {
     domain
 }
 
-/// A receiver that has room for what it must copy.
+/// Returns a receiver that has room for the messages that it must copy.
 fn receiver(domain: &Domain, address: &str) -> Receiver {
     let copies = pool(domain, 4 << 20);
     let options = ChannelOptions::new().lines(8).snapshots(copies.id());
@@ -116,7 +116,7 @@ child!(
                 ctl.send(&number).expect("control");
             }
         };
-        // What was here stays readable.
+        // Messages that were here stay readable.
         for message in &kept {
             assert!(message.to_vec() == pattern(message.word, BYTES));
         }
@@ -165,7 +165,7 @@ fn row(many: u64) -> Row {
     }
 }
 
-/// What a hop says at its end: which side it was, the kind, the words.
+/// Report of a hop at its end: its side, the kind of the error, the words.
 type Said = (String, u16, String);
 
 #[test]
@@ -207,8 +207,8 @@ fn what_is_sent_goes_over_three_hops() {
     }
 }
 
-/// The domain beyond the network is killed while messages are everywhere: who is left on either side learns it, with words; the
-/// last one gets no end in order; and the owner has its memory again.
+/// The domain beyond the network is killed while messages are everywhere. The programs left on either side learn it,
+/// with words. The last one gets no orderly end, and the owner has its memory again.
 #[test]
 fn a_hop_that_is_killed_is_learned_on_both_sides() {
     let _dog = dog();

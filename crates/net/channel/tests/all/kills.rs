@@ -9,7 +9,7 @@ use tranship_transport::net::{Net, Timing};
 
 const BYTES: usize = 30_000;
 
-/// Soon sure that somebody is gone.
+/// Returns a backend that is soon sure that a peer is gone.
 fn soon() -> Net {
     let timing = Timing {
         grace: Duration::from_millis(500),
@@ -69,7 +69,7 @@ child!(
     }
 );
 
-/// This process's end, at an address that another one can reach.
+/// Returns this process's end, at an address that another process can reach.
 fn here(name: &str) -> (Domain, String) {
     let domain = Domain::builder().name("here").helper_thread(true);
     let domain = domain.embedded().expect("embedded");
@@ -81,7 +81,7 @@ fn here(name: &str) -> (Domain, String) {
     (domain, format!("tcp+plain:{port}/{name}"))
 }
 
-/// So many descriptors again as there were, once threads that end have ended.
+/// Waits until the process has as many descriptors again as before, once ending threads have ended.
 fn until_descriptors_are(before: usize) {
     let count = || resource::count_fds(std::process::id()).expect("descriptors");
     while count() > before {
@@ -127,7 +127,7 @@ fn a_sender_that_is_killed() {
         let count = resource::count_fds(std::process::id()).expect("descriptors");
         match before {
             Some(before) => until_descriptors_are(before),
-            // The first round has made what stays.
+            // The first round has made the resources that stay.
             None if round == 1 => before = Some(count),
             None => {}
         }

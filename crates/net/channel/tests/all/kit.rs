@@ -1,4 +1,4 @@
-//! What every test here starts with.
+//! Common start of every test here.
 
 use std::net::SocketAddr;
 use std::pin::pin;

@@ -1,4 +1,4 @@
-//! Nothing above the trait of backends counts on when, or in what order, it says things.
+//! Order of news: nothing above the trait of backends relies on when, or in what order, a backend reports it.
 
 use crate::kit::*;
 use crate::slow::{Shared, Slow};
@@ -20,14 +20,14 @@ fn slow_ends(name: &str) -> (World, String, Arc<Shared>) {
     (world, address, shared)
 }
 
-/// A message counts as taken when it is there, also where the other end says first that it has what came later.
+/// A message counts as taken when it is there. This also holds if the other end first reports a later message.
 #[test]
 fn what_is_said_out_of_order_is_put_in_order() {
     let _dog = dog();
     let (world, address, shared) = slow_ends("order");
     let (mut to, mut from) = world.channel(&address);
     let pool = pool(&world.a, 1 << 20);
-    // What the ends say to begin with is said.
+    // The introductions of the ends are done.
     to.send_inline(b"first", 0).expect("send");
     to.wait_taken(None).expect("taken");
     shared.holds.store(true, Ordering::Relaxed);

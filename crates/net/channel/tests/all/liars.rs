@@ -1,4 +1,4 @@
-//! A peer that says what it must not: each costs itself its channel, with words, and nothing else.
+//! A peer that breaks the protocol: each lie costs the peer its channel, with words, and nothing else.
 
 use crate::kit::*;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ struct Honest {
     domain: Domain,
     net: Net,
     at: String,
-    /// What liars send.
+    /// Pool of the buffers that liars send.
     pool: Pool,
 }
 
@@ -83,7 +83,7 @@ impl Honest {
         format!("tcp+plain:{}/x", self.at)
     }
 
-    /// A liar that has said who it is.
+    /// Returns a liar that has introduced itself.
     fn liar(&self, role: u8) -> Box<dyn Transport> {
         let mut liar = self
             .net
@@ -123,7 +123,7 @@ fn is_sent_away(liar: &mut dyn Transport) {
     while heard(liar).is_some_and(|frame| frame.bytes[0] != 12) {}
 }
 
-/// A sender's lie: the receiver gets what came before it, and then this.
+/// A sender's lie: the receiver gets the messages before it, and then this.
 fn receiver_finds(honest: &Honest, lie: &str, lies: &[Said]) {
     let (mut from, mut liar) = honest.receiver();
     say(&mut *liar, &word(2, &[9], b"first"), None);
@@ -249,7 +249,8 @@ fn over(kind: u16) -> Vec<u8> {
     out
 }
 
-/// What a peer calls its end is not what the program is told of its own: nothing that passes, no end in order.
+/// The reason that a peer gives for its end does not decide the error of the program: no temporary error, and no
+/// orderly end.
 #[test]
 fn reasons_that_a_peer_chooses() {
     let _dog = dog();
@@ -287,7 +288,7 @@ fn reasons_that_a_peer_chooses() {
     assert_eq!(from.recv().expect_err("over").kind(), ErrorKind::Limit);
 }
 
-/// Memory is not kept for who has begun a message and sends no more of it. The receiver's patience is 20 s.
+/// No memory is kept for a sender that has begun a message and sends no more of it. The receiver's patience is 20 s.
 #[test]
 fn a_sender_that_only_announces() {
     let _dog = dog();
@@ -304,7 +305,7 @@ fn a_sender_that_only_announces() {
     assert_eq!(told.bytes[0], 12);
 }
 
-/// Who does not say what it is, or wrongly, keeps nobody out.
+/// A client that does not introduce itself, or does so wrongly, keeps no other client out.
 #[test]
 fn unknown_peers_at_the_door() {
     let _dog = dog();
@@ -333,7 +334,7 @@ fn unknown_peers_at_the_door() {
         }
         say(&mut *peer, &bytes, None);
     }
-    // What a flipped bit makes of the figures is still a hello.
+    // The figures after a flipped bit are still a hello.
     let mut to = honest.domain.open_sender(&honest.address()).expect("open");
     to.send_inline(b"honest", 7).expect("send");
     loop {
@@ -348,7 +349,7 @@ fn unknown_peers_at_the_door() {
     }
 }
 
-/// What a sender or a receiver may say, with something about it that is not so.
+/// Returns a message that a sender or a receiver may send, with one wrong field.
 fn bent(random: &mut Random) -> Said {
     let kinds = [2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14];
     let kind = kinds[usize::try_from(random.below(kinds.len() as u64)).expect("small")];
@@ -378,7 +379,8 @@ fn bent(random: &mut Random) -> Said {
     (bytes, usize::try_from(payload).expect("small"))
 }
 
-/// Whatever is said, nothing panics and nobody waits for ever: each channel has an end with words, and another one goes on.
+/// Whatever a peer sends, nothing panics and no call waits for ever: each channel has an end with words, and another
+/// one goes on.
 #[test]
 fn words_may_say_anything() {
     let _dog = dog();

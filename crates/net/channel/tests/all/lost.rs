@@ -32,8 +32,8 @@ fn channel(
     })
 }
 
-/// Connections are cut at random places, whoever has made them: every message arrives as what it was, once, in order, and so
-/// do the words that go back.
+/// Connections are cut at random places, whichever end has made them. Every message arrives in its form, once, in
+/// order, and so do the messages that go back.
 #[test]
 fn everything_arrives_over_cut_connections() {
     const MESSAGES: u64 = 300;
@@ -161,7 +161,8 @@ fn a_partition_shorter_than_the_grace_is_not_seen() {
     to.wait_taken(None).expect("taken");
 }
 
-/// It stays away for longer than the grace: both programs are told, and what was not taken is its sender's again.
+/// The connection stays away for longer than the grace. Both programs are told, and messages that were not taken are
+/// their sender's again.
 #[test]
 fn a_partition_longer_than_the_grace_ends_the_channel() {
     let _dog = dog();

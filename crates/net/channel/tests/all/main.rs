@@ -1,6 +1,6 @@
 //! One channel, whatever its address: the same program over `local:`, `shm:`, `copy:`, `tcp+plain:` and `tcp:` (TLS).
 //!
-//! NOT here: what else a network does to connections (`transport`), shared memory (`core`).
+//! NOT here: other effects of a network on connections (`transport`), shared memory (`core`).
 
 mod codes;
 mod ends;

@@ -1,4 +1,4 @@
-//! Every kind of message arrives as what it was, in order, with its word.
+//! Every kind of message arrives in its form, in order, with its word.
 
 use crate::kit::*;
 use std::thread;
@@ -133,7 +133,7 @@ fn at_every_level_of_trust() {
     }
 }
 
-/// What arrives by a move is the receiver's to write, wherever no other domain's memory is under it.
+/// A moved message is the receiver's to write, wherever no memory of another domain is under it.
 #[test]
 fn what_was_carried_is_ones_own() {
     let _dog = dog();
@@ -162,7 +162,7 @@ fn what_was_carried_is_ones_own() {
     }
 }
 
-/// What came over one channel goes on over another, and is charged to who has it.
+/// A message that came over one channel goes on over another, and its holder is charged.
 #[test]
 fn what_was_carried_is_forwarded() {
     let _dog = dog();
@@ -213,7 +213,7 @@ fn words_go_back() {
                 "{address}"
             );
         }
-        // With nobody who takes them there is an end to it.
+        // With no program that takes the messages there is an end to them.
         let full = (0..).find_map(|n| from.send_control(b"more", n).err());
         assert_eq!(
             full.map(|failed| failed.kind()),

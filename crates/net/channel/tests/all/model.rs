@@ -1,5 +1,6 @@
-//! Random programs on two channels, one each way, beside a model of them: plain bytes, two queues, and who may write what. The same program
-//! has the same outcome at every address and level of trust, up to what the model says of them. A program that fails shrinks.
+//! Random programs on two channels, one each way, beside a model of them: plain bytes, two queues, and the writers of
+//! each buffer. The same program has the same outcome at every address and level of trust, up to the differences that
+//! the model states. A failing program is reduced to a smaller one.
 
 use crate::kit::*;
 use proptest::prelude::*;
@@ -14,11 +15,11 @@ use tranship_testkit::Random;
 /// The whole pool is one chunk, so that all of it can be had at the end.
 const POOL: usize = 4 << 20;
 const MOST_BYTES: usize = 20_000;
-/// What a party has at most, and what is at most on its way to one.
+/// Most things that a party has, and most that are on their way to it.
 const MOST_THINGS: usize = 12;
 const MOST_UNDER_WAY: usize = 10;
 
-/// What a party does, with things by numbers that are taken modulo how many it has.
+/// Operation of a party. Things have numbers, which are taken modulo the number that the party has.
 #[derive(Clone, Debug)]
 enum Op {
     Alloc(usize),
@@ -26,7 +27,7 @@ enum Op {
     Freeze(usize),
     Clone(usize),
     Slice(usize, usize, usize),
-    /// A frozen one that nobody was sent becomes writable again; of another one its bytes are copied.
+    /// A frozen buffer that was never sent becomes writable again; of another one the bytes are copied.
     MakeMut(usize),
     Drop(usize),
     Inline(usize),
@@ -61,7 +62,7 @@ fn ops() -> impl Strategy<Value = Vec<(bool, Op)>> {
     prop::collection::vec((any::<bool>(), op), 1..120)
 }
 
-/// How memory reaches the other end.
+/// Way by which memory reaches the other end.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Way {
     /// `local:`: the handle itself.
@@ -83,14 +84,14 @@ type Home = (usize, Trust);
 /// The level of the pools for copies.
 const COPIES: Trust = Trust::Producer;
 
-/// What a party has, and what the model knows of it.
+/// Thing of a party, with the model's knowledge of it.
 #[derive(Debug)]
 struct Thing {
     buf: Buf,
     bytes: Vec<u8>,
     home: Home,
     writable: bool,
-    /// It came by a move, and was not frozen since.
+    /// The thing came by a move, and was not frozen since.
     moved: bool,
 }
 
@@ -99,7 +100,7 @@ struct Thing {
 enum Sent {
     Inline(Vec<u8>),
     Shared(Vec<u8>, Home),
-    /// And whether it was writable.
+    /// A moved thing: its bytes, its home, and whether it was writable.
     Moved(Vec<u8>, Home, bool),
     All(Vec<u8>),
 }
@@ -109,7 +110,7 @@ struct Party {
     to: Sender,
     from: Receiver,
     things: Vec<Thing>,
-    /// On the way here, with their words; and what was passed back here.
+    /// Messages on the way here, with their words; and those that were sent back to here.
     coming: VecDeque<(u64, Sent)>,
     back: VecDeque<(u64, Vec<u8>, Home, bool)>,
 }
@@ -128,7 +129,7 @@ impl Run {
             "shm" => Way::Shared,
             _ => Way::Carried,
         };
-        // Inside a process one domain has both ends: what is another's only that one may send on.
+        // Inside a process one domain has both ends: only that domain may send on a buffer of another.
         let domains = match way {
             Way::Inside => [&world.a; 2],
             _ => [&world.a, &world.b],
@@ -175,7 +176,7 @@ impl Run {
         self.words
     }
 
-    /// Does it, if the party has what it takes.
+    /// Does the operation, if the party has the things that it needs.
     fn step(&mut self, who: usize, op: &Op) {
         let (way, trust, word) = (self.way, self.trust, self.word());
         let [a, b] = &mut self.parties;
@@ -304,7 +305,7 @@ impl Run {
         }
     }
 
-    /// Every byte is what the model says.
+    /// Checks that every byte is the model's.
     fn check(&self) {
         for thing in self.parties.iter().flat_map(|party| &party.things) {
             let found = match &thing.buf {
@@ -315,7 +316,7 @@ impl Run {
         }
     }
 
-    /// What is on its way arrives; then all of both pools can be had.
+    /// Lets everything on its way arrive; then all of both pools can be allocated.
     fn end(self) {
         let way = self.way;
         let [mut a, mut b] = self.parties;

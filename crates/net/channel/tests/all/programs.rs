@@ -1,5 +1,6 @@
-//! The programs with which the report's implementation was measured (its round trips, its throughput with a checksum, the block service's clients, its
-//! older benchmarks), as tests: the same shapes, every byte checked, at each address, with nobody trusted and everybody.
+//! Programs with which the report's implementation was measured, as tests: round trips, throughput with a checksum,
+//! clients of the block service, older benchmarks. The shapes are those of the report. Every byte is checked, at each
+//! address, with nobody trusted and everybody.
 
 use crate::kit::*;
 use std::thread;
@@ -157,7 +158,7 @@ fn blocks_are_written_and_read_back() {
     });
 }
 
-/// Its benchmark: 250 writes and reads at a time.
+/// The block service's benchmark: 250 writes and reads at a time.
 #[test]
 fn many_blocks_at_a_time() {
     let fill = |number| u8::try_from((number + 1) % 256).unwrap_or(0);

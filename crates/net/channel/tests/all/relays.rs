@@ -89,7 +89,7 @@ fn message(pool: &Pool, number: u64) -> Message {
     Message { word: number, body }
 }
 
-/// Nobody has any of it; what the manager has still to tell its writer may hold that up.
+/// Checks that all of the pool is free; news of the manager that its writer still has to get may hold that up.
 fn is_whole(pool: &Pool) {
     while pool.in_use() > 0 {
         thread::yield_now();
@@ -142,7 +142,7 @@ fn check(message: &Message, number: u64) {
     assert!(fits && message.word == number, "{number}: {message:?}");
 }
 
-/// Says something for a message: a word, a release, or the buffer itself goes back. What it was.
+/// Answers a message: a word, a release, or the buffer itself goes back. Returns the kind of the answer.
 fn answer(from: &mut Receiver, message: Message) -> &'static str {
     let word = message.word;
     let mut body = message.body;
@@ -289,7 +289,8 @@ fn the_name_of_what_is_released_reaches_the_source() {
     is_whole(&pool);
 }
 
-/// A sink that goes takes with it what is in its ring; the relay gives the next one all else, and the source what the first had said.
+/// A sink that goes takes with it the messages in its ring. The relay gives the next sink all others, and the source
+/// the messages of the first sink.
 #[test]
 fn another_sink_gets_what_the_first_had_not_been_sent() {
     const MESSAGES: u64 = 40;
@@ -321,7 +322,7 @@ fn another_sink_gets_what_the_first_had_not_been_sent() {
         let stop = thread::scope(|s| {
             let running = s.spawn(move || relay.run());
             let first = from.recv().expect("recv");
-            // At most what fitted into the other's ring.
+            // At most as many as fitted into the other's ring.
             assert!((10..=14).contains(&first.word), "{first:?}");
             check(&first, first.word);
             for number in first.word + 1..MESSAGES {
@@ -336,7 +337,7 @@ fn another_sink_gets_what_the_first_had_not_been_sent() {
     }
 }
 
-/// What the sink said before it went is handed back before the relay stops.
+/// Messages that the sink sent back before it went are handed back before the relay stops.
 #[test]
 fn what_a_sink_said_outlives_it() {
     let _dog = dog();
@@ -371,7 +372,8 @@ fn what_a_sink_said_outlives_it() {
     }
 }
 
-/// What waits for a source that takes nothing keeps nobody from hearing that the sink is gone, and goes back when there is room.
+/// A message that waits for a source that takes nothing does not hide that the sink is gone. The message goes back when
+/// there is room.
 #[test]
 fn the_end_of_a_sink_is_told_while_the_source_takes_nothing() {
     let _dog = dog();
@@ -454,7 +456,7 @@ fn the_end_of_the_source_is_that_for_the_sink() {
     }
 }
 
-/// What must not go on stays, and goes when it may.
+/// A message that must not go on stays, and goes when it may.
 #[test]
 fn a_message_that_cannot_go_on_stays() {
     let _dog = dog();
@@ -489,7 +491,7 @@ fn a_message_that_cannot_go_on_stays() {
     assert_eq!(failed.kind(), ErrorKind::BadArgument, "{failed}");
 }
 
-/// Who has nothing to do is not woken for it.
+/// A relay that has nothing to do is not woken.
 #[test]
 fn a_relay_that_waits_is_not_ready() {
     let _dog = dog();

@@ -8,7 +8,7 @@ use tranship_core::{
     Aggregate, ChannelOptions, Domain, ErrorKind, PoolOptions, RingFull, StatRecord, WhenFull,
 };
 
-/// What pools of that name were granted, bytes.
+/// Returns the bytes that pools of that name were granted.
 fn granted(domain: &Domain, name: &str) -> u64 {
     let all = domain.stat().expect("stat");
     let of = |record: StatRecord| match record {
@@ -67,7 +67,7 @@ fn a_receiver_that_does_not_receive_stops_its_sender() {
     }
 }
 
-/// Who would rather lose messages than wait loses whole ones, knows how many, and the rest arrives in order.
+/// A sender that would rather lose messages than wait loses whole ones and knows how many. The rest arrives in order.
 #[test]
 fn what_is_dropped_is_counted() {
     const LINES: u32 = 8;
@@ -109,7 +109,7 @@ fn what_is_dropped_is_counted() {
     }
 }
 
-/// Who waits for some time has its buffer back after it, and not before.
+/// A sender that waits for some time has its buffer back after it, and not before.
 #[test]
 fn a_sender_waits_as_long_as_it_says() {
     const LINES: u32 = 8;
@@ -223,7 +223,7 @@ fn an_aggregate_that_never_fits() {
     }
 }
 
-/// What the receiver can never hold is the sender's error, at once, and the channel goes on.
+/// A message that the receiver can never hold is the sender's error, at once, and the channel goes on.
 #[test]
 fn a_message_larger_than_the_receivers_memory() {
     let _dog = dog();

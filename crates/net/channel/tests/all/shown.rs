@@ -1,4 +1,4 @@
-//! What the manager shows of carried channels.
+//! Views of the manager on carried channels.
 
 use crate::kit::*;
 use std::thread;
@@ -31,7 +31,7 @@ fn each_end_is_shown_with_where_the_other_one_is() {
             let near = all.iter().find(|c| c.source == Some(world.a.id()));
             let far = all.iter().find(|c| c.sink == Some(world.b.id()));
             match (near, far) {
-                // What the manager reads is where the carrier and the program are.
+                // The manager reads the places where the carrier and the program are.
                 (Some(near), Some(far)) if (near.taken, far.taken) == (3, 3) => {
                     assert_eq!(all.len(), 2, "{all:?}");
                     break (near.clone(), far.clone());

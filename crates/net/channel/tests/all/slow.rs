@@ -1,4 +1,5 @@
-//! A backend that takes its time, as engines and mailboxes do: frames and bytes come late, and what was taken is said late and out of order.
+//! A backend that takes its time, as engines and mailboxes do: frames and bytes come late, and taken frames are
+//! reported late and out of order.
 
 use std::sync::Arc;
 use std::sync::Mutex;
@@ -19,7 +20,8 @@ pub(crate) struct Shared {
     random: Mutex<Random>,
     /// Keeps the next number back for itself, as long as it is set.
     pub(crate) holds: AtomicBool,
-    /// How often a frame was said to be taken after a later one; how often something was there and not given; and how often bytes were.
+    /// Counts of disorder: frames said to be taken after a later one, data that was there and not given, and bytes out
+    /// of order.
     pub(crate) disorder: AtomicU64,
     pub(crate) late: AtomicU64,
     pub(crate) late_bytes: AtomicU64,
@@ -35,7 +37,7 @@ struct End {
     waiting: Vec<u64>,
     held: Option<u64>,
     highest: u64,
-    /// Something is kept back, of which nobody tells.
+    /// Something is kept back, and no news tells of it.
     more: Arc<AtomicBool>,
 }
 

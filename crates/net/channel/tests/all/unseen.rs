@@ -1,7 +1,8 @@
-//! What was not sent to a process is nowhere in it: of a pool that is not assigned to it no mapping and no descriptor, and of what is carried the
-//! bytes of messages only, whatever else is in their buffers.
+//! Memory that was not sent to a process is nowhere in that process. A pool that is not assigned to it has no mapping
+//! and no descriptor there. Of a carried buffer only the bytes of messages are there, whatever else is in the buffer.
 //!
-//! Who is assigned a pool can read all of it where memory is shared, at level `none`, too: see docs/threat-model.md.
+//! A process that is assigned a pool can read all of it where memory is shared, also at level `none`: see
+//! docs/threat-model.md.
 
 use crate::kit::*;
 use std::os::unix::fs::FileExt;
@@ -9,7 +10,7 @@ use std::path::PathBuf;
 use tranship_core::{ChannelOptions, Domain, Message, PoolOptions, Role, Trust};
 use tranship_testkit::{Control, Peer, child};
 
-/// What is looked for: words that no program has by chance.
+/// Returns the words to look for, which no program has by chance.
 fn words(number: u64) -> Vec<u8> {
     let mut all = b"unseen-".to_vec();
     all.extend(
@@ -18,7 +19,8 @@ fn words(number: u64) -> Vec<u8> {
     all
 }
 
-/// Where these are in this process, in what others could have given it: memory that is backed by a file, and descriptors.
+/// Returns the places of these words in this process, in memory that others could have given it: memory that is backed
+/// by a file, and descriptors.
 fn found(number: u64) -> Vec<String> {
     let what = words(number);
     let has = |bytes: &[u8]| bytes.windows(what.len()).any(|window| window == what);
@@ -54,7 +56,7 @@ fn found(number: u64) -> Vec<String> {
     places
 }
 
-// Takes as many messages as it is told to and keeps them; looks for what it is told to.
+// Takes as many messages as it is told to and keeps them; looks for the words that it is told.
 child!(
     fn sink(ctl: Control) {
         let (socket, address): (Option<PathBuf>, String) =
@@ -125,7 +127,7 @@ fn a_pool_that_is_not_assigned_is_nowhere_in_another_process() {
     }
 }
 
-/// A message has its bytes, and nothing of what is before them, behind them, or in the rest of its buffer.
+/// A message carries its bytes, and nothing of the bytes before them, behind them, or in the rest of its buffer.
 #[test]
 fn nothing_but_the_bytes_of_messages_is_carried() {
     let _dog = dog();

@@ -121,7 +121,7 @@ fn openers() -> usize {
     names.filter(|name| name.trim() == "tranship-open").count()
 }
 
-/// Nobody listens, and nobody waits for it any more: no thread goes on trying.
+/// No process listens, and no caller waits for it any more: no thread goes on trying.
 #[test]
 fn an_opening_that_is_dropped_ends() {
     let _dog = dog();

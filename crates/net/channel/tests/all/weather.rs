@@ -13,7 +13,7 @@ use tranship_transport::net::{Credentials, Net, Timing, certificate};
 const DAY: Duration = Duration::from_secs(86400);
 const BYTES: usize = 1 << 17;
 
-/// Where a child is, whom it talks to, and its credentials, if it has any.
+/// Place of a child, the address of its peer, and its credentials, if it has any.
 type Start = (PathBuf, SocketAddr, Option<[String; 3]>);
 
 /// Silence is noticed soon.

@@ -1,6 +1,8 @@
-//! The ends of channels do what the model says, at every address and level of trust: the same results, errors and messages, the same bytes, and what
-//! can be done with each buffer's memory, tried by touching it; for random programs of four domains, right and wrong steps, and along the ways
-//! between all states of small configurations. Also with a process for each domain, which is killed by SIGKILL where the model has a death. What fails shrinks.
+//! The ends of channels behave as the model says, at every address and level of trust. Compared are results, errors,
+//! messages, bytes, and the access to each buffer's memory, which the test tries by touching it. The programs are
+//! random programs of four domains, with right and wrong steps, and all ways between the states of small
+//! configurations. A second form has a process for each domain, which SIGKILL kills where the model has a death. A
+//! failing program is reduced to a smaller one.
 
 #[path = "../all/kit.rs"]
 #[allow(dead_code, reason = "the other tests use all of it")]
@@ -29,7 +31,7 @@ use world::World;
 
 const DOMAINS: u8 = 4;
 
-/// What every run of random programs has in it.
+/// Operations that every run of random programs contains.
 const DONE: [&str; 14] = [
     "Alloc",
     "Write",
@@ -91,7 +93,7 @@ fn shm() {
     random("shm", (60, 300), &Stage::threads("shm", DOMAINS));
 }
 
-/// Where nobody can write what was sent, and nobody copies it.
+/// Walks a world where no process can write a sent buffer and nothing is copied.
 #[test]
 fn shm_sealed() {
     let stage = Stage::threads("shm", DOMAINS).sealing();
@@ -135,8 +137,8 @@ fn shm_between_processes() {
     );
 }
 
-/// Each process with a manager of its own, as on another machine. Nobody is killed: what of what it had sent then arrives is the
-/// kernel's choice, and not the model's (see `kills.rs` of the other tests).
+/// Each process with a manager of its own, as on another machine. None is killed: which messages of a killed process
+/// arrive is the kernel's choice, and not the model's (see `kills.rs` of the other tests).
 #[test]
 fn copy_between_processes() {
     random(
@@ -155,7 +157,7 @@ fn tcp_between_processes() {
     );
 }
 
-/// What random programs find rarely, at each level of trust.
+/// Sequences that random programs find rarely, at each level of trust.
 #[test]
 fn rare_sequences_between_processes() {
     let _dog = kit::dog();

@@ -1,14 +1,14 @@
-//! The mappings of a process, and what the kernel would let it do with them.
+//! Mappings of a process, and the access that the kernel would allow to them.
 
 use std::ops::Range;
 
 #[derive(Debug)]
 pub struct Mapped {
     pub range: Range<usize>,
-    /// Its name and inode; a memfd's inode is that of no other one.
+    /// Name and inode; the inode of a memfd is unique.
     pub file: (String, u64),
     pub shared: bool,
-    /// It is writable, or mprotect(2) would make it so.
+    /// The mapping is writable, or mprotect(2) would make it so.
     pub may_write: bool,
 }
 

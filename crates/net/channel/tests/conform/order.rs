@@ -1,4 +1,4 @@
-//! What a domain of a world is told, and what it says.
+//! Orders to a domain of a world, and its answers.
 
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
@@ -28,20 +28,20 @@ pub enum Order {
         slots: u8,
         forward: Vec<u32>,
     },
-    /// What the model says of it, an error by its number.
+    /// An operation, with the model's result of it; an error by its number.
     Do(Op, Result<Outcome, u16>),
-    /// What is here; and what can be done at these addresses.
+    /// List the memory that is here, and try the access to these addresses.
     Look(Vec<usize>),
     LetGo,
     /// All of each pool can be had.
     Whole,
 }
 
-/// An answer, in full or with what is missing.
+/// Answer, in full or with a note of the missing part.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Answer {
     pub domain: u32,
-    /// Where it listens, if that is a port of its own.
+    /// Address where the domain listens, if that is a port of its own.
     pub listens: Option<SocketAddr>,
     pub said: Option<Said>,
     pub here: Vec<Here>,
@@ -50,7 +50,7 @@ pub struct Answer {
     pub files: Vec<(String, u64)>,
 }
 
-/// What became of an operation.
+/// Outcome of an operation.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Said {
     Done,

@@ -1,4 +1,4 @@
-//! One domain of a world, with all that it has: it does what it is told, and says what it sees.
+//! A domain of a world, with all that it has: it does its orders, and reports what it sees.
 
 mod transfers;
 
@@ -20,9 +20,9 @@ use tranship_testkit::probe::{Access, Probe};
 
 /// Every buffer is one chunk of its pool.
 pub const BUFFER: usize = 64 << 10;
-/// What is looked at of each, at either end of it.
+/// Bytes that are checked at each end of a buffer.
 const PART: usize = 32;
-/// What has not come by then does not come.
+/// Time after which a message that has not come counts as never coming.
 const LONG: Duration = Duration::from_secs(300);
 
 enum Held {
@@ -34,11 +34,11 @@ enum Held {
 struct Own {
     pool: Pool,
     bytes: usize,
-    /// Where it lies, if all of its users may write it and the process has no other domain.
+    /// Address range of the pool, if all of its users may write it and the process has no other domain.
     all_write: Option<Range<usize>>,
 }
 
-/// Where pools that all of their users may write lie, each in a part of it: nothing else does.
+/// Address range for pools that all of their users may write, each in a part of it. Nothing else lies there.
 const ALL_WRITE: Range<usize> = 1 << 32..2 << 32;
 /// Of each.
 const ALL_WRITE_PART: usize = 4 << 20;
@@ -46,11 +46,11 @@ const ALL_WRITE_PART: usize = 4 << 20;
 pub struct Party {
     domain: Arc<Domain>,
     port: Option<SocketAddr>,
-    /// It is a process of its own.
+    /// The domain is a process of its own.
     alone: bool,
     way: Way,
     pools: BTreeMap<PoolId, Own>,
-    /// How many were made that all of their users may write.
+    /// Number of pools made that all of their users may write.
     all_write: usize,
     copies: Option<Pool>,
     lists: Option<Pool>,
@@ -133,7 +133,8 @@ impl Party {
             }
             Order::Do(op, expected) => {
                 answer.said = Some(self.act(&op, &expected).unwrap_or_else(|said| said));
-                // Nothing else makes pools grow. Not all that they get is used then: what was waited for may have been found elsewhere.
+                // Nothing else makes pools grow. Not all that they get is used then: memory that was waited for may
+                // have been found elsewhere.
                 if matches!(op, Op::Alloc { .. }) {
                     answer.files = self.written_by_all();
                 }
@@ -250,7 +251,7 @@ impl Party {
         Ok(())
     }
 
-    /// What memory of its pools all of their users may write, used or not.
+    /// Returns the memory of its pools, used or not, that all of their users may write.
     fn written_by_all(&self) -> Vec<(String, u64)> {
         let of = |own: &Own| own.all_write.clone();
         let ranges: Vec<Range<usize>> = self.pools.values().filter_map(of).collect();
@@ -262,7 +263,7 @@ impl Party {
         maps.into_iter().map(|map| map.file).collect()
     }
 
-    /// All of each pool can be had; what memory of them all of their users may write.
+    /// Checks that all of each pool can be allocated; returns the memory of them that all of their users may write.
     fn whole(&mut self) -> Result<Vec<(String, u64)>, Error> {
         let mut files = Vec::new();
         for own in self.pools.values() {
@@ -419,7 +420,7 @@ impl Party {
         }
     }
 
-    /// What is carried is in use a while longer.
+    /// Takes a buffer for itself. A carried buffer stays in use a while longer.
     fn exclusive(&mut self, buffer: BufferId, possible: bool) -> Result<Said, Said> {
         let Some(Held::Shared(mut all)) = self.held.remove(&buffer) else {
             return Err(wrong("not shared"));
@@ -454,7 +455,7 @@ fn write(buf: &mut BufferMut, data: u8) -> Result<(), Error> {
     buf.write(BUFFER - PART, &[data; PART])
 }
 
-/// As the probe says it, by number.
+/// Returns the access that the probe reports by that number.
 pub fn access(number: u8) -> Access {
     let all = [Access::None, Access::Read, Access::ReadWrite];
     all[usize::from(number).min(2)]

@@ -1,5 +1,5 @@
-//! Sequences that random programs find rarely. All begin with five channels (0 to 1, 1 to 2, 2 to 3, 3 to 0, 1 to 0) and two pools, of which
-//! only the first one's buffers may be sent on.
+//! Sequences that random programs find rarely. All begin with five channels (0 to 1, 1 to 2, 2 to 3, 3 to 0, 1 to 0)
+//! and two pools. Only the first pool's buffers may be sent on.
 
 use tranship_model::{BufferId, Op};
 

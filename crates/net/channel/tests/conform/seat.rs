@@ -1,4 +1,4 @@
-//! Where a domain of a world is: in a thread of this process, or in a process of its own.
+//! Place of a domain of a world: a thread of this process, or a process of its own.
 
 use crate::kit::{add, timing};
 use crate::order::{Answer, Order};
@@ -17,7 +17,7 @@ pub type Answered = Result<Answer, String>;
 pub enum Seat {
     Thread(Sender<Order>, Receiver<Answered>),
     Process(Peer),
-    /// It was killed.
+    /// The process was killed.
     Empty,
 }
 

@@ -1,4 +1,4 @@
-//! What worlds are made on, one after the other: the domains, and what carries between them.
+//! Stage on which worlds are made, one after the other: the domains, and the carriers between them.
 
 use crate::kit::{add, credentials, timing};
 use crate::seat::{Seat, joins};
@@ -25,7 +25,7 @@ pub struct Stage {
     runs: Cell<u32>,
     /// Memory that all of its users may write, of former worlds, too.
     all_write: RefCell<BTreeSet<(String, u64)>>,
-    /// How often each operation had each outcome.
+    /// Number of times that each operation had each outcome.
     tally: RefCell<BTreeMap<String, u64>>,
 }
 
@@ -100,7 +100,7 @@ impl Stage {
             seals: false,
             prefix: match scheme {
                 "copy" => format!("copy:processes-{}-", std::process::id()),
-                // The port is that of who listens.
+                // The port is that of the listener.
                 _ => format!("{scheme}:"),
             },
             manager: Arc::new(embedded()),
@@ -113,7 +113,7 @@ impl Stage {
         }
     }
 
-    /// The same with large buffers only at level `none`.
+    /// Returns this stage with large buffers only at level `none`.
     pub fn sealing(self) -> Stage {
         Stage {
             seals: true,
@@ -165,7 +165,7 @@ impl Stage {
         assert_eq!(self.lacks(wanted), [""; 0], "{name}: {tally:?}");
     }
 
-    /// What addresses of a new world begin with; whoever was killed in the one before has a successor.
+    /// Returns the start of a new world's addresses. Each domain that was killed in the world before has a successor.
     pub fn begin(&self) -> String {
         let socket: PathBuf = self.manager.socket_path().expect("its socket");
         for seat in self.seats.borrow_mut().iter_mut() {

@@ -1,5 +1,5 @@
-//! Every way from state to state of a small configuration, walked over `shm:`: with each step the results, states, permissions and bytes
-//! of all domains are compared, and in each state everything is tried that must not be possible in it.
+//! All paths between the states of a small configuration, walked over `shm:`. Each step compares the results, states,
+//! permissions and bytes of all domains. Each state also tries everything that must not be possible in it.
 
 use crate::world::World;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
@@ -7,11 +7,11 @@ use tranship_model::explore::{Case, Does, explore};
 use tranship_model::{Model, Op};
 use tranship_testkit::Random;
 
-/// How much of it.
+/// Extent of a walk.
 pub enum Amount {
     All,
-    /// So many worlds of at most so many steps. Each wanders about for a while first, and in each somebody is killed at a random moment,
-    /// if anybody may be.
+    /// A number of worlds, each with a limited number of steps. Each world first takes random steps. In each, a domain
+    /// is killed at a random moment, if any may be killed.
     Some {
         worlds: u64,
         steps: u64,
@@ -83,7 +83,7 @@ pub fn walk<'a>(case: &Case, amount: &Amount, new: impl Fn() -> World<'a>) {
             }
         }
         world.end().expect("as the model");
-        // What is left is beyond what a world skips.
+        // The rest is beyond the number of states that a world skips.
         if matches!(amount, Amount::All) && map.walked() == before {
             break;
         }

@@ -30,11 +30,11 @@ pub struct World<'a> {
     run: String,
     ids: Vec<u32>,
     ports: Vec<Option<SocketAddr>>,
-    /// By what id the library knows each.
+    /// Number by which the library knows each buffer.
     real: BTreeMap<BufferId, String>,
-    /// Those that somebody was sent: nobody gets them again.
+    /// Buffers that were sent: no domain gets them again.
     used: HashSet<String>,
-    /// Where each was in a domain that had it.
+    /// Place of each buffer in a domain that had it.
     was: BTreeMap<(Domain, BufferId), usize>,
     steps: u32,
 }
@@ -94,7 +94,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Tries what must not be possible now, or has nothing to do.
+    /// Tries the operations that must not be possible now, or has nothing to do.
     pub fn refuses(&mut self, limits: &Limits) -> Done {
         for op in choices(&self.model, limits) {
             let outcome = self.model.clone().step(&op);
@@ -115,7 +115,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Does it, if it is not skipped, and compares what comes of it.
+    /// Does it, if it is not skipped, and compares the results.
     fn do_it(&mut self, op: &Op) -> Result<bool, String> {
         let mut next = self.model.clone();
         let expected = next.step(op);
@@ -137,7 +137,7 @@ impl<'a> World<'a> {
         Ok(true)
     }
 
-    /// What the types do not let anybody do, and what would take too long.
+    /// Returns whether to skip an operation that the types do not allow, or that would take too long.
     fn skips(&self, op: &Op, expected: &Result<Outcome, ErrorKind>) -> bool {
         let model = &self.model;
         let unsaid = expected
@@ -267,7 +267,7 @@ impl<'a> World<'a> {
         self.ask(*domain, order).map(drop)
     }
 
-    /// What each domain has, what is in it, and what can be done with it.
+    /// Compares the buffers of each domain, their bytes, and the access to them.
     fn compare(&mut self) -> Done {
         self.real
             .retain(|id, _| self.model.buffers.contains_key(id));
@@ -364,8 +364,8 @@ impl<'a> World<'a> {
         Ok(())
     }
 
-    /// What several processes may write, or could make writable, is memory of pools of level `full` or `half`; everything else that is shared,
-    /// whatever it is for, has one writer at most.
+    /// Checks mappings. Memory that several processes may write, or could make writable, belongs to a pool of level
+    /// `full` or `half`. All other shared memory has one writer at most.
     fn look_at_mappings(&self) -> Done {
         let mut writers: BTreeMap<(String, u64), BTreeSet<u32>> = BTreeMap::new();
         let seats = self.stage.seats().borrow();

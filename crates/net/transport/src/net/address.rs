@@ -42,7 +42,7 @@ impl Address {
         Ok(Address { host, port, name })
     }
 
-    /// Where that is; a name may be several places. Blocks while the name is looked up.
+    /// Returns the socket addresses of this address; a name may have several. Blocks while the name is looked up.
     pub(super) fn places(&self) -> io::Result<Vec<SocketAddr>> {
         Ok((self.host.as_str(), self.port).to_socket_addrs()?.collect())
     }

@@ -1,4 +1,4 @@
-//! What wakes the thread that does what time brings.
+//! Alarm that wakes the timer thread.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -7,7 +7,7 @@ use tranship_sys::eventfd;
 
 static DOORBELL: OnceLock<OwnedFd> = OnceLock::new();
 
-/// The doorbell of this process, for who sleeps on it.
+/// Returns the doorbell of this process, for the thread that sleeps on it.
 pub(super) fn make() -> io::Result<&'static OwnedFd> {
     if let Some(doorbell) = DOORBELL.get() {
         return Ok(doorbell);
@@ -16,7 +16,7 @@ pub(super) fn make() -> io::Result<&'static OwnedFd> {
     Ok(DOORBELL.get_or_init(|| made))
 }
 
-/// Something is to be looked at now.
+/// Wakes the timer thread to check its sessions now.
 pub(super) fn wake() {
     if let Some(doorbell) = DOORBELL.get() {
         // It fails only if it is rung already.

@@ -21,13 +21,13 @@ pub struct BuiltIn {
 static BUILT_IN: [Mutex<Option<Net>>; 2] = [Mutex::new(None), Mutex::new(None)];
 
 impl BuiltIn {
-    /// With the credentials of [`default_credentials`].
+    /// Returns the backend with the credentials of [`default_credentials`].
     #[must_use]
     pub fn tls() -> BuiltIn {
         BuiltIn { plain: false }
     }
 
-    /// Without TLS; to other machines only if [`PLAIN_VARIABLE`] says so.
+    /// Returns the backend without TLS; to other machines only if [`PLAIN_VARIABLE`] allows it.
     #[must_use]
     pub fn plain() -> BuiltIn {
         BuiltIn { plain: true }
@@ -54,7 +54,8 @@ impl BuiltIn {
         Ok(made.insert(net?).clone())
     }
 
-    /// What is known before anybody is called: is it an address (`HOST:PORT/NAME`), and are there credentials that do?
+    /// Checks an address without connecting: its form must be `HOST:PORT/NAME`, and there must be credentials that
+    /// work.
     ///
     /// # Errors
     /// `InvalidEndpoint`; `Credentials` for none, or such that cannot be used.
@@ -73,8 +74,9 @@ impl BuiltIn {
     }
 }
 
-/// Where `tcp:` looks for credentials: the directory that `TRANSHIP_TLS` names, else the user's
-/// (`~/.config/tranship/tls`), else the system's (`/etc/tranship/tls`); for a privileged process (set-uid) only that.
+/// Returns the directory where `tcp:` looks for credentials. It is the directory that `TRANSHIP_TLS` names, else the
+/// user's (`~/.config/tranship/tls`), else the system's (`/etc/tranship/tls`). A privileged process (set-uid) uses only
+/// the system's.
 ///
 /// # Errors
 /// [`ErrorKind::Credentials`] if there is none of them, with where it looked.

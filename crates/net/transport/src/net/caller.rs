@@ -1,11 +1,11 @@
-//! How to make another connection.
+//! Parameters for another connection of a session.
 
 use super::address::Address;
 use super::settings::Settings;
 use super::wire::Secret;
 use std::sync::Arc;
 
-/// How to reach the other end of a session again.
+/// Parameters with which a session reaches the other end again.
 #[derive(Debug)]
 pub(super) struct Caller {
     pub(super) settings: Arc<Settings>,

@@ -1,4 +1,5 @@
-//! An authority of one's own and certificates that it signs, for a start; whoever has an authority uses that.
+//! An authority of one's own and certificates that it signs, for a start. A site that already has an authority uses
+//! that one.
 
 use super::tls::unusable;
 use super::{CA_FILE, CERT_FILE, KEY_FILE};
@@ -24,7 +25,7 @@ const SLACK: Duration = Duration::from_secs(3600);
 pub struct Issued {
     /// The certificate.
     pub cert: String,
-    /// Its private key.
+    /// The private key of the certificate.
     pub key: String,
 }
 
@@ -43,7 +44,7 @@ fn key() -> Result<KeyPair, Error> {
     KeyPair::generate().map_err(unusable("a new key"))
 }
 
-/// An authority: its certificate and its key.
+/// Creates an authority: its certificate and its key.
 ///
 /// # Errors
 /// [`ErrorKind::Credentials`] if the key cannot be made.
@@ -59,7 +60,8 @@ pub fn authority(name: &str, life: Duration) -> Result<Issued, Error> {
     })
 }
 
-/// A certificate for a machine or a program: for connecting, and for being connected to under these names and addresses.
+/// Creates a certificate for a machine or a program: for connecting, and for being connected to under these names and
+/// addresses.
 ///
 /// # Errors
 /// [`ErrorKind::Credentials`] for an authority that cannot be used, [`ErrorKind::BadArgument`] for a name that no certificate can be for.

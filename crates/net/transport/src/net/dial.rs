@@ -19,18 +19,19 @@ use tranship_sys::stream;
 
 /// The first pause after a failure; it doubles up to the last.
 const PAUSES: [Duration; 2] = [Duration::from_millis(20), Duration::from_millis(640)];
-/// So many refusals in a row say that the process is gone: somebody who keeps a session keeps its port.
+/// Refusals in a row after which the process counts as gone: a process that keeps a session keeps its port.
 const REFUSALS: u32 = 4;
-/// So often who is sent away before it was heard comes again: among many it may be one that makes room.
+/// Attempts of a client that is sent away before it was heard. Among many clients that make room, one attempt may
+/// succeed.
 const TRIES: u32 = 5;
 
 /// Why there is no connection.
 struct Failure {
-    /// Nobody is there under that name yet.
+    /// No process listens under that name yet.
     nobody: bool,
-    /// Nobody listens at any of the places.
+    /// No process listens at any of the places.
     refused: bool,
-    /// Somebody listens, and went in the middle.
+    /// A process listens, and went in the middle.
     cut: bool,
     why: String,
 }
@@ -46,7 +47,7 @@ impl Failure {
     }
 }
 
-/// Nobody listens at an address yet: it may be tried again.
+/// Error: no process listens at an address yet; the call may be repeated.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct Nobody(String);
@@ -69,7 +70,7 @@ impl From<&str> for Unmet {
     }
 }
 
-/// Makes a session with who listens there. Blocks for at most the time of a handshake.
+/// Makes a session with the listener at an address. Blocks for at most the time of a handshake.
 pub(super) fn connect(settings: &Arc<Settings>, address: Address) -> Result<Arc<Session>, Error> {
     let (id, (line, answer, peer)) = dial_first(settings, &address).map_err(|failure| {
         let why = match failure.refused {
@@ -105,7 +106,7 @@ fn dial_first(settings: &Settings, address: &Address) -> Result<(Secret, Met), F
     loop {
         let hello = Hello {
             again: false,
-            // If the last one was made after all, nobody has it, and it ends.
+            // If the last session was made after all, no end has it, and it ends.
             session: tls::random().map_err(|error| Failure::failed(error.to_string()))?,
             taken: 0,
             name: address.name.clone(),
@@ -132,7 +133,7 @@ fn dial(
     dial_any(settings, address, &places, hello, until)
 }
 
-/// The first of these places that answers.
+/// Connects to the first of these places that answers.
 fn dial_any(
     settings: &Settings,
     address: &Address,
@@ -234,7 +235,7 @@ fn introduce(
     })?;
     let refused = match answer.status {
         Status::Welcome => None,
-        // Another connection for an old session: the answer says who is there now.
+        // Another connection for an old session: the answer names the process that is there now.
         Status::UnknownSession if hello.again => None,
         Status::UnknownSession => Some("it takes us for somebody else".to_owned()),
         Status::NoSuchName => Some(format!("nobody waits there as {:?}", address.name)),
@@ -334,7 +335,8 @@ fn redial(session: &Session) {
     }
 }
 
-/// Or there is nothing to wait for: it has another connection, or is over.
+/// Returns whether the patience is over. It also is if there is nothing to wait for: the session has another
+/// connection, or is over.
 fn patience_is_over(session: &Session, inner: &super::flow::Inner) -> bool {
     let since = inner.connection.lost().map(|lost| lost.since.elapsed());
     since.is_none_or(|since| since > session.timing.grace)
@@ -373,7 +375,7 @@ mod tests {
         dial_any(settings, &address, places, &hello, until)
     }
 
-    /// Who was sent away in the middle comes again, under another name of its session, and not for ever.
+    /// A client that is sent away in the middle comes again, under another name of its session, but not for ever.
     #[test]
     fn who_was_sent_away_comes_again() {
         let listener = TcpListener::bind("127.0.0.1:0").expect("listen");
@@ -395,7 +397,7 @@ mod tests {
         assert_eq!(sent_away.join().expect("no panic"), TRIES as usize);
     }
 
-    /// A name that stands for several places: one where connections are made and nothing is said, one where nobody
+    /// A name that stands for several places: one where connections are made and nothing is said, one where no process
     /// listens, and the right one.
     #[test]
     fn one_place_that_does_not_answer_is_not_the_end() {
@@ -415,7 +417,7 @@ mod tests {
             (answer.status, at),
             (Status::Welcome, port.address.to_string())
         );
-        // Only where nobody listens at any of them the process is known to be gone.
+        // The process is known to be gone only if no process listens at any of them.
         let none = ask(&settings, &[nobody_at, nobody_at]).expect_err("nobody");
         assert!(none.refused, "{}", none.why);
         let settings = self::settings(Duration::from_millis(300));

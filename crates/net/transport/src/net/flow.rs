@@ -1,4 +1,5 @@
-//! The records of a session: what goes out and in what order, and what has come. Where it stands is in `states`, what hangs on one connection in `link`.
+//! Records of a session: those that go out, their order, and those that have come. The states are in `states`, the data
+//! of one connection in `link`.
 
 use super::line::Line;
 use super::link::{Link, Look, Waits, Writing};
@@ -13,7 +14,7 @@ use std::time::Instant;
 /// Frames received before the sender is told.
 const TELL_EVERY: u32 = 32;
 
-/// So many bytes go out in one turn, however fast the other end takes them.
+/// Most bytes that go out in one turn, however fast the other end takes them.
 const WRITE_BYTES: usize = 32 << 20;
 
 /// Frames of ours.
@@ -31,7 +32,7 @@ pub(super) struct Given {
     pub coming: Coming,
 }
 
-/// What a session has and knows.
+/// State of a session.
 #[derive(Debug)]
 pub(super) struct Inner {
     pub(super) connection: Connection<Link>,
@@ -101,7 +102,7 @@ impl Inner {
         self.connection.renew(Link::new(line))
     }
 
-    /// The connection is no more; what it was, if there was one.
+    /// Notes the loss of the connection; returns it, if there was one.
     pub(super) fn lose(&mut self, why: String) -> Option<Link> {
         let lost = self.connection.lose(why, Instant::now());
         if lost.is_some() {
@@ -110,13 +111,13 @@ impl Inner {
         lost
     }
 
-    /// Nothing will be sent any more. The connection that was there.
+    /// Ends the session: nothing will be sent any more. Returns the last connection.
     pub(super) fn end(&mut self, over: Over) -> Option<Link> {
         self.out.clear();
         self.connection.end(over)
     }
 
-    /// Is there something that waits for room in the socket?
+    /// Returns whether a record waits for room in the socket.
     pub(super) fn is_blocked(&self) -> bool {
         let Some(link) = self.connection.up() else {
             return false;
@@ -132,13 +133,13 @@ impl Inner {
         }
     }
 
-    /// How many frames went into the socket, of all.
+    /// Returns the number of all frames that went into the socket.
     pub(super) fn sent(&self) -> u64 {
         let next = self.connection.up().map_or(0, |link| link.next);
         self.first + next as u64
     }
 
-    /// The other end's program has taken so many.
+    /// Forgets frames: the other end's program has taken so many.
     pub(super) fn forget(&mut self, taken: u64) {
         while self.first < taken && self.out.pop_front().is_some() {
             self.first += 1;
@@ -148,13 +149,13 @@ impl Inner {
         }
     }
 
-    /// The program has taken a frame, with all that belongs to it.
+    /// Counts a frame that the program has taken, with all that belongs to it.
     pub(super) fn count(&mut self, with_buffer: bool) {
         self.taken += 1;
         self.news.took(with_buffer, TELL_EVERY);
     }
 
-    /// Puts records into the socket until nothing is left, there is no room, or it is somebody else's turn.
+    /// Puts records into the socket until nothing is left, there is no room, or it is another session's turn.
     pub(super) fn write(&mut self) -> io::Result<()> {
         let Some(link) = self.connection.up_mut() else {
             return Ok(());
@@ -204,7 +205,7 @@ impl Inner {
         }
     }
 
-    /// Takes what comes and forgets it; 0: the end.
+    /// Reads the bytes that come and discards them; 0: the end.
     pub(super) fn pass_over(&mut self) -> io::Result<usize> {
         self.connection.up_mut().map_or(Ok(0), Link::pass_over)
     }
@@ -217,7 +218,7 @@ impl Inner {
         }
     }
 
-    /// For whom what came waits.
+    /// Returns the consumer of the data that has come.
     pub(super) fn waits(&self) -> Waits {
         match (self.connection.up(), &self.given) {
             (None, _) => Waits::Nothing,

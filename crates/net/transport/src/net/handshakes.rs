@@ -1,8 +1,12 @@
-//! Connections whose handshake is under way: so many at a time. Who comes then takes the place of one that is in the way.
+//! Connections whose handshake is under way. Their number is limited: a new client takes the place of one that is in
+//! the way.
 //!
-//! Those who say nothing for long go first, then those from where most are, there who has said nothing, and of these who
-//! came first; at last those who have shown a certificate. Whoever comes from elsewhere and knows what to say is not kept
-//! out by any number of others.
+//! Victims are chosen in this order:
+//! 1. clients that have been silent for long;
+//! 2. clients of the address that has the most, the silent ones before the others, and the oldest first;
+//! 3. clients that have shown a certificate.
+//!
+//! Thus no number of other clients keeps out a client that comes from elsewhere and follows the protocol.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
@@ -13,10 +17,10 @@ use std::time::{Duration, Instant};
 
 /// Connections whose handshake is under way; as many more may be on their way out.
 pub(super) const MOST: usize = 64;
-/// Who has said nothing for so long goes first.
+/// Time of silence after which a client is the first to be sent away.
 const LONG: Duration = Duration::from_secs(1);
 
-/// How far a handshake is.
+/// Progress of one handshake.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Progress(Arc<AtomicU8>);
 
@@ -32,24 +36,24 @@ impl Progress {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// False: it had to make room meanwhile.
+    /// Advances the handshake. False: it had to make room meanwhile.
     fn reach(&self, step: u8) -> bool {
         let relaxed = Ordering::Relaxed;
         let further = |now: u8| (now != Progress::SENT_AWAY).then(|| now.max(step));
         self.0.fetch_update(relaxed, relaxed, further).is_ok()
     }
 
-    /// It has said something.
+    /// Notes that the client has sent something.
     pub(super) fn spoke(&self) {
         self.reach(Progress::SPOKE);
     }
 
-    /// It has shown a certificate.
+    /// Notes that the client has shown a certificate.
     pub(super) fn certified(&self) {
         self.reach(Progress::CERTIFIED);
     }
 
-    /// It is let in, and makes no room any more; false: it has already.
+    /// Notes that the client is let in and no longer makes room. False: the client had to make room already.
     pub(super) fn welcome(&self) -> bool {
         self.reach(Progress::WELCOME)
     }
@@ -61,7 +65,7 @@ impl Progress {
         self.0.fetch_update(relaxed, relaxed, away).is_ok()
     }
 
-    /// It had to make room.
+    /// Returns whether the client had to make room.
     pub(super) fn is_sent_away(&self) -> bool {
         self.get() == Progress::SENT_AWAY
     }
@@ -83,7 +87,7 @@ pub(super) struct Handshakes {
 }
 
 impl Handshakes {
-    /// Lets one in, for which another may have to go. None: nobody can.
+    /// Lets a connection in; another one may have to go for it. None: no other can go.
     pub(super) fn admit(
         &mut self,
         from: IpAddr,
@@ -113,7 +117,7 @@ impl Handshakes {
         Some((self.next, progress))
     }
 
-    /// Its handshake is over.
+    /// Removes a handshake that is over.
     pub(super) fn dismiss(&mut self, number: u64) {
         self.all.remove(&number);
     }
@@ -140,7 +144,7 @@ impl Handshakes {
     }
 }
 
-/// From where somebody comes: of an IPv6 address the first 64 bits, as the rest is theirs to choose.
+/// Returns the origin of a client: of an IPv6 address the first 64 bits, because the client can choose the rest.
 fn place(from: IpAddr) -> IpAddr {
     match from.to_canonical() {
         IpAddr::V6(address) => {
@@ -179,7 +183,7 @@ mod tests {
                 .admit([10, 0, 0, host].into(), socket, self.now)
         }
 
-        /// So many are let in.
+        /// Lets in that many clients.
         fn come(&mut self, host: u8, count: usize) -> Vec<(u64, Progress)> {
             (0..count)
                 .map(|_| self.comes(host).expect("let in"))
@@ -210,7 +214,7 @@ mod tests {
         many.iter().chain(&few).for_each(|(_, it)| it.spoke());
         world.come(3, 1);
         assert_eq!(world.sent_away(), [many[0].0]);
-        // Of those where most are, one that is silent before those who are not.
+        // Of the address that has the most clients, a silent client leaves before those that are not.
         let silent = world.come(1, 1);
         assert_eq!(world.sent_away(), [many[0].0, many[1].0]);
         world.come(3, 1);

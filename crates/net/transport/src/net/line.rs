@@ -13,7 +13,7 @@ use tranship_sys::stream;
 /// Buffers up to this are sent by the kernel's copy, together with their frame; larger ones as references to their pages. Measured on a server that answers
 /// requests with values of 4 KiB to 256 KiB: the two meet between 4 KiB and 16 KiB.
 const COPY_BYTES: usize = 16 << 10;
-/// What is encrypted at once: one record of TLS. More than the head of a record of ours.
+/// Bytes that are encrypted at once: one record of TLS. It holds more than the header of one of our records.
 const RECORD_BYTES: usize = 16 << 10;
 const _: () = assert!(RECORD_BYTES > HEADER_BYTES + MAX_FRAME_BYTES);
 /// Encrypted bytes that may wait for the socket to have room.
@@ -28,7 +28,7 @@ pub(super) struct Line {
     tls: Option<Secured>,
 }
 
-/// TLS, and what was taken from the socket for it and waits to be decrypted.
+/// TLS, with the bytes that were taken from the socket for it and wait to be decrypted.
 #[derive(Debug)]
 struct Secured {
     tls: Box<rustls::Connection>,
@@ -55,12 +55,12 @@ impl Line {
         Ok(Line { socket, tls })
     }
 
-    /// Whether bytes come as they were sent.
+    /// Returns whether bytes come as they were sent.
     pub(super) fn is_plain(&self) -> bool {
         self.tls.is_none()
     }
 
-    /// For waiting.
+    /// Returns the socket, for waiting.
     pub(super) fn socket(&self) -> Arc<TcpStream> {
         Arc::clone(&self.socket)
     }
@@ -76,7 +76,7 @@ impl Line {
                 return Ok(taken);
             }
             match push(tls, &self.socket) {
-                // What was taken goes out with the next push.
+                // Bytes that were taken go out with the next push.
                 Err(error) if taken == 0 || error.kind() != ErrorKind::WouldBlock => {
                     return Err(error);
                 }
@@ -118,7 +118,7 @@ impl Line {
                 }
             }
         }
-        // A copy, as what is encrypted must not change meanwhile, and others may write there at some levels of trust.
+        // A copy: encrypted bytes must not change meanwhile, and others may write there at some levels of trust.
         let mut record = [0; RECORD_BYTES];
         let (front, back) = record.split_at_mut(rest.len());
         front.copy_from_slice(rest);
@@ -129,7 +129,7 @@ impl Line {
         self.send(&record[..rest.len() + taken], taken < left)
     }
 
-    /// Sends what waits encrypted.
+    /// Sends the encrypted bytes that wait.
     pub(super) fn flush(&mut self) -> io::Result<()> {
         match &mut self.tls {
             Some(Secured { tls, .. }) => push(tls, &self.socket),
@@ -143,7 +143,7 @@ impl Line {
         self.tls.as_ref().is_some_and(waits)
     }
 
-    /// Is there something to be taken, or the end?
+    /// Returns whether there is input to take, or the end.
     pub(super) fn has_input(&self) -> bool {
         let waits = |secured: &Secured| !secured.waits.is_empty();
         self.tls.as_ref().is_some_and(waits) || stream::has_input(&*self.socket)
@@ -197,7 +197,7 @@ impl Line {
     }
 }
 
-/// An end without TLS's own farewell is the end of the connection, as any other.
+/// Turns an end without TLS's own farewell into the end of the connection.
 fn at_end(got: io::Result<usize>) -> io::Result<usize> {
     match got {
         Err(error) if error.kind() == ErrorKind::UnexpectedEof => Ok(0),
@@ -205,7 +205,7 @@ fn at_end(got: io::Result<usize>) -> io::Result<usize> {
     }
 }
 
-/// Sends what TLS has to say. What does not fit stays.
+/// Sends the output of TLS. Bytes that do not fit stay.
 fn push(tls: &mut rustls::Connection, socket: &TcpStream) -> io::Result<()> {
     let mut socket = socket;
     while tls.wants_write() {
@@ -219,7 +219,7 @@ fn push(tls: &mut rustls::Connection, socket: &TcpStream) -> io::Result<()> {
 }
 
 impl Secured {
-    /// Takes what waits in the socket, and decrypts some of it.
+    /// Takes the bytes that wait in the socket, and decrypts some of them.
     fn pull(&mut self, socket: &TcpStream) -> io::Result<()> {
         if self.waits.is_empty() {
             let got = stream::recv(socket, &mut self.taken)?;
@@ -229,7 +229,7 @@ impl Secured {
         let some = self.tls.read_tls(&mut &self.taken[self.waits.clone()])?;
         self.waits.start += some;
         if let Err(error) = self.tls.process_new_packets() {
-            // What is wrong is told to the other end, if it still listens.
+            // The error is told to the other end, if it still listens.
             let _ = push(&mut self.tls, socket);
             return Err(io::Error::new(ErrorKind::InvalidData, error));
         }

@@ -48,9 +48,9 @@ impl Writing {
 pub(super) struct Link {
     pub(super) line: Line,
     pub(super) output: Output,
-    /// What the session's descriptor tells of.
+    /// Events that the session's descriptor reports.
     pub(super) interest: Interest,
-    /// How many of the frames that the other end's program has not taken are in the socket.
+    /// Number of the frames in the socket that the other end's program has not taken.
     pub(super) next: usize,
     pub(super) writing: Option<Writing>,
     /// Bytes that have come and belong to no buffer, from `start` on.
@@ -61,7 +61,7 @@ pub(super) struct Link {
     pub(super) said: Instant,
 }
 
-/// For whom something waits.
+/// Consumer of the data that waits.
 pub(super) enum Waits {
     /// A frame, or bytes of a buffer.
     Program,
@@ -70,7 +70,7 @@ pub(super) enum Waits {
     Nothing,
 }
 
-/// What a look for a record finds.
+/// Result of a look for a record.
 pub(super) enum Look {
     Record(Header, FrameBytes),
     Incomplete,
@@ -93,7 +93,7 @@ impl Link {
         }
     }
 
-    /// Takes what comes and forgets it; 0: the end.
+    /// Reads the bytes that come and discards them; 0: the end.
     pub(super) fn pass_over(&mut self) -> io::Result<usize> {
         self.line.recv(&mut [0; LOOK_BYTES])
     }
@@ -128,12 +128,12 @@ impl Link {
         Some(Header::decode(header).ok_or("a record whose header is not valid"))
     }
 
-    /// Whether some bytes are there, or the end.
+    /// Returns whether some bytes are there, or the end.
     pub(super) fn has_bytes(&self) -> bool {
         self.start < self.inward.len() || self.line.has_input()
     }
 
-    /// For whom the record waits that is next. What cannot be waits for the program, which finds that out.
+    /// Returns the consumer of the next record. An impossible record waits for the program, which finds that out.
     pub(super) fn waits(&self) -> Waits {
         let here = self.inward.len() - self.start;
         match self.header() {

@@ -1,19 +1,19 @@
 //! `tcp:HOST:PORT/NAME`: between machines, over TCP, by default with TLS in which both ends show certificates.
 //!
 //! Each end has memory of its own for a pool. Without TLS a buffer's bytes go out as references to their pages
-//! (`sendfile`) and come in straight to their place; with TLS they are encrypted on the way out and decrypted on the way
-//! in. At most one buffer of each place in a pool is under way, and the other end has a place for each: nothing is ever
-//! sent that has no room there.
+//! (`sendfile`), and arrive directly in their place. With TLS they are encrypted on the way out and decrypted on the
+//! way in. At most one buffer of each place in a pool is under way, and the other end has a place for each. Nothing is
+//! therefore sent for which the other end has no room.
 //!
 //! ```text
-//!  program ── Transport ─┐                                        one TCP connection after the other
-//!  timer thread (thread) ──────┤ Session: out, first, next │ taken, given ── Line (TLS) ───────── the other end
-//!  dial (thread, client) ┘        kept until taken       once                    Port (thread, who listens)
+//!  program ── Transport ──┐                                       one TCP connection after the other
+//!  timer thread ──────────┤ Session: out, first, next │ taken, given ── Line (TLS) ───────── the other end
+//!  dial (thread, client) ─┘        kept until taken       once           Port (thread, listener)
 //! ```
 //!
-//! A lost connection is made again by who connected, and the session goes on with nothing lost or twice; a process that
-//! is gone, one that is silent, and a connection that cannot be made again for too long end the channel with words about
-//! it ([`Transport::why`]).
+//! The end that connected makes a lost connection again. The session then goes on with nothing lost and nothing twice.
+//! A channel ends with a reason ([`Transport::why`]) when the other process is gone or silent, or when no connection
+//! can be made for too long.
 
 mod address;
 mod alarm;
@@ -112,8 +112,8 @@ impl Net {
         })
     }
 
-    /// With TLS: both ends show certificates of the same authority, and who connects asks for a certificate with the
-    /// name or the address that it connects to.
+    /// Creates the backend with TLS: both ends show certificates of the same authority. The client asks for a
+    /// certificate with the name or the address that it connects to.
     ///
     /// # Errors
     /// [`ErrorKind::System`] if the kernel gives no random numbers.
@@ -121,7 +121,7 @@ impl Net {
         Net::new(Security::Tls(credentials), timing)
     }
 
-    /// Without TLS, and only on this machine.
+    /// Creates the backend without TLS, for this machine only.
     ///
     /// # Errors
     /// As [`Net::tls`].
@@ -129,7 +129,8 @@ impl Net {
         Net::new(Security::Plain { anywhere: false }, timing)
     }
 
-    /// Without TLS: whoever reaches the network between the ends can read and change everything.
+    /// Creates the backend without TLS: any machine that reaches the network between the ends can read and change
+    /// everything.
     ///
     /// # Errors
     /// As [`Net::tls`].
@@ -140,7 +141,8 @@ impl Net {
     /// Opens a port before there is a name at it, and keeps it open; with port 0 the kernel chooses one.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidEndpoint`] if the address is taken, is not of this machine, or may not be used without TLS: what the kernel said is the cause.
+    /// [`ErrorKind::InvalidEndpoint`] if the address is taken, is not of this machine, or may not be used without TLS. Its
+    /// cause is the kernel's error.
     pub fn open(&self, at: SocketAddr) -> Result<SocketAddr, Error> {
         let port = self.port(at)?;
         let address = port.address;
@@ -160,7 +162,7 @@ impl Net {
         Ok(port)
     }
 
-    /// How many connections to our ports were refused, and why the last one was, in words.
+    /// Returns the number of connections to our ports that were refused, and the reason of the last refusal in words.
     #[must_use]
     pub fn refused(&self) -> (u64, Option<String>) {
         let refused = self.settings.refused.lock();

@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-/// How it ended.
+/// Reason of a session's end.
 #[derive(Clone, Debug)]
 pub(super) struct Over {
     pub violation: bool,
     pub why: String,
 }
 
-/// The other end's fault.
+/// Returns the end of a session by the other end's fault.
 pub(super) fn broken(rule: impl Into<String>) -> Over {
     Over {
         violation: true,

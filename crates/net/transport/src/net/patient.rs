@@ -29,7 +29,7 @@ impl<'a> Patient<'a> {
         self
     }
 
-    /// Whether the other end has gone.
+    /// Returns whether the other end has gone.
     pub(super) fn was_cut(&self) -> bool {
         self.cut
     }
@@ -45,7 +45,7 @@ impl<'a> Patient<'a> {
     }
 }
 
-/// A time-out of the socket is one of ours, or nearly.
+/// Returns the result, unless it is a time-out of the socket: that is one of ours, or nearly.
 fn try_again<T>(result: io::Result<T>) -> Option<io::Result<T>> {
     match result {
         Err(error) if error.kind() == ErrorKind::WouldBlock => None,
@@ -89,8 +89,8 @@ impl Write for Patient<'_> {
     }
 }
 
-/// Ends a handshake that failed so that the other end hears why: a socket that is closed with bytes unread
-/// takes what was said last along with it.
+/// Ends a handshake that failed so that the other end hears the reason: a socket that is closed with bytes unread loses
+/// the last bytes that were sent.
 pub(super) fn part(socket: &TcpStream) {
     const LONGEST: Duration = Duration::from_millis(500);
     let until = Instant::now() + LONGEST;

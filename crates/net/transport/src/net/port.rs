@@ -39,7 +39,7 @@ pub(super) struct Port {
     offered: Condvar,
 }
 
-/// A session, and the certificate of who has it.
+/// A session, and the certificate of its client.
 type Known = (Weak<Session>, Option<Arc<[u8]>>);
 
 #[derive(Debug, Default)]
@@ -51,7 +51,7 @@ struct Book {
     handshakes: Handshakes,
 }
 
-/// Where those who connect to a name wait.
+/// Queue of the clients that connect to one name.
 #[derive(Debug)]
 pub(super) struct Door {
     /// None once the name was given up.
@@ -62,11 +62,11 @@ pub(super) struct Door {
 #[derive(Debug, Default)]
 struct Waiting {
     sessions: VecDeque<Arc<Session>>,
-    /// Those who have a place and are still being welcomed.
+    /// Clients that have a place and are still being welcomed.
     coming: usize,
 }
 
-/// A place at a door, for one session. Who drops it gives it up.
+/// A place at a door, for one session. Dropping it gives the place up.
 #[derive(Debug)]
 pub(super) struct Place {
     door: Arc<Door>,
@@ -91,7 +91,7 @@ impl Door {
         self.lock().as_mut()?.sessions.pop_front()
     }
 
-    /// A place, before anybody is told that he is welcome; none if so many wait.
+    /// Takes a place, before the client is told that it is welcome; none if too many wait.
     fn place(self: &Arc<Self>) -> Option<Place> {
         if let Some(waiting) = &mut *self.lock() {
             if waiting.sessions.len() + waiting.coming >= MAX_WAITING {
@@ -174,7 +174,7 @@ impl Port {
         Ok(Some(door))
     }
 
-    /// The name is no longer offered; who waited there is told.
+    /// Withdraws a name; the clients that waited there are told.
     pub(super) fn withdraw(&self, name: &str, door: &Door) {
         let mut book = self.lock();
         book.doors.remove(name);
@@ -196,7 +196,7 @@ impl Port {
         drop(refused);
         let said = self.settings.said.lock();
         let mut said = said.unwrap_or_else(PoisonError::into_inner);
-        // Whoever comes often does not fill the log.
+        // A client that comes often does not fill the log.
         let often = said.is_some_and(|(when, _)| when.elapsed() < BETWEEN);
         if !often {
             let unsaid = count - 1 - said.map_or(0, |(_, count)| count);
@@ -301,7 +301,7 @@ fn welcome(port: &Arc<Port>, socket: TcpStream, from: SocketAddr) {
     }
 }
 
-/// The handshake with who has connected.
+/// Does the handshake with a new client.
 fn greet(
     port: &Arc<Port>,
     socket: TcpStream,
@@ -379,7 +379,7 @@ fn greet(
             said.map_err(failed)?;
             let line = Line::new(socket, secured).map_err(failed)?;
             let mut inner = session.lock();
-            // Somebody quicker may have come meanwhile.
+            // A quicker client may have come meanwhile.
             if inner.lines == lines && !inner.is_over() {
                 session.attach(&mut inner, line, theirs);
             }
@@ -391,7 +391,7 @@ fn greet(
 enum Decided {
     Refused(Status, String),
     New(Place, Arc<Session>),
-    /// How many frames were taken here, and there; and which connection it had.
+    /// The session, the frames that were taken here and there, and the number of the connection that it had.
     Again(Arc<Session>, u64, u64, u64),
 }
 
@@ -450,7 +450,7 @@ impl Handshake<'_> {
         let Some((session, who)) = known else {
             return unknown();
         };
-        // Whoever has the number must be who had it.
+        // The present holder of the number must be the one that had it.
         if who != self.who {
             return unknown();
         }
@@ -493,7 +493,7 @@ fn tell(to: &mut impl Write, answer: &Answer) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    /// Who is told that he is welcome has a place already, so that nobody is sent away after that.
+    /// A client that is told that it is welcome already has a place, so that none is sent away after the welcome.
     #[test]
     fn places_at_a_door_are_taken_before_anybody_is_welcome() {
         let door = Arc::new(Door::new(eventfd::create().expect("eventfd")));
@@ -504,7 +504,7 @@ mod tests {
         drop(places.pop());
         let again = door.place().expect("one was given up");
         assert!(door.place().is_none());
-        // A name that was given up sends away whoever comes to it.
+        // A name that was given up sends away each client that comes to it.
         *door.lock() = None;
         drop((again, places));
         assert!(door.place().is_some());

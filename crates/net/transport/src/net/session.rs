@@ -1,11 +1,11 @@
 //! One channel's session between two processes: frames in order, each once, over one TCP connection after the other.
 //!
-//! What was sent stays here until the other end's program has taken it: the frame's bytes, and a reference to its
-//! buffer. When the connection is lost, who connected makes another one, both say how many frames their programs have
-//! taken, and everything after that is sent again. Nothing is received ahead of the program but the bytes that one look
-//! finds: what was not taken is simply sent again.
+//! A sent frame stays here until the other end's program has taken it: its bytes, and a reference to its buffer. After
+//! a connection is lost, the end that connected makes another one. Both ends then state how many frames their programs
+//! have taken, and send everything after that again. Nothing is received ahead of the program except the bytes that one
+//! look finds: a frame that was not taken is simply sent again.
 //!
-//! Here: what the program asks of it; what time does is in `tick`, the records themselves are in `flow`.
+//! Here: the calls of the program. The timed work is in `tick`, the records themselves are in `flow`.
 
 use super::alarm;
 use super::caller::Caller;
@@ -32,14 +32,15 @@ const WINDOW: usize = 1024;
 /// Records without a frame that one look takes: an honest end sends one for many frames.
 pub(super) const MOST_RECORDS: usize = 256;
 
-/// A program that has not looked for so long does something else: the timer thread sends what waits.
+/// Time after which a program that has not looked counts as busy: the timer thread sends the waiting records.
 pub(super) const IDLE: Duration = Duration::from_millis(10);
 
-/// What is said of frames that were taken before a wait. The rest goes with what is sent next, or is the timer thread's to say.
+/// Reports of taken frames that go out before a wait. The others go with the next frame, or the timer thread sends
+/// them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Tells {
     Nothing,
-    /// Where the other end keeps a buffer for them.
+    /// Frames for which the other end keeps a buffer.
     Buffers,
     All,
 }
@@ -51,7 +52,7 @@ pub(super) struct Session {
     pub(super) timing: Timing,
     /// The other end, for messages.
     pub(super) peer: String,
-    /// How to make another connection, if that is ours to do.
+    /// Parameters for another connection, if this end makes it.
     pub(super) caller: Option<Caller>,
     /// Stays open as long as the session.
     _port: Option<Arc<dyn Debug + Send + Sync>>,
@@ -89,7 +90,7 @@ impl Session {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// None: the program has it just now.
+    /// Locks the session. None: the program has it just now.
     pub(super) fn try_lock(&self) -> Option<MutexGuard<'_, Inner>> {
         match self.inner.try_lock() {
             Ok(inner) => Some(inner),
@@ -98,7 +99,7 @@ impl Session {
         }
     }
 
-    /// Something is new that the socket does not show.
+    /// Rings the doorbell: something is new that the socket does not show.
     pub(super) fn ring(&self, inner: &mut Inner) {
         inner.bell = Bell::Rung;
         // It fails only if it is rung already.
@@ -128,13 +129,13 @@ impl Session {
         if let Some(link) = inner.connection.up_mut()
             && link.interest != interest
         {
-            // What the descriptor does not tell the timer thread sees.
+            // The timer thread sees the news that the descriptor does not report.
             let _ = self.ready.modify(&*link.line.socket(), 1, interest);
             link.interest = interest;
         }
     }
 
-    /// The connection is no more.
+    /// Notes that the connection is lost.
     pub(super) fn lose(&self, inner: &mut Inner, why: String) {
         let gone = inner.lose(why);
         if gone.is_none() {
@@ -147,8 +148,9 @@ impl Session {
 
     pub(super) fn failed(&self, inner: &mut Inner, error: &io::Error) {
         match error.kind() {
-            // Only what TLS does not accept: someone else has written into the connection, or something broke it.
-            io::ErrorKind::InvalidData => {
+            // Only bytes that TLS does not accept: another process has written into the connection, or something broke
+            // it.
+            ErrorKind::InvalidData => {
                 let why = format!("{} sent what TLS refuses: {error}", self.peer);
                 self.lose(inner, why);
             }
@@ -159,7 +161,7 @@ impl Session {
         }
     }
 
-    /// The other end has closed the connection.
+    /// Notes that the other end has closed the connection.
     pub(super) fn closed(&self, inner: &mut Inner) {
         let closed = || format!("{} closed the connection", self.peer);
         let why = match inner.connection.up_mut().map(|link| &mut link.output) {
@@ -195,13 +197,13 @@ impl Session {
         self.ring(inner);
     }
 
-    /// Puts what waits into the socket, as far as there is room; says whether all of it went.
+    /// Puts the waiting records into the socket, as far as there is room; returns whether all of them went.
     pub(super) fn flush(&self, inner: &mut Inner) -> bool {
         match inner.write() {
             Ok(()) => true,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => false,
             Err(error) => {
-                // What came before the end may still be there to be taken: the end is found by reading.
+                // Bytes from before the end may still be there to be taken: the end is found by reading.
                 let why = format!(
                     "the connection to {} takes nothing more: {error}",
                     self.peer
@@ -215,7 +217,7 @@ impl Session {
         }
     }
 
-    /// Applies what a record says besides its frame. False: the session is over.
+    /// Applies the statements of a record besides its frame. False: the session is over.
     pub(super) fn apply(&self, inner: &mut Inner, header: &Header) -> bool {
         let sent = inner.sent();
         if header.taken < inner.first || header.taken > sent {
@@ -247,7 +249,7 @@ impl Session {
         true
     }
 
-    /// The next frame's record, with everything before it applied. None: not yet, or the session is over.
+    /// Returns the next frame's record, with everything before it applied. None: not yet, or the session is over.
     fn next_record(&self, inner: &mut Inner) -> Option<(Header, FrameBytes)> {
         let mut records = 0;
         loop {
@@ -344,7 +346,8 @@ impl Session {
         if let Some(gone) = Session::gone(inner) {
             return Err(gone.into());
         }
-        // What is sent next says what was taken; who looks again first, or sleeps, has nothing to send.
+        // The next frame also reports the frames that were taken. A program that looks again first, or sleeps, sends no
+        // frame.
         if std::mem::replace(&mut inner.last_look, LastLook::Nothing) == LastLook::Nothing {
             self.tell(inner);
         }
@@ -371,7 +374,7 @@ impl Session {
         true
     }
 
-    /// Says what was taken, if that has not been said.
+    /// Reports the frames that were taken, if that has not been reported.
     pub(super) fn tell(&self, inner: &mut Inner) {
         if inner.news != News::Nothing {
             inner.news.hurry();
@@ -393,7 +396,7 @@ impl Session {
     pub(super) fn fill(&self, place: &Place) -> Result<bool, RecvError> {
         let mut inner = self.lock();
         let inner = &mut *inner;
-        // Whoever takes large buffers all the time leaves the timer thread no moment to say so.
+        // A program that takes large buffers all the time leaves the timer thread no moment to report.
         let said = inner.connection.up().map(|link| link.said.elapsed());
         if said >= Some(self.timing.keepalive) {
             inner.news.hurry();
@@ -448,12 +451,12 @@ impl Session {
         inner.told = inner.first;
     }
 
-    /// Does output wait for room, and for nobody who looks after it?
+    /// Returns whether output waits for room and no thread looks after it.
     pub(super) fn is_stuck(inner: &Inner, now: Instant) -> bool {
         inner.is_blocked() && !inner.program.is_attentive(now, IDLE)
     }
 
-    /// The program lets go of it: what was sent still goes out, and a farewell.
+    /// Releases the session for the program: frames that were sent still go out, and a farewell.
     pub(super) fn leave(&self) {
         let mut inner = self.lock();
         inner.program.left(Instant::now());

@@ -1,4 +1,4 @@
-//! What a backend was told, and has seen.
+//! Settings and counts of a backend.
 
 use super::tls::Credentials;
 use super::wire;
@@ -9,23 +9,23 @@ use std::time::Duration;
 /// `trusted-network` lets `tcp+plain:` leave this machine.
 pub const PLAIN_VARIABLE: &str = "TRANSHIP_PLAIN_TCP";
 
-/// How long what may take.
+/// Time limits of connections.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Timing {
     /// After so long without a word this end says that it is there.
     pub keepalive: Duration,
     /// After so long without a word from the other end the connection counts as lost: several keepalives of the other end.
     pub idle_timeout: Duration,
-    /// So long a lost connection is made again; then the other end is gone.
+    /// Time during which a lost connection is made again. After that the other end counts as gone.
     pub grace: Duration,
     /// TLS and the exchange of names.
     pub handshake: Duration,
-    /// What a program has sent before it let go of a channel may take so long to go out.
+    /// Time that remaining frames have to go out after a program has released its channel.
     pub linger: Duration,
 }
 
 impl Default for Timing {
-    /// 1 s, 5 s, 10 s, 5 s, 5 s.
+    /// Returns 1 s, 5 s, 10 s, 5 s, 5 s.
     fn default() -> Timing {
         Timing {
             keepalive: Duration::from_secs(1),
@@ -37,7 +37,7 @@ impl Default for Timing {
     }
 }
 
-/// Who may be at the other end.
+/// Rule for which processes may be at the other end.
 #[derive(Debug)]
 pub(super) enum Security {
     Tls(Credentials),
@@ -56,12 +56,12 @@ impl Security {
     }
 }
 
-/// What all connections of a backend have in common.
+/// Settings that all connections of a backend share.
 #[derive(Debug)]
 pub(super) struct Settings {
     pub(super) security: Security,
     pub(super) timing: Timing,
-    /// This process, as others see it.
+    /// Identity of this process for other processes.
     pub(super) process: wire::Secret,
     /// Connections that were refused, and why the last one was.
     pub(super) refused: Mutex<(u64, Option<String>)>,

@@ -1,11 +1,12 @@
-//! Where a session stands: one type for each thing that can be in several states, with everything that leads from one to another. No bytes, no sockets.
+//! States of a session: one type for each thing that can be in several states, with all transitions between them. This
+//! module has no bytes and no sockets.
 //!
 //! | | states |
 //! |---|---|
 //! | [`Connection`] | new, up, lost (dialed for or not), over |
-//! | [`Output`] | of one that is up: open, or closed with a reason |
+//! | [`Output`] | of a connection that is up: open, or closed with a reason |
 //! | [`Program`] | ours: looks, sleeps, has left (farewell due, said, closed) |
-//! | [`News`] | what the other end has to hear of what was taken: nothing, some may wait, due |
+//! | [`News`] | report of taken frames to the other end: nothing, some may wait, due |
 //! | [`Coming`] | a buffer whose frame the program has: its frame comes again first, or its bytes come |
 
 use super::over::Over;
@@ -17,7 +18,7 @@ pub(super) enum Connection<U> {
     /// The first one is about to be made.
     New,
     Up(U),
-    /// Another one is to be made, by who made the first one.
+    /// The connection is lost; the end that made it makes another one.
     Lost(Lost),
     /// There will be none any more, and nothing is sent or received.
     Over(Over),
@@ -32,7 +33,7 @@ pub(super) struct Lost {
     dialer: Dialer,
 }
 
-/// Who makes another connection.
+/// State of the attempt to make another connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Dialer {
     Nobody,
@@ -75,7 +76,7 @@ impl<U> Connection<U> {
         }
     }
 
-    /// Another connection is there; the one before it, if there was one. It comes too late for a session that is over, and goes.
+    /// Takes another connection; returns the one before it, if there was one. A session that is over does not take it.
     pub(super) fn renew(&mut self, up: U) -> Option<U> {
         match self {
             Connection::Over(_) => None,
@@ -83,7 +84,7 @@ impl<U> Connection<U> {
         }
     }
 
-    /// The connection that is there is no more; what it was. Nothing happens where none is.
+    /// Notes the loss of the connection, and returns it. Nothing happens if there is none.
     pub(super) fn lose(&mut self, why: String, now: Instant) -> Option<U> {
         self.up()?;
         let lost = Lost {
@@ -94,7 +95,7 @@ impl<U> Connection<U> {
         std::mem::replace(self, Connection::Lost(lost)).into_up()
     }
 
-    /// The session is over; the connection that was there. The first reason stays.
+    /// Ends the session, and returns its connection. The first reason stays.
     pub(super) fn end(&mut self, over: Over) -> Option<U> {
         match self {
             Connection::Over(_) => None,
@@ -102,27 +103,27 @@ impl<U> Connection<U> {
         }
     }
 
-    /// Whether somebody has to be found who makes another one.
+    /// Returns whether a thread must be found that makes another connection.
     pub(super) fn needs_dialer(&self) -> bool {
         self.lost()
             .is_some_and(|lost| lost.dialer == Dialer::Nobody)
     }
 
-    /// Somebody makes another one.
+    /// Notes that a thread makes another connection.
     pub(super) fn dials(&mut self) {
         if let Connection::Lost(lost) = self {
             lost.dialer = Dialer::Dials;
         }
     }
 
-    /// Who did so has given it up.
+    /// Notes that the thread that dialed has given up.
     pub(super) fn gave_up(&mut self) {
         if let Connection::Lost(lost) = self {
             lost.dialer = Dialer::Nobody;
         }
     }
 
-    /// An attempt at another one failed.
+    /// Notes that an attempt at another connection failed.
     pub(super) fn failed(&mut self, why: String) {
         if let Connection::Lost(lost) = self {
             lost.why = why;
@@ -130,33 +131,33 @@ impl<U> Connection<U> {
     }
 }
 
-/// Whether a connection takes what is sent. It may still give when it does not.
+/// Whether a connection takes frames to send. A connection that does not may still receive.
 #[derive(Debug, Default)]
 pub(super) enum Output {
     #[default]
     Open,
-    /// And why.
+    /// Output is closed, for this reason.
     Closed(String),
 }
 
-/// What our program does with the session.
+/// Use that our program makes of the session.
 #[derive(Debug)]
 pub(super) enum Program {
-    /// It looked last then.
+    /// The program looks for data, and looked last at that time.
     Looks(Instant),
     /// Until there is something.
     Sleeps,
-    /// It has let go of it, then: what was sent still goes out.
+    /// The program has released the session, at that time. Frames that were sent still go out.
     Left { since: Instant, farewell: Farewell },
 }
 
-/// What the other end hears of our program's leaving, over the connection that is there.
+/// Farewell to the other end after our program has left, over the present connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Farewell {
     Due,
-    /// It is in the socket.
+    /// The farewell is in the socket.
     Said,
-    /// And nothing more will be: the way out is closed.
+    /// The farewell is in the socket and the way out is closed.
     Closed,
 }
 
@@ -202,7 +203,7 @@ impl Program {
         }
     }
 
-    /// The farewell goes on: due, said, closed.
+    /// Advances the farewell: due, said, closed.
     pub(super) fn said(&mut self, now: Farewell) {
         if let Program::Left { farewell, .. } = self {
             debug_assert!(matches!(
@@ -213,14 +214,14 @@ impl Program {
         }
     }
 
-    /// What was said over another connection has to be said again.
+    /// Makes the farewell due again: a farewell over an old connection does not count.
     pub(super) fn begin_anew(&mut self) {
         if let Program::Left { farewell, .. } = self {
             *farewell = Farewell::Due;
         }
     }
 
-    /// Whether it sees soon by itself what there is.
+    /// Returns whether the program soon checks by itself.
     pub(super) fn is_attentive(&self, now: Instant, within: Duration) -> bool {
         match self {
             Program::Looks(at) => now.saturating_duration_since(*at) < within,
@@ -230,11 +231,11 @@ impl Program {
     }
 }
 
-/// What the other end has to hear of the frames that the program took. Whatever record goes out says it.
+/// Report to the other end of the frames that the program took. Each record that goes out carries it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum News {
     Nothing,
-    /// So many were taken: it goes with what is sent next, or when the program waits.
+    /// The program took this many frames. The report goes with the next frame, or when the program waits.
     Taken {
         frames: u32,
         /// One of them came with a buffer's bytes.
@@ -245,7 +246,7 @@ pub(super) enum News {
 }
 
 impl News {
-    /// The program has taken one more. Of `most` the other end hears at once.
+    /// Counts a frame that the program has taken. After `most` frames the other end hears at once.
     pub(super) fn took(&mut self, buffer: bool, most: u32) {
         let (frames, buffers) = match *self {
             News::Nothing => (1, buffer),
@@ -258,27 +259,27 @@ impl News {
         };
     }
 
-    /// It has been silent for long enough.
+    /// Makes the report due: the program has been silent for long enough.
     pub(super) fn hurry(&mut self) {
         *self = News::Due;
     }
 
-    /// A record that says it is on its way.
+    /// Notes that a record with the report is on its way.
     pub(super) fn said(&mut self) {
         *self = News::Nothing;
     }
 }
 
-/// What comes of a buffer whose frame the program has.
+/// Progress of a buffer whose frame the program has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Coming {
     /// The connection is a new one: the frame comes again first.
     Frame,
-    /// So many bytes have come.
+    /// This many bytes have come.
     Bytes(usize),
 }
 
-/// Whether the doorbell was rung and nobody has heard it.
+/// Whether the doorbell was rung and not heard yet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Bell {
     Silent,
@@ -292,7 +293,7 @@ impl Bell {
     }
 }
 
-/// What the program's last look found.
+/// Result of the program's last look.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum LastLook {
     Something,
@@ -306,7 +307,7 @@ pub(super) enum Watch {
     Timer,
 }
 
-/// What is known of the bytes in the socket.
+/// Knowledge about the bytes in the socket.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Inward {
     Unknown,

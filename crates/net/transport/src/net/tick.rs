@@ -1,5 +1,5 @@
-//! What time brings to a session, by the timer thread's hand: keepalives, the idle timeout, the end of patience, farewells. Nothing here takes
-//! longer for an end that never stops talking.
+//! Timed work of a session, done by the timer thread: keepalives, the idle timeout, the end of patience, farewells. No
+//! step takes longer for an end that never stops talking.
 
 use super::flow::Inner;
 use super::link::{Look, Waits};
@@ -10,11 +10,12 @@ use std::io::ErrorKind;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Pieces of what comes after a farewell that one look takes.
+/// Most pieces after a farewell that one look takes.
 const MOST_PIECES: usize = 128;
 
 impl Session {
-    /// What time brings: keepalives, the idle timeout, the end of patience. Says whether the session is to be kept.
+    /// Does the timed work: keepalives, the idle timeout, the end of patience. Returns whether the session is to be
+    /// kept.
     pub(super) fn tick(self: &Arc<Session>, inner: &mut Inner, now: Instant) -> bool {
         if let Some(left) = inner.program.left_at() {
             let late = now.saturating_duration_since(left) > self.timing.linger;
@@ -56,7 +57,7 @@ impl Session {
         true
     }
 
-    /// The connection is there: is the other end, too?
+    /// Checks whether the other end of a connection is still there.
     fn look_around(&self, inner: &mut Inner, now: Instant) {
         let since = |at| now.saturating_duration_since(at);
         let said = inner.connection.up().map(|link| since(link.said));
@@ -64,8 +65,8 @@ impl Session {
             inner.news.hurry();
         }
         self.flush(inner);
-        // While the program has not taken what came, nothing more can be heard; that does not count towards the idle timeout.
-        // A program that looks itself is not disturbed.
+        // While the program has not taken the frames that came, nothing more can be heard; that does not count towards
+        // the idle timeout. A program that looks itself is not disturbed.
         let heard = inner.connection.up().map(|link| since(link.heard));
         let quiet = heard >= Some(self.timing.keepalive / 4);
         if quiet
@@ -87,7 +88,8 @@ impl Session {
         }
     }
 
-    /// Everything has been said; what the other end still says is passed over until it has heard that. True: it has.
+    /// Returns whether the farewell is finished. Everything has been said; later bytes of the other end are discarded
+    /// until it has heard the farewell.
     fn is_finished(&self, inner: &mut Inner) -> bool {
         let is_said = matches!(
             inner.program.farewell(),
@@ -112,7 +114,7 @@ impl Session {
         false
     }
 
-    /// Applies what came before the next frame; says whether something waits for the program.
+    /// Applies the records before the next frame; returns whether something waits for the program.
     fn peek(&self, inner: &mut Inner) -> bool {
         for _ in 0..MOST_RECORDS {
             match inner.waits() {
@@ -159,7 +161,7 @@ mod tests {
     use std::net::{TcpListener, TcpStream};
     use std::time::Duration;
 
-    /// Another connection for a session: our socket, and the other end.
+    /// Makes another connection for a session: our socket, and the other end.
     fn connect(session: &Session) -> (Arc<TcpStream>, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").expect("listen");
         let other = TcpStream::connect(listener.local_addr().expect("address")).expect("connect");
@@ -172,7 +174,7 @@ mod tests {
         (socket, other)
     }
 
-    /// A session that hears at each look, with a connection.
+    /// Makes a session that hears at each look, with a connection.
     fn session() -> (Arc<Session>, Arc<TcpStream>, TcpStream) {
         let timing = Timing {
             keepalive: Duration::ZERO,
@@ -195,7 +197,7 @@ mod tests {
         keepalive.encode().repeat(count)
     }
 
-    /// All of it is here before anybody looks.
+    /// Waits until all of the bytes are here, before any thread looks.
     fn arrives(socket: &TcpStream, mut other: &TcpStream, bytes: &[u8]) {
         other.write_all(bytes).expect("write");
         let waits = || usize::try_from(rustix::io::ioctl_fionread(socket).expect("ioctl"));
@@ -204,7 +206,8 @@ mod tests {
         }
     }
 
-    /// What came of a record before the connection was lost is not put in front of what comes after.
+    /// The first part of a record does not survive its connection: it is not put in front of the bytes that come over
+    /// the next one.
     #[test]
     fn half_a_record_goes_with_its_connection() {
         let (session, mut socket, mut other) = session();
@@ -249,7 +252,7 @@ mod tests {
             left >= ((MANY - 2 * MOST_RECORDS) * HEADER_BYTES) as u64,
             "{left} bytes"
         );
-        // What it has read and not looked at tells nobody but itself that it is there.
+        // Only the session itself knows of bytes that it has read and not looked at.
         assert!(session.lock().bell.hear());
     }
 }

@@ -1,6 +1,7 @@
-//! The thread that does what time brings, for all sessions of the process: keepalives, the idle timeout, connecting again, farewells,
-//! and output that waits for room while the program does something else. It starts with the first session, blocks all
-//! signals, and sleeps when there is no session. A forked child has none: its sessions are its parent's.
+//! Timer thread: it does the timed work for all sessions of the process. This is keepalives, the idle timeout,
+//! connecting again, farewells, and output that waits for room while the program does something else. It starts with
+//! the first session, blocks all signals, and sleeps when there is no session. A forked child has none: its sessions
+//! are its parent's.
 
 use super::alarm;
 use super::session::{self, Session};

@@ -1,4 +1,4 @@
-//! Who is who: both ends show a certificate that the same authority has signed. TLS 1.3 by rustls, nothing older.
+//! Identity by TLS: both ends show a certificate that the same authority has signed. TLS 1.3 by rustls, nothing older.
 
 use crate::{Error, ErrorKind};
 use rustls::pki_types::pem::PemObject;
@@ -12,7 +12,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
 
-/// What both ends must speak inside TLS.
+/// Protocol name that both ends must speak inside TLS.
 const PROTOCOL: &[u8] = b"tranship/1";
 
 /// The authority's certificate, in a directory of credentials.
@@ -22,7 +22,7 @@ pub const CERT_FILE: &str = "cert.pem";
 /// Our key. Nobody but its owner may have access to the file.
 pub const KEY_FILE: &str = "key.pem";
 
-/// Who we are, and whom we believe.
+/// Certificate and key of this end, and the authority that it trusts.
 ///
 /// ```
 /// # mod tranship { pub use tranship_transport::{self as transport, Error, ErrorKind}; }
@@ -53,7 +53,8 @@ impl Credentials {
     /// Reads `ca.pem`, `cert.pem` and `key.pem`, as `tranship cert issue` writes them.
     ///
     /// # Errors
-    /// [`ErrorKind::Credentials`], with which file cannot be used, and why: what the kernel said is the cause. A key that others than its owner may read is refused.
+    /// [`ErrorKind::Credentials`], with the file that cannot be used, and the reason: its cause is the kernel's error. A key
+    /// that others than its owner may read is refused.
     pub fn load(directory: &Path) -> Result<Credentials, Error> {
         let key = directory.join(KEY_FILE);
         let about = |path: &Path| unusable(path.display().to_string());
@@ -76,7 +77,7 @@ impl Credentials {
     /// Credentials out of PEM text.
     ///
     /// # Errors
-    /// [`ErrorKind::Credentials`], with what is wrong with which of them.
+    /// [`ErrorKind::Credentials`], with the error and the part that has it.
     pub fn new(ca: &[u8], cert: &[u8], key: &[u8]) -> Result<Credentials, Error> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let certificates = |what: &'static str, pem: &[u8]| {
@@ -124,7 +125,7 @@ impl Credentials {
         })
     }
 
-    /// Would we be let in by ourselves, now?
+    /// Checks that an end with these credentials would let itself in now.
     ///
     /// # Errors
     /// [`ErrorKind::Credentials`]: another authority's, expired.
@@ -167,7 +168,7 @@ fn shake(
     let mut made = Box::new(made);
     while made.is_handshaking() {
         if let Err(error) = made.complete_io(socket) {
-            // What is wrong is told to the other end, in as many writes as that takes.
+            // The error is told to the other end, in as many writes as that takes.
             while made.wants_write() && made.write_tls(socket).is_ok_and(|sent| sent > 0) {}
             return Err(explain(&error));
         }
@@ -209,7 +210,7 @@ impl<S: Read + Write> Write for TlsStream<'_, S> {
     }
 }
 
-/// What an error of TLS says about whose fault it is.
+/// Explains an error of TLS, and says which end is at fault.
 pub(super) fn explain(error: &io::Error) -> String {
     use rustls::{CertificateError as Bad, Error};
     let inner = error
@@ -229,20 +230,20 @@ pub(super) fn explain(error: &io::Error) -> String {
     }
 }
 
-/// What tells the other end's certificate apart from others.
+/// Returns the bytes that distinguish the other end's certificate from others.
 pub(super) fn peer(connection: &rustls::Connection) -> Option<Arc<[u8]>> {
     let shown = connection.peer_certificates()?.first()?;
     Some(Arc::from(&**shown))
 }
 
-/// For `map_err`: this cannot be used as, or for, credentials.
+/// Makes an error for `map_err`: this cannot be used as, or for, credentials.
 pub(super) fn unusable<E: std::error::Error + Send + Sync + 'static>(
     what: impl Into<Cow<'static, str>>,
 ) -> impl FnOnce(E) -> Error {
     move |cause| Error::because(ErrorKind::Credentials, what, cause)
 }
 
-/// Fills in what nobody guesses.
+/// Returns random bytes that nobody guesses.
 pub(super) fn random<const N: usize>() -> Result<[u8; N], Error> {
     let mut bytes = [0; N];
     let provider = rustls::crypto::ring::default_provider();

@@ -4,8 +4,8 @@
 //!
 //! | handshake | bytes |
 //! |---|---|
-//! | who connects says | magic (8), version (2), 1 new or 2 going on (1), length of the name (1), session (16), frames taken (8), name |
-//! | who listens says | magic (8), version (2), [`Status`] (1), 0 (1), its process's number (16), frames taken (8) |
+//! | the client says | magic (8), version (2), 1 new or 2 going on (1), length of the name (1), session (16), frames taken (8), name |
+//! | the listener says | magic (8), version (2), [`Status`] (1), 0 (1), its process's number (16), frames taken (8) |
 //!
 //! | record | bytes |
 //! |---|---|
@@ -20,7 +20,7 @@ const VERSION: u16 = 1;
 /// A number that nobody guesses.
 pub(super) type Secret = [u8; 16];
 
-/// The fixed part of what each side says first.
+/// Length of the fixed part of each side's first message.
 pub(super) const HELLO_BYTES: usize = 36;
 /// A record's header.
 pub(super) const HEADER_BYTES: usize = 32;
@@ -29,18 +29,18 @@ pub(super) const MAX_FRAME_BYTES: usize = 4096;
 /// The largest buffer.
 pub(super) const MAX_PAYLOAD_BYTES: u64 = 1 << 30;
 
-/// What who connects says.
+/// Handshake message of the client.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Hello {
     /// Goes on with a session that lost its connection.
     pub again: bool,
     pub session: Secret,
-    /// How many frames it has taken.
+    /// Number of frames that the client has taken.
     pub taken: u64,
     pub name: String,
 }
 
-/// Why who listens does not want who connects.
+/// Reason for which the listener refuses a client.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Status {
     Welcome = 0,
@@ -50,7 +50,7 @@ pub(super) enum Status {
     Busy = 4,
 }
 
-/// What who listens answers.
+/// Handshake answer of the listener.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Answer {
     pub status: Status,
@@ -58,12 +58,12 @@ pub(super) struct Answer {
     pub taken: u64,
 }
 
-/// It is not what it should be.
+/// The bytes are not a message of this protocol.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Malformed {
     /// Not this protocol at all, or lengths that cannot be.
     Nonsense,
-    /// This protocol in another version.
+    /// The bytes are of another version of this protocol.
     Version(u16),
 }
 
@@ -98,7 +98,7 @@ impl Hello {
         out
     }
 
-    /// Of the fixed part: everything but the name, and the name's length.
+    /// Decodes the fixed part: everything but the name, and the name's length.
     pub(super) fn decode(bytes: &[u8; HELLO_BYTES]) -> Result<(Hello, usize), Malformed> {
         check_start(bytes)?;
         let again = match bytes[10] {
@@ -149,12 +149,12 @@ impl Answer {
     }
 }
 
-/// What a record is.
+/// Kind of a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum FrameKind {
     /// A frame, and the bytes of a buffer.
     Frame = 1,
-    /// Only how many frames were taken; and that somebody is there.
+    /// A report without a frame: how many frames were taken, and that the end is alive.
     News = 2,
     /// The last record of the session.
     Bye = 3,

@@ -1,4 +1,4 @@
-//! Who is let in.
+//! Access control: peers that are let in, and peers that are not.
 
 use crate::kit::*;
 use std::net::TcpListener;
@@ -13,7 +13,7 @@ pub fn net(credentials: Credentials) -> Net {
     Net::tls(credentials, timing()).expect("net")
 }
 
-/// The client is refused, or refuses; says what both know.
+/// Checks that the client is refused, or refuses; returns the words that both know.
 fn refused(server: &Net, client: &Net) -> (String, String) {
     let at = open(server);
     let _name = server.listen(&format!("{at}/x")).expect("listen");
@@ -48,7 +48,7 @@ fn both_ends_must_be_of_the_same_authority() {
     let (here, there) = refused(&server, &net(unknown.expect("credentials")));
     assert!(here.contains("refuses us"), "{here}");
     assert!(there.contains("not of our authority"), "{there}");
-    // Who belongs there is still let in.
+    // A client that belongs there is still let in.
     let at = open(&server);
     talk(&mut pair(&server, at, at, "honest"), 1, PAGE);
 }
@@ -287,7 +287,7 @@ fn without_tls_it_stays_on_this_machine() {
     assert!(net.listen("0.0.0.0:0/x").is_err());
 }
 
-/// What cannot be had says of which kind that is, and keeps its cause.
+/// An error for credentials that cannot be used states its kind and keeps its cause.
 #[test]
 fn what_cannot_be_used_has_a_kind() {
     let _dog = Watchdog::new();

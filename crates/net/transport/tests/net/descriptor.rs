@@ -7,7 +7,7 @@ use tranship_testkit::{Relay, Watchdog};
 use tranship_transport::net::{Net, Timing};
 use tranship_transport::{ErrorKind, RecvError};
 
-/// Takes what comes; if nothing is there it arms, and sleeps without a limit.
+/// Takes a message; if none is there it arms, and sleeps without a limit.
 fn asleep(end: &mut End) -> Result<Came, RecvError> {
     loop {
         if let Some(came) = end.try_look()? {
@@ -65,7 +65,7 @@ fn a_descriptor_tells_of_everything_that_comes() {
                         back += 1;
                     }
                     one.send(&round.to_le_bytes(), pattern(round, bytes));
-                    // Who connected makes another connection, and both are told by it.
+                    // The end that connected makes another connection, and both ends are told by it.
                     if round == ROUNDS / 2 {
                         relay.cut_after(bytes as u64 / 2);
                     }

@@ -17,8 +17,8 @@ fn talks(mut socket: &TcpStream, bytes: &[u8], stop: &AtomicBool) {
     while !stop.load(Ordering::Relaxed) && socket.write_all(&many).is_ok() {}
 }
 
-/// One talks to a name that nobody looks at, one to an end that has been let go, one to a program that looks: another
-/// channel of the process has its keepalives meanwhile, and every look comes to an end.
+/// One client talks to a name that no program looks at, one to an end that was released, one to a program that looks.
+/// Meanwhile another channel of the process has its keepalives, and every look comes to an end.
 #[test]
 fn who_talks_without_end_holds_nobody_up() {
     let _dog = Watchdog::new();
@@ -53,7 +53,7 @@ fn who_talks_without_end_holds_nobody_up() {
     talk(&mut honest, 1, PAGE);
 }
 
-/// Who waits for the whole test's time is not given up on a busy machine.
+/// Returns time limits that last for the whole test, so that a busy machine breaks no connection.
 fn patient() -> Timing {
     Timing {
         idle_timeout: Duration::from_secs(300),
@@ -73,7 +73,7 @@ impl Drop for Stops<'_> {
     }
 }
 
-/// More than there is room for, from four places, who say nothing: a client with a certificate is let in.
+/// More clients than there is room for, from four places, say nothing: a client with a certificate is still let in.
 #[test]
 fn who_says_nothing_keeps_nobody_out() {
     let _dog = Watchdog::new();
@@ -86,7 +86,8 @@ fn who_says_nothing_keeps_nobody_out() {
     drop(silent);
 }
 
-/// The same while others come without end, and say a little of what they should: from elsewhere, and from the same place.
+/// Other clients come without end, and send a part of the handshake. A client with a certificate is still let in, from
+/// elsewhere and from the same place.
 #[test]
 fn any_number_of_unknown_peers_keeps_nobody_out() {
     let _dog = Watchdog::new();

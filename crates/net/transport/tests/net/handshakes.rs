@@ -103,7 +103,7 @@ fn unknown_peers_are_so_many_at_most() {
     }
 }
 
-/// Nobody takes them; they do not pile up.
+/// No program takes the clients; they do not pile up.
 #[test]
 fn so_many_wait_at_a_name() {
     let _dog = Watchdog::new();
@@ -136,7 +136,7 @@ child!(
         let () = ctl.recv().expect("control").expect("connected");
         let used = |who| {
             let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
-            // SAFETY: room for what the kernel fills in.
+            // SAFETY: room for the result of the kernel.
             unsafe { libc::getrusage(who, usage.as_mut_ptr()) };
             // SAFETY: plain numbers.
             let usage = unsafe { usage.assume_init() };
@@ -156,7 +156,8 @@ child!(
     }
 );
 
-/// No descriptor is left for who connects: it waits, nobody spins, and it is served when there is one.
+/// No descriptor is left for a new client: the client waits, no thread spins, and it is served when there is a
+/// descriptor.
 #[test]
 fn without_descriptors_who_connects_waits() {
     let _dog = Watchdog::new();

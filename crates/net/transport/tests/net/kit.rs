@@ -1,4 +1,4 @@
-//! What every test here starts with: two ends in this process, which send frames with buffers and look at every byte that comes.
+//! Kit of every test here: two ends in this process, which send frames with buffers and check every byte that comes.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -26,7 +26,8 @@ pub fn timing() -> Timing {
     }
 }
 
-/// Beats often, and is silent only after what no loaded machine keeps a thread waiting.
+/// Returns time limits with frequent keepalives, and with an idle timeout that is longer than any loaded machine delays
+/// a thread.
 pub fn calm() -> Timing {
     Timing {
         idle_timeout: Duration::from_secs(6),
@@ -117,7 +118,7 @@ fn payload(bytes: Vec<u8>) -> Payload {
     InFile { bytes, file }.into()
 }
 
-/// Where bytes arrive.
+/// Destination of arriving bytes.
 #[derive(Clone, Debug)]
 struct Memory(Arc<Mutex<Vec<u8>>>);
 
@@ -143,7 +144,7 @@ pub type Came = (Vec<u8>, Vec<u8>);
 #[derive(Debug)]
 pub struct End {
     pub transport: Box<dyn Transport>,
-    /// What has come but for its buffer's bytes.
+    /// Frame that has come except for its buffer's bytes.
     arriving: Option<(Vec<u8>, Memory, Place)>,
 }
 
@@ -253,7 +254,7 @@ pub fn accept(listener: &mut Box<dyn Listener>) -> End {
     }
 }
 
-/// Who listens at a name of a port, and who connects to it `through` another address.
+/// Returns a listener's end at a name of a port, and a client's end that connects to it `through` another address.
 pub fn pair(net: &Net, at: SocketAddr, through: SocketAddr, name: &str) -> [End; 2] {
     let mut listener = net.listen(&format!("{at}/{name}")).expect("listen");
     let there = End::connect(net, &format!("{through}/{name}"));
@@ -274,7 +275,7 @@ pub fn talk([one, other]: &mut [End; 2], round: u32, bytes: usize) {
     assert!(came == pattern(round, bytes), "back in round {round}");
 }
 
-/// What who connects says first.
+/// Returns the handshake message of a client.
 pub fn hello(again: bool, session: [u8; 16], taken: u64, name: &str) -> Vec<u8> {
     let mut out = b"tranship\x01\x00".to_vec();
     out.extend([
@@ -287,7 +288,7 @@ pub fn hello(again: bool, session: [u8; 16], taken: u64, name: &str) -> Vec<u8> 
     out
 }
 
-/// What who listens answers.
+/// Returns the handshake answer of a listener.
 pub fn answer(status: u8, process: u8, taken: u64) -> Vec<u8> {
     let mut out = b"tranship\x01\x00".to_vec();
     out.extend([status, 0]);

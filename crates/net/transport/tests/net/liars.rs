@@ -59,7 +59,7 @@ fn what_cannot_be_ends_the_session_with_words() {
     }
 }
 
-/// What was taken stays taken.
+/// A count of taken frames does not go back.
 #[test]
 fn a_count_does_not_go_back() {
     let _dog = Watchdog::new();

@@ -1,4 +1,4 @@
-//! Connections that are lost, and what survives it.
+//! Connections that are lost, and the messages that survive it.
 
 use crate::kit::*;
 use std::time::Duration;
@@ -6,8 +6,8 @@ use tranship_testkit::{Random, Relay, Watchdog};
 use tranship_transport::ErrorKind;
 use tranship_transport::net::{Net, Timing};
 
-/// Connections are cut at random places in the stream, in the middle of frames and of buffers: everything arrives, once,
-/// in order, with its bytes, and comes back; and each frame is said to have been taken, once.
+/// Connections are cut at random places in the stream, in the middle of frames and of buffers. Everything arrives,
+/// once, in order, with its bytes, and comes back. Each frame is reported as taken once.
 #[test]
 fn nothing_is_lost_or_twice_over_cut_connections() {
     let _dog = Watchdog::new();
@@ -87,7 +87,7 @@ fn a_partition_shorter_than_the_grace_is_survived() {
     }
 }
 
-/// It stays away for longer than the grace.
+/// The connection stays away for longer than the grace.
 #[test]
 fn a_partition_longer_than_the_grace_is_the_end_with_words() {
     let _dog = Watchdog::new();
@@ -117,8 +117,8 @@ fn a_partition_longer_than_the_grace_is_the_end_with_words() {
     }
 }
 
-/// For longer than the idle timeout nothing at all happens on one connection, and a program does not take what came on
-/// another: neither is silent, as the library says that it is there.
+/// For longer than the idle timeout nothing at all happens on one connection, and a program does not take the messages
+/// of another. Neither end counts as silent, because the library sends keepalives.
 #[test]
 fn who_does_not_look_is_not_gone() {
     let _dog = Watchdog::new();
@@ -163,7 +163,7 @@ fn a_port_serves_many_names_and_clients() {
     }
 }
 
-/// What was sent before an end let go, and that it has, arrive.
+/// Frames that were sent before an end let go arrive, and so does its farewell.
 #[test]
 fn a_farewell_comes_after_everything_else() {
     let _dog = Watchdog::new();

@@ -1,7 +1,7 @@
-//! What only a network brings: connections that are lost and made again, ends that fall silent or are replaced, untrusted peers
-//! and liars, certificates that do not do.
+//! Cases that only a network has: lost and renewed connections, silent or replaced ends, untrusted peers, liars, and
+//! unusable certificates.
 //!
-//! NOT here: what of it a program sees of a channel (`channel`).
+//! NOT here: the effects that a program sees of a channel (`channel`).
 
 mod certificates;
 mod descriptor;

@@ -79,7 +79,7 @@ child!(
     }
 );
 
-/// Processes are stopped for longer than the idle timeout, whoever of the two had connected, and go on: so do the
+/// Processes are stopped for longer than the idle timeout, whichever of the two had connected, and go on. So do the
 /// connections.
 #[test]
 fn a_process_that_was_stopped_goes_on() {
@@ -109,7 +109,7 @@ fn a_process_that_was_stopped_goes_on() {
     });
     let since = std::time::Instant::now();
     let silent = timing().idle_timeout + Duration::from_secs(2);
-    // Who had connected tries it again.
+    // The end that had connected tries it again.
     let again = |all: &[(_, Relay, End); 2]| all[0].1.connections() > 1;
     while since.elapsed() < silent || !again(&all) {
         for (_, _, end) in &mut all {

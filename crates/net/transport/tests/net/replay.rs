@@ -1,4 +1,4 @@
-//! Who is on the way between the ends records what they say and says it again: to the same connection, and to another one.
+//! An attacker between the ends records their bytes and sends them again: to the same connection, and to another one.
 
 use crate::certificates::net;
 use crate::kit::*;
@@ -12,10 +12,10 @@ use tranship_transport::net::certificate;
 
 type Tape = Arc<Mutex<Vec<u8>>>;
 
-/// Passes connections on, and keeps what went each way.
+/// Passes connections on, and keeps the bytes of each way.
 #[derive(Default)]
 struct Recorder {
-    /// Of each connection: what its client and its server said.
+    /// Bytes of each connection: those of its client and of its server.
     said: Mutex<Vec<[Tape; 2]>>,
     /// The next piece that a client says is said twice.
     twice: AtomicBool,
@@ -96,7 +96,7 @@ fn what_a_connection_said_says_nothing_to_another() {
         while server.refused().0 == before {
             std::thread::yield_now();
         }
-        // Nothing of what it says can be read, but that it is TLS: another hello, and keys that the tape does not fit.
+        // The bytes show only that it is TLS: another hello, and keys that the tape does not fit.
         let (_, why) = server.refused();
         assert!(why.is_some(), "{} bytes came back", answer.len());
         assert!(

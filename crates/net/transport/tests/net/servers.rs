@@ -1,4 +1,4 @@
-//! Whoever listens lies to who connects.
+//! Lying servers: each listener here lies to its client.
 
 use crate::kit::*;
 use std::io::{Read, Write};
@@ -31,7 +31,7 @@ fn a_server_may_say_anything() {
         let server = TcpListener::bind("127.0.0.1:0").expect("listen");
         let at = server.local_addr().expect("address");
         let refused = std::thread::scope(|scope| {
-            // Who is sent away comes again: then nobody is there any more.
+            // A client that is sent away comes again: then no listener is there any more.
             scope.spawn(move || {
                 let (mut socket, _) = server.accept().expect("accept");
                 drop(server);
@@ -49,7 +49,7 @@ fn a_server_may_say_anything() {
             "{what}: {why}"
         );
     }
-    // Welcome, but it has taken what was never sent: at once, and later.
+    // Welcome, but it reports as taken a frame that was never sent: at once, and later.
     for (taken, then) in [(1, Vec::new()), (0, record(2, b"", 0, 0, 1))] {
         let server = TcpListener::bind("127.0.0.1:0").expect("listen");
         let at = server.local_addr().expect("address");
@@ -70,7 +70,7 @@ fn a_server_may_say_anything() {
     }
 }
 
-/// The connection is lost; who is there when it is made again must be the same, and know the session.
+/// The connection is lost. The process that is there when it is made again must be the same, and know the session.
 #[test]
 fn who_is_found_again_is_looked_at() {
     let _dog = Watchdog::new();

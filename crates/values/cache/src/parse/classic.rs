@@ -6,7 +6,7 @@ use crate::store::Mode;
 
 pub(super) fn parse<'a>(name: &[u8], rest: &'a [u8]) -> Result<Command<'a>, Wrong> {
     understand(name, rest).map_err(|wrong| match wrong {
-        // Who wants no answer would take it for the next command's. A command that nobody knows has no such word.
+        // A client that wants no answer would take it for the next command's. An unknown command has no such word.
         Wrong { answer, swallow } if answer != Wrong::UNKNOWN.answer && is_quiet(rest) => Wrong {
             answer: "",
             swallow,
@@ -109,7 +109,7 @@ fn understand<'a>(name: &[u8], rest: &'a [u8]) -> Result<Command<'a>, Wrong> {
     }
 }
 
-/// The beginning of a line that asks for keys: with numbers, with a new time to live, and what follows.
+/// Splits the beginning of a line that asks for keys: whether with numbers, a new time to live, and the rest.
 pub fn long_get(line: &[u8]) -> Option<(bool, Option<i64>, &[u8])> {
     let (name, rest) = word(line);
     match name {
@@ -150,7 +150,7 @@ fn put(mode: Mode, rest: &[u8]) -> Result<Command<'_>, Wrong> {
     if len.is_none() {
         return Err(Wrong::UNKNOWN);
     }
-    // What follows is swallowed if its length is known, so that it is not taken for commands.
+    // A value that follows is swallowed if its length is known, so that it is not taken for commands.
     let len = length(number(len)?)?;
     let swallow = |wrong: Wrong| Wrong {
         swallow: Some(len),
@@ -160,7 +160,7 @@ fn put(mode: Mode, rest: &[u8]) -> Result<Command<'_>, Wrong> {
     let flags = number(flags).map_err(swallow)?;
     let expiry = number(expiry).map_err(swallow)?;
     let mode = match mode {
-        // Without its last word it is none, and what follows it neither.
+        // Without its last word the line is no command, and neither are the bytes after it.
         Mode::Cas(_) => {
             Mode::Cas(number(Some(words.next().ok_or(Wrong::UNKNOWN)?)).map_err(swallow)?)
         }

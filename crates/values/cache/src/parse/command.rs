@@ -3,14 +3,14 @@
 use super::meta::Meta;
 use crate::store::Mode;
 
-/// What a client wants.
+/// Request of a client.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Command<'a> {
     /// `get`, `gets`, `gat`, `gats`.
     Get {
-        /// As they came, separated by spaces.
+        /// Keys as they came, separated by spaces.
         keys: &'a [u8],
-        /// With each value's unique number.
+        /// Answer with each value's unique number.
         cas: bool,
         /// A new time to live for each.
         touch: Option<i64>,
@@ -69,7 +69,7 @@ pub enum Command<'a> {
 /// A value that follows.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Put<'a> {
-    /// How it goes with what is there.
+    /// Rule for a value that is stored already.
     pub mode: Mode,
     /// Which.
     pub key: &'a [u8],

@@ -19,17 +19,17 @@ pub enum MetaKind {
     Debug,
 }
 
-/// A flag with what is attached to it.
+/// A flag with its attached word.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Flag<'a> {
-    /// Its letter.
+    /// Letter of the flag.
     pub letter: u8,
-    /// What follows the letter.
+    /// Bytes that follow the letter.
     pub word: &'a [u8],
 }
 
 impl Flag<'_> {
-    /// The number attached.
+    /// Returns the attached number.
     ///
     /// # Errors
     /// There is none.
@@ -44,14 +44,14 @@ impl Flag<'_> {
 pub struct Meta<'a> {
     /// Which.
     pub kind: MetaKind,
-    /// As it came: perhaps in base64.
+    /// Key as it came: perhaps in base64.
     pub key: &'a [u8],
     /// The flags' words.
     pub flags: &'a [u8],
 }
 
 impl<'a> Meta<'a> {
-    /// The flags, in their order.
+    /// Returns the flags, in their order.
     pub fn flags(&self) -> impl Iterator<Item = Flag<'a>> + use<'a> {
         words::words(self.flags).map(|word| Flag {
             letter: word[0],
@@ -59,13 +59,13 @@ impl<'a> Meta<'a> {
         })
     }
 
-    /// Is a flag there?
+    /// Returns whether a flag is there.
     #[must_use]
     pub fn has(&self, letter: u8) -> bool {
         self.flags().any(|flag| flag.letter == letter)
     }
 
-    /// A flag.
+    /// Returns a flag.
     #[must_use]
     pub fn flag(&self, letter: u8) -> Option<Flag<'a>> {
         self.flags().find(|flag| flag.letter == letter)

@@ -12,10 +12,10 @@ pub use words::{KEY, Wrong, key, words};
 
 use words::word;
 
-/// A line, without its end.
+/// Parses a line, without its end.
 ///
 /// # Errors
-/// What the client is to be told.
+/// The error for the client.
 pub fn parse(line: &[u8]) -> Result<Command<'_>, Wrong> {
     let (name, rest) = word(line);
     match name {
@@ -24,7 +24,7 @@ pub fn parse(line: &[u8]) -> Result<Command<'_>, Wrong> {
     }
 }
 
-/// How a request by HTTP begins. No command begins so.
+/// First words of HTTP requests. No command begins with them.
 const VERBS: [&[u8]; 10] = [
     b"GET ",
     b"POST ",
@@ -40,8 +40,8 @@ const VERBS: [&[u8]; 10] = [
 /// The first byte of a request by memcached's binary protocol, and of a greeting by TLS.
 const BINARY: [u8; 2] = [0x80, 0x16];
 
-/// Does a line begin as another protocol does? A browser can be made to send commands in the body of a request, and who speaks binary awaits an answer that
-/// is none of ours.
+/// Returns whether a line begins as another protocol does. A browser can be made to send commands in the body of a
+/// request. A client of the binary protocol awaits an answer that this server does not give.
 #[must_use]
 pub fn is_foreign(line: &[u8]) -> bool {
     line.first().is_some_and(|first| BINARY.contains(first))

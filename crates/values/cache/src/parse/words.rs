@@ -1,4 +1,4 @@
-//! The words of a line, and what can be wrong with them.
+//! Words of a line, and the errors in them.
 
 /// The longest key, bytes.
 pub const KEY: usize = 250;
@@ -6,12 +6,12 @@ pub const KEY: usize = 250;
 /// The longest value that may be announced, with its line end 2 GiB less a byte, as for memcached.
 const LONGEST: usize = i32::MAX as usize - 2;
 
-/// What is wrong with a line, as the client is told.
+/// Error of a line, as the client is told.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Wrong {
     /// The answer's line, without its end; empty: none.
     pub answer: &'static str,
-    /// So many bytes and a line end follow that are no command.
+    /// Number of bytes before a line end that follow and are no command.
     pub swallow: Option<usize>,
 }
 
@@ -27,7 +27,7 @@ impl Wrong {
     }
 }
 
-/// The first word and what follows.
+/// Returns the first word and the rest.
 pub(super) fn word(line: &[u8]) -> (&[u8], &[u8]) {
     let start = line
         .iter()
@@ -41,7 +41,7 @@ pub(super) fn word(line: &[u8]) -> (&[u8], &[u8]) {
     (&line[..end], &line[end..])
 }
 
-/// The words of a line.
+/// Returns the words of a line.
 pub fn words(line: &[u8]) -> impl Iterator<Item = &[u8]> {
     line.split(|byte| *byte == b' ')
         .filter(|word| !word.is_empty())
@@ -53,7 +53,7 @@ pub(super) fn number<T: std::str::FromStr>(word: Option<&[u8]>) -> Result<T, Wro
         .ok_or(Wrong::FORMAT)
 }
 
-/// How long a value is that follows. One that no server takes is not awaited either.
+/// Checks the length of a value that follows. A value that no server takes is not awaited either.
 pub(super) fn length(length: i64) -> Result<usize, Wrong> {
     usize::try_from(length)
         .ok()
@@ -61,12 +61,12 @@ pub(super) fn length(length: i64) -> Result<usize, Wrong> {
         .ok_or(Wrong::FORMAT)
 }
 
-/// Whether no key may have it.
+/// Returns whether no key may have it.
 pub(super) fn is_control(byte: u8) -> bool {
     byte < b' ' || byte == 127
 }
 
-/// A key that may be used.
+/// Returns a word as a key, if it may be used.
 ///
 /// # Errors
 /// It is empty or too long, or has a control character.

@@ -1,17 +1,17 @@
-//! Whether a manager admits the memory of values, and what the log is told when that changes.
+//! Admission of the values' memory by a manager, and the log entries when that changes.
 
 use crate::store::Store;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tranship_core::Heap;
 
-/// What the log was told last.
+/// State that the log reported last.
 #[derive(Debug, Default)]
 pub(super) struct Admission {
     alone: AtomicBool,
 }
 
 impl Admission {
-    /// How it is now, as `stats` says it.
+    /// Returns the present state, as `stats` shows it.
     pub(super) fn state(heap: Option<&Heap>) -> &'static str {
         match heap {
             None => "none",

@@ -1,5 +1,5 @@
-//! Values that clients have announced and are still sending. They have memory before they are stored, so what is stored must not have to make way for
-//! all that anybody announces.
+//! Values that clients have announced and are still sending. They have memory before they are stored, so stored values
+//! must not have to make way for all announced ones.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,7 +19,7 @@ pub(super) struct Credit {
 }
 
 impl Announced {
-    /// Of a store with so many bytes of memory: half of what the arena has beyond that.
+    /// Creates the credit of a store with so many bytes of memory: half of the arena's memory beyond that.
     pub(super) fn new(memory: u64) -> Announced {
         Announced {
             bytes: Arc::default(),
@@ -27,7 +27,8 @@ impl Announced {
         }
     }
 
-    /// For one of so many bytes; none if with it there would be too many. A single one is never too long.
+    /// Takes credit for a value of so many bytes; none if with it there would be too many. A single one is never too
+    /// long.
     pub(super) fn take(&self, len: usize) -> Option<Credit> {
         let own = len as u64;
         // Relaxed: a sum. The credit is there first, so that it is given back whatever comes.

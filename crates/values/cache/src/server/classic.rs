@@ -33,7 +33,7 @@ impl Owned {
         }
     }
 
-    /// Its value is refused: of a `set` what was there is no longer what the client wants there.
+    /// Removes the old value of a `set` whose new value is refused: the client no longer wants the old value there.
     pub(super) fn forget(&self, shared: &Shared) {
         if self.mode == Mode::Set {
             shared.store.delete(&self.key, None);
@@ -166,7 +166,7 @@ pub(super) struct Keys {
     touch: Option<i64>,
 }
 
-/// How keys end.
+/// End of a list of keys.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum KeysEnd {
     /// With their line.
@@ -176,13 +176,13 @@ pub(super) enum KeysEnd {
 }
 
 impl Keys {
-    /// Of the beginning of a line, and where its first key begins; none of a line that is no `get`.
+    /// Returns the keys of a line's beginning, and where its first key begins; none of a line that is no `get`.
     pub(super) fn begin(line: &[u8]) -> Option<(Keys, usize)> {
         let (cas, touch, rest) = parse::long_get(line)?;
         Some((Keys { cas, touch }, line.len() - rest.len()))
     }
 
-    /// How a line begins whose keys are answered so.
+    /// Returns the start of a line whose keys are answered like this.
     pub(super) fn beginning(&self) -> Vec<u8> {
         let name = match (self.touch.is_some(), self.cas) {
             (false, false) => "get",
@@ -196,7 +196,7 @@ impl Keys {
         format!("{name}{touch} ").into_bytes()
     }
 
-    /// Answers some keys of what has come; says how much of it was looked at, and how they end, if they do.
+    /// Answers the keys that have come. Returns how many bytes were used, and the end of the keys, if it has come.
     pub(super) fn answer(
         &self,
         input: &[u8],
@@ -292,7 +292,7 @@ impl Shared {
     }
 
     pub(super) fn flush_if_due(&self) {
-        // Relaxed: whoever sees it does it, once more does no harm.
+        // Relaxed: a thread that sees the time flushes; a second flush does no harm.
         let at = self.flush_at.load(Ordering::Relaxed);
         if at != 0 && i64::from(self.store.now()) >= at {
             self.flush_at.store(0, Ordering::Relaxed);

@@ -1,7 +1,7 @@
 //! A connection: bytes in, commands, replies out.
 //!
-//! A value that follows a command is received straight into the arena. Somebody who does not take his replies is not read until he
-//! does.
+//! A value that follows a command is received straight into the arena. The server does not read from a client that does
+//! not take its replies.
 
 use super::announced::Credit;
 use super::incoming::Incoming;
@@ -29,18 +29,18 @@ const TURN: usize = 256;
 /// Replies that may wait before the connection is read again: bytes, bytes of text, values.
 const WAITING: (usize, usize, usize) = (64 << 20, 1 << 20, 4096);
 
-/// What a connection's turn came to.
+/// Result of a connection's turn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Turn {
-    /// It waits for its client.
+    /// The connection waits for its client.
     Done,
     /// There are commands left.
     More,
-    /// It is over.
+    /// The connection is over.
     End,
 }
 
-/// What comes next.
+/// Input that the connection expects next.
 #[derive(Debug)]
 enum Expect {
     Line,
@@ -61,7 +61,7 @@ enum Expect {
     Keys(classic::Keys),
 }
 
-/// Who a value is for, when it is there.
+/// Consumer of a value that has arrived.
 #[derive(Debug)]
 pub(super) enum Store {
     Classic(classic::Owned),
@@ -82,7 +82,7 @@ impl Store {
 pub(super) struct Connection {
     stream: TcpStream,
     socket: Socket,
-    /// Room for what is received; it is not cleared between two reads.
+    /// Room for received bytes; it is not cleared between two reads.
     input: Vec<u8>,
     /// Up to there it was received, and up to there it has been looked at.
     filled: usize,
@@ -95,7 +95,7 @@ pub(super) struct Connection {
     /// Since when a value that was announced waits without a byte of it.
     awaited: Option<Instant>,
     pace: Pace,
-    /// Of what all clients' replies hold.
+    /// Part of the memory that all clients' replies hold.
     part: Option<Part>,
     ending: bool,
 }
@@ -124,7 +124,7 @@ impl Connection {
         })
     }
 
-    /// Goes on with what another process began.
+    /// Continues a command that another process began.
     pub(super) fn resume(
         stream: TcpStream,
         client: Client,
@@ -143,7 +143,8 @@ impl Connection {
         Ok(own)
     }
 
-    /// What another process must know to go on; none if its client has not taken more than so many bytes of its replies.
+    /// Returns the state that another process needs to continue; none if the client has more than `most` bytes of
+    /// replies to take.
     pub(super) fn write_down(&self, most: usize) -> Option<Client> {
         if self.replies.waiting().0 > most {
             return None;
@@ -179,7 +180,7 @@ impl Connection {
         &self.stream
     }
 
-    /// What to wait for from now on, if that is something else.
+    /// Returns the events to wait for from now on, if they have changed.
     pub(super) fn wish(&mut self, shared: &Shared) -> Option<Interest> {
         let wish = match (self.replies.is_empty(), self.is_choked(shared)) {
             (true, _) => Interest::Read,
@@ -197,7 +198,7 @@ impl Connection {
             || self.pace.is_behind(now, deadline)
     }
 
-    /// Is a part of a command here, or of its value?
+    /// Returns whether a part of a command, or of its value, is here.
     fn has_part(&self) -> bool {
         self.at < self.filled || matches!(self.expect, Expect::Value { .. })
     }
@@ -208,13 +209,13 @@ impl Connection {
         bytes > 0 && (has_much || shared.waiting.is_much(&shared.store))
     }
 
-    /// Since when its replies hold memory of the server's, if they do.
+    /// Returns the time since when its replies hold memory of the server's, if they do.
     pub(super) fn holds_since(&self) -> Option<Instant> {
         let holds = self.replies.room() > 0 || self.replies.waiting().1 > 0;
         self.pace.owed_since().filter(|_| holds)
     }
 
-    /// Counts what it holds.
+    /// Counts the memory that it holds.
     fn count(&mut self, shared: &Shared) {
         let input = match self.input.capacity() {
             ..=CHUNK => 0,
@@ -253,7 +254,7 @@ impl Connection {
             Expect::Value { .. } => self.awaited.or_else(|| Some(Instant::now())),
             _ => None,
         };
-        // What is not looked at because replies wait is not the client's delay.
+        // A delay of input that waits because replies wait is not the client's.
         let part = self.has_part() && !was_choked;
         self.pace.received(commands > 0, part);
         let waited = !self.replies.is_empty();
@@ -287,8 +288,8 @@ impl Connection {
         Turn::Done
     }
 
-    /// Takes what is there, a value's bytes to where it is kept, what follows behind what is still to be looked at; false if that was
-    /// all, an error at the end.
+    /// Takes the bytes that are there: a value's bytes to their place, the others behind the input that is still to be
+    /// parsed. False if that was all, an error at the end.
     fn read(&mut self, counts: &Counts) -> io::Result<bool> {
         self.input.copy_within(self.at..self.filled, 0);
         self.filled -= std::mem::take(&mut self.at);
@@ -323,7 +324,7 @@ impl Connection {
         }
         match result {
             Ok(0) => {
-                // What was asked before is still answered.
+                // Commands from before are still answered.
                 self.ending = true;
                 Ok(false)
             }
@@ -341,7 +342,7 @@ impl Connection {
         }
     }
 
-    /// One thing out of what was received; none if more is needed.
+    /// Handles one command of the received bytes; none if more bytes are needed.
     fn step(&mut self, shared: &Shared, worker: usize) -> Option<()> {
         match &mut self.expect {
             Expect::Line => self.line(shared, worker),
@@ -401,7 +402,8 @@ impl Connection {
         let value = match value.finish() {
             Ok(value) => value,
             Err(ended) => {
-                // The client and we do not agree where the value ends: what it takes for its next command begins a line.
+                // The client and we do not agree where the value ends: the bytes that it takes for its next command
+                // begin a line.
                 if !ended {
                     self.expect = Expect::SwallowLine;
                 }
@@ -449,7 +451,7 @@ impl Connection {
         Some(())
     }
 
-    /// A line, without its end.
+    /// Handles a line, without its end.
     fn command(&mut self, line: &[u8], shared: &Shared, worker: usize) {
         match parse::parse(line) {
             Ok(Command::Quit) => self.ending = true,
@@ -489,7 +491,8 @@ impl Connection {
         );
     }
 
-    /// Memory for a value that follows. One that is still to be sent evicts nothing while there are many such.
+    /// Reserves memory for a value that follows. A value that is still to be sent evicts nothing while there are many
+    /// such.
     fn reserve(&self, shared: &Shared, len: usize) -> Option<(ValueMut, Option<Credit>)> {
         let is_here = self.filled - self.at >= len;
         let credit = match is_here {
@@ -499,7 +502,7 @@ impl Connection {
         Some((shared.store.reserve(len)?, credit))
     }
 
-    /// A value follows: its memory first.
+    /// Prepares for a value that follows: its memory first.
     fn expect_value(&mut self, shared: &Shared, worker: usize, len: usize, put: Store) {
         let counts = &shared.counts[worker];
         Counts::bump(&counts.cmd_set, 1);

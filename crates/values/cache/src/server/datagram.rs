@@ -13,12 +13,12 @@ use std::os::fd::AsFd;
 use tranship_zcopy::{Sender, Socket};
 
 const HEADER: usize = 8;
-/// Bytes of a datagram, header included: fits what Ethernet carries.
+/// Bytes of a datagram, header included: it fits into an Ethernet frame.
 const DATAGRAM: usize = 1400;
 /// The longest reply; a longer one is refused, as datagrams have only 16 bits for their number and no back-pressure.
 const LONGEST: usize = 4 << 20;
 
-/// A socket for datagrams, and what is known about it.
+/// A socket for datagrams, and its properties.
 #[derive(Debug)]
 pub(super) struct Datagrams {
     udp: UdpSocket,
@@ -36,7 +36,7 @@ impl Datagrams {
         self.udp.as_fd()
     }
 
-    /// Answers what waits, a bounded number of requests.
+    /// Answers the waiting requests, a bounded number.
     pub(super) fn serve(&mut self, shared: &Shared, worker: usize, sender: &mut Sender) {
         // Else the socket is ready for ever.
         let _ = sender.settle(&self.udp, &mut self.socket);
@@ -72,7 +72,7 @@ impl Datagrams {
             })
             .collect();
         let datagrams = replies.cut(part, &headers);
-        // As with any datagram: what has no room is lost, and the client asks again.
+        // As with any datagram: a datagram that has no room is lost, and the client asks again.
         let _ = sender.send_datagrams(&self.udp, &mut self.socket, Some(to), &datagrams);
     }
 }
@@ -114,7 +114,7 @@ fn answer(request: &[u8], shared: &Shared, worker: usize, replies: &mut Replies)
     }
 }
 
-/// The value behind a command.
+/// Returns the value behind a command.
 fn bytes(
     rest: &mut &[u8],
     len: usize,

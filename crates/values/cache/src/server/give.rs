@@ -9,7 +9,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use tranship_sys::{epoll, socket};
 
-/// Replies that a client has not taken and that are handed over; who has taken less loses its connection, as slow clients do.
+/// Most bytes of untaken replies that are handed over for a client. A client with more loses its connection, as slow
+/// clients do.
 const REPLIES: usize = 1 << 20;
 
 /// Waits for successors until the server ends or one has come.
@@ -28,7 +29,7 @@ pub(super) fn wait(running: &Arc<Running>, listener: &OwnedFd, doorbell: &OwnedF
     }
 }
 
-/// The process that has it now, if it is somebody else's.
+/// Returns the process that has it now, if it is another one.
 fn meet(running: &Arc<Running>, to: &OwnedFd, listener: &OwnedFd) -> io::Result<Option<u32>> {
     if !is_friend(to)? {
         return Err(odd("somebody who is another user asked for the cache"));
@@ -48,7 +49,7 @@ fn meet(running: &Arc<Running>, to: &OwnedFd, listener: &OwnedFd) -> io::Result<
     let mut crew = running.pause();
     let given = match running.failure() {
         None => give(running, &mut crew, to, listener),
-        // What a thread left half done is nobody's to go on with.
+        // Work that a thread left half done must not be continued.
         Some(why) => say(to, &Say::No(why.clone()), &[]).and(Err(odd(why))),
     };
     if given.is_ok() {

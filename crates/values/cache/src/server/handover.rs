@@ -19,7 +19,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tranship_sys::{epoll, memfd, process, socket};
 
-/// How long one waits for the other's next word.
+/// Longest wait for the other server's next message.
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 /// The longest message, bytes.
 const LONGEST: usize = 1024;
@@ -37,11 +37,11 @@ pub(super) enum Say {
     Connections,
     /// All is there and can be used.
     Ready,
-    /// And is nobody else's.
+    /// The values belong to the successor only.
     Yours,
 }
 
-/// A message, and what came with it.
+/// A message, and the descriptors that came with it.
 #[derive(Debug)]
 pub(super) struct Heard {
     pub(super) say: Say,
@@ -84,7 +84,7 @@ pub(super) fn say(to: impl AsFd, say: &Say, fds: &[BorrowedFd<'_>]) -> io::Resul
     socket::sendmsg(to, &bytes, fds, false)
 }
 
-/// The next message; none at the end.
+/// Returns the next message; none at the end.
 pub(super) fn hear(from: impl AsFd) -> io::Result<Option<Heard>> {
     let from = from.as_fd();
     if !epoll::wait_readable(from, Some(PATIENCE))? {
@@ -106,13 +106,14 @@ pub(super) fn hear(from: impl AsFd) -> io::Result<Option<Heard>> {
     Ok(Some(Heard { say, fds: got.fds }))
 }
 
-/// Is whoever is at the other end this user, or root?
+/// Returns whether the process at the other end belongs to this user or to root.
 pub(super) fn is_friend(socket: impl AsFd) -> io::Result<bool> {
     let uid = socket::peer_credentials(socket)?.uid;
     Ok(uid == process::geteuid() || uid == 0)
 }
 
-/// What a successor has to know about what is stored, and of how many values it cannot. Nobody serves meanwhile.
+/// Returns the image of the store for a successor, and the number of values that it cannot contain. Nobody serves
+/// meanwhile.
 pub(super) fn write_down(shared: &Shared) -> (Image, u64) {
     let (items, lost) = shared.store.write_down();
     let mut image = Image {
@@ -129,14 +130,14 @@ pub(super) fn write_down(shared: &Shared) -> (Image, u64) {
     (image, lost)
 }
 
-/// Bytes as a file without a name.
+/// Returns bytes as a file without a name.
 pub(super) fn as_file(bytes: &[u8]) -> io::Result<OwnedFd> {
     let mut file = std::fs::File::from(memfd::create("tranship-cache-image")?);
     file.write_all(bytes)?;
     Ok(file.into())
 }
 
-/// And back.
+/// Reads such a file back.
 pub(super) fn read_file(file: OwnedFd, most: u64) -> io::Result<Vec<u8>> {
     let mut file = std::fs::File::from(file);
     let len = file.seek(SeekFrom::End(0))?;

@@ -6,7 +6,7 @@ use tranship_zcopy::ValueMut;
 /// Bytes of the line end.
 const END: usize = 2;
 
-/// What has come of a value so far.
+/// Part of a value that has arrived so far.
 #[derive(Debug)]
 pub(super) struct Incoming {
     value: ValueMut,
@@ -24,30 +24,30 @@ impl Incoming {
         }
     }
 
-    /// Bytes that are missing.
+    /// Returns the number of missing bytes.
     pub(super) fn missing(&self) -> usize {
         self.value.len() + END - self.got
     }
 
-    /// Where they belong, in two parts.
+    /// Returns the room for the rest of the value, in two parts.
     fn room(&mut self) -> [&mut [u8]; 2] {
         let of_value = self.got.min(self.value.len());
         let of_end = self.got - of_value;
         [&mut self.value[of_value..], &mut self.end[of_end..]]
     }
 
-    /// As [`Incoming::room`], and what follows.
+    /// Returns [`Incoming::room`] and the bytes that follow.
     pub(super) fn parts<'a>(&'a mut self, behind: &'a mut [u8]) -> [IoSliceMut<'a>; 3] {
         let [value, end] = self.room();
         [value, end, behind].map(IoSliceMut::new)
     }
 
-    /// So many have been put there.
+    /// Notes that this many bytes were put into the room.
     pub(super) fn came(&mut self, bytes: usize) {
         self.got += bytes;
     }
 
-    /// Takes what is missing from the start of `bytes`; says how much.
+    /// Takes the missing bytes from the start of `bytes`; returns how many.
     pub(super) fn take(&mut self, mut bytes: &[u8]) -> usize {
         let mut taken = 0;
         for room in self.room() {
@@ -60,13 +60,13 @@ impl Incoming {
         taken
     }
 
-    /// What has come.
+    /// Returns the bytes that have come.
     pub(super) fn so_far(&self) -> [&[u8]; 2] {
         let of_value = self.got.min(self.value.len());
         [&self.value[..of_value], &self.end[..self.got - of_value]]
     }
 
-    /// The value, if a line end is behind it; else whether the line ends there all the same.
+    /// Returns the value, if a line end is behind it; else whether the line ends there all the same.
     pub(super) fn finish(self) -> Result<ValueMut, bool> {
         match &self.end {
             b"\r\n" => Ok(self.value),
@@ -80,7 +80,8 @@ mod tests {
     use super::*;
     use tranship_zcopy::Arena;
 
-    /// However it comes, in two parts or three, by reading or by copying: the value and its end, and what follows is left.
+    /// A value and its end come in two parts or three, by reading or by copying, cut anywhere. The bytes after them are
+    /// left.
     #[test]
     fn a_value_and_its_end_come_in_parts_that_are_cut_anywhere() {
         let arena = Arena::new().expect("an arena");

@@ -1,7 +1,8 @@
-//! What a server leaves with the service manager when it ends, and what the next one finds there: so a restart keeps the values.
+//! State that an ending server leaves with the service manager for the next one: thus a restart keeps the values.
 //!
-//! The arena's file, what is known about the keys, and the listening sockets, at which clients wait meanwhile. It can be used once: before the next
-//! server writes to the arena it empties the file about the keys, so that one which dies after that leaves nothing to be mistaken for the present.
+//! The state consists of the arena's file, a file with the records of the keys, and the listening sockets, at which
+//! clients wait meanwhile. It can be used once: before the next server writes to the arena, it empties the file of the
+//! keys. If that server then dies, the file cannot be mistaken for the present state.
 
 use super::handover::{as_file, read_file, write_down};
 use super::shared::{Options, Shared};
@@ -18,7 +19,7 @@ const KEYS: &str = "tranship-cache-keys";
 const TCP: &str = "tranship-cache-tcp";
 const UDP: &str = "tranship-cache-udp";
 
-/// What was found.
+/// State that was found.
 #[derive(Debug, Default)]
 pub(super) struct Found {
     pub(super) listener: Option<TcpListener>,
@@ -26,7 +27,7 @@ pub(super) struct Found {
     pub(super) values: Option<Values>,
 }
 
-/// The values of an earlier server, and what it knew about their keys.
+/// Values of an earlier server, and its records of their keys.
 #[derive(Debug)]
 pub(super) struct Values {
     pub(super) arena: OwnedFd,
@@ -34,16 +35,16 @@ pub(super) struct Values {
     pub(super) once: Once,
 }
 
-/// What is to be used only once.
+/// File that is to be used only once.
 #[derive(Debug)]
 pub(super) struct Once(File);
 
-/// Is it the place that is asked for?
+/// Returns whether it is the address that is asked for.
 fn fits(at: io::Result<SocketAddr>, wanted: SocketAddr) -> bool {
     at.is_ok_and(|at| at == wanted || (wanted.port() == 0 && at.ip() == wanted.ip()))
 }
 
-/// What the service manager handed over, or a socket of its own (socket activation).
+/// Returns the state that the service manager handed over, or a socket of its own (socket activation).
 pub(super) fn find(options: &Options) -> Found {
     let mut found = Found::default();
     let listener = inherit::listen_socket().map(TcpListener::from);
@@ -78,7 +79,7 @@ fn open(arena: OwnedFd, keys: OwnedFd) -> io::Result<Values> {
 }
 
 impl Once {
-    /// From here on nobody takes the file about the keys for what is true.
+    /// Makes the file of the keys unusable: from here on no server takes it for the present state.
     pub(super) fn use_up(self) -> io::Result<()> {
         self.0.set_len(0)
     }
@@ -93,7 +94,8 @@ pub(super) fn forget(to: &Notifier) {
     }
 }
 
-/// Has the service manager keep what the next server needs. Nobody serves any more. Says how many values there are.
+/// Makes the service manager keep the state for the next server. Nobody serves any more. Returns how many values there
+/// are.
 pub(super) fn keep(
     shared: &Shared,
     listener: &TcpListener,

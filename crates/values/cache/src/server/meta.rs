@@ -24,13 +24,13 @@ pub(super) struct OwnedSet {
     mode: Mode,
     /// The number it gets.
     number: Option<u64>,
-    /// Where nothing is to be put to, it is stored by itself, with this time to live.
+    /// If the key has no value, store one with this time to live.
     vivify: Option<i64>,
     client: u32,
     expiry: i64,
 }
 
-/// The key itself, of one that may be written in base64.
+/// Returns the key itself, if it is written in base64, too.
 fn key(meta: &Meta<'_>) -> Answer<Box<[u8]>> {
     if !meta.has(b'b') {
         return Ok(meta.key.into());
@@ -60,7 +60,8 @@ const FLAGS: &[u8] = b"bcfhklqstuvxCDEFIJLMNOPRT";
 /// The longest opaque, bytes.
 const OPAQUE: usize = 32;
 
-/// What is wrong with the flags, whatever the command: each letter counts once, so no line asks for more than there are letters.
+/// Checks the flags, whatever the command. Each letter counts once, so no line asks for more flags than there are
+/// letters.
 fn check(meta: &Meta<'_>) -> Answer<()> {
     let mut seen = 0u64;
     for flag in meta.flags() {
@@ -88,7 +89,7 @@ impl OwnedSet {
         check(meta)?;
         let cas: Option<u64> = number(meta, b'C')?;
         let numbered = |mode| match cas {
-            // An older number than what is there: with I, stored all the same, and marked as stale.
+            // An older number than the stored one: with I, the value is stored all the same, and marked as stale.
             Some(cas) if meta.has(b'I') => Mode::CasOrStale(cas),
             Some(cas) => Mode::Cas(cas),
             None => mode,
@@ -96,7 +97,7 @@ impl OwnedSet {
         let mode = match meta.flag(b'M').map(|flag| flag.word.first().copied()) {
             None | Some(Some(b'S' | b's')) => numbered(Mode::Set),
             Some(Some(b'R' | b'r')) => numbered(Mode::Replace),
-            // What is not there has no number: asked for or not, it is the same.
+            // A missing value has no number: asked for or not, it is the same.
             Some(Some(b'E' | b'e')) => Mode::Add,
             Some(Some(b'A' | b'a')) => Mode::Append(cas),
             Some(Some(b'P' | b'p')) => Mode::Prepend(cas),
@@ -114,7 +115,8 @@ impl OwnedSet {
         })
     }
 
-    /// Its value is refused: of one that is to be there in any case, what was there is no longer what the client wants there.
+    /// Removes the old value of a command whose new value is refused and must replace it: the client no longer wants
+    /// the old value there.
     pub(super) fn forget(&self, shared: &Shared) {
         if self.mode == Mode::Set {
             shared.store.delete(&self.key, None);
@@ -229,7 +231,7 @@ fn get(meta: &Meta<'_>, shared: &Shared, counts: &Counts, replies: &mut Replies)
         (Some(item), _) => {
             Counts::bump(&counts.get_hits, 1);
             let due = item.stale || renew.is_some_and(|renew| item.ttl >= 0 && item.ttl < renew);
-            // What another is renewing already is said to be so.
+            // A value that another client is renewing is reported so.
             won = due && !item.won && store.win(&key);
             item
         }
@@ -268,7 +270,7 @@ fn get(meta: &Meta<'_>, shared: &Shared, counts: &Counts, replies: &mut Replies)
         }
     };
     let len = item.value.len();
-    // Of what the client has already it is told no more.
+    // A value that the client has already is not sent again.
     let with_value = meta.has(b'v') && known != Some(item.cas);
     let mut line = if with_value {
         format!("VA {len}").into_bytes()

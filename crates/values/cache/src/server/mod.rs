@@ -76,18 +76,18 @@ struct Control {
     path: PathBuf,
 }
 
-/// What a server had from the one before it.
+/// State that a server took over from the one before it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Taken {
     /// The process that had it; none if it lay with the service manager.
     pub from: Option<u32>,
-    /// What it stored.
+    /// Items that it stored.
     pub store: Adopted,
-    /// Its connections.
+    /// Number of its connections.
     pub connections: usize,
 }
 
-/// What a server begins with.
+/// State with which a server begins.
 struct Begin {
     store: Store,
     control: Option<OwnedFd>,
@@ -99,12 +99,12 @@ struct Begin {
     pending: Pending,
 }
 
-/// What has to be done before it may write to the arena.
+/// Work that has to be done before the server may write to the arena.
 enum Pending {
     Nothing,
     /// The former server lets go of it.
     Former(take::Pending),
-    /// Nobody finds it in the service manager's store again.
+    /// No server finds it in the service manager's store again.
     Stored(keep::Once),
 }
 
@@ -118,7 +118,7 @@ fn store_options(options: &Options) -> StoreOptions {
 }
 
 impl Begin {
-    /// Empty, or with what the service manager has kept.
+    /// Begins empty, or with the state that the service manager has kept.
     fn new(options: &Options) -> io::Result<Begin> {
         let found = keep::find(options);
         let mut begin = Begin {
@@ -161,7 +161,7 @@ impl Begin {
         Ok(begin)
     }
 
-    /// With what another server had.
+    /// Begins with the state of another server.
     fn adopt(options: &Options, mut offered: take::Offered) -> io::Result<Begin> {
         let pending = offered.pending()?;
         let image = offered.image;
@@ -198,7 +198,7 @@ impl Begin {
     }
 }
 
-/// What was being done when this failed.
+/// Adds to an error the action that failed.
 fn doing(what: String) -> impl FnOnce(io::Error) -> io::Error {
     move |error| io::Error::new(error.kind(), format!("{what}: {error}"))
 }
@@ -207,10 +207,10 @@ fn datagrams(at: SocketAddr) -> io::Result<UdpSocket> {
     UdpSocket::bind(at).map_err(doing(format!("serving UDP at {at}")))
 }
 
-/// Listens for a successor, where nobody does any more.
+/// Listens for a successor, where no process listens any more.
 fn control(at: &Path) -> io::Result<OwnedFd> {
     let listened = match socket::listen(at, 0o600) {
-        // Nobody answered there: what is left of a server that was killed. Anything else than a socket stays.
+        // No process answered there: the socket is a leftover of a killed server. Anything else than a socket stays.
         Err(error) if error.kind() == io::ErrorKind::AddrInUse => match is_socket(at) {
             Ok(true) => std::fs::remove_file(at).and_then(|()| socket::listen(at, 0o600)),
             Ok(false) => Err(io::Error::other("it is no socket: name another path")),
@@ -221,7 +221,7 @@ fn control(at: &Path) -> io::Result<OwnedFd> {
     listened.map_err(successors(at))
 }
 
-/// What fails concerns the socket for successors.
+/// Adds to an error that it concerns the socket for successors.
 fn successors(at: &Path) -> impl FnOnce(io::Error) -> io::Error {
     doing(format!("taking over at {}", at.display()))
 }
@@ -230,7 +230,7 @@ fn is_socket(at: &Path) -> io::Result<bool> {
     Ok(std::fs::symlink_metadata(at)?.file_type().is_socket())
 }
 
-/// For readers by reference. A successor gets the name later, from the server before it.
+/// Creates the server for readers by reference. A successor gets the name later, from the server before it.
 fn share_server(options: &Options, later: bool) -> io::Result<Option<ShareServer>> {
     let Some(share) = &options.share else {
         return Ok(None);
@@ -248,11 +248,11 @@ fn share_server(options: &Options, later: bool) -> io::Result<Option<ShareServer
 }
 
 impl Server {
-    /// Starts to serve. With [`Options::take_over`], goes on with what the server there has, if there is one.
+    /// Starts to serve. With [`Options::take_over`], continues with the state of the server there, if there is one.
     ///
     /// # Errors
-    /// If an address cannot be had, or the kernel refuses memory or descriptors; or if the server there does not hand over what it has: then it
-    /// goes on serving.
+    /// If an address cannot be had, or the kernel refuses memory or descriptors. Also if the server there does not hand
+    /// over its state: then it goes on serving.
     pub fn start(options: Options) -> io::Result<Server> {
         let offered = match &options.take_over {
             Some(at) => socket::check_path(at)
@@ -347,7 +347,7 @@ impl Server {
             let thread = std::thread::Builder::new().name("cache-control".to_owned());
             let wait = move || {
                 let wait = || give::wait(&running, &listener, &rung);
-                // It may end: then nobody takes over.
+                // The thread may end: then no successor takes over.
                 running.watch_panics("cache-control", wait);
             };
             let thread = thread.spawn(wait)?;
@@ -360,7 +360,7 @@ impl Server {
         Ok(server)
     }
 
-    /// What it had from the server before it, if there was one.
+    /// Returns the state that it took over from the server before it, if there was one.
     #[must_use]
     pub fn taken(&self) -> Option<Taken> {
         self.taken
@@ -372,21 +372,21 @@ impl Server {
         self.running.when_gone(Box::new(tell));
     }
 
-    /// Why it cannot go on, if it cannot: one of its threads panicked, or ended by itself. What that thread's clients asked for is lost, and what it left half
-    /// done is not known; so nothing of it is to be kept.
+    /// Returns why it cannot go on, if it cannot: one of its threads panicked, or ended by itself. The requests of that
+    /// thread's clients are lost, and its half-done work is not known. So nothing of it is to be kept.
     #[must_use]
     pub fn failure(&self) -> Option<String> {
         self.running.failure()
     }
 
-    /// The process of the server that has taken over, if one has.
+    /// Returns the process of the server that has taken over, if one has.
     #[must_use]
     pub fn gone_to(&self) -> Option<u32> {
         self.running.gone_to()
     }
 
-    /// Ends it, and has the service manager keep what the next one needs to go on; says how many values that are. Nothing if another server has taken
-    /// over.
+    /// Ends it, and makes the service manager keep the state that the next one needs. Returns how many values that are.
+    /// Nothing if another server has taken over.
     ///
     /// # Errors
     /// If the kernel refuses memory, or the service manager is not there. Then nothing is kept.
@@ -404,30 +404,30 @@ impl Server {
         keep::keep(shared, listener, datagrams.as_ref(), to)
     }
 
-    /// Has the service manager let go of what an earlier server left: this one has it, or it cannot be used.
+    /// Makes the service manager drop the state of an earlier server: this one has it, or it cannot be used.
     pub fn forget_kept(to: &Notifier) {
         keep::forget(to);
     }
 
-    /// Where it serves TCP.
+    /// Returns the address where it serves TCP.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Where it serves UDP.
+    /// Returns the address where it serves UDP.
     #[must_use]
     pub fn udp(&self) -> Option<SocketAddr> {
         self.udp
     }
 
-    /// What it has done so far.
+    /// Returns the counts of its work so far.
     #[must_use]
     pub fn stats(&self) -> Stats {
         self.running.shared.stats()
     }
 
-    /// What it stores.
+    /// Returns its store.
     #[must_use]
     pub fn store(&self) -> &Store {
         &self.running.shared.store
@@ -503,7 +503,7 @@ mod tests {
         let why = server.failure().expect("a reason");
         assert!(why.contains("`cache-99` panicked: index out of"), "{why}");
         assert_eq!(client.read(&mut [0]).expect("the end"), 0);
-        // Who asks later hears it at once.
+        // A caller that asks later is told at once.
         let (tell, told) = channel();
         server.when_gone(move || tell.send(()).expect("heard"));
         told.recv().expect("told");

@@ -1,6 +1,7 @@
-//! Whether a client goes on fast enough with what holds memory here: a byte now and then keeps half a value, or what nobody has taken, for ever.
+//! Check of slow clients that hold memory here. By a byte now and then a client could keep half a value, or untaken
+//! replies, for ever.
 //!
-//! Who sends nothing and waits for nothing may stay as long as he likes.
+//! A client that sends nothing and waits for nothing may stay for ever.
 
 use std::time::{Duration, Instant};
 
@@ -21,7 +22,7 @@ struct Owed {
 }
 
 impl Pace {
-    /// Something may have been received: whether commands became complete, and whether part of another one is here.
+    /// Notes input: whether commands became complete, and whether part of another one is here.
     pub(super) fn received(&mut self, complete: bool, part: bool) {
         self.command = match self.command {
             _ if !part => None,
@@ -30,7 +31,7 @@ impl Pace {
         };
     }
 
-    /// So many bytes of replies were taken, and so many wait.
+    /// Notes that this many bytes of replies were taken, and that this many wait.
     pub(super) fn took(&mut self, bytes: usize, waiting: usize) {
         match &mut self.replies {
             _ if waiting == 0 => self.replies = None,
@@ -44,12 +45,12 @@ impl Pace {
         }
     }
 
-    /// Since when the oldest of its replies waits.
+    /// Returns since when the oldest of its replies waits.
     pub(super) fn owed_since(&self) -> Option<Instant> {
         self.replies.as_ref().map(|owed| owed.since)
     }
 
-    /// Is it about the same thing for longer than that? Never, where that is nothing.
+    /// Returns whether it has been about the same thing for longer than `deadline`. Never, if that is zero.
     pub(super) fn is_behind(&self, now: Instant, deadline: Duration) -> bool {
         if deadline.is_zero() {
             return false;

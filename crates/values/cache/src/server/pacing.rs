@@ -1,17 +1,17 @@
 //! Connections within this machine are not paced.
 //!
-//! Congestion control that spreads packets over time (BBR) sets a timer for each. Where there is no network the timer costs more than the packet.
-//! Who was paced when it was accepted stays so, whatever it is told; so the listener is told, and
-//! connections to other machines get back what the machine has by default.
+//! Congestion control that spreads packets over time (BBR) sets a timer for each. Where there is no network the timer
+//! costs more than the packet. A connection that was paced when it was accepted stays paced, whatever its options say
+//! later. Therefore the listener is changed, and connections to other machines get back the default of the machine.
 
 use std::net::{IpAddr, TcpStream};
 use std::os::fd::AsFd;
 use tranship_sys::stream;
 
-/// How the names of algorithms begin that pace by themselves.
+/// First letters of the names of algorithms that pace by themselves.
 const PACES: &str = "bbr";
 
-/// What a server has done about it.
+/// Changes that a server has made to the pacing.
 #[derive(Debug, Default)]
 pub(super) struct Pacing {
     /// The machine's algorithm, if it paces and the listener has another one.
@@ -19,7 +19,7 @@ pub(super) struct Pacing {
 }
 
 impl Pacing {
-    /// Before a listener's connections are accepted, also one that another server had.
+    /// Prepares a listener before its connections are accepted, also one that another server had.
     pub(super) fn take_off(listener: impl AsFd) -> Pacing {
         let usual = stream::usual_congestion().ok();
         Pacing::instead_of(usual, listener)
@@ -33,7 +33,7 @@ impl Pacing {
         }
     }
 
-    /// A connection was accepted.
+    /// Prepares a connection that was accepted.
     pub(super) fn welcome(&self, stream: &TcpStream) {
         if self.usual.is_some()
             && let (Ok(own), Ok(peer)) = (stream.local_addr(), stream.peer_addr())
@@ -45,7 +45,7 @@ impl Pacing {
 
     fn give_back(&self, stream: &TcpStream) {
         if let Some(usual) = &self.usual {
-            // Anybody may have what is the default.
+            // Every user may choose the default.
             let _ = stream::set_congestion(stream, usual);
         }
     }
@@ -61,7 +61,7 @@ mod tests {
     use std::net::TcpListener;
     use tranship_testkit::skipped;
 
-    /// A connection of a listener that had this algorithm, on a machine whose default it is.
+    /// Returns a connection of a listener that had this algorithm, on a machine whose default it is.
     fn accepted(algorithm: &str) -> Option<(Pacing, TcpStream)> {
         let listener = TcpListener::bind("127.0.0.1:0").expect("bind");
         if let Err(why) = stream::set_congestion(&listener, algorithm) {

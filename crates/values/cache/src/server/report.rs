@@ -1,4 +1,4 @@
-//! What `stats` says.
+//! Report of `stats`.
 
 use super::admission::Admission;
 use super::shared::Shared;
@@ -7,7 +7,7 @@ use std::fmt::Display;
 use std::sync::atomic::Ordering;
 use std::time::UNIX_EPOCH;
 
-/// As clients expect it: three numbers first.
+/// Version as clients expect it: three numbers first.
 pub(super) const VERSION: &str = concat!("1.6.0-tranship-", env!("CARGO_PKG_VERSION"));
 
 pub(super) fn stats(which: &[u8], shared: &Shared, replies: &mut Replies) {

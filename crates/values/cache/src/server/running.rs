@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use tranship_sys::eventfd;
 
-/// What somebody wants to be told.
+/// Callback of a caller that wants to be told.
 type Told = Box<dyn FnOnce() + Send>;
 
 pub(super) struct Running {
@@ -28,7 +28,7 @@ pub(super) struct Running {
     gone: Mutex<Gone>,
 }
 
-/// Who serves, while nobody does.
+/// Threads of a server, while they do not serve.
 #[derive(Default)]
 pub(super) struct Crew {
     pub(super) workers: Vec<Worker>,
@@ -46,7 +46,7 @@ struct Threads {
 struct Gone {
     /// The process that has it.
     to: Option<u32>,
-    /// Which thread ended although nobody told it to, and why.
+    /// Thread that ended although it was not told to, and the reason.
     failed: Option<String>,
     tell: Option<Told>,
 }
@@ -127,8 +127,8 @@ impl Running {
         }
     }
 
-    /// A thread's work, which goes on until all are told to stop. One that ends before takes the server with it: its clients are gone, its part of the
-    /// work is done by nobody, and what it left half done nobody knows.
+    /// Runs a thread's work, which goes on until all are told to stop. A thread that ends before takes the server with
+    /// it: its clients are gone, its part of the work is not done, and its half-done work is not known.
     fn watch<T>(&self, name: &str, work: impl FnOnce() -> T) -> Option<T> {
         let done = self.watch_panics(name, work)?;
         // Ordering: acquire, partner of the release in `pause`.
@@ -138,7 +138,7 @@ impl Running {
         Some(done)
     }
 
-    /// As [`Running::watch`], of one that may end.
+    /// Runs work that may end, otherwise like [`Running::watch`].
     pub(super) fn watch_panics<T>(&self, name: &str, work: impl FnOnce() -> T) -> Option<T> {
         match catch_unwind(AssertUnwindSafe(work)) {
             Ok(done) => Some(done),
@@ -158,7 +158,7 @@ impl Running {
         self.ending.load(Ordering::Acquire)
     }
 
-    /// It was handed over.
+    /// Notes that the server was handed over.
     pub(super) fn gone(&self, to: u32) {
         let mut gone = lock(&self.gone);
         gone.to = Some(to);
@@ -180,7 +180,7 @@ impl Running {
         }
     }
 
-    /// Why it cannot go on, if it cannot.
+    /// Returns why it cannot go on, if it cannot.
     pub(super) fn failure(&self) -> Option<String> {
         lock(&self.gone).failed.clone()
     }
@@ -200,7 +200,7 @@ impl Running {
     }
 }
 
-/// What a panic said.
+/// Returns the message of a panic.
 fn words(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     text.or_else(|| panic.downcast_ref::<&str>().copied())

@@ -1,4 +1,4 @@
-//! What all workers share, options included.
+//! State that all workers share, options included.
 
 use super::admission::Admission;
 use super::announced::Announced;
@@ -14,14 +14,14 @@ use std::time::{Duration, Instant, SystemTime};
 use tranship_core::Domain;
 use tranship_zcopy::Way;
 
-/// How a [`Server`] is made.
+/// Options of a [`Server`].
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Where TCP is served.
+    /// Address where TCP is served.
     pub listen: SocketAddr,
-    /// Where UDP is served, if it is.
+    /// Address where UDP is served, if it is.
     pub udp: Option<SocketAddr>,
-    /// Bytes of keys, values and what is known about them.
+    /// Bytes of keys, values and their records.
     pub memory: u64,
     /// Worker threads.
     pub threads: usize,
@@ -29,36 +29,37 @@ pub struct Options {
     pub connections: usize,
     /// Bytes of the longest value.
     pub longest: usize,
-    /// How long replies may wait for somebody who does not take them.
+    /// Longest time that replies may wait for a client that does not take them.
     pub patience: Duration,
-    /// How long one may take, however steadily, for a command with its value, from its first byte on, or for the replies that wait. Zero: for ever.
+    /// Longest time for a command with its value, from its first byte on, or for the replies that wait; however
+    /// steadily the client goes on. Zero: for ever.
     pub deadline: Duration,
     /// A Unix socket, for this user alone: takes over from the server that listens there, if one does, with its values, listening sockets and
     /// connections; and lets itself be taken over there.
     pub take_over: Option<PathBuf>,
     /// Shows values to other processes by reference.
     pub share: Option<Share>,
-    /// Whose manager admits the memory of values, and may want it back; none: nobody's.
+    /// Domain whose manager admits the memory of values, and may want it back; none: no manager does.
     pub domain: Option<Domain>,
-    /// How replies are sent.
+    /// Way in which replies are sent.
     pub sending: Sending,
 }
 
-/// How replies are sent: to measure what a way is worth. None but the first is for use.
+/// Way in which replies are sent. Only the first is for use; the others serve to measure the value of a way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Sending {
-    /// By what is cheapest, as measured.
+    /// The cheapest way, as measured.
     #[default]
     Chosen,
     /// By this way wherever it can be used.
     Told(Way),
-    /// Values are copied behind what goes before them, and the whole is copied again to be sent.
+    /// Values are copied behind the text before them, and the whole is copied again to be sent.
     Joined,
 }
 
 impl Default for Options {
-    /// 127.0.0.1:11211, 64 MiB, 4 threads (or as many as there are processors), 1024 connections, values of up to 1 MiB: as
-    /// memcached. No UDP.
+    /// Returns 127.0.0.1:11211, 64 MiB, 4 threads (or as many as there are processors), 1024 connections, values of up
+    /// to 1 MiB: as memcached. No UDP.
     fn default() -> Options {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         Options {
@@ -78,14 +79,14 @@ impl Default for Options {
     }
 }
 
-/// What all workers share.
+/// State that all workers share.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(super) store: Store,
     pub(super) options: Options,
     /// Values that are on their way here.
     pub(super) announced: Announced,
-    /// What replies hold.
+    /// Memory that replies hold.
     pub(super) waiting: Waiting,
     pub(super) admission: Admission,
     pub(super) pacing: Pacing,

@@ -8,7 +8,7 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use tranship_sys::{machine, pidfd, socket};
 
-/// What a server handed over, until it is said that it can be used.
+/// Offer of a server that hands over, until the successor says that it can be used.
 #[derive(Debug)]
 pub(super) struct Offered {
     pub(super) image: Image,
@@ -81,7 +81,7 @@ pub(super) fn ask(at: &Path) -> io::Result<Option<Offered>> {
     }))
 }
 
-/// What is left of an offer when its parts are in use.
+/// Rest of an offer when its parts are in use.
 #[derive(Debug)]
 pub(super) struct Pending {
     process: Option<OwnedFd>,
@@ -107,7 +107,7 @@ impl Pending {
         {
             return Ok(());
         }
-        // It may have died on the way: then nobody else has it.
+        // It may have died on the way: then no process has it.
         let process = self.process.as_ref();
         let dead = process.map(|process| pidfd::wait_dead(process, Some(PATIENCE)));
         match dead {

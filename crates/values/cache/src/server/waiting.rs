@@ -1,7 +1,8 @@
-//! What replies that clients have not taken hold of this server's memory, of all clients together: their text, and values that are stored no more.
+//! Memory of this server that untaken replies hold, of all clients together: their text, and values that are stored no
+//! more.
 //!
-//! Values that are stored take no more memory for being in replies as well. Beyond the limit nobody's next command is looked at before its replies
-//! are taken, and the slowest clients are closed, until it is kept again.
+//! Stored values take no more memory for being in replies as well. Beyond the limit no client's next command is read
+//! before its replies are taken. The slowest clients are closed, until the limit is kept again.
 
 use crate::store::Store;
 use std::os::fd::OwnedFd;
@@ -11,10 +12,10 @@ use tranship_sys::eventfd;
 
 #[derive(Debug)]
 pub(super) struct Waiting {
-    /// Of text, and of what is received and not looked at.
+    /// Bytes of text, and of input that is not parsed yet.
     text: Arc<AtomicU64>,
     most: u64,
-    /// What has the workers look.
+    /// Doorbells that make the workers check.
     doorbells: OnceLock<Vec<OwnedFd>>,
 }
 
@@ -26,7 +27,7 @@ pub(super) struct Part {
 }
 
 impl Waiting {
-    /// Of a store with so many bytes of memory: a quarter of what the arena has beyond that.
+    /// Creates the limit of a store with so many bytes of memory: a quarter of the arena's memory beyond that.
     pub(super) fn new(memory: u64) -> Waiting {
         Waiting {
             text: Arc::default(),
@@ -35,12 +36,12 @@ impl Waiting {
         }
     }
 
-    /// Who is to be woken.
+    /// Sets the doorbells of the workers to wake.
     pub(super) fn ring_at(&self, doorbells: Vec<OwnedFd>) {
         let _ = self.doorbells.set(doorbells);
     }
 
-    /// Of a client of which nothing waits.
+    /// Returns the part of a client that has nothing waiting.
     pub(super) fn part(&self) -> Part {
         Part {
             text: Arc::clone(&self.text),
@@ -55,26 +56,26 @@ impl Waiting {
         }
     }
 
-    /// Do replies hold more than so many bytes?
+    /// Returns whether replies hold more than so many bytes.
     fn is_more_than(&self, most: u64, store: &Store) -> bool {
         // Relaxed: a sum.
         let text = self.text.load(Ordering::Relaxed);
         text > most || store.left_bytes(most - text) > most - text
     }
 
-    /// Do replies hold so much that nobody is to add to what waits for it?
+    /// Returns whether replies hold so much that no client may add to its waiting replies.
     pub(super) fn is_much(&self, store: &Store) -> bool {
         self.is_more_than(self.most / 2, store)
     }
 
-    /// Do replies hold more than they may, or what lacks for what is to be stored?
+    /// Returns whether replies hold more than they may, or memory that stored values lack.
     pub(super) fn is_too_much(&self, store: &Store) -> bool {
         self.is_more_than(self.most, store) || store.is_short()
     }
 }
 
 impl Part {
-    /// It is so much now.
+    /// Sets the number of bytes held.
     pub(super) fn set(&mut self, bytes: u64) {
         if bytes == self.own {
             return;

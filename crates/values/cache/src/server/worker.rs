@@ -18,7 +18,7 @@ use tranship_zcopy::Sender;
 const LISTENER: u64 = u64::MAX;
 const DATAGRAMS: u64 = u64::MAX - 1;
 const DOORBELL: u64 = u64::MAX - 2;
-/// Time between two looks at what has expired and who is slow.
+/// Time between two checks for expired items and slow clients.
 const TICK: Duration = Duration::from_millis(250);
 
 pub(super) struct Worker {
@@ -123,7 +123,8 @@ impl Worker {
                 match event.token {
                     LISTENER => self.accept(),
                     DATAGRAMS => self.datagrams(),
-                    // What replies hold is looked at below. A stop that this takes the bell of is seen at the next tick.
+                    // The memory that replies hold is checked below. A stop whose ring this takes is seen at the next
+                    // tick.
                     DOORBELL => drop(eventfd::drain(&self.doorbell)),
                     token if !turns.contains(&token) => turns.push(token),
                     _ => {}
@@ -265,7 +266,7 @@ impl Worker {
     }
 }
 
-/// Counts what a sender has sent since.
+/// Counts the bytes and calls that a sender has sent since.
 fn note(counts: &Counts, before: &tranship_zcopy::Counts, sender: &Sender) {
     let after = sender.counts();
     let referred = after.referred_bytes - before.referred_bytes;

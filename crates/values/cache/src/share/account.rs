@@ -1,4 +1,4 @@
-//! What one reader's domain was given and holds still, as the ledger says.
+//! Values that one reader's domain was given and still holds, according to the ledger.
 
 use super::wire::{Limits, Refused};
 use std::collections::HashMap;
@@ -10,7 +10,7 @@ use tranship_core::{Buffer, BufferId, DomainId};
 pub(super) struct Account {
     given: HashMap<BufferId, Given>,
     bytes: u64,
-    /// Since when it has had what it has had longest; as of the last look.
+    /// Time since when it has held its oldest value, as of the last check.
     oldest: Option<Instant>,
 }
 
@@ -51,7 +51,7 @@ impl Account {
         Ok(())
     }
 
-    /// Could it be had if nothing else were held?
+    /// Checks whether it could be had if nothing else were held.
     pub(super) fn fits(&self, more: u64, limits: &Limits) -> Result<(), Refused> {
         let (held, most) = (self.bytes, limits.bytes);
         if more > most {
@@ -80,7 +80,7 @@ impl Account {
         Ok(())
     }
 
-    /// Takes off what the domain has let go of.
+    /// Takes off the values that the domain has released.
     pub(super) fn look(&mut self, domain: DomainId) {
         self.given.retain(|_, given| given.copy.is_held_by(domain));
         self.bytes = self

@@ -12,14 +12,14 @@ use tranship_core::{Body, Buffer, DomainId, Error, ErrorKind, Pool, Sender, When
 /// Questions before others have their turn.
 const TURN: usize = 64;
 
-/// So long a question waits for memory from a manager that is late.
+/// Longest time that a question waits for memory from a slow manager.
 const LATE: Duration = Duration::from_secs(10);
 
-/// What all readers have in common.
+/// State that all readers share.
 #[derive(Debug)]
 pub(super) struct Common {
     pub(super) copies: Copies,
-    /// Of all who hold something or are connected.
+    /// Accounts of all domains that hold something or are connected.
     pub(super) accounts: HashMap<DomainId, Account>,
     pub(super) limits: Limits,
 }
@@ -30,11 +30,11 @@ pub(super) struct Client {
     domain: DomainId,
     asked: Asked,
     greeted: bool,
-    /// What there was no room for.
+    /// Output for which there was no room.
     waits: Option<Out>,
     /// Since when its last question waits for memory.
     late: Option<Instant>,
-    /// Since when it has not taken what it is sent, or not let itself be shown the pool.
+    /// Time since when it has not taken its answers, or not accepted the pool.
     pub(super) stuck: Option<Instant>,
 }
 
@@ -77,7 +77,7 @@ impl Client {
         self.late.is_some()
     }
 
-    /// Answers what it asks; true if there may be more.
+    /// Answers its questions; true if there may be more.
     pub(super) fn turn(
         &mut self,
         common: &mut Common,
@@ -136,7 +136,7 @@ impl Client {
         self.send(Self::answer(found, counts))
     }
 
-    /// Shows it the pool, and says what it may hold.
+    /// Shows it the pool, and sends its limits.
     fn greet(&mut self, pool: &Pool, limits: Limits) -> Result<bool, Error> {
         if !self.greeted && self.sender.try_assign(pool)? {
             self.greeted = true;
@@ -161,7 +161,8 @@ impl Client {
         }
     }
 
-    /// Nobody held what waited, so a look in between has taken it off the account.
+    /// Admits a waiting answer again: nothing held it while it waited, so a check in between has taken it off the
+    /// account.
     fn admit_again(&self, out: Out, common: &mut Common, counts: &Counts) -> Out {
         let Some(copy) = &out.copy else {
             return out;
@@ -206,7 +207,7 @@ impl Client {
         })
     }
 
-    /// False if there is no room for it yet: then it waits.
+    /// Sends an answer. False if there is no room for it yet: then it waits.
     fn send(&mut self, out: Out) -> Result<bool, Error> {
         let (word, bytes) = out.say.encode();
         let sent = match &out.copy {
@@ -237,7 +238,7 @@ impl Client {
     pub(super) fn refuse(mut self, most: usize) {
         let most = most as u64;
         let (word, bytes) = Say::Refused(Refused::Readers { most }).encode();
-        // If it is gone, nobody asks.
+        // If it is gone, no client asks.
         let _ = self.sender.send_inline(&bytes, word);
     }
 }

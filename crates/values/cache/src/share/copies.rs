@@ -42,7 +42,8 @@ impl Copies {
         &self.pool
     }
 
-    /// The copy of what is stored under a key. `make_room` is called before other copies go. [`Refused::Late`]: the same may be asked again.
+    /// Returns the copy of the value that is stored under a key. `make_room` is called before other copies go.
+    /// [`Refused::Late`]: the call may be repeated.
     pub(super) fn show(
         &mut self,
         key: &[u8],
@@ -120,7 +121,7 @@ impl Copies {
         None
     }
 
-    /// Lets go of copies of what is stored no more.
+    /// Releases copies of values that are stored no more.
     pub(super) fn tidy(&mut self, counts: &Counts) {
         self.by_key.retain(|_, copy| !copy.of.is_over());
         self.order.retain(|key| self.by_key.contains_key(key));

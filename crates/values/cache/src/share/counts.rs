@@ -1,4 +1,4 @@
-//! What the share server has done.
+//! Counts of the share server.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -9,7 +9,7 @@ pub(crate) struct Counts {
     pub(super) readers: AtomicU64,
     /// Keys asked for.
     pub(super) gets: AtomicU64,
-    /// And found.
+    /// Questions for keys that were found.
     pub(super) hits: AtomicU64,
     /// Asks that were refused at a limit.
     pub(super) refused: AtomicU64,

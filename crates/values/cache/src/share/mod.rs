@@ -8,7 +8,7 @@
 //!                                reply: a buffer, a miss, a refusal
 //! ```
 //!
-//! Who holds what is the ledger's word (`Buffer::is_held_by`), never the reader's.
+//! The ledger says which domain holds which value (`Buffer::is_held_by`), never the reader.
 //!
 //! NOT here: pools and channels (`core`), sockets (`server`).
 

@@ -1,4 +1,4 @@
-//! How values are shown to other processes.
+//! Options for showing values to other processes.
 
 use super::wire::Limits;
 use std::fmt;
@@ -18,12 +18,13 @@ pub struct Share {
     pub readers: usize,
     /// Values that one of them may hold at a time.
     pub held: usize,
-    /// How long it may hold one before it gets no other.
+    /// Longest time that a reader may hold a value before it gets no other.
     pub held_for: Duration,
 }
 
 impl Share {
-    /// A pool of 64 MiB; 16 readers, each of which may hold 256 values and a sixteenth of the pool, for a minute.
+    /// Creates a pool of 64 MiB; 16 readers, each of which may hold 256 values and a sixteenth of the pool, for a
+    /// minute.
     #[must_use]
     pub fn new(domain: Domain, name: &str) -> Share {
         Share {
@@ -36,7 +37,7 @@ impl Share {
         }
     }
 
-    /// What one reader may hold: its part of the pool, by the bytes of the values.
+    /// Returns the limits of one reader: its part of the pool, by the bytes of the values.
     pub(crate) fn limits(&self) -> Limits {
         Limits {
             bytes: self.memory / self.readers.max(1) as u64,

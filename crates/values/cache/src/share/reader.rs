@@ -11,8 +11,8 @@ use tranship_core::{
 /// Questions under way at a time: less than there is room for in the ring, however long the keys.
 const UNDER_WAY: usize = LINES as usize / KEY.div_ceil(INLINE_BYTES) / 2;
 
-/// Reads values of a cache server (`tranship cache --shm NAME`) by reference: what it gets lies in memory of the server's, which this process can only
-/// read.
+/// Reads values of a cache server (`tranship cache --shm NAME`) by reference: a value lies in memory of the server's,
+/// which this process can only read.
 ///
 /// A server that has ended, or was handed over to its successor, is [`ErrorKind::PeerGone`] or [`ErrorKind::PeerDied`]: open it again.
 ///
@@ -43,18 +43,18 @@ pub struct Reader {
     receiver: Receiver,
     limits: Limits,
     timeout: Option<Duration>,
-    /// Answers may come that nobody waits for.
+    /// Answers may come to questions that were given up.
     broken: bool,
 }
 
-/// What is stored under a key.
+/// Value that is stored under a key, or the reason for none.
 #[derive(Debug)]
 pub enum Answer {
-    /// This.
+    /// The key has this value.
     Hit(Hit),
     /// Nothing.
     Miss,
-    /// It is not told; why.
+    /// The reader is not told the value, for this reason.
     Refused(Refused),
 }
 
@@ -71,7 +71,8 @@ impl Reader {
     /// Connects to the server that shows its values under a name; waits until there is one.
     ///
     /// # Errors
-    /// What the manager refuses; [`ErrorKind::Limit`] with [`Refused`] if too many others read; [`ErrorKind::PeerViolation`] if it is no cache server.
+    /// The manager's refusal; [`ErrorKind::Limit`] with [`Refused`] if too many others read; [`ErrorKind::PeerViolation`] if it
+    /// is no cache server.
     pub fn open(domain: &Domain, name: &str) -> Result<Reader, Error> {
         Reader::connect(domain, name, None)
     }
@@ -110,23 +111,26 @@ impl Reader {
         Ok(own)
     }
 
-    /// What it may hold at a time.
+    /// Returns the limits for the values that the reader holds at a time.
     #[must_use]
     pub fn limits(&self) -> Limits {
         self.limits
     }
 
-    /// The channel: to say how it waits, or that the server is trusted not to change what it has shown
-    /// ([`trust_writer`](Receiver::trust_writer)), from when on [`Hit::bytes`] gives slices. Whoever receives from it takes answers away.
+    /// Returns the channel. It sets how the channel waits, or states that the server is trusted not to change a shown
+    /// value ([`trust_writer`](Receiver::trust_writer)); from then on [`Hit::bytes`] gives slices. A caller that
+    /// receives from it takes answers away.
     pub fn channel(&mut self) -> &mut Receiver {
         &mut self.receiver
     }
 
-    /// What is stored under a key, if there is something.
+    /// Returns the value that is stored under a key, if there is one.
     ///
     /// # Errors
-    /// [`ErrorKind::BadArgument`] for what is no key; [`ErrorKind::Limit`] and [`ErrorKind::OutOfMemory`], with [`Refused`], if this process holds too much, or all others do;
-    /// [`ErrorKind::PeerGone`] and [`ErrorKind::PeerDied`] if the server is gone; [`ErrorKind::TimedOut`] if it does not answer, after which the reader is of no use any more.
+    /// - [`ErrorKind::BadArgument`]: the bytes are not a key.
+    /// - [`ErrorKind::Limit`] and [`ErrorKind::OutOfMemory`], with [`Refused`]: this process holds too much, or all others do.
+    /// - [`ErrorKind::PeerGone`] and [`ErrorKind::PeerDied`]: the server is gone.
+    /// - [`ErrorKind::TimedOut`]: the server does not answer. The reader cannot be used any more.
     pub fn get(&mut self, key: &[u8]) -> Result<Option<Hit>, Error> {
         let mut one = None;
         self.each([key], |answer| one = Some(answer))?;
@@ -138,7 +142,7 @@ impl Reader {
         }
     }
 
-    /// What is stored under each of these keys, in their order; many are asked for at a time.
+    /// Returns the values that are stored under these keys, in their order; many are asked for at a time.
     ///
     /// # Errors
     /// As [`Reader::get`]; a refusal is an answer.
@@ -247,25 +251,25 @@ fn refusal(why: Refused) -> Error {
 }
 
 impl Hit {
-    /// Length of the value, bytes.
+    /// Returns the length of the value in bytes.
     #[must_use]
     pub fn len(&self) -> usize {
         self.value.len()
     }
 
-    /// Whether it has no bytes.
+    /// Returns whether it has no bytes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.value.is_empty()
     }
 
-    /// The client's word.
+    /// Returns the client's word.
     #[must_use]
     pub fn flags(&self) -> u32 {
         self.flags
     }
 
-    /// Its unique number, as `gets` tells it.
+    /// Returns the unique number, as `gets` reports it.
     #[must_use]
     pub fn cas(&self) -> u64 {
         self.cas
@@ -277,19 +281,19 @@ impl Hit {
         self.ttl
     }
 
-    /// The bytes, in the server's memory.
+    /// Returns the bytes, in the server's memory.
     #[must_use]
     pub fn view(&self) -> View<'_> {
         self.value.view()
     }
 
-    /// The bytes as a slice, if the server is trusted ([`Reader::channel`]).
+    /// Returns the bytes as a slice, if the server is trusted ([`Reader::channel`]).
     #[must_use]
     pub fn bytes(&self) -> Option<&[u8]> {
         self.value.bytes()
     }
 
-    /// A private copy.
+    /// Returns a private copy.
     #[must_use]
     pub fn to_vec(&self) -> Vec<u8> {
         self.value.to_vec()
@@ -298,12 +302,12 @@ impl Hit {
     /// Writes it; takes little private memory, however long it is.
     ///
     /// # Errors
-    /// What `to` says.
+    /// The error of `to`.
     pub fn write_to(&self, to: &mut impl io::Write) -> io::Result<()> {
         self.value.write_to(to)
     }
 
-    /// The buffer, to be cut, or sent to a socket by [`tranship_zcopy::Piece::Buffer`].
+    /// Returns the buffer, to be cut, or sent to a socket by [`tranship_zcopy::Piece::Buffer`].
     #[must_use]
     pub fn into_buffer(self) -> Buffer {
         self.value

@@ -15,15 +15,15 @@ use tranship_core::{
     ChannelOptions, Error, ErrorKind, Listener, PollItem, PoolOptions, Role, poll,
 };
 
-/// Time between two looks at who holds what, and who is slow.
+/// Time between two checks for held values and slow readers.
 const TICK: Duration = Duration::from_millis(250);
-/// So many are let in before those who are there have their turn.
+/// Most new readers that are let in before the present ones have their turn.
 const TURN: usize = 16;
-/// And whether somebody new has the pool, or there is memory for an answer.
+/// Time between two checks whether a new reader has the pool, or whether there is memory for an answer.
 const NEW: Duration = Duration::from_millis(2);
 /// Channels of one domain, which is one reader however many it has.
 const CHANNELS: usize = 4;
-/// And between two attempts to get what is missing.
+/// Time between two attempts to get missing memory.
 const PAUSE: Duration = Duration::from_millis(25);
 
 /// The server of readers in other processes, while its thread does not run.
@@ -36,12 +36,12 @@ pub(crate) struct ShareServer {
     clients: Vec<Client>,
     common: Common,
     looked: Instant,
-    /// What was complained of last.
+    /// Error that was reported last.
     said: Option<ErrorKind>,
 }
 
 impl ShareServer {
-    /// One at a name. `patience`: how long a reader may take no answers.
+    /// Creates a share server at a name. `patience`: longest time that a reader may take no answers.
     ///
     /// # Errors
     /// If the manager refuses the pool.
@@ -62,7 +62,7 @@ impl ShareServer {
         })
     }
 
-    /// Takes the name. Else [`ShareServer::run`] does, when whoever has it lets go of it.
+    /// Takes the name. If another server has it, [`ShareServer::run`] takes it when that server releases it.
     ///
     /// # Errors
     /// If it cannot be had.
@@ -86,7 +86,7 @@ impl ShareServer {
         let mut more = false;
         loop {
             let waited = self.wait(if more { Duration::ZERO } else { TICK }, doorbell);
-            // Ordering: acquire, partner of the release of who tells it to stop.
+            // Ordering: acquire; partner: the release of the thread that tells it to stop.
             if stop.load(Ordering::Acquire) {
                 return self;
             }
@@ -103,7 +103,7 @@ impl ShareServer {
     }
 
     fn wait(&mut self, mut limit: Duration, doorbell: &OwnedFd) -> Result<(), Error> {
-        // Those who are connected are served all the same.
+        // Connected readers are served all the same.
         if let Err(error) = self.listen() {
             self.complain(&error);
             limit = limit.min(PAUSE);
@@ -113,7 +113,8 @@ impl ShareServer {
         if self.clients.iter().any(waits) {
             limit = limit.min(NEW);
         }
-        // Of one that waits so, nothing is read: what it says early would have this return at once, again and again.
+        // Nothing is read from a client that waits so: an early question of it would make this return at once, again
+        // and again.
         let clients = self.clients.iter_mut().filter(|client| !waits(client));
         let clients = clients.map(|client| {
             if client.is_choked() {
@@ -198,7 +199,7 @@ impl ShareServer {
         more
     }
 
-    /// Who has let go of what, and what is stored no more.
+    /// Checks which readers have released which values, and which values are stored no more.
     fn look(&mut self, counts: &Counts) {
         self.looked = Instant::now();
         self.clients
@@ -211,7 +212,7 @@ impl ShareServer {
         Counts::set(&counts.readers, self.clients.len() as u64);
     }
 
-    /// Who is gone and holds nothing needs no place.
+    /// Removes readers that are gone and hold nothing.
     fn forget(&mut self) {
         let clients = &self.clients;
         let here = |domain| clients.iter().any(|client| client.domain() == domain);

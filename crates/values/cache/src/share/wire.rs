@@ -1,4 +1,4 @@
-//! What a reader and the share server say to each other: a pure codec.
+//! Codec of the messages between a reader and the share server: pure functions.
 //!
 //! A reader asks by the control ring: the key in pieces of up to [`INLINE_BYTES`], and in each message's word the length of the whole key. It is answered in the
 //! order of its questions. A value's answer is its buffer, with flags and number behind the value; all other answers are inline.
@@ -21,7 +21,7 @@ const HIT: u64 = 3;
 const MISS: u64 = 4;
 const REFUSED: u64 = 5;
 
-/// What one reader may hold at a time.
+/// Limits for the values that one reader holds at a time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Limits {
     /// Bytes of values.
@@ -35,34 +35,34 @@ pub struct Limits {
 /// Why a reader does not get a value that may be there.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Refused {
-    /// It would hold too many bytes.
+    /// The reader would hold too many bytes.
     #[error(
         "{held} bytes of values are held, and {more} more are asked for: at most {most} may be held at a time; drop some"
     )]
     Bytes {
-        /// What it holds.
+        /// Amount that the reader holds.
         held: u64,
         /// The value's.
         more: u64,
-        /// What it may hold.
+        /// Amount that the reader may hold.
         most: u64,
     },
-    /// It holds too many values.
+    /// The reader holds too many values.
     #[error("{held} values are held, and no more than {most} may be at a time; drop some")]
     Values {
-        /// What it holds.
+        /// Amount that the reader holds.
         held: u64,
-        /// What it may hold.
+        /// Amount that the reader may hold.
         most: u64,
     },
-    /// It holds one for too long.
+    /// The reader holds a value for too long.
     #[error(
         "a value has been held for {seconds} s, and others are given out only {most} s long until it is dropped"
     )]
     Time {
         /// Since when.
         seconds: u64,
-        /// How long it may.
+        /// Longest time that a value may be held.
         most: u64,
     },
     /// There is no room in the pool.
@@ -86,7 +86,7 @@ pub enum Refused {
     /// Too many others are connected or hold something.
     #[error("the server lets {most} readers hold values at a time, and as many do")]
     Readers {
-        /// How many there may be.
+        /// Most readers that there may be.
         most: u64,
     },
 }
@@ -106,13 +106,13 @@ fn word(kind: u64, low: u64) -> u64 {
     MARK | kind << KIND | low
 }
 
-/// Kind and lower part.
+/// Splits a word into kind and lower part.
 fn open(word: u64) -> Option<(u64, u64)> {
     let known = word & (0xffff << 48) == MARK;
     known.then_some((word >> KIND & 0xff, word & ((1 << KIND) - 1)))
 }
 
-/// The messages that ask for a key.
+/// Returns the messages that ask for a key.
 pub(super) fn ask(key: &[u8]) -> impl Iterator<Item = (&[u8], u64)> {
     let word = word(ASK, key.len() as u64);
     key.chunks(INLINE_BYTES).map(move |piece| (piece, word))
@@ -125,7 +125,7 @@ pub(super) struct Asked {
     wanted: usize,
 }
 
-/// Nobody asks so.
+/// Invalid question.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("its question is none: {0}")]
 pub(super) struct Nonsense(&'static str);
@@ -151,18 +151,18 @@ impl Asked {
         Ok(self.key.len() == self.wanted)
     }
 
-    /// The whole key.
+    /// Returns the whole key.
     pub(super) fn key(&self) -> &[u8] {
         &self.key
     }
 
-    /// The next one.
+    /// Clears it for the next key.
     pub(super) fn clear(&mut self) {
         self.key.clear();
     }
 }
 
-/// What is behind a value.
+/// Returns the bytes behind a value.
 pub(super) fn tail(flags: u32, cas: u64) -> [u8; TAIL] {
     let mut tail = [0; TAIL];
     tail[..4].copy_from_slice(&flags.to_le_bytes());
@@ -177,7 +177,7 @@ pub(super) fn read_tail(tail: [u8; TAIL]) -> (u32, u64) {
 }
 
 impl Say {
-    /// The message's word, and its bytes.
+    /// Returns the message's word, and its bytes.
     pub(super) fn encode(self) -> (u64, Vec<u8>) {
         let numbers = |all: &[u64]| all.iter().flat_map(|n| n.to_le_bytes()).collect();
         match self {
@@ -209,7 +209,7 @@ impl Say {
         }
     }
 
-    /// Out of a message's word and bytes.
+    /// Decodes a message's word and bytes.
     pub(super) fn decode(word: u64, bytes: &[u8]) -> Option<Say> {
         let (kind, low) = open(word)?;
         let numbers = || -> Option<[u64; 3]> {

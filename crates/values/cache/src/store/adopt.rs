@@ -1,4 +1,5 @@
-//! What is stored goes from one process to another: the arena's file stays, what is known about the keys is written down and read.
+//! Handover of the store from one process to another: the arena's file stays, and the records of the keys are written
+//! down and read.
 
 use super::entry::Entry;
 use super::{Store, StoreOptions, arena_options, lock};
@@ -7,19 +8,19 @@ use crate::parse::KEY;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use tranship_zcopy::{Arena, Error, Place};
 
-/// What came of a [`Store::adopt`].
+/// Result of a [`Store::adopt`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Adopted {
     /// Values that are there.
     pub values: u64,
     /// Bytes of them.
     pub bytes: u64,
-    /// What was said of them could not be.
+    /// Items that were refused because their record cannot be true.
     pub refused: u64,
 }
 
 impl Store {
-    /// All that is known about the keys, and how many of them cannot be handed over. Nobody uses the store meanwhile.
+    /// Returns the records of all keys, and how many of them cannot be handed over. Nobody uses the store meanwhile.
     pub(crate) fn write_down(&self) -> (Vec<Kept>, u64) {
         let now = self.now();
         let (mut kept, mut lost) = (Vec::new(), 0);
@@ -51,19 +52,19 @@ impl Store {
         (kept, lost)
     }
 
-    /// The arena's file.
+    /// Returns the arena's file.
     pub(crate) fn file(&self) -> BorrowedFd<'_> {
         self.arena.descriptor()
     }
 
-    /// The next unique number.
+    /// Returns the next unique number.
     pub(crate) fn next_number(&self) -> u64 {
         // Relaxed: nobody uses the store meanwhile.
         self.numbers.load(std::sync::atomic::Ordering::Relaxed)
     }
 
-    /// A store over another process's arena. Nothing of what is said is believed: a key that is none, a value that cannot be where it is
-    /// said to be, is left out. [`Arena::begin`] has to come before the first use.
+    /// Creates a store over another process's arena. No record is believed: a key that is none, and a value that cannot
+    /// be at its place, is left out. [`Arena::begin`] has to come before the first use.
     ///
     /// # Errors
     /// If the file is no arena's, or the kernel refuses addresses.
@@ -112,7 +113,7 @@ impl Store {
         Ok((store, adopted))
     }
 
-    /// After [`Store::adopt`], when the former process writes no more.
+    /// Begins the use after [`Store::adopt`], when the former process writes no more.
     ///
     /// # Errors
     /// If the kernel refuses; then the store must not be used.

@@ -1,4 +1,5 @@
-//! Values that are made of what is there: a new one takes its place, for which memory may have to be found first.
+//! Values that are made of stored ones: a new value takes the old one's place, for which memory may have to be found
+//! first.
 
 use super::{NotCounted, Outcome, Store};
 use tranship_zcopy::{Value, ValueMut};
@@ -16,14 +17,14 @@ impl Store {
         cas: Option<u64>,
         number: Option<u64>,
     ) -> Result<(u64, Outcome), NotCounted> {
-        // 0 is the number of what has none.
+        // 0 is the number of a key without value.
         let cas = cas.filter(|wanted| *wanted != 0);
         let mut reserved = None::<ValueMut>;
         loop {
             let now = self.now();
             let (mut shard, hash) = self.shard(key);
             let found = self.find_living(&mut shard, hash, key, now);
-            // What was there before room was made for it was evicted for that.
+            // The old value was evicted to make room.
             let Some(index) = found else {
                 return Err(match reserved {
                     Some(_) => NotCounted::NoMemory,
@@ -72,13 +73,13 @@ impl Store {
         cas: Option<u64>,
         number: Option<u64>,
     ) -> Outcome {
-        // 0 is the number of what has none.
+        // 0 is the number of a key without value.
         let cas = cas.filter(|wanted| *wanted != 0);
         let mut reserved = None::<ValueMut>;
         loop {
             let now = self.now();
             let (mut shard, hash) = self.shard(key);
-            // What was there before room was made for it was evicted for that.
+            // The old value was evicted to make room.
             let Some(index) = self.find_living(&mut shard, hash, key, now) else {
                 return match reserved {
                     Some(_) => Outcome::NoMemory,
@@ -117,9 +118,10 @@ impl Store {
         }
     }
 
-    /// Memory for another value of an item, of which the caller has the shard's lock: what was reserved, or what there is without evicting and without
-    /// asking the manager, for whom others would wait. Else he lets go of the lock and reserves it, as what is evicted for it may be of this shard. The
-    /// item is touched before, so that it itself is so last.
+    /// Returns memory for another value of an item whose shard the caller has locked. It is the reserved memory, or
+    /// memory that is there without evicting and without asking the manager, because others would wait for the lock
+    /// meanwhile. Otherwise the caller releases the lock and reserves memory: an item that is evicted for it may be of
+    /// this shard. The item is touched before, so that the item itself is evicted last.
     pub(super) fn room_for(&self, reserved: &mut Option<ValueMut>, len: usize) -> Option<ValueMut> {
         let fits = reserved.take().filter(|value| value.len() == len);
         fits.or_else(|| self.arena.alloc_admitted(len).ok())

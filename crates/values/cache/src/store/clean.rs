@@ -1,8 +1,8 @@
-//! The cleaner: slots of protected pageblocks are not used again before all of the block is free, so blocks in which little is
-//! left are emptied by copying that elsewhere, as a log-structured file system cleans segments.
+//! The cleaner. Slots of protected pageblocks are not used again before all of the block is free. Blocks that hold few
+//! values are therefore emptied by copying these elsewhere, as a log-structured file system cleans segments.
 //!
-//! It works only while blocks hold a quarter more than what is stored, and takes the emptiest first: a block of which a tenth is
-//! left costs a tenth of a block's copying and gives back nine.
+//! It works only while blocks hold a quarter more than the stored values need, and takes the emptiest first. A block
+//! that is a tenth full costs a tenth of a block's copying and gives back nine tenths.
 
 use super::shard::Shard;
 use super::{Store, lock};
@@ -22,8 +22,8 @@ impl Store {
 
     /// Empties the emptiest pageblocks of which at most half is in use.
     pub(super) fn empty_blocks(&self, blocks: usize) {
-        // One thread at a time; others need not wait for it.
-        // Ordering: acquire with release below, so that what one round did is seen by the next.
+        // One thread at a time; others need not wait for it. Ordering: acquire with release below, so that the changes
+        // of one round are seen by the next.
         if self.cleaner.swap(1, Ordering::Acquire) == 1 {
             return;
         }
@@ -40,7 +40,7 @@ impl Store {
     /// Moves a shard's wanted values elsewhere, as far as there is room.
     pub(super) fn move_away(&self, shard: &Mutex<Shard>, wanted: &impl Fn(&Value) -> bool) {
         let mut reserved = None::<ValueMut>;
-        // The whole shard is looked at, in parts, so that nobody waits long for its lock.
+        // The whole shard is checked, in parts, so that no thread waits long for its lock.
         let mut from = 0;
         loop {
             let mut shard = lock(shard);

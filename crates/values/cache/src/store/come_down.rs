@@ -1,4 +1,5 @@
-//! The manager wants memory back: pageblocks in which little is left are emptied, and then those in which lies what nobody has asked for for longest.
+//! Return of memory to the manager: pageblocks that hold few values are emptied, and then those with the values that
+//! were asked for longest ago.
 //!
 //! Memory goes back by the pageblock. Values that are evicted one by one, each out of another, give nothing back for long: so all of a pageblock goes, and
 //! of pageblocks no more than are wanted.
@@ -15,7 +16,8 @@ const BLOCKS: usize = 64;
 const LOOKED_AT: usize = 4096;
 
 impl Store {
-    /// Gives back what is wanted, and one pageblock more at most, as far as nobody else has the values. Where that is not all the next call goes on.
+    /// Gives back the wanted memory, and one pageblock more at most, as far as no reply holds the values. If that is
+    /// not all, the next call goes on.
     pub(super) fn come_down(&self) {
         let wanted = self.arena.excess();
         if wanted == 0 {
@@ -32,7 +34,7 @@ impl Store {
         }
         if !blocks.is_empty() {
             for shard in &self.shards {
-                // Emptied blocks may be in use again, by what was just stored.
+                // Emptied blocks may be in use again, by a value that was just stored.
                 if self.arena.excess() == 0 {
                     break;
                 }
@@ -41,7 +43,8 @@ impl Store {
         }
     }
 
-    /// Adds pageblocks of so many bytes, those of what a shard would evict first; evicts what has memory of its own at once. Says how many bytes that are.
+    /// Adds pageblocks of so many bytes: those of the values that a shard would evict first. Evicts values that have
+    /// memory of their own at once. Returns how many bytes that are.
     fn oldest_blocks(&self, shard: &Mutex<Shard>, wanted: u64, blocks: &mut BTreeSet<u32>) -> u64 {
         let mut found = 0;
         let mut alone = Vec::new();
@@ -64,7 +67,8 @@ impl Store {
         found
     }
 
-    /// Evicts what lies in these pageblocks. What was asked for more than once is moved elsewhere, if something has a free slot for it.
+    /// Evicts the values in these pageblocks. A value that was asked for more than once is moved elsewhere, if there is
+    /// a free slot for it.
     fn evict_from(&self, shard: &Mutex<Shard>, blocks: &BTreeSet<u32>) {
         let mut from = Some(0);
         while let Some(at) = from {

@@ -1,4 +1,4 @@
-//! What is known about a key.
+//! Record of a key.
 
 use smallvec::SmallVec;
 use tranship_zcopy::Value;
@@ -6,10 +6,10 @@ use tranship_zcopy::Value;
 /// Bytes that an item takes beside key and value, about.
 pub(super) const OVERHEAD: u64 = 112;
 
-/// Most keys lie beside what is known about them: one of another place is another miss of the caches.
+/// Most keys lie beside their record: a key in another place is another cache miss.
 pub(super) type Key = SmallVec<[u8; 40]>;
 
-/// What is known about a key: two lines of the caches that are fetched together.
+/// Record of a key: two cache lines that are fetched together.
 #[derive(Debug)]
 #[repr(align(128))]
 pub(super) struct Entry {
@@ -53,7 +53,7 @@ impl Entry {
         }
     }
 
-    /// Bytes that it counts for.
+    /// Returns the bytes that it counts for.
     pub(super) fn cost(&self) -> u64 {
         (self.key.len() + self.value.len()) as u64 + OVERHEAD
     }

@@ -20,7 +20,7 @@ struct All {
 }
 
 impl Left {
-    /// A value is stored no more.
+    /// Adds a value that is stored no more.
     pub(super) fn add(&self, value: Value) {
         if !value.is_shared() {
             return;
@@ -35,12 +35,12 @@ impl Left {
         }
     }
 
-    /// Bytes of them, at most.
+    /// Returns their bytes, at most.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// Bytes of them now.
+    /// Returns their bytes now.
     pub(super) fn sweep(&self) -> u64 {
         self.sweep_in(&mut self.all.lock().unwrap_or_else(PoisonError::into_inner))
     }

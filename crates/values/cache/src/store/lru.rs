@@ -1,5 +1,5 @@
-//! Segmented LRU: what is new is on probation; what is used again is protected, up to four fifths of the bytes. So a scan of keys
-//! that nobody asks for twice drives nothing out that is asked for often.
+//! Segmented LRU: a new item is on probation; an item that is used again is protected, up to four fifths of the bytes.
+//! So a scan of keys that are asked for once drives out no item that is asked for often.
 
 use super::entry::{Entry, Links, NONE};
 
@@ -50,8 +50,8 @@ impl Lists {
         }
     }
 
-    /// It was used. What came to the front of the protected ones a short while ago stays where it is: to move it would touch its
-    /// neighbours, which nobody asked for and whose memory is far away.
+    /// Notes that an item was used. An item that came to the front of the protected ones a short while ago stays where
+    /// it is. Moving it would touch its neighbours, which nobody asked for and whose memory is far away.
     pub(super) fn touch(&mut self, entries: &mut Entries, index: u32, now: u32) {
         let own = links(entries, index);
         if own.protected && now.wrapping_sub(own.since) < STAYS {
@@ -83,7 +83,7 @@ impl Lists {
         list.bytes = list.bytes + after - before;
     }
 
-    /// All entries, from what is evicted first.
+    /// Returns all entries; the one that is evicted first comes first.
     pub(super) fn in_order(&self, entries: &Entries) -> impl Iterator<Item = u32> {
         let some = |index: u32| (index != NONE).then_some(index);
         let newer = move |&index: &u32| {
@@ -151,7 +151,7 @@ mod tests {
         assert_eq!((lists.protected.oldest, lists.protected.newest), (0, 7));
         lists.touch(&mut entries, 0, 100 + STAYS);
         assert_eq!((lists.protected.oldest, lists.protected.newest), (1, 0));
-        // On probation nothing waits for a minute: what is there is evicted first.
+        // On probation no item waits for a minute: these are evicted first.
         lists.touch(&mut entries, 9, 101);
         assert_eq!(lists.protected.newest, 9);
     }

@@ -1,4 +1,4 @@
-//! What is stored: keys and metadata in the heap, values in the arena.
+//! Store: keys and metadata in the heap, values in the arena.
 //!
 //! Keys are spread over shards by a keyed hash, each with a lock of its own. A value is stored without the line end that it has in the
 //! protocol, for which one of whole pages would need a page more. It is never changed in place: a new one takes its place.
@@ -27,7 +27,7 @@ use tranship_zcopy::{Arena, Error, Value, ValueMut};
 /// Bytes beyond a value's that are evicted for it where the manager admits nothing: as much as one pageblock of other values may have to go.
 const REFUSED_SLACK: u64 = 64 << 10;
 
-/// How a new value goes with what is there.
+/// Rule for a new value when there is an old one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mode {
     /// Whatever is there.
@@ -36,34 +36,34 @@ pub enum Mode {
     Add,
     /// Only if something is there.
     Replace,
-    /// Behind what is there, if that has this number; 0 is none.
+    /// Behind the stored value, if that has this number; 0 is none.
     Append(Option<u64>),
-    /// Before what is there, if that has this number; 0 is none.
+    /// Before the stored value, if that has this number; 0 is none.
     Prepend(Option<u64>),
-    /// Only if what is there has this number, which is not 0: that is the number of what has none.
+    /// Only if the stored value has this number. It is not 0, which is the number of a key without value.
     Cas(u64),
-    /// Only if what is there has this number, or a greater one: then the new value is marked as stale, and keeps the time to live of what was there, and
-    /// whether somebody was told to renew it.
+    /// Only if the stored value has this number, or a greater one. With a greater one the new value is marked as stale.
+    /// It then keeps the old value's time to live, and its mark whether a client was told to renew it.
     CasOrStale(u64),
 }
 
-/// What came of it.
+/// Result of a store operation.
 #[derive(Clone, Debug)]
 pub enum Outcome {
     /// Done.
     Stored {
         /// The new number.
         cas: u64,
-        /// Bytes of what is there now.
+        /// Length of the stored value now, bytes.
         len: usize,
     },
     /// The mode's condition does not hold.
     NotStored,
-    /// It has another number.
+    /// The stored value has another number.
     Exists,
     /// Nothing is there.
     NotFound,
-    /// With what is there it would be longer than a value may be.
+    /// With the stored value it would be longer than a value may be.
     TooLarge,
     /// No memory, even after evicting.
     NoMemory,
@@ -74,39 +74,40 @@ pub enum Outcome {
 pub enum NotCounted {
     /// Nothing is there.
     NotFound,
-    /// What is there is no number.
+    /// The stored value is not a number.
     NoNumber,
     /// No memory, even after evicting.
     NoMemory,
 }
 
-/// What is stored under a key.
+/// Item that is stored under a key.
 #[derive(Clone, Debug)]
 pub struct Item {
     /// The value.
     pub value: Value,
     /// The client's word.
     pub flags: u32,
-    /// Its unique number.
+    /// Unique number of the value.
     pub cas: u64,
     /// Seconds until it expires; -1: never.
     pub ttl: i64,
     /// Seconds since it was last read.
     pub idle: u64,
-    /// It was read since it was stored.
+    /// The item was read since it was stored.
     pub fetched: bool,
-    /// It was marked as stale.
+    /// The item was marked as stale.
     pub stale: bool,
-    /// Somebody was told to renew it.
+    /// A client was told to renew it.
     pub won: bool,
 }
 
-/// How a [`Store`] is made.
+/// Options of a [`Store`].
 #[derive(Clone, Debug)]
 pub struct StoreOptions {
-    /// Whose manager admits the memory of values, and may want it back ([`tranship_zcopy::Options::charge_to`]); none: nobody's.
+    /// Domain whose manager admits the memory of values, and may want it back ([`tranship_zcopy::Options::charge_to`]);
+    /// none: no manager does.
     pub domain: Option<Domain>,
-    /// Bytes of keys, values and what is known about them, at most.
+    /// Most bytes of keys, values and their records.
     pub memory: u64,
     /// Bytes of the longest value that comes of appending.
     pub longest: usize,
@@ -138,9 +139,9 @@ pub struct Store {
 pub(crate) struct Counts {
     pub(crate) evictions: AtomicU64,
     pub(crate) expired: AtomicU64,
-    /// Of those that nobody had read.
+    /// Expired items that were never read.
     pub(crate) expired_unfetched: AtomicU64,
-    /// And of those that were evicted.
+    /// Items that were evicted and never read.
     pub(crate) evicted_unfetched: AtomicU64,
     /// Asked for, and expired.
     pub(crate) get_expired: AtomicU64,
@@ -154,7 +155,7 @@ pub(crate) struct Counts {
 const MONTH: i64 = 60 * 60 * 24 * 30;
 
 impl Store {
-    /// An empty store.
+    /// Creates an empty store.
     ///
     /// # Errors
     /// If the kernel has no addresses for the arena, or the manager gives it no heap.
@@ -181,7 +182,7 @@ impl Store {
         }
     }
 
-    /// Memory for a value of `len` bytes; evicts until there is room.
+    /// Reserves memory for a value of `len` bytes; evicts until there is room.
     #[must_use]
     pub fn reserve(&self, len: usize) -> Option<ValueMut> {
         self.make_room(len as u64 + OVERHEAD);
@@ -195,7 +196,7 @@ impl Store {
             if attempt == 0 || !refused {
                 self.clean(4);
             }
-            // Nor does it help to evict many times what is needed: others' values are not one client's to clear.
+            // Nor does it help to evict many times the needed memory: one client must not clear others' values.
             if refused && attempt * len as u64 >= 2 * (len as u64 + REFUSED_SLACK) {
                 break;
             }
@@ -209,7 +210,8 @@ impl Store {
         None
     }
 
-    /// Bytes of values that are stored no more, and that replies still have; more than that are never meant if it is not above `enough`.
+    /// Returns the bytes of values that are stored no more, and that replies still have. The result is exact only if it
+    /// is above `enough`; otherwise it is an upper bound.
     pub(crate) fn left_bytes(&self, enough: u64) -> u64 {
         match self.left.bytes() {
             bytes if bytes <= enough => bytes,
@@ -217,7 +219,7 @@ impl Store {
         }
     }
 
-    /// Memory lacks. If replies have some, their clients are to lose it.
+    /// Notes that memory lacks. If replies have some, their clients are to lose it.
     fn lacks(&self) {
         if self.left.sweep() > 0 {
             // Relaxed: a hint.
@@ -230,7 +232,7 @@ impl Store {
         self.short.load(Ordering::Relaxed)
     }
 
-    /// Some of it is there again.
+    /// Notes that some memory is there again.
     pub(crate) fn relieved(&self) {
         self.short.store(false, Ordering::Relaxed);
     }
@@ -292,7 +294,7 @@ impl Store {
         Outcome::Stored { cas, len }
     }
 
-    /// What is stored under a key; `touch` gives it a new time to live.
+    /// Returns the item that is stored under a key; `touch` gives it a new time to live.
     pub fn get(&self, key: &[u8], touch: Option<i64>) -> Option<Item> {
         let now = self.now();
         let (mut shard, hash) = self.shard(key);
@@ -315,12 +317,12 @@ impl Store {
         Some(item)
     }
 
-    /// Looks at what is stored without counting as a reader of it.
+    /// Returns the stored item without counting as a reader of it.
     pub fn peek(&self, key: &[u8]) -> Option<Item> {
         self.look(key, None)
     }
 
-    /// As [`Store::peek`]; `touch` gives it a new time to live.
+    /// Returns the item like [`Store::peek`]; `touch` gives it a new time to live.
     pub fn look(&self, key: &[u8], touch: Option<i64>) -> Option<Item> {
         let now = self.now();
         let (mut shard, hash) = self.shard(key);
@@ -337,7 +339,8 @@ impl Store {
         self.change(key, |entry, expires| entry.expires = expires, expiry)
     }
 
-    /// Marks what is stored as stale, if it has that number, with a new one, this one if there is one; and gives it a new time to live if there is one.
+    /// Marks a stored item as stale, if it has that number. The item gets a new number, this one if there is one, and a
+    /// new time to live if there is one.
     pub fn invalidate(
         &self,
         key: &[u8],
@@ -364,8 +367,8 @@ impl Store {
         }
     }
 
-    /// Takes what is stored out of a key that has that number, and leaves the key with nothing in it: with these flags, this time to live, its number or
-    /// this one, and marked as stale if `stale`, then with a new number.
+    /// Empties the value of a key that has that number, and leaves the key. The empty value has these flags and this
+    /// time to live. If `stale`, it is marked as stale and gets a new number; otherwise it has its number or this one.
     pub fn empty(
         &self,
         key: &[u8],
@@ -396,7 +399,7 @@ impl Store {
         Outcome::Stored { cas, len: 0 }
     }
 
-    /// The first who asks is told to renew it.
+    /// Returns whether the caller is the first that asks: that client is told to renew the value.
     pub fn win(&self, key: &[u8]) -> bool {
         let mut first = false;
         let won = |entry: &mut Entry, _| first = !std::mem::replace(&mut entry.won, true);
@@ -440,7 +443,7 @@ impl Store {
         }
     }
 
-    /// Forgets what was neither stored nor read since a time of the store's clock.
+    /// Removes items that were neither stored nor read since a time of the store's clock.
     pub fn clear_unused_since(&self, at: i64) {
         for shard in &self.shards {
             let mut shard = lock(shard);
@@ -453,8 +456,8 @@ impl Store {
         }
     }
 
-    /// Looks at a part of what is stored, and removes what has expired; and has the arena give memory back, above all what the manager wants. To be
-    /// called now and then.
+    /// Checks a part of the stored items, and removes those that have expired. Makes the arena give memory back, above
+    /// all memory that the manager wants. To be called now and then.
     pub fn tidy(&self) {
         let now = self.now();
         for shard in &self.shards {
@@ -472,14 +475,14 @@ impl Store {
         }
     }
 
-    /// A new limit; what is too much is evicted.
+    /// Sets a new limit, and evicts items above it.
     pub fn set_memory(&self, bytes: u64) {
         // Relaxed: a number on which nothing else depends.
         self.memory.store(bytes, Ordering::Relaxed);
         self.make_room(0);
     }
 
-    /// The limit, and how much of it is used, bytes.
+    /// Returns the limit, and how much of it is used, in bytes.
     #[must_use]
     pub fn memory(&self) -> (u64, u64) {
         (
@@ -488,7 +491,7 @@ impl Store {
         )
     }
 
-    /// The arena.
+    /// Returns the arena.
     #[must_use]
     pub fn arena(&self) -> &Arena {
         &self.arena
@@ -520,7 +523,7 @@ impl Store {
         Some(index)
     }
 
-    /// A living item that has that number, if one is asked for.
+    /// Returns a living item that has that number, if a number is asked for.
     fn find_numbered(
         &self,
         shard: &mut Shard,
@@ -537,7 +540,7 @@ impl Store {
         }
     }
 
-    /// Another value for an item, under this number if there is one. Says its number.
+    /// Gives an item another value, under this number if there is one. Returns its number.
     fn exchange(&self, shard: &mut Shard, index: u32, value: Value, number: Option<u64>) -> u64 {
         let cas = number.unwrap_or_else(|| self.number());
         let entry = shard.entry_mut(index);
@@ -640,7 +643,7 @@ impl Store {
         u32::try_from(self.started.elapsed().as_secs() + 2).unwrap_or(u32::MAX)
     }
 
-    /// When a time to live ends: relative up to a month, a date above, at once if negative.
+    /// Returns when a time to live ends: relative up to a month, a date above, at once if negative.
     fn expires(&self, expiry: i64, now: u32) -> u32 {
         let left = match expiry {
             0 => return 0,
@@ -653,7 +656,8 @@ impl Store {
         }
     }
 
-    /// What its clock says now, and at a time: so many seconds from now up to a month, a date above. At once if that is not after 0.
+    /// Returns the time of its clock now, and at `time`: seconds from now up to a month, a date above. A time that is
+    /// not after 0 means at once.
     pub(crate) fn moment(&self, time: i64) -> (i64, i64) {
         let now = i64::from(self.now());
         match time {
@@ -683,8 +687,8 @@ fn arena_options(options: &StoreOptions) -> tranship_zcopy::Options {
     }
 }
 
-/// Bytes of the arena beyond what is stored: pageblocks are never quite full, the cleaner needs room to work, and values that come or go are in nobody's
-/// memory but the arena's.
+/// Returns the bytes of the arena beyond the stored items. Pageblocks are never quite full, the cleaner needs room to
+/// work, and values that come or go are only in the arena's memory.
 pub(crate) fn beyond(memory: u64) -> u64 {
     memory / 4 + (64 << 20)
 }

@@ -11,7 +11,7 @@ pub(super) struct Shard {
     entries: Vec<Option<Entry>>,
     free: Vec<u32>,
     lists: Lists,
-    /// Where the search for what has expired goes on.
+    /// Position where the search for expired items continues.
     looked: usize,
 }
 
@@ -62,27 +62,27 @@ impl Shard {
         self.entries[index as usize].take().expect("in use")
     }
 
-    /// It was used: it is evicted later.
+    /// Notes that an item was used: it is evicted later.
     pub(super) fn touch(&mut self, index: u32, now: u32) {
         self.lists.touch(&mut self.entries, index, now);
     }
 
-    /// Its cost changed.
+    /// Notes that the cost of an item changed.
     pub(super) fn recount(&mut self, index: u32, before: u64, after: u64) {
         self.lists.recount(&self.entries, index, before, after);
     }
 
-    /// All of them, from what is evicted first.
+    /// Returns all of them; the one that is evicted first comes first.
     pub(super) fn in_order(&self) -> impl Iterator<Item = u32> {
         self.lists.in_order(&self.entries)
     }
 
-    /// What is evicted next.
+    /// Returns the item that is evicted next.
     pub(super) fn oldest(&self) -> Option<u32> {
         self.lists.oldest()
     }
 
-    /// Some entries after those of the last time.
+    /// Returns some entries after those of the last time.
     pub(super) fn next_to_look_at(&mut self, count: usize) -> Vec<u32> {
         let from = if self.looked < self.entries.len() {
             self.looked

@@ -137,7 +137,7 @@ fn the_limit_holds_and_what_is_used_often_stays() {
     assert!(store.counts.evictions.load(Ordering::Relaxed) > 10_000);
 }
 
-/// Where values that were taken out are still being read, an arena can be full although the store is within its limit.
+/// An arena can be full although the store is within its limit, while values that were taken out are still being read.
 #[test]
 fn what_grows_has_others_evicted_and_stays_within_the_longest_value() {
     let part = vec![b'v'; 1 << 20];
@@ -277,7 +277,7 @@ fn an_index_that_lies_costs_values_and_nothing_else() {
                 std::hint::black_box(item.value.iter().map(|byte| u64::from(*byte)).sum::<u64>());
             }
         }
-        // Who does not come to it leaves everything as it is.
+        // A successor that does not finish leaves everything as it is.
         drop(bent);
         let (next, adopted) = Store::adopt(options, file(), &honest, 7).expect("a store");
         assert_eq!((adopted.values, adopted.refused), (200, 0));

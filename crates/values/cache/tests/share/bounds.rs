@@ -1,4 +1,4 @@
-//! How much a reader may hold, and what becomes of that when it dies.
+//! Limits of a reader's held values, and their fate when it dies.
 
 use super::kit::{Did, Do, Stage, stage, until};
 use tranship_cache::Share;
@@ -26,7 +26,7 @@ fn so_many_values() {
     for n in 0..10 {
         reader.hit(&format!("k{n}"));
     }
-    // What it has already is no more.
+    // A value that it has already adds nothing.
     reader.hit("k3");
     let why = reader.refusal("k10");
     assert!(
@@ -87,7 +87,7 @@ fn so_long() {
     reader.hit("k1");
 }
 
-/// Who holds something keeps a place, whether it is connected or not; who is killed does not.
+/// A reader that holds something keeps a place, whether it is connected or not; a killed reader does not.
 #[test]
 fn a_place_is_had_until_all_is_let_go_of() {
     let _dog = Watchdog::new();

@@ -1,4 +1,4 @@
-//! Readers that say what no reader says: it costs them their channel, and nobody else anything.
+//! Readers that send invalid messages: this costs them their channel, and no other reader anything.
 
 use super::kit::{NAME, stage, until};
 use std::time::Duration;
@@ -13,7 +13,7 @@ fn open(domain: &Domain) -> Receiver {
     receiver
 }
 
-/// Takes what comes until the end.
+/// Takes all messages until the end.
 fn is_sent_away(receiver: &mut Receiver) {
     let end = loop {
         match receiver.recv() {
@@ -120,7 +120,7 @@ fn the_channels_of_one_domain_are_one_reader() {
     assert_eq!(most.kind(), ErrorKind::Limit, "{most}");
 }
 
-/// Another service under the name, and one that answers what is no answer.
+/// Another service under the name, and one that sends invalid answers.
 #[test]
 fn a_server_that_lies() {
     let _dog = Watchdog::new();

@@ -32,7 +32,7 @@ pub fn stage(
     stage_in(domain, memory, share, options)
 }
 
-/// As [`stage`], of a domain that is there.
+/// Makes a stage like [`stage`], of a domain that is there.
 pub fn stage_in(
     domain: Domain,
     memory: u64,
@@ -87,11 +87,11 @@ impl Stage {
     }
 }
 
-/// What a reader is to do.
+/// Order to a reader.
 #[derive(Serialize, Deserialize)]
 pub enum Do {
     Open,
-    /// Lets go of the channel; what it holds it keeps.
+    /// Releases the channel; the reader keeps the values that it holds.
     Close,
     /// Holds it, under a name.
     Get(Vec<u8>, String),
@@ -122,7 +122,7 @@ pub struct Got {
     pub sum: u64,
 }
 
-/// Where a value lies: which page of which file, and what its reader may do there.
+/// Place of a value: the page of a file, and what its reader may do there.
 #[derive(Serialize, Deserialize, PartialEq, Eq, Debug)]
 pub struct Lies {
     pub inode: u64,
@@ -273,7 +273,7 @@ impl Remote {
         }
     }
 
-    /// What it was told why it got nothing.
+    /// Returns the reason for which it got nothing.
     pub fn refusal(&self, key: &str) -> String {
         match self.get(key) {
             Did::Failed(why) => why,
@@ -282,7 +282,7 @@ impl Remote {
     }
 }
 
-/// Tries until it is so; the watchdog ends what never is.
+/// Tries until it is so; the watchdog ends a test that waits for ever.
 pub fn until(mut so: impl FnMut() -> bool) {
     while !so() {
         std::thread::yield_now();

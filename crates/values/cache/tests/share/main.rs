@@ -1,5 +1,5 @@
-//! Values by reference in other processes: read where they lie, unchanged as long as they are held, whatever becomes of the key; readers who hold too
-//! much, die, or lie; and a manager that is killed.
+//! Values by reference in other processes: read where they lie, and unchanged as long as they are held, whatever
+//! becomes of the key. Also readers that hold too much, die, or lie, and a manager that is killed.
 
 mod bounds;
 mod hostile;

@@ -1,4 +1,4 @@
-//! Where values lie, and that they stay.
+//! Places of values, which stay the same.
 
 use super::kit::{Did, Do, NAME, Stage, stage, sum, until};
 use std::io::{BufRead, BufReader, Write};
@@ -138,7 +138,7 @@ fn held_values_stay_under_eviction() {
     }
 }
 
-/// What is held outlives its server; the next one is found under the same name.
+/// Held values outlive their server; the next server is found under the same name.
 #[test]
 fn a_server_that_ends() {
     let _dog = Watchdog::new();

@@ -1,4 +1,5 @@
-//! The manager dies and another one comes: whoever is connected goes on meanwhile, and afterwards the name is there again, for them and for others.
+//! The manager dies and another one comes. Connected readers go on meanwhile, and afterwards the name is there again,
+//! for them and for others.
 
 use super::kit::{Did, Do, stage_in, sum, until};
 use std::path::{Path, PathBuf};
@@ -47,7 +48,7 @@ fn the_name_is_there_again_with_the_next_manager() {
         until(|| new.ask(Do::Open) == Did::Done);
         assert_eq!(new.hit("key").sum, sum(&bytes(round)), "{round}");
         assert_eq!(old.hit("key").sum, sum(&bytes(round)), "{round}");
-        // And who was there before opens it anew.
+        // A reader that was there before opens it anew.
         old.ask(Do::Close);
         until(|| old.ask(Do::Open) == Did::Done);
         assert_eq!(old.hit("key").sum, sum(&bytes(round)), "{round}");

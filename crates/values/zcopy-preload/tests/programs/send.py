@@ -39,7 +39,7 @@ while len(left) < sent:
 assert left == b"a" * sent
 assert buffer == b"b" * 300_000
 
-# A child has what its parent had, and neither sees what the other writes.
+# A child has its parent's memory, and neither sees the other's writes.
 child = os.fork()
 if child == 0:
     same = buffer == b"b" * 300_000

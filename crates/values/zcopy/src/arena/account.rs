@@ -1,7 +1,9 @@
-//! Places of an arena's window, taken and given back; and who pays for their memory: the domain that it was given, if it was given one.
+//! Places of an arena's window, taken and given back, and the account that pays for their memory: that of its domain,
+//! if it has one.
 //!
-//! Charged is what may have memory: pageblocks and large values in use, those that wait for children, and empty ones that are kept with their pages. Not
-//! charged are pages that a program got of its own, by writing what was protected, or after a fork.
+//! Charged is all that may have memory: pageblocks and large values in use, those that wait for children, and empty
+//! ones that are kept with their pages. Not charged are pages that a program got of its own, by writing to protected
+//! memory, or after a fork.
 
 use super::inner::{Inner, Room, lock, pages};
 use super::options::Options;
@@ -31,14 +33,14 @@ impl Inner {
         }
     }
 
-    /// Has the manager admit what a value needs that finds no room. Not under a lock of the arena's.
+    /// Asks the manager to admit memory for a value that finds no room. Not under a lock of the arena's.
     pub(super) fn ask_for_room(&self, len: usize) -> bool {
         let bytes = pages(len).max(self.block_bytes as u64);
         let account = self.account.as_ref();
         account.is_some_and(|account| account.ensure(bytes))
     }
 
-    /// See [`crate::Arena::heap`].
+    /// Returns [`crate::Arena::heap`].
     pub(crate) fn heap(&self) -> Option<&Heap> {
         self.account.as_ref().map(Account::heap)
     }
@@ -72,14 +74,14 @@ impl Inner {
         room.places.give(first, blocks);
     }
 
-    /// A place is free again, and its memory the kernel's.
+    /// Frees a place, and gives its memory to the kernel.
     pub(super) fn give(&self, room: &mut Room, first: u32, blocks: u32, bytes: u64) {
         self.vacate(room, first, blocks);
         room.used -= bytes;
         self.discharge(bytes);
     }
 
-    /// From here on this process pays for all of it, or for nothing.
+    /// Charges all of it to this process from here on, or nothing.
     pub(super) fn charge_whole(&self, charged: bool) {
         let Some(account) = &self.account else {
             return;
@@ -88,24 +90,24 @@ impl Inner {
         if !charged {
             return account.discharge(held);
         }
-        // What is not admitted now is asked for again with what comes next, and in excess until then.
+        // Memory that is not admitted now is asked for again with the next value, and in excess until then.
         account.ensure_some(held);
         account.charge_anyway(held);
     }
 
-    /// See [`crate::Arena::excess`].
+    /// Returns [`crate::Arena::excess`].
     pub(crate) fn excess(&self) -> u64 {
         let Some(account) = self.account.as_ref().filter(|_| !self.is_closed()) else {
             return 0;
         };
-        // What was there before may have been refused, and be admitted now.
+        // Memory from before may have been refused, and be admitted now.
         account.ensure(0);
         account.settle();
         while account.excess() > 0 && self.cool() {}
         account.excess()
     }
 
-    /// See [`crate::Arena::trim`].
+    /// Does the work of [`crate::Arena::trim`].
     pub(crate) fn trim(&self) -> bool {
         let mut any = false;
         while !self.is_closed() && self.cool() {

@@ -18,11 +18,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use tranship_sys::ForkGuard;
 
-/// How many blocks with pages are kept: 4 MiB of them at the default size.
+/// Number of blocks that are kept with their pages: 4 MiB of them at the default size.
 const WARM: u32 = 64;
 /// Addresses of an arena's window that large values may make necessary: of the 128 TiB that a process has, so that two such fit twice.
 const ADDRESSES: usize = 16 << 40;
-/// The longest value whose pages come in one call: who is told of a longer one may never see its bytes.
+/// Longest value whose pages come in one call. A client that is told of a longer value may never see its bytes.
 pub(super) const POPULATED: usize = 4 << 20;
 
 impl Inner {
@@ -40,7 +40,7 @@ impl Inner {
         Inner::over(View::new(blocks as usize * block_bytes, ALIGN)?, options)
     }
 
-    /// Over a file in which nothing is in use.
+    /// Creates an arena over a file in which nothing is in use.
     pub(super) fn over(view: View, options: &Options) -> Result<Arc<Inner>, Error> {
         let block_bytes = options.block_bytes();
         let large = options.large();
@@ -76,12 +76,12 @@ impl Inner {
         Ok(inner)
     }
 
-    /// Memory for a value, still to be filled.
+    /// Allocates memory for a value, still to be filled.
     pub(crate) fn alloc(&self, len: usize) -> Result<NonNull<u8>, Error> {
         self.alloc_any(len).map(|(at, _)| at)
     }
 
-    /// Memory of zeros. What the kernel gives anew is so, and is not touched.
+    /// Allocates memory of zeros. Memory that the kernel gives anew is zero, and is not touched.
     pub(crate) fn alloc_zeroed(&self, len: usize) -> Result<NonNull<u8>, Error> {
         let (at, used) = self.alloc_any(len)?;
         // SAFETY: just allocated, as long.
@@ -89,7 +89,7 @@ impl Inner {
         Ok(at)
     }
 
-    /// Memory, and how many bytes of its beginning may have been used before.
+    /// Allocates memory; returns it, and how many bytes of its beginning may have been used before.
     fn alloc_any(&self, len: usize) -> Result<(NonNull<u8>, usize), Error> {
         match self.alloc_once_admitted(len) {
             // Under no lock: it may take a while.
@@ -100,7 +100,7 @@ impl Inner {
         }
     }
 
-    /// Memory out of what is admitted: the manager is not asked.
+    /// Allocates from admitted memory: the manager is not asked.
     pub(crate) fn alloc_admitted(&self, len: usize) -> Result<NonNull<u8>, Error> {
         self.alloc_once_admitted(len).map(|(at, _)| at)
     }
@@ -199,7 +199,7 @@ impl Inner {
         Ok(Taken { first, bytes, used })
     }
 
-    /// A fork may have parted places that nobody had.
+    /// Makes a place shared again: a fork may have parted places that were free.
     fn make_shared(&self, first: u32, blocks: u32, bytes: u64) -> Result<u32, Error> {
         let parted = |block| self.states.get(block) != State::Shared;
         if (first..first + blocks).any(parted) {
@@ -210,8 +210,8 @@ impl Inner {
         Ok(first)
     }
 
-    /// The value at an address has been filled: its block may be frozen. `raw`: nobody says when it is, so a large one is frozen when
-    /// it is first sent.
+    /// Notes that the value at an address has been filled: its block may be frozen. `raw`: the end of filling is not
+    /// announced, so a large value is frozen when it is first sent.
     pub(crate) fn filled(&self, at: NonNull<u8>, raw: bool) {
         if raw {
             // Relaxed: the block's lock orders it before the block is full.
@@ -243,7 +243,7 @@ impl Inner {
     /// If nothing that is in use begins there.
     pub(crate) unsafe fn free(&self, at: NonNull<u8>, what: Freed) {
         if self.is_closed() {
-            // The parent's tables; what this child has of the pages is its own copy, and ends with it.
+            // The parent's tables; this child's pages are its own copy, and end with it.
             return;
         }
         self.counters.freed();
@@ -361,7 +361,7 @@ impl Inner {
         self.give(&mut room, first, blocks, bytes);
     }
 
-    /// See [`crate::Arena::sparse`].
+    /// Returns [`crate::Arena::sparse`].
     pub(crate) fn sparse(&self, count: usize) -> Vec<u32> {
         let taken = self.frontier();
         let mut found: Vec<(u32, u32)> = (0..taken)
@@ -388,22 +388,22 @@ pub(super) struct Taken {
     pub(super) first: u32,
     /// Of which so many bytes may have memory: where pages were there already, more than asked for.
     pub(super) bytes: u64,
-    /// So many bytes from its start may have been used before. All others are zeros.
+    /// Number of bytes from its start that may have been used before. All others are zeros.
     used: usize,
 }
 
-/// What is freed.
+/// Memory that is freed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Freed {
-    /// It was never [`Inner::filled`].
+    /// Memory that was never [`Inner::filled`].
     Unfilled,
-    /// What was made to be sent.
+    /// Memory that was made to be sent.
     Value,
     /// Memory of a program, of which most may never be sent.
     Raw,
 }
 
-/// What is left to do when a value is back and the block's lock released.
+/// Work that is left after a value is back and the block's lock is released.
 enum After {
     Nothing,
     /// A heap may take slots from it again.
@@ -412,7 +412,7 @@ enum After {
         class: Class,
         born: u64,
     },
-    /// Nobody writes in it any more.
+    /// No thread writes in it any more.
     Queue,
     Empty {
         blocks: u32,

@@ -1,4 +1,4 @@
-//! What is known of a pageblock. All of it lies outside the block, so that a free touches no page that was sent.
+//! Records of pageblocks. They lie outside the blocks, so that a free touches no page that was sent.
 
 use super::classes::{Class, Cut};
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
@@ -6,15 +6,15 @@ use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 /// Pageblocks whose locks are made together, when the first of them is needed.
 pub(super) const GROUP: u32 = 256;
 
-/// How the window shows a pageblock.
+/// State of a pageblock's mapping in the window.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub(super) enum State {
-    /// Being filled, or nobody's: writes reach the file. Sent by copying.
+    /// Being filled, or free: writes reach the file. Sent by copying.
     Shared = 0,
     /// The file's pages no longer change. Sent without copying.
     Frozen = 1,
-    /// A fork came while it was being filled: what it shows is the process's own. Sent by copying.
+    /// A fork came while it was being filled: its content is the process's own. Sent by copying.
     Private = 2,
 }
 
@@ -23,12 +23,12 @@ pub(super) enum State {
 #[derive(Debug)]
 pub(super) struct States(Box<[AtomicU8]>, Box<[AtomicU32]>);
 
-/// What a pageblock is used for.
+/// Use of a pageblock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Kind {
     /// Nothing.
     Free,
-    /// It is cut for the class of this number.
+    /// The block is cut for the class of this number.
     Cut(usize),
     /// A large value of so many pages begins here.
     Large(u32),
@@ -67,7 +67,8 @@ impl States {
         self.1[block as usize].store(word, Ordering::Release);
     }
 
-    /// Ordering: acquire, partner of the release in [`States::set`]: who sees `Frozen` sees the mapping exchanged.
+    /// Ordering: acquire, partner of the release in [`States::set`]: a thread that sees `Frozen` sees the mapping
+    /// exchanged.
     pub(super) fn get(&self, block: u32) -> State {
         match self.0[block as usize].load(Ordering::Acquire) & !(LENT | SENT | WAITS) {
             0 => State::Shared,
@@ -76,14 +77,14 @@ impl States {
         }
     }
 
-    /// Nobody has been sent anything of it, or been lent its pages, in its new state.
+    /// Sets the state. In it, nothing of the block has been sent yet, and its pages were not lent.
     pub(super) fn set(&self, block: u32, state: State) {
         let next = |before: u8| Some(before & WAITS | state as u8);
-        // Ordering: release, see `get`. Relaxed: what is kept is of other hands.
+        // Ordering: release, see `get`. Relaxed: other threads own the bits that are kept.
         let _ = self.0[block as usize].fetch_update(Ordering::Release, Ordering::Relaxed, next);
     }
 
-    /// From here on, until the next [`States::set`], the kernel or a forked child may refer to its pages.
+    /// Notes that, until the next [`States::set`], the kernel or a forked child may refer to its pages.
     pub(super) fn lend(&self, block: u32) {
         self.mark(block, LENT);
     }
@@ -92,7 +93,7 @@ impl States {
         self.is_marked(block, LENT)
     }
 
-    /// From here on, until the next [`States::set`] or [`States::unused`], something of it was sent, in whatever way.
+    /// Notes that, until the next [`States::set`] or [`States::unused`], something of it was sent, in whatever way.
     pub(super) fn sent(&self, block: u32) {
         self.mark(block, SENT);
     }
@@ -101,7 +102,7 @@ impl States {
         self.is_marked(block, SENT)
     }
 
-    /// Nothing is in it any more.
+    /// Notes that nothing is in it any more.
     pub(super) fn unused(&self, block: u32) {
         if self.is_marked(block, SENT) {
             // Relaxed: see `mark`.
@@ -111,7 +112,8 @@ impl States {
 
     fn mark(&self, block: u32, bit: u8) {
         let state = &self.0[block as usize];
-        // Relaxed: who gives the block back has dropped its values after this, or holds the lock that a fork held.
+        // Relaxed: the thread that gives the block back has dropped its values after this, or holds the lock that a
+        // fork held.
         if state.load(Ordering::Relaxed) & bit == 0 {
             state.fetch_or(bit, Ordering::Relaxed);
         }
@@ -122,9 +124,10 @@ impl States {
         self.0[block as usize].load(Ordering::Relaxed) & bits != 0
     }
 
-    /// It is put among those that wait to be frozen; false if it is there already.
+    /// Adds the block to those that wait to be frozen; false if it is among them already.
     pub(super) fn wait(&self, block: u32) -> bool {
-        // Ordering: release, partner of the acquire in `wait_no_more`: who takes it out of the list then sees that it is full.
+        // Ordering: release, partner of the acquire in `wait_no_more`: the thread that takes it out of the list then
+        // sees that it is full.
         self.0[block as usize].fetch_or(WAITS, Ordering::AcqRel) & WAITS == 0
     }
 
@@ -132,7 +135,7 @@ impl States {
         self.is_marked(block, WAITS)
     }
 
-    /// It is taken out, and will be looked at now.
+    /// Notes that the block was taken out of the list and is checked now.
     pub(super) fn wait_no_more(&self, block: u32) {
         // Ordering: acquire, see `wait`.
         self.0[block as usize].fetch_and(!WAITS, Ordering::AcqRel);
@@ -145,10 +148,10 @@ const LENT: u8 = 1 << 7;
 const SENT: u8 = 1 << 6;
 const WAITS: u8 = 1 << 5;
 
-/// Who has a pageblock.
+/// Owner of a pageblock.
 #[derive(Debug, Default)]
 pub(super) enum Block {
-    /// Nobody.
+    /// No owner.
     #[default]
     Free,
     /// Values of up to [`super::classes::LARGEST`] bytes.
@@ -169,7 +172,7 @@ pub(super) struct Large {
     pub(super) bytes: u64,
     /// Still a `ValueMut`.
     pub(super) filling: bool,
-    /// On its way to being frozen: it is not given back by who frees it, but by who freezes it.
+    /// The block is being frozen: the thread that freezes it gives it back, not the thread that frees its last value.
     pub(super) freezing: bool,
     pub(super) freed: bool,
 }
@@ -183,21 +186,22 @@ pub(super) struct Slots {
     pub(super) live: u32,
     main_free: u32,
     side_free: u32,
-    /// Slots that somebody still writes.
+    /// Slots that a thread still writes.
     pub(super) filling: u32,
     /// See [`Large::freezing`].
     pub(super) freezing: bool,
-    /// Tells this use of the place from all others, for those who remember it without its lock.
+    /// Number of this use of the place. It tells threads that remember the place without its lock whether it is still
+    /// the same use.
     pub(super) born: u64,
     /// The heap that fills it.
     pub(super) heap: usize,
     /// Slots of the side class may still be taken.
     pub(super) side_open: bool,
-    /// Where the heap keeps it.
+    /// Position of the block in the heap's lists.
     pub(super) listed: Listed,
 }
 
-/// Where a heap keeps a pageblock that it takes slots from.
+/// Position of a pageblock from which a heap takes slots.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Listed {
     /// For its main class.
@@ -224,7 +228,7 @@ impl Slots {
         }
     }
 
-    /// Free slots of a class.
+    /// Returns the free slots of a class.
     pub(super) fn free_of(&self, class: Class) -> u32 {
         match class {
             class if class == self.cut.main => self.main_free,
@@ -281,14 +285,15 @@ impl Slots {
         }
     }
 
-    /// Every main slot is in use, those of the side class too or given up, and nobody writes: worth freezing.
+    /// Returns whether the block is worth freezing: every main slot is in use, those of the side class too or given up,
+    /// and no thread writes.
     pub(super) fn is_full(&self) -> bool {
         let side_done = !self.side_open || self.side_free == 0;
         self.main_free == 0 && self.filling == 0 && side_done
     }
 }
 
-/// The first clear bit of a range.
+/// Returns the first clear bit of a range.
 fn first_clear(words: &[u64], range: std::ops::Range<usize>) -> Option<usize> {
     let mut at = range.start;
     while at < range.end {

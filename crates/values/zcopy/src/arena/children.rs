@@ -1,10 +1,10 @@
-//! Forked children that live, and what waits for them.
+//! Living forked children, and the memory that waits for them.
 
 use std::mem::ManuallyDrop;
 use std::os::fd::OwnedFd;
 use tranship_sys::{epoll, process};
 
-/// Children that may still see this arena's pages, and what they keep from being used again.
+/// Children that may still see this arena's pages, and the memory that they keep from being used again.
 #[derive(Debug, Default)]
 pub(super) struct Children {
     /// Readable at its end: the children of one fork, and theirs, are gone.
@@ -13,8 +13,8 @@ pub(super) struct Children {
     pub kept: Vec<(u32, u32, u64)>,
 }
 
-/// A pipe's end that is closed with its children, and what its descriptor stands for: a program may have closed it, and have
-/// another file under its number.
+/// A pipe's end that is closed with its children, and the file that its descriptor stands for: a program may have
+/// closed it, and have another file under its number.
 #[derive(Debug)]
 pub(super) struct End {
     fd: ManuallyDrop<OwnedFd>,
@@ -29,7 +29,7 @@ impl End {
         }
     }
 
-    /// Nobody knows of a child whose pipe is gone: it may live.
+    /// Returns whether the child is gone. A child whose pipe was closed is not known to be gone: it may live.
     fn is_over(&self) -> bool {
         self.is_own()
             && epoll::wait_readable(&*self.fd, Some(std::time::Duration::ZERO)).unwrap_or(false)
@@ -55,7 +55,7 @@ impl Children {
         !self.alive.is_empty()
     }
 
-    /// Bytes that wait for children.
+    /// Returns the bytes that wait for children.
     pub(super) fn waiting(&self) -> u64 {
         self.kept.iter().map(|(_, _, bytes)| bytes).sum()
     }

@@ -1,10 +1,13 @@
 //! Size classes, and how the pages of a pageblock are cut for each.
 //!
-//! Neighbouring classes differ by a sixteenth at most (by 16 bytes below 256), so rounding wastes at most 6.25 % of a value of
-//! 256 bytes or more. No slot of up to a page crosses a page, and a page has as many slots as values of one length can be in it. What it has left
-//! over beside them is cut into slots of the largest class that fits (a *side* class), so that a page all of whose slots are in use wastes less than
-//! 256 bytes, 6.25 %. Without values of the side class that is waste: up to half a page beside values of a little more than half a page, up to a
-//! third where two fit, a quarter where three do. No allocator whose values do not cross pages can do better there.
+//! Neighbouring classes differ by a sixteenth at most (by 16 bytes below 256), so rounding wastes at most 6.25 % of a
+//! value of 256 bytes or more. No slot of up to a page crosses a page, and a page has as many slots as values of one
+//! length can be in it.
+//!
+//! The rest of a page is cut into slots of the largest class that fits (a *side* class). A page all of whose slots are
+//! in use therefore wastes less than 256 bytes, 6.25 %. Without values of the side class the rest is waste: up to half
+//! a page beside values of a little more than half a page, up to a third where two fit, a quarter where three do. No
+//! allocator whose values do not cross pages can do better there.
 //!
 //! Classes of several pages leave whole pages over, which take no memory, as nobody touches them.
 
@@ -17,19 +20,20 @@ pub(crate) struct Class(u8);
 /// The largest class below a page, and those of 2, 3, 4, 5 and 8 pages.
 const SMALL: usize = 80;
 const PAGES: [usize; 5] = [2, 3, 4, 5, 8];
-/// A third and a fifth of a page lie between two steps of a sixteenth: without classes of their own a page would hold two of the one and four
-/// of the other. They have the last numbers, because the numbers of the others are in what one process hands over to another.
+/// Sizes of a third and a fifth of a page, which lie between two steps of a sixteenth. Without classes of their own a
+/// page would hold two of the one and four of the other. They have the last numbers, because one process hands the
+/// numbers of the others to another.
 const PARTS: [usize; 2] = [816, 1360];
 /// The steps below them.
 const BELOW: [usize; 2] = [800, 1344];
 const LATER: usize = SMALL + PAGES.len();
-/// How many classes there are.
+/// Number of classes.
 pub(crate) const CLASSES: usize = LATER + PARTS.len();
 /// The longest value that shares a pageblock with others.
 pub(crate) const LARGEST: usize = 8 * PAGE;
 
 impl Class {
-    /// The smallest class that holds `len` bytes; `None` above [`LARGEST`].
+    /// Returns the smallest class that holds `len` bytes; `None` above [`LARGEST`].
     pub(crate) fn of(len: usize) -> Option<Class> {
         let is_part = |part: usize| BELOW[part] < len && len <= PARTS[part];
         let index = if len <= 256 {
@@ -48,18 +52,18 @@ impl Class {
         Some(Class(u8::try_from(index).ok()?))
     }
 
-    /// The class of a number below [`CLASSES`].
+    /// Returns the class of a number below [`CLASSES`].
     pub(crate) fn numbered(index: usize) -> Option<Class> {
         let index = u8::try_from(index).ok()?;
         (usize::from(index) < CLASSES).then_some(Class(index))
     }
 
-    /// By number, from 0 to [`CLASSES`].
+    /// Returns its number, from 0 to [`CLASSES`].
     pub(crate) fn index(self) -> usize {
         usize::from(self.0)
     }
 
-    /// Bytes of a slot.
+    /// Returns the bytes of a slot.
     pub(crate) fn bytes(self) -> usize {
         match self.index() {
             index @ 0..16 => 16 * (index + 1),
@@ -72,14 +76,14 @@ impl Class {
         }
     }
 
-    /// The largest class of up to so many bytes, at least 16.
+    /// Returns the largest class of up to so many bytes, at least 16.
     fn within(bytes: usize) -> Option<Class> {
         // Classes differ by 16 bytes or more, and lie on multiples of 16.
         let mut lens = (1..=bytes / 16).rev().map(|units| units * 16);
         lens.find_map(|len| Class::of(len).filter(|class| class.bytes() <= bytes))
     }
 
-    /// How a pageblock of that many pages is cut for this class.
+    /// Returns the division of a pageblock of that many pages for this class.
     pub(crate) fn cut(self, block_pages: usize) -> Cut {
         let bytes = self.bytes();
         if bytes > PAGE {
@@ -95,7 +99,7 @@ impl Class {
         }
         let per_page = PAGE / bytes;
         let left = PAGE - per_page * bytes;
-        // The class that is not larger than what is left.
+        // The largest class that fits into the rest.
         let side = if left >= 256 {
             Class::within(left)
         } else {
@@ -113,7 +117,7 @@ impl Class {
     }
 }
 
-/// How a pageblock is cut. Slots are numbered: first those of the main class, then those of the side class.
+/// Division of a pageblock. Slots are numbered: first those of the main class, then those of the side class.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cut {
     /// The class that the block is for.
@@ -122,7 +126,7 @@ pub(crate) struct Cut {
     per_page: usize,
     /// Main slots in the block.
     pub(crate) slots: usize,
-    /// The class of what the pages have left over.
+    /// Class of the rest of the pages.
     pub(crate) side: Option<Class>,
     side_per_page: usize,
     side_slots: usize,
@@ -134,7 +138,7 @@ impl Cut {
         self.slots + self.side_slots
     }
 
-    /// Where a slot begins, bytes from the block's start.
+    /// Returns the start of a slot, in bytes from the block's start.
     pub(crate) fn offset(&self, slot: usize) -> usize {
         let bytes = self.main.bytes();
         if self.per_page == 0 {
@@ -149,7 +153,7 @@ impl Cut {
             + slot % self.side_per_page * self.side_bytes()
     }
 
-    /// The slot that begins exactly there.
+    /// Returns the slot that begins exactly there.
     pub(crate) fn slot_at(&self, offset: usize) -> Option<usize> {
         let bytes = self.main.bytes();
         let slot = if self.per_page == 0 {
@@ -170,7 +174,7 @@ impl Cut {
         (slot < self.all_slots() && self.offset(slot) == offset).then_some(slot)
     }
 
-    /// Bytes of a slot.
+    /// Returns the bytes of a slot.
     pub(crate) fn slot_bytes(&self, slot: usize) -> usize {
         if slot < self.slots {
             self.main.bytes()
@@ -207,7 +211,7 @@ mod tests {
         assert!(Class::of(LARGEST + 1).is_none());
     }
 
-    /// Nobody whose values begin at multiples of 16 and cross no page has more of them in one.
+    /// No allocator whose values begin at multiples of 16 and cross no page has more of them in one.
     #[test]
     fn a_page_holds_as_many_values_of_one_length_as_can_be_in_it() {
         for len in 1..=PAGE {
@@ -217,7 +221,8 @@ mod tests {
         }
     }
 
-    /// Of each length from 256 bytes on, alone and with values of its side class: thousandths of a page that are wasted. The numbers are those of the documentation.
+    /// The waste of each length from 256 bytes on, alone and with values of its side class, in thousandths of a page.
+    /// The numbers are those of the documentation.
     #[test]
     fn what_is_wasted_is_what_the_documentation_says() {
         let (mut above, mut worst) = (Vec::new(), 0);
@@ -225,7 +230,7 @@ mod tests {
             let cut = Class::of(len).expect("small").cut(BLOCK_PAGES);
             let of_main = cut.slots / BLOCK_PAGES * len;
             let of_side = cut.side_slots / BLOCK_PAGES * cut.side_bytes();
-            // Rounding of the main class, and what no slot has.
+            // Rounding of the main class, and bytes of no slot.
             let (alone, beside) = (PAGE - of_main, PAGE - of_main - of_side);
             let rounding = cut.slots / BLOCK_PAGES * (cut.main.bytes() - len);
             assert!(

@@ -1,14 +1,16 @@
 //! Whether protecting pays.
 //!
-//! A protected pageblock costs twice: it is mapped anew, and when what is in it is freed its pages are given back and fresh ones taken, as some of the old
-//! ones may be under way. One that is not keeps its pages. So who frees a value owes a few times as many bytes, and as long as something is owed full pageblocks
-//! are not protected; what is copied for want of that pays it off. Values that are overwritten about as often as they are sent are
-//! copied, and their memory is used again at once; the first ones, and those of which few go, are protected at the next send.
+//! A protected pageblock costs twice. It is mapped anew; and when its values are freed, its pages are given back and
+//! fresh ones are taken, because some of the old ones may be under way. An unprotected block keeps its pages. Therefore
+//! each freed value adds a debt of a few times its bytes. While there is a debt, full pageblocks are not protected;
+//! values that are copied for that reason pay it off. Values that are overwritten about as often as they are sent are
+//! copied, and their memory is used again at once. The first values, and values of which few go, are protected at the
+//! next send.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Bytes to be sent before protecting pays, for each that is freed: measured, fresh pages for a value cost what sending it four times by reference
-/// saves, or, if it is small, sixteen times.
+/// Returns the bytes to be sent, for each byte that is freed, before protecting pays. By measurement, fresh pages for a
+/// value cost as much as four sends by reference save, or sixteen sends if the value is small.
 const fn each(bytes: u64) -> u64 {
     if bytes < 16 << 10 { 16 } else { 4 }
 }
@@ -21,7 +23,7 @@ pub(super) struct Debt(AtomicU64);
 
 // All relaxed: a rule of thumb, of which an update may be lost.
 impl Debt {
-    /// So many bytes have been freed.
+    /// Adds the debt for bytes that were freed.
     pub(super) fn owe(&self, bytes: u64) {
         let debt = self.0.load(Ordering::Relaxed);
         let now = debt
@@ -32,7 +34,7 @@ impl Debt {
         }
     }
 
-    /// So many have been copied that protected ones would not have been.
+    /// Pays off bytes that were copied and would not have been copied if they were protected.
     pub(super) fn pay(&self, bytes: u64) {
         let debt = self.0.load(Ordering::Relaxed);
         if debt > 0 {

@@ -1,4 +1,5 @@
-//! How often each pageblock's pages were replaced: who noted the pages of a protected one knows whether they still are.
+//! Number of times that each pageblock's pages were replaced. A sender that noted the pages of a protected block knows
+//! by it whether they are still the same.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -32,16 +33,16 @@ impl Epochs {
         tranship_sync::prefetch_read(at.cast());
     }
 
-    /// Protected pageblocks that were given back so far.
+    /// Returns the number of protected pageblocks that were given back so far.
     pub(crate) fn renewed(&self) -> u64 {
         // Relaxed: a count.
         self.renewed.load(Ordering::Relaxed)
     }
 
-    /// The pages of these blocks are about to be replaced, or have been.
+    /// Notes that the pages of these blocks are about to be replaced, or have been.
     pub(super) fn turn(&self, first: u32, blocks: u32) {
         for block in first..first + blocks {
-            // Ordering: release: who sees an even count that is new sees the block's new state too.
+            // Ordering: release: a thread that sees a new even count sees the block's new state too.
             self.counts[block as usize].fetch_add(1, Ordering::AcqRel);
         }
     }

@@ -1,11 +1,12 @@
 //! Forked children.
 //!
-//! A child must find its parent's values as it would in ordinary memory: neither sees what the other writes from then on. So
-//! before a fork every block that is still shared becomes private, in both; it is sent by copying from then on. And while a
-//! child lives that has not called `exec`, the parent gives no page away that the child's mappings show: it would show
-//! what comes next. Each child holds a pipe open, which the kernel closes when it ends or calls `exec`.
+//! A child must find its parent's values as it would in ordinary memory: neither sees later writes of the other. So
+//! before a fork every block that is still shared becomes private, in both; it is sent by copying from then on. While a
+//! child lives that has not called `exec`, the parent gives no page away that the child's mappings show. Otherwise the
+//! child would see the page's next content. Each child holds a pipe open, which the kernel closes when it ends or calls
+//! `exec`.
 //!
-//! A child can read and send what it inherited; it allocates in an arena of its own.
+//! A child can read and send inherited values; it allocates in an arena of its own.
 
 use super::block::State;
 use super::children::End;
@@ -17,7 +18,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 use tranship_sys::{fork, pipe};
 
 impl Room {
-    /// While children live, an empty run of blocks is put aside.
+    /// Puts an empty run of blocks aside while children live.
     pub(super) fn keep_for_children(&mut self, first: u32, blocks: u32, bytes: u64) -> bool {
         let keep = self.children.any();
         if keep {
@@ -28,7 +29,7 @@ impl Room {
 }
 
 impl Inner {
-    /// The room, with what no child sees any more given back first.
+    /// Returns the room, after giving back the memory that no child sees any more.
     pub(super) fn room_after_children(&self) -> MutexGuard<'_, Room> {
         let mut room = lock(&self.room);
         if room.children.kept.is_empty() || room.children.any() {
@@ -48,11 +49,11 @@ impl Inner {
         room
     }
 
-    /// Before a fork, with `exchange` held: nothing that both would write stays shared.
+    /// Prepares a fork, with `exchange` held: no memory that both would write stays shared.
     fn part(&self) -> io::Result<()> {
         let taken = self.frontier();
         let is_shared = |block: &u32| self.states.get(*block) == State::Shared;
-        // What nobody can touch stays as it is.
+        // A block that cannot be touched stays as it is.
         let shared = |block: &u32| is_shared(block) && self.opened.has(*block);
         // A child may send these too, whatever becomes of the others.
         for block in (0..taken).filter(|block| !is_shared(block)) {
@@ -96,7 +97,7 @@ fn register() -> &'static Mutex<Vec<Weak<Inner>>> {
     &ARENAS
 }
 
-/// Every fork of this process from now on regards the arena.
+/// Makes every fork of this process from now on regard the arena.
 pub(super) fn enlist(arena: &Arc<Inner>) -> io::Result<()> {
     static HANDLERS: OnceLock<Option<i32>> = OnceLock::new();
     let failed = HANDLERS.get_or_init(|| {
@@ -119,8 +120,8 @@ extern "C" fn before() {
         // SAFETY: `Under` drops the guard before the arena that it borrows from.
         let exchange =
             unsafe { std::mem::transmute::<MutexGuard<'_, ()>, MutexGuard<'static, ()>>(exchange) };
-        // Without a mapping or a pipe the fork goes on all the same: a child then may see what its parent writes next. Nothing
-        // could tell the caller of `fork`.
+        // Without a mapping or a pipe the fork goes on all the same: a child then may see its parent's next writes.
+        // Nothing could tell the caller of `fork`.
         let _ = arena.part();
         let ends = pipe::new().ok();
         UNDER.with(|under| {
@@ -145,7 +146,7 @@ extern "C" fn in_parent() {
 
 extern "C" fn in_child() {
     for under in UNDER.with(RefCell::take) {
-        // Held open until this child ends or calls `exec`, and so by what it forks.
+        // Held open until this child ends or calls `exec`, and so by its own children.
         std::mem::forget(under.ends.map(|(read, write)| {
             drop(read);
             write

@@ -7,16 +7,16 @@ use super::inner::{Inner, lock};
 use std::sync::atomic::Ordering;
 
 impl Inner {
-    /// Freezes what is full. One load if nothing waits; else one system call for each stretch of neighbours.
+    /// Freezes the full blocks. One load if nothing waits; else one system call for each stretch of neighbours.
     #[inline]
     pub(crate) fn freeze_queued(&self) {
-        // Relaxed: what is missed waits for the next send.
+        // Relaxed: a block that is missed waits for the next send.
         if self.queued.load(Ordering::Relaxed) > 0 {
             self.freeze_now();
         }
     }
 
-    /// As [`Inner::freeze_queued`], if that pays.
+    /// Freezes like [`Inner::freeze_queued`], if that pays.
     #[inline]
     pub(crate) fn freeze_if_it_pays(&self) {
         // Relaxed: see above.
@@ -25,7 +25,7 @@ impl Inner {
         }
     }
 
-    /// The large value around an address is to be frozen too.
+    /// Queues the large value around an address to be frozen too.
     pub(crate) fn enqueue_large(&self, at: *const u8) {
         if let Some((mut number, _)) = self.find(at)
             && !self.is_closed()
@@ -40,7 +40,8 @@ impl Inner {
         }
     }
 
-    /// May these bytes go by reference at the next send, after what waits is frozen? Freezes nothing.
+    /// Returns whether these bytes may go by reference at the next send, after the waiting blocks are frozen. Freezes
+    /// nothing.
     pub(crate) fn could_refer(&self, at: *const u8, len: usize) -> bool {
         if self.frozen(at, len).is_some() {
             return true;
@@ -92,7 +93,7 @@ impl Inner {
         }
     }
 
-    /// Marks a block so that nobody takes slots from it nor gives it back. Says how many blocks go with it.
+    /// Marks a block so that no thread takes slots from it or gives it back. Returns how many blocks go with it.
     fn begin(&self, number: u32) -> Option<u32> {
         let mut block = self.block(number);
         if self.states.get(number) != State::Shared {
@@ -114,7 +115,8 @@ impl Inner {
         }
     }
 
-    /// Takes the mark away, and gives back what was freed meanwhile; what is there the kernel can send from. Says how many blocks it was.
+    /// Takes the mark away, and gives back values that were freed meanwhile; the kernel can send the others. Returns
+    /// how many blocks it was.
     fn end(&self, number: u32) -> u32 {
         self.fill_tables(number);
         let mut block = self.block(number);
@@ -138,8 +140,8 @@ impl Inner {
         blocks
     }
 
-    /// Fills the page tables that the kernel sends from, of a block that is marked: as long as it is nobody gives its memory back, which this would
-    /// make anew.
+    /// Fills the page tables that the kernel sends from, of a marked block. As long as it is marked no thread gives its
+    /// memory back, which this would make anew.
     fn fill_tables(&self, number: u32) {
         let (offset, _) = self.span(number, 1);
         let (bytes, wide) = match &*self.block(number) {
@@ -149,8 +151,8 @@ impl Inner {
             Block::Large(large) if large.freezing && !large.freed => (large.bytes, true),
             _ => return,
         };
-        // Small ones are copied. Of a program's own memory nobody says whether it was ever touched. Relaxed: whoever sees the block sees what was said
-        // before it was full.
+        // Small values are copied. For a program's own memory it is not known whether it was ever touched. Relaxed: a
+        // thread that sees the block also sees the stores before it was full.
         let touched = !self.has_raw.load(Ordering::Relaxed);
         if wide && touched && bytes <= POPULATED as u64 {
             self.view
@@ -175,7 +177,7 @@ mod tests {
         Inner::new(&Options::new()).expect("an arena")
     }
 
-    /// Of which no byte was written, so that it has no memory yet. Its block is full.
+    /// Returns a value of which no byte was written, so that it has no memory yet. Its block is full.
     fn untouched(arena: &Inner, len: usize) -> (NonNull<u8>, u32) {
         let mut at = arena.alloc(len).expect("memory");
         arena.filled(at, false);

@@ -1,8 +1,9 @@
 //! Another process goes on with an arena: it gets the file, and where in it values lie, and believes none of it.
 //!
-//! All pageblocks that it takes over are frozen, whatever they were before: what the former process sent by reference may still be under way, and
-//! so may what it sent out of blocks in which nothing is left. Hence all other pages are replaced (a hole is punched) before anything
-//! is allocated. Slots that were free in a block are so again when all of it is.
+//! All pageblocks that it takes over are frozen, whatever they were before. Memory that the former process sent by
+//! reference may still be under way, also out of blocks that hold no value any more. Hence all other pages are replaced
+//! (a hole is punched) before anything is allocated. Slots that were free in a block become free when the whole block
+//! is free.
 
 use super::block::{Block, Kind, Large, Slots, State};
 use super::classes::{Class, PAGE};
@@ -18,21 +19,21 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Where a value lies in its arena's file.
+/// Place of a value in its arena's file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Place {
     /// Bytes from the file's start.
     pub offset: u64,
     /// Bytes of it.
     pub len: u64,
-    /// How its pageblock is cut, or how many it has for itself.
+    /// Number of the class for which its pageblock is cut, or number of pageblocks that it has for itself.
     pub kind: u32,
 }
 
 const LARGE: u32 = 1 << 31;
 
 impl Inner {
-    /// Where a value is found in the file; none if the file does not have it (a fork came while it was filled).
+    /// Returns the place of a value in the file; none if the file does not have it (a fork came while it was filled).
     pub(crate) fn place_of(&self, at: NonNull<u8>, len: usize) -> Option<Place> {
         let (number, within) = self.find(at.as_ptr())?;
         let (kind, blocks) = match &*self.block(number) {
@@ -51,26 +52,27 @@ impl Inner {
         })
     }
 
-    /// From here on (or, with `false`, no longer) the file is somebody else's: nothing is allocated, given back or protected here.
+    /// Gives the file to another process: from then on nothing is allocated, given back or protected here. With `false`
+    /// takes the file back.
     pub(crate) fn give_away(&self, given: bool) {
         let exchange = lock(&self.exchange);
         // Ordering: release, partner of the acquire in `is_closed`.
         let before = self.given.swap(given, Ordering::Release);
         drop(exchange);
-        // Whoever has the file pays for it.
+        // The holder of the file pays for it.
         if before != given {
             self.charge_whole(!given);
         }
     }
 
-    /// An arena over a file that another process filled; of each place, whether a value can be there.
+    /// Creates an arena over a file that another process filled; returns for each place whether a value can be there.
     pub(crate) fn adopt(
         file: OwnedFd,
         options: &Options,
         wanted: &[Place],
     ) -> Result<(Arc<Inner>, Vec<bool>), Error> {
         let inner = Inner::over(View::adopt(file, options.block_bytes())?, options)?;
-        // Until `begin`: who gives up before that must leave the file as it is.
+        // Until `begin`: a process that gives up before that must leave the file as it is.
         inner.give_away(true);
         let mut taken = BTreeMap::new();
         let found = wanted

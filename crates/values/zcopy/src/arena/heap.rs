@@ -28,7 +28,7 @@ impl Default for Heap {
     }
 }
 
-/// The calling thread's heap.
+/// Returns the calling thread's heap.
 pub(super) fn mine() -> usize {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     thread_local!(static MINE: Cell<Option<usize>> = const { Cell::new(None) });

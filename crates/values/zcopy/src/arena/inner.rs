@@ -1,4 +1,4 @@
-//! What an arena consists of, and where in it an address lies.
+//! Parts of an arena, and the place of an address in it.
 
 use super::block::{Block, GROUP, Kind, State, States};
 use super::children::Children;
@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use tranship_core::Account;
 use tranship_sys::ForkGuard;
 
-/// What a block's lock protects, and where its group's memory is made when it is first needed.
+/// Blocks that a lock each protects; the memory of their group is made when it is first needed.
 type Group = OnceLock<Box<[Mutex<Block>]>>;
 
 #[derive(Debug)]
@@ -35,7 +35,7 @@ pub(crate) struct Inner {
     pub(super) queued: AtomicUsize,
     /// Whether it pays to freeze them.
     pub(super) debt: Debt,
-    /// How often a block was cut.
+    /// Number of times that a block was cut.
     pub(super) births: AtomicU64,
     /// Held while mappings are exchanged; a fork holds it.
     pub(super) exchange: Mutex<()>,
@@ -48,7 +48,7 @@ pub(crate) struct Inner {
     pub(super) given: AtomicBool,
     /// Some of it is memory of a program, which may never be touched.
     pub(super) has_raw: AtomicBool,
-    /// Who pays for all of it.
+    /// Account that pays for all of it.
     pub(super) account: Option<Account>,
 }
 
@@ -59,7 +59,7 @@ pub(super) struct Room {
     /// Bytes of pageblocks and of large values.
     pub(super) used: u64,
     pub(super) children: Children,
-    /// Runs of empty blocks whose pages nobody was given: they can be used again as they are.
+    /// Runs of empty blocks whose pages were given to no one: they can be used again as they are.
     pub(super) warm: Vec<Warm>,
 }
 
@@ -73,7 +73,7 @@ pub(super) struct Warm {
 }
 
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // A panic under one of these locks is a double free; what it protects is whole all the same.
+    // A panic under one of these locks is a double free; the protected data is whole all the same.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -82,13 +82,13 @@ impl Inner {
         self.guard.is_child()
     }
 
-    /// Is the file another process's to write?
+    /// Returns whether the file is another process's to write.
     pub(super) fn is_closed(&self) -> bool {
         // Ordering: acquire, partner of the release in `give_away`.
         self.guard.is_child() || self.given.load(Ordering::Acquire)
     }
 
-    /// How long the value that begins at an address may be. Takes no lock.
+    /// Returns the longest length of the value that begins at an address. Takes no lock.
     pub(crate) fn len_of(&self, at: NonNull<u8>) -> Option<usize> {
         let (number, within) = self.find(at.as_ptr())?;
         match self.states.kind(number) {
@@ -101,7 +101,8 @@ impl Inner {
         }
     }
 
-    /// Where bytes lie in the file, if its pages there no longer change: what may be sent by reference.
+    /// Returns the place of bytes in the file, if its pages there no longer change: such bytes may be sent by
+    /// reference.
     pub(crate) fn frozen(&self, from: *const u8, len: usize) -> Option<usize> {
         let offset = self.view.offset_of(from)?;
         let last = offset.checked_add(len.max(1) - 1)?;
@@ -119,17 +120,17 @@ impl Inner {
         self.view.pages_at(offset)
     }
 
-    /// See [`View::file`].
+    /// Returns [`View::file`].
     pub(crate) fn file(&self) -> (BorrowedFd<'_>, (u64, u64)) {
         self.view.file()
     }
 
-    /// Is the address one of this arena's?
+    /// Returns whether the address is one of this arena's.
     pub(crate) fn owns(&self, at: *const u8) -> bool {
         self.view.offset_of(at).is_some()
     }
 
-    /// The program's address of an offset in the file.
+    /// Returns the program's address of an offset in the file.
     pub(crate) fn at(&self, offset: usize) -> NonNull<u8> {
         self.view.window_at(offset)
     }
@@ -148,7 +149,7 @@ impl Inner {
         self.place(at).0
     }
 
-    /// Bytes of a large value's own pages; none of one that shares a pageblock.
+    /// Returns the bytes of a large value's own pages; none for a value that shares a pageblock.
     pub(crate) fn own_pages(&self, at: NonNull<u8>) -> Option<usize> {
         match self.states.kind(self.block_of(at)) {
             Kind::Large(pages) => Some(pages as usize * PAGE),
@@ -167,7 +168,8 @@ impl Inner {
         )
     }
 
-    /// The number of the pageblock of an offset. Its bytes are a power of two, and dividing by them would take long.
+    /// Returns the number of the pageblock of an offset. Its bytes are a power of two, and dividing by them would take
+    /// long.
     fn block_at(&self, offset: usize) -> usize {
         offset >> self.block_bytes.trailing_zeros()
     }
@@ -180,7 +182,7 @@ impl Inner {
         &self.epochs
     }
 
-    /// From this block on none was ever taken.
+    /// Returns the first block from which on none was ever taken.
     pub(super) fn frontier(&self) -> u32 {
         lock(&self.room).places.frontier()
     }
@@ -203,7 +205,7 @@ impl Inner {
         }
     }
 
-    /// The kernel is about to be given the pages of these bytes, if they are frozen.
+    /// Notes that the kernel is about to be given the pages of these bytes, if they are frozen.
     pub(crate) fn lend(&self, from: *const u8, len: usize) {
         if let Some(offset) = self.frozen(from, len) {
             self.blocks_of(offset, len)
@@ -211,7 +213,7 @@ impl Inner {
         }
     }
 
-    /// These bytes are sent. If they only wait for being frozen, that comes nearer.
+    /// Notes that these bytes are sent. If they only wait for being frozen, that comes nearer.
     pub(crate) fn sent(&self, from: *const u8, len: usize) {
         let Some(offset) = self.view.offset_of(from) else {
             return;
@@ -232,7 +234,8 @@ impl Inner {
         (first..=last).map_while(|block| u32::try_from(block).ok())
     }
 
-    /// Makes empty blocks writable again with the pages that they have; false if somebody may still refer to those.
+    /// Makes empty blocks writable again with the pages that they have; false if the kernel or a child may still refer
+    /// to those.
     ///
     /// # Safety
     /// As [`Inner::recycle`].
@@ -275,7 +278,7 @@ impl Inner {
             // SAFETY: nobody uses it.
             unsafe { self.view.drop_pages(offset, len) }
         };
-        // What was frozen and could not be mapped anew is private: its pages in the file are gone.
+        // A frozen block that could not be mapped anew is private: its pages in the file are gone.
         let now = state.as_ref().map_or(State::Private, |()| State::Shared);
         for block in first..first + blocks {
             self.states.set(block, now);
@@ -296,7 +299,7 @@ impl Inner {
 }
 
 impl Room {
-    /// Bytes with memory, or that may have.
+    /// Returns the bytes with memory, or that may have.
     pub(super) fn held(&self) -> u64 {
         self.used + self.warm.iter().map(|run| run.bytes).sum::<u64>()
     }

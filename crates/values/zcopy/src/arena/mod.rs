@@ -7,8 +7,8 @@
 //!                    └── last one: the block's pages are replaced, its place is free again
 //! ```
 //!
-//! A slot of a frozen block is not used again before the whole block is empty: what was sent may still be under way, and a new
-//! value would only fault. A block that is not frozen gives its freed slots out again.
+//! A slot of a frozen block is not used again before the whole block is empty: a sent value may still be under way, and
+//! a new value would only fault. A block that is not frozen gives its freed slots out again.
 //!
 //! Locks are taken in this order: a heap, a block, `room`; `exchange` before a block. A fork takes `exchange` only.
 

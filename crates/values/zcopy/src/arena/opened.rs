@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU16, Ordering};
 /// Bytes of a part, at least: a change of rights is a system call for each mapping.
 const PART: usize = 1 << 20;
 
-/// How many pageblocks of each part are taken, with those that wait for children or are kept with their pages.
+/// Number of pageblocks of each part that are taken, with those that wait for children or are kept with their pages.
 #[derive(Debug)]
 pub(super) struct Opened {
     taken: Box<[AtomicU16]>,
@@ -17,7 +17,7 @@ pub(super) struct Opened {
 
 // All relaxed: counts change under `Room`'s lock; a fork that misses a change sees a pageblock that is being taken or given back.
 impl Opened {
-    /// For so many pageblocks, of which none is taken.
+    /// Creates a map of so many pageblocks, of which none is taken.
     pub(super) fn new(blocks: u32, block_bytes: usize) -> Opened {
         let shift = (PART / block_bytes).max(1).trailing_zeros();
         let parts = blocks.div_ceil(1 << shift);
@@ -27,7 +27,7 @@ impl Opened {
         }
     }
 
-    /// Can the block be touched?
+    /// Returns whether the block can be touched.
     pub(super) fn has(&self, block: u32) -> bool {
         self.taken[(block >> self.shift) as usize].load(Ordering::Relaxed) > 0
     }

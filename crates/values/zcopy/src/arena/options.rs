@@ -1,4 +1,4 @@
-//! How an arena is made.
+//! Options of an arena.
 
 use super::classes::{LARGEST, PAGE};
 use tranship_core::{Domain, HeapOptions};
@@ -6,7 +6,7 @@ use tranship_core::{Domain, HeapOptions};
 /// The most that a heap may have.
 const MOST_BYTES: u64 = 1 << 46;
 
-/// How an [`crate::Arena`] is made.
+/// Options of an [`crate::Arena`].
 #[derive(Clone, Debug)]
 pub struct Options {
     pub(super) max: u64,
@@ -16,7 +16,8 @@ pub struct Options {
 }
 
 impl Default for Options {
-    /// As much as the machine has; pageblocks of 16 pages; values above 32 KiB have pages of their own.
+    /// Returns the defaults: as much memory as the machine has, pageblocks of 16 pages, pages of their own for values
+    /// above 32 KiB.
     fn default() -> Options {
         Options {
             max: tranship_sys::machine::memory_total().max(64 << 20),
@@ -28,7 +29,7 @@ impl Default for Options {
 }
 
 impl Options {
-    /// The defaults.
+    /// Returns the defaults.
     #[must_use]
     pub fn new() -> Options {
         Options::default()
@@ -42,22 +43,23 @@ impl Options {
         self.large.clamp(PAGE, LARGEST).min(self.block_bytes() / 2)
     }
 
-    /// At most that many bytes of pageblocks and large values. Taken when they are needed.
+    /// Limits it to that many bytes of pageblocks and large values. Taken when they are needed.
     #[must_use]
     pub fn max(mut self, bytes: u64) -> Options {
         self.max = bytes.max(1 << 20);
         self
     }
 
-    /// Pages of a pageblock, the unit that is protected: a power of two from 4 to 512, else the nearest.
+    /// Sets the pages of a pageblock, the unit that is protected: a power of two from 4 to 512, else the nearest.
     #[must_use]
     pub fn block_pages(mut self, pages: usize) -> Options {
         self.block_pages = pages.clamp(4, 512).next_power_of_two();
         self
     }
 
-    /// Its memory is admitted by the manager, as the heap `zcopy` of this domain, and what is free goes back when the manager wants it: who has values
-    /// asks with [`Arena::excess`](crate::Arena::excess) what is to be freed. A value for which the manager admits no memory fails with
+    /// Charges the arena's memory to this domain, as its heap `zcopy`: the manager admits it, and free memory goes back
+    /// when the manager wants it. A program that holds values asks [`Arena::excess`](crate::Arena::excess) how many
+    /// bytes to free. A value for which the manager admits no memory fails with
     /// [`Error::NotAdmitted`](crate::Error::NotAdmitted). The domain does not end before the arena does.
     #[must_use]
     pub fn charge_to(mut self, domain: &Domain) -> Options {

@@ -22,7 +22,7 @@ impl Places {
         }
     }
 
-    /// With these runs taken, in ascending order, apart from each other.
+    /// Creates places with these runs taken, in ascending order, apart from each other.
     pub(super) fn with_taken(blocks: u32, taken: &[(u32, u32)]) -> Places {
         let mut places = Places::new(blocks);
         for &(start, count) in taken {
@@ -34,7 +34,7 @@ impl Places {
         places
     }
 
-    /// All that is free.
+    /// Returns all free runs.
     pub(super) fn free_runs(&self) -> Vec<(u32, u32)> {
         let mut runs: Vec<_> = self
             .by_start
@@ -47,12 +47,12 @@ impl Places {
         runs
     }
 
-    /// Where the places begin that are free or were never taken.
+    /// Returns the first of the places behind which all are free or were never taken.
     pub(super) fn frontier(&self) -> u32 {
         self.frontier
     }
 
-    /// A run of `count` pageblocks: the first one's number.
+    /// Takes a run of `count` pageblocks: returns the first one's number.
     pub(super) fn take(&mut self, count: u32) -> Option<u32> {
         let first = match self.by_count.range((count, 0)..).next().copied() {
             Some((has, start)) => {

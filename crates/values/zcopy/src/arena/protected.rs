@@ -1,4 +1,4 @@
-//! Which pageblocks are protected, and their pages, for who registers them with the kernel.
+//! Protected pageblocks and their pages, for the code that registers them with the kernel.
 
 use super::block::State;
 use super::inner::Inner;
@@ -13,7 +13,7 @@ pub(crate) struct Protected {
 }
 
 impl Inner {
-    /// Up to `most` of the pageblocks that are protected now.
+    /// Returns up to `most` of the pageblocks that are protected now.
     pub(crate) fn protected(&self, most: u32) -> Protected {
         let mut found = Protected::default();
         for block in 0..self.frontier() {

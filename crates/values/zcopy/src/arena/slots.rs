@@ -37,7 +37,7 @@ impl Inner {
         }
     }
 
-    /// What full blocks of other classes have left over.
+    /// Returns a slot from the rest of full blocks of other classes.
     fn slot_of_side(&self, heap: &mut Heap, class: Class) -> Option<NonNull<u8>> {
         while let Some(&entry) = heap.side[class.index()].front() {
             if let Some(at) = self.take_slot(entry, class) {
@@ -70,7 +70,7 @@ impl Inner {
         None
     }
 
-    /// A fork can part a block before its first slot is taken; then nobody will.
+    /// Drops a block that was parted by a fork before its first slot was taken; no thread will take one.
     fn drop_unused(&self, entry: Entry) {
         let mut block = self.block(entry.0);
         if let Block::Cut(slots) = &*block
@@ -85,7 +85,7 @@ impl Inner {
         }
     }
 
-    /// A slot of a listed block; `None` if it has none, or is no longer to be filled.
+    /// Returns a slot of a listed block; `None` if it has none, or is no longer to be filled.
     fn take_slot(&self, entry: Entry, class: Class) -> Option<NonNull<u8>> {
         let mut block = self.block(entry.0);
         let slots = self.still(&mut block, entry)?;
@@ -95,7 +95,7 @@ impl Inner {
         Some(self.view.window_at(offset))
     }
 
-    /// The block that an entry means, if it still is that and can be filled.
+    /// Returns the block of an entry, if it still is that block and can be filled.
     fn still<'a>(
         &self,
         block: &'a mut MutexGuard<'_, Block>,
@@ -110,7 +110,8 @@ impl Inner {
         }
     }
 
-    /// The heap no longer lists a block for its main class. Says for which side class it should.
+    /// Removes a block from the heap's list of its main class. Returns the side class for which the heap should list
+    /// it.
     fn end_main(&self, entry: Entry) -> Option<Class> {
         let mut block = self.block(entry.0);
         let slots = self.still(&mut block, entry)?;
@@ -121,7 +122,7 @@ impl Inner {
         offer.then_some(side)
     }
 
-    /// Nothing more goes into a block's side slots: it may be frozen.
+    /// Closes a block's side slots: it may be frozen.
     fn close_side(&self, entry: Entry) {
         let mut block = self.block(entry.0);
         let Some(slots) = self.still(&mut block, entry) else {
@@ -135,7 +136,7 @@ impl Inner {
         }
     }
 
-    /// A block that was full has a free slot again.
+    /// Lists a full block again that has a free slot.
     pub(super) fn list_again(&self, heap: usize, class: Class, entry: Entry) {
         lock(&self.heaps[heap]).main[class.index()].push_back(entry);
     }

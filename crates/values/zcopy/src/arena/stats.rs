@@ -1,4 +1,4 @@
-//! What an arena has done so far.
+//! Counts of an arena so far.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -9,10 +9,10 @@
 //!   pages    MAP_SHARED, read only: what the kernel is given to send
 //! ```
 //!
-//! The program uses the window. A pageblock is *frozen* by mapping it anew, privately: at that instant the file's pages stop
-//! changing, for ever, whoever goes on writing: the kernel copies on write. Nothing is written to a page that was once
-//! given to the kernel; the file's pages are replaced by fresh ones (a hole is punched) before the addresses are used again.
-//! No signal handler, no write protection, no list of what is under way.
+//! The program uses the window. A pageblock is *frozen* by mapping it anew, privately. At that instant the file's pages
+//! stop changing for ever, whichever thread goes on writing, because the kernel copies on write. Nothing is written to
+//! a page that was once given to the kernel. The file's pages are replaced by fresh ones (a hole is punched) before the
+//! addresses are used again. This needs no signal handler, no write protection, and no list of memory under way.
 //!
 //! Addresses of which nothing is in use are inaccessible in both (`opened`).
 //!
@@ -29,24 +29,24 @@ use tranship_sys::{memfd, process};
 #[derive(Debug)]
 pub(super) struct View {
     file: ManuallyDrop<OwnedFd>,
-    /// What the descriptor stands for. A program that closes descriptors which it does not know (closefrom(3)) may have another file
-    /// under its number, and that one is not ours to map, to punch or to send.
+    /// File that the descriptor stands for. A program that closes descriptors which it does not know (closefrom(3)) may
+    /// have another file under its number. That file is not ours to map, to punch or to send.
     identity: (u64, u64),
     window: NonNull<u8>,
     pages: NonNull<u8>,
     len: usize,
 }
 
-// SAFETY: addresses of mappings that live as long as this does; what happens to their memory is its users' concern.
+// SAFETY: addresses of mappings that live as long as this does; its users are responsible for their memory.
 unsafe impl Send for View {}
 // SAFETY: as above; all methods are system calls or arithmetic.
 unsafe impl Sync for View {}
 
-/// Of the window's start, and of what an adopted file may be long, in pageblocks.
+/// Alignment of the window's start, and of the length of an adopted file, in pageblocks.
 pub(super) const ALIGN: usize = 2 << 20;
 
 impl View {
-    /// Over a file that another process made: as long as that is, if it is what [`View::new`] makes.
+    /// Creates a view over a file that another process made, as long as that, if it is one as [`View::new`] makes.
     pub(super) fn adopt(file: OwnedFd, block_bytes: usize) -> io::Result<View> {
         let odd = |what: String| io::Error::new(io::ErrorKind::InvalidData, what);
         let (must, must_not) = (
@@ -71,7 +71,7 @@ impl View {
         View::over(file, len, ALIGN)
     }
 
-    /// `len` bytes of addresses, twice, and no memory yet.
+    /// Creates a view: `len` bytes of addresses, twice, and no memory yet.
     pub(super) fn new(len: usize, align: usize) -> io::Result<View> {
         let file = memfd::create("tranship-zcopy")?;
         memfd::set_len(&file, len as u64)?;
@@ -103,25 +103,25 @@ impl View {
         Ok(view)
     }
 
-    /// Bytes of it.
+    /// Returns its bytes.
     pub(super) fn len(&self) -> usize {
         self.len
     }
 
-    /// Where an address lies, bytes from the start; `None` outside the window.
+    /// Returns the place of an address, in bytes from the start; `None` outside the window.
     pub(super) fn offset_of(&self, addr: *const u8) -> Option<usize> {
         let offset = addr.addr().checked_sub(self.window.addr().get())?;
         (offset < self.len).then_some(offset)
     }
 
-    /// The program's address of an offset.
+    /// Returns the program's address of an offset.
     pub(super) fn window_at(&self, offset: usize) -> NonNull<u8> {
         assert!(offset <= self.len);
         // SAFETY: inside the window, or just behind it.
         unsafe { self.window.add(offset) }
     }
 
-    /// The address whose pages are the file's, always.
+    /// Returns the address whose pages are the file's, always.
     pub(super) fn pages_at(&self, offset: usize) -> NonNull<u8> {
         assert!(offset <= self.len);
         // SAFETY: inside the mapping, or just behind it.
@@ -150,12 +150,12 @@ impl View {
         }
     }
 
-    /// Its descriptor, and what that stands for as long as it is ours.
+    /// Returns its descriptor, and the file that it stands for as long as the descriptor is ours.
     pub(super) fn file(&self) -> (BorrowedFd<'_>, (u64, u64)) {
         (self.file.as_fd(), self.identity)
     }
 
-    /// The file, if its descriptor was not taken away.
+    /// Returns the file, if its descriptor was not taken away.
     fn own(&self) -> io::Result<BorrowedFd<'_>> {
         if process::identity(&*self.file)? == self.identity {
             Ok(self.file.as_fd())
@@ -164,15 +164,17 @@ impl View {
         }
     }
 
-    /// Has the kernel fill the page tables of a range of the window for writing. What it refuses comes with the faults, or fails there.
+    /// Makes the kernel fill the page tables of a range of the window for writing. A refused page comes with its fault,
+    /// or fails there.
     pub(super) fn populate(&self, offset: usize, len: usize) {
         assert!(offset + len <= self.len, "{offset} + {len} of {}", self.len);
         // SAFETY: our own window, of which no byte changes.
         let _ = unsafe { map::hint(self.window_at(offset), len, Hint::PopulateWrite) };
     }
 
-    /// Has the kernel fill the page tables of what it is given to send, in one call: else the first send by reference does it, which so takes much longer than
-    /// those after it, and seems to cost what it does not. Pages that the file has not would get memory.
+    /// Makes the kernel fill the page tables of memory that it is given to send, in one call. Otherwise the first send
+    /// by reference does it: that send would take much longer than those after it, and its measured cost would be
+    /// wrong. Pages that the file does not have would get memory.
     pub(super) fn show_to_kernel(&self, offset: usize, len: usize) {
         assert!(offset + len <= self.len, "{offset} + {len} of {}", self.len);
         // SAFETY: our own mapping, of which no byte changes.
@@ -195,12 +197,12 @@ impl View {
         Ok(())
     }
 
-    /// From here on writes to the range no longer reach the file.
+    /// Freezes the range: from here on writes to it no longer reach the file.
     pub(super) fn freeze(&self, offset: usize, len: usize) -> io::Result<()> {
         self.remap(offset, len, Sharing::Private)
     }
 
-    /// Makes the range writable as at first, with what the file has there.
+    /// Makes the range writable as at first, with the file's bytes.
     ///
     /// # Safety
     /// Nobody uses the range, nor refers to its pages.
@@ -208,8 +210,8 @@ impl View {
         self.remap(offset, len, Sharing::Shared)
     }
 
-    /// Gives the range's memory back and makes it writable as at first. What it showed is gone; what the kernel still holds of
-    /// it is not.
+    /// Gives the range's memory back and makes it writable as at first. Its old content is gone, except pages that the
+    /// kernel still holds.
     ///
     /// # Safety
     /// Nobody uses the range.
@@ -235,8 +237,8 @@ impl View {
             map::map_inherited(at, file, Access::ReadWrite, sharing, len, offset as u64)?;
             // The exchange is done, whatever comes of this: a mapping just made refuses it only if there are no huge pages.
             let _ = without_huge_pages(at, len);
-            // As the rest of what is shared: a core dump reads all pages, and those of a file that it has not get memory by that. What is frozen is
-            // there, and may be wanted.
+            // As the rest of shared memory: a core dump reads all pages, and those of a file that it has not get memory
+            // by that. A frozen page is there, and may be wanted.
             if let Sharing::Shared = sharing {
                 let _ = map::hint(at, len, Hint::DontDump);
             }
@@ -274,7 +276,7 @@ impl Drop for View {
 mod tests {
     use super::*;
 
-    /// Whether a core dump of this process leaves the mapping of an address out (proc_pid_smaps(5), `dd`).
+    /// Returns whether a core dump of this process leaves the mapping of an address out (proc_pid_smaps(5), `dd`).
     fn is_left_out(at: NonNull<u8>) -> bool {
         let smaps = std::fs::read_to_string("/proc/self/smaps").expect("smaps");
         let holds = |line: &str| {

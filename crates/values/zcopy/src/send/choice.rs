@@ -1,9 +1,13 @@
-//! Which way is cheapest: learnt from what each has cost, by kind of socket and size.
+//! Choice of the cheapest way: learnt from the cost of each, by kind of socket and size.
 //!
-//! For each kind and each doubling of the bytes that may go by reference there is a running mean of nanoseconds a byte, of the thread's
-//! processor time, for each way: what a blocking send waits says nothing about the way. The cheapest is used; now and then another is tried. A try is three sends, of which the last is measured: what the first of them finds is
-//! in no cache, unlike for the way that is in use, so a try costs more than it shows. Tries of a way that is far off are rarer, and each few of them
-//! that change nothing make them rarer still, until what is in use costs something else. A way takes over when it is cheaper by a twentieth.
+//! For each kind of socket and each doubling of the bytes that may go by reference, each way has a running mean of
+//! nanoseconds a byte, of the thread's processor time. The waiting time of a blocking send says nothing about the way.
+//! The cheapest way is used, and now and then another is tried.
+//!
+//! A try is three sends, of which only the last is measured. The first of them finds its data in no cache, unlike the
+//! way in use, so a try costs more than it shows. Tries of a way that is much dearer are rarer. After several tries
+//! that change nothing they become rarer still, until the cost of the way in use changes. A way takes over when it is
+//! cheaper by a twentieth.
 
 use super::route::Route;
 use super::socket::Socket;
@@ -13,7 +17,8 @@ use std::io;
 
 const WAYS: [Way; 5] = Way::ALL;
 
-/// Below that copying always wins, and nothing else is tried (measured: a page's reference costs what copying 2 KiB does).
+/// Size below which copying always wins, and nothing else is tried (measured: a page's reference costs as much as
+/// copying 2 KiB).
 const SMALLEST: usize = 1024;
 /// From here on references are likely to be cheaper.
 const LIKELY: usize = 4096;
@@ -23,9 +28,9 @@ const PROBE: u64 = 64;
 const RAREST: u64 = 16384;
 /// Tries that change nothing until there are half as many.
 const FEW: u32 = 4;
-/// What the way in use costs has changed if it is so much more or less.
+/// Relative change after which the cost of the way in use counts as changed.
 const DRIFT: f64 = 0.25;
-/// Logarithms of what a send can have.
+/// Number of logarithms of a send's size.
 const SIZES: usize = usize::BITS as usize;
 /// Samples of a way before its mean is believed.
 const ENOUGH: u32 = 4;
@@ -48,7 +53,7 @@ struct Mean {
 struct Class {
     means: [Mean; WAYS.len()],
     current: usize,
-    /// What the one in use cost when tries began to become rarer; 0: another one was.
+    /// Cost of the way in use when tries began to become rarer; 0: another way was in use.
     cost: f64,
     /// No way is due before this send.
     nearest: u64,
@@ -70,13 +75,13 @@ pub struct Explanation {
     pub way: Way,
     /// Sends so far.
     pub sends: u64,
-    /// How often the way changed.
+    /// Number of changes of the way.
     pub changes: u32,
-    /// What each way cost that was tried, or that it was refused.
+    /// Cost of each way that was tried, or the note that it was refused.
     pub choices: Vec<Choice>,
 }
 
-/// What a way costs.
+/// Cost of a way.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Choice {
@@ -84,7 +89,7 @@ pub struct Choice {
     pub way: Way,
     /// Nanoseconds for 1024 bytes; 0 if never tried.
     pub ns_per_kib: f64,
-    /// How many sends were measured.
+    /// Number of sends that were measured.
     pub samples: u32,
     /// The kernel refused it.
     pub refused: bool,
@@ -94,18 +99,18 @@ pub struct Choice {
 pub(super) struct Chooser {
     /// For each kind of socket, by the logarithm of the bytes.
     classes: [[Option<Box<Class>>; SIZES]; Route::ALL.len()],
-    /// That of the last stream that was chosen for.
+    /// Route of the last stream for which a way was chosen.
     last: Option<Route>,
-    /// Where other processes see it.
+    /// Page where other processes see it.
     pub(super) tally: Tally,
 }
 
-/// What a send is to do.
+/// Way that was chosen for a send.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Chosen {
     pub(super) way: Way,
     pub(super) why: Why,
-    /// What it takes is to be told to [`Chooser::learn`].
+    /// The time of the send is to be told to [`Chooser::learn`].
     pub(super) timed: bool,
 }
 
@@ -126,7 +131,7 @@ impl Chooser {
         }
     }
 
-    /// The way for the next send, and whether to measure it.
+    /// Chooses the way for the next send, and whether to measure it.
     pub(super) fn choose(&mut self, socket: &Socket, route: Route, bytes: usize) -> Chosen {
         if bytes < SMALLEST {
             return Chosen {
@@ -180,7 +185,8 @@ impl Chooser {
         }
     }
 
-    /// Would the next send of so many bytes be copied, and not measured, whatever stream it is for? Counts it, as for one of the last one's kind.
+    /// Returns whether the next send of so many bytes would be copied, and not measured, whatever stream it is for.
+    /// Counts it, as for one of the last one's kind.
     pub(super) fn copies(&mut self, bytes: usize) -> bool {
         if bytes < SMALLEST {
             return true;
@@ -203,7 +209,7 @@ impl Chooser {
         true
     }
 
-    /// Is it known that a way costs twice as much as the one in use?
+    /// Returns whether a way is known to cost twice as much as the one in use.
     pub(super) fn rules_out(&self, route: Route, bytes: usize, way: Way) -> bool {
         let class = self.classes[route.index()][class_of(bytes) as usize].as_ref();
         class.is_some_and(|class| {
@@ -212,7 +218,7 @@ impl Chooser {
         })
     }
 
-    /// A send took so long.
+    /// Notes the time of a send.
     pub(super) fn learn(&mut self, route: Route, bytes: usize, way: Way, ns: u128, sent: usize) {
         let number = class_of(bytes);
         let Some(class) = &mut self.classes[route.index()][number as usize] else {
@@ -229,7 +235,7 @@ impl Chooser {
         } else {
             // An interrupt or a sleeping peer says nothing about the way.
             let capped = cost.min(mean.cost * 4.0);
-            // What is far below was not disturbed, and what the mean holds was: the first sends of a process, above all.
+            // A sample far below was not disturbed, and the mean was: by the first sends of a process, above all.
             let weight = match mean.samples {
                 _ if capped < mean.cost * 0.5 => 0.5,
                 ..=8 => 0.25,
@@ -241,7 +247,7 @@ impl Chooser {
         class.publish(&self.tally, layout::size(route.index(), number));
     }
 
-    /// The kernel cannot, or not now: what it is short of it may have later.
+    /// Notes that the kernel cannot, or not now: it may have the missing resource later.
     pub(super) fn refused(&mut self, route: Route, bytes: usize, way: Way, error: &io::Error) {
         let number = class_of(bytes);
         let class = self.classes[route.index()][number as usize].get_or_insert_default();
@@ -291,7 +297,8 @@ impl Chooser {
 }
 
 impl Class {
-    /// Before anything is known: what was cheapest for cold values where this was developed.
+    /// Creates a class before anything is known: with the way that was cheapest for cold values where this was
+    /// developed.
     fn new(route: Route, bytes: usize) -> Class {
         let way = if bytes < LIKELY || !route.is_stream() {
             Way::Copy
@@ -304,7 +311,7 @@ impl Class {
         }
     }
 
-    /// The way whose turn it is, the one in use first; its next turn is settled with it.
+    /// Returns the way whose turn it is, the one in use first; its next turn is settled with it.
     fn due(&mut self, allows: impl Fn(Way) -> bool) -> Option<usize> {
         let mut found = None;
         let others = (0..WAYS.len()).filter(|index| *index != self.current);
@@ -327,7 +334,7 @@ impl Class {
         found
     }
 
-    /// Is the next send copied, and neither a measurement nor a try?
+    /// Returns whether the next send is copied, and neither a measurement nor a try.
     fn copies_next(&self) -> bool {
         WAYS[self.current] == Way::Copy && self.trying.is_none() && self.sends + 1 < self.nearest
     }
@@ -355,7 +362,7 @@ impl Class {
         }
     }
 
-    /// After a sample of a way: is another the cheapest now, and when is this one tried again?
+    /// Judges after a sample of a way: whether another is the cheapest now, and when this one is tried again.
     fn judge(&mut self, sampled: usize) {
         let believed = |mean: &Mean| mean.samples >= ENOUGH && !mean.refused;
         let cheapest = (0..WAYS.len())
@@ -387,7 +394,8 @@ impl Class {
     }
 }
 
-/// Sends until a way is tried again that costs so many times what the one in use does, after so many tries in vain.
+/// Returns the number of sends until a way is tried again that costs so many times more than the one in use, after so
+/// many tries in vain.
 fn pause(ratio: f64, in_vain: u32) -> u64 {
     #[allow(
         clippy::cast_possible_truncation,
@@ -403,14 +411,15 @@ mod tests {
     use super::*;
     use std::net::{TcpListener, TcpStream};
 
-    /// What is known of a connection to this machine.
+    /// Returns the socket record of a connection to this machine.
     fn loopback() -> Socket {
         let listener = TcpListener::bind("127.0.0.1:0").expect("bind");
         let stream = TcpStream::connect(listener.local_addr().expect("address")).expect("connect");
         Socket::new(&stream).expect("socket")
     }
 
-    /// A way that costs more when it was not used for a while, as what it needs is in no cache then, is seen as what it costs when it is used.
+    /// The memory that a way needs is in no cache when the way was not used for a while. Its cost then is higher; the
+    /// chooser sees its cost in use.
     #[test]
     fn what_a_way_costs_is_what_it_costs_when_it_is_used() {
         let socket = loopback();
@@ -439,7 +448,7 @@ mod tests {
         assert!(tries < 400, "{tries} tries");
     }
 
-    /// What three ways cost that this many sends take; says how many of them were tries, and the way in the end.
+    /// Plays that many sends with the costs of three ways. Returns how many of them were tries, and the way in the end.
     fn play(chooser: &mut Chooser, socket: &Socket, sends: u32, costs: [u128; 3]) -> (u32, Way) {
         let (bytes, mut tries, mut way) = (4096, 0, Way::Copy);
         for _ in 0..sends {
@@ -472,7 +481,7 @@ mod tests {
         );
     }
 
-    /// Who copies by himself what is likely to be copied keeps nothing from being measured, or tried.
+    /// A program that itself copies what is likely to be copied prevents no measurement and no try.
     #[test]
     fn what_is_copied_unasked_changes_nothing_of_what_is_learnt() {
         let socket = loopback();

@@ -18,7 +18,7 @@ pub(super) fn send(
     })
 }
 
-/// As [`send`], and never waits: `WouldBlock` where there is no room.
+/// Sends like [`send`], but never waits: `WouldBlock` where there is no room.
 pub(super) fn send_now(
     socket: BorrowedFd<'_>,
     segments: &[Segment],
@@ -55,7 +55,7 @@ fn send_by(
                 }
             }
             Err(error) if sent == 0 => return Err(error),
-            // What was sent counts; the error comes again.
+            // The bytes that were sent count; the error comes again.
             Err(_) => break,
         }
     }

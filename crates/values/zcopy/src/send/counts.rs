@@ -1,10 +1,10 @@
-//! What a sender has sent.
+//! Counts of a sender.
 
 use crate::tally::{Tally, layout};
 
 macro_rules! counts {
     ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// What a [`crate::Sender`] has sent so far.
+        /// Counts of a [`crate::Sender`] so far.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         #[non_exhaustive]
         pub struct Counts { $($(#[$doc])* pub $name: u64,)* }
@@ -15,7 +15,7 @@ macro_rules! counts {
                 [$((stringify!($name), self.$name),)*].into_iter()
             }
 
-            /// Out of words on a page, in the same order.
+            /// Reads the counts from words on a page, in the same order.
             pub(crate) fn read(mut word: impl FnMut(usize) -> u64) -> Counts {
                 let mut at = layout::COUNTS;
                 $(let $name = word(at); at += 1;)*
@@ -23,7 +23,7 @@ macro_rules! counts {
                 Counts { $($name,)* }
             }
 
-            /// With others.
+            /// Returns the sum with others.
             #[must_use]
             pub(crate) fn plus(&self, others: &Counts) -> Counts {
                 Counts { $($name: self.$name.wrapping_add(others.$name),)* }
@@ -54,12 +54,12 @@ counts! {
 }
 
 impl Counts {
-    /// Those that a place on the page has.
+    /// Returns the counts of a place on the page.
     pub(super) fn published(tally: &Tally) -> Counts {
         Counts::read(|at| tally.get(at))
     }
 
-    /// Has others see it, on top of what was there `before`.
+    /// Publishes the counts, on top of those that were there `before`.
     pub(super) fn publish(&self, tally: &Tally, before: &Counts) {
         for (at, (_, count)) in self.plus(before).rows().enumerate() {
             tally.set(layout::COUNTS + at, count);

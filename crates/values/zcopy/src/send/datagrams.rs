@@ -20,7 +20,7 @@ use std::sync::Arc;
 use tranship_sys::process;
 use tranship_sys::segment as gso;
 
-/// Where datagrams go.
+/// Destination of datagrams.
 #[derive(Clone, Copy, Debug)]
 struct Target<'a> {
     fd: BorrowedFd<'a>,
@@ -28,9 +28,9 @@ struct Target<'a> {
 }
 
 impl Sender {
-    /// Sends datagrams, each a list of pieces, to an address or (none) to whom the socket is connected. Those in a row that are of
-    /// one length (the last one perhaps shorter) go together. Says how many went; what is on its way never changes, as with
-    /// [`Sender::send`].
+    /// Sends datagrams, each a list of pieces, to an address or (none) to the peer of the socket. Datagrams in a row
+    /// that are of one length (the last one perhaps shorter) go together. Returns how many went. Bytes on their way
+    /// never change, as with [`Sender::send`].
     ///
     /// # Errors
     /// As sendmsg(2), if none went: `WouldBlock` if there is no room, EMSGSIZE if the first is too long. `InvalidInput` for
@@ -87,9 +87,10 @@ impl Sender {
         sent
     }
 
-    /// Takes the notifications of MSG_ZEROCOPY that have come: a socket that has some is ready with an error, again and again,
-    /// for who waits for it (epoll(7)). Buffers of shared pools that the kernel is done with are let go here, and by the next
-    /// [`Sender::send`] to the socket. Registered pages are let go here too, when many of them were freed.
+    /// Takes the notifications of MSG_ZEROCOPY that have come. A socket that has some reports an error, again and
+    /// again, to a program that waits for it (epoll(7)). Buffers of shared pools that the kernel is done with are
+    /// released here, and by the next [`Sender::send`] to the socket. Registered pages are released here too, when many
+    /// of them were freed.
     ///
     /// # Errors
     /// As recvmsg(2).
@@ -132,7 +133,7 @@ impl Sender {
                 _ => self.copy(target, socket, segments, rest),
             };
             let outcome = match outcome {
-                // What a datagram's socket has to tell is told once, and not lost.
+                // An error of a datagram's socket is reported once, and not lost.
                 Err(error) if way != Way::Copy && !is_later(&error) && !is_the_sockets(&error) => {
                     self.chooser.refused(route, referable, way, &error);
                     (way, why) = (Way::Copy, Why::Refused);
@@ -143,7 +144,7 @@ impl Sender {
             let count = match outcome {
                 Ok(count) => count,
                 Err(error) if done == 0 => return Err(error),
-                // What went counts; the error comes again.
+                // The datagrams that went count; the error comes again.
                 Err(_) => break,
             };
             let gone = &all[done..done + count];
@@ -165,7 +166,8 @@ impl Sender {
         Ok(done)
     }
 
-    /// Whether most of what is sent lies in registered pages. What does not, although it could, counts towards registering more.
+    /// Returns whether most bytes of the datagrams lie in registered pages. Bytes that do not, although they could,
+    /// count towards registering more.
     fn look_at_registered(
         &mut self,
         target: Target<'_>,
@@ -232,7 +234,7 @@ impl Sender {
             )
         };
         match sent {
-            // A device or a kernel that cannot, or datagrams that are longer than what it carries: one by one.
+            // A device or a kernel that cannot, or datagrams that are longer than it carries: one by one.
             Err(error) if count > 1 && is_about_the_cut(&error) => {
                 socket.together = false;
                 self.counts.calls += 1;
@@ -310,7 +312,7 @@ pub(super) fn no_files() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, text)
 }
 
-/// A datagram's pieces, where they stay as they are; false if one of them does not.
+/// Keeps a datagram's pieces where they stay as they are; false if one of them does not.
 fn keep(log: &mut HeaderLog, segments: &[Segment], packet: &mut Packet) -> bool {
     segments.iter().all(|segment| {
         if segment.shared {
@@ -342,7 +344,7 @@ fn gather(
     all.len()
 }
 
-/// How many datagrams from the first one on are of its length, the last one perhaps shorter, and fit into a call.
+/// Returns how many datagrams from the first one on have its length (the last one perhaps shorter) and fit into a call.
 fn alike(rest: &[Datagram]) -> usize {
     let size = rest[0].len;
     let (mut count, mut bytes) = (0, 0);
@@ -360,7 +362,7 @@ fn alike(rest: &[Datagram]) -> usize {
     count
 }
 
-/// Where the kernel is to cut.
+/// Returns the length at which the kernel is to cut.
 fn cut(rest: &[Datagram], count: usize) -> Option<u16> {
     (count > 1)
         .then(|| u16::try_from(rest[0].len).ok())

@@ -1,4 +1,4 @@
-//! sendfile(2) from the arena's file, piece by piece; what is copied goes between by send(2).
+//! sendfile(2) from the arena's file, piece by piece; copied bytes go between by send(2).
 
 use super::Counts;
 use super::segment::Segment;

@@ -1,7 +1,8 @@
 //! Small copied pieces that travel between references: a log that is only appended to.
 //!
-//! What is given to a pipe must not change until it was received, and nobody says when that is. So nothing in the log is
-//! ever written twice: at its end it gets fresh pages, and the kernel keeps the old ones as long as somebody needs them.
+//! Bytes that are given to a pipe must not change until they were received, and nothing reports when that is. So
+//! nothing in the log is ever written twice: at its end it gets fresh pages, and the kernel keeps the old ones as long
+//! as they are needed.
 
 use crate::arena::classes::PAGE;
 use std::io;
@@ -9,8 +10,8 @@ use std::ptr::NonNull;
 use tranship_sys::map;
 
 const BYTES: usize = 64 * PAGE;
-/// What one message may need: below that the log begins anew before it, never in the middle, where pages whose addresses were
-/// noted would go before the kernel has seen them.
+/// Most bytes that one message may need. When less is left, the log begins anew before the message. In the middle of
+/// it, pages whose addresses were noted would go before the kernel has seen them.
 const MESSAGE: usize = 32 * PAGE;
 
 #[derive(Debug)]
@@ -33,18 +34,19 @@ impl HeaderLog {
     /// The longest piece that is worth a place here.
     pub(super) const LONGEST: usize = 1024;
 
-    /// A message begins: all that was kept so far has been given to the kernel.
+    /// Begins a message: all that was kept so far has been given to the kernel.
     pub(super) fn begin(&mut self) -> io::Result<()> {
         if BYTES - self.used < MESSAGE {
-            // SAFETY: our own mapping; nobody reads it through our addresses any more, and who has its pages keeps them.
+            // SAFETY: our own mapping; no thread reads it through our addresses any more, and a holder of its pages
+            // keeps them.
             unsafe { map::discard(self.base, BYTES)? };
             self.used = 0;
         }
         Ok(())
     }
 
-    /// Copies bytes to where they stay as they are until nobody needs them, inside one page. `None`: they are too many, or the
-    /// message already has too many of them; they go by copying.
+    /// Copies bytes to a place where they stay as they are while they are needed, inside one page. `None`: they are too
+    /// many, or the message already has too many of them; they go by copying.
     ///
     /// # Safety
     /// The range is mapped memory.

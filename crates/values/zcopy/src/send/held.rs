@@ -1,10 +1,10 @@
-//! Buffers of shared pools that the kernel may still read: each send with MSG_ZEROCOPY keeps handles of what it refers to until its
-//! notification has come, which comes when nothing in the kernel refers to their pages any more: they were acknowledged, or the connection
-//! is gone.
+//! Buffers of shared pools that the kernel may still read. Each send with MSG_ZEROCOPY keeps handles of its buffers
+//! until its notification has come. The notification comes when nothing in the kernel refers to their pages any more:
+//! they were acknowledged, or the connection is gone.
 //!
-//! That is why these buffers go by no other way without a copy: vmsplice(2) and sendfile(2) say nothing of that kind, and a socket's
-//! empty queue does not either, as a reader on the same machine may still have the pages. Values of an arena need none of it: their
-//! pages are never written again.
+//! That is why these buffers go by no other way without a copy. vmsplice(2) and sendfile(2) report nothing of that
+//! kind. A socket's empty queue does not prove it either, because a reader on the same machine may still have the
+//! pages. Values of an arena need none of this: their pages are never written again.
 
 use rustix::event::{PollFd, PollFlags};
 use rustix::net::sockopt;
@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use tranship_core::Buffer;
 use tranship_sys::scatter::{self, Done};
 
-/// What is kept for one socket.
+/// Handles that are kept for one socket.
 #[derive(Debug, Default)]
 pub(super) struct Held {
     /// By their numbers, oldest first.
@@ -37,26 +37,27 @@ struct Kept {
 struct Stays {
     /// Our own descriptor: notifications come also when the program has closed its own.
     fd: OwnedFd,
-    /// How the program wants it to be closed.
+    /// Linger time that the program set for closing it.
     linger: Option<Duration>,
 }
 
 impl Held {
-    /// Before a send by reference.
+    /// Begins a send by reference.
     pub(super) fn begin(&mut self, fd: BorrowedFd<'_>) -> io::Result<()> {
         if self.stays.is_some() {
             return Ok(());
         }
         let own = fd.try_clone_to_owned()?;
         let linger = sockopt::socket_linger(fd)?;
-        // Crash: nobody keeps our buffers when we die, and their pages are used again. With this the kernel does not go on sending them
-        // then: it resets the connection when it closes our descriptors, which is before anybody is told that we are dead.
+        // Crash: nothing keeps our buffers when we die, and their pages are used again. With this the kernel does not
+        // go on sending them then: it resets the connection when it closes our descriptors, which is before other
+        // processes learn of the death.
         sockopt::set_socket_linger(fd, Some(Duration::ZERO))?;
         self.stays = Some(Stays { fd: own, linger });
         Ok(())
     }
 
-    /// After one that went: these are kept until its notification comes.
+    /// Keeps these buffers of a send that went until its notification comes.
     pub(super) fn keep(&mut self, number: u32, bytes: usize, buffers: Vec<Buffer>) {
         self.bytes += bytes;
         self.sends.push_back(Kept {
@@ -66,7 +67,7 @@ impl Held {
         });
     }
 
-    /// The kernel is done with some sends.
+    /// Releases the buffers of sends that the kernel is done with.
     pub(super) fn release(&mut self, done: &Done) {
         let bytes = &mut self.bytes;
         self.sends.retain(|kept| {
@@ -77,7 +78,7 @@ impl Held {
         self.end_if_empty();
     }
 
-    /// When nothing is kept the socket is as the program wants it.
+    /// Restores the socket's own linger time when nothing is kept.
     pub(super) fn end_if_empty(&mut self) {
         if self.sends.is_empty()
             && let Some(stays) = self.stays.take()
@@ -95,7 +96,7 @@ impl Held {
         self.bytes
     }
 
-    /// To wait for: notifications show as an error that nobody asked for (poll(2)).
+    /// Returns the descriptor to wait for: notifications show as an error that was not asked for (poll(2)).
     pub(super) fn poll_fd(&self) -> Option<PollFd<'_>> {
         let stays = self.stays.as_ref()?;
         Some(PollFd::new(&stays.fd, PollFlags::empty()))
@@ -113,7 +114,7 @@ impl Held {
         Ok(any)
     }
 
-    /// See [`super::Socket::finish`].
+    /// Does the work of [`super::Socket::finish`].
     pub(super) fn finish(&mut self, limit: Duration) -> io::Result<bool> {
         let begin = Instant::now();
         loop {
@@ -133,7 +134,7 @@ impl Held {
         }
     }
 
-    /// See [`super::Socket::abort`].
+    /// Does the work of [`super::Socket::abort`].
     pub(super) fn abort(&mut self) -> io::Result<()> {
         if let Some(stays) = &self.stays {
             rustix::net::connect_unspec(&stays.fd)?;
@@ -143,7 +144,7 @@ impl Held {
     }
 }
 
-/// How long somebody sleeps who is told at once that there is something, and finds nothing.
+/// Pause of a thread that is told at once that there is something, and finds nothing.
 pub(super) const AGAIN: Duration = Duration::from_millis(10);
 
 /// Waits for any of them, at most that long.

@@ -1,15 +1,15 @@
 //! Buffers whose socket the program has let go of: a thread keeps them until the kernel is done with them, and ends when there are none.
 //!
-//! As the thread has a descriptor of each such connection, its end (FIN) goes out when all bytes are acknowledged. A reader that takes nothing
-//! cannot have the buffers for ever: after [`LONGEST`] his connection is reset.
+//! As the thread has a descriptor of each such connection, its end (FIN) goes out when all bytes are acknowledged. A
+//! reader that takes nothing cannot have the buffers for ever: after [`LONGEST`] its connection is reset.
 
 use super::held::{AGAIN, Held, wait};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// As long as the kernel itself waits for an other end that does nothing (tcp(7): `tcp_fin_timeout`).
+/// Longest wait, equal to the kernel's own for an other end that does nothing (tcp(7): `tcp_fin_timeout`).
 const LONGEST: Duration = Duration::from_secs(60);
-/// Between two looks at what came new.
+/// Time between two checks for new connections.
 const ROUND: Duration = Duration::from_millis(50);
 
 #[derive(Debug, Default)]
@@ -38,7 +38,7 @@ pub(super) fn keep(mut held: Held) {
     if !incoming.running {
         let thread = std::thread::Builder::new().name("zcopy-linger".to_owned());
         if thread.spawn(run).is_err() {
-            // Nobody would look at it again, and to let go would be a guess.
+            // No thread would check it again, and releasing it would be a guess.
             return std::mem::forget(held);
         }
         incoming.running = true;

@@ -1,7 +1,8 @@
 //! Lists with files and buffers of shared pools: they go in parts, in order; where one part goes short, the call does.
 //!
-//! A file's bytes go by sendfile(2). Buffers go with all that is around them in one call with MSG_ZEROCOPY where the kernel says when it is
-//! done with them and there is enough of them; else they are copied, and what could go by reference beside them goes by itself.
+//! A file's bytes go by sendfile(2). Buffers go with all that is around them in one call with MSG_ZEROCOPY. This needs
+//! a kernel that reports when it is done with them, and enough bytes. Otherwise they are copied, and neighbours that
+//! can go by reference go by themselves.
 
 use super::segment::{Piece, Segment};
 use super::sender::Sender;
@@ -18,8 +19,8 @@ use tranship_sys::{scatter, signals, stream};
 
 /// Bytes of buffers from which on waiting for a notification is worth it, as the kernel's own documentation has it.
 const LEAST: usize = 10 << 10;
-/// Bytes offered in one call with MSG_ZEROCOPY: all that is offered, not what has room, counts against RLIMIT_MEMLOCK (8 MiB by default, for all of a
-/// user's sockets), and what does not fit is refused.
+/// Bytes offered in one call with MSG_ZEROCOPY. All bytes that are offered, not only those that have room, count
+/// against RLIMIT_MEMLOCK (8 MiB by default, for all sockets of a user). Bytes that do not fit are refused.
 const AT_ONCE: usize = 1 << 20;
 /// Bytes at a time of a file that the kernel cannot refer to.
 const CHUNK: usize = 64 << 10;
@@ -55,7 +56,7 @@ impl Sender {
                     }
                 }
                 Err(error) if sent == 0 => return Err(error),
-                // What was sent counts; the error comes again.
+                // The bytes that were sent count; the error comes again.
                 Err(_) => break,
             }
             rest = &rest[count..];
@@ -78,7 +79,7 @@ impl Sender {
             let more = stretch < rest.len();
             return (stretch, self.send_kept(fd, socket, all, more));
         }
-        // What may be referred to, and what may not: headers go with either.
+        // Segments that may go by reference, and those that may not: headers go with either.
         let mut kind = None;
         let alike = |piece: &&Piece<'_>| match piece {
             Piece::Bytes(_) => true,
@@ -89,7 +90,7 @@ impl Sender {
         (count, sent)
     }
 
-    /// By reference, and the buffers are kept.
+    /// Sends by reference, and keeps the buffers.
     fn send_kept(
         &mut self,
         fd: BorrowedFd<'_>,
@@ -137,7 +138,7 @@ impl Sender {
         Ok(sent)
     }
 
-    /// One call; says how many segments it was about.
+    /// Makes one call; returns how many segments it was about.
     fn one_kept(
         &mut self,
         fd: BorrowedFd<'_>,
@@ -158,7 +159,7 @@ impl Sender {
                 self.note(Way::Notified, Why::Kept, &segments[..count], sent);
                 (count, Ok(sent))
             }
-            // No room for what is pinned or for notifications, a socket that cannot, a sandbox.
+            // No room for pinned pages or for notifications, a socket that cannot, a sandbox.
             Err(error) if !is_later(&error) => {
                 let sent = copy::send(fd, segments, more, &mut self.counts);
                 self.note_copied(Why::Refused, segments, &sent);
@@ -174,7 +175,7 @@ impl Sender {
         }
     }
 
-    /// How many segments it took, and bytes.
+    /// Returns how many segments it took, and how many bytes.
     fn refer_kept(
         &mut self,
         fd: BorrowedFd<'_>,
@@ -241,7 +242,8 @@ impl Sender {
             self.counts.calls += 1;
             let part = signals::without_sigpipe(|| stream::send_file(fd, file, at, len - sent));
             let (way, part) = match part {
-                // What cannot be referred to (a file of /proc, say), or is refused by a sandbox, is read and copied.
+                // A file that cannot be referred to (a file of /proc, say), or that a sandbox refuses, is read and
+                // copied.
                 Err(error) if sent == 0 || !is_later(&error) => {
                     let copied = self.copy_file(fd, file, at, len - sent, &error);
                     (Way::Copy, said(error, copied))

@@ -5,12 +5,12 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Bits of a socket's number in a mark: above that of the half, below the send's own.
 const SOCKET: u32 = 31;
-/// And of the send's own number. The uppermost bit is the ring's.
+/// Bits of the send's own number. The uppermost bit is the ring's.
 const NUMBER: u32 = 31;
 /// Sockets that are remembered until their next send.
 const MOST: usize = 64;
 
-/// A number for a socket: no other one has it for the next two thousand million.
+/// Returns a number for a socket: no other one has it for the next two thousand million.
 pub(super) fn number_of_socket() -> u32 {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     // Relaxed: only that they differ.
@@ -33,14 +33,15 @@ pub(super) struct Marks {
 }
 
 impl Marks {
-    /// For the next send, before the call: the kernel may be done with it, and have said so, by the end of it.
+    /// Returns the mark of the next send, before the call: the kernel may be done with it, and have reported so, by the
+    /// end of it.
     pub(super) fn begin(&mut self, half: usize, socket: u32) -> u64 {
         self.outstanding[half] += 1;
         self.next = (self.next + 1) & low(NUMBER);
         half as u64 | u64::from(socket) << 1 | self.next << (1 + SOCKET)
     }
 
-    /// The kernel is done with a send.
+    /// Notes that the kernel is done with a send.
     pub(super) fn done(&mut self, mark: u64, copied: bool) {
         let sends = &mut self.outstanding[usize::from(mark & 1 != 0)];
         debug_assert!(*sends > 0, "a notification of nothing that was sent");
@@ -54,14 +55,14 @@ impl Marks {
         }
     }
 
-    /// A send failed that the kernel had taken, and says so, or has said.
+    /// Notes a failed send that the kernel had taken: it reports so, or has reported.
     pub(super) fn failed(&mut self, mark: u64) {
         if !take(&mut self.copied, mark) && self.failed.len() < MOST {
             self.failed.push(mark);
         }
     }
 
-    /// Does the kernel copy what is sent on a socket? Said once.
+    /// Returns whether the kernel copies the data of a socket. Reported once.
     pub(super) fn copies(&mut self, number: u32) -> bool {
         let found = self.copied.iter().position(|mark| socket(*mark) == number);
         found.map(|at| self.copied.swap_remove(at)).is_some()

@@ -1,4 +1,4 @@
-//! Sends: a list of pieces goes to a socket in order, what can be referred to by reference, the rest by copying.
+//! Sends: a list of pieces goes to a socket in order, by reference where that is possible, the rest by copying.
 //!
 //! ```text
 //!   pieces ─► segments: copied, or pages that no longer change
@@ -8,9 +8,10 @@
 //!     sendmsg  vmsplice,splice sendfile      MSG_ZEROCOPY      (datagrams also: registered, SENDMSG_ZC)
 //! ```
 //!
-//! A call sends as much as there is room for and says how much, as send(2): nothing of it waits here. Datagrams go several in one
-//! call (`datagrams`). Lists with files and with buffers of shared pools go in parts (`list`); such a buffer goes by reference only where the
-//! kernel says when it is done with it, and is kept until then (`held`, and `linger` when the program has let go of the socket).
+//! A call sends as much as there is room for and returns how much, as send(2): no part of it waits here. Datagrams go
+//! several in one call (`datagrams`). Lists with files and with buffers of shared pools go in parts (`list`). Such a
+//! buffer goes by reference only where the kernel reports when it is done with it, and is kept until then (`held`, and
+//! `linger` when the program has released the socket).
 
 mod choice;
 mod copy;

@@ -1,8 +1,8 @@
 //! MSG_ZEROCOPY: references to pages, and a notification on the socket's error queue.
 //!
-//! No value waits for a notification: pages that were sent are never written again, so they may be freed at once. Buffers of shared
-//! pools do (`held`). All are read: unread ones use up what the kernel allows, and they say whether it copied after all,
-//! which ends it for that socket.
+//! No value waits for a notification: pages that were sent are never written again, so they may be freed at once.
+//! Buffers of shared pools do (`held`). All notifications are read, because unread ones use up a limit of the kernel.
+//! They also report whether it copied after all, which ends the use for that socket.
 
 use super::header::HeaderLog;
 use super::segment::Segment;
@@ -47,7 +47,7 @@ pub(super) fn send(
     Ok(sent)
 }
 
-/// Before a send.
+/// Prepares a send.
 pub(super) fn begin(
     fd: BorrowedFd<'_>,
     socket: &mut Socket,
@@ -58,7 +58,7 @@ pub(super) fn begin(
         Notified::On => reap(fd, socket, counts),
         Notified::Untried => {
             if scatter::allows_zerocopy(fd)? {
-                // Somebody else does it on this socket: whose the notifications are, nobody could tell.
+                // Another program does it on this socket: the owner of a notification cannot be known.
                 socket.notified = Notified::Off;
                 return Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP));
             }
@@ -73,7 +73,7 @@ pub(super) fn begin(
     }
 }
 
-/// After one that went; its number.
+/// Counts a send that went; returns its number.
 pub(super) fn sent_one(socket: &mut Socket) -> u32 {
     socket.outstanding += 1;
     let number = socket.next;
@@ -81,7 +81,7 @@ pub(super) fn sent_one(socket: &mut Socket) -> u32 {
     number
 }
 
-/// Reads what notifications there are.
+/// Reads the notifications that there are.
 pub(super) fn reap(fd: BorrowedFd<'_>, socket: &mut Socket, counts: &mut Counts) -> io::Result<()> {
     while let Some(done) = scatter::notification(fd)? {
         counts.calls += 1;

@@ -1,20 +1,20 @@
-//! The pieces of one call by reference: a packet of the kernel's has room for 17 stretches of memory, and all the datagrams of a call are one
-//! packet until the device cuts it. Into the seventeenth the kernel puts only one piece.
+//! Pieces of one call by reference. A packet of the kernel's has room for 17 stretches of memory, and all the datagrams
+//! of a call are one packet until the device cuts it. Into the seventeenth the kernel puts only one piece.
 
 use crate::arena::classes::PAGE;
 
 /// Stretches of memory in a packet.
 const STRETCHES: usize = 16;
 
-/// Pieces that go together. What lies behind the piece before it, in the same page, is one with it: so is the end of a datagram with the start
-/// of the next one, if both are in the log.
+/// Pieces that go together. A piece that lies directly behind the one before it, in the same page, is one with it. An
+/// example is the end of a datagram and the start of the next one, if both are in the log.
 #[derive(Debug, Default)]
 pub(super) struct Packet {
     pieces: Vec<(*const u8, usize)>,
     stretches: usize,
 }
 
-/// Where a [`Packet`] was.
+/// Position in a [`Packet`].
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Mark {
     pieces: usize,
@@ -28,7 +28,7 @@ impl Packet {
         self.stretches = 0;
     }
 
-    /// False if there is no room for it.
+    /// Adds a piece. False if there is no room for it.
     pub(super) fn push(&mut self, at: *const u8, len: usize) -> bool {
         let from = at.addr();
         let pages = (from + len).div_ceil(PAGE) - from / PAGE;
@@ -55,7 +55,7 @@ impl Packet {
         }
     }
 
-    /// What was pushed since goes.
+    /// Removes the pieces that were pushed since.
     pub(super) fn back(&mut self, to: Mark) {
         self.pieces.truncate(to.pieces);
         if let Some((_, len)) = self.pieces.last_mut() {

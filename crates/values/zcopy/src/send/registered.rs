@@ -1,13 +1,15 @@
-//! Datagrams out of registered pages: io_uring's SENDMSG_ZC (Linux 6.15). The pages of an arena's protected pageblocks are looked up and held
-//! once, for all that is sent afterwards; MSG_ZEROCOPY does that for each page of each send, which costs as much as copying a page.
+//! Datagrams out of registered pages: io_uring's SENDMSG_ZC (Linux 6.15). The pages of an arena's protected pageblocks
+//! are looked up and held once, for all later sends. MSG_ZEROCOPY does that for each page of each send, which costs as
+//! much as copying a page.
 //!
 //! ```text
 //!   range    pageblock 3 │ 4 │ 9 │ …  │ log      the kernel has its pages; its addresses are only names
 //!   table    pageblock → place in the range, and the pageblock's epoch when that was made
 //! ```
 //!
-//! A range never changes. A new one is made, by a thread of its own, when much of what is sent lies elsewhere; one is given up when too much
-//! of it was freed, for its pages are held as long. Whether a pageblock still has the pages that were registered, its epoch says.
+//! A range never changes. A thread of its own makes a new one when many of the sent bytes lie elsewhere. A range is
+//! given up when too much of it was freed, because its pages are held as long. A pageblock's epoch says whether it
+//! still has the pages that were registered.
 
 use super::marks::Marks;
 use super::packet::Packet;
@@ -28,16 +30,17 @@ const LOG: usize = 1 << 20;
 const HALF: usize = LOG / 2;
 /// The longest copied piece of a datagram.
 const LONGEST: usize = 1024;
-/// What the pieces of one call may need of the log.
+/// Most bytes of the log that the pieces of one call may need.
 const MESSAGE: usize = 64 * LONGEST;
-/// Datagrams for each protected pageblock that had to go otherwise before a range is made for them: what that costs is less by then.
+/// Datagrams for each protected pageblock that had to go otherwise before a range is made for them: by then that has
+/// cost more than the range.
 const MISSES: u64 = 8;
 /// Fewer say nothing.
 const LEAST: u64 = 2048;
 /// Of so many datagrams one may lie elsewhere, and of so many pageblocks one may have been freed.
 const TOLERATED: u64 = 8;
 
-/// What a sender has of it.
+/// Registration state of a sender.
 #[derive(Debug, Default)]
 pub(super) struct Registered {
     range: Option<Range>,
@@ -45,14 +48,14 @@ pub(super) struct Registered {
     /// Datagrams that lay in it since it was made, and that did not.
     hits: u64,
     misses: u64,
-    /// So many misses before the next look at whether a range is worth it.
+    /// Misses before the next check whether a range is worth it.
     patience: u64,
     /// The kernel cannot, or does not let us.
     refused: bool,
 }
 
 impl Registered {
-    /// Can datagrams of this arena go so, for the greatest part?
+    /// Returns whether datagrams of this arena can go by this way, for the greatest part.
     pub(super) fn is_ready(&mut self, arena: &Inner) -> bool {
         self.look();
         let covers = self.hits + self.misses < LEAST || self.misses * TOLERATED <= self.hits;
@@ -60,7 +63,7 @@ impl Registered {
         covers && self.range.as_ref().is_some_and(same)
     }
 
-    /// As [`Registered::is_ready`], and waits for it if it can be.
+    /// Returns [`Registered::is_ready`], and waits for it if it can become ready.
     pub(super) fn insist(&mut self, arena: &Inner) -> bool {
         if !self.is_ready(arena) && !self.refused {
             let made = Range::new(arena);
@@ -69,7 +72,7 @@ impl Registered {
         self.is_ready(arena)
     }
 
-    /// Takes over what has been made, and gives up what holds too much.
+    /// Takes over ranges that have been made, and gives up those that hold too much.
     pub(super) fn look(&mut self) {
         match self.coming.as_ref().map(Receiver::try_recv) {
             Some(Ok(made)) => self.take(made),
@@ -93,7 +96,7 @@ impl Registered {
         }
     }
 
-    /// The kernel cannot.
+    /// Notes that the kernel cannot.
     pub(super) fn refuse(&mut self) {
         *self = Registered {
             refused: true,
@@ -101,13 +104,13 @@ impl Registered {
         };
     }
 
-    /// A forked child has neither the thread nor what it would give.
+    /// Forgets all in a forked child, which has neither the thread nor its ranges.
     pub(super) fn forget(&mut self) {
         std::mem::forget(self.coming.take());
         *self = Registered::default();
     }
 
-    /// So many datagrams with protected values went otherwise, for want of a range that has them.
+    /// Notes that datagrams with protected values went otherwise, because no range has the values.
     pub(super) fn missed(&mut self, datagrams: usize) {
         self.misses += datagrams as u64;
     }
@@ -120,7 +123,7 @@ impl Registered {
         let most = most_blocks(arena.block_bytes());
         let blocks = u64::from(arena.protected(most + 1).blocks);
         if blocks == 0 || blocks > u64::from(most) {
-            // Half of them registered would break up what goes together.
+            // Half of them registered would break up datagrams that go together.
             self.patience = self.misses * 2;
         } else if self.misses < blocks * MISSES {
             self.patience = blocks * MISSES;
@@ -133,7 +136,7 @@ impl Registered {
         let (give, coming) = sync_channel(1);
         let arena = Arc::clone(arena);
         let work = move || {
-            // Nobody may want it any more.
+            // The sender may not want it any more.
             let _ = give.send(Range::new(&arena));
         };
         let thread = std::thread::Builder::new().name("tranship-zc-reg".to_owned());
@@ -143,12 +146,12 @@ impl Registered {
         }
     }
 
-    /// Before the pieces of a call; false if the log has no room until the kernel is done with what is in it.
+    /// Begins the pieces of a call; false if the log has no room until the kernel is done with its present content.
     pub(super) fn begin(&mut self) -> bool {
         self.range.as_mut().is_some_and(Range::begin)
     }
 
-    /// Has what is known of the segments' places fetched into the caches.
+    /// Prefetches the records of the segments' places into the caches.
     pub(super) fn prefetch(&self, segments: &[Segment]) {
         if let Some(range) = &self.range {
             segments.iter().for_each(|segment| range.prefetch(segment));
@@ -198,7 +201,7 @@ impl Registered {
         sent
     }
 
-    /// Has the kernel copied what was sent to a socket out of registered pages? Said once.
+    /// Returns whether the kernel has copied data of registered pages to a socket. Reported once.
     pub(super) fn copies(&mut self, socket: u32) -> bool {
         let range = self.range.as_mut();
         range.is_some_and(|range| range.marks.copies(socket))
@@ -221,7 +224,7 @@ struct Range {
     identity: (u64, u64),
     block_bytes: usize,
     epochs: Arc<Epochs>,
-    /// How many protected pageblocks had been given back when it was made.
+    /// Number of protected pageblocks that had been given back when the range was made.
     renewed: u64,
     /// For each pageblock of the arena its place, or [`NOWHERE`], and its epoch.
     table: Vec<(u32, u32)>,
@@ -233,7 +236,7 @@ struct Range {
 }
 
 impl Range {
-    /// Of all that is protected now.
+    /// Creates a range of all that is protected now.
     fn new(arena: &Inner) -> io::Result<Range> {
         let ring = Ring::new()?;
         let block_bytes = arena.block_bytes();
@@ -255,7 +258,7 @@ impl Range {
             }
         }
         if bytes > 0 {
-            // SAFETY: our own, of which nothing changes. What is refused comes with the registration, or fails there.
+            // SAFETY: our own, of which nothing changes. A refused page comes with the registration, or fails there.
             let _ = unsafe { map::hint(area.at(0), bytes, map::Hint::PopulateRead) };
         }
         // SAFETY: our own.
@@ -284,7 +287,7 @@ impl Range {
         since * TOLERATED > u64::from(self.blocks).max(TOLERATED * TOLERATED)
     }
 
-    /// The place of a segment of the arena whose pages are those that were registered.
+    /// Returns the place of a segment of the arena whose pages are those that were registered.
     fn find(&self, segment: &Segment) -> Option<usize> {
         let file = segment.file.as_ref()?;
         if !file.is_of(self.identity) {
@@ -307,12 +310,12 @@ impl Range {
         Some(self.base + place as usize * self.block_bytes + within)
     }
 
-    /// The number of a pageblock. Its bytes are a power of two, and dividing by them would take long.
+    /// Returns the number of a pageblock. Its bytes are a power of two, and dividing by them would take long.
     fn block_at(&self, offset: usize) -> usize {
         offset >> self.block_bytes.trailing_zeros()
     }
 
-    /// Has what [`Range::find`] will look at fetched into the caches.
+    /// Prefetches the data that [`Range::find`] will read into the caches.
     fn prefetch(&self, segment: &Segment) {
         if let Some(file) = &segment.file
             && let Ok(offset) = usize::try_from(file.offset)
@@ -341,7 +344,7 @@ impl Range {
         unsafe { self.log.keep(segment.at, segment.len) }
     }
 
-    /// Makes room for what a call may keep; false if there is none.
+    /// Makes room for the bytes that a call may keep; false if there is none.
     fn begin(&mut self) -> bool {
         let log = &mut self.log;
         if log.used + MESSAGE <= (log.half + 1) * HALF {
@@ -392,7 +395,7 @@ impl Log {
     }
 }
 
-/// Memory of its own. Whoever refers to its pages keeps them when it is gone.
+/// Memory of its own. A user of its pages keeps them when the area is gone.
 #[derive(Debug)]
 struct Area {
     at: NonNull<u8>,
@@ -414,7 +417,7 @@ impl Area {
         unsafe { self.at.add(offset) }
     }
 
-    /// Only its end.
+    /// Keeps only its end.
     fn last(mut self, len: usize) -> io::Result<Area> {
         let gone = self.len - len;
         let at = self.at(gone);

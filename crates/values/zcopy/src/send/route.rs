@@ -1,11 +1,11 @@
-//! Whom a socket reaches.
+//! Peer that a socket reaches.
 
 use rustix::net::{AddressFamily, SocketAddrAny, SocketType, sockopt};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::BorrowedFd;
 
-/// Whom a socket reaches, and how: what each way costs depends on it.
+/// Peer that a socket reaches, and the path to it: the cost of each way depends on it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Route {
     /// A Unix stream.
@@ -47,7 +47,7 @@ impl Route {
         }
     }
 
-    /// Asks the kernel: of what type and family it is, and who its peer is if that is an address of the Internet.
+    /// Asks the kernel for a socket's type and family, and for its peer if that is an address of the Internet.
     pub(super) fn of(fd: BorrowedFd<'_>) -> io::Result<Route> {
         let is_ip = |family| matches!(family, AddressFamily::INET | AddressFamily::INET6);
         match (sockopt::socket_type(fd)?, sockopt::socket_domain(fd)?) {
@@ -69,7 +69,7 @@ impl Route {
         }
     }
 
-    /// That of one datagram of a socket.
+    /// Returns the route of one datagram of a socket.
     pub(super) fn to(self, to: Option<SocketAddr>) -> Route {
         match to {
             Some(to) if self == Route::Datagrams && to.ip().to_canonical().is_loopback() => {
@@ -83,13 +83,13 @@ impl Route {
         matches!(self, Route::Unix | Route::Loopback | Route::Remote)
     }
 
-    /// Does the kernel leave what it sends there in its pages? It copies what is looped to this machine.
+    /// Returns whether the kernel leaves the sent data in its pages. It copies data that is looped to this machine.
     pub(super) fn leaves(self) -> bool {
         matches!(self, Route::Remote | Route::Datagrams)
     }
 }
 
-/// Is the peer this machine? An error if there is none.
+/// Returns whether the peer is this machine. An error if there is none.
 fn is_local(fd: BorrowedFd<'_>) -> io::Result<bool> {
     let Some(peer) = rustix::net::getpeername(fd)?.and_then(ip_of) else {
         return Ok(false);

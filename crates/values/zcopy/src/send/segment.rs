@@ -1,4 +1,4 @@
-//! What is sent: pieces as the program names them, segments as the kernel is told.
+//! Data to send: pieces as the program names them, segments as the kernel is told.
 
 use super::way::Cause;
 use crate::arena::Inner;
@@ -26,15 +26,16 @@ pub enum Piece<'a> {
     ReadOnly(&'static [u8]),
     /// Memory of [`Arena::alloc_raw`], see [`Piece::raw`].
     Raw(Raw<'a>),
-    /// A buffer of a shared pool, this process's own or one that another process sent. What goes out by reference keeps a handle of it in
-    /// the [`crate::Socket`] until the kernel says that it needs its pages no more, so that nobody uses them again before. Its writer
-    /// can change it meanwhile if the pool's level of trust lets him.
+    /// A buffer of a shared pool, this process's own or one that another process sent. A buffer that goes out by
+    /// reference has a handle in the [`crate::Socket`] until the kernel reports that it needs its pages no more. So its
+    /// memory is not used again before. Its writer can change it meanwhile if the pool's level of trust allows that.
     Buffer(&'a Buffer),
     /// A part of one.
     ///
     /// Sending panics if the range is not inside it.
     BufferPart(&'a Buffer, Range<usize>),
-    /// These bytes of a file, by sendfile(2): as there, who writes the file changes what is under way. Streams only.
+    /// These bytes of a file, by sendfile(2): as there, a process that writes the file changes the bytes under way.
+    /// Streams only.
     File(&'a File, Range<u64>),
 }
 
@@ -47,7 +48,7 @@ pub struct Raw<'a> {
 }
 
 impl<'a> Piece<'a> {
-    /// What is left of pieces of which so many bytes were sent.
+    /// Returns the rest of pieces of which so many bytes were sent.
     #[must_use]
     pub fn after(pieces: &[Piece<'a>], mut sent: usize) -> Vec<Piece<'a>> {
         let mut rest = Vec::with_capacity(pieces.len());
@@ -77,7 +78,7 @@ impl<'a> Piece<'a> {
         rest
     }
 
-    /// Bytes of it.
+    /// Returns its bytes.
     #[must_use]
     #[allow(clippy::len_without_is_empty, reason = "a piece of nothing is a piece")]
     pub fn len(&self) -> usize {
@@ -95,7 +96,7 @@ impl<'a> Piece<'a> {
         }
     }
 
-    /// The kernel is about to be given the pages of this; it is likely to be of the arena that is `known`.
+    /// Notes that the kernel is about to be given the pages of this; it is likely to be of the arena that is `known`.
     pub(super) fn lend(&self, known: Option<&Arc<Inner>>) {
         match self {
             Piece::Value(value) => value.arena_or(known).lend(value.as_ptr(), value.len()),
@@ -108,14 +109,14 @@ impl<'a> Piece<'a> {
         }
     }
 
-    /// Has what will be looked at fetched into the caches.
+    /// Prefetches the data that will be read into the caches.
     pub(super) fn prefetch(&self) {
         if let Piece::Value(value) | Piece::Part(value, _) = self {
             value.prefetch();
         }
     }
 
-    /// The arena that it is of.
+    /// Returns the arena that it belongs to.
     pub(super) fn arena(&self) -> Option<&'a Arc<Inner>> {
         match self {
             Piece::Value(value) | Piece::Part(value, _) => Some(value.arena()),
@@ -124,7 +125,7 @@ impl<'a> Piece<'a> {
         }
     }
 
-    /// The buffer of a shared pool that it is of.
+    /// Returns the buffer of a shared pool that it belongs to.
     pub(super) fn buffer(&self) -> Option<&'a Buffer> {
         match self {
             Piece::Buffer(buffer) | Piece::BufferPart(buffer, _) => Some(buffer),
@@ -136,8 +137,8 @@ impl<'a> Piece<'a> {
         matches!(self, Piece::File(..))
     }
 
-    /// Memory of [`Arena::alloc_raw`], which the program may have written at any time. Costs a system call that asks the page
-    /// tables whether it was; memory of anybody else is copied.
+    /// Makes a piece of memory of [`Arena::alloc_raw`], which the program may have written at any time. Costs a system
+    /// call that asks the page tables whether it was; memory of other allocators is copied.
     ///
     /// # Safety
     /// The bytes are mapped memory until the send returns.
@@ -150,7 +151,7 @@ impl<'a> Piece<'a> {
 /// Bytes in a row that go one way.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Segment {
-    /// As the program sees them: what is copied.
+    /// Address that the program sees; a copy reads from it.
     pub(super) at: *const u8,
     pub(super) len: usize,
     /// Pages with the same bytes that never change again.
@@ -161,7 +162,7 @@ pub(super) struct Segment {
     pub(super) file: Option<Place>,
     /// Of a shared pool: others may write it, and it stays only as long as it is held.
     pub(super) shared: bool,
-    /// Its owner may have written since: the pages may not be what the program sees.
+    /// The owner may have written since: the pages may not be those that the program sees.
     pub(super) unsure: bool,
 }
 
@@ -176,7 +177,7 @@ pub(super) struct Datagram {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place {
     fd: RawFd,
-    /// What the descriptor stood for when it was made.
+    /// File that the descriptor stood for when it was made.
     identity: (u64, u64),
     pub(super) offset: u64,
 }
@@ -186,9 +187,10 @@ impl Place {
         self.identity == identity
     }
 
-    /// The file; none if the program closed it, and there may be another one under its number.
+    /// Returns the file; none if the program closed it, and there may be another one under its number.
     pub(super) fn file(&self) -> Option<BorrowedFd<'_>> {
-        // SAFETY: the arena's, which the piece borrows, or what took its number, which is only asked what it is.
+        // SAFETY: the arena's, which the piece borrows, or the file that took its number, whose identity alone is asked
+        // for.
         let fd = unsafe { BorrowedFd::borrow_raw(self.fd) };
         process::identity(fd)
             .is_ok_and(|now| now == self.identity)
@@ -196,7 +198,7 @@ impl Place {
     }
 }
 
-/// Where the kernel finds pages.
+/// Address where the kernel finds pages.
 pub(super) type Pages = *const u8;
 
 impl Segment {
@@ -255,8 +257,8 @@ impl Segment {
         }
     }
 
-    /// Where to copy it from. Pages that never change are better known to the page tables, and to the caches, than the program's view of them, which was mapped
-    /// anew when they were protected.
+    /// Returns the address to copy from. Pages that never change are better known to the page tables, and to the
+    /// caches, than the program's view of them, which was mapped anew when they were protected.
     pub(super) fn source(&self) -> *const u8 {
         match self.pages {
             Some(pages) if !self.unsure => pages,
@@ -264,7 +266,7 @@ impl Segment {
         }
     }
 
-    /// To be copied, although there are pages: they were written.
+    /// Returns the segment to be copied, although there are pages: they were written.
     pub(super) fn copied(self) -> Segment {
         Segment {
             cause: Cause::Written,
@@ -274,7 +276,7 @@ impl Segment {
         }
     }
 
-    /// Its first bytes, and the rest.
+    /// Splits it into its first bytes and the rest.
     pub(super) fn split(self, len: usize) -> (Segment, Segment) {
         let len = len.min(self.len);
         let rest = Segment {
@@ -293,7 +295,7 @@ impl Segment {
     }
 }
 
-/// How many bytes may go by reference.
+/// Returns how many bytes may go by reference.
 pub(super) fn referable(segments: &[Segment]) -> usize {
     let referable = segments.iter().filter(|segment| segment.pages.is_some());
     referable.map(|segment| segment.len).sum()

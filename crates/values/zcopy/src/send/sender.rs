@@ -1,4 +1,4 @@
-//! Who sends: one for each thread.
+//! Sender: one for each thread.
 
 use super::choice::{Chooser, Chosen, Explanation};
 use super::counts::Counts;
@@ -26,7 +26,7 @@ use tranship_sys::process;
 use tranship_sys::signals;
 use tranship_sys::stream;
 
-/// Sends values. One for each thread: it has a pipe, what it learnt about which way is cheapest, and no lock.
+/// Sends values. One for each thread: it has a pipe, its knowledge of the cheapest way, and no lock.
 ///
 /// ```
 /// # mod tranship { pub use tranship_zcopy as zcopy; }
@@ -50,7 +50,7 @@ pub struct Sender {
     pub(super) log: HeaderLog,
     pub(super) chooser: Chooser,
     pub(super) counts: Counts,
-    /// What the place on the page had before this sender.
+    /// Counts that the place on the page had before this sender.
     before: Counts,
     pagemap: Option<Pagemap>,
     pub(super) registered: Registered,
@@ -62,7 +62,7 @@ pub struct Sender {
     guard: ForkGuard,
 }
 
-/// Bytes of a partial send that say what its way costs.
+/// Bytes of a partial send that are enough to measure its way.
 const TELLING: usize = 128 << 10;
 /// Runs of written pages that are told apart in one piece.
 const RUNS: usize = 8;
@@ -85,7 +85,7 @@ fn waits_for_ever(fd: BorrowedFd<'_>) -> bool {
 unsafe impl Send for Sender {}
 
 impl Sender {
-    /// A sender. Takes a pipe and a page table's descriptor when it first needs them.
+    /// Creates a sender. Takes a pipe and a page table's descriptor when it first needs them.
     ///
     /// # Errors
     /// If the kernel has no memory.
@@ -119,13 +119,14 @@ impl Sender {
         self.ignores_sigpipe = true;
     }
 
-    /// Sends the pieces in order: as many bytes as there is room for; says how many. A blocking socket is waited for as
-    /// send(2) does. What was sent never changes, whatever is written or freed after this returns.
+    /// Sends the pieces in order: as many bytes as there is room for; returns how many. It waits for a blocking socket
+    /// as send(2) does. Bytes that were sent never change, whatever is written or freed after this returns.
     ///
     /// # Errors
-    /// As send(2): `WouldBlock` if a non-blocking socket has no room at all or a blocking one's time-out (`SO_SNDTIMEO`) is over, `Interrupted`
-    /// if a signal's handler ran while a blocking one was waited for, `BrokenPipe` (without a signal) if the other end is gone. Where some of it
-    /// went before, that is said instead.
+    /// Those of send(2): `WouldBlock` if a non-blocking socket has no room at all, or if a blocking one's time-out
+    /// (`SO_SNDTIMEO`) is over; `Interrupted` if a signal's handler ran while a blocking one was waited for;
+    /// `BrokenPipe` (without a signal) if the other end is gone. If some bytes went before the error, the call returns
+    /// their number instead.
     pub fn send(
         &mut self,
         fd: impl AsFd,
@@ -144,11 +145,12 @@ impl Sender {
         sent
     }
 
-    /// May any of these go by reference, and is that likely to pay? Else who has them sends them as well with send(2), which need not know what
-    /// kind of socket it is, and says here what that took: [`Sender::copied`]. Protects nothing.
+    /// Returns whether any of these may go by reference and that is likely to pay. Otherwise the caller can as well use
+    /// send(2), which need not know the kind of the socket. The caller then reports the cost by [`Sender::copied`].
+    /// Protects nothing.
     #[must_use]
     pub fn may_refer(&mut self, pieces: &[Piece<'_>]) -> bool {
-        // Who cannot have what is its own says so at the send.
+        // A sender that cannot have its own resources reports that at the send.
         if self.renew_after_fork().is_err() {
             return true;
         }
@@ -168,7 +170,8 @@ impl Sender {
         referable > 0 && (self.forced.is_some() || !self.chooser.copies(referable))
     }
 
-    /// Counts a send that somebody else made by copying, of pieces for which [`Sender::may_refer`] said no, and of which so many bytes went.
+    /// Counts a send that the caller made by copying, of pieces for which [`Sender::may_refer`] said no, and of which
+    /// so many bytes went.
     ///
     /// # Errors
     /// As [`Sender::new`], in a forked child.
@@ -220,7 +223,8 @@ impl Sender {
         sent
     }
 
-    /// In a forked child the pipe is the parent's too, the page tables and the place on the page are the parent's.
+    /// Renews the resources in a forked child: the pipe is the parent's too, and so are the page tables and the place
+    /// on the page.
     pub(super) fn renew_after_fork(&mut self) -> io::Result<()> {
         if self.guard.is_child() {
             (self.pipe, self.pagemap) = (None, None);
@@ -273,7 +277,7 @@ impl Sender {
             }
             other => {
                 let sent = other?;
-                // A short part of a send says little about what a whole one costs.
+                // A short part of a send says little about the cost of a whole one.
                 if let Some(begin) = begin
                     && (sent == total || sent >= TELLING)
                 {
@@ -288,7 +292,7 @@ impl Sender {
         Ok(sent)
     }
 
-    /// Copies what another way was refused.
+    /// Copies pieces that another way refused.
     pub(super) fn copy_instead(
         &mut self,
         fd: BorrowedFd<'_>,
@@ -313,7 +317,7 @@ impl Sender {
         }
     }
 
-    /// The way of a send of which so many bytes may go by reference, and why.
+    /// Decides the way of a send of which so many bytes may go by reference, and the reason.
     pub(super) fn decide(&mut self, socket: &Socket, route: Route, referable: usize) -> Chosen {
         let told = |way, why| Chosen {
             way,
@@ -349,7 +353,7 @@ impl Sender {
                     splice::send(fd, segments, pipe, appetite, log, counts)
                 });
                 if !pipe.is_empty() {
-                    self.pipe = None; // what is in it is nobody else's
+                    self.pipe = None; // its content is ours alone
                 }
                 sent
             }
@@ -402,7 +406,8 @@ impl Sender {
         }
     }
 
-    /// Full pageblocks of an arena are protected before something of it is sent: if that pays, and surely for who was told a way that needs it.
+    /// Protects full pageblocks of an arena before a part of it is sent: if that pays, and always for a sender that was
+    /// told a way that needs it.
     fn protect(&self, arena: &Inner) {
         match self.forced {
             None => arena.freeze_if_it_pays(),
@@ -421,8 +426,8 @@ impl Sender {
         segments.push(segment);
     }
 
-    /// Asks the page tables about segments from a place on whose owners may have written since they were protected. That costs as
-    /// much as copying a page or two, and is left out for what is copied anyway.
+    /// Asks the page tables about segments from a place on whose owners may have written since they were protected.
+    /// That costs as much as copying a page or two, and is left out for bytes that are copied anyway.
     pub(super) fn make_sure(&mut self, segments: &mut Vec<Segment>, from: usize) {
         if !segments[from..].iter().any(|segment| segment.unsure) {
             return;
@@ -437,7 +442,8 @@ impl Sender {
         }
     }
 
-    /// Its owner may have written since it was protected: such pages are not what the program sees, and are copied.
+    /// Adds a piece whose owner may have written it since it was protected. Such pages are not those that the program
+    /// sees, and are copied.
     fn push_raw(&mut self, segments: &mut Vec<Segment>, mut segment: Segment) {
         if segment.pages.is_none() {
             return self.push(segments, segment);
@@ -469,7 +475,7 @@ impl Sender {
         self.push(segments, rest);
     }
 
-    /// The runs of written pages around a segment; none if nobody can say.
+    /// Returns the runs of written pages around a segment; none if that is not known.
     fn written(&mut self, segment: Segment, runs: &mut [Range<usize>]) -> Option<usize> {
         let pagemap = match &self.pagemap {
             Some(pagemap) => pagemap,
@@ -514,7 +520,7 @@ impl Sender {
         }
     }
 
-    /// Bytes of a file.
+    /// Counts bytes of a file.
     pub(super) fn note_file(&mut self, way: Way, sent: usize) {
         let tally = &self.chooser.tally;
         let at = layout::choice(way.index(), Why::File.index());
@@ -528,8 +534,8 @@ impl Sender {
         }
     }
 
-    /// Makes what it will need of descriptors now, and says which: a program that closes them while it lives would have it write into
-    /// whatever comes under their numbers.
+    /// Makes the descriptors that it will need now, and returns them. A program that closes them while it lives would
+    /// have it write into the files that come under their numbers.
     ///
     /// # Errors
     /// If the kernel refuses them.
@@ -548,13 +554,13 @@ impl Sender {
         Ok(all)
     }
 
-    /// What it has sent so far.
+    /// Returns its counts so far.
     #[must_use]
     pub fn counts(&self) -> Counts {
         self.counts
     }
 
-    /// Which way it takes for which size on which kind of socket, and why.
+    /// Returns the way that it takes for each size on each kind of socket, and the reason.
     #[must_use]
     pub fn explain(&self) -> Vec<Explanation> {
         self.chooser.explain()

@@ -1,4 +1,4 @@
-//! What is known about a socket.
+//! Record of a socket.
 
 use super::held::Held;
 use super::linger;
@@ -10,8 +10,8 @@ use std::os::fd::AsFd;
 use std::time::Duration;
 use tranship_sys::scatter;
 
-/// What was found out about a socket, and the buffers of shared pools that the kernel may still read for it; goes with it to each send. A
-/// stream is connected, and its notifications (`MSG_ERRQUEUE`) are taken by nobody else.
+/// Properties of a socket, and the buffers of shared pools that the kernel may still read for it. Each send takes this
+/// record. A stream is connected, and no other code takes its notifications (`MSG_ERRQUEUE`).
 #[derive(Debug)]
 pub struct Socket {
     pub(super) route: Route,
@@ -28,7 +28,7 @@ pub struct Socket {
     pub(super) registered: bool,
     /// By which the notifications of such sends name it.
     pub(super) number: u32,
-    /// The kernel copied what went out of registered pages all the same.
+    /// The kernel copied data of registered pages all the same.
     pub(super) copies_registered: bool,
     /// Buffers that wait for notifications.
     pub(super) held: Held,
@@ -41,7 +41,7 @@ pub(super) enum Notified {
     Untried,
     /// In use.
     On,
-    /// It cannot, or the kernel copied all the same.
+    /// The socket cannot, or the kernel copied all the same.
     Off,
 }
 
@@ -52,14 +52,14 @@ impl Socket {
     /// If it is no socket.
     pub fn new(fd: impl AsFd) -> io::Result<Socket> {
         let route = Route::of(fd.as_fd())?;
-        // Another process had it, or somebody else does it: whose notifications come, nobody could tell.
+        // Another process had it, or another program does it: the owner of a notification cannot be known.
         let others = route.leaves() && scatter::allows_zerocopy(&fd)?;
         let notified = if others {
             Notified::Off
         } else if route.leaves() {
             Notified::Untried
         } else {
-            // The kernel copies what is looped to this machine; asking it not to only costs.
+            // The kernel copies data that is looped to this machine; asking it not to only costs.
             Notified::Off
         };
         Ok(Socket {
@@ -77,7 +77,7 @@ impl Socket {
         })
     }
 
-    /// A socket whose other end is on another machine although its address is one of this machine's, as that of
+    /// Records a socket whose other end is on another machine although its address is one of this machine's, as that of
     /// a forwarder: MSG_ZEROCOPY is tried there too.
     ///
     /// # Errors
@@ -91,8 +91,8 @@ impl Socket {
         Ok(socket)
     }
 
-    /// A socket whose owner does not know of notifications: without MSG_ZEROCOPY, which would have poll(2)
-    /// say that there is an error.
+    /// Records a socket whose owner does not know of notifications: without MSG_ZEROCOPY, which would make poll(2)
+    /// report an error.
     ///
     /// # Errors
     /// As [`Socket::new`].
@@ -102,21 +102,21 @@ impl Socket {
         Ok(socket)
     }
 
-    /// Is it a stream, of which parts can go by reference?
+    /// Returns whether it is a stream, of which parts can go by reference.
     #[must_use]
     pub fn is_stream(&self) -> bool {
         self.route.is_stream()
     }
 
-    /// Bytes of shared pools' buffers that are kept for it until the kernel has said that it is done with them, as of the last
-    /// [`crate::Sender::send`] or [`crate::Sender::settle`].
+    /// Returns the bytes of shared pools' buffers that are kept for it until the kernel has reported that it is done
+    /// with them, as of the last [`crate::Sender::send`] or [`crate::Sender::settle`].
     #[must_use]
     pub fn held_bytes(&self) -> usize {
         self.held.bytes()
     }
 
-    /// Waits until none are kept any more, at most that long; false if some still are. To be called before a program ends: when it does,
-    /// connections with kept buffers are reset, for nobody would keep them.
+    /// Waits until none are kept any more, at most that long; false if some still are. Call it before a program ends:
+    /// at that time connections with kept buffers are reset, because nothing would keep the buffers.
     ///
     /// # Errors
     /// As poll(2) and recvmsg(2).
@@ -124,8 +124,8 @@ impl Socket {
         self.held.finish(limit)
     }
 
-    /// Resets the connection, so that the kernel forgets what was not sent yet, and lets the buffers go that were kept for it. What a
-    /// device still has goes in the background.
+    /// Resets the connection, so that the kernel forgets unsent data, and releases the buffers that were kept for it.
+    /// Data that a device still has goes in the background.
     ///
     /// # Errors
     /// As connect(2).

@@ -15,7 +15,7 @@ use tranship_sys::{pipe, scatter};
 
 /// Pieces in one call.
 const PIECES: usize = 64;
-/// Pages that a socket is offered at least: a value that is sent whole, and what is around it.
+/// Pages that a socket is offered at least: a value that is sent whole, and its surroundings.
 const LEAST: usize = 32;
 
 /// A pipe that is empty between two sends.
@@ -25,7 +25,8 @@ pub(super) struct Pipe {
     write: OwnedFd,
     /// Pages that it holds.
     places: usize,
-    /// Where goes what a socket did not take. Open from the beginning: what stays in the pipe would go to the next socket.
+    /// Destination of bytes that a socket did not take. Open from the beginning: bytes that stay in the pipe would go
+    /// to the next socket.
     sink: std::fs::File,
     /// Bytes that are in it.
     held: usize,
@@ -35,7 +36,8 @@ impl Pipe {
     pub(super) fn new() -> io::Result<Pipe> {
         let sink = std::fs::File::options().write(true).open("/dev/null")?;
         let (read, write) = pipe::nonblocking()?;
-        // As large as an unprivileged user may have it; else as it is, which is two pages for whom has many.
+        // As large as an unprivileged user may have it. Otherwise unchanged, which is two pages for a user with many
+        // pipes.
         let bytes = pipe::set_room(&write, 256 * PAGE).or_else(|_| pipe::room(&write))?;
         let places = bytes / PAGE;
         Ok(Pipe {
@@ -56,7 +58,7 @@ impl Pipe {
         self.held == 0
     }
 
-    /// Throws away what the socket did not take. Where that fails something is left.
+    /// Throws away the bytes that the socket did not take. If that fails some are left.
     fn drain(&mut self) {
         while self.held > 0 {
             match pipe::splice(&self.read, None, &self.sink, self.held, false) {
@@ -119,8 +121,8 @@ pub(super) fn send(
     Ok(sent)
 }
 
-/// How many pages a socket is offered at once, after it took so much of what it was offered: what it does not take has to be taken out
-/// of the pipe again, page by page.
+/// Returns how many pages a socket is offered at once, after it took so much of its last offer. Pages that it does not
+/// take have to be taken out of the pipe again, page by page.
 fn appetite_after(appetite: usize, now: usize, offered: usize) -> usize {
     if now < offered {
         (now / PAGE).max(LEAST)
@@ -129,7 +131,7 @@ fn appetite_after(appetite: usize, now: usize, offered: usize) -> usize {
     }
 }
 
-/// Do bytes go on where others end, on the same page?
+/// Returns whether bytes go on where others end, on the same page.
 fn follows(before: *const u8, len: usize, next: *const u8) -> bool {
     before.addr() + len == next.addr() && !next.addr().is_multiple_of(PAGE)
 }
@@ -206,7 +208,7 @@ fn splice_run(
     };
     pipe.held = held.map_err(refused)?;
     let more = done < segments.len();
-    // What goes short was ended by a signal or a time-out, or found no more room: to go on would wait anew.
+    // A short send was ended by a signal or a time-out, or found no more room: to go on would wait anew.
     let now = pipe::splice(&pipe.read, None, socket, pipe.held, more);
     pipe.held -= now.as_ref().map_or(0, |now| *now);
     pipe.drain();
@@ -250,7 +252,7 @@ mod tests {
         assert_eq!(got, value[..now]);
     }
 
-    /// As Varnish gives it.
+    /// A header in many pieces, as Varnish gives it, takes one place in the pipe.
     #[test]
     fn a_header_in_many_pieces_takes_one_place_in_the_pipe() {
         let (here, mut there) = UnixStream::pair().expect("sockets");

@@ -55,15 +55,15 @@ pub enum Why {
     Small,
     /// Nothing has been measured yet for its size on this kind of socket.
     Guess,
-    /// It costs least here, as measured.
+    /// The way costs least here, as measured.
     Cheapest,
-    /// To measure what it costs here.
+    /// To measure the way's cost here.
     Probe,
     /// The program said so ([`crate::Sender::force`]).
     Told,
     /// The kernel refused another way, or a signal ended it before the first byte.
     Refused,
-    /// The socket cannot do what the program said.
+    /// The socket cannot do as the program said.
     Socket,
     /// Buffers of shared pools: they are kept until the kernel says that it is done with them.
     Kept,
@@ -156,7 +156,7 @@ pub(super) fn is_later(error: &io::Error) -> bool {
     )
 }
 
-/// Is it one that a socket has for its sender, and tells once?
+/// Returns whether it is an error that a socket has for its sender, and reports once.
 pub(super) fn is_the_sockets(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error(),
@@ -175,8 +175,8 @@ pub(super) fn is_the_sockets(error: &io::Error) -> bool {
     )
 }
 
-/// What is said of a send that was refused by reference, with nothing sent, and then copied: what copying came to. A connection that is over has told its error
-/// to the first of both, and a signal ended that one.
+/// Returns the result of a send that was refused by reference, with nothing sent, and then copied: usually the result
+/// of the copy. A connection that is over has reported its error to the first attempt, and a signal ended that one.
 pub(super) fn said<T>(refused: io::Error, copied: io::Result<T>) -> io::Result<T> {
     let first = match &copied {
         Ok(_) => false,

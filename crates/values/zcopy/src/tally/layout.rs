@@ -1,4 +1,4 @@
-//! Where what stands on the page, words of 64 bits.
+//! Layout of the page, in words of 64 bits.
 //!
 //! ```text
 //!   head │ place │ place │ …        a place for each sender; only it writes there
@@ -7,7 +7,7 @@
 
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"zc-tally");
 pub(crate) const VERSION: u64 = 2;
-/// Senders that have a place; what others do is not seen.
+/// Senders that have a place; the sends of others are not seen.
 pub(crate) const PLACES: usize = 128;
 
 // The head.
@@ -25,7 +25,7 @@ pub(crate) const HEAD: usize = 512;
 // A place.
 /// 0: never used; [`LEFT`]; else the thread's number.
 pub(crate) const OWNER: usize = 0;
-/// Its sender is gone. Who takes it over adds to its counts.
+/// Mark that the sender of a place is gone. A sender that takes the place over adds to its counts.
 pub(crate) const LEFT: u64 = u64::MAX;
 pub(crate) const COUNTS: usize = 1;
 pub(crate) const COUNTS_MOST: usize = 15;
@@ -36,8 +36,8 @@ const WHYS: usize = 12;
 /// Bytes for each cause.
 pub(crate) const CAUSES: usize = CHOICES + 2 * WAYS * WHYS;
 const CAUSES_MOST: usize = 8;
-/// For each kind of socket and doubling of the size: sends; the way in use and how often it changed; for each way its cost
-/// (a `f64`, nanoseconds a KiB) and how often it was measured.
+/// Words for each kind of socket and doubling of the size. They are the sends, the way in use, and how often it
+/// changed. For each way there are its cost (a `f64`, nanoseconds a KiB) and how often it was measured.
 pub(crate) const SIZES: usize = CAUSES + CAUSES_MOST;
 const ROUTES: usize = 8;
 /// Doublings from [`SMALLEST`] on; the last stands for all above.
@@ -60,7 +60,7 @@ pub(crate) fn choice(way: usize, why: usize) -> usize {
     CHOICES + 2 * (way * WHYS + why)
 }
 
-/// What is known for a kind of socket and a size, `logarithm` its number of bits less one.
+/// Returns the position of the record for a kind of socket and a size; `logarithm` is its number of bits less one.
 pub(crate) fn size(route: usize, logarithm: u32) -> usize {
     debug_assert!(route < ROUTES);
     let doubling = logarithm.saturating_sub(SMALLEST) as usize;

@@ -1,4 +1,4 @@
-//! This process's page.
+//! Page of this process.
 
 use super::layout::{
     ALL, HEAD_MAGIC, HEAD_NAME, HEAD_PID, HEAD_STARTED, HEAD_VERSION, MAGIC, VERSION,
@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 use tranship_sys::{ForkGuard, map, memfd, process};
 
-/// What the memfd is called.
+/// Name of the memfd.
 pub(crate) const NAME: &str = "tranship-zcopy-tally";
 /// A folder in which each process keeps its page as a file, `PROGRAM.PID.zcopy`.
 const FOLDER: &str = "TRANSHIP_ZCOPY_EXPLAIN";
@@ -28,7 +28,7 @@ pub(super) struct Page {
 /// A forked child makes one of its own; that of its parent it does not have.
 static OWN: AtomicPtr<Page> = AtomicPtr::new(std::ptr::null_mut());
 
-/// None if the kernel refuses memory or a descriptor.
+/// Returns the page. None if the kernel refuses memory or a descriptor.
 pub(super) fn page() -> Option<&'static Page> {
     // Ordering: acquire, partner of the release below.
     let known = OWN.load(Ordering::Acquire);
@@ -83,7 +83,7 @@ impl Page {
         let since = SystemTime::now().duration_since(UNIX_EPOCH);
         set(HEAD_STARTED, since.map_or(0, |since| since.as_secs()));
         set(HEAD_VERSION, VERSION);
-        // Ordering: release: who sees it sees what was written before.
+        // Ordering: release: a reader that sees it sees the stores before it.
         self.words[HEAD_MAGIC].store(MAGIC, Ordering::Release);
     }
 }
@@ -92,7 +92,7 @@ fn in_memory() -> io::Result<OwnedFd> {
     let file = memfd::create(NAME)?;
     memfd::set_len(&file, ALL as u64 * 8)?;
     memfd::add_seals(&file, memfd::Seals::SHRINK | memfd::Seals::GROW)?;
-    // Its user may look, and nobody writes but through what is mapped.
+    // Its user may read it, and nobody writes except through the mapping.
     rustix::fs::fchmod(&file, rustix::fs::Mode::RUSR)?;
     Ok(file)
 }
@@ -101,7 +101,7 @@ fn in_folder(folder: &Path) -> io::Result<OwnedFd> {
     let program = process::command_name().replace('/', "_");
     let path = folder.join(format!("{program}.{}.zcopy", process::getpid()));
     let mut options = File::options();
-    // Never what somebody else put there.
+    // Never a file that another program put there.
     options.read(true).write(true).create_new(true).mode(0o600);
     let file = options.open(&path).or_else(|error| match error.kind() {
         io::ErrorKind::AlreadyExists => {

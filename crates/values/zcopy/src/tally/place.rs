@@ -19,7 +19,7 @@ struct Place {
 
 // All relaxed: counts, on which nothing else depends.
 impl Tally {
-    /// A place of one's own, or none if all are taken.
+    /// Takes a place of one's own, or none if all are taken.
     pub(crate) fn claim() -> Tally {
         Tally(own::page().and_then(|page| {
             let places = page.words[HEAD..].chunks_exact(PLACE).take(PLACES);
@@ -45,12 +45,12 @@ impl Tally {
         }))
     }
 
-    /// By which others find the page.
+    /// Returns the descriptor by which others find the page.
     pub(crate) fn descriptor(&self) -> Option<RawFd> {
         self.0.as_ref().map(|place| place.file)
     }
 
-    /// What stands there: of a sender that had the place before.
+    /// Returns the word at a position: it may be of a sender that had the place before.
     pub(crate) fn get(&self, at: usize) -> u64 {
         self.0
             .as_ref()

@@ -43,7 +43,7 @@ impl Hosts {
         })?;
         hosts.at(1, || {
             ip("address add 10.79.0.2/24 dev v1")?;
-            // It answers nobody who asks for its address.
+            // It answers no request for its address.
             ip("link set v1 up arp off")
         })?;
         // Asks until it is told, and forgets nothing of what waits meanwhile.
@@ -111,7 +111,7 @@ fn is_up(device: &str) -> Result<(), String> {
     }
 }
 
-/// What it says.
+/// Runs `ip` and returns its output.
 fn ip(words: &str) -> Result<String, String> {
     let done = Command::new("ip").args(words.split(' ')).output();
     let done = done.map_err(|error| format!("ip (package iproute2): {error}"))?;

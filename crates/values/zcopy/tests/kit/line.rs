@@ -17,7 +17,7 @@ pub struct Line {
     sender: Sender,
     socket: Socket,
     ends: Ends,
-    /// What was sent and is still to arrive.
+    /// Bytes that were sent and are still to arrive.
     expected: Vec<Vec<u8>>,
 }
 
@@ -50,7 +50,7 @@ impl Line {
         Line::datagrams_with_room(way, 4 << 20)
     }
 
-    /// As [`Line::datagrams`], with a send buffer of so many bytes.
+    /// Returns [`Line::datagrams`] with a send buffer of so many bytes.
     pub fn datagrams_with_room(way: Way, room: usize) -> Result<Line, String> {
         if way == Way::Registered {
             ring_possible()?;
@@ -136,7 +136,7 @@ impl Line {
         }
     }
 
-    /// That all of `bytes` were sent by somebody who had this line before.
+    /// Notes that all of `bytes` were sent by a program that had this line before.
     pub fn expects(&mut self, bytes: &[Vec<u8>]) {
         self.expected.extend_from_slice(bytes);
     }
@@ -156,7 +156,7 @@ impl Line {
         }
     }
 
-    /// What arrives, in parts of these lengths, and that no more does.
+    /// Returns the bytes that arrive, in parts of these lengths, and checks that no more arrive.
     pub fn arrived(&mut self, lens: &[usize]) -> Vec<Vec<u8>> {
         match &self.ends {
             Ends::Stream(pair) => {

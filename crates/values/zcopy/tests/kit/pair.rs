@@ -19,7 +19,7 @@ pub fn tcp() -> Pair {
     Pair::Tcp(near, far)
 }
 
-/// As [`tcp`], with little room at the other end and much at this one.
+/// Returns a connection like [`tcp`], with little room at the other end and much at this one.
 pub fn narrow() -> Pair {
     let listener = TcpListener::bind("127.0.0.1:0").expect("bind");
     sockopt::set_socket_recv_buffer_size(&listener, 32 << 10).expect("a buffer");
@@ -51,7 +51,7 @@ impl Pair {
         }
     }
 
-    /// So many bytes, and that there are no more.
+    /// Takes so many bytes, and checks that there are no more.
     pub fn takes(&self, len: usize) -> Vec<u8> {
         let mut got = vec![0; len];
         self.far().read_exact(&mut got).expect("read");

@@ -10,7 +10,7 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 use tranship_block::{Fault, Job, Op, Remote, Request, Store, sums};
 
-/// How long a server may take to be reached.
+/// Longest time until a server is reached.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 #[derive(Serialize)]
@@ -90,7 +90,7 @@ fn whole(value: f64) -> u64 {
     value as u64
 }
 
-/// Where the next request goes.
+/// Place of the next request.
 struct Places {
     random: bool,
     count: u64,

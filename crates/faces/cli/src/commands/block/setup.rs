@@ -1,4 +1,4 @@
-//! What the subcommands begin with: endpoints, exports, signals.
+//! Common start of the subcommands: endpoints, exports, signals.
 
 use crate::args::block::{ChannelArgs, NbdArgs, TrustArg};
 use crate::commands::connect::check_address;
@@ -11,7 +11,7 @@ use tranship::{Domain, Trust};
 use tranship_block::nbd::Export;
 use tranship_block::{Endpoint, Store};
 
-/// What is wrong with the address is said at once, not tried again.
+/// Makes an endpoint. An error in the address is reported at once, not tried again.
 pub(super) fn endpoint(address: &str, channels: &ChannelArgs) -> Result<Endpoint> {
     check_address(address).with_context(|| address.to_owned())?;
     let trust = match channels.trust {
@@ -50,7 +50,7 @@ pub(super) fn until_signalled(mut signals: Signals) {
     signals.forever().next();
 }
 
-/// From now on, these signals wait to be taken.
+/// Makes these signals wait to be taken, from now on.
 pub(super) fn signals() -> Result<Signals> {
     Signals::new([SIGTERM, SIGINT]).context("taking signals")
 }

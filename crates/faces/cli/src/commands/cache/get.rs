@@ -10,7 +10,7 @@ use std::io::Write;
 use tranship::ErrorKind;
 use tranship_cache::{Answer as Found, Reader};
 
-/// What is known of a value.
+/// Row of a value.
 #[derive(Serialize)]
 struct Row<'a> {
     key: &'a str,
@@ -36,7 +36,7 @@ pub(super) fn run(args: &GetArgs) -> Result<Answer> {
     let mut out = output::stdout();
     let mut rows = Vec::new();
     let mut missed = 0;
-    // One at a time: what was printed is let go of.
+    // One at a time: a printed value is released.
     for key in &args.keys {
         let answer = reader.get_many(&[key.as_bytes()]);
         let answer = answer.with_context(|| format!("asking for `{key}`"))?;

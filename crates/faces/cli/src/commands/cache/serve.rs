@@ -17,7 +17,7 @@ use tranship_sys::service::Notifier;
 const LEAST: u64 = 8 << 20;
 /// Of one reader by reference.
 const PART: u64 = 64 << 10;
-/// What it is called as a domain.
+/// Name of the domain.
 const NAME: &str = "tranship-cache";
 
 pub(super) fn run(args: &ServeArgs) -> Result<Answer> {
@@ -25,7 +25,7 @@ pub(super) fn run(args: &ServeArgs) -> Result<Answer> {
     let mut start = Start::of_this()?;
     let service = Notifier::from_environment(true).context("telling the service manager")?;
     let server = Server::start(options(args)?).context("starting the cache")?;
-    // From here on the server may have what was another's: that nobody hears of it is no reason to end.
+    // From here on the server may have the memory of another one: a failed notice is no reason to end.
     if let Some(service) = &service {
         Server::forget_kept(service);
         warn(
@@ -72,7 +72,7 @@ pub(super) fn run(args: &ServeArgs) -> Result<Answer> {
     Ok(Answer::Yes)
 }
 
-/// Also where standard error is closed.
+/// Prints a warning, also if standard error is closed.
 fn warn(told: Result<()>) {
     if let Err(error) = told {
         let _ = writeln!(std::io::stderr(), "tranship: {error:#}");
@@ -109,7 +109,8 @@ fn options(args: &ServeArgs) -> Result<Options> {
     })
 }
 
-/// Of the manager that admits the memory: who shows values has one; else it is the one that is there, if one is.
+/// Joins the manager that admits the memory. A server that shows values must have one; others use a manager if one
+/// runs.
 fn member(args: &ServeArgs, share: Option<&Share>) -> Result<Option<Domain>> {
     if let Some(share) = share {
         return Ok(Some(share.domain.clone()));
@@ -128,7 +129,7 @@ fn member(args: &ServeArgs, share: Option<&Share>) -> Result<Option<Domain>> {
     }
 }
 
-/// What is shown to other processes.
+/// Returns the share through which values are shown to other processes.
 fn share(args: &ServeArgs) -> Result<Option<Share>> {
     let Some(name) = &args.shm else {
         return Ok(None);

@@ -5,11 +5,11 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::{Child, Command};
 
-/// How this program was started. The path is asked for at the start: what lies there later is what an upgrade put there.
+/// Command line of this program. The path is asked for at the start: an upgrade may put another file there later.
 pub(super) struct Start {
     program: PathBuf,
     arguments: Vec<OsString>,
-    /// Who was started last.
+    /// Child that was started last.
     last: Option<Child>,
 }
 

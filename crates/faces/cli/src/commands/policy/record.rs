@@ -24,12 +24,12 @@ pub(super) fn run(args: &RecordArgs) -> Result<()> {
     let begun = Instant::now();
     let every = args.every.max(Duration::from_millis(1));
     for period in 0u32.. {
-        // Nobody else's clock: a trace says what was seen when.
+        // The clock of this process: a trace says what was seen when.
         let at_ns = u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
         let snapshot = domain.snapshot(at_ns)?;
         serde_json::to_writer(&mut out, &snapshot).map_err(std::io::Error::from)?;
         out.write_all(b"\n")?;
-        out.flush()?; // whoever interrupts us has whole lines
+        out.flush()?; // a program that interrupts us has whole lines
         let next = every.saturating_mul(period + 1);
         if args.duration.is_some_and(|most| next > most) {
             break;

@@ -34,7 +34,7 @@ pub(super) fn run(args: &RunArgs) -> Result<()> {
     Ok(steering.run(&mut governor, every, goes_on)?)
 }
 
-/// What the file says, but for the policy, which the command names.
+/// Returns the configuration of the file; the command names the policy.
 fn config(args: &RunArgs) -> Result<Config> {
     let mut config = match &args.config {
         None => Config::default(),

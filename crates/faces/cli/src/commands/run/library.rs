@@ -1,4 +1,4 @@
-//! Where the allocator is that `tranship run` puts under a program.
+//! Path of the allocator that `tranship run` puts under a program.
 
 use anyhow::{Context, Result, bail, ensure};
 use std::fs;
@@ -19,7 +19,7 @@ const OWN: Option<&[u8]> = Some(include_bytes!(env!("TRANSHIP_LIBRARY")));
 #[cfg(not(has_library))]
 const OWN: Option<&[u8]> = None;
 
-/// As said, in the environment, beside this program, or the one in it.
+/// Finds the library: the given one, the one named in the environment, the one beside this program, or the one in it.
 pub(super) fn find(given: Option<&Path>) -> Result<PathBuf> {
     let named = || {
         let path = std::env::var_os(LIBRARY_ENV).filter(|path| !path.is_empty());
@@ -62,7 +62,7 @@ fn usual() -> Result<PathBuf> {
         })
 }
 
-/// The loader takes blanks and colons for the end of a name.
+/// Returns whether the loader can load the path: it takes blanks and colons for the end of a name.
 fn is_loadable(path: &Path) -> bool {
     !path
         .as_os_str()
@@ -71,7 +71,7 @@ fn is_loadable(path: &Path) -> bool {
         .any(|b| b" :".contains(b))
 }
 
-/// Where this user's programs keep what they can make again; of nobody else's making.
+/// Returns the folder where this user's programs keep files that they can make again; no other user may have made it.
 fn folder() -> io::Result<PathBuf> {
     let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
     let home = || Some(PathBuf::from(set("HOME")?).join(".cache"));
@@ -86,7 +86,8 @@ fn folder() -> io::Result<PathBuf> {
     own.map_or_else(paths::user_dir, Ok)
 }
 
-/// The file with these bytes, written if it is not there. Its name says what is in it: other versions have other files.
+/// Returns the file with these bytes, written if it is not there. Its name depends on its content: other versions have
+/// other files.
 fn written(folder: &Path, bytes: &[u8]) -> io::Result<PathBuf> {
     let hash = blake3::hash(bytes).to_hex();
     let path = folder.join(format!("libtranship_malloc-{}.so", &hash[..16]));

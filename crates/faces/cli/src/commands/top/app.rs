@@ -1,4 +1,4 @@
-//! What is on the screen, apart from drawing it.
+//! State of the screen, apart from drawing it.
 
 use super::detail::{self, Entry};
 use super::grid::{Grid, Id, Sort};
@@ -10,7 +10,7 @@ use tranship_manager::page::Snapshot;
 /// Periods to choose from by `+` and `-`.
 const PERIODS: [u64; 8] = [100, 250, 500, 1000, 2000, 5000, 10_000, 60_000];
 
-/// What keys do.
+/// Meaning of the keys.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Mode {
     Look,
@@ -34,7 +34,7 @@ pub(super) struct App {
     pub top: usize,
     pub view: Option<View>,
     pub grid: Grid,
-    /// What Enter has led to, innermost last, and which line of each is chosen.
+    /// Pages to which Enter has led, innermost last, with the chosen line of each.
     pub path: Vec<(Id, usize)>,
     pub entries: Vec<Entry>,
     /// Why there is nothing new.
@@ -70,7 +70,7 @@ impl App {
         }
     }
 
-    /// A new page has come.
+    /// Takes a new page.
     pub fn take(&mut self, said: &Snapshot) {
         if self.paused {
             return;
@@ -84,7 +84,7 @@ impl App {
         self.sorts[self.tab as usize]
     }
 
-    /// Which line is chosen.
+    /// Returns which line is chosen.
     pub fn cursor(&self) -> usize {
         match self.path.last() {
             Some((_, at)) => *at,
@@ -92,7 +92,8 @@ impl App {
         }
     }
 
-    /// The table anew: the line that was chosen is, wherever it has gone; if it is not there any more, what is in its place.
+    /// Builds the table anew. The chosen line stays chosen, wherever it has gone. If it is not there any more, the line
+    /// in its place is chosen.
     pub fn arrange(&mut self) {
         let Some(view) = &self.view else { return };
         let i = self.tab as usize;
@@ -108,7 +109,7 @@ impl App {
         self.scroll();
     }
 
-    /// The chosen line is among those that are shown.
+    /// Scrolls so that the chosen line is among those that are shown.
     pub fn scroll(&mut self) {
         let (at, page) = (self.cursor(), self.page.max(1));
         self.top = self.top.clamp(at.saturating_sub(page - 1), at);
@@ -138,7 +139,7 @@ impl App {
         self.arrange();
     }
 
-    /// All about what is chosen.
+    /// Opens the page of the chosen line.
     pub fn enter(&mut self) {
         let to = match self.path.last() {
             Some((_, at)) => self.entries.get(*at).and_then(|e| e.to.clone()),
@@ -154,7 +155,7 @@ impl App {
         self.arrange();
     }
 
-    /// False: there was nothing to come back from.
+    /// Goes back. False: there was nothing to come back from.
     pub fn back(&mut self) -> bool {
         if self.path.pop().is_some() {
             self.arrange();

@@ -1,4 +1,4 @@
-//! Text, or JSON lines, for whoever has no screen.
+//! Text, or JSON lines, for use without a screen.
 
 use super::grid::{Grid, Sort, heading, title};
 use super::source::Source;
@@ -45,12 +45,12 @@ pub(super) fn run(args: &TopArgs, mut source: Source) -> Result<Answer> {
         if count.is_some_and(|count| done >= count) {
             return Ok(Answer::Yes);
         }
-        // Who was suspended does not catch up.
+        // A suspended program does not catch up.
         next = next.max(Instant::now());
     }
 }
 
-/// By what to sort, if that was said.
+/// Returns the column to sort by, if one was given.
 pub(super) fn sort_of(args: &TopArgs) -> Result<Option<(Tab, Sort)>> {
     let (Some(tab), Some(name)) = (args.show, &args.sort) else {
         return Ok(None);

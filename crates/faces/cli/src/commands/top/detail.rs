@@ -1,4 +1,4 @@
-//! All about one domain, pool or channel, as lines; some lead on to what they are about.
+//! All about one domain, pool or channel, as lines; some lead on to the object that they name.
 
 use super::grid::Id;
 use super::view::{ChannelRow, PoolRow, View};
@@ -6,7 +6,7 @@ use super::words::{count, rate, share, time, waiting};
 use crate::output::size;
 use tranship_proto::{DomainId, PoolId};
 
-/// A line, and what Enter on it shows.
+/// A line, and the object that Enter on it shows.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Entry {
     pub text: String,
@@ -84,7 +84,7 @@ fn pool_text(p: &PoolRow) -> String {
     )
 }
 
-/// What the page says of something; nothing, if it is not there any more.
+/// Returns what the page says of an object; nothing, if it is not there any more.
 pub(super) fn about(view: &View, id: &Id) -> Vec<Entry> {
     let mut page = Page::default();
     match id {

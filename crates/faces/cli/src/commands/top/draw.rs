@@ -1,4 +1,4 @@
-//! Drawing. Everything is cut to what there is room for; too small a screen says so.
+//! Drawing. Everything is cut to the room that there is; too small a screen says so.
 
 use super::app::{App, Mode};
 use super::grid::{Bar, Line as GridLine, title};
@@ -12,7 +12,7 @@ use ratatui::text::{Line, Span, Text};
 use ratatui::widgets::{Cell, Paragraph, Row, Table, Wrap};
 
 const LEAST: (u16, u16) = (20, 6);
-/// A column is no wider; the last has what is left.
+/// Widest column; the last has the rest.
 const WIDEST: usize = 28;
 
 pub(super) fn draw(app: &mut App, frame: &mut Frame<'_>) {
@@ -161,7 +161,7 @@ fn bar_text(app: &App, bar: Bar, width: usize) -> Text<'static> {
     Text::from(Line::from(spans.collect::<Vec<_>>()))
 }
 
-/// Widths of columns: of what is shown, and the heading with its arrow.
+/// Returns the widths of columns: of the shown cells, and the heading with its arrow.
 fn widths(app: &App, shown: &[GridLine], room: usize) -> Vec<usize> {
     let sorted = app.sort().column;
     let mut widths: Vec<usize> = (0..)

@@ -1,4 +1,4 @@
-//! The five tables: the same on the screen and in text. A cell is a text and what it is sorted by.
+//! The five tables: the same on the screen and in text. A cell is a text and a key to sort by.
 
 use super::view::{Blocked, ChannelRow, DomainRow, Holder, PoolRow, View};
 use super::words::{rate, share, time};
@@ -7,7 +7,7 @@ use crate::output::size;
 use std::cmp::Ordering;
 use tranship_proto::{DomainId, PoolId, shown};
 
-/// What a line is about, to find it again in the next page, and to show all about it.
+/// Object of a line, to find it again in the next page and to show all about it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Id {
     Domain(DomainId),
@@ -15,7 +15,7 @@ pub(super) enum Id {
     Heap(PoolId),
     /// Number, source, sink and name: processes number their own.
     Channel(u32, Option<DomainId>, Option<DomainId>, String),
-    /// Who waits, for what.
+    /// A waiting caller, and what it waits for.
     Blocked(String, String),
     Holder(DomainId, PoolId),
 }
@@ -29,7 +29,7 @@ pub(super) struct Cell {
     pub bar: Option<Bar>,
 }
 
-/// What memory is used for, bytes.
+/// Use of memory, bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Bar {
     pub live: u64,
@@ -139,7 +139,7 @@ pub(super) struct Sort {
 }
 
 impl Sort {
-    /// What one looks for first.
+    /// Returns the usual order of a tab: the most interesting lines first.
     pub fn usual(tab: Tab) -> Sort {
         let by = match tab {
             Tab::Domains => "granted",
@@ -154,7 +154,7 @@ impl Sort {
         })
     }
 
-    /// By a title; with a dash before it the other way round. Numbers come largest first.
+    /// Returns the order by a title; with a dash before it the other way round. Numbers come largest first.
     pub fn by(tab: Tab, name: &str) -> Option<Sort> {
         let (name, other) = match name.strip_prefix('-') {
             Some(name) => (name, true),
@@ -278,7 +278,7 @@ fn pool_line(p: &PoolRow) -> Line {
     }
 }
 
-/// A heap among the pools: private memory, of which nobody says what it is used for.
+/// Returns a heap's line among the pools: private memory, whose use is not known.
 fn heap_line(h: &tranship_proto::HeapStat, view: &View) -> Line {
     let owner = view.domains.iter().find(|d| d.stat.domain == h.owner);
     let bar = Bar {
@@ -391,7 +391,7 @@ fn order(a: Option<&Cell>, b: Option<&Cell>) -> Ordering {
 }
 
 impl Grid {
-    /// A table of what has the filter's text in it, sorted; what is the same stays in the order of the page.
+    /// Returns a table of the lines that contain the filter's text, sorted; equal lines stay in the order of the page.
     pub fn of(view: &View, tab: Tab, filter: &str, sort: Sort) -> Grid {
         let mut lines: Vec<Line> = match tab {
             Tab::Domains => view.domains.iter().map(domain_line).collect(),
@@ -423,7 +423,8 @@ impl Grid {
 }
 
 impl Bar {
-    /// The whole bar is the quota, or what there is if that is more: `#` live, `g` garbage, `c` cached, `+` granted for nothing of these, `s` stranded.
+    /// Returns the parts of the bar. The whole is the quota, or the memory that is there if that is more: `#` live, `g`
+    /// garbage, `c` cached, `+` granted for nothing of these, `s` stranded.
     pub fn parts(self) -> ([(char, u64); 5], u64) {
         let used = self
             .live
@@ -443,7 +444,7 @@ impl Bar {
         (parts, sum.max(self.quota))
     }
 
-    /// As text of a width.
+    /// Draws it as text of a width.
     pub fn draw(self, width: usize) -> String {
         let mut text = String::new();
         for (letter, cells) in self.cells(width) {
@@ -452,7 +453,7 @@ impl Bar {
         text
     }
 
-    /// How many cells each part has; what is left is `.`.
+    /// Returns how many cells each part has; the rest is `.`.
     pub fn cells(self, width: usize) -> Vec<(char, usize)> {
         let (parts, whole) = self.parts();
         let whole = u128::from(whole.max(1));

@@ -1,4 +1,4 @@
-//! What keys do.
+//! Keys and their actions.
 
 use super::app::{App, Mode};
 use super::grid::{Sort, heading};

@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tranship_manager::page::Snapshot;
 
-/// What happens.
+/// Event for the screen.
 enum News {
     Key(Event),
     Page(Box<Result<Snapshot>>),
@@ -27,10 +27,10 @@ enum News {
     Deaf,
 }
 
-/// How often the page is looked at; the looking thread reads it before each look.
+/// Interval between two looks at the page; the looking thread reads it before each look.
 type Pace = Arc<Mutex<Duration>>;
 
-/// What is drawn at least as often, for the age of what is shown.
+/// Longest time between two drawings, for the age of the figures.
 const REDRAW: Duration = Duration::from_secs(1);
 
 pub(super) fn run(args: &TopArgs, source: Source) -> Result<Answer> {
@@ -64,7 +64,7 @@ pub(super) fn run(args: &TopArgs, source: Source) -> Result<Answer> {
     }
 }
 
-/// Three threads wait: for keys, for signals, for pages. They end with the process.
+/// Starts three threads that wait: for keys, for signals, for pages. They end with the process.
 fn start(send: SyncSender<News>, mut signals: Signals, mut source: Source, pace: Pace) {
     let keys = send.clone();
     std::thread::spawn(move || {
@@ -100,7 +100,7 @@ fn start(send: SyncSender<News>, mut signals: Signals, mut source: Source, pace:
     });
 }
 
-/// Until somebody leaves; the signal that was the reason.
+/// Serves until the user leaves; returns the signal that was the reason.
 fn serve(
     app: &mut App,
     terminal: &mut DefaultTerminal,

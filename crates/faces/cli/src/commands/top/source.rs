@@ -1,4 +1,4 @@
-//! Where the figures come from: the page of the manager that `stat` would ask.
+//! Source of the figures: the page of the manager that `stat` would ask.
 
 use crate::args::ConnectArgs;
 use crate::commands::sockets;
@@ -10,9 +10,9 @@ use tranship::{Error, ErrorKind};
 use tranship_manager::page::{Reader, Snapshot};
 use tranship_manager::paths::page_of;
 
-/// How long the manager may take to answer before what it said last is shown: twice the time in which it does.
+/// Time after which a silent manager's last figures are shown: twice the time in which it answers.
 const PATIENCE: Duration = Duration::from_millis(600);
-/// How long one that has just been started may take for its first word.
+/// Time that a manager that has just been started has for its first answer.
 const FIRST: Duration = Duration::from_secs(2);
 
 /// A page.
@@ -24,7 +24,7 @@ pub(super) struct Source {
 }
 
 impl Source {
-    /// The first page whose manager lives; else the first that there is.
+    /// Returns the first page whose manager lives; else the first that there is.
     pub fn find(args: &ConnectArgs) -> Result<Source> {
         let places = sockets::candidates(args.socket.as_deref());
         let mut left = None;
@@ -68,7 +68,7 @@ impl Source {
         })
     }
 
-    /// What is true now, or what was last.
+    /// Returns the present figures, or the last ones.
     pub fn look(&mut self) -> Result<Snapshot> {
         let patience = if self.any { PATIENCE } else { FIRST };
         match self.reader.look(patience) {
@@ -85,7 +85,7 @@ impl Source {
     }
 }
 
-/// What a process does, as far as the kernel says.
+/// State of a process, as far as the kernel tells.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum State {
@@ -94,7 +94,7 @@ pub(super) enum State {
     Ended,
 }
 
-/// Of a process; one that cannot be seen from here runs.
+/// Returns the state of a process; one that cannot be seen from here runs.
 pub(super) fn state(pid: u32) -> State {
     let said = match std::fs::read_to_string(format!("/proc/{pid}/stat")) {
         Ok(said) => said,

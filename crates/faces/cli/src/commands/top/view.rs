@@ -1,4 +1,4 @@
-//! What a page means: rates between two of them, sums by domain, who waits on whom.
+//! Meaning of a page: rates between two of them, sums by domain, and which caller waits on which domain.
 
 use super::source::{State, state};
 use super::words::{count, time, waiting};
@@ -12,9 +12,9 @@ use tranship_proto::{
     PoolView, shown,
 };
 
-/// Whoever has not answered for so long is said to be silent.
+/// Time without an answer after which a manager is shown as silent.
 const SILENT: Duration = Duration::from_secs(1);
-/// Of those on whom somebody waits so many are named.
+/// Most names that are shown of the domains that somebody waits on.
 const NAMED: usize = 3;
 
 /// Everything, as it is shown.
@@ -22,16 +22,16 @@ const NAMED: usize = 3;
 pub(super) struct View {
     /// When, ns of the monotonic clock.
     pub at_ns: u64,
-    /// How long ago that was, ns.
+    /// Age of that, ns.
     pub age_ns: u64,
     /// For how long the manager has not answered, ns.
     pub silent_ns: u64,
-    /// Its process.
+    /// Process of the manager.
     pub manager_pid: u32,
     pub manager_state: State,
     /// Records that are not on the page for want of room or time.
     pub left_out: u64,
-    /// The time between this and what rates are reckoned from, ns; 0: there are no rates.
+    /// Time span of the rates, ns; 0: there are no rates.
     pub span_ns: u64,
     pub manager: Option<ManagerStat>,
     pub domains: Vec<DomainRow>,
@@ -46,13 +46,13 @@ pub(super) struct View {
 pub(super) struct DomainRow {
     #[serde(flatten)]
     pub stat: DomainStat,
-    /// What it is called, and its number.
+    /// Name and number.
     pub label: String,
     pub pools: usize,
     /// Granted to its pools, and admitted to its heaps.
     pub granted_bytes: u64,
     pub live_bytes: u64,
-    /// What it holds of others'.
+    /// Bytes that it holds of others.
     pub held_bytes: u64,
     pub sources: usize,
     pub sinks: usize,
@@ -87,12 +87,12 @@ pub(super) struct ChannelRow {
     pub stalled_share: f64,
 }
 
-/// Somebody who waits.
+/// A waiting caller.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Blocked {
     pub domain: Option<DomainId>,
     pub label: String,
-    /// How many callers.
+    /// Number of callers.
     pub callers: u64,
     /// Memory of a pool, or room in a channel.
     pub wants: String,
@@ -100,7 +100,7 @@ pub(super) struct Blocked {
     pub channel: Option<u32>,
     /// For how long, at least, ns.
     pub waiting_ns: u64,
-    /// On whom.
+    /// Domains that they wait on.
     pub on: Vec<String>,
 }
 
@@ -113,7 +113,7 @@ pub(super) struct Holder {
     pub writer_label: String,
 }
 
-/// What names a channel: those of processes have numbers of their own.
+/// Identity of a channel: channels of different processes have numbers of their own.
 type ChannelKey = (u32, Option<DomainId>, Option<DomainId>, String);
 
 fn channel_key(c: &ChannelView) -> ChannelKey {
@@ -128,7 +128,7 @@ fn label(name: &str, id: u32) -> String {
     }
 }
 
-/// By how much a number that only rises has risen each second.
+/// Returns the rise of a counter each second.
 #[allow(clippy::cast_precision_loss)] // for people
 fn per_second(now: u64, before: u64, span_ns: u64) -> f64 {
     match span_ns {
@@ -148,7 +148,7 @@ pub(super) struct Before {
     at_ns: u64,
     pools: HashMap<PoolId, PoolView>,
     channels: HashMap<ChannelKey, ChannelView>,
-    /// What was reckoned last: a page that says nothing new has the same rates.
+    /// Time span of the last rates: a page without news has the same rates.
     span_ns: u64,
     older: Option<Box<Before>>,
 }
@@ -170,7 +170,7 @@ impl Before {
         before
     }
 
-    /// Reckons a view; what was said is what the next one is reckoned from.
+    /// Computes a view. The next view's rates start from this snapshot.
     pub fn view(&mut self, said: &Snapshot) -> View {
         let same = said.instance == self.instance && said.at_ns == self.at_ns;
         if !same {
@@ -258,7 +258,7 @@ fn build(said: &Snapshot, before: &Before, span_ns: u64) -> View {
                 let old = before.channels.get(&channel_key(c));
                 view.channels.push(channel_row(c, old, span_ns, &names));
             }
-            // Whoever reads a pool without holding anything is counted with the pool's readers.
+            // A domain that reads a pool without holding anything is counted with the pool's readers.
             PageRecord::Hold(h) if h.stat.buffers == 0 => {}
             PageRecord::Hold(h) => view.holders.push(Holder {
                 view: h.clone(),
@@ -339,8 +339,9 @@ fn channel_row(
     }
 }
 
-/// Who waits on whom: for memory, on those who hold buffers of the pool, oldest first, or on the pool's quota; for room, on who takes
-/// nothing out of the channel.
+/// Returns which callers wait on which domains. A caller that waits for memory waits on the holders of the pool's
+/// buffers, oldest first, or on the pool's quota. A caller that waits for room waits on the receiver that takes nothing
+/// out of the channel.
 fn blocked(view: &View) -> Vec<Blocked> {
     let mut all = Vec::new();
     for p in view.pools.iter().filter(|p| p.view.waiters > 0) {
@@ -405,7 +406,7 @@ fn blocked(view: &View) -> Vec<Blocked> {
     all
 }
 
-/// Who has not taken what was sent to it over channels of a pool, the most first.
+/// Returns the receivers that have not taken what was sent over channels of a pool, the one with the most first.
 fn underway(view: &View, pool: PoolId) -> Vec<String> {
     let of = |c: &&ChannelRow| c.view.depth > 0 && c.view.stat.pools.contains(&pool);
     let mut channels: Vec<&ChannelRow> = view.channels.iter().filter(of).collect();
@@ -420,7 +421,7 @@ fn underway(view: &View, pool: PoolId) -> Vec<String> {
     named.collect()
 }
 
-/// What domains have, by what their pools, channels and holdings say.
+/// Adds up what domains have, from their pools, channels and holdings.
 fn sum_up(view: &mut View) {
     let mut index: HashMap<DomainId, DomainRow> = HashMap::new();
     let order: Vec<DomainId> = view.domains.iter().map(|d| d.stat.domain).collect();
@@ -474,7 +475,7 @@ impl View {
         open.count()
     }
 
-    /// One line about the manager; `true`: it is silent.
+    /// Returns one line about the manager; `true`: it is silent.
     pub fn headline(&self) -> (String, bool) {
         let pid = self.manager_pid;
         if self.silent_ns > 0 {

@@ -1,6 +1,6 @@
 //! Numbers for people.
 
-/// A rate: `0`, `950`, `12.3k`, `4.5M`, each second.
+/// Returns a rate: `0`, `950`, `12.3k`, `4.5M`, each second.
 #[allow(clippy::cast_precision_loss)] // for people
 pub(super) fn rate(per_second: f64) -> String {
     let mut value = per_second;
@@ -16,7 +16,7 @@ pub(super) fn rate(per_second: f64) -> String {
     format!("{value:.0}T")
 }
 
-/// A time: `-` for none, `12 us`, `3.4 ms`, `5.0 s`, `12 m`, `3.1 h`.
+/// Returns a time: `-` for none, `12 us`, `3.4 ms`, `5.0 s`, `12 m`, `3.1 h`.
 #[allow(clippy::cast_precision_loss)] // for people
 pub(super) fn time(ns: u64) -> String {
     let seconds = ns as f64 / 1e9;
@@ -30,12 +30,12 @@ pub(super) fn time(ns: u64) -> String {
     }
 }
 
-/// So many of them: `1 buffer`, `2 buffers`.
+/// Returns a count in words: `1 buffer`, `2 buffers`.
 pub(super) fn count(n: u64, what: &str) -> String {
     format!("{n} {what}{}", if n == 1 { "" } else { "s" })
 }
 
-/// So many callers of a blocking call wait.
+/// Returns in words how many callers of a blocking call wait.
 pub(super) fn waiting(callers: u64) -> String {
     match callers {
         1 => "1 caller waits".to_owned(),
@@ -43,7 +43,7 @@ pub(super) fn waiting(callers: u64) -> String {
     }
 }
 
-/// A share of one.
+/// Returns a share of one.
 pub(super) fn share(of: f64) -> String {
     format!("{:.0} %", of * 100.0)
 }

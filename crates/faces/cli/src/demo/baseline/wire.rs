@@ -37,7 +37,7 @@ pub(crate) fn consume(
     Ok(())
 }
 
-/// The next head; nothing at the end of the stream.
+/// Returns the next head; nothing at the end of the stream.
 fn head(from: &mut impl Read) -> Result<Option<(u64, usize)>> {
     let mut words = [[0u8; 8]; 2];
     match from.read_exact(words.as_flattened_mut()) {

@@ -1,5 +1,5 @@
-//! A consumer that tries to write into the frames it was sent. It is not locked down: what refuses it is the memory
-//! itself, sealed by its writer, so that no mapping but the writer's own can ever be a writable one.
+//! A consumer that tries to write into the frames it was sent. It is not locked down: the memory itself refuses it. Its
+//! writer has sealed it, so that no mapping but the writer's own can ever be a writable one.
 #![allow(unsafe_code)] // the attempts are raw calls on purpose
 
 use super::work::{Outcome, Work};
@@ -106,7 +106,7 @@ fn write_vm(page: *mut c_void) -> io::Result<()> {
         iov_len: bytes.len(),
     };
     let pid = std::process::id().cast_signed();
-    // SAFETY: the kernel checks that the target may be written; if it may, that is what this program reports.
+    // SAFETY: the kernel checks that the target may be written; if it may, this program reports exactly that.
     let written = unsafe { libc::process_vm_writev(pid, &raw const from, 1, &raw const to, 1, 0) };
     done(written)
 }
@@ -123,7 +123,7 @@ fn remove(page: *mut c_void) -> io::Result<()> {
     Ok(unsafe { rustix::mm::madvise(page, PAGE, Advice::LinuxRemove) }?)
 }
 
-/// The memory behind the page, opened for reading and writing (root can).
+/// Opens the memory behind the page for reading and writing (root can).
 fn reopen(page: *mut c_void) -> io::Result<File> {
     let maps = std::fs::read_to_string("/proc/self/maps")?;
     let has = |range: &str| {

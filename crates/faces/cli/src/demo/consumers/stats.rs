@@ -1,4 +1,4 @@
-//! How often each byte occurs, and how much information is in that.
+//! Frequency of each byte, and the information in that.
 
 use super::work::{Outcome, Work};
 use anyhow::Result;

@@ -1,4 +1,4 @@
-//! One consumer's work, and what came of it.
+//! One consumer's work, and its result.
 
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
@@ -7,11 +7,11 @@ use serde::{Deserialize, Serialize};
 pub(crate) trait Work {
     /// Does its work on one frame.
     fn frame(&mut self, offset: u64, bytes: &[u8]) -> Result<()>;
-    /// What came of it.
+    /// Returns the result of the work.
     fn outcome(&mut self) -> Result<Outcome>;
 }
 
-/// What came of a consumer's work.
+/// Result of a consumer's work.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Outcome {
@@ -24,7 +24,7 @@ pub(crate) enum Outcome {
         /// Passes whose hash was another one than the pass before had.
         changed: u64,
     },
-    /// What LZ4 made of it.
+    /// Sizes before and after LZ4.
     Compressed { bytes_in: u64, bytes_out: u64 },
     /// Byte statistics.
     Statistics {
@@ -33,13 +33,13 @@ pub(crate) enum Outcome {
         most_frequent: u8,
         distinct: u32,
     },
-    /// What an intruder tried, and how it was answered.
+    /// Attempts of an intruder, and the answers.
     Intruder {
         refused: Vec<String>,
         succeeded: Vec<String>,
     },
-    /// It was killed.
+    /// The consumer was killed.
     Killed,
-    /// What was written.
+    /// Bytes that were written.
     Written { bytes: u64 },
 }

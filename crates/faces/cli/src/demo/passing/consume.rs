@@ -13,7 +13,7 @@ pub(crate) struct Joined {
     _domain: Domain,
 }
 
-/// Everything that needs names: the manager's socket, the link.
+/// Opens everything that needs names: the manager's socket, the link.
 pub(crate) fn join(args: &ConsumerArgs) -> Result<Joined> {
     let socket = args.connect.socket.as_ref().context("--socket")?;
     let name = args.name.as_ref().context("--name")?;
@@ -28,9 +28,9 @@ pub(crate) fn join(args: &ConsumerArgs) -> Result<Joined> {
         Wait::default()
     };
     let mut receiver = domain.open_receiver_with(name, ChannelOptions::new().wait(wait))?;
-    // SAFETY: the writer of the only pool on this link is the demonstration's producer, the program that
-    // started this one; it freezes a frame before it sends it and has no way to write it after that. The
-    // library keeps the frame mapped and unused while its message is held.
+    // SAFETY: the writer of the only pool on this link is the demonstration's producer, the program that started this
+    // one. It freezes a frame before it sends it, and has no way to write it after that. The library keeps the frame
+    // mapped and unused while its message is held.
     unsafe { receiver.trust_writer() };
     Ok(Joined {
         receiver,

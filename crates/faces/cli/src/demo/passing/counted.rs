@@ -12,12 +12,12 @@ use tranship_sys::syscalls::{Counts, SyscallCounter};
 /// Frames before the first mark, so that every frame of the pool was used.
 const WARM_UP: u32 = 40;
 const COUNTED: u32 = 64;
-/// What is done by the clock may fall into a span, so the one with the fewest calls counts.
+/// Number of spans. Work by the clock may fall into a span, so the one with the fewest calls counts.
 const SPANS: usize = 5;
 /// More are never under way, so nobody has to wait for memory.
 const UNDER_WAY: u64 = 3;
 
-/// What was counted.
+/// Counted system calls.
 #[derive(Clone, Debug)]
 pub(crate) struct Counted {
     pub frames: u32,
@@ -26,12 +26,12 @@ pub(crate) struct Counted {
     /// Calls that read the file, which somebody has to do.
     pub file_reads: u64,
     pub consumer: BTreeMap<u64, u64>,
-    /// Those with which the consumer says what came of it and leaves.
+    /// System calls with which the consumer reports its result and leaves.
     pub at_end: u64,
 }
 
 impl Counted {
-    /// Of both sides.
+    /// Returns the calls of both sides.
     fn calls(&self) -> u64 {
         self.producer.values().chain(self.consumer.values()).sum()
     }
@@ -41,7 +41,7 @@ impl Counted {
         f64::from(u32::try_from(self.calls()).unwrap_or(u32::MAX)) / f64::from(self.frames)
     }
 
-    /// Whether the calls that there must have been were seen: otherwise 0 says nothing.
+    /// Returns whether the calls that there must have been were seen: otherwise 0 says nothing.
     pub(crate) fn is_seen(&self) -> bool {
         self.frames > 0 && self.file_reads >= u64::from(self.frames) && self.at_end > 0
     }

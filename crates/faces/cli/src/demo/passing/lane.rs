@@ -1,11 +1,11 @@
-//! The link to one consumer, and what the producer does when that one takes nothing.
+//! Link to one consumer, and the producer's rule for a consumer that takes nothing.
 
 use crate::args::demo::ConsumerRole;
 use anyhow::{Context, Result};
 use std::time::Duration;
 use tranship::{Buffer, DomainId, ErrorKind, Pool, Sender, WhenFull};
 
-/// How long the producer waits for a consumer that takes nothing, before it goes on without it.
+/// Longest wait of the producer for a consumer that takes nothing, before it goes on without it.
 pub(super) const PATIENCE: Duration = Duration::from_millis(500);
 
 #[derive(Debug)]
@@ -14,7 +14,7 @@ pub(super) struct Lane {
     /// None once the consumer is gone.
     sender: Option<Sender>,
     patience: Duration,
-    /// It was waited for in vain: it gets frames again when it has taken all that it was sent.
+    /// The consumer was waited for in vain: it gets frames again when it has taken all that it was sent.
     behind: bool,
     pub(super) sent: u64,
     /// Frames that it was not sent.
@@ -38,7 +38,7 @@ impl Lane {
         sender.assign(pool).context("assigning the pool")
     }
 
-    /// How long to wait from now on; who is behind gets another chance.
+    /// Sets the waiting time from now on; a consumer that is behind gets another chance.
     pub(super) fn wait_for(&mut self, patience: Duration) {
         self.patience = patience;
         self.behind = false;
@@ -74,7 +74,7 @@ impl Lane {
         Ok(())
     }
 
-    /// The consumer's domain, while it is there.
+    /// Returns the consumer's domain, while it is there.
     pub(super) fn peer(&self) -> Option<DomainId> {
         self.sender.as_ref().map(Sender::peer)
     }

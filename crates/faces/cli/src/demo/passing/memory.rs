@@ -1,4 +1,4 @@
-//! What this process holds: descriptors, and memory in memfds.
+//! Resources of this process: descriptors, and memory in memfds.
 
 use anyhow::{Context, Result};
 use std::collections::BTreeMap;
@@ -8,7 +8,7 @@ use std::os::unix::fs::MetadataExt;
 /// latest, so nothing that leaks can hide elsewhere.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Held {
-    /// What each descriptor is.
+    /// Kind of each descriptor.
     fds: Vec<String>,
     /// Mappings of memfds.
     pub mappings: usize,
@@ -57,7 +57,7 @@ impl Held {
         more
     }
 
-    /// Whether nothing has come since.
+    /// Returns whether nothing has come since.
     pub(crate) fn is_no_more_than(&self, before: &Self) -> bool {
         self.bytes() <= before.bytes()
             && self.mappings <= before.mappings
@@ -69,12 +69,12 @@ impl Held {
     }
 }
 
-/// What a descriptor is, without the number that tells it from others: `socket` for `socket:[4711]`.
+/// Returns the kind of a descriptor, without its number: `socket` for `socket:[4711]`.
 fn kind(target: &str) -> &str {
     target.split_once(":[").map_or(target, |(kind, _)| kind)
 }
 
-/// Length and inode, if the line of /proc/self/maps is about a memfd.
+/// Returns length and inode, if the line of /proc/self/maps is about a memfd.
 fn memfd_mapping(line: &str) -> Option<(u64, u64)> {
     line.contains(" /memfd:").then_some(())?;
     let mut words = line.split_ascii_whitespace();

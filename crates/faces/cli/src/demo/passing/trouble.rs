@@ -1,5 +1,5 @@
-//! The same work again, and things happen: one consumer is stopped and goes on later, one is killed, and a fifth
-//! process tries to write into the frames.
+//! The main stage's work with trouble: one consumer is stopped and goes on later, one is killed, and a fifth process
+//! tries to write into the frames.
 
 use super::lane::Lane;
 use super::{LAST_PATIENCE, Producer};
@@ -17,18 +17,18 @@ const KILLED: ConsumerRole = ConsumerRole::Lz4;
 /// Frames that the intruder is sent.
 const BAIT: u32 = 2;
 
-/// What came of it.
+/// Result of the trouble.
 #[derive(Debug)]
 pub(crate) struct Trouble {
     pub reached: Reached,
-    /// Seconds since the beginning, and what happened.
+    /// Seconds since the beginning, and the event.
     pub events: Vec<(f64, String)>,
     /// Frames that each consumer was not sent while it took none.
     pub missed: Vec<(ConsumerRole, u64)>,
     /// Frames that the others took while one was stopped.
     pub taken_meanwhile: u64,
     pub killed: Killed,
-    /// What the intruder tried: refused, and not.
+    /// Attempts of the intruder: refused, and not.
     pub refused: Vec<String>,
     pub succeeded: Vec<String>,
 }
@@ -60,7 +60,7 @@ pub(crate) fn trouble(
     let mut victim: Option<DomainId> = None;
     let mut offset = 0;
     let mut next = Act::Stop;
-    // On a machine that is busy with others, what is to be seen comes later.
+    // On a machine that is busy with other work the effects come later.
     let patient = || begin.elapsed() < producer.plan.time + LAST_PATIENCE;
     let awaited = |killed: &Killed| killed.at.is_some() && killed.back_after.is_none() && patient();
     while offset != 0
@@ -70,7 +70,7 @@ pub(crate) fn trouble(
     {
         let seen = next != Act::GoOn || taken_by_others(&workers) > taken_at_stop || !patient();
         let due = seen && producer.plan.time.mul_f64(next.when()) <= begin.elapsed();
-        // Whole passes at the end: nobody who lives misses a frame of the last one.
+        // Whole passes at the end: no living consumer misses a frame of the last one.
         if due && next != Act::End {
             let at = begin.elapsed().as_secs_f64();
             match next {
@@ -146,7 +146,7 @@ pub(crate) fn trouble(
     })
 }
 
-/// What happens, in this order.
+/// Event, in this order.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Act {
     Stop,
@@ -157,7 +157,7 @@ enum Act {
 }
 
 impl Act {
-    /// As a part of the stage's time.
+    /// Returns the time of the event as a part of the stage's time.
     fn when(self) -> f64 {
         match self {
             Act::Stop => 0.2,
@@ -195,7 +195,7 @@ fn intrude(producer: &Producer<'_>) -> Result<(Vec<String>, Vec<String>)> {
     }
 }
 
-/// Bytes of frames that a domain holds, as the manager sees it; nothing if it knows no such domain.
+/// Returns the bytes of frames that a domain holds, as the manager sees it; nothing if it knows no such domain.
 fn held(producer: &Producer<'_>, domain: Option<DomainId>) -> Result<Option<u64>> {
     let mut held = None;
     for record in producer.domain.stat().context("asking the manager")? {
@@ -222,7 +222,7 @@ fn lane(lanes: &[Lane], role: ConsumerRole) -> Result<&Lane> {
     found.context("a link of that role")
 }
 
-/// Frames that the slowest of those who were not stopped has taken.
+/// Returns the frames that the slowest consumer that was not stopped has taken.
 fn taken_by_others(workers: &[Worker]) -> u64 {
     let others = workers.iter().filter(|worker| worker.role != STOPPED);
     let taken = others.map(|worker| worker.progress().frames);

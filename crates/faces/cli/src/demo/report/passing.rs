@@ -1,4 +1,4 @@
-//! What is said about the main stage alone.
+//! Report on the main stage alone.
 
 use super::Report;
 use crate::demo::passing::{Counted, Left, Trouble};
@@ -9,7 +9,7 @@ use std::io;
 use std::path::Path;
 
 impl Report {
-    /// The stage in which things happened.
+    /// Adds the stage with events.
     pub(crate) fn add_trouble(
         &mut self,
         trouble: &Trouble,
@@ -81,14 +81,14 @@ impl Report {
         Ok(())
     }
 
-    /// System calls in steady state.
+    /// Adds the system calls in steady state.
     pub(crate) fn add_counted(&mut self, counted: &Result<Counted>) {
         self.facts.syscalls_per_frame = counted.as_ref().ok().map(Counted::per_frame);
         let (holds, found) = judged(counted);
         self.check("system calls per frame in steady state", holds, found);
     }
 
-    /// Whether the pool has all its frames again.
+    /// Returns whether the pool has all its frames again.
     pub(crate) fn add_frames(&mut self, (back, all): (usize, usize)) {
         self.facts.frames_back = back;
         self.facts.frames_in_pool = all;
@@ -99,7 +99,7 @@ impl Report {
         );
     }
 
-    /// What is left when the pool and the consumers are gone and the manager still runs.
+    /// Reports what is left when the pool and the consumers are gone and the manager still runs.
     pub(crate) fn add_left(&mut self, left: &Left) {
         let Left {
             before,
@@ -126,7 +126,8 @@ impl Report {
     }
 }
 
-/// Whether 0 bytes copied says something: frames came, and where they come by copies that was counted. The last is ours.
+/// Returns whether 0 bytes copied says something: frames came, and where they come by copies that was counted. The last
+/// is ours.
 fn is_counted(stages: impl Iterator<Item = (u64, u64)>) -> bool {
     let stages: Vec<_> = stages.collect();
     let copying = stages.split_last().map_or(&[][..], |(_, others)| others);
@@ -135,7 +136,7 @@ fn is_counted(stages: impl Iterator<Item = (u64, u64)>) -> bool {
         && copying.iter().all(|(_, copied)| *copied > 0)
 }
 
-/// Whether it is as it must be, if anybody may look, and what was found.
+/// Returns whether it is as it must be, if that is visible, and the finding.
 fn judged(counted: &Result<Counted>) -> (Option<bool>, String) {
     let counted = match counted {
         Ok(counted) => counted,
@@ -163,7 +164,7 @@ fn judged(counted: &Result<Counted>) -> (Option<bool>, String) {
     if !counted.is_seen() {
         found += &format!("; that cannot be: {} of the consumer's end", counted.at_end);
     }
-    // On a slow machine what the consumer does by the clock may fall into each span.
+    // On a slow machine the consumer's timed work may fall into each span.
     (Some(counted.is_seen() && calls < 0.1), found)
 }
 

@@ -31,7 +31,7 @@ child!(
     }
 );
 
-/// Who has a dead domain's socket goes on writing into it.
+/// A process that has a dead domain's socket goes on writing into it.
 pub(super) fn children_of_the_dead(_: &mut Attacker) {
     let dead = dead().start().unwrap();
     let ((), fds) = dead.recv_fds::<()>().unwrap();

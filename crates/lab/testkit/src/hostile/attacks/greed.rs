@@ -1,4 +1,4 @@
-//! As much as there is.
+//! Attacks that take as much as there is.
 
 use std::os::fd::AsFd;
 

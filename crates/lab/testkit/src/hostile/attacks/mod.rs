@@ -1,5 +1,5 @@
-//! What can be done with requests that are as they should be. Each attack is a burst: it does so much, keeps what keeps the
-//! manager busy, and returns; whoever throws the attacker out on the way has ended that burst only.
+//! Attacks with valid requests. Each attack is a burst: it does so much, keeps the objects that keep the manager busy,
+//! and returns. If the manager throws the attacker out on the way, that ends only the burst.
 
 pub mod descriptors;
 mod floods;

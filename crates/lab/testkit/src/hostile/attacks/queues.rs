@@ -1,4 +1,4 @@
-//! What untrusted peers cause to be queued to somebody.
+//! Messages that untrusted peers cause to be queued for a domain.
 
 use tranship_proto::{Request, Role};
 
@@ -26,7 +26,7 @@ pub(super) fn connects_that_are_not(attacker: &mut Attacker) {
     };
     let mut raw = Raw::join("knocks");
     for n in 0..MANY {
-        // Half of them wait for somebody who never comes.
+        // Half of them wait for a peer that never comes.
         let name = if n % 2 == 0 {
             name.clone()
         } else {
@@ -38,7 +38,7 @@ pub(super) fn connects_that_are_not(attacker: &mut Attacker) {
     attacker.keep(raw);
 }
 
-/// Who connects to it is the attacker itself, of another connection.
+/// The client that connects to it is the attacker itself, over another connection.
 pub(super) fn an_exporter_that_does_not_read(attacker: &mut Attacker) {
     let (mut slow, name) = (Raw::join("slow"), attacker.fresh());
     slow.export(&name, Role::Sink);

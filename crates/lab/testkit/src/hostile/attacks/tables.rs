@@ -1,4 +1,4 @@
-//! What the manager has to go through for somebody, or to remember for it.
+//! Tables that the manager has to search or keep for a domain.
 
 use std::os::fd::AsFd;
 use std::sync::atomic::Ordering;

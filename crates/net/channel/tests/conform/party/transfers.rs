@@ -1,4 +1,4 @@
-//! What goes over channels: sent, delivered, passed back, released.
+//! Transfers over channels: sent, delivered, sent back, released.
 
 use super::*;
 
@@ -210,7 +210,7 @@ impl Party {
         }
     }
 
-    /// It is kept as what the model says that it is.
+    /// Keeps a received message in the form that the model says it has.
     pub(super) fn took(
         &mut self,
         message: Message,

@@ -28,7 +28,7 @@ fn name<U>(connection: &Connection<U>) -> &'static str {
     }
 }
 
-/// What becomes of each state, and what comes out of it.
+/// Applies a transition to each state; returns the new state and the result.
 fn turned(with: impl Fn(&mut Connection<u32>) -> Option<u32>) -> [(&'static str, Option<u32>); 4] {
     all(Instant::now()).map(|mut connection| {
         let out = with(&mut connection);
@@ -79,7 +79,7 @@ fn a_lost_connection_is_dialed_for_once() {
         connection.gave_up();
         assert_eq!(connection.needs_dialer(), is_lost);
     }
-    // Whoever dialed for the one before has nothing to do with the next one.
+    // The dialer of the old connection has nothing to do with the next one.
     let mut connection = Connection::Up(0);
     connection.lose("it broke".to_owned(), now);
     connection.dials();

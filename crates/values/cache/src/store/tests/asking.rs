@@ -11,7 +11,7 @@ use tranship_proto::Request;
 use tranship_sys::socket;
 use tranship_testkit::Watchdog;
 
-/// So long an answer is waited for at least, from before the question on: what is tried later says nothing.
+/// Shortest time that an answer is waited for, from before the question on: an attempt after it says nothing.
 const WAITED_FOR: Duration = Duration::from_millis(100);
 
 #[derive(Default)]
@@ -129,7 +129,7 @@ fn the_cleaner_has_the_manager_asked_under_no_lock() {
             for key in keys.iter().step_by(2) {
                 store.delete(&key.to_be_bytes(), None);
             }
-            // What is admitted is in use.
+            // The admitted memory is in use.
             let mut rest = Vec::new();
             while let Ok(value) = store.arena().alloc_admitted(1 << 16) {
                 rest.push(value);
@@ -150,7 +150,7 @@ fn what_the_cleaner_has_moved_it_moves_no_second_time() {
             store.put(&key.to_be_bytes(), value, 0, 0, Mode::Set);
         }
         store.arena().protect();
-        // Of what is admitted one pageblock is left: after that the manager is asked.
+        // One pageblock of the admitted memory is left: after that the manager is asked.
         let mut rest = Vec::new();
         while let Ok(value) = store.arena().alloc_admitted(1 << 16) {
             rest.push(value);

@@ -1,4 +1,4 @@
-//! The manager wants memory back: no more is evicted than what lies in as much memory.
+//! The manager wants memory back: no more is evicted than lies in as much memory.
 
 use super::*;
 use tranship_core::StatRecord;
@@ -58,7 +58,7 @@ fn no_more_is_evicted_than_lies_in_what_is_wanted() {
     assert_eq!(there.count() as u64, u64::from(COUNT) - evicted);
 }
 
-/// What has pages of its own goes alone, and what nobody has asked for for longest first.
+/// Values that have pages of their own are evicted alone, and first those that were asked for longest ago.
 #[test]
 fn large_values_go_by_themselves() {
     let _dog = Watchdog::new();
