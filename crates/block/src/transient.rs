@@ -10,7 +10,10 @@ pub(crate) const PAUSE: Duration = Duration::from_millis(5);
 
 /// Returns whether the other end is behind, which is not worth a report.
 fn is_behind(kind: ErrorKind) -> bool {
-    matches!(kind, ErrorKind::Full | ErrorKind::PoolPending | ErrorKind::TimedOut)
+    matches!(
+        kind,
+        ErrorKind::Full | ErrorKind::PoolPending | ErrorKind::TimedOut
+    )
 }
 
 /// Returns whether the error may pass by itself.

@@ -64,7 +64,9 @@ pub(crate) fn number(word: u64) -> u64 {
 }
 
 /// Decodes a message into its content, its question's number, and its data. None: the message is not valid.
-pub(crate) fn open<T: for<'a> Deserialize<'a>>(message: Message) -> Option<(T, u64, Option<Buffer>)> {
+pub(crate) fn open<T: for<'a> Deserialize<'a>>(
+    message: Message,
+) -> Option<(T, u64, Option<Buffer>)> {
     let number = number(message.word);
     match message.body {
         Body::Inline(bytes) => Some((decode(&bytes)?, number, None)),

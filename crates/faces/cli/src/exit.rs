@@ -15,19 +15,17 @@ pub(crate) const ERROR: u8 = 2;
 pub(crate) const NO_MANAGER: u8 = 3;
 /// A transfer was cut short: the other end died, or left before it had everything.
 pub(crate) const CUT_SHORT: u8 = 4;
-/// An experiment ran, and did not show what it was to show.
-pub(crate) const NOT_SHOWN: u8 = 5;
 
-/// Answer of a command that did its work.
+/// What a command says when it did its work.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Answer {
     /// Done, or yes.
     Yes,
-    /// The answer is no; its meaning has been printed.
+    /// The answer is no; what that means has been printed.
     No,
 }
 
-/// Prints the error, if there is one, and returns the exit code.
+/// Prints what went wrong, if anything, and says how to end.
 pub(crate) fn code(outcome: anyhow::Result<Answer>) -> ExitCode {
     let error = match outcome {
         Ok(Answer::Yes) => return ExitCode::from(OK),
@@ -37,14 +35,14 @@ pub(crate) fn code(outcome: anyhow::Result<Answer>) -> ExitCode {
     if output::is_unread(&error) {
         return ExitCode::from(OK);
     }
-    // The lines are ours; text that a name, a path or another program put into them is not.
+    // Lines are ours; what a name, a path or another program put into them is not.
     let text = text(&error);
     let lines: Vec<_> = text.lines().map(shown).collect();
     eprintln!("tranship: {}", lines.join("\n"));
     ExitCode::from(classify(&error))
 }
 
-/// Returns the error and its causes on one line; a cause that the text before it already ends with is not repeated.
+/// The error and its causes on one line; a cause that the text before it already ends with is not said twice.
 pub(crate) fn text(error: &anyhow::Error) -> String {
     error
         .chain()
@@ -66,7 +64,7 @@ fn classify(error: &anyhow::Error) -> u8 {
         .find_map(|cause| cause.downcast_ref::<Error>());
     let timed_out = ours.and_then(|ours| ours.find::<TimedOut>());
     match ours.map(Error::kind) {
-        // A manager that does not answer says nothing of the peer that was waited for.
+        // That the manager does not answer says nothing of who was waited for.
         Some(ErrorKind::TimedOut)
             if timed_out.is_some_and(|t| matches!(t.awaited, Awaited::Manager(_))) =>
         {

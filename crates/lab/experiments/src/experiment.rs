@@ -1,4 +1,4 @@
-//! `tranship experiment`: the measurements of the CBUF paper, with real processes, and the orderings that hold.
+//! `tranship-lab experiment`: what the CBUF paper measured, with real processes, and what of it holds.
 //!
 //! ```text
 //!  plan ──► real: a manager, processes (part), a watch over memory (residency) ──► played ──► orderings, report
@@ -42,14 +42,5 @@ pub(crate) fn run(args: &ExperimentArgs) -> Result<bool> {
     bar.clear();
     let orderings = orderings::of(args.figure, &all);
     report::write(args, &machine, &all, &orderings)?;
-    Ok(match orderings.iter().all(Ordering::held) {
-        true => Answer::Yes,
-        false => Answer::NotShown,
-    })
-}
-
-/// Runs a process of an experiment.
-pub(crate) fn run_part(args: &PartArgs) -> Result<Answer> {
-    part::run(args)?;
-    Ok(Answer::Yes)
+    Ok(orderings.iter().all(Ordering::held))
 }

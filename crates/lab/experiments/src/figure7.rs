@@ -1,4 +1,4 @@
-//! Figure 7: cost of a page, collections included, by the pool's size and by the number of domains that it is sent to.
+//! Figure 7: what a page costs, collections included, by the pool's size and by how many domains it is sent to.
 
 use crate::args::{ExperimentArgs, PartRole};
 use crate::bar::Bar;
@@ -24,7 +24,7 @@ const PATIENCE: Duration = Duration::from_secs(300);
 pub(crate) fn run(args: &ExperimentArgs) -> Result<bool> {
     let machine = Machine::now();
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-    // bounded by the range of a scale
+    // bounded by what a scale may be
     let operations = (OPERATIONS * args.scale) as u64;
     let mut bar = Bar::new(args.json);
     let mut all: Vec<Cost> = Vec::new();
@@ -109,7 +109,7 @@ fn orderings(all: &[Cost]) -> Vec<Ordering> {
             )
         });
     }
-    // A page that no reader gets does not come back by a collection: it is another path.
+    // What nobody gets does not come back by a collection: it is another path.
     for pair in READERS[1..].windows(2) {
         let cost = |readers| of(all, readers).last().map_or(0.0, |c| c.ns);
         let (less, more) = (cost(pair[0]), cost(pair[1]));

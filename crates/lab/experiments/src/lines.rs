@@ -1,4 +1,4 @@
-//! Messages between the processes of an experiment and their parent, a line of JSON each.
+//! What the processes of an experiment and their parent say to each other, a line of JSON each.
 
 use serde::{Deserialize, Serialize};
 use std::io::Write;
@@ -31,8 +31,7 @@ pub(crate) struct Cost {
     pub pages: u64,
     /// Domains that each page was sent to.
     pub readers: u32,
-    /// An allocation with its part of the collections: the mean of a round, of the middle one of all rounds. So an
-    /// interrupted round counts little.
+    /// An allocation with its part of the collections: the mean of a round, of the middle one of all rounds. So what interrupts one counts little.
     pub ns: f64,
     /// Allocations that were timed.
     pub allocs: u64,
@@ -55,8 +54,8 @@ pub(crate) fn say(line: &impl Serialize) -> bool {
     out.write_all(&text).and_then(|()| out.flush()).is_ok()
 }
 
-/// Returns the clock of [`Progress::at_ns`], which all processes share.
-pub(super) fn now_ns() -> u64 {
+/// The clock of [`Progress::at_ns`], which all processes share.
+pub(crate) fn now_ns() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     u64::try_from(now.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(now.tv_nsec).unwrap_or(0)
 }

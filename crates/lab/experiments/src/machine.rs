@@ -1,4 +1,4 @@
-//! Machine of a run, and its other load.
+//! On what it ran, and what else ran there.
 
 use serde::Serialize;
 
@@ -7,7 +7,7 @@ pub(crate) struct Machine {
     pub processor: String,
     pub processors: usize,
     pub kernel: String,
-    /// One-minute load before it began, by other programs.
+    /// The one-minute load before it began: what others do here.
     pub load: f64,
     /// Checks of the code's own are compiled in: no figures to compare.
     pub debug_build: bool,
@@ -30,7 +30,7 @@ impl Machine {
         }
     }
 
-    /// Returns it in words.
+    /// In words.
     pub fn text(&self) -> String {
         let debug = if self.debug_build {
             ", unoptimised build"

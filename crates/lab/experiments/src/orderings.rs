@@ -1,20 +1,20 @@
-//! Relations that must hold between the runs of a figure, with the measured values.
+//! What must hold between the runs of a figure, with what was measured.
 
 use crate::args::Figure;
 use crate::plan::UNLIMITED;
 use crate::played::{INTERFERER, Played, SERVER, Span, whole_pages};
 use serde::Serialize;
 
-/// Rates this near to each other are equal: a busy machine causes such differences.
+/// Rates this near to each other are equal: what a busy machine does to them.
 const NEAR: f64 = 0.03;
-/// Tolerance for shares of time, in percentage points.
+/// So are shares of time, in percentage points of it.
 const NEAR_SHARE: f64 = 0.01;
 /// A target is kept when the share is this near to it.
 const BAND: f64 = 0.02;
 
 #[derive(Clone, PartialEq, Debug, Serialize)]
-pub(super) struct Ordering {
-    /// Relation that must hold.
+pub(crate) struct Ordering {
+    /// What must hold.
     pub what: String,
     pub measured: String,
     pub held: bool,
@@ -37,8 +37,8 @@ impl Ordering {
     }
 }
 
-/// Returns the orderings of a figure, as far as its runs are there.
-pub(super) fn of(figure: Figure, all: &[Played]) -> Vec<Ordering> {
+/// Those of a figure, as far as its runs are there.
+pub(crate) fn of(figure: Figure, all: &[Played]) -> Vec<Ordering> {
     let mut found = match figure {
         Figure::CbufFig7 => Vec::new(),
         Figure::CbufFig10 => policies(all),
@@ -53,7 +53,7 @@ fn named<'a>(all: &'a [Played], name: &str) -> Option<&'a Played> {
     all.iter().find(|p| p.setting.name.starts_with(name))
 }
 
-/// Rate that a program reached while most was wanted.
+/// What a program reached while most was wanted.
 struct Reached {
     per_second: f64,
     share: f64,
@@ -71,7 +71,7 @@ fn peak(played: &Played, app: usize) -> Reached {
     at(played, app, played.peak())
 }
 
-/// Returns those of figure 10.
+/// Figure 10.
 fn policies(all: &[Played]) -> Vec<Ordering> {
     let mut found = Vec::new();
     let [ample, short, first, held] =
@@ -123,13 +123,12 @@ fn policies(all: &[Played]) -> Vec<Ordering> {
     found
 }
 
-/// Checks that no program is worse off with enough memory.
+/// With enough memory nobody is worse off.
 fn best(ample: &Played, other: &Played) -> Ordering {
     let both = |app| [peak(ample, app), peak(other, app)];
     let ([s, t], [i, j]) = (both(SERVER), both(INTERFERER));
     let wait = |a: &Reached, b: &Reached| a.share <= b.share + NEAR_SHARE;
-    // A program that is short of memory takes less of the processors from the other. So the work of both counts
-    // together, each as a part of its work here.
+    // Who is short of memory takes less of the processors from the other: what both do counts together, each as a part of what it does here.
     let part = |a: &Reached, b: &Reached| b.per_second / a.per_second.max(1.0);
     let work = (part(&s, &t) + part(&i, &j)) / 2.0;
     Ordering::new(
@@ -153,7 +152,7 @@ fn best(ample: &Played, other: &Played) -> Ordering {
     )
 }
 
-/// Returns those of figure 11.
+/// Figure 11.
 fn targets(all: &[Played]) -> Vec<Ordering> {
     let mut found = Vec::new();
     let held: Vec<&Played> = all.iter().filter(|p| p.setting.policy == "qos").collect();
@@ -196,7 +195,7 @@ fn targets(all: &[Played]) -> Vec<Ordering> {
     found
 }
 
-/// Checks that the interferer gets its memory back; in the paper's 10 % case it does not.
+/// What the interferer had comes back; in the paper's 10 % case it does not.
 fn recovers(played: &Played) -> Option<Ordering> {
     let moves = played.setting.policy != "static";
     moves.then(|| {
@@ -213,7 +212,7 @@ fn recovers(played: &Played) -> Option<Ordering> {
     })
 }
 
-/// Checks that the total was kept, however slow the machine is.
+/// However slow the machine is.
 fn within_total(played: &Played) -> Option<Ordering> {
     let seen = played.memory?;
     let most = seen

@@ -1,4 +1,4 @@
-//! Plan: the paper's programs, its schedule, and how much memory there is.
+//! What is run: the paper's programs, its schedule, and how much memory there is.
 
 use crate::args::Figure;
 use anyhow::{Result, bail};
@@ -17,11 +17,10 @@ const LIMIT: u64 = 300;
 const AMPLE: u64 = 680;
 /// Callers of an interferer that takes all it can get.
 const GREEDY: f64 = 300.0;
-/// Time that a stage has a page. Longer than in the simulator: six processes on a few processors are to wait for memory
-/// and not for processors.
-pub(super) const HOLD: Duration = Duration::from_millis(40);
-/// Time that the interferer has a page.
-pub(super) const INTERFERER_HOLD: Duration = Duration::from_millis(20);
+/// How long a stage has a page. Longer than in the simulator: six processes on a few processors are to wait for memory and not for processors.
+pub(crate) const HOLD: Duration = Duration::from_millis(40);
+/// And the interferer.
+pub(crate) const INTERFERER_HOLD: Duration = Duration::from_millis(20);
 
 /// The paper's schedule, milliseconds.
 pub(crate) const BEGINS: u64 = 21_000;
@@ -30,17 +29,17 @@ pub(crate) const FALLS: u64 = 41_000;
 pub(crate) const ENDS: u64 = 45_000;
 pub(crate) const OVER: u64 = 65_000;
 /// The server's start is not looked at.
-pub(super) const WARM: u64 = 5_000;
-/// Periods after which a change has been followed, as the policy promises.
-pub(super) const PERIODS: u64 = 8;
+pub(crate) const WARM: u64 = 5_000;
+/// What it promises: after so many periods a change has been followed.
+pub(crate) const PERIODS: u64 = 8;
 
 /// The target of a run that is about something else (the paper's).
 const TARGET: f64 = 0.25;
 
 /// One run of an experiment.
 #[derive(Clone, PartialEq, Debug)]
-pub(super) struct Setting {
-    /// Name in tables.
+pub(crate) struct Setting {
+    /// What it is called in tables.
     pub name: String,
     pub policy: String,
     pub limit_pages: u64,
@@ -61,7 +60,7 @@ impl Setting {
         }
     }
 
-    /// Returns how many callers the interferer has, by the paper's time.
+    /// How many callers the interferer has, by the paper's time.
     pub fn need(&self) -> Curve {
         let peak = if self.greedy { GREEDY } else { 64.0 };
         Curve(vec![
@@ -76,7 +75,7 @@ impl Setting {
         ])
     }
 
-    /// Returns the scenario for the simulator.
+    /// The same for the simulator.
     pub fn scenario(&self, figure: Figure) -> Result<Scenario> {
         let name = format!("paper:{}:{}", self.limit_pages, self.target);
         let Some(mut scenario) = sim::scenario(&name) else {
@@ -91,8 +90,8 @@ impl Setting {
     }
 }
 
-/// Returns the runs of a figure, of which only some policies may be wanted.
-pub(super) fn settings(
+/// The runs of a figure, of which only some policies may be wanted.
+pub(crate) fn settings(
     figure: Figure,
     policies: &[String],
     targets: &[f64],

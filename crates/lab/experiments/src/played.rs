@@ -29,23 +29,22 @@ impl Played {
         }
     }
 
-    /// Returns the time that quotas take to follow. At a small scale a period is a long time of the schedule: then half
-    /// of the peak.
+    /// How long quotas take to follow. At a small scale a period is a long time of the schedule: then half of the peak.
     fn settled(&self) -> u64 {
         (PERIODS * self.run.period_ms).min((FALLS - PEAK) / 2)
     }
 
-    /// Returns the span before the interferer comes.
+    /// Before the interferer comes.
     pub fn before(&self) -> Span {
         (WARM, BEGINS)
     }
 
-    /// Returns the span when it wants most, and quotas have followed.
+    /// When it wants most, and quotas have followed.
     pub fn peak(&self) -> Span {
         (PEAK + self.settled(), FALLS)
     }
 
-    /// Returns the span when it has gone, and quotas have followed that.
+    /// When it has gone, and they have followed that.
     pub fn after(&self) -> Span {
         (ENDS + self.settled(), OVER)
     }
@@ -61,7 +60,7 @@ impl Played {
         [all[..STAGES].iter().sum(), all[STAGES]]
     }
 
-    /// Returns the most pages that were in use at once.
+    /// The most that was in use at once, pages.
     pub fn most_used(&self) -> f64 {
         let frames = self.run.frames.iter();
         let used = frames.map(|f| f.pools.iter().map(|p| p.live_bytes).sum());

@@ -10,7 +10,7 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError, channel};
 use std::time::{Duration, Instant};
 
-/// Longest time that a process may take to leave when it is told to.
+/// How long a process may take to leave when it is told to.
 const FAREWELL: Duration = Duration::from_secs(2);
 
 /// A running one, which says lines of that kind. Dropping it ends it.
@@ -66,7 +66,7 @@ impl<T: DeserializeOwned + Send + 'static> Process<T> {
         self.child.id()
     }
 
-    /// Sets the number of callers from now on.
+    /// So many callers from now on.
     pub fn want(&mut self, callers: u64) -> Result<()> {
         let stdin = self.stdin.as_mut().context("its standard input")?;
         let mut text = serde_json::to_vec(&Want { callers })?;
@@ -75,7 +75,7 @@ impl<T: DeserializeOwned + Send + 'static> Process<T> {
         told.with_context(|| format!("telling the {}", self.name))
     }
 
-    /// Returns the next line.
+    /// The next line.
     pub fn next(&self, patience: Duration) -> Result<T> {
         match self.lines.recv_timeout(patience) {
             Ok(line) => Ok(line),
@@ -86,7 +86,7 @@ impl<T: DeserializeOwned + Send + 'static> Process<T> {
         }
     }
 
-    /// Returns the last line, if there is a new one.
+    /// The last line, if there is a new one.
     pub fn latest(&self) -> Result<Option<T>> {
         let mut last = None;
         loop {

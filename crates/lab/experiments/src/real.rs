@@ -14,18 +14,18 @@ use tranship::manager::Config;
 use tranship::{Domain, PoolFigures, StatRecord};
 use tranship_policy::sim::{AppFrame, Frame, PoolFrame, Run};
 
-/// Interval at which the manager sets quotas in the paper; it is also the shortest possible.
+/// How often the manager sets quotas in the paper, and how often it can at most.
 const PERIOD: Duration = Duration::from_millis(250);
 const SHORTEST: Duration = Duration::from_millis(100);
-/// Longest time until a process is ready on a busy machine.
+/// How long a process may take to be ready on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Interval at which the interferer is told its need.
+/// How often the interferer is told what it needs.
 const TOLD: Duration = Duration::from_millis(20);
 
 /// Stages, interferer, client, in this order.
 struct Crew {
     processes: Vec<Process<Progress>>,
-    /// Last report of each, the one before it, and the time of the report.
+    /// What each said last, and before that, when it was listened to.
     now: Vec<Progress>,
     then: Vec<Progress>,
 }
@@ -89,7 +89,7 @@ pub(crate) fn play(figure: Figure, setting: &Setting, scale: f64, bar: &mut Bar)
         let pids = crew.processes.iter().map(Process::pid);
         let pids: Vec<u32> = pids.chain([std::process::id()]).collect();
         let seen = outside(&pids, limit_bytes - before.min(limit_bytes));
-        // Memory that is stranded before and after has been so meanwhile, or as much of it.
+        // What is stranded before and after has been so meanwhile, or as much of it.
         let (_, after) = granted(&domain)?;
         outside_most = outside_most.max(seen + before.min(after));
     }
@@ -105,8 +105,7 @@ pub(crate) fn play(figure: Figure, setting: &Setting, scale: f64, bar: &mut Bar)
     Ok(Played::new(setting, run, Some(memory)))
 }
 
-/// Returns the configuration that an administrator would write: an equal part for each pool to begin with, under
-/// `static` for ever.
+/// As an administrator would write it: an equal part for each pool to begin with, under `static` for ever.
 fn config(setting: &Setting, period: Duration) -> Result<Config> {
     let total = setting.limit_pages * PAGE;
     let first = setting.limit_pages / (STAGES as u64 + 1) * PAGE;
@@ -152,7 +151,7 @@ impl Crew {
     fn hear(&mut self) -> Result<()> {
         let words = self.now.iter_mut().zip(&mut self.then);
         for (process, (now, then)) in self.processes.iter().zip(words) {
-            // The last report of a silent process holds on.
+            // Of one that says nothing what it said before goes on to hold.
             if let Some(new) = process.latest()? {
                 *then = std::mem::replace(now, new);
             }
@@ -160,7 +159,7 @@ impl Crew {
         Ok(())
     }
 
-    /// Returns the work since the last frame.
+    /// What they did since the last one.
     fn frame(
         &self,
         at_ms: u64,
@@ -203,7 +202,7 @@ impl Crew {
     }
 }
 
-/// Returns the bytes granted and the bytes stranded.
+/// Bytes granted and bytes stranded.
 fn granted(domain: &Domain) -> Result<(u64, u64)> {
     let records = domain.stat()?;
     let manager = records.iter().find_map(|record| match record {
@@ -213,7 +212,7 @@ fn granted(domain: &Domain) -> Result<(u64, u64)> {
     manager.context("the manager says nothing of itself")
 }
 
-/// Returns the end of the period in which a time lies.
+/// The end of the period in which a time lies.
 fn next(now: Duration, period: Duration) -> Duration {
     let periods = now.as_nanos() / period.as_nanos().max(1) + 1;
     period * u32::try_from(periods).unwrap_or(u32::MAX)

@@ -28,7 +28,7 @@ pub(crate) fn write(
     Ok(())
 }
 
-/// Returns a line about the experiment, with its scale.
+/// What it is, in a line, with its scale.
 fn about(args: &ExperimentArgs, all: &[Played]) -> String {
     let period = all.first().map_or(0, |p| p.run.period_ms);
     let how = match args.simulated {
@@ -45,7 +45,7 @@ fn about(args: &ExperimentArgs, all: &[Played]) -> String {
     )
 }
 
-/// Returns the table of the time while most is wanted.
+/// While most is wanted.
 fn summary(all: &[Played]) -> Table {
     let mut table = Table::new(&[
         "run",

@@ -1,12 +1,10 @@
-//! Memory that the chunks of a run really have, as the kernel shows it for their memfds.
+//! What memory the chunks of a run really have, by what the kernel says of their memfds.
 //!
-//! The manager holds a descriptor of each chunk that it granted, and lives in this process: a thread looks at all of
-//! them a thousand times a second. Less often the thread looks from outside. That also finds chunks that processes have
-//! made and not been granted yet, or that the manager has released.
+//! The manager holds a descriptor of each chunk that it granted, and lives in this process: a thread looks at all of them a thousand times a second. Less often everything is
+//! looked at from outside, also what processes have made and not been granted yet, or the manager has let go of.
 //!
-//! A look takes a while, and chunks come and go meanwhile: one that went after it was counted and one that came before
-//! the end were never there at once. A look that finds more than the total is therefore repeated at once. The chunks
-//! that both found were there between them, all at the same time.
+//! A look takes a while, and chunks come and go meanwhile: one that went after it was counted and one that came before the end were never there at once. A look that finds more than
+//! the total is therefore repeated at once. What both found was there between them, all at the same time.
 
 use anyhow::{Context, Result};
 use serde::Serialize;
@@ -21,14 +19,14 @@ use tranship_sys::memfd;
 const EVERY: Duration = Duration::from_millis(1);
 /// Descriptors are numbered from below: after so many numbers that stand for none there are no more.
 const GAP: i32 = 512;
-/// Name of a chunk as the kernel shows it.
+/// What the kernel shows as the name of one.
 const CHUNK: &str = "/memfd:tranship-chunk";
 
-/// Measured bytes.
+/// What was seen, bytes.
 #[derive(Clone, Copy, PartialEq, Default, Debug, Serialize)]
 pub(crate) struct Residency {
     pub total_bytes: u64,
-    /// Looks at the granted chunks, and how many a second there were.
+    /// Looks at what the manager has granted, and how many a second there were.
     pub samples: u64,
     pub samples_per_second: f64,
     /// The most of all those.
@@ -36,8 +34,7 @@ pub(crate) struct Residency {
     /// Those that found more than the total, and were repeated; and those of which it was true.
     pub samples_repeated: u64,
     pub samples_beyond: u64,
-    /// Looks from outside, at the processes' descriptors, with the memory that the manager counts as stranded; and the
-    /// most of them.
+    /// Looks from outside, at the processes' descriptors, with what the manager counts as stranded; and the most of them.
     pub outside_samples: u64,
     pub outside_max_bytes: u64,
     /// The most that the manager had granted, stranded memory included; and the most that all quotas were together.
@@ -106,7 +103,7 @@ struct Chunks {
 }
 
 impl Chunks {
-    /// Returns the bytes of all.
+    /// The bytes of all.
     fn look(&mut self) -> u64 {
         self.found.clear();
         let (mut number, mut last) = (0, 0);
@@ -128,7 +125,7 @@ impl Chunks {
         self.found.iter().map(|(_, bytes)| bytes).sum()
     }
 
-    /// Returns the bytes of those that the last look has found, too.
+    /// The bytes of those that the last look has found, too.
     fn look_again(&mut self) -> u64 {
         let before: HashSet<u64> = self.found.iter().map(|(inode, _)| *inode).collect();
         self.look();
@@ -145,9 +142,8 @@ fn is_chunk(number: i32) -> bool {
     target.is_ok_and(|to| to.as_os_str().to_string_lossy().starts_with(CHUNK))
 }
 
-/// Returns the bytes of all chunks of which any of these processes has a descriptor, each counted once. A result above
-/// `total_bytes` is repeated, as above.
-pub(super) fn outside(pids: &[u32], total_bytes: u64) -> u64 {
+/// Of all chunks of which any of these processes has a descriptor, each counted once. More than `total_bytes` is looked at again, as above.
+pub(crate) fn outside(pids: &[u32], total_bytes: u64) -> u64 {
     let found = chunks_of(pids);
     let bytes = found.values().sum();
     if bytes <= total_bytes {
@@ -158,7 +154,7 @@ pub(super) fn outside(pids: &[u32], total_bytes: u64) -> u64 {
     both.map(|(_, bytes)| bytes).sum()
 }
 
-/// Returns the chunks by inode.
+/// By inode.
 fn chunks_of(pids: &[u32]) -> HashMap<u64, u64> {
     let mut found = HashMap::new();
     for pid in pids {
@@ -196,7 +192,7 @@ mod tests {
         // The writer has a descriptor of each, and the manager another one, both in this process.
         assert_eq!(chunks.look() - inside, 2 * 5 * CHUNK);
         assert_eq!(outside() - before, 5 * CHUNK);
-        // Chunks that have come since were not there before.
+        // What has come since was not there before.
         held.push(pool.alloc(1 << 20).expect("room"));
         assert_eq!(chunks.look_again() - inside, 2 * 5 * CHUNK);
         assert_eq!(chunks.look() - inside, 2 * 6 * CHUNK);

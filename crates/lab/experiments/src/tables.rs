@@ -1,4 +1,4 @@
-//! Result of a simulation, for tables and pictures.
+//! What came of a simulation, for tables and pictures.
 
 use crate::output::{Table, size};
 use tranship_policy::sim::{self, AppFigures, PoolFigures, Run};
@@ -30,8 +30,8 @@ impl Played {
     }
 }
 
-/// Returns the tables, for people: programs, then pools.
-pub(super) fn tables(all: &[Played]) -> [Table; 2] {
+/// The tables, for people: programs, then pools.
+pub(crate) fn tables(all: &[Played]) -> [Table; 2] {
     let mut apps = Table::new(&["policy", "program", ">per second", ">waits"]);
     let mut pools = Table::new(&[
         "policy",

@@ -1,4 +1,4 @@
-//! Traces: JSON lines; the first describes the trace.
+//! Traces: JSON lines, the first of which says what it is.
 
 use anyhow::{Context, Result, bail};
 use serde::Deserialize;

@@ -1,7 +1,6 @@
 //! `tranship-lab experiment`, with real processes at a small scale, and simulated.
 //!
-//! Results that depend on the speed of the machine are not asserted of real processes: figures, and most orderings.
-//! Orderings that hold on every machine (`always`) are.
+//! What depends on how fast the machine is, is not asserted of real processes: figures, and most orderings. What holds on every machine (`always`) is.
 
 use serde_json::Value;
 use std::process::{Command, Output, Stdio};
@@ -17,7 +16,7 @@ fn experiment(arguments: &[&str]) -> Output {
         .expect("running the program")
 }
 
-/// Returns its object. The exit code says whether all orderings held, and there is no other output.
+/// Its object; the exit code says whether all orderings held, and nothing else was said.
 #[track_caller]
 fn json(output: &Output) -> Value {
     let said = String::from_utf8_lossy(&output.stderr);
@@ -79,8 +78,8 @@ fn served(run: &Value) -> bool {
     })
 }
 
-/// Returns the answer at the smallest scale at which requests were served, and the scale. A run of seconds can be over
-/// before a busy machine has served a request.
+/// The answer at the smallest scale at which requests were served, and the scale: a run of seconds can be over before a machine that has much
+/// else to do has served one.
 #[track_caller]
 fn at_a_scale(arguments: &[&str]) -> (Value, &'static str) {
     let mut scales = ["0.05", "0.1", "0.2", "0.4"].into_iter();

@@ -50,7 +50,7 @@ fn abstract_name(name: &str) -> Result<SocketAddr, Error> {
 }
 
 /// Returns a function that makes an error of the system's, unless it is of this kind: then the name is at fault.
-fn unless(kind: ErrorKind) -> impl Fn(std::io::Error) -> Error {
+fn unless(kind: io::ErrorKind) -> impl Fn(std::io::Error) -> Error {
     move |error| match error.kind() == kind {
         true => Error::of(ErrorKind::InvalidEndpoint)(error),
         false => Error::of(ErrorKind::System)(error),

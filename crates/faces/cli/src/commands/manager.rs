@@ -19,10 +19,10 @@ use tranship_manager::{Config, ConfigError, Listener, Shutdown, paths};
 const SYSTEM_CONFIG: &str = "/etc/tranship/manager.toml";
 /// Pause between two looks at the socket of a manager that is starting.
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
-/// Longest time until the manager listens.
+/// How long it may take.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Output of `manager default-config`, which is also installed for a system's manager. A test compares it with the
-/// defaults in the code.
+/// What `manager default-config` prints, and what is installed for a system's manager; a test holds it to the defaults in the
+/// code.
 const DEFAULT_CONFIG: &str = include_str!("../../../../../dist/manager.toml");
 
 pub(crate) fn run(args: ManagerArgs) -> Result<Answer> {
@@ -42,7 +42,7 @@ fn serve(args: &DaemonArgs) -> Result<Answer> {
         return daemonize(args);
     }
     if args.detached {
-        // Fails only if it leads a session already, which is the aim.
+        // Fails only where it leads a session already, and that is what is wanted.
         let _ = rustix::process::setsid();
     }
     let mut config = match &args.config {
@@ -57,7 +57,7 @@ fn serve(args: &DaemonArgs) -> Result<Answer> {
         Some(path) => path.clone(),
         None => usual_socket()?,
     };
-    // The system's manager serves every user that its rules let in; a user's own serves that user.
+    // The system's manager serves everybody whom its rules let in; a user's own serves that user.
     let mode = config
         .socket_mode
         .unwrap_or(if path == Path::new(paths::SYSTEM_SOCKET) {
@@ -72,7 +72,7 @@ fn serve(args: &DaemonArgs) -> Result<Answer> {
         None => Listener::bind(&path, mode),
     };
     let listener = match bound {
-        // That is no failure for a caller that only wants a manager to be there.
+        // That is no failure to who only wants one to be there.
         Err(error) if error == ErrorKind::ManagerRunning && args.detached => return Ok(Answer::No),
         bound => bound?,
     };
@@ -93,8 +93,8 @@ fn serve(args: &DaemonArgs) -> Result<Answer> {
     Ok(Answer::Yes)
 }
 
-/// Handles signals. SIGTERM and SIGINT end the manager. SIGHUP ends it if it has a terminal, because the signal reports
-/// that the terminal is gone; for a daemon it reports that its configuration is a new one.
+/// SIGTERM and SIGINT end it. SIGHUP does so where it has a terminal, which that tells is gone; to a daemon it says that its
+/// configuration is a new one.
 fn take_signals(stop: Shutdown) -> Result<()> {
     let mut taken = vec![SIGTERM, SIGINT];
     if !std::io::stdin().is_terminal() {
@@ -174,7 +174,7 @@ fn daemonize(args: &DaemonArgs) -> Result<Answer> {
     )
 }
 
-/// Returns the socket of root's manager, which is the system's, or of the user's own.
+/// Root's manager is the system's; anybody else's is their own.
 fn usual_socket() -> Result<PathBuf> {
     if let Some(path) = std::env::var_os(paths::SOCKET_ENV).filter(|path| !path.is_empty()) {
         return Ok(path.into());
@@ -195,7 +195,7 @@ fn load(file: &Path) -> Result<Config> {
     })
 }
 
-/// Checks a configuration. The answer is no when the file is there and is wrong.
+/// The answer is no when the file is there and is wrong.
 fn check(file: &Path) -> Result<Answer> {
     match Config::load(file) {
         Ok(_) => {

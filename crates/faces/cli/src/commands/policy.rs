@@ -1,4 +1,4 @@
-//! `tranship policy`: policies, and their simulation.
+//! `tranship policy`: policies, one as a program of its own, and traces for a simulator.
 
 mod record;
 mod run;

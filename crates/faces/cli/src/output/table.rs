@@ -11,7 +11,7 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// Creates an empty table. A heading that begins with `>` is of a column aligned to the right.
+    /// An empty table. A heading that begins with `>` is of a column aligned to the right.
     pub(crate) fn new(heading: &[&str]) -> Self {
         Self {
             heading: heading.iter().map(|text| (*text).to_owned()).collect(),
@@ -29,18 +29,6 @@ impl Table {
         self.rows.is_empty()
     }
 
-    /// Returns heading and rows.
-    pub(crate) fn cells(&self) -> (Vec<&str>, &[Vec<String>]) {
-        (self.titles(), &self.rows)
-    }
-
-    /// Returns whether a column is text, and not aligned to the right.
-    pub(crate) fn is_text(&self, column: usize) -> bool {
-        self.heading
-            .get(column)
-            .is_some_and(|it| !it.starts_with('>'))
-    }
-
     fn titles(&self) -> Vec<&str> {
         let titles = self.heading.iter();
         titles
@@ -48,7 +36,7 @@ impl Table {
             .collect()
     }
 
-    /// Returns the lines, heading first.
+    /// The lines, heading first.
     pub(crate) fn lines(&self) -> Vec<String> {
         let titles = self.titles();
         let width = |column: usize| {

@@ -14,7 +14,7 @@ const COLOURS: [&str; 6] = [
     "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9",
 ];
 
-/// Returns the whole file.
+/// The whole file.
 pub(crate) fn svg(plot: &Plot) -> String {
     let (end, top) = (plot.end(), plot.top());
     let x = |time: f64| LEFT + time / end * (WIDTH - LEFT - RIGHT);
@@ -107,7 +107,7 @@ pub(crate) fn svg(plot: &Plot) -> String {
     out
 }
 
-/// Returns the labels below the axis: at the places that the plot names, or at round numbers, ten at most.
+/// Where a number is written below the axis: round ones, ten at most.
 fn places(plot: &Plot) -> Vec<(f64, String)> {
     let end = plot.end();
     let step = super::round_up(end / 10.0);
@@ -119,29 +119,7 @@ fn places(plot: &Plot) -> Vec<(f64, String)> {
         .collect()
 }
 
-/// Returns several pictures below each other, under a line that describes them.
-pub(crate) fn stack(title: &str, plots: &[Plot]) -> String {
-    let head = 40.0;
-    #[allow(clippy::cast_precision_loss)] // few
-    let high = head + HEIGHT * plots.len() as f64;
-    let mut out = format!(
-        r##"<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {high}" font-family="sans-serif" font-size="14">
-<rect width="100%" height="100%" fill="#fff"/>
-<text x="16" y="26">{}</text>
-"##,
-        escape(title)
-    );
-    let mut at = head;
-    for plot in plots {
-        let place = format!(r#"<svg y="{at}" width="{WIDTH}" height="{HEIGHT}" "#);
-        out.push_str(&svg(plot).replacen("<svg ", &place, 1));
-        at += HEIGHT;
-    }
-    out.push_str("</svg>\n");
-    out
-}
-
-/// Returns a number with as many places as the axis needs.
+/// With as many places as the axis needs.
 fn number(value: f64, top: f64) -> String {
     let places = if top < 0.4 {
         3

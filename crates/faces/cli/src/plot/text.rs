@@ -4,7 +4,7 @@ use super::{Curve, Plot};
 
 const BLOCKS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
-/// Draws it in as many columns as the terminal has.
+/// As many columns as the terminal has.
 pub(crate) fn text(plot: &Plot, columns: usize) -> Vec<String> {
     let names = plot
         .curves
@@ -51,7 +51,7 @@ fn block(value: f64, top: f64) -> char {
     BLOCKS[((value / top * 8.0).round().max(0.0) as usize).min(8)]
 }
 
-/// Returns the mean of the points that fall into each column; a column without one keeps the value before.
+/// The mean of the points that fall into each column; a column without one keeps the value before.
 fn buckets(curve: &Curve, width: usize, end: f64) -> Vec<f64> {
     let mut sums = vec![(0.0, 0u32); width];
     for (time, value) in &curve.points {

@@ -173,7 +173,7 @@ impl Buffer {
     }
 
     /// Returns it as a whole.
-    pub(crate) fn whole(&self, py: Python<'_>) -> PyResult<Buffer> {
+    pub(crate) fn whole(&self, py: Python<'_>) -> PyResult<Shared> {
         let len = self.held(py)?.len();
         self.part(py, 0, len, false)
     }

@@ -1,8 +1,7 @@
-//! Figure 7: cost of a page with its part of the collections, by the size of the pool and by the number of domains each
-//! page is sent to.
+//! Figure 7: what a page costs with its part of the collections, by how large the pool is and by how many domains each page is sent to.
 //!
-//! A round takes all pages of the pool, which are dead, sends each to all readers, and waits until they have let go.
-//! Only the taking is timed, and it never waits.
+//! A round takes all pages of the pool, which are dead, sends each to all readers, and waits until they have let go: what is timed is the taking,
+//! and never waits for anybody.
 
 use super::super::lines::{Cost, SMALL, say};
 use anyhow::{Context, Result, bail};
@@ -104,7 +103,7 @@ fn measure(domain: &Domain, readers: &mut [Reader], pages: u64, operations: u64)
     })
 }
 
-/// Releases each page at once, and answers messages that are no page.
+/// Lets go of each page at once, and answers what is no page.
 pub(super) fn read(domain: &Domain, number: u32) -> Result<()> {
     let listener = domain.listen_with(&there(number), Role::Sink, options())?;
     let mut pages = listener.accept_receiver()?;

@@ -7,7 +7,7 @@ use tranship::{
     Body, ChannelOptions, Domain, ErrorKind, Message, PoolOptions, Receiver, Role, Wait,
 };
 
-/// Returns the address where a stage, or after the last one the client, receives.
+/// Where a stage, or after the last one the client, receives.
 pub(super) fn address(stage: u32) -> String {
     match stage as usize {
         1..=STAGES => format!("stage {stage}"),
@@ -15,7 +15,7 @@ pub(super) fn address(stage: u32) -> String {
     }
 }
 
-/// Returns options with room for all requests.
+/// All requests that there are fit.
 pub(super) fn options() -> ChannelOptions {
     let lines = CALLERS.next_power_of_two() * 2;
     ChannelOptions::new().lines(lines).wait(Wait::Sleep)
@@ -49,7 +49,7 @@ pub(super) fn run(domain: &Domain, number: u32, hold_ms: u64) -> Result<()> {
     Ok(())
 }
 
-/// Releases the page that a request came in before a page for it is waited for: a waiting caller has none.
+/// The page that a request came in is let go before one for it is waited for: who waits has none.
 fn all(queue: &mut WorkQueue, requests: &mut Receiver, first: Message) -> Result<()> {
     let mut message = Some(first);
     while let Some(Message { word, body }) = message {

@@ -1,4 +1,4 @@
-//! Orders of the parent to a process.
+//! What the parent tells a process.
 
 use super::super::lines::Want;
 use anyhow::{Context, Result};
@@ -6,7 +6,7 @@ use std::io::BufRead;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Number of callers that there are to be; rises and falls while the process works.
+/// How many callers there are to be; rises and falls while the process works.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Told(Arc<AtomicU64>);
 

@@ -9,12 +9,12 @@ use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 use tranship::{BufferMut, Error, Pool};
 
-/// Future that a caller waits for: the place in the pool's queue is its own.
+/// What a caller waits for: the place in the pool's queue is its own.
 type Page = Box<dyn Future<Output = Result<BufferMut, Error>> + Send + Unpin>;
 
 /// The time that a page is held varies by this part of it, up or down.
 const VARIES: f64 = 0.2;
-/// Interval at which the parent hears of the progress.
+/// How often the parent hears how far it is.
 const REPORT: Duration = Duration::from_millis(50);
 /// Bytes of a request: the paper's payload.
 const PAYLOAD: usize = 1024;
@@ -51,12 +51,12 @@ impl WorkQueue {
         }
     }
 
-    /// Returns how many callers wait or have a page.
+    /// All who wait or have a page.
     pub fn callers(&self) -> usize {
         self.waiting.len() + self.held.len()
     }
 
-    /// Adds a caller, which takes the last place in the queue if there is no page for it.
+    /// A caller comes, and takes the last place in the queue if there is no page for it.
     pub fn come(&mut self, request: u64) -> Result<()> {
         let mut page: Page = Box::new(self.pool.alloc_async(usize::try_from(PAGE)?));
         match poll(&mut page) {
@@ -66,13 +66,13 @@ impl WorkQueue {
         Ok(())
     }
 
-    /// Lets the last callers of those that wait leave.
+    /// Of those who wait the last so many leave.
     pub fn leave(&mut self, callers: usize) {
         let stay = self.waiting.len().saturating_sub(callers);
         self.waiting.truncate(stay);
     }
 
-    /// Gives pages to the callers at the head of the queue, as far as there are pages.
+    /// Those at the head of the queue for whom there is a page now get it.
     pub fn serve(&mut self) -> Result<()> {
         let now = Instant::now();
         let since = now.duration_since(self.looked).as_nanos();
@@ -90,7 +90,7 @@ impl WorkQueue {
         Ok(())
     }
 
-    /// Returns a caller that has had its page for long enough.
+    /// One who has had its page for long enough.
     pub fn done(&mut self) -> Option<(u64, BufferMut)> {
         let first = self.held.first_entry()?;
         if first.key().0 > Instant::now() {
@@ -100,12 +100,12 @@ impl WorkQueue {
         Some(first.remove())
     }
 
-    /// Counts a message whose bytes are wrong.
+    /// A message whose bytes are wrong.
     pub fn wrong(&mut self) {
         self.progress.wrong += 1;
     }
 
-    /// Returns when to look again.
+    /// When to look again.
     pub fn pause(&self) -> Duration {
         let due = self.held.keys().next().map(|(due, _)| *due);
         let due = due.map_or(LATER, |due| due.saturating_duration_since(Instant::now()));
@@ -138,12 +138,12 @@ impl WorkQueue {
     }
 }
 
-/// Returns the byte of a request.
+/// What a request's bytes are.
 pub(super) fn mark(request: u64) -> u8 {
     request.to_le_bytes()[0]
 }
 
 fn poll(page: &mut Page) -> Poll<Result<BufferMut, Error>> {
-    // A caller that looks anyway needs no waking.
+    // Who looks anyway needs no waking.
     Pin::new(page).poll(&mut Context::from_waker(Waker::noop()))
 }

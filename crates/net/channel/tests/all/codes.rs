@@ -94,7 +94,9 @@ fn opening(world: &World, address: &str, seen: &mut Seen) {
     let again = world.a.listen(address, Role::Source);
     let taken = again.map_err(|error| match error.kind() {
         // The error of a port for a name.
-        ErrorKind::InvalidEndpoint => Error::because(ErrorKind::NameTaken, "the name is taken", error),
+        ErrorKind::InvalidEndpoint => {
+            Error::because(ErrorKind::NameTaken, "the name is taken", error)
+        }
         _ => error,
     });
     seen.see(ErrorKind::NameTaken, taken);

@@ -150,7 +150,7 @@ impl Session {
         match error.kind() {
             // Only bytes that TLS does not accept: another process has written into the connection, or something broke
             // it.
-            ErrorKind::InvalidData => {
+            io::ErrorKind::InvalidData => {
                 let why = format!("{} sent what TLS refuses: {error}", self.peer);
                 self.lose(inner, why);
             }
