@@ -3,7 +3,7 @@
 use crate::kit::*;
 use std::time::{Duration, Instant};
 use tranship_core::{Domain, ErrorKind, Limit, Pool, PoolOptions, Shortage};
-use tranship_manager::Config;
+use tranship_manager::{Config, PressureConfig};
 
 fn options(chunks: usize) -> PoolOptions {
     PoolOptions::new((chunks * CHUNK) as u64).chunk_bytes(CHUNK as u64)
@@ -24,9 +24,19 @@ fn all_the_time(time: Duration, mut what: impl FnMut()) {
 /// Longer than a pool keeps what it does not need.
 const LONG: Duration = Duration::from_secs(2);
 
-/// A domain without a helper thread: nobody turns but the test.
+/// Makes a domain without a helper thread: only the test turns. Its manager does not look at the machine's memory, which
+/// other programs can make short.
 fn alone() -> Domain {
-    Domain::builder().embedded().expect("embedded")
+    let pressure = PressureConfig {
+        watch: false,
+        ..PressureConfig::default()
+    };
+    let config = Config {
+        pressure,
+        ..Config::default()
+    };
+    let builder = Domain::builder().config(config);
+    builder.embedded().expect("embedded")
 }
 
 #[test]
