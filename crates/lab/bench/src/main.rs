@@ -25,7 +25,6 @@ mod plan;
 mod python;
 mod report;
 mod siege;
-mod slices;
 mod spike;
 mod stats;
 mod systems;
@@ -69,7 +68,7 @@ enum Name {
     Python(Of<python::Python>),
     /// Whole allocators, preloaded: one thread, two, mixed loads and the memory that they take.
     Malloc(Of<malloc::Malloc>),
-    /// Packets allocated and freed against DPDK's, and the memory that packets of real sizes take.
+    /// Packets allocated and freed against DPDK's.
     Mbuf(Of<mbuf::Mbuf>),
     /// Resident memory over time around a spike of network buffers: our mbufs, and allocators with and without reclamation (one run
     /// unless told otherwise; 7 s each, of each system at each load).

@@ -18,10 +18,7 @@ pub fn all() -> Vec<Entry> {
     vec![
         entry::<raw::Raw>(),
         entry::<tranship::Tranship>(),
-        entry::<tranship::Forwarded>(),
         entry::<tranship::Inlined>(),
-        entry::<tranship::Moved<true>>(),
-        entry::<tranship::Moved<false>>(),
         #[cfg(feature = "iceoryx2")]
         entry::<iceoryx2::Iceoryx2>(),
         entry::<kernel::Bytes<kernel::Pipe>>(),

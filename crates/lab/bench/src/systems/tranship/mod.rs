@@ -4,17 +4,13 @@
 
 mod alloc;
 mod collect;
-mod forwarded;
 mod inline;
 pub mod join;
-mod moved;
 pub use join::{domain, shape_of};
 
 pub use alloc::Zones;
 pub use collect::Turns;
-pub use forwarded::Forwarded;
 pub use inline::Inlined;
-pub use moved::Moved;
 
 use anyhow::{Context, Result, ensure};
 use tranship_core::{Cbuf, CbufMut, Domain, Pool, Receiver, Sender};
