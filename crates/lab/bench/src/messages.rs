@@ -3,7 +3,7 @@
 use anyhow::Result;
 use clap::Args;
 
-use crate::Bench;
+use crate::bench::Bench;
 use crate::case::{Case, Pattern, Touch, Wait};
 use crate::options::{Common, size};
 use crate::party::{self, Member};

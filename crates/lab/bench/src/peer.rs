@@ -62,6 +62,53 @@ pub trait Peer: Sized {
     fn recv(&mut self) -> Result<u64>;
 }
 
+/// A system whose operations can be told apart.
+pub trait Ops: Peer {
+    /// A buffer to write, not yet sent.
+    type Loan;
+    /// A received buffer.
+    type Held;
+
+    /// Takes a buffer.
+    fn alloc(&mut self) -> Result<Self::Loan>;
+    /// Writes 8 bytes, freezes, sends.
+    fn give(&mut self, loan: Self::Loan, stamp: u64) -> Result<()>;
+    /// Receives a message that is there, and reads 8 bytes.
+    fn take(&mut self) -> Result<(Self::Held, u64)>;
+    /// Gives a received buffer back.
+    fn release(&mut self, held: Self::Held) -> Result<()>;
+}
+
+/// What a run of `collect` measures.
+#[derive(Debug, Clone, Copy)]
+pub struct Size {
+    pub buffers: usize,
+    pub receivers: usize,
+    pub payload: usize,
+}
+
+/// A system whose used buffers come back by collection. Process 0 is the owner, 1 and up the receivers.
+pub trait Collect {
+    const NAME: &'static str;
+    type Owner;
+    type Receiver;
+
+    /// All processes call their one at the same time, and may talk through `party`.
+    fn owner(size: Size, party: &Party) -> Result<Self::Owner>;
+    fn receiver(size: Size, party: &Party) -> Result<Self::Receiver>;
+
+    /// Takes and gives back a buffer that is never sent.
+    fn cached(owner: &mut Self::Owner) -> Result<()>;
+    /// Takes a buffer and keeps it. Called `buffers` times between two calls of `send_all`.
+    fn take(owner: &mut Self::Owner) -> Result<()>;
+    /// Sends each buffer that was taken to every receiver, and lets go of it.
+    fn send_all(owner: &mut Self::Owner) -> Result<()>;
+    /// Receives one message that is there, and releases it.
+    fn receive(receiver: &mut Self::Receiver) -> Result<()>;
+    /// As for [`Peer`].
+    fn clean(_run: u64) {}
+}
+
 /// A system in the list of all.
 #[derive(Debug, Clone, Copy)]
 pub struct Entry {

@@ -14,7 +14,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use clap::ValueEnum;
 
-use crate::Bench;
+use crate::bench::Bench;
 use crate::options::{Common, pages};
 use crate::plan::{Cell, Outcome};
 use crate::report::Key;

@@ -6,7 +6,7 @@ use anyhow::{Result, ensure};
 use std::mem::MaybeUninit;
 use tranship_mbuf::{Chain, Error, Limits, MbufOptions, Mbufs, NoBuffers};
 
-use crate::Bench;
+use crate::bench::Bench;
 use crate::clock;
 use crate::options::Common;
 use crate::party;

@@ -6,7 +6,7 @@ mod environment;
 mod run;
 mod system;
 
-use crate::Bench;
+use crate::bench::Bench;
 use crate::case::{Case, Wait};
 use crate::options::{Common, size};
 use crate::peer::Entry;

@@ -16,9 +16,8 @@ use anyhow::{Context, Result, ensure};
 use tranship_core::{Cbuf, CbufMut, Domain, Pool, Receiver, Sender};
 
 use crate::case::{Case, Touch};
-use crate::instructions::Ops;
 use crate::party::Party;
-use crate::peer::{Peer, Role};
+use crate::peer::{Ops, Peer, Role};
 use crate::touch;
 
 pub struct Tranship {

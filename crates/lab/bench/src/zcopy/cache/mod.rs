@@ -14,7 +14,7 @@ use load::Kept;
 use served::debians;
 
 use super::pairs::Ratio;
-use crate::Bench;
+use crate::bench::Bench;
 use crate::options::{Common, size};
 use crate::party::{self, Member};
 use crate::plan::{Cell, Outcome};

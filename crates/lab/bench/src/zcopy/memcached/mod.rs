@@ -8,7 +8,7 @@ pub mod suite;
 
 use super::cache::{self, CPU, Load, Place, Served, fill};
 use super::pairs::Ratio;
-use crate::Bench;
+use crate::bench::Bench;
 use crate::options::{Common, size};
 use crate::plan::{Cell, Outcome};
 use crate::report::{Key, bytes};
