@@ -1,5 +1,5 @@
 #!/bin/bash
-# Runs the named benches, or all of them, and prints their tables.
+# Runs the named benches, or those of the fast path, and prints their tables.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 bench=${CARGO_TARGET_DIR:-target}/release/tranship-bench

@@ -9,14 +9,15 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use serde::{Deserialize, Serialize};
 
-use crate::Bench;
+use crate::bench::Bench;
 use crate::clock;
 use crate::options::{Common, size};
 use crate::party;
 use crate::plan::{Cell, Outcome};
 use crate::report::{FASTEST, Key};
 use crate::stats::{Measured, Samples};
-use crate::systems::allocators;
+use crate::systems::allocators::{Allocator, MALLOCS, Malloc, Mmap, Preload};
+use crate::systems::tranship::Zones;
 
 /// Pairs of alloc and free that one sample covers.
 const BATCH: u32 = 64;
@@ -36,42 +37,29 @@ const SIZES: [usize; 9] = [
 /// Set in the child: nanoseconds in a tick, so that it need not find out again.
 const NS_PER_TICK: &str = "TRANSHIP_BENCH_NS_PER_TICK";
 
-/// A library to preload, and how to get it.
-#[derive(Debug, Clone, Copy)]
-pub struct Preload {
-    pub file: &'static str,
-    pub get: &'static str,
-}
-
-/// What can be taken and given back.
-pub trait Allocator: Sized {
-    const NAME: &'static str;
-    /// The library that must take malloc's place.
-    const PRELOAD: Option<Preload> = None;
-    type Held;
-
-    fn open(bytes: usize) -> Result<Self>;
-    fn alloc(&mut self) -> Result<Self::Held>;
-    /// Where its bytes are.
-    fn address(held: &mut Self::Held) -> *mut u8;
-    fn free(&mut self, held: Self::Held) -> Result<()>;
-}
-
 /// An allocator in the list of all.
 #[derive(Debug, Clone, Copy)]
-pub struct AllocEntry {
-    pub name: &'static str,
-    pub preload: Option<Preload>,
-    pub measure: fn(usize, u64) -> Result<Vec<Measured>>,
+struct AllocEntry {
+    name: &'static str,
+    preload: Option<Preload>,
+    measure: fn(usize, u64) -> Result<Vec<Measured>>,
 }
 
-/// The list's entry of an allocator.
-pub const fn entry<A: Allocator>() -> AllocEntry {
-    AllocEntry {
-        name: A::NAME,
-        preload: A::PRELOAD,
-        measure: measure::<A>,
-    }
+fn systems() -> Vec<AllocEntry> {
+    let entry = |name, preload, measure| AllocEntry {
+        name,
+        preload,
+        measure,
+    };
+    let mut all = vec![entry("tranship", None, measure::<Zones>)];
+    // Ours apart, which is no pool.
+    all.extend(
+        MALLOCS[1..]
+            .iter()
+            .map(|(name, preload)| entry(name, *preload, measure::<Malloc>)),
+    );
+    all.push(entry("mmap", None, measure::<Mmap>));
+    all
 }
 
 #[derive(Debug, clap::Args)]
@@ -85,7 +73,7 @@ impl Bench for Alloc {
     const REFERENCES: &'static [&'static str] = &["glibc", FASTEST];
 
     fn systems(&self) -> Vec<&'static str> {
-        allocators::all().iter().map(|e| e.name).collect()
+        systems().iter().map(|e| e.name).collect()
     }
 
     fn measure(&self, common: &Common) -> Result<Outcome> {
@@ -95,7 +83,7 @@ impl Bench for Alloc {
         };
         let mut outcome = Outcome::default();
         let mut ready = Vec::new();
-        for entry in allocators::all() {
+        for entry in systems() {
             if !common.wants(entry.name) {
                 continue;
             }
@@ -194,9 +182,7 @@ pub fn run_child<T: serde::de::DeserializeOwned>(
 pub fn child(given: Given) -> Result<()> {
     adopt_clock();
     party::pin(given.core)?;
-    let entry = allocators::all()
-        .into_iter()
-        .find(|e| e.name == given.system);
+    let entry = systems().into_iter().find(|e| e.name == given.system);
     let entry = entry.with_context(|| format!("no allocator {}", given.system))?;
     check_preload(entry.preload)?;
     let measured = (entry.measure)(given.bytes, given.sample_ms)?;
@@ -227,7 +213,7 @@ pub fn check_preload(preload: Option<Preload>) -> Result<()> {
 }
 
 /// The loop itself.
-pub fn measure<A: Allocator>(bytes: usize, sample_ms: u64) -> Result<Vec<Measured>> {
+fn measure<A: Allocator>(bytes: usize, sample_ms: u64) -> Result<Vec<Measured>> {
     let mut allocator = A::open(bytes)?;
     let mut samples = Samples::new(1 << 18, BATCH);
     let budget = clock::in_ticks(std::time::Duration::from_millis(sample_ms));

@@ -6,14 +6,15 @@
 
 use anyhow::{Context, Result};
 
-use crate::Bench;
+use crate::bench::Bench;
 use crate::clock;
 use crate::options::Common;
 use crate::party::{self, Member, Party};
+use crate::peer::{Collect, Size};
 use crate::plan::{Cell, Outcome};
 use crate::report::Key;
 use crate::stats::{Measured, Samples};
-use crate::systems;
+use crate::systems::tranship;
 
 /// The rows' operations.
 const CACHED: &str = "alloc and free, never sent";
@@ -28,46 +29,24 @@ const PAYLOAD: usize = 4096;
 const MORE: u64 = 1;
 const END: u64 = 0;
 
-/// What is measured in one cell.
-#[derive(Debug, Clone, Copy)]
-pub struct Size {
-    pub buffers: usize,
-    pub receivers: usize,
-    pub payload: usize,
-}
-
-/// A system whose used buffers come back by collection. Process 0 is the owner, 1 and up the receivers.
-pub trait Collect {
-    const NAME: &'static str;
-    type Owner;
-    type Receiver;
-
-    /// All processes call their one at the same time, and may talk through `party`.
-    fn owner(size: Size, party: &Party) -> Result<Self::Owner>;
-    fn receiver(size: Size, party: &Party) -> Result<Self::Receiver>;
-
-    /// Takes and gives back a buffer that is never sent.
-    fn cached(owner: &mut Self::Owner) -> Result<()>;
-    /// Takes a buffer and keeps it. Called `buffers` times between two calls of `send_all`.
-    fn take(owner: &mut Self::Owner) -> Result<()>;
-    /// Sends each buffer that was taken to every receiver, and lets go of it.
-    fn send_all(owner: &mut Self::Owner) -> Result<()>;
-    /// Receives one message that is there, and releases it.
-    fn receive(receiver: &mut Self::Receiver) -> Result<()>;
-    /// As for `Peer`.
-    fn clean(_run: u64) {}
-}
-
 /// A system in the list.
 #[derive(Debug, Clone, Copy)]
-pub struct CollectEntry {
-    pub name: &'static str,
-    pub clean: fn(u64),
+struct CollectEntry {
+    name: &'static str,
+    clean: fn(u64),
     own: fn(Size, &Party, std::time::Duration) -> Result<Vec<Measured>>,
     receive: fn(Size, &Party) -> Result<Vec<Measured>>,
 }
 
-pub const fn entry<C: Collect>() -> CollectEntry {
+fn systems() -> Vec<CollectEntry> {
+    vec![
+        entry::<tranship::Turns>(),
+        #[cfg(feature = "iceoryx2")]
+        entry::<crate::systems::iceoryx2::Iceoryx2>(),
+    ]
+}
+
+const fn entry<C: Collect>() -> CollectEntry {
     CollectEntry {
         name: C::NAME,
         clean: C::clean,
@@ -83,12 +62,12 @@ impl Bench for Turns {
     const REFERENCES: &'static [&'static str] = &["iceoryx2"];
 
     fn systems(&self) -> Vec<&'static str> {
-        systems::with_collect().iter().map(|e| e.name).collect()
+        systems().iter().map(|e| e.name).collect()
     }
 
     fn measure(&self, common: &Common) -> Result<Outcome> {
         let mut outcome = Outcome::default();
-        let all = systems::with_collect();
+        let all = systems();
         for receivers in RECEIVERS {
             for buffers in BUFFERS {
                 let size = Size {

@@ -14,10 +14,8 @@ use crate::systems::shared::Shared;
 const TRIPS: usize = 31;
 /// All of them take longer only if somebody else has one of the cores: where they lie farthest apart they take 20 us.
 const LONGEST: Duration = Duration::from_millis(1);
-/// With a byte in it: it was the last trip, and this is what came of it.
+/// It was the last trip.
 const END: u64 = 1 << 63;
-/// Bytes from one word to the next: no two in lines that a processor fetches together.
-const APART: usize = 256;
 const PAGE: usize = 4096;
 
 /// A page that the first two processes of a run share, with the line in it.
@@ -41,9 +39,8 @@ impl Line {
         Ok(Line { shared })
     }
 
-    /// A word of the page, alone in its line; the first is the line's own.
-    pub fn word(&self, number: usize) -> &AtomicU64 {
-        let at = self.shared.at(number * APART, 8).cast::<AtomicU64>();
+    fn word(&self) -> &AtomicU64 {
+        let at = self.shared.at(0, 8).cast::<AtomicU64>();
         // SAFETY: inside the mapping, zeroed at the start, aligned, accessed as an atomic only.
         unsafe { at.as_ref() }
     }
@@ -51,7 +48,7 @@ impl Line {
     /// The middle one of several trips there and back, in ticks; none if they took so long that one of the two sides did not run
     /// meanwhile. The other side is in [`Line::answer`], or soon will be.
     pub fn time(&self) -> Option<u64> {
-        let word = self.word(0);
+        let word = self.word();
         let mut each = [0; TRIPS];
         let trip = |odd: u64| {
             // Ordering: release and acquire, as in a ring; partner: `answer`.
@@ -76,22 +73,19 @@ impl Line {
         Some(each[TRIPS / 2])
     }
 
-    /// Lets the other side go on, with a byte. Before the next timing it must have said, in some other way, that it did.
-    pub fn end(&self, said: u8) {
+    /// Lets the other side go on. Before the next timing it must have said, in some other way, that it did.
+    pub fn end(&self) {
         // Ordering: as in `time`.
-        self.word(0).store(END | u64::from(said), Ordering::Release);
+        self.word().store(END, Ordering::Release);
     }
 
-    /// The other side of [`Line::time`] and [`Line::end`]: what is said at the end.
-    pub fn answer(&self) -> u8 {
-        let word = self.word(0);
+    /// The other side of [`Line::time`] and [`Line::end`].
+    pub fn answer(&self) {
+        let word = self.word();
         loop {
             // Ordering: as in `time`.
             match word.load(Ordering::Acquire) {
-                end if end >= END => {
-                    word.store(0, Ordering::Release);
-                    return end.to_le_bytes()[0];
-                }
+                END => return word.store(0, Ordering::Release),
                 odd if odd % 2 == 1 => word.store(odd + 1, Ordering::Release),
                 _ => std::hint::spin_loop(),
             }
@@ -119,7 +113,7 @@ pub fn round_trip(cores: [usize; 2], runs: usize) -> Result<f64> {
                     break;
                 }
             }
-            line.end(0);
+            line.end();
             Ok(samples.finish("").into_iter().collect())
         };
         let pong = |party: &Party| {

@@ -4,6 +4,7 @@
 //! NOT here: tests of correctness (though every run checks what arrives), and micro benches of single functions.
 
 mod alloc;
+mod bench;
 mod block;
 mod case;
 mod channels;
@@ -25,7 +26,6 @@ mod plan;
 mod python;
 mod report;
 mod siege;
-mod slices;
 mod spike;
 mod stats;
 mod systems;
@@ -38,9 +38,9 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::{Args, Parser, Subcommand};
 
+use bench::Bench;
 use machine::Machine;
 use options::Common;
-use plan::Outcome;
 use report::Report;
 
 /// Measures tranship and its peers side by side on this machine.
@@ -69,7 +69,7 @@ enum Name {
     Python(Of<python::Python>),
     /// Whole allocators, preloaded: one thread, two, mixed loads and the memory that they take.
     Malloc(Of<malloc::Malloc>),
-    /// Packets allocated and freed against DPDK's, and the memory that packets of real sizes take.
+    /// Packets allocated and freed against DPDK's.
     Mbuf(Of<mbuf::Mbuf>),
     /// Resident memory over time around a spike of network buffers: our mbufs, and allocators with and without reclamation (one run
     /// unless told otherwise; 7 s each, of each system at each load).
@@ -95,17 +95,6 @@ enum Name {
     /// A process that a bench starts of this program.
     #[command(hide = true)]
     Child { bench: String, given: String },
-}
-
-/// What a bench can vary, and how it measures.
-trait Bench: Args {
-    /// The systems that others are compared with.
-    const REFERENCES: &'static [&'static str] = &[];
-
-    /// The systems that `--only` can name.
-    fn systems(&self) -> Vec<&'static str>;
-
-    fn measure(&self, common: &Common) -> Result<Outcome>;
 }
 
 /// A bench's arguments: those that all benches have, and its own.

@@ -3,7 +3,7 @@
 use anyhow::Result;
 use clap::Args;
 
-use crate::Bench;
+use crate::bench::Bench;
 use crate::case::{Case, Pattern, Touch, Wait};
 use crate::options::{Common, size};
 use crate::party::{self, Member};
@@ -153,10 +153,7 @@ fn cells(common: &Common, case: &Case) -> Vec<Cell<'static>> {
 
 /// One run of one system; `looks`: a measurement for each placement of the cores.
 pub fn once(entry: &Entry, case: &Case, number: u64, looks: bool) -> Result<Vec<Measured>> {
-    let mut roles = vec![(Role::Ping, case.cores[0]), (Role::Pong, case.cores[1])];
-    if entry.third {
-        roles.push((Role::Third, case.cores[1]));
-    }
+    let roles = [(Role::Ping, case.cores[0]), (Role::Pong, case.cores[1])];
     let serve = entry.serve;
     let members = roles.into_iter().map(|(role, core)| Member {
         core,

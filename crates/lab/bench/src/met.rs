@@ -100,7 +100,6 @@ mod tests {
                 samples: 10,
                 p999_ns: 1.0,
                 line_ns,
-                round: 0,
             }),
         };
         let key = Key {

@@ -9,7 +9,7 @@ use tranship_netpath::lab;
 use tranship_netpath::measure::{self as network, Load, Setup};
 use tranship_netpath::tap::Offload;
 
-use crate::Bench;
+use crate::bench::Bench;
 use crate::options::Common;
 use crate::plan::{Cell, Outcome};
 use crate::report::Key;

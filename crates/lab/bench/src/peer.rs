@@ -10,19 +10,17 @@ use crate::case::{Case, Pattern, Touch};
 use crate::clock;
 use crate::line::Line;
 use crate::party::Party;
-use crate::slices::{Look, SLICES, Slices};
-use crate::stats::Measured;
+use crate::placement::Look;
+use crate::stats::{Measured, Samples};
 
 /// The stamp that ends a run.
 const STOP: u64 = u64::MAX;
-/// The stamp that ends a slice of it: then both look how the cores lie.
-const LOOK: u64 = u64::MAX - 1;
+/// The stamp after which samples of a stream count.
+const WARM: u64 = u64::MAX - 1;
 /// Most samples of a run.
 const SAMPLES: usize = 1 << 18;
 /// A budget of at least that long is for a profiler that looks on: the run does not end when the samples are full.
 const LONG: Duration = Duration::from_secs(1);
-/// A slice of a run is no shorter.
-const SHORTEST: Duration = Duration::from_micros(100);
 
 /// A process's part. Its number is its index in [`Party`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,8 +29,6 @@ pub enum Role {
     Ping,
     /// Answers; receives streams.
     Pong,
-    /// Sleeps, and owns what the others pass on. Only in runs of a system with [`Peer::THIRD`].
-    Third,
 }
 
 impl Role {
@@ -45,8 +41,6 @@ impl Role {
 pub trait Peer: Sized {
     /// As in the rows.
     const NAME: &'static str;
-    /// Whether a third process takes part.
-    const THIRD: bool = false;
 
     /// Why it cannot do this case, if so.
     fn refuses(_case: &Case) -> Option<String> {
@@ -68,11 +62,57 @@ pub trait Peer: Sized {
     fn recv(&mut self) -> Result<u64>;
 }
 
+/// A system whose operations can be told apart.
+pub trait Ops: Peer {
+    /// A buffer to write, not yet sent.
+    type Loan;
+    /// A received buffer.
+    type Held;
+
+    /// Takes a buffer.
+    fn alloc(&mut self) -> Result<Self::Loan>;
+    /// Writes 8 bytes, freezes, sends.
+    fn give(&mut self, loan: Self::Loan, stamp: u64) -> Result<()>;
+    /// Receives a message that is there, and reads 8 bytes.
+    fn take(&mut self) -> Result<(Self::Held, u64)>;
+    /// Gives a received buffer back.
+    fn release(&mut self, held: Self::Held) -> Result<()>;
+}
+
+/// What a run of `collect` measures.
+#[derive(Debug, Clone, Copy)]
+pub struct Size {
+    pub buffers: usize,
+    pub receivers: usize,
+    pub payload: usize,
+}
+
+/// A system whose used buffers come back by collection. Process 0 is the owner, 1 and up the receivers.
+pub trait Collect {
+    const NAME: &'static str;
+    type Owner;
+    type Receiver;
+
+    /// All processes call their one at the same time, and may talk through `party`.
+    fn owner(size: Size, party: &Party) -> Result<Self::Owner>;
+    fn receiver(size: Size, party: &Party) -> Result<Self::Receiver>;
+
+    /// Takes and gives back a buffer that is never sent.
+    fn cached(owner: &mut Self::Owner) -> Result<()>;
+    /// Takes a buffer and keeps it. Called `buffers` times between two calls of `send_all`.
+    fn take(owner: &mut Self::Owner) -> Result<()>;
+    /// Sends each buffer that was taken to every receiver, and lets go of it.
+    fn send_all(owner: &mut Self::Owner) -> Result<()>;
+    /// Receives one message that is there, and releases it.
+    fn receive(receiver: &mut Self::Receiver) -> Result<()>;
+    /// As for [`Peer`].
+    fn clean(_run: u64) {}
+}
+
 /// A system in the list of all.
 #[derive(Debug, Clone, Copy)]
 pub struct Entry {
     pub name: &'static str,
-    pub third: bool,
     pub refuses: fn(&Case) -> Option<String>,
     pub clean: fn(u64),
     /// The last one: whether it tells near cores from far ones, where there are two.
@@ -83,7 +123,6 @@ pub struct Entry {
 pub const fn entry<P: Peer>() -> Entry {
     Entry {
         name: P::NAME,
-        third: P::THIRD,
         refuses: P::refuses,
         clean: P::clean,
         serve: serve::<P>,
@@ -91,48 +130,47 @@ pub const fn entry<P: Peer>() -> Entry {
 }
 
 fn serve<P: Peer>(case: &Case, role: Role, party: &Party, looks: bool) -> Result<Vec<Measured>> {
-    let looks = looks && case.cores_used() == 2 && role != Role::Third;
+    let looks = looks && case.cores_used() == 2;
     let line = looks.then(|| Line::open(party, role.index())).transpose()?;
-    let line = line.as_ref();
     let mut peer = P::open(case, role, party).with_context(|| format!("{role:?} joins"))?;
     party.barrier()?;
-    let measured = match (case.pattern, role) {
-        (_, Role::Third) => Vec::new(),
-        (Pattern::RoundTrip, Role::Ping) => ping(&mut peer, case, line)?,
-        (Pattern::RoundTrip, Role::Pong) => pong(&mut peer, line)?,
-        (Pattern::Stream, Role::Ping) => pour(&mut peer, case, line)?,
-        (Pattern::Stream, Role::Pong) => drain(&mut peer, case, line)?,
+    let is_measuring = (case.pattern == Pattern::RoundTrip) == (role == Role::Ping);
+    // How the cores lie, before and after.
+    let look = || match &line {
+        Some(line) if is_measuring => {
+            let timed = line.time();
+            line.end();
+            Look::of(timed)
+        }
+        Some(line) => {
+            line.answer();
+            Look::No
+        }
+        None => Look::No,
     };
+    let before = look();
+    let samples = match (case.pattern, role) {
+        (Pattern::RoundTrip, Role::Ping) => Some(ping(&mut peer, case)?),
+        (Pattern::RoundTrip, Role::Pong) => pong(&mut peer).map(|()| None)?,
+        (Pattern::Stream, Role::Ping) => pour(&mut peer, case).map(|()| None)?,
+        (Pattern::Stream, Role::Pong) => Some(drain(&mut peer, case)?),
+    };
+    let (placement, line_ns) = before.until(look());
     // Nobody leaves while another still looks at its memory.
     party.barrier()?;
-    Ok(measured)
+    let measured = samples.and_then(|samples| samples.placed(placement, line_ns));
+    Ok(measured.into_iter().collect())
 }
 
-/// The asking side of a look; the other one is on its way to answer.
-fn look(line: Option<&Line>) -> Look {
-    line.map_or(Look::No, |line| {
-        let timed = line.time();
-        line.end(0);
-        Look::of(timed)
-    })
-}
-
-fn slice_of(case: &Case) -> u64 {
-    clock::in_ticks((case.budget / SLICES).max(SHORTEST))
-}
-
-fn ping<P: Peer>(peer: &mut P, case: &Case, line: Option<&Line>) -> Result<Vec<Measured>> {
-    let mut slices = Slices::new(SAMPLES, 1);
+fn ping<P: Peer>(peer: &mut P, case: &Case) -> Result<Samples> {
+    let mut samples = Samples::new(SAMPLES, 1);
     let mut stamp = 0u64;
     let mut trip = |peer: &mut P| -> Result<()> {
         stamp += 1;
-        there_and_back(peer, stamp)
-    };
-    let both_look = |peer: &mut P| -> Result<Look> {
-        if line.is_some() {
-            there_and_back(peer, LOOK)?;
-        }
-        Ok(look(line))
+        peer.send(stamp)?;
+        let back = peer.recv()?;
+        ensure!(back == stamp, "sent {stamp}, got {back} back");
+        Ok(())
     };
     // Warm: every buffer used twice if time allows, a quarter of the budget in any case.
     let budget = clock::in_ticks(case.budget);
@@ -146,47 +184,27 @@ fn ping<P: Peer>(peer: &mut P, case: &Case, line: Option<&Line>) -> Result<Vec<M
             break;
         }
     }
-    slices.begin(both_look(peer)?);
-    let slice = slice_of(case);
     let mut before = clock::ticks();
     let end = before + budget;
-    let mut next = before + slice;
     loop {
         trip(peer)?;
         let now = clock::ticks();
-        let is_full = !slices.push(now - before);
-        let is_last = is_full && case.budget < LONG || now > end;
+        let is_full = !samples.push(now - before);
         before = now;
-        if is_last || now > next {
-            slices.cut(both_look(peer)?);
-            if is_last {
-                break;
-            }
-            before = clock::ticks();
-            next = before + slice;
+        if is_full && case.budget < LONG || now > end {
+            peer.send(STOP)?;
+            return Ok(samples);
         }
     }
-    peer.send(STOP)?;
-    Ok(slices.finish())
 }
 
-fn there_and_back<P: Peer>(peer: &mut P, stamp: u64) -> Result<()> {
-    peer.send(stamp)?;
-    let back = peer.recv()?;
-    ensure!(back == stamp, "sent {stamp}, got {back} back");
-    Ok(())
-}
-
-fn pong<P: Peer>(peer: &mut P, line: Option<&Line>) -> Result<Vec<Measured>> {
+fn pong<P: Peer>(peer: &mut P) -> Result<()> {
     loop {
         let stamp = peer.recv()?;
         if stamp == STOP {
-            return Ok(Vec::new());
+            return Ok(());
         }
         peer.send(stamp)?;
-        if let (LOOK, Some(line)) = (stamp, line) {
-            line.answer();
-        }
     }
 }
 
@@ -199,72 +217,49 @@ fn batch_of(case: &Case) -> u32 {
     }
 }
 
-fn pour<P: Peer>(peer: &mut P, case: &Case, line: Option<&Line>) -> Result<Vec<Measured>> {
+fn pour<P: Peer>(peer: &mut P, case: &Case) -> Result<()> {
     let batch = u64::from(batch_of(case));
+    let budget = clock::in_ticks(case.budget);
     let mut stamp = 0u64;
-    let mut slice = |peer: &mut P, ticks: u64| -> Result<()> {
+    for (ticks, last) in [(budget / 4, WARM), (budget, STOP)] {
         // However late the receiver comes to run, it gets batches to time.
         let (end, least) = (clock::ticks() + ticks, stamp + 4 * batch);
-        loop {
+        while stamp < least || !stamp.is_multiple_of(batch) || clock::ticks() <= end {
             stamp += 1;
             peer.send(stamp)?;
-            if stamp >= least && stamp.is_multiple_of(batch) && clock::ticks() > end {
-                break;
-            }
         }
-        peer.send(LOOK)?;
-        if let Some(line) = line {
-            line.answer();
-        }
-        Ok(())
-    };
-    let budget = clock::in_ticks(case.budget);
-    slice(peer, budget / 4)?;
-    let end = clock::ticks() + budget;
-    loop {
-        slice(peer, slice_of(case))?;
-        if clock::ticks() > end {
-            peer.send(STOP)?;
-            return Ok(Vec::new());
-        }
+        peer.send(last)?;
     }
+    Ok(())
 }
 
-fn drain<P: Peer>(peer: &mut P, case: &Case, line: Option<&Line>) -> Result<Vec<Measured>> {
+fn drain<P: Peer>(peer: &mut P, case: &Case) -> Result<Samples> {
     let batch = batch_of(case);
-    let mut slices = Slices::new(SAMPLES, batch);
+    let mut samples = Samples::new(SAMPLES, batch);
     let mut stamp = 0u64;
     // The stamp of a message that ends something.
     let mut next = |peer: &mut P| -> Result<Option<u64>> {
         let got = peer.recv()?;
-        if got >= LOOK {
+        if got >= WARM {
             return Ok(Some(got));
         }
         stamp += 1;
         ensure!(got == stamp, "expected message {stamp}, got {got}");
         Ok(None)
     };
-    // Warm.
     while next(peer)?.is_none() {}
-    slices.begin(look(line));
+    // The first batch after it finds an empty queue, and does not count.
+    let mut before = None;
     loop {
-        // The first batch of a slice finds an empty queue, and does not count.
-        let mut before = None;
-        let end = 'slice: loop {
-            for _ in 0..batch {
-                if let Some(end) = next(peer)? {
-                    break 'slice end;
-                }
+        for _ in 0..batch {
+            if next(peer)?.is_some() {
+                return Ok(samples);
             }
-            let now = clock::ticks();
-            if let Some(before) = before {
-                slices.push(now - before);
-            }
-            before = Some(now);
-        };
-        if end == STOP {
-            return Ok(slices.finish());
         }
-        slices.cut(look(line));
+        let now = clock::ticks();
+        if let Some(before) = before {
+            samples.push(now - before);
+        }
+        before = Some(now);
     }
 }

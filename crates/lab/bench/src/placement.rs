@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::clock;
+
 /// Longer there and back for a cache line is from one complex of cores to another: between the 60 to 120 ns and the 300 to 480 that
 /// were met.
 pub const NEAR_NS: f64 = 170.0;
@@ -15,8 +17,6 @@ pub enum Placement {
     /// One before a sample and the other after it, or nobody could look: not known which it was meanwhile.
     Unclear,
 }
-
-pub const ALL: [Placement; 3] = [Placement::Near, Placement::Far, Placement::Unclear];
 
 impl Placement {
     /// By a cache line's way there and back before and after.
@@ -33,6 +33,38 @@ impl Placement {
             Placement::Near => "near",
             Placement::Far => "far",
             Placement::Unclear => "unclear",
+        }
+    }
+}
+
+/// A look at the cores: ticks of a cache line there and back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Look {
+    Ticks(u64),
+    /// Somebody else had one of the cores.
+    Disturbed,
+    /// Nobody looks.
+    No,
+}
+
+impl Look {
+    /// What [`crate::line::Line::time`] says.
+    pub fn of(timed: Option<u64>) -> Look {
+        timed.map_or(Look::Disturbed, Look::Ticks)
+    }
+
+    /// How the cores lay between this look and the next, and how long a line took there and back, in nanoseconds.
+    pub fn until(self, next: Look) -> (Option<Placement>, f64) {
+        match (self, next) {
+            (Look::No, _) | (_, Look::No) => (None, 0.0),
+            (Look::Ticks(before), Look::Ticks(after)) => {
+                let [before, after] = [before, after].map(clock::ns);
+                (Some(Placement::of(before, after)), (before + after) / 2.0)
+            }
+            (Look::Ticks(one), _) | (_, Look::Ticks(one)) => {
+                (Some(Placement::Unclear), clock::ns(one))
+            }
+            _ => (Some(Placement::Unclear), 0.0),
         }
     }
 }

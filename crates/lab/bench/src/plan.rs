@@ -32,17 +32,13 @@ impl Outcome {
     pub fn group(&mut self, runs: usize, mut cells: Vec<Cell<'_>>) {
         let mut seen: Vec<Vec<Measured>> = cells.iter().map(|_| Vec::new()).collect();
         let mut failed = vec![false; cells.len()];
-        for round in 0..runs {
+        for _ in 0..runs {
             for (i, cell) in cells.iter_mut().enumerate() {
                 if failed[i] {
                     continue;
                 }
                 match (cell.measure)(number()) {
-                    Ok(mut measured) => {
-                        let sampled = measured.iter_mut().filter_map(|m| m.sampled.as_mut());
-                        sampled.for_each(|sampled| sampled.round = round);
-                        seen[i].extend(measured);
-                    }
+                    Ok(measured) => seen[i].extend(measured),
                     Err(error) => {
                         failed[i] = true;
                         self.failures += 1;
@@ -132,7 +128,6 @@ mod tests {
                 samples,
                 p999_ns: ns,
                 line_ns: 80.0,
-                round: 0,
             }),
         };
         let mut runs = vec![

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
-use crate::Bench;
 use crate::alloc;
+use crate::bench::Bench;
 use crate::clock;
 use crate::options::Common;
 use crate::plan::{Cell, Outcome};

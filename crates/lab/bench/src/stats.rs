@@ -49,9 +49,6 @@ pub struct Sampled {
     pub p999_ns: f64,
     /// A cache line there and back meanwhile; 0 if nobody looked.
     pub line_ns: f64,
-    /// Which of the runs: what stood side by side has the same.
-    #[serde(skip)]
-    pub round: usize,
 }
 
 /// Preallocated time samples. Pushing never allocates and never faults a page in.
@@ -87,47 +84,39 @@ impl Samples {
         self.used == 0
     }
 
-    /// How many there are.
-    pub fn len(&self) -> usize {
-        self.used
-    }
-
-    /// All of them, in the order in which they were taken.
-    pub fn taken(&self) -> &[u64] {
-        &self.ticks[..self.used]
-    }
-
-    pub fn batch(&self) -> u32 {
-        self.batch
-    }
-
     /// Median, 99th percentile, and the rate over the sum of all samples.
-    pub fn finish(mut self, op: &str) -> Option<Measured> {
+    pub fn finish(self, op: &str) -> Option<Measured> {
+        let measured = self.placed(None, 0.0)?;
+        Some(Measured {
+            op: op.to_owned(),
+            sampled: None,
+            ..measured
+        })
+    }
+
+    /// What else is known of them, too, and how the cores lay meanwhile.
+    pub fn placed(mut self, placement: Option<Placement>, line_ns: f64) -> Option<Measured> {
         let taken = &mut self.ticks[..self.used];
+        if taken.is_empty() {
+            return None;
+        }
         taken.sort_unstable();
-        of_sorted(taken, self.batch, op)
+        let sum: u64 = taken.iter().sum();
+        let batch = f64::from(self.batch);
+        let at = |permille| clock::ns(taken[(taken.len() - 1) * permille / 1000]) / batch;
+        Some(Measured {
+            median_ns: clock::ns(1) * grouped_median(taken) / batch,
+            p99_ns: at(990),
+            per_second: 1e9 * batch * taken.len() as f64 / clock::ns(sum),
+            sampled: Some(Sampled {
+                placement,
+                samples: taken.len() as u64,
+                p999_ns: at(999),
+                line_ns,
+            }),
+            ..Measured::default()
+        })
     }
-}
-
-/// What sorted samples say that cover so many operations each.
-pub fn of_sorted(taken: &[u64], batch: u32, op: &str) -> Option<Measured> {
-    if taken.is_empty() {
-        return None;
-    }
-    let sum: u64 = taken.iter().sum();
-    let batch = f64::from(batch);
-    Some(Measured {
-        op: op.to_owned(),
-        median_ns: clock::ns(1) * grouped_median(taken) / batch,
-        p99_ns: clock::ns(at_permille(taken, 990)) / batch,
-        per_second: 1e9 * batch * taken.len() as f64 / clock::ns(sum),
-        ..Measured::default()
-    })
-}
-
-/// The sorted value below which so many of a thousand lie.
-pub fn at_permille(sorted: &[u64], permille: usize) -> u64 {
-    sorted[(sorted.len() - 1) * permille / 1000]
 }
 
 /// The median of sorted counter values. Some counters move in steps (of 10 ns on some processors), so that

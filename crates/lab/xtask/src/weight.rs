@@ -49,7 +49,7 @@ const LIMITS: [Limit; 3] = [
         package: "tranship-cli",
         features: &[],
         crates: 184,
-        without: &[],
+        without: &["tranship-lab"],
     },
 ];
 

@@ -2,11 +2,9 @@
 //! loopback.
 //!
 //! `tranship`, `nbdkit` and `qemu-nbd` are exports of the image to NBD clients; `tranship-proxy` and `tranship-net-proxy`
-//! the same with a proxy without a cache between, whose server is reached over shared memory, or over TCP. `channel` and
-//! `channel-net-proxy` are programs that ask over channels, without NBD: the server, and such a proxy. Each cell
-//! runs against servers that are there for the whole bench.
+//! the same with a proxy without a cache between, whose server is reached over shared memory, or over TCP. Programs that ask over
+//! channels are measured by `tranship block bench`. Each cell runs against servers that are there for the whole bench.
 
-mod channel;
 mod nbd;
 mod servers;
 mod work;
@@ -16,11 +14,11 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use clap::ValueEnum;
 
-use crate::Bench;
+use crate::bench::Bench;
 use crate::options::{Common, pages};
 use crate::plan::{Cell, Outcome};
 use crate::report::Key;
-use servers::{Place, Servers};
+use servers::Servers;
 use work::Work;
 use work::{Access, SYSTEMS};
 
@@ -83,7 +81,7 @@ fn groups(
         for bytes in common.some_of(&grid.payload) {
             for &depth in &grid.depth {
                 let work = Work::new(number, bytes, depth, common);
-                let cells = servers.places().map(|(system, place)| Cell {
+                let cells = servers.places.iter().map(|&(system, port)| Cell {
                     system,
                     key: Key {
                         mode,
@@ -97,10 +95,7 @@ fn groups(
                         ..Key::default()
                     },
                     measure: Box::new(move |_| {
-                        let mut measured = match place {
-                            Place::Nbd(port) => nbd::measure(*port, work)?,
-                            Place::Channel(endpoint) => channel::measure(endpoint, work)?,
-                        };
+                        let mut measured = nbd::measure(port, work)?;
                         let rate = measured.per_second * work.bytes as f64 / f64::from(1 << 20);
                         measured.facts.insert("mib_per_second".into(), rate);
                         if access == Access::Direct {

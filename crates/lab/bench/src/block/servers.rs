@@ -2,34 +2,26 @@
 
 use std::io::Write;
 use std::net::TcpListener;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use tranship_block::Endpoint;
-use tranship_core::Trust;
 
 use super::nbd;
 use super::work::{Access, SYSTEMS, size};
 use crate::options::Common;
 
 /// How long a server may take to be there.
-pub const PATIENCE: Duration = Duration::from_secs(20);
-
-/// Where a system is asked.
-#[derive(Debug)]
-pub enum Place {
-    /// A port of this machine.
-    Nbd(u16),
-    Channel(Endpoint),
-}
+const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Processes that end with the bench.
 #[derive(Debug)]
 pub struct Servers {
     children: Vec<Child>,
-    places: Vec<(&'static str, Place)>,
+    /// Systems, and the ports of this machine at which they are asked.
+    pub places: Vec<(&'static str, u16)>,
 }
 
 impl Drop for Servers {
@@ -49,7 +41,7 @@ struct Starter<'a> {
     size: u64,
     access: Access,
     children: Vec<Child>,
-    member: Option<tranship_core::Domain>,
+    has_manager: bool,
 }
 
 impl Servers {
@@ -62,7 +54,7 @@ impl Servers {
             size: size(common),
             access,
             children: Vec::new(),
-            member: None,
+            has_manager: false,
         };
         ensure!(
             starter.tranship.exists(),
@@ -82,15 +74,11 @@ impl Servers {
                 eprintln!("SKIPPED: {system}: no {missing} here; scripts/deps.sh installs it");
                 continue;
             }
-            let place = starter.place(system);
+            let port = starter.start(system);
             servers.children.append(&mut starter.children);
-            servers.places.push((system, place?));
+            servers.places.push((system, port?));
         }
         Ok(servers)
-    }
-
-    pub fn places(&self) -> impl Iterator<Item = (&'static str, &Place)> {
-        self.places.iter().map(|(system, place)| (*system, place))
     }
 }
 
@@ -143,22 +131,14 @@ impl Starter<'_> {
         Ok(name)
     }
 
-    /// Membership of the bench itself; starts the manager.
-    fn member(&mut self) -> Result<tranship_core::Domain> {
-        if let Some(member) = &self.member {
-            return Ok(member.clone());
+    fn manager(&mut self) -> Result<()> {
+        if self.has_manager {
+            return Ok(());
         }
         let socket = self.socket();
         self.tranship(&["manager", "--socket", &socket.display().to_string()])?;
-        let mut member = None;
-        wait(|| {
-            let builder = tranship_core::Domain::builder().name("block-bench");
-            member = builder.socket(&socket).connect().ok();
-            member.is_some()
-        })?;
-        let member = member.context("a member")?;
-        self.member = Some(member.clone());
-        Ok(member)
+        self.has_manager = true;
+        wait(|| UnixStream::connect(&socket).is_ok())
     }
 
     fn serve(&mut self, at: &str, system: &str, more: &[&str]) -> Result<()> {
@@ -176,7 +156,7 @@ impl Starter<'_> {
         self.tranship(&[&arguments, more].concat())
     }
 
-    fn place(&mut self, system: &str) -> Result<Place> {
+    fn start(&mut self, system: &str) -> Result<u16> {
         let port = free_port()?;
         let nbd = format!("tcp:127.0.0.1:{port}");
         let export = ["--nbd", &nbd];
@@ -185,26 +165,15 @@ impl Starter<'_> {
         match system {
             "tranship" => self.serve("local:bench", system, &export)?,
             "tranship-proxy" => {
-                self.member()?;
+                self.manager()?;
                 self.serve("shm:bench-proxy", system, &[])?;
                 self.proxy("shm:bench-proxy", &export)?;
             }
             "tranship-net-proxy" => {
-                self.member()?;
+                self.manager()?;
                 let network = network()?;
                 self.serve(&network, system, &[])?;
                 self.proxy(&network, &export)?;
-            }
-            "channel" => {
-                let member = self.member()?;
-                self.serve("shm:bench-channel", system, &[])?;
-                return Ok(Place::Channel(endpoint("shm:bench-channel", member)));
-            }
-            "channel-net-proxy" => {
-                let (member, network) = (self.member()?, network()?);
-                self.serve(&network, system, &[])?;
-                self.proxy(&network, &["--listen", "shm:bench-proxied"])?;
-                return Ok(Place::Channel(endpoint("shm:bench-proxied", member)));
             }
             "nbdkit" => {
                 let (image, port) = (self.image(system)?, port.to_string());
@@ -226,12 +195,8 @@ impl Starter<'_> {
             }
         }
         wait(|| nbd::connect(port, self.size).is_ok())?;
-        Ok(Place::Nbd(port))
+        Ok(port)
     }
-}
-
-fn endpoint(at: &str, member: tranship_core::Domain) -> Endpoint {
-    Endpoint::new(at, Trust::Producer).with_domains(move || Ok(member.clone()))
 }
 
 /// One that was free a moment ago.

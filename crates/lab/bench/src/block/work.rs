@@ -7,12 +7,10 @@ use clap::ValueEnum;
 use crate::options::Common;
 
 /// What can be named.
-pub const SYSTEMS: [&str; 7] = [
+pub const SYSTEMS: [&str; 5] = [
     "tranship",
     "tranship-proxy",
     "tranship-net-proxy",
-    "channel",
-    "channel-net-proxy",
     "nbdkit",
     "qemu-nbd",
 ];

@@ -6,7 +6,7 @@ use clap::ValueEnum;
 use super::Level;
 use super::meet::Credentials;
 use super::way::{STREAM, Way};
-use crate::Bench;
+use crate::bench::Bench;
 use crate::case::Touch;
 use crate::options::{Common, pages};
 use crate::plan::{Cell, Outcome};

@@ -10,15 +10,16 @@ mod tracer;
 use anyhow::{Context, Result};
 
 use self::tracer::{Tally, Tracer, mark};
-use crate::Bench;
+use crate::bench::Bench;
 use crate::case::{Case, Pattern, Touch, Wait};
 use crate::options::Common;
 use crate::party::{self, Member, Party};
-use crate::peer::{Peer, Role};
+use crate::peer::{Ops, Role};
 use crate::plan::Outcome;
 use crate::report::{Key, Row};
 use crate::stats::{Facts, Measured};
-use crate::systems;
+use crate::systems::raw::Raw;
+use crate::systems::tranship::Tranship;
 
 /// Messages in a row; a sender has at least twice as many buffers.
 const BATCH: u32 = 32;
@@ -34,32 +35,24 @@ const SEND: u64 = 2;
 const RECEIVE: u64 = 3;
 const RELEASE: u64 = 4;
 
-/// A system whose operations can be told apart.
-pub trait Ops: Peer {
-    /// A buffer to write, not yet sent.
-    type Loan;
-    /// A received buffer.
-    type Held;
-
-    /// Takes a buffer.
-    fn alloc(&mut self) -> Result<Self::Loan>;
-    /// Writes 8 bytes, freezes, sends.
-    fn give(&mut self, loan: Self::Loan, stamp: u64) -> Result<()>;
-    /// Receives a message that is there, and reads 8 bytes.
-    fn take(&mut self) -> Result<(Self::Held, u64)>;
-    /// Gives a received buffer back.
-    fn release(&mut self, held: Self::Held) -> Result<()>;
-}
-
 /// A system in the list.
 #[derive(Debug, Clone, Copy)]
-pub struct StepsEntry {
-    pub name: &'static str,
+struct StepsEntry {
+    name: &'static str,
     clean: fn(u64),
     count: fn(&Case, Role, &Party, &Steps) -> Result<Vec<Measured>>,
 }
 
-pub const fn entry<P: Ops>() -> StepsEntry {
+fn systems() -> Vec<StepsEntry> {
+    vec![
+        entry::<Raw>(),
+        entry::<Tranship>(),
+        #[cfg(feature = "iceoryx2")]
+        entry::<crate::systems::iceoryx2::Iceoryx2>(),
+    ]
+}
+
+const fn entry<P: Ops>() -> StepsEntry {
     StepsEntry {
         name: P::NAME,
         clean: P::clean,
@@ -86,7 +79,7 @@ pub struct Instructions;
 
 impl Bench for Instructions {
     fn systems(&self) -> Vec<&'static str> {
-        systems::with_steps().iter().map(|e| e.name).collect()
+        systems().iter().map(|e| e.name).collect()
     }
 
     fn measure(&self, common: &Common) -> Result<Outcome> {
@@ -95,7 +88,7 @@ impl Bench for Instructions {
             eprintln!("SKIPPED: instructions: {why:#}");
             return Ok(outcome);
         }
-        let all = systems::with_steps();
+        let all = systems();
         for system in all.iter().filter(|e| common.wants(e.name)) {
             match count(common, system) {
                 Ok(rows) => outcome.rows.extend(rows),

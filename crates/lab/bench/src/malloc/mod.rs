@@ -11,8 +11,8 @@ use sized::Blocks;
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 
-use crate::Bench;
 use crate::alloc;
+use crate::bench::Bench;
 use crate::clock;
 use crate::options::{Common, size};
 use crate::plan::{Cell, Outcome};

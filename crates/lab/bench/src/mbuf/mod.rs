@@ -1,13 +1,12 @@
-//! `mbuf`: packets allocated and freed in one thread, against DPDK's, and the memory that packets of real sizes take.
+//! `mbuf`: packets allocated and freed in one thread, against DPDK's.
 
 mod dpdk;
-mod trace;
 
 use anyhow::{Result, ensure};
 use std::mem::MaybeUninit;
 use tranship_mbuf::{Chain, Error, Limits, MbufOptions, Mbufs, NoBuffers};
 
-use crate::Bench;
+use crate::bench::Bench;
 use crate::clock;
 use crate::options::Common;
 use crate::party;
@@ -96,7 +95,7 @@ impl Bench for Mbuf {
 
     fn systems(&self) -> Vec<&'static str> {
         let names = PAIRS.iter().map(|pair| pair.system);
-        names.chain(trace::SYSTEMS).collect()
+        names.collect()
     }
 
     fn measure(&self, common: &Common) -> Result<Outcome> {
@@ -141,7 +140,6 @@ impl Bench for Mbuf {
             }
         }
         ensure!(mbufs.stats().outstanding() == 0, "mbufs were lost");
-        trace::bench(common, &mut outcome);
         Ok(outcome)
     }
 }

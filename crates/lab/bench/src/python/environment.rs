@@ -1,7 +1,7 @@
 //! The interpreter, what it can import, and the product's package for it.
 
 use super::system::{System, source};
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -26,10 +26,9 @@ pub(super) struct Environment {
 }
 
 impl Environment {
-    /// `given`, else one that is made here, once; without the time for that (`quick`) what there is. None, said aloud: there is no Python.
+    /// `given`, else what there is. None, said aloud: there is no Python.
     pub(super) fn find(
         given: Option<&Path>,
-        quick: bool,
         needs: &BTreeSet<&str>,
     ) -> Result<Option<Environment>> {
         let folder = tempfile::tempdir()?;
@@ -40,7 +39,7 @@ impl Environment {
         };
         if let Some(given) = given {
             here.python = given.to_owned();
-        } else if let Some(made) = made(quick) {
+        } else if let Some(made) = tests_own() {
             here.python = made;
         }
         if let Err(error) = here.fill() {
@@ -130,64 +129,10 @@ fn copy(from: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The interpreter of an environment under the target folder; none if it cannot be made, or is not there and there is no time for it.
-fn made(quick: bool) -> Option<PathBuf> {
-    let target = beside("..")?;
-    let folder = target.join("python-bench");
-    let inside = folder.join("bin/python");
-    if folder.join("ready").exists() {
-        return Some(inside);
-    }
-    if quick {
-        return tests_own(&target);
-    }
-    match make(&folder, &inside) {
-        Ok(()) => Some(inside),
-        Err(error) => {
-            eprintln!("no environment of its own: {error:#}");
-            None
-        }
-    }
-}
-
-/// The one that the tests of the Python face have made, which has numpy.
-fn tests_own(target: &Path) -> Option<PathBuf> {
-    let all = std::fs::read_dir(target.join("python")).ok()?;
+/// The interpreter of the environment that the tests of the Python face have made under the target folder, which has numpy.
+fn tests_own() -> Option<PathBuf> {
+    let all = std::fs::read_dir(beside("../python")?).ok()?;
     let all = all.flatten().map(|one| one.path());
     let ready = all.filter(|one| one.join("ready").exists()).max()?;
     Some(ready.join("bin/python"))
-}
-
-fn make(folder: &Path, inside: &Path) -> Result<()> {
-    eprintln!("making an environment in {}", folder.display());
-    let _ = std::fs::remove_dir_all(folder); // of a run that was cut off
-    run(Command::new("python3").args(["-m", "venv"]).arg(folder))?;
-    let mut got = 0;
-    for (_, package) in PACKAGES {
-        let pip = [
-            "-m",
-            "pip",
-            "install",
-            "--quiet",
-            "--disable-pip-version-check",
-        ];
-        match run(Command::new(inside).args(pip).arg(package)) {
-            Ok(()) => got += 1,
-            Err(error) => eprintln!("{package}: {error:#}"),
-        }
-    }
-    ensure!(got > 0, "pip installed nothing");
-    Ok(std::fs::write(folder.join("ready"), "")?)
-}
-
-fn run(command: &mut Command) -> Result<()> {
-    let done = command.output().with_context(|| format!("{command:?}"))?;
-    if !done.status.success() {
-        bail!(
-            "{}: {}",
-            done.status,
-            String::from_utf8_lossy(&done.stderr).trim()
-        );
-    }
-    Ok(())
 }

@@ -6,7 +6,7 @@ mod environment;
 mod run;
 mod system;
 
-use crate::Bench;
+use crate::bench::Bench;
 use crate::case::{Case, Wait};
 use crate::options::{Common, size};
 use crate::peer::Entry;
@@ -34,7 +34,7 @@ pub struct Python {
     /// Sizes of the arrays, e.g. 64,4K,64K,1M.
     #[arg(long, value_delimiter = ',', value_parser = size, default_values = ["1K", "4K", "16K", "64K", "256K", "1M", "4M", "16M", "64M"])]
     payload: Vec<usize>,
-    /// The interpreter [default: of an environment that is made under the target folder; with --quick python3, if there is none].
+    /// The interpreter [default: of the tests' environment under the target folder, else python3].
     #[arg(long, value_name = "PATH")]
     python: Option<PathBuf>,
 }
@@ -55,7 +55,7 @@ impl Bench for Python {
 fn measure(common: &Common, grid: &Python) -> Result<Outcome> {
     let wanted = SYSTEMS.iter().filter(|one| common.wants(one.name));
     let needs = wanted.flat_map(|one| one.needs).copied().collect();
-    let environment = Environment::find(grid.python.as_deref(), common.is_quick(), &needs)?;
+    let environment = Environment::find(grid.python.as_deref(), &needs)?;
     let rust = systems::all().into_iter().find(|one| one.name == RUST);
     let mut outcome = Outcome {
         peers: environment

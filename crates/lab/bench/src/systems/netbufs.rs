@@ -1,7 +1,6 @@
 //! Allocators of network buffers: our mbufs, and what the paper compares with, made anew over our zones: what FreeBSD had (`4.x`,
-//! `mballoc`), and what was tried and rejected (`overlay`).
+//! `mballoc`).
 
-use std::cell::RefCell;
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -46,13 +45,12 @@ pub trait NetBufs: Sync {
 }
 
 /// The systems, in the order in which they run.
-pub const NAMES: [&str; 4] = ["tranship", "4.x", "mballoc", "overlay"];
+pub const NAMES: [&str; 3] = ["tranship", "4.x", "mballoc"];
 
 pub fn open(name: &str) -> Result<Box<dyn NetBufs>> {
     Ok(match name {
         "4.x" => Box::new(Lists::new()?),
-        "mballoc" => Box::new(Zones::new(false)?),
-        "overlay" => Box::new(Overlay(Zones::new(true)?)),
+        "mballoc" => Box::new(Zones::new()?),
         "tranship" => Box::new(Product(Mbufs::new()?)),
         _ => anyhow::bail!("no system {name}"),
     })
@@ -146,16 +144,11 @@ impl NetBufs for Lists {
 struct Zones {
     mbufs: ItemZone<Bytes>,
     clusters: ItemZone<Bytes>,
-    reclaims: bool,
 }
 
 impl Zones {
-    fn new(reclaims: bool) -> Result<Self> {
-        reaper::set_driver(if reclaims {
-            Driver::Thread
-        } else {
-            Driver::Nobody
-        });
+    fn new() -> Result<Self> {
+        reaper::set_driver(Driver::Nobody);
         let arena = Arc::new(Arena::private(WINDOW)?);
         let zone = |name: &str, bytes: usize| -> Result<_> {
             let keg = ItemKeg::new(&arena, bytes as u64, bytes as u64)?;
@@ -164,7 +157,6 @@ impl Zones {
         Ok(Self {
             mbufs: zone("mbuf", MBUF)?,
             clusters: zone("cluster", CLUSTER)?,
-            reclaims,
         })
     }
 }
@@ -189,42 +181,7 @@ impl NetBufs for Zones {
     }
 
     fn reclaims(&self) -> bool {
-        self.reclaims
-    }
-}
-
-/// The rejected one: a small cache of packets for each thread, laid over both zones, filled from them and emptied into
-/// them.
-struct Overlay(Zones);
-
-const BUCKET: usize = 32;
-
-thread_local! {
-    static CACHE: RefCell<Vec<Packet>> = const { RefCell::new(Vec::new()) };
-}
-
-impl NetBufs for Overlay {
-    fn get(&self) -> Option<Packet> {
-        CACHE.with_borrow_mut(|cache| {
-            if cache.is_empty() {
-                cache.extend(std::iter::from_fn(|| self.0.get()).take(BUCKET));
-            }
-            cache.pop()
-        })
-    }
-
-    unsafe fn put(&self, packet: Packet) {
-        CACHE.with_borrow_mut(|cache| {
-            if cache.len() == BUCKET {
-                // SAFETY: they are nobody's but the cache's.
-                cache.drain(..).for_each(|old| unsafe { self.0.put(old) });
-            }
-            cache.push(packet);
-        });
-    }
-
-    fn reclaims(&self) -> bool {
-        true
+        false
     }
 }
 

@@ -11,9 +11,8 @@ use tranship_ring::{Consumer, Lines, Producer, Publish, Push};
 
 use super::shared::Shared;
 use crate::case::{Case, Pattern, Touch, Wait};
-use crate::instructions::Ops;
 use crate::party::Party;
-use crate::peer::{Peer, Role};
+use crate::peer::{Ops, Peer, Role};
 use crate::touch;
 
 /// How a line is published: as the product does it to a peer that busy-polls. Who blocks is woken after each message anyway.

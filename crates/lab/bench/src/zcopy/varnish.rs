@@ -5,7 +5,7 @@
 
 use super::cache::{cpu_of, on_cores};
 use super::pairs::Ratio;
-use crate::Bench;
+use crate::bench::Bench;
 use crate::options::{Common, size};
 use crate::plan::{Cell, Outcome};
 use crate::report::{Key, bytes};

@@ -11,9 +11,8 @@ use iceoryx2::sample_mut_uninit::SampleMutUninit;
 use iceoryx2::service::port_factory::publish_subscribe::PortFactory;
 
 use super::{Iceoryx2, Service, node, text};
-use crate::collect::{Collect, Size};
 use crate::party::Party;
-use crate::peer::Peer;
+use crate::peer::{Collect, Peer, Size};
 
 type Loan = SampleMutUninit<Service, [MaybeUninit<u64>], ()>;
 

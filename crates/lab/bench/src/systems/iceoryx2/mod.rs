@@ -21,9 +21,8 @@ use iceoryx2::sample::Sample;
 use iceoryx2::sample_mut_uninit::SampleMutUninit;
 
 use crate::case::{Case, Pattern, Touch, Wait};
-use crate::instructions::Ops;
 use crate::party::Party;
-use crate::peer::{Peer, Role};
+use crate::peer::{Ops, Peer, Role};
 use crate::touch;
 
 type Service = ipc::Service;

@@ -3,7 +3,7 @@
 use anyhow::Result;
 use tranship_core::{BufferMut, Domain, Pool, PoolOptions};
 
-use crate::alloc::Allocator;
+use crate::systems::allocators::Allocator;
 
 /// Chunks of 1 MiB, so that every size of the bench is in a class.
 const POOL: u64 = 256 << 20;

@@ -5,8 +5,8 @@ use tranship_core::{BufferMut, Domain, Pool, Receiver, Role as Way, Sender};
 
 use super::join;
 use crate::case::Wait;
-use crate::collect::{Collect, Size};
 use crate::party::Party;
+use crate::peer::{Collect, Size};
 
 /// The system in `collect`.
 pub struct Turns;

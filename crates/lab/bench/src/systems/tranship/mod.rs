@@ -4,25 +4,20 @@
 
 mod alloc;
 mod collect;
-mod forwarded;
 mod inline;
 pub mod join;
-mod moved;
 pub use join::{domain, shape_of};
 
 pub use alloc::Zones;
 pub use collect::Turns;
-pub use forwarded::Forwarded;
 pub use inline::Inlined;
-pub use moved::Moved;
 
 use anyhow::{Context, Result, ensure};
 use tranship_core::{Buffer, BufferMut, Domain, Pool, Receiver, Sender};
 
 use crate::case::{Case, Touch};
-use crate::instructions::Ops;
 use crate::party::Party;
-use crate::peer::{Peer, Role};
+use crate::peer::{Ops, Peer, Role};
 use crate::touch;
 
 pub struct Tranship {

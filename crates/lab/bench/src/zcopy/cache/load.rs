@@ -1,17 +1,14 @@
-//! Clients of a server of memcached's protocol: many connections in a closed loop, or so many requests a second; what comes is
-//! dropped or copied. They never wait in the kernel.
+//! Clients of a server of memcached's protocol: many connections in a closed loop; what comes is dropped or copied. They never wait in
+//! the kernel.
 
 use crate::clock;
 use crate::stats::{Measured, Samples};
 use anyhow::{Context, Result, bail, ensure};
-use std::fmt::Write as _;
-use std::io::{ErrorKind, IoSlice, Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 use tranship_sys::stream;
 
-/// Connections at a time.
-pub const CONNECTIONS: usize = 16;
 /// Without a byte for so long, the server is taken for stuck: a value is missing.
 const STUCK: Duration = Duration::from_secs(100);
 /// What a run says of the server's processor time, ns for a request.
@@ -33,28 +30,10 @@ pub struct Load {
     pub depth: usize,
     /// The client reads what comes; else the kernel forgets it.
     pub copies: bool,
-    /// Of a hundred requests so many store.
-    pub sets: u64,
-    /// Requests a second; none: as many as there are answers to.
-    pub rate: Option<f64>,
     pub budget: Duration,
 }
 
-/// The answers of some time, and the processor time that they cost the server.
-pub fn row(measured: Measured, served: u64, time: Duration, cpu: u64) -> Vec<Measured> {
-    let seconds = time.as_secs_f64();
-    let facts = [
-        (CPU.into(), cpu as f64 / served as f64),
-        (SHARE.into(), cpu as f64 / seconds / 1e7),
-    ];
-    vec![Measured {
-        per_second: served as f64 / seconds,
-        facts: facts.into(),
-        ..measured
-    }]
-}
-
-/// The [`row`] of a client.
+/// The rows of a client, by their operation.
 pub fn told(rows: Vec<Vec<Measured>>, op: &str) -> Vec<Measured> {
     let rows = rows.into_iter().flatten();
     let named = |measured| Measured {
@@ -87,11 +66,7 @@ fn byte(index: usize) -> u8 {
     u8::try_from(index % 251).expect("small")
 }
 
-/// Stores all values anew.
-pub fn overwrite(load: &Load) -> Result<()> {
-    store_all(load).map(drop)
-}
-
+/// Stores all values.
 fn store_all(load: &Load) -> Result<TcpStream> {
     let mut stream = TcpStream::connect(("127.0.0.1", load.port))?;
     stream.set_nodelay(true)?;
@@ -162,13 +137,6 @@ fn line(stream: &mut TcpStream) -> Result<String> {
     Ok(String::from_utf8_lossy(&line).into_owned())
 }
 
-struct Asked {
-    stream: TcpStream,
-    /// Bytes that are still to come.
-    missing: usize,
-    since: u64,
-}
-
 /// Numbers at random, other ones in each process.
 #[derive(Debug)]
 pub struct Numbers(u64);
@@ -186,69 +154,46 @@ impl Numbers {
     }
 }
 
-/// Asks, and measures: a row for the answers, and one for what they cost the server.
-pub fn ask(load: Load) -> Result<Vec<Measured>> {
-    let mut all = Vec::new();
-    for _ in 0..CONNECTIONS {
-        let stream = TcpStream::connect(("127.0.0.1", load.port))?;
-        stream.set_nonblocking(true)?;
-        stream.set_nodelay(true)?;
-        all.push(Asked {
-            stream,
-            missing: 0,
-            since: 0,
-        });
-    }
-    let body = vec![b'x'; load.value];
-    let mut room = vec![0u8; if load.copies { 256 << 10 } else { 0 }];
+/// One connection, or what stands for one.
+pub trait Asks: Sized {
+    /// At a time.
+    const CONNECTIONS: usize;
+
+    fn new(load: &Load) -> Result<Self>;
+    /// Asks for values at random, as many as go together.
+    fn ask(&mut self, load: &Load, numbers: &mut Numbers) -> Result<()>;
+    /// Looks whether the answer is there, whole.
+    fn hear(&mut self, load: &Load, room: &mut [u8]) -> Result<bool>;
+}
+
+/// Asks, and measures.
+pub fn run<A: Asks>(load: Load) -> Result<Vec<Measured>> {
     let mut numbers = Numbers::new();
+    let mut all = Vec::new();
+    for _ in 0..A::CONNECTIONS {
+        let mut one = A::new(&load)?;
+        one.ask(&load, &mut numbers)?;
+        all.push((one, clock::ticks()));
+    }
+    let mut room = vec![0u8; 256 << 10];
     let mut samples = Samples::new(1 << 20, u32::try_from(load.depth)?);
     let start = Instant::now();
-    let (mut begun, mut cpu) = (None::<Instant>, 0);
-    let (mut served, mut given) = (0u64, 0u64);
+    let (mut begun, mut cpu, mut served) = (None::<Instant>, 0, 0u64);
     let mut moved = Instant::now();
     loop {
-        let mut idle = true;
-        for one in &mut all {
-            if one.missing == 0 {
-                let now = clock::ticks();
-                if one.since > 0 && begun.is_some() {
-                    served += load.depth as u64;
-                    samples.push(now - one.since);
-                }
-                one.since = 0;
-                if let Some(rate) = load.rate
-                    && given as f64 >= start.elapsed().as_secs_f64() * rate
-                {
-                    continue;
-                }
-                one.missing = one.request(&load, &mut numbers, &body)?;
-                one.since = now;
-                given += load.depth as u64;
-                idle = false;
+        for (one, since) in &mut all {
+            if !one.hear(&load, &mut room)? {
+                continue;
             }
-            let got = if load.copies {
-                one.stream.read(&mut room)
-            } else {
-                stream::drop_unread(&one.stream, one.missing)
-            };
-            match got {
-                Ok(0) => bail!("the server is gone"),
-                Ok(got) => {
-                    ensure!(got <= one.missing, "more came than was asked for");
-                    one.missing -= got;
-                    idle = false;
-                }
-                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
-                Err(error) => return Err(error.into()),
+            let now = clock::ticks();
+            if begun.is_some() {
+                served += load.depth as u64;
+                samples.push(now - *since);
             }
+            one.ask(&load, &mut numbers)?;
+            (*since, moved) = (now, Instant::now());
         }
-        if idle {
-            ensure!(moved.elapsed() < STUCK, "an answer does not come");
-            std::hint::spin_loop();
-        } else {
-            moved = Instant::now();
-        }
+        ensure!(moved.elapsed() < STUCK, "an answer does not come");
         match begun {
             // Until the set has been touched and the chooser has looked around.
             None if start.elapsed() > load.budget => {
@@ -257,50 +202,61 @@ pub fn ask(load: Load) -> Result<Vec<Measured>> {
             Some(begun) if begun.elapsed() > load.budget && served > 0 => {
                 let cpu = cpu_of(load.pid)? - cpu;
                 let measured = samples.finish("").context("no sample")?;
-                return Ok(row(measured, served, begun.elapsed(), cpu));
+                let seconds = begun.elapsed().as_secs_f64();
+                let facts = [
+                    (CPU.into(), cpu as f64 / served as f64),
+                    (SHARE.into(), cpu as f64 / seconds / 1e7),
+                ];
+                return Ok(vec![Measured {
+                    per_second: served as f64 / seconds,
+                    facts: facts.into(),
+                    ..measured
+                }]);
             }
             _ => {}
         }
     }
 }
 
-impl Asked {
-    /// Sends as many requests as go together; says how many bytes will come.
-    fn request(&mut self, load: &Load, numbers: &mut Numbers, body: &[u8]) -> Result<usize> {
-        let mut text = String::with_capacity(64 * load.depth);
-        let mut ends = Vec::with_capacity(load.depth);
-        let mut expected = 0;
-        for _ in 0..load.depth {
-            let index = numbers.next(load.count);
-            if load.sets > 0 && (numbers.next(100) as u64) < load.sets {
-                write!(text, "set {} 0 0 {}\r\n", key(index), load.value)?;
-                ends.push(text.len());
-                text.push_str("\r\n");
-                expected += "STORED\r\n".len();
-            } else {
-                text.push_str(&get(index));
-                expected += answer(load);
+/// A connection that stays.
+pub struct Kept {
+    stream: TcpStream,
+    /// Bytes that are still to come.
+    missing: usize,
+}
+
+impl Asks for Kept {
+    const CONNECTIONS: usize = 16;
+
+    fn new(load: &Load) -> Result<Kept> {
+        let stream = TcpStream::connect(("127.0.0.1", load.port))?;
+        stream.set_nonblocking(true)?;
+        stream.set_nodelay(true)?;
+        Ok(Kept { stream, missing: 0 })
+    }
+
+    fn ask(&mut self, load: &Load, numbers: &mut Numbers) -> Result<()> {
+        let keys = (0..load.depth).map(|_| get(numbers.next(load.count)));
+        self.stream.write_all(keys.collect::<String>().as_bytes())?;
+        self.missing = answer(load) * load.depth;
+        Ok(())
+    }
+
+    fn hear(&mut self, load: &Load, room: &mut [u8]) -> Result<bool> {
+        let got = match load.copies {
+            true => self.stream.read(room),
+            false => stream::drop_unread(&self.stream, self.missing),
+        };
+        match got {
+            Ok(0) => bail!("the server is gone"),
+            Ok(got) => {
+                ensure!(got <= self.missing, "more came than was asked for");
+                self.missing -= got;
             }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+            Err(error) => return Err(error.into()),
         }
-        let mut parts = Vec::with_capacity(2 * ends.len() + 1);
-        let mut from = 0;
-        for end in ends {
-            parts.extend([
-                IoSlice::new(&text.as_bytes()[from..end]),
-                IoSlice::new(body),
-            ]);
-            from = end;
-        }
-        parts.push(IoSlice::new(&text.as_bytes()[from..]));
-        let mut rest = &mut parts[..];
-        while !rest.is_empty() {
-            match self.stream.write_vectored(rest) {
-                Ok(sent) => IoSlice::advance_slices(&mut rest, sent),
-                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
-        Ok(expected)
+        Ok(self.missing == 0)
     }
 }
 

@@ -7,14 +7,14 @@
 mod load;
 mod served;
 
-pub use load::{CPU, Load, Numbers, answer, cpu_of, fill, get, row, told};
+pub use load::{Asks, CPU, Load, Numbers, answer, cpu_of, fill, get, run, told};
 pub use served::{Place, Served, child, on_cores};
 
-use load::{ask, overwrite};
+use load::Kept;
 use served::debians;
 
 use super::pairs::Ratio;
-use crate::Bench;
+use crate::bench::Bench;
 use crate::options::{Common, size};
 use crate::party::{self, Member};
 use crate::plan::{Cell, Outcome};
@@ -33,11 +33,6 @@ const SYSTEMS: [&str; 6] = [
 ];
 /// Those that are measured unless others are named.
 const USUAL: usize = 4;
-/// Part of the rate of `batched` at which the processor time is compared.
-const OFFERED: f64 = 0.5;
-/// Of a hundred requests that many store, in the mixed load.
-const SETS: u64 = 50;
-
 /// Which values are asked for.
 const MODES: [&str; 2] = ["cold", "hot"];
 /// What the client does with them.
@@ -178,8 +173,6 @@ impl Rig {
             count: self.count,
             depth: 1,
             copies: false,
-            sets: 0,
-            rate: None,
             budget: common.budget(),
         }
     }
@@ -190,79 +183,37 @@ impl Rig {
             .filter(|name| common.is_named(&grid.client, name))
         {
             for depth in common.some_of(&grid.depth) {
-                let change = |load: Load| Load {
-                    depth,
-                    copies: client == "copy",
-                    ..load
-                };
-                self.group(common, mode, client, change, outcome);
-                if client != "drop" || depth != 1 {
-                    continue;
-                }
-                // What was sent by reference before has its pages replaced when it is overwritten, once: not what such a load costs.
-                for (system, served) in &self.servers {
-                    if let Err(error) = overwrite(&self.load(common, served)) {
-                        outcome.failures += 1;
-                        eprintln!("FAILED: zc-cache, storing anew in {system}: {error:#}");
-                        return;
-                    }
-                }
-                let mixed = |load: Load| Load {
-                    sets: SETS,
-                    ..change(load)
-                };
-                self.group(common, mode, "half-sets", mixed, outcome);
-                let reference = outcome.rows.iter().find(|row| {
-                    row.system == "batched"
-                        && row.key.op == client
-                        && row.key.mode == mode
-                        && row.key.payload_bytes == Some(self.value)
-                });
-                let rate = reference.map(|row| row.per_second * OFFERED);
-                // Of a server that was hardly let run nothing can be said.
-                let rate = rate.filter(|rate| *rate >= 1.0);
-                if rate.is_some() {
-                    let paced = |load: Load| Load {
-                        rate,
-                        ..change(load)
+                let cells = self.servers.iter().map(|(system, served)| {
+                    let load = Load {
+                        depth,
+                        copies: client == "copy",
+                        ..self.load(common, served)
                     };
-                    self.group(common, mode, "half-rate", paced, outcome);
-                }
+                    let key = Key {
+                        mode,
+                        op: client.to_owned(),
+                        payload_bytes: Some(self.value),
+                        depth: Some(depth),
+                        ..Key::default()
+                    };
+                    let core = self.client_core;
+                    Cell {
+                        system,
+                        key,
+                        measure: Box::new(move |number| ask::<Kept>(number, core, load, client)),
+                    }
+                });
+                outcome.group(common.runs_or(9), cells.collect());
             }
         }
     }
-
-    /// All servers in turn.
-    fn group(
-        &self,
-        common: &Common,
-        mode: &'static str,
-        op: &str,
-        change: impl Fn(Load) -> Load,
-        outcome: &mut Outcome,
-    ) {
-        let cells = self.servers.iter().map(|(system, served)| {
-            let load = change(self.load(common, served));
-            Cell {
-                system,
-                key: Key {
-                    mode,
-                    op: op.to_owned(),
-                    payload_bytes: Some(self.value),
-                    depth: Some(load.depth),
-                    ..Key::default()
-                },
-                measure: Box::new(move |number| run(number, self.client_core, load, op)),
-            }
-        });
-        outcome.group(common.runs_or(9), cells.collect());
-    }
 }
 
-fn run(number: u64, core: usize, load: Load, op: &str) -> Result<Vec<Measured>> {
+/// A client in a process of its own.
+pub fn ask<A: Asks>(number: u64, core: usize, load: Load, op: &str) -> Result<Vec<Measured>> {
     let members = vec![Member {
         core,
-        body: Box::new(move |_| ask(load)),
+        body: Box::new(move |_| run::<A>(load)),
     }];
     Ok(told(party::run(number, members)?, op))
 }

@@ -1,78 +1,19 @@
 //! The paper's two loads: GETs by UDP over many sockets in a closed loop, and TCP connections of one GET each.
 
-use super::super::cache::{Load, Numbers, answer, cpu_of, get, row};
-use crate::clock;
-use crate::stats::{Measured, Samples};
+use super::super::cache::{Asks, Load, Numbers, answer, get};
 use anyhow::{Context, Result, ensure};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
 
 /// Connections at a time, as in the paper.
-pub const CONNECTIONS: usize = 36;
+const CONNECTIONS: usize = 36;
 /// Bytes before a datagram's part of an answer.
 const FRAME: usize = 8;
 /// A datagram that does not come in that time was lost.
 const LOST: Duration = Duration::from_millis(200);
-const STUCK: Duration = Duration::from_secs(100);
 
-/// One that asks.
-trait Asks: Sized {
-    fn new(load: &Load) -> Result<Self>;
-    fn ask(&mut self, load: &Load, key: usize) -> Result<()>;
-    /// Looks whether the answer is there, whole.
-    fn hear(&mut self, load: &Load) -> Result<bool>;
-}
-
-pub fn by_udp(load: Load) -> Result<Vec<Measured>> {
-    run::<Datagrams>(load)
-}
-
-pub fn by_tcp(load: Load) -> Result<Vec<Measured>> {
-    run::<OneGet>(load)
-}
-
-fn run<A: Asks>(load: Load) -> Result<Vec<Measured>> {
-    let mut numbers = Numbers::new();
-    let mut all = Vec::new();
-    for _ in 0..CONNECTIONS {
-        let mut one = A::new(&load)?;
-        one.ask(&load, numbers.next(load.count))?;
-        all.push((one, clock::ticks()));
-    }
-    let mut samples = Samples::new(1 << 20, 1);
-    let start = Instant::now();
-    let (mut begun, mut cpu, mut served) = (None::<Instant>, 0, 0u64);
-    let mut moved = Instant::now();
-    loop {
-        for (one, since) in &mut all {
-            if !one.hear(&load)? {
-                continue;
-            }
-            let now = clock::ticks();
-            if begun.is_some() {
-                served += 1;
-                samples.push(now - *since);
-            }
-            one.ask(&load, numbers.next(load.count))?;
-            (*since, moved) = (now, Instant::now());
-        }
-        ensure!(moved.elapsed() < STUCK, "an answer does not come");
-        match begun {
-            None if start.elapsed() > load.budget => {
-                (begun, cpu) = (Some(Instant::now()), cpu_of(load.pid)?);
-            }
-            Some(begun) if begun.elapsed() > load.budget && served > 0 => {
-                let cpu = cpu_of(load.pid)? - cpu;
-                let measured = samples.finish("").context("no sample")?;
-                return Ok(row(measured, served, begun.elapsed(), cpu));
-            }
-            _ => {}
-        }
-    }
-}
-
-struct Datagrams {
+pub struct Datagrams {
     socket: UdpSocket,
     number: u16,
     key: usize,
@@ -93,6 +34,8 @@ impl Datagrams {
 }
 
 impl Asks for Datagrams {
+    const CONNECTIONS: usize = CONNECTIONS;
+
     fn new(load: &Load) -> Result<Datagrams> {
         let socket = UdpSocket::bind("127.0.0.1:0")?;
         socket.connect(("127.0.0.1", load.port))?;
@@ -106,15 +49,15 @@ impl Asks for Datagrams {
         })
     }
 
-    fn ask(&mut self, load: &Load, key: usize) -> Result<()> {
+    fn ask(&mut self, load: &Load, numbers: &mut Numbers) -> Result<()> {
+        let key = numbers.next(load.count);
         (self.number, self.key) = (self.number.wrapping_add(1), key);
         self.missing = answer(load);
         self.say()
     }
 
-    fn hear(&mut self, load: &Load) -> Result<bool> {
-        let mut room = [0; 2048];
-        match self.socket.recv(&mut room) {
+    fn hear(&mut self, load: &Load, room: &mut [u8]) -> Result<bool> {
+        match self.socket.recv(room) {
             Ok(got) if got > FRAME && room[..2] == self.number.to_be_bytes() => {
                 ensure!(got - FRAME <= self.missing, "more came than was asked for");
                 self.missing -= got - FRAME;
@@ -133,12 +76,14 @@ impl Asks for Datagrams {
     }
 }
 
-struct OneGet {
+pub struct OneGet {
     stream: Option<TcpStream>,
     missing: usize,
 }
 
 impl Asks for OneGet {
+    const CONNECTIONS: usize = CONNECTIONS;
+
     fn new(_: &Load) -> Result<OneGet> {
         Ok(OneGet {
             stream: None,
@@ -146,9 +91,9 @@ impl Asks for OneGet {
         })
     }
 
-    fn ask(&mut self, load: &Load, key: usize) -> Result<()> {
+    fn ask(&mut self, load: &Load, numbers: &mut Numbers) -> Result<()> {
         let mut stream = TcpStream::connect(("127.0.0.1", load.port))?;
-        stream.write_all(get(key).as_bytes())?;
+        stream.write_all(get(numbers.next(load.count)).as_bytes())?;
         stream.set_nonblocking(true)?;
         // Closed with a reset: else the number of the port would be kept for a minute.
         rustix::net::sockopt::set_socket_linger(&stream, Some(Duration::ZERO))?;
@@ -156,10 +101,9 @@ impl Asks for OneGet {
         Ok(())
     }
 
-    fn hear(&mut self, _: &Load) -> Result<bool> {
-        let mut room = [0; 4096];
+    fn hear(&mut self, _: &Load, room: &mut [u8]) -> Result<bool> {
         let stream = self.stream.as_mut().context("not connected")?;
-        match stream.read(&mut room) {
+        match stream.read(room) {
             Ok(0) => anyhow::bail!("the server is gone"),
             Ok(got) => self.missing -= got,
             Err(error) if error.kind() == ErrorKind::WouldBlock => {}

@@ -6,15 +6,15 @@ mod ask;
 mod source;
 pub mod suite;
 
-use super::cache::{CPU, Load, Place, Served, fill, told};
+use super::cache::{self, CPU, Load, Place, Served, fill};
 use super::pairs::Ratio;
-use crate::Bench;
+use crate::bench::Bench;
 use crate::options::{Common, size};
-use crate::party::{self, Member};
 use crate::plan::{Cell, Outcome};
 use crate::report::{Key, bytes};
 use crate::stats::Measured;
 use anyhow::{Context, Result};
+use ask::{Datagrams, OneGet};
 use source::Built;
 use std::path::{Path, PathBuf};
 use tranship_zcopy::{Counts, Report};
@@ -115,8 +115,6 @@ fn group(
             count: if common.is_quick() { QUICK } else { COUNT },
             depth: 1,
             copies: true,
-            sets: 0,
-            rate: None,
             budget: common.budget(),
         };
         let tcp = Load {
@@ -170,14 +168,8 @@ fn group(
 }
 
 fn run(number: u64, core: usize, load: Load, carrier: &str) -> Result<Vec<Measured>> {
-    let ask = if carrier == "udp" {
-        ask::by_udp
-    } else {
-        ask::by_tcp
-    };
-    let members = vec![Member {
-        core,
-        body: Box::new(move |_| ask(load)),
-    }];
-    Ok(told(party::run(number, members)?, ""))
+    match carrier {
+        "udp" => cache::ask::<Datagrams>(number, core, load, ""),
+        _ => cache::ask::<OneGet>(number, core, load, ""),
+    }
 }

@@ -2,7 +2,7 @@
 //! of it by `T_MEMD_USE_DAEMON`. Nothing is built: what they ask the program itself for, how it was configured, a script answers.
 
 use super::source;
-use crate::Bench;
+use crate::bench::Bench;
 use crate::options::Common;
 use crate::plan::Outcome;
 use anyhow::{Context, Result, ensure};

@@ -1,0 +1,18 @@
+//! What a bench is.
+
+use anyhow::Result;
+use clap::Args;
+
+use crate::options::Common;
+use crate::plan::Outcome;
+
+/// What a bench can vary, and how it measures.
+pub trait Bench: Args {
+    /// The systems that others are compared with.
+    const REFERENCES: &'static [&'static str] = &[];
+
+    /// The systems that `--only` can name.
+    fn systems(&self) -> Vec<&'static str>;
+
+    fn measure(&self, common: &Common) -> Result<Outcome>;
+}
