@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use tranship_core::{Buffer, ChannelOptions, Domain, Pool, PoolOptions, Receiver, Role, Sender};
+use tranship_core::{Buffer, ChannelOptions, Domain, Pool, PoolOptions, Receiver, Sender};
 use tranship_sys::process;
 use tranship_testkit::resource::{self, Scheduled};
 
@@ -72,10 +72,10 @@ struct Crowd {
 
 fn link(from: &Domain, to: &Domain, name: &str) -> Result<(Sender, Receiver)> {
     let options = || ChannelOptions::new().lines(64);
-    let listener = from.listen_with(name, Role::Source, options())?;
+    let listener = from.listen_with::<Sender>(name, options())?;
     std::thread::scope(|s| {
-        let receiver = s.spawn(|| to.open_receiver_with(name, options()));
-        let sender = listener.accept_sender()?;
+        let receiver = s.spawn(|| to.open_with::<Receiver>(name, options()));
+        let sender = listener.accept()?;
         let receiver = receiver.join();
         Ok((sender, receiver.ok().context("a thread ended")??))
     })

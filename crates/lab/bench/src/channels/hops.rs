@@ -177,8 +177,10 @@ impl Ends {
     fn up(side: &Side<'_>, case: Case, options: &ChannelOptions) -> Result<Ends> {
         let at = between(case, side, side.me - 1);
         Ok(Ends {
-            from: side.domain.open_receiver_with(&at.out, options.clone())?,
-            to: side.domain.open_sender_with(&at.back, options.clone())?,
+            from: side
+                .domain
+                .open_with::<Receiver>(&at.out, options.clone())?,
+            to: side.domain.open_with::<Sender>(&at.back, options.clone())?,
         })
     }
 

@@ -1,7 +1,7 @@
 //! `join`: what comes before and after all messages. A domain joins its manager and leaves; a channel is opened, carries its first buffer, and is closed.
 
 use anyhow::{Context, Result, bail};
-use tranship_core::{Domain, ErrorKind, Receiver, Role, Wait};
+use tranship_core::{Domain, ErrorKind, Receiver, Sender, Wait};
 
 use super::Level;
 use super::meet::{self, Side};
@@ -115,7 +115,7 @@ fn channels(side: &Side<'_>, address: &str, case: Case) -> Result<Vec<Measured>>
     let pool = meet::pool(&side.domain, BUFFERS, PAYLOAD, Level::Producer)?;
     let options = meet::options(Wait::Sleep, None);
     let measured = sample(case, ["open", "first buffer", "close"], |done| {
-        let mut sender = side.domain.open_sender_with(address, options.clone())?;
+        let mut sender = side.domain.open_with::<Sender>(address, options.clone())?;
         done();
         sender.move_buffer(pool.alloc(PAYLOAD)?)?;
         sender.wait_taken(None)?;
@@ -124,7 +124,7 @@ fn channels(side: &Side<'_>, address: &str, case: Case) -> Result<Vec<Measured>>
         done();
         Ok(())
     })?;
-    let mut last = side.domain.open_sender_with(address, options)?;
+    let mut last = side.domain.open_with::<Sender>(address, options)?;
     last.send_inline(&[], STOP)?;
     Ok(measured)
 }
@@ -136,8 +136,8 @@ fn answer(side: &Side<'_>, scheme: &str, address: &str) -> Result<Vec<Measured>>
         false => None,
     };
     let options = meet::options(Wait::Sleep, copies.as_ref());
-    let listener = side.domain.listen_with(address, Role::Sink, options)?;
-    while !is_last(listener.accept_receiver()?)? {}
+    let listener = side.domain.listen_with::<Receiver>(address, options)?;
+    while !is_last(listener.accept()?)? {}
     Ok(Vec::new())
 }
 

@@ -1,7 +1,7 @@
 //! One frame for all consumers: written once, read in place.
 
 use anyhow::{Context, Result, bail, ensure};
-use tranship_core::{Domain, Pool, PoolOptions, Receiver, Role as Way, Sender};
+use tranship_core::{Domain, Pool, PoolOptions, Receiver, Sender};
 
 use super::join;
 use crate::case::Wait;
@@ -29,20 +29,20 @@ impl Fan for Shared {
         let domain = join::domain(me, party)?;
         let options = join::options(Wait::Block);
         if me != 0 {
-            let mut receiver = domain.open_receiver_with("frames", options)?;
+            let mut receiver = domain.open_with::<Receiver>("frames", options)?;
             join::look(&mut receiver)?;
             return Ok(Self {
                 end: End::Consumer(Box::new(receiver)),
                 _domain: domain,
             });
         }
-        let listener = domain.listen_with("frames", Way::Source, options)?;
+        let listener = domain.listen_with::<Sender>("frames", options)?;
         let frame = FRAME as u64;
         let pool =
             domain.create_pool(PoolOptions::new(FRAMES as u64 * frame).chunk_bytes(frame))?;
         let mut senders = Vec::new();
         for _ in 0..CONSUMERS {
-            let mut sender = listener.accept_sender()?;
+            let mut sender = listener.accept()?;
             join::show(&mut sender, &pool)?;
             senders.push(sender);
         }

@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 
 use anyhow::{Context, Result, ensure};
-use tranship_core::{Buffer, Domain, Pool, Receiver, Role as Way, Sender};
+use tranship_core::{Buffer, Domain, Pool, Receiver, Sender};
 
 use super::join;
 use crate::case::{Case, Pattern};
@@ -49,7 +49,7 @@ impl Peer for Forwarded {
             let pool = domain.create_pool(join::pool_of(2 * case.buffers, case.payload))?;
             let mut senders = Vec::new();
             for inbox in INBOX {
-                let mut sender = domain.open_sender(inbox)?;
+                let mut sender = domain.open::<Sender>(inbox)?;
                 pool.allow_forward(sender.peer())?;
                 for _ in 0..case.buffers {
                     let mut buf = pool.alloc(case.payload)?;
@@ -64,8 +64,8 @@ impl Peer for Forwarded {
                 _domain: domain,
             });
         }
-        let inbox = domain.listen(INBOX[role.index()], Way::Sink)?;
-        let mut inbox = inbox.accept_receiver()?;
+        let inbox = domain.listen::<Receiver>(INBOX[role.index()])?;
+        let mut inbox = inbox.accept()?;
         let (sender, receiver) = join::links(&domain, case, role)?;
         let mut stock = VecDeque::with_capacity(case.buffers + 1);
         while stock.len() < case.buffers {
