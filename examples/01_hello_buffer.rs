@@ -3,7 +3,7 @@
 //! Two domains in one program, to keep it short; in life they are processes that join the same manager.
 
 use std::thread;
-use tranship::{Body, Domain, PoolOptions, Role};
+use tranship::{Body, Domain, PoolOptions, Receiver, Sender};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     // The manager runs inside the first domain; the second joins by its socket.
@@ -14,7 +14,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let say = |e: &dyn std::fmt::Display| e.to_string();
         let reader = Domain::builder().name("reader").socket(socket).connect();
         let reader = reader.map_err(|e| say(&e))?;
-        let mut receiver = reader.open_receiver("greetings").map_err(|e| say(&e))?;
+        let mut receiver = reader.open::<Receiver>("greetings").map_err(|e| say(&e))?;
         let message = receiver.recv().map_err(|e| say(&e))?;
         let Body::Buffer(buf) = &message.body else {
             return Err("not a buffer".into());
@@ -25,7 +25,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     });
 
     let pool = writer.create_pool(PoolOptions::new(1 << 20).name("greetings"))?;
-    let mut sender = writer.listen("greetings", Role::Source)?.accept_sender()?;
+    let mut sender = writer.listen::<Sender>("greetings")?.accept()?;
 
     let mut buf = pool.alloc(5)?; // writable, known to nobody
     buf.copy_from_slice(b"hello");

@@ -2,7 +2,9 @@
 
 use std::thread;
 use std::time::Duration;
-use tranship::{ChannelOptions, Domain, ErrorKind, Payload, PoolOptions, Role, WhenFull};
+use tranship::{
+    ChannelOptions, Domain, ErrorKind, Payload, PoolOptions, Receiver, Sender, WhenFull,
+};
 
 const FRAMES: u64 = 2000;
 const FRAME: usize = 64 << 10;
@@ -14,7 +16,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let reader = thread::spawn(move || {
         let reader = Domain::builder().name("reader").socket(socket).connect();
         let reader = reader.expect("connect");
-        let mut receiver = reader.open_receiver("frames").expect("open");
+        let mut receiver = reader.open::<Receiver>("frames").expect("open");
         let mut frames = Vec::new();
         while let Ok(message) = receiver.recv() {
             frames.push(message.word);
@@ -27,8 +29,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     // Room for 16 frames in memory, 8 in the ring: 2000 frames are 125 MiB, the pool is 1 MiB.
     let pool = writer.create_pool(PoolOptions::new(16 * FRAME as u64))?;
     let options = ChannelOptions::new().lines(8);
-    let listener = writer.listen_with("frames", Role::Source, options)?;
-    let mut sender = listener.accept_sender()?;
+    let listener = writer.listen_with::<Sender>("frames", options)?;
+    let mut sender = listener.accept()?;
     sender.assign(&pool)?; // else the first frames would not be sent before the reader has agreed to the pool
 
     let (mut full, mut waited) = (0u64, 0u64);

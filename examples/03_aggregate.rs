@@ -1,7 +1,7 @@
 //! One message out of pieces of several buffers: a header in front, nothing copied, written out with one `writev`.
 
 use std::thread;
-use tranship::{Aggregate, Body, Domain, PoolOptions, Role};
+use tranship::{Aggregate, Body, Domain, PoolOptions, Receiver, Sender};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let server = Domain::builder().name("server").embedded()?;
@@ -10,7 +10,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let client = thread::spawn(move || {
         let client = Domain::builder().name("client").socket(socket).connect();
         let client = client.expect("connect");
-        let mut receiver = client.open_receiver("responses").expect("open");
+        let mut receiver = client.open::<Receiver>("responses").expect("open");
         // SAFETY: the server in this program does not change what it has sent.
         unsafe { receiver.trust_writer() };
         let mut out = Vec::new();
@@ -28,7 +28,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     // Headers and bodies live in pools of their own.
     let headers = server.create_pool(PoolOptions::new(64 << 10).name("headers"))?;
     let bodies = server.create_pool(PoolOptions::new(1 << 20).name("bodies"))?;
-    let mut sender = server.listen("responses", Role::Source)?.accept_sender()?;
+    let mut sender = server.listen::<Sender>("responses")?.accept()?;
 
     let document = bodies
         .copy(b"ignored <b>the document</b> ignored")?

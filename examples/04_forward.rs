@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 use std::thread;
-use tranship::{Body, Domain, PoolOptions, Role};
+use tranship::{Body, Domain, PoolOptions, Receiver, Sender};
 
 const FRAMES: u64 = 500;
 
@@ -19,9 +19,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let here = socket.clone();
     let filter = thread::spawn(move || {
         let filter = join("filter", here);
-        let mut input = filter.open_receiver("raw").expect("open");
-        let listener = filter.listen("filtered", Role::Source).expect("listen");
-        let mut output = listener.accept_sender().expect("accept");
+        let mut input = filter.open::<Receiver>("raw").expect("open");
+        let listener = filter.listen::<Sender>("filtered").expect("listen");
+        let mut output = listener.accept().expect("accept");
         let mut dropped = 0;
         while let Ok(message) = input.recv() {
             let word = message.word;
@@ -42,7 +42,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     });
     let display = thread::spawn(move || {
         let display = join("display", socket);
-        let mut input = display.open_receiver("filtered").expect("open");
+        let mut input = display.open::<Receiver>("filtered").expect("open");
         let mut shown = 0;
         while let Ok(message) = input.recv() {
             assert_eq!(message.len(), 50_000);
@@ -58,7 +58,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     });
 
     let pool = camera.create_pool(PoolOptions::new(4 << 20).name("frames"))?;
-    let mut sender = camera.listen("raw", Role::Source)?.accept_sender()?;
+    let mut sender = camera.listen::<Sender>("raw")?.accept()?;
     // Without this right the filter may read the pool, but not pass it on.
     pool.allow_forward(sender.peer())?;
     for n in 0..FRAMES {

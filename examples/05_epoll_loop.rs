@@ -2,12 +2,12 @@
 
 use rustix::event::{PollFd, PollFlags, poll};
 use std::thread;
-use tranship::{Domain, ErrorKind, Role};
+use tranship::{Domain, ErrorKind, Receiver, Sender};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let hub = Domain::builder().name("hub").embedded()?;
     let socket = hub.socket_path().ok_or("no socket")?;
-    let listener = hub.listen("events", Role::Sink)?;
+    let listener = hub.listen::<Receiver>("events")?;
 
     // Three senders, each of its own domain.
     let senders: Vec<_> = (0..3u64)
@@ -17,7 +17,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                 let domain = Domain::builder().name("source").socket(socket).connect();
                 let mut sender = domain
                     .expect("connect")
-                    .open_sender("events")
+                    .open::<Sender>("events")
                     .expect("open");
                 for n in 0..100 {
                     sender.send_inline(&who.to_le_bytes(), n).expect("send");
@@ -27,7 +27,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         .collect();
     let mut links = Vec::new();
     for _ in 0..3 {
-        let mut link = listener.accept_receiver()?;
+        let mut link = listener.accept()?;
         link.set_pollable()?;
         links.push(link);
     }

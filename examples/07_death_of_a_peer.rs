@@ -1,12 +1,12 @@
 //! A peer is killed in the middle of the work: the sender hears of it, its memory returns, a new peer takes over.
 
 use std::process::{Command, Stdio};
-use tranship::{Domain, ErrorKind, Payload, PoolOptions, Role, Sender};
+use tranship::{Domain, ErrorKind, Payload, PoolOptions, Receiver, Sender};
 
 /// Runs this program again, as a worker.
 fn worker(socket: &str) -> Result<(), Box<dyn std::error::Error>> {
     let domain = Domain::builder().name("worker").socket(socket).connect()?;
-    let mut receiver = domain.open_receiver("jobs")?;
+    let mut receiver = domain.open::<Receiver>("jobs")?;
     let mut held = Vec::new();
     while let Ok(message) = receiver.recv() {
         if held.is_empty() || message.word == u64::MAX {
@@ -23,14 +23,14 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let boss = Domain::builder().name("boss").embedded()?;
     let socket = boss.socket_path().ok_or("no socket")?;
     let pool = boss.create_pool(PoolOptions::new(8 << 20).chunk_bytes(1 << 20))?;
-    let listener = boss.listen("jobs", Role::Source)?;
+    let listener = boss.listen::<Sender>("jobs")?;
     let hire = || {
         let program = std::env::current_exe()?;
         let child = Command::new(program)
             .arg(&socket)
             .stdin(Stdio::null())
             .spawn()?;
-        let sender = listener.accept_sender().map_err(std::io::Error::other)?;
+        let sender = listener.accept().map_err(std::io::Error::other)?;
         Ok::<_, std::io::Error>((child, sender))
     };
     let send = |sender: &mut Sender, n: u64| match pool.alloc(1 << 20) {

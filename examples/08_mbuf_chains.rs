@@ -3,7 +3,7 @@
 
 use std::thread;
 use tranship::mbuf::{ExtKind, Mbufs};
-use tranship::{Domain, PoolOptions, Role};
+use tranship::{Domain, PoolOptions, Receiver, Sender};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let sender = Domain::builder().name("sender").embedded()?;
@@ -13,7 +13,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let receiver = Domain::builder().name("receiver").socket(socket).connect();
         let receiver = receiver.expect("connect");
         let mbufs = Mbufs::new().expect("mbufs");
-        let mut link = receiver.open_receiver("packets").expect("open");
+        let mut link = receiver.open::<Receiver>("packets").expect("open");
         let message = link.recv().expect("recv");
         // Mini-mbufs over the sender's memory.
         let mut packet = mbufs.receive(message).expect("mini-mbufs");
@@ -43,7 +43,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     packet.split_off(8 + 5)?;
     assert_eq!(retransmit.last().references(), 2);
 
-    let mut link = sender.listen("packets", Role::Source)?.accept_sender()?;
+    let mut link = sender.listen::<Sender>("packets")?.accept()?;
     let (aggregate, copied) = packet.to_aggregate(&pool)?;
     assert_eq!(copied, 0);
     link.send(aggregate)?;

@@ -2,7 +2,9 @@
 //! frame goes back. When a viewer goes, the next one gets the frames that it was not sent.
 
 use std::thread;
-use tranship::{Body, ChannelOptions, Domain, ErrorKind, PoolOptions, Relay, RelayEnd, Role};
+use tranship::{
+    Body, ChannelOptions, Domain, ErrorKind, PoolOptions, Receiver, Relay, RelayEnd, Sender,
+};
 
 const FRAMES: u64 = 500;
 
@@ -19,18 +21,18 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (middle, house) = (join("relay")?, join("viewers")?);
 
     // The camera's end, and the relay's two.
-    let raw = middle.listen("raw", Role::Sink)?;
-    let opening = thread::spawn(move || camera.open_sender("raw").map(|to| (camera, to)));
-    let from = raw.accept_receiver()?;
+    let raw = middle.listen::<Receiver>("raw")?;
+    let opening = thread::spawn(move || camera.open::<Sender>("raw").map(|to| (camera, to)));
+    let from = raw.accept()?;
     let (camera, mut to) = opening.join().map_err(|_| "the camera panicked")??;
     // Few lines: so much of what a viewer was sent, and has not taken, goes with it.
-    let shown = middle.listen_with("shown", Role::Source, ChannelOptions::new().lines(8))?;
+    let shown = middle.listen_with::<Sender>("shown", ChannelOptions::new().lines(8))?;
 
     // Two viewers, one after the other: the first leaves in the middle.
     let viewers = thread::spawn(move || -> Result<u64, tranship::Error> {
         let mut seen = 0;
         for wants in [FRAMES / 4, FRAMES] {
-            let mut from = house.open_receiver("shown")?;
+            let mut from = house.open::<Receiver>("shown")?;
             for _ in 0..wants {
                 let Ok(message) = from.recv() else { break };
                 assert!(
@@ -52,14 +54,14 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         Ok(seen)
     });
     let relay = thread::spawn(move || -> Result<u32, tranship::Error> {
-        let mut relay = Relay::new(from, shown.accept_sender()?)?;
+        let mut relay = Relay::new(from, shown.accept()?)?;
         let mut sinks = 1;
         loop {
             let stop = relay.run();
             match stop.end {
                 RelayEnd::Source => return Ok(sinks), // it closed, and all is handed on
                 RelayEnd::Sink => {
-                    let next = shown.accept_sender()?;
+                    let next = shown.accept()?;
                     drop(relay.replace_sink(next).map_err(|failed| failed.error)?);
                     sinks += 1;
                 }

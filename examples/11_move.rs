@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 use std::thread;
-use tranship::{Body, Domain, PoolOptions, Role, Trust};
+use tranship::{Body, Domain, PoolOptions, Receiver, Sender, Trust};
 
 const FRAMES: u64 = 300;
 const BYTES: usize = 100_000;
@@ -20,9 +20,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let here = socket.clone();
     let filter = thread::spawn(move || {
         let filter = join("filter", here);
-        let mut input = filter.open_receiver("raw").expect("open");
-        let listener = filter.listen("filtered", Role::Source).expect("listen");
-        let mut output = listener.accept_sender().expect("accept");
+        let mut input = filter.open::<Receiver>("raw").expect("open");
+        let listener = filter.listen::<Sender>("filtered").expect("listen");
+        let mut output = listener.accept().expect("accept");
         while let Ok(message) = input.recv() {
             let word = message.word;
             let Body::BufferMut(mut frame) = message.body else {
@@ -35,7 +35,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     });
     let display = thread::spawn(move || {
         let display = join("display", socket);
-        let mut input = display.open_receiver("filtered").expect("open");
+        let mut input = display.open::<Receiver>("filtered").expect("open");
         let mut shown = 0;
         while let Ok(message) = input.recv() {
             let bytes = message.to_vec();
@@ -54,7 +54,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     // Room for ten frames or so: the camera waits until one has come back.
     let options = PoolOptions::new(1 << 20).name("frames").trust(Trust::Full);
     let pool = camera.create_pool(options)?;
-    let mut sender = camera.listen("raw", Role::Source)?.accept_sender()?;
+    let mut sender = camera.listen::<Sender>("raw")?.accept()?;
     pool.allow_forward(sender.peer())?;
     for n in 0..FRAMES {
         let mut frame = pool.alloc(BYTES)?;

@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 use tranship::sandbox::{Landlock, Sandbox};
 use tranship::{
-    Body, ChannelOptions, Domain, ErrorKind, Listener, Pool, PoolOptions, Receiver, Role, Sender,
+    Body, ChannelOptions, Domain, ErrorKind, Listener, Pool, PoolOptions, Receiver, Sender,
 };
 
 type Failed = Box<dyn std::error::Error>;
@@ -25,10 +25,10 @@ const MOMENT: Duration = Duration::from_secs(5);
 fn worker(domain: &Domain) -> Result<(), Failed> {
     // A name of its own, for the requests to it; the boss learns it by the first word of the replies.
     let name = format!("requests {}", domain.id().0);
-    let listener = domain.listen(&name, Role::Sink)?;
-    let mut replies = domain.open_sender("replies")?;
+    let listener = domain.listen::<Receiver>(&name)?;
+    let mut replies = domain.open::<Sender>("replies")?;
     replies.send_inline(name.as_bytes(), 0)?;
-    let mut requests = listener.accept_receiver_timeout(MOMENT)?;
+    let mut requests = listener.accept_timeout(MOMENT)?;
     // Whatever else is needed is opened here.
     if Sandbox::new().lock_down()? != Landlock::Whole {
         eprintln!(
@@ -63,7 +63,7 @@ struct Desk {
 struct Boss {
     domain: Domain,
     pool: Pool,
-    replies: Listener,
+    replies: Listener<Receiver>,
     desk: Option<Desk>,
 }
 
@@ -71,7 +71,7 @@ impl Boss {
     fn new(domain: Domain) -> Result<Boss, tranship::Error> {
         Ok(Boss {
             pool: domain.create_pool(PoolOptions::new(8 << 20))?,
-            replies: domain.listen("replies", Role::Sink)?,
+            replies: domain.listen::<Receiver>("replies")?,
             domain,
             desk: None,
         })
@@ -79,11 +79,11 @@ impl Boss {
 
     /// The next worker that comes.
     fn next(&self) -> Result<Desk, tranship::Error> {
-        let mut replies = self.replies.accept_receiver()?;
+        let mut replies = self.replies.accept()?;
         let name = replies.recv_timeout(MOMENT)?.to_vec();
         let options = ChannelOptions::new().timeout(MOMENT);
         let name = String::from_utf8_lossy(&name);
-        let requests = self.domain.open_sender_with(&name, options)?;
+        let requests = self.domain.open_with::<Sender>(&name, options)?;
         Ok(Desk { requests, replies })
     }
 

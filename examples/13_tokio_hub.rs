@@ -19,7 +19,7 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
-use tranship::{ChannelOptions, Domain, ErrorKind, Pool, PoolOptions, Receiver, Role, Sender};
+use tranship::{ChannelOptions, Domain, ErrorKind, Pool, PoolOptions, Receiver, Sender};
 
 type Any = Box<dyn std::error::Error + Send + Sync>;
 
@@ -34,10 +34,10 @@ fn worker(domain: &Domain) -> Result<(), Any> {
     let pool = domain.create_pool(PoolOptions::new(1 << 20))?;
     // A name of its own, for the jobs; the hub learns it by the first word of the results.
     let name = format!("jobs {}", domain.id().0);
-    let listener = domain.listen(&name, Role::Sink)?;
-    let mut results = domain.open_sender("results")?;
+    let listener = domain.listen::<Receiver>(&name)?;
+    let mut results = domain.open::<Sender>("results")?;
     results.send_inline(name.as_bytes(), 0)?;
-    let mut jobs = listener.accept_receiver_timeout(MOMENT)?;
+    let mut jobs = listener.accept_timeout(MOMENT)?;
     // Until the hub drops its end.
     while let Ok(job) = jobs.recv() {
         let loud = job.to_vec().to_ascii_uppercase();
@@ -52,7 +52,7 @@ async fn introduce(hub: Domain, mut results: Receiver) -> Result<(Sender, Receiv
     let name = tokio::time::timeout(MOMENT, results.recv_async()).await??;
     let name = String::from_utf8(name.to_vec())?;
     let options = ChannelOptions::new().timeout(MOMENT);
-    Ok((hub.open_sender_async(&name, options).await?, results))
+    Ok((hub.open_async::<Sender>(&name, options).await?, results))
 }
 
 /// Serves one worker: takes clients in while it is at work for others.
@@ -95,11 +95,11 @@ async fn serve(
 async fn hub(domain: Domain, tcp: TcpListener) -> Result<(), Any> {
     let tcp = Arc::new(tcp);
     let pool = domain.create_pool(PoolOptions::new(1 << 20))?;
-    let workers = domain.listen("results", Role::Sink)?;
+    let workers = domain.listen::<Receiver>("results")?;
     let mut serving = JoinSet::new();
     loop {
         tokio::select! {
-            worker = workers.accept_receiver_async() => match worker {
+            worker = workers.accept_async() => match worker {
                 Ok(results) => {
                     serving.spawn(serve(domain.clone(), pool.clone(), results, tcp.clone()));
                 }

@@ -15,7 +15,7 @@ use std::time::Duration;
 use tranship::net::Over;
 use tranship::transport::net::{Credentials, Net, Timing, certificate};
 use tranship::{
-    Body, ChannelOptions, Domain, ErrorKind, PollItem, Pool, PoolOptions, Receiver, Role, Trust,
+    Body, ChannelOptions, Domain, ErrorKind, PollItem, Pool, PoolOptions, Receiver, Sender, Trust,
     poll,
 };
 
@@ -47,7 +47,7 @@ fn options(level: &str) -> Result<PoolOptions, Any> {
 
 fn write(domain: &Domain, address: &str, level: &str) -> Result<(), Any> {
     let pool = domain.create_pool(options(level)?)?;
-    let mut to = domain.open_sender(address)?;
+    let mut to = domain.open::<Sender>(address)?;
     for number in 0..MESSAGES {
         let bytes = bytes(number)?;
         // Waits while the reader is behind, by whatever way that comes to be known.
@@ -108,7 +108,7 @@ fn copies(domain: &Domain) -> Result<Pool, Any> {
 fn both(here: &Domain, there: &Domain, address: &str, level: &str) -> Result<(), Any> {
     let copies = copies(there)?;
     let options = ChannelOptions::new().snapshots(copies.id());
-    let listener = there.listen_with(address, Role::Sink, options)?;
+    let listener = there.listen_with::<Receiver>(address, options)?;
     let (near, mut far) = UnixStream::pair()?;
     thread::scope(|scope| -> Result<(), Any> {
         let writer = scope.spawn(|| {
@@ -116,7 +116,7 @@ fn both(here: &Domain, there: &Domain, address: &str, level: &str) -> Result<(),
             written.inspect_err(|error| eprintln!("writing to {address}: {error}"))
         });
         // Else a writer that fails would be waited for, for ever.
-        let from = listener.accept_receiver_timeout(Duration::from_secs(60))?;
+        let from = listener.accept_timeout(Duration::from_secs(60))?;
         far.write_all(b"something else, too")?;
         assert_eq!(read(from, near)?, (MESSAGES, true));
         writer.join().map_err(|_| "the writer panicked")?
@@ -134,9 +134,9 @@ fn main() -> Result<(), Any> {
         ["read", address] => {
             let copies = copies(&here)?;
             let options = ChannelOptions::new().snapshots(copies.id());
-            let listener = here.listen_with(address, Role::Sink, options)?;
+            let listener = here.listen_with::<Receiver>(address, options)?;
             let (near, _far) = UnixStream::pair()?;
-            let (count, _) = read(listener.accept_receiver()?, near)?;
+            let (count, _) = read(listener.accept()?, near)?;
             println!("{count} messages");
             return Ok(());
         }

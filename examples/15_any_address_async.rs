@@ -9,7 +9,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tranship::net::Over;
 use tranship::transport::net::{Credentials, Net, Timing, certificate};
-use tranship::{Body, ChannelOptions, Domain, ErrorKind, Pool, PoolOptions, Receiver, Role, Trust};
+use tranship::{
+    Body, ChannelOptions, Domain, ErrorKind, Pool, PoolOptions, Receiver, Sender, Trust,
+};
 
 type Any = Box<dyn std::error::Error + Send + Sync>;
 
@@ -40,7 +42,7 @@ fn options(level: &str) -> Result<PoolOptions, Any> {
 async fn write(domain: &Domain, address: &str, level: &str) -> Result<(), Any> {
     let pool = domain.create_pool(options(level)?)?;
     let options = ChannelOptions::new();
-    let mut to = domain.open_sender_async(address, options).await?;
+    let mut to = domain.open_async::<Sender>(address, options).await?;
     for number in 0..MESSAGES {
         let bytes = bytes(number)?;
         // Each waits while the reader is behind; other tasks run meanwhile.
@@ -97,10 +99,10 @@ fn copies(domain: &Domain) -> Result<Pool, Any> {
 async fn both(here: &Domain, there: &Domain, address: &str, level: &str) -> Result<(), Any> {
     let copies = copies(there)?;
     let options = ChannelOptions::new().snapshots(copies.id());
-    let listener = there.listen_with(address, Role::Sink, options)?;
+    let listener = there.listen_with::<Receiver>(address, options)?;
     let (near, mut far) = UnixStream::pair()?;
     let reader = async {
-        let from = listener.accept_receiver_async().await?;
+        let from = listener.accept_async().await?;
         far.write_all(b"something else, too").await?;
         assert_eq!(read(from, near).await?, (MESSAGES, true));
         Ok(())
@@ -121,9 +123,9 @@ async fn main() -> Result<(), Any> {
         ["read", address] => {
             let copies = copies(&here)?;
             let options = ChannelOptions::new().snapshots(copies.id());
-            let listener = here.listen_with(address, Role::Sink, options)?;
+            let listener = here.listen_with::<Receiver>(address, options)?;
             let (near, _far) = UnixStream::pair()?;
-            let (count, _) = read(listener.accept_receiver_async().await?, near).await?;
+            let (count, _) = read(listener.accept_async().await?, near).await?;
             println!("{count} messages");
             return Ok(());
         }

@@ -11,7 +11,7 @@ use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::time::Duration;
 use tranship::zcopy::{Piece, Sender, Socket};
-use tranship::{Body, Domain, PoolOptions, Role};
+use tranship::{Body, Domain, PoolOptions, Receiver};
 
 const FRAME: usize = 300_000;
 const FRAMES: u64 = 100;
@@ -22,7 +22,7 @@ type Fallible<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
 /// The process between the camera and the network.
 fn serve(manager: PathBuf, client: TcpStream, trailer: File) -> Fallible<(u64, u64)> {
     let domain = Domain::builder().name("server").socket(manager).connect()?;
-    let mut frames = domain.open_receiver("film")?;
+    let mut frames = domain.open::<Receiver>("film")?;
     let mut sender = Sender::new()?;
     let mut socket = Socket::new(&client)?;
     while let Ok(message) = frames.recv() {
@@ -75,7 +75,7 @@ fn main() -> Fallible<()> {
 
     // Four frames at most: the camera waits for those that are under way.
     let pool = camera.create_pool(PoolOptions::new(2 << 20).name("frames"))?;
-    let mut film = camera.listen("film", Role::Source)?.accept_sender()?;
+    let mut film = camera.listen::<tranship::Sender>("film")?.accept()?;
     for n in 0..FRAMES {
         let mut frame = pool.alloc(FRAME)?;
         frame.fill(u8::try_from(n)?);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 use tranship::manager::Config;
-use tranship::{Domain, DomainStat, Leaks, PoolOptions, Role, StatRecord};
+use tranship::{Domain, DomainStat, Leaks, PoolOptions, Receiver, Sender, StatRecord};
 
 const FRAME: usize = 256 << 10;
 
@@ -32,12 +32,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         .helper_thread(true)
         .connect()?;
     let pool = camera.create_pool(PoolOptions::new(16 << 20).name("frames"))?;
-    let listener = camera.listen("film", Role::Source)?;
+    let listener = camera.listen::<Sender>("film")?;
     let opened = std::thread::spawn({
         let viewer = viewer.clone();
-        move || viewer.open_receiver("film")
+        move || viewer.open::<Receiver>("film")
     });
-    let mut sender = listener.accept_sender()?;
+    let mut sender = listener.accept()?;
     let mut receiver = opened.join().map_err(|_| "the viewer panicked")??;
 
     let mut kept = Vec::new();

@@ -13,7 +13,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use tranship::{
     Body, Buffer, BufferMut, ChannelOptions, Domain, Error, ErrorKind, Listener, Message, Pool,
-    PoolOptions, Role, Sender, WhenFull,
+    PoolOptions, Receiver, Sender, WhenFull,
 };
 
 type Any = Box<dyn std::error::Error>;
@@ -49,10 +49,14 @@ fn check(frame: &Message) -> Result<(), Any> {
     Ok(())
 }
 
-/// Takes in newcomers until it is time for the next frame.
-fn newcomers(listener: &Listener, until: Instant, all: &mut Vec<Sender>) -> Result<(), Error> {
+/// Takes in who comes until it is time for the next frame.
+fn newcomers(
+    listener: &Listener<Sender>,
+    until: Instant,
+    all: &mut Vec<Sender>,
+) -> Result<(), Error> {
     loop {
-        match listener.accept_sender_timeout(until.saturating_duration_since(Instant::now())) {
+        match listener.accept_timeout(until.saturating_duration_since(Instant::now())) {
             Ok(viewer) => {
                 println!("camera: a viewer, process {}", viewer.peer_pid_uid().0);
                 all.push(viewer);
@@ -87,7 +91,7 @@ fn camera(domain: &Domain, frames: u64) -> Result<(), Any> {
     let options = ChannelOptions::new()
         .lines(4)
         .when_full(WhenFull::DropOldest);
-    let listener = domain.listen_with("video", Role::Source, options)?;
+    let listener = domain.listen_with::<Sender>("video", options)?;
     let mut viewers: Vec<Sender> = Vec::new();
     let (mut next, mut skipped) = (Instant::now(), 0);
     for number in 0..frames {
@@ -126,7 +130,7 @@ fn viewer(domain: &Domain, frames: u64) -> Result<(), Any> {
     let mut seen = 0;
     while seen < frames {
         // Waits until there is a camera, and a manager that knows it.
-        let mut video = domain.open_receiver_with("video", ChannelOptions::new().lines(4))?;
+        let mut video = domain.open_with::<Receiver>("video", ChannelOptions::new().lines(4))?;
         while seen < frames {
             match video.recv() {
                 Ok(frame) => check(&frame)?,

@@ -114,7 +114,7 @@ kinds! {
     NoSuchName = 23, ENOENT, "nothing is exported under that name", "start who exports it, or wait for it";
     Limit = 24, EMFILE, "a limit on numbers is reached: of connections or names at the manager, of mappings or descriptors in this process", "close something, use fewer and larger buffers, or raise the limit (vm.max_map_count, RLIMIT_NOFILE, the manager's configuration)";
     Version = 25, EPROTONOSUPPORT, "the two sides speak different versions of the protocol", "use the same version on both sides";
-    SameRole = 26, EPROTOTYPE, "both sides want the same role", "make one the source and one the sink";
+    SameRole = 26, EPROTOTYPE, "both sides want the same end of the channel", "let one side send and the other receive";
     PoolPending = 27, EAGAIN, "the receiver has not agreed to the pool yet, which it does when it next calls the library", "send again later; the request goes on";
     ManagerRunning = 28, EADDRINUSE, "another manager is running there", "use that one, or name another socket";
     Internal = 29, ENOTRECOVERABLE, "the library failed at something of its own", "do not use the object any more, and report it: the text says where";

@@ -13,8 +13,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
-use tranship_core::{Domain, Error, ErrorKind, Listener, PollItem, Receiver, Role, Sender, poll};
+use tranship_core::{Domain, Error, ErrorKind, Listener, PollItem, Receiver, Sender, poll};
 
 /// Client that has a ticket.
 struct Waits {
@@ -23,8 +22,8 @@ struct Waits {
 }
 
 pub(super) struct Door {
-    asks: Listener,
-    answers: Listener,
+    asks: Listener<Receiver>,
+    answers: Listener<Sender>,
     shared: Arc<Shared>,
     clients: Vec<JoinHandle<()>>,
 }
@@ -51,10 +50,9 @@ impl Door {
         stop: &Arc<AtomicBool>,
     ) -> Result<Door, Error> {
         let domain = at.domain()?;
-        let listen = |name: String, role| domain.listen_with(&name, role, at.channels());
         Ok(Door {
-            asks: listen(at.asks(), Role::Sink)?,
-            answers: listen(at.answers(), Role::Source)?,
+            asks: domain.listen_with::<Receiver>(&at.asks(), at.channels())?,
+            answers: domain.listen_with::<Sender>(&at.answers(), at.channels())?,
             shared: Arc::new(Shared {
                 at: at.clone(),
                 _charged: memory::charge_to(&domain),
@@ -83,11 +81,11 @@ impl Door {
                 patience.say(&self.shared.at, &lack);
                 std::thread::sleep(PAUSE);
             }
-            let answers = self.answers.accept_sender_timeout(Duration::ZERO);
+            let answers = self.answers.try_accept();
             if let Some(answers) = self.shared.accepted(answers) {
                 self.shared.give_ticket(answers);
             }
-            let asks = self.asks.accept_receiver_timeout(Duration::ZERO);
+            let asks = self.asks.try_accept();
             if let Some(asks) = self.shared.accepted(asks) {
                 self.let_in(asks);
             }
@@ -142,15 +140,11 @@ impl Shared {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn accepted<T>(&self, end: Result<T, Error>) -> Option<T> {
-        match end {
-            Ok(end) => Some(end),
-            Err(error) if error.kind() == ErrorKind::TimedOut => None,
-            Err(error) => {
-                tracing::warn!("{}: {error}", self.at);
-                None
-            }
-        }
+    fn accepted<T>(&self, end: Result<Option<T>, Error>) -> Option<T> {
+        end.unwrap_or_else(|error| {
+            tracing::warn!("{}: {error}", self.at);
+            None
+        })
     }
 
     fn give_ticket(&self, mut answers: Sender) {

@@ -115,8 +115,8 @@ impl Remote {
         let limit = self.server.give_up().unwrap_or(OPEN[0]);
         let limit = limit.clamp(OPEN[1], OPEN[0]);
         let options = self.server.channels().timeout(limit);
-        let answers = domain.open_receiver_with(&self.server.answers(), options.clone())?;
-        let out = domain.open_sender_with(&self.server.asks(), options)?;
+        let answers = domain.open_with::<Receiver>(&self.server.answers(), options.clone())?;
+        let out = domain.open_with::<Sender>(&self.server.asks(), options)?;
         Ok(Link {
             answers,
             out: Some(out),

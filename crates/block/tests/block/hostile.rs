@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tranship_block::{Access, Blocking, Fault, Info, Op, Request, sums};
 use tranship_core::{
     Aggregate, BufferMut, ChannelOptions, Domain, Error, ErrorKind, Pool, PoolOptions, Receiver,
-    Role, Sender, Trust,
+    Sender, Trust,
 };
 
 const SIZE: u64 = 1 << 20;
@@ -46,9 +46,9 @@ impl Client {
     fn connect(at: &str) -> (Client, u128) {
         let domain = kit::member(kit::manager()).expect("a member");
         let mut answers = domain
-            .open_receiver_with(&format!("{at}.answer"), options())
+            .open_with::<Receiver>(&format!("{at}.answer"), options())
             .expect("answers");
-        let asks = domain.open_sender(&format!("{at}.ask")).expect("asks");
+        let asks = domain.open::<Sender>(&format!("{at}.ask")).expect("asks");
         let pool = domain.create_pool(PoolOptions::new(1 << 20)).expect("pool");
         let first = answers.recv().expect("a ticket").to_vec();
         let (0u8, ticket) = postcard::from_bytes(&first).expect("a ticket") else {
@@ -255,21 +255,21 @@ fn whoever_keeps_what_it_got_holds_up_nobody_else_and_has_no_more_by_coming_agai
     let more: Vec<Receiver> = (0..59)
         .map(|_| {
             let mut more = domain
-                .open_receiver_with(&answers, options())
+                .open_with::<Receiver>(&answers, options())
                 .expect("answers");
             more.recv().expect("a ticket");
             more
         })
         .collect();
     let mut full = domain
-        .open_receiver_with(&answers, options())
+        .open_with::<Receiver>(&answers, options())
         .expect("answers");
     full.recv().expect_err("a 65th");
     drop((kept, stay));
     // They have given everything back.
     loop {
         let mut free = domain
-            .open_receiver_with(&answers, options())
+            .open_with::<Receiver>(&answers, options())
             .expect("answers");
         if free.recv().is_ok() {
             break;
@@ -285,9 +285,12 @@ fn a_server_that_lies_loses_its_client_and_costs_it_nothing() {
     let at = kit::endpoint("shm", Trust::Producer);
     let remote = tranship_block::Remote::new(&at);
     let liar = kit::member(kit::manager()).expect("a member");
-    let listen = |end, role| liar.listen_with(&format!("{at}.{end}"), role, options());
-    let asks = listen("ask", Role::Sink).expect("the name");
-    let answers = listen("answer", Role::Source).expect("the name");
+    let asks = liar
+        .listen_with::<Receiver>(&format!("{at}.ask"), options())
+        .expect("the name");
+    let answers = liar
+        .listen_with::<Sender>(&format!("{at}.answer"), options())
+        .expect("the name");
     let reader = std::thread::spawn({
         let store = Blocking(Arc::clone(&remote));
         move || {
@@ -342,8 +345,8 @@ fn a_server_that_lies_loses_its_client_and_costs_it_nothing() {
         .into_iter()
         .chain(lies.into_iter().map(|lie| (2, lie)))
     {
-        let mut answer = answers.accept_sender().expect("the client");
-        let mut ask = asks.accept_receiver().expect("the client");
+        let mut answer = answers.accept().expect("the client");
+        let mut ask = asks.accept().expect("the client");
         if when == 0 {
             lie(&mut answer, 0);
         } else {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tranship_block::{
     Access, Blocking, Data, Disk, DiskOptions, Fault, Job, Op, OpenError, Request, Store, sums,
 };
-use tranship_core::Trust;
+use tranship_core::{Receiver, Sender, Trust};
 
 const SIZE: u64 = 1 << 20;
 
@@ -173,21 +173,25 @@ fn what_waits_is_asked_again_when_the_server_is_back() {
 /// A server that dies as soon as a client has connected, or as soon as it has said something, costs the client nothing.
 #[test]
 fn a_connection_that_ends_before_anything_is_agreed_costs_no_memory() {
-    use tranship_core::{ChannelOptions, Role};
+    use tranship_core::ChannelOptions;
     let _dog = kit::watchdog();
     let mut service = kit::serve("local", Trust::Full, SIZE);
     let remote = kit::connect(&service.at);
     drop(service.front.take());
     let dying = kit::member(kit::manager()).expect("a member");
     let options = || ChannelOptions::new().accept_trust([Trust::Full]);
-    let listen = |end, role| dying.listen_with(&format!("{}.{end}", service.at), role, options());
-    let answers = listen("answer", Role::Source).expect("the name");
-    drop(answers.accept_sender().expect("the client"));
-    let asks = listen("ask", Role::Sink).expect("the name");
-    let mut answer = answers.accept_sender().expect("the client");
-    // A ticket: the number of the message's kind, and its word.
+    let named = |end| format!("{}.{end}", service.at);
+    let answers = dying
+        .listen_with::<Sender>(&named("answer"), options())
+        .expect("the name");
+    drop(answers.accept().expect("the client"));
+    let asks = dying
+        .listen_with::<Receiver>(&named("ask"), options())
+        .expect("the name");
+    let mut answer = answers.accept().expect("the client");
+    // A ticket: the number of what is said, and its word.
     answer.send_inline(&[0, 7], 0).expect("sent");
-    drop(asks.accept_receiver().expect("the client"));
+    drop(asks.accept().expect("the client"));
     drop((answer, answers, asks));
     let disk = kit::disk(service.file(), SIZE, Access::Auto, false);
     let _front = kit::front(&service.at, disk);
@@ -252,13 +256,13 @@ fn a_server_that_is_away_for_too_long_is_given_up_until_it_is_back() {
 /// Channels cost a front threads and memory: so many of a client at a time.
 #[test]
 fn a_client_has_so_many_channels_at_most() {
-    use tranship_core::{ChannelOptions, ErrorKind, Receiver};
+    use tranship_core::{ChannelOptions, ErrorKind};
     let _dog = kit::watchdog();
     let service = kit::serve("local", Trust::Full, SIZE);
     let domain = kit::member(kit::manager()).expect("a member");
     let open = || {
         let options = ChannelOptions::new();
-        let answers = domain.open_receiver_with(&format!("{}.answer", service.at), options);
+        let answers = domain.open_with::<Receiver>(&format!("{}.answer", service.at), options);
         answers.expect("the service")
     };
     let ends = |mut answers: Receiver| {

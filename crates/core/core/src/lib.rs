@@ -51,8 +51,9 @@ pub use error::{
 };
 pub use heap::Heap;
 pub use link::{
-    Body, Carrier, Driver, Ends, Handed, Inlet, Inline, Listener, Message, Opening, Outlet,
-    Payload, PollItem, REASONS, Receiver, Relay, RelayEnd, RelayStop, Sender, WithWhenFull, poll,
+    Body, Carrier, ChannelEnd, Driver, Ends, Handed, Inlet, Inline, Listener, Message, Opening,
+    Outlet, Payload, PollItem, REASONS, Receiver, Relay, RelayEnd, RelayStop, Sender, WithWhenFull,
+    poll,
 };
 pub use mapped::Mapped;
 pub use membership::{Did, Domain, DomainBuilder, Steering, Trace, TraceEvent};

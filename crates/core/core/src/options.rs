@@ -299,13 +299,13 @@ impl std::fmt::Debug for Consent {
 ///
 /// ```
 /// # use tranship_core as tranship;
-/// use tranship::{Domain, ErrorKind, ChannelOptions, Role, WhenFull};
+/// use tranship::{ChannelOptions, Domain, ErrorKind, Receiver, Sender, WhenFull};
 ///
 /// let domain = Domain::embedded()?;
-/// let listener = domain.listen("local:video", Role::Sink)?;
+/// let listener = domain.listen::<Receiver>("local:video")?;
 /// let options = ChannelOptions::new().lines(16).when_full(WhenFull::Error);
-/// let mut sender = domain.open_sender_with("local:video", options)?;
-/// let receiver = listener.accept_receiver()?;
+/// let mut sender = domain.open_with::<Sender>("local:video", options)?;
+/// let receiver = listener.accept()?;
 /// let full = (0..).find_map(|frame| sender.send_inline(b"a frame", frame).err());
 /// assert_eq!(full.unwrap().kind(), ErrorKind::Full); // instead of waiting for the receiver
 /// drop(receiver);

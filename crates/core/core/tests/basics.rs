@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 use std::thread;
-use tranship_core::{Body, Domain, PoolOptions, Receiver, Role, Sender};
+use tranship_core::{Body, Domain, PoolOptions, Receiver, Sender};
 
 fn pair() -> (Domain, Domain) {
     let a = Domain::builder().name("a").embedded().expect("embedded");
@@ -21,9 +21,9 @@ fn a_buffer_goes_over_and_comes_back_to_the_pool() {
     let pool = a
         .create_pool(PoolOptions::new(1 << 20).name("frames"))
         .expect("pool");
-    let listener = a.listen("frames", Role::Source).expect("listen");
+    let listener = a.listen::<Sender>("frames").expect("listen");
     let reader = thread::spawn(move || {
-        let mut receiver = b.open_receiver("frames").expect("open");
+        let mut receiver = b.open::<Receiver>("frames").expect("open");
         let mut seen = Vec::new();
         for _ in 0..1000u32 {
             let message = receiver.recv().expect("recv");
@@ -33,7 +33,7 @@ fn a_buffer_goes_over_and_comes_back_to_the_pool() {
         }
         seen
     });
-    let mut sender = listener.accept_sender().expect("accept");
+    let mut sender = listener.accept().expect("accept");
     for i in 0..1000u32 {
         let mut buf = pool.alloc(4096).expect("alloc");
         buf[..4].copy_from_slice(&i.to_le_bytes());
@@ -125,9 +125,9 @@ fn linked() -> (Domain, Sender, Receiver, Domain) {
     let path = a.socket_path().expect("socket");
     let b = Domain::builder().name("b").socket(path).helper_thread(true);
     let b = b.connect().expect("connect");
-    let listener = a.listen("a to b", Role::Source).expect("listen");
-    let receiver = thread::spawn(move || (b.open_receiver("a to b").expect("open"), b));
-    let sender = listener.accept_sender().expect("accept");
+    let listener = a.listen::<Sender>("a to b").expect("listen");
+    let receiver = thread::spawn(move || (b.open::<Receiver>("a to b").expect("open"), b));
+    let sender = listener.accept().expect("accept");
     let (receiver, b) = receiver.join().expect("receiver");
     (a, sender, receiver, b)
 }

@@ -3,9 +3,7 @@
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
-use tranship_core::{
-    Body, ChannelOptions, Domain, Pool, PoolOptions, Receiver, Role, Sender, Trust,
-};
+use tranship_core::{Body, ChannelOptions, Domain, Pool, PoolOptions, Receiver, Sender, Trust};
 use tranship_testkit::Watchdog;
 
 struct Counting;
@@ -34,10 +32,10 @@ static COUNTING: Counting = Counting;
 
 fn ends(a: &Domain, b: &Domain, address: &str, copies: &Pool) -> (Sender, Receiver) {
     let options = ChannelOptions::new().snapshots(copies.id());
-    let listener = b.listen_with(address, Role::Sink, options).expect("listen");
+    let listener = b.listen_with::<Receiver>(address, options).expect("listen");
     std::thread::scope(|scope| {
-        let sender = scope.spawn(|| a.open_sender(address).expect("open"));
-        let receiver = listener.accept_receiver().expect("accept");
+        let sender = scope.spawn(|| a.open::<Sender>(address).expect("open"));
+        let receiver = listener.accept().expect("accept");
         (sender.join().expect("no panic"), receiver)
     })
 }

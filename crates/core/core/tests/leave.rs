@@ -4,7 +4,9 @@
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
-use tranship_core::{Body, Buffer, ChannelOptions, Domain, HeapOptions, Pool, PoolOptions, Role};
+use tranship_core::{
+    Body, Buffer, ChannelOptions, Domain, HeapOptions, Pool, PoolOptions, Receiver, Sender,
+};
 use tranship_manager::{Config, Embedded};
 use tranship_testkit::{Random, Watchdog};
 
@@ -53,10 +55,10 @@ fn with_a_link(path: &Path, helper: bool, random: &mut Random) {
     let (a, b) = (join(path, "a", helper), join(path, "b", helper));
     let pool = PoolOptions::new(1 << 20).chunk_bytes(1 << 16);
     let pool = a.create_pool(pool).expect("a pool");
-    let listener = a.listen("x", Role::Source).expect("a listener");
+    let listener = a.listen::<Sender>("x").expect("a listener");
     let (mut sender, mut receiver) = thread::scope(|s| {
-        let receiver = s.spawn(|| b.open_receiver("x").expect("a receiver"));
-        let sender = listener.accept_sender().expect("a sender");
+        let receiver = s.spawn(|| b.open::<Receiver>("x").expect("a receiver"));
+        let sender = listener.accept().expect("a sender");
         (sender, receiver.join().expect("no panic"))
     });
     let (kept, sent) = (filled(&pool), filled(&pool));
@@ -86,11 +88,11 @@ fn with_a_link(path: &Path, helper: bool, random: &mut Random) {
 /// A thread that waits in a call while the last public handle goes.
 fn with_somebody_waiting(path: &Path) {
     let domain = join(path, "waits", false);
-    let listener = domain.listen("nobody", Role::Source).expect("a listener");
+    let listener = domain.listen::<Sender>("nobody").expect("a listener");
     thread::scope(|s| {
         s.spawn(move || {
             let brief = Duration::from_millis(1);
-            assert!(listener.accept_sender_timeout(brief).is_err());
+            assert!(listener.accept_timeout(brief).is_err());
         });
         drop(domain);
     });
@@ -107,7 +109,7 @@ fn round(path: &Path, round: usize, random: &mut Random) {
             let domain = join(path, "heap", false);
             let heap = domain.create_heap(HeapOptions::new(1 << 20));
             let nobody = ChannelOptions::new().timeout(Duration::ZERO);
-            assert!(domain.open_receiver_with("nobody", nobody).is_err());
+            assert!(domain.open_with::<Receiver>("nobody", nobody).is_err());
             drop(domain);
             drop(heap.expect("a heap"));
         }

@@ -2,7 +2,7 @@
 //! only mistakes go unnoticed. Alone in its program, because it uses up what the process may have.
 
 use std::os::fd::AsRawFd;
-use tranship_core::{ChannelOptions, Domain, PoolOptions, Role, Trust};
+use tranship_core::{ChannelOptions, Domain, PoolOptions, Receiver, Sender, Trust};
 use tranship_sys::{limits, memfd};
 use tranship_testkit::Watchdog;
 use tranship_testkit::probe::{Access, Probe};
@@ -62,11 +62,11 @@ fn without_mappings_buffers_go_on_changing_hands() {
     let a = builder().embedded().expect("embedded");
     let socket = a.socket_path().expect("socket");
     let b = builder().socket(socket).connect().expect("connect");
-    let listener = a.listen("x", Role::Source).expect("listen");
+    let listener = a.listen::<Sender>("x").expect("listen");
     let (mut to, mut from) = std::thread::scope(|scope| {
         let options = ChannelOptions::new();
-        let receiver = scope.spawn(|| b.open_receiver_with("x", options).expect("open"));
-        let sender = listener.accept_sender().expect("accept");
+        let receiver = scope.spawn(|| b.open_with::<Receiver>("x", options).expect("open"));
+        let sender = listener.accept().expect("accept");
         (sender, receiver.join().expect("no panic"))
     });
     let options = PoolOptions::new(1 << 20).keep(1 << 20).preallocate(1 << 20);

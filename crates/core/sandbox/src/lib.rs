@@ -25,10 +25,10 @@ pub use landlock::Landlock;
 ///
 /// ```no_run
 /// # mod tranship { pub use tranship_sandbox as sandbox; }
-/// # use tranship_core::{Domain, Error};
+/// # use tranship_core::{Domain, Error, Receiver};
 /// # fn main() -> Result<(), Error> {
 /// let domain = Domain::builder().name("worker").connect()?;
-/// let mut jobs = domain.open_receiver("jobs")?;
+/// let mut jobs = domain.open::<Receiver>("jobs")?;
 /// tranship::sandbox::Sandbox::new().lock_down()?;
 /// while let Ok(job) = jobs.recv() {
 ///     // Work.

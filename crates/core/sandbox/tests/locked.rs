@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use tranship_core::{Body, Domain, ErrorKind, PoolOptions, Role};
+use tranship_core::{Body, Domain, ErrorKind, PoolOptions, Receiver, Sender};
 use tranship_manager::{Config, Embedded};
 use tranship_sandbox::{Landlock, Sandbox};
 use tranship_testkit::{Control, Watchdog, child};
@@ -111,8 +111,8 @@ child!(
         let path: PathBuf = ctl.recv().unwrap().unwrap();
         let joined = Domain::builder().name("worker").socket(path).connect();
         let domain = joined.unwrap();
-        let mut jobs = domain.open_receiver("jobs").unwrap();
-        let mut answers = domain.open_sender("answers").unwrap();
+        let mut jobs = domain.open::<Receiver>("jobs").unwrap();
+        let mut answers = domain.open::<Sender>("answers").unwrap();
         let options = PoolOptions::new(64 * CHUNK as u64).chunk_bytes(CHUNK as u64);
         let pool = domain.create_pool(options).unwrap();
         Sandbox::new().lock_down().unwrap();
@@ -143,13 +143,13 @@ fn a_domain_that_is_locked_down_goes_on() {
         .expect("a manager");
     let options = PoolOptions::new(64 * CHUNK as u64).chunk_bytes(CHUNK as u64);
     let pool = domain.create_pool(options).expect("a pool");
-    let jobs = domain.listen("jobs", Role::Source).expect("a name");
-    let answers = domain.listen("answers", Role::Sink).expect("a name");
+    let jobs = domain.listen::<Sender>("jobs").expect("a name");
+    let answers = domain.listen::<Receiver>("answers").expect("a name");
     let peer = worker().start().expect("a child");
     peer.send(&domain.socket_path())
         .expect("a child that listens");
-    let mut jobs = jobs.accept_sender().expect("a channel");
-    let mut answers = answers.accept_receiver().expect("a channel");
+    let mut jobs = jobs.accept().expect("a channel");
+    let mut answers = answers.accept().expect("a channel");
     let mut held = Vec::new();
     for n in 1..=20u8 {
         dog.step(format_args!("{n} jobs"));

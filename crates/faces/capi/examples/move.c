@@ -63,7 +63,7 @@ static void *camera(void)
     CHECK(tranship_embedded(NULL, &domain, &error));
     tranship_domain_socket(domain, manager, sizeof manager);
     CHECK(tranship_pool_create(domain, 1 << 20, &options, &pool, &error));
-    CHECK(tranship_listen(domain, "raw", TRANSHIP_SOURCE, NULL, &listener, &error));
+    CHECK(tranship_listen(domain, "raw", TRANSHIP_SENDER, NULL, &listener, &error));
     if (pthread_create(&thread, NULL, filter, NULL) != 0)
         return domain;
     do /* in turns: the filter may have failed before it opened */

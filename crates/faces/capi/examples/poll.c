@@ -14,7 +14,7 @@ int main(void)
     size_t count = FIRST, ready, got = 0, open = 1;
 
     if (tranship_connect(NULL, &domain, &error) != TRANSHIP_OK ||
-        tranship_listen(domain, "events", TRANSHIP_SINK, NULL, &listener, &error) != TRANSHIP_OK)
+        tranship_listen(domain, "events", TRANSHIP_RECEIVER, NULL, &listener, &error) != TRANSHIP_OK)
         goto failed;
     items[0].object = listener;
     items[1].kind = TRANSHIP_POLL_READABLE;

@@ -21,7 +21,7 @@ int main(void)
 
     if (tranship_connect(NULL, &domain, &error) != TRANSHIP_OK ||
         tranship_pool_create(domain, 64 << 20, NULL, &pool, &error) != TRANSHIP_OK ||
-        tranship_listen(domain, "video", TRANSHIP_SOURCE, NULL, &listener, &error) != TRANSHIP_OK ||
+        tranship_listen(domain, "video", TRANSHIP_SENDER, NULL, &listener, &error) != TRANSHIP_OK ||
         tranship_accept_sender(listener, TRANSHIP_FOREVER, &sender, &error) != TRANSHIP_OK ||
         tranship_alloc(pool, 8 << 20, TRANSHIP_FOREVER, &frame, &error) != TRANSHIP_OK)
         return failed(error);

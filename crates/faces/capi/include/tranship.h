@@ -84,7 +84,7 @@ enum {
     TRANSHIP_ERR_LIMIT = 24,
     /** the two sides speak different versions of the protocol. What to do: use the same version on both sides. */
     TRANSHIP_ERR_VERSION = 25,
-    /** both sides want the same role. What to do: make one the source and one the sink. */
+    /** both sides want the same end of the channel. What to do: let one side send and the other receive. */
     TRANSHIP_ERR_SAME_ROLE = 26,
     /** the receiver has not agreed to the pool yet, which it does when it next calls the library. What to do: send again later; the request goes on. */
     TRANSHIP_ERR_POOL_PENDING = 27,
@@ -169,11 +169,11 @@ enum {
 /** As `wait`: sleep at once when there is nothing. */
 #define TRANSHIP_WAIT_SLEEP 3
 
-/** As `role`: this side sends. */
-#define TRANSHIP_SOURCE 1
+/** As `end`: this side sends. */
+#define TRANSHIP_SENDER 1
 
-/** As `role`: this side receives. */
-#define TRANSHIP_SINK 2
+/** As `end`: this side receives. */
+#define TRANSHIP_RECEIVER 2
 
 /**
  * In `flags` of tranship_domain_options: a thread takes the manager's news, for programs that may not call into the library for long.
@@ -534,7 +534,7 @@ tranship_status tranship_domain_turn(const struct tranship_domain *domain,
 int32_t tranship_domain_is_managed(const struct tranship_domain *domain);
 
 /**
- * Exports a name, under which others open channels in which this side has the `role` TRANSHIP_SOURCE or TRANSHIP_SINK. `options` hold for
+ * Listens at a name, under which others open channels of which this side has the `end` TRANSHIP_SENDER or TRANSHIP_RECEIVER. `options` hold for
  * each of them, and may be NULL.
  *
  * `name` is a name of this manager's, or an address: "local:NAME" is inside this process, "tcp:HOST:PORT/NAME" reaches other machines, with
@@ -544,7 +544,7 @@ int32_t tranship_domain_is_managed(const struct tranship_domain *domain);
  */
 tranship_status tranship_listen(const struct tranship_domain *domain,
                                 const char *name,
-                                uint32_t role,
+                                uint32_t end,
                                 const struct tranship_link_options *options,
                                 struct tranship_listener **out,
                                 struct tranship_error **error);
@@ -557,7 +557,7 @@ tranship_status tranship_listen(const struct tranship_domain *domain,
 void tranship_listener_close(struct tranship_listener *listener);
 
 /**
- * The next connection, as its sending end: of a listener with TRANSHIP_SOURCE. Waits for `timeout_ns`, as tranship_alloc does: nobody
+ * The next connection, as its sending end: of a listener with TRANSHIP_SENDER. Waits for `timeout_ns`, as tranship_alloc does: nobody
  * connected in time is TRANSHIP_ERR_TIMED_OUT.
  */
 tranship_status tranship_accept_sender(const struct tranship_listener *listener,
@@ -566,7 +566,7 @@ tranship_status tranship_accept_sender(const struct tranship_listener *listener,
                                        struct tranship_error **error);
 
 /**
- * The next connection, as its receiving end: of a listener with TRANSHIP_SINK. Waits for `timeout_ns`, as tranship_alloc does: nobody
+ * The next connection, as its receiving end: of a listener with TRANSHIP_RECEIVER. Waits for `timeout_ns`, as tranship_alloc does: nobody
  * connected in time is TRANSHIP_ERR_TIMED_OUT.
  */
 tranship_status tranship_accept_receiver(const struct tranship_listener *listener,

@@ -8,21 +8,27 @@ use crate::options::grown;
 use crate::receiver::Receiver;
 use crate::sender::Sender;
 use crate::status::{Error, Status, making, quietly};
-use facade::Role;
 use std::ffi::c_char;
 use std::mem::MaybeUninit;
 use std::sync::Arc;
 
 /// A name that others connect to. Any thread may use it, all at the same time; see tranship_listener_close for its end.
 #[derive(Debug)]
-pub struct Listener(pub(crate) Arc<facade::Listener>);
+pub struct Listener(pub(crate) Arc<Either>);
 
-/// As `role`: this side sends.
-pub const SOURCE: u32 = 1;
-/// As `role`: this side receives.
-pub const SINK: u32 = 2;
+/// By the end that it gives.
+#[derive(Debug)]
+pub(crate) enum Either {
+    Sender(facade::Listener<facade::Sender>),
+    Receiver(facade::Listener<facade::Receiver>),
+}
 
-/// Exports a name, under which others open channels in which this side has the `role` TRANSHIP_SOURCE or TRANSHIP_SINK. `options` hold for
+/// As `end`: this side sends.
+pub const SENDER: u32 = 1;
+/// As `end`: this side receives.
+pub const RECEIVER: u32 = 2;
+
+/// Listens at a name, under which others open channels of which this side has the `end` TRANSHIP_SENDER or TRANSHIP_RECEIVER. `options` hold for
 /// each of them, and may be NULL.
 ///
 /// `name` is a name of this manager's, or an address: "local:NAME" is inside this process, "tcp:HOST:PORT/NAME" reaches other machines, with
@@ -33,20 +39,19 @@ pub const SINK: u32 = 2;
 pub extern "C" fn tranship_listen(
     domain: Option<&Domain>,
     name: *const c_char,
-    role: u32,
+    end: u32,
     options: *const ChannelOptions,
     out: Option<&mut MaybeUninit<Option<Box<Listener>>>>,
     error: Option<&mut Option<Box<Error>>>,
 ) -> Status {
     making(out, error, || {
-        let role = match role {
-            SOURCE => Role::Source,
-            SINK => Role::Sink,
-            _ => return Err(wrong(format!("role is {role}: 1 (source) or 2 (sink)"))),
-        };
         let (domain, name) = (domain::held(domain)?, text(name, "name")?);
-        let options = grown(options)?.link()?;
-        let listener = domain.listen_with(name, role, options)?;
+        let options = || grown(options)?.link();
+        let listener = match end {
+            SENDER => Either::Sender(domain.listen_with(name, options()?)?),
+            RECEIVER => Either::Receiver(domain.listen_with(name, options()?)?),
+            _ => return Err(wrong(format!("end is {end}: 1 (sender) or 2 (receiver)"))),
+        };
         Ok(Listener(Arc::new(listener)))
     })
 }
@@ -59,7 +64,7 @@ pub extern "C" fn tranship_listener_close(listener: Option<Box<Listener>>) {
     quietly((), || drop(closed(listener, "tranship_listener_close")));
 }
 
-/// The next connection, as its sending end: of a listener with TRANSHIP_SOURCE. Waits for `timeout_ns`, as tranship_alloc does: nobody
+/// The next connection, as its sending end: of a listener with TRANSHIP_SENDER. Waits for `timeout_ns`, as tranship_alloc does: nobody
 /// connected in time is TRANSHIP_ERR_TIMED_OUT.
 #[unsafe(no_mangle)]
 pub extern "C" fn tranship_accept_sender(
@@ -68,14 +73,16 @@ pub extern "C" fn tranship_accept_sender(
     out: Option<&mut MaybeUninit<Option<Box<Sender>>>>,
     error: Option<&mut Option<Box<Error>>>,
 ) -> Status {
-    making(out, error, || {
-        let listener = held(listener)?;
-        let sender = listener.accept_sender_timeout(patience(timeout_ns))?;
-        Ok(Sender(sender))
+    making(out, error, || match &*held(listener)? {
+        Either::Sender(listener) => {
+            let sender = listener.accept_timeout(patience(timeout_ns))?;
+            Ok(Sender(sender))
+        }
+        Either::Receiver(_) => Err(other_end("receivers", "tranship_accept_receiver")),
     })
 }
 
-/// The next connection, as its receiving end: of a listener with TRANSHIP_SINK. Waits for `timeout_ns`, as tranship_alloc does: nobody
+/// The next connection, as its receiving end: of a listener with TRANSHIP_RECEIVER. Waits for `timeout_ns`, as tranship_alloc does: nobody
 /// connected in time is TRANSHIP_ERR_TIMED_OUT.
 #[unsafe(no_mangle)]
 pub extern "C" fn tranship_accept_receiver(
@@ -84,10 +91,12 @@ pub extern "C" fn tranship_accept_receiver(
     out: Option<&mut MaybeUninit<Option<Box<Receiver>>>>,
     error: Option<&mut Option<Box<Error>>>,
 ) -> Status {
-    making(out, error, || {
-        let listener = held(listener)?;
-        let receiver = listener.accept_receiver_timeout(patience(timeout_ns))?;
-        Ok(Receiver(receiver))
+    making(out, error, || match &*held(listener)? {
+        Either::Receiver(listener) => {
+            let receiver = listener.accept_timeout(patience(timeout_ns))?;
+            Ok(Receiver(receiver))
+        }
+        Either::Sender(_) => Err(other_end("senders", "tranship_accept_sender")),
     })
 }
 
@@ -107,7 +116,7 @@ pub extern "C" fn tranship_open_sender(
     making(out, error, || {
         let (domain, name) = (domain::held(domain)?, text(name, "name")?);
         let options = opening(options, timeout_ns)?;
-        Ok(Sender(domain.open_sender_with(name, options)?))
+        Ok(Sender(domain.open_with::<facade::Sender>(name, options)?))
     })
 }
 
@@ -127,13 +136,20 @@ pub extern "C" fn tranship_open_receiver(
     making(out, error, || {
         let (domain, name) = (domain::held(domain)?, text(name, "name")?);
         let options = opening(options, timeout_ns)?;
-        Ok(Receiver(domain.open_receiver_with(name, options)?))
+        Ok(Receiver(
+            domain.open_with::<facade::Receiver>(name, options)?,
+        ))
     })
 }
 
 /// It, for as long as the call takes: another thread may close the handle meanwhile.
-fn held(listener: Option<&Listener>) -> Result<Arc<facade::Listener>, facade::Error> {
+fn held(listener: Option<&Listener>) -> Result<Arc<Either>, facade::Error> {
     Ok(Arc::clone(&there(listener, "listener")?.0))
+}
+
+fn other_end(gives: &str, call: &str) -> facade::Error {
+    let text = format!("this listener gives {gives}: use {call}");
+    facade::Error::new(facade::ErrorKind::ChannelDirection, text)
 }
 
 fn opening(

@@ -2,7 +2,7 @@
 
 use crate::domain::Domain;
 use crate::given::{patience, wrong};
-use crate::listener::Listener;
+use crate::listener::{Either, Listener};
 use crate::options::no_more;
 use crate::receiver::Receiver;
 use crate::sender::Sender;
@@ -102,7 +102,7 @@ enum Means<'a> {
     Nothing,
     Receiver(*mut Receiver),
     Sender(*mut Sender),
-    Listener(Arc<facade::Listener>),
+    Listener(Arc<Either>),
     Domain(facade::Domain),
     Readable(BorrowedFd<'a>),
     Writable(BorrowedFd<'a>),
@@ -147,7 +147,10 @@ impl Means<'_> {
             Means::Receiver(receiver) => Item::receiver(unsafe { &mut (**receiver).0 }),
             // SAFETY: as above.
             Means::Sender(sender) => Item::sender(unsafe { &mut (**sender).0 }),
-            Means::Listener(listener) => Item::listener(listener),
+            Means::Listener(listener) => match &**listener {
+                Either::Sender(listener) => Item::listener(listener),
+                Either::Receiver(listener) => Item::listener(listener),
+            },
             Means::Domain(domain) => Item::domain(domain),
             Means::Readable(fd) => Item::readable(fd),
             Means::Writable(fd) => Item::writable(fd),

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{Running, c, with_manager};
-use facade::{Domain, ErrorKind, PoolOptions, Role, StatRecord};
+use facade::{Domain, ErrorKind, PoolOptions, Receiver, Sender, StatRecord};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 use tranship_testkit::{Held, Watchdog};
@@ -55,7 +55,7 @@ fn a_killed_sender_leaves_nothing() {
     for round in 0..times() {
         dog.step(round);
         let sends = Running::start(with_manager(&program, &socket).arg("send"));
-        let mut receiver = domain.open_receiver("endless").expect("open");
+        let mut receiver = domain.open::<Receiver>("endless").expect("open");
         let mut kept = Vec::new();
         for word in 0..(round as u64 * 37) % 400 + 1 {
             let message = receiver.recv().expect("recv");
@@ -97,12 +97,12 @@ fn a_killed_receiver_leaves_nothing() {
     let domain = manager();
     let socket = domain.socket_path().expect("a socket");
     let program = c("tests/programs/endless.c");
-    let listener = domain.listen("endless", Role::Source).expect("listen");
+    let listener = domain.listen::<Sender>("endless").expect("listen");
     let pool = domain.create_pool(PoolOptions::new(1 << 20)).expect("pool");
     for round in 0..times() {
         dog.step(round);
         let receives = Running::start(with_manager(&program, &socket).arg("receive"));
-        let mut sender = listener.accept_sender().expect("accept");
+        let mut sender = listener.accept().expect("accept");
         for word in 0..(round as u64 * 37) % 400 + 1 {
             let frame = pool.alloc(10_000).expect("alloc");
             sender.send_with(frame, word).expect("send");

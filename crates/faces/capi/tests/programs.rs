@@ -3,7 +3,7 @@
 mod common;
 
 use common::{Running, c, compiled, good, has, with_manager};
-use facade::{Domain, ErrorKind, PoolOptions, Role};
+use facade::{Domain, ErrorKind, PoolOptions, Receiver, Sender};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -275,7 +275,7 @@ fn c_sends_to_rust() {
     let _dog = Watchdog::new();
     let (domain, socket) = manager();
     let sends = Running::start(&mut with_manager(&c("examples/send.c"), &socket));
-    let mut receiver = domain.open_receiver("video").expect("open");
+    let mut receiver = domain.open::<Receiver>("video").expect("open");
     let message = receiver.recv().expect("recv");
     assert_eq!((message.word, message.len()), (7, 8 << 20));
     assert_eq!(message.to_vec()[..5], *b"hello");
@@ -291,9 +291,9 @@ fn c_sends_to_rust() {
 fn rust_sends_to_c() {
     let _dog = Watchdog::new();
     let (domain, socket) = manager();
-    let listener = domain.listen("video", Role::Source).expect("listen");
+    let listener = domain.listen::<Sender>("video").expect("listen");
     let receives = Running::start(&mut with_manager(&c("examples/receive.c"), &socket));
-    let mut sender = listener.accept_sender().expect("accept");
+    let mut sender = listener.accept().expect("accept");
     let pool = domain.create_pool(PoolOptions::new(1 << 20)).expect("pool");
     for word in 0..3 {
         let frame = pool.copy(b"from Rust").expect("alloc");
@@ -311,9 +311,9 @@ fn rust_sends_to_c() {
 fn a_sender_that_gives_up_is_not_taken_for_one_that_is_done() {
     let _dog = Watchdog::new();
     let (domain, socket) = manager();
-    let listener = domain.listen("video", Role::Source).expect("listen");
+    let listener = domain.listen::<Sender>("video").expect("listen");
     let receives = Running::start(&mut with_manager(&c("examples/receive.c"), &socket));
-    let mut sender = listener.accept_sender().expect("accept");
+    let mut sender = listener.accept().expect("accept");
     let pool = domain.create_pool(PoolOptions::new(1 << 20)).expect("pool");
     // No 0 is behind what is shown.
     let mut frame = pool.copy(b"xyzzy").expect("alloc");
@@ -337,7 +337,7 @@ fn a_poll_loop_leaves_those_outside_for_whom_it_has_no_place() {
     let (domain, socket) = manager();
     let mut polls =
         Running::start(with_manager(&c("examples/poll.c"), &socket).stdin(Stdio::piped()));
-    let open = || domain.open_sender("events").expect("open");
+    let open = || domain.open::<Sender>("events").expect("open");
     let mut senders: Vec<_> = (0..16).map(|_| open()).collect();
     std::thread::scope(|scope| {
         let late = scope.spawn(open);
@@ -365,7 +365,7 @@ fn a_poll_loop_serves_many_and_its_input() {
     let mut polls =
         Running::start(with_manager(&c("examples/poll.c"), &socket).stdin(Stdio::piped()));
     let mut senders: Vec<_> = (0..3)
-        .map(|_| domain.open_sender("events").expect("open"))
+        .map(|_| domain.open::<Sender>("events").expect("open"))
         .collect();
     for word in 0..100 {
         for sender in &mut senders {

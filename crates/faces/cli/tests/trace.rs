@@ -3,7 +3,7 @@
 use serde_json::Value;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
-use tranship::{Domain, PoolOptions, Role};
+use tranship::{Domain, PoolOptions, Receiver, Sender};
 use tranship_testkit::Watchdog;
 
 fn trace(socket: &Path, arguments: &[&str]) -> Output {
@@ -33,9 +33,9 @@ fn a_buffers_life_is_shown() {
     let display = display.helper_thread(true).connect().expect("connect");
     let pool = camera.create_pool(PoolOptions::new(1 << 20).name("frames"));
     let pool = pool.expect("pool");
-    let listener = display.listen("video", Role::Sink).expect("listen");
-    let accepts = std::thread::spawn(move || listener.accept_receiver().expect("receiver"));
-    let mut sender = camera.open_sender("video").expect("sender");
+    let listener = display.listen::<Receiver>("video").expect("listen");
+    let accepts = std::thread::spawn(move || listener.accept().expect("receiver"));
+    let mut sender = camera.open::<Sender>("video").expect("sender");
     let mut receiver = accepts.join().expect("no panic");
     // The receiver agrees to the pool when it is asked.
     let mut receive = move || loop {

@@ -2,21 +2,21 @@
 
 use crate::errors::{OrRaise as _, closed, raised};
 use crate::fork::{ForkEpoch, let_go};
-use crate::listener::Listener;
+use crate::listener::{Either, Listener};
 use crate::number::{Number, perhaps};
-use crate::pending::{End, Pending};
+use crate::pending::{Connecting, End, Pending};
 use crate::pool::Pool;
 use crate::receiver::{Receiver, Told};
 use crate::sender::Sender;
 use crate::wait::{By, awaited, by, limit};
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use std::os::fd::{AsFd as _, AsRawFd as _};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use tranship::{Awaited, ChannelOptions, DomainBuilder, PoolId, PoolOptions, Role, Trust, Wait};
+use tranship::{Awaited, ChannelOptions, DomainBuilder, PoolId, PoolOptions, Trust, Wait};
 
 /// This process's membership with a manager. A forked child connects anew.
 #[pyclass(frozen, weakref, module = "tranship")]
@@ -82,15 +82,24 @@ pub(crate) fn embedded(py: Python<'_>, choices: &Bound<'_, PyDict>) -> PyResult<
     Ok(Domain::new(domain))
 }
 
-/// Which end this side has.
-fn role(name: &str) -> PyResult<Role> {
-    match name {
-        "send" => Ok(Role::Source),
-        "receive" => Ok(Role::Sink),
-        other => Err(PyValueError::new_err(format!(
-            "role {other:?}: it is \"send\" or \"receive\""
-        ))),
+/// An end of a channel, as Python names it: `tranship.Sender` or `tranship.Receiver`.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Sender,
+    Receiver,
+}
+
+/// Which end this side gets.
+fn kind(end: &Bound<'_, PyAny>) -> PyResult<Kind> {
+    let py = end.py();
+    if end.is(py.get_type::<Sender>()) {
+        return Ok(Kind::Sender);
     }
+    if end.is(py.get_type::<Receiver>()) {
+        return Ok(Kind::Receiver);
+    }
+    let text = format!("end {end:?}: it is tranship.Sender or tranship.Receiver");
+    Err(PyTypeError::new_err(text))
 }
 
 fn trust(name: &str) -> PyResult<Trust> {
@@ -128,19 +137,32 @@ impl Domain {
         }
     }
 
-    fn receiving(
+    fn opening(
         &self,
         py: Python<'_>,
-        lines: Number,
-        snapshots: Option<&Pool>,
-        wait: &str,
-    ) -> PyResult<(ChannelOptions, By)> {
-        let (options, wait) = options(lines, wait)?;
-        let mut options = self.told.options(options);
+        name: &str,
+        end: &Bound<'_, PyAny>,
+        (lines, wait, snapshots): (Number, &str, Option<&Pool>),
+    ) -> PyResult<(Connecting, By)> {
+        let (domain, kind) = (self.get(py)?, kind(end)?);
+        let (mut options, wait) = options(lines, wait)?;
         if let Some(pool) = snapshots {
+            if kind == Kind::Sender {
+                return Err(PyTypeError::new_err("snapshots are a receiver's"));
+            }
             options = options.snapshots(pool.get(py)?.id());
         }
-        Ok((options, by(wait)))
+        let opened: Connecting = match kind {
+            Kind::Sender => {
+                let opened = domain.open_async(name, options);
+                Box::pin(async move { opened.await.map(End::Sender) })
+            }
+            Kind::Receiver => {
+                let opened = domain.open_async(name, self.told.options(options));
+                Box::pin(async move { opened.await.map(End::Receiver) })
+            }
+        };
+        Ok((opened, by(wait)))
     }
 
     fn get(&self, py: Python<'_>) -> PyResult<Arc<tranship::Domain>> {
@@ -212,19 +234,22 @@ impl Domain {
     /// Exports a name, at which other processes open the other end. `wait` is how this end waits: it polls for some
     /// microseconds and then sleeps ("spin-then-sleep"), sleeps at once ("sleep"), or keeps a processor busy until
     /// there is a message ("spin").
-    #[pyo3(signature = (name, role, *, lines=Number::of(256), wait="spin-then-sleep"), text_signature = "($self, name, role, *, lines=256, wait='spin-then-sleep')")]
+    #[pyo3(signature = (name, end, *, lines=Number::of(256), wait="spin-then-sleep"), text_signature = "($self, name, end, *, lines=256, wait='spin-then-sleep')")]
     fn listen(
         &self,
         py: Python<'_>,
         name: &str,
-        role: &str,
+        end: &Bound<'_, PyAny>,
         lines: Number,
         wait: &str,
     ) -> PyResult<Listener> {
-        let (domain, role) = (self.get(py)?, self::role(role)?);
+        let (domain, kind) = (self.get(py)?, kind(end)?);
         let (options, wait) = options(lines, wait)?;
         let options = self.told.options(options);
-        let made = py.detach(|| domain.listen_with(name, role, options));
+        let made = py.detach(|| match kind {
+            Kind::Sender => domain.listen_with(name, options).map(Either::Sender),
+            Kind::Receiver => domain.listen_with(name, options).map(Either::Receiver),
+        });
         Ok(Listener::new(
             made.or_raise(py)?,
             name.to_owned(),
@@ -233,80 +258,39 @@ impl Domain {
         ))
     }
 
-    /// Connects to a name at which a process receives; waits for it.
-    #[pyo3(signature = (name, *, timeout=None, lines=Number::of(256), wait="spin-then-sleep"), text_signature = "($self, name, *, timeout=None, lines=256, wait='spin-then-sleep')")]
-    fn sender(
+    /// Connects to a name at which a process listens for the other end, and waits for it. `end` is `tranship.Sender` or
+    /// `tranship.Receiver`: the end that this side gets. A receiver copies messages out of pools of level "none" into
+    /// the pool `snapshots`.
+    #[pyo3(signature = (name, end, *, timeout=None, lines=Number::of(256), wait="spin-then-sleep", snapshots=None), text_signature = "($self, name, end, *, timeout=None, lines=256, wait='spin-then-sleep', snapshots=None)")]
+    #[expect(clippy::too_many_arguments, reason = "keywords in Python")]
+    fn open<'py>(
         &self,
-        py: Python<'_>,
+        py: Python<'py>,
         name: &str,
-        timeout: Option<f64>,
-        lines: Number,
-        wait: &str,
-    ) -> PyResult<Sender> {
-        let domain = self.get(py)?;
-        let (options, wait) = options(lines, wait)?;
-        let opened = domain.open_sender_async(name, options);
-        let made = awaited(
-            py,
-            limit(timeout)?,
-            &Awaited::Offer(name.to_owned()),
-            opened,
-        )?;
-        Ok(Sender::new(made, by(wait)))
-    }
-
-    /// Connects to a name at which a process sends; waits for it. Messages out of pools of level "none" are copied
-    /// into the pool `snapshots`.
-    #[pyo3(signature = (name, *, timeout=None, lines=Number::of(256), wait="spin-then-sleep", snapshots=None), text_signature = "($self, name, *, timeout=None, lines=256, wait='spin-then-sleep', snapshots=None)")]
-    fn receiver(
-        &self,
-        py: Python<'_>,
-        name: &str,
+        end: &Bound<'py, PyAny>,
         timeout: Option<f64>,
         lines: Number,
         wait: &str,
         snapshots: Option<&Pool>,
-    ) -> PyResult<Receiver> {
-        let domain = self.get(py)?;
-        let (options, by) = self.receiving(py, lines, snapshots, wait)?;
-        let opened = domain.open_receiver_async(name, options);
-        let made = awaited(
-            py,
-            limit(timeout)?,
-            &Awaited::Offer(name.to_owned()),
-            opened,
-        )?;
-        Ok(Receiver::new(made, self.told.clone(), by))
-    }
-
-    /// Awaits what `sender` waits for.
-    #[pyo3(signature = (name, *, lines=Number::of(256), wait="spin-then-sleep"), text_signature = "($self, name, *, lines=256, wait='spin-then-sleep')")]
-    fn sender_async<'py>(
-        &self,
-        py: Python<'py>,
-        name: &str,
-        lines: Number,
-        wait: &str,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let (options, wait) = options(lines, wait)?;
-        let opened = self.get(py)?.open_sender_async(name, options);
-        let opened = async move { opened.await.map(End::Sender) };
-        Pending::awaited(py, opened, None, &self.told, by(wait))
+        let (opened, by) = self.opening(py, name, end, (lines, wait, snapshots))?;
+        let offer = Awaited::Offer(name.to_owned());
+        let end = awaited(py, limit(timeout)?, &offer, opened)?;
+        end.into_object(py, &self.told, by)
     }
 
-    /// Awaits what `receiver` waits for.
-    #[pyo3(signature = (name, *, lines=Number::of(256), wait="spin-then-sleep", snapshots=None), text_signature = "($self, name, *, lines=256, wait='spin-then-sleep', snapshots=None)")]
-    fn receiver_async<'py>(
+    /// Awaits what `open` waits for.
+    #[pyo3(signature = (name, end, *, lines=Number::of(256), wait="spin-then-sleep", snapshots=None), text_signature = "($self, name, end, *, lines=256, wait='spin-then-sleep', snapshots=None)")]
+    fn open_async<'py>(
         &self,
         py: Python<'py>,
         name: &str,
+        end: &Bound<'py, PyAny>,
         lines: Number,
         wait: &str,
         snapshots: Option<&Pool>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let (options, by) = self.receiving(py, lines, snapshots, wait)?;
-        let opened = self.get(py)?.open_receiver_async(name, options);
-        let opened = async move { opened.await.map(End::Receiver) };
+        let (opened, by) = self.opening(py, name, end, (lines, wait, snapshots))?;
         Pending::awaited(py, opened, None, &self.told, by)
     }
 

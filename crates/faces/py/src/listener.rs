@@ -8,12 +8,36 @@ use crate::wait::{By, limit, wait};
 use pyo3::prelude::*;
 use pyo3::types::{PyTuple, PyType};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use tranship::{Error, PollItem, Role, poll};
+use std::time::Duration;
+use tranship::{Error, PollItem, poll};
+
+/// A listener, by the end that it gives.
+#[derive(Debug)]
+pub(crate) enum Either {
+    Sender(tranship::Listener<tranship::Sender>),
+    Receiver(tranship::Listener<tranship::Receiver>),
+}
+
+impl Either {
+    fn poll_item(&self) -> PollItem<'_> {
+        match self {
+            Either::Sender(listener) => PollItem::listener(listener),
+            Either::Receiver(listener) => PollItem::listener(listener),
+        }
+    }
+
+    fn accept(&self, timeout: Duration) -> Result<End, Error> {
+        match self {
+            Either::Sender(listener) => listener.accept_timeout(timeout).map(End::Sender),
+            Either::Receiver(listener) => listener.accept_timeout(timeout).map(End::Receiver),
+        }
+    }
+}
 
 /// A name that others connect to. Each connection is a channel of its own.
 #[pyclass(frozen, weakref, module = "tranship")]
 pub(crate) struct Listener {
-    listener: Mutex<Option<Arc<tranship::Listener>>>,
+    listener: Mutex<Option<Arc<Either>>>,
     name: String,
     told: Told,
     /// Way in which its channels wait.
@@ -24,7 +48,7 @@ pub(crate) struct Listener {
 }
 
 impl Listener {
-    pub(crate) fn new(listener: tranship::Listener, name: String, told: Told, by: By) -> Listener {
+    pub(crate) fn new(listener: Either, name: String, told: Told, by: By) -> Listener {
         Listener {
             listener: Mutex::new(Some(Arc::new(listener))),
             name,
@@ -36,7 +60,7 @@ impl Listener {
         }
     }
 
-    fn get(&self) -> Option<Arc<tranship::Listener>> {
+    fn get(&self) -> Option<Arc<Either>> {
         let listener = self.listener.lock().unwrap_or_else(PoisonError::into_inner);
         listener.clone()
     }
@@ -59,18 +83,18 @@ fn lock(ahead: &Mutex<Ahead>) -> MutexGuard<'_, Ahead> {
 }
 
 /// The next connection.
-fn accepted(listener: Arc<tranship::Listener>) -> Connecting {
+fn accepted(listener: Arc<Either>) -> Connecting {
     Box::pin(async move {
-        match listener.role() {
-            Role::Source => listener.accept_sender_async().await.map(End::Sender),
-            Role::Sink => listener.accept_receiver_async().await.map(End::Receiver),
+        match &*listener {
+            Either::Sender(listener) => listener.accept_async().await.map(End::Sender),
+            Either::Receiver(listener) => listener.accept_async().await.map(End::Receiver),
         }
     })
 }
 
 #[pymethods]
 impl Listener {
-    /// The next connection: a Sender where the role is "send", else a Receiver.
+    /// The next connection: the end that `listen` named.
     #[pyo3(signature = (timeout=None))]
     fn accept<'py>(&self, py: Python<'py>, timeout: Option<f64>) -> PyResult<Bound<'py, PyAny>> {
         self.fork_epoch.check(py)?;
@@ -84,15 +108,11 @@ impl Listener {
             }
             let mut slice = turn.slice;
             if let Some(signals) = turn.signals {
-                let mut items = [PollItem::listener(&listener), PollItem::readable(signals)];
+                let mut items = [listener.poll_item(), PollItem::readable(signals)];
                 poll(&mut items, Some(slice))?;
-                slice = std::time::Duration::ZERO;
+                slice = Duration::ZERO;
             }
-            let end = match listener.role() {
-                Role::Source => End::Sender(listener.accept_sender_timeout(slice)?),
-                Role::Sink => End::Receiver(listener.accept_receiver_timeout(slice)?),
-            };
-            Ok(Some(Some(end)))
+            Ok(Some(Some(listener.accept(slice)?)))
         });
         py.detach(|| self.arm());
         let end = end?.ok_or_else(|| closed("listener"))?;

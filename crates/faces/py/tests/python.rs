@@ -13,7 +13,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use tranship::net::Over;
 use tranship::transport::net::{Credentials, Net, Timing, certificate};
-use tranship::{Domain, ErrorKind, PoolOptions, Role};
+use tranship::{Domain, ErrorKind, PoolOptions, Sender};
 use tranship_testkit::{Watchdog, skipped};
 
 /// Runs a module of Python's over the staged package; or says why not.
@@ -144,7 +144,7 @@ fn three_languages_share_a_channel() {
     let pool = domain.create_pool(PoolOptions::new(16 << 20));
     let pool = pool.expect("a pool");
     for address in ["shm:numbers", &format!("tcp:{port}/numbers")] {
-        let listener = domain.listen(address, Role::Source).expect("a listener");
+        let listener = domain.listen::<Sender>(address).expect("a listener");
         let mut python = Command::new(&stage.python);
         python
             .arg(here("tests/languages/reader.py"))
@@ -161,7 +161,7 @@ fn three_languages_share_a_channel() {
         dog.step(format!("readers at {address}"));
         let mut senders = [(); 2].map(|()| {
             loop {
-                match listener.accept_sender_timeout(std::time::Duration::from_millis(100)) {
+                match listener.accept_timeout(std::time::Duration::from_millis(100)) {
                     Err(error) if error == ErrorKind::TimedOut => {}
                     sender => return sender.expect("a reader"),
                 }

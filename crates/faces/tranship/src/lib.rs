@@ -37,6 +37,7 @@ pub use tranship_core::{
     BufferId,
     BufferMut,
     Cause,
+    ChannelEnd,
     ChannelId,
     ChannelOptions,
     ChannelStat,
@@ -92,7 +93,6 @@ pub use tranship_core::{
     RelayEnd,
     RelayStop,
     RingFull,
-    Role,
     SendError,
     Sender,
     Shortage,
@@ -115,7 +115,7 @@ pub use tranship_core::{
 /// What carries channels to where no shared memory is, for carriers of one's own ([`Domain::add_carrier`]).
 pub mod carrier {
     #[doc(inline)]
-    pub use tranship_core::{Carrier, Driver, Ends, Handed, Inlet, Outlet};
+    pub use tranship_core::{Carrier, Driver, Ends, Handed, Inlet, Outlet, Role};
 }
 
 /// Channels between machines: [`add_to`](net::add_to) has a domain understand `tcp:HOST:PORT/NAME`.

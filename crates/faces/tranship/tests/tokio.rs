@@ -7,9 +7,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::time::timeout;
 use tranship::manager::{Config, Listener, Shutdown};
-use tranship::{
-    Body, ChannelOptions, Domain, ErrorKind, Pool, PoolOptions, Receiver, Role, Sender,
-};
+use tranship::{Body, ChannelOptions, Domain, ErrorKind, Pool, PoolOptions, Receiver, Sender};
 use tranship_testkit::{Control, Peer, Watchdog, child};
 
 child!(
@@ -28,7 +26,7 @@ child!(
         let (path, name): (PathBuf, String) = ctl.recv().unwrap().unwrap();
         let domain = join(&path);
         let pool = pool(&domain);
-        let mut sender = domain.open_sender(&name).unwrap();
+        let mut sender = domain.open::<Sender>(&name).unwrap();
         let mut next = 0u64;
         while let Some(messages) = ctl.recv::<u64>().unwrap() {
             for _ in 0..messages {
@@ -46,7 +44,7 @@ child!(
     fn sink(ctl: Control) {
         let (path, name): (PathBuf, String) = ctl.recv().unwrap().unwrap();
         let domain = join(&path);
-        let mut receiver = domain.open_receiver(&name).unwrap();
+        let mut receiver = domain.open::<Receiver>(&name).unwrap();
         ctl.send(&()).unwrap();
         let runtime = runtime();
         while let Some(messages) = ctl.recv::<u64>().unwrap() {
@@ -65,7 +63,7 @@ child!(
     fn idler(ctl: Control) {
         let (path, name): (PathBuf, String) = ctl.recv().unwrap().unwrap();
         let domain = join(&path);
-        let mut receiver = domain.open_receiver(&name).unwrap();
+        let mut receiver = domain.open::<Receiver>(&name).unwrap();
         ctl.send(&()).unwrap();
         assert!(!has_thread());
         runtime().block_on(async {
@@ -137,10 +135,10 @@ fn set() -> Set {
 impl Set {
     /// A source process, and our end.
     async fn source(&self, name: &str) -> (Peer, Receiver) {
-        let listener = self.domain.listen(name, Role::Sink).expect("listen");
+        let listener = self.domain.listen::<Receiver>(name).expect("listen");
         let peer = source().start().expect("a source");
         peer.send(&(&self.path, name)).expect("send");
-        let accepted = listener.accept_receiver_async().await;
+        let accepted = listener.accept_async().await;
         (peer, accepted.expect("accept"))
     }
 
@@ -158,11 +156,11 @@ impl Set {
         let two = ChannelOptions::new().lines(2);
         let listener = self
             .domain
-            .listen_with(name, Role::Source, two)
+            .listen_with::<Sender>(name, two)
             .expect("listen");
         let peer = launch.start().expect("a sink");
         peer.send(&(&self.path, name)).expect("send");
-        let accepted = listener.accept_sender_async().await;
+        let accepted = listener.accept_async().await;
         // Else it might still wait for a manager that is killed next.
         peer.expect::<()>();
         (peer, accepted.expect("accept"))
@@ -343,7 +341,7 @@ fn tasks_live_through_a_restart_of_the_manager() {
         // Memory that is there, of a pool that nobody has agreed to.
         let pool = pool(&set.domain);
         let buf = pool.copy(b"after all").expect("alloc").freeze();
-        let listener = set.domain.listen("new", Role::Sink).expect("listen");
+        let listener = set.domain.listen::<Receiver>("new").expect("listen");
         set.manager.kill();
         // Nobody awaited anything of these channels before: there is nothing yet to ring by.
         dog.step("without a manager");
@@ -361,7 +359,7 @@ fn tasks_live_through_a_restart_of_the_manager() {
         let waits = async {
             // To a new pool the receiver has to agree, by the manager.
             two.send_with_async(buf, 3).await.expect("send");
-            listener.accept_receiver_async().await.expect("accept")
+            listener.accept_async().await.expect("accept")
         };
         let comes_back = async {
             tokio::task::yield_now().await;

@@ -9,7 +9,7 @@ use tranship_block::{Cache, Cached, Data, Fault, Info, Job, Lease, Op, Request, 
 use tranship_cache::{Mode, Options, Outcome, Server};
 use tranship_core::{
     Buffer, ChannelOptions, Domain, HeapStat, ManagerStat, Message, PoolId, PoolOptions, PoolStat,
-    Role, Sender, StatRecord, Trust,
+    Receiver, Sender, StatRecord, Trust,
 };
 use tranship_manager::{Config, PressureConfig};
 use tranship_testkit::{Control, Held, Peer, Watchdog, child};
@@ -85,7 +85,7 @@ child!(
             .map(|kind| domain.create_pool(options(kind)).unwrap())
             .collect();
         let mut senders: Vec<Sender> = (0..=SEALED)
-            .map(|kind| domain.open_sender(&name(kind)).unwrap())
+            .map(|kind| domain.open::<Sender>(&name(kind)).unwrap())
             .collect();
         let mut held: Vec<Buffer> = Vec::new();
         while let Some(chunks) = ctl.recv::<usize>().unwrap() {
@@ -116,12 +116,12 @@ child!(
             .map(|kind| {
                 let options = ChannelOptions::new().snapshots(copies.id());
                 domain
-                    .listen_with(&name(kind), Role::Sink, options)
+                    .listen_with::<Receiver>(&name(kind), options)
                     .unwrap()
             })
             .collect();
         ctl.send(&0).unwrap();
-        let accept = |listener: &tranship_core::Listener| listener.accept_receiver().unwrap();
+        let accept = |listener: &tranship_core::Listener<Receiver>| listener.accept().unwrap();
         let mut receivers: Vec<_> = listeners.iter().map(accept).collect();
         let mut held: Vec<Message> = Vec::new();
         while let Some(messages) = ctl.recv::<usize>().unwrap() {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use tranship_core::{Domain, DomainId, PoolOptions, Role, StatRecord};
+use tranship_core::{Domain, DomainId, PoolOptions, Receiver, Sender, StatRecord};
 use tranship_manager::{Config, Listener, Shutdown};
 use tranship_sys::crash;
 use tranship_testkit::{Control, Exit, Peer, Privilege, Watchdog, child};
@@ -46,7 +46,7 @@ child!(
         let path: PathBuf = ctl.recv().unwrap().unwrap();
         let domain = Domain::builder().name("keeper").socket(path);
         let domain = domain.autostart(false).connect().unwrap();
-        let mut receiver = domain.open_receiver("film").unwrap();
+        let mut receiver = domain.open::<Receiver>("film").unwrap();
         let _held = receiver.recv().unwrap();
         ctl.send(&()).unwrap();
         let _ = ctl.recv::<()>();
@@ -236,10 +236,10 @@ fn a_loop_that_stands_still_is_ended_and_the_next_manager_goes_on() {
     let manager = start(&path, "watchdog = \"3s\"\n");
     let (from, to) = (join(&path, "from"), join(&path, "to"));
     let pool = from.create_pool(PoolOptions::new(4 << 20)).unwrap();
-    let listener = from.listen("still", Role::Source).unwrap();
+    let listener = from.listen::<Sender>("still").unwrap();
     let (mut sender, mut receiver) = std::thread::scope(|s| {
-        let sender = s.spawn(|| listener.accept_sender().unwrap());
-        let receiver = to.open_receiver("still").unwrap();
+        let sender = s.spawn(|| listener.accept().unwrap());
+        let receiver = to.open::<Receiver>("still").unwrap();
         (sender.join().unwrap(), receiver)
     });
     let mut exchange = |byte: u8| {
@@ -333,8 +333,8 @@ fn it_kills_where_a_rule_says_so() {
         }
         let keeper = keeps().privilege(whom.clone()).start().unwrap();
         keeper.send(&path).unwrap();
-        let listener = domain.listen("film", Role::Source).unwrap();
-        let mut sender = listener.accept_sender().unwrap();
+        let listener = domain.listen::<Sender>("film").unwrap();
+        let mut sender = listener.accept().unwrap();
         let pool = domain.create_pool(PoolOptions::new(1 << 20)).unwrap();
         sender.send(pool.alloc(4096).unwrap().freeze()).unwrap();
         let ended = keeper.wait();

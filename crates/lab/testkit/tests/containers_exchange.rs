@@ -3,7 +3,7 @@
 
 use std::os::unix::fs::PermissionsExt;
 
-use tranship_core::{Body, Domain, ErrorKind, PoolOptions, Role};
+use tranship_core::{Body, Domain, ErrorKind, PoolOptions, Receiver, Sender};
 use tranship_manager::Config;
 use tranship_testkit::{Cgroup, Container, Control, Exit, Watchdog, child, payload, skipped};
 
@@ -30,7 +30,7 @@ child!(
         let pool = domain
             .create_pool(PoolOptions::new(64 << 20).name("left"))
             .unwrap();
-        let mut sender = domain.open_sender("there").unwrap();
+        let mut sender = domain.open::<Sender>("there").unwrap();
         let mut held = Vec::new();
         for id in 0..FRAMES {
             let mut buf = pool.alloc(FRAME).unwrap();
@@ -39,7 +39,7 @@ child!(
             sender.send_with(buf.clone(), id).unwrap();
             held.push(buf);
         }
-        let mut answers = domain.open_receiver("back").unwrap();
+        let mut answers = domain.open::<Receiver>("back").unwrap();
         let mut kept = Vec::new();
         for id in 0..ANSWERS {
             let message = answers.recv().unwrap();
@@ -60,9 +60,9 @@ child!(
             .socket(SOCKET)
             .connect()
             .unwrap();
-        let inward = domain.listen("there", Role::Sink).unwrap();
-        let outward = domain.listen("back", Role::Source).unwrap();
-        let mut receiver = inward.accept_receiver().unwrap();
+        let inward = domain.listen::<Receiver>("there").unwrap();
+        let outward = domain.listen::<Sender>("back").unwrap();
+        let mut receiver = inward.accept().unwrap();
         let mut held = Vec::new();
         for id in 0..FRAMES {
             let message = receiver.recv().unwrap();
@@ -75,7 +75,7 @@ child!(
         let pool = domain
             .create_pool(PoolOptions::new(16 << 20).name("right"))
             .unwrap();
-        let mut sender = outward.accept_sender().unwrap();
+        let mut sender = outward.accept().unwrap();
         for id in 0..ANSWERS {
             let mut buf = pool.alloc(FRAME).unwrap();
             payload::fill(&mut buf, 1000 + id, 1);

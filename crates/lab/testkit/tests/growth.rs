@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use tempfile::TempDir;
-use tranship_core::{Body, Domain, ErrorKind, Pool, PoolOptions, Role, StatRecord};
+use tranship_core::{Body, Domain, ErrorKind, Pool, PoolOptions, Receiver, Sender, StatRecord};
 use tranship_manager::{Config, Listener, Shutdown};
 use tranship_testkit::syscalls::SyscallCounter;
 use tranship_testkit::{Control, Exit, Launch, Peer, Watchdog, child, payload};
@@ -51,9 +51,9 @@ child!(
         let domain = join("writer", &ctl.recv().unwrap().unwrap());
         let pool = pool(&domain, CHUNKS + 1);
         let _keeps_the_first_chunk = pool.alloc(SMALL).unwrap();
-        let listener = domain.listen("x", Role::Source).unwrap();
+        let listener = domain.listen::<Sender>("x").unwrap();
         ctl.send(&true).unwrap();
-        let mut sender = listener.accept_sender().unwrap();
+        let mut sender = listener.accept().unwrap();
         let mut id = 0;
         while let Some((len, waits)) = ctl.recv::<(usize, bool)>().unwrap() {
             let got = match waits {
@@ -76,7 +76,7 @@ child!(
     /// Says how long each buffer is that it gets, and keeps none.
     fn reader(ctl: Control) {
         let domain = join("reader", &ctl.recv().unwrap().unwrap());
-        let mut receiver = domain.open_receiver("x").unwrap();
+        let mut receiver = domain.open::<Receiver>("x").unwrap();
         let mut id = 0;
         while let Ok(message) = receiver.recv() {
             let Body::Buffer(buf) = message.body else {

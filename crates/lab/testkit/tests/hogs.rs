@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tranship_core::{
     Barrier, BufferMut, ChannelOptions, Domain, DomainId, DomainStat, HogAction, Limit, Message,
-    Pool, PoolOptions, RefusalCode, Role, Sender, Shortage, StatRecord, WhenFull,
+    Pool, PoolOptions, Receiver, RefusalCode, Role, Sender, Shortage, StatRecord, WhenFull,
 };
 use tranship_manager::Config;
 use tranship_testkit::hostile::SOCKET;
@@ -29,7 +29,7 @@ child!(
     fn keeps(ctl: Control) {
         let (socket, wanted): (String, usize) = ctl.recv().unwrap().unwrap();
         let domain = join("keeper", &socket);
-        let mut receiver = domain.open_receiver("film").unwrap();
+        let mut receiver = domain.open::<Receiver>("film").unwrap();
         // A rule may end it as soon as it holds all.
         ctl.send(&domain.id().0).unwrap();
         let mut held: Vec<Message> = Vec::new();
@@ -165,11 +165,8 @@ impl Stage {
 
 fn open(domain: &Domain) -> Sender {
     let options = ChannelOptions::new().when_full(WhenFull::Wait);
-    let listener = domain.listen_with("film", Role::Source, options);
-    listener
-        .expect("listens")
-        .accept_sender()
-        .expect("a keeper")
+    let listener = domain.listen_with::<Sender>("film", options);
+    listener.expect("listens").accept().expect("a keeper")
 }
 
 fn until(

@@ -1,6 +1,6 @@
 //! The huge-page option gives huge pages, where the kernel's setting for shared memory lets it. As the kernel tells it
 //! in `/proc/self/smaps`, of the writer's mapping and of a reader's.
-use tranship_core::{Buffer, Domain, PoolOptions, Role};
+use tranship_core::{Buffer, Domain, PoolOptions, Receiver, Sender};
 use tranship_testkit::{Watchdog, skipped};
 
 const CHUNK: usize = 4 << 20;
@@ -46,11 +46,11 @@ fn a_pool_that_asks_for_huge_pages_has_them() {
     let b = b.expect("b");
     let options = PoolOptions::new(4 * CHUNK as u64).chunk_bytes(CHUNK as u64);
     let pool = a.create_pool(options.huge_pages(true)).expect("pool");
-    let listener = a.listen("x", Role::Source).expect("listen");
+    let listener = a.listen::<Sender>("x").expect("listen");
     let (mut sender, mut receiver) = std::thread::scope(|s| {
-        let receiver = s.spawn(|| b.open_receiver("x").expect("open"));
+        let receiver = s.spawn(|| b.open::<Receiver>("x").expect("open"));
         (
-            listener.accept_sender().expect("accept"),
+            listener.accept().expect("accept"),
             receiver.join().expect("opener"),
         )
     });

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use tranship_core::{
-    Awaited, Domain, Error, ErrorKind, HeapOptions, PoolOptions, Role, StatRecord, TimedOut,
+    Awaited, Domain, Error, ErrorKind, HeapOptions, PoolOptions, Receiver, Sender, StatRecord,
+    TimedOut,
 };
 use tranship_manager::{Config, Listener, Shutdown};
 use tranship_testkit::{Control, Peer, Watchdog, child};
@@ -63,10 +64,10 @@ fn who_only_asks_is_told_and_nothing_is_left() {
     let other = Domain::builder().name("other").socket(&path).connect();
     let other = other.unwrap();
     let pool = had(|| domain.create_pool(PoolOptions::new(MAX)));
-    let listener = other.listen("there", Role::Source).unwrap();
+    let listener = other.listen::<Sender>("there").unwrap();
     let mut receiver = std::thread::scope(|s| {
-        let accepted = s.spawn(|| listener.accept_sender().unwrap());
-        let receiver = domain.open_receiver("there").unwrap();
+        let accepted = s.spawn(|| listener.accept().unwrap());
+        let receiver = domain.open::<Receiver>("there").unwrap();
         std::mem::forget(accepted.join());
         receiver
     });
@@ -90,7 +91,7 @@ fn who_only_asks_is_told_and_nothing_is_left() {
         domain.create_heap(HeapOptions::new(MAX)),
         "a request for a heap",
     );
-    late(domain.listen("new", Role::Source), "a request for a name");
+    late(domain.listen::<Sender>("new"), "a request for a name");
     late(
         pool.allow_forward(other.id()),
         "a request to allow forwarding",
@@ -117,7 +118,7 @@ fn who_only_asks_is_told_and_nothing_is_left() {
     // Objects that were made for a caller that waits no longer go, as soon as the answers are read.
     let again = loop {
         domain.turn().unwrap();
-        match other.listen("new", Role::Source) {
+        match other.listen::<Sender>("new") {
             Ok(listener) => break listener,
             Err(error) => assert_eq!(error, ErrorKind::NameTaken, "{error}"),
         }
@@ -138,7 +139,7 @@ fn who_only_asks_is_told_and_nothing_is_left() {
     had(|| receiver.set_pollable());
     drop(had(|| domain.create_pool(PoolOptions::new(MAX))));
     drop(had(|| domain.create_heap(HeapOptions::new(MAX))));
-    drop(had(|| domain.listen("newer", Role::Source)));
+    drop(had(|| domain.listen::<Sender>("newer")));
 }
 
 /// The manager is stopped: it is what does nothing, not a receiver that sits in `recv`.
@@ -157,10 +158,10 @@ fn a_stopped_manager_is_not_blamed_on_the_receiver() {
     let mut frame = pool.alloc(100).unwrap();
     frame.fill(1);
     let frame = frame.freeze();
-    let listener = a.listen("x", Role::Source).unwrap();
+    let listener = a.listen::<Sender>("x").unwrap();
     std::thread::scope(|s| {
-        let receives = s.spawn(|| b.open_receiver("x").unwrap().recv().unwrap().to_vec());
-        let mut sender = listener.accept_sender().unwrap();
+        let receives = s.spawn(|| b.open::<Receiver>("x").unwrap().recv().unwrap().to_vec());
+        let mut sender = listener.accept().unwrap();
         assert!(a.is_managed());
         manager.stop();
         dog.step("stopped");

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use tranship_core::{ChannelOptions, Domain, Error, ErrorKind, PoolOptions, Receiver, Role};
+use tranship_core::{ChannelOptions, Domain, Error, ErrorKind, PoolOptions, Receiver, Sender};
 use tranship_manager::{Config, Listener, Shutdown};
 use tranship_testkit::{Control, Peer, Watchdog, child, is_root, payload};
 
@@ -45,9 +45,9 @@ child!(
         let domain = domain.unwrap();
         let pool = PoolOptions::new(MESSAGES * CHUNK as u64).chunk_bytes(CHUNK as u64);
         let pool = domain.create_pool(pool).unwrap();
-        let listener = domain.listen_with("x", Role::Source, options()).unwrap();
+        let listener = domain.listen_with::<Sender>("x", options()).unwrap();
         ctl.send(&()).unwrap();
-        let mut sender = listener.accept_sender().unwrap();
+        let mut sender = listener.accept().unwrap();
         for id in 0..MESSAGES {
             let mut buf = pool.alloc(CHUNK).unwrap();
             payload::fill(&mut buf, id, payload::mix(id));
@@ -76,7 +76,7 @@ fn sent(path: &Path) -> (Peer, Domain, Receiver) {
     source.ask::<()>(path);
     let sink = Domain::builder().name("sink").socket(path).connect();
     let sink = sink.unwrap();
-    let receiver = sink.open_receiver_with("x", options()).unwrap();
+    let receiver = sink.open_with::<Receiver>("x", options()).unwrap();
     std::thread::scope(|s| {
         let sent = s.spawn(|| source.expect::<()>());
         while !receiver.is_ready() {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tranship_core::{
     BufferMut, ChannelOptions, Domain, Error, ErrorKind, Limit, ManagerStat, Message, Pool,
-    PoolOptions, Role, Sender, Shortage, StatRecord, Trust, WhenFull,
+    PoolOptions, Receiver, Sender, Shortage, StatRecord, Trust, WhenFull,
 };
 use tranship_manager::Config;
 use tranship_testkit::{Cgroup, Control, Exit, Held, Peer, Watchdog, child, skipped};
@@ -79,11 +79,11 @@ child!(
         let (socket, helper, kind): (String, bool, usize) = ctl.recv().unwrap().unwrap();
         let domain = join("writer", &socket, helper);
         let pool = pool_of(&domain, 256, kind);
-        let mut sender = domain.open_sender("spike").unwrap();
+        let mut sender = domain.open::<Sender>("spike").unwrap();
         // Its memory is shared with nobody, and counted with the rest.
-        let inside = domain.listen("local:inside", Role::Sink).unwrap();
-        let _near = domain.open_sender("local:inside").unwrap();
-        let _far = inside.accept_receiver().unwrap();
+        let inside = domain.listen::<Receiver>("local:inside").unwrap();
+        let _near = domain.open::<Sender>("local:inside").unwrap();
+        let _far = inside.accept().unwrap();
         let mut held = Vec::new();
         while let Some(chunks) = ctl.recv::<usize>().unwrap() {
             held.clear();
@@ -110,9 +110,9 @@ child!(
         // For what comes from a pool of level `none`.
         let copies = pool(&domain, 256);
         let options = ChannelOptions::new().snapshots(copies.id());
-        let listener = domain.listen_with("spike", Role::Sink, options).unwrap();
+        let listener = domain.listen_with::<Receiver>("spike", options).unwrap();
         ctl.send(&0).unwrap();
-        let mut receiver = listener.accept_receiver().unwrap();
+        let mut receiver = listener.accept().unwrap();
         ctl.send(&0).unwrap();
         let mut held: Vec<Message> = Vec::new();
         while let Some(messages) = ctl.recv::<usize>().unwrap() {
@@ -373,7 +373,7 @@ child!(
     fn holds(ctl: Control) {
         let socket: String = ctl.recv().unwrap().unwrap();
         let domain = join("holder", &socket, false);
-        let mut receiver = domain.open_receiver("held").unwrap();
+        let mut receiver = domain.open::<Receiver>("held").unwrap();
         let mut held: Vec<Message> = (0..16).map(|_| receiver.recv().unwrap()).collect();
         let keep: usize = ctl.ask(&held.len()).unwrap();
         held.truncate(keep);
@@ -415,8 +415,8 @@ fn a_stopped_reader_strands_only_what_it_was_shown() {
     let holder = holds().start().expect("holder");
     holder.send(&socket).expect("send");
     let options = ChannelOptions::new().lines(16);
-    let listener = writer.listen_with("held", Role::Source, options);
-    let mut to_holder = listener.expect("listen").accept_sender().expect("accept");
+    let listener = writer.listen_with::<Sender>("held", options);
+    let mut to_holder = listener.expect("listen").accept().expect("accept");
     assert_eq!(send_all(&one, &mut to_holder, 16), 16);
     assert_eq!(holder.expect::<usize>(), 16);
     // It lets go of 14 of its 16, and stands still before it could unmap anything.
@@ -437,7 +437,7 @@ fn a_stopped_reader_strands_only_what_it_was_shown() {
     // With another reader the writer goes on in what is left of the total.
     let other = reads().start().expect("other");
     assert_eq!(other.ask::<usize>(&(&socket, true, 1usize)), 0);
-    let mut to_other = writer.open_sender("spike").expect("open");
+    let mut to_other = writer.open::<Sender>("spike").expect("open");
     assert_eq!(other.expect::<usize>(), 0);
     for _ in 0..20 {
         other.send(&4usize).expect("send");

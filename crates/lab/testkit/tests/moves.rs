@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tranship_core::{
     AggregateMut, Body, BufferMut, ChannelOptions, Domain, ErrorKind, Message, Pool, PoolId,
-    PoolOptions, Receiver, Role, Sender, StatRecord, Trust,
+    PoolOptions, Receiver, Sender, StatRecord, Trust,
 };
 use tranship_testkit::{Control, Exit, Peer, Watchdog, child};
 
@@ -32,7 +32,7 @@ child!(
     /// Takes one, writes it if it may, says what it has, and keeps it.
     fn keeper(ctl: Control) {
         let domain = join(ctl.recv().unwrap().unwrap());
-        let mut from = domain.open_receiver("x").unwrap();
+        let mut from = domain.open::<Receiver>("x").unwrap();
         let mut buf = moved(&mut from);
         let writes = buf.write(0, &[2; CHUNK]).is_ok();
         ctl.send(&(writes, buf.to_vec()[CHUNK - 1])).unwrap();
@@ -44,7 +44,7 @@ child!(
     /// Agrees to the pool, and takes nothing.
     fn idler(ctl: Control) {
         let domain = join(ctl.recv().unwrap().unwrap());
-        let from = domain.open_receiver("x").unwrap();
+        let from = domain.open::<Receiver>("x").unwrap();
         while !from.is_ready() {
             domain.turn().unwrap();
         }
@@ -57,8 +57,8 @@ child!(
     /// Takes one, writes it if it may, and moves it back.
     fn returner(ctl: Control) {
         let domain = join(ctl.recv().unwrap().unwrap());
-        let mut from = domain.open_receiver("x").unwrap();
-        let mut back = domain.open_sender("back").unwrap();
+        let mut from = domain.open::<Receiver>("x").unwrap();
+        let mut back = domain.open::<Sender>("back").unwrap();
         let mut buf = moved(&mut from);
         let writes = buf.write(0, &[2; CHUNK]).is_ok();
         let byte = buf.to_vec()[CHUNK - 1];
@@ -82,10 +82,10 @@ impl Stage {
         let domain = builder.embedded().unwrap();
         let options = PoolOptions::new(CHUNK as u64).chunk_bytes(CHUNK as u64);
         let pool = domain.create_pool(options.trust(trust)).unwrap();
-        let listener = domain.listen_with("x", Role::Source, ChannelOptions::new());
+        let listener = domain.listen_with::<Sender>("x", ChannelOptions::new());
         let listener = listener.unwrap();
         peer.send(&domain.socket_path().unwrap()).unwrap();
-        let mut to = listener.accept_sender().unwrap();
+        let mut to = listener.accept().unwrap();
         also(&domain, &pool, &to);
         let mut buf = pool.alloc(CHUNK).unwrap();
         buf.write(0, &[1; CHUNK]).unwrap();
@@ -145,8 +145,8 @@ fn who_moved_it_back_is_killed() {
         let peer = returner().start().unwrap();
         let stage = Stage::new(trust, peer, |domain, pool, to| {
             pool.allow_forward(to.peer()).unwrap();
-            let sink = domain.listen("back", Role::Sink).unwrap();
-            back = Some(sink.accept_receiver().unwrap());
+            let sink = domain.listen::<Receiver>("back").unwrap();
+            back = Some(sink.accept().unwrap());
         });
         stage.says(trust);
         stage.peer.kill();
@@ -294,7 +294,7 @@ child!(
         let (path, trust): (PathBuf, Trust) = ctl.recv().unwrap().unwrap();
         let domain = join(path);
         let pool = small_pool(&domain, trust);
-        let to = domain.open_sender_with("x", ChannelOptions::new().lines(4));
+        let to = domain.open_with::<Sender>("x", ChannelOptions::new().lines(4));
         let lists = small_pool(&domain, Trust::Producer);
         writes(&pool, &lists, to.unwrap());
     }
@@ -305,7 +305,7 @@ child!(
         let (path, _): (PathBuf, Trust) = ctl.recv().unwrap().unwrap();
         let domain = join(path);
         let copies = small_pool(&domain, Trust::Producer);
-        let from = domain.open_receiver_with("x", copying(&copies));
+        let from = domain.open_with::<Receiver>("x", copying(&copies));
         takes(from.unwrap(), copies.id());
     }
 );
@@ -357,10 +357,10 @@ fn who_moves_dies_at_every_step() {
     each_point(&WRITER_POINTS, &dog, |point, trust| {
         let domain = survivor();
         let copies = small_pool(&domain, Trust::Producer);
-        let sink = domain.listen_with("x", Role::Sink, copying(&copies));
+        let sink = domain.listen_with::<Receiver>("x", copying(&copies));
         let peer = mover().crash_at(point).start().unwrap();
         begins(&peer, trust, &domain);
-        let from = sink.unwrap().accept_receiver().unwrap();
+        let from = sink.unwrap().accept().unwrap();
         let end = takes(from, copies.id());
         assert_eq!(end, ErrorKind::PeerDied, "{point} at level {trust}");
         assert_eq!(peer.wait(), Exit::Signal(libc::SIGKILL));
@@ -376,10 +376,10 @@ fn who_receives_and_passes_back_dies_at_every_step() {
     each_point(&RECEIVER_POINTS, &dog, |point, trust| {
         let domain = survivor();
         let pool = small_pool(&domain, trust);
-        let source = domain.listen_with("x", Role::Source, ChannelOptions::new().lines(4));
+        let source = domain.listen_with::<Sender>("x", ChannelOptions::new().lines(4));
         let peer = taker().crash_at(point).start().unwrap();
         begins(&peer, trust, &domain);
-        let to = source.unwrap().accept_sender().unwrap();
+        let to = source.unwrap().accept().unwrap();
         let lists = small_pool(&domain, Trust::Producer);
         writes(&pool, &lists, to);
         assert_eq!(peer.wait(), Exit::Signal(libc::SIGKILL), "{point} {trust}");

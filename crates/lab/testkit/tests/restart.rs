@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use tranship_core::{
-    Domain, ErrorKind, PollItem, Pool, PoolOptions, Receiver, Role, Sender, StatRecord, poll,
+    Domain, ErrorKind, PollItem, Pool, PoolOptions, Receiver, Sender, StatRecord, poll,
 };
 use tranship_manager::{Config, Listener, Shutdown};
 use tranship_testkit::{Control, Held, Peer, Watchdog, child, is_root, payload};
@@ -118,17 +118,17 @@ child!(
     fn source(ctl: Control) {
         let domain = join(&ctl, "source");
         let pool = small_pool(&domain, "flow");
-        let listener = domain.listen("flow", Role::Source).unwrap();
-        let fresh = domain.listen("fresh", Role::Source).unwrap();
+        let listener = domain.listen::<Sender>("flow").unwrap();
+        let fresh = domain.listen::<Sender>("fresh").unwrap();
         ctl.send(&()).unwrap();
-        let mut sender = listener.accept_sender().unwrap();
+        let mut sender = listener.accept().unwrap();
         let flow = Flow::start(move |id| send_one(&pool, &mut sender, id));
         let thread = flow.clone();
         while let Some(command) = ctl.recv::<String>().unwrap() {
             match command.as_str() {
                 "pause" => thread.paused.store(true, Ordering::SeqCst),
                 "fresh" => {
-                    let mut sender = fresh.accept_sender().unwrap();
+                    let mut sender = fresh.accept().unwrap();
                     let pool = small_pool(&domain, "fresh");
                     for id in 0..FRESH {
                         send_one(&pool, &mut sender, id);
@@ -148,13 +148,13 @@ child!(
 child!(
     fn sink(ctl: Control) {
         let domain = join(&ctl, "sink");
-        let mut receiver = domain.open_receiver("flow").unwrap();
+        let mut receiver = domain.open::<Receiver>("flow").unwrap();
         let flow = Flow::start(move |id| receive_one(&mut receiver, id));
         ctl.send(&()).unwrap();
         while let Some(command) = ctl.recv::<String>().unwrap() {
             match command.as_str() {
                 "fresh" => {
-                    let mut receiver = domain.open_receiver("fresh").unwrap();
+                    let mut receiver = domain.open::<Receiver>("fresh").unwrap();
                     for id in 0..FRESH {
                         receive_one(&mut receiver, id);
                     }
@@ -260,7 +260,7 @@ fn the_manager_is_killed_again_and_again() {
 child!(
     fn waits(ctl: Control) {
         let domain = join(&ctl, "waits");
-        let listener = domain.listen("late", Role::Sink).unwrap();
+        let listener = domain.listen::<Receiver>("late").unwrap();
         ctl.send(&"listens").unwrap();
         let mut said = false;
         loop {
@@ -274,7 +274,7 @@ child!(
                 said = true;
             }
         }
-        let mut receiver = listener.accept_receiver().unwrap();
+        let mut receiver = listener.accept().unwrap();
         ctl.send(&receiver.recv().unwrap().word).unwrap();
     }
 );
@@ -291,7 +291,7 @@ fn who_only_polls_a_listener_joins_the_next_manager() {
     assert_eq!(waits.expect::<String>(), "away");
     let _second = start_manager(&path);
     let domain = Domain::builder().socket(&path).connect().unwrap();
-    let mut sender = domain.open_sender("late").unwrap();
+    let mut sender = domain.open::<Sender>("late").unwrap();
     sender.send_inline(b"", 7).unwrap();
     assert_eq!(waits.expect::<u64>(), 7);
 }
@@ -306,14 +306,14 @@ fn a_listener_that_never_waits_long_joins_the_next_manager() {
     let first = start_manager(&path);
     let join = |name: &str| Domain::builder().name(name).socket(&path).connect();
     let camera = join("camera").unwrap();
-    let listener = camera.listen("video", Role::Source).unwrap();
+    let listener = camera.listen::<Sender>("video").unwrap();
     first.kill();
     let _next = start_manager(&path);
     let viewer = join("viewer").unwrap();
     std::thread::scope(|scope| {
-        let opening = scope.spawn(|| viewer.open_receiver("video"));
+        let opening = scope.spawn(|| viewer.open::<Receiver>("video"));
         let sender = loop {
-            match listener.accept_sender_timeout(Duration::from_millis(10)) {
+            match listener.accept_timeout(Duration::from_millis(10)) {
                 Ok(sender) => break sender,
                 Err(error) if error == ErrorKind::TimedOut || error == ErrorKind::ManagerAway => {}
                 Err(error) => panic!("{error}"),

@@ -6,7 +6,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use tranship_core::{
-    Buffer, ChannelOptions, Domain, ErrorKind, Pool, PoolOptions, Receiver, Role, StatRecord, Trust,
+    Buffer, ChannelOptions, Domain, ErrorKind, Pool, PoolOptions, Receiver, Role, Sender,
+    StatRecord, Trust,
 };
 use tranship_proto::{BufferId, Event, RefusalCode, Request};
 use tranship_region::{Opts, Sealing, make};
@@ -38,7 +39,7 @@ child!(
         let (domain, mut random) = (join("writer"), Random::printed("writer"));
         let pool = chunks(&domain, "sealed", 8);
         loop {
-            let Ok(mut to) = domain.open_sender("sealed") else {
+            let Ok(mut to) = domain.open::<Sender>("sealed") else {
                 continue;
             };
             loop {
@@ -72,7 +73,7 @@ child!(
         let (domain, mut random) = (join("reader"), Random::printed("reader"));
         let soon = Duration::from_millis(5);
         let options = ChannelOptions::new().arrivals(PoolOptions::new(CHUNK));
-        let listener = domain.listen_with("sealed", Role::Sink, options);
+        let listener = domain.listen_with::<Receiver>("sealed", options);
         let listener = listener.expect("listen");
         let (mut links, mut kept) = (Vec::<Receiver>::new(), Vec::<(Buffer, u64)>::new());
         let mut count = 0u64;
@@ -83,7 +84,7 @@ child!(
                 }
                 ctl.send(&count).expect("the test");
             }
-            if let Ok(link) = listener.accept_receiver_timeout(soon) {
+            if let Ok(link) = listener.accept_timeout(soon) {
                 links.push(link);
             }
             let mut came = Vec::new();
@@ -334,7 +335,7 @@ fn prey(socket: &Path, domain: &Domain, which: u32) -> (Peer, Receiver, Pool) {
     liar.ask::<()>(&which);
     let copies = chunks(domain, "copies", 4);
     let options = ChannelOptions::new().snapshots(copies.id());
-    let receiver = domain.open_receiver_with("bait", options).expect("open");
+    let receiver = domain.open_with::<Receiver>("bait", options).expect("open");
     (liar, receiver, copies)
 }
 

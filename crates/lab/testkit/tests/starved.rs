@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use tranship_core::{
-    Awaited, Domain, ErrorKind, PollItem, Pool, PoolOptions, PoolPending, Role, Sender, TimedOut,
-    WhenFull, poll,
+    Awaited, Domain, ErrorKind, PollItem, Pool, PoolOptions, PoolPending, Receiver, Sender,
+    TimedOut, WhenFull, poll,
 };
 use tranship_manager::{Config, Listener, Shutdown};
 use tranship_testkit::{Control, Peer, Watchdog, child, is_root};
@@ -44,7 +44,7 @@ child!(
     fn reader(ctl: Control) {
         let path: PathBuf = ctl.recv().unwrap().unwrap();
         let domain = join(&path, "reader");
-        let mut receiver = domain.open_receiver("frames").unwrap();
+        let mut receiver = domain.open::<Receiver>("frames").unwrap();
         while let Some(messages) = ctl.recv::<usize>().unwrap() {
             if messages == 0 {
                 for _ in 0..100 {
@@ -84,11 +84,11 @@ fn set(options: PoolOptions, readers: usize) -> Set {
     let manager = start_manager(&path);
     let writer = join(&path, "writer");
     let pool = writer.create_pool(options).expect("pool");
-    let listener = writer.listen("frames", Role::Source).expect("listen");
+    let listener = writer.listen::<Sender>("frames").expect("listen");
     let readers = (0..readers).map(|_| {
         let reader = reader().start().expect("a reader");
         reader.send(&path).expect("send");
-        let mut sender = listener.accept_sender().expect("accept");
+        let mut sender = listener.accept().expect("accept");
         reader.send(&1usize).expect("send");
         sender.send(filled(&pool, 1)).expect("send");
         assert_eq!(reader.expect::<Vec<u8>>(), [1]);
@@ -207,7 +207,7 @@ child!(
     fn idler(ctl: Control) {
         let path: PathBuf = ctl.recv().unwrap().unwrap();
         let domain = join(&path, "idler");
-        let mut receiver = domain.open_receiver("frames").unwrap();
+        let mut receiver = domain.open::<Receiver>("frames").unwrap();
         ctl.send(&()).unwrap();
         ctl.recv::<()>().unwrap();
         while let Ok(message) = receiver.recv() {
@@ -221,10 +221,10 @@ fn who_has_connected_and_does_not_receive_yet_is_not_waited_for() {
     let _dog = dog();
     let options = PoolOptions::new(16 * CHUNK as u64).chunk_bytes(CHUNK as u64);
     let set = set(options, 0);
-    let listener = set.writer.listen("frames", Role::Source).expect("listen");
+    let listener = set.writer.listen::<Sender>("frames").expect("listen");
     let idler = idler().start().expect("a reader");
     idler.send(&set.path).expect("send");
-    let mut sender = listener.accept_sender().expect("accept");
+    let mut sender = listener.accept().expect("accept");
     idler.expect::<()>();
     assert!(!sender.try_assign(&set.pool).expect("asked"));
     // It gives the message back at once, or in time.

@@ -1,6 +1,6 @@
 //! A stream between two processes that poll: no system call per buffer on either side, counted from outside.
 
-use tranship_core::{ChannelOptions, Domain, PoolOptions, Role, StatRecord, Wait};
+use tranship_core::{ChannelOptions, Domain, PoolOptions, Receiver, Sender, StatRecord, Wait};
 use tranship_testkit::syscalls::SyscallCounter;
 use tranship_testkit::{Control, Watchdog, child};
 
@@ -22,7 +22,7 @@ child!(
             .connect()
             .unwrap();
         let pool = domain.create_pool(PoolOptions::new(32 << 20)).unwrap();
-        let mut sender = domain.open_sender_with("stream", options()).unwrap();
+        let mut sender = domain.open_with::<Sender>("stream", options()).unwrap();
         for n in 0u64.. {
             let mut buf = pool.alloc(FRAME).unwrap();
             buf[..8].copy_from_slice(&n.to_le_bytes());
@@ -39,8 +39,8 @@ child!(
             .socket(socket)
             .connect()
             .unwrap();
-        let listener = domain.listen_with("stream", Role::Sink, options()).unwrap();
-        let mut receiver = listener.accept_receiver().unwrap();
+        let listener = domain.listen_with::<Receiver>("stream", options()).unwrap();
+        let mut receiver = listener.accept().unwrap();
         for n in 0u64.. {
             let message = receiver.recv().unwrap();
             let word = message.word;

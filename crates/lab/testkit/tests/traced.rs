@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use tranship_core::{
-    BufferId, Did, Domain, Pool, PoolOptions, Role, StatRecord, Trace, TraceEvent,
+    BufferId, Did, Domain, Pool, PoolOptions, Receiver, Sender, StatRecord, Trace, TraceEvent,
 };
 use tranship_manager::{Config, Forward};
 use tranship_proto::PoolId;
@@ -23,7 +23,7 @@ child!(
         let pool = domain
             .create_pool(PoolOptions::new(8 << 20).name("frames"))
             .expect("pool");
-        let mut sender = domain.open_sender("raw").expect("sender");
+        let mut sender = domain.open::<Sender>("raw").expect("sender");
         while let Some(n) = ctl.recv::<u32>().unwrap() {
             for _ in 0..n {
                 let buf = pool.alloc(BYTES).expect("room");
@@ -37,10 +37,10 @@ child!(
 child!(
     fn filter(ctl: Control) {
         let domain = join("filter", &ctl);
-        let raw = domain.listen("raw", Role::Sink).expect("listen");
-        let mut to = domain.open_sender("cooked").expect("sender");
+        let raw = domain.listen::<Receiver>("raw").expect("listen");
+        let mut to = domain.open::<Sender>("cooked").expect("sender");
         ctl.send(&()).unwrap();
-        let mut from = raw.accept_receiver().expect("receiver");
+        let mut from = raw.accept().expect("receiver");
         while let Ok(message) = from.recv() {
             let buf = message.into_buffer().expect("a buffer");
             to.send(buf).expect("forwarded");
@@ -52,9 +52,9 @@ child!(
 child!(
     fn display(ctl: Control) {
         let domain = join("display", &ctl);
-        let cooked = domain.listen("cooked", Role::Sink).expect("listen");
+        let cooked = domain.listen::<Receiver>("cooked").expect("listen");
         ctl.send(&()).unwrap();
-        let mut from = cooked.accept_receiver().expect("receiver");
+        let mut from = cooked.accept().expect("receiver");
         while let Ok(message) = from.recv() {
             let buf = message.into_buffer().expect("a buffer");
             let len = buf.len();

@@ -2,7 +2,7 @@
 //!
 //! NOT here: links and pools by themselves (`core`), kills at chosen instants (`testkit`).
 use std::error::Error as _;
-use tranship_core::{Domain, ErrorKind, PoolOptions, Receiver, Role, Sender};
+use tranship_core::{Domain, ErrorKind, PoolOptions, Receiver, Sender};
 use tranship_mbuf::{Chain, Error, ExtKind, Mbufs, What};
 use tranship_testkit::{Control, Watchdog, child};
 
@@ -41,10 +41,10 @@ child!(
         let _: Option<()> = ctl.recv().unwrap(); // may forward
         let pool = domain.create_pool(PoolOptions::new(POOL)).unwrap();
         let mbufs = Mbufs::over_pool(&pool).unwrap();
-        let mut inward = domain.open_receiver("in").unwrap();
-        let listener = domain.listen("out", Role::Source).unwrap();
+        let mut inward = domain.open::<Receiver>("in").unwrap();
+        let listener = domain.listen::<Sender>("out").unwrap();
         ctl.send(&()).unwrap();
-        let mut outward = listener.accept_sender().unwrap();
+        let mut outward = listener.accept().unwrap();
         let mut round = 0;
         while let Some(mut chain) = receive(&mbufs, &mut inward) {
             assert!(!chain.is_writable());
@@ -68,7 +68,7 @@ child!(
     fn checks(ctl: Control) {
         let domain = join(&ctl, "end");
         let mbufs = Mbufs::new().unwrap();
-        let mut inward = domain.open_receiver("out").unwrap();
+        let mut inward = domain.open::<Receiver>("out").unwrap();
         ctl.send(&()).unwrap();
         let mut kept = Vec::new();
         let mut round = 0;
@@ -104,7 +104,7 @@ fn a_chain_passes_three_processes_uncopied_and_its_memory_returns() {
     let options = PoolOptions::new(POOL).chunk_bytes(64 << 10);
     let pool = domain.create_pool(options).expect("pool");
     let mbufs = Mbufs::over_pool(&pool).expect("mbufs");
-    let listener = domain.listen("in", Role::Source).expect("listen");
+    let listener = domain.listen::<Sender>("in").expect("listen");
 
     let middle = forwards().start().expect("middle");
     middle.send(&socket).expect("send");
@@ -112,7 +112,7 @@ fn a_chain_passes_three_processes_uncopied_and_its_memory_returns() {
     pool.allow_forward(tranship_core::DomainId(id))
         .expect("allow");
     middle.send(&()).expect("send");
-    let mut sender = listener.accept_sender().expect("accept");
+    let mut sender = listener.accept().expect("accept");
     middle.expect::<()>();
     let end = checks().start().expect("end");
     end.send(&socket).expect("send");

@@ -14,7 +14,7 @@ use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use tranship_core::{Body, Buffer, Domain, Pool, PoolOptions, Role};
+use tranship_core::{Body, Buffer, Domain, Pool, PoolOptions, Receiver};
 use tranship_testkit::{Control, Random, child};
 use tranship_zcopy::{Arena, Cause, Piece, Report, Sender, Socket, Value};
 
@@ -248,7 +248,7 @@ child!(
         let (manager, address): (String, String) = ctl.recv().unwrap().unwrap();
         let builder = Domain::builder().name("server").socket(manager);
         let domain = builder.connect().unwrap();
-        let mut receiver = domain.open_receiver("film").unwrap();
+        let mut receiver = domain.open::<Receiver>("film").unwrap();
         let count: usize = ctl.recv().unwrap().unwrap();
         let frames: Vec<Buffer> = (0..count)
             .map(|_| match receiver.recv().unwrap().body {
@@ -285,11 +285,13 @@ fn a_killed_sender_sends_nothing_that_was_written_after_its_death() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("bind");
     sockopt::set_socket_recv_buffer_size(&listener, 4096).expect("a small one");
     let address = listener.local_addr().expect("address").to_string();
-    let film = domain.listen("film", Role::Source).expect("listen");
+    let film = domain
+        .listen::<tranship_core::Sender>("film")
+        .expect("listen");
     let server = sends_on().start().expect("start");
     server.send(&(manager, address)).expect("tell");
     server.send(&COUNT).expect("tell");
-    let mut film = film.accept_sender().expect("accept");
+    let mut film = film.accept().expect("accept");
     for frame in frames {
         film.send(frame).expect("send");
     }

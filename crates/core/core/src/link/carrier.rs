@@ -26,7 +26,7 @@ use tranship_proto::Role;
 /// use std::io::Write;
 /// use std::sync::{Arc, Mutex};
 /// use std::time::Duration;
-/// use tranship::{Carrier, Domain, Driver, Ends, Error, Handed, ErrorKind, Outlet};
+/// use tranship::{Carrier, Domain, Driver, Ends, Error, ErrorKind, Handed, Outlet, Sender};
 ///
 /// /// `file:PATH`: what is sent goes into a file, by the sender's own thread.
 /// #[derive(Debug)]
@@ -78,7 +78,7 @@ use tranship_proto::Role;
 /// # let directory = tempfile::tempdir()?;
 /// # let path = directory.path().join("log");
 /// # let path = path.to_str().ok_or("a path")?;
-/// let mut sender = domain.open_sender(&format!("file:{path}"))?;
+/// let mut sender = domain.open::<Sender>(&format!("file:{path}"))?;
 /// sender.send_inline(b"hello, ", 0)?;
 /// sender.send_inline(b"file", 0)?;
 /// drop(sender); // waits until all is there

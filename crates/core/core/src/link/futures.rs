@@ -7,7 +7,7 @@ use super::message::{Body, Message, Payload};
 use super::reactor;
 use super::receiver::goes_later;
 use super::shared::LinkShared;
-use super::{Listener, Receiver, Sender, descriptor};
+use super::{ChannelEnd, Listener, Receiver, Sender, descriptor};
 use crate::aggregate_mut::AggregateMut;
 use crate::buffer::BufferMut;
 use crate::domain::POLL_INTERVAL;
@@ -19,7 +19,6 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Instant;
-use tranship_proto::Role;
 use tranship_ring::{SETTLE, Waker};
 use tranship_sys::time::monotonic_ns;
 
@@ -454,37 +453,16 @@ impl Drop for Sending<'_> {
     }
 }
 
-impl Listener {
-    /// The next connection, as its sending end, for awaiting in any runtime. For a listener with [`Role::Source`](crate::Role::Source).
-    /// Several tasks may await connections of one listener.
+impl<E: ChannelEnd> Listener<E> {
+    /// Awaits the next connection, in any runtime. Several tasks may await connections of one listener.
     ///
     /// If the future is dropped no connection is lost: one that is half made is the next one.
     ///
     /// # Errors
-    /// As [`accept_sender`](Listener::accept_sender), and [`ErrorKind::System`] as for [`Receiver::recv_async`].
-    pub fn accept_sender_async(
-        &self,
-    ) -> impl Future<Output = Result<Sender, Error>> + Send + Unpin {
-        let domain = self.domain().clone();
-        Looking::new(domain, || {
-            self.check_role(Role::Source)?;
-            let end = self.look_for_connection()?;
-            end.map(|end| end.into_sender()).transpose()
-        })
-    }
-
-    /// Accepts the next connection as its receiving end. For a listener with [`Role::Sink`](crate::Role::Sink).
-    ///
-    /// # Errors
-    /// As [`accept_receiver`](Listener::accept_receiver), and `System` as for [`Receiver::recv_async`].
-    pub fn accept_receiver_async(
-        &self,
-    ) -> impl Future<Output = Result<Receiver, Error>> + Send + Unpin {
-        let domain = self.domain().clone();
-        Looking::new(domain, || {
-            self.check_role(Role::Sink)?;
-            let end = self.look_for_connection()?;
-            end.map(|end| end.into_receiver()).transpose()
+    /// As [`accept`](Listener::accept), and `System` where the thread that wakes tasks, or its descriptors, cannot be had.
+    pub fn accept_async(&self) -> impl Future<Output = Result<E, Error>> + Send + Unpin {
+        Looking::new(self.accepts().domain().clone(), || {
+            self.accepts().look_for_connection()?.map(E::of).transpose()
         })
     }
 }

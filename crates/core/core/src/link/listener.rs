@@ -1,15 +1,17 @@
 //! An exported name: everyone who connects gets a link of its own.
 
+use super::end::ChannelEnd;
 use super::feed::{Fed, Feed};
 use super::open::{self, Accepting, End};
 use super::sleep::LOOK;
-use super::{Receiver, Sender};
 use crate::base::checked_name;
 use crate::base::lock;
 use crate::domain::DomainCore;
 use crate::error::{self, Awaited, Error, ErrorKind, TimedOut};
 use crate::options::ChannelOptions;
 use std::any::Any;
+use std::fmt;
+use std::marker::PhantomData;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Mutex, Weak};
@@ -18,24 +20,81 @@ use std::time::{Duration, Instant};
 use tranship_proto::{ChannelId, Event, Refusal, Request, Role};
 use tranship_sys::epoll::wait_readable;
 
-/// A name that others connect to.
+/// An address at which others connect. Each gets a channel of its own, of which this side has the end `E`: [`Sender`](crate::Sender) or [`Receiver`](crate::Receiver).
 ///
 /// ```
 /// # use tranship_core as tranship;
-/// use tranship::{Domain, Role};
+/// use tranship::{Domain, Receiver, Sender};
 ///
 /// let domain = Domain::embedded()?;
-/// let listener = domain.listen("local:jobs", Role::Sink)?; // this end receives
-/// let mut jobs = domain.open_sender("local:jobs")?; // elsewhere
-/// let mut worker = listener.accept_receiver()?;
+/// let listener = domain.listen::<Receiver>("local:jobs")?; // this side receives
+/// let mut jobs = domain.open::<Sender>("local:jobs")?; // elsewhere
+/// let mut worker = listener.accept()?;
 /// jobs.send_inline(b"a job", 0)?;
 /// assert_eq!(worker.recv()?.to_vec(), b"a job");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+pub struct Listener<E> {
+    accepts: Accepts,
+    end: PhantomData<fn() -> E>,
+}
+
+impl<E> fmt::Debug for Listener<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.accepts.fmt(f)
+    }
+}
+
+impl<E: ChannelEnd> Listener<E> {
+    pub(crate) fn new(accepts: Accepts) -> Listener<E> {
+        Listener {
+            accepts,
+            end: PhantomData,
+        }
+    }
+
+    /// Accepts the next connection.
+    ///
+    /// Waits for ever, for a manager that is away, too.
+    ///
+    /// # Errors
+    /// `CutOff` when no manager can be reached any more; `Forked`; `System`; for a [`Receiver`](crate::Receiver) also what making a pool for arrivals fails with
+    /// ([`Domain::create_pool`](crate::Domain::create_pool)). A connection that is gone again is no error: the next one is waited for.
+    pub fn accept(&self) -> Result<E, Error> {
+        self.accept_timeout(None)
+    }
+
+    /// Accepts a connection that is there, or gives `None`.
+    ///
+    /// Does not block.
+    ///
+    /// # Errors
+    /// As [`accept`](Listener::accept).
+    pub fn try_accept(&self) -> Result<Option<E>, Error> {
+        match self.accept_timeout(Duration::ZERO) {
+            Ok(end) => Ok(Some(end)),
+            Err(error) if error == ErrorKind::TimedOut => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Accepts a connection, or fails with `TimedOut` after `timeout`. `None`: for ever.
+    ///
+    /// # Errors
+    /// As [`accept`](Listener::accept), and `TimedOut`.
+    pub fn accept_timeout(&self, timeout: impl Into<Option<Duration>>) -> Result<E, Error> {
+        E::of(self.accepts.accept(timeout.into())?)
+    }
+
+    pub(super) fn accepts(&self) -> &Accepts {
+        &self.accepts
+    }
+}
+
+/// What a listener is, whichever end it gives.
 #[derive(Debug)]
-pub struct Listener {
+pub(crate) struct Accepts {
     desk: Arc<Desk>,
-    role: Role,
     /// When the manager was last looked for without any news: a killed one sends none.
     looked: Mutex<Instant>,
     /// Connections come from here, and not from the manager.
@@ -143,36 +202,33 @@ pub(super) fn begin_here(domain: &DomainCore, name: &str) {
     }
 }
 
-impl Listener {
+impl Accepts {
     pub(crate) fn new(
         domain: &DomainCore,
         name: &str,
         role: Role,
         options: ChannelOptions,
-    ) -> Result<Listener, Error> {
+    ) -> Result<Accepts, Error> {
         let export = export(domain, name, role)?;
         let desk = Arc::new(Desk::new(domain, name, options, export));
         lock(&HERE).push(Arc::downgrade(&desk));
-        Ok(Listener {
+        Ok(Accepts {
             desk,
-            role,
             looked: Mutex::new(Instant::now()),
             fed: None,
         })
     }
 
-    /// One whose ends are made elsewhere.
+    /// Ends that are made elsewhere.
     pub(crate) fn fed(
         domain: &DomainCore,
         address: &str,
-        role: Role,
         options: ChannelOptions,
         feed: Arc<Feed>,
         maker: Box<dyn Any + Send + Sync>,
-    ) -> Listener {
-        Listener {
+    ) -> Accepts {
+        Accepts {
             desk: Arc::new(Desk::new(domain, address, options, Arc::default())),
-            role,
             looked: Mutex::new(Instant::now()),
             fed: Some(Fed {
                 feed,
@@ -181,76 +237,9 @@ impl Listener {
         }
     }
 
-    /// The role that this side has in every link.
-    pub fn role(&self) -> Role {
-        self.role
-    }
-
-    /// The next connection, as its sending end. For a listener with [`Role::Source`].
-    ///
-    /// Waits for ever, for a manager that is away, too.
-    ///
-    /// # Errors
-    /// `ChannelDirection` for a listener of the other role; `CutOff` when no manager can be reached any more; `Forked`; `System`. That somebody
-    /// connects and is gone again is none: the next one is waited for.
-    pub fn accept_sender(&self) -> Result<Sender, Error> {
-        self.accept_sender_timeout(None)
-    }
-
-    /// Accepts a connection as its sending end, or fails with `TimedOut` after `timeout`.
-    /// `None`: for ever; [`Duration::ZERO`]: not at all.
-    ///
-    /// # Errors
-    /// As [`accept_sender`](Listener::accept_sender), and `TimedOut`.
-    pub fn accept_sender_timeout(
-        &self,
-        timeout: impl Into<Option<Duration>>,
-    ) -> Result<Sender, Error> {
-        self.accept(Role::Source, timeout.into())?.into_sender()
-    }
-
-    /// The next connection, as its receiving end. For a listener with [`Role::Sink`].
-    ///
-    /// Waits for ever, for a manager that is away, too.
-    ///
-    /// # Errors
-    /// As [`accept_sender`](Listener::accept_sender), and what making a pool for arrivals fails with ([`Domain::create_pool`](crate::Domain::create_pool)).
-    pub fn accept_receiver(&self) -> Result<Receiver, Error> {
-        self.accept_receiver_timeout(None)
-    }
-
-    /// Accepts a connection as its receiving end, or fails with `TimedOut` after `timeout`.
-    /// `None`: for ever; [`Duration::ZERO`]: not at all.
-    ///
-    /// # Errors
-    /// As [`accept_receiver`](Listener::accept_receiver), and `TimedOut`.
-    pub fn accept_receiver_timeout(
-        &self,
-        timeout: impl Into<Option<Duration>>,
-    ) -> Result<Receiver, Error> {
-        self.accept(Role::Sink, timeout.into())?.into_receiver()
-    }
-
-    /// Who asks for the other end than this listener has is wrong before anybody has connected.
-    pub(super) fn check_role(&self, asked: Role) -> Result<(), Error> {
-        let (role, call) = match self.role {
-            Role::Source => ("source", "accept_sender"),
-            Role::Sink => ("sink", "accept_receiver"),
-        };
-        if asked == self.role {
-            return Ok(());
-        }
-        let text = format!(
-            "this side of {:?} is the {role}: use {call}",
-            self.desk.name
-        );
-        Err(Error::new(ErrorKind::ChannelDirection, text))
-    }
-
-    fn accept(&self, role: Role, timeout: Option<Duration>) -> Result<End, Error> {
+    fn accept(&self, timeout: Option<Duration>) -> Result<End, Error> {
         let domain = &self.desk.domain;
         domain.check_fork()?;
-        self.check_role(role)?;
         let started = Instant::now();
         let deadline = timeout.and_then(|t| started.checked_add(t));
         let timed_out = || {
@@ -288,7 +277,7 @@ impl Listener {
     }
 }
 
-impl Listener {
+impl Accepts {
     pub(super) fn domain(&self) -> &DomainCore {
         &self.desk.domain
     }
@@ -398,7 +387,7 @@ fn refuse(domain: &DomainCore, channels: Vec<ChannelId>) {
     }
 }
 
-impl Drop for Listener {
+impl Drop for Accepts {
     fn drop(&mut self) {
         let desk = &self.desk;
         if desk.domain.fork.is_child() {

@@ -20,15 +20,15 @@ type Look<T> = Box<dyn FnMut() -> Result<Option<T>, Error> + Send>;
 ///
 /// ```
 /// # use tranship_core as tranship;
-/// use tranship::{Domain, ChannelOptions, Role};
+/// use tranship::{ChannelOptions, Domain, Receiver, Sender};
 ///
 /// let domain = Domain::embedded()?;
-/// let mut opening = domain.open_sender_async("local:jobs", ChannelOptions::new());
+/// let mut opening = domain.open_async::<Sender>("local:jobs", ChannelOptions::new());
 /// assert!(opening.try_open()?.is_none()); // nobody listens there yet
-/// let listener = domain.listen("local:jobs", Role::Sink)?;
+/// let listener = domain.listen::<Receiver>("local:jobs")?;
 /// let mut sender = opening.try_open()?.expect("somebody does now");
 /// sender.send_inline(b"a job", 0)?;
-/// assert_eq!(listener.accept_receiver()?.recv()?.to_vec(), b"a job");
+/// assert_eq!(listener.accept()?.recv()?.to_vec(), b"a job");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[must_use = "nothing is opened before it is awaited or looked at"]
@@ -59,7 +59,7 @@ impl<T> Opening<T> {
     /// It does not block.
     ///
     /// # Errors
-    /// As [`Domain::open_sender_with`](crate::Domain::open_sender_with), `TimedOut` after the time that the options say, at the first look by which the manager has said why.
+    /// As [`Domain::open_with`](crate::Domain::open_with), `TimedOut` after the time that the options say, at the first look by which the manager has said why.
     pub fn try_open(&mut self) -> Result<Option<T>, Error> {
         if self.over {
             return Ok(None);

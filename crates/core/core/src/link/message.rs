@@ -11,13 +11,13 @@ use tranship_proto::BufferId;
 ///
 /// ```
 /// # use tranship_core as tranship;
-/// # use tranship_core::{Domain, PoolOptions, Role};
+/// # use tranship_core::{Domain, PoolOptions, Receiver, Sender};
 /// use tranship::Body;
 /// # let domain = Domain::embedded()?;
 /// # let pool = domain.create_pool(PoolOptions::new(1 << 20))?;
-/// # let listener = domain.listen("local:video", Role::Sink)?;
-/// # let mut sender = domain.open_sender("local:video")?;
-/// # let mut receiver = listener.accept_receiver()?;
+/// # let listener = domain.listen::<Receiver>("local:video")?;
+/// # let mut sender = domain.open::<Sender>("local:video")?;
+/// # let mut receiver = listener.accept()?;
 ///
 /// sender.send_with(pool.copy(b"a frame")?, 60)?;
 /// let message = receiver.recv()?;

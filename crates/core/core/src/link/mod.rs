@@ -2,7 +2,7 @@
 //!
 //! Its files, from below: what goes over a ring (`inline`, `descriptor`, `message`) or beside it (`store`), who carries it (`driver`), one end's state
 //! (`shared`) and what is done with that (`sleep`, `pollable`, `registered`, `member`), the two cursors (`sender`, `receiver`), how ends come
-//! about (`open`, `inside`, `feed`, `local`, `carrier`, `listener`), and what works with several or awaits (`poll`, `reactor`,
+//! about (`end`, `open`, `inside`, `feed`, `local`, `carrier`, `listener`), and what works with several or awaits (`poll`, `reactor`,
 //! `looking`, `futures`, `relay`, `carried`, `driven`).
 
 mod address;
@@ -11,6 +11,7 @@ mod carrier;
 mod descriptor;
 mod driven;
 mod driver;
+mod end;
 mod feed;
 mod futures;
 mod inline;
@@ -37,8 +38,10 @@ pub(crate) use address::{Address, unknown};
 pub use carried::{Inlet, Outlet, REASONS};
 pub use carrier::{Carrier, Ends, Handed};
 pub use driver::Driver;
+pub use end::ChannelEnd;
 pub(crate) use feed::Feed;
 pub use inline::Inline;
+pub(crate) use listener::Accepts;
 pub use listener::Listener;
 pub(crate) use local::{listen as listen_local, open as open_local};
 pub use looking::Opening;

@@ -42,7 +42,8 @@ struct Asking {
 }
 
 /// One end of a link, of either role.
-pub(crate) enum End {
+#[derive(Debug)]
+pub enum End {
     Source(Sender),
     Sink(Receiver),
 }

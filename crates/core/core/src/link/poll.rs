@@ -1,8 +1,9 @@
 //! Waiting on channels, listeners, domains and foreign descriptors together.
 
+use super::listener::Accepts;
 use super::shared::{Gone, LinkShared};
 use super::sleep::LOOK;
-use super::{Listener, Receiver, Sender};
+use super::{ChannelEnd, Listener, Receiver, Sender};
 use crate::domain::{DomainCore, POLL_INTERVAL};
 use crate::error::Error;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -14,14 +15,14 @@ use tranship_sys::epoll::{Interest, wait_each};
 ///
 /// ```
 /// # use tranship_core as tranship;
-/// # use tranship_core::{Domain, PoolOptions, Role};
+/// # use tranship_core::{Domain, PoolOptions, Receiver, Sender};
 /// use std::io::Write;
 /// use tranship::{PollItem, poll};
 /// # let domain = Domain::embedded()?;
 /// # let pool = domain.create_pool(PoolOptions::new(1 << 20))?;
-/// # let listener = domain.listen("local:video", Role::Sink)?;
-/// # let mut sender = domain.open_sender("local:video")?;
-/// # let mut receiver = listener.accept_receiver()?;
+/// # let listener = domain.listen::<Receiver>("local:video")?;
+/// # let mut sender = domain.open::<Sender>("local:video")?;
+/// # let mut receiver = listener.accept()?;
 ///
 /// let (mut here, there) = std::os::unix::net::UnixStream::pair()?;
 /// here.write_all(b"!")?;
@@ -40,7 +41,7 @@ enum What<'a> {
     Control(&'a mut Sender),
     Inward(&'a mut Receiver, Inward),
     Onward(&'a mut Sender, Onward),
-    Listener(&'a Listener),
+    Listener(&'a Accepts),
     Domain(&'a DomainCore),
     Descriptor(BorrowedFd<'a>, Interest),
 }
@@ -98,9 +99,9 @@ impl<'a> PollItem<'a> {
     pub fn control(sender: &'a mut Sender) -> PollItem<'a> {
         PollItem(What::Control(sender))
     }
-    /// Ready when somebody has connected. Who did may be gone again: accept with a timeout.
-    pub fn listener(listener: &'a Listener) -> PollItem<'a> {
-        PollItem(What::Listener(listener))
+    /// Ready when somebody has connected. That peer may be gone again: use `try_accept`.
+    pub fn listener<E: ChannelEnd>(listener: &'a Listener<E>) -> PollItem<'a> {
+        PollItem(What::Listener(listener.accepts()))
     }
     /// Ready when a descriptor of any kind can be read, hangs up or has an error.
     pub fn readable(fd: &'a impl AsFd) -> PollItem<'a> {

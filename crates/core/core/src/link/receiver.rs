@@ -43,12 +43,12 @@ use tranship_sys::ForkGuard;
 /// only [`ErrorKind::PeerGone`](crate::ErrorKind::PeerGone) says that it closed the link, by dropping its end; a death is [`ErrorKind::PeerDied`](crate::ErrorKind::PeerDied).
 ///
 /// ```
-/// # use tranship_core::{Domain, ErrorKind, PoolOptions, Role};
+/// # use tranship_core::{Domain, ErrorKind, PoolOptions, Receiver, Sender};
 /// # let domain = Domain::embedded()?;
 /// # let pool = domain.create_pool(PoolOptions::new(1 << 20))?;
-/// # let listener = domain.listen("local:video", Role::Sink)?;
-/// # let mut sender = domain.open_sender("local:video")?;
-/// # let mut receiver = listener.accept_receiver()?;
+/// # let listener = domain.listen::<Receiver>("local:video")?;
+/// # let mut sender = domain.open::<Sender>("local:video")?;
+/// # let mut receiver = listener.accept()?;
 /// sender.send_with(pool.copy(b"a frame")?, 60)?;
 /// let message = receiver.recv()?; // `try_recv`, `recv_timeout` and `recv_async` are its other forms
 /// assert_eq!((message.word, message.to_vec()), (60, b"a frame".to_vec()));

@@ -43,12 +43,12 @@ const LISTS_BYTES: u64 = 1 << 20;
 /// ```
 /// # use tranship_core as tranship;
 /// use std::thread;
-/// use tranship::{Domain, PoolOptions, Relay, RelayEnd};
+/// use tranship::{Domain, PoolOptions, Receiver, Relay, RelayEnd, Sender};
 ///
 /// let domain = Domain::embedded()?;
 /// let channel = |name: &str| -> Result<_, tranship::Error> {
-///     let listener = domain.listen(name, tranship::Role::Sink)?;
-///     Ok((domain.open_sender(name)?, listener.accept_receiver()?))
+///     let listener = domain.listen::<Receiver>(name)?;
+///     Ok((domain.open::<Sender>(name)?, listener.accept()?))
 /// };
 /// let ((mut to, middle), (out, mut from)) = (channel("local:a")?, channel("local:b")?);
 /// let relay = thread::spawn(move || Relay::new(middle, out).map(|mut relay| relay.run()));

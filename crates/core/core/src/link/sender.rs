@@ -42,12 +42,12 @@ use tranship_sys::{ForkGuard, crash};
 /// before a `kill -9` arrives.
 ///
 /// ```
-/// # use tranship_core::{Domain, PoolOptions, Role};
+/// # use tranship_core::{Domain, PoolOptions, Receiver, Sender};
 /// # let domain = Domain::embedded()?;
 /// # let pool = domain.create_pool(PoolOptions::new(1 << 20))?;
-/// # let listener = domain.listen("local:video", Role::Sink)?;
-/// # let mut sender = domain.open_sender("local:video")?;
-/// # let mut receiver = listener.accept_receiver()?;
+/// # let listener = domain.listen::<Receiver>("local:video")?;
+/// # let mut sender = domain.open::<Sender>("local:video")?;
+/// # let mut receiver = listener.accept()?;
 /// let frame = pool.copy(b"a frame")?.freeze();
 /// sender.send(frame.clone())?; // shared: both ends have it
 /// sender.send_with(frame, 60)?; // with a number of the program's own

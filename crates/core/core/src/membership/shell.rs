@@ -5,8 +5,8 @@ use crate::domain::DomainCore;
 use crate::error::{self, Barrier, Error, ErrorKind};
 use crate::heap::Heap;
 use crate::link::{
-    Address, Carrier, End, Ends, Feed, Listener, Opening, Receiver, Sender, listen_local,
-    look_for_named, open_local, open_named, unknown,
+    Accepts, Address, Carrier, ChannelEnd, End, Ends, Feed, Listener, Opening, Receiver,
+    listen_local, look_for_named, open_local, open_named, unknown,
 };
 use crate::options::{ChannelOptions, HeapOptions, PoolOptions};
 use crate::pool::Pool;
@@ -24,15 +24,15 @@ use tranship_proto::{DomainId, Event, PoolFigures, PoolId, Request, Role, StatRe
 ///
 /// ```
 /// # use tranship_core as tranship;
-/// use tranship::{Domain, PoolOptions, Role};
+/// use tranship::{Domain, PoolOptions, Receiver, Sender};
 ///
 /// let camera = Domain::embedded()?; // with a manager of its own; `Domain::connect()` joins the machine's
 /// let socket = camera.socket_path().unwrap();
 /// let viewer = std::thread::spawn(move || {
 ///     let viewer = Domain::builder().name("viewer").socket(socket).connect()?;
-///     viewer.open_receiver("video")?.recv()
+///     viewer.open::<Receiver>("video")?.recv()
 /// });
-/// let mut sender = camera.listen("video", Role::Source)?.accept_sender()?;
+/// let mut sender = camera.listen::<Sender>("video")?.accept()?;
 /// let pool = camera.create_pool(PoolOptions::new(1 << 20))?;
 /// sender.send(pool.copy(b"a frame")?)?;
 /// assert_eq!(viewer.join().unwrap()?.to_vec(), b"a frame");
@@ -108,7 +108,7 @@ impl Domain {
         lock(&self.shared.carriers).push(carrier);
     }
 
-    /// Takes an address, at which others connect. Everyone who does gets a channel in which this side has `role`.
+    /// Listens at an address, at which others connect. Each gets a channel of its own, of which this side has the end `E`.
     ///
     /// | address | the other end is |
     /// |---|---|
@@ -121,25 +121,33 @@ impl Domain {
     /// # Errors
     /// `NameTaken`; `Access`; `TimedOut` when the manager does not answer, `ManagerAway`, `CutOff`; `BadArgument` for a name that cannot be; `InvalidEndpoint` for a scheme that nobody knows, which says those that are
     /// known, and where a carrier cannot listen.
-    pub fn listen(&self, address: &str, role: Role) -> Result<Listener, Error> {
-        self.listen_with(address, role, ChannelOptions::default())
+    pub fn listen<E: ChannelEnd>(&self, address: &str) -> Result<Listener<E>, Error> {
+        self.listen_with(address, ChannelOptions::default())
     }
 
     /// Listens at an address, with options for the channels that are accepted there.
     ///
     /// # Errors
     /// As [`listen`](Domain::listen), and `BadArgument` for a pool among the options that is not this domain's.
-    pub fn listen_with(
+    pub fn listen_with<E: ChannelEnd>(
+        &self,
+        address: &str,
+        options: ChannelOptions,
+    ) -> Result<Listener<E>, Error> {
+        self.listen_as(address, E::ROLE, options).map(Listener::new)
+    }
+
+    fn listen_as(
         &self,
         address: &str,
         role: Role,
         options: ChannelOptions,
-    ) -> Result<Listener, Error> {
+    ) -> Result<Accepts, Error> {
         crate::link::check(&options)?;
         let core = self.core();
-        let fed = |feed, maker| Listener::fed(core, address, role, options.clone(), feed, maker);
+        let fed = |feed, maker| Accepts::fed(core, address, options.clone(), feed, maker);
         match Address::parse(address) {
-            Address::Named(name) => Listener::new(core, name, role, options),
+            Address::Named(name) => Accepts::new(core, name, role, options),
             Address::Local(name) => {
                 Receiver::check(core, role, &options)?;
                 let feed = Feed::new()?;
@@ -157,96 +165,40 @@ impl Domain {
         }
     }
 
-    /// Connects to an [address](Domain::listen) at which a receiver listens; waits until somebody does.
+    /// Connects to an [address](Domain::listen), and gives the end `E` of the channel. Waits until somebody listens there for the other end.
     ///
     /// # Errors
     /// `TimedOut` when the manager does not answer, `ManagerAway`, `CutOff`; `BadArgument` for a name that cannot be, or that this domain offers itself;
-    /// `InvalidEndpoint` for a scheme that nobody knows; `SameRole`.
-    pub fn open_sender(&self, address: &str) -> Result<Sender, Error> {
-        self.open_sender_with(address, ChannelOptions::default())
+    /// `InvalidEndpoint` for a scheme that nobody knows; `SameRole` where the listener has the same end. A listener that goes without accepting is
+    /// no error: the next one is waited for.
+    pub fn open<E: ChannelEnd>(&self, address: &str) -> Result<E, Error> {
+        self.open_with(address, ChannelOptions::default())
     }
 
-    /// Connects to an [address](Domain::listen) at which a receiver listens, with options. Waits until somebody listens there, or as long as [`ChannelOptions::timeout`] says.
+    /// Connects to an [address](Domain::listen), with options. Waits until somebody listens there, or as long as [`ChannelOptions::timeout`] says.
     ///
     /// # Errors
-    /// `TimedOut` when the manager does not answer, `ManagerAway`, `CutOff`; `BadArgument` for a name that cannot be; `InvalidEndpoint` for a scheme that nobody knows;
-    /// `SameRole`; `TimedOut` after the options' time: its text says whether a listener is there. A listener that goes without accepting is none: the next one is waited for.
-    pub fn open_sender_with(
+    /// As [`open`](Domain::open), `BadArgument` for a pool among the options that is not this domain's, and `TimedOut` after the options' time: its
+    /// text says whether a listener is there.
+    pub fn open_with<E: ChannelEnd>(
         &self,
         address: &str,
         options: ChannelOptions,
-    ) -> Result<Sender, Error> {
-        self.open(address, Role::Source, &options)?.into_sender()
+    ) -> Result<E, Error> {
+        E::of(self.open_for(address, E::ROLE, &options, None)?)
     }
 
-    /// Connects to an [address](Domain::listen) at which a receiver listens, or fails with `TimedOut` after `timeout`.
-    ///
-    /// # Errors
-    /// `TimedOut` when the manager does not answer, `ManagerAway`, `CutOff`; `BadArgument` for a name that cannot be; `InvalidEndpoint` for a scheme that nobody knows;
-    /// `SameRole`. A listener that goes without accepting is none: the next one is waited for; `TimedOut` after `timeout`.
-    pub fn open_sender_timeout(&self, address: &str, timeout: Duration) -> Result<Sender, Error> {
-        self.open_sender_with(address, ChannelOptions::new().timeout(timeout))
-    }
-
-    /// Connects to an [address](Domain::listen) at which a receiver listens, without waiting: for awaiting, in any runtime, or for looking now and then ([`Opening::try_open`]). Many may be opened at once: nothing
-    /// waits for the manager or a peer but the task, or at an address of a carrier's a thread of its own.
+    /// Connects to an [address](Domain::listen) without waiting: the channel's end is awaited, in any runtime, or looked for now and then
+    /// ([`Opening::try_open`]). Many may be opened at once: nothing waits for the manager or a peer but the task, or at an address of a carrier's a
+    /// thread of its own.
     ///
     /// If what this gives is dropped the name is not waited for any more. A time that the options say is kept to a quarter of a second.
     ///
     /// # Errors
-    /// `TimedOut` when the manager does not answer, `ManagerAway`, `CutOff`; `BadArgument` for a name that cannot be; `InvalidEndpoint` for a scheme that nobody knows;
-    /// `SameRole`. A listener that goes without accepting is none: the next one is waited for; `TimedOut` after the options' time; `System` where the thread that wakes tasks, or its descriptors, cannot be had.
-    pub fn open_sender_async(&self, address: &str, options: ChannelOptions) -> Opening<Sender> {
-        let look = self.opening(address, Role::Source, options);
-        Opening::new(self.core(), look, End::into_sender)
-    }
-
-    /// Connects to an [address](Domain::listen) at which a sender listens; waits until somebody does.
-    ///
-    /// # Errors
-    /// `TimedOut` when the manager does not answer, `ManagerAway`, `CutOff`; `BadArgument` for a name that cannot be; `InvalidEndpoint` for a scheme that nobody knows;
-    /// `SameRole`. A listener that goes without accepting is none: the next one is waited for.
-    pub fn open_receiver(&self, address: &str) -> Result<Receiver, Error> {
-        self.open_receiver_with(address, ChannelOptions::default())
-    }
-
-    /// Connects to an [address](Domain::listen) at which a sender listens, with options. Waits until somebody listens there, or as long as [`ChannelOptions::timeout`] says.
-    ///
-    /// # Errors
-    /// `TimedOut` when the manager does not answer, `ManagerAway`, `CutOff`; `BadArgument` for a name that cannot be; `InvalidEndpoint` for a scheme that nobody knows;
-    /// `SameRole`. A listener that goes without accepting is none: the next one is waited for; `BadArgument` for a pool among the options that is not this domain's; `TimedOut` after the options' time.
-    pub fn open_receiver_with(
-        &self,
-        address: &str,
-        options: ChannelOptions,
-    ) -> Result<Receiver, Error> {
-        self.open(address, Role::Sink, &options)?.into_receiver()
-    }
-
-    /// Connects to an [address](Domain::listen) at which a sender listens, or fails with `TimedOut` after `timeout`.
-    ///
-    /// # Errors
-    /// `TimedOut` when the manager does not answer, `ManagerAway`, `CutOff`; `BadArgument` for a name that cannot be; `InvalidEndpoint` for a scheme that nobody knows;
-    /// `SameRole`. A listener that goes without accepting is none: the next one is waited for; `TimedOut` after `timeout`.
-    pub fn open_receiver_timeout(
-        &self,
-        address: &str,
-        timeout: Duration,
-    ) -> Result<Receiver, Error> {
-        self.open_receiver_with(address, ChannelOptions::new().timeout(timeout))
-    }
-
-    /// Connects to an [address](Domain::listen) at which a sender listens, without waiting: for awaiting, in any runtime, or for looking now and then ([`Opening::try_open`]).
-    ///
-    /// If what this gives is dropped the name is not waited for any more. A time that the options say is kept to a quarter of a second.
-    ///
-    /// # Errors
-    /// `TimedOut` when the manager does not answer, `ManagerAway`, `CutOff`; `BadArgument` for a name that cannot be; `InvalidEndpoint` for a scheme that nobody knows;
-    /// `SameRole`. A listener that goes without accepting is none: the next one is waited for; `BadArgument` for a pool among the options that is not this domain's; `TimedOut` after the options' time; `System` where the thread that wakes
-    /// tasks, or its descriptors, cannot be had.
-    pub fn open_receiver_async(&self, address: &str, options: ChannelOptions) -> Opening<Receiver> {
-        let look = self.opening(address, Role::Sink, options);
-        Opening::new(self.core(), look, End::into_receiver)
+    /// As [`open_with`](Domain::open_with), and `System` where the thread that wakes tasks, or its descriptors, cannot be had.
+    pub fn open_async<E: ChannelEnd>(&self, address: &str, options: ChannelOptions) -> Opening<E> {
+        let look = self.opening(address, E::ROLE, options);
+        Opening::new(self.core(), look, E::of)
     }
 
     /// Looks whether a channel is open, again and again.
@@ -297,10 +249,6 @@ impl Domain {
                 })
             }
         }
-    }
-
-    fn open(&self, address: &str, role: Role, options: &ChannelOptions) -> Result<End, Error> {
-        self.open_for(address, role, options, None)
     }
 
     /// `asker` is gone when nobody wants the end any more.

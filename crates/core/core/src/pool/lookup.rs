@@ -131,9 +131,7 @@ impl OwnPool {
 #[cfg(test)]
 mod tests {
     use crate::error::Violation;
-    use crate::{
-        Buffer, BufferId, ChannelOptions, Domain, Pool, PoolOptions, Receiver, Role, Sender,
-    };
+    use crate::{Buffer, BufferId, ChannelOptions, Domain, Pool, PoolOptions, Receiver, Sender};
     use std::cell::Cell;
     use std::rc::Rc;
     use tranship_sys::crash;
@@ -154,11 +152,11 @@ mod tests {
         let b = domain("b").socket(path).connect().expect("a domain");
         let options = PoolOptions::new(CHUNK as u64).chunk_bytes(CHUNK as u64);
         let pool = a.create_pool(options).expect("a pool");
-        let listener = a.listen_with("x", Role::Source, ChannelOptions::new());
+        let listener = a.listen_with::<Sender>("x", ChannelOptions::new());
         let listener = listener.expect("a listener");
         std::thread::scope(|s| {
-            let receiver = s.spawn(|| b.open_receiver("x").expect("a receiver"));
-            let sender = listener.accept_sender().expect("a sender");
+            let receiver = s.spawn(|| b.open::<Receiver>("x").expect("a receiver"));
+            let sender = listener.accept().expect("a sender");
             (pool, sender, receiver.join().expect("no panic"), b.clone())
         })
     }

@@ -4,7 +4,7 @@ use crate::kit::*;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
-use tranship_core::{Domain, Pool, Receiver, Role, Sender};
+use tranship_core::{Domain, Pool, Receiver, Sender};
 use tranship_manager::{Config, Embedded};
 use tranship_proto::{Event, Refusal, RefusalCode, Request};
 use tranship_region::layout::ControlPageRw;
@@ -203,7 +203,7 @@ child!(
     fn holder(ctl: Control) {
         let path: PathBuf = ctl.recv().unwrap().unwrap();
         let domain = bare(&path, "holder");
-        let mut receiver = domain.open_receiver("held").unwrap();
+        let mut receiver = domain.open::<Receiver>("held").unwrap();
         let held: Vec<_> = (0..4).map(|_| buf(receiver.recv().unwrap())).collect();
         ctl.send(&held.len()).unwrap();
         let _end: Option<()> = ctl.recv().unwrap();
@@ -218,10 +218,10 @@ fn a_reader_that_dies_when_nobody_tells_of_it() {
     let manager = Embedded::start(Config::default(), Some(&path)).expect("a manager");
     let writer = bare(&path, "writer");
     let pool = pool(&writer, 1);
-    let listener = writer.listen("held", Role::Source).expect("listen");
+    let listener = writer.listen::<Sender>("held").expect("listen");
     let reader = holder().start().expect("a child");
     reader.send(&path).expect("a child that listens");
-    let mut sender = listener.accept_sender().expect("accept");
+    let mut sender = listener.accept().expect("accept");
     for i in 0..4 {
         sender.send(filled(&pool, BUFFER, i)).expect("send");
     }

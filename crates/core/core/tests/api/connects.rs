@@ -3,7 +3,7 @@
 use crate::kit::*;
 use std::time::Duration;
 use tranship_core::{
-    Awaited, ChannelOptions, Domain, ErrorKind, Listener, Opening, Receiver, Role, TimedOut,
+    Awaited, ChannelOptions, Domain, ErrorKind, Listener, Opening, Receiver, Sender, TimedOut,
 };
 
 /// The manager has handled what the domain asked, and the listener's domain has heard of it.
@@ -15,14 +15,14 @@ fn settle(listens: &Domain, opens: &[&Domain]) {
 }
 
 fn opening(domain: &Domain, name: &str) -> Opening<Receiver> {
-    let mut opening = domain.open_receiver_async(name, ChannelOptions::new());
+    let mut opening = domain.open_async::<Receiver>(name, ChannelOptions::new());
     assert!(opening.try_open().expect("waits").is_none());
     opening
 }
 
 /// Accepts one and sends it a word.
-fn serve(listener: &Listener, word: u64) -> tranship_core::Sender {
-    let mut sender = listener.accept_sender().expect("accept");
+fn serve(listener: &Listener<Sender>, word: u64) -> Sender {
+    let mut sender = listener.accept().expect("accept");
     sender.send_inline(b"", word).expect("send");
     sender
 }
@@ -42,7 +42,7 @@ fn a_connect_waits_for_the_next_listener_when_the_one_it_came_to_goes() {
     let (a, b) = pair();
     let mut video = opening(&b, "video");
     for _ in 0..3 {
-        let listener = a.listen("video", Role::Source).expect("listen");
+        let listener = a.listen::<Sender>("video").expect("listen");
         settle(&a, &[&b]);
         drop(listener);
         settle(&a, &[&b]);
@@ -50,7 +50,7 @@ fn a_connect_waits_for_the_next_listener_when_the_one_it_came_to_goes() {
         // The next look asks again.
         assert!(video.try_open().expect("waits on").is_none());
     }
-    let listener = a.listen("video", Role::Source).expect("listen");
+    let listener = a.listen::<Sender>("video").expect("listen");
     std::thread::scope(|s| {
         let sender = s.spawn(|| serve(&listener, 7));
         assert_eq!(opened(&mut video).recv().expect("recv").word, 7);
@@ -65,7 +65,7 @@ fn a_listener_that_accepts_one_leaves_the_others_to_the_next() {
     let c = join(&a, "c");
     let mut waiting = [opening(&b, "file"), opening(&c, "file")];
     for word in 0..2 {
-        let listener = a.listen("file", Role::Source).expect("listen");
+        let listener = a.listen::<Sender>("file").expect("listen");
         settle(&a, &[&b, &c]);
         let mut taken = 0;
         let mut look = || {
@@ -98,13 +98,17 @@ fn the_time_is_over_says_whether_anybody_listens() {
     let _dog = dog();
     let (a, b) = pair();
     let soon = ChannelOptions::new().timeout(Duration::from_millis(30));
-    let nobody = b.open_receiver_with("x", soon.clone()).expect_err("nobody");
+    let nobody = b
+        .open_with::<Receiver>("x", soon.clone())
+        .expect_err("nobody");
     assert!(
         matches!(nobody.find(), Some(TimedOut { awaited: Awaited::Offer(name), .. }) if name == "x"),
         "{nobody}"
     );
-    let _listener = a.listen("x", Role::Source).expect("listen");
-    let busy = b.open_receiver_with("x", soon).expect_err("not accepted");
+    let _listener = a.listen::<Sender>("x").expect("listen");
+    let busy = b
+        .open_with::<Receiver>("x", soon)
+        .expect_err("not accepted");
     assert_eq!(busy.kind(), ErrorKind::TimedOut);
     let text = busy.to_string();
     assert!(
@@ -117,8 +121,8 @@ fn the_time_is_over_says_whether_anybody_listens() {
 fn a_name_of_the_domain_itself_is_said_to_be_that() {
     let _dog = dog();
     let a = embedded();
-    let _listener = a.listen("mine", Role::Source).expect("listen");
-    let error = a.open_receiver("mine").expect_err("its own");
+    let _listener = a.listen::<Sender>("mine").expect("listen");
+    let error = a.open::<Receiver>("mine").expect_err("its own");
     assert_eq!(error.kind(), ErrorKind::BadArgument, "{error}");
     let text = error.to_string();
     assert!(text.contains("`local:`"), "{text}");
@@ -130,7 +134,7 @@ fn a_name_that_the_domain_takes_while_it_waits_for_it_is_its_own() {
     let _dog = dog();
     let a = embedded();
     let mut opening = opening(&a, "mine");
-    let _listener = a.listen("mine", Role::Source).expect("listen");
+    let _listener = a.listen::<Sender>("mine").expect("listen");
     let mut said = None;
     until(|| {
         said = opening.try_open().err();
@@ -144,9 +148,9 @@ fn a_name_that_the_domain_takes_while_it_waits_for_it_is_its_own() {
 fn one_thread_listens_opens_and_accepts() {
     let _dog = dog();
     let (a, b) = pair();
-    let listener = a.listen("x", Role::Source).expect("listen");
-    let mut receiver = b.open_receiver("x").expect("open");
-    let mut sender = listener.accept_sender().expect("accept");
+    let listener = a.listen::<Sender>("x").expect("listen");
+    let mut receiver = b.open::<Receiver>("x").expect("open");
+    let mut sender = listener.accept().expect("accept");
     sender.send_inline(b"", 3).expect("send");
     assert_eq!(receiver.recv().expect("recv").word, 3);
 }

@@ -5,7 +5,7 @@ use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use tranship_core::{
-    Barrier, Domain, Error, ErrorKind, Limit, PoolOptions, RefusalCode, Role, Shortage,
+    Barrier, Domain, Error, ErrorKind, Limit, PoolOptions, Receiver, RefusalCode, Sender, Shortage,
 };
 use tranship_manager::{Config, Embedded, Rule, Who};
 use tranship_testkit::{Control, child, is_root, skipped};
@@ -49,7 +49,7 @@ child!(
         let (path, errno): (PathBuf, i32) = ctl.recv().unwrap().unwrap();
         let domain = bare(&path, "confined");
         let pool = pool(&domain, 2);
-        let mut receiver = domain.open_receiver("frames").unwrap();
+        let mut receiver = domain.open::<Receiver>("frames").unwrap();
         assert_eq!(receiver.recv().unwrap().word, 1);
         lock_down(errno);
         let barrier = match errno {
@@ -84,12 +84,12 @@ child!(
         cut_off(
             &domain,
             "open",
-            &domain.open_receiver("others").unwrap_err(),
+            &domain.open::<Receiver>("others").unwrap_err(),
         );
         cut_off(
             &domain,
             "listen",
-            &domain.listen("mine", Role::Sink).unwrap_err(),
+            &domain.listen::<Receiver>("mine").unwrap_err(),
         );
         cut_off(&domain, "stat", &domain.stat().unwrap_err());
         let error = pool.alloc_now(2 * CHUNK).unwrap_err();
@@ -120,10 +120,10 @@ fn who_is_locked_down_is_told_that_nothing_new_comes() {
         let manager = Embedded::start(Config::default(), Some(&path)).expect("a manager");
         let writer = bare(&path, "writer");
         let pool = pool(&writer, MANY + 3);
-        let listener = writer.listen("frames", Role::Source).expect("listen");
+        let listener = writer.listen::<Sender>("frames").expect("listen");
         let confined = confined().start().expect("a child");
         confined.send(&(&path, errno)).expect("send");
-        let mut sender = listener.accept_sender().expect("accept");
+        let mut sender = listener.accept().expect("accept");
         let early = filled(&pool, CHUNK, 2);
         sender.send_with(filled(&pool, CHUNK, 1), 1).expect("send");
         confined.expect::<()>();

@@ -2,7 +2,7 @@
 
 use crate::kit::*;
 use std::os::fd::AsFd;
-use tranship_core::{ChannelId, Domain, DomainId, ErrorKind};
+use tranship_core::{ChannelId, Domain, DomainId, ErrorKind, Receiver};
 use tranship_proto::{Event, GoneReason, Request};
 use tranship_region::layout::ControlPageRw;
 use tranship_ring::{HalfRw, Side};
@@ -63,7 +63,7 @@ fn an_end_in_the_moment_of_opening_is_heard() {
     });
     let domain = Domain::builder().name("b").socket(&path).connect();
     let domain = domain.expect("connect");
-    let mut receiver = domain.open_receiver("x").expect("open");
+    let mut receiver = domain.open::<Receiver>("x").expect("open");
     assert_eq!(
         receiver.recv().expect_err("over").kind(),
         ErrorKind::PeerDied

@@ -3,7 +3,7 @@
 use crate::kit::*;
 use std::path::PathBuf;
 use std::time::Duration;
-use tranship_core::{ChannelOptions, Domain, Error, ErrorKind, NotTaken, Role, Wait};
+use tranship_core::{ChannelOptions, Domain, Error, ErrorKind, NotTaken, Receiver, Sender, Wait};
 use tranship_testkit::{Control, child};
 
 const MESSAGES: u8 = 5;
@@ -15,8 +15,8 @@ child!(
         let domain = Domain::builder().name("source").socket(path).connect();
         let domain = domain.unwrap();
         let pool = pool(&domain, 1);
-        let listener = domain.listen("x", Role::Source).unwrap();
-        let mut sender = listener.accept_sender().unwrap();
+        let listener = domain.listen::<Sender>("x").unwrap();
+        let mut sender = listener.accept().unwrap();
         for n in 0..MESSAGES {
             sender.send(filled(&pool, KIB, n)).unwrap();
         }
@@ -34,7 +34,7 @@ fn left_by(died_at: &str) -> (u8, Error) {
     process
         .send(&b.socket_path())
         .expect("a child that listens");
-    let mut receiver = b.open_receiver("x").expect("open");
+    let mut receiver = b.open::<Receiver>("x").expect("open");
     let mut taken = 0;
     loop {
         match receiver.recv() {
@@ -177,7 +177,7 @@ child!(
         let path: PathBuf = ctl.recv().unwrap().unwrap();
         let domain = Domain::builder().name("sink").socket(path).connect();
         let domain = domain.unwrap();
-        let mut receiver = domain.open_receiver("x").unwrap();
+        let mut receiver = domain.open::<Receiver>("x").unwrap();
         let _held = receiver.recv().unwrap();
         ctl.send(&()).unwrap();
         let _end: Option<()> = ctl.recv().unwrap();
@@ -189,10 +189,10 @@ fn a_sender_hears_what_a_receiver_that_was_killed_has_left() {
     let _dog = dog();
     let (a, _b) = pair();
     let pool = pool(&a, 1);
-    let listener = a.listen("x", Role::Source).expect("listen");
+    let listener = a.listen::<Sender>("x").expect("listen");
     let process = sink().start().expect("a child");
     process.send(&a.socket_path()).expect("a child that opens");
-    let mut sender = listener.accept_sender().expect("accept");
+    let mut sender = listener.accept().expect("accept");
     for n in 0..3 {
         sender.send(filled(&pool, KIB, n)).expect("send");
     }

@@ -2,7 +2,7 @@
 
 use crate::kit::*;
 use std::time::Duration;
-use tranship_core::{Domain, ErrorKind, PoolOptions, Role, StatRecord};
+use tranship_core::{Domain, ErrorKind, PoolOptions, Receiver, Role, Sender, StatRecord};
 use tranship_manager::{Config, Limits, Rule};
 
 #[test]
@@ -14,7 +14,7 @@ fn stat_tells_who_holds_what() {
         .name("frames");
     let pool = a.create_pool(options).expect("pool");
     let (mut sender, mut receiver) = link(&a, &b, "cam");
-    let _waiting = a.listen("idle", Role::Sink).expect("listen");
+    let _waiting = a.listen::<Receiver>("idle").expect("listen");
     for i in 0..3 {
         sender.send(filled(&pool, CHUNK, i)).expect("send");
     }
@@ -167,9 +167,9 @@ fn limits_per_user_are_refusals_and_leave_the_rest_alone() {
     );
     of(&error, "pools and heaps of this user");
     let (mut sender, mut receiver) = link(&a, &b, "x");
-    let names = [a.listen("y", Role::Sink), b.listen("z", Role::Sink)];
+    let names = [a.listen::<Receiver>("y"), b.listen::<Receiver>("z")];
     assert!(names.iter().all(Result::is_ok));
-    let error = a.listen("w", Role::Sink).expect_err("names");
+    let error = a.listen::<Receiver>("w").expect_err("names");
     assert!(
         refusal(&error) == Some(tranship_core::RefusalCode::Limit),
         "{error}"
@@ -189,13 +189,13 @@ fn access_rules_decide_who_may_export_and_bind() {
     let _: &[Rule] = &config.export;
     let a = embedded_with(config);
     let b = join(&a, "b");
-    let error = a.listen("private", Role::Source).expect_err("export");
+    let error = a.listen::<Sender>("private").expect_err("export");
     assert!(
         refusal(&error) == Some(tranship_core::RefusalCode::Access),
         "{error}"
     );
-    let _other = a.listen("pub/b", Role::Source).expect("export");
-    let error = b.open_receiver("pub/b").expect_err("bind");
+    let _other = a.listen::<Sender>("pub/b").expect("export");
+    let error = b.open::<Receiver>("pub/b").expect_err("bind");
     assert!(
         refusal(&error) == Some(tranship_core::RefusalCode::Access),
         "{error}"
@@ -307,7 +307,7 @@ fn an_embedded_manager_goes_with_its_domain_and_links_go_on() {
     assert_eq!(b.stat().expect_err("away").kind(), ErrorKind::ManagerAway);
     let soon = tranship_core::ChannelOptions::new().timeout(Duration::from_secs(1));
     assert_eq!(
-        c.open_sender_with("y", soon).expect_err("away").kind(),
+        c.open_with::<Sender>("y", soon).expect_err("away").kind(),
         ErrorKind::ManagerAway
     );
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 use tranship_core::{
     Aggregate, Body, ChannelOptions, Domain, ErrorKind, Listener, PollItem, Pool, PoolOptions,
-    Receiver, Role, Sender, poll,
+    Receiver, Sender, poll,
 };
 use tranship_testkit::{Control, Exit, child};
 
@@ -17,7 +17,7 @@ struct Inherited {
     pool: Pool,
     sender: Sender,
     receiver: Receiver,
-    listener: Listener,
+    listener: Listener<Sender>,
     own: tranship_core::BufferMut,
     frozen: tranship_core::Buffer,
     received: tranship_core::Buffer,
@@ -30,7 +30,7 @@ fn inherited() -> Inherited {
     let pool = pool(&a, 8);
     let (mut sender, mut receiver) = link(&a, &b, "x");
     receiver.set_pollable().expect("pollable");
-    let listener = a.listen("child", Role::Source).expect("listen");
+    let listener = a.listen::<Sender>("child").expect("listen");
     sender.send(filled(&pool, 1000, 1)).expect("send");
     let received = buf(block_on(receiver.recv_async()).expect("recv"));
     sender
@@ -94,12 +94,12 @@ fn everything_is_refused(mut i: Inherited) {
     forked!(i.a.turn());
     forked!(i.a.stat());
     forked!(i.a.create_pool(PoolOptions::new(1 << 20)));
-    forked!(i.a.listen("y", Role::Sink));
-    forked!(i.b.open_sender("child"));
-    forked!(i.b.open_receiver_with("child", ChannelOptions::new().timeout(soon)));
-    forked!(i.listener.accept_sender());
-    forked!(i.listener.accept_sender_timeout(soon));
-    forked!(block_on(i.listener.accept_sender_async()));
+    forked!(i.a.listen::<Receiver>("y"));
+    forked!(i.b.open::<Sender>("child"));
+    forked!(i.b.open_with::<Receiver>("child", ChannelOptions::new().timeout(soon)));
+    forked!(i.listener.accept());
+    forked!(i.listener.accept_timeout(soon));
+    forked!(block_on(i.listener.accept_async()));
     let _ = (
         i.a.id(),
         i.a.socket_path(),
@@ -194,7 +194,7 @@ fn a_domain_of_its_own_works(path: &Path) {
         .helper_thread(true)
         .connect()
         .expect("a domain of its own");
-    let mut receiver = own.open_receiver("child").expect("open");
+    let mut receiver = own.open::<Receiver>("child").expect("open");
     let pool = pool(&own, 2);
     for i in 0..100 {
         let got = receiver.recv().expect("recv");
@@ -225,7 +225,7 @@ child!(
         }
         // The child's link, or its end.
         let accepted = loop {
-            if let Ok(sender) = i.listener.accept_sender_timeout(Duration::from_millis(50)) {
+            if let Ok(sender) = i.listener.accept_timeout(Duration::from_millis(50)) {
                 break Some(sender);
             }
             // SAFETY: our child; no status is asked for, and it is left to be reaped below.

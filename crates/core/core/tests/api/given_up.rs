@@ -3,7 +3,7 @@
 use crate::kit::*;
 use crate::played::*;
 use std::os::fd::OwnedFd;
-use tranship_core::{Domain, PollItem, Role, Sender, poll};
+use tranship_core::{Domain, PollItem, Receiver, Role, Sender, poll};
 use tranship_manager::{Config, Embedded};
 use tranship_proto::{ChannelId, DomainId, Event, ExportId, Request};
 use tranship_ring::{HalfRo, HalfRw, Ring, Side, doorbell};
@@ -20,7 +20,7 @@ fn a_name_whose_listener_goes_while_the_next_manager_has_still_to_answer() {
     let path = dir.path().join("m.sock");
     let first = Embedded::start(Config::default(), Some(&path)).expect("a manager");
     let domain = Domain::builder().socket(&path).connect().expect("connect");
-    let listener = domain.listen("name", Role::Source).expect("listen");
+    let listener = domain.listen::<Sender>("name").expect("listen");
     drop(first);
     let next = hang(&path);
     let back = comes_back(&domain, &next);
@@ -44,14 +44,14 @@ fn a_name_whose_listener_goes_while_the_next_manager_has_still_to_answer() {
 fn who_is_connected_to_a_name_whose_listener_goes_waits_for_the_next() {
     let _dog = dog();
     let (a, b) = bare_pair();
-    let listener = a.listen("name", Role::Source).expect("listen");
+    let listener = a.listen::<Sender>("name").expect("listen");
     std::thread::scope(|s| {
-        let opens = s.spawn(|| b.open_receiver("name").expect("a sender"));
+        let opens = s.spawn(|| b.open::<Receiver>("name").expect("a sender"));
         let ready = poll(&mut [PollItem::listener(&listener)], None);
         assert_eq!(ready.expect("a connection"), [0]);
         drop(listener);
-        let listener = a.listen("name", Role::Source).expect("listen again");
-        let mut sender = listener.accept_sender().expect("accept");
+        let listener = a.listen::<Sender>("name").expect("listen again");
+        let mut sender = listener.accept().expect("accept");
         let mut receiver = opens.join().expect("no panic");
         sender.send_inline(b"", 5).expect("send");
         assert_eq!(receiver.recv().expect("recv").word, 5);
@@ -79,8 +79,8 @@ fn pressed() -> Pressed {
         let domain = domain.join().expect("a domain");
         let joined = domain.clone();
         let accepts = s.spawn(move || {
-            let listener = joined.listen("name", Role::Source).expect("listen");
-            listener.accept_sender().expect("accept")
+            let listener = joined.listen::<Sender>("name").expect("listen");
+            listener.accept().expect("accept")
         });
         let Request::Export { req, .. } = back.hears() else {
             panic!("no name");

@@ -99,7 +99,7 @@ fn one_that_does_not_welcome() {
     let mut left = left();
     let _hung = hang(&left.path);
     left.goes_round();
-    let error = left.writer.listen("new", Role::Source).expect_err("hung");
+    let error = left.writer.listen::<Sender>("new").expect_err("hung");
     assert_eq!(error.kind(), ErrorKind::ManagerAway);
     left.goes_round();
 }
@@ -130,7 +130,7 @@ fn one_that_does_not_confirm_a_connection() {
         let back = welcome_new(&hung);
         let domain = domain.join().expect("a domain");
         let joined = domain.clone();
-        let listens = s.spawn(move || joined.listen("name", Role::Sink).expect("listen"));
+        let listens = s.spawn(move || joined.listen::<Receiver>("name").expect("listen"));
         let Request::Export { req, .. } = back.hears() else {
             panic!("no name");
         };
@@ -152,7 +152,7 @@ fn one_that_does_not_confirm_a_connection() {
         back.say(&incoming, Some(&fd));
         back.rings();
         for wait in [Duration::ZERO, Duration::from_millis(1)] {
-            let error = listener.accept_receiver_timeout(wait).expect_err("hung");
+            let error = listener.accept_timeout(wait).expect_err("hung");
             assert_eq!(error.kind(), ErrorKind::TimedOut);
             assert!(error.to_string().contains("name"), "{error}");
         }
@@ -161,7 +161,7 @@ fn one_that_does_not_confirm_a_connection() {
         };
         let us = pidfd::open(std::process::id()).expect("a pidfd");
         back.say(&Event::Accepted { req, channel }, Some(&us));
-        listener.accept_receiver().expect("it goes on");
+        listener.accept().expect("it goes on");
         drop(half);
     });
 }
@@ -191,7 +191,7 @@ fn one_that_reads_nothing() {
     peers.iter().for_each(Back::answer);
     // Nobody answers what is asked while everything is said that can be.
     for _ in 0..2000 {
-        drop(left.writer.open_sender_with(
+        drop(left.writer.open_with::<Sender>(
             "nobody",
             tranship_core::ChannelOptions::new().timeout(Duration::ZERO),
         ));

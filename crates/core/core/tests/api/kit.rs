@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 use tranship_core::{
     Body, Buffer, BufferMut, ChannelOptions, Domain, Error, Limit, Message, PollItem, Pool,
-    PoolOptions, Receiver, Refusal, RefusalCode, Role, Sender, Shortage, Trust, poll,
+    PoolOptions, Receiver, Refusal, RefusalCode, Sender, Shortage, Trust, poll,
 };
 use tranship_testkit::Watchdog;
 use tranship_testkit::probe::{Access, Probe};
@@ -65,11 +65,11 @@ pub(crate) fn link_with(
     options: ChannelOptions,
 ) -> (Sender, Receiver) {
     let listener = from
-        .listen_with(name, Role::Source, options.clone())
+        .listen_with::<Sender>(name, options.clone())
         .expect("listen");
     thread::scope(|s| {
-        let receiver = s.spawn(|| to.open_receiver_with(name, options).expect("open"));
-        let sender = listener.accept_sender().expect("accept");
+        let receiver = s.spawn(|| to.open_with::<Receiver>(name, options).expect("open"));
+        let sender = listener.accept().expect("accept");
         (sender, receiver.join().expect("opener"))
     })
 }

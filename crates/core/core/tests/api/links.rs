@@ -5,7 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 use tranship_core::{
     Awaited, BadName, Body, ChannelOptions, Domain, Error, ErrorKind, OutOfRange, Outcome, Payload,
-    PoolOptions, PoolPending, RefusalCode, RingFull, Role, Sender, TimedOut, Wait, WhenFull,
+    PoolOptions, PoolPending, Receiver, RefusalCode, RingFull, Sender, TimedOut, Wait, WhenFull,
 };
 
 fn lines(n: u32) -> ChannelOptions {
@@ -288,13 +288,13 @@ fn a_name_may_be_opened_before_it_is_exported() {
     for round in 0..20 {
         let name = format!("later {round}");
         thread::scope(|s| {
-            let early = s.spawn(|| b.open_receiver(&name));
+            let early = s.spawn(|| b.open::<Receiver>(&name));
             let soon = ChannelOptions::new().timeout(Duration::from_millis(10));
-            a.open_receiver_with("never", soon)
+            a.open_with::<Receiver>("never", soon)
                 .expect_err("a while passes");
             assert!(!early.is_finished());
-            let listener = a.listen(&name, Role::Source).expect("listen");
-            let mut sender = listener.accept_sender().expect("accept");
+            let listener = a.listen::<Sender>(&name).expect("listen");
+            let mut sender = listener.accept().expect("accept");
             let mut receiver = early.join().expect("opener").expect("open");
             sender.send_inline(b"at last", 0).expect("send");
             assert_eq!(receiver.recv().expect("recv").to_vec(), b"at last");
@@ -314,13 +314,13 @@ fn opening_and_accepting_may_time_out_and_leave_nothing() {
         );
         assert!(error.to_string().ends_with(&what.to_string()), "{error}");
     };
-    let error = b.open_receiver_with("never", soon).expect_err("nobody");
+    let error = b.open_with::<Receiver>("never", soon).expect_err("nobody");
     timed_out(&error, Awaited::Offer("never".into()));
     assert_eq!(error.kind(), ErrorKind::TimedOut);
     // Who exports it now gets nobody.
-    let listener = a.listen("never", Role::Source).expect("listen");
+    let listener = a.listen::<Sender>("never").expect("listen");
     let error = listener
-        .accept_sender_timeout(Duration::from_millis(30))
+        .accept_timeout(Duration::from_millis(30))
         .expect_err("nobody");
     timed_out(&error, Awaited::Connection("never".into()));
 }
@@ -330,19 +330,18 @@ fn a_name_serves_many_in_both_roles() {
     let _dog = dog();
     let (a, b) = pair();
     let c = join(&a, "c");
-    let listener = a.listen("in", Role::Sink).expect("listen");
-    assert_eq!(listener.role(), Role::Sink);
+    let listener = a.listen::<Receiver>("in").expect("listen");
     thread::scope(|s| {
         for (who, n) in [(&b, 1), (&c, 2), (&b, 3)] {
             s.spawn(move || {
-                let mut sender = who.open_sender("in").expect("open");
+                let mut sender = who.open::<Sender>("in").expect("open");
                 sender.send_inline(b"", n).expect("send");
             });
         }
         let mut seen: Vec<_> = (0..3)
             .map(|_| {
                 listener
-                    .accept_receiver()
+                    .accept()
                     .expect("accept")
                     .recv()
                     .expect("recv")
@@ -358,11 +357,11 @@ fn a_name_serves_many_in_both_roles() {
 fn wrong_names_roles_and_numbers_are_refused() {
     let _dog = dog();
     let (a, b) = pair();
-    let _taken = a.listen("x", Role::Source).expect("listen");
-    let error = b.listen("x", Role::Source).expect_err("taken");
+    let _taken = a.listen::<Sender>("x").expect("listen");
+    let error = b.listen::<Sender>("x").expect_err("taken");
     assert!(refusal(&error) == Some(RefusalCode::NameTaken), "{error}");
     assert_eq!(error.kind(), ErrorKind::NameTaken);
-    let error = b.open_sender("x").expect_err("two sources");
+    let error = b.open::<Sender>("x").expect_err("two sources");
     assert!(refusal(&error) == Some(RefusalCode::Role), "{error}");
     let control = |found, at| BadName::Control { found, at };
     for (name, why) in [
@@ -383,8 +382,8 @@ fn wrong_names_roles_and_numbers_are_refused() {
         ),
     ] {
         for error in [
-            a.listen(name, Role::Sink).expect_err("name"),
-            b.open_sender(name).expect_err("name"),
+            a.listen::<Receiver>(name).expect_err("name"),
+            b.open::<Sender>(name).expect_err("name"),
             a.create_pool(PoolOptions::new(1 << 20).name(name))
                 .expect_err("name"),
         ] {
@@ -397,7 +396,7 @@ fn wrong_names_roles_and_numbers_are_refused() {
         r"a name has no control characters, this one has '\n' at byte 2"
     );
     for n in [0, 1, 3, 100, 1 << 17] {
-        let error = b.open_receiver_with("x", lines(n)).expect_err("lines");
+        let error = b.open_with::<Receiver>("x", lines(n)).expect_err("lines");
         assert!(matches!(error.find(), Some(&OutOfRange { value, .. }) if value == u64::from(n)));
     }
 }
@@ -502,25 +501,6 @@ fn a_receiver_may_refuse_a_pool() {
     assert!(sender.assign(&large).is_err());
 }
 
-/// It is one's own mistake, not a breach of the manager's, and nobody's connection is taken for it.
-#[test]
-fn a_listener_says_which_end_it_has() {
-    let _dog = dog();
-    let (a, b) = pair();
-    for address in ["shm:it", "local:it"] {
-        let sending = a.listen(address, Role::Source).expect("listen");
-        let _connects = b.open_receiver_async(address, ChannelOptions::new());
-        let error = sending.accept_receiver().expect_err("the other end");
-        assert_eq!(error, ErrorKind::ChannelDirection, "{error}");
-        assert!(error.to_string().contains("use accept_sender"), "{error}");
-        drop(sending);
-        let receiving = a.listen(address, Role::Sink).expect("listen");
-        let error = block_on(receiving.accept_sender_async()).expect_err("the other end");
-        assert_eq!(error, ErrorKind::ChannelDirection, "{error}");
-        assert!(error.to_string().contains("use accept_receiver"), "{error}");
-    }
-}
-
 /// Not when somebody comes, who could do nothing about them: where they are given, with what would be right.
 #[test]
 fn bad_options_are_refused_where_they_are_given() {
@@ -561,11 +541,11 @@ fn bad_options_are_refused_where_they_are_given() {
     for (options, why) in bad {
         for address in ["x", "local:x"] {
             let refused = [
-                a.listen_with(address, Role::Sink, options.clone()).err(),
-                a.listen_with(address, Role::Source, options.clone()).err(),
+                a.listen_with::<Receiver>(address, options.clone()).err(),
+                a.listen_with::<Sender>(address, options.clone()).err(),
                 // Nobody listens: it would wait.
-                a.open_sender_with(address, options.clone()).err(),
-                a.open_receiver_with(address, options.clone()).err(),
+                a.open_with::<Sender>(address, options.clone()).err(),
+                a.open_with::<Receiver>(address, options.clone()).err(),
             ];
             for error in refused {
                 let error = error.expect("a refusal");

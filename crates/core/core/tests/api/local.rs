@@ -5,16 +5,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use tranship_core::{
-    ChannelOptions, ChannelStat, Domain, ErrorKind, Receiver, Role, Sender, StatRecord, Trust,
-    WhenFull,
+    ChannelOptions, ChannelStat, Domain, ErrorKind, Receiver, Sender, StatRecord, Trust, WhenFull,
 };
 
 fn local(from: &Domain, to: &Domain, name: &str, options: ChannelOptions) -> (Sender, Receiver) {
     let address = format!("local:{name}");
-    let listener = to.listen_with(&address, Role::Sink, options.clone());
+    let listener = to.listen_with::<Receiver>(&address, options.clone());
     let listener = listener.expect("listen");
-    let sender = from.open_sender_with(&address, options).expect("open");
-    (sender, listener.accept_receiver().expect("accept"))
+    let sender = from.open_with::<Sender>(&address, options).expect("open");
+    (sender, listener.accept().expect("accept"))
 }
 
 /// Both ends may be of one domain, and one thread may have them.
@@ -134,11 +133,11 @@ fn a_buffer_is_sent_by_its_own_domain() {
 fn a_name_is_taken_once() {
     let _dog = dog();
     let (a, b) = pair();
-    let listener = a.listen("local:once", Role::Sink).expect("listen");
-    let taken = b.listen("local:once", Role::Sink).expect_err("taken");
+    let listener = a.listen::<Receiver>("local:once").expect("listen");
+    let taken = b.listen::<Receiver>("local:once").expect_err("taken");
     assert_eq!(taken.kind(), ErrorKind::NameTaken, "{taken}");
     drop(listener);
-    drop(b.listen("local:once", Role::Sink).expect("free again"));
+    drop(b.listen::<Receiver>("local:once").expect("free again"));
 }
 
 /// The domain goes when the last end has gone, as with other channels.

@@ -3,7 +3,7 @@
 use crate::kit::*;
 use tranship_core::{
     AggregateMut, Body, ChannelOptions, ErrorKind, Limit, MAX_PIECES, Pool, PoolOptions, Receiver,
-    Shortage, Trust, WhenFull,
+    Sender, Shortage, Trust, WhenFull,
 };
 use tranship_testkit::probe::Access;
 
@@ -121,15 +121,11 @@ fn what_is_copied_waits_for_room_for_all() {
     let _dog = dog();
     let (a, b) = pair();
     let copies = pool(&b, 2);
-    let listener = b.listen_with(
-        "x",
-        tranship_core::Role::Sink,
-        ChannelOptions::new().snapshots(copies.id()),
-    );
+    let listener = b.listen_with::<Receiver>("x", ChannelOptions::new().snapshots(copies.id()));
     let listener = listener.expect("listen");
     let (mut to, mut from) = std::thread::scope(|s| {
-        let sender = s.spawn(|| a.open_sender("x").expect("open"));
-        let receiver = listener.accept_receiver().expect("accept");
+        let sender = s.spawn(|| a.open::<Sender>("x").expect("open"));
+        let receiver = listener.accept().expect("accept");
         (sender.join().expect("no panic"), receiver)
     });
     let (none, plain) = (pool_of(&a, Trust::None), pool_of(&a, Trust::Half));

@@ -295,11 +295,11 @@ fn link_with_sink(
     to: &tranship_core::Domain,
     options: ChannelOptions,
 ) -> (Sender, Receiver) {
-    let listener = from.listen("x", tranship_core::Role::Source);
+    let listener = from.listen::<Sender>("x");
     let listener = listener.expect("listen");
     std::thread::scope(|s| {
-        let receiver = s.spawn(|| to.open_receiver_with("x", options).expect("open"));
-        let sender = listener.accept_sender().expect("accept");
+        let receiver = s.spawn(|| to.open_with::<Receiver>("x", options).expect("open"));
+        let sender = listener.accept().expect("accept");
         (sender, receiver.join().expect("opener"))
     })
 }

@@ -9,7 +9,7 @@ use std::os::unix::net::UnixStream;
 use std::thread;
 use std::time::{Duration, Instant};
 use tranship_core::{
-    ChannelOptions, Domain, ErrorKind, PollItem, Receiver, Role, Sender, StatRecord, WhenFull,
+    ChannelOptions, Domain, ErrorKind, PollItem, Receiver, Sender, StatRecord, WhenFull,
     poll as poll_set,
 };
 
@@ -117,15 +117,15 @@ fn poll_serves_the_links_of_several_domains() {
 fn poll_serves_more_links_than_the_kernel_waits_on() {
     let _dog = dog();
     let (a, b) = pair();
-    let listener = a.listen("many", Role::Source).expect("listen");
+    let listener = a.listen::<Sender>("many").expect("listen");
     let (mut senders, mut receivers) = (Vec::new(), Vec::new());
     for _ in 0..140 {
         thread::scope(|s| {
             let opening = s.spawn(|| {
                 let options = ChannelOptions::new().lines(2);
-                b.open_receiver_with("many", options).expect("open")
+                b.open_with::<Receiver>("many", options).expect("open")
             });
-            senders.push(listener.accept_sender().expect("accept"));
+            senders.push(listener.accept().expect("accept"));
             receivers.push(opening.join().expect("opener"));
         });
     }
@@ -193,14 +193,14 @@ fn one_descriptor_tells_of_every_pollable_link() {
 fn the_descriptor_tells_when_a_turn_is_due() {
     let _dog = dog();
     let (a, b) = bare_pair();
-    let listener = a.listen("x", Role::Source).expect("listen");
+    let listener = a.listen::<Sender>("x").expect("listen");
     settle(&a, &mut []);
     thread::scope(|s| {
-        let opening = s.spawn(|| b.open_receiver("x").expect("open"));
+        let opening = s.spawn(|| b.open::<Receiver>("x").expect("open"));
         while !readable(&a, Duration::from_secs(1)) {}
         let _sender = listener
-            .accept_sender_timeout(Duration::ZERO)
-            .or_else(|_| listener.accept_sender())
+            .accept_timeout(Duration::ZERO)
+            .or_else(|_| listener.accept())
             .expect("accept");
         opening.join().expect("opener");
     });
@@ -213,7 +213,7 @@ fn one_set_of_channels_listeners_domains_and_descriptors() {
     let (a, b) = bare_pair();
     let (mut sender, mut receiver) = link_with(&a, &b, "x", ChannelOptions::new().lines(2));
     let (mut other, mut unused) = link(&a, &b, "y");
-    let listener = b.listen("z", Role::Sink).expect("listen");
+    let listener = b.listen::<Receiver>("z").expect("listen");
     let (mut near, mut far) = UnixStream::pair().expect("a socket");
     let short = Some(Duration::from_millis(20));
     let set = |receiver: &mut Receiver, unused: &mut Receiver, near: &UnixStream, timeout| {
@@ -249,9 +249,9 @@ fn one_set_of_channels_listeners_domains_and_descriptors() {
         }
     }
     let opened = thread::scope(|s| {
-        let opening = s.spawn(|| a.open_sender("z").expect("open"));
+        let opening = s.spawn(|| a.open::<Sender>("z").expect("open"));
         assert_eq!(set(&mut receiver, &mut unused, &near, None), [2]);
-        let _accepted = listener.accept_receiver().expect("accept");
+        let _accepted = listener.accept().expect("accept");
         opening.join().expect("opener")
     });
     // All that is ready is said; the end of a link counts, and a hang-up.
@@ -298,16 +298,16 @@ fn a_set_waits_for_room_and_for_news() {
     let mut items = [PollItem::domain(&b), PollItem::writable(&near)];
     assert!(poll_set(&mut items, None).expect("poll").contains(&1));
     let (bare, _) = bare_pair();
-    let listener = bare.listen("l", Role::Source).expect("listen");
+    let listener = bare.listen::<Sender>("l").expect("listen");
     let socket = bare.socket_path().expect("socket");
     thread::scope(|s| {
         s.spawn(|| {
             let domain = Domain::builder().socket(socket).connect().expect("join");
-            domain.open_receiver("l").map(drop)
+            domain.open::<Receiver>("l").map(drop)
         });
         let ready = poll_set(&mut [PollItem::domain(&bare)], None);
         assert_eq!(ready.expect("poll"), [0]);
-        let _sender = listener.accept_sender().expect("accept");
+        let _sender = listener.accept().expect("accept");
     });
 }
 

@@ -2,7 +2,7 @@
 
 use crate::kit::*;
 use tranship_core::{
-    Body, BufferId, ChannelOptions, ErrorKind, PollItem, Sender, Trust, WhenFull, poll,
+    Body, BufferId, ChannelOptions, ErrorKind, PollItem, Receiver, Sender, Trust, WhenFull, poll,
 };
 
 #[track_caller]
@@ -91,12 +91,10 @@ fn link_with_sink(
     b: &tranship_core::Domain,
     options: ChannelOptions,
 ) -> (Sender, tranship_core::Receiver) {
-    let listener = b
-        .listen_with("x", tranship_core::Role::Sink, options)
-        .expect("listen");
+    let listener = b.listen_with::<Receiver>("x", options).expect("listen");
     std::thread::scope(|s| {
-        let sender = s.spawn(|| a.open_sender("x").expect("open"));
-        let receiver = listener.accept_receiver().expect("accept");
+        let sender = s.spawn(|| a.open::<Sender>("x").expect("open"));
+        let receiver = listener.accept().expect("accept");
         (sender.join().expect("no panic"), receiver)
     })
 }

@@ -3,7 +3,7 @@
 use crate::kit::*;
 use tranship_core::{
     Aggregate, Body, ChannelOptions, Domain, ErrorKind, Limit, Message, Payload, Pool, PoolOptions,
-    Receiver, Role, Sender, Shortage, StatRecord, Trust, WhenFull,
+    Receiver, Sender, Shortage, StatRecord, Trust, WhenFull,
 };
 use tranship_testkit::probe::Access;
 
@@ -21,10 +21,10 @@ fn sealing(domain: &Domain, chunks: usize) -> Pool {
 fn copying(from: &Domain, to: &Domain, name: &str, chunks: usize) -> (Sender, Receiver, Pool) {
     let copies = pool(to, chunks);
     let options = ChannelOptions::new().snapshots(copies.id());
-    let listener = from.listen(name, Role::Source).expect("listen");
+    let listener = from.listen::<Sender>(name).expect("listen");
     let (sender, receiver) = std::thread::scope(|s| {
-        let receiver = s.spawn(|| to.open_receiver_with(name, options).expect("open"));
-        let sender = listener.accept_sender().expect("accept");
+        let receiver = s.spawn(|| to.open_with::<Receiver>(name, options).expect("open"));
+        let sender = listener.accept().expect("accept");
         (sender, receiver.join().expect("opener"))
     });
     (sender, receiver, copies)
@@ -231,9 +231,9 @@ fn a_channel_inside_the_process_seals_nothing() {
     let a = embedded();
     let copies = pool(&a, 2);
     let options = ChannelOptions::new().snapshots(copies.id());
-    let listener = a.listen_with("local:x", Role::Sink, options);
-    let mut to = a.open_sender("local:x").expect("open");
-    let mut from = listener.expect("listen").accept_receiver().expect("accept");
+    let listener = a.listen_with::<Receiver>("local:x", options);
+    let mut to = a.open::<Sender>("local:x").expect("open");
+    let mut from = listener.expect("listen").accept().expect("accept");
     let none = sealing(&a, 2);
     let large = filled(&none, CHUNK, 6);
     to.send(large.clone()).expect("send");

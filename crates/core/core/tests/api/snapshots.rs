@@ -11,12 +11,10 @@ use tranship_core::{
 fn copying(from: &Domain, to: &Domain, chunks: usize) -> (Sender, Receiver, Pool) {
     let copies = pool(to, chunks);
     let options = ChannelOptions::new().snapshots(copies.id());
-    let listener = from
-        .listen("x", tranship_core::Role::Source)
-        .expect("listen");
+    let listener = from.listen::<Sender>("x").expect("listen");
     let (sender, receiver) = std::thread::scope(|s| {
-        let receiver = s.spawn(|| to.open_receiver_with("x", options).expect("open"));
-        let sender = listener.accept_sender().expect("accept");
+        let receiver = s.spawn(|| to.open_with::<Receiver>("x", options).expect("open"));
+        let sender = listener.accept().expect("accept");
         (sender, receiver.join().expect("opener"))
     });
     (sender, receiver, copies)
@@ -33,10 +31,10 @@ fn who_has_no_room_for_copies_takes_no_such_pool() {
     assert_eq!(refusal(&error.error), Some(RefusalCode::Trust));
     // Another domain's pool is no place either.
     let options = ChannelOptions::new().snapshots(none.id());
-    let listener = a.listen("y", tranship_core::Role::Source).expect("listen");
+    let listener = a.listen::<Sender>("y").expect("listen");
     std::thread::scope(|s| {
-        let opener = s.spawn(|| b.open_receiver_with("y", options).expect_err("a's pool"));
-        let _ = listener.accept_sender();
+        let opener = s.spawn(|| b.open_with::<Receiver>("y", options).expect_err("a's pool"));
+        let _ = listener.accept();
         let error = opener.join().expect("no panic");
         assert_eq!(error.kind(), ErrorKind::BadArgument, "{error}");
     });
@@ -180,15 +178,13 @@ fn channels_with_arrivals_copy_to_pools_of_their_own() {
     let _dog = dog();
     let (a, b) = pair();
     let options = ChannelOptions::new().arrivals(PoolOptions::new(128 << 10).chunk_bytes(64 << 10));
-    let listener = b
-        .listen_with("x", tranship_core::Role::Sink, options)
-        .expect("listen");
+    let listener = b.listen_with::<Receiver>("x", options).expect("listen");
     let none = pool_of(&a, Trust::None);
     let mut ends: Vec<(Sender, Receiver)> = (0..2)
         .map(|_| {
             std::thread::scope(|s| {
-                let sender = s.spawn(|| a.open_sender("x").expect("open"));
-                let receiver = listener.accept_receiver().expect("accept");
+                let sender = s.spawn(|| a.open::<Sender>("x").expect("open"));
+                let receiver = listener.accept().expect("accept");
                 (sender.join().expect("opener"), receiver)
             })
         })

@@ -9,8 +9,8 @@ use std::task::{Context, Poll, RawWaker, RawWakerVTable, Wake, Waker};
 use std::thread;
 use std::time::Duration;
 use tranship_core::{
-    Aggregate, BadName, Body, ChannelOptions, ErrorKind, Message, Receiver, Role, SendError,
-    Sender, WhenFull,
+    Aggregate, BadName, Body, ChannelOptions, ErrorKind, Message, Receiver, SendError, Sender,
+    WhenFull,
 };
 use tranship_testkit::Random;
 
@@ -294,14 +294,14 @@ async fn receiver_agrees(
 fn connections_are_awaited_and_none_is_lost() {
     let _dog = dog();
     let (a, b) = pair();
-    let sources = a.listen("sources", Role::Source).expect("listen");
-    let sinks = a.listen("sinks", Role::Sink).expect("listen");
+    let sources = a.listen::<Sender>("sources").expect("listen");
+    let sinks = a.listen::<Receiver>("sinks").expect("listen");
     thread::scope(|s| {
         let opened = s.spawn(|| {
             let open = |n: u64| {
-                let mut sender = b.open_sender("sinks").expect("open");
+                let mut sender = b.open::<Sender>("sinks").expect("open");
                 sender.send_inline(b"", n).expect("send");
-                (sender, b.open_receiver("sources").expect("open"))
+                (sender, b.open::<Receiver>("sources").expect("open"))
             };
             (0..20).map(open).collect::<Vec<_>>()
         });
@@ -310,16 +310,13 @@ fn connections_are_awaited_and_none_is_lost() {
         for n in 0..20 {
             // Given up again and again at whatever it has come to.
             let mut receiver = loop {
-                let mut waits = sinks.accept_receiver_async();
+                let mut waits = sinks.accept_async();
                 if let Poll::Ready(receiver) = once(&mut waits, &woken) {
                     break receiver.expect("accept");
                 }
             };
             assert_eq!(block_on(receiver.recv_async()).expect("recv").word, n);
-            ends.push((
-                receiver,
-                block_on(sources.accept_sender_async()).expect("accept"),
-            ));
+            ends.push((receiver, block_on(sources.accept_async()).expect("accept")));
         }
         let opened = opened.join().expect("opener");
         for ((_, sender), (_, mut receiver)) in ends.iter_mut().zip(opened) {
@@ -329,25 +326,17 @@ fn connections_are_awaited_and_none_is_lost() {
     });
     // Nobody is there; then the listener of what is half made goes.
     let woken = Arc::new(Woken::default());
-    assert!(once(&mut sinks.accept_receiver_async(), &woken).is_pending());
+    assert!(once(&mut sinks.accept_async(), &woken).is_pending());
     thread::scope(|s| {
-        let opening = s.spawn(|| b.open_sender("sinks").map(|mut s| s.is_peer_gone()));
+        let opening = s.spawn(|| b.open::<Sender>("sinks").map(|mut s| s.is_peer_gone()));
         until(|| {
-            let mut waits = sinks.accept_receiver_async();
+            let mut waits = sinks.accept_async();
             drop(once(&mut waits, &woken));
             opening.is_finished()
         });
         drop(sinks);
         let _ = opening.join().expect("opener");
     });
-    // Before anybody has connected.
-    let wrong = block_on(sources.accept_receiver_async());
-    assert!(
-        wrong
-            .expect_err("the wrong role")
-            .to_string()
-            .contains("accept_sender")
-    );
 }
 
 /// Many names are waited for by one thread, whoever takes them first; what is given up is taken by nobody.
@@ -358,15 +347,15 @@ fn openings_are_awaited() {
     let (a, b) = pair();
     let woken = Arc::new(Woken::default());
     let mut waits: Vec<_> = (0..NAMES)
-        .map(|n| b.open_sender_async(&format!("name-{n}"), ChannelOptions::new()))
+        .map(|n| b.open_async::<Sender>(&format!("name-{n}"), ChannelOptions::new()))
         .collect();
     for wait in &mut waits {
         assert!(once(wait, &woken).is_pending());
     }
     for (n, wait) in waits.into_iter().enumerate().rev() {
-        let sinks = a.listen(&format!("name-{n}"), Role::Sink).expect("listen");
+        let sinks = a.listen::<Receiver>(&format!("name-{n}")).expect("listen");
         let mut receiver = thread::scope(|s| {
-            let accepts = s.spawn(|| sinks.accept_receiver().expect("accept"));
+            let accepts = s.spawn(|| sinks.accept().expect("accept"));
             let mut sender = block_on(wait).expect("open");
             sender.send_inline(b"", n as u64).expect("send");
             accepts.join().expect("no panic")
@@ -376,28 +365,28 @@ fn openings_are_awaited() {
     // Given up: before anybody listens, and when somebody has been told of it.
     for listens_first in [false, true] {
         let name = format!("given-up-{listens_first}");
-        let listen = || a.listen(&name, Role::Source).expect("listen");
+        let listen = || a.listen::<Sender>(&name).expect("listen");
         let mut sources = listens_first.then(listen);
-        let mut wait = b.open_receiver_async(&name, ChannelOptions::new());
+        let mut wait = b.open_async::<Receiver>(&name, ChannelOptions::new());
         assert!(once(&mut wait, &woken).is_pending());
         drop(wait);
         b.stat().expect("the manager has heard it");
         let sources = sources.get_or_insert_with(listen);
-        let error = sources.accept_sender_timeout(Duration::ZERO);
+        let error = sources.accept_timeout(Duration::ZERO);
         assert_eq!(error.expect_err("nobody").kind(), ErrorKind::TimedOut);
-        let again = b.open_receiver_async(&name, ChannelOptions::new());
+        let again = b.open_async::<Receiver>(&name, ChannelOptions::new());
         let sender = thread::scope(|s| {
-            let accepts = s.spawn(|| sources.accept_sender().expect("accept"));
+            let accepts = s.spawn(|| sources.accept().expect("accept"));
             drop(block_on(again).expect("open"));
             accepts.join().expect("no panic")
         });
         drop(sender);
     }
     let brief = ChannelOptions::new().timeout(Duration::from_millis(1));
-    let error = block_on(b.open_sender_async("nobody", brief.clone())).expect_err("nobody");
+    let error = block_on(b.open_async::<Sender>("nobody", brief.clone())).expect_err("nobody");
     assert_eq!(error.kind(), ErrorKind::TimedOut);
     assert!(error.to_string().contains("nobody"), "{error}");
-    let error = block_on(b.open_sender_async("", brief)).expect_err("no name");
+    let error = block_on(b.open_async::<Sender>("", brief)).expect_err("no name");
     assert!(error.find::<BadName>().is_some(), "{error}");
 }
 

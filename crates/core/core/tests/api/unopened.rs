@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::task::{Context, Waker};
 use std::time::{Duration, Instant};
-use tranship_core::{Body, Domain, ErrorKind, Role};
+use tranship_core::{Body, Domain, ErrorKind, Receiver, Sender};
 use tranship_proto::Event;
 use tranship_sys::socket;
 use tranship_testkit::{Control, child};
@@ -19,9 +19,9 @@ child!(
         let domain = Domain::builder().name("source").socket(path).connect();
         let domain = domain.unwrap();
         let pool = pool(&domain, 1);
-        let listener = domain.listen("x", Role::Source).unwrap();
+        let listener = domain.listen::<Sender>("x").unwrap();
         ctl.send(&()).unwrap();
-        let mut sender = listener.accept_sender().unwrap();
+        let mut sender = listener.accept().unwrap();
         sender.send(filled(&pool, KIB, 7)).unwrap();
         ctl.send(&()).unwrap();
         let _end: Option<()> = ctl.recv().unwrap();
@@ -110,7 +110,7 @@ fn it_takes_what_a_dead_writer_had_sent() {
     process.send(&manager).expect("a child that listens");
     process.expect::<()>();
     let (sink, _between) = join_behind(&manager, true);
-    let mut receiver = sink.open_receiver("x").expect("open");
+    let mut receiver = sink.open::<Receiver>("x").expect("open");
     std::thread::scope(|s| {
         let sent = s.spawn(|| process.expect::<()>());
         until(|| {

@@ -3,7 +3,7 @@
 use crate::kit::*;
 use std::path::Path;
 use std::time::{Duration, Instant};
-use tranship_core::{ChannelOptions, Domain, Role, WhenFull};
+use tranship_core::{ChannelOptions, Domain, Sender, WhenFull};
 use tranship_manager::page::{Reader, Snapshot};
 use tranship_manager::{Config, Embedded};
 use tranship_proto::{ChannelView, PageRecord};
@@ -97,10 +97,7 @@ fn a_page_that_grows_is_found_by_who_has_it_open() {
     let mut reader = reader(&a);
     assert_eq!(names(&reader.look(PATIENCE).unwrap_or_default()), 0);
     let listeners: Vec<_> = (0..600)
-        .map(|i| {
-            a.listen(&format!("name {i}"), Role::Source)
-                .expect("listen")
-        })
+        .map(|i| a.listen::<Sender>(&format!("name {i}")).expect("listen"))
         .collect();
     while names(&reader.look(PATIENCE).unwrap_or_default()) < 600 {}
     drop(listeners);

@@ -25,8 +25,8 @@ extern "C" {
 #endif
 
 enum bulk_direction {
-    BULK_DIRECTION_TX = TRANSHIP_SOURCE,
-    BULK_DIRECTION_RX = TRANSHIP_SINK
+    BULK_DIRECTION_TX = TRANSHIP_SENDER,
+    BULK_DIRECTION_RX = TRANSHIP_RECEIVER
 };
 
 /** One end of a channel. Begin with all zeros. One thread at a time. */

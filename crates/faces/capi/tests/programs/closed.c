@@ -106,14 +106,14 @@ int main(void)
         return 2;
     for (int i = 0; i < 20; i++)
         wait_for_memory();
-    OK(tranship_listen(domain, "polled", TRANSHIP_SOURCE, NULL, &listener, &error));
+    OK(tranship_listen(domain, "polled", TRANSHIP_SENDER, NULL, &listener, &error));
     pthread_create(&thread, NULL, polls, NULL);
     wait_until_asleep();
     tranship_listener_close(listener);
     if (write(wakes[1], "", 1) != 1)
         return 2;
     pthread_join(thread, NULL);
-    OK(tranship_listen(domain, "accepted", TRANSHIP_SOURCE, NULL, &listener, &error));
+    OK(tranship_listen(domain, "accepted", TRANSHIP_SENDER, NULL, &listener, &error));
     pthread_create(&thread, NULL, accepts, &sender);
     wait_until_asleep();
     tranship_listener_close(listener);

@@ -47,7 +47,7 @@ static void null_is_an_error_or_nothing(void)
     EXPECT(tranship_move(NULL, NULL, TRANSHIP_NOW, &error), TRANSHIP_ERR_BAD_ARGUMENT);
     EXPECT(tranship_recv(NULL, TRANSHIP_NOW, &buf, &error), TRANSHIP_ERR_BAD_ARGUMENT);
     EXPECT(tranship_pass(NULL, &buf, TRANSHIP_NOW, &error), TRANSHIP_ERR_BAD_ARGUMENT);
-    EXPECT(tranship_listen(NULL, "x", TRANSHIP_SOURCE, NULL, NULL, &error), TRANSHIP_ERR_BAD_ARGUMENT);
+    EXPECT(tranship_listen(NULL, "x", TRANSHIP_SENDER, NULL, NULL, &error), TRANSHIP_ERR_BAD_ARGUMENT);
     EXPECT(tranship_poll(NULL, 1, TRANSHIP_NOW, NULL, &error), TRANSHIP_ERR_BAD_ARGUMENT);
     EXPECT(tranship_copy_out(NULL, 0, NULL, 0, &error), TRANSHIP_ERR_BAD_ARGUMENT);
     EXPECT(tranship_freeze(NULL, &error), TRANSHIP_ERR_BAD_ARGUMENT);
@@ -223,7 +223,7 @@ static void messages_of_all_kinds(tranship_domain *domain, tranship_pool *pool)
     pthread_t thread;
     char many[49] = {0};
 
-    OK(tranship_listen(domain, "line", TRANSHIP_SOURCE, NULL, &listener, &error));
+    OK(tranship_listen(domain, "line", TRANSHIP_SENDER, NULL, &listener, &error));
     EXPECT(tranship_accept_sender(listener, TRANSHIP_NOW, &sender, &error), TRANSHIP_ERR_TIMED_OUT);
     EXPECT(sender == NULL, 1);
     pthread_create(&thread, NULL, peer, NULL);
@@ -302,7 +302,7 @@ static void what_goes_back_waits_for_room(tranship_domain *domain, tranship_pool
     pthread_t thread;
     uint64_t full = 0;
 
-    OK(tranship_listen(domain, "local:back", TRANSHIP_SINK, NULL, &listener, &error));
+    OK(tranship_listen(domain, "local:back", TRANSHIP_RECEIVER, NULL, &listener, &error));
     OK(tranship_open_sender(domain, "local:back", NULL, TRANSHIP_FOREVER, &sender, &error));
     OK(tranship_accept_receiver(listener, TRANSHIP_FOREVER, &receiver, &error));
     OK(tranship_send_inline(sender, "first", 5, 0, TRANSHIP_NOW, &error));
@@ -345,8 +345,8 @@ static void a_deadline_that_has_passed_is_now(tranship_domain *domain, tranship_
     tranship_status status;
     size_t ready;
 
-    OK(tranship_listen(domain, "local:late", TRANSHIP_SINK, NULL, &listener, &error));
-    OK(tranship_listen(domain, "nobody-comes", TRANSHIP_SINK, NULL, &nobodys, &error));
+    OK(tranship_listen(domain, "local:late", TRANSHIP_RECEIVER, NULL, &listener, &error));
+    OK(tranship_listen(domain, "nobody-comes", TRANSHIP_RECEIVER, NULL, &nobodys, &error));
     OK(tranship_open_sender(domain, "local:late", NULL, TRANSHIP_FOREVER, &sender, &error));
     OK(tranship_accept_receiver(listener, TRANSHIP_FOREVER, &receiver, &error));
     OK(tranship_alloc(pool, 1 << 20, TRANSHIP_NOW, &all, &error));
@@ -423,7 +423,7 @@ static void who_wants_the_newest_gets_it(tranship_domain *domain)
     tranship_receiver *receiver;
     tranship_buf buf;
 
-    OK(tranship_listen(domain, "local:newest", TRANSHIP_SINK, NULL, &listener, &error));
+    OK(tranship_listen(domain, "local:newest", TRANSHIP_RECEIVER, NULL, &listener, &error));
     OK(tranship_open_sender(domain, "local:newest", &two, TRANSHIP_FOREVER, &sender, &error));
     OK(tranship_accept_receiver(listener, TRANSHIP_FOREVER, &receiver, &error));
     EXPECT(tranship_sender_set_when_full(sender, 3, &error), TRANSHIP_ERR_BAD_ARGUMENT);

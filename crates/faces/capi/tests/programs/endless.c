@@ -30,7 +30,7 @@ int main(int count, char **words)
         return failed();
     }
     if (tranship_pool_create(domain, 1 << 20, NULL, &pool, &error) != TRANSHIP_OK ||
-        tranship_listen(domain, "endless", TRANSHIP_SOURCE, NULL, &listener, &error) != TRANSHIP_OK ||
+        tranship_listen(domain, "endless", TRANSHIP_SENDER, NULL, &listener, &error) != TRANSHIP_OK ||
         tranship_accept_sender(listener, TRANSHIP_FOREVER, &sender, &error) != TRANSHIP_OK)
         return failed();
     for (uint64_t word = 0;; word++) {

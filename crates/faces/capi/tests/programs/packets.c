@@ -79,7 +79,7 @@ int main(void)
     OK(tranship_pool_create(domain, 4 << 20, NULL, &pool, NULL));
     options.pool = pool;
     OK(tranship_mbufs_create(&options, &mbufs, NULL));
-    OK(tranship_listen(domain, "packets", TRANSHIP_SOURCE, NULL, &listener, NULL));
+    OK(tranship_listen(domain, "packets", TRANSHIP_SENDER, NULL, &listener, NULL));
     /* One cluster with the payload, in front of it an mbuf with a header. */
     m = m_getcl(M_NOWAIT, MT_DATA, M_PKTHDR);
     EXPECT(m_setlen(m, 1500), 0);

@@ -56,7 +56,7 @@ static void cbufs(tranship_domain *domain)
     cbuf_t cb;
 
     OK(tranship_pool_create(domain, 1 << 20, NULL, &pool, NULL));
-    OK(tranship_listen(domain, "cbufs", TRANSHIP_SOURCE, NULL, &listener, NULL));
+    OK(tranship_listen(domain, "cbufs", TRANSHIP_SENDER, NULL, &listener, NULL));
     pthread_create(&server, NULL, cbuf_server, &id);
     OK(tranship_accept_sender(listener, TRANSHIP_FOREVER, &to, NULL));
     char *bytes = cbuf_alloc(pool, 4096, &cb);

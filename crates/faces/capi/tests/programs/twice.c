@@ -16,7 +16,7 @@ static tranship_error *error;
 
 static void connected(void)
 {
-    OK(tranship_listen(domain, "local:twice", TRANSHIP_SINK, NULL, &listener, &error));
+    OK(tranship_listen(domain, "local:twice", TRANSHIP_RECEIVER, NULL, &listener, &error));
     OK(tranship_open_sender(domain, "local:twice", NULL, TRANSHIP_FOREVER, &sender, &error));
     OK(tranship_accept_receiver(listener, TRANSHIP_FOREVER, &receiver, &error));
 }

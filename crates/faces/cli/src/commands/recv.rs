@@ -80,6 +80,6 @@ fn open(domain: &Domain, args: &RecvArgs) -> Result<Receiver> {
     let options = args.wait.map_or_else(ChannelOptions::new, |time| {
         ChannelOptions::new().timeout(time)
     });
-    let receiver = domain.open_receiver_with(&args.name, options);
+    let receiver = domain.open_with::<Receiver>(&args.name, options);
     receiver.with_context(|| format!("receiving under `{}`", args.name))
 }

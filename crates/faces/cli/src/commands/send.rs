@@ -9,7 +9,7 @@ use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::os::fd::AsFd;
 use std::path::Path;
-use tranship::{BufferMut, Domain, Pool, PoolOptions, Role, Sender, StatRecord};
+use tranship::{BufferMut, Domain, Pool, PoolOptions, Sender, StatRecord};
 
 pub(crate) fn run(args: &SendArgs) -> Result<Answer> {
     let mut from = match &args.file {
@@ -65,9 +65,9 @@ pub(crate) fn run(args: &SendArgs) -> Result<Answer> {
 
 /// Waits for a receiver that takes the pool.
 fn meet(domain: &Domain, args: &SendArgs, pool: &Pool) -> Result<Sender, tranship::Error> {
-    let listener = domain.listen(&args.name, Role::Source)?;
+    let listener = domain.listen::<Sender>(&args.name)?;
     loop {
-        let mut sender = listener.accept_sender_timeout(args.wait)?;
+        let mut sender = listener.accept_timeout(args.wait)?;
         match sender.assign(pool) {
             // The receiver may be gone again, or may not know of the meeting because its manager died before it could
             // report it.

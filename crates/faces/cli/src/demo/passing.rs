@@ -23,7 +23,8 @@ use lane::{Lane, PATIENCE};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 use tranship::{
-    Buffer, ChannelOptions, Domain, ErrorKind, Pool, PoolOptions, Role, StatRecord, Wait, WhenFull,
+    Buffer, ChannelOptions, Domain, ErrorKind, Pool, PoolOptions, Sender, StatRecord, Wait,
+    WhenFull,
 };
 
 /// Frames that may wait for one consumer.
@@ -109,7 +110,7 @@ impl<'a> Producer<'a> {
             .lines(QUEUE)
             .wait(wait)
             .when_full(WhenFull::WaitFor(PATIENCE));
-        let listener = self.domain.listen_with(&name, Role::Source, options)?;
+        let listener = self.domain.listen_with::<Sender>(&name, options)?;
         let socket = self.domain.socket_path().context("the manager's socket")?;
         let socket = socket.to_str().context("the socket's path")?;
         let mut args = ["--name", name.as_str(), "--socket", socket].to_vec();
@@ -124,7 +125,7 @@ impl<'a> Producer<'a> {
         })?;
         // It connects before its lock-down, or ends, and then there is nobody to wait for.
         let sender = loop {
-            match listener.accept_sender_timeout(Duration::from_millis(100)) {
+            match listener.accept_timeout(Duration::from_millis(100)) {
                 Ok(sender) => break sender,
                 Err(error) if error == ErrorKind::TimedOut && !worker.ended() => {}
                 Err(error) => {

@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use tranship::{
-    ChannelOptions, ErrorKind, Listener, Message, Pool, PoolOptions, Receiver, Refusal, Role,
-    Sender, WhenFull,
+    ChannelOptions, ErrorKind, Listener, Message, Pool, PoolOptions, Receiver, Refusal, Sender,
+    WhenFull,
 };
 use tranship_testkit::chaos::MANAGER;
 use tranship_testkit::{Control, child, payload};
@@ -38,7 +38,7 @@ fn films(ctl: Control, ends: bool) -> Result<(), Broken> {
     let seat = Seat::take(ctl, "camera")?;
     let options_of_pool = || PoolOptions::new(POOL).name("frames");
     let pool = patiently(|| seat.domain.create_pool(options_of_pool()))?;
-    let listener = patiently(|| seat.domain.listen_with("video", Role::Source, options()))?;
+    let listener = patiently(|| seat.domain.listen_with::<Sender>("video", options()))?;
     let mut camera = Camera {
         seat,
         pool,
@@ -69,7 +69,7 @@ fn films(ctl: Control, ends: bool) -> Result<(), Broken> {
 struct Camera {
     seat: Seat,
     pool: Pool,
-    listener: Listener,
+    listener: Listener<Sender>,
     viewers: Vec<Sender>,
 }
 
@@ -82,7 +82,7 @@ impl Camera {
             viewers,
         } = self;
         drop((listener, viewers));
-        let listener = patiently(|| seat.domain.listen_with("video", Role::Source, options()))?;
+        let listener = patiently(|| seat.domain.listen_with::<Sender>("video", options()))?;
         Ok(Camera {
             seat,
             pool,
@@ -92,7 +92,7 @@ impl Camera {
     }
 
     fn round(&mut self) -> Result<(), Broken> {
-        match self.listener.accept_sender_timeout(Duration::ZERO) {
+        match self.listener.accept_timeout(Duration::ZERO) {
             Ok(viewer) => self.viewers.push(viewer),
             Err(e) => bearable(&e)?,
         }
@@ -149,7 +149,7 @@ child!(
             }
             let Some(link) = &mut from else {
                 let options = options().timeout(wait_for_camera.limit());
-                match seat.domain.open_receiver_with("video", options) {
+                match seat.domain.open_with::<Receiver>("video", options) {
                     Ok(link) => from = Some(link),
                     // A camera that ends is waited for: it refuses nobody.
                     Err(e) if e.find::<Refusal>().is_some_and(Refusal::went_away) => {

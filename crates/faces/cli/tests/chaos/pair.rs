@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tranship::{
     BufferMut, ChannelOptions, Domain, ErrorKind, Listener, Message, Pool, PoolOptions, Receiver,
-    Role, Sender, WhenFull,
+    Sender, WhenFull,
 };
 use tranship_testkit::{Control, child, payload};
 
@@ -49,11 +49,10 @@ fn pool(domain: &Domain) -> Result<Pool, Broken> {
 child!(
     fn server(ctl: Control) -> Result<(), Broken> {
         let seat = Seat::take(ctl, "server")?;
-        let listen = |name, role| patiently(|| seat.domain.listen_with(name, role, options()));
         let mut server = Server {
             pool: pool(&seat.domain)?,
-            asks: listen("ask", Role::Sink)?,
-            answers: listen("answer", Role::Source)?,
+            asks: patiently(|| seat.domain.listen_with("ask", options()))?,
+            answers: patiently(|| seat.domain.listen_with("answer", options()))?,
             from: Vec::new(),
             to: Vec::new(),
         };
@@ -77,8 +76,8 @@ child!(
 
 struct Server {
     pool: Pool,
-    asks: Listener,
-    answers: Listener,
+    asks: Listener<Receiver>,
+    answers: Listener<Sender>,
     from: Vec<Receiver>,
     to: Vec<Sender>,
 }
@@ -86,11 +85,11 @@ struct Server {
 impl Server {
     fn round(&mut self) -> Result<(), Broken> {
         let now = Duration::ZERO;
-        match self.asks.accept_receiver_timeout(now) {
+        match self.asks.accept_timeout(now) {
             Ok(link) => self.from.push(link),
             Err(e) => bearable(&e)?,
         }
-        match self.answers.accept_sender_timeout(now) {
+        match self.answers.accept_timeout(now) {
             Ok(link) => self.to.push(link),
             Err(e) => bearable(&e)?,
         }
@@ -163,11 +162,11 @@ child!(
 
 fn open(domain: &Domain, wait: Wait) -> Result<Option<(Sender, Receiver)>, Broken> {
     let options = || options().timeout(wait.limit());
-    let to = match domain.open_sender_with("ask", options()) {
+    let to = match domain.open_with::<Sender>("ask", options()) {
         Ok(to) => to,
         Err(e) => return bearable(&e).map(|()| None),
     };
-    match domain.open_receiver_with("answer", options()) {
+    match domain.open_with::<Receiver>("answer", options()) {
         Ok(from) => Ok(Some((to, from))),
         Err(e) => bearable(&e).map(|()| None),
     }

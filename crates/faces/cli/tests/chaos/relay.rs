@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tranship::{
     Body, ChannelOptions, ErrorKind, Message, Pool, PoolOptions, Receiver, Relay, RelayEnd,
-    RelayStop, Role, Sender, WhenFull, poll,
+    RelayStop, Sender, WhenFull, poll,
 };
 use tranship_testkit::chaos::Flow;
 use tranship_testkit::{Control, child, payload};
@@ -49,7 +49,7 @@ child!(
             }
             let Some(relay) = &mut to else {
                 let options = options().timeout(wait.limit());
-                match seat.domain.open_sender_with("raw", options) {
+                match seat.domain.open_with::<Sender>("raw", options) {
                     Ok(relay) => {
                         // Another process may be behind the name now.
                         patiently(|| pool.allow_forward(relay.peer()))?;
@@ -113,8 +113,8 @@ fn hear(seat: &Seat, to: &mut Sender, out: &mut HashSet<u64>) -> Result<bool, Br
 child!(
     fn relay(ctl: Control) -> Result<(), Broken> {
         let seat = Seat::take(ctl, "relay")?;
-        let listen = |name, role| patiently(|| seat.domain.listen_with(name, role, options()));
-        let (raw, shown) = (listen("raw", Role::Sink)?, listen("shown", Role::Source)?);
+        let raw = patiently(|| seat.domain.listen_with::<Receiver>("raw", options()))?;
+        let shown = patiently(|| seat.domain.listen_with::<Sender>("shown", options()))?;
         let (mut from, mut to) = (None::<Receiver>, None::<Sender>);
         let mut between = None::<Relay>;
         // At which sides it waits for somebody.
@@ -129,13 +129,13 @@ child!(
                 }
             }
             if wants_source {
-                match raw.accept_receiver_timeout(ROUND) {
+                match raw.accept_timeout(ROUND) {
                     Ok(next) => (from, wants_source) = (Some(next), false),
                     Err(error) => bearable(&error)?,
                 }
             }
             if wants_sink {
-                match shown.accept_sender_timeout(ROUND) {
+                match shown.accept_timeout(ROUND) {
                     Ok(next) => (to, wants_sink) = (Some(next), false),
                     Err(error) => bearable(&error)?,
                 }
@@ -213,7 +213,7 @@ child!(
             }
             let Some(link) = &mut from else {
                 let options = options().timeout(wait.limit());
-                match seat.domain.open_receiver_with("shown", options) {
+                match seat.domain.open_with::<Receiver>("shown", options) {
                     Ok(link) => from = Some(link),
                     Err(error) => {
                         bearable(&error)?;

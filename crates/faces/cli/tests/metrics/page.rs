@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use tranship::{Domain, Pool, PoolOptions, Role};
+use tranship::{Domain, Pool, PoolOptions, Receiver, Sender};
 use tranship_testkit::{Port, Watchdog};
 
 const MIB: u64 = 1 << 20;
@@ -120,10 +120,10 @@ fn it_lives_while_programs_work() {
     let frames = pool(&camera, "frames", 4 * MIB);
     let thumbs = pool(&viewer, "thumbnails", 4 * MIB);
     let sent = pool(&camera, "sent", MIB);
-    let listener = camera.listen("video", Role::Source).expect("a name");
+    let listener = camera.listen::<Sender>("video").expect("a name");
     let (mut sender, mut receiver) = std::thread::scope(|s| {
-        let sender = s.spawn(|| listener.accept_sender().expect("a receiver"));
-        let receiver = viewer.open_receiver("video").expect("a sender");
+        let sender = s.spawn(|| listener.accept().expect("a receiver"));
+        let receiver = viewer.open::<Receiver>("video").expect("a sender");
         (sender.join().expect("no panic"), receiver)
     });
     let over = AtomicBool::new(false);

@@ -2,9 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use tranship::{
-    Buffer, ChannelOptions, Domain, ErrorKind, Pool, PoolOptions, Receiver, Role, Sender,
-};
+use tranship::{Buffer, ChannelOptions, Domain, ErrorKind, Pool, PoolOptions, Receiver, Sender};
 
 pub const TRANSHIP: &str = env!("CARGO_BIN_EXE_tranship");
 const CHUNK: u64 = 64 << 10;
@@ -67,12 +65,12 @@ impl Stage {
             let receiver = s.spawn(|| {
                 let options = ChannelOptions::new().lines(16);
                 viewer
-                    .open_receiver_with("video", options)
+                    .open_with::<Receiver>("video", options)
                     .expect("receiver")
             });
             let options = ChannelOptions::new().lines(16);
-            let listener = camera.listen_with("video", Role::Source, options);
-            let sender = listener.expect("listen").accept_sender().expect("sender");
+            let listener = camera.listen_with::<Sender>("video", options);
+            let sender = listener.expect("listen").accept().expect("sender");
             (sender, receiver.join().expect("the receiver"))
         });
         let held = std::thread::scope(|s| {

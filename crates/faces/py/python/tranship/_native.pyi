@@ -17,6 +17,7 @@ _Bytes: TypeAlias = _Exporter | NDArray[Any]
 _Sendable: TypeAlias = _Bytes | Sequence[_Bytes]
 _S = TypeVar("_S", bound=numpy.generic)
 # What a listener's connections are at this side.
+_End = TypeVar("_End", bound=Sender | Receiver)
 _E_co = TypeVar("_E_co", bound=Sender | Receiver, covariant=True, default=Any)
 
 KINDS: Final[list[tuple[int, str, int, str]]]
@@ -365,7 +366,7 @@ class Listener(_Closing, Generic[_E_co]):
     def name(self) -> str:
         """The name, or address, at which it listens."""
     def accept(self, timeout: float | None = None) -> _E_co:
-        """The next connection: a Sender where the role is "send", else a Receiver."""
+        """The next connection: the end that `listen` named."""
     def accept_async(self) -> Coroutine[Any, Any, _E_co]:
         """Awaits the next connection. Any number of tasks may."""
     def fileno(self) -> int:
@@ -535,54 +536,35 @@ class Domain(_Closing):
         which all of it is mapped in this process. At level "none" buffers of at least `seal_from` bytes are not
         copied by their receivers: no process can write them once they are sent. With `allow_forward` all receivers
         of its buffers may send them on."""
-    @overload
     def listen(
-        self, name: str, role: Literal["send"], *, lines: int = 256, wait: _Wait = "spin-then-sleep"
-    ) -> Listener[Sender]: ...
-    @overload
-    def listen(
-        self, name: str, role: Literal["receive"], *, lines: int = 256, wait: _Wait = "spin-then-sleep"
-    ) -> Listener[Receiver]: ...
-    @overload
-    def listen(
-        self, name: str, role: Literal["send", "receive"], *, lines: int = 256, wait: _Wait = "spin-then-sleep"
-    ) -> Listener[Sender | Receiver]:
+        self, name: str, end: type[_End], *, lines: int = 256, wait: _Wait = "spin-then-sleep"
+    ) -> Listener[_End]:
         """Exports a name, at which other processes open the other end. `wait` is how this end waits: it polls for
         some microseconds and then sleeps ("spin-then-sleep"), sleeps at once ("sleep"), or keeps a processor busy
         until there is a message ("spin")."""
-    def sender(
+    def open(
         self,
         name: str,
-        *,
-        timeout: float | None = None,
-        lines: int = 256,
-        wait: _Wait = "spin-then-sleep",
-    ) -> Sender:
-        """Connects to a name at which a process receives; waits for it."""
-    def receiver(
-        self,
-        name: str,
+        end: type[_End],
         *,
         timeout: float | None = None,
         lines: int = 256,
         wait: _Wait = "spin-then-sleep",
         snapshots: Pool | None = None,
-    ) -> Receiver:
-        """Connects to a name at which a process sends; waits for it. Messages out of pools of level "none" are
-        copied into the pool `snapshots`."""
-    def sender_async(
-        self, name: str, *, lines: int = 256, wait: _Wait = "spin-then-sleep"
-    ) -> Coroutine[Any, Any, Sender]:
-        """Awaits what `sender` waits for."""
-    def receiver_async(
+    ) -> _End:
+        """Connects to a name at which a process listens for the other end, and waits for it. `end` is
+        `tranship.Sender` or `tranship.Receiver`: the end that this side gets. A receiver copies messages out of
+        pools of level "none" into the pool `snapshots`."""
+    def open_async(
         self,
         name: str,
+        end: type[_End],
         *,
         lines: int = 256,
         wait: _Wait = "spin-then-sleep",
         snapshots: Pool | None = None,
-    ) -> Coroutine[Any, Any, Receiver]:
-        """Awaits what `receiver` waits for."""
+    ) -> Coroutine[Any, Any, _End]:
+        """Awaits what `open` waits for."""
     def stat(self) -> _Stat:
         """The manager's figures: of itself, domains, pools, channels, and the holders of buffers."""
     def leaks(self) -> _Leaks:

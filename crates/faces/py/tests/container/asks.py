@@ -5,7 +5,7 @@ import numpy
 import tranship
 
 with tranship.connect(autostart=False) as domain, domain.pool("asks", 64 << 20) as pool:
-    with domain.listen("ask", "send") as asks, domain.listen("answer", "receive") as answers:
+    with domain.listen("ask", tranship.Sender) as asks, domain.listen("answer", tranship.Receiver) as answers:
         print("listens", flush=True)
         with asks.accept() as ask, answers.accept() as answer:
             array = pool.empty((1000, 1000, 3), numpy.uint8)

@@ -235,7 +235,7 @@ import sys, threading, tranship
 assert not sys._is_gil_enabled()
 with tranship.embedded() as domain, domain.listen('numbers', 'send') as listener:
     def receive():
-        with domain.receiver('numbers') as receiver:
+        with domain.open('numbers', tranship.Receiver) as receiver:
             for number, buffer in enumerate(receiver):
                 assert bytes(memoryview(buffer)) == number.to_bytes(8, 'big') * 1000
             print(number + 1)

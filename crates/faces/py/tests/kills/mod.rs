@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::thread;
 use std::time::Duration;
-use tranship::{Domain, ErrorKind, StatRecord};
+use tranship::{Domain, ErrorKind, Receiver, Sender, StatRecord};
 use tranship_testkit::chaos::Auditor;
 use tranship_testkit::resource::memory;
 use tranship_testkit::{Held, Random, Watchdog, artifact, skipped};
@@ -443,8 +443,8 @@ fn who_is_killed_at_work_leaves_nothing_and_the_other_is_told() {
     });
     for lane in lanes {
         match lane.role {
-            Role::Send => drop(domain.open_receiver(&lane.name).expect("a channel")),
-            Role::Receive => drop(domain.open_sender(&lane.name).expect("a channel")),
+            Role::Send => drop(domain.open::<Receiver>(&lane.name).expect("a channel")),
+            Role::Receive => drop(domain.open::<Sender>(&lane.name).expect("a channel")),
         }
         lane.survivor.ends_well();
     }

@@ -125,7 +125,7 @@ static int serve(const char *name, int source, uint32_t last)
     tranship_listener *listener;
     uint32_t peer;
 
-    if (tranship_listen(domain, name, source ? TRANSHIP_SOURCE : TRANSHIP_SINK, NULL, &listener, &error) != TRANSHIP_OK)
+    if (tranship_listen(domain, name, source ? TRANSHIP_SENDER : TRANSHIP_RECEIVER, NULL, &listener, &error) != TRANSHIP_OK)
         return failed("listen");
     do {
         tranship_sender *sender = NULL;

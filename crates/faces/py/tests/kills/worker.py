@@ -8,6 +8,7 @@ import numpy
 import tranship
 
 POOL = 4 << 20
+ENDS = {"send": tranship.Sender, "receive": tranship.Receiver}
 LEVELS = {"2": "producer", "3": "half", "4": "full"}
 
 
@@ -62,7 +63,7 @@ def receives(receiver, count=None):
 
 def serve(domain, role, name, pool, last):
     peer = None
-    with domain.listen(name, role) as listener:
+    with domain.listen(name, ENDS[role]) as listener:
         while peer != last:
             number = 0
             with listener.accept() as end:
@@ -90,7 +91,7 @@ def main(role, name, what, which, count="0"):
         if what == "serve":
             return serve(domain, role, name, pool, int(which))
         count = int(count) or None
-        with domain.sender(name) if role == "send" else domain.receiver(name) as end:
+        with domain.open(name, ENDS[role]) as end:
             say("open", 0)
             for _ in sends(end, pool, count) if role == "send" else receives(end, count):
                 pass

@@ -5,7 +5,7 @@ import sys
 import tranship
 
 messages = total = 0
-with tranship.connect() as domain, domain.receiver(sys.argv[1]) as receiver:
+with tranship.connect() as domain, domain.open(sys.argv[1], tranship.Receiver) as receiver:
     for message in receiver:
         messages += 1
         total += sum(memoryview(message))

@@ -79,7 +79,7 @@ def apart(function, *arguments, **named):
 
 
 def join(domain, other, name="channel", **options):
-    with domain.listen(name, "send", **options) as listener:
+    with domain.listen(name, tranship.Sender, **options) as listener:
         opened = apart(other.receiver, name)
         sender = listener.accept()
     return sender, opened.result()

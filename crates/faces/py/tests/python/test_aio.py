@@ -167,18 +167,18 @@ def test_many_channels_in_one_loop(domain, other):
 
 def test_connections_are_awaited(domain, other):
     async def main():
-        with domain.listen("meet", "send") as listener:
+        with domain.listen("meet", tranship.Sender) as listener:
             senders = [asyncio.create_task(listener.accept_async()) for _ in range(2)]
             await asyncio.sleep(0)
-            receivers = await asyncio.gather(*(other.receiver_async("meet") for _ in range(2)))
+            receivers = await asyncio.gather(*(other.open_async("meet", tranship.Receiver) for _ in range(2)))
             senders = await asyncio.gather(*senders)
             for sender in senders:
                 sender.send_inline(b"x")
             assert [bytes(await receiver.recv_async()) for receiver in receivers] == [b"x"] * 2
         # The end that comes first waits for the other.
-        opened = asyncio.create_task(other.sender_async("later"))
+        opened = asyncio.create_task(other.open_async("later", tranship.Sender))
         await asyncio.sleep(0)
-        with domain.listen("later", "receive") as listener:
+        with domain.listen("later", tranship.Receiver) as listener:
             async for receiver in listener:
                 (await opened).send_inline(b"y")
                 assert bytes(await receiver.recv_async()) == b"y"
@@ -189,12 +189,12 @@ def test_connections_are_awaited(domain, other):
 
 def test_an_accept_that_is_called_off_takes_no_connection(domain, other):
     async def main():
-        with domain.listen("meet", "receive") as listener:
+        with domain.listen("meet", tranship.Receiver) as listener:
             with pytest.raises(asyncio.TimeoutError):
                 await asyncio.wait_for(listener.accept_async(), 0.01)
             with pytest.raises(asyncio.TimeoutError):
-                await asyncio.wait_for(other.sender_async("nobody"), 0.01)
-            sender, receiver = await asyncio.gather(other.sender_async("meet"), listener.accept_async())
+                await asyncio.wait_for(other.open_async("nobody", tranship.Sender), 0.01)
+            sender, receiver = await asyncio.gather(other.open_async("meet", tranship.Sender), listener.accept_async())
             sender.send_inline(b"x")
             assert bytes(receiver.recv()) == b"x"
 
@@ -203,7 +203,7 @@ def test_an_accept_that_is_called_off_takes_no_connection(domain, other):
 
 def test_closing_a_listener_ends_the_tasks_that_await_it(domain):
     async def main():
-        listener = domain.listen("meet", "receive")
+        listener = domain.listen("meet", tranship.Receiver)
         tasks = [asyncio.create_task(listener.accept_async()) for _ in range(2)]
         await asyncio.sleep(0)
         listener.close()

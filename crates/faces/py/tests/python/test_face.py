@@ -89,7 +89,7 @@ def test_a_number_that_does_not_fit_names_its_argument(domain, channel, pool):
         "start": [lambda n: buffer.slice(n)],
         "stop": [lambda n: buffer.slice(0, n)],
         "word": [lambda n: sender.send(buffer, n), lambda n: sender.send_inline(b"", n), lambda n: receiver.send_control(b"", n)],
-        "lines": [lambda n: domain.listen("n", "send", lines=n), lambda n: domain.sender("n", lines=n), lambda n: domain.receiver_async("n", lines=n)],
+        "lines": [lambda n: domain.listen("n", tranship.Sender, lines=n), lambda n: domain.open("n", tranship.Sender, lines=n), lambda n: domain.open_async("n", tranship.Receiver, lines=n)],
         "max_bytes": [lambda n: domain.pool("n", n)],
         "quota_bytes": [lambda n: domain.set_quota(pool.id, n)],
         "pool": [lambda n: domain.set_quota(n, 1 << 20)],
@@ -137,7 +137,7 @@ def readable(thing, timeout=0):
 
 
 def test_a_listener_has_a_descriptor(domain, other):
-    with domain.listen("name", "send") as listener:
+    with domain.listen("name", tranship.Sender) as listener:
         assert not readable(listener)
         opened = apart(other.receiver, "name")
         assert readable(listener, None)
@@ -158,7 +158,7 @@ def test_a_listener_has_a_descriptor(domain, other):
 def test_a_connection_that_a_descriptor_told_of_is_there_for_a_task(domain, other):
     import asyncio
 
-    with domain.listen("name", "receive") as listener:
+    with domain.listen("name", tranship.Receiver) as listener:
         assert not readable(listener)
         opened = apart(other.sender, "name")
         assert readable(listener, None)
@@ -199,7 +199,7 @@ def test_a_sender_has_a_descriptor_for_what_comes_back(channel, pool):
 def test_several_things_are_waited_for_together(domain, other, channel):
     sender, receiver = channel
     here, there = socket.socketpair()
-    with here, there, domain.listen("name", "send") as listener:
+    with here, there, domain.listen("name", tranship.Sender) as listener:
         all = [receiver, listener, here, sender]
         assert tranship.wait(all, timeout=0) == []
         assert tranship.wait(all, timeout=0.02) == []
@@ -242,9 +242,9 @@ SAME_THREAD = """
 import sys, time, tranship
 with tranship.embedded("a") as a, tranship.connect("b", socket=a.socket_path) as b:
     import threading
-    listener = a.listen("x", "send")
+    listener = a.listen("x", tranship.Sender)
     opened = []
-    thread = threading.Thread(target=lambda: opened.append(b.receiver("x")))
+    thread = threading.Thread(target=lambda: opened.append(b.open("x", tranship.Receiver)))
     thread.start()
     sender = listener.accept()
     thread.join()

@@ -34,7 +34,7 @@ def test_a_forked_child_is_told_that_its_parents_things_are_not_its_own(domain, 
     sender.send(buffer)
     got = first.result()
     fresh = pool.alloc(3)
-    listener = domain.listen("name", "send")
+    listener = domain.listen("name", tranship.Sender)
     calls = [
         lambda: pool.alloc(1),
         lambda: pool.stats(),
@@ -51,7 +51,7 @@ def test_a_forked_child_is_told_that_its_parents_things_are_not_its_own(domain, 
         lambda: listener.accept(),
         lambda: domain.stat(),
         lambda: domain.pool("p", 1),
-        lambda: domain.receiver("x"),
+        lambda: domain.open("x", tranship.Receiver),
     ]
 
     def child():
@@ -88,7 +88,7 @@ def test_a_child_does_not_find_its_parents_buffers(pool):
 
 
 def worker(socket, name):
-    with tranship.connect(socket=socket) as domain, domain.sender(name) as sender:
+    with tranship.connect(socket=socket) as domain, domain.open(name, tranship.Sender) as sender:
         pool = domain.pool("worker", 1 << 20)
         sender.send_object({"from": name}, pool)
 
@@ -96,7 +96,7 @@ def worker(socket, name):
 @pytest.mark.parametrize("method", ["spawn", "forkserver", "fork"])
 def test_workers_of_multiprocessing_connect_anew(domain, method):
     context = multiprocessing.get_context(method)
-    with domain.listen(method, "receive") as listener:
+    with domain.listen(method, tranship.Receiver) as listener:
         process = context.Process(target=worker, args=(domain.socket_path, method))
         process.start()
         with listener.accept() as receiver:

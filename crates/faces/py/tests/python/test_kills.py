@@ -14,7 +14,7 @@ TORTURE = bool(os.environ.get("TRANSHIP_TORTURE"))
 ROUNDS = 500 if TORTURE else 6
 
 READER = """
-receiver = domain.receiver('work')
+receiver = domain.open('work', tranship.Receiver)
 held = []
 say('ready')
 for number, buffer in enumerate(receiver):
@@ -27,7 +27,7 @@ for number, buffer in enumerate(receiver):
 
 WRITER = """
 pool = domain.pool('work', 4 << 20)
-with domain.sender('work') as sender:
+with domain.open('work', tranship.Sender) as sender:
     say('ready')
     number = 0
     while True:
@@ -63,7 +63,7 @@ def seed():
 def test_a_reader_is_killed(domain, peer, seed):
     before = shared_names(os.getpid())
     pool = domain.pool("work", 4 << 20, chunk_bytes=1 << 16)
-    with domain.listen("work", "send") as listener:
+    with domain.listen("work", tranship.Sender) as listener:
         for _ in range(ROUNDS):
             reader = peer(READER)
             with listener.accept() as sender:
@@ -90,7 +90,7 @@ def test_a_reader_is_killed(domain, peer, seed):
 
 def test_a_writer_is_killed(domain, peer, seed):
     before = shared_names(os.getpid())
-    with domain.listen("work", "receive") as listener:
+    with domain.listen("work", tranship.Receiver) as listener:
         for _ in range(ROUNDS):
             writer = peer(WRITER)
             with listener.accept() as receiver:
@@ -116,7 +116,7 @@ def test_a_writer_is_killed(domain, peer, seed):
 
 AWAITER = """
 import asyncio
-receiver = domain.receiver('work')
+receiver = domain.open('work', tranship.Receiver)
 async def main():
     say('ready')
     async for buffer in receiver:
@@ -127,7 +127,7 @@ asyncio.run(main())
 
 def test_a_reader_that_awaits_is_killed(domain, peer):
     pool = domain.pool("work", 1 << 20)
-    with domain.listen("work", "send") as listener:
+    with domain.listen("work", tranship.Sender) as listener:
         reader = peer(AWAITER)
         with listener.accept() as sender:
             reader.hear()
@@ -139,8 +139,8 @@ def test_a_reader_that_awaits_is_killed(domain, peer):
 
 
 def test_one_that_ends_without_a_word_has_not_closed(domain, peer):
-    with domain.listen("work", "receive") as listener:
-        peer("sender = domain.sender('work'); sender.send_inline(b'x'); os._exit(0)")
+    with domain.listen("work", tranship.Receiver) as listener:
+        peer("sender = domain.open('work', tranship.Sender); sender.send_inline(b'x'); os._exit(0)")
         with listener.accept() as receiver:
             assert bytes(receiver.recv()) == b"x"
             with pytest.raises(ConnectionResetError):
@@ -149,9 +149,9 @@ def test_one_that_ends_without_a_word_has_not_closed(domain, peer):
 
 def test_a_program_that_ends_by_itself_has_closed_only_what_it_closed(domain, peer):
     ends = [("", False), ("raise ValueError", False), ("sys.exit()", False), ("sender.close()", True)]
-    with domain.listen("work", "receive") as listener:
+    with domain.listen("work", tranship.Receiver) as listener:
         for end, closed in ends:
-            one = peer(f"sender = domain.sender('work'); sender.send_inline(b'x')\n{end}")
+            one = peer(f"sender = domain.open('work', tranship.Sender); sender.send_inline(b'x')\n{end}")
             with listener.accept() as receiver:
                 assert bytes(receiver.recv()) == b"x"
                 if closed:

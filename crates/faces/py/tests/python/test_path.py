@@ -24,7 +24,7 @@ def test_a_message_goes_through(channel, pool):
 
 
 PAGES = """
-receiver = domain.receiver('images')
+receiver = domain.open('images', tranship.Receiver)
 image = numpy.asarray(receiver.recv())
 address = image.__array_interface__['data'][0]
 say(place(address))
@@ -45,7 +45,7 @@ def test_an_array_arrives_without_a_copy_in_another_process(domain, pool, peer):
     names = {}
     exec(PLACE, names)
     reader = peer(PLACE + PAGES)
-    with domain.listen("images", "send") as listener, listener.accept() as sender:
+    with domain.listen("images", tranship.Sender) as listener, listener.accept() as sender:
         image = pool.empty((512, 512, 3), numpy.uint8)
         image[:] = 9
         sender.send(image)
@@ -241,7 +241,7 @@ def test_taken_is_told(channel):
 
 
 def test_a_listener_hears_of_receivers_and_senders(domain, other):
-    with domain.listen("in", "receive") as listener:
+    with domain.listen("in", tranship.Receiver) as listener:
         opened = apart(other.sender, "in")
         receiver = listener.accept()
         sender = opened.result()

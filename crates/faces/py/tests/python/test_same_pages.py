@@ -8,7 +8,7 @@ from pages import PAGE, shown
 
 RECEIVE = """
 import json, pages
-with domain.receiver("pages") as receiver:
+with domain.open("pages", tranship.Receiver) as receiver:
     for buffer in receiver:
         array = numpy.frombuffer(buffer, numpy.uint64)
         say(json.dumps([pages.shown(array), pages.shown(array.copy()), int(array.sum())]))
@@ -19,7 +19,7 @@ with domain.receiver("pages") as receiver:
 def test_an_array_arrives_in_the_same_physical_pages(domain, peer, level):
     pool = domain.pool(level, 64 << 20, trust=level)
     other = peer(RECEIVE)
-    with domain.listen("pages", "send") as listener, listener.accept() as sender:
+    with domain.listen("pages", tranship.Sender) as listener, listener.accept() as sender:
         for nbytes in (PAGE, 1 << 20, 16 << 20):
             array = pool.empty(nbytes // 8, numpy.uint64)
             array[:] = nbytes

@@ -80,7 +80,7 @@ def test_ctrl_c_ends_a_receive(channel):
 
 @pytest.mark.parametrize("wait", ["spin-then-sleep", "spin", "sleep"])
 def test_each_way_to_wait_gets_a_message_and_ends(domain, other, wait):
-    with domain.listen("c", "send", wait=wait) as listener:
+    with domain.listen("c", tranship.Sender, wait=wait) as listener:
         opened = apart(other.receiver, "c", wait=wait)
         sender = listener.accept()
     with sender, opened.result() as receiver:
@@ -94,9 +94,10 @@ def test_each_way_to_wait_gets_a_message_and_ends(domain, other, wait):
 
 
 def test_another_way_to_wait_is_an_error(domain):
-    for call in (domain.receiver, domain.sender, lambda name, wait: domain.listen(name, "send", wait=wait)):
-        with pytest.raises(ValueError, match="spin-then-sleep"):
-            call("c", wait="now")
+    for call in (domain.open, domain.listen):
+        for end in (tranship.Sender, tranship.Receiver):
+            with pytest.raises(ValueError, match="spin-then-sleep"):
+                call("c", end, wait="now")
 
 
 def test_ctrl_c_ends_a_wait_on_descriptors_and_leaves_the_hook_as_it_was(channel):
@@ -184,7 +185,7 @@ def test_an_exit_with_any_number_in_a_handler_is_no_end_of_an_iteration(channel)
 
 
 def test_ctrl_c_ends_an_accept(domain):
-    listener = domain.listen("nobody", "send")
+    listener = domain.listen("nobody", tranship.Sender)
     interrupted(listener.accept)
 
 
@@ -201,8 +202,8 @@ def test_ctrl_c_ends_a_send_and_a_wait_for_taking(full, pool):
 
 
 def test_ctrl_c_ends_a_wait_for_consent(domain, pool, peer):
-    with domain.listen("work", "send") as listener:
-        reader = peer("receiver = domain.receiver('work'); say('ready'); hear()")
+    with domain.listen("work", tranship.Sender) as listener:
+        reader = peer("receiver = domain.open('work', tranship.Receiver); say('ready'); hear()")
         sender = listener.accept()
     reader.hear()
     os.kill(reader.process.pid, signal.SIGSTOP)  # who is stopped agrees to nothing

@@ -14,22 +14,22 @@ def use(domain: tranship.Domain) -> int:
     pool = domain.pool("images", 1 << 20, trust="producer")
     image = pool.empty((3, 4), np.float32)
     assert_type(image, NDArray[np.float32])
-    with domain.sender("x", timeout=1.5) as sender:
+    with domain.open("x", tranship.Sender, timeout=1.5) as sender:
         sender.send(image)
         sender.send([pool.alloc(3), image], 7)
         sender.send_object({"a": 1}, pool)
         sender.send_inline(b"abc", timeout=0)
-    with domain.receiver("y") as receiver:
+    with domain.open("y", tranship.Receiver) as receiver:
         for buffer in receiver:
             assert_type(buffer, tranship.Buffer)
             if buffer.is_release:
                 receiver.release_with(buffer, word=3)
             print(memoryview(buffer).nbytes, np.asarray(buffer), np.from_dlpack(buffer), bytes(buffer))
-    with domain.listen("z", "receive") as listener, listener.accept() as accepted:
+    with domain.listen("z", tranship.Receiver) as listener, listener.accept() as accepted:
         assert_type(accepted, tranship.Receiver)
         assert_type(accepted.recv_array(), NDArray[Any])
         assert_type(tranship.wait([listener], timeout=1), list[tranship.Listener[tranship.Receiver]])
-    with domain.listen("z", "send") as here, here.accept() as given:
+    with domain.listen("z", tranship.Sender) as here, here.accept() as given:
         assert_type(given, tranship.Sender)
         given.send_array(image, pool)
         print(tranship.wait([given, socket.socket(), 3], 0), given.fileno(), here.fileno(), tranship.__version__)
@@ -56,9 +56,9 @@ async def wait(receiver: tranship.Receiver, sender: tranship.Sender, pool: trans
 
 
 async def meet(domain: tranship.Domain) -> None:
-    assert_type(await domain.sender_async("x"), tranship.Sender)
-    assert_type(await domain.receiver_async("y", lines=16), tranship.Receiver)
-    with domain.listen("z", "receive") as listener:
+    assert_type(await domain.open_async("x", tranship.Sender), tranship.Sender)
+    assert_type(await domain.open_async("y", tranship.Receiver, lines=16), tranship.Receiver)
+    with domain.listen("z", tranship.Receiver) as listener:
         assert_type(await listener.accept_async(), tranship.Receiver)
         async for accepted in listener:
             assert_type(accepted, tranship.Receiver)

@@ -5,7 +5,7 @@ use std::sync::Barrier;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use tranship_core::{ChannelOptions, Domain, Pool, PoolOptions, Receiver, Role, Sender, Wait};
+use tranship_core::{ChannelOptions, Domain, Pool, PoolOptions, Receiver, Sender, Wait};
 use tranship_transport::net::{CREDENTIALS_VARIABLE, certificate};
 
 use super::Level;
@@ -98,16 +98,16 @@ pub fn options(wait: Wait, copies: Option<&Pool>) -> ChannelOptions {
 
 /// Listens there for the one that receives.
 pub fn sender(domain: &Domain, address: &str, options: ChannelOptions) -> Result<Sender> {
-    let listener = domain.listen_with(address, Role::Source, options);
+    let listener = domain.listen_with::<Sender>(address, options);
     let listener = listener.with_context(|| format!("listening at {address}"))?;
-    Ok(listener.accept_sender()?)
+    Ok(listener.accept()?)
 }
 
 /// Listens there for the one that sends.
 pub fn receiver(domain: &Domain, address: &str, options: ChannelOptions) -> Result<Receiver> {
-    let listener = domain.listen_with(address, Role::Sink, options);
+    let listener = domain.listen_with::<Receiver>(address, options);
     let listener = listener.with_context(|| format!("listening at {address}"))?;
-    Ok(listener.accept_receiver()?)
+    Ok(listener.accept()?)
 }
 
 /// One side of a run: a process with a domain, or a thread of one.

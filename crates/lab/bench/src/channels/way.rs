@@ -175,11 +175,11 @@ impl Far {
             false => None,
         };
         let options = meet::options(way.wait(), copies.as_ref());
-        let receiver = domain.open_receiver_with(&way.address(side, OUT), options)?;
+        let receiver = domain.open_with::<Receiver>(&way.address(side, OUT), options)?;
         let back = match way.copies() {
             true => {
                 let options = meet::options(way.wait(), None);
-                Some(domain.open_sender_with(&way.address(side, BACK), options)?)
+                Some(domain.open_with::<Sender>(&way.address(side, BACK), options)?)
             }
             false => None,
         };

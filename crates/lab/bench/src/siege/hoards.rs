@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use tranship_core::{ChannelOptions, Domain, PoolOptions, Role as End, WhenFull};
+use tranship_core::{ChannelOptions, Domain, PoolOptions, Sender, WhenFull};
 use tranship_proto::{BufferId, Role};
 use tranship_sys::map;
 use tranship_testkit::hostile::Hoard;
@@ -101,11 +101,11 @@ child!(
         let domain = Domain::builder().name("source").socket(path());
         let domain = domain.connect().unwrap();
         let options = ChannelOptions::new().lines(16).when_full(WhenFull::Wait);
-        let fed = domain.listen_with("fed", End::Source, options).unwrap();
+        let fed = domain.listen_with::<Sender>("fed", options).unwrap();
         let pool = domain.create_pool(PoolOptions::new(4 << 20)).unwrap();
         ctl.send(&()).unwrap();
         while let Some(time) = ctl.recv::<Duration>().unwrap() {
-            let mut sender = fed.accept_sender().unwrap();
+            let mut sender = fed.accept().unwrap();
             // The pool is agreed on.
             sender
                 .send_buf(pool.alloc(PAYLOAD).unwrap().freeze(), 0)

@@ -17,7 +17,7 @@ use anyhow::Result;
 use tranship_testkit::hostile::Load;
 use tranship_testkit::is_root;
 
-use crate::Bench;
+use crate::bench::Bench;
 use crate::options::Common;
 use crate::plan::Outcome;
 

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
-use tranship_core::{ChannelOptions, Domain, PoolOptions, Role, Wait};
+use tranship_core::{ChannelOptions, Domain, PoolOptions, Receiver, Sender, Wait};
 use tranship_testkit::hostile::raw::path;
 use tranship_testkit::{Control, child};
 
@@ -52,11 +52,11 @@ child!(
         let core: usize = ctl.recv().unwrap().unwrap();
         tranship_sys::process::pin_to_cpu(core).unwrap();
         let domain = join("pong");
-        let out = domain.listen_with("out", Role::Sink, options()).unwrap();
-        let back = domain.listen_with("back", Role::Source, options()).unwrap();
+        let out = domain.listen_with::<Receiver>("out", options()).unwrap();
+        let back = domain.listen_with::<Sender>("back", options()).unwrap();
         ctl.send(&()).unwrap();
-        let mut receiver = out.accept_receiver().unwrap();
-        let mut sender = back.accept_sender().unwrap();
+        let mut receiver = out.accept().unwrap();
+        let mut sender = back.accept().unwrap();
         loop {
             let message = receiver.recv().unwrap();
             if message.word != DROP {
@@ -71,8 +71,8 @@ child!(
         let core: usize = ctl.recv().unwrap().unwrap();
         tranship_sys::process::pin_to_cpu(core).unwrap();
         let domain = join("ping");
-        let mut sender = domain.open_sender_with("out", options()).unwrap();
-        let mut receiver = domain.open_receiver_with("back", options()).unwrap();
+        let mut sender = domain.open_with::<Sender>("out", options()).unwrap();
+        let mut receiver = domain.open_with::<Receiver>("back", options()).unwrap();
         let pool = domain.create_pool(PoolOptions::new(1 << 20)).unwrap();
         let mut send = |word: u64| {
             let mut buf = pool.alloc(PAYLOAD).unwrap();

@@ -5,15 +5,15 @@ use super::stage::{address, options};
 use super::told::Told;
 use anyhow::{Context, Result};
 use std::time::{Duration, Instant};
-use tranship::{Domain, ErrorKind, Role};
+use tranship::{Domain, ErrorKind, Receiver, Sender};
 
 const REPORT: Duration = Duration::from_millis(50);
 const PAUSE: Duration = Duration::from_millis(5);
 
 pub(super) fn run(domain: &Domain, told: &Told) -> Result<()> {
-    let listener = domain.listen_with(&address(u32::MAX), Role::Sink, options())?;
-    let mut answers = listener.accept_receiver()?;
-    let mut requests = domain.open_sender_with(&address(1), options())?;
+    let listener = domain.listen_with::<Receiver>(&address(u32::MAX), options())?;
+    let mut answers = listener.accept()?;
+    let mut requests = domain.open_with::<Sender>(&address(1), options())?;
     let (mut progress, mut under_way, mut number) = (Progress::default(), 0, 0);
     let mut said: Option<Instant> = None;
     let mut begin = None;

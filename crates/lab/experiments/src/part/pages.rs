@@ -6,7 +6,7 @@
 use super::super::lines::{Cost, SMALL, say};
 use anyhow::{Context, Result, bail};
 use std::time::{Duration, Instant};
-use tranship::{Body, ChannelOptions, Domain, PoolOptions, Receiver, Role, Sender, Wait};
+use tranship::{Body, ChannelOptions, Domain, PoolOptions, Receiver, Sender, Wait};
 
 /// Pools of so many pages. The smallest is one chunk.
 const PAGES: [u64; 7] = [16, 32, 64, 128, 256, 512, 1024];
@@ -35,9 +35,9 @@ struct Reader {
 
 pub(super) fn write(domain: &Domain, readers: u32, operations: u64) -> Result<()> {
     let open = |reader| {
-        let pages = domain.open_sender_with(&there(reader), options())?;
-        let listener = domain.listen_with(&back(reader), Role::Sink, options())?;
-        let done = listener.accept_receiver()?;
+        let pages = domain.open_with::<Sender>(&there(reader), options())?;
+        let listener = domain.listen_with::<Receiver>(&back(reader), options())?;
+        let done = listener.accept()?;
         Ok(Reader { pages, done })
     };
     let mut readers: Vec<Reader> = (1..=readers).map(open).collect::<Result<_>>()?;
@@ -105,9 +105,9 @@ fn measure(domain: &Domain, readers: &mut [Reader], pages: u64, operations: u64)
 
 /// Lets go of each page at once, and answers what is no page.
 pub(super) fn read(domain: &Domain, number: u32) -> Result<()> {
-    let listener = domain.listen_with(&there(number), Role::Sink, options())?;
-    let mut pages = listener.accept_receiver()?;
-    let mut done = domain.open_sender_with(&back(number), options())?;
+    let listener = domain.listen_with::<Receiver>(&there(number), options())?;
+    let mut pages = listener.accept()?;
+    let mut done = domain.open_with::<Sender>(&back(number), options())?;
     loop {
         match pages.recv()?.body {
             Body::Buffer(page) => drop(page),

@@ -4,7 +4,7 @@ use super::super::plan::{CALLERS, PAGE, STAGES};
 use super::work_queue::{WorkQueue, mark};
 use anyhow::{Context, Result};
 use tranship::{
-    Body, ChannelOptions, Domain, ErrorKind, Message, PoolOptions, Receiver, Role, Wait,
+    Body, ChannelOptions, Domain, ErrorKind, Message, PoolOptions, Receiver, Sender, Wait,
 };
 
 /// Where a stage, or after the last one the client, receives.
@@ -26,15 +26,15 @@ pub(super) fn run(domain: &Domain, number: u32, hold_ms: u64) -> Result<()> {
         .chunk_bytes(PAGE)
         .name(&address(number));
     let pool = domain.create_pool(options_of_pool)?;
-    let listener = domain.listen_with(&address(number), Role::Sink, options())?;
+    let listener = domain.listen_with::<Receiver>(&address(number), options())?;
     // The last one's end is taken first, so that all are there when the client's first request comes.
     let mut next = domain
-        .open_sender_with(&address(number + 1), options())
+        .open_with::<Sender>(&address(number + 1), options())
         .context("the next stage")?;
     next.assign(&pool)?;
     let mut queue = WorkQueue::new(pool, hold_ms, number.into());
     queue.report();
-    let mut requests = listener.accept_receiver()?;
+    let mut requests = listener.accept()?;
     while queue.report() {
         queue.serve()?;
         while let Some((request, page)) = queue.done() {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use serde::{Deserialize, Serialize};
-use tranship_core::{ChannelOptions, Domain, Error, PoolOptions, Role, Wait};
+use tranship_core::{ChannelOptions, Domain, Error, PoolOptions, Receiver, Sender, Wait};
 use tranship_manager::{Config, Listener, Shutdown};
 use tranship_testkit::{Control, Held, Launch, Peer, Privilege, Watchdog, child, is_root, skipped};
 
@@ -61,10 +61,10 @@ fn everything(round: u64) -> Result<(), String> {
         .map_err(|e| words(&e))?;
     let buf = pool.alloc(64 << 10).map_err(|e| words(&e))?;
     let name = format!("victim-{round}");
-    let listener = from.listen(&name, Role::Source).map_err(|e| words(&e))?;
+    let listener = from.listen::<Sender>(&name).map_err(|e| words(&e))?;
     let (sender, receiver) = std::thread::scope(|s| {
-        let sender = s.spawn(|| listener.accept_sender());
-        let receiver = to.open_receiver_with(&name, ChannelOptions::new().wait(Wait::Sleep));
+        let sender = s.spawn(|| listener.accept());
+        let receiver = to.open_with::<Receiver>(&name, ChannelOptions::new().wait(Wait::Sleep));
         (sender.join().unwrap(), receiver)
     });
     let mut sender = sender.map_err(|e| words(&e))?;

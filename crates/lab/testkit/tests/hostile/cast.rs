@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use tranship_core::{
-    Buffer, ChannelOptions, Domain, ErrorKind, Listener, Pool, PoolOptions, Receiver, Role, Sender,
-    Wait, WhenFull,
+    Buffer, ChannelOptions, Domain, ErrorKind, Listener, Pool, PoolOptions, Receiver, Sender, Wait,
+    WhenFull,
 };
 use tranship_manager::{Config, Forward, Limits, Shutdown};
 use tranship_testkit::hostile::CONNECTIONS;
@@ -167,10 +167,10 @@ child!(
                 .unwrap(),
         );
         let sleeps = ChannelOptions::new().wait(Wait::Sleep);
-        let honest = domain.listen_with("honest", Role::Source, sleeps).unwrap();
+        let honest = domain.listen_with::<Sender>("honest", sleeps).unwrap();
         let (f, pool) = (facts.clone(), frames.clone());
         std::thread::spawn(move || {
-            let mut sender = honest.accept_sender().unwrap();
+            let mut sender = honest.accept().unwrap();
             for id in 0u64.. {
                 if let Err(error) = sender.send_with(frame(&pool, id), id) {
                     return f.wrong(format!("frame {id} could not be sent: {error}"));
@@ -178,15 +178,13 @@ child!(
             }
         });
         let lines = ChannelOptions::new().lines(16).when_full(WhenFull::Error);
-        let feed = domain
-            .listen_with("feed", Role::Source, lines.clone())
-            .unwrap();
+        let feed = domain.listen_with::<Sender>("feed", lines.clone()).unwrap();
         std::thread::spawn(move || {
             for_each_sender(&feed, &report, |sender, report| {
                 feed_one(sender, &frames, report)
             });
         });
-        let still = domain.listen_with("still", Role::Source, lines).unwrap();
+        let still = domain.listen_with::<Sender>("still", lines).unwrap();
         let quiet = domain
             .create_pool(PoolOptions::new(128 << 10).name("still"))
             .unwrap();
@@ -194,7 +192,7 @@ child!(
             let buf = frame(&quiet, 1 << 40);
             let kept = Mutex::new(Vec::new());
             std::thread::scope(|scope| {
-                while let Ok(mut sender) = still.accept_sender() {
+                while let Ok(mut sender) = still.accept() {
                     let (kept, buf) = (&kept, buf.clone());
                     // As long as it takes to agree to the pool; an untrusted peer may never do so.
                     scope.spawn(move || {
@@ -211,13 +209,13 @@ child!(
 );
 
 fn for_each_sender(
-    listener: &Listener,
+    listener: &Listener<Sender>,
     report: &Report<String>,
     f: impl Fn(&mut Sender, &Report<String>) + Sync,
 ) {
     std::thread::scope(|scope| {
         loop {
-            match listener.accept_sender() {
+            match listener.accept() {
                 Ok(mut sender) => {
                     let (report, f) = (report.clone(), &f);
                     scope.spawn(move || f(&mut sender, &report));
@@ -251,7 +249,7 @@ child!(
         let domain = join("third");
         let (facts, report) = Facts::new(Some(domain.clone()));
         let mut honest = domain
-            .open_receiver_with("honest", ChannelOptions::new().wait(Wait::Sleep))
+            .open_with::<Receiver>("honest", ChannelOptions::new().wait(Wait::Sleep))
             .unwrap();
         let first = honest.recv().unwrap().into_buffer().unwrap();
         let frames = first.id().pool();
@@ -263,16 +261,12 @@ child!(
             }
         });
         let sink = domain
-            .listen_with(
-                "sink",
-                Role::Sink,
-                ChannelOptions::new().lines(16).wait(Wait::Sleep),
-            )
+            .listen_with::<Receiver>("sink", ChannelOptions::new().lines(16).wait(Wait::Sleep))
             .unwrap();
         let f = facts.clone();
         std::thread::spawn(move || {
             loop {
-                match sink.accept_receiver() {
+                match sink.accept() {
                     Ok(mut receiver) => {
                         let (report, f) = (report.clone(), f.clone());
                         std::thread::spawn(move || {

@@ -3,7 +3,7 @@
 
 use tranship_core::{
     Aggregate, AggregateMut, Body, BufferMut, Domain, ErrorKind, Listener, Message, Pool,
-    PoolOptions, Receiver, Role, Sender,
+    PoolOptions, Receiver, Sender,
 };
 use tranship_testkit::{Control, child};
 
@@ -41,14 +41,14 @@ child!(
 struct Forwarder {
     from: Option<Receiver>,
     back: Option<Sender>,
-    onward: (Listener, Option<Sender>),
+    onward: (Listener<Sender>, Option<Sender>),
     kept: Kept,
     lists: Pool,
 }
 
 impl Forwarder {
     fn new(domain: &Domain, lists: Pool) -> Result<Forwarder, Broken> {
-        let listener = patiently(|| domain.listen_with("onward", Role::Source, options()))?;
+        let listener = patiently(|| domain.listen_with::<Sender>("onward", options()))?;
         Ok(Forwarder {
             from: None,
             back: None,
@@ -96,7 +96,7 @@ impl Forwarder {
 
     fn connect(&mut self, domain: &Domain) -> Result<(), Broken> {
         if self.from.is_none() {
-            match domain.open_receiver_with("through", options()) {
+            match domain.open_with::<Receiver>("through", options()) {
                 Ok(link) => self.from = Some(link),
                 Err(e) => bearable(&e)?,
             }
@@ -105,7 +105,7 @@ impl Forwarder {
             self.back = None;
         }
         if self.back.is_none() {
-            match domain.open_sender_with("back", options()) {
+            match domain.open_with::<Sender>("back", options()) {
                 Ok(link) => self.back = Some(link),
                 Err(e) => bearable(&e)?,
             }
@@ -114,11 +114,7 @@ impl Forwarder {
             self.onward.1 = None;
         }
         if self.onward.1.is_none() {
-            match self
-                .onward
-                .0
-                .accept_sender_timeout(std::time::Duration::ZERO)
-            {
+            match self.onward.0.accept_timeout(std::time::Duration::ZERO) {
                 Ok(link) => self.onward.1 = Some(link),
                 Err(e) => bearable(&e)?,
             }

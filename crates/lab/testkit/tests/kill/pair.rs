@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tranship_core::{ChannelOptions, Message, PoolOptions, Role};
+use tranship_core::{ChannelOptions, Message, PoolOptions, Receiver, Sender};
 use tranship_testkit::{Control, child};
 
 use crate::flow::{fill, verify};
@@ -22,8 +22,8 @@ child!(
             seat.domain
                 .create_pool(PoolOptions::new(PAIR_POOL).chunk_bytes(CHUNK).name("pair"))
         })?;
-        let listener = patiently(|| seat.domain.listen_with("pair", Role::Source, patient()))?;
-        let mut sender = patiently(|| listener.accept_sender())?;
+        let listener = patiently(|| seat.domain.listen_with::<Sender>("pair", patient()))?;
+        let mut sender = patiently(|| listener.accept())?;
         let mut id = 0;
         loop {
             match seat.round()? {
@@ -72,7 +72,7 @@ child!(
 child!(
     pub fn sink(ctl: Control) -> Result<(), Broken> {
         let mut seat = Seat::take(ctl, "sink", 0)?;
-        let mut receiver = patiently(|| seat.domain.open_receiver_with("pair", patient()))?;
+        let mut receiver = patiently(|| seat.domain.open_with::<Receiver>("pair", patient()))?;
         loop {
             match seat.round()? {
                 None => {}

@@ -54,7 +54,7 @@ impl End {
 
     fn open(&mut self, seat: &Seat) -> Result<(), Broken> {
         if self.link.is_none() {
-            match seat.domain.open_receiver_with(self.name, options()) {
+            match seat.domain.open_with::<Receiver>(self.name, options()) {
                 Ok(link) => self.link = Some(link),
                 Err(e) => bearable(&e)?,
             }

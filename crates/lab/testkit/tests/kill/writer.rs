@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use tranship_core::{
     Aggregate, AggregateMut, Body, Buffer, BufferMut, Domain, ErrorKind, Listener, Message, Pool,
-    PoolOptions, Receiver, Role, Sender,
+    PoolOptions, Receiver, Sender,
 };
 use tranship_testkit::{Control, child};
 
@@ -60,9 +60,9 @@ pub fn patiently<T>(
 }
 
 struct Writer {
-    to_receiver: (Listener, Option<Sender>),
-    to_forwarder: (Listener, Option<Sender>),
-    back: (Listener, Option<Receiver>),
+    to_receiver: (Listener<Sender>, Option<Sender>),
+    to_forwarder: (Listener<Sender>, Option<Sender>),
+    back: (Listener<Receiver>, Option<Receiver>),
     kept: Kept,
     pool: Pool,
     sent: u64,
@@ -71,11 +71,11 @@ struct Writer {
 
 impl Writer {
     fn new(domain: &Domain, pool: Pool) -> Result<Writer, Broken> {
-        let listen = |name, role| patiently(|| domain.listen_with(name, role, options()));
+        let sends = |name| patiently(|| domain.listen_with::<Sender>(name, options()));
         Ok(Writer {
-            to_receiver: (listen("direct", Role::Source)?, None),
-            to_forwarder: (listen("through", Role::Source)?, None),
-            back: (listen("back", Role::Sink)?, None),
+            to_receiver: (sends("direct")?, None),
+            to_forwarder: (sends("through")?, None),
+            back: (patiently(|| domain.listen_with("back", options()))?, None),
             kept: Kept::default(),
             pool,
             sent: 0,
@@ -109,7 +109,7 @@ impl Writer {
                 *end = None;
             }
             if end.is_none() {
-                match listener.accept_sender_timeout(now) {
+                match listener.accept_timeout(now) {
                     Ok(sender) => *end = Some(sender),
                     Err(e) => bearable(&e)?,
                 }
@@ -122,7 +122,7 @@ impl Writer {
             }
         }
         if self.back.1.is_none() {
-            match self.back.0.accept_receiver_timeout(now) {
+            match self.back.0.accept_timeout(now) {
                 Ok(receiver) => self.back.1 = Some(receiver),
                 Err(e) => bearable(&e)?,
             }

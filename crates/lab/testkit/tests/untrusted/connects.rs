@@ -1,7 +1,7 @@
 //! Connections to a domain that turns and does not accept: given up at once, kept without end.
 
 use serde::{Deserialize, Serialize};
-use tranship_core::Role;
+use tranship_core::{Receiver, Role, Sender};
 use tranship_proto::{Event, Req, Request};
 use tranship_ring::{HalfRw, Side};
 use tranship_testkit::resource::Held;
@@ -25,7 +25,7 @@ enum Ask {
 child!(
     fn keeps_them_waiting(ctl: Control) {
         let domain = join("keeps");
-        let links = domain.listen("links", Role::Source).unwrap();
+        let links = domain.listen::<Sender>("links").unwrap();
         let mut taken = Vec::new();
         while let Some(ask) = ctl.recv().unwrap() {
             domain.turn().unwrap();
@@ -35,7 +35,7 @@ child!(
                     .last()
                     .is_none_or(|sender: &tranship_core::Sender| sender.peer_pid_uid().1 != own)
                 {
-                    taken.push(links.accept_sender().unwrap());
+                    taken.push(links.accept().unwrap());
                 }
             }
             ctl.send(&Held::here().unwrap().fds).unwrap();
@@ -98,7 +98,7 @@ child!(
     fn is_let_in(ctl: Control) {
         let domain = join("honest");
         ctl.send(&()).unwrap();
-        let _receiver = domain.open_receiver("links").unwrap();
+        let _receiver = domain.open::<Receiver>("links").unwrap();
         ctl.send(&()).unwrap();
         let _ = ctl.recv::<()>();
     }

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::AtomicU32;
 
-use tranship_core::{ChannelOptions, Domain, Role, Wait};
+use tranship_core::{ChannelOptions, Domain, Receiver, Role, Wait};
 use tranship_testkit::{Control, child};
 
 use crate::stage::{Stage, path};
@@ -14,9 +14,9 @@ child!(
         let builder = Domain::builder().name("sleeps").socket(path());
         let domain = builder.helper_thread(true).connect().unwrap();
         let options = ChannelOptions::new().wait(Wait::Sleep);
-        let listener = domain.listen_with("bed", Role::Sink, options).unwrap();
+        let listener = domain.listen_with::<Receiver>("bed", options).unwrap();
         ctl.send(&()).unwrap();
-        let mut receiver = listener.accept_receiver().unwrap();
+        let mut receiver = listener.accept().unwrap();
         let mut taken = 0;
         while receiver.recv().is_ok() {
             taken += 1;

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use rustix::net::{RecvFlags, SendFlags};
-use tranship_core::{ChannelOptions, Role, WhenFull};
+use tranship_core::{ChannelOptions, Receiver, Role, Sender, WhenFull};
 use tranship_proto::{Event, Request};
 use tranship_testkit::{Control, child, fuse};
 
@@ -22,11 +22,11 @@ child!(
     fn feed(ctl: Control) {
         let domain = join("feed");
         let options = ChannelOptions::new().lines(16).when_full(WhenFull::DropNew);
-        let listener = domain.listen_with("feed", Role::Source, options).unwrap();
+        let listener = domain.listen_with::<Sender>("feed", options).unwrap();
         ctl.send(&()).unwrap();
         let mut all = Vec::new();
         loop {
-            if let Ok(sender) = listener.accept_sender_timeout(ROUND) {
+            if let Ok(sender) = listener.accept_timeout(ROUND) {
                 all.push(sender);
             }
             all.retain_mut(|sender| sender.send_inline(b"news", 0).is_ok());
@@ -37,7 +37,7 @@ child!(
 child!(
     fn is_fed(ctl: Control) {
         let domain = join("fed");
-        let mut receiver = domain.open_receiver("feed").unwrap();
+        let mut receiver = domain.open::<Receiver>("feed").unwrap();
         while ctl.recv::<()>().unwrap().is_some() {
             receiver.recv().unwrap();
             ctl.send(&()).unwrap();

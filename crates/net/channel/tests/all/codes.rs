@@ -4,7 +4,7 @@ use crate::kit::*;
 use std::collections::BTreeSet;
 use std::thread;
 use std::time::Duration;
-use tranship_core::{ChannelOptions, Error, ErrorKind, PoolOptions, Role, Trust, WhenFull};
+use tranship_core::{ChannelOptions, Error, ErrorKind, PoolOptions, Sender, Trust, WhenFull};
 
 struct Seen(BTreeSet<ErrorKind>);
 
@@ -87,11 +87,11 @@ fn opening(world: &World, address: &str, seen: &mut Seen) {
     let short = || ChannelOptions::new().timeout(Duration::from_millis(30));
     seen.see(
         ErrorKind::TimedOut,
-        world.a.open_sender_with(address, short()),
+        world.a.open_with::<Sender>(address, short()),
     );
-    seen.see(ErrorKind::InvalidEndpoint, world.a.open_sender("udp:x"));
-    let _listener = world.b.listen(address, Role::Source).expect("listen");
-    let again = world.a.listen(address, Role::Source);
+    seen.see(ErrorKind::InvalidEndpoint, world.a.open::<Sender>("udp:x"));
+    let _listener = world.b.listen::<Sender>(address).expect("listen");
+    let again = world.a.listen::<Sender>(address);
     let taken = again.map_err(|error| match error.kind() {
         // The error of a port for a name.
         ErrorKind::InvalidEndpoint => {
@@ -101,7 +101,10 @@ fn opening(world: &World, address: &str, seen: &mut Seen) {
     });
     seen.see(ErrorKind::NameTaken, taken);
     let long = ChannelOptions::new().timeout(Duration::from_secs(60));
-    seen.see(ErrorKind::SameRole, world.a.open_sender_with(address, long));
+    seen.see(
+        ErrorKind::SameRole,
+        world.a.open_with::<Sender>(address, long),
+    );
 }
 
 fn memory(world: &World, address: &str, seen: &mut Seen) {

@@ -3,18 +3,18 @@
 use crate::kit::*;
 use std::thread;
 use std::time::Duration;
-use tranship_core::{Body, ChannelOptions, ErrorKind, Role};
+use tranship_core::{Body, ChannelOptions, ErrorKind, Receiver, Sender};
 
 #[test]
 fn a_listener_accepts_again_and_again() {
     let _dog = dog();
     let world = World::new();
     for address in world.addresses("many") {
-        let listener = world.b.listen(&address, Role::Sink).expect("listen");
+        let listener = world.b.listen::<Receiver>(&address).expect("listen");
         for round in 0..5 {
             let mut both = thread::scope(|scope| {
-                let sender = scope.spawn(|| world.a.open_sender(&address).expect("open"));
-                let receiver = listener.accept_receiver().expect("accept");
+                let sender = scope.spawn(|| world.a.open::<Sender>(&address).expect("open"));
+                let receiver = listener.accept().expect("accept");
                 (sender.join().expect("no panic"), receiver)
             });
             both.0.send_inline(&[round], 0).expect("send");
@@ -22,12 +22,7 @@ fn a_listener_accepts_again_and_again() {
         }
         // The name is free when the listener is gone.
         drop(listener);
-        drop(
-            world
-                .b
-                .listen(&address, Role::Source)
-                .expect("listen again"),
-        );
+        drop(world.b.listen::<Sender>(&address).expect("listen again"));
     }
 }
 
@@ -37,10 +32,10 @@ fn a_sender_listens() {
     let _dog = dog();
     let world = World::new();
     for address in world.addresses("source") {
-        let listener = world.a.listen(&address, Role::Source).expect("listen");
+        let listener = world.a.listen::<Sender>(&address).expect("listen");
         let (mut to, mut from) = thread::scope(|scope| {
-            let receiver = scope.spawn(|| world.b.open_receiver(&address).expect("open"));
-            let sender = listener.accept_sender().expect("accept");
+            let receiver = scope.spawn(|| world.b.open::<Receiver>(&address).expect("open"));
+            let sender = listener.accept().expect("accept");
             (sender, receiver.join().expect("no panic"))
         });
         let pool = pool(&world.a, 1 << 20);
@@ -56,13 +51,13 @@ fn opening_waits_for_the_listener() {
     let world = World::new();
     for address in world.addresses("later") {
         let options = ChannelOptions::new().timeout(Duration::from_millis(30));
-        let nobody = world.a.open_sender_with(&address, options);
+        let nobody = world.a.open_with::<Sender>(&address, options);
         let nobody = nobody.expect_err("nobody listens");
         assert_eq!(nobody.kind(), ErrorKind::TimedOut, "{address}: {nobody}");
         thread::scope(|scope| {
-            let sender = scope.spawn(|| world.a.open_sender(&address).expect("open"));
-            let listener = world.b.listen(&address, Role::Sink).expect("listen");
-            let mut receiver = listener.accept_receiver().expect("accept");
+            let sender = scope.spawn(|| world.a.open::<Sender>(&address).expect("open"));
+            let listener = world.b.listen::<Receiver>(&address).expect("listen");
+            let mut receiver = listener.accept().expect("accept");
             sender
                 .join()
                 .expect("no panic")
@@ -78,9 +73,9 @@ fn both_cannot_have_one_role() {
     let _dog = dog();
     let world = World::new();
     for address in world.addresses("same") {
-        let _listener = world.b.listen(&address, Role::Source).expect("listen");
+        let _listener = world.b.listen::<Sender>(&address).expect("listen");
         let options = ChannelOptions::new().timeout(Duration::from_secs(60));
-        let error = world.a.open_sender_with(&address, options);
+        let error = world.a.open_with::<Sender>(&address, options);
         let error = error.expect_err("both send");
         assert_eq!(error.kind(), ErrorKind::SameRole, "{address}: {error}");
     }
@@ -91,7 +86,7 @@ fn schemes_that_nobody_knows() {
     let world = World::new();
     let error = world
         .a
-        .open_sender("udp:127.0.0.1:1/x")
+        .open::<Sender>("udp:127.0.0.1:1/x")
         .expect_err("unknown");
     assert_eq!(error.kind(), ErrorKind::InvalidEndpoint);
     for known in [
@@ -104,7 +99,7 @@ fn schemes_that_nobody_knows() {
     ] {
         assert!(error.to_string().contains(known), "{error}");
     }
-    let wrong = world.a.listen("tcp+plain:nowhere", Role::Sink);
+    let wrong = world.a.listen::<Receiver>("tcp+plain:nowhere");
     let wrong = wrong.expect_err("no port");
     assert!(wrong.to_string().contains("HOST:PORT/NAME"), "{wrong}");
 }
@@ -208,7 +203,7 @@ fn a_pool_that_is_not_there_is_missed_when_listening() {
     let elsewhere = pool(&world.a, 1 << 20);
     for address in world.carried("no-pool") {
         let options = ChannelOptions::new().snapshots(elsewhere.id());
-        let error = world.b.listen_with(&address, Role::Sink, options);
+        let error = world.b.listen_with::<Receiver>(&address, options);
         let error = error.expect_err("not its pool");
         assert_eq!(error.kind(), ErrorKind::BadArgument, "{address}: {error}");
     }

@@ -4,7 +4,7 @@
 use crate::kit::*;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
-use tranship_core::{Body, Domain, Role, Trust};
+use tranship_core::{Body, Domain, Receiver, Sender, Trust};
 use tranship_testkit::{Control, Exit, Launch, Peer, child};
 
 const BYTES: usize = 64 << 10;
@@ -43,9 +43,9 @@ child!(
     fn source(ctl: Control) {
         let (socket, name, trust, breaks): Start = ctl.recv().expect("control").expect("start");
         let domain = joins(socket);
-        let listener = domain.listen(&name, Role::Source).expect("listen");
+        let listener = domain.listen::<Sender>(&name).expect("listen");
         ctl.send(&"listening").expect("control");
-        let mut to = listener.accept_sender().expect("accept");
+        let mut to = listener.accept().expect("accept");
         let pool = pool_of(&domain, 1 << 20, Trust::ALL[trust]);
         let mut buf = pool.alloc(BYTES).expect("alloc");
         buf.write(0, b"text").expect("inside");
@@ -78,7 +78,7 @@ child!(
     fn sink(ctl: Control) {
         let (socket, name, _, breaks): Start = ctl.recv().expect("control").expect("start");
         let domain = joins(socket);
-        let mut from = domain.open_receiver(&name).expect("open");
+        let mut from = domain.open::<Receiver>(&name).expect("open");
         let Body::BufferMut(buf) = from.recv().expect("recv").body else {
             panic!("not moved");
         };

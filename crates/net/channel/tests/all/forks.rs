@@ -1,6 +1,6 @@
 //! A child of a process that listens: objects that it drops are its parent's.
 
-use tranship_core::{Domain, Role};
+use tranship_core::{Domain, Receiver, Sender};
 use tranship_testkit::{Control, Exit, child};
 
 child!(
@@ -11,7 +11,7 @@ child!(
         let addresses = ["local:forked".to_owned(), copy];
         let listeners: Vec<_> = addresses
             .iter()
-            .map(|address| domain.listen(address, Role::Sink).expect("listen"))
+            .map(|address| domain.listen::<Receiver>(address).expect("listen"))
             .collect();
         // SAFETY: the child's other threads are gone; glibc keeps malloc usable, and the child ends by _exit.
         let pid = unsafe { libc::fork() };
@@ -28,8 +28,8 @@ child!(
         unsafe { libc::waitpid(pid, &raw mut status, 0) };
         assert_eq!(status, 0, "the child has dropped them");
         for (address, listener) in addresses.iter().zip(&listeners) {
-            let mut to = domain.open_sender(address).expect("open");
-            let mut from = listener.accept_receiver().expect("accept");
+            let mut to = domain.open::<Sender>(address).expect("open");
+            let mut from = listener.accept().expect("accept");
             to.send_inline(b"still", 0).expect("send");
             assert_eq!(from.recv().expect("recv").to_vec(), b"still", "{address}");
         }

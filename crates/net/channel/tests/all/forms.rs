@@ -7,8 +7,8 @@ use std::task::{Context, Poll};
 use std::thread;
 use std::time::Duration;
 use tranship_core::{
-    Body, BufferMut, ChannelOptions, Error, ErrorKind, Listener, Message, Opening, Receiver,
-    RingFull, Role, Sender,
+    Body, BufferMut, ChannelEnd, ChannelOptions, Error, ErrorKind, Message, Opening, Receiver,
+    RingFull, Sender,
 };
 
 const SOON: Duration = Duration::from_millis(1);
@@ -27,15 +27,16 @@ fn look<T>(mut opening: Opening<T>) -> T {
 }
 
 /// Both ends, of which the one that opens looks now and then.
-fn looked_for<T: Send, U>(
-    listener: Result<Listener, Error>,
-    opening: Opening<T>,
-    accept: impl FnOnce(&Listener) -> Result<U, Error>,
+fn looked_for<T: ChannelEnd + Send, U: ChannelEnd>(
+    world: &World,
+    address: &str,
+    mut opening: Opening<T>,
 ) -> (T, U) {
-    let listener = listener.expect("listen");
+    assert!(opening.try_open().expect("no error").is_none(), "{address}");
+    let listener = world.b.listen::<U>(address).expect("listen");
     thread::scope(|scope| {
         let opened = scope.spawn(|| look(opening));
-        let accepted = accept(&listener).expect("accept");
+        let accepted = listener.accept().expect("accept");
         (opened.join().expect("no panic"), accepted)
     })
 }
@@ -45,26 +46,25 @@ fn who_opens_may_look_now_and_then() {
     let _dog = dog();
     let world = World::new();
     for address in world.addresses("looked") {
-        for opens in [Role::Source, Role::Sink] {
-            let failed = match opens {
-                Role::Source => world.a.open_sender_timeout(&address, SOON).map(drop),
-                Role::Sink => world.a.open_receiver_timeout(&address, SOON).map(drop),
+        for sends in [true, false] {
+            let soon = || ChannelOptions::new().timeout(SOON);
+            let failed = match sends {
+                true => world.a.open_with::<Sender>(&address, soon()).map(drop),
+                false => world.a.open_with::<Receiver>(&address, soon()).map(drop),
             };
             let failed = failed.expect_err("nobody listens there");
             assert_eq!(failed.kind(), ErrorKind::TimedOut, "{address}: {failed}");
 
-            let listen = || world.b.listen(&address, opens.opposite());
             let options = ChannelOptions::new();
-            let (mut to, mut from) = match opens {
-                Role::Source => {
-                    let mut opening = world.a.open_sender_async(&address, options);
-                    assert!(opening.try_open().expect("no error").is_none(), "{address}");
-                    looked_for(listen(), opening, Listener::accept_receiver)
-                }
-                Role::Sink => {
-                    let mut opening = world.a.open_receiver_async(&address, options);
-                    assert!(opening.try_open().expect("no error").is_none(), "{address}");
-                    let (from, to) = looked_for(listen(), opening, Listener::accept_sender);
+            let (mut to, mut from) = match sends {
+                true => looked_for(
+                    &world,
+                    &address,
+                    world.a.open_async::<Sender>(&address, options),
+                ),
+                false => {
+                    let opening = world.a.open_async::<Receiver>(&address, options);
+                    let (from, to) = looked_for(&world, &address, opening);
                     (to, from)
                 }
             };
@@ -81,7 +81,7 @@ fn looking_ends() {
     let world = World::new();
     for address in world.addresses("ends") {
         let options = ChannelOptions::new().timeout(A_WHILE);
-        let mut opening = world.a.open_sender_async(&address, options);
+        let mut opening = world.a.open_async::<Sender>(&address, options);
         let failed = loop {
             match opening.try_open() {
                 Ok(None) => thread::yield_now(),
@@ -93,11 +93,11 @@ fn looking_ends() {
         assert!(opening.try_open().expect("it is over").is_none());
     }
     for address in ["local:given-up", "shm:given-up"] {
-        let mut opening = world.a.open_sender_async(address, ChannelOptions::new());
+        let mut opening = world.a.open_async::<Sender>(address, ChannelOptions::new());
         assert!(opening.try_open().expect("no error").is_none());
         drop(opening);
-        let listener = world.b.listen(address, Role::Sink).expect("listen");
-        let nobody = listener.accept_receiver_timeout(A_WHILE);
+        let listener = world.b.listen::<Receiver>(address).expect("listen");
+        let nobody = listener.accept_timeout(A_WHILE);
         let nobody = nobody.expect_err("it was given up");
         assert_eq!(nobody.kind(), ErrorKind::TimedOut, "{address}: {nobody}");
     }

@@ -5,7 +5,7 @@ use crate::kit::*;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
-use tranship_core::{Body, ChannelOptions, Domain, ErrorKind, Receiver, Role, Sender, Trust};
+use tranship_core::{Body, ChannelOptions, Domain, ErrorKind, Receiver, Sender, Trust};
 use tranship_testkit::{Control, Peer, child};
 use tranship_transport::net::{Net, Timing};
 
@@ -32,7 +32,9 @@ fn join(manager: &PathBuf, net: &Net) -> Domain {
 fn receiver(domain: &Domain, address: &str) -> Receiver {
     let copies = pool(domain, 4 << 20);
     let options = ChannelOptions::new().lines(8).snapshots(copies.id());
-    domain.open_receiver_with(address, options).expect("open")
+    domain
+        .open_with::<Receiver>(address, options)
+        .expect("open")
 }
 
 /// Hands on until one side is gone: says which end it was, and how it ended, in words.
@@ -72,10 +74,10 @@ child!(
         let own = join(&manager, &net);
         let at = net.open("127.0.0.1:0".parse().expect("address"));
         let address = format!("tcp+plain:{}/hops", at.expect("a port"));
-        let listener = own.listen_with(&address, Role::Source, ChannelOptions::new().lines(8));
+        let listener = own.listen_with::<Sender>(&address, ChannelOptions::new().lines(8));
         let listener = listener.expect("listen");
         ctl.send(&address).expect("control");
-        let down = listener.accept_sender().expect("accept");
+        let down = listener.accept().expect("accept");
         forward(&ctl, receiver(&own, "shm:first"), down);
     }
 );
@@ -86,7 +88,7 @@ child!(
         let (manager, address): (PathBuf, String) = ctl.recv().expect("control").expect("start");
         let own = join(&manager, &soon());
         let up = receiver(&own, &address);
-        let down = own.open_sender("shm:last").expect("open");
+        let down = own.open::<Sender>("shm:last").expect("open");
         forward(&ctl, up, down);
     }
 );
@@ -96,9 +98,9 @@ child!(
     fn last(ctl: Control) {
         let (manager, many): (PathBuf, u64) = ctl.recv().expect("control").expect("start");
         let own = join(&manager, &soon());
-        let listener = own.listen("shm:last", Role::Sink).expect("listen");
+        let listener = own.listen::<Receiver>("shm:last").expect("listen");
         ctl.send(&()).expect("control");
-        let mut from = listener.accept_receiver().expect("accept");
+        let mut from = listener.accept().expect("accept");
         let mut kept = std::collections::VecDeque::new();
         let end = loop {
             let message = match from.recv() {
@@ -150,11 +152,11 @@ fn row(many: u64) -> Row {
     last.ask::<()>(&(&paths[1], many));
     let [here, there] = managers;
     let options = ChannelOptions::new().lines(8);
-    let listener = here.listen_with("shm:first", Role::Source, options);
+    let listener = here.listen_with::<Sender>("shm:first", options);
     let listener = listener.expect("listen");
     let address: String = near.ask(&paths[0]);
     far.send(&(&paths[1], &address)).expect("send");
-    let to = listener.accept_sender().expect("accept");
+    let to = listener.accept().expect("accept");
     Row {
         near,
         far,

@@ -3,7 +3,7 @@
 use crate::kit::*;
 use std::sync::Arc;
 use std::time::Duration;
-use tranship_core::{Body, ChannelOptions, Domain, ErrorKind, Role};
+use tranship_core::{Body, ChannelOptions, Domain, ErrorKind, Receiver, Sender};
 use tranship_testkit::{Control, child, resource};
 use tranship_transport::net::{Net, Timing};
 
@@ -30,7 +30,7 @@ child!(
     fn sends(ctl: Control) {
         let address: String = ctl.recv().expect("control").expect("start");
         let domain = elsewhere();
-        let mut to = domain.open_sender(&address).expect("open");
+        let mut to = domain.open::<Sender>(&address).expect("open");
         let pool = pool(&domain, 4 << 20);
         for number in 0.. {
             let buf = pool.copy(&pattern(number, BYTES)).expect("alloc");
@@ -47,7 +47,7 @@ child!(
     fn receives(ctl: Control) {
         let address: String = ctl.recv().expect("control").expect("start");
         let domain = elsewhere();
-        let mut from = domain.open_receiver(&address).expect("open");
+        let mut from = domain.open::<Receiver>(&address).expect("open");
         for number in 0..20 {
             assert!(from.recv().expect("recv").to_vec() == pattern(number, BYTES));
         }
@@ -61,7 +61,7 @@ child!(
     fn hurries(ctl: Control) {
         let address: String = ctl.recv().expect("control").expect("start");
         let domain = elsewhere();
-        let mut to = domain.open_sender(&address).expect("open");
+        let mut to = domain.open::<Sender>(&address).expect("open");
         to.send_inline(b"all", 0).expect("send");
         drop(to);
         // SAFETY: nothing of this process is wanted any more.
@@ -95,13 +95,13 @@ fn a_sender_that_is_killed() {
     let (domain, address) = here("killed-sender");
     let copies = pool(&domain, 4 << 20);
     let options = ChannelOptions::new().snapshots(copies.id());
-    let listener = domain.listen_with(&address, Role::Sink, options);
+    let listener = domain.listen_with::<Receiver>(&address, options);
     let listener = listener.expect("listen");
     let mut before = None;
     for round in 0..3 {
         let peer = sends().start().expect("start");
         peer.send(&address).expect("control");
-        let mut from = listener.accept_receiver().expect("accept");
+        let mut from = listener.accept().expect("accept");
         let mut number = 0;
         let end = loop {
             if number == 40 {
@@ -139,11 +139,11 @@ fn a_sender_that_is_killed() {
 fn a_sender_whose_process_ends_at_once() {
     let _dog = dog();
     let (domain, address) = here("hurries");
-    let listener = domain.listen(&address, Role::Sink).expect("listen");
+    let listener = domain.listen::<Receiver>(&address).expect("listen");
     for _ in 0..10 {
         let peer = hurries().start().expect("start");
         peer.send(&address).expect("control");
-        let mut from = listener.accept_receiver().expect("accept");
+        let mut from = listener.accept().expect("accept");
         assert_eq!(from.recv().expect("recv").to_vec(), b"all");
         let end = from.recv().expect_err("closed");
         assert_eq!(end.kind(), ErrorKind::PeerGone, "{end}");
@@ -154,11 +154,11 @@ fn a_sender_whose_process_ends_at_once() {
 fn a_receiver_that_is_killed() {
     let _dog = dog();
     let (domain, address) = here("killed-receiver");
-    let listener = domain.listen(&address, Role::Source).expect("listen");
+    let listener = domain.listen::<Sender>(&address).expect("listen");
     let pool = pool(&domain, 4 << 20);
     let peer = receives().start().expect("start");
     peer.send(&address).expect("control");
-    let mut to = listener.accept_sender().expect("accept");
+    let mut to = listener.accept().expect("accept");
     let mut killed = false;
     let mut number = 0;
     let error = loop {

@@ -8,7 +8,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::Duration;
 use tranship_channel::Over;
-use tranship_core::{ChannelOptions, Domain, Pool, PoolOptions, Receiver, Role, Sender, Trust};
+use tranship_core::{ChannelOptions, Domain, Pool, PoolOptions, Receiver, Sender, Trust};
 use tranship_testkit::Watchdog;
 use tranship_transport::Backend;
 use tranship_transport::net::{Credentials, Net, Timing, certificate};
@@ -113,11 +113,11 @@ pub(crate) fn connect(
     sends: ChannelOptions,
     receives: ChannelOptions,
 ) -> (Sender, Receiver) {
-    let listener = to.listen_with(address, Role::Sink, receives);
+    let listener = to.listen_with::<Receiver>(address, receives);
     let listener = listener.expect("listen");
     thread::scope(|scope| {
-        let sender = scope.spawn(|| from.open_sender_with(address, sends).expect("open"));
-        let receiver = listener.accept_receiver().expect("accept");
+        let sender = scope.spawn(|| from.open_with::<Sender>(address, sends).expect("open"));
+        let receiver = listener.accept().expect("accept");
         (sender.join().expect("no panic"), receiver)
     })
 }

@@ -4,7 +4,7 @@ use crate::kit::*;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
-use tranship_core::{ChannelOptions, Domain, ErrorKind, Pool, Receiver, Role, Sender};
+use tranship_core::{ChannelOptions, Domain, ErrorKind, Pool, Receiver, Sender};
 use tranship_testkit::Random;
 use tranship_transport::net::Net;
 use tranship_transport::{Backend, Frame, FrameBytes, Payload, Transport};
@@ -98,20 +98,20 @@ impl Honest {
         let options = ChannelOptions::new().lines(LINES).snapshots(copies.id());
         let listener = self
             .domain
-            .listen_with(&self.address(), Role::Sink, options);
+            .listen_with::<Receiver>(&self.address(), options);
         let listener = listener.expect("listen");
         let mut liar = self.liar(1);
-        let receiver = listener.accept_receiver().expect("accept");
+        let receiver = listener.accept().expect("accept");
         let hello = heard(&mut *liar).expect("a hello");
         assert_eq!(hello.bytes[0], 1);
         (receiver, liar)
     }
 
     fn sender(&self) -> (Sender, Box<dyn Transport>) {
-        let listener = self.domain.listen(&self.address(), Role::Source);
+        let listener = self.domain.listen::<Sender>(&self.address());
         let listener = listener.expect("listen");
         let mut liar = self.liar(2);
-        let sender = listener.accept_sender().expect("accept");
+        let sender = listener.accept().expect("accept");
         let hello = heard(&mut *liar).expect("a hello");
         assert_eq!(hello.bytes[0], 1);
         (sender, liar)
@@ -310,7 +310,7 @@ fn a_sender_that_only_announces() {
 fn unknown_peers_at_the_door() {
     let _dog = dog();
     let honest = honest();
-    let listener = honest.domain.listen(&honest.address(), Role::Sink);
+    let listener = honest.domain.listen::<Receiver>(&honest.address());
     let listener = listener.expect("listen");
     let mut random = Random::printed("unknown_peers");
     let mut silent = Vec::new();
@@ -334,11 +334,14 @@ fn unknown_peers_at_the_door() {
         }
         say(&mut *peer, &bytes, None);
     }
-    // The figures after a flipped bit are still a hello.
-    let mut to = honest.domain.open_sender(&honest.address()).expect("open");
+    // What a flipped bit makes of the figures is still a hello.
+    let mut to = honest
+        .domain
+        .open::<Sender>(&honest.address())
+        .expect("open");
     to.send_inline(b"honest", 7).expect("send");
     loop {
-        let mut from = listener.accept_receiver().expect("accept");
+        let mut from = listener.accept().expect("accept");
         match from.recv() {
             Ok(message) => {
                 assert_eq!((message.word, message.to_vec()), (7, b"honest".to_vec()));

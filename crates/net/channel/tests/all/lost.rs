@@ -5,7 +5,7 @@ use crate::messages::{check, send};
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
-use tranship_core::{ChannelOptions, Domain, ErrorKind, Receiver, Role, Sender};
+use tranship_core::{ChannelOptions, Domain, ErrorKind, Receiver, Sender};
 use tranship_testkit::{Random, Relay};
 use tranship_transport::net::{Net, Timing};
 
@@ -18,15 +18,15 @@ fn channel(
 ) -> (Sender, Receiver) {
     thread::scope(|scope| match sender_listens {
         true => {
-            let listener = from.listen(at, Role::Source).expect("listen");
-            let opened = scope.spawn(|| to.open_receiver_with(through, receives).expect("open"));
-            let sender = listener.accept_sender().expect("accept");
+            let listener = from.listen::<Sender>(at).expect("listen");
+            let opened = scope.spawn(|| to.open_with::<Receiver>(through, receives).expect("open"));
+            let sender = listener.accept().expect("accept");
             (sender, opened.join().expect("no panic"))
         }
         false => {
-            let listener = to.listen_with(at, Role::Sink, receives).expect("listen");
-            let opened = scope.spawn(|| from.open_sender(through).expect("open"));
-            let receiver = listener.accept_receiver().expect("accept");
+            let listener = to.listen_with::<Receiver>(at, receives).expect("listen");
+            let opened = scope.spawn(|| from.open::<Sender>(through).expect("open"));
+            let receiver = listener.accept().expect("accept");
             (opened.join().expect("no panic"), receiver)
         }
     })

@@ -171,11 +171,11 @@ fn what_was_carried_is_forwarded() {
         let copies = pool(&world.b, 4 << 20);
         let receives = ChannelOptions::new().snapshots(copies.id());
         let (mut to, mut from) = world.channel_with(&address, ChannelOptions::new(), receives);
-        let listener = world.a.listen("shm:second", tranship_core::Role::Sink);
+        let listener = world.a.listen::<Receiver>("shm:second");
         let listener = listener.expect("listen");
         let (mut on, mut end) = thread::scope(|scope| {
-            let on = scope.spawn(|| world.b.open_sender("shm:second").expect("open"));
-            let end = listener.accept_receiver().expect("accept");
+            let on = scope.spawn(|| world.b.open::<Sender>("shm:second").expect("open"));
+            let end = listener.accept().expect("accept");
             (on.join().expect("no panic"), end)
         });
         let bytes = pattern(3, 300_000);

@@ -7,7 +7,7 @@
 use crate::kit::*;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
-use tranship_core::{ChannelOptions, Domain, Message, PoolOptions, Role, Trust};
+use tranship_core::{ChannelOptions, Domain, Message, PoolOptions, Receiver, Sender, Trust};
 use tranship_testkit::{Control, Peer, child};
 
 /// Returns the words to look for, which no program has by chance.
@@ -71,7 +71,9 @@ child!(
         tranship_channel::add_to(&domain).expect("carriers");
         let copies = pool(&domain, 1 << 20);
         let options = ChannelOptions::new().snapshots(copies.id());
-        let mut from = domain.open_receiver_with(&address, options).expect("open");
+        let mut from = domain
+            .open_with::<Receiver>(&address, options)
+            .expect("open");
         let mut kept: Vec<Message> = Vec::new();
         while let Some((takes, looks_for)) = ctl.recv::<(usize, u64)>().expect("control") {
             for _ in 0..takes {
@@ -99,11 +101,11 @@ fn a_pool_that_is_not_assigned_is_nowhere_in_another_process() {
     for trust in Trust::ALL {
         let sinks = ["here", "there"].map(|name| {
             let address = format!("shm:unseen-{trust}-{name}");
-            let listener = domain.listen(&address, Role::Source).expect("listen");
+            let listener = domain.listen::<Sender>(&address).expect("listen");
             let peer = sink().start().expect("start");
             let socket = domain.socket_path().expect("socket");
             peer.send(&(Some(socket), &address)).expect("send");
-            (listener.accept_sender().expect("accept"), peer)
+            (listener.accept().expect("accept"), peer)
         });
         let [(mut here, a), (mut there, b)] = sinks;
         let of = |number| {
@@ -134,10 +136,10 @@ fn nothing_but_the_bytes_of_messages_is_carried() {
     let domain = Domain::embedded().expect("embedded");
     tranship_channel::add_to(&domain).expect("carriers");
     let address = format!("copy:unseen-{}", std::process::id());
-    let listener = domain.listen(&address, Role::Source).expect("listen");
+    let listener = domain.listen::<Sender>(&address).expect("listen");
     let peer = sink().start().expect("start");
     peer.send(&(None::<PathBuf>, &address)).expect("send");
-    let mut to = listener.accept_sender().expect("accept");
+    let mut to = listener.accept().expect("accept");
     // One buffer at a time, with other contents before.
     let options = PoolOptions::new(64 << 10).chunk_bytes(64 << 10);
     let pool = domain.create_pool(options).expect("pool");

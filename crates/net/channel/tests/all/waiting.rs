@@ -7,7 +7,7 @@ use std::pin::pin;
 use std::task::{Context, Waker};
 use std::thread;
 use std::time::Duration;
-use tranship_core::{ChannelOptions, ErrorKind, PollItem, Role, poll};
+use tranship_core::{ChannelOptions, ErrorKind, PollItem, Receiver, Sender, poll};
 
 #[test]
 fn a_channel_and_a_socket_together() {
@@ -53,15 +53,15 @@ fn listeners_and_receivers_of_all_addresses_together() {
     let _dog = dog();
     let world = World::new();
     let addresses = world.addresses("together");
-    let listen = |address: &String| world.b.listen(address, Role::Sink).expect("listen");
+    let listen = |address: &String| world.b.listen::<Receiver>(address).expect("listen");
     let listeners: Vec<_> = addresses.iter().map(listen).collect();
     let (mut senders, mut receivers) = (Vec::new(), Vec::new());
     for (at, address) in addresses.iter().enumerate() {
         thread::scope(|scope| {
-            let sender = scope.spawn(|| world.a.open_sender(address).expect("open"));
+            let sender = scope.spawn(|| world.a.open::<Sender>(address).expect("open"));
             let mut items: Vec<_> = listeners.iter().map(PollItem::listener).collect();
             assert_eq!(poll(&mut items, None).expect("poll"), [at], "{address}");
-            receivers.push(listeners[at].accept_receiver().expect("accept"));
+            receivers.push(listeners[at].accept().expect("accept"));
             senders.push(sender.join().expect("no panic"));
         });
     }
@@ -83,10 +83,12 @@ fn awaiting() {
     let _dog = dog();
     let world = World::new();
     for address in world.addresses("await") {
-        let listener = world.b.listen(&address, Role::Sink).expect("listen");
+        let listener = world.b.listen::<Receiver>(&address).expect("listen");
         thread::scope(|scope| {
             let sender = scope.spawn(|| {
-                let opened = world.a.open_sender_async(&address, ChannelOptions::new());
+                let opened = world
+                    .a
+                    .open_async::<Sender>(&address, ChannelOptions::new());
                 let mut to = block_on(opened).expect("open");
                 let pool = pool(&world.a, 1 << 20);
                 block_on(async {
@@ -99,7 +101,7 @@ fn awaiting() {
                 });
             });
             block_on(async {
-                let mut from = listener.accept_receiver_async().await.expect("accept");
+                let mut from = listener.accept_async().await.expect("accept");
                 for number in 0..1000 {
                     let message = from.recv_async().await.expect("recv");
                     assert_eq!(message.word, number, "{address}");
@@ -127,7 +129,9 @@ fn an_opening_that_is_dropped_ends() {
     let _dog = dog();
     let world = World::new();
     for address in world.carried("unwanted") {
-        let mut opening = world.a.open_sender_async(&address, ChannelOptions::new());
+        let mut opening = world
+            .a
+            .open_async::<Sender>(&address, ChannelOptions::new());
         let mut context = Context::from_waker(Waker::noop());
         assert!(pin!(&mut opening).poll(&mut context).is_pending());
         while openers() == 0 {

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tranship_core::{ChannelOptions, Domain, Role};
+use tranship_core::{ChannelOptions, Domain, Receiver, Sender};
 use tranship_testkit::lab::{self, Lab, Weather};
 use tranship_testkit::{Control, Peer, Random, child, skipped};
 use tranship_transport::net::{Credentials, Net, Timing, certificate};
@@ -45,9 +45,9 @@ fn host(ctl: &Control) -> (Domain, String) {
 child!(
     fn source(ctl: Control) {
         let (domain, address) = host(&ctl);
-        let listener = domain.listen(&address, Role::Source).expect("listen");
+        let listener = domain.listen::<Sender>(&address).expect("listen");
         ctl.send(&()).expect("control");
-        let mut to = listener.accept_sender().expect("accept");
+        let mut to = listener.accept().expect("accept");
         let pool = pool(&domain, 8 * BYTES as u64);
         let mut sent = 0;
         while let Some(rounds) = ctl.recv::<u64>().expect("control") {
@@ -72,7 +72,7 @@ child!(
         let (domain, address) = host(&ctl);
         let copies = pool(&domain, 16 * BYTES as u64);
         let options = ChannelOptions::new().snapshots(copies.id());
-        let from = domain.open_receiver_with(&address, options);
+        let from = domain.open_with::<Receiver>(&address, options);
         let mut from = from.expect("open");
         ctl.send(&()).expect("control");
         for round in 0.. {

@@ -12,8 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use tranship_core::{
     Aggregate, AggregateMut, Body, Buffer, BufferMut, ChannelOptions, Domain, DomainId, Error,
-    ErrorKind, Limit, Listener, Message, Pool, PoolOptions, Receiver, Role, Sender, Shortage,
-    WhenFull,
+    ErrorKind, Limit, Listener, Message, Pool, PoolOptions, Receiver, Sender, Shortage, WhenFull,
 };
 use tranship_model::{BufferId, Carries, ChannelId, Op, Outcome, PoolId, Trust, Way};
 use tranship_testkit::probe::{Access, Probe};
@@ -54,7 +53,7 @@ pub struct Party {
     all_write: usize,
     copies: Option<Pool>,
     lists: Option<Pool>,
-    listeners: BTreeMap<ChannelId, Listener>,
+    listeners: BTreeMap<ChannelId, Listener<Receiver>>,
     vetoes: BTreeMap<ChannelId, Arc<AtomicBool>>,
     senders: BTreeMap<ChannelId, Sender>,
     receivers: BTreeMap<ChannelId, Receiver>,
@@ -192,7 +191,7 @@ impl Party {
             .accept_trust(levels)
             .snapshots(copies.ok_or(ErrorKind::BadArgument)?)
             .accept_pools(move |_| !veto.load(Ordering::Relaxed));
-        let listener = self.domain.listen_with(address, Role::Sink, options)?;
+        let listener = self.domain.listen_with::<Receiver>(address, options)?;
         self.listeners.insert(channel, listener);
         Ok(())
     }
@@ -202,7 +201,7 @@ impl Party {
             .listeners
             .remove(&channel)
             .ok_or(ErrorKind::BadArgument)?;
-        let receiver = listener.accept_receiver_timeout(LONG)?;
+        let receiver = listener.accept_timeout(LONG)?;
         self.receivers.insert(channel, receiver);
         Ok(())
     }
@@ -212,7 +211,7 @@ impl Party {
             .lines(u32::from(lines))
             .when_full(WhenFull::Error)
             .timeout(LONG);
-        let sender = self.domain.open_sender_with(address, options)?;
+        let sender = self.domain.open_with::<Sender>(address, options)?;
         self.senders.insert(channel, sender);
         Ok(())
     }

@@ -89,7 +89,7 @@ impl Reader {
         let options = ChannelOptions::new().lines(LINES);
         let options = timeout.map_or(options.clone(), |timeout| options.timeout(timeout));
         let mut own = Reader {
-            receiver: domain.open_receiver_with(name, options)?,
+            receiver: domain.open_with::<Receiver>(name, options)?,
             limits: Limits::default(),
             timeout,
             broken: false,

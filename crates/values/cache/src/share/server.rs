@@ -12,7 +12,7 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use tranship_core::{
-    ChannelOptions, Error, ErrorKind, Listener, PollItem, PoolOptions, Role, poll,
+    ChannelOptions, Error, ErrorKind, Listener, PollItem, PoolOptions, Sender, poll,
 };
 
 /// Time between two checks for held values and slow readers.
@@ -32,7 +32,7 @@ pub(crate) struct ShareServer {
     share: Share,
     patience: Duration,
     /// None while the name cannot be had.
-    listener: Option<Listener>,
+    listener: Option<Listener<Sender>>,
     clients: Vec<Client>,
     common: Common,
     looked: Instant,
@@ -70,7 +70,7 @@ impl ShareServer {
         if self.listener.is_none() {
             let options = ChannelOptions::new().lines(LINES);
             let domain = &self.share.domain;
-            self.listener = Some(domain.listen_with(&self.share.name, Role::Source, options)?);
+            self.listener = Some(domain.listen_with::<Sender>(&self.share.name, options)?);
         }
         Ok(())
     }
@@ -141,7 +141,7 @@ impl ShareServer {
                 break;
             };
             // Takes the manager's news, and joins the next one when the last has gone.
-            let sender = match listener.accept_sender_timeout(Duration::ZERO) {
+            let sender = match listener.accept_timeout(Duration::ZERO) {
                 Ok(sender) => sender,
                 Err(error) if error == ErrorKind::TimedOut => {
                     self.said = None;

@@ -3,12 +3,14 @@
 use super::kit::{NAME, stage, until};
 use std::time::Duration;
 use tranship_cache::Reader;
-use tranship_core::{ChannelOptions, Domain, ErrorKind, Receiver};
+use tranship_core::{ChannelOptions, Domain, ErrorKind, Receiver, Sender};
 use tranship_testkit::{Random, Watchdog};
 
 fn open(domain: &Domain) -> Receiver {
     let options = ChannelOptions::new().lines(256);
-    let mut receiver = domain.open_receiver_with(NAME, options).expect("a channel");
+    let mut receiver = domain
+        .open_with::<Receiver>(NAME, options)
+        .expect("a channel");
     receiver.recv().expect("a greeting");
     receiver
 }
@@ -130,9 +132,7 @@ fn a_server_that_lies() {
         .embedded()
         .expect("a domain");
     let manager = domain.socket_path().expect("a socket");
-    let listener = domain
-        .listen(NAME, tranship_core::Role::Source)
-        .expect("a name");
+    let listener = domain.listen::<Sender>(NAME).expect("a name");
     let reading = std::thread::spawn(move || {
         let domain = Domain::builder()
             .socket(manager)
@@ -146,9 +146,9 @@ fn a_server_that_lies() {
         heard
     });
     let mark = 0x7a63_u64 << 48;
-    let mut first = listener.accept_sender().expect("a reader");
+    let mut first = listener.accept().expect("a reader");
     first.send_inline(b"hello", 1).expect("sent");
-    let mut second = listener.accept_sender().expect("a reader");
+    let mut second = listener.accept().expect("a reader");
     let limits = [[0; 8], [0; 8], [0; 8]].concat();
     second
         .send_inline(&limits, mark | 2 << 40 | 2)

@@ -12,14 +12,14 @@ use std::time::Duration;
 ///
 /// ```
 /// # use tranship_core as tranship;
-/// # use tranship_core::{Domain, PoolOptions, Role};
+/// # use tranship_core::{Domain, PoolOptions, Receiver, Sender};
 /// use std::time::Duration;
 /// use tranship::WhenFull;
 /// # let domain = Domain::embedded()?;
 /// # let pool = domain.create_pool(PoolOptions::new(1 << 20))?;
-/// # let listener = domain.listen("local:video", Role::Sink)?;
-/// # let mut sender = domain.open_sender("local:video")?;
-/// # let mut receiver = listener.accept_receiver()?;
+/// # let listener = domain.listen::<Receiver>("local:video")?;
+/// # let mut sender = domain.open::<Sender>("local:video")?;
+/// # let mut receiver = listener.accept()?;
 ///
 /// let soon = WhenFull::WaitFor(Duration::from_millis(10));
 /// sender.with_when_full(soon).send_inline(b"a frame", 0)?;

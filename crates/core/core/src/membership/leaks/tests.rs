@@ -1,6 +1,6 @@
 use super::*;
 use crate::domain::Leaks;
-use crate::{ChannelOptions, PoolOptions, Role};
+use crate::{ChannelOptions, PoolOptions, Receiver, Sender};
 use tranship_testkit::Watchdog;
 
 /// A channel within one process, of two domains.
@@ -13,11 +13,11 @@ fn pair(leaks: Leaks) -> (Domain, Domain, crate::Pool, crate::Sender, crate::Rec
         .create_pool(PoolOptions::new(4 << 20).name("frames"))
         .expect("a pool");
     let listener = one
-        .listen_with("film", Role::Source, ChannelOptions::new())
+        .listen_with::<Sender>("film", ChannelOptions::new())
         .expect("listens");
     let receiver = std::thread::scope(|s| {
-        let opens = s.spawn(|| two.open_receiver("film").expect("opens"));
-        let mut sender = listener.accept_sender().expect("accepts");
+        let opens = s.spawn(|| two.open::<Receiver>("film").expect("opens"));
+        let mut sender = listener.accept().expect("accepts");
         let assigns = s.spawn(move || {
             sender.assign(&pool).expect("assigned");
             (sender, pool)

@@ -27,7 +27,7 @@ pub(crate) fn join(args: &ConsumerArgs) -> Result<Joined> {
     } else {
         Wait::default()
     };
-    let mut receiver = domain.open_receiver_with(name, ChannelOptions::new().wait(wait))?;
+    let mut receiver = domain.open_with::<Receiver>(name, ChannelOptions::new().wait(wait))?;
     // SAFETY: the writer of the only pool on this link is the demonstration's producer, the program that started this
     // one. It freezes a frame before it sends it, and has no way to write it after that. The library keeps the frame
     // mapped and unused while its message is held.

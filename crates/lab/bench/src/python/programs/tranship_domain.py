@@ -12,12 +12,12 @@ def join(case):
     if case.role == 0:
         domain = tranship.embedded("ping", socket=socket)
         case.meet()
-        with domain.listen("out", "send", **how) as out, domain.listen("back", "receive", **how) as back:
+        with domain.listen("out", tranship.Sender, **how) as out, domain.listen("back", tranship.Receiver, **how) as back:
             sender, receiver = out.accept(), back.accept()
     else:
         case.meet()
         domain = tranship.connect("pong", socket=socket, autostart=False)
-        receiver, sender = domain.receiver("out", **how), domain.sender("back", **how)
+        receiver, sender = domain.open("out", tranship.Receiver, **how), domain.open("back", tranship.Sender, **how)
     pool = domain.pool("arrays", **case.pool)
     return sender, receiver, pool, domain
 

@@ -1,7 +1,7 @@
 //! Allocs that look into the counters of every reader.
 
 use anyhow::{Context, Result};
-use tranship_core::{BufferMut, Domain, Pool, Receiver, Role as Way, Sender};
+use tranship_core::{BufferMut, Domain, Pool, Receiver, Sender};
 
 use super::join;
 use crate::case::Wait;
@@ -35,10 +35,10 @@ impl Collect for Turns {
         // A whole turn is sent before anybody receives.
         let lines = u32::try_from(size.buffers)?;
         let listener =
-            domain.listen_with("turns", Way::Source, join::options(Wait::Spin).lines(lines))?;
+            domain.listen_with::<Sender>("turns", join::options(Wait::Spin).lines(lines))?;
         let mut senders = Vec::with_capacity(size.receivers);
         for _ in 0..size.receivers {
-            let mut sender = listener.accept_sender()?;
+            let mut sender = listener.accept()?;
             join::show(&mut sender, &pool)?;
             senders.push(sender);
         }
@@ -55,7 +55,7 @@ impl Collect for Turns {
         // Any number but 0: the domains' names may be the same.
         let domain = join::domain(1, party)?;
         let options = join::options(Wait::Spin);
-        let mut receiver = domain.open_receiver_with("turns", options)?;
+        let mut receiver = domain.open_with::<Receiver>("turns", options)?;
         join::look(&mut receiver)?;
         Ok(Reader {
             receiver,

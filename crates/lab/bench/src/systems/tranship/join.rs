@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, ensure};
-use tranship_core::{ChannelOptions, Domain, Pool, PoolOptions, Receiver, Role as Way, Sender};
+use tranship_core::{ChannelOptions, Domain, Pool, PoolOptions, Receiver, Sender};
 
 use crate::case::{Case, Wait};
 use crate::party::Party;
@@ -76,12 +76,12 @@ pub fn options(wait: Wait) -> ChannelOptions {
 pub fn links(domain: &Domain, case: &Case, role: Role) -> Result<(Sender, Receiver)> {
     let options = options(case.wait);
     if role == Role::Ping {
-        let out = domain.listen_with("out", Way::Source, options.clone())?;
-        let back = domain.listen_with("back", Way::Sink, options)?;
-        return Ok((out.accept_sender()?, back.accept_receiver()?));
+        let out = domain.listen_with::<Sender>("out", options.clone())?;
+        let back = domain.listen_with::<Receiver>("back", options)?;
+        return Ok((out.accept()?, back.accept()?));
     }
-    let receiver = domain.open_receiver_with("out", options.clone())?;
-    Ok((domain.open_sender_with("back", options)?, receiver))
+    let receiver = domain.open_with::<Receiver>("out", options.clone())?;
+    Ok((domain.open_with::<Sender>("back", options)?, receiver))
 }
 
 /// Assigns a pool to a link before anything is measured. The other side calls `look`.

@@ -1,5 +1,5 @@
 use super::*;
-use crate::{BufferId, ChannelOptions, Domain, PoolId, PoolOptions, Role, Sender};
+use crate::{BufferId, ChannelOptions, Domain, PoolId, PoolOptions, Sender};
 use tranship_testkit::Watchdog;
 
 const CHUNK: usize = 64 << 10;
@@ -12,11 +12,11 @@ fn moved() -> (crate::Pool, Sender, Receiver, BufferMut) {
     let b = domain("b").socket(path).connect().expect("a domain");
     let options = PoolOptions::new(CHUNK as u64).chunk_bytes(CHUNK as u64);
     let pool = a.create_pool(options).expect("a pool");
-    let listener = a.listen_with("x", Role::Source, ChannelOptions::new());
+    let listener = a.listen_with::<Sender>("x", ChannelOptions::new());
     let listener = listener.expect("a listener");
     std::thread::scope(|s| {
-        let receiver = s.spawn(|| b.open_receiver("x").expect("a receiver"));
-        let mut sender = listener.accept_sender().expect("a sender");
+        let receiver = s.spawn(|| b.open::<Receiver>("x").expect("a receiver"));
+        let mut sender = listener.accept().expect("a sender");
         let mut receiver = receiver.join().expect("no panic");
         let buf = pool.copy(&[7; CHUNK]).expect("a buffer");
         sender.move_buffer(buf).expect("move");

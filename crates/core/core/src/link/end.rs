@@ -1,0 +1,52 @@
+//! The two ends of a channel, as types.
+
+use super::open::End;
+use super::{Receiver, Sender};
+use crate::error::Error;
+use tranship_proto::Role;
+
+/// An end of a channel: a [`Sender`] or a [`Receiver`]. Nothing else can be one.
+///
+/// ```compile_fail
+/// # use tranship_core as tranship;
+/// use tranship::{Domain, Pool};
+///
+/// let domain = Domain::embedded()?;
+/// let listener = domain.listen::<Pool>("local:video")?; // a channel has no such end
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "a channel has two ends, `Sender` and `Receiver`: `{Self}` is neither",
+    label = "not an end of a channel",
+    note = "name the end that this side gets: `domain.listen::<Sender>(address)`, `domain.open::<Receiver>(address)`"
+)]
+pub trait ChannelEnd: Sealed {}
+
+impl ChannelEnd for Sender {}
+
+impl ChannelEnd for Receiver {}
+
+/// What an end is to the rest of the crate.
+pub trait Sealed: Sized + 'static {
+    #[doc(hidden)]
+    const ROLE: Role;
+
+    #[doc(hidden)]
+    fn of(end: End) -> Result<Self, Error>;
+}
+
+impl Sealed for Sender {
+    const ROLE: Role = Role::Source;
+
+    fn of(end: End) -> Result<Sender, Error> {
+        end.into_sender()
+    }
+}
+
+impl Sealed for Receiver {
+    const ROLE: Role = Role::Sink;
+
+    fn of(end: End) -> Result<Receiver, Error> {
+        end.into_receiver()
+    }
+}
