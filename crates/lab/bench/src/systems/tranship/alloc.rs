@@ -15,7 +15,6 @@ pub struct Zones {
 }
 
 impl Allocator for Zones {
-    const NAME: &'static str = "tranship";
     type Held = BufferMut;
 
     fn open(bytes: usize) -> Result<Self> {
