@@ -26,13 +26,13 @@ pub use trace::{TraceRo, TraceRw, Traced};
 use crate::{MakeError, VerifyError};
 use std::io;
 
-/// Slots a pool may have at most: 20 bits of an id.
+/// Most slots of a pool: 20 bits of an id.
 pub const SLOT_LIMIT: u32 = 1 << 20;
 
-/// No object was made.
+/// Errors of making an object.
 #[derive(Debug, thiserror::Error)]
 pub enum CreateError {
-    /// More, or fewer, than the format allows.
+    /// The number is more, or fewer, than the format allows.
     #[error("{count} {what}: from {min} to {max} are allowed")]
     Count {
         what: &'static str,
@@ -48,7 +48,7 @@ pub enum CreateError {
 /// Errors about a shared object that does not have the agreed form.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// A number that the format does not allow, before anything was looked at.
+    /// A number that the format does not allow. Nothing was looked at.
     #[error("{count} {what}: from {min} to {max} are allowed")]
     Count {
         what: &'static str,
@@ -62,7 +62,7 @@ pub enum OpenError {
     /// The object could not be mapped.
     #[error("mapping {len_bytes} bytes: {source}")]
     Map { len_bytes: usize, source: io::Error },
-    /// The header's field says something else.
+    /// The header's field has another value.
     #[error("{field} is {found:#x}, not {expected:#x}")]
     Header {
         field: &'static str,

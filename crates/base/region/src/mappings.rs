@@ -7,7 +7,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use tranship_sys::limits;
 
-/// Out of four parts of a process's mappings; the rest is for everything else in it.
+/// The share of a process's mappings that buffers may take, in quarters; the rest is for everything else.
 const OF_FOUR: u64 = 3;
 
 static TAKEN: AtomicU64 = AtomicU64::new(0);
@@ -23,12 +23,12 @@ pub struct NoMappings {
     pub most: u64,
 }
 
-/// Mappings that are set aside; given back when it is dropped.
+/// Reserved mappings; dropping the value gives them back.
 #[derive(Debug)]
 pub struct Mappings(u64);
 
 impl Mappings {
-    /// Sets so many aside.
+    /// Reserves a number of mappings.
     pub fn take(asked: u64) -> Result<Mappings, NoMappings> {
         let most = limits::max_mappings() / 4 * OF_FOUR;
         add(&TAKEN, asked, most).map(|()| Mappings(asked))

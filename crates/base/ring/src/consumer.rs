@@ -46,7 +46,7 @@ impl Consumer {
         (first & SEQUENCE == sequence(self.head)).then_some((first & !SEQUENCE, line))
     }
 
-    /// Goes past the line that was peeked at.
+    /// Advances past the line that was peeked at.
     #[inline(always)]
     pub fn advance(&mut self) {
         self.head = self.head.wrapping_add(1);

@@ -4,7 +4,7 @@ use crate::front::Front;
 use crate::line::{Line, Lines};
 use std::ptr::NonNull;
 
-/// Which end of the link.
+/// An end of the link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Side {
     Source,
@@ -39,7 +39,7 @@ impl<M> Half<M> {
         self.lines
     }
 
-    /// The same, one by one.
+    /// Returns the lines as a slice.
     pub fn lines(&self) -> &[Line] {
         self.lines.as_slice()
     }
@@ -50,7 +50,7 @@ impl<M> Half<M> {
         self.lines.count()
     }
 
-    /// Which end writes this half.
+    /// Returns the end that writes this half.
     #[inline]
     pub fn side(&self) -> Side {
         self.side

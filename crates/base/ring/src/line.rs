@@ -37,10 +37,10 @@ unsafe impl Send for Lines<'_> {}
 // SAFETY: as above.
 unsafe impl Sync for Lines<'_> {}
 
-/// The memory cannot be a ring.
+/// Errors about memory that cannot be a ring.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum LinesError {
-    /// Not a power of two between [`Lines::MIN`] and [`Lines::MAX`].
+    /// The number is not a power of two between [`Lines::MIN`] and [`Lines::MAX`].
     #[error("a ring has a power of two of lines between 2 and 65536, not {0}")]
     Count(usize),
     /// A raw pointer that is not aligned to a line.
@@ -81,13 +81,13 @@ impl<'a> Lines<'a> {
         })
     }
 
-    /// How many lines there are.
+    /// Returns the number of lines.
     #[inline]
     pub fn count(self) -> u32 {
         self.mask + 1
     }
 
-    /// Whether that many lines can be a ring: says how many.
+    /// Checks that a ring can have `count` lines, and returns the number.
     pub(crate) fn check(count: usize) -> Result<u32, LinesError> {
         match u32::try_from(count) {
             Ok(n) if n.is_power_of_two() && (Lines::MIN..=Lines::MAX).contains(&n) => Ok(n),

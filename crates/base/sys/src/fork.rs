@@ -14,7 +14,7 @@ static PAGE: OnceLock<&'static AtomicU32> = OnceLock::new();
 /// A fork does not clear this counter, so a child's number differs from those of all its ancestors.
 static LAST: AtomicU32 = AtomicU32::new(0);
 
-/// Tells whether the process that made it has forked and we are the child.
+/// Tells whether the process that made the guard has forked and this is the child.
 #[derive(Clone, Copy, Debug)]
 pub struct ForkGuard {
     word: &'static AtomicU32,

@@ -28,7 +28,7 @@ pub const PAGES_TAG: u8 = 255;
 
 const CHUNK: u64 = 2 << 20;
 
-/// Whose an address is.
+/// The owner of an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Owner {
     /// An item of the keg with this tag (or the waste at the end of one of its slabs).
@@ -37,16 +37,16 @@ pub enum Owner {
     Pages(Option<u32>),
 }
 
-/// How much an arena has.
+/// The size of an arena.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ArenaStats {
     /// Pages of slabs and of [`Arena::alloc_pages`].
     pub used_pages: u64,
-    /// Pages with memory: those in use, and free ones that were in use a moment ago.
+    /// Pages with memory: pages in use, and free ones that were in use lately.
     pub committed_pages: u64,
-    /// Pages whose memory was given back, ever.
+    /// Pages whose memory was given back since the beginning.
     pub given_back_pages: u64,
-    /// Times that the memory or the window said no.
+    /// Times that the memory or the window refused.
     pub failures: u64,
 }
 
@@ -92,7 +92,7 @@ impl Arena {
         Self::new(Private::reserve(bytes.min(MAX_BYTES))?)
     }
 
-    /// An arena over `memory`.
+    /// Makes an arena over `memory`.
     ///
     /// # Errors
     /// If the window is longer than 64 GiB or no multiple of 2 MiB, or there is no room for the page map.
@@ -125,7 +125,7 @@ impl Arena {
         })
     }
 
-    /// Where the window begins.
+    /// Returns the address of the window's start.
     #[inline]
     #[must_use]
     pub fn base(&self) -> NonNull<u8> {
@@ -144,7 +144,7 @@ impl Arena {
         &*self.memory
     }
 
-    /// Offset of an address in the window; `None` outside it.
+    /// Returns the offset of an address in the window; `None` outside of it.
     #[inline]
     #[must_use]
     pub fn offset_of(&self, address: *const u8) -> Option<u64> {
@@ -173,7 +173,8 @@ impl Arena {
         }
     }
 
-    /// Consecutive pages of 4096 bytes, with undefined contents; `None` if the window or the memory has not so many.
+    /// Allocates consecutive pages of 4096 bytes, with undefined contents. Returns `None` if the window or the memory
+    /// has not enough.
     #[must_use]
     pub fn alloc_pages(&self, pages: u32) -> Option<NonNull<u8>> {
         let run = self.alloc_run(pages)?;
@@ -247,8 +248,8 @@ impl Arena {
         given
     }
 
-    /// Gives memory of free pages back, of those that were freed first first, until about `keep` of them have some.
-    /// Returns how many pages.
+    /// Gives memory of free pages back, the longest free first, until about `keep` of them have some. Returns the
+    /// number of pages.
     pub fn trim(&self, keep: u64) -> u64 {
         let mut pages = self.pages.lock();
         let given = pages.trim(keep, |range| self.memory.decommit(range));
@@ -257,7 +258,7 @@ impl Arena {
         given
     }
 
-    /// How much there is.
+    /// Returns the arena's figures.
     #[must_use]
     pub fn stats(&self) -> ArenaStats {
         let (used_pages, committed_pages) = self.pages.lock().counts();
@@ -279,14 +280,14 @@ impl Arena {
         )
     }
 
-    /// Says how much there is now, and gives the lock back.
+    /// Records the present size, and releases the lock.
     fn note(&self, pages: Guard<'_, Pages>) {
         let (used, committed) = pages.counts();
         self.used.store(used, Ordering::Relaxed);
         self.spare.store(committed - used, Ordering::Relaxed);
     }
 
-    /// A period is over, if that was not said already; returns whether free pages have memory.
+    /// Ends a period, if that was not recorded already; returns whether free pages have memory.
     pub(crate) fn period(&self, number: u64) -> bool {
         if self.period.swap(number, Ordering::Relaxed) != number {
             self.age();

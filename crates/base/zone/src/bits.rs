@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-/// A fixed number of bits; "hole" means a range of clear ones.
+/// A fixed number of bits; "hole" means a range of clear bits.
 #[derive(Debug, Clone)]
 pub(crate) struct Bits {
     words: Vec<u64>,

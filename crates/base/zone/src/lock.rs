@@ -36,7 +36,7 @@ impl<T> Lock<T> {
         }
     }
 
-    /// Waits until it is free and takes it.
+    /// Waits until the lock is free and takes it.
     #[inline]
     pub fn lock(&self) -> Guard<'_, T> {
         if !self.take() {
@@ -45,7 +45,7 @@ impl<T> Lock<T> {
         Guard { lock: self }
     }
 
-    /// Takes it if it is free.
+    /// Takes the lock if it is free.
     #[inline]
     pub fn try_lock(&self) -> Option<Guard<'_, T>> {
         self.take().then(|| Guard { lock: self })
@@ -69,7 +69,7 @@ impl<T> Lock<T> {
         }
         // Ordering: Acquire pairs with the release in `give`.
         while self.word.swap(WAITED, Ordering::Acquire) != FREE {
-            // A failure (no such word, interrupted) only means to look again.
+            // After a failure (another word, interrupted) the loop just looks again.
             let _ = futex::private::wait(&raw const self.word, WAITED, None);
         }
     }

@@ -32,8 +32,9 @@ const EPOCH_MASK: u64 = (1 << 24) - 1;
 /// The words that fast paths read, in cache lines of their own, which change seldom.
 #[repr(align(128))]
 struct Hot {
-    /// Caches whose `seen` equals this may be used by their owners without a lock. Changes with every request to all
-    /// threads; they then flush, and adopt the new value (not under pressure: then nothing is cached).
+    /// The control word. Owners of caches whose `seen` equals it may use these without a lock. It changes with every
+    /// request to all threads. They then flush, and adopt the new value (but not under pressure: then nothing is
+    /// cached).
     control: AtomicU64,
     place: CachePlace,
 }
@@ -48,12 +49,12 @@ pub(crate) struct Inner<B> {
     pub(crate) config: ZoneConfig,
     depot: Lock<Depot>,
     members: Lock<Members>,
-    /// One thief at a time, as it holds many caches' locks.
+    /// The lock of a thief: one at a time, because it holds many caches' locks.
     thief: Lock<()>,
     /// `counters.contended` when buckets were last shrunk.
     last_contended: AtomicU64,
     counters: Counters,
-    /// Whether it takes part in reclamation by time.
+    /// Whether the zone takes part in reclamation by time.
     managed: bool,
     pub(crate) backend: B,
     me: Weak<Self>,
@@ -73,7 +74,7 @@ struct Counters {
 #[derive(Default)]
 struct Members {
     caches: Vec<Arc<Cache>>,
-    /// Of the threads that have ended.
+    /// The counts of threads that have ended.
     allocs: u64,
     frees: u64,
 }
@@ -133,7 +134,7 @@ impl<B: Backend> Zone<B> {
         &self.inner.backend
     }
 
-    /// An item; `None` if neither the caches nor the backend have one, or the zone is closed.
+    /// Allocates an item. Returns `None` if neither the caches nor the backend have one, or the zone is closed.
     #[inline]
     #[must_use]
     pub fn alloc(&self) -> Option<u32> {
@@ -150,7 +151,7 @@ impl<B: Backend> Zone<B> {
         self.inner.counters.failures.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Items came from the backend, and went out, past the zone.
+    /// Counts items that came from the backend, and went out, past the zone.
     pub(crate) fn count_imported(&self, items: u64) {
         let counters = &self.inner.counters;
         counters.imported.fetch_add(items, Ordering::Relaxed);

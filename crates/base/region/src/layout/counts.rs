@@ -10,7 +10,7 @@ use std::sync::atomic::AtomicU32;
 
 const COUNTS: usize = 64;
 
-/// Which of the two.
+/// The direction of a counter page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Way {
     Sent,
@@ -47,7 +47,7 @@ unsafe impl Send for CountsRw {}
 unsafe impl Sync for CountsRw {}
 
 impl CountsRw {
-    /// Makes them, all 0.
+    /// Makes a counter page, all 0.
     pub fn create(way: Way, slots: u32) -> Result<(OwnedFd, CountsRw), CreateError> {
         check_count("slots", slots, 1, SLOT_LIMIT)?;
         let (fd, map) = says(way, slots).create(len(slots), |_| {})?;
@@ -66,7 +66,7 @@ impl CountsRw {
         unsafe { std::slice::from_raw_parts(self.counts.as_ptr(), self.count as usize) }
     }
 
-    /// The one of a slot.
+    /// Returns the counter of a slot.
     #[inline]
     pub fn get(&self, i: u32) -> Option<&AtomicU32> {
         self.counts().get(i as usize)
@@ -109,14 +109,15 @@ impl CountsRo {
         self.count
     }
 
-    /// The one of a slot.
+    /// Returns the counter of a slot.
     #[inline]
     pub fn get(&self, i: u32) -> Option<LoadU32<'_>> {
         // SAFETY: below the count that was checked against the length; an atomic; mapped as long as `self`.
         (i < self.count).then(|| LoadU32::new(unsafe { self.counts.add(i as usize).as_ref() }))
     }
 
-    /// The first of [`CountsRo::count`] words, for loops. Mapped read-only: relaxed loads and fences only.
+    /// Returns the address of the first of [`CountsRo::count`] words, for loops. Mapped read-only: relaxed loads and
+    /// fences only.
     #[inline]
     pub fn counts_ptr(&self) -> *const AtomicU32 {
         self.counts.as_ptr()

@@ -68,7 +68,7 @@ impl<S> Model<S> {
         self
     }
 
-    /// Goes all ways, up to the first that is wrong: where a thread panics, or none of those that are left can go on.
+    /// Explores all ways, up to the first wrong one: a thread panics, or no remaining thread can continue.
     #[must_use]
     pub fn explore(&self) -> Outcome {
         let mut explorer = Explorer {
@@ -87,7 +87,7 @@ impl<S> Model<S> {
         }
     }
 
-    /// Explores a system that must be right; prints how large it is, and returns that.
+    /// Explores a system that must be right; prints its number of states, and returns it.
     ///
     /// # Panics
     /// If it is not.
@@ -117,14 +117,14 @@ impl<S> Model<S> {
     }
 }
 
-/// Where one thread is.
+/// The position of one thread.
 #[derive(Clone, Default)]
 struct Thread {
     /// In its tree.
     at: usize,
     /// Stores of this thread that no other thread sees yet.
     buffer: VecDeque<(usize, u64)>,
-    /// In the kernel until it is woken.
+    /// The thread is in the kernel until it is woken.
     sleeps: bool,
     /// Whether this thread has asked for a fence on all threads, and the threads that have not passed it yet: bit by
     /// thread.
@@ -139,7 +139,7 @@ struct State {
 }
 
 impl State {
-    /// A thread sees its own stores at once.
+    /// Loads a word as a thread sees it: its own stores are visible to it at once.
     fn load(&self, t: usize, index: usize) -> u64 {
         let own = self.threads[t]
             .buffer
@@ -186,14 +186,14 @@ impl State {
     }
 }
 
-/// All ways of one thread, each as far as it was gone.
+/// All ways of one thread, each as far as it was explored.
 #[derive(Default)]
 struct Tree {
     nodes: Vec<Node>,
 }
 
 struct Node {
-    /// From where, and by which result.
+    /// The node before, and the result that leads here.
     came: Option<(usize, u64)>,
     next: Next,
     ways: HashMap<u64, usize>,
@@ -242,7 +242,7 @@ type Step = (usize, Option<Op>);
 struct Touched {
     loads: u32,
     stores: u32,
-    /// Something was done at once because of that.
+    /// A step was done at once because of that.
     is_relied_on: bool,
 }
 
@@ -288,7 +288,7 @@ impl<S> Explorer<'_, S> {
         }
     }
 
-    /// Whether it makes no difference to others when a thread does that.
+    /// Says whether a thread's step makes no difference to other threads.
     fn is_alone(&mut self, state: &State, t: usize, op: &Op) -> bool {
         let (index, is_load) = match op {
             Op::Load(word) => (word.index, true),

@@ -1,4 +1,4 @@
-//! Where the memory controller's directories of a process are.
+//! The directories of a process in the memory controller.
 
 use std::path::{Path, PathBuf};
 
@@ -9,8 +9,8 @@ pub(crate) enum Version {
     Two,
 }
 
-/// The directories from our own cgroup up to the mount's root. `cgroup` and `mountinfo` are the texts of the
-/// files of these names.
+/// Returns the directories from this process's cgroup up to the mount's root. `cgroup` and `mountinfo` are the texts of
+/// the files of these names.
 pub(crate) fn directories(cgroup: &str, mountinfo: &str) -> Vec<(Version, PathBuf)> {
     let mut found = Vec::new();
     for line in cgroup.lines() {

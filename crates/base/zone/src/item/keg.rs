@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// The largest items of kegs, bytes. For a larger item, pages of the arena are better.
 pub const MAX_ITEM_BYTES: u64 = 1 << 20;
 
-/// Why there is no keg.
+/// Errors of making a keg.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum KegError {
     /// Items of that size or alignment are not made.
@@ -41,7 +41,7 @@ pub struct ItemKeg {
 }
 
 impl ItemKeg {
-    /// A keg of items of `bytes` bytes, aligned to `align` (a power of two up to 4096; at least 16 is given).
+    /// Makes a keg of items of `bytes` bytes, aligned to `align` (a power of two up to 4096; at least 16 is given).
     ///
     /// # Errors
     /// If no such items can be made, or the arena has too many kegs.
@@ -95,13 +95,13 @@ impl ItemKeg {
         self.bytes
     }
 
-    /// Bytes from one item to the next.
+    /// Returns the bytes from one item to the next.
     #[must_use]
     pub fn stride(&self) -> u64 {
         self.stride
     }
 
-    /// How slabs are cut.
+    /// Returns how slabs are cut.
     #[must_use]
     pub fn shape(&self) -> SlabShape {
         self.slabs.lock().shape()
@@ -114,7 +114,7 @@ impl ItemKeg {
         keg.slab_count() as u64 * u64::from(keg.shape().pages)
     }
 
-    /// Items that the zones have, those in their caches included.
+    /// Returns the items that the zones have, those in their caches included.
     #[must_use]
     pub fn used_items(&self) -> u64 {
         self.slabs.lock().used_items()
@@ -158,7 +158,7 @@ impl ItemKeg {
         self.slabs.lock().compact();
     }
 
-    /// Whether an address is the beginning of one of the keg's items (in use or not).
+    /// Says whether an address is the beginning of one of the keg's items (in use or not).
     #[must_use]
     pub fn is_item(&self, address: *const u8) -> bool {
         self.arena
@@ -167,7 +167,7 @@ impl ItemKeg {
             .is_some()
     }
 
-    /// Appends up to `want` items to `out`, making slabs as needed. Fewer when there is no memory.
+    /// Appends up to `want` items to `out`, making slabs as needed. It appends fewer when there is no memory.
     pub(crate) fn take(&self, out: &mut Vec<u32>, want: usize, use_reserve: bool) {
         let reserve = if use_reserve {
             0
@@ -190,7 +190,7 @@ impl ItemKeg {
     /// Takes items back.
     ///
     /// # Panics
-    /// If one of them is no item of this keg, or free already.
+    /// If one of the items is not of this keg, or free already.
     pub(crate) fn give(&self, items: &[u32]) {
         let mut keg = self.slabs.lock();
         for &item in items {

@@ -16,7 +16,7 @@ const WAITING: u32 = 0;
 const GRANTED: u32 = 1;
 const REFUSED: u32 = 2;
 
-/// How a sleep ended.
+/// The result of a sleep.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Outcome {
     /// One item may be taken.
@@ -68,7 +68,7 @@ impl Limit {
         self.sleeps.load(Ordering::Relaxed)
     }
 
-    /// How many sleep now.
+    /// Returns the number of sleepers.
     pub(crate) fn sleepers(&self) -> usize {
         self.state.lock().sleepers.len()
     }
@@ -79,7 +79,7 @@ impl Limit {
         !state.sleepers.is_empty() || state.count >= state.max
     }
 
-    /// Whether there are more items than the limit allows: it was lowered.
+    /// Says whether there are more items than the limit allows, because it was lowered.
     pub(crate) fn is_exceeded(&self) -> bool {
         let state = self.state.lock();
         state.count > state.max
