@@ -11,7 +11,7 @@ use std::io;
 use tranship_error::Error;
 use tranship_sys::{confine, process};
 
-/// Memory of the manager's own, or of one helper's: far more than its tables can come to (`docs/threat-model.md`).
+/// Most memory of the manager, or of one helper: far more than its tables can need (`docs/threat-model.md`).
 const MOST_MEMORY: u64 = 8 << 30;
 
 /// Confines this thread and all later ones; the system call filter covers existing threads too. It cannot be undone.
@@ -30,7 +30,7 @@ pub(super) fn confine(kills: bool) -> Result<(), Error> {
     Ok(())
 }
 
-/// The same number on every architecture.
+/// The call's number, which is equal on every architecture.
 const CACHESTAT: c_long = 451;
 
 /// The kernel's auxiliary vector of this process, which an undumpable process cannot read in /proc.
@@ -53,7 +53,7 @@ const ALLOWED: &[c_long] = &[
     libc::SYS_fstat,
     libc::SYS_fstatfs,
     CACHESTAT,
-    // sockets that there are, and such that lead to none but ourselves
+    // existing sockets, and sockets that lead only to this process
     libc::SYS_accept,
     libc::SYS_accept4,
     libc::SYS_socketpair,

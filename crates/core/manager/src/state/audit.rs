@@ -37,7 +37,7 @@ impl State {
         pools.chain(heaps).collect()
     }
 
-    /// How many domains, pools and heaps, channels and exports there are.
+    /// Returns the numbers of domains, of pools and heaps, of channels and of exports.
     pub fn population(&self) -> [usize; 4] {
         [
             self.cx.domains.len(),
@@ -47,7 +47,7 @@ impl State {
         ]
     }
 
-    /// How many users have anything.
+    /// Returns the number of users that have anything.
     pub fn users(&self) -> usize {
         self.cx.accounts.users()
     }
@@ -334,7 +334,7 @@ impl State {
         self.claims.audit()
     }
 
-    /// Counts everything that is limited, one by one.
+    /// Counts every limited resource anew, one by one.
     fn audit_accounts(&self) -> Result<(), String> {
         let mut counted: BTreeMap<(u32, usize), u64> = BTreeMap::new();
         let mut count = |uid: u32, of: Of, n: usize| {

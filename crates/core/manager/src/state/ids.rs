@@ -1,5 +1,5 @@
-//! Ids are handed out from counters that are reserved in blocks, so that a restarted manager
-//! does not hand one out again.
+//! Ids are handed out from counters. These are reserved in blocks, so that a restarted manager does not hand out an id
+//! twice.
 
 use super::types::Action;
 

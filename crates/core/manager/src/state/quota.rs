@@ -42,7 +42,7 @@ fn quota_of(pools: &Pools, heaps: &Heaps, id: PoolId) -> Option<(u64, u64)> {
     pool.map(|p| (p.quota_bytes, p.max_bytes)).or_else(heap)
 }
 
-/// The administrator's word: from then on no policy moves it.
+/// Sets a quota by the administrator's word: from then on no policy moves it.
 pub(super) fn pin(
     cx: &mut Context,
     pools: &mut Pools,

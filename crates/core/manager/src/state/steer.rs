@@ -35,7 +35,7 @@ impl Seat {
         self.governed || self.steered
     }
 
-    /// Takes the seat, or gives it up.
+    /// Takes the right to set quotas, or gives it up.
     pub fn steer(
         &mut self,
         cx: &mut Context,

@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use tranship_proto::{DomainId, PoolId, Trust, check_name};
 
-/// Descriptors that are kept so, in all and of one user's pools: the unit file says how many there may be.
+/// Most stored descriptors, in all and of one user's pools: the unit file has the same number.
 const MOST: usize = 4000;
 const MOST_OF_ONE: usize = 1000;
 /// Before every name.
@@ -46,7 +46,7 @@ pub enum Stored {
         /// The pool's name.
         name: String,
     },
-    /// One of its chunks.
+    /// One of the pool's chunks.
     Chunk {
         /// The pool.
         pool: PoolId,
@@ -61,7 +61,7 @@ pub enum Stored {
         pool: PoolId,
         /// The domain.
         domain: DomainId,
-        /// Of its counters.
+        /// The inode of its counters.
         inode: u64,
     },
 }

@@ -10,7 +10,7 @@ use tranship_sys::socket;
 
 const IDLE: &[u8] = b"i";
 
-/// Does one job after the other until the manager is gone.
+/// Does one job after another until the manager is gone.
 pub(super) fn work(end: OwnedFd) {
     let mut message = vec![0; MESSAGE_BYTES];
     let mut job = [0; 64];
