@@ -34,7 +34,7 @@ impl Default for Config {
 }
 
 impl Config {
-    /// A configuration for a policy, all else as usual.
+    /// Makes a configuration for a policy, with defaults for everything else.
     pub fn of(policy: &str) -> Config {
         Config {
             policy: policy.to_owned(),

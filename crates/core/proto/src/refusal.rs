@@ -1,4 +1,4 @@
-//! Why the manager says no: a stable code and two numbers.
+//! The manager's reasons for a refusal: a stable code and two numbers.
 
 use crate::codec::MAX_NAME_BYTES;
 use serde::{Deserialize, Serialize};
@@ -12,16 +12,16 @@ pub enum RefusalCode {
     /// The two sides speak different versions.
     #[error("protocol version differs")]
     Version = 1,
-    /// The access rules do not allow it.
+    /// The access rules do not allow the request.
     #[error("the access rules of the manager do not allow it")]
     Access = 2,
     /// A limit per uid or per client is reached.
     #[error("a limit per user or per client is reached")]
     Limit = 3,
-    /// The pool's quota does not cover it.
+    /// The pool's quota is too small.
     #[error("the pool's quota does not cover it")]
     Quota = 4,
-    /// The manager's total does not cover it at present.
+    /// The manager's total is too small at present.
     #[error("the manager's total memory does not cover it at present")]
     Total = 5,
     /// Another domain offers the name.
@@ -91,10 +91,10 @@ pub struct Refusal {
     pub available: u64,
 }
 
-/// With [`RefusalCode::PeerGone`], as `available`: the other side is there, and said no.
+/// With [`RefusalCode::PeerGone`], as `available`: the other side is there, and refused.
 pub const SAID_NO: u64 = 1;
 
-/// With [`RefusalCode::Access`], as `available`: which rule it was; 0: it has no name.
+/// With [`RefusalCode::Access`], as `available`: the rule; 0: it has no name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u64)]
 pub enum AccessRule {
@@ -104,7 +104,7 @@ pub enum AccessRule {
     Export = 2,
     /// `[[bind]]`: the users that may connect to a name.
     Bind = 3,
-    /// `[[reserved]]`: whose a name is.
+    /// `[[reserved]]`: the owner of a name.
     Reserved = 4,
     /// `[[policy_run]]`: the users that may divide memory.
     PolicyRun = 5,
@@ -122,7 +122,7 @@ pub enum Limited {
     Pools = 2,
     /// Ends of channels of a user.
     Channels = 3,
-    /// Names of a user: exported ones, and those that it waits for.
+    /// Names of a user: exported ones, and awaited ones.
     Names = 4,
     /// Descriptors that the manager holds for a user.
     Descriptors = 5,
@@ -152,7 +152,7 @@ pub enum Limited {
     Mapped = 17,
     /// A reader's questions for chunks that it misses.
     Resyncs = 18,
-    /// Requests to another domain that has not taken the ones before.
+    /// Requests to another domain that has not taken the earlier ones.
     Backlog = 19,
 }
 
@@ -241,7 +241,7 @@ impl Limited {
 }
 
 impl Refusal {
-    /// The other side went away, or just lost the manager: it did not say no.
+    /// Says whether the other side went away, or just lost the manager: it did not refuse.
     pub fn went_away(&self) -> bool {
         self.code == RefusalCode::PeerGone && self.available != SAID_NO
     }
@@ -314,7 +314,7 @@ fn numbers(code: RefusalCode, asked: u64, available: u64) -> String {
     }
 }
 
-/// Which rule keeps a user out.
+/// Returns the text of the rule that keeps a user out.
 fn barred(uid: u64, rule: u64) -> String {
     use AccessRule as R;
     let is = |wanted: R| rule == wanted as u64;
@@ -340,7 +340,7 @@ mod tests {
     use super::*;
     use crate::{Levels, Trust};
 
-    /// A listener that ends, or an id that is gone, takes no right from anybody.
+    /// A listener that ends, or an id that is gone, takes no right from any domain.
     #[test]
     fn refused_means_a_right_that_is_missing() {
         let kind = |code, available| {

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tranship_sys::{process, time};
 use tranship_zone::lock::{Guard, Lock};
 
-/// Memory is asked for and given back in steps of an eighth of the heap, within these bounds.
+/// Bounds of the step, an eighth of the heap, in which memory is requested and given back.
 const LEAST_STEP: u64 = 1 << 20;
 const MOST_STEP: u64 = 64 << 20;
 
@@ -41,11 +41,11 @@ struct Books {
 /// The account's figures, bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Usage {
-    /// Memory that the heap has from the kernel: in use, cached, or free for the next allocation; and its tables.
+    /// Bytes that the heap has from the kernel: in use, cached, or free for the next allocation; and its tables.
     pub used_bytes: u64,
     /// Bytes that the manager has admitted; 0 without a manager.
     pub admitted_bytes: u64,
-    /// Whether a manager accounts for it.
+    /// Whether a manager accounts for the heap.
     pub managed: bool,
 }
 
@@ -64,7 +64,7 @@ pub(crate) fn charge(bytes: u64) -> bool {
     allowed
 }
 
-/// `bytes` went back to the kernel.
+/// Records that `bytes` went back to the kernel.
 pub(crate) fn discharge(bytes: u64) {
     let mut books = BOOKS.lock();
     books.used = books.used.saturating_sub(bytes);
@@ -149,7 +149,7 @@ impl Books {
         }
     }
 
-    /// Read once, as early as there is one.
+    /// Returns the environment's settings, read once, as early as possible.
     fn environment(&mut self) -> Option<&Environment> {
         if self.environment.is_none() && process::has_environment() {
             self.environment = Some(Environment::read());

@@ -61,7 +61,7 @@ impl Sizes {
         }
     }
 
-    /// Bytes that so many threads and the depot can hold.
+    /// Returns the bytes that the caches of `threads` threads and the depot can hold.
     fn bytes(self, class: usize, threads: u32) -> u64 {
         let items = u64::from(self.bucket_items) * 2 * u64::from(threads.max(1))
             + u64::from(self.depot_items);
@@ -76,7 +76,7 @@ pub(crate) struct Budget {
     granted: AtomicU64,
 }
 
-/// All of it is a hint: two threads that count at once may lose one.
+/// One size's state. All of it is a hint: of two threads that count at once, one count may be lost.
 #[derive(Debug, Default)]
 struct Class {
     allocs: AtomicU32,

@@ -33,7 +33,7 @@ const SLACK: f64 = 0.15;
 /// The memory that a pool should have.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Need {
-    /// With less callers would wait.
+    /// The need: with less memory callers would wait.
     pub bytes: u64,
     /// The need plus some room for growth.
     pub roomy_bytes: u64,
@@ -233,7 +233,8 @@ mod tests {
             }
         }
 
-        /// Pages: the quota, those in use; callers that waited, share spent collecting, requests. The need, in pages.
+        /// Takes the pages of the quota and those in use, the callers that waited, the share spent collecting, and the
+        /// requests. Returns the need, in pages.
         fn period(
             &mut self,
             quota: u64,

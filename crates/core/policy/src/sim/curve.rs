@@ -1,4 +1,4 @@
-//! Something that changes over time.
+//! A value that changes over time.
 
 /// Points in milliseconds, rising, with straight lines between; constant before the first and after the last.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -10,7 +10,7 @@ impl Curve {
         Curve(vec![(0, value)])
     }
 
-    /// These values, each from its time on.
+    /// Makes a curve of these values, each from its time on.
     pub fn steps(steps: &[(u64, f64)]) -> Curve {
         let mut points = Vec::new();
         for (at, value) in steps {

@@ -24,7 +24,7 @@ pub enum TraceError {
         /// The number of snapshots.
         snapshots: usize,
     },
-    /// Time stands still or goes back.
+    /// The snapshot's time is not after the one before.
     #[error(
         "snapshot {number} is of {at_ns} ns, not after the one before, which is of {before_ns} ns"
     )]
