@@ -121,8 +121,8 @@ impl Tasks {
         KEYS + state.last_key
     }
 
-    /// Stores a task until it is woken, at `at` at the latest. `news` is readable when the manager has some. Returns
-    /// true if the reactor does not run: it counts as running from here on, and the caller starts it.
+    /// Stores a task until it is woken. `news` is readable when the manager has some. Returns true if the reactor does
+    /// not run: it counts as running from here on, and the caller starts it.
     pub fn put(&self, key: Key, waker: &Waker, news: impl AsFd) -> io::Result<bool> {
         self.poller(news)?;
         let mut state = self.state();

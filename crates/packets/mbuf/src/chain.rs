@@ -47,7 +47,7 @@ pub struct Chain {
 unsafe impl Send for Chain {}
 
 impl Chain {
-    /// The mbuf and all behind it become the chain's.
+    /// Makes a chain of an mbuf and all behind it.
     #[inline(always)]
     pub(crate) fn new(first: Seg) -> Chain {
         Chain { first }
@@ -75,7 +75,7 @@ impl Chain {
         self.first.home().inner()
     }
 
-    /// Bytes of the whole chain (`m_length`; of a packet, its header's length, which is the same).
+    /// Returns the bytes of the whole chain (`m_length`). For a packet this is the header's length, which is equal.
     #[doc(alias = "m_length")]
     #[doc(alias = "m_fixhdr")]
     #[must_use]
@@ -87,19 +87,19 @@ impl Chain {
         }
     }
 
-    /// Whether there are no bytes.
+    /// Says whether there are no bytes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// How many mbufs there are.
+    /// Returns the number of mbufs.
     #[must_use]
     pub fn count(&self) -> usize {
         self.segs().count()
     }
 
-    /// Whether it has a packet header.
+    /// Says whether there is a packet header.
     #[inline]
     #[must_use]
     pub fn is_packet(&self) -> bool {
@@ -120,7 +120,7 @@ impl Chain {
             .then(|| unsafe { &mut *self.first.header() })
     }
 
-    /// Makes it a packet, with an empty header, if it is none.
+    /// Makes the chain a packet, with an empty header, if it is none.
     ///
     /// # Errors
     /// `NoBuffers` when there is no memory, or a limit is reached.
@@ -201,7 +201,8 @@ impl Chain {
         self.segs().map(Mbuf::new)
     }
 
-    /// The bytes of each mbuf, for writing; `None` for one whose storage is shared, read-only or not mapped.
+    /// Returns the bytes of each mbuf, for writing; `None` for an mbuf whose storage is shared, read-only or not
+    /// mapped.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = Option<&mut [u8]>> {
         // SAFETY: each mbuf's bytes once, borrowed with the chain.
         self.segs().map(|seg| unsafe { seg.bytes_mut() })
@@ -214,8 +215,8 @@ impl Chain {
         Mbuf::new(self.first.last())
     }
 
-    /// The mbuf in which a byte lies, and where in it; the end of the last mbuf for the chain's length; `None` beyond
-    /// (`m_getptr`).
+    /// Finds the mbuf with a byte, and the byte's place in it. For the chain's length it returns the end of the last
+    /// mbuf; beyond, `None` (`m_getptr`).
     #[doc(alias = "m_getptr")]
     #[must_use]
     pub fn getptr(&self, offset: usize) -> Option<(Mbuf<'_>, usize)> {
@@ -244,8 +245,8 @@ impl Chain {
         self.segs().all(Seg::writable)
     }
 
-    /// Leaves room in front of the data to come: an empty first mbuf's data begins `len` bytes from its start, or as
-    /// far back as possible (`m_data +=`, `M_ALIGN` the other way round).
+    /// Leaves room in front of later data: an empty first mbuf's data begins `len` bytes from its start, or as far back
+    /// as possible (`m_data +=`, `M_ALIGN` the other way round).
     ///
     /// # Errors
     /// `Occupied` if it has data; `TooLong` for more than its room.
@@ -262,7 +263,7 @@ impl Chain {
         Ok(())
     }
 
-    /// Puts data of `len` bytes to come as far back as possible in the empty first mbuf, at a multiple of 8
+    /// Places later data of `len` bytes as far back as possible in the empty first mbuf, at a multiple of 8
     /// (`M_ALIGN`).
     ///
     /// # Errors
@@ -292,7 +293,7 @@ impl Chain {
         self.cljget(ClusterSize::Std)
     }
 
-    /// Attaches a cluster of that size (`m_cljget`).
+    /// Attaches a cluster of a size (`m_cljget`).
     ///
     /// # Errors
     /// `Occupied` if it has data or storage; `NoBuffers` when there is no memory, or a limit is reached.
@@ -328,8 +329,8 @@ impl Chain {
         Ok(())
     }
 
-    /// Makes the packet's length that of its mbufs, and returns it: after lengths were set in chains that begin at a
-    /// later one of them, as C programs do (`m_fixhdr`).
+    /// Makes the packet's length that of its mbufs, and returns it (`m_fixhdr`). It serves C programs that set lengths
+    /// in chains which begin at a later mbuf.
     #[doc(alias = "m_fixhdr")]
     pub fn fix_header(&mut self) -> usize {
         let total = self.first.total();
@@ -360,11 +361,11 @@ impl Chain {
         Ok(())
     }
 
-    /// Gives a copy of this packet's header, tags and all, to another chain (`m_dup_pkthdr`).
+    /// Gives a copy of this packet's header and tags to another chain (`m_dup_pkthdr`).
     ///
     /// # Errors
-    /// `NoHeader` if this chain is no packet; `NoBuffers` when there is no memory, or a limit is reached. The other
-    /// chain is as before then.
+    /// `NoHeader` if this chain is no packet; `NoBuffers` when there is no memory, or a limit is reached. On failure
+    /// the other chain is as before.
     #[doc(alias = "m_dup_pkthdr")]
     pub fn dup_header(&self, to: &mut Chain) -> Result<(), Error> {
         let header = self.header().ok_or(Error::NoHeader)?;
@@ -388,7 +389,7 @@ impl Chain {
         unsafe { ext::free_one(first) }.map(Chain::new)
     }
 
-    /// Gives the chain away as a plain pointer, as C programs have it.
+    /// Gives the chain away as a plain pointer, for C programs.
     #[must_use]
     pub fn into_raw(self) -> NonNull<()> {
         let first = self.into_first();
@@ -402,7 +403,7 @@ impl Chain {
     /// The pointer is a result of `into_raw`, and is taken back once.
     #[must_use]
     pub unsafe fn from_raw(chain: NonNull<()>) -> Chain {
-        // SAFETY: says the caller.
+        // SAFETY: as the caller promises.
         Chain::new(unsafe { Seg::new(chain.cast()) })
     }
 
@@ -413,7 +414,7 @@ impl Chain {
     /// The pointer is a result of `into_raw`, and the allocator has not given its memory back since.
     #[must_use]
     pub unsafe fn is_freed(chain: NonNull<()>) -> bool {
-        // SAFETY: says the caller; only the flags are looked at.
+        // SAFETY: as the caller promises; only the flags are read.
         unsafe { Seg::new(chain.cast()) }.flags() == Flags::FREED
     }
 
@@ -422,7 +423,7 @@ impl Chain {
     }
 }
 
-/// The mbuf in which a byte lies; the end of the last one for the chain's length.
+/// Finds the mbuf with a byte; for the chain's length, the end of the last mbuf.
 pub(crate) fn find(first: Seg, mut offset: usize) -> Option<(Seg, usize)> {
     let mut at = first;
     loop {
@@ -468,7 +469,7 @@ impl<'a> Mbuf<'a> {
         self.seg.len()
     }
 
-    /// Whether it has no data.
+    /// Says whether there is no data.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -495,7 +496,7 @@ impl<'a> Mbuf<'a> {
         unsafe { self.seg.bytes() }
     }
 
-    /// Where its data begins, also if it may change under the reader; `None` if it is not mapped here.
+    /// Returns the address of the data, also if it may change under the reader; `None` if it is not mapped here.
     #[must_use]
     pub fn as_ptr(&self) -> Option<NonNull<u8>> {
         let mapped = !self.seg.has(Flags::EXTPG);
@@ -510,7 +511,7 @@ impl<'a> Mbuf<'a> {
         unsafe { NonNull::new_unchecked(self.seg.raw().cast()) }
     }
 
-    /// Bytes of its storage (`M_SIZE`).
+    /// Returns the bytes of the storage (`M_SIZE`).
     #[doc(alias = "M_SIZE")]
     #[must_use]
     pub fn size(&self) -> usize {
@@ -523,13 +524,13 @@ impl<'a> Mbuf<'a> {
         self.seg.ext_kind()
     }
 
-    /// How many mbufs refer to its storage.
+    /// Returns how many mbufs refer to the storage.
     #[must_use]
     pub fn references(&self) -> u32 {
         self.seg.references()
     }
 
-    /// Whether its bytes may be written in place (`M_WRITABLE`).
+    /// Says whether the bytes may be written in place (`M_WRITABLE`).
     #[must_use]
     pub fn is_writable(&self) -> bool {
         self.seg.writable()
@@ -547,19 +548,19 @@ impl<'a> Mbuf<'a> {
         self.seg.trailing()
     }
 
-    /// Whether it is a mini-mbuf.
+    /// Says whether it is a mini-mbuf.
     #[must_use]
     pub fn is_mini(&self) -> bool {
         self.seg.home().is_mini()
     }
 
-    /// File and offset of its data, if that is a piece of a file.
+    /// Returns the file and the offset of the data, if the data is a piece of a file.
     #[must_use]
     pub fn file(&self) -> Option<(BorrowedFd<'a>, u64)> {
         self.seg.file()
     }
 
-    /// The buffer in which its data lies, if it is one.
+    /// Returns the buffer that holds the data, if there is one.
     #[must_use]
     pub fn cbuf(&self) -> Option<&'a Cbuf> {
         self.seg.cbuf()

@@ -1,4 +1,4 @@
-//! How often each routine was called, per thread and without locked instructions.
+//! Counts of calls of each routine, for each thread and without locked instructions.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -120,7 +120,7 @@ fn first(routine: Routine, by: u64) {
     }
 }
 
-/// How often each routine was called in this process so far.
+/// Counts of calls of each routine in this process so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Calls([u64; COUNT]);
 
@@ -139,7 +139,7 @@ impl Calls {
         })
     }
 
-    /// Of one routine.
+    /// Returns the count of one routine.
     #[must_use]
     pub fn of(&self, routine: Routine) -> u64 {
         self.0[routine as usize]

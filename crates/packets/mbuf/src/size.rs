@@ -19,7 +19,7 @@ pub const MJUM9BYTES: usize = 9216;
 /// Bytes of a 16 KiB jumbo cluster (`MJUM16BYTES`).
 pub const MJUM16BYTES: usize = 16384;
 
-/// The most bytes that an operation makes a chain long, as a packet's header counts them. Chains that are put together
+/// The longest chain that an operation makes, in bytes, as a packet's header counts them. Joined chains
 /// ([`Chain::cat`](crate::Chain::cat)) may have more: they take no new memory.
 pub(crate) const MAX_BYTES: usize = u32::MAX as usize;
 
@@ -57,13 +57,13 @@ impl ClusterSize {
         }
     }
 
-    /// The smallest of at least so many bytes.
+    /// Returns the smallest size of at least `bytes`.
     #[must_use]
     pub fn for_bytes(bytes: usize) -> Option<ClusterSize> {
         Self::ALL.into_iter().find(|size| bytes <= size.bytes())
     }
 }
 
-/// Where data may begin without and with a packet header.
+/// The data's first offset without and with a packet header.
 pub(crate) const DAT: usize = 48;
 pub(crate) const PKTDAT: usize = 96;

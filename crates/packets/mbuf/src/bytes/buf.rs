@@ -8,8 +8,8 @@ use std::io::IoSlice;
 use std::marker::PhantomData;
 
 impl Chain {
-    /// A [`Buf`] over all bytes, without copying; `None` if some cannot be read in place
-    /// ([`make_readable`](Self::make_readable) sees to that).
+    /// Returns a [`Buf`] over all bytes, without copying; `None` if some cannot be read in place
+    /// ([`make_readable`](Self::make_readable) helps then).
     #[must_use]
     pub fn reader(&self) -> Option<Reader<'_>> {
         self.segs().all(Seg::readable).then(|| Reader {
@@ -36,7 +36,7 @@ impl Chain {
         Writer { chain: self, at }
     }
 
-    /// The last mbuf with data; the first if there is none.
+    /// Returns the last mbuf with data, or the first if there is none.
     pub(crate) fn tail(&self) -> Seg {
         let with_data = self.segs().filter(|seg| seg.len() > 0);
         with_data.last().unwrap_or(self.first())

@@ -55,7 +55,8 @@ impl Mbufs {
 }
 
 impl Chain {
-    /// Copies as many bytes as there are, or as there is room for, from `offset` on; says how many (`m_mbuftouio`).
+    /// Copies as many bytes as there are, or as there is room for, from `offset` on; returns their number
+    /// (`m_mbuftouio`).
     ///
     /// # Errors
     /// `TooShort` for an `offset` beyond the end; `File` where a piece of a file cannot be read.

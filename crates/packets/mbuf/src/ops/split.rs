@@ -12,7 +12,7 @@ impl Chain {
     /// Cuts the bytes from `at` on off and returns them (`m_split`). Storage at the cut is shared.
     ///
     /// The tail of a packet is a packet: its header is a copy of the first one's, with the send tag, but no tags.
-    /// Unlike the traditional routine's, a failure leaves the packet's length as it was too.
+    /// Unlike with the traditional routine, a failure leaves the packet's length as it was.
     ///
     /// # Errors
     /// `TooShort` beyond the end; `NoBuffers` when there is no memory, or a limit is reached.

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use std::cell::RefCell;
 use std::io::IoSlice;
 
-/// A link whose frames come out of a list and go into one.
+/// A link whose frames come from a list and go into another.
 #[derive(Default, Debug)]
 struct Queue {
     come: RefCell<VecDeque<Vec<u8>>>,
@@ -166,7 +166,7 @@ fn a_packet_gets_new_addresses_and_keeps_its_bytes() {
         }
         let done = forwarder.done();
         assert_eq!(done.packets, 2);
-        // The short one has no cluster to share: the mirror got a copy.
+        // The short packet has no cluster to share: the mirror got a copy.
         assert_eq!(done.copied_on_write, u64::from(mirror));
         if let Some(mirror) = &forwarder.mirror {
             // The mirror shows the packets as they came.
@@ -278,7 +278,7 @@ proptest! {
             random = random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
             pieces.swap(at, (random >> 33) as usize % (at + 1));
         }
-        // The way back: the second one's left port is where the first one's packets go.
+        // The way back: packets of the first forwarder go to the left port of the second.
         let ports = [
             Port::new(Queue::default(), Address { ethernet: SERVER.ethernet, ip: SERVER.ip }, RIGHT.ip, mtu),
             Port::new(Queue::default(), RIGHT, SERVER.ip, 65535),
