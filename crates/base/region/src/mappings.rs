@@ -15,7 +15,7 @@ static TAKEN: AtomicU64 = AtomicU64::new(0);
 /// More mappings were asked for than the process may have.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error(
-    "{asked} mappings for buffers that are protected each by itself; {taken} are taken, of {most}, which are three quarters of vm.max_map_count"
+    "{asked} mappings are needed for separately protected buffers; {taken} of {most} are taken (three quarters of vm.max_map_count)"
 )]
 pub struct NoMappings {
     pub asked: u64,

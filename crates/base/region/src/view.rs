@@ -10,7 +10,7 @@ mod copy;
 
 /// A range reaches beyond the view.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("{len_bytes} bytes at {offset_bytes} reach beyond the {available_bytes} bytes there are")]
+#[error("{len_bytes} bytes at {offset_bytes} reach beyond the {available_bytes} available bytes")]
 pub struct OutOfBounds {
     pub offset_bytes: usize,
     pub len_bytes: usize,

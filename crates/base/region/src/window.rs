@@ -25,10 +25,10 @@ pub enum WindowError {
     #[error("chunk {index} of a window of {chunks}")]
     NoSuchChunk { index: u32, chunks: u32 },
     /// The place has a chunk already, or another thread is changing it.
-    #[error("place {index} is taken")]
+    #[error("place {index} of the window has a chunk already")]
     Taken { index: u32 },
     /// The place has no chunk, or another thread is changing it.
-    #[error("place {index} is empty")]
+    #[error("place {index} of the window has no chunk")]
     Empty { index: u32 },
     /// The memfd is not a chunk.
     #[error("chunk {index}: {source}")]

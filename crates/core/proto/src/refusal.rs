@@ -43,7 +43,7 @@ pub enum RefusalCode {
     #[error("no right to do that with this pool or channel")]
     NotYours = 11,
     /// A descriptor does not have the form that its kind prescribes (seals, size, file system).
-    #[error("a descriptor is not what its kind prescribes")]
+    #[error("a descriptor does not have the form that its kind prescribes")]
     BadDescriptor = 12,
     /// A number is outside its range.
     #[error("a number is outside its range")]
@@ -52,7 +52,7 @@ pub enum RefusalCode {
     #[error("the request does not fit the state")]
     State = 14,
     /// The claimed id is taken, or the two sides' claims differ.
-    #[error("what is claimed is taken or contradicted")]
+    #[error("the claimed id is taken, or the claims of the two sides differ")]
     Claim = 15,
     /// A name is empty, too long, or has characters in it that no name may hold ([`text_fault`](crate::text_fault)).
     #[error("a name has 1 to {MAX_NAME_BYTES} bytes and only visible characters")]
@@ -65,11 +65,11 @@ pub enum RefusalCode {
     Trust = 18,
     /// The memory of other domains' pools that the domain holds counts against its limit, and leaves too little of it.
     #[error(
-        "what is held of others' pools leaves too little of what the domain, or its user, may have"
+        "the memory of others' pools that the domain holds leaves too little of its limit, or of its user's"
     )]
     Charged = 19,
     /// The domain holds more memory of others than the manager's rules allow, for longer than they allow.
-    #[error("more of others' memory is held than the manager's [[hog]] rules allow")]
+    #[error("the domain holds more memory of others than the manager's [[hog]] rules allow")]
     Hog = 20,
     /// Another policy sets quotas.
     #[error("another policy sets quotas")]
@@ -282,15 +282,15 @@ fn numbers(code: RefusalCode, asked: u64, available: u64) -> String {
         C::Limit => Limited::text(asked, available),
         C::Charged => {
             format!(
-                ": asked {asked} bytes, there are {available}; buffers of others that are dropped make room, `tranship stat` says in whose pools they are"
+                ": asked {asked} bytes, {available} are available; dropping buffers of others makes room, and `tranship stat` shows the pools that they are in"
             )
         }
         C::Hog => format!(
-            ": {asked} bytes are charged to it, allowed are {available}; buffers of others that are dropped count no more"
+            ": {asked} bytes are charged to it, {available} are allowed; dropped buffers of others no longer count"
         ),
-        C::Quota | C::Total => format!(": asked {asked} bytes, there are {available}"),
+        C::Quota | C::Total => format!(": asked {asked} bytes, {available} are available"),
         C::NameTaken => format!(
-            " (by process {asked}, domain {available}): use another name, or stop who has it"
+            " (by process {asked}, domain {available}): use another name, or end that process"
         ),
         C::NoSuchName | C::Role => String::new(),
         C::OwnName => {

@@ -113,7 +113,7 @@ fn look(path: &Path, limit: Duration) -> Result<At, Error> {
         // The socket's queue was full all the time.
         Err(why) if why.kind() == ErrorKind::WouldBlock => {
             return Err(TimedOut {
-                awaited: Awaited::Manager("who wants to join"),
+                awaited: Awaited::Manager("the request to join"),
                 waited_ms: crate::base::millis(limit),
             }
             .into());

@@ -30,7 +30,7 @@ pub enum SocketProblem {
     )]
     Access,
     /// Another kind of file is there.
-    #[error("it is no socket; name a manager's socket, or a place where there is nothing yet")]
+    #[error("it is no socket; name a manager's socket, or a path that does not exist yet")]
     NotASocket,
     /// A socket of another kind is there.
     #[error("it is a socket, but no manager's (not SEQPACKET); name another one")]
@@ -81,21 +81,21 @@ pub enum Awaited {
     #[error("the manager has not answered {0}")]
     Manager(&'static str),
     /// A domain that offers a name.
-    #[error("nobody offers `{0}`")]
+    #[error("no domain offers `{0}`")]
     Offer(String),
     /// A listener's consent to a connection.
     #[error("a program listens at `{0}`, but has not accepted this connection")]
     Acceptance(String),
     /// A domain that connects to a name.
-    #[error("nobody has connected to `{0}`")]
+    #[error("no domain has connected to `{0}`")]
     Connection(String),
     /// The receiver's consent to a pool.
     #[error(
-        "the receiver has not agreed to pool {0}, which it does when it next calls the library"
+        "the receiver has not accepted pool {0} yet; it accepts at its next call of the library"
     )]
     Consent(PoolId),
     /// A message.
-    #[error("nothing came")]
+    #[error("no message came")]
     Message,
     /// The memory of a received message, which the manager has still to show.
     #[error(
@@ -144,7 +144,7 @@ pub enum BadName {
 
 /// A number that is outside its range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{what} is {value}, allowed is {min} to {max}")]
+#[error("{what} is {value}; {min} to {max} are allowed")]
 pub struct OutOfRange {
     /// Which argument.
     pub what: &'static str,

@@ -130,7 +130,11 @@ fn who_lies_changes_nothing() {
     };
     set([12, 4]).expect("what there is");
     for (lie, kind, words) in [
-        ([13, 4], Kind::Quota, "17825792 bytes, there are 16777216"),
+        (
+            [13, 4],
+            Kind::Quota,
+            "17825792 bytes, 16777216 are available",
+        ),
         ([u64::MAX / MIB, 4], Kind::BadArgument, "allowed 16777216"),
         ([8, 2], Kind::BadArgument, "asked 2097152, allowed 3145728"),
         ([8, 5], Kind::BadArgument, "asked 5242880, allowed 4194304"),

@@ -38,7 +38,7 @@ pub enum Error {
     #[error("the chain has no packet header: give one that is a packet (Chain::make_packet)")]
     NoHeader,
     /// There would be fewer mbufs than clusters.
-    #[error("a limit of {mbufs} mbufs, fewer than there may be clusters")]
+    #[error("a limit of {mbufs} mbufs is less than the limits of clusters together")]
     Limits {
         /// Mbufs.
         mbufs: u64,

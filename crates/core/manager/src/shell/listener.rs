@@ -139,8 +139,9 @@ impl Listener {
 /// Makes a notice of opens of the statistics page. The kernel limits their number for each user.
 fn notice() -> Option<Notice> {
     let made = Notice::new();
-    let made =
-        made.inspect_err(|error| tracing::warn!(%error, "who wants statistics is not heard"));
+    let made = made.inspect_err(
+        |error| tracing::warn!(%error, "cannot watch for opens of the statistics page"),
+    );
     made.ok()
 }
 

@@ -45,7 +45,7 @@ pub const POLICIES: &[Entry] = &[
 
 /// There is no policy of that name.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("there is no policy {name:?}; there are {}", known())]
+#[error("there is no policy {name:?}; the policies are {}", known())]
 pub struct UnknownPolicy {
     /// The requested name.
     pub name: String,

@@ -98,7 +98,7 @@ impl Pages {
         if let Some(notice) = &self.notice
             && let Err(error) = epoll.add(notice, token, Interest::Read)
         {
-            tracing::warn!(%error, "who wants statistics is not heard");
+            tracing::warn!(%error, "cannot watch for opens of the statistics page");
             self.notice = None;
         }
     }
@@ -152,7 +152,7 @@ impl Pages {
         };
         notice.drain();
         if let Err(error) = notice.ask(place.path()) {
-            tracing::debug!(%error, "who wants statistics is not heard");
+            tracing::debug!(%error, "cannot watch for opens of the statistics page");
         }
     }
 
