@@ -4,7 +4,7 @@ use std::fmt;
 
 macro_rules! kinds {
     ($($kind:ident = $number:literal, $errno:ident, $meaning:literal, $advice:literal;)+) => {
-        /// What can go wrong. A number never changes its meaning; new kinds get new numbers.
+        /// The kind of an error. A number never changes its meaning; new kinds get new numbers.
         #[non_exhaustive]
         // A whole word: parts that are written one by one and moved together cannot be forwarded, and results of fast
         // paths share their place with it.

@@ -1,4 +1,4 @@
-//! How many mappings the buffers of this process's pools may take, each by itself.
+//! The number of mappings that separately protected buffers of this process may take.
 //!
 //! A buffer that is protected by itself is a mapping of its own. The kernel limits the number of mappings of a process.
 //! A transfer that meets the limit halfway can neither continue nor be undone. A pool therefore reserves in advance all

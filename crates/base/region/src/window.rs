@@ -78,7 +78,7 @@ impl Window {
         Self::reserve_within(max_bytes, chunk_bytes, map::Within::ANYWHERE)
     }
 
-    /// The same, where the addresses are to lie.
+    /// Reserves a window within a range of addresses.
     pub fn reserve_within(
         max_bytes: usize,
         chunk_bytes: usize,
@@ -128,7 +128,7 @@ impl Window {
         self.chunk_bytes
     }
 
-    /// How many places for chunks.
+    /// Returns the number of places for chunks.
     #[inline]
     #[allow(clippy::cast_possible_truncation)] // checked by `reserve`
     pub fn chunks(&self) -> u32 {
@@ -219,7 +219,7 @@ impl Window {
         unsafe { map::protect(self.base.add(begin), bytes, access) }
     }
 
-    /// Makes a chunk in its place: mapped for writing here, sealed for everybody else.
+    /// Makes a chunk in its place: mapped for writing here, sealed against all other processes.
     pub fn make_chunk(&self, index: u32, name: &str, opts: Opts) -> Result<OwnedFd, WindowError> {
         self.change(index, EMPTY, WRITE, |addr| {
             let len = self.chunk_bytes;

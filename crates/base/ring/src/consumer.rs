@@ -29,7 +29,7 @@ impl Consumer {
         self.head
     }
 
-    /// Whether a line waits. The look again of a sleeper.
+    /// Says whether a line waits: a sleeper's second look.
     #[inline]
     pub fn ready(&self, lines: Lines<'_>) -> bool {
         lines.has(self.head)

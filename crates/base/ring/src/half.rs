@@ -44,7 +44,7 @@ impl<M> Half<M> {
         self.lines.as_slice()
     }
 
-    /// How many lines.
+    /// Returns the number of lines.
     #[inline]
     pub fn count(&self) -> u32 {
         self.lines.count()

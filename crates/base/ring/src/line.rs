@@ -114,7 +114,7 @@ impl<'a> Lines<'a> {
         }
     }
 
-    /// Whether the line of a position is there.
+    /// Says whether the line at a position is published.
     #[inline]
     pub(crate) fn has(self, position: u64) -> bool {
         // Ordering: acquire, so that later loads are at least as new; partner: Producer::push.

@@ -9,10 +9,10 @@
 //! | looks again | increments its word, once a sleep |
 //! | waits on the word, if it is still what was read | wakes the waiters of its word |
 //!
-//! The two fences exclude that the sleeper misses what was published *and* the waker misses the flag. The sleeper reads
-//! the word before it looks again, so that a wake-up before the wait counts. The flag contains the word. A sleeper that
-//! was woken but did not run yet is therefore not woken again. A peer that lies can only make its partner sleep a
-//! [`ROUND`] too long, or spin, because every wait is bounded.
+//! With the two fences, at least one side sees the other: the sleeper sees the publication, or the waker sees the flag.
+//! The sleeper reads the word before it looks again, so that a wake-up before the wait counts. The flag contains the
+//! word. A sleeper that was woken but did not run yet is therefore not woken again. A peer that lies can only make its
+//! partner sleep a [`ROUND`] too long, or spin, because every wait is bounded.
 
 use std::time::{Duration, Instant};
 
@@ -85,9 +85,9 @@ impl<'a> Point<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub(crate) enum Asleep {
-    /// On the futex word.
+    /// Sleeps on the futex word.
     Futex = 1,
-    /// On its descriptor.
+    /// Sleeps on its descriptor.
     Descriptor = 2,
 }
 

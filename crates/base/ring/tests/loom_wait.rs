@@ -230,7 +230,7 @@ impl News {
     }
 }
 
-/// Of two threads that await an answer each, the manager wakes one at a time, and not always the right one. Seen
+/// Of two threads that each await an answer, the manager wakes one at a time, and not always the right one. Seen
 /// failing without the wake-up in `turn`.
 #[test]
 fn the_thread_that_takes_the_news_wakes_the_others() {

@@ -37,7 +37,7 @@ impl Ways {
         assert_eq!(pushed, Push::Done);
     }
 
-    /// Publishes so many lines, as a sender does.
+    /// Publishes `lines` lines, as a sender does.
     fn send(&self, lines: u32) {
         let mut producer = Producer::new();
         for _ in 0..lines {
@@ -55,7 +55,7 @@ impl Ways {
         assert!(matches!(slept, Ok(Slept::Ready(_))), "{slept:?}");
     }
 
-    /// The same; sleeps on its descriptor.
+    /// Polls the ring; sleeps on its descriptor.
     fn poll(&self, consumer: &mut Consumer) {
         self.sink.arm();
         while consumer.try_pop(self.sink.their_lines()).is_none() {

@@ -43,7 +43,7 @@ fn woken(end: &Ring) -> u32 {
 struct Record<'a> {
     /// The sleeping ends.
     ends: Vec<&'a Ring>,
-    /// How many words, for how long, and the flag meanwhile.
+    /// For each wait: its number of words, its time, and the flag meanwhile.
     waits: RefCell<Vec<(usize, Duration, u32)>>,
     /// Runs during each wait.
     meanwhile: Option<&'a dyn Fn()>,

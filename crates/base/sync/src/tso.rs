@@ -7,7 +7,7 @@
 //! loom cannot: code that leaves a fence out because another thread pays for it. loom covers a case that this model
 //! cannot: orders that the compiler may change.
 //!
-//! The code is the product's own. Nothing is bounded but what the threads do.
+//! The code is the product's own. Only the threads' actions are bounded.
 
 mod explore;
 mod session;

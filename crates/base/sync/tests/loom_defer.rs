@@ -27,7 +27,7 @@ struct Writer {
 
 struct Gc {
     queue: Option<Arc<DeferQueue>>,
-    /// In the order in which they were taken.
+    /// The slots in the order in which they were taken.
     taken: Vec<u32>,
 }
 

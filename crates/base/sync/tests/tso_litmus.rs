@@ -29,7 +29,7 @@ fn set(word: &AtomicU32) {
     word.store(1, Ordering::Release);
 }
 
-/// Whether a system can come to that end.
+/// Says whether a system can end like that.
 fn can<const N: usize>(threads: &[fn(&Words)], end: [u32; N]) -> bool {
     let mut model = Model::new(Words::default);
     for thread in threads {

@@ -1,4 +1,4 @@
-//! How much memory the cgroup still has for us.
+//! The memory that the cgroup still has for this process.
 //!
 //! `fallocate` does not fail at a cgroup's limit: the kernel kills the process instead. The headroom is therefore asked
 //! first. The first question opens the needed files and keeps them open, so that later questions work in a sandbox that

@@ -27,7 +27,7 @@ extern "C" fn look() {
     }
 }
 
-/// Whether a standard stream (0, 1, 2) was closed when this program was started.
+/// Says whether a standard stream (0, 1, 2) was closed when this program was started.
 pub fn was_closed(number: u8) -> bool {
     // Ordering: relaxed; written before `main`.
     CLOSED.load(Ordering::Relaxed) & (1 << number) != 0

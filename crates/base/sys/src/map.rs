@@ -1,7 +1,7 @@
 //! Mappings. Every shared mapping is kept out of forked children.
 //!
-//! `mmap` and `MADV_DONTFORK` are two calls: a `fork` of another thread exactly between them lets the
-//! child inherit that one mapping. Linux offers no way to close this gap.
+//! `mmap` and `MADV_DONTFORK` are two calls: if another thread forks exactly between them, the child inherits that one
+//! mapping. Linux offers no way to close this gap.
 
 use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, MprotectFlags, ProtFlags};

@@ -1,5 +1,5 @@
-//! Whether memory is short on this machine, or in a cgroup: the kernel's stall figures (PSI), and how full cgroups are,
-//! of either version.
+//! Signs of a memory shortage on this machine, or in a cgroup: the kernel's stall figures (PSI), and the fill level of
+//! cgroups, of either version.
 
 use crate::cgroup::place::{self, Version};
 use crate::cgroup::{Level, field, read};

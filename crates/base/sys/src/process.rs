@@ -111,7 +111,7 @@ pub fn early_env_as<T>(name: &std::ffi::CStr, read: impl FnOnce(&[u8]) -> T) -> 
     Some(read(unsafe { std::ffi::CStr::from_ptr(value) }.to_bytes()))
 }
 
-/// Whether the C library has an environment yet: not while a program is being loaded.
+/// Says whether the C library has an environment yet: not while a program is being loaded.
 pub fn has_environment() -> bool {
     unsafe extern "C" {
         static environ: *const *const libc::c_char;

@@ -28,7 +28,7 @@ pub fn block_all() -> io::Result<Mask> {
     }
 }
 
-/// Does the program ignore SIGPIPE?
+/// Says whether the program ignores SIGPIPE.
 pub fn ignores_sigpipe() -> bool {
     // SAFETY: all-zero is a valid action, which the kernel fills in; the second pointer may be null.
     unsafe {

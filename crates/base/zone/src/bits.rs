@@ -37,7 +37,7 @@ impl Bits {
         self.each_word(range, |word, mask| *word &= !mask);
     }
 
-    /// Whether every bit of `range` is set.
+    /// Says whether every bit of `range` is set.
     pub(crate) fn all_set(&self, range: Range<usize>) -> bool {
         self.next_clear(range.start)
             .is_none_or(|at| at >= range.end)

@@ -77,7 +77,7 @@ impl Bucket {
         }
     }
 
-    /// Whether there was room.
+    /// Pushes an item; returns whether there was room.
     pub(crate) fn push(&mut self, item: u32) -> bool {
         // SAFETY: up to the end, of its own memory.
         let pushed = unsafe { push_many(self.next, self.end, &[item]) };

@@ -27,7 +27,7 @@ pub trait SlabSource {
     fn alloc_run(&mut self, pages: u32) -> Option<Run>;
     /// Takes it back.
     fn free_run(&mut self, run: Run);
-    /// Whether the source wants this run back as soon as possible.
+    /// Says whether the source wants this run back as soon as possible.
     fn wants_back(&self, run: Run) -> bool;
 }
 

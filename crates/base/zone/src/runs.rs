@@ -117,7 +117,7 @@ impl RunAllocator {
         std::mem::replace(&mut self.most_busy, self.busy)
     }
 
-    /// Whether chunk `index` is present.
+    /// Says whether chunk `index` is present.
     #[must_use]
     pub fn has_chunk(&self, index: u32) -> bool {
         self.chunk(index).is_some()
@@ -196,7 +196,7 @@ impl RunAllocator {
         self.enlist(index);
     }
 
-    /// Whether the chunk is draining.
+    /// Says whether the chunk is draining.
     #[must_use]
     pub fn is_draining(&self, index: u32) -> bool {
         self.chunk(index).is_some_and(|chunk| chunk.draining)

@@ -30,7 +30,7 @@ pub enum SlotSet {
 }
 
 impl SlotSet {
-    /// How many numbers.
+    /// Returns the number of slot numbers.
     #[must_use]
     pub fn len(&self) -> usize {
         match self {

@@ -164,7 +164,7 @@ impl<B: Backend> Zone<B> {
         self.inner.config.allocator
     }
 
-    /// Whether [`close`](Self::close) was called.
+    /// Says whether [`close`](Self::close) was called.
     pub(crate) fn is_closed(&self) -> bool {
         self.inner.closed.load(Ordering::Relaxed)
     }
@@ -243,7 +243,7 @@ impl<B: Backend> Zone<B> {
         }
     }
 
-    /// Whether pressure is set.
+    /// Says whether pressure is set.
     #[must_use]
     pub fn pressure(&self) -> bool {
         self.inner.hot.control.load(Ordering::Relaxed) & PRESSURE != 0

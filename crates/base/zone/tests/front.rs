@@ -28,7 +28,7 @@ impl Backend for Store {
     }
 }
 
-/// Held by tests that use up the places that zones can have, and by those that need one: all are in one process.
+/// The lock of tests that use up the places of zones, and of those that need one: all are in one process.
 static PLACES: Mutex<()> = Mutex::new(());
 
 fn places() -> MutexGuard<'static, ()> {

@@ -32,14 +32,14 @@ struct State {
     taken: [u8; 2],
 }
 
-/// Which part of the protocol is left out, to see that it is needed.
+/// The part of the protocol that is left out, to see that it is needed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Without {
     Nothing,
     Barrier,
     Busy,
     Waiting,
-    /// Without care of the count of an owner that finds its cache shut.
+    /// Without the care for the count of an owner that finds its cache shut.
     Settling,
 }
 

@@ -231,7 +231,7 @@ impl Config {
         Config::parse(&text)
     }
 
-    /// Whether quotas move by themselves.
+    /// Says whether quotas change without a request.
     pub(crate) fn is_scheduled(&self) -> bool {
         self.policy != pools::STATIC
     }

@@ -17,7 +17,7 @@ const TABLE: u32 = 2;
 const REFS: u32 = 3;
 const SENT: u32 = 4;
 const CHUNK: u64 = 4096;
-/// Of all there is.
+/// The total memory.
 const TOTAL: u64 = 1 << 30;
 
 fn crowded() -> House {
@@ -165,7 +165,7 @@ fn of_claims() {
     }
 }
 
-/// Of memory that there is none of, all pools are looked at only now and then.
+/// When there is no memory left, pools are looked at only now and then.
 #[test]
 fn of_pools() {
     let mut house = crowded();
@@ -204,7 +204,8 @@ fn of_pools() {
     }
 }
 
-/// Each claim of a pool is looked at when its reader has claimed all it had, and once more when the pool's writer has.
+/// Each claim of a pool is looked at when its reader has claimed everything, and a second time when the pool's writer
+/// has.
 #[test]
 fn of_claims_of_a_pool() {
     let mut house = crowded();
@@ -301,7 +302,7 @@ fn comes_back(house: &mut House, me: DomainId, process: u64, reads: u32) -> Vec<
     events
 }
 
-/// On whose reader sets it is not costs a returning domain nothing.
+/// Reader sets without the domain cost a returning domain nothing.
 #[test]
 fn of_reader_sets_that_name_somebody_else() {
     let mut house = crowded();
@@ -321,7 +322,7 @@ fn of_reader_sets_that_name_somebody_else() {
     }
 }
 
-/// Of those that name it each of its own queues is looked at when it is back, and the others never, however often it
+/// When a domain is back, each of its own queues on reader sets is looked at, and no other domain's, however often it
 /// comes.
 #[test]
 fn of_queues_on_reader_sets() {

@@ -120,7 +120,7 @@ fn what_cannot_be_claimed_is_not_given_up() {
     assert_eq!(writer.wait(answer).0, Err(RefusalCode::NoDescriptors));
     drop(all);
     setrlimit(Resource::Nofile, before).unwrap();
-    // All of it, once more.
+    // The same writer, a second time.
     writer = back(&writer);
     writer.claim_pool(&pool);
     writer.claim_done();

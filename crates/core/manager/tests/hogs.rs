@@ -463,7 +463,7 @@ fn a_hog_without_a_connection_is_not_killed() {
     assert!(house.is_barred(OTHER, process));
 }
 
-/// However many users there are, a tick reads so much, and the others have their turn with the next.
+/// However many users there are, a tick reads a bounded number, and the others have their turn in the next.
 #[test]
 fn many_users_have_their_turns() {
     const USERS: u32 = 1000;

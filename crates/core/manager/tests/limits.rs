@@ -17,7 +17,7 @@ struct Limited {
     _dir: tempfile::TempDir,
 }
 
-/// A manager that everybody may reach.
+/// Makes limits of a manager that every user may reach.
 fn limited(limits: Limits) -> Limited {
     use std::os::unix::fs::PermissionsExt;
     let dog = watchdog();

@@ -76,7 +76,7 @@ fn make_pool(house: &mut House, writer: ClientId) -> PoolId {
     }
 }
 
-/// From a source to a sink, as many as that.
+/// Makes as many channels from a source to a sink.
 fn channels(house: &mut House, source: ClientId, sink: ClientId, n: u32) -> Vec<ChannelId> {
     let name = format!("in of {}", sink.0);
     let export = Request::Export {

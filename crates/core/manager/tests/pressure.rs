@@ -36,7 +36,7 @@ fn says(house: &mut House, writer: &Writer, chunks: u64, live: u64, cached: u64)
     house.figures.insert(writer.pool, figures);
 }
 
-/// Gets and shows so many chunks.
+/// Gets and shows `chunks` chunks.
 fn fill(house: &mut House, writer: &Writer, chunks: u32) {
     let keys: Vec<(u32, u32)> = (0..chunks).map(|i| (i, i + 1)).collect();
     for keys in keys.chunks(8) {

@@ -12,7 +12,7 @@ use tranship_manager::Limits;
 use tranship_manager::state::Input;
 use tranship_proto::{Event, RefusalCode, Req, Request};
 
-/// A writer of so many chunks, all granted, and its reader.
+/// Makes a writer with `windows` chunks, all granted, and its reader.
 fn set(windows: u32) -> (House, Writer, Reader) {
     let mut house = house(100, Limits::default());
     let writer = Writer::join(&mut house, OWNER, windows.into());

@@ -25,7 +25,7 @@ fn scheduled(policy: &str, rules: &str) -> House {
     house
 }
 
-/// A period passes in which a pool had so many chunks in use and so many callers that waited.
+/// Ends a period in which pools had these numbers of chunks in use and of waiting callers.
 fn period(house: &mut House, pools: &[(PoolId, u64, u64)]) -> Vec<Event> {
     house.now += PERIOD;
     for (pool, used, waiting) in pools {

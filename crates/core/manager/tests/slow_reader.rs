@@ -5,7 +5,7 @@ use common::*;
 use tranship_manager::{Config, Embedded};
 use tranship_proto::{Event, Request, StatRecord};
 
-/// A writer with a pool of so many chunks, and a reader of it.
+/// A writer with a pool of some chunks, and a reader of it.
 struct Set {
     _dog: Watchdog,
     _manager: Embedded,

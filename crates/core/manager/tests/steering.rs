@@ -152,7 +152,7 @@ fn what_breaks_a_rule_changes_nothing() {
     assert_eq!(set(&mut house, policy, &more), Err(RefusalCode::Total));
 }
 
-/// Under `static` the quotas that there were may be any sum: it must not rise, and comes down.
+/// Under `static` the former quotas may have any sum: the sum must not rise, and may fall.
 #[test]
 fn whatever_it_says_the_sum_does_not_rise_beyond_the_limit() {
     for seed in 0..50 {

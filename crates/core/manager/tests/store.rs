@@ -44,7 +44,7 @@ impl Service {
         }
     }
 
-    /// With everything that is stored, and with its socket if there is one; serves when this returns.
+    /// Starts a manager with the stored descriptors, and with a socket if one is given; it serves when this returns.
     fn start(&mut self, socket: Option<OwnedFd>) {
         let program = artifact("tranship-cli", "tranship");
         let set = |command: &mut Command| {
@@ -62,7 +62,7 @@ impl Service {
         }
     }
 
-    /// How many are stored of tables, chunks and readers.
+    /// Returns the numbers of stored tables, chunks and readers.
     fn has(&self) -> [usize; 3] {
         ["tranship-t.", "tranship-c.", "tranship-r."].map(|kind| {
             self.systemd

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// How to schedule.
+/// The settings of scheduling.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {

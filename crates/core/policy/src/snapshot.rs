@@ -28,7 +28,7 @@ pub struct PoolState {
     pub collect_ns: u64,
     /// Buffers handed out.
     pub allocs: u64,
-    /// In use now.
+    /// Bytes in use.
     pub live_bytes: u64,
     /// The most that was in use at once since the last snapshot; 0: not known.
     pub peak_bytes: u64,

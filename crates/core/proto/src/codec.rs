@@ -34,7 +34,7 @@ pub enum DecodeError {
     /// Bytes after the message's end.
     #[error("{bytes} bytes after the end of the message")]
     Trailing {
-        /// How many.
+        /// The number of bytes.
         bytes: usize,
     },
 }
@@ -79,7 +79,7 @@ pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, DecodeError> {
     Ok(message)
 }
 
-/// Whether a name may be used: 1 to [`MAX_NAME_BYTES`] bytes without a [fault](text_fault).
+/// Says whether a name may be used: 1 to [`MAX_NAME_BYTES`] bytes without a [fault](text_fault).
 pub fn check_name(name: &str) -> bool {
     check_text(name, MAX_NAME_BYTES)
 }

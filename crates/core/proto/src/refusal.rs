@@ -83,7 +83,7 @@ pub enum RefusalCode {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, thiserror::Error)]
 #[error("{code}{}", numbers(*code, *asked, *available))]
 pub struct Refusal {
-    /// Which rule.
+    /// The code.
     pub code: RefusalCode,
     /// The requested amount.
     pub asked: u64,

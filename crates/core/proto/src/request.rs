@@ -47,7 +47,7 @@ pub struct ChannelClaim {
 pub struct LocalChannel {
     /// The channel's number in its domain.
     pub channel: ChannelId,
-    /// With its scheme.
+    /// The address, with its scheme.
     pub address: String,
     /// The domain's end.
     pub role: Role,

@@ -312,7 +312,7 @@ pub struct PoolFigures {
     pub collect_ns: u64,
     /// Buffers handed out.
     pub allocs: u64,
-    /// In use, bytes.
+    /// Bytes in use.
     pub live_bytes: u64,
     /// The most at once, lately, bytes.
     pub peak_bytes: u64,

@@ -171,7 +171,7 @@ fn a_domain_that_is_locked_down_goes_on() {
 }
 
 child!(
-    /// Whether it is with the manager again once that has been another one.
+    /// Tells whether the process is connected again after a change of the manager.
     fn returns(ctl: Control) {
         let (path, reconnects): (PathBuf, bool) = ctl.recv().unwrap().unwrap();
         let domain = Domain::builder().name("returns").socket(path).connect();

@@ -134,7 +134,7 @@ impl Conn {
         Req(self.next_req)
     }
 
-    /// Whether a manager was found that has not answered yet, and may soon.
+    /// Says whether a manager was found that has not answered yet, and may soon.
     pub fn is_greeting(&self) -> bool {
         self.greeting.is_some() && !self.is_stalled()
     }

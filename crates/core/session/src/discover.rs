@@ -22,7 +22,7 @@ const START: Duration = Duration::from_secs(15);
 pub struct Found {
     pub fd: OwnedFd,
     pub path: PathBuf,
-    /// By us.
+    /// Set if this process started it.
     pub started: bool,
 }
 

@@ -118,7 +118,7 @@ pub enum BadName {
     Control {
         /// The first such character.
         found: char,
-        /// Where it begins.
+        /// The position of the fault, bytes.
         at: usize,
     },
     /// A character that shows nothing, or that changes how its neighbours are shown.
@@ -129,7 +129,7 @@ pub enum BadName {
     Unseen {
         /// The first such character.
         found: char,
-        /// Where it begins.
+        /// The position of the fault, bytes.
         at: usize,
     },
     /// Too many combining marks in a row.
@@ -146,7 +146,7 @@ pub enum BadName {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{what} is {value}; {min} to {max} are allowed")]
 pub struct OutOfRange {
-    /// Which argument.
+    /// The argument's name.
     pub what: &'static str,
     /// The given value.
     pub value: u64,

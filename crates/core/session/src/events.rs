@@ -12,7 +12,7 @@ use std::sync::Arc;
 use tranship_proto::{ChannelId, Event, GoneReason, PoolId, RefusalCode, Req, Request};
 use tranship_sys::crash;
 
-/// Until a manager that had no descriptors left is tried again.
+/// The delay before a manager without descriptors is tried again.
 const FULL: std::time::Duration = std::time::Duration::from_secs(1);
 
 impl DomainCore {

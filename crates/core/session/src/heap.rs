@@ -23,7 +23,7 @@ pub struct OwnHeap {
 
 #[derive(Clone, Copy, Debug)]
 pub struct Books {
-    /// Under the present manager.
+    /// The id under the present manager.
     pub id: PoolId,
     /// The owner's bytes.
     pub held: u64,

@@ -138,7 +138,7 @@ impl Register {
         lock(&self.links).values().cloned().collect()
     }
 
-    /// On record that a domain may forward a pool's buffers.
+    /// Records that a domain may forward a pool's buffers.
     pub fn add_right(&self, pool: PoolId, domain: DomainId) {
         lock(&self.rights).insert((pool, domain));
     }

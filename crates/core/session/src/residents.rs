@@ -46,7 +46,7 @@ pub struct Joined {
 pub struct Had {
     pub id: CbufId,
     pub bytes: u64,
-    /// In this domain.
+    /// Handles in this domain.
     pub handles: u32,
 }
 

@@ -90,7 +90,7 @@ impl DomainCore {
         Ok(greeting)
     }
 
-    /// Whether the manager may come back is decided elsewhere.
+    /// Makes the error; whether the manager may come back is decided elsewhere.
     fn away(&self, conn: &Conn) -> Error {
         match conn.attempts.cut_off() {
             Some(barrier) => {

@@ -113,7 +113,7 @@ impl DomainCore {
         DomainCore(ManuallyDrop::new(Arc::new(shared)))
     }
 
-    /// Whether both are of the same domain.
+    /// Says whether both handles are of the same domain.
     #[inline]
     pub fn is(&self, other: &DomainCore) -> bool {
         Arc::ptr_eq(&self.0, &other.0)

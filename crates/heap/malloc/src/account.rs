@@ -26,7 +26,7 @@ static BOOKS: Lock<Books> = Lock::new(Books::new());
 static PRESSED: AtomicBool = AtomicBool::new(false);
 
 struct Books {
-    /// Without the tables.
+    /// Bytes in use, without the tables.
     used: u64,
     admitted: u64,
     target: u64,

@@ -190,7 +190,7 @@ mod tests {
         }
     }
 
-    /// docs/malloc.md says so.
+    /// docs/malloc.md states this size.
     #[test]
     fn all_first_sizes_of_one_thread_hold_28_mib() {
         let all: u64 = (0..COUNT)

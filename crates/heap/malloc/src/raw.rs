@@ -21,7 +21,8 @@ pub struct HeapStats {
     pub mapped_bytes: u64,
 }
 
-/// At least `bytes`, with undefined contents, aligned to `align`; `None`: refused, or `align` is no power of two.
+/// Allocates at least `bytes`, with undefined contents, aligned to `align`. Returns `None` if that is refused, or
+/// `align` is no power of two.
 #[inline]
 #[must_use]
 pub fn alloc(bytes: usize, align: usize) -> Option<NonNull<u8>> {

@@ -28,7 +28,7 @@ child!(
     }
 );
 
-/// How many pieces of these sizes fit, twice each.
+/// Returns how many pieces of two sizes fit, twice each.
 fn gorge(stage: &Stage, child: Launch, limit: u64) {
     let peer = stage.under(child).start().expect("start");
     // Small ones in slabs, pages, mappings.

@@ -226,8 +226,8 @@ fn a_program_with_a_limit_locks_its_memory_and_gives_it_back() {
 }
 
 child!(
-    /// How much of 1 GiB it gets with so many bytes of data more than it has, in blocks of 1000 and of 100,000 bytes,
-    /// twice.
+    /// Reports how much of 1 GiB it gets with a limit on data above its present size, in blocks of 1000 and of 100,000
+    /// bytes, twice.
     fn bounded(ctl: Control) -> Result<(), String> {
         let more = ctl
             .recv::<u64>()

@@ -203,7 +203,7 @@ fn play((_, case): Case, bytes: usize) -> (i32, String) {
 }
 
 child!(
-    /// Plays all cases of all sizes: those that did not abort with a line that says why.
+    /// Plays all cases of all sizes; reports those that did not abort with a line that says why.
     fn misuser(ctl: Control) -> Result<(), String> {
         let mut survived = Vec::new();
         for case in CASES {

@@ -119,7 +119,7 @@ impl MbufOptions {
 }
 
 impl Mbufs {
-    /// An allocator over private memory, with the default limits.
+    /// Makes an allocator over private memory, with the default limits.
     ///
     /// # Errors
     /// If no addresses can be reserved.

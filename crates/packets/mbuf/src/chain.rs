@@ -238,7 +238,7 @@ impl Chain {
         self.first.last().trailing()
     }
 
-    /// Whether all bytes can be written in place (`M_WRITABLE` of each mbuf).
+    /// Says whether all bytes can be written in place (`M_WRITABLE` of each mbuf).
     #[doc(alias = "M_WRITABLE")]
     #[must_use]
     pub fn is_writable(&self) -> bool {

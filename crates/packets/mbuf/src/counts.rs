@@ -145,7 +145,7 @@ impl Calls {
         self.0[routine as usize]
     }
 
-    /// Since an earlier moment.
+    /// Returns the calls since an earlier moment.
     #[must_use]
     pub fn since(&self, earlier: &Calls) -> Calls {
         Calls(std::array::from_fn(|i| {

@@ -51,7 +51,7 @@ pub enum Error {
     File {
         /// The offset in the file.
         offset: u64,
-        /// How many.
+        /// The number of bytes.
         len: usize,
         /// Why.
         source: io::Error,
@@ -151,7 +151,7 @@ impl std::fmt::Display for What {
     }
 }
 
-/// Whether a chain may have `len` bytes and `more`.
+/// Checks that a chain may have `len` bytes and `more`.
 pub(crate) fn check_total(len: usize, more: usize) -> Result<(), Error> {
     let wanted = len.saturating_add(more);
     if wanted > MAX_BYTES {

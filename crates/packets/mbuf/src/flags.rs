@@ -118,7 +118,7 @@ impl Flags {
         self.0 & other.0 == other.0
     }
 
-    /// Whether any of `other` is set.
+    /// Says whether any of `other` is set.
     #[inline]
     #[must_use]
     pub const fn intersects(self, other: Flags) -> bool {

@@ -83,31 +83,31 @@ impl Header {
 pub struct Checksum(pub u32);
 
 impl Checksum {
-    /// Out: compute the IPv4 header's checksum (`CSUM_IP`).
+    /// For a sent packet: compute the IPv4 header's checksum (`CSUM_IP`).
     pub const IP: Checksum = Checksum(1);
-    /// Out: compute UDP's over IPv4 (`CSUM_IP_UDP`).
+    /// For a sent packet: compute UDP's checksum over IPv4 (`CSUM_IP_UDP`).
     pub const UDP: Checksum = Checksum(1 << 1);
-    /// Out: compute TCP's over IPv4 (`CSUM_IP_TCP`).
+    /// For a sent packet: compute TCP's checksum over IPv4 (`CSUM_IP_TCP`).
     pub const TCP: Checksum = Checksum(1 << 2);
-    /// Out: compute SCTP's over IPv4 (`CSUM_IP_SCTP`).
+    /// For a sent packet: compute SCTP's checksum over IPv4 (`CSUM_IP_SCTP`).
     pub const SCTP: Checksum = Checksum(1 << 3);
-    /// Out: cut into TCP segments (`CSUM_IP_TSO`).
+    /// For a sent packet: cut it into TCP segments (`CSUM_IP_TSO`).
     pub const TSO: Checksum = Checksum(1 << 4);
-    /// Out: compute UDP's over IPv6 (`CSUM_IP6_UDP`).
+    /// For a sent packet: compute UDP's checksum over IPv6 (`CSUM_IP6_UDP`).
     pub const UDP_IPV6: Checksum = Checksum(1 << 9);
-    /// Out: compute TCP's over IPv6 (`CSUM_IP6_TCP`).
+    /// For a sent packet: compute TCP's checksum over IPv6 (`CSUM_IP6_TCP`).
     pub const TCP_IPV6: Checksum = Checksum(1 << 10);
-    /// Out: cut into TCP segments over IPv6 (`CSUM_IP6_TSO`).
+    /// For a sent packet: cut it into TCP segments over IPv6 (`CSUM_IP6_TSO`).
     pub const TSO_IPV6: Checksum = Checksum(1 << 12);
-    /// In: the network header's checksum was checked (`CSUM_L3_CALC`).
+    /// For a received packet: the network header's checksum was checked (`CSUM_L3_CALC`).
     pub const L3_CHECKED: Checksum = Checksum(1 << 24);
-    /// In: the network header's checksum is right (`CSUM_L3_VALID`).
+    /// For a received packet: the network header's checksum is right (`CSUM_L3_VALID`).
     pub const L3_VALID: Checksum = Checksum(1 << 25);
-    /// In: the transport's checksum was checked (`CSUM_L4_CALC`).
+    /// For a received packet: the transport's checksum was checked (`CSUM_L4_CALC`).
     pub const L4_CHECKED: Checksum = Checksum(1 << 26);
-    /// In: the transport's checksum is right (`CSUM_L4_VALID`).
+    /// For a received packet: the transport's checksum is right (`CSUM_L4_VALID`).
     pub const L4_VALID: Checksum = Checksum(1 << 27);
-    /// In: the segments of several packets were put together (`CSUM_COALESCED`).
+    /// For a received packet: the segments of several packets were joined (`CSUM_COALESCED`).
     pub const COALESCED: Checksum = Checksum(1 << 31);
 
     /// Says whether all of `other` are set.

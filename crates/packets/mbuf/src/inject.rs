@@ -28,7 +28,7 @@ pub fn asked() -> u64 {
     ASKED.get()
 }
 
-/// Whether the allocation that is about to be made fails.
+/// Says whether the allocation that is about to be made fails.
 #[inline(always)]
 pub(crate) fn fails() -> bool {
     #[cfg(feature = "inject")]

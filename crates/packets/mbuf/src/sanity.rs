@@ -113,7 +113,7 @@ impl Chain {
     }
 }
 
-/// Whether a pointer could lead to a `T`.
+/// Says whether a pointer could lead to a `T`.
 fn leads<T>(mbuf: usize, what: &'static str, to: *const T) -> Result<(), Insane> {
     if to.is_null() || !to.is_aligned() {
         let at = to.addr();

@@ -8,7 +8,7 @@ pub const MINI_SIZE: usize = 192;
 pub const MLEN: usize = MSIZE - DAT;
 /// Data bytes inside an mbuf with a packet header (`MHLEN`).
 pub const MHLEN: usize = MSIZE - PKTDAT;
-/// From this length on a cluster is better than an mbuf (`MINCLSIZE`).
+/// The length from which on a cluster is better than an mbuf (`MINCLSIZE`).
 pub const MINCLSIZE: usize = MHLEN + 1;
 /// Bytes of a cluster (`MCLBYTES`).
 pub const MCLBYTES: usize = 2048;

@@ -15,8 +15,7 @@ fn packet(mbufs: &Mbufs) -> Chain {
     packet
 }
 
-/// At several steady loads, each an allocator of its own, and half of the spike freed by a thread that then only
-/// sleeps.
+/// Runs at several steady loads, each with its own allocator; a thread that then only sleeps frees half of the peak.
 #[test]
 fn memory_goes_back_by_itself() {
     let _dog = Watchdog::new();

@@ -505,7 +505,7 @@ fn limits_leave_an_mbuf_for_every_cluster() {
     all_back(&mbufs);
 }
 
-/// Nor do cached packets keep clusters that there are too many of.
+/// Cached packets do not keep clusters above the limit either.
 #[test]
 fn a_lowered_limit_holds_as_soon_as_packets_come_back() {
     // No thread takes a packet out of an idle cache: the last lines search for it there.

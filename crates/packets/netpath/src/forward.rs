@@ -204,7 +204,7 @@ impl<L: Link> Forwarder<L> {
         Ok(())
     }
 
-    /// Out of the other port, cut if need be.
+    /// Sends out of the other port, cut if necessary.
     fn send(
         &mut self,
         from: usize,

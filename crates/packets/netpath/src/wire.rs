@@ -94,7 +94,7 @@ impl Ethernet {
 /// An ARP question or answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Arp {
-    /// Whether it asks.
+    /// Whether it is a question.
     pub question: bool,
     /// Hardware and protocol address of the sender.
     pub sender: ([u8; 6], [u8; 4]),

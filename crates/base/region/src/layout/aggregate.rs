@@ -10,11 +10,11 @@ const FRONT: usize = 8;
 /// A range of one buffer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Piece {
-    /// Which buffer.
+    /// The buffer's id.
     pub id: u64,
     /// The offset in the window, bytes.
     pub offset: u64,
-    /// How long, bytes.
+    /// The length, bytes.
     pub length: u64,
     /// The serial of its chunk; for several chunks the sum.
     pub serial: u32,

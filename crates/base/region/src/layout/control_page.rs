@@ -144,7 +144,7 @@ impl ControlPageRo {
         })
     }
 
-    /// How many entries.
+    /// Returns the number of entries.
     #[inline]
     pub fn count(&self) -> u32 {
         self.count

@@ -164,7 +164,7 @@ impl PageRw {
 pub struct Published {
     /// The number of the publication.
     pub turn: u32,
-    /// When, of `CLOCK_MONOTONIC`.
+    /// The time of the publication (`CLOCK_MONOTONIC`), ns.
     pub at_ns: u64,
     /// Records without room.
     pub left_out: u64,

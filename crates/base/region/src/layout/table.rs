@@ -117,7 +117,7 @@ impl TableRw {
         Ok((fd, table))
     }
 
-    /// How many slots.
+    /// Returns the number of slots.
     #[inline]
     pub fn count(&self) -> u32 {
         self.count
@@ -189,7 +189,7 @@ impl TableRo {
         })
     }
 
-    /// How many slots.
+    /// Returns the number of slots.
     #[inline]
     pub fn count(&self) -> u32 {
         self.count

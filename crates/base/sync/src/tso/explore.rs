@@ -120,7 +120,7 @@ impl<S> Model<S> {
 /// The position of one thread.
 #[derive(Clone, Default)]
 struct Thread {
-    /// In its tree.
+    /// The position in the thread's tree.
     at: usize,
     /// Stores of this thread that no other thread sees yet.
     buffer: VecDeque<(usize, u64)>,
@@ -250,7 +250,7 @@ struct Explorer<'a, S> {
     model: &'a Model<S>,
     trees: Vec<Tree>,
     seen: Seen,
-    /// By word.
+    /// The touched words, by word.
     touched: Vec<Touched>,
     /// A thread touches a word although the exploration relied on it not to.
     was_wrong: bool,

@@ -109,12 +109,12 @@ impl Word {
     }
 }
 
-/// Whether an exploration runs here.
+/// Says whether an exploration runs here.
 pub(crate) fn is_running() -> bool {
     NOW.with_borrow(|now| !matches!(now, Now::Elsewhere))
 }
 
-/// In an exploration.
+/// Does an operation in an exploration.
 pub(crate) fn perform(op: Op) -> u64 {
     if std::thread::panicking() {
         return 0; // values that are dropped on the way out

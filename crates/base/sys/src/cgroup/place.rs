@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-/// Which hierarchy.
+/// The hierarchy of a cgroup.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Version {
     One,

@@ -73,7 +73,7 @@ impl Limit {
         self.state.lock().sleepers.len()
     }
 
-    /// Whether an allocation would find none left, or others asleep.
+    /// Says whether an allocation would find none left, or others asleep.
     pub(crate) fn is_met(&self) -> bool {
         let state = self.state.lock();
         !state.sleepers.is_empty() || state.count >= state.max

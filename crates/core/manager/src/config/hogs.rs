@@ -16,7 +16,7 @@ pub struct HogRule {
     /// The domain's user.
     pub uid: Who,
     over: Over,
-    /// For how long.
+    /// The time for which the limit must be exceeded.
     pub lasting: Duration,
     /// The action.
     pub action: HogAction,

@@ -20,7 +20,7 @@ pub struct Observe {
 }
 
 impl Observe {
-    /// Whether anything is to be served.
+    /// Says whether anything is served.
     #[must_use]
     pub fn any(&self) -> bool {
         self.metrics || self.metrics_tcp.is_some() || self.web.is_some()

@@ -57,7 +57,7 @@ impl Ancillary {
         }
     }
 
-    /// Whether all are chunks of this length, of a pool of this level.
+    /// Checks that all are chunks of this length, of a pool of this level.
     pub fn are_chunks(&self, bytes: u64, trust: Trust) -> Done {
         self.are(
             bytes,

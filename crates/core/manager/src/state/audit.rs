@@ -57,7 +57,7 @@ impl State {
         self.pools.get(&pool).is_some_and(|p| !p.is_orphan())
     }
 
-    /// Whether a domain is to be shown a pool's chunks.
+    /// Says whether a domain is to be shown a pool's chunks.
     pub fn reads(&self, domain: DomainId, pool: PoolId) -> bool {
         let reader = self.pools.reader(pool, domain);
         reader.is_some_and(|r| r.queues > 0 || r.offers > 0 || r.proved)

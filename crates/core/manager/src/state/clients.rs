@@ -43,7 +43,7 @@ pub(super) struct Client {
 }
 
 impl Client {
-    /// Whether long answers may go on.
+    /// Says whether long answers may continue.
     fn has_room(&self) -> bool {
         self.flight.len() < EASY_MESSAGES && self.flight_fds < EASY_FDS
     }
@@ -191,7 +191,7 @@ impl Clients {
         });
     }
 
-    /// Whether long answers may go on.
+    /// Says whether long answers may continue.
     pub fn has_room(&self, client: ClientId) -> bool {
         self.all.get(&client).is_some_and(Client::has_room)
     }

@@ -38,7 +38,7 @@ impl Domain {
 pub(super) struct Bound {
     /// The limit above which it is too much, bytes.
     pub over_bytes: u64,
-    /// For so long.
+    /// The time for which the limit must be exceeded.
     pub lasting: Duration,
     pub action: HogAction,
 }
@@ -46,7 +46,7 @@ pub(super) struct Bound {
 /// A domain above its limit.
 #[derive(Clone, Copy, Debug)]
 struct Hog {
-    /// Since when.
+    /// Since when the limit is exceeded.
     since: Duration,
     over_bytes: u64,
     /// The action that was done, once the limit was exceeded for the rule's time.
@@ -182,14 +182,14 @@ impl Hogs {
         why
     }
 
-    /// Whether a process was shown the door, and why.
+    /// Returns the reason why a process is not let in, if there is one.
     pub fn check_barred(&self, uid: u32, process: u64) -> Result<(), Refusal> {
         let barred = self.barred.get(&uid).into_iter().flatten();
         let mut found = barred.filter(|(p, _)| *p == process).map(|(_, why)| *why);
         found.next_back().map_or(Ok(()), Err)
     }
 
-    /// Only of domains that are there.
+    /// Checks that all entries are of existing domains.
     pub fn audit(&self, is_there: impl Fn(DomainId) -> bool) -> Result<(), String> {
         let mut all = self.all.keys().chain(self.granted_next.keys());
         match all.all(|id| is_there(*id)) {

@@ -285,7 +285,7 @@ pub(crate) struct StatRun {
     pub partial: Option<(StatRecord, u32)>,
 }
 
-/// In this order.
+/// The items of an answer, in this order.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Item {
     Manager,

@@ -195,7 +195,7 @@ impl State {
         Ok(())
     }
 
-    /// Whether a domain may assign a pool to channels.
+    /// Says whether a domain may assign a pool to channels.
     pub(super) fn may_forward(&self, me: DomainId, pool: PoolId) -> Result<bool, Fail> {
         let p = self
             .pools

@@ -170,7 +170,7 @@ pub(super) fn for_pools(cx: &Context, pools: &Pools, heaps: &Heaps) -> u64 {
     cx.accounts.most_now().saturating_sub(others)
 }
 
-/// Whether a policy sets a heap's quota.
+/// Says whether a policy sets a heap's quota.
 pub(super) fn is_divided(heap: &Heap) -> bool {
     heap.said.is_some() && !heap.pinned
 }

@@ -25,7 +25,7 @@ const AT_ONCE: usize = 32;
 /// The policy, and the times at which it works.
 #[derive(Debug)]
 pub(super) struct Schedule {
-    /// None: quotas stay as they are.
+    /// `None`: quotas stay as they are.
     governor: Option<Governor>,
     due: Duration,
 }
@@ -43,7 +43,7 @@ impl Schedule {
         }
     }
 
-    /// Whether the manager itself sets quotas.
+    /// Says whether the manager itself sets quotas.
     pub fn governs(&self) -> bool {
         self.governor.is_some()
     }

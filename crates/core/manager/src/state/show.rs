@@ -13,7 +13,7 @@ use tranship_proto::{DomainId, Event, MAX_FDS, PoolId, RefusalCode, Req, Trust};
 const SHOWN: usize = 64;
 
 impl Pool {
-    /// Whether this chunk is there.
+    /// Says whether the pool has this chunk.
     fn has(&self, (index, serial): ChunkKey) -> bool {
         self.chunks.get(&index).is_some_and(|c| c.serial == serial)
     }
@@ -136,7 +136,7 @@ impl State {
         Ok(())
     }
 
-    /// To all readers.
+    /// Shows a chunk to all readers.
     pub(super) fn show_around(
         &mut self,
         id: PoolId,
@@ -182,7 +182,7 @@ impl State {
         }
     }
 
-    /// Whether a chunk may be put there.
+    /// Checks that a chunk may be put there.
     pub(super) fn check_place(p: &Pool, index: u32) -> Done {
         if u64::from(index) >= p.windows() {
             return Err(refusal(RefusalCode::BadArgument, index.into(), p.windows()).into());
@@ -223,7 +223,7 @@ impl State {
     }
 }
 
-/// Whether chunks may be put there: fresh, in free places, not too many. How many they are.
+/// Checks that chunks may be put there: fresh, in free places, not too many. Returns their number.
 fn check_keys(p: &Pool, keys: &[ChunkKey]) -> Result<u32, Fail> {
     let bad = |asked: u64, available: u64| {
         Fail::from(refusal(RefusalCode::BadArgument, asked, available))

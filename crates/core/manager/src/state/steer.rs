@@ -30,7 +30,7 @@ impl Seat {
         }
     }
 
-    /// Whether quotas move, by whomever.
+    /// Says whether anything moves quotas: the manager, or a client.
     pub fn quotas_move(&self) -> bool {
         self.governed || self.steered
     }

@@ -50,9 +50,9 @@ pub enum Stored {
     Chunk {
         /// The pool.
         pool: PoolId,
-        /// Where.
+        /// The chunk's place.
         index: u32,
-        /// Which.
+        /// The chunk's serial.
         serial: u32,
     },
     /// The process of a reader.
@@ -67,7 +67,7 @@ pub enum Stored {
 }
 
 impl Stored {
-    /// Out of a name.
+    /// Parses a stored descriptor's name.
     #[must_use]
     pub fn parse(name: &str) -> Option<Stored> {
         let mut parts = name.strip_prefix(PREFIX)?.split('.');
@@ -406,7 +406,7 @@ impl State {
         each.collect()
     }
 
-    /// Whether any is.
+    /// Says whether any reader is awaited.
     #[must_use]
     pub fn awaits(&self) -> bool {
         self.pools.awaits()

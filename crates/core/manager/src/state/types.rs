@@ -52,7 +52,7 @@ impl Sealed {
 /// The shell's findings about a descriptor that a client sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Facts {
-    /// On tmpfs, with exactly these seals, no execute bit, every block present.
+    /// The seals, if the file is on tmpfs, has exactly these seals and no execute bit, and has every block.
     pub sealed: Sealed,
     /// The size, bytes.
     pub size: u64,
@@ -83,7 +83,7 @@ pub struct Figures {
     pub collect_ns: u64,
     /// Buffers handed out.
     pub allocs: u64,
-    /// In use.
+    /// Bytes in use.
     pub live_bytes: u64,
     /// The most at once, lately.
     pub peak_bytes: u64,
@@ -95,7 +95,7 @@ pub struct Figures {
     pub waiters: u64,
     /// Bytes that the writer's last look found dead.
     pub garbage_bytes: u64,
-    /// In caches, bytes.
+    /// Bytes in caches.
     pub cached_bytes: u64,
     /// Bytes of buffers' pages beyond the requested length.
     pub padding_bytes: u64,

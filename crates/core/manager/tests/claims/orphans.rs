@@ -7,7 +7,7 @@ use tranship_manager::{Config, Forward};
 use tranship_proto::{Event, PoolId, RefusalCode, Request};
 use tranship_region::layout::RefsRw;
 
-/// For ever, as far as a test goes.
+/// A time longer than any test.
 const LONG: Duration = Duration::from_secs(1 << 30);
 
 fn house(grace: Duration) -> House {
@@ -47,7 +47,7 @@ fn left(grace: Duration) -> Left {
 }
 
 impl Left {
-    /// The writer claims all that it has, and ends.
+    /// Lets the writer claim everything, and end.
     fn writer_comes_and_goes(&self) {
         let mut writer = self.house.back(&self.writer);
         writer.claim_pool(&self.pool);
@@ -174,7 +174,7 @@ fn a_reader_that_does_not_come_back_holds_nothing() {
     until_free(&left.house);
 }
 
-/// Nor one that has come and ended.
+/// A reader that has come and ended is not awaited either.
 #[test]
 fn a_reader_that_has_ended_is_not_awaited() {
     let left = left(LONG);

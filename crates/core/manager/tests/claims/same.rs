@@ -109,7 +109,7 @@ fn an_old_control_page_allows_no_collection() {
     drop(back);
 }
 
-/// A sink that may have missed it hears once more that it may take.
+/// A sink that may have missed the message is told again that it may take.
 #[test]
 fn a_returning_sink_hears_that_its_pools_are_open() {
     let house = House::new(Config::default());

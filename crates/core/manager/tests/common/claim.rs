@@ -42,7 +42,7 @@ impl House {
         self.manager = Some(Embedded::start(config, Some(&self.path)).expect("a manager"));
     }
 
-    /// The same domain over a new connection.
+    /// Joins again as the old client's domain, over a new connection.
     pub fn back(&self, old: &Client) -> Client {
         let back = Client::join_as(&self.path, "back", Some(old.domain));
         assert!(back.resumed);
@@ -208,7 +208,7 @@ impl Client {
         self.send(&unmapped, &[]);
     }
 
-    /// Of a pool that it wants no more nothing is mapped here.
+    /// Gives up a pool of which nothing is mapped.
     pub fn gives_up(&mut self, pool: PoolId) {
         self.unmaps(pool, (0, 0));
     }

@@ -37,7 +37,7 @@ pub struct House {
     /// Reports of domains that hold too much, and the killed ones.
     pub notices: Vec<HogNotice>,
     pub killed: Vec<DomainId>,
-    /// Whether the kernel lets them be.
+    /// Whether the kernel lets the manager kill processes.
     pub may_kill: bool,
     /// Domains' processes, and the last refusal of an expelled client.
     processes: BTreeMap<DomainId, u64>,

@@ -24,7 +24,7 @@ pub const SLOTS: u32 = 64;
 /// The manager's number of this process, in which all clients are; once one was told of a queue.
 static OURS: AtomicU64 = AtomicU64::new(0);
 
-/// For as long as a test with a manager may block.
+/// Makes a watchdog for the time that a test with a manager may block.
 #[track_caller]
 pub fn watchdog() -> Watchdog {
     Watchdog::new()

@@ -118,7 +118,7 @@ impl Writer {
         (answer.map(|a| a.map(drop)), events)
     }
 
-    /// How many are taken of those that are shown.
+    /// Shows all chunks; returns how many are taken.
     pub fn show_all(
         &self,
         house: &mut House,

@@ -98,7 +98,7 @@ pub struct Assign {
 }
 
 impl Own {
-    /// From here on only we can see that readers die.
+    /// Records that from here on only this domain can see that readers die.
     pub fn stands_alone(&mut self) {
         self.alone = true;
         self.queues.values_mut().for_each(|q| q.named = false);

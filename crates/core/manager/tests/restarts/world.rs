@@ -111,7 +111,7 @@ impl World {
         }
     }
 
-    /// Something to lose: everybody acts, and all that is said arrives at once.
+    /// Makes every domain act, and all messages arrive at once, so that there is something to lose.
     pub fn gets_busy(&mut self, steps: usize) {
         if self.away {
             self.restart();

@@ -3,7 +3,7 @@
 use super::*;
 
 impl Proc {
-    /// Of the chunks that it showed these were taken.
+    /// Keeps the taken ones of the chunks that it showed.
     fn unshow(&mut self, req: Req, taken: u32) {
         let Some((pool, keys)) = self.shown.remove(&req) else {
             return;

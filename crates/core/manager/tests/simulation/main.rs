@@ -56,7 +56,7 @@ struct Proc {
     /// The manager's instance, and whether everything was claimed since the last `Welcome`.
     instance: u64,
     claimed: bool,
-    /// Does it read its events?
+    /// Whether it ignores its events.
     deaf: bool,
     queue: VecDeque<(Event, Vec<FdToken>)>,
     pools: BTreeMap<PoolId, BTreeMap<u32, u32>>,
@@ -312,7 +312,7 @@ impl World {
                 _ => self.do_something(i),
             }
         }
-        // Everybody dies: nothing is left.
+        // Every process dies: nothing is left.
         while !self.procs.is_empty() {
             self.die(0);
         }
@@ -339,7 +339,7 @@ impl World {
     }
 }
 
-/// Whether every input, event and action is to be printed.
+/// Says whether every input, event and action is to be printed.
 fn traced() -> bool {
     std::env::var_os("TRANSHIP_TRACE").is_some()
 }

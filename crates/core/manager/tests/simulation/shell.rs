@@ -3,7 +3,7 @@
 use super::*;
 
 impl World {
-    /// One input, all its actions, all that follows at once; then everything is looked through.
+    /// Gives the state one input, and executes all its actions and their consequences. Then it checks everything.
     pub(super) fn feed(&mut self, input: Input) {
         if traced() {
             println!("{input:?}");
@@ -503,8 +503,8 @@ impl World {
         }
     }
 
-    /// A writer that has applied its control page's epoch, and so may collect, sees every queue that is open; and none
-    /// that is not, but for those that it brought from an earlier manager.
+    /// Checks that a writer that has applied its control page's epoch, and so may collect, sees every open queue. It
+    /// may see no others, except those that it brought from an earlier manager.
     pub(super) fn check_reader_sets(&mut self, i: usize) {
         let Some(p) = self
             .procs

@@ -51,7 +51,7 @@ pub struct Cost {
     /// Memory that was missed after it had been given back, and the periods for which the next such amount is kept.
     kept: Kept,
     keep_next: u32,
-    /// More memory did not make collecting cheaper at so many requests.
+    /// The number of requests at which more memory did not make collecting cheaper.
     futile: Option<u64>,
 }
 

@@ -35,7 +35,7 @@ pub enum Kind {
     },
     /// One caller that collects `demand` pages of the first stage, then frees them all, periodically.
     Batch {
-        /// How often.
+        /// The period of the batches, ms.
         cycle_ms: u64,
     },
 }

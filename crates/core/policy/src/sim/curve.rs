@@ -22,7 +22,7 @@ impl Curve {
         Curve(points)
     }
 
-    /// At a time.
+    /// Returns the value at a time.
     pub fn at(&self, ms: u64) -> f64 {
         let next = self.0.partition_point(|(at, _)| *at <= ms);
         match (

@@ -29,7 +29,7 @@ pub enum TraceError {
         "snapshot {number} is of {at_ns} ns, not after the one before, which is of {before_ns} ns"
     )]
     Backwards {
-        /// Which, from 1.
+        /// The snapshot's number, from 1.
         number: usize,
         /// The snapshot's time.
         at_ns: u64,

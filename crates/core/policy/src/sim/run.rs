@@ -5,9 +5,9 @@ use serde::Serialize;
 /// A played scenario.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Run {
-    /// Which.
+    /// The scenario's name.
     pub scenario: String,
-    /// Under which policy.
+    /// The policy's name.
     pub policy: String,
     /// Bytes in all.
     pub limit_bytes: u64,
@@ -24,7 +24,7 @@ pub struct Run {
 /// One period.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Frame {
-    /// When it ended.
+    /// The end of the period, ms.
     pub at_ms: u64,
     /// The pools.
     pub pools: Vec<PoolFrame>,

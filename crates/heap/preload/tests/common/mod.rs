@@ -89,7 +89,7 @@ impl Stage {
         (heaps, granted)
     }
 
-    /// Waits, under the test's watchdog, until nothing is granted to anybody.
+    /// Waits, under the test's watchdog, until nothing is granted to any domain.
     pub fn wait_until_empty(&self) {
         while self.books() != (Vec::new(), 0) {
             std::thread::yield_now();

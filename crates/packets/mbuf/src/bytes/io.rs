@@ -1,4 +1,4 @@
-//! From and to slices, descriptors, devices.
+//! Transfer of bytes from and to slices, descriptors, devices.
 
 use crate::alloc::Mbufs;
 use crate::chain::Chain;

@@ -50,7 +50,7 @@ impl<T> Drop for Counted<T> {
     }
 }
 
-/// Does not fit into an mbuf.
+/// A value that does not fit into an mbuf.
 pub(crate) struct Large(pub(crate) Vec<u8>, #[allow(dead_code)] pub(crate) [u64; 8]);
 impl AsRef<[u8]> for Large {
     fn as_ref(&self) -> &[u8] {

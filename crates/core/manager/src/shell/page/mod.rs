@@ -40,7 +40,7 @@ pub(super) struct Pages {
     asked: bool,
     /// The state has changed since then.
     changed: bool,
-    /// When that was.
+    /// The time at which the present page was begun.
     begun: Option<Duration>,
     run: Option<Run>,
     last: Option<Item>,

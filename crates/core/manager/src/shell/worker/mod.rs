@@ -113,7 +113,7 @@ impl Workers {
         }
     }
 
-    /// Whether a user's work waits for workers that are busy with other work of that user.
+    /// Says whether a user's work waits for workers that are busy with other work of that user.
     pub fn all_busy(&self, uid: u32) -> bool {
         self.busy.get(&uid).is_some_and(|n| *n >= EACH)
     }
