@@ -276,8 +276,8 @@ impl<B: Backend> Zone<B> {
         self.set_pressure(true);
     }
 
-    /// Items that were out have come back to the backend past the zone (a collector found them dead): they count as
-    /// freed and as released.
+    /// Counts items in use that came back to the backend past the zone, because a collector found them dead, as freed
+    /// and as released.
     pub fn took_back(&self, items: u64) {
         self.inner
             .counters
