@@ -36,7 +36,7 @@ struct Model {
 }
 
 impl Model {
-    /// Free pages of the chunk that must be used for a short run; `Err` tells whether a long one fits.
+    /// Returns the free pages of the chunk that must be used for a short run; `Err` tells whether a long one fits.
     fn best(&self, pages: usize) -> Option<usize> {
         let fits = |chunk: &&[bool; PAGES]| {
             chunk

@@ -8,8 +8,8 @@
 
 use std::collections::{HashSet, VecDeque};
 
-/// Places in memory: twice the items handed out, odd while the owner is busy; whether the cache is open; twice the
-/// items that there would be if none had been handed out.
+/// Positions in memory. The first holds twice the items handed out, odd while the owner is busy. The second says
+/// whether the cache is open. The third holds twice the items that there would be if none had been handed out.
 const COUNT: usize = 0;
 const SEEN: usize = 1;
 const ORIGIN: usize = 2;
@@ -81,7 +81,7 @@ impl State {
                     self.store(0, COUNT, self.before + 1);
                 }
             }
-            // Cleared: to the lock, where the thief is. That is the end here.
+            // The owner finds `seen` cleared, and takes the lock, where the thief is. That is the end here.
             1 if self.load(0, SEEN) == 0 => {
                 if without != Without::Busy {
                     self.store(0, COUNT, before);
@@ -140,7 +140,7 @@ impl State {
     }
 }
 
-/// Explores everything; returns how many states there are and whether items were ever doubled or lost at the end.
+/// Explores everything; returns the number of states, and whether items were ever doubled or lost at the end.
 fn explore(without: Without) -> (usize, bool) {
     let mut seen = HashSet::from([State::new()]);
     let mut open = vec![State::new()];

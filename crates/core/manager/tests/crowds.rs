@@ -124,7 +124,7 @@ fn of_channels() {
 fn of_claims() {
     let mut house = crowded();
     let (client, _) = house.join(1, Some(DomainId(7)));
-    // Half of them with counters of a pool that never comes.
+    // Half of them have counters of a pool that never comes.
     for n in 0..CROWD / 2 {
         let channel = ChannelId(1000 + n);
         let claim = ChannelClaim {
@@ -150,7 +150,7 @@ fn of_claims() {
         let events = house.ask(client, assign, object(SENT, 4096));
         assert!(events.is_empty(), "{events:?}");
     }
-    // Others come back, claim that they have nothing, and make something new.
+    // Other domains come back, claim that they have nothing, and make something new.
     for n in 0..CROWD {
         let (client, _) = house.join(2, Some(DomainId(500_000 + n)));
         let events = house.ask(client, Request::ClaimDone { req: Req(1) }, None);
@@ -248,8 +248,8 @@ fn of_claims_of_a_pool() {
     assert_eq!(before - now, CROWD as usize, "counters that nobody knows");
 }
 
-/// A pool whose writer has come back to a manager that it does not know: these queues are on its reader set, and this
-/// reader.
+/// Makes a pool whose writer has come back to a manager that it does not know, with these queues and this reader on its
+/// reader set.
 fn reader_set(
     house: &mut House,
     n: u32,

@@ -1,5 +1,5 @@
-//! The end of a domain that had much goes on in pieces: others are served between them, and it ends for each in the
-//! end.
+//! The end of a domain with many objects continues in pieces. Others are served between the pieces, and each of its
+//! objects ends at last.
 
 #[path = "common/house.rs"]
 mod house;

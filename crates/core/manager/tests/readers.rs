@@ -89,7 +89,7 @@ fn where_many_read_what_is_shown_is_taken_in_pieces() {
     house.state.audit().expect("no contradiction");
 }
 
-/// One that was too late for a chunk is sent no later ones before it asks, and then all.
+/// A reader that was too late for a chunk is sent no later ones before it asks, and then all.
 #[test]
 fn who_missed_a_chunk_asks_for_all() {
     let (mut house, writer, reader) = set(4);

@@ -80,7 +80,7 @@ impl Service {
     }
 }
 
-/// A pool of two chunks with a reader, one message on its way to it, in the first.
+/// A pool of two chunks with a reader, and one message in its queue, in the first chunk.
 struct Left {
     reader: Client,
     pool: Pool,
@@ -105,7 +105,7 @@ fn left(service: &Service) -> Left {
     Left { reader, pool, way }
 }
 
-/// Writers that died are not there to show anything again, and a reader may have been shown nothing yet.
+/// Dead writers cannot show anything again, and a reader may have been shown nothing yet.
 #[test]
 fn what_a_dead_writer_left_is_there_after_restarts() {
     let mut service = Service::new();

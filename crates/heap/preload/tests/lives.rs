@@ -100,7 +100,7 @@ fn children_keep_their_copies_and_connect_by_themselves() {
 }
 
 child!(
-    /// A child that stays: it has the parent's 20 MiB, and takes 30 more when asked.
+    /// A child that stays: it has the parent's 20 MiB, and takes 30 more on request.
     fn splitter(ctl: Control) -> Result<(), String> {
         let kept = some(20, 1);
         // SAFETY: no other threads; both sides go on alone, the child's with a copy of the control socket.
@@ -155,7 +155,7 @@ fn a_program_that_execs_is_charged_for_the_new_one_only() {
     let mut output = cat.stdout.take().expect("a pipe");
     std::io::Write::write_all(&mut input, b"x").expect("write");
     std::io::Read::read_exact(&mut output, &mut [0]).expect("it is cat now");
-    // Whether the old connection's end was seen is the manager's business, in its own time.
+    // The manager notices the old connection's end at any time.
     while stage.books().1 > 4 * MIB {
         thread::yield_now();
     }

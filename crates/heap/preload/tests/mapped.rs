@@ -55,7 +55,7 @@ fn dumped_in_vain() -> u64 {
     bytes
 }
 
-/// Writes a byte of each page of all of them, as it was.
+/// Rewrites one byte of each page of all writable memory with its value.
 fn walk() {
     for range in writable() {
         for page in range.step_by(4096) {
@@ -85,7 +85,7 @@ fn blocks(bytes: u64) -> Vec<Vec<u8>> {
     all
 }
 
-/// A child with such a limit of its heap, or without; or without the allocator.
+/// Runs a child with a limit of its heap, without one, or without the allocator.
 fn with(child: Launch, max: Option<&str>) -> [Launch; 2] {
     let child = child.env("TRANSHIP_SOCKET", "/no/such/manager.sock");
     let under = child.clone().env("LD_PRELOAD", library());
@@ -114,7 +114,7 @@ child!(
 #[test]
 fn little_can_be_written_and_who_writes_all_of_it_fills_little() {
     let _dog = dog();
-    // Of its tables and its first 2 MiB of the heap; and of addresses.
+    // The limits of writable bytes, for the tables and the heap's first 2 MiB; and of addresses.
     for (max, addresses) in [
         (Some("32MiB"), 512 * MIB),
         (Some("4GiB"), 32 << 30),
@@ -165,7 +165,7 @@ fn what_was_given_back_cannot_be_written() {
     let [_, under] = with(spike(), None);
     let peer = under.start().expect("start");
     let (before, high, after): (u64, u64, u64) = peer.expect();
-    // Of sizes that are rounded up, with tables of a tenth beside them.
+    // Sizes are rounded up, and tables of a tenth are beside them.
     assert!(before < 32 * MIB && high < 300 * MIB, "{before}, {high}");
     assert!(after < before + 16 * MIB, "{before}, {high}, {after}");
 }

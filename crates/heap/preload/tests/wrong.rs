@@ -12,7 +12,7 @@ use std::process::{Command, Stdio};
 use std::ptr;
 use tranship_testkit::{Control, child, skipped};
 
-/// A function by its name: not every C library has all of them.
+/// Finds a function by its name: not every C library has all of them.
 fn named(name: &str) -> *mut c_void {
     let name = CString::new(name).expect("no zero");
     // SAFETY: a string that ends in 0.
@@ -327,7 +327,7 @@ fn what_is_freed_once_is_in_order() {
     assert!(peer.expect::<bool>());
 }
 
-/// Each of its ways to free an array twice; without one it frees once.
+/// The ways to free an array twice; without an argument it is freed once.
 const DELETES: &str = r#"
 #include <cstdio>
 #include <cstdlib>

@@ -52,7 +52,7 @@ fn memory_goes_back_by_itself() {
             drop(over);
         });
         drop(held);
-        // With the last packet all of it goes.
+        // All memory goes with the last packet.
         while memory() > 0 {
             thread::yield_now();
         }

@@ -32,7 +32,7 @@ impl House {
         Client::join(&self.path, name)
     }
 
-    /// The manager ends, and the next one knows nothing.
+    /// Ends the manager, and starts the next one, which knows nothing.
     pub fn restart(&mut self) {
         self.restart_with(self.config.clone());
     }
@@ -50,7 +50,7 @@ impl House {
     }
 }
 
-/// A channel with its pool, as both of its ends know it.
+/// A channel with its pool, from both of its ends.
 pub struct Way {
     pub chan: Chan,
     pub name: String,
@@ -174,14 +174,14 @@ impl Client {
         req
     }
 
-    /// Everything is claimed, and the manager has heard it.
+    /// Ends the claims, and waits until the manager has read that.
     pub fn claim_done(&mut self) {
         let done = self.req();
         self.send(&Request::ClaimDone { req: done }, &[]);
         self.claimed(done);
     }
 
-    /// All that a pool's reader over one way has.
+    /// Claims everything that a pool's reader over one channel has.
     pub fn claims_to_read(&mut self, pool: &Pool, way: &Way, mapped: &[(u32, u32)]) {
         self.claim_reader(pool, way, mapped);
         self.claim_end(way);

@@ -21,7 +21,7 @@ pub use tranship_testkit::Watchdog;
 pub const CHUNK: u64 = 64 << 10;
 pub const SLOTS: u32 = 64;
 
-/// The manager's number of this process, in which all clients are; once one was told of a queue.
+/// The manager's number of this process, which has all clients, once one of them was told of a queue.
 static OURS: AtomicU64 = AtomicU64::new(0);
 
 /// Makes a watchdog for the time that a test with a manager may block.
@@ -138,7 +138,7 @@ impl Client {
         .0
     }
 
-    /// Reads until the connection ends; the code it ends with.
+    /// Reads until the connection ends; returns the code of its end.
     pub fn expelled(&mut self) -> Option<RefusalCode> {
         let mut code = None;
         while let Some((event, _)) = self.recv() {
@@ -241,7 +241,7 @@ impl Client {
         self.wait(|e| matches!(e, Event::Exported { .. }).then_some(()));
     }
 
-    /// Asks the manager something and waits for the end of the answer: everything before was handled.
+    /// Asks the manager a question and waits for the end of the answer: all earlier requests were then handled.
     pub fn sync(&mut self) -> Vec<tranship_proto::StatRecord> {
         let r = self.req();
         self.send(&Request::Stat { req: r }, &[]);

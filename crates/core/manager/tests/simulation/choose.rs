@@ -4,7 +4,7 @@ use super::*;
 use tranship_proto::{ALL_READERS, Pressure};
 
 impl World {
-    /// A process does something, mostly sensible.
+    /// Does an action of a process, mostly a sensible one.
     pub(super) fn do_something(&mut self, i: usize) {
         if self.procs[i].client.is_none() {
             return self.connect(i);
@@ -122,7 +122,7 @@ impl World {
                 } else {
                     self.rng.pick(&sources)
                 };
-                // Sometimes a pool that it reads: forwarding.
+                // Sometimes a pool that it reads, which is forwarding.
                 let read: Vec<PoolId> = self.procs[i].reads.keys().copied().collect();
                 let pool = if self.rng.one_in(4) {
                     self.rng.pick(&read)

@@ -62,11 +62,11 @@ struct Proc {
     pools: BTreeMap<PoolId, BTreeMap<u32, u32>>,
     entries: BTreeMap<PoolId, u32>,
     epochs: BTreeMap<PoolId, u64>,
-    /// Queues on the reader set of its pools, and the manager under which each pool was made.
+    /// Queues on the reader sets of its pools, and the manager under which each pool was made.
     reader_sets: BTreeMap<PoolId, BTreeSet<ChannelId>>,
     made: BTreeMap<PoolId, u64>,
     serial: u32,
-    /// Chunks that it has shown, until that is answered.
+    /// Chunks that it has shown, until the answer.
     shown: BTreeMap<Req, (PoolId, Vec<(u32, u32)>)>,
     channels: BTreeMap<ChannelId, (Role, DomainId)>,
     incoming: Vec<(ChannelId, DomainId)>,
@@ -100,7 +100,7 @@ struct World {
     control_pages: BTreeMap<(FdToken, u32), (u64, Option<PoolId>)>,
     control_page_of: BTreeMap<ClientId, FdToken>,
     instance: u64,
-    /// Whose process each domain is watched by.
+    /// The watching process of each domain.
     watched: Vec<(u64, DomainId)>,
     /// Closed descriptors that the state was not told of yet.
     later: Vec<Input>,
@@ -112,7 +112,7 @@ struct World {
     /// Copies of new chunks for which their writers wait; no request waits for a feed's copies.
     waited: BTreeSet<(ClientId, PoolId, u32, u32)>,
     showing: bool,
-    /// Counters say that all is held, at this moment.
+    /// Set while counters say that everything is held.
     all_lives: bool,
     /// A client's queue stands still at this moment.
     blocking: bool,

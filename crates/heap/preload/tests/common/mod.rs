@@ -15,7 +15,7 @@ pub fn dog() -> Watchdog {
     Watchdog::new()
 }
 
-/// The library, as it is now.
+/// Returns the path of the present build of the library.
 pub fn library() -> &'static Path {
     static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
     LIBRARY.get_or_init(|| artifact("tranship-preload", "libtranship_malloc.so"))
@@ -54,14 +54,14 @@ impl Stage {
         self.manager = None;
     }
 
-    /// A child of this test with the allocator under it.
+    /// Makes a child of this test run with the allocator.
     pub fn under(&self, child: Launch) -> Launch {
         child
             .env("LD_PRELOAD", library())
             .env("TRANSHIP_SOCKET", &self.path)
     }
 
-    /// Any program with the allocator under it.
+    /// Makes a command for any program, which runs with the allocator.
     pub fn command(&self, program: impl AsRef<Path>) -> Command {
         let mut command = Command::new(program.as_ref());
         command
