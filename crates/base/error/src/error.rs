@@ -94,7 +94,7 @@ impl Error {
         said.unwrap_or(self.kind.errno())
     }
 
-    /// The first cause of this type, with its figures.
+    /// Returns the first cause of this type, with its figures.
     #[must_use]
     pub fn find<C: StdError + 'static>(&self) -> Option<&C> {
         std::iter::successors(self.source(), |cause| (*cause).source())

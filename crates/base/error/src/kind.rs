@@ -18,7 +18,7 @@ macro_rules! kinds {
             /// All of them, by number.
             pub const ALL: &[Kind] = &[$(Kind::$kind),+];
 
-            /// The kind with this number.
+            /// Returns the kind with this number.
             #[must_use]
             pub fn from_u16(number: u16) -> Option<Kind> {
                 match number {
@@ -51,7 +51,7 @@ macro_rules! kinds {
                 }
             }
 
-            /// The kernel's number that comes nearest.
+            /// Returns the nearest number of the kernel.
             #[must_use]
             pub fn errno(self) -> i32 {
                 match self {
@@ -59,7 +59,7 @@ macro_rules! kinds {
                 }
             }
 
-            /// How the kernel calls that number.
+            /// Returns the kernel's name of that number.
             #[must_use]
             pub fn errno_name(self) -> &'static str {
                 match self {

@@ -115,7 +115,7 @@ fn check_count(what: &'static str, count: u32, min: u32, max: u32) -> Result<(),
     })
 }
 
-/// `fixed + each * count`, rounded up to whole pages of 4096 bytes (and of the machine's pages, if larger). The
+/// Returns `fixed + each * count`, rounded up to whole pages of 4096 bytes (and of the machine's pages, if larger). The
 /// counts are checked before, so it cannot overflow.
 pub fn rounded(fixed: usize, each: usize, count: u32) -> usize {
     let page = tranship_sys::page_size().max(4096);

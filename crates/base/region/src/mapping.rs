@@ -58,7 +58,7 @@ unsafe impl Sync for Owned {}
 macro_rules! mapping {
     ($name:ident) => {
         impl $name {
-            /// Length, bytes.
+            /// Returns the length, bytes.
             #[inline]
             pub fn len(&self) -> usize {
                 self.0.len

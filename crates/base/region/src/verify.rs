@@ -21,7 +21,7 @@ pub enum Sealing {
 }
 
 impl Sealing {
-    /// The seals that the maker adds; `F_SEAL_EXEC` is there from the beginning.
+    /// Returns the seals that the maker adds; `F_SEAL_EXEC` is there from the beginning.
     pub(crate) fn added(self) -> Seals {
         let fixed = Seals::SHRINK | Seals::GROW | Seals::SEAL;
         match self {
@@ -32,7 +32,7 @@ impl Sealing {
         }
     }
 
-    /// The seals that a reader must find, no more and no less.
+    /// Returns the seals that a reader must find, no more and no less.
     pub fn exact(self) -> Seals {
         self.added() | Seals::EXEC
     }

@@ -122,7 +122,7 @@ impl Window {
         self.max_bytes
     }
 
-    /// Length of a chunk, bytes.
+    /// Returns the length of a chunk, bytes.
     #[inline]
     pub fn chunk_bytes(&self) -> usize {
         self.chunk_bytes
@@ -203,7 +203,7 @@ impl Window {
         }
     }
 
-    /// Whole pages of the window, as addresses in it.
+    /// Returns whole pages of the window, as addresses in it.
     fn pages(&self, offset: u64, len: u64) -> Option<(usize, usize)> {
         let page = tranship_sys::page_size() as u64;
         let end = offset.checked_add(len)?;
@@ -347,8 +347,8 @@ impl Window {
         })
     }
 
-    /// `len` bytes at `offset`, if all of it has chunks. A chunk may be [detached](Window::detach) only when
-    /// such views of it are gone.
+    /// Returns `len` bytes at `offset`, if all of the range has chunks. A chunk may be [detached](Window::detach) only
+    /// when such views of it are gone.
     #[inline]
     pub fn view(&self, offset: u64, len: u64) -> Result<View<'_>, OutOfBounds> {
         let (offset, len) = self.check(offset, len)?;

@@ -13,7 +13,7 @@ pub struct Consumer {
 }
 
 impl Consumer {
-    /// A consumer at the start of fresh lines.
+    /// Makes a consumer at the start of fresh lines.
     pub const fn new() -> Self {
         Self { head: 0 }
     }

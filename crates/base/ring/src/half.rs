@@ -56,7 +56,7 @@ impl<M> Half<M> {
         self.side
     }
 
-    /// The memory.
+    /// Returns the memory.
     pub fn mapping(&self) -> &M {
         &self.map
     }

@@ -54,7 +54,7 @@ impl<'a> Lines<'a> {
     /// The most lines of a ring.
     pub const MAX: u32 = 65_536;
 
-    /// A ring over borrowed lines.
+    /// Makes a ring over borrowed lines.
     pub fn new(lines: &'a [Line]) -> Result<Self, LinesError> {
         let count = Self::check(lines.len())?;
         Ok(Self {
@@ -95,7 +95,7 @@ impl<'a> Lines<'a> {
         }
     }
 
-    /// All of them.
+    /// Returns all lines.
     pub(crate) fn as_slice(self) -> &'a [Line] {
         // SAFETY: as for `at`.
         unsafe { std::slice::from_raw_parts(self.first.as_ptr(), self.count() as usize) }
@@ -121,7 +121,7 @@ impl<'a> Lines<'a> {
         self.at(position).words[0].load(Ordering::Acquire) & SEQUENCE == sequence(position)
     }
 
-    /// The line of a position.
+    /// Returns the line of a position.
     #[inline]
     pub(crate) fn at(self, position: u64) -> &'a Line {
         let index = position & u64::from(self.mask);
@@ -136,7 +136,7 @@ impl<'a> Lines<'a> {
     }
 }
 
-/// The sequence that the line of a position carries.
+/// Returns the sequence that the line of a position carries.
 #[inline]
 pub(crate) fn sequence(position: u64) -> u64 {
     position.wrapping_add(1) & SEQUENCE

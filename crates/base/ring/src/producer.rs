@@ -49,7 +49,7 @@ pub struct Producer {
 }
 
 impl Producer {
-    /// A producer at the start of fresh (zeroed) lines.
+    /// Makes a producer at the start of fresh (zeroed) lines.
     pub const fn new() -> Self {
         Self { tail: 0, head: 0 }
     }
@@ -59,13 +59,13 @@ impl Producer {
         Self { tail, head: tail }
     }
 
-    /// Lines produced so far.
+    /// Returns the number of lines produced so far.
     #[inline]
     pub fn tail(&self) -> u64 {
         self.tail
     }
 
-    /// Lines believed consumed, as of the last look at the peer's head.
+    /// Returns the number of lines believed consumed, as of the last look at the peer's head.
     #[inline]
     pub fn known_head(&self) -> u64 {
         self.head

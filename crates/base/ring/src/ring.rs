@@ -38,7 +38,7 @@ impl Ring {
         &self.own
     }
 
-    /// The half that the other end writes.
+    /// Returns the half that the other end writes.
     pub fn theirs(&self) -> &HalfRo {
         &self.theirs
     }
@@ -49,7 +49,7 @@ impl Ring {
         self.own.ring()
     }
 
-    /// The lines that the other end writes.
+    /// Returns the lines that the other end writes.
     #[inline]
     pub fn their_lines(&self) -> Lines<'_> {
         self.theirs.ring()
@@ -226,7 +226,7 @@ impl Ring {
         }
     }
 
-    /// The two ends of a ring, in memory that loom watches.
+    /// Makes the two ends of a ring, in memory that loom watches.
     #[cfg(loom)]
     pub fn pair(lines: usize) -> (Ring, Ring) {
         use crate::half::Side;

@@ -55,7 +55,7 @@ fn wait_for(points: &mut [Point<'_>], ready: impl Fn() -> bool) {
     assert_eq!(slept, Ok(Slept::Ready(())));
 }
 
-/// One thread publishes twice, the other waits for each.
+/// Wakes twice: one thread publishes twice, and the other waits for each line.
 fn wakes_twice(wait: fn(&Way, u32)) {
     model::explore(3, move || {
         let way = Arc::new(Way::new());

@@ -17,7 +17,7 @@ use tranship_ring::{
     Waited, Waker, doorbell, sleep, sleep_once,
 };
 
-/// The two ends of a ring: the sleeper here, and its waker.
+/// Makes the two ends of a ring: the sleeper here, and its waker.
 fn ends() -> [Ring; 2] {
     let half = |side| HalfRw::create(side, 2).expect("a half");
     let ((source, ours), (sink, theirs)) = (half(Side::Source), half(Side::Sink));

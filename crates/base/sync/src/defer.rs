@@ -146,7 +146,7 @@ pub struct DeferProducer {
 }
 
 impl DeferProducer {
-    /// A new defer queue, which the collector knows from here on.
+    /// Makes a defer queue, which the collector knows from here on.
     pub fn new(queues: &mut Vec<Arc<DeferQueue>>) -> DeferProducer {
         let queue = Arc::new(DeferQueue::new());
         queues.push(queue.clone());

@@ -79,7 +79,7 @@ impl SlotQueue {
         self.next[before as usize].store(slot, Ordering::Release);
     }
 
-    /// The oldest slot, which stays in the queue.
+    /// Returns the oldest slot, which stays in the queue.
     pub fn front(&self, taker: &mut Taker) -> Pop {
         if taker.first == self.stub {
             // Ordering: acquire; partner: link's release store.

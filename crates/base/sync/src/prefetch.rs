@@ -1,6 +1,6 @@
 //! Prefetching a cache line before it is needed. These are hints: they touch nothing and never fault.
 
-/// The line will be read.
+/// Prefetches a line that will be read.
 #[inline(always)]
 pub fn prefetch_read(line: *const u8) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]

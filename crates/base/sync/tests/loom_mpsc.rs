@@ -73,7 +73,7 @@ fn two_pushers_one_taker() {
     });
 }
 
-/// Another thread than its first pusher pushes a taken slot again at once.
+/// A taken slot is pushed again at once, by a thread other than its first pusher.
 #[test]
 fn a_slot_goes_round() {
     model::explore(3, || {

@@ -128,7 +128,7 @@ impl Level {
     }
 }
 
-/// "max", and the corresponding number of version 1, mean that there is no limit.
+/// Parses a limit. "max", and the corresponding number of version 1, mean that there is no limit.
 fn number(text: &str) -> Option<u64> {
     let bytes: u64 = text.trim().parse().ok()?;
     (bytes < 1 << 62).then_some(bytes)

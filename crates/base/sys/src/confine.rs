@@ -44,12 +44,12 @@ fn limit(resource: Resource, most: u64) -> io::Result<()> {
     Ok(setrlimit(resource, limit)?)
 }
 
-/// Memory that is not shared with others, of each process, in bytes.
+/// Limits the memory that a process does not share with others, in bytes.
 pub fn limit_memory(most: u64) -> io::Result<()> {
     limit(Resource::Data, most)
 }
 
-/// No memory that stays in place, no queues of messages, no dumps of memory, no priority over others.
+/// Gives up locked memory, queues of messages, dumps of memory, and priority over others.
 pub fn no_locked_memory_queues_or_cores() -> io::Result<()> {
     for resource in [
         Resource::Memlock,

@@ -77,7 +77,7 @@ impl Counter {
         Ok(counter)
     }
 
-    /// The count so far.
+    /// Returns the count so far.
     pub fn read(&mut self) -> io::Result<u64> {
         let mut bytes = [0; 8];
         self.0.read_exact(&mut bytes)?;

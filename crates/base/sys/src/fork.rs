@@ -22,7 +22,7 @@ pub struct ForkGuard {
 }
 
 impl ForkGuard {
-    /// A guard of this process.
+    /// Makes a guard of this process.
     pub fn new() -> io::Result<ForkGuard> {
         let word = match PAGE.get() {
             Some(word) => word,

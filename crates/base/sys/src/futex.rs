@@ -186,7 +186,7 @@ mod tests {
     use crate::{map, memfd};
     use std::sync::atomic::Ordering::SeqCst;
 
-    /// A word seen through a writable and a read-only mapping.
+    /// Maps a word through a writable and a read-only mapping.
     fn two_views() -> (&'static AtomicU32, *const AtomicU32) {
         let page = crate::page_size();
         let fd = memfd::create("futex").expect("memfd");

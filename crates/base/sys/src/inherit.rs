@@ -65,7 +65,7 @@ fn handed() -> MutexGuard<'static, Option<Vec<(String, OwnedFd)>>> {
     handed
 }
 
-/// The first listening socket of socket activation, once.
+/// Takes the first listening socket of socket activation, once.
 pub fn listen_socket() -> Option<OwnedFd> {
     let mut handed = handed();
     let all = handed.as_mut()?;

@@ -27,7 +27,7 @@ pub fn available_bytes() -> Option<u64> {
     parse(&String::from_utf8_lossy(&text[..len]))
 }
 
-/// Bytes of memory that the machine has, swap not counted.
+/// Returns the bytes of memory that the machine has, swap not counted.
 pub fn memory_total() -> u64 {
     info().map_or(0, |info| {
         info.totalram.saturating_mul(u64::from(info.mem_unit))

@@ -261,12 +261,12 @@ pub fn map_shared(
     non_null(raw)
 }
 
-/// [`map_shared`], read and write.
+/// Maps a shared file for reading and writing, like [`map_shared`].
 pub fn map_shared_rw(fd: impl AsFd, len: usize, offset: u64) -> io::Result<NonNull<u8>> {
     map_shared(fd, Access::ReadWrite, len, offset)
 }
 
-/// [`map_shared`], read only.
+/// Maps a shared file for reading, like [`map_shared`].
 pub fn map_shared_ro(fd: impl AsFd, len: usize, offset: u64) -> io::Result<NonNull<u8>> {
     map_shared(fd, Access::Read, len, offset)
 }

@@ -22,7 +22,7 @@ pub fn create(name: &str) -> io::Result<OwnedFd> {
     Ok(fd)
 }
 
-/// The seals in force.
+/// Returns the seals in force.
 pub fn seals(fd: impl AsFd) -> io::Result<Seals> {
     Ok(rustix::fs::fcntl_get_seals(fd)?)
 }

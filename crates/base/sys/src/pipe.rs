@@ -23,7 +23,7 @@ pub fn set_room(pipe: impl AsFd, bytes: usize) -> io::Result<usize> {
     Ok(rustix::pipe::fcntl_setpipe_size(pipe, bytes)?)
 }
 
-/// Bytes' worth of whole pages that a pipe has room for.
+/// Returns the room of a pipe, in bytes of whole pages.
 pub fn room(pipe: impl AsFd) -> io::Result<usize> {
     Ok(rustix::pipe::fcntl_getpipe_size(pipe)?)
 }

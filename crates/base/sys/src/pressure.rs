@@ -201,7 +201,7 @@ fn share(used: u64, limit: u64) -> f64 {
     used as f64 / limit.max(1) as f64
 }
 
-/// The share of the last 10 s.
+/// Parses the share of the last 10 s.
 fn average(text: &str, line: &str) -> f64 {
     let line = text.lines().find_map(|l| l.strip_prefix(line));
     let value = line.and_then(|l| l.split(' ').find_map(|part| part.strip_prefix("avg10=")));

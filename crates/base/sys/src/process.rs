@@ -16,7 +16,7 @@ pub fn set_dumpable(dumpable: bool) -> io::Result<()> {
     Ok(rustix::process::set_dumpable_behavior(behavior)?)
 }
 
-/// See [`set_dumpable`].
+/// Says whether the process is dumpable, see [`set_dumpable`].
 pub fn is_dumpable() -> io::Result<bool> {
     Ok(rustix::process::dumpable_behavior()? == DumpableBehavior::Dumpable)
 }
@@ -43,7 +43,7 @@ pub fn raise_nofile_soft_to_hard() -> io::Result<u64> {
     Ok(limit.maximum.unwrap_or(u64::MAX))
 }
 
-/// The soft limit of open files.
+/// Returns the soft limit of open files.
 pub fn nofile_soft() -> u64 {
     rustix::process::getrlimit(Resource::Nofile)
         .current
@@ -126,12 +126,12 @@ pub fn command_name() -> String {
     name.to_string_lossy().into_owned()
 }
 
-/// Real user id.
+/// Returns the real user id.
 pub fn getuid() -> u32 {
     rustix::process::getuid().as_raw()
 }
 
-/// Effective user id.
+/// Returns the effective user id.
 pub fn geteuid() -> u32 {
     rustix::process::geteuid().as_raw()
 }
@@ -140,17 +140,17 @@ pub fn geteuid() -> u32 {
 /// stand for any such user.
 pub const NO_USER: u32 = 65534;
 
-/// Real group id.
+/// Returns the real group id.
 pub fn getgid() -> u32 {
     rustix::process::getgid().as_raw()
 }
 
-/// Own process id.
+/// Returns the own process id.
 pub fn getpid() -> u32 {
     rustix::process::getpid().as_raw_pid().unsigned_abs()
 }
 
-/// Own thread id.
+/// Returns the own thread id.
 pub fn gettid() -> u32 {
     rustix::thread::gettid().as_raw_pid().unsigned_abs()
 }
@@ -182,7 +182,7 @@ pub fn pin_to_cpu(cpu: usize) -> io::Result<()> {
     Ok(rustix::thread::sched_setaffinity(None, &set)?)
 }
 
-/// The processors the calling thread may run on.
+/// Returns the processors the calling thread may run on.
 pub fn allowed_cpus() -> io::Result<Vec<usize>> {
     let set = rustix::thread::sched_getaffinity(None)?;
     Ok((0..CpuSet::MAX_CPU)

@@ -51,7 +51,7 @@ impl Area {
         Ok(Area { at, len })
     }
 
-    /// A number that the kernel reads or writes too.
+    /// Returns a number that the kernel reads or writes too.
     fn number(&self, offset: u32) -> &AtomicU32 {
         assert!(offset as usize + size_of::<u32>() <= self.len);
         // SAFETY: inside, aligned, at the kernel's offsets.

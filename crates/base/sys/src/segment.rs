@@ -39,7 +39,7 @@ pub unsafe fn send_pieces(
 /// Flags of a call that neither waits nor raises a signal.
 pub(crate) const FLAGS: libc::c_int = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
 
-/// The pieces as a message that is to be cut into datagrams of `size` bytes, for as long as `call` takes.
+/// Calls `call` with the pieces as a message that is to be cut into datagrams of `size` bytes.
 pub(crate) fn with_message<T>(
     to: Option<SocketAddr>,
     pieces: &[(*const u8, usize)],

@@ -26,7 +26,7 @@ pub fn check_path(path: &Path) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::InvalidFilename, text))
 }
 
-/// An own socket, listening at `path` with the permission bits `mode`. The path must be free.
+/// Makes a socket that listens at `path` with the permission bits `mode`. The path must be free.
 pub fn listen(path: &Path, mode: u32) -> io::Result<OwnedFd> {
     listen_with(path, mode, |_| Ok(())).map(|(fd, ())| fd)
 }
@@ -89,7 +89,7 @@ pub fn accept(listener: impl AsFd) -> io::Result<OwnedFd> {
     })?)
 }
 
-/// Two connected ends.
+/// Makes two connected ends.
 pub fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok(rustix::net::socketpair(
         AddressFamily::UNIX,

@@ -95,7 +95,7 @@ impl SyscallCounter {
         }
     }
 
-    /// All system calls entered so far, by number.
+    /// Returns the system calls entered so far, by number.
     #[must_use]
     pub fn counts(&self) -> Counts {
         // Relaxed: a caller that takes a mark has already heard from the traced process by other means.
@@ -103,7 +103,7 @@ impl SyscallCounter {
         (0..).zip(now).filter(|(_, n)| *n > 0).collect()
     }
 
-    /// All system calls entered so far.
+    /// Returns the number of system calls entered so far.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.counts().values().sum()
@@ -287,7 +287,7 @@ impl Tracer {
     }
 }
 
-/// The number, if the thread stands at the entry of a system call.
+/// Returns the number, if the thread stands at the entry of a system call.
 fn entered(tid: i32) -> Option<u64> {
     // op (u8), padding, arch (u32), instruction pointer, stack pointer, then for an entry the number.
     let mut info = [0u64; 16];

@@ -132,7 +132,7 @@ impl Arena {
         self.base
     }
 
-    /// Length of the window, bytes.
+    /// Returns the length of the window, bytes.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.bytes
@@ -270,7 +270,8 @@ impl Arena {
         }
     }
 
-    /// Pages in use, and free pages with memory: without the lock, so as they were a moment ago.
+    /// Returns the numbers of pages in use, and of free pages with memory. It takes no lock, so the numbers may be
+    /// outdated.
     #[must_use]
     pub fn used_and_spare(&self) -> (u64, u64) {
         // Relaxed: figures.
@@ -314,7 +315,7 @@ impl Arena {
         }
     }
 
-    /// The address at an offset in the window.
+    /// Returns the address at an offset in the window.
     #[inline]
     pub(crate) fn at(&self, offset: u64) -> NonNull<u8> {
         debug_assert!(offset < self.bytes);
@@ -363,7 +364,7 @@ impl Arena {
         self.note(pages);
     }
 
-    /// A tag for a keg; `None` if all 254 are taken.
+    /// Takes a tag for a keg; `None` if all 254 are taken.
     pub(crate) fn take_tag(&self) -> Option<u8> {
         let mut tags = self.tags.lock();
         let tag = (1..PAGES_TAG).find(|&tag| tags[usize::from(tag) / 64] >> (tag % 64) & 1 == 0)?;
@@ -375,7 +376,7 @@ impl Arena {
         self.tags.lock()[usize::from(tag) / 64] &= !(1 << (tag % 64));
     }
 
-    /// The pages are slab `slab` of the keg with this tag.
+    /// Records that the pages are slab `slab` of the keg with this tag.
     pub(crate) fn tag_slab(&self, run: Run, tag: u8, slab: u32) {
         self.set_entries(run, |_| Entry { tag, number: slab });
     }
@@ -384,7 +385,7 @@ impl Arena {
         self.set_entries(run, |_| Entry { tag: 0, number: 0 });
     }
 
-    /// The keg and slab of an offset.
+    /// Returns the keg and slab of an offset.
     pub(crate) fn slab_of(&self, offset: u64) -> (u8, u32) {
         let entry = self.map.get(offset / PAGE);
         (entry.tag, entry.number)

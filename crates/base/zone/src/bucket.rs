@@ -22,7 +22,7 @@ unsafe impl Send for Bucket {}
 unsafe impl Sync for Bucket {}
 
 impl Bucket {
-    /// An empty bucket for no items.
+    /// Makes an empty bucket for no items.
     pub(crate) const fn none() -> Self {
         let null = ptr::null_mut();
         Self {
@@ -32,7 +32,7 @@ impl Bucket {
         }
     }
 
-    /// An empty bucket for `capacity` items.
+    /// Makes an empty bucket for `capacity` items.
     pub(crate) fn new(capacity: usize) -> Self {
         if capacity == 0 {
             return Self::none();

@@ -128,7 +128,7 @@ impl Cache {
         unsafe { self.lock.release() };
     }
 
-    /// The owner's slow path.
+    /// Begins the owner's slow path.
     ///
     /// # Safety
     /// The calling thread owns this cache.

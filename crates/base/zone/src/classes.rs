@@ -31,7 +31,7 @@ const fn step_of(units: u64) -> usize {
     4 * doubling as usize + step
 }
 
-/// The inverse of `step_of`: units of step `step`.
+/// Returns the inverse of `step_of`: units of step `step`.
 #[inline]
 fn units_of(step: usize) -> u64 {
     let doubling = (step / 4).saturating_sub(1);
@@ -125,7 +125,7 @@ impl Classes {
         }
     }
 
-    /// Bytes of an item of a class.
+    /// Returns the bytes of an item of a class.
     #[inline]
     #[must_use]
     pub fn bytes_of(&self, class: usize) -> u64 {

@@ -66,7 +66,7 @@ impl ZoneConfig {
         }
     }
 
-    /// This configuration with caches that are shut in a forked child.
+    /// Changes the configuration to caches that are shut in a forked child.
     #[must_use]
     pub fn shut_in_child(self) -> Self {
         Self {
@@ -75,7 +75,7 @@ impl ZoneConfig {
         }
     }
 
-    /// This configuration with a barrier.
+    /// Adds a barrier to the configuration.
     #[must_use]
     pub fn with_barrier(self, barrier: Barrier) -> Self {
         Self {
@@ -124,7 +124,7 @@ pub struct ZoneStats {
 }
 
 impl ZoneStats {
-    /// Items that are out.
+    /// Returns the number of items in use.
     #[must_use]
     pub fn outstanding(&self) -> u64 {
         self.allocs.saturating_sub(self.frees)

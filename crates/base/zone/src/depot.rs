@@ -18,7 +18,7 @@ pub(crate) struct Depot {
 }
 
 impl Depot {
-    /// Items in all buckets.
+    /// Returns the number of items in all buckets.
     pub(crate) fn items(&self) -> usize {
         self.items
     }
@@ -75,7 +75,7 @@ impl Depot {
         Some(bucket)
     }
 
-    /// A period is over; how many items should stay.
+    /// Ends a period; returns how many items should stay.
     pub(crate) fn period(&mut self) -> usize {
         self.needed.period(self.items)
     }

@@ -67,7 +67,7 @@ unsafe impl Sync for Front {}
 /// The front of a thread without a cache: always shut.
 pub(crate) static NOBODYS: Front = Front::shut();
 
-/// The owner is busy from here on; returns the count.
+/// Says that the owner is busy from here on; returns the count.
 #[inline(always)]
 fn begin(count: &AtomicU64) -> u64 {
     let before = count.load(Ordering::Relaxed);
@@ -239,13 +239,13 @@ impl Front {
         count_more(&self.slow_frees, items as u64);
     }
 
-    /// Items handed out.
+    /// Returns the number of items handed out.
     pub(crate) fn allocs(&self) -> u64 {
         // Ordering: pairs with `end` and `count_one`.
         self.allocs.load(Ordering::Acquire) / 2 + self.slow_allocs.load(Ordering::Acquire)
     }
 
-    /// Items taken back.
+    /// Returns the number of items taken back.
     pub(crate) fn frees(&self) -> u64 {
         // Ordering: pairs with `end` and `count_one`.
         self.frees.load(Ordering::Acquire) / 2 + self.slow_frees.load(Ordering::Acquire)
@@ -285,7 +285,7 @@ struct Free(NonNull<Front>);
 unsafe impl Send for Free {}
 
 impl OwnFront {
-    /// A front that is shut.
+    /// Makes a front that is shut.
     pub(crate) fn new() -> Self {
         Self {
             at: NonNull::from(Box::leak(Box::new(Front::shut()))),

@@ -23,7 +23,7 @@ const NONE: u32 = u32::MAX;
 
 /// The source of slabs.
 pub trait SlabSource {
-    /// A run of `pages`, or `None`.
+    /// Allocates a run of `pages`, or returns `None`.
     fn alloc_run(&mut self, pages: u32) -> Option<Run>;
     /// Takes it back.
     fn free_run(&mut self, run: Run);
@@ -535,7 +535,7 @@ fn named(slots: &SlotSet, items: u16) -> u16 {
 }
 
 impl Slab {
-    /// Items without a slot.
+    /// Returns the number of items without a slot.
     fn nameless(&self, items: u16) -> u16 {
         items - self.named
     }

@@ -28,7 +28,7 @@ unsafe impl<T: Send> Sync for Lock<T> {}
 unsafe impl<T: Send> Send for Lock<T> {}
 
 impl<T> Lock<T> {
-    /// A lock that is free.
+    /// Makes a lock that is free.
     pub const fn new(value: T) -> Self {
         Self {
             word: AtomicU32::new(FREE),

@@ -139,7 +139,7 @@ pub fn period_over() -> bool {
     more
 }
 
-/// All item zones of this process, in the order in which they were made.
+/// Returns all item zones of this process, in the order in which they were made.
 #[must_use]
 pub fn reports() -> Vec<Report> {
     zones().iter().map(|zone| zone.report()).collect()
@@ -178,7 +178,7 @@ pub(crate) fn survive_forks() {
     });
 }
 
-/// A zone begins to take part.
+/// Lets a zone begin to take part.
 pub(crate) fn join(zone: Weak<dyn Managed>) {
     ZONES.lock().push(zone);
 }

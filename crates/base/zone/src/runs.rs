@@ -28,7 +28,7 @@ impl Run {
         u64::from(self.first_page) * PAGE
     }
 
-    /// Length in bytes.
+    /// Returns the length, bytes.
     #[must_use]
     pub fn bytes(self) -> u64 {
         u64::from(self.pages) * PAGE
@@ -100,7 +100,7 @@ impl RunAllocator {
         self.present
     }
 
-    /// Pages in use in all chunks.
+    /// Returns the number of pages in use in all chunks.
     #[must_use]
     pub fn total_used_pages(&self) -> u64 {
         self.used
@@ -123,20 +123,20 @@ impl RunAllocator {
         self.chunk(index).is_some()
     }
 
-    /// The chunk in which a run begins.
+    /// Returns the chunk in which a run begins.
     #[must_use]
     pub fn chunk_of(&self, run: Run) -> u32 {
         run.first_page / self.chunk_pages
     }
 
-    /// The chunks that a run touches.
+    /// Returns the chunks that a run touches.
     #[must_use]
     pub fn chunks_of(&self, run: Run) -> Range<u32> {
         let first = run.first_page / self.chunk_pages;
         first..first + run.pages.div_ceil(self.chunk_pages).max(1)
     }
 
-    /// The pages of chunk `index`.
+    /// Returns the pages of chunk `index`.
     #[must_use]
     pub fn pages_of(&self, index: u32) -> Range<u32> {
         index * self.chunk_pages..(index + 1) * self.chunk_pages
@@ -219,7 +219,7 @@ impl RunAllocator {
             .map(|(i, _)| i)
     }
 
-    /// A run of `pages`, or `None` if no hole is long enough.
+    /// Allocates a run of `pages`, or returns `None` if no hole is long enough.
     pub fn alloc(&mut self, pages: u32) -> Option<Run> {
         if pages == 0 {
             return None;
@@ -326,7 +326,7 @@ impl RunAllocator {
             .filter_map(|(index, chunk)| Some((index, chunk.as_ref()?)))
     }
 
-    /// The fullest chunk with a hole of `pages`.
+    /// Returns the fullest chunk with a hole of `pages`.
     fn chunk_for(&self, pages: u32) -> Option<u32> {
         let level = pages.ilog2() as usize;
         // In the higher levels every chunk fits; in this level some do.

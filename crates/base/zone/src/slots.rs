@@ -46,7 +46,7 @@ impl SlotSet {
         self.len() == 0
     }
 
-    /// The number of item `index`.
+    /// Returns the number of item `index`.
     #[must_use]
     pub fn get(&self, index: u16) -> Option<u32> {
         match self {
@@ -60,7 +60,7 @@ impl SlotSet {
         }
     }
 
-    /// All numbers, in the order of the items.
+    /// Returns all numbers, in the order of the items.
     pub fn iter(&self) -> impl Iterator<Item = u32> + '_ {
         (0..=u16::MAX).map_while(|index| self.get(index))
     }

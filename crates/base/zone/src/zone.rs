@@ -80,7 +80,7 @@ struct Members {
 }
 
 impl<B: Backend> Zone<B> {
-    /// A zone over `backend`.
+    /// Makes a zone over `backend`.
     #[must_use]
     pub fn new(config: ZoneConfig, backend: B) -> Self {
         Self::with(config, backend, false)
@@ -112,7 +112,7 @@ impl<B: Backend> Zone<B> {
         Self { inner }
     }
 
-    /// A zone that takes part in reclamation by time, and survives a fork.
+    /// Makes a zone that takes part in reclamation by time, and survives a fork.
     pub(crate) fn managed(config: ZoneConfig, backend: B) -> Self
     where
         Inner<B>: Managed,
@@ -123,12 +123,12 @@ impl<B: Backend> Zone<B> {
         zone
     }
 
-    /// See [`ItemZone::period_over`](crate::ItemZone::period_over).
+    /// Ends a period, see [`ItemZone::period_over`](crate::ItemZone::period_over).
     pub(crate) fn period_over(&self) -> bool {
         self.inner.period_over()
     }
 
-    /// The backend.
+    /// Returns the backend.
     #[must_use]
     pub fn backend(&self) -> &B {
         &self.inner.backend
@@ -146,7 +146,7 @@ impl<B: Backend> Zone<B> {
         self.inner.obtain()
     }
 
-    /// An allocation failed after all.
+    /// Records that an allocation failed after all.
     pub(crate) fn count_failure(&self) {
         self.inner.counters.failures.fetch_add(1, Ordering::Relaxed);
     }
@@ -159,7 +159,7 @@ impl<B: Backend> Zone<B> {
         counters.allocs.fetch_add(items, Ordering::Release);
     }
 
-    /// See [`ZoneConfig::allocator`].
+    /// Says whether an allocator consists of the zone, see [`ZoneConfig::allocator`].
     pub(crate) fn is_allocator(&self) -> bool {
         self.inner.config.allocator
     }

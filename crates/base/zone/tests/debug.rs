@@ -21,7 +21,7 @@ fn zone(keg: &Arc<ItemKeg>, name: &str) -> ItemZone<Bytes> {
     ItemZone::new(keg, Bytes, options)
 }
 
-/// The message of the panic that `work` ends in.
+/// Returns the message of the panic that `work` ends in.
 fn caught(work: impl FnOnce()) -> String {
     let panic = catch_unwind(AssertUnwindSafe(work)).expect_err("nothing was noticed");
     panic

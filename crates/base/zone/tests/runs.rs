@@ -59,7 +59,7 @@ impl Model {
         self.chunks[index].is_some_and(|(used, draining)| !draining && used == [false; PAGES])
     }
 
-    /// Fewest chunks to be added for a long run.
+    /// Returns the fewest chunks to be added for a long run.
     fn fewest(&self, chunks: usize) -> Option<usize> {
         if chunks > CHUNKS {
             return None;

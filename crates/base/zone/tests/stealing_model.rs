@@ -55,7 +55,7 @@ impl State {
         }
     }
 
-    /// A processor sees its own stores at once.
+    /// Loads a word: a processor sees its own stores at once.
     fn load(&self, who: usize, place: usize) -> u8 {
         let own = self.buffers[who].iter().rev().find(|(at, _)| *at == place);
         own.map_or(self.memory[place], |(_, value)| *value)
@@ -126,7 +126,7 @@ impl State {
         true
     }
 
-    /// The count as the thief reads it.
+    /// Returns the count as the thief reads it.
     fn settled(&self, without: Without) -> u8 {
         match without {
             Without::Settling => self.load(1, COUNT),

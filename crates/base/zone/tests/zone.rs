@@ -254,7 +254,7 @@ fn a_thief_and_an_owner_in_its_fast_path_never_take_the_same_item() {
     assert_eq!((zone.outstanding(), store.here()), (0, 64));
 }
 
-/// A thread that has cached items and then waits; on a second message it allocates and frees one item.
+/// Starts a thread that has cached items and then waits; on a second message it allocates and frees one item.
 fn idler(zone: &Arc<Zone<Shared>>) -> (thread::JoinHandle<()>, Arc<Barrier>) {
     let (zone, gate) = (zone.clone(), Arc::new(Barrier::new(2)));
     let inside = gate.clone();

@@ -78,7 +78,7 @@ impl Embedded {
     }
 }
 
-/// A name that no other thread or process has.
+/// Makes a name that no other thread or process has.
 fn fresh(base: &Path, prefix: &str) -> PathBuf {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let n = NEXT.fetch_add(1, Ordering::Relaxed);

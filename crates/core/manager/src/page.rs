@@ -52,7 +52,7 @@ fn open(path: &Path) -> io::Result<(File, (u64, u64), u64)> {
 }
 
 impl Reader {
-    /// The page of the manager that listens at a socket, or did.
+    /// Opens the page of the manager that listens at a socket, or did.
     pub fn open(socket: &Path) -> io::Result<Reader> {
         let path = crate::paths::page_of(socket);
         let (file, place, bytes) = open(&path)?;

@@ -10,7 +10,7 @@ pub const SOCKET_ENV: &str = "TRANSHIP_SOCKET";
 /// The system's manager.
 pub const SYSTEM_SOCKET: &str = "/run/tranship/manager.sock";
 
-/// The statistics page of the manager that listens at a socket.
+/// Returns the path of the statistics page of the manager that listens at a socket.
 pub fn page_of(socket: &Path) -> PathBuf {
     socket.with_added_extension("stat")
 }

@@ -25,7 +25,7 @@ fn house(rules: &str) -> House {
     house
 }
 
-/// A period passes, and everything is looked through.
+/// Ends a period, and lets everything be looked through.
 fn period(house: &mut House) -> Vec<Event> {
     house.now += PERIOD;
     let mut events = house.step(Input::Tick);

@@ -35,7 +35,7 @@ pub struct Activity<'a> {
 }
 
 impl Activity<'_> {
-    /// The most in use in the period.
+    /// Returns the most bytes in use in the period.
     pub fn peak_bytes(&self) -> u64 {
         self.state.peak_bytes.max(self.state.live_bytes)
     }
@@ -107,7 +107,7 @@ impl<'a> Round<'a> {
     }
 }
 
-/// The least and the most of each pool. Minimums that do not fit are cut in proportion.
+/// Returns the least and the most of each pool. Minimums that do not fit are cut in proportion.
 fn bounds(snapshot: &Snapshot) -> Vec<(u64, u64)> {
     use crate::num::{bytes, down, up};
     let limit = snapshot.limit_bytes;

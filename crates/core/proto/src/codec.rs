@@ -50,7 +50,7 @@ pub fn encode<T: Serialize>(message: &T) -> Vec<u8> {
     bytes
 }
 
-/// A list with one descriptor for each entry.
+/// Reads a list with one descriptor for each entry.
 pub(crate) fn as_many_as_descriptors<'de, T, D>(from: D) -> Result<Vec<T>, D::Error>
 where
     T: Deserialize<'de>,

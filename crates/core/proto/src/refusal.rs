@@ -216,7 +216,7 @@ impl Limited {
     ];
     const SHIFT: u32 = 56;
 
-    /// The refusal: this would be number `number` of at most `most`.
+    /// Makes the refusal: this would be number `number` of at most `most`.
     pub fn refuse(self, number: u64, most: u64) -> Refusal {
         let number = number.min((1 << Limited::SHIFT) - 1);
         Refusal {

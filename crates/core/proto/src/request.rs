@@ -16,7 +16,7 @@ pub enum Role {
 }
 
 impl Role {
-    /// The other end.
+    /// Returns the role of the other end.
     pub fn opposite(self) -> Role {
         match self {
             Role::Source => Role::Sink,

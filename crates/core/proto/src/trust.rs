@@ -63,7 +63,7 @@ impl Levels {
         self.0 & 1 << trust as u8 != 0
     }
 
-    /// The others of these.
+    /// Returns the levels without one.
     #[must_use]
     pub fn without(self, trust: Trust) -> Levels {
         Levels(self.0 & !(1 << trust as u8))

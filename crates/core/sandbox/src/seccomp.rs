@@ -141,7 +141,7 @@ fn compile(
     filter.try_into().map_err(failed)
 }
 
-/// The masked bits of an argument have this value.
+/// Makes a rule: the masked bits of an argument have this value.
 fn bits(argument: u8, mask: u64, value: u64) -> Result<SeccompRule, Error> {
     let op = SeccompCmpOp::MaskedEq(mask);
     let rule = SeccompCondition::new(argument, SeccompCmpArgLen::Qword, op, value)

@@ -33,7 +33,7 @@ impl Backlog {
         self.0.is_empty()
     }
 
-    /// The oldest.
+    /// Takes the oldest connection.
     pub fn pop(&mut self) -> Option<EventWithFds> {
         self.0.pop_front()
     }

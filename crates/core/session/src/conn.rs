@@ -223,7 +223,7 @@ impl Conn {
         self.replies.remove(&req)
     }
 
-    /// The caller waits no longer for this reply.
+    /// Ends the caller's wait for this reply.
     pub fn forget(&mut self, req: Req) {
         if self.replies.remove(&req).is_none() {
             self.forgotten.push(req);

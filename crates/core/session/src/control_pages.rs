@@ -46,7 +46,7 @@ impl ControlPages {
         self.seen.store(0, Ordering::Relaxed);
     }
 
-    /// The control page's `wake` now.
+    /// Returns the control page's `wake` now.
     #[inline]
     pub(super) fn wake(&self) -> u32 {
         // Ordering: Acquire pairs with the manager's Release after its datagram went into this domain's socket.

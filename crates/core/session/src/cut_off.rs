@@ -21,7 +21,7 @@ pub(super) struct Attempts {
 }
 
 impl Attempts {
-    /// One failed.
+    /// Records that an attempt failed.
     pub(super) fn failed(&mut self, domain: DomainId, why: Option<Barrier>) {
         let before = self.barred.map(|(since, _)| since);
         self.barred = why.map(|why| (before.unwrap_or_else(Instant::now), why));

@@ -41,7 +41,7 @@ impl Names {
 }
 
 impl Exports {
-    /// While the result lives, connections to names that are not on record yet are kept.
+    /// Begins a request. While the result lives, connections to names that are not on record yet are kept.
     pub fn ask(&self) -> Asking<'_> {
         lock(&self.0).asking += 1;
         Asking(self)
@@ -100,7 +100,7 @@ impl Exports {
         all.for_each(|entry| entry.incoming.cancel(channel));
     }
 
-    /// A listener's name has another id now. False if the listener is gone.
+    /// Gives a listener's name another id. Returns false if the listener is gone.
     pub(super) fn renamed(&self, old: ExportId, new: ExportId) -> bool {
         let all = &mut lock(&self.0).all;
         let Some(mut entry) = all.remove(&old) else {

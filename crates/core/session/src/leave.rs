@@ -27,7 +27,7 @@ static LOOKING: AtomicBool = AtomicBool::new(false);
 static LOOKED: Mutex<Option<Instant>> = Mutex::new(None);
 
 impl DomainCore {
-    /// The last public handle is gone.
+    /// Leaves when the last public handle is gone.
     pub fn leave(&self) {
         // Before the first look: a thread that drops an object after that look checks for itself, because both take the
         // registers' locks.

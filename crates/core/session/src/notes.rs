@@ -176,7 +176,7 @@ impl Notes {
         self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A slot's buffer is had from here on.
+    /// Records that a slot's buffer is in use from here on.
     #[cold]
     pub fn got(&self, pool: PoolId, slot: u32, channel: Option<(ChannelId, &str)>) {
         let note = Note {

@@ -143,7 +143,7 @@ impl Register {
         lock(&self.rights).insert((pool, domain));
     }
 
-    /// The rights that are still of use.
+    /// Returns the rights that are still useful.
     pub(super) fn rights_of(
         &self,
         is_there: impl Fn(PoolId) -> bool,

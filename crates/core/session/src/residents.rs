@@ -56,21 +56,21 @@ pub trait OwnMember: Any + Retired {
     fn shape(&self) -> Offer;
     fn name(&self) -> &str;
     fn table_fd(&self) -> &OwnedFd;
-    /// The chunks present: index, serial, descriptor.
+    /// Returns the chunks present: index, serial, descriptor.
     fn chunks(&self) -> Vec<(u32, u32, Arc<OwnedFd>)>;
-    /// The readers on the reader set, with the inodes of their counters.
+    /// Returns the readers on the reader set, with the inodes of their counters.
     fn readers(&self) -> Vec<(DomainId, u64)>;
-    /// The queues on the reader set: channel, sink, number of the sink's process.
+    /// Returns the queues on the reader set: channel, sink, number of the sink's process.
     fn queues(&self) -> Vec<(ChannelId, DomainId, u64)>;
 
-    /// Another control page is about to be looked at.
+    /// Prepares for another control page.
     fn suspend(&self);
     /// Records that no manager can add a reader to the reader set until the next [`suspend`](OwnMember::suspend).
     fn stand_alone(&self);
-    /// The pool's place in the new control page.
+    /// Sets the pool's place in the new control page.
     fn resume(&self, entry: u32);
 
-    /// Descriptors: `rcvd`, then `sent`, then `ref` and the reader's pidfd.
+    /// Adds a queue. Descriptors: `rcvd`, then `sent`, then `ref` and the reader's pidfd.
     fn queue_joined(&self, queue: Joined, fds: Vec<OwnedFd>);
     fn queue_left(&self, channel: ChannelId, epoch: u64);
     fn reader_left(&self, domain: DomainId, epoch: u64);
@@ -80,13 +80,13 @@ pub trait OwnMember: Any + Retired {
 
     /// Sets the manager's wish for the pool: at most this many bytes of chunks.
     fn set_shrink_target(&self, bytes: u64);
-    /// The quota is this now.
+    /// Ends a wish to shrink, because the quota is now this.
     fn lift_shrink_target(&self, quota_bytes: u64);
     fn set_traced(&self, on: bool);
-    /// Work that is due. Never under the socket's lock.
+    /// Does due work. Never under the socket's lock.
     fn tend(&self);
 
-    /// The buffer of a slot.
+    /// Returns the buffer of a slot.
     fn had(&self, slot: u32) -> Had;
 }
 
@@ -96,9 +96,9 @@ pub trait ForeignMember: Any + Retired {
     fn shape(&self) -> Offer;
     /// Returns a number that distinguishes the writer's table from others.
     fn table_inode(&self) -> u64;
-    /// Our counters.
+    /// Returns this domain's counters.
     fn refs_fd(&self) -> &OwnedFd;
-    /// The chunks that are mapped, as (index, serial).
+    /// Returns the chunks that are mapped, as (index, serial).
     fn mapped(&self) -> Vec<(u32, u32)>;
 
     fn attach(&self, index: u32, serial: u32, fd: OwnedFd) -> Result<(), Error>;
@@ -109,11 +109,11 @@ pub trait ForeignMember: Any + Retired {
     /// Records whether the new manager has mentioned the pool.
     fn set_spoken_of(&self, yes: bool);
     fn is_spoken_of(&self) -> bool;
-    /// True the first time.
+    /// Gives the pool up; returns true the first time.
     fn give_up(&self) -> bool;
     fn set_traced(&self, on: bool);
 
-    /// The buffers that are held here.
+    /// Returns the buffers that are held here.
     fn held(&self) -> Vec<Had>;
 }
 
@@ -190,7 +190,7 @@ pub trait LinkMember: Any + Send + Sync {
     fn with_registration(&self, say: &mut dyn FnMut(&Request, &[BorrowedFd<'_>]));
 
     fn gone(&self) -> Gone;
-    /// The first reason stays.
+    /// Records that the peer is gone. The first reason stays.
     fn peer_gone(&self, why: Gone);
     /// Looks for the peer's death by this domain's own descriptor of the peer's process, while the manager is away.
     fn look_for_death(&self);
@@ -199,7 +199,7 @@ pub trait LinkMember: Any + Send + Sync {
     /// Sets the peer's descriptor, by which it is woken.
     fn set_peer_fd(&self, fd: OwnedFd);
 
-    /// Pools of these levels are taken.
+    /// Returns the levels whose pools are accepted.
     fn levels(&self) -> Levels;
     /// Takes an offer: the source wants to send from a pool. `known`: the manager has this domain's counters of
     /// references to it.

@@ -22,7 +22,7 @@ const AT_ONCE: Duration = Duration::from_millis(20);
 const PIECE: usize = 700;
 
 impl DomainCore {
-    /// The connection ended.
+    /// Handles that the connection ended.
     pub(super) fn manager_left(&self) {
         tracing::info!(domain = %self.id(), "the manager is away");
         let links = self.register.all_links();

@@ -130,7 +130,7 @@ impl DomainCore {
         self.control_pages.now()
     }
 
-    /// The control page's `wake` now.
+    /// Returns the control page's `wake` now.
     #[inline]
     pub fn wake(&self) -> u32 {
         self.control_pages.wake()

@@ -180,7 +180,7 @@ impl Tasks {
         }
     }
 
-    /// The channels that are awaited.
+    /// Returns the channels that are awaited.
     pub fn channels(&self) -> Vec<Key> {
         let state = self.state();
         state.tasks.keys().copied().filter(|k| *k < KEYS).collect()

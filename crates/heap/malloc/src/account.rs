@@ -49,7 +49,7 @@ pub struct Usage {
     pub managed: bool,
 }
 
-/// `bytes` more are going to be used. `false`: they were refused. May wait for the manager.
+/// Charges `bytes` that are going to be used. Returns `false` if they were refused. May wait for the manager.
 pub(crate) fn charge(bytes: u64) -> bool {
     let mut books = BOOKS.lock();
     let max = books.environment().map_or(u64::MAX, |e| e.max_bytes);
@@ -107,7 +107,7 @@ pub(crate) fn usage() -> Usage {
     }
 }
 
-/// Before a fork.
+/// Takes the lock before a fork.
 pub(crate) fn hold() {
     BOOKS.hold();
 }
@@ -229,7 +229,7 @@ impl Books {
         }
     }
 
-    /// No manager any more.
+    /// Records that there is no manager any more.
     fn part(&mut self) {
         self.link = None;
         (self.admitted, self.target) = (0, u64::MAX);

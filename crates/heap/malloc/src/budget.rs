@@ -101,7 +101,7 @@ impl Budget {
         }
     }
 
-    /// A thread's bucket of this class ran empty.
+    /// Records that a thread's bucket of this class ran empty.
     pub(crate) fn ran_empty(&self, class: usize) {
         add_one(&self.classes[class].allocs);
     }

@@ -26,7 +26,7 @@ pub(crate) const BYTES: [u32; COUNT] = {
     bytes
 };
 
-/// The smallest class that holds `bytes`, at most [`MAX_BYTES`].
+/// Returns the smallest class that holds `bytes`, at most [`MAX_BYTES`].
 #[inline]
 pub(crate) fn class_of(bytes: usize) -> usize {
     let last = bytes.saturating_sub(1);

@@ -51,7 +51,7 @@ fn heap() -> Option<&'static Heap> {
     unsafe { heap.as_ref() }
 }
 
-/// Memory of at least `bytes`, aligned to `align` (a power of two); `None`: refused.
+/// Allocates at least `bytes`, aligned to `align` (a power of two); `None`: refused.
 #[inline]
 pub(crate) fn alloc(bytes: usize, align: usize) -> Option<NonNull<u8>> {
     if bytes <= classes::MAX_BYTES
@@ -321,7 +321,7 @@ impl Heap {
             .alloc_pages_aligned(pages(bytes)?.max(1), pages(align)?)
     }
 
-    /// Bytes of the pages that begin there.
+    /// Returns the bytes of the pages that begin there.
     fn pages(&self, address: NonNull<u8>) -> Option<usize> {
         let is_first = address.addr().get().is_multiple_of(PAGE_BYTES);
         match self.arena.owner(address.as_ptr()) {
@@ -330,7 +330,7 @@ impl Heap {
         }
     }
 
-    /// The number of the item that begins at an address in the arena.
+    /// Returns the number of the item that begins at an address in the arena.
     #[inline(always)]
     fn number(&self, address: NonNull<u8>) -> u32 {
         let offset = address
@@ -358,7 +358,7 @@ impl Heap {
         }
     }
 
-    /// A bucket of this class ran full: if that happens all the time they should hold more.
+    /// Records that a bucket of this class ran full: if that happens often, the buckets should hold more.
     fn ran_full(&self, class: usize) {
         if self.budget.ran_full(class) {
             let zone = &self.classes[class].zone;

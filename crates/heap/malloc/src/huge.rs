@@ -24,7 +24,7 @@ pub(crate) fn alloc(bytes: usize, align: usize) -> Option<NonNull<u8>> {
     Some(address)
 }
 
-/// Length of the mapping that begins there.
+/// Returns the length of the mapping that begins there.
 pub(crate) fn len(address: NonNull<u8>) -> Option<usize> {
     MAPPINGS.lock().get(&address.addr().get()).copied()
 }
@@ -82,7 +82,7 @@ pub(crate) fn usage() -> (usize, u64) {
     )
 }
 
-/// Before a fork.
+/// Takes the lock before a fork.
 pub(crate) fn hold() {
     MAPPINGS.hold();
 }

@@ -36,7 +36,7 @@ pub(crate) fn enter() {
     DEPTH.set(DEPTH.get() + 1);
 }
 
-/// See [`enter`].
+/// Ends what [`enter`] began.
 pub(crate) fn leave() {
     DEPTH.set(DEPTH.get() - 1);
 }

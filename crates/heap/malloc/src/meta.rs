@@ -60,7 +60,8 @@ struct Link {
 // SAFETY: the pointers are to memory that only the holder of the lock touches.
 unsafe impl Send for State {}
 
-/// Memory that is aligned to `align`, a power of two up to 64 KiB; `None` if the window is full. Large memory is zeros.
+/// Allocates memory aligned to `align`, a power of two up to 64 KiB; `None` if the window is full. Large memory is
+/// zeros.
 pub(crate) fn alloc(bytes: usize, align: usize) -> Option<NonNull<u8>> {
     let bytes = bytes.max(align).max(16);
     if align > BLOCK {

@@ -35,7 +35,7 @@ impl Charged {
 }
 
 impl Charged {
-    /// The tables of marks.
+    /// Returns the tables of marks.
     pub(crate) fn marks(&self) -> Vec<NonNull<u8>> {
         self.0.beside().collect()
     }

@@ -7,7 +7,7 @@ use common::{MIB, dog, library, resident};
 use std::sync::atomic::{AtomicU8, Ordering};
 use tranship_testkit::{Control, Launch, child, skipped};
 
-/// A number of kilobytes of `/proc/self/status`, in bytes.
+/// Returns a number of kilobytes of `/proc/self/status`, in bytes.
 fn status(name: &str) -> u64 {
     let all = std::fs::read_to_string("/proc/self/status").expect("status");
     let line = all.lines().find_map(|line| line.strip_prefix(name));
@@ -19,7 +19,7 @@ fn status(name: &str) -> u64 {
     number.expect("a number") << 10
 }
 
-/// Private mappings that can be written.
+/// Returns the private mappings that can be written.
 fn writable() -> Vec<std::ops::Range<usize>> {
     let all = std::fs::read_to_string("/proc/self/maps").expect("maps");
     let range = |line: &str| {
@@ -35,7 +35,7 @@ fn writable_bytes() -> u64 {
     writable().iter().map(|range| range.len() as u64).sum()
 }
 
-/// Inaccessible private memory that a debugger would write into a dump, bytes.
+/// Returns the inaccessible private memory that a debugger would write into a dump, bytes.
 fn dumped_in_vain() -> u64 {
     let all = std::fs::read_to_string("/proc/self/smaps").expect("smaps");
     let (mut bytes, mut kib) = (0, None);

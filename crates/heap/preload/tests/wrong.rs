@@ -289,7 +289,7 @@ const NAMES: [&str; 28] = [
 ];
 
 child!(
-    /// The names of functions that are another library's.
+    /// Reports the names of functions that belong to another library.
     fn asker(ctl: Control) -> Result<(), String> {
         let is_ours = |name: &&str| {
             // SAFETY: words of this test; the pointer leads to a path that ends in 0.

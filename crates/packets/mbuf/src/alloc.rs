@@ -84,7 +84,7 @@ impl MbufOptions {
     pub fn new() -> MbufOptions {
         MbufOptions::default()
     }
-    /// The most mbufs and clusters.
+    /// Sets the most mbufs and clusters.
     #[must_use]
     pub fn limits(mut self, limits: Limits) -> Self {
         self.limits = limits;
@@ -135,7 +135,7 @@ impl Mbufs {
         MbufOptions::new().over_pool(pool).build()
     }
 
-    /// The limits.
+    /// Returns the limits.
     #[must_use]
     pub fn limits(&self) -> Limits {
         *self.inner.lock_limits()

@@ -106,14 +106,14 @@ impl Chain {
         self.first.has(Flags::PKTHDR)
     }
 
-    /// The packet header.
+    /// Returns the packet header.
     #[must_use]
     pub fn header(&self) -> Option<&Header> {
         // SAFETY: with `PKTHDR` it is valid, and borrowed with the chain.
         self.is_packet().then(|| unsafe { &*self.first.header() })
     }
 
-    /// The packet header, for writing.
+    /// Returns the packet header, for writing.
     pub fn header_mut(&mut self) -> Option<&mut Header> {
         self.is_packet()
             // SAFETY: as above.
@@ -159,13 +159,13 @@ impl Chain {
         }
     }
 
-    /// The first mbuf's kind (`m_type`).
+    /// Returns the first mbuf's kind (`m_type`).
     #[must_use]
     pub fn kind(&self) -> Kind {
         self.first.flags().kind()
     }
 
-    /// The first mbuf's flags.
+    /// Returns the first mbuf's flags.
     #[must_use]
     pub fn flags(&self) -> Flags {
         Flags(self.first.flags().0 & 0xff_ffff)
@@ -208,7 +208,7 @@ impl Chain {
         self.segs().map(|seg| unsafe { seg.bytes_mut() })
     }
 
-    /// The last mbuf (`m_last`).
+    /// Returns the last mbuf (`m_last`).
     #[doc(alias = "m_last")]
     #[must_use]
     pub fn last(&self) -> Mbuf<'_> {
@@ -224,14 +224,14 @@ impl Chain {
         Some((Mbuf::new(seg), at))
     }
 
-    /// Bytes that fit in front of the data, in place (`M_LEADINGSPACE`).
+    /// Returns the bytes that fit in front of the data, in place (`M_LEADINGSPACE`).
     #[doc(alias = "M_LEADINGSPACE")]
     #[must_use]
     pub fn leading_space(&self) -> usize {
         self.first.leading()
     }
 
-    /// Bytes that fit behind the data, in place, in the last mbuf (`M_TRAILINGSPACE`).
+    /// Returns the bytes that fit behind the data, in place, in the last mbuf (`M_TRAILINGSPACE`).
     #[doc(alias = "M_TRAILINGSPACE")]
     #[must_use]
     pub fn trailing_space(&self) -> usize {
@@ -463,7 +463,7 @@ impl<'a> Mbuf<'a> {
         }
     }
 
-    /// Bytes of data (`m_len`).
+    /// Returns the bytes of data (`m_len`).
     #[must_use]
     pub fn len(&self) -> usize {
         self.seg.len()
@@ -536,13 +536,13 @@ impl<'a> Mbuf<'a> {
         self.seg.writable()
     }
 
-    /// Bytes in front of the data that may be written (`M_LEADINGSPACE`).
+    /// Returns the bytes in front of the data that may be written (`M_LEADINGSPACE`).
     #[must_use]
     pub fn leading_space(&self) -> usize {
         self.seg.leading()
     }
 
-    /// Bytes behind the data that may be written (`M_TRAILINGSPACE`).
+    /// Returns the bytes behind the data that may be written (`M_TRAILINGSPACE`).
     #[must_use]
     pub fn trailing_space(&self) -> usize {
         self.seg.trailing()

@@ -125,7 +125,7 @@ fn first(routine: Routine, by: u64) {
 pub struct Calls([u64; COUNT]);
 
 impl Calls {
-    /// Now.
+    /// Returns the present counts.
     #[must_use]
     pub fn now() -> Calls {
         lock(|blocks| {
@@ -153,7 +153,7 @@ impl Calls {
         }))
     }
 
-    /// All, with their traditional names.
+    /// Returns all counts, with their traditional names.
     pub fn iter(&self) -> impl Iterator<Item = (Routine, &'static str, u64)> + '_ {
         ALL.iter()
             .zip(NAMES)

@@ -59,7 +59,7 @@ impl Chain {
     }
 }
 
-/// The part of a buffer that is an mbuf's data.
+/// Returns the part of a buffer that is an mbuf's data.
 fn part(seg: Seg, buf: &Cbuf) -> Cbuf {
     let at = seg.data().addr() - buf.view().as_ptr().addr();
     buf.slice(at..at + seg.len())

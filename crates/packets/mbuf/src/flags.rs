@@ -125,7 +125,7 @@ impl Flags {
         self.0 & other.0 != 0
     }
 
-    /// The kind, in the top byte.
+    /// Returns the kind, in the top byte.
     #[inline]
     #[must_use]
     pub(crate) const fn kind(self) -> Kind {

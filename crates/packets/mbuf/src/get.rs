@@ -11,7 +11,7 @@ use crate::zones::{Fresh, How, Inner};
 use std::time::Instant;
 
 impl Fresh {
-    /// The mbuf.
+    /// Returns the mbuf.
     #[inline(always)]
     pub(crate) fn seg(&self) -> Seg {
         // SAFETY: fresh from its zone, so the caller's alone.

@@ -65,7 +65,7 @@ impl Header {
         words[0] | words[1] == 0
     }
 
-    /// A copy without the tags, but with a reference to the send tag.
+    /// Makes a copy without the tags, but with a reference to the send tag.
     #[must_use]
     pub fn without_tags(&self) -> Header {
         Header {

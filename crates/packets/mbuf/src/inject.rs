@@ -49,7 +49,7 @@ pub fn meanwhile(happens: impl FnOnce() + 'static) {
     MEANWHILE.set(Some(Box::new(happens)));
 }
 
-/// Storage was found shared.
+/// Runs the test's action after storage was found shared.
 #[inline(always)]
 pub(crate) fn found_shared() {
     #[cfg(feature = "inject")]

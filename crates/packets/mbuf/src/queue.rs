@@ -65,7 +65,7 @@ impl PacketQueue {
         self.len >= self.limit
     }
 
-    /// The limit.
+    /// Returns the limit.
     #[must_use]
     pub fn limit(&self) -> usize {
         self.limit
@@ -163,7 +163,7 @@ impl PacketQueue {
         self.last.as_ref().map(as_chain)
     }
 
-    /// All chains, in their places.
+    /// Returns all chains, in their places.
     pub fn iter(&self) -> impl Iterator<Item = &Chain> {
         let mut at = self.first.as_ref();
         std::iter::from_fn(move || {
@@ -173,7 +173,7 @@ impl PacketQueue {
         })
     }
 
-    /// Bytes of all chains.
+    /// Returns the bytes of all chains.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.iter().map(Chain::len).sum()

@@ -21,7 +21,7 @@ struct Inner {
 }
 
 impl SendTag {
-    /// A new tag of an interface.
+    /// Makes a new tag of an interface.
     #[doc(alias = "m_snd_tag_alloc")]
     #[doc(alias = "m_snd_tag_init")]
     #[must_use]

@@ -46,7 +46,7 @@ impl ClusterSize {
         ClusterSize::Jumbo16,
     ];
 
-    /// Bytes.
+    /// Returns the number of bytes.
     #[must_use]
     pub const fn bytes(self) -> usize {
         match self {

@@ -39,7 +39,7 @@ impl Tag {
         }))
     }
 
-    /// The module that defines the id.
+    /// Returns the module that defines the id.
     #[must_use]
     pub fn cookie(&self) -> u32 {
         self.cookie
@@ -89,7 +89,7 @@ pub struct Tags {
 }
 
 impl Tags {
-    /// No tags.
+    /// Makes an empty list.
     #[must_use]
     pub const fn new() -> Tags {
         Tags { first: None }
@@ -109,7 +109,7 @@ impl Tags {
         self.first = Some(tag);
     }
 
-    /// All tags (`m_tag_first`, `m_tag_next`).
+    /// Returns all tags (`m_tag_first`, `m_tag_next`).
     #[doc(alias = "m_tag_first")]
     #[doc(alias = "m_tag_next")]
     pub fn iter(&self) -> impl Iterator<Item = &Tag> {
@@ -125,7 +125,7 @@ impl Tags {
         self.iter().find(|tag| tag.is(cookie, id))
     }
 
-    /// The first tag of this kind, for writing.
+    /// Returns the first tag of this kind, for writing.
     pub fn find_mut(&mut self, cookie: u32, id: u16) -> Option<&mut Tag> {
         let mut at = self.first.as_deref_mut();
         while let Some(tag) = at {

@@ -320,7 +320,7 @@ impl Home {
         }
     }
 
-    /// The allocator.
+    /// Returns the allocator.
     #[inline]
     pub(crate) fn inner<'a>(&self) -> &'a Inner {
         // SAFETY: an allocator outlives its mbufs, and is asked for through one of them or a handle.
@@ -394,7 +394,7 @@ impl Home {
         what.into()
     }
 
-    /// While `work` waits for a cluster, packets that are freed are not cached.
+    /// Runs `work`, which waits for a cluster. Meanwhile freed packets are not cached.
     fn starved<R>(&self, waits: bool, work: impl FnOnce() -> R) -> R {
         if waits {
             self.set_starved(true);

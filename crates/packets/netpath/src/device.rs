@@ -36,7 +36,8 @@ pub struct MbufDevice {
 }
 
 impl MbufDevice {
-    /// Frames of up to `mtu` bytes of payload (at most 16 KiB with their header), received into clusters of that size.
+    /// Makes a device for frames of up to `mtu` bytes of payload (at most 16 KiB with their header), received into
+    /// clusters of a size.
     #[must_use]
     pub fn new(tap: Tap, mbufs: Mbufs, mtu: usize, cluster: ClusterSize) -> Self {
         Self {

@@ -73,7 +73,7 @@ impl<L: Link> Forwarder<L> {
         }
     }
 
-    /// The ports.
+    /// Returns the ports.
     pub fn ports(&self) -> &[Port<L>; 2] {
         &self.ports
     }
@@ -171,7 +171,7 @@ impl<L: Link> Forwarder<L> {
         self.send(from, frame, &ip, &vnet)
     }
 
-    /// New addresses, in headers that are the forwarder's alone.
+    /// Writes new addresses, in headers that belong to the forwarder alone.
     fn translate(
         &mut self,
         from: usize,

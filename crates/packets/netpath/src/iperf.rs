@@ -309,7 +309,7 @@ impl Iperf {
         })
     }
 
-    /// The test is over, or given up.
+    /// Forgets a test that is over, or given up.
     fn forget(&mut self, set: &mut SocketSet<'_>) {
         for stream in self.streams.drain(..) {
             if let Some(handle) = stream.tcp {
@@ -355,7 +355,7 @@ fn say(set: &mut SocketSet<'_>, control: SocketHandle, state: State) {
     write(set, control, &[state as u8]);
 }
 
-/// Control messages are far smaller than the socket's buffer.
+/// Writes a control message, which is far smaller than the socket's buffer.
 fn write(set: &mut SocketSet<'_>, control: SocketHandle, bytes: &[u8]) {
     let socket = set.get_mut::<tcp::Socket<'_>>(control);
     if socket.send_slice(bytes) != Ok(bytes.len()) {

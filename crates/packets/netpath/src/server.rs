@@ -25,7 +25,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// A host with this Ethernet and IPv4 address.
+    /// Makes a host with this Ethernet and IPv4 address.
     pub fn new(device: &mut impl Device, ethernet: [u8; 6], address: IpCidr, seed: u64) -> Self {
         let mut config = Config::new(EthernetAddress(ethernet).into());
         config.random_seed = seed;

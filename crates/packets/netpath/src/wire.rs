@@ -33,7 +33,8 @@ fn array<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
     array
 }
 
-/// The sum of 16-bit words that RFC 1071 describes, not yet folded or complemented. An odd last byte counts as high.
+/// Returns the sum of 16-bit words that RFC 1071 describes, not yet folded or complemented. An odd last byte counts as
+/// high.
 #[must_use]
 pub fn sum(bytes: &[u8]) -> u32 {
     let words = bytes.chunks(2);

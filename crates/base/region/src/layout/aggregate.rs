@@ -58,7 +58,7 @@ pub enum AggregateError {
     ListNotZero { found: u32 },
 }
 
-/// Length of a list, bytes.
+/// Returns the length of a list, bytes.
 pub fn len(pieces: usize) -> usize {
     FRONT + pieces * size_of::<Words>()
 }
@@ -115,7 +115,7 @@ pub fn decode(list: View<'_>) -> Result<Vec<Piece>, AggregateError> {
     all.into_iter().enumerate().map(piece).collect()
 }
 
-/// Half of a word.
+/// Returns the half of a word.
 #[allow(clippy::cast_possible_truncation)] // no more than 32 bits
 fn narrow(half: u64) -> u32 {
     half as u32

@@ -29,7 +29,7 @@ pub struct Entry {
 
 const _: () = assert!(size_of::<Entry>() == 32);
 
-/// Length of the object, bytes.
+/// Returns the length of the object, bytes.
 pub fn len(entries: u32) -> usize {
     rounded(ENTRIES, size_of::<Entry>(), entries)
 }
@@ -73,7 +73,7 @@ impl ControlPageRw {
         Ok((fd, control_page))
     }
 
-    /// All entries.
+    /// Returns all entries.
     #[inline]
     pub fn entries(&self) -> &[Entry] {
         // SAFETY: the count was checked against the length; atomics (`zero` is never written); mapped as long as
@@ -101,7 +101,7 @@ impl ControlPageRw {
         unsafe { self.wake.as_ref() }
     }
 
-    /// The memory.
+    /// Returns the memory.
     pub fn mapping(&self) -> &RwMapping {
         &self.map
     }
@@ -226,7 +226,7 @@ impl ControlPageRo {
         self.wake.as_ptr()
     }
 
-    /// The memory.
+    /// Returns the memory.
     pub fn mapping(&self) -> &RoMapping {
         &self.map
     }

@@ -17,7 +17,7 @@ pub enum Way {
     Rcvd,
 }
 
-/// Length of the object, bytes.
+/// Returns the length of the object, bytes.
 pub fn len(slots: u32) -> usize {
     rounded(COUNTS, size_of::<AtomicU32>(), slots)
 }
@@ -59,7 +59,7 @@ impl CountsRw {
         Ok((fd, counts))
     }
 
-    /// All of them.
+    /// Returns all counters.
     #[inline]
     pub fn counts(&self) -> &[AtomicU32] {
         // SAFETY: the count was checked against the length; atomics; mapped as long as `self`.
@@ -72,7 +72,7 @@ impl CountsRw {
         self.counts().get(i as usize)
     }
 
-    /// The memory.
+    /// Returns the memory.
     pub fn mapping(&self) -> &RwMapping {
         &self.map
     }
@@ -103,7 +103,7 @@ impl CountsRo {
         })
     }
 
-    /// How many.
+    /// Returns the number of counters.
     #[inline]
     pub fn count(&self) -> u32 {
         self.count
@@ -123,7 +123,7 @@ impl CountsRo {
         self.counts.as_ptr()
     }
 
-    /// The memory.
+    /// Returns the memory.
     pub fn mapping(&self) -> &RoMapping {
         &self.map
     }

@@ -153,7 +153,7 @@ impl PageRw {
         let _ = tranship_sys::futex::wake_some(&self.front().turn);
     }
 
-    /// The memory.
+    /// Returns the memory.
     pub fn mapping(&self) -> &RwMapping {
         &self.map
     }
@@ -314,7 +314,7 @@ mod tests {
         PageRo::open(file, bytes).expect("a page")
     }
 
-    /// Every word follows from the first.
+    /// Makes words that all follow from the first.
     fn of(n: u64) -> Vec<u64> {
         let count = 1 + n % (u64::from(WORDS) - 1);
         (0..count)

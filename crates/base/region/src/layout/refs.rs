@@ -10,7 +10,7 @@ use std::sync::atomic::AtomicU32;
 const WAKE: usize = 64;
 const REFS: usize = 128;
 
-/// Length of the object, bytes.
+/// Returns the length of the object, bytes.
 pub fn len(slots: u32) -> usize {
     rounded(REFS, size_of::<AtomicU32>(), slots)
 }
@@ -51,7 +51,7 @@ impl RefsRw {
         Ok((fd, refs))
     }
 
-    /// All of them.
+    /// Returns all counters.
     #[inline]
     pub fn refs(&self) -> &[AtomicU32] {
         // SAFETY: the count was checked against the length; atomics; mapped as long as `self`.
@@ -71,7 +71,7 @@ impl RefsRw {
         unsafe { self.wake.as_ref() }
     }
 
-    /// The memory.
+    /// Returns the memory.
     pub fn mapping(&self) -> &RwMapping {
         &self.map
     }
@@ -104,7 +104,7 @@ impl RefsRo {
         })
     }
 
-    /// How many.
+    /// Returns the number of counters.
     #[inline]
     pub fn count(&self) -> u32 {
         self.count
@@ -137,7 +137,7 @@ impl RefsRo {
         self.wake.as_ptr()
     }
 
-    /// The memory.
+    /// Returns the memory.
     pub fn mapping(&self) -> &RoMapping {
         &self.map
     }

@@ -64,7 +64,7 @@ pub struct Figures {
 
 const _: () = assert!(size_of::<Figures>() == 88);
 
-/// Length of the object, bytes.
+/// Returns the length of the object, bytes.
 pub fn len(slots: u32) -> usize {
     rounded(SLOTS, size_of::<Slot>(), slots)
 }
@@ -123,14 +123,14 @@ impl TableRw {
         self.count
     }
 
-    /// A slot.
+    /// Returns a slot.
     #[inline]
     pub fn slot(&self, i: u32) -> Option<&Slot> {
         // SAFETY: below the count that was checked against the length; atomics; mapped as long as `self`.
         (i < self.count).then(|| unsafe { self.slots.add(i as usize).as_ref() })
     }
 
-    /// All slots.
+    /// Returns all slots.
     #[inline]
     pub fn slots(&self) -> &[Slot] {
         // SAFETY: as in `slot`; the plain field `zero` is never written.
@@ -151,7 +151,7 @@ impl TableRw {
         unsafe { self.figures.as_ref() }
     }
 
-    /// The memory.
+    /// Returns the memory.
     pub fn mapping(&self) -> &RwMapping {
         &self.map
     }
@@ -195,7 +195,7 @@ impl TableRo {
         self.count
     }
 
-    /// A slot.
+    /// Returns a slot.
     #[inline]
     pub fn slot(&self, i: u32) -> Option<SlotRo<'_>> {
         // SAFETY: below the count that was checked against the length; atomics; mapped as long as `self`.
@@ -209,7 +209,7 @@ impl TableRo {
         LoadU32::new(unsafe { self.relinquish.as_ref() })
     }
 
-    /// The memory.
+    /// Returns the memory.
     pub fn mapping(&self) -> &RoMapping {
         &self.map
     }

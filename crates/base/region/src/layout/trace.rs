@@ -88,7 +88,7 @@ impl Traced {
     }
 }
 
-/// Length of the object, bytes.
+/// Returns the length of the object, bytes.
 pub fn len() -> usize {
     ENTRIES_AT + ENTRIES as usize * size_of::<Slot>()
 }

@@ -7,7 +7,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 
 const LEN: usize = 16 * 4096;
 
-/// A memfd made step by step, so that a step can be left out.
+/// Makes a memfd step by step, so that a step can be left out.
 fn by_hand(flags: MemfdFlags, mode: u32, fill: u64, size: u64, seals: Seals) -> OwnedFd {
     let fd = rustix::fs::memfd_create("test", flags | MemfdFlags::CLOEXEC).expect("memfd");
     rustix::fs::fchmod(&fd, Mode::from_bits_truncate(mode)).expect("chmod");

@@ -19,7 +19,7 @@ pub type HalfRo = Half<RoMapping>;
 /// The offset of the lines, bytes.
 const LINES: usize = 4096;
 
-/// Length of the object, bytes.
+/// Returns the length of the object, bytes.
 pub fn len(lines: u32) -> usize {
     rounded(LINES, size_of::<Line>(), lines)
 }
@@ -76,7 +76,7 @@ impl HalfRw {
         Ok((fd, half))
     }
 
-    /// The futex word on which the other end sleeps.
+    /// Returns the futex word on which the other end sleeps.
     #[inline]
     pub fn wake(&self) -> &AtomicU32 {
         &self.front().wake

@@ -149,7 +149,7 @@ impl State {
         own.map_or(self.memory[index], |(_, value)| *value)
     }
 
-    /// The oldest store reaches memory.
+    /// Moves the oldest store of a thread to memory.
     fn drain(&mut self, t: usize) {
         if let Some((index, value)) = self.threads[t].buffer.pop_front() {
             self.memory[index] = value;

@@ -46,7 +46,7 @@ pub(crate) fn directories(cgroup: &str, mountinfo: &str) -> Vec<(Version, PathBu
     found
 }
 
-/// Root inside the file system, and mount point, of a hierarchy.
+/// Finds a hierarchy's root inside the file system, and its mount point.
 fn mounted(mountinfo: &str, version: Version) -> Option<(PathBuf, PathBuf)> {
     mountinfo.lines().find_map(|line| {
         let (left, right) = line.split_once(" - ")?;

@@ -29,7 +29,7 @@ impl From<libc::ucred> for Creds {
 #[repr(C, align(8))]
 pub(super) struct Control<const N: usize>(pub(super) [u8; N]);
 
-/// `CMSG_SPACE` of `len` bytes.
+/// Returns `CMSG_SPACE` of `len` bytes.
 pub(super) const fn space(len: usize) -> usize {
     size_of::<libc::cmsghdr>() + len.next_multiple_of(8)
 }

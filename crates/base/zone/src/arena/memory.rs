@@ -26,12 +26,12 @@ const ALIGN: usize = 2 << 20;
 pub unsafe trait Memory: Send + Sync + 'static {
     /// Returns the address of the window's start.
     fn base(&self) -> NonNull<u8>;
-    /// Length of the window, bytes.
+    /// Returns the length of the window, bytes.
     fn bytes(&self) -> u64;
     /// Prepares pages that are going to be used. Returns `false`, and changes nothing, if there is no memory for them
     /// (a quota, a full machine). It may block as long as an allocation may.
     fn commit(&self, range: Range<u64>) -> bool;
-    /// The pages are no longer used, and their contents no longer needed.
+    /// Takes pages back that are no longer used, and whose contents are no longer needed.
     fn decommit(&self, range: Range<u64>);
 }
 

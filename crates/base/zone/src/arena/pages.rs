@@ -36,12 +36,12 @@ impl Pages {
         }
     }
 
-    /// Pages in use, and pages with memory.
+    /// Returns the numbers of pages in use, and of pages with memory.
     pub(super) fn counts(&self) -> (u64, u64) {
         (self.used, self.committed)
     }
 
-    /// A run of `pages` with memory, which `commit` gives; `None` if the window is full or `commit` refuses.
+    /// Allocates a run of `pages` with memory, which `commit` gives; `None` if the window is full or `commit` refuses.
     pub(super) fn alloc(
         &mut self,
         pages: u32,

@@ -77,7 +77,7 @@ impl Notifier {
         }
     }
 
-    /// An allocation met the limit. Returns whether the action is wanted.
+    /// Records that an allocation met the limit. Returns whether the action is wanted.
     pub(super) fn ring(&self, name: &str, max: u64) -> bool {
         let times = self.times.fetch_add(1, Ordering::Relaxed) + 1;
         if let Some((warn, every)) = &self.alarm.warn {

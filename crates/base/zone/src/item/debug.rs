@@ -208,7 +208,7 @@ impl Record {
     }
 }
 
-/// An item's bytes.
+/// Returns an item's bytes.
 fn body(keg: &ItemKeg, item: u32) -> (NonNull<u8>, usize) {
     (keg.address(item), len(keg.item_bytes()))
 }
@@ -235,7 +235,7 @@ fn changed((start, len): (NonNull<u8>, usize), pattern: u8) -> Option<usize> {
     (0..len).find(|&at| unsafe { start.as_ptr().add(at).read_volatile() } != pattern)
 }
 
-/// A sum over bytes that depends on their order (FNV-1a).
+/// Returns a checksum of bytes that depends on their order (FNV-1a).
 fn sum((start, len): (NonNull<u8>, usize)) -> u64 {
     (0..len).fold(0xcbf2_9ce4_8422_2325, |sum: u64, at| {
         // SAFETY: as in `changed`.

@@ -76,7 +76,7 @@ impl ItemKeg {
         }))
     }
 
-    /// The arena.
+    /// Returns the arena.
     #[must_use]
     pub fn arena(&self) -> &Arc<Arena> {
         &self.arena
@@ -89,7 +89,7 @@ impl ItemKeg {
         self.tag
     }
 
-    /// Bytes of an item.
+    /// Returns the bytes of an item.
     #[must_use]
     pub fn item_bytes(&self) -> u64 {
         self.bytes
@@ -107,7 +107,7 @@ impl ItemKeg {
         self.slabs.lock().shape()
     }
 
-    /// Pages in slabs.
+    /// Returns the number of pages in slabs.
     #[must_use]
     pub fn pages(&self) -> u64 {
         let keg = self.slabs.lock();
@@ -153,7 +153,7 @@ impl ItemKeg {
         slabs as u64 * u64::from(keg.shape().pages)
     }
 
-    /// A period is over.
+    /// Ends a period.
     pub(crate) fn period(&self) {
         self.slabs.lock().compact();
     }
@@ -223,18 +223,18 @@ impl ItemKeg {
         u32::try_from(offset as u64 / UNIT).expect("an item lies in the arena's window")
     }
 
-    /// The address of an item.
+    /// Returns the address of an item.
     #[inline]
     pub(crate) fn address(&self, item: u32) -> NonNull<u8> {
         self.arena.at(u64::from(item) * UNIT)
     }
 
-    /// The number of an item at an address; `None` outside the arena.
+    /// Returns the number of an item at an address; `None` outside the arena.
     pub(crate) fn number(&self, address: NonNull<u8>) -> Option<u32> {
         u32::try_from(self.arena.offset_of(address.as_ptr())? / UNIT).ok()
     }
 
-    /// Bytes of a slab.
+    /// Returns the bytes of a slab.
     pub(crate) fn slab_bytes(&self) -> u64 {
         u64::from(self.slabs.lock().shape().pages) * PAGE
     }

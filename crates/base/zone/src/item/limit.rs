@@ -53,12 +53,12 @@ impl Limit {
         }
     }
 
-    /// The most items.
+    /// Returns the most items.
     pub(crate) fn max(&self) -> u64 {
         self.state.lock().max
     }
 
-    /// Items that are counted now.
+    /// Returns the number of items that are counted now.
     pub(crate) fn count(&self) -> u64 {
         self.state.lock().count
     }
@@ -96,7 +96,7 @@ impl Limit {
         got
     }
 
-    /// Items are gone again.
+    /// Records that items are gone again.
     pub(crate) fn give(&self, items: u64) {
         let mut state = self.state.lock();
         state.count -= items;

@@ -43,7 +43,7 @@ impl Request {
         }
     }
 
-    /// A request that may use the reserve.
+    /// Allows the request to use the reserve.
     #[must_use]
     pub fn with_reserve(self) -> Self {
         Self {

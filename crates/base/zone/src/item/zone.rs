@@ -36,7 +36,7 @@ pub struct ItemOptions {
 }
 
 impl ItemOptions {
-    /// A zone without a limit.
+    /// Makes a zone without a limit.
     #[must_use]
     pub fn named(name: impl Into<String>) -> Self {
         Self {
@@ -107,7 +107,7 @@ unsafe impl<O: Object> Send for ItemZone<O> {}
 unsafe impl<O: Object> Sync for ItemZone<O> {}
 
 impl<O: Object> ItemZone<O> {
-    /// A zone over `keg`.
+    /// Makes a zone over `keg`.
     #[must_use]
     pub fn new(keg: &Arc<ItemKeg>, object: O, options: ItemOptions) -> Self {
         let config = options
@@ -228,9 +228,9 @@ impl<O: Object> ItemZone<O> {
         &self.zone.backend().name
     }
 
-    /// Changes the most items, cached ones included. Caches are flushed, and limited so that they hide at most a
-    /// quarter of them. If more than `max` items are in use they stay until they are freed, and then go to the keg,
-    /// past the caches.
+    /// Changes the maximum number of items, cached ones included. Caches are flushed, and limited so that they hide at
+    /// most a quarter of them. If more than `max` items are in use they stay until they are freed, and then go to the
+    /// keg, past the caches.
     pub fn set_max(&self, max: u64) {
         let config = ZoneConfig::for_item(self.keg().item_bytes()).capped(max);
         self.supply().limit.set_max(max);

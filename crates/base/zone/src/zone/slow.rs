@@ -81,7 +81,7 @@ impl<B: Backend> Inner<B> {
         }
     }
 
-    /// An item out of this thread's buckets or the depot.
+    /// Takes an item out of this thread's buckets or the depot.
     fn refill(&self, cache: &Cache) -> Option<u32> {
         let mut spill = Vec::new();
         // SAFETY: `self.cache` returned a cache of this thread.
@@ -266,7 +266,7 @@ impl<B: Backend> Inner<B> {
         Some(cache)
     }
 
-    /// Items go to the backend.
+    /// Gives items to the backend.
     pub(super) fn release(&self, items: &[u32]) {
         self.counters
             .released

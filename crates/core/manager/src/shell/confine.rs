@@ -146,7 +146,7 @@ const ALSO: &[c_long] = &[
 #[cfg(not(target_arch = "x86_64"))]
 const ALSO: &[c_long] = &[];
 
-/// Two filters; any refusal beats consent.
+/// Makes two filters; any refusal takes precedence over a permission.
 fn filters(kills: bool) -> io::Result<[BpfProgram; 2]> {
     let clone3 = BTreeMap::from([(libc::SYS_clone3, Vec::new())]);
     let unknown = SeccompAction::Errno(errno(libc::ENOSYS));
@@ -201,7 +201,7 @@ fn compile(
     filter.try_into().map_err(io::Error::other)
 }
 
-/// The masked bits of an argument have this value.
+/// Makes a rule: the masked bits of an argument have this value.
 fn bits(argument: u8, mask: u64, value: u64) -> io::Result<SeccompRule> {
     let op = SeccompCmpOp::MaskedEq(mask);
     let condition = SeccompCondition::new(argument, SeccompCmpArgLen::Qword, op, value);

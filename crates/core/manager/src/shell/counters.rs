@@ -218,7 +218,7 @@ fn held_slot(slot: u32, entry: &[u8]) -> HeldSlot {
     }
 }
 
-/// Lines that a sink has taken.
+/// Returns the number of lines that a sink has taken.
 pub(super) fn taken(half: &File) -> io::Result<u64> {
     let mut raw = [0u8; 8];
     half.read_exact_at(&mut raw, HEAD_AT)?;

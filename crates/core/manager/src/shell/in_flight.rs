@@ -22,7 +22,7 @@ impl Shell {
         self.flights.may(uid, fds)
     }
 
-    /// A message has gone out.
+    /// Records that a message has gone out.
     pub(super) fn flies(&mut self, client: ClientId, fds: usize) {
         let Some(conn) = self.conns.get_mut(&client) else {
             return;

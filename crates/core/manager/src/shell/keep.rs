@@ -16,7 +16,7 @@ impl CloseQueue {
         self.0.borrow_mut().push((uid, discarded));
     }
 
-    /// All of it.
+    /// Takes all of the queue.
     pub fn take(&self) -> Vec<(u32, Discarded)> {
         self.0.take()
     }

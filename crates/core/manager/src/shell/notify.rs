@@ -98,7 +98,7 @@ impl Notify {
         (waits && self.to.is_some()).then_some(AGAIN)
     }
 
-    /// The socket is served.
+    /// Says that the socket is served.
     pub fn ready(&self) {
         let _ = self.say("READY=1").map_err(warn);
     }
@@ -147,7 +147,8 @@ fn is_told(told: io::Result<()>) -> bool {
     }
 }
 
-/// The service manager has not read its messages, or too many descriptors are in transit to it.
+/// Says whether the service manager has no room: it has not read its messages, or too many descriptors are in transit
+/// to it.
 fn is_full(error: &io::Error) -> bool {
     let full = [libc::EAGAIN, libc::ENOBUFS, libc::ETOOMANYREFS];
     error.raw_os_error().is_some_and(|e| full.contains(&e))

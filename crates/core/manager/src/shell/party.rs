@@ -71,7 +71,7 @@ impl Party {
     }
 }
 
-/// The user in a party's token.
+/// Returns the user in a party's token.
 pub(super) fn of(token: u64) -> u32 {
     u32::try_from(token).unwrap_or(u32::MAX)
 }

@@ -163,7 +163,7 @@ impl Shell {
         }
     }
 
-    /// A worker has brought a client's message.
+    /// Handles that a worker has brought a client's message.
     pub(super) fn arrived(&mut self, client: ClientId) {
         let Some(conn) = self.conns.get_mut(&client) else {
             return;

@@ -58,7 +58,7 @@ impl Shell {
         }
     }
 
-    /// A party has no turn for that long.
+    /// Gives a party no turn for a time.
     pub(super) fn rest(&mut self, uid: u32, time: Duration) {
         if let Some(party) = self.parties.get_mut(&uid)
             && let Some(until) = Instant::now().checked_add(time)

@@ -59,7 +59,7 @@ pub(super) struct Beat {
 }
 
 impl Beat {
-    /// A turn begins.
+    /// Records that a turn begins.
     pub fn turn(&self) {
         // Ordering: Relaxed, here and below; each word is only read, and nothing depends on their order.
         self.turn.fetch_add(1, Ordering::Relaxed);

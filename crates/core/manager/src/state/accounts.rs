@@ -272,7 +272,7 @@ pub(super) fn at_most_half(charged: u64, limit: u64) -> u64 {
     charged.min(limit / 2)
 }
 
-/// Three quarters.
+/// Returns three quarters.
 fn share(left: u64) -> u64 {
     left / 4 * 3 + left % 4 * 3 / 4
 }

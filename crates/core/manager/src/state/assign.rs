@@ -233,7 +233,8 @@ impl State {
         }
     }
 
-    /// Epoch in the writer's control page, then the writer's event; when that has gone out, the answers to both ends.
+    /// Finishes an assignment: the epoch in the writer's control page, then the writer's event; when that has gone out,
+    /// the answers to both ends.
     fn finish_assign(
         &mut self,
         me: DomainId,

@@ -8,12 +8,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use tranship_proto::{DomainId, PoolId};
 
 impl State {
-    /// Every descriptor that the state owns.
+    /// Returns every descriptor that the state owns.
     pub fn held_tokens(&self) -> BTreeSet<FdToken> {
         self.cx.descriptors.tokens()
     }
 
-    /// Bytes granted and stranded.
+    /// Returns the bytes granted and stranded.
     pub fn memory(&self) -> (u64, u64) {
         (self.cx.totals.granted(), self.cx.totals.stranded())
     }
@@ -29,7 +29,7 @@ impl State {
         self.cx.accounts.each().clone()
     }
 
-    /// Memory that domains have in their pools, destroyed or not, and heaps.
+    /// Returns the memory that domains have in their pools, destroyed or not, and heaps.
     pub fn grants(&self) -> Vec<(DomainId, PoolId, u64)> {
         let pools = self.pools.iter();
         let pools = pools.map(|(id, p)| (p.writer, *id, p.granted_bytes()));
@@ -299,7 +299,7 @@ impl State {
         Ok(())
     }
 
-    /// Back references anew, from the tables.
+    /// Counts back references anew, from the tables.
     fn audit_back_refs(&self) -> Result<(), String> {
         let mut back_refs = BackRefs::default();
         for (id, c) in &self.channels {

@@ -126,7 +126,7 @@ impl Claims {
         self.tried.contains(&(domain, channel))
     }
 
-    /// A domain names a channel.
+    /// Records that a domain names a channel.
     pub fn tries(&mut self, domain: DomainId, channel: ChannelId) {
         self.tried.insert((domain, channel));
     }
@@ -180,7 +180,7 @@ impl Claims {
         self.readers.range_mut(of)
     }
 
-    /// A domain's claims.
+    /// Returns a domain's claims.
     pub fn ends_of(&self, domain: DomainId) -> Vec<EndKey> {
         self.back_refs.ends(domain)
     }

@@ -186,7 +186,7 @@ impl Context {
             .min(self.accounts.most(uid, Of::Bytes))
     }
 
-    /// The quota of a new pool or heap.
+    /// Returns the quota of a new pool or heap.
     pub fn first_quota(&self, uid: u32, max_bytes: u64) -> u64 {
         let first = self.config.default_quota.unwrap_or(u64::MAX);
         self.most_for(uid, max_bytes.min(first))

@@ -92,7 +92,7 @@ impl Descriptors {
         }
     }
 
-    /// Bytes of memory that is held.
+    /// Returns the bytes of memory that is held.
     pub fn bytes_of(&self, token: FdToken) -> u64 {
         let memory = self.held.get(&token).and_then(|held| held.memory);
         memory.map_or(0, |piece| piece.bytes)

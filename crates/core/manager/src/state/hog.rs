@@ -171,7 +171,7 @@ impl Hogs {
         refusal(RefusalCode::Hog, d.charged_bytes(), over_bytes)
     }
 
-    /// A domain's process is not let in again: why.
+    /// Bars a domain's process; returns the reason.
     pub fn bar(&mut self, id: DomainId, d: &Domain) -> Refusal {
         let why = self.why(id, d);
         let barred = self.barred.entry(d.uid).or_default();

@@ -254,7 +254,7 @@ impl State {
         }
     }
 
-    /// A reader no longer maps a chunk.
+    /// Records that a reader no longer maps a chunk.
     pub(super) fn unhold_chunk(&mut self, id: PoolId, key: ChunkKey, reader: DomainId) {
         let Some(p) = self.pools.get_mut(id) else {
             return;

@@ -332,7 +332,7 @@ impl State {
         self.come_in(exporter);
     }
 
-    /// The channel in the making that `me` has to answer.
+    /// Returns the channel in the making that `me` has to answer.
     fn to_answer(&self, me: DomainId, id: ChannelId) -> Result<(Req, FdToken, Role), Fail> {
         let c = self.channels.get(&id).ok_or(no_such(id.0))?;
         match (c.role_of(me), &c.stage) {

@@ -68,7 +68,7 @@ impl Offers {
         its.map(|(_, c, p)| (*c, *p)).collect()
     }
 
-    /// All over a channel.
+    /// Returns all offers over a channel.
     pub fn over(&self, channel: ChannelId) -> Vec<OfferKey> {
         let its = (channel, PoolId(0))..=(channel, PoolId(u32::MAX));
         self.all.range(its).map(|(key, _)| *key).collect()

@@ -101,7 +101,7 @@ impl Pool {
     pub fn is_orphan(&self) -> bool {
         self.orphan
     }
-    /// Readers that an earlier manager saw alive, with their pidfds.
+    /// Returns the readers that an earlier manager saw alive, with their pidfds.
     pub fn awaited(&self) -> &BTreeMap<DomainId, FdToken> {
         &self.awaited
     }
@@ -129,7 +129,7 @@ impl Pool {
     pub fn is_sated(&self, reader: &Reader) -> bool {
         reader.shown.len() as u64 >= 2 * self.windows()
     }
-    /// Chunks that were granted and not yet shown.
+    /// Returns the number of chunks that were granted and not yet shown.
     pub fn unshown(&self) -> u32 {
         self.granted
             .saturating_sub(u32::try_from(self.chunks.len()).unwrap_or(u32::MAX))

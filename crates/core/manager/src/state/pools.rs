@@ -119,7 +119,7 @@ impl State {
         }
     }
 
-    /// A pool that `me` writes and that is in use.
+    /// Returns a pool that `me` writes and that is in use.
     pub(super) fn own_pool(&mut self, me: DomainId, id: PoolId) -> Result<&mut Pool, Fail> {
         match self.pools.get_mut(id) {
             None => Err(no_such(id.0)),

@@ -12,7 +12,7 @@ use tranship_proto::{AccessRule, DomainId, Event, PoolId, RefusalCode, Req};
 /// Time between two requests to the same domain to return memory.
 const REMINDED: Duration = Duration::from_secs(1);
 
-/// A domain that pays for memory does not decide how much that may be.
+/// Changes a quota on request. A domain that pays for memory does not decide how much that may be.
 pub(super) fn ask(
     cx: &mut Context,
     pools: &mut Pools,

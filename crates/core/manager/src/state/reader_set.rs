@@ -201,7 +201,7 @@ impl State {
         }
     }
 
-    /// A queue left that the writer has from an earlier manager.
+    /// Handles that a queue left which the writer has from an earlier manager.
     pub(super) fn brought_leaves(&mut self, id: PoolId, channel: ChannelId) {
         let Some(p) = self.pools.get_mut(id) else {
             return;

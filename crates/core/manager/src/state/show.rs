@@ -163,7 +163,7 @@ impl State {
         }
     }
 
-    /// A queued chunk has gone out to a reader, or never will.
+    /// Handles that a queued chunk has gone out to a reader, or never will.
     pub(super) fn chunk_reached(&mut self, pool: PoolId, key: ChunkKey, reader: DomainId) {
         let Some(p) = self.pools.get_mut(pool) else {
             return;

@@ -425,7 +425,7 @@ impl State {
         }))
     }
 
-    /// A piece of a holding was read.
+    /// Takes a piece of a holding that was read.
     pub(super) fn hold_read(&mut self, client: ClientId, buffers: u32, bytes: u64) {
         let run = self.cx.clients.stat(client).and_then(Option::as_mut);
         let Some((StatRecord::Hold(h), next)) = run.and_then(|r| r.partial.as_mut()) else {

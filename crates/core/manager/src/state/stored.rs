@@ -115,7 +115,7 @@ impl Stored {
         }
     }
 
-    /// A process, not memory.
+    /// Says whether it is a process, not memory.
     #[must_use]
     pub fn is_process(&self) -> bool {
         matches!(self, Stored::Reader { .. })
@@ -398,7 +398,7 @@ impl State {
         self.sweep_first(id);
     }
 
-    /// Readers that are awaited, with their processes.
+    /// Returns the readers that are awaited, with their processes.
     #[must_use]
     pub fn awaited(&self) -> Vec<(PoolId, DomainId, FdToken)> {
         let pools = self.pools.iter().filter(|(_, p)| !p.awaited().is_empty());
@@ -412,7 +412,7 @@ impl State {
         self.pools.awaits()
     }
 
-    /// One has ended.
+    /// Handles that an awaited reader has ended.
     pub fn awaited_ended(&mut self, id: PoolId, reader: DomainId) -> Vec<Action> {
         let here = self.cx.domains.contains_key(&reader);
         if let Some(p) = self.pools.get_mut(id)

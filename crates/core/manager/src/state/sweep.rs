@@ -174,7 +174,7 @@ impl State {
         false
     }
 
-    /// A piece was read.
+    /// Takes a piece that was read.
     pub(super) fn swept(&mut self, id: PoolId, read: &Range<u32>, live: Option<Vec<(u32, u32)>>) {
         let is_next =
             |p: &Pass| p.rest.front() == Some(&id) && p.next == read.start && p.judging.is_none();

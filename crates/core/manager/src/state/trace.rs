@@ -163,7 +163,7 @@ impl Traces {
         self.unsaid.remove(&(domain, pool));
     }
 
-    /// A domain begins to read a pool.
+    /// Tells a domain that begins to read a pool its level.
     pub fn tell(&mut self, cx: &mut Context, pools: &Pools, domain: DomainId, pool: PoolId) {
         if self.is_on(pool) {
             self.say_level(cx, pools, domain, pool);

@@ -87,7 +87,7 @@ fn gone(reader: &mut Client, pool: PoolId) {
     reader.wait(|e| matches!(e, Event::PoolGone { pool: p } if *p == pool).then_some(()));
 }
 
-/// The reader is told that nothing is left of the pool, and unmaps its chunk.
+/// Waits until the reader is told that nothing is left of the pool, and unmaps its chunk.
 fn unmaps(reader: &mut Client, pool: PoolId) {
     gone(reader, pool);
     reader.unmaps(pool, (0, 1));

@@ -117,7 +117,7 @@ impl Client {
         req
     }
 
-    /// The writer's reader set: these ways' sinks as readers, and these ways.
+    /// Claims the writer's reader set: these ways' sinks as readers, and these ways.
     pub fn claim_reader_set(&mut self, pool: &Pool, readers: &[&Way], queues: &[&Way]) {
         let reader = |w: &&Way| (w.sink, inode(&w.refs().0));
         let claim = Request::ClaimRoster {
@@ -141,7 +141,7 @@ impl Client {
         self.send(&claim, &[way.refs().0.as_fd()]);
     }
 
-    /// This client's end of a channel.
+    /// Claims this client's end of a channel.
     pub fn claim_end(&mut self, way: &Way) -> Req {
         let halves = (&way.chan.source_half.0, &way.chan.sink_half.0);
         let (role, peer, (own, other)) = match self.domain == way.source {
@@ -161,7 +161,7 @@ impl Client {
         req
     }
 
-    /// This client's counters of an assignment.
+    /// Claims this client's counters of an assignment.
     pub fn claim_assign(&mut self, way: &Way, pool: PoolId) -> Req {
         let (req, channel) = (self.req(), way.chan.id);
         let claim = Request::ClaimAssign { req, channel, pool };

@@ -212,7 +212,7 @@ impl House {
         }
     }
 
-    /// The process that a domain was.
+    /// Returns the process that a domain was.
     pub fn process_of(&self, domain: DomainId) -> u64 {
         self.processes[&domain]
     }

@@ -96,7 +96,7 @@ impl Client {
         socket::sendmsg(&self.fd, &encode(request), fds, false).expect("send");
     }
 
-    /// The next event; `None` at the end of the connection.
+    /// Returns the next event; `None` at the end of the connection.
     pub fn recv(&mut self) -> Option<(Event, Vec<OwnedFd>)> {
         let mut buf = [0u8; 17000];
         let r = socket::recvmsg(&self.fd, &mut buf, false).ok()?;
@@ -111,7 +111,7 @@ impl Client {
         Some((event, r.fds))
     }
 
-    /// The next event that matches; others are kept for later.
+    /// Returns the next event that matches; others are kept for later.
     pub fn wait<T>(&mut self, mut f: impl FnMut(&Event) -> Option<T>) -> (T, Vec<OwnedFd>) {
         for i in 0..self.inbox.len() {
             if let Some(t) = f(&self.inbox[i].0) {
@@ -259,7 +259,7 @@ impl Client {
     }
 }
 
-/// A chunk as a pool of this level has them.
+/// Makes a chunk for a pool of this level.
 pub fn chunk(trust: Trust) -> (OwnedFd, RwMapping) {
     let sealing = match trust.all_write() {
         true => Sealing::Shared,

@@ -36,7 +36,7 @@ pub fn house(chunks: u64, limits: Limits) -> House {
     house
 }
 
-/// The answer to chunks that were shown.
+/// Finds the answer to chunks that were shown.
 pub fn ready(events: &[Event]) -> Option<Result<u32, RefusalCode>> {
     events.iter().find_map(|e| match e {
         Event::ChunksReady { chunks, .. } => Some(Ok(*chunks)),

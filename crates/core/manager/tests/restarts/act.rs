@@ -377,7 +377,7 @@ impl World {
         self.say(i, request, vec![fd]);
     }
 
-    /// A first send by a source, of its own pool or of one that it reads.
+    /// Sends for the first time by a source, from its own pool or one that it reads.
     fn assigns(&mut self, i: usize, req: Req) {
         let p = &self.procs[i];
         let sources: Vec<ChannelId> = p
@@ -420,7 +420,7 @@ impl World {
         self.say(i, Request::Assign { req, channel, pool }, vec![fd]);
     }
 
-    /// A sink takes messages, and keeps some.
+    /// Lets a sink take messages, and keep some.
     fn takes(&mut self, i: usize) {
         let p = &self.procs[i];
         let mut taken = Vec::new();

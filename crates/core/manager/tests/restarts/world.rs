@@ -183,7 +183,7 @@ impl World {
         true
     }
 
-    /// The manager reads a domain's oldest request.
+    /// Lets the manager read a domain's oldest request.
     pub fn comes_in(&mut self, i: usize) -> bool {
         let p = &mut self.procs[i];
         let (Some(client), Some((request, fds))) = (p.client, p.outbox.pop_front()) else {
@@ -328,7 +328,7 @@ impl World {
         }
     }
 
-    /// A connection breaks; both live on.
+    /// Breaks a connection; both sides live on.
     fn hang_up(&mut self, i: usize) {
         let Some(client) = self.procs[i].client.filter(|_| self.procs[i].greeted) else {
             return;
@@ -341,7 +341,7 @@ impl World {
         self.procs[i].outbox.clear();
     }
 
-    /// The manager is killed.
+    /// Kills the manager.
     fn is_killed(&mut self) {
         self.away = true;
         self.watched.clear();
@@ -370,7 +370,7 @@ impl World {
         }
     }
 
-    /// Without a manager, every domain reads its messages and looks. Then every writer collects, by a reader set
+    /// Lets every domain read its messages and look, without a manager. Then every writer collects, by a reader set
     /// without dead domains.
     pub fn stands_alone(&mut self) {
         self.is_killed();

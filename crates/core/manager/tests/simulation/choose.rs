@@ -214,7 +214,7 @@ impl World {
         }
     }
 
-    /// Some chunks, granted or not.
+    /// Shows some chunks, granted or not.
     fn show(&mut self, i: usize, pool: PoolId, req: Req) {
         let count = 1 + self.rng.below(6);
         let most = 1 + self.rng.below(count) as u32;
@@ -264,7 +264,7 @@ impl World {
         }
     }
 
-    /// Heaps: made, grown, given back, destroyed.
+    /// Makes, grows, shrinks or destroys heaps.
     fn use_heaps(&mut self, i: usize, wild: bool, req: Req) {
         let own: Vec<PoolId> = self.procs[i].heaps.keys().copied().collect();
         let every: Vec<PoolId> = self.heap_books.keys().copied().collect();

@@ -232,7 +232,7 @@ impl World {
         self.do_all(actions);
     }
 
-    /// A reader that is awaited has ended.
+    /// Ends an awaited reader.
     pub(super) fn end_awaited(&mut self) {
         let awaited = self.state.awaited();
         if let Some((pool, reader, token)) = self.rng.pick(&awaited) {

@@ -195,7 +195,7 @@ impl World {
         self.sealed_fd(kind, count, size, Sealed::OneWriter)
     }
 
-    /// The level of all pools of a process.
+    /// Returns the level of all pools of a process.
     fn trust(&self, i: usize) -> Trust {
         Trust::ALL[(self.procs[i].id % 4) as usize]
     }
@@ -207,7 +207,7 @@ impl World {
         (some < 5).then(|| all.collect())
     }
 
-    /// A chunk of a pool that this process writes.
+    /// Makes a chunk of a pool that this process writes.
     fn chunk(&mut self, i: usize) -> Fd {
         let sealed = match self.trust(i).all_write() {
             true => Sealed::Shared,

@@ -72,7 +72,7 @@ struct Kept {
 }
 
 impl Cost {
-    /// The need for the next period.
+    /// Returns the need for the next period.
     pub fn predict(&mut self, a: &Activity<'_>, config: &Config) -> Need {
         self.peaks.rotate_right(1);
         self.peaks[0] = a.peak_bytes();

@@ -38,7 +38,7 @@ impl Curve {
         }
     }
 
-    /// The largest value.
+    /// Returns the largest value.
     pub fn top(&self) -> f64 {
         self.0.iter().map(|(_, v)| *v).fold(0.0, f64::max)
     }

@@ -139,7 +139,7 @@ fn pool(p: &PoolView, to: &mut Vec<u64>) {
     ]);
 }
 
-/// 0: none, 1: source, 2: sink.
+/// Encodes a role. 0: none, 1: source, 2: sink.
 fn role(role: Option<Role>) -> u64 {
     match role {
         None => 0,

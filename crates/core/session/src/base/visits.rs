@@ -45,7 +45,7 @@ pub fn mark() -> Option<&'static Mark> {
     unsafe { MINE.get().as_ref() }
 }
 
-/// All threads' marks.
+/// Returns all threads' marks.
 pub fn marks() -> &'static Marks {
     &MARKS
 }

@@ -106,7 +106,7 @@ impl Stage {
     }
 }
 
-/// Resident memory of the calling process, bytes.
+/// Returns the resident memory of the calling process, bytes.
 pub fn resident() -> u64 {
     let status = std::fs::read_to_string("/proc/self/statm").expect("statm");
     let pages = status.split(' ').nth(1).and_then(|p| p.parse::<u64>().ok());

@@ -20,7 +20,7 @@ impl Chain {
         })
     }
 
-    /// The bytes as slices for `writev`, if all can be read in place; empty mbufs give none.
+    /// Returns the bytes as slices for `writev`, if all can be read in place; empty mbufs give none.
     #[must_use]
     pub fn io_slices(&self) -> Option<Vec<IoSlice<'_>>> {
         self.iter()
@@ -29,7 +29,7 @@ impl Chain {
             .collect()
     }
 
-    /// A [`BufMut`] that writes behind the last byte, into the space of the mbufs that are there; for more,
+    /// Returns a [`BufMut`] that writes behind the last byte, into the space of the present mbufs; for more,
     /// [`reserve`](Self::reserve) first.
     pub fn writer(&mut self) -> Writer<'_> {
         let at = self.tail();
@@ -108,7 +108,7 @@ pub struct Writer<'a> {
 }
 
 impl Writer<'_> {
-    /// The mbuf that is written next.
+    /// Returns the mbuf that is written next.
     fn open(&self) -> Option<Seg> {
         self.at.walk().find(|seg| seg.trailing() > 0)
     }

@@ -40,7 +40,7 @@ impl Mbufs {
         Ok(chain)
     }
 
-    /// An empty packet with room for `len` bytes behind `space` bytes.
+    /// Allocates an empty packet with room for `len` bytes behind `space` bytes.
     fn room(&self, len: usize, space: usize) -> Result<Chain, Error> {
         check_total(len, space)?;
         let need = len + space;

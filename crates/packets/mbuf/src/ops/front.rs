@@ -65,7 +65,7 @@ impl Chain {
         Ok(())
     }
 
-    /// An empty mbuf that could become the first, with room for `len` bytes.
+    /// Allocates an empty mbuf that could become the first, with room for `len` bytes.
     fn fresh_head(&self, len: usize) -> Result<Seg, Error> {
         let flags = self.first().flags();
         let limit = if flags.contains(Flags::PKTHDR) {

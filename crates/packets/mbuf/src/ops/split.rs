@@ -69,7 +69,7 @@ impl Chain {
         Ok(tail)
     }
 
-    /// `rest` bytes of an mbuf as a chain of their own.
+    /// Makes a chain of `rest` bytes of an mbuf.
     fn part(&self, seg: Seg, at: usize, rest: usize, flags: Flags) -> Result<Chain, Error> {
         if !flags.contains(Flags::PKTHDR) {
             return self.alias(seg, at, rest);

@@ -80,7 +80,7 @@ impl<L: Link> Port<L> {
         }
     }
 
-    /// The link.
+    /// Returns the link.
     pub fn link(&self) -> &L {
         &self.link
     }

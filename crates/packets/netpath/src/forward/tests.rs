@@ -93,7 +93,7 @@ fn frame(source: [u8; 6], kind: u16, payload: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// A UDP packet from the client to the left port.
+/// Makes a UDP packet from the client to the left port.
 fn packet(payload: &[u8], id: u16, may_fragment: bool) -> Vec<u8> {
     let mut packet = vec![0; IPV4 + 8];
     packet.extend_from_slice(payload);
@@ -118,7 +118,7 @@ fn transport_checksum(packet: &[u8]) -> u16 {
     wire::finish(wire::sum(&packet[12..20]) + 17 + length + wire::sum(&packet[IPV4..]))
 }
 
-/// The packets in frames that left the right port, checked.
+/// Returns the packets in frames that left the right port, after checks.
 fn checked(frames: &[Vec<u8>]) -> Vec<(Ipv4, Vec<u8>)> {
     let check = |frame: &Vec<u8>| {
         let ethernet = Ethernet::read(frame).expect("a header");

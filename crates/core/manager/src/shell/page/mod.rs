@@ -63,7 +63,7 @@ impl Pages {
         }
     }
 
-    /// Something has happened.
+    /// Records that the state has changed.
     pub fn changed(&mut self) {
         self.changed = true;
     }

@@ -103,7 +103,7 @@ impl Workers {
         self.submit(epoll, uid, None, &wire::close(), fds)
     }
 
-    /// A worker's descriptors are now the last.
+    /// Says that a worker's descriptors are now the last.
     pub fn let_go(&mut self, epoll: &Epoll, id: u64) {
         let Some(worker) = self.all.get(&id) else {
             return;
