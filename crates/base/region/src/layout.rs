@@ -1,7 +1,7 @@
 //! `docs/format.md` in code: one file per kind of shared object, links apart (`ring`).
 //!
-//! Each kind has a side for its one writer (`...Rw`, made by `create`) and one for its readers (`...Ro`, made by
-//! `open`, which verifies the memfd and checks the header once). A reader's side can only load.
+//! Each kind has a side for its only writer (`...Rw`, made by `create`) and a side for its readers (`...Ro`, made by
+//! `open`). `open` verifies the memfd and checks the header once. A reader's side can only load.
 
 pub mod aggregate;
 pub mod control_page;

@@ -1,8 +1,8 @@
 //! Size classes: four steps per doubling, every item aligned to at least a cache line.
 //!
-//! Up to 4 KiB a class is a multiple of 64 bytes, above it a multiple of 4 KiB, so an item's alignment is the largest
-//! power of two that divides its class's size, at most a page. The largest class is one chunk. A larger item is "huge":
-//! a run of its own, in no class and in no cache.
+//! Up to 4 KiB a class is a multiple of 64 bytes, above it a multiple of 4 KiB. An item's alignment is therefore the
+//! largest power of two that divides its class's size, at most a page. The largest class is one chunk. A larger item is
+//! "huge": a run of its own, in no class and in no cache.
 
 use crate::runs::PAGE;
 

@@ -1,8 +1,9 @@
 //! A lock that survives `fork`.
 //!
-//! A mutex that another thread holds at a fork stays locked in the child for ever. These are all taken before a fork
-//! and released on both sides after it (see `fork`), which the mutexes of the standard library do not offer without a
-//! guard that lives across. There is no poisoning: code under these locks panics only if an invariant is broken.
+//! A mutex that another thread holds at a fork stays locked in the child for ever. These locks are all taken before a
+//! fork and released on both sides after it (see `fork`). The mutexes of the standard library offer that only with a
+//! guard that lives across the fork. There is no poisoning: code under these locks panics only if an invariant is
+//! broken.
 
 use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};

@@ -1,10 +1,10 @@
 //! The theft of a cache, explored exhaustively: every interleaving of an owner's fast path and a thief, on processors
 //! that hold stores back (a store buffer each, which may reach memory at any later moment).
 //!
-//! The steps are those of `Front::pop`, of `Shut::steal` and of `Front::take_top`. Left out are the lock (its holder is
-//! alone with the thief's half), the word to which `seen` is compared, and the count of frees, which the owner and the
-//! thief treat like that of allocations. Stronger processors have fewer behaviours; on weaker ones the fence of the
-//! barrier and the release and acquire on the busy mark order the rest, as `cache.rs` says.
+//! The steps are those of `Front::pop`, of `Shut::steal` and of `Front::take_top`. Three parts are left out: the lock
+//! (its holder is alone with the thief's half), the word to which `seen` is compared, and the count of frees. The owner
+//! and the thief treat the latter like the count of allocations. Stronger processors have fewer behaviours; on weaker
+//! ones the fence of the barrier and the release and acquire on the busy mark order the rest, as `cache.rs` says.
 
 use std::collections::{HashSet, VecDeque};
 

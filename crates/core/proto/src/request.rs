@@ -197,9 +197,9 @@ pub enum Request {
         index: u32,
         serial: u32,
     },
-    /// fds: 1 (`ref`). After a restart, a reader claims a pool. It names the pool, its counters, the chunks that it
-    /// still maps as (index, serial), the inode of the slot table that it maps, and the level at which it maps them. A
-    /// list that is too long comes in pieces.
+    /// fds: 1 (`ref`). After a restart, a reader claims a pool. It names the pool, its counters, and the chunks that it
+    /// still maps as (index, serial). It also names the inode of the slot table that it maps, and the level at which it
+    /// maps them. A list that is too long comes in pieces.
     ClaimReader {
         req: Req,
         pool: PoolId,

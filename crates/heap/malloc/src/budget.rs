@@ -16,7 +16,7 @@ const FIRST_BUCKET_ITEMS: u64 = 64;
 const LAST_BUCKET_BYTES: u64 = 512 << 10;
 const LAST_BUCKET_ITEMS: u64 = 254;
 
-/// The depot between threads, at first and at most.
+/// Bytes of the depot, with which threads exchange blocks: at first and at most.
 const FIRST_DEPOT_BYTES: u64 = 128 << 10;
 const FIRST_LARGE_DEPOT_BYTES: u64 = 256 << 10;
 const LAST_DEPOT_BYTES: u64 = 4 << 20;

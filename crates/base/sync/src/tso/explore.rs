@@ -5,8 +5,9 @@
 //! remembered by 128 bits (for n states the chance that two share them is below n^2 / 2^129).
 //!
 //! A step that concerns one thread alone is done at once, because its time makes no difference. Such steps are a load
-//! of a word that no other thread writes, a store or change of a word that no other thread touches, and a fence with an
-//! empty buffer. Which thread touches which word is found out on the way. A wrong assumption is explored anew.
+//! of a word that no other thread writes, and a fence with an empty buffer. A store or change of a word that no other
+//! thread touches is such a step too. Which thread touches which word is found out on the way. A wrong assumption is
+//! explored anew.
 
 use super::session::{self, Next, Op};
 use std::collections::{HashMap, HashSet, VecDeque};

@@ -1,7 +1,7 @@
 //! Which pages of a window are in use, free with memory, and free without.
 //!
-//! A page that is freed keeps its memory until it has been free through one whole period (two calls of [`Pages::age`]),
-//! so that frequent freeing and reuse cost no system calls.
+//! A freed page keeps its memory until it has been free through one whole period (two calls of [`Pages::age`]).
+//! Frequent freeing and reuse therefore cost no system calls.
 
 use crate::runs::{PAGE, Run, RunAllocator};
 use std::collections::VecDeque;

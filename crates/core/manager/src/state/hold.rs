@@ -1,7 +1,7 @@
 //! A domain's held buffers of a pool, and for how long: noted from one look at its counters to the next.
 //!
 //! The manager is not told when a buffer is taken or dropped. A slot whose counter is not 0 at two looks, with the same
-//! generation at both, counts as held in between, because the writer cannot reuse it while it is held.
+//! generation at both, counts as held in between. The reason is that the writer cannot reuse a slot while it is held.
 
 use super::types::HeldSlot;
 use std::time::Duration;

@@ -4,7 +4,7 @@ use super::curve::Curve;
 use super::memory::Memory;
 use crate::num::{bytes, real};
 
-/// Requests that take this long at most, in steps.
+/// The longest request, in steps.
 const WHEEL: usize = 128;
 /// The share by which the time of a request varies, up or down.
 const VARIES: f64 = 0.2;
