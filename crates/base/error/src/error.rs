@@ -7,7 +7,7 @@ use std::fmt;
 use std::io;
 use std::sync::Arc;
 
-/// Why an operation was not done.
+/// The error of an operation that was not done.
 ///
 /// [`kind`](Error::kind) is for programs. The text is for people: what is wrong, with its numbers. If a program may
 /// need the numbers too, a type of their own holds them. [`find`](Error::find) finds that type, a peer's answer, and
@@ -39,7 +39,7 @@ const _: () = assert!(size_of::<Error>() == 16 && size_of::<Result<(), Error>>()
 
 /// An error of one module, with its figures in fields.
 pub trait Cause: StdError + Send + Sync + 'static {
-    /// Of which kind it is.
+    /// Returns the error's kind.
     fn kind(&self) -> ErrorKind;
 }
 
@@ -60,15 +60,13 @@ impl Error {
         Error::with(kind, Detail { text, cause })
     }
 
-    /// For `map_err`: the system refused this.
+    /// Makes a function for `map_err`: the error of a refused system call.
     pub fn system(what: impl Into<Cow<'static, str>>) -> impl FnOnce(io::Error) -> Error {
         move |cause| Error::because(ErrorKind::System, what, cause)
     }
 
-    /// For `map_err`: an error of this kind, because of another.
-    pub fn of<E: Into<Box<dyn StdError + Send + Sync>>>(
-        kind: ErrorKind,
-    ) -> impl FnOnce(E) -> Error {
+    /// Makes a function for `map_err`: an error of this kind, with another as its cause.
+    pub fn of<E: Into<Box<dyn StdError + Send + Sync>>>(kind: ErrorKind) -> impl FnOnce(E) -> Error {
         move |cause| Error::because(kind, kind.meaning(), cause)
     }
 
@@ -83,7 +81,7 @@ impl Error {
         Error { kind, detail }
     }
 
-    /// Of which kind it is.
+    /// Returns the error's kind.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         self.kind
@@ -96,7 +94,7 @@ impl Error {
         said.unwrap_or(self.kind.errno())
     }
 
-    /// The first cause of this type, with its figures.
+    /// Returns the first cause of this type, with its figures.
     #[must_use]
     pub fn find<C: StdError + 'static>(&self) -> Option<&C> {
         std::iter::successors(self.source(), |cause| (*cause).source())

@@ -4,7 +4,7 @@ use std::fmt;
 
 macro_rules! kinds {
     ($($kind:ident = $number:literal, $errno:ident, $meaning:literal, $advice:literal;)+) => {
-        /// What can go wrong. A number never changes its meaning; new kinds get new numbers.
+        /// The kind of an error. A number never changes its meaning; new kinds get new numbers.
         #[non_exhaustive]
         // A whole word: parts that are written one by one and moved together cannot be forwarded, and results of fast
         // paths share their place with it.
@@ -18,7 +18,7 @@ macro_rules! kinds {
             /// All of them, by number.
             pub const ALL: &[ErrorKind] = &[$(ErrorKind::$kind),+];
 
-            /// The kind with this number.
+            /// Returns the kind with this number.
             #[must_use]
             pub fn from_u16(number: u16) -> Option<ErrorKind> {
                 match number {
@@ -51,7 +51,7 @@ macro_rules! kinds {
                 }
             }
 
-            /// The kernel's number that comes nearest.
+            /// Returns the nearest number of the kernel.
             #[must_use]
             pub fn errno(self) -> i32 {
                 match self {
@@ -59,7 +59,7 @@ macro_rules! kinds {
                 }
             }
 
-            /// How the kernel calls that number.
+            /// Returns the kernel's name of that number.
             #[must_use]
             pub fn errno_name(self) -> &'static str {
                 match self {

@@ -1,7 +1,7 @@
-//! The one error of all crates.
+//! The common error of all crates.
 //!
-//! * [`ErrorKind`]: what can go wrong, under stable numbers, each with what to do about it (`kind.rs` is the table).
-//! * [`Error`]: a kind, with what is wrong in words and numbers, and its cause.
+//! * [`ErrorKind`]: the kinds of errors, under stable numbers, each with advice (`kind.rs` is the table).
+//! * [`Error`]: a kind, a text with numbers that says what is wrong, and a cause.
 //! * [`Cause`]: an error of one module, with its figures in fields; it knows its kind and becomes an [`Error`] by `?`.
 //! * [`SendError`]: an error together with the value that was not sent.
 //!

@@ -24,7 +24,7 @@ pub struct SendError<T> {
 }
 
 impl<T> SendError<T> {
-    /// With its reason.
+    /// Makes an error from a reason and the value that was not sent.
     pub fn new(error: impl Into<Error>, unsent: T) -> SendError<T> {
         SendError {
             error: error.into(),
@@ -32,7 +32,7 @@ impl<T> SendError<T> {
         }
     }
 
-    /// Of which kind the error is.
+    /// Returns the kind of the error.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         self.error.kind()

@@ -1,7 +1,7 @@
 //! `docs/format.md` in code: one file per kind of shared object, links apart (`ring`).
 //!
-//! Each kind has a side for its one writer (`...Rw`, made by `create`) and one for its readers (`...Ro`, made by
-//! `open`, which verifies the memfd and checks the header once). A reader's side can only load.
+//! Each kind has a side for its only writer (`...Rw`, made by `create`) and a side for its readers (`...Ro`, made by
+//! `open`). `open` verifies the memfd and checks the header once. A reader's side can only load.
 
 pub mod aggregate;
 pub mod control_page;
@@ -26,13 +26,13 @@ pub use trace::{TraceRo, TraceRw, Traced};
 use crate::{MakeError, VerifyError};
 use std::io;
 
-/// Slots a pool may have at most: 20 bits of an id.
+/// Most slots of a pool: 20 bits of an id.
 pub const SLOT_LIMIT: u32 = 1 << 20;
 
-/// No object was made.
+/// Errors of making an object.
 #[derive(Debug, thiserror::Error)]
 pub enum CreateError {
-    /// More, or fewer, than the format allows.
+    /// The number is more, or fewer, than the format allows.
     #[error("{count} {what}: from {min} to {max} are allowed")]
     Count {
         what: &'static str,
@@ -48,7 +48,7 @@ pub enum CreateError {
 /// Errors about a shared object that does not have the agreed form.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// A number that the format does not allow, before anything was looked at.
+    /// A number that the format does not allow. Nothing was looked at.
     #[error("{count} {what}: from {min} to {max} are allowed")]
     Count {
         what: &'static str,
@@ -62,7 +62,7 @@ pub enum OpenError {
     /// The object could not be mapped.
     #[error("mapping {len_bytes} bytes: {source}")]
     Map { len_bytes: usize, source: io::Error },
-    /// The header's field says something else.
+    /// The header's field has another value.
     #[error("{field} is {found:#x}, not {expected:#x}")]
     Header {
         field: &'static str,
@@ -115,7 +115,7 @@ fn check_count(what: &'static str, count: u32, min: u32, max: u32) -> Result<(),
     })
 }
 
-/// `fixed + each * count`, rounded up to whole pages of 4096 bytes (and of the machine's pages, if larger). The
+/// Returns `fixed + each * count`, rounded up to whole pages of 4096 bytes (and of the machine's pages, if larger). The
 /// counts are checked before, so it cannot overflow.
 pub fn rounded(fixed: usize, each: usize, count: u32) -> usize {
     let page = tranship_sys::page_size().max(4096);

@@ -1,26 +1,26 @@
-//! Making a sealed memfd: the only way in which shared memory comes into being.
+//! Making a sealed memfd: all shared memory is made this way.
 
 use crate::{RwMapping, Sealing, View};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use tranship_sys::{cgroup, crash, machine, map, memfd};
 
-/// How to make it.
+/// Options of making a memfd.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Opts {
-    /// Ask for huge pages. Where the kernel gives none there will be ordinary ones.
+    /// Ask for huge pages. If the kernel gives none, ordinary ones are used.
     pub huge: bool,
     /// The processes that may write.
     pub sealing: Sealing,
 }
 
-/// No memory was made.
+/// Errors of making memory.
 #[derive(Debug, thiserror::Error)]
 pub enum MakeError {
     /// A length that no memfd can have.
     #[error("a region is a positive multiple of {page_bytes} bytes long, not {len_bytes} bytes")]
     Length { len_bytes: usize, page_bytes: usize },
-    /// The cgroup would be over its limit, or the machine out of memory, and the OOM killer would strike.
+    /// The cgroup would be over its limit, or the machine out of memory, and the kernel would kill a process.
     #[error("{of} has {free_bytes} bytes left, {need_bytes} are needed")]
     Headroom {
         of: Headroom,
@@ -36,18 +36,18 @@ pub enum MakeError {
     },
 }
 
-/// Whose memory is at its end.
+/// The memory that would be exhausted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Headroom {
-    /// That of the cgroup.
+    /// The cgroup's memory.
     #[error("the cgroup")]
     Cgroup,
-    /// That of the machine.
+    /// The machine's memory.
     #[error("the machine")]
     Machine,
 }
 
-/// Makes `len` bytes of zeroed memory, mapped for its writer and sealed for everybody else.
+/// Makes `len` bytes of zeroed memory, mapped for its writer and sealed against all other processes.
 ///
 /// `name` shows in `/proc/PID/maps`.
 pub fn make(name: &str, len: usize, opts: Opts) -> Result<(OwnedFd, RwMapping), MakeError> {
@@ -116,7 +116,7 @@ pub(crate) fn make_open<M>(
     Ok((fd, mapping))
 }
 
-/// A memfd that is to get `len` bytes, once there is room for them.
+/// Makes a memfd for `len` bytes, once there is room for them.
 pub(crate) fn create(name: &str, len: usize) -> Result<OwnedFd, MakeError> {
     let page_bytes = tranship_sys::page_size();
     if len == 0 || !len.is_multiple_of(page_bytes) || isize::try_from(len).is_err() {

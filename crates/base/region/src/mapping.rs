@@ -6,8 +6,8 @@ use std::os::fd::AsFd;
 use std::ptr::NonNull;
 use tranship_sys::{ForkGuard, map};
 
-/// The part that both kinds share: unmaps when dropped, except in a forked child, which did not inherit it
-/// and may have something else at these addresses.
+/// The part that both kinds share. It unmaps when dropped, except in a forked child, which did not inherit the mapping
+/// and may have another one at these addresses.
 #[derive(Debug)]
 pub(crate) struct Owned {
     pub(crate) base: NonNull<u8>,
@@ -22,8 +22,8 @@ impl Owned {
         Ok(Owned { base, len, guard })
     }
 
-    /// Moves the pages to where `other` has its own, which are unmapped in the same step. Gives itself back
-    /// where that cannot be.
+    /// Moves the pages to the addresses of `other`, whose pages are unmapped in the same step. Returns itself if that
+    /// is impossible.
     fn take_place_of(mut self, other: &Owned) -> Result<(), Owned> {
         if self.len != other.len {
             return Err(self);
@@ -58,13 +58,13 @@ unsafe impl Sync for Owned {}
 macro_rules! mapping {
     ($name:ident) => {
         impl $name {
-            /// Length, bytes.
+            /// Returns the length, bytes.
             #[inline]
             pub fn len(&self) -> usize {
                 self.0.len
             }
 
-            /// Never: a mapping has at least one page.
+            /// Returns false: a mapping has at least one page.
             #[inline]
             pub fn is_empty(&self) -> bool {
                 false
@@ -83,13 +83,13 @@ macro_rules! mapping {
                 self.0.guard.is_child()
             }
 
-            /// The address of `T` at `offset`, checked for bounds and alignment.
+            /// Returns the address of `T` at `offset`, checked for bounds and alignment.
             pub fn at<T>(&self, offset: usize) -> NonNull<T> {
                 self.array(offset, 1)
             }
 
-            /// The address of `count` of `T` at `offset`, checked for bounds and alignment. The values come from
-            /// the layouts, never from a peer: a violation is our own mistake.
+            /// Returns the address of `count` of `T` at `offset`, checked for bounds and alignment. The values come
+            /// from the layouts, never from a peer: a violation is an error in this code.
             pub fn array<T>(&self, offset: usize, count: usize) -> NonNull<T> {
                 let end = size_of::<T>()
                     .checked_mul(count)
@@ -110,13 +110,13 @@ pub struct RoMapping(Owned);
 mapping!(RoMapping);
 
 impl RoMapping {
-    /// Maps the first `len` bytes. The file must have been verified: else touching it may raise SIGBUS.
+    /// Maps the first `len` bytes. The file must have been verified: otherwise touching it may raise SIGBUS.
     pub fn map(fd: impl AsFd, len: usize) -> io::Result<RoMapping> {
         Ok(RoMapping(Owned::new(fd, map::Access::Read, len)?))
     }
 
-    /// Shows another file of the same length at the same addresses from now on: pointers into `self` stay good.
-    /// Gives the other one back where that cannot be.
+    /// Shows another file of the same length at the same addresses from now on: pointers into `self` stay valid.
+    /// Returns the other mapping if that is impossible.
     pub(crate) fn show_instead(&self, other: RoMapping) -> Result<(), RoMapping> {
         other.0.take_place_of(&self.0).map_err(RoMapping)
     }
@@ -128,7 +128,7 @@ impl RoMapping {
     }
 }
 
-/// Mapped for reading and writing.
+/// A mapping for reading and writing.
 #[derive(Debug)]
 pub struct RwMapping(Owned);
 mapping!(RwMapping);

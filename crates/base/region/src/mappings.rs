@@ -1,4 +1,4 @@
-//! How many mappings the buffers of this process's pools may take, each by itself.
+//! The number of mappings that separately protected buffers of this process may take.
 //!
 //! A buffer that is protected by itself is a mapping of its own. The kernel limits the number of mappings of a process.
 //! A transfer that meets the limit halfway can neither continue nor be undone. A pool therefore reserves in advance all
@@ -7,7 +7,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use tranship_sys::limits;
 
-/// Out of four parts of a process's mappings; the rest is for everything else in it.
+/// The share of a process's mappings that buffers may take, in quarters; the rest is for everything else.
 const OF_FOUR: u64 = 3;
 
 static TAKEN: AtomicU64 = AtomicU64::new(0);
@@ -15,7 +15,7 @@ static TAKEN: AtomicU64 = AtomicU64::new(0);
 /// More mappings were asked for than the process may have.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error(
-    "{asked} mappings for buffers that are protected each by itself; {taken} are taken, of {most}, which are three quarters of vm.max_map_count"
+    "{asked} mappings are needed for separately protected buffers; {taken} of {most} are taken (three quarters of vm.max_map_count)"
 )]
 pub struct NoMappings {
     pub asked: u64,
@@ -23,12 +23,12 @@ pub struct NoMappings {
     pub most: u64,
 }
 
-/// Mappings that are set aside; given back when it is dropped.
+/// Reserved mappings; dropping the value gives them back.
 #[derive(Debug)]
 pub struct Mappings(u64);
 
 impl Mappings {
-    /// Sets so many aside.
+    /// Reserves a number of mappings.
     pub fn take(asked: u64) -> Result<Mappings, NoMappings> {
         let most = limits::max_mappings() / 4 * OF_FOUR;
         add(&TAKEN, asked, most).map(|()| Mappings(asked))

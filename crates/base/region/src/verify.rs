@@ -7,7 +7,7 @@ use tranship_sys::memfd::{self, Seals};
 /// The processes that may write a file, as the kernel enforces it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Sealing {
-    /// Only its maker, out of the mapping it made before sealing.
+    /// Only the maker may write, by the mapping that it made before sealing.
     #[default]
     OneWriter,
     /// Every process that was shown the file may write it. No process can change its size or prevent the others from
@@ -21,7 +21,7 @@ pub enum Sealing {
 }
 
 impl Sealing {
-    /// The seals that the maker adds; `F_SEAL_EXEC` is there from the beginning.
+    /// Returns the seals that the maker adds; `F_SEAL_EXEC` is there from the beginning.
     pub(crate) fn added(self) -> Seals {
         let fixed = Seals::SHRINK | Seals::GROW | Seals::SEAL;
         match self {
@@ -32,7 +32,7 @@ impl Sealing {
         }
     }
 
-    /// The seals that a reader must find, no more and no less.
+    /// Returns the seals that a reader must find, no more and no less.
     pub fn exact(self) -> Seals {
         self.added() | Seals::EXEC
     }
@@ -62,7 +62,7 @@ pub enum VerifyError {
     /// Memory is missing: touching it would charge the reader.
     #[error("only {backed_bytes} of its {size_bytes} bytes have memory")]
     Sparse { backed_bytes: u64, size_bytes: u64 },
-    /// The kernel refused to say.
+    /// The kernel refused to answer.
     #[error("{step}: {source}")]
     Io {
         step: &'static str,
@@ -108,8 +108,8 @@ pub fn verify_as(fd: impl AsFd, len: usize, sealing: Sealing) -> Result<(), Veri
     check_backing(facts, fd)
 }
 
-/// Does a memfd that was verified still have all of its memory? Of one that several may write ([`Sealing::Shared`])
-/// each of these can punch holes into it at any time; touching a hole charges the reader.
+/// Checks that a verified memfd still has all of its memory. If several processes may write it ([`Sealing::Shared`]),
+/// each of them can punch holes into it at any time, and touching a hole charges the reader.
 pub fn backed(fd: impl AsFd) -> Result<(), VerifyError> {
     let facts = memfd::facts(fd.as_fd()).map_err(|source| VerifyError::Io {
         step: "fstat",

@@ -10,7 +10,7 @@ mod copy;
 
 /// A range reaches beyond the view.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("{len_bytes} bytes at {offset_bytes} reach beyond the {available_bytes} bytes there are")]
+#[error("{len_bytes} bytes at {offset_bytes} reach beyond the {available_bytes} available bytes")]
 pub struct OutOfBounds {
     pub offset_bytes: usize,
     pub len_bytes: usize,
@@ -54,14 +54,14 @@ impl<'a> View<'a> {
         }
     }
 
-    /// A view of memory that does not change.
+    /// Makes a view of memory that does not change.
     #[inline]
     pub fn from_slice(bytes: &'a [u8]) -> View<'a> {
         // SAFETY: borrowed for `'a`, and nothing writes it.
         unsafe { View::new(bytes.as_ptr(), bytes.len()) }
     }
 
-    /// Length, bytes.
+    /// Returns the length, bytes.
     #[inline]
     pub fn len(&self) -> usize {
         self.len
@@ -92,7 +92,7 @@ impl<'a> View<'a> {
         }
     }
 
-    /// A part of it.
+    /// Returns a part of the view.
     #[inline]
     pub fn sub(&self, range: Range<usize>) -> Result<View<'a>, OutOfBounds> {
         let len = range.end.saturating_sub(range.start);
@@ -101,7 +101,7 @@ impl<'a> View<'a> {
         Ok(unsafe { View::new(base, len) })
     }
 
-    /// One byte.
+    /// Returns one byte.
     #[inline]
     pub fn read_u8(&self, offset: usize) -> Result<u8, OutOfBounds> {
         let at = self.check(offset, 1)?;
@@ -109,19 +109,19 @@ impl<'a> View<'a> {
         Ok(unsafe { at.read_volatile() })
     }
 
-    /// A little-endian integer, at any offset.
+    /// Returns a little-endian integer, at any offset.
     #[inline]
     pub fn read_u32(&self, offset: usize) -> Result<u32, OutOfBounds> {
         Ok(u32::from_le_bytes(self.read_array(offset)?))
     }
 
-    /// A little-endian integer, at any offset.
+    /// Returns a little-endian integer, at any offset.
     #[inline]
     pub fn read_u64(&self, offset: usize) -> Result<u64, OutOfBounds> {
         Ok(u64::from_le_bytes(self.read_array(offset)?))
     }
 
-    /// `N` bytes. They may come from different moments.
+    /// Returns `N` bytes. They may come from different moments.
     #[inline]
     pub fn read_array<const N: usize>(&self, offset: usize) -> Result<[u8; N], OutOfBounds> {
         let mut bytes = [0; N];

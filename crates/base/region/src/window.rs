@@ -25,10 +25,10 @@ pub enum WindowError {
     #[error("chunk {index} of a window of {chunks}")]
     NoSuchChunk { index: u32, chunks: u32 },
     /// The place has a chunk already, or another thread is changing it.
-    #[error("place {index} is taken")]
+    #[error("place {index} of the window has a chunk already")]
     Taken { index: u32 },
     /// The place has no chunk, or another thread is changing it.
-    #[error("place {index} is empty")]
+    #[error("place {index} of the window has no chunk")]
     Empty { index: u32 },
     /// The memfd is not a chunk.
     #[error("chunk {index}: {source}")]
@@ -78,7 +78,7 @@ impl Window {
         Self::reserve_within(max_bytes, chunk_bytes, map::Within::ANYWHERE)
     }
 
-    /// The same, where the addresses are to lie.
+    /// Reserves a window within a range of addresses.
     pub fn reserve_within(
         max_bytes: usize,
         chunk_bytes: usize,
@@ -122,13 +122,13 @@ impl Window {
         self.max_bytes
     }
 
-    /// Length of a chunk, bytes.
+    /// Returns the length of a chunk, bytes.
     #[inline]
     pub fn chunk_bytes(&self) -> usize {
         self.chunk_bytes
     }
 
-    /// How many places for chunks.
+    /// Returns the number of places for chunks.
     #[inline]
     #[allow(clippy::cast_possible_truncation)] // checked by `reserve`
     pub fn chunks(&self) -> u32 {
@@ -203,7 +203,7 @@ impl Window {
         }
     }
 
-    /// Whole pages of the window, as addresses in it.
+    /// Returns whole pages of the window, as addresses in it.
     fn pages(&self, offset: u64, len: u64) -> Option<(usize, usize)> {
         let page = tranship_sys::page_size() as u64;
         let end = offset.checked_add(len)?;
@@ -219,7 +219,7 @@ impl Window {
         unsafe { map::protect(self.base.add(begin), bytes, access) }
     }
 
-    /// Makes a chunk in its place: mapped for writing here, sealed for everybody else.
+    /// Makes a chunk in its place: mapped for writing here, sealed against all other processes.
     pub fn make_chunk(&self, index: u32, name: &str, opts: Opts) -> Result<OwnedFd, WindowError> {
         self.change(index, EMPTY, WRITE, |addr| {
             let len = self.chunk_bytes;
@@ -347,8 +347,8 @@ impl Window {
         })
     }
 
-    /// `len` bytes at `offset`, if all of it has chunks. A chunk may be [detached](Window::detach) only when
-    /// such views of it are gone.
+    /// Returns `len` bytes at `offset`, if all of the range has chunks. A chunk may be [detached](Window::detach) only
+    /// when such views of it are gone.
     #[inline]
     pub fn view(&self, offset: u64, len: u64) -> Result<View<'_>, OutOfBounds> {
         let (offset, len) = self.check(offset, len)?;

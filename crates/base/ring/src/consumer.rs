@@ -13,7 +13,7 @@ pub struct Consumer {
 }
 
 impl Consumer {
-    /// A consumer at the start of fresh lines.
+    /// Makes a consumer at the start of fresh lines.
     pub const fn new() -> Self {
         Self { head: 0 }
     }
@@ -29,7 +29,7 @@ impl Consumer {
         self.head
     }
 
-    /// Whether a line waits. The look again of a sleeper.
+    /// Says whether a line waits: a sleeper's second look.
     #[inline]
     pub fn ready(&self, lines: Lines<'_>) -> bool {
         lines.has(self.head)
@@ -46,7 +46,7 @@ impl Consumer {
         (first & SEQUENCE == sequence(self.head)).then_some((first & !SEQUENCE, line))
     }
 
-    /// Goes past the line that was peeked at.
+    /// Advances past the line that was peeked at.
     #[inline(always)]
     pub fn advance(&mut self) {
         self.head = self.head.wrapping_add(1);

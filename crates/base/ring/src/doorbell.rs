@@ -9,8 +9,8 @@ pub const PRESSED: &[u8] = b"W";
 /// More messages than a socket holds. A message that comes meanwhile wakes the thread once more.
 const MOST: usize = 64;
 
-/// Makes the other end readable; false if it is not, for want of memory or because it is gone. Never blocks: where
-/// there is no room it is readable.
+/// Makes the other end readable. Returns false if it is not, for lack of memory or because it is gone. Never blocks: a
+/// full socket is readable.
 pub fn press(far: impl AsFd) -> bool {
     match socket::sendmsg(far, PRESSED, &[], true) {
         Ok(()) => true,

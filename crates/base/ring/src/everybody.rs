@@ -1,7 +1,7 @@
 //! A fence on all threads, for which a single thread pays. A rare operation uses it, so that frequent operations need
 //! no fence at all.
 
-/// Every thread of the machine that runs has passed a full fence when it returns. Blocks for milliseconds.
+/// Returns when every running thread of the machine has passed a full fence. Blocks for milliseconds.
 pub(crate) fn fence_everybody() {
     #[cfg(loom)]
     tranship_sync::tso::fence_everybody();

@@ -2,7 +2,7 @@
 
 use tranship_sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
-/// Each on its own cache line. All of it is written by one end, and read by the other.
+/// The words of one end, each on its own cache line. One end writes all of it, and the other reads it.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub(crate) struct Front {
@@ -47,16 +47,16 @@ pub enum Ending {
 }
 
 impl Front {
-    /// Says how this end ended, once: the first word stays.
+    /// Records how this end ended, once: the first value stays.
     pub(crate) fn end(&self, how: Ending) {
-        // Ordering: relaxed; our own word.
+        // Ordering: relaxed; this end's own word.
         if self.closed.load(Ordering::Relaxed) == Ending::Open as u32 {
             // Ordering: release; a peer that sees it sees all earlier lines (partner: `ending`).
             self.closed.store(how as u32, Ordering::Release);
         }
     }
 
-    /// This end finds no room, and does not know it yet.
+    /// Records that this end finds no room, before it begins to wait.
     pub(crate) fn stall(&self) {
         // Ordering: Relaxed, here and below; statistics, each for itself, with one writer.
         if self.waits_since.load(Ordering::Relaxed) == 0 {
@@ -98,7 +98,7 @@ impl Front {
         }
     }
 
-    /// How many lines the end has taken that writes this.
+    /// Returns how many lines the end that writes this page has taken.
     #[inline]
     pub(crate) fn taken(&self) -> u64 {
         // A relaxed load and a fence, because the mapping is read-only here.

@@ -4,7 +4,7 @@ use crate::front::Front;
 use crate::line::{Line, Lines};
 use std::ptr::NonNull;
 
-/// Which end of the link.
+/// An end of the link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Side {
     Source,
@@ -39,24 +39,24 @@ impl<M> Half<M> {
         self.lines
     }
 
-    /// The same, one by one.
+    /// Returns the lines as a slice.
     pub fn lines(&self) -> &[Line] {
         self.lines.as_slice()
     }
 
-    /// How many lines.
+    /// Returns the number of lines.
     #[inline]
     pub fn count(&self) -> u32 {
         self.lines.count()
     }
 
-    /// Which end writes this half.
+    /// Returns the end that writes this half.
     #[inline]
     pub fn side(&self) -> Side {
         self.side
     }
 
-    /// The memory.
+    /// Returns the memory.
     pub fn mapping(&self) -> &M {
         &self.map
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tranship_sync::atomic::AtomicU32;
 use tranship_sys::futex;
 
-/// How the kernel waits.
+/// The way in which the kernel waits.
 #[derive(Debug, Clone, Copy)]
 pub struct Kernel {
     /// Whether a timer bounds a wait on one word. The timer costs a seventh of the rest of the wait. Without a timer,

@@ -19,7 +19,7 @@ loom::lazy_static! {
     static ref BUCKET: Bucket = Bucket { held: Mutex::new(()), woken: Condvar::new() };
 }
 
-/// How the kernel waits.
+/// The way in which the kernel waits.
 #[derive(Debug, Clone, Copy)]
 pub struct Kernel {
     pub timed: bool,

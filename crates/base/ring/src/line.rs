@@ -37,10 +37,10 @@ unsafe impl Send for Lines<'_> {}
 // SAFETY: as above.
 unsafe impl Sync for Lines<'_> {}
 
-/// The memory cannot be a ring.
+/// Errors about memory that cannot be a ring.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum LinesError {
-    /// Not a power of two between [`Lines::MIN`] and [`Lines::MAX`].
+    /// The number is not a power of two between [`Lines::MIN`] and [`Lines::MAX`].
     #[error("a ring has a power of two of lines between 2 and 65536, not {0}")]
     Count(usize),
     /// A raw pointer that is not aligned to a line.
@@ -54,7 +54,7 @@ impl<'a> Lines<'a> {
     /// The most lines of a ring.
     pub const MAX: u32 = 65_536;
 
-    /// A ring over borrowed lines.
+    /// Makes a ring over borrowed lines.
     pub fn new(lines: &'a [Line]) -> Result<Self, LinesError> {
         let count = Self::check(lines.len())?;
         Ok(Self {
@@ -81,13 +81,13 @@ impl<'a> Lines<'a> {
         })
     }
 
-    /// How many lines there are.
+    /// Returns the number of lines.
     #[inline]
     pub fn count(self) -> u32 {
         self.mask + 1
     }
 
-    /// Whether that many lines can be a ring: says how many.
+    /// Checks that a ring can have `count` lines, and returns the number.
     pub(crate) fn check(count: usize) -> Result<u32, LinesError> {
         match u32::try_from(count) {
             Ok(n) if n.is_power_of_two() && (Lines::MIN..=Lines::MAX).contains(&n) => Ok(n),
@@ -95,7 +95,7 @@ impl<'a> Lines<'a> {
         }
     }
 
-    /// All of them.
+    /// Returns all lines.
     pub(crate) fn as_slice(self) -> &'a [Line] {
         // SAFETY: as for `at`.
         unsafe { std::slice::from_raw_parts(self.first.as_ptr(), self.count() as usize) }
@@ -114,14 +114,14 @@ impl<'a> Lines<'a> {
         }
     }
 
-    /// Whether the line of a position is there.
+    /// Says whether the line at a position is published.
     #[inline]
     pub(crate) fn has(self, position: u64) -> bool {
         // Ordering: acquire, so that later loads are at least as new; partner: Producer::push.
         self.at(position).words[0].load(Ordering::Acquire) & SEQUENCE == sequence(position)
     }
 
-    /// The line of a position.
+    /// Returns the line of a position.
     #[inline]
     pub(crate) fn at(self, position: u64) -> &'a Line {
         let index = position & u64::from(self.mask);
@@ -136,7 +136,7 @@ impl<'a> Lines<'a> {
     }
 }
 
-/// The sequence that the line of a position carries.
+/// Returns the sequence that the line of a position carries.
 #[inline]
 pub(crate) fn sequence(position: u64) -> u64 {
     position.wrapping_add(1) & SEQUENCE

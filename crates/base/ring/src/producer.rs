@@ -3,16 +3,16 @@
 use crate::line::{Lines, SEQUENCE, WORDS, sequence};
 use tranship_sync::atomic::Ordering;
 
-/// How far ahead of the next line one is asked for.
+/// The distance of the prefetched line from the next one.
 const AHEAD: u64 = 2;
 
-/// How the last store of a line is made.
+/// The way in which the last store of a line is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Publish {
     /// A plain release store. A caller that then wants to read the peer's `asleep` must fence. This suits all but the
     /// last line of a batch, and peers that never sleep.
     Release,
-    /// Publish and full fence in one locked instruction; [`notify`](crate::Ring::notify) may follow at once.
+    /// A publish and a full fence in one locked instruction; [`notify`](crate::Ring::notify) may follow at once.
     SeqCst,
 }
 
@@ -49,7 +49,7 @@ pub struct Producer {
 }
 
 impl Producer {
-    /// A producer at the start of fresh (zeroed) lines.
+    /// Makes a producer at the start of fresh (zeroed) lines.
     pub const fn new() -> Self {
         Self { tail: 0, head: 0 }
     }
@@ -59,19 +59,19 @@ impl Producer {
         Self { tail, head: tail }
     }
 
-    /// Lines produced so far.
+    /// Returns the number of lines produced so far.
     #[inline]
     pub fn tail(&self) -> u64 {
         self.tail
     }
 
-    /// Lines believed consumed, as of the last look at the peer's head.
+    /// Returns the number of lines believed consumed, as of the last look at the peer's head.
     #[inline]
     pub fn known_head(&self) -> u64 {
         self.head
     }
 
-    /// How many lines can be pushed, without looking at the peer's head.
+    /// Returns how many lines can be pushed, without reading the peer's head.
     #[inline]
     pub fn known_room(&self, lines: Lines<'_>) -> u32 {
         let used = self.tail.wrapping_sub(self.head);
@@ -83,10 +83,11 @@ impl Producer {
         lines.count().saturating_sub(used)
     }
 
-    /// How many lines can be pushed; looks at the peer's head only if fewer than `want` are known to be free.
+    /// Returns how many lines can be pushed. It reads the peer's head only if fewer than `want` lines are known to be
+    /// free.
     ///
-    /// `peer_head` is an acquire load of the peer's word. A sender calls this first, then counts `sent`, then
-    /// pushes: after a count there is no way back.
+    /// `peer_head` is an acquire load of the peer's word. A sender calls this first, then counts `sent`, then pushes: a
+    /// count cannot be undone.
     #[inline]
     pub fn room(
         &mut self,
@@ -102,7 +103,7 @@ impl Producer {
         Ok(self.known_room(lines))
     }
 
-    /// Believes a head that was loaded (acquire) from the peer's word, if it is possible.
+    /// Takes over a head that was loaded (acquire) from the peer's word, if it is possible.
     #[inline]
     pub fn look(&mut self, head: u64) -> Result<(), RingViolation> {
         if head < self.head || head > self.tail {
@@ -161,7 +162,7 @@ impl Producer {
     /// Writes the line at the tail, which is known to be free.
     #[inline(always)]
     fn put(&mut self, lines: Lines<'_>, publish: Publish, words: [u64; 8]) {
-        // Loaded once: the compiler takes it that the stores below may change it.
+        // Loaded once: the compiler assumes that the stores below may change it.
         let tail = self.tail;
         let line = lines.at(tail);
         // Crash: a producer that dies before the store of word 0 leaves a line that the consumer never takes. The
@@ -179,8 +180,8 @@ impl Producer {
         match publish {
             // Ordering: release; partner: Consumer::try_pop's acquire load of word 0.
             Publish::Release => line.words[0].store(word, Ordering::Release),
-            // Ordering: as above, and SeqCst: in the single total order it comes before notify's SeqCst load
-            // of `asleep`, so that not both sides miss each other (partner: the fence in arm).
+            // Ordering: as above, and SeqCst: in the single total order it comes before notify's SeqCst load of
+            // `asleep`, so that at least one side sees the other (partner: the fence in arm).
             Publish::SeqCst => {
                 line.words[0].swap(word, Ordering::SeqCst);
                 #[cfg(loom)]

@@ -1,4 +1,4 @@
-//! A ring as one of its ends sees it: its own half, which it writes, and the other's, which it reads.
+//! A ring from one end's side: its own half, which it writes, and the other's, which it reads.
 
 use crate::front::Ending;
 use crate::half::{HalfRo, HalfRw};
@@ -19,12 +19,12 @@ use tranship_sync::light_fence;
 pub struct Ring {
     own: HalfRw,
     theirs: HalfRo,
-    /// The other end's flag when we last ended a sleep of its.
+    /// The other end's flag when this end last ended a sleep of the other's.
     ended: AtomicU32,
 }
 
 impl Ring {
-    /// Of fresh halves.
+    /// Makes a ring of fresh halves.
     pub fn new(own: HalfRw, theirs: HalfRo) -> Ring {
         Ring {
             own,
@@ -33,29 +33,30 @@ impl Ring {
         }
     }
 
-    /// The half that we write.
+    /// Returns the half that this end writes.
     pub fn own(&self) -> &HalfRw {
         &self.own
     }
 
-    /// The half that the other end writes.
+    /// Returns the half that the other end writes.
     pub fn theirs(&self) -> &HalfRo {
         &self.theirs
     }
 
-    /// The lines that we write.
+    /// Returns the lines that this end writes.
     #[inline]
     pub fn own_lines(&self) -> Lines<'_> {
         self.own.ring()
     }
 
-    /// The lines that the other end writes.
+    /// Returns the lines that the other end writes.
     #[inline]
     pub fn their_lines(&self) -> Lines<'_> {
         self.theirs.ring()
     }
 
-    /// How many of our lines the other end says it has taken ([`Producer::room`](crate::Producer::room) judges that).
+    /// Returns how many of this end's lines the other end says it has taken ([`Producer::room`](crate::Producer::room)
+    /// judges that).
     #[inline]
     pub fn their_head(&self) -> u64 {
         self.theirs.front().taken()
@@ -67,15 +68,15 @@ impl Ring {
         self.theirs.front().ending()
     }
 
-    /// Whether the other end sleeps until we do something, or is about to.
+    /// Says whether the other end sleeps until this end acts, or is about to.
     #[inline]
     pub fn is_awaited(&self) -> bool {
-        // Ordering: relaxed; it is looked at again.
+        // Ordering: relaxed; it is read again.
         is_asleep(self.theirs.front().asleep.load(Ordering::Relaxed))
     }
 
-    /// Says that we look for lines again and again, and need not be woken, until the next sleep. That one begins with
-    /// milliseconds in which every processor is made to fence.
+    /// Says that this end checks for lines repeatedly, and need not be woken, until the next sleep. That sleep begins
+    /// with a fence on every processor, which takes milliseconds.
     pub fn spin(&self) {
         // Leave the flag while a poll loop is to be woken by it. Ordering: relaxed; if the peer sees the change late,
         // that costs a fence.
@@ -86,14 +87,15 @@ impl Ring {
     /// Chooses how to publish a line that [`notify_of`](Ring::notify_of) follows: a peer that spins needs no fence.
     #[inline(always)]
     pub fn how_to_publish(&self) -> Publish {
-        // Ordering: relaxed; it is looked at again.
+        // Ordering: relaxed; it is read again.
         match self.theirs.front().asleep.load(Ordering::Relaxed) {
             SPINNING => Publish::Release,
             _ => Publish::SeqCst,
         }
     }
 
-    /// After a publish as [`how_to_publish`](Ring::how_to_publish) said: as [`notify`](Ring::notify).
+    /// Notifies like [`notify`](Ring::notify), after a publish of the kind that
+    /// [`how_to_publish`](Ring::how_to_publish) returned.
     #[inline(always)]
     pub fn notify_of(&self, how: Publish, press: impl FnOnce() -> bool) {
         if how == Publish::SeqCst {
@@ -119,24 +121,24 @@ impl Ring {
         self.own.front().stall();
     }
 
-    /// We wait for room from now on, if we did not before.
+    /// Records that this end waits for room, from `now_ns` on unless it waited before.
     #[cold]
     pub fn wait(&self, now_ns: u64) {
         self.own.front().wait(now_ns);
     }
 
-    /// We do not wait any more.
+    /// Records that this end no longer waits for room.
     #[cold]
     pub fn wait_no_more(&self, now_ns: u64) {
         self.own.front().wait_no_more(now_ns);
     }
 
-    /// Says how our end ended, once.
+    /// Records how this end ended, once.
     pub fn end(&self, how: Ending) {
         self.own.front().end(how);
     }
 
-    /// The lines before `head` are the other end's again. After it [`notify`](Ring::notify) is that of a
+    /// Gives the lines before `head` back to the other end. A [`notify`](Ring::notify) after it is that of a
     /// [`Lazy`](crate::Waker::Lazy) waker.
     #[inline(always)]
     pub fn give_back(&self, head: u64) {
@@ -153,17 +155,18 @@ impl Ring {
         fence(Ordering::SeqCst);
     }
 
-    /// Whether a line waits, as far as we have given lines back.
+    /// Says whether a line waits, after the lines that this end has given back.
     #[inline]
     pub fn has_line(&self) -> bool {
-        // Ordering: relaxed; our own word.
+        // Ordering: relaxed; this end's own word.
         let head = self.own.front().head.load(Ordering::Relaxed);
         self.their_lines().has(head)
     }
 
-    /// After a publish that fenced ([`Publish::SeqCst`](crate::Publish::SeqCst)): if the other end sleeps, ends that
-    /// sleep. `press` is called if it sleeps on its descriptor, and says whether that is readable now
-    /// ([`doorbell`](crate::doorbell)). Without a fence the sleeper must know ([`Waker::Lazy`](crate::Waker::Lazy)).
+    /// Ends the other end's sleep, if it sleeps, after a publish that fenced
+    /// ([`Publish::SeqCst`](crate::Publish::SeqCst)). If it sleeps on its descriptor, `press` is called, and says
+    /// whether the descriptor is readable now ([`doorbell`](crate::doorbell)). After a publish without a fence, the
+    /// sleeper must know that ([`Waker::Lazy`](crate::Waker::Lazy)).
     #[inline(always)]
     pub fn notify(&self, press: impl FnOnce() -> bool) {
         // Ordering: SeqCst, after the SeqCst publish in the single total order; partner: the fence in arm.
@@ -210,20 +213,20 @@ impl Ring {
         points[0].seen
     }
 
-    /// Says that we are awake.
+    /// Says that this end is awake.
     pub fn disarm(&self) {
         wait::disarm(&[self.point()]);
     }
 
-    /// Ends a sleep of our own that no timer bounds ([`Kernel`](crate::Kernel)).
+    /// Ends this end's own sleep that no timer bounds ([`Kernel`](crate::Kernel)).
     pub fn nudge(&self) {
-        // Ordering: relaxed; it is done again.
+        // Ordering: relaxed; the nudge is repeated.
         if is_asleep(self.own.front().asleep.load(Ordering::Relaxed)) {
             kernel::wake_some(&self.theirs.front().wake);
         }
     }
 
-    /// The two ends of a ring, in memory that loom watches.
+    /// Makes the two ends of a ring, in memory that loom watches.
     #[cfg(loom)]
     pub fn pair(lines: usize) -> (Ring, Ring) {
         use crate::half::Side;

@@ -9,17 +9,17 @@
 //! | looks again | increments its word, once a sleep |
 //! | waits on the word, if it is still what was read | wakes the waiters of its word |
 //!
-//! The two fences exclude that the sleeper misses what was published *and* the waker misses the flag. The sleeper reads
-//! the word before it looks again, so that a wake-up before the wait counts. The flag contains the word. A sleeper that
-//! was woken but did not run yet is therefore not woken again. A peer that lies can only make its partner sleep a
-//! [`ROUND`] too long, or spin, because every wait is bounded.
+//! With the two fences, at least one side sees the other: the sleeper sees the publication, or the waker sees the flag.
+//! The sleeper reads the word before it looks again, so that a wake-up before the wait counts. The flag contains the
+//! word. A sleeper that was woken but did not run yet is therefore not woken again. A peer that lies can only make its
+//! partner sleep a [`ROUND`] too long, or spin, because every wait is bounded.
 
 use std::time::{Duration, Instant};
 
 use crate::everybody::fence_everybody;
 use tranship_sync::atomic::{AtomicU32, Ordering, fence};
 
-/// The most words of one system call.
+/// Most words of one system call.
 pub const MAX_WORDS: usize = 127;
 /// The longest single wait. After it the sleeper checks its condition again, whatever the peer does.
 pub const ROUND: Duration = Duration::from_millis(100);
@@ -30,27 +30,27 @@ pub const SETTLE: Duration = Duration::from_millis(1);
 /// The reason why [`Futex::wait_any`] returned. The caller must not rely on it, and looks again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Waited {
-    /// Woken, interrupted, or one of the words was already another.
+    /// The sleeper was woken or interrupted, or one of the words had changed already.
     Woken,
     /// The time is over.
     TimedOut,
 }
 
-/// Waiting on shared words, as the kernel does it (or a model of it).
+/// Waiting on shared words, as the kernel (or a model of it) does.
 pub trait Futex {
     /// The error of a failed wait.
     type Error;
-    /// Waits until woken on one of 1 to [`MAX_WORDS`] points, unless one's word is not `seen`; at most `limit`.
-    /// An interruption by a signal counts as woken.
+    /// Waits at most `limit` until woken on one of 1 to [`MAX_WORDS`] points, unless a point's word is not `seen`. An
+    /// interruption by a signal counts as woken.
     fn wait_any(&self, points: &[Point<'_>], limit: Duration) -> Result<Waited, Self::Error>;
 }
 
-/// One thing to be woken by.
+/// A word by which a sleeper is woken.
 #[derive(Debug, Clone, Copy)]
 pub struct Point<'a> {
     /// The futex word in the waker's page.
     pub wake: &'a AtomicU32,
-    /// The word's value when we looked.
+    /// The word's value when the sleeper read it.
     pub seen: u32,
     /// Our flag, in our page, that this waker reads. `None` if the waker always wakes (the manager's control page, a
     /// domain that releases a buffer). One thread at a time sleeps with a flag: the first to wake up clears it for all.
@@ -85,9 +85,9 @@ impl<'a> Point<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub(crate) enum Asleep {
-    /// On the futex word.
+    /// Sleeps on the futex word.
     Futex = 1,
-    /// On its descriptor.
+    /// Sleeps on its descriptor.
     Descriptor = 2,
 }
 
@@ -122,7 +122,7 @@ impl Asleep {
 /// The wakers' promise about fences.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Waker {
-    /// Every waker fences between publishing and reading our flag.
+    /// Every waker fences between publishing and reading the sleeper's flag.
     Fences,
     /// Some wakers do not fence: a consumer that gives lines back with plain stores keeps locked instructions off its
     /// path. The first wait of a sleep is then at most [`SETTLE`], many times the time that a store takes to become
@@ -130,19 +130,19 @@ pub enum Waker {
     Lazy,
 }
 
-/// How a [`sleep`] ended.
+/// The result of a [`sleep`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Slept<T> {
     /// The condition gave this.
     Ready(T),
-    /// The deadline passed, and the condition, looked at after it, gave nothing.
+    /// The deadline passed, and the condition, checked after it, gave no value.
     TimedOut,
 }
 
-/// The sleeper's first three steps. After it the caller **looks again**, and then either [`disarm`]s or goes to wait
-/// (on the points, or, for [`Asleep::Descriptor`], in its poll loop until it is readable).
+/// Does the sleeper's first three steps. After it the caller **looks again**, and then either [`disarm`]s or waits (on
+/// the points, or, for [`Asleep::Descriptor`], in its poll loop until the descriptor is readable).
 ///
-/// Says whether a word has changed since the last time: a sleep was ended, and goes on as a new one.
+/// Returns whether a word has changed since the last time. In that case a sleep was ended, and goes on as a new one.
 pub(crate) fn arm(points: &mut [Point<'_>], how: Asleep) -> bool {
     let mut new = false;
     for point in &mut *points {
@@ -156,7 +156,7 @@ pub(crate) fn arm(points: &mut [Point<'_>], how: Asleep) -> bool {
     let mut spun = false;
     for point in &*points {
         if let Some(asleep) = point.asleep {
-            // Relaxed: our own word.
+            // Relaxed: this end's own word.
             spun |= asleep.load(Ordering::Relaxed) == SPINNING;
             // Ordering: relaxed; the fence below orders it before the look again.
             asleep.store(how.flag(point.seen), Ordering::Relaxed);
@@ -165,8 +165,8 @@ pub(crate) fn arm(points: &mut [Point<'_>], how: Asleep) -> bool {
     // Ordering: partner: the waker's fence (or SeqCst publish) before it loads `asleep`.
     fence(Ordering::SeqCst);
     if spun {
-        // Ordering: a waker that found us spinning has not fenced between its publish and its load of `asleep`: it does
-        // so now.
+        // Ordering: partner: a waker that found this end spinning, and has not fenced between its publish and its load
+        // of `asleep`. This makes it fence now.
         fence_everybody();
     }
     new
@@ -178,7 +178,7 @@ pub(crate) fn arm(points: &mut [Point<'_>], how: Asleep) -> bool {
 // death.
 pub(crate) fn disarm(points: &[Point<'_>]) {
     for asleep in points.iter().filter_map(|point| point.asleep) {
-        // Ordering: relaxed, both; our own word, and a late clear costs the peer a needless wake-up.
+        // Ordering: relaxed, both; this end's own word, and a late clear costs the peer a needless wake-up.
         if asleep.load(Ordering::Relaxed) != SPINNING {
             asleep.store(AWAKE, Ordering::Relaxed);
         }
@@ -266,7 +266,7 @@ pub(crate) fn end_sleep(
     // Ordering: release; partner: arm's acquire load of the word. The kernel compares it under its own lock.
     my_wake.fetch_add(1, Ordering::Release);
     if !wake(Asleep::from_flag(flag)) {
-        // Ordering: relaxed; a word of our own.
+        // Ordering: relaxed; this end's own word.
         ended.store(AWAKE, Ordering::Relaxed);
     }
 }

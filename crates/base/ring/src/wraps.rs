@@ -17,8 +17,8 @@ fn push(producer: &mut Producer, lines: Lines<'_>, head: u64) -> bool {
     producer.try_push(lines, Publish::Release, words, || head) == Ok(Push::Done)
 }
 
-/// Positions are 64 bits, and the lower half of them is in the line: nothing of an earlier lap is taken for the next
-/// line.
+/// Positions have 64 bits, and the line holds the lower half of them: a line of an earlier cycle is not taken for the
+/// next line.
 #[test]
 fn a_line_of_an_earlier_lap_is_not_there() {
     let memory: Vec<Line> = (0..COUNT).map(|_| Line::default()).collect();
@@ -44,7 +44,7 @@ fn a_line_of_an_earlier_lap_is_not_there() {
     }
 }
 
-/// A head that was cut to 32 bits, by a peer that counts so or lies, is none.
+/// A head cut to 32 bits, by a peer that counts so or lies, is a violation.
 #[test]
 fn a_head_of_32_bits_is_a_violation() {
     let memory: Vec<Line> = (0..COUNT).map(|_| Line::default()).collect();
@@ -99,7 +99,7 @@ fn a_word_that_begins_anew_wakes() {
                 }
             });
             for n in 1..=8 {
-                // Each is a sleep of its own.
+                // Each is a separate sleep.
                 while !waker.is_awaited() {
                     std::thread::yield_now();
                 }

@@ -20,7 +20,7 @@ struct Shared {
     bell: AtomicBool,
     /// The task's waker.
     waker: Mutex<bool>,
-    /// How often it was called.
+    /// The number of calls.
     woken: AtomicU32,
 }
 
@@ -47,7 +47,7 @@ impl Shared {
         }
     }
 
-    /// One look of the task: a message, or it sleeps.
+    /// Makes one look of the task: it takes a message, or sleeps.
     fn poll(&self, consumer: &mut Consumer) -> bool {
         loop {
             if consumer.try_pop(self.sink.their_lines()).is_some() {
@@ -111,7 +111,7 @@ fn explore(again: bool) {
         sender.join().unwrap();
         reactor.join().unwrap();
         loop {
-            // A bell that rings is heard some time.
+            // A bell that rings is noticed at some time.
             shared.react();
             let woken = shared.woken.load(Ordering::Relaxed);
             if woken == seen {

@@ -55,7 +55,7 @@ fn wait_for(points: &mut [Point<'_>], ready: impl Fn() -> bool) {
     assert_eq!(slept, Ok(Slept::Ready(())));
 }
 
-/// One thread publishes twice, the other waits for each.
+/// Wakes twice: one thread publishes twice, and the other waits for each line.
 fn wakes_twice(wait: fn(&Way, u32)) {
     model::explore(3, move || {
         let way = Arc::new(Way::new());
@@ -75,7 +75,7 @@ fn a_sleeper_is_woken() {
     wakes_twice(Way::wait);
 }
 
-/// The wait without a clock has no round of its own to save it: a wake-up that is lost would leave it in the kernel.
+/// A wait without a clock has no bound of its own: a lost wake-up would leave the thread in the kernel.
 #[test]
 fn a_sleeper_of_single_waits_is_woken() {
     wakes_twice(|way, value| {
@@ -180,7 +180,8 @@ fn one_sleeper_two_wakers() {
     });
 }
 
-/// A word whose waker wakes one waiter, though two threads of a domain sleep: as a manager, which wakes sixteen.
+/// A word whose waker wakes a single waiter, although two threads of a domain sleep. It stands for a manager, which
+/// wakes sixteen.
 struct Few {
     word: AtomicU32,
     held: loom::sync::Mutex<()>,
@@ -230,7 +231,7 @@ impl News {
     }
 }
 
-/// Of two threads that await an answer each, the manager wakes one at a time, and not always the right one. Seen
+/// Of two threads that each await an answer, the manager wakes one at a time, and not always the right one. Seen
 /// failing without the wake-up in `turn`.
 #[test]
 fn the_thread_that_takes_the_news_wakes_the_others() {
@@ -344,7 +345,7 @@ fn a_ring_whose_lines_come_back_with_a_fence() {
     });
 }
 
-/// A source that waits until its only line is taken: nothing else that comes back could save it.
+/// A source waits until its only line is taken: without the sink's wake-up, no other event would end the wait.
 fn the_last_line_comes_back(give_back: fn(&Ring, u64)) {
     model::explore(3, move || {
         let (source, sink) = Ring::pair(2);

@@ -90,7 +90,7 @@ proptest! {
             let room = memory.len() as u64 - (tail - before);
             let result = producer.try_push(lines, Publish::Release, [7; 8], || head);
             if room > 0 {
-                // The head is not looked at as long as there is room.
+                // The head is not read while there is room.
                 prop_assert_eq!(result, Ok(Push::Done));
             } else if (before..=tail).contains(&head) {
                 let want = if head > before { Push::Done } else { Push::Full };

@@ -19,7 +19,7 @@ struct Ways {
 }
 
 impl Ways {
-    /// The sink says that it spins.
+    /// Makes both ends, with a sink that says that it spins.
     fn new() -> Ways {
         let (source, sink) = Ring::pair(2);
         sink.spin();
@@ -37,7 +37,7 @@ impl Ways {
         assert_eq!(pushed, Push::Done);
     }
 
-    /// Publishes so many lines, as a sender does.
+    /// Publishes `lines` lines, as a sender does.
     fn send(&self, lines: u32) {
         let mut producer = Producer::new();
         for _ in 0..lines {
@@ -55,7 +55,7 @@ impl Ways {
         assert!(matches!(slept, Ok(Slept::Ready(_))), "{slept:?}");
     }
 
-    /// The same; sleeps on its descriptor.
+    /// Polls the ring; sleeps on its descriptor.
     fn poll(&self, consumer: &mut Consumer) {
         self.sink.arm();
         while consumer.try_pop(self.sink.their_lines()).is_none() {
@@ -95,7 +95,7 @@ fn who_spun_sleeps_and_spins_again_is_woken() {
 
 #[test]
 fn who_spun_and_was_ready_before_it_slept_is_woken() {
-    // A poll loop that finds something says that it is awake.
+    // A poll loop that finds a line says that it is awake.
     let ready = model(1, |ways, consumer| {
         ways.sink.disarm();
         ways.take(consumer);

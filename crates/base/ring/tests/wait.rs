@@ -17,7 +17,7 @@ use tranship_ring::{
     Waited, Waker, doorbell, sleep, sleep_once,
 };
 
-/// The two ends of a ring: the sleeper here, and its waker.
+/// Makes the two ends of a ring: the sleeper here, and its waker.
 fn ends() -> [Ring; 2] {
     let half = |side| HalfRw::create(side, 2).expect("a half");
     let ((source, ours), (sink, theirs)) = (half(Side::Source), half(Side::Sink));
@@ -28,7 +28,7 @@ fn ends() -> [Ring; 2] {
     ]
 }
 
-/// How an end says that it sleeps.
+/// Returns the flag by which an end says that it sleeps.
 fn flag(end: &Ring) -> u32 {
     end.own().asleep().load(Ordering::Relaxed)
 }
@@ -38,12 +38,12 @@ fn woken(end: &Ring) -> u32 {
     end.theirs().wake().load(Ordering::Relaxed)
 }
 
-/// Returns at once from every wait, and remembers it.
+/// A futex that returns at once from every wait, and records it.
 #[derive(Default)]
 struct Record<'a> {
     /// The sleeping ends.
     ends: Vec<&'a Ring>,
-    /// How many words, for how long, and the flag meanwhile.
+    /// For each wait: its number of words, its time, and the flag meanwhile.
     waits: RefCell<Vec<(usize, Duration, u32)>>,
     /// Runs during each wait.
     meanwhile: Option<&'a dyn Fn()>,
@@ -122,8 +122,8 @@ fn waits_in_rounds() {
     }
 }
 
-/// A sleep shows one flag until it was ended, and then another; of a new one the first wait is short if a waker does
-/// not fence, as that waker may have seen the old one.
+/// A sleep shows one flag until it is ended, and a new sleep shows another. If a waker does not fence, the first wait
+/// of the new sleep is short, because that waker may have seen the old flag.
 #[test]
 fn a_sleep_that_was_ended_goes_on_as_another() {
     let [end, other] = ends();
@@ -359,7 +359,7 @@ fn who_spins_does_so_until_it_sleeps() {
     }
 }
 
-/// The publisher fences only if it finds that the other does not spin any more.
+/// The publisher fences only if it finds that the other end no longer spins.
 #[test]
 fn who_goes_over_from_spinning_to_sleeping_misses_nothing() {
     let _dog = tranship_testkit::Watchdog::new();

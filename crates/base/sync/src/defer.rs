@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 /// Buffers that a defer queue holds; more go to the pool's queue.
 const LENGTH: u32 = if cfg!(loom) { 2 } else { 512 };
-/// How many messages the receiver must be past one that is looked at: it has let go of it, too, unless it keeps it.
+/// The number of messages that the receiver must be past a buffer before the sender checks it: the receiver has then
+/// released the buffer, unless it keeps it.
 const LAG: u32 = 16;
 
 /// The ring. All reads of it need the collector's lock.
@@ -24,7 +25,7 @@ pub struct DeferQueue {
     is_left: AtomicBool,
 }
 
-/// On lines of its own.
+/// A value on cache lines of its own.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Apart(AtomicU32);
@@ -117,7 +118,8 @@ impl DeferQueue {
     pub fn take(&self, slots: &mut Vec<u32>, most: usize) {
         // Relaxed: written under the collector's lock.
         let head = self.head.0.load(Ordering::Relaxed);
-        // Ordering: acquire; partner is the release in `push`: the entries are written, and the slots let go of.
+        // Ordering: acquire; partner is the release in `push`: the entries are written, and the sender has released the
+        // slots.
         let there = self.tail.0.load(Ordering::Acquire).wrapping_sub(head);
         #[allow(clippy::cast_possible_truncation)] // at most LENGTH
         let count = there.min(most.min(LENGTH as usize) as u32);
@@ -139,12 +141,12 @@ fn slot_of(entry: &AtomicU64) -> u32 {
 #[derive(Debug)]
 pub struct DeferProducer {
     queue: Arc<DeferQueue>,
-    /// The head, when it was looked at last.
+    /// The head at the last look.
     head: u32,
 }
 
 impl DeferProducer {
-    /// A new defer queue, which the collector knows from here on.
+    /// Makes a defer queue, which the collector knows from here on.
     pub fn new(queues: &mut Vec<Arc<DeferQueue>>) -> DeferProducer {
         let queue = Arc::new(DeferQueue::new());
         queues.push(queue.clone());
@@ -162,8 +164,8 @@ impl DeferProducer {
         self.queue.tail.0.load(Ordering::Relaxed)
     }
 
-    /// A buffer was sent with the message of that number, and is the collector's from here on. How many came into the
-    /// queue so far, modulo 2^32; `None` if there is no room.
+    /// Appends a buffer that was sent with message `message`; it belongs to the collector from here on. Returns how
+    /// many came into the queue so far, modulo 2^32, or `None` if there is no room.
     #[inline(always)]
     pub fn push(&mut self, message: u32, slot: u32) -> Option<u32> {
         let tail = self.tail();
@@ -180,7 +182,7 @@ impl DeferProducer {
         Some(number)
     }
 
-    /// Looks how far the collector is; false if there is still no room.
+    /// Reads the collector's progress; returns false if there is still no room.
     #[cold]
     fn look(&mut self) -> bool {
         // Ordering: acquire; partner is the release in `take`.

@@ -1,4 +1,4 @@
-//! Fences that cost nothing: where a locked instruction has just been one, and where another thread pays.
+//! Fences that cost nothing, because a locked instruction came just before, or because another thread pays.
 
 use crate::atomic::Ordering;
 

@@ -11,7 +11,7 @@ use std::ptr::{null, null_mut};
 #[derive(Debug)]
 #[repr(align(128))]
 pub struct Mark {
-    /// Where the visitor is, or nowhere.
+    /// The object that the visitor is in, or null.
     at: AtomicPtr<()>,
     taken: AtomicBool,
     next: *const Mark,
@@ -22,7 +22,7 @@ unsafe impl Sync for Mark {}
 // SAFETY: as above.
 unsafe impl Send for Mark {}
 
-/// All marks that anybody has or had.
+/// All marks that a thread has or had.
 #[derive(Debug, Default)]
 pub struct Marks {
     first: AtomicPtr<Mark>,
@@ -76,10 +76,10 @@ impl Marks {
             .all(|mark| !std::ptr::eq(mark.at.load(Ordering::Acquire), at.cast()))
     }
 
-    /// Waits until each visitor that is there now has been out of it once.
+    /// Waits until each visitor that is there now has left once.
     pub fn wait_out<P>(&self, at: *const P) {
         for mark in self.all() {
-            // Ordering: acquire; as in `nobody`.
+            // Ordering: acquire; as in `nobody`: partner is the release at the end of a visit.
             while std::ptr::eq(mark.at.load(Ordering::Acquire), at.cast()) {
                 crate::atomic::yield_now();
             }
@@ -116,7 +116,7 @@ impl Mark {
 
     /// Gives the mark back for the next thread.
     pub fn give_back(&self) {
-        // Ordering: release; partner is the acquire of the next one that takes it.
+        // Ordering: release; partner is the acquire of the next thread that takes it.
         self.taken.store(false, Ordering::Release);
     }
 }

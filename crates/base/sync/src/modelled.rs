@@ -107,7 +107,7 @@ macro_rules! number {
     };
 }
 
-/// Which of the two a word is of.
+/// The model that a word belongs to.
 #[derive(Debug)]
 enum Either<W> {
     Loom(W),

@@ -1,4 +1,4 @@
-//! A queue of slot numbers in private memory: any thread pushes, one at a time takes, first in first out.
+//! A queue of slot numbers in private memory: any thread pushes, one thread at a time takes, first in first out.
 //!
 //! Vyukov's intrusive queue with indices for pointers: a push is one swap and one store, and never waits.
 
@@ -14,7 +14,7 @@ pub enum Pop {
     Slot(u32),
     /// Nothing was pushed.
     Empty,
-    /// A push has begun and not ended: there will be something soon. Do not spin on it: the pusher may be
+    /// A push has begun and not ended: a slot will be there soon. Do not spin on it, because the pusher may be
     /// preempted. Look again later.
     Busy,
 }
@@ -29,14 +29,14 @@ pub struct SlotQueue {
     stub: u32,
 }
 
-/// The right to take from one [`SlotQueue`]: made once, with it, not copyable.
+/// The right to take from a [`SlotQueue`]: made once, together with it, and not copyable.
 #[derive(Debug)]
 pub struct Taker {
     first: u32,
 }
 
 impl SlotQueue {
-    /// An empty queue for the slots `0..slots`, and the right to take from it.
+    /// Makes an empty queue for the slots `0..slots`, and the right to take from it.
     ///
     /// # Panics
     /// If `slots` is `u32::MAX`.
@@ -70,8 +70,8 @@ impl SlotQueue {
     fn link(&self, slot: u32) {
         // Ordering: relaxed; made visible by the swap.
         self.next[slot as usize].store(NONE, Ordering::Relaxed);
-        // Ordering: release publishes our NONE to the pusher that comes after us; acquire takes the same from
-        // the one before us, so that our store below is later than its NONE.
+        // Ordering: release publishes this thread's NONE to the next pusher (partner: its acquire here). Acquire takes
+        // the same from the pusher before, so that the store below is later than that pusher's NONE.
         let before = self.last.swap(slot, Ordering::AcqRel);
         // Between these two the queue is Busy from `before` on. Private memory: no other domain sees it, and a
         // thread cannot die here alone.
@@ -79,7 +79,7 @@ impl SlotQueue {
         self.next[before as usize].store(slot, Ordering::Release);
     }
 
-    /// The oldest slot, which stays in the queue.
+    /// Returns the oldest slot, which stays in the queue.
     pub fn front(&self, taker: &mut Taker) -> Pop {
         if taker.first == self.stub {
             // Ordering: acquire; partner: link's release store.

@@ -1,6 +1,6 @@
-//! Asking for a cache line before it is needed. Hints: they touch nothing and never fault.
+//! Prefetching a cache line before it is needed. These are hints: they touch nothing and never fault.
 
-/// The line will be read.
+/// Prefetches a line that will be read.
 #[inline(always)]
 pub fn prefetch_read(line: *const u8) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
@@ -12,7 +12,7 @@ pub fn prefetch_read(line: *const u8) {
     let _ = line;
 }
 
-/// The line will be written: it is fetched for this processor alone.
+/// Prefetches a line for writing: it is fetched for this processor alone.
 #[inline(always)]
 pub fn prefetch_write(line: *const u8) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]

@@ -7,7 +7,7 @@
 //! loom cannot: code that leaves a fence out because another thread pays for it. loom covers a case that this model
 //! cannot: orders that the compiler may change.
 //!
-//! The code is the product's own. Nothing is bounded but what the threads do.
+//! The code is the product's own. Only the threads' actions are bounded.
 
 mod explore;
 mod session;
@@ -17,8 +17,8 @@ pub(crate) use session::{Change, Op, Word, is_running, perform};
 
 use crate::atomic::AtomicU32;
 
-/// Every thread has passed a fence when it returns: `membarrier(2)`. Under loom nothing: there
-/// [`light_fence`](crate::light_fence) is a whole one.
+/// Returns when every thread has passed a fence: `membarrier(2)`. Under loom it does nothing: there
+/// [`light_fence`](crate::light_fence) is a full one.
 pub fn fence_everybody() {
     if is_running() {
         perform(Op::FenceEverybody);
@@ -36,7 +36,7 @@ pub fn sleep_on<'a>(words: impl Iterator<Item = (&'a AtomicU32, u32)>) -> bool {
     is_running
 }
 
-/// Wakes all that sleep on it. False, and nothing is done, if no exploration runs here.
+/// Wakes all threads that sleep on the word. Returns false at once if no exploration runs here.
 pub fn wake_all(word: &AtomicU32) -> bool {
     word.word().is_some_and(|word| {
         perform(Op::Wake(word));

@@ -27,7 +27,7 @@ struct Writer {
 
 struct Gc {
     queue: Option<Arc<DeferQueue>>,
-    /// In the order in which they were taken.
+    /// The slots in the order in which they were taken.
     taken: Vec<u32>,
 }
 
@@ -39,7 +39,7 @@ fn take_one(queue: &DeferQueue) -> Option<u32> {
     Some(oldest)
 }
 
-/// Each way in which the collector takes from it.
+/// The ways in which the collector takes slots from the queue.
 const TAKES: [Take; 3] = [
     |queue, slots| queue.take(slots, 2),
     |queue, slots| slots.extend(take_one(queue)),

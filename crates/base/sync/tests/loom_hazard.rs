@@ -40,7 +40,7 @@ impl Pool {
         self.words.with(|words| assert_eq!(unsafe { *words }, 0));
     }
 
-    /// Lets a hold go, and looks at the pool.
+    /// Releases a hold, and then reads the pool's words.
     fn release(&self) {
         let mark = self.marks.take();
         mark.visit(self.at(), || {
@@ -54,7 +54,7 @@ impl Pool {
         self.holds.load(Ordering::Acquire) == 0
     }
 
-    /// Frees it, if it may.
+    /// Frees the pool, if it may.
     fn free(&self, may: impl Fn(&Pool) -> bool) {
         if may(self) {
             // SAFETY: as in `look`.
@@ -88,7 +88,7 @@ fn a_visitor_keeps_it() {
     model::explore(3, beside(1, |p| p.is_free() && p.marks.nobody(p.at())));
 }
 
-/// Two at once have a mark each; one after the other perhaps the same.
+/// Two visitors at the same time have a mark each; one after another they may use the same.
 #[test]
 fn two_visitors_keep_it() {
     model::explore(2, beside(2, |p| p.is_free() && p.marks.nobody(p.at())));

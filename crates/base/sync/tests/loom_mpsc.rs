@@ -73,7 +73,7 @@ fn two_pushers_one_taker() {
     });
 }
 
-/// A slot that was taken is pushed again at once, by another thread than its first pusher.
+/// A taken slot is pushed again at once, by a thread other than its first pusher.
 #[test]
 fn a_slot_goes_round() {
     model::explore(3, || {
@@ -95,7 +95,7 @@ fn a_slot_goes_round() {
     });
 }
 
-/// Behind one that is under way it may not be reached yet, but the queue is not empty.
+/// A slot behind one whose push has not ended may not be reachable yet, but the queue is not empty.
 #[test]
 fn what_was_pushed_is_in_it() {
     model::explore(3, || {

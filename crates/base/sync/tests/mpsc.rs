@@ -11,7 +11,7 @@ use tranship_sync::{Pop, SlotQueue};
 const SLOTS: u32 = 6;
 
 proptest! {
-    /// `Some`: push the slot if it is out; `None`: take one.
+    /// `Some`: push the slot if it is not in the queue; `None`: take one.
     #[test]
     fn first_in_first_out(steps in prop::collection::vec(prop::option::of(0..SLOTS), 0..300)) {
         let (queue, mut taker) = SlotQueue::new(SLOTS);

@@ -29,7 +29,7 @@ fn set(word: &AtomicU32) {
     word.store(1, Ordering::Release);
 }
 
-/// Whether a system can come to that end.
+/// Says whether a system can end like that.
 fn can<const N: usize>(threads: &[fn(&Words)], end: [u32; N]) -> bool {
     let mut model = Model::new(Words::default);
     for thread in threads {
@@ -45,7 +45,7 @@ fn can<const N: usize>(threads: &[fn(&Words)], end: [u32; N]) -> bool {
     wrong.is_some()
 }
 
-/// A store, something, a load; the other thread the same the other way round.
+/// Runs a store, an operation and a load, and in the other thread the same with the two words exchanged.
 fn buffering(first: fn(), second: fn()) -> bool {
     let mut model = Model::new(Words::default);
     model = model.thread("x", move |words| {

@@ -1,4 +1,4 @@
-//! How much memory the cgroup still has for us.
+//! The memory that the cgroup still has for this process.
 //!
 //! `fallocate` does not fail at a cgroup's limit: the kernel kills the process instead. The headroom is therefore asked
 //! first. The first question opens the needed files and keeps them open, so that later questions work in a sandbox that
@@ -16,10 +16,10 @@ use place::Version;
 
 static PROBE: Mutex<Option<Probe>> = Mutex::new(None);
 
-/// Bytes that can still be charged before some cgroup we are in is full. None: there is
-/// no limit, or it cannot be known.
+/// Returns the bytes that can still be charged before a cgroup of this process is full. Returns `None` if there is no
+/// limit, or it cannot be known.
 ///
-/// Page cache that was not used lately counts as free, as the kernel takes it first.
+/// Page cache that was not used lately counts as free, because the kernel takes it first.
 pub fn headroom() -> Option<u64> {
     ask(Probe::headroom)
 }
@@ -34,7 +34,7 @@ fn ask(what: impl Fn(&Probe) -> Option<u64>) -> Option<u64> {
     let mut slot = PROBE.lock().unwrap_or_else(|poison| poison.into_inner());
     let stale = slot.as_ref().is_none_or(Probe::is_stale);
     if stale {
-        // If it cannot be made again (sandbox), the old one is the best we know.
+        // If it cannot be made again (sandbox), the old one is the best available.
         if let Ok(fresh) = Probe::new(Path::new("/proc/self")) {
             *slot = Some(fresh);
         }
@@ -50,7 +50,7 @@ struct Probe {
     levels: Vec<Level>,
 }
 
-/// One cgroup between ours and the root.
+/// One cgroup between this process's and the root.
 #[derive(Debug)]
 pub(crate) struct Level {
     pub version: Version,
@@ -128,7 +128,7 @@ impl Level {
     }
 }
 
-/// "max", and the corresponding number of version 1, mean that there is no limit.
+/// Parses a limit. "max", and the corresponding number of version 1, mean that there is no limit.
 fn number(text: &str) -> Option<u64> {
     let bytes: u64 = text.trim().parse().ok()?;
     (bytes < 1 << 62).then_some(bytes)
@@ -140,7 +140,7 @@ pub(crate) fn field(stat: &str, key: &str) -> Option<u64> {
         .and_then(|value| value.trim().parse().ok())
 }
 
-/// The whole of a small kernel file, from its beginning.
+/// Returns the whole of a small kernel file, from its beginning.
 pub(crate) fn read(file: &File) -> io::Result<String> {
     let mut bytes = vec![0; 8192];
     let mut len = 0;

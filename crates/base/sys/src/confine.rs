@@ -8,8 +8,8 @@ use rustix::thread::{
 };
 use std::io;
 
-/// This thread, and those that it starts, have no capability any more, and no program that they run gets any.
-/// `but_kill`: that to signal other users' processes stays, if it is there.
+/// Drops all capabilities of this thread and of those that it starts, and of programs that they run. With `but_kill`,
+/// the capability to signal other users' processes stays, if it is there.
 pub fn drop_capabilities(but_kill: bool) -> io::Result<()> {
     set_no_new_privs(true)?;
     // Only a process with CAP_SETPCAP may. A process without it gets no more than it has anyway.
@@ -19,7 +19,7 @@ pub fn drop_capabilities(but_kill: bool) -> io::Result<()> {
     };
     for capability in CapabilitySet::all().difference(kept) {
         match remove_capability_from_bounding_set(capability) {
-            // This kernel does not know it.
+            // This kernel does not know the capability.
             Ok(()) | Err(Errno::INVAL | Errno::PERM) => {}
             Err(error) => return Err(error.into()),
         }
@@ -33,7 +33,7 @@ pub fn drop_capabilities(but_kill: bool) -> io::Result<()> {
     Ok(set_capabilities(None, left)?)
 }
 
-/// Of a resource no more than this from now on, for this process and its children.
+/// Limits a resource for this process and its children, from now on.
 fn limit(resource: Resource, most: u64) -> io::Result<()> {
     let now = getrlimit(resource);
     let lower = |of: Option<u64>| Some(of.map_or(most, |of| of.min(most)));
@@ -44,12 +44,12 @@ fn limit(resource: Resource, most: u64) -> io::Result<()> {
     Ok(setrlimit(resource, limit)?)
 }
 
-/// Memory that is not shared with others, of each process, in bytes.
+/// Limits the memory that a process does not share with others, in bytes.
 pub fn limit_memory(most: u64) -> io::Result<()> {
     limit(Resource::Data, most)
 }
 
-/// No memory that stays in place, no queues of messages, no dumps of memory, no priority over others.
+/// Gives up locked memory, queues of messages, dumps of memory, and priority over others.
 pub fn no_locked_memory_queues_or_cores() -> io::Result<()> {
     for resource in [
         Resource::Memlock,

@@ -35,7 +35,7 @@ const _: () = assert!(size_of::<Attributes>() == 64);
 const HARDWARE: u32 = 0;
 const EXCLUDE_HYPERVISOR: u64 = 1 << 6;
 
-/// A count of this thread's, in the program and in the kernel, from its making on.
+/// A counter of this thread's events, in the program and in the kernel, from its making on.
 #[derive(Debug)]
 pub struct Counter(File);
 
@@ -72,12 +72,12 @@ impl Counter {
         }
         // SAFETY: just opened, and not owned elsewhere.
         let mut counter = Counter(unsafe { File::from_raw_fd(fd) });
-        // An event that there is not may be found out only here.
+        // A missing event may be found out only here.
         counter.read()?;
         Ok(counter)
     }
 
-    /// The count so far.
+    /// Returns the count so far.
     pub fn read(&mut self) -> io::Result<u64> {
         let mut bytes = [0; 8];
         self.0.read_exact(&mut bytes)?;

@@ -7,12 +7,12 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
-/// Waits until one descriptor can be read or hangs up; false when the time is over. A signal ends it early.
+/// Waits until one descriptor can be read or hangs up; returns false when the time is over. A signal ends it early.
 pub fn wait_readable(fd: impl AsFd, timeout: Option<Duration>) -> io::Result<bool> {
     wait(fd, rustix::event::PollFlags::IN, timeout)
 }
 
-/// Waits until one descriptor can be written or hangs up; false when the time is over. A signal ends it early.
+/// Waits until one descriptor can be written or hangs up; returns false when the time is over. A signal ends it early.
 pub fn wait_writable(fd: impl AsFd, timeout: Option<Duration>) -> io::Result<bool> {
     wait(fd, rustix::event::PollFlags::OUT, timeout)
 }
@@ -35,7 +35,7 @@ fn wait(
     }
 }
 
-/// Waits until one of these can be read or hangs up; false when the time is over. A signal ends it early.
+/// Waits until one of these can be read or hangs up; returns false when the time is over. A signal ends it early.
 pub fn wait_any_readable(fds: &[BorrowedFd<'_>], timeout: Option<Duration>) -> io::Result<bool> {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
     let timeout = timeout.map(|t| Timespec {
@@ -52,7 +52,7 @@ pub fn wait_any_readable(fds: &[BorrowedFd<'_>], timeout: Option<Duration>) -> i
     }
 }
 
-/// Waits until one of these is as wanted or hangs up; says which are. A signal ends it early.
+/// Waits until one of these has a wanted event or hangs up; returns which have. A signal ends it early.
 pub fn wait_each(
     fds: &[(BorrowedFd<'_>, Interest)],
     timeout: Option<Duration>,
@@ -83,22 +83,22 @@ pub fn wait_each(
 /// The events to wait for, level-triggered unless a variant says otherwise. Hang-ups and errors are always reported.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Interest {
-    /// Until it can be read.
+    /// When the descriptor can be read.
     Read,
-    /// Until it can be read or written.
+    /// When the descriptor can be read or written.
     ReadWrite,
-    /// Until it can be written.
+    /// When the descriptor can be written.
     Write,
     /// Hang-ups and errors only.
     HangUp,
-    /// Until something urgent comes (`POLLPRI`): a trigger of the kernel's fired.
+    /// When urgent data comes (`POLLPRI`): a trigger of the kernel's fired.
     Urgent,
     /// Each time that new data can be read, once: also if earlier data is still there.
     News,
     /// When it can be read, once. After that the descriptor is not watched until the caller asks again. Of the threads
     /// that wait, one is told.
     ReadOnce,
-    /// The same, read or written.
+    /// When the descriptor can be read or written, once.
     ReadWriteOnce,
 }
 
@@ -165,8 +165,8 @@ impl Epoll {
         Ok(epoll::delete(&self.fd, fd)?)
     }
 
-    /// Waits until something happens, at most `timeout`. `ready` is cleared first; it stays empty after the
-    /// time, and when a signal handler ran. At most 64 at once.
+    /// Waits at most `timeout` for events. `ready` is cleared first; it stays empty after the time, and when a signal
+    /// handler ran. At most 64 events at once.
     pub fn wait(&self, ready: &mut Vec<Ready>, timeout: Option<Duration>) -> io::Result<()> {
         ready.clear();
         let timeout = timeout.map(|timeout| rustix::time::Timespec {

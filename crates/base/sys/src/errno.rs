@@ -16,7 +16,7 @@ pub fn set(value: i32) {
 pub const NO_MEMORY: i32 = libc::ENOMEM;
 /// `EINVAL`.
 pub const INVALID: i32 = libc::EINVAL;
-/// `EMFILE`: this process has as many descriptors as it may.
+/// `EMFILE`: this process has its maximum of descriptors.
 pub const NO_DESCRIPTORS: i32 = libc::EMFILE;
 /// `EPROTOTYPE`: the socket there is of another type.
 pub const WRONG_SOCKET_TYPE: i32 = libc::EPROTOTYPE;
@@ -24,7 +24,7 @@ pub const WRONG_SOCKET_TYPE: i32 = libc::EPROTOTYPE;
 pub const NO_ADDRESS_FAMILY: i32 = libc::EAFNOSUPPORT;
 /// `ENAMETOOLONG`.
 pub const NAME_TOO_LONG: i32 = libc::ENAMETOOLONG;
-/// `ETOOMANYREFS`: too many descriptors of this user are on their way through sockets.
+/// `ETOOMANYREFS`: too many descriptors of this user are in transit through sockets.
 pub const TOO_MANY_IN_FLIGHT: i32 = libc::ETOOMANYREFS;
 /// `ESRCH`: there is no such process.
 pub const NO_PROCESS: i32 = libc::ESRCH;

@@ -5,7 +5,7 @@ use rustix::io::Errno;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
-/// A new, unset, non-blocking one.
+/// Makes an unset, non-blocking event descriptor.
 pub fn create() -> io::Result<OwnedFd> {
     Ok(rustix::event::eventfd(
         0,
@@ -22,7 +22,7 @@ pub fn signal(fd: impl AsFd) -> io::Result<()> {
     }
 }
 
-/// Makes it unreadable; says whether it was readable.
+/// Makes it unreadable; returns whether it was readable.
 pub fn drain(fd: impl AsFd) -> io::Result<bool> {
     match rustix::io::read(fd, &mut [0u8; 8]) {
         Ok(_) => Ok(true),

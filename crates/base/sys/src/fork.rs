@@ -14,7 +14,7 @@ static PAGE: OnceLock<&'static AtomicU32> = OnceLock::new();
 /// A fork does not clear this counter, so a child's number differs from those of all its ancestors.
 static LAST: AtomicU32 = AtomicU32::new(0);
 
-/// Tells whether the process that made it has forked and we are the child.
+/// Tells whether the process that made the guard has forked and this is the child.
 #[derive(Clone, Copy, Debug)]
 pub struct ForkGuard {
     word: &'static AtomicU32,
@@ -22,7 +22,7 @@ pub struct ForkGuard {
 }
 
 impl ForkGuard {
-    /// A guard of this process.
+    /// Makes a guard of this process.
     pub fn new() -> io::Result<ForkGuard> {
         let word = match PAGE.get() {
             Some(word) => word,

@@ -11,13 +11,13 @@ use std::io;
 use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 
-/// Waiters that one [`wake_some`] wakes at most.
+/// Most waiters that one [`wake_some`] wakes.
 pub const WAKE_MOST: u32 = 16;
 
-/// How many words [`waitv`] takes at once.
+/// Most words that [`waitv`] takes at once.
 pub const WAITV_MAX: usize = 128;
 
-/// Why a wait came back.
+/// The reason why a wait ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Woken {
     /// Another thread woke this one, or the kernel woke it without a reason: read the words again.
@@ -78,7 +78,7 @@ fn wait_as(
     outcome(from_libc(result))
 }
 
-/// Wakes at most `n` sleepers; says how many.
+/// Wakes at most `n` sleepers; returns their number.
 pub fn wake(word: *const AtomicU32, n: u32) -> io::Result<usize> {
     wake_as(libc::FUTEX_WAKE, word, n)
 }
@@ -107,7 +107,7 @@ pub mod private {
         wait_as(operation, word, expected, timeout)
     }
 
-    /// Wakes at most `n` sleepers; says how many.
+    /// Wakes at most `n` sleepers; returns their number.
     pub fn wake(word: *const AtomicU32, n: u32) -> io::Result<usize> {
         wake_as(libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG, word, n)
     }
@@ -123,7 +123,7 @@ fn wake_as(operation: libc::c_int, word: *const AtomicU32, n: u32) -> io::Result
 
 /// Sleeps while every word holds its expected value, at most `timeout`.
 ///
-/// At most [`WAITV_MAX`] words. A [`Woken::Woken`] does not say which word it was: look at all.
+/// At most [`WAITV_MAX`] words. [`Woken::Woken`] does not say which word it was: check all of them.
 pub fn waitv(words: &[(*const AtomicU32, u32)], timeout: Option<Duration>) -> io::Result<Woken> {
     if words.is_empty() || words.len() > WAITV_MAX {
         return Err(io::Error::new(
@@ -186,7 +186,7 @@ mod tests {
     use crate::{map, memfd};
     use std::sync::atomic::Ordering::SeqCst;
 
-    /// A word seen through a writable and a read-only mapping.
+    /// Maps a word through a writable and a read-only mapping.
     fn two_views() -> (&'static AtomicU32, *const AtomicU32) {
         let page = crate::page_size();
         let fd = memfd::create("futex").expect("memfd");
@@ -228,7 +228,7 @@ mod tests {
                     }
                 }
             });
-            // Wake until it sleeps, so that the answer is Woken for sure.
+            // Wake until the thread sleeps, so that the answer is certainly Woken.
             while wake(word, 1).expect("wake") == 0 {
                 std::thread::yield_now();
             }
@@ -237,7 +237,7 @@ mod tests {
         }
     }
 
-    /// A stranger's waiters are the oldest, and as many as it likes.
+    /// Another process's waiters may be the oldest, and any number.
     #[test]
     fn of_many_sleepers_some_are_woken() {
         const SLEEPERS: usize = 24;

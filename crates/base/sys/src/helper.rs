@@ -7,7 +7,7 @@ use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::mpsc;
 
-/// A forked process, to be told apart and reaped.
+/// A forked process that can be told apart and reaped.
 #[derive(Debug)]
 pub struct Forked {
     pid: i32,
@@ -19,7 +19,7 @@ impl Forked {
         self.pid.unsigned_abs()
     }
 
-    /// Reaps it if it has ended.
+    /// Reaps the process if it has ended.
     pub fn reap(&self) {
         // SAFETY: our own child; nothing is written.
         unsafe { libc::waitpid(self.pid, std::ptr::null_mut(), libc::WNOHANG) };
@@ -73,7 +73,7 @@ pub fn thread(
     keep: OwnedFd,
     body: impl FnOnce(OwnedFd) + Send + 'static,
 ) -> io::Result<()> {
-    // Out of the way, so that few numbers lie above it.
+    // A high number, so that few numbers are above it.
     let keep = process::dup_above(keep, FAR);
     let number = keep.as_raw_fd();
     let (done, wait) = mpsc::channel();
@@ -111,7 +111,7 @@ unsafe fn close_range(first: RawFd, last: RawFd, flags: u32) -> i64 {
     if last < first {
         return 0;
     }
-    // SAFETY: a system call on numbers, says the caller.
+    // SAFETY: a system call on numbers, as the caller promises.
     unsafe { libc::syscall(libc::SYS_close_range, first, last, flags) }
 }
 
@@ -141,7 +141,7 @@ mod tests {
         let spare: Vec<_> = (0..50)
             .map(|_| crate::eventfd::create().expect("eventfd"))
             .collect();
-        // Standard error, its end, and the directory that it counts.
+        // Standard error, the helper's end, and the directory that it counts.
         let (ours, theirs) = socket::pair().expect("pair");
         let forked = fork(c"helper", theirs, answer).expect("fork");
         assert_eq!(asked(&ours), 3);

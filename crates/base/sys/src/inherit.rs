@@ -27,7 +27,7 @@ extern "C" fn look() {
     }
 }
 
-/// Whether a standard stream (0, 1, 2) was closed when this program was started.
+/// Says whether a standard stream (0, 1, 2) was closed when this program was started.
 pub fn was_closed(number: u8) -> bool {
     // Ordering: relaxed; written before `main`.
     CLOSED.load(Ordering::Relaxed) & (1 << number) != 0
@@ -65,7 +65,7 @@ fn handed() -> MutexGuard<'static, Option<Vec<(String, OwnedFd)>>> {
     handed
 }
 
-/// The first listening socket of socket activation, once.
+/// Takes the first listening socket of socket activation, once.
 pub fn listen_socket() -> Option<OwnedFd> {
     let mut handed = handed();
     let all = handed.as_mut()?;

@@ -45,7 +45,7 @@ pub mod tun;
 
 pub use fork::ForkGuard;
 
-/// Size of a page, bytes.
+/// Returns the size of a page, bytes.
 pub fn page_size() -> usize {
     rustix::param::page_size()
 }

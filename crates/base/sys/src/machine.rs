@@ -1,10 +1,10 @@
-//! How much memory the machine still has: tmpfs, like a cgroup, answers a lack of it with the OOM killer.
+//! The machine's remaining memory. On tmpfs, as in a cgroup, the kernel answers a lack of memory by killing a process.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::sync::OnceLock;
 
-/// Bytes that are free at once; cheap to ask, and too low where much is cached.
+/// Returns the bytes that are free at once. The call is cheap, but the number is too low if much is cached.
 pub fn free_bytes() -> u64 {
     info().map_or(0, |info| {
         let units = u64::from(info.mem_unit);
@@ -12,9 +12,11 @@ pub fn free_bytes() -> u64 {
     })
 }
 
-/// Bytes that the kernel could still hand out, caches emptied and swap filled. None: it cannot be known.
+/// Returns the bytes that the kernel could still hand out, with caches emptied and swap filled, or `None` if that
+/// cannot be known.
 ///
-/// The file is opened at the first question and kept, so that it works in a sandbox that was locked later.
+/// The file is opened at the first question and kept, so that later questions work in a sandbox that was locked
+/// meanwhile.
 pub fn available_bytes() -> Option<u64> {
     static FILE: OnceLock<Option<File>> = OnceLock::new();
     let file = FILE
@@ -25,7 +27,7 @@ pub fn available_bytes() -> Option<u64> {
     parse(&String::from_utf8_lossy(&text[..len]))
 }
 
-/// Bytes of memory that the machine has, swap not counted.
+/// Returns the bytes of memory that the machine has, swap not counted.
 pub fn memory_total() -> u64 {
     info().map_or(0, |info| {
         info.totalram.saturating_mul(u64::from(info.mem_unit))

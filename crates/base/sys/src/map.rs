@@ -1,7 +1,7 @@
 //! Mappings. Every shared mapping is kept out of forked children.
 //!
-//! `mmap` and `MADV_DONTFORK` are two calls: a `fork` of another thread exactly between them lets the
-//! child inherit that one mapping. Linux offers no way to close this gap.
+//! `mmap` and `MADV_DONTFORK` are two calls: if another thread forks exactly between them, the child inherits that one
+//! mapping. Linux offers no way to close this gap.
 
 use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, MprotectFlags, ProtFlags};
@@ -48,8 +48,7 @@ pub fn reserve(len: usize, align: usize) -> io::Result<NonNull<u8>> {
 }
 
 /// Reserves addresses that cannot be used yet, for private memory, aligned as for [`reserve`]. A forked child gets a
-/// copy. They count for nothing but the address space, and no dump has them: [`open_private`] makes parts of them
-/// usable.
+/// copy. They count only for the address space, and are in no dump: [`open_private`] makes parts of them usable.
 pub fn reserve_closed(len: usize, align: usize) -> io::Result<NonNull<u8>> {
     reserve_undumped(Access::None, len, align)
 }
@@ -96,10 +95,10 @@ fn reserve_as(access: Access, len: usize, align: usize) -> io::Result<NonNull<u8
     }
 }
 
-/// Where a mapping has to lie.
+/// The range in which a mapping must be.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Within {
-    /// Begins at a multiple of it, a power of two.
+    /// The mapping begins at a multiple of it, a power of two.
     pub align: usize,
     /// Begins there or behind.
     pub from: usize,
@@ -159,7 +158,7 @@ pub fn reserve_within(len: usize, within: Within) -> io::Result<NonNull<u8>> {
 /// Reserves addresses for private memory: `len` zeros that can be read and written, aligned to `align` (a power of two,
 /// at least a page). A page takes memory when it is first written, until [`discard`]; a forked child gets a copy.
 pub fn reserve_private(len: usize, align: usize) -> io::Result<NonNull<u8>> {
-    // Closed at first: the padding of an alignment counts for no limit, and a locked process fills nothing of it.
+    // Closed at first: the padding of an alignment then counts for no limit, and a locked process fills none of it.
     let base = reserve_closed(len, align)?;
     // SAFETY: exactly the reservation just made, which no other code knows.
     let opened = unsafe { open_private(base, len) };
@@ -171,9 +170,9 @@ pub fn reserve_private(len: usize, align: usize) -> io::Result<NonNull<u8>> {
     Ok(base)
 }
 
-/// Lets a part of a [closed reservation](reserve_closed) be read and written: zeros at first. Fails where a limit of
-/// the process, or of a machine that promises no more than it has, forbids it. In a process that locks its memory it
-/// takes memory at once.
+/// Opens a part of a [closed reservation](reserve_closed) for reading and writing: zeros at first. Fails if a limit of
+/// the process, or of a machine with strict overcommit, forbids it. In a process that locks its memory it takes memory
+/// at once.
 ///
 /// # Safety
 /// The caller owns the range, page-aligned.
@@ -262,12 +261,12 @@ pub fn map_shared(
     non_null(raw)
 }
 
-/// [`map_shared`], read and write.
+/// Maps a shared file for reading and writing, like [`map_shared`].
 pub fn map_shared_rw(fd: impl AsFd, len: usize, offset: u64) -> io::Result<NonNull<u8>> {
     map_shared(fd, Access::ReadWrite, len, offset)
 }
 
-/// [`map_shared`], read only.
+/// Maps a shared file for reading, like [`map_shared`].
 pub fn map_shared_ro(fd: impl AsFd, len: usize, offset: u64) -> io::Result<NonNull<u8>> {
     map_shared(fd, Access::Read, len, offset)
 }
@@ -307,7 +306,7 @@ pub unsafe fn map_private_fixed(
     unsafe { map_at(addr, fd.as_fd(), access, len, offset, MapFlags::PRIVATE) }
 }
 
-/// How a mapping that forked children inherit shows its file.
+/// How a mapping that forked children inherit treats writes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Sharing {
     /// Writes go to the file, and all its mappings show them: the parent sees its child's writes.
@@ -443,7 +442,7 @@ pub unsafe fn unmap(addr: NonNull<u8>, len: usize) -> io::Result<()> {
     unsafe { rustix::mm::munmap(addr.as_ptr().cast(), len) }.map_err(Into::into)
 }
 
-/// Changes the protection.
+/// Changes the range's access rights.
 ///
 /// # Safety
 /// The caller owns the range, and no reference into it needs more than `access` gives.
@@ -477,15 +476,15 @@ pub fn can_read(page: usize) -> bool {
 pub enum Hint {
     /// Use huge pages if possible.
     Huge,
-    /// Never use huge pages.
+    /// Never uses huge pages.
     NoHuge,
-    /// Leave it out of core dumps.
+    /// Leaves it out of core dumps.
     DontDump,
-    /// Have it in core dumps (again).
+    /// Includes it in core dumps (again).
     DoDump,
     /// Fill the page tables for reading, now.
     PopulateRead,
-    /// Fill the page tables for writing, now; gives the file memory where it has none.
+    /// Fills the page tables for writing, now; gives the file memory if it has none.
     PopulateWrite,
 }
 

@@ -18,8 +18,8 @@ pub fn private_expedited() -> bool {
         && membarrier(PRIVATE_EXPEDITED)
 }
 
-/// Makes every running thread of the machine pass a full fence, which takes milliseconds; `false` if the kernel cannot
-/// (as one whose processors may run without its clock, `nohz_full`).
+/// Makes every running thread of the machine pass a full fence, which takes milliseconds. Returns `false` if the kernel
+/// cannot (for example one whose processors may run without a clock, `nohz_full`).
 pub fn global() -> bool {
     membarrier(GLOBAL)
 }

@@ -22,7 +22,7 @@ pub fn create(name: &str) -> io::Result<OwnedFd> {
     Ok(fd)
 }
 
-/// The seals in force.
+/// Returns the seals in force.
 pub fn seals(fd: impl AsFd) -> io::Result<Seals> {
     Ok(rustix::fs::fcntl_get_seals(fd)?)
 }
@@ -32,15 +32,15 @@ pub fn add_seals(fd: impl AsFd, seals: Seals) -> io::Result<()> {
     Ok(rustix::fs::fcntl_add_seals(fd, seals)?)
 }
 
-/// Gives the file its size without giving it memory.
+/// Sets the file's size without giving it memory.
 pub fn set_len(fd: impl AsFd, len: u64) -> io::Result<()> {
     Ok(rustix::fs::ftruncate(fd, len)?)
 }
 
 /// Gives the file its size and all its memory.
 ///
-/// Goes in steps, so that a process that gets signals all the time still advances. At a cgroup's limit
-/// this does not fail: the OOM killer strikes. Look at [`crate::cgroup::headroom`] first.
+/// It works in steps, so that a process that gets signals all the time still advances. At a cgroup's limit this does
+/// not fail: the kernel kills a process instead. Ask [`crate::cgroup::headroom`] first.
 pub fn fallocate(fd: impl AsFd, len: u64) -> io::Result<()> {
     const STEP: u64 = 8 << 20;
     let mut at = 0;
@@ -87,7 +87,7 @@ pub fn fallocate_range(fd: impl AsFd, offset: u64, len: u64) -> io::Result<()> {
     retry(|| rustix::fs::fallocate(fd.as_fd(), FallocateFlags::KEEP_SIZE, offset, len))
 }
 
-/// Takes the memory of a part of the file away: it reads as zeros from then on, in every mapping.
+/// Takes away the memory of a part of the file: it reads as zeros from then on, in every mapping.
 pub fn punch(fd: impl AsFd, offset: u64, len: u64) -> io::Result<()> {
     let flags = FallocateFlags::KEEP_SIZE | FallocateFlags::PUNCH_HOLE;
     retry(|| rustix::fs::fallocate(fd.as_fd(), flags, offset, len))
@@ -107,7 +107,7 @@ fn retry(mut call: impl FnMut() -> rustix::io::Result<()>) -> io::Result<()> {
 pub struct Facts {
     /// Size, bytes.
     pub size: u64,
-    /// Memory behind it, in units of 512 bytes.
+    /// The file's memory, in units of 512 bytes.
     pub blocks: u64,
     /// Permission bits, without the file type.
     pub mode: u32,
@@ -119,7 +119,8 @@ pub struct Facts {
     pub inode: u64,
 }
 
-/// Memory behind the end of a file, where none should be, in bytes. Waits for no lock of the file's (Linux 6.5).
+/// Returns the memory behind the end of a file, where none should be, in bytes. Waits for no lock of the file (Linux
+/// 6.5).
 pub fn beyond(fd: impl AsFd, end: u64) -> io::Result<u64> {
     let range = [end, 0]; // to the last page there is
     let mut found = CacheStat::default();
@@ -140,7 +141,7 @@ pub fn beyond(fd: impl AsFd, end: u64) -> io::Result<u64> {
     }
 }
 
-/// The same number on every architecture.
+/// The call's number, which is equal on every architecture.
 const SYS_CACHESTAT: libc::c_long = 451;
 
 /// `struct cachestat`, in pages.
@@ -160,7 +161,7 @@ pub fn has_seals(fd: impl AsFd) -> bool {
     seals(fd).is_ok()
 }
 
-/// Asks the kernel about a file. One on a file system in user space may never answer: see [`has_seals`].
+/// Asks the kernel about a file. A file system in user space may never answer: see [`has_seals`].
 pub fn facts(fd: impl AsFd) -> io::Result<Facts> {
     let stat = rustix::fs::fstat(fd.as_fd())?;
     let statfs = rustix::fs::fstatfs(fd.as_fd())?;
@@ -183,7 +184,7 @@ pub fn facts(fd: impl AsFd) -> io::Result<Facts> {
 pub struct Glance {
     /// Size, bytes.
     pub size: u64,
-    /// Memory behind it, bytes.
+    /// The file's memory, bytes.
     pub resident: u64,
     /// The inode's number.
     pub inode: u64,

@@ -12,7 +12,7 @@ use std::path::Path;
 pub struct Notice(OwnedFd);
 
 impl Notice {
-    /// One that is told nothing yet.
+    /// Makes a notice without a request.
     pub fn new() -> io::Result<Notice> {
         let flags = inotify::CreateFlags::CLOEXEC | inotify::CreateFlags::NONBLOCK;
         Ok(Notice(inotify::init(flags)?))

@@ -68,8 +68,8 @@ impl Pagemap {
         Ok(self.touched(addr, len, &mut first)? > 0)
     }
 
-    /// The runs of pages in such a range that have been written, bytes from its start: as many as there is room for,
-    /// the first ones. Says how many.
+    /// Finds the runs of pages in a range that have been written, in bytes from its start: the first ones, as many as
+    /// there is room for. Returns their number.
     pub fn touched(
         &self,
         addr: NonNull<u8>,
@@ -118,7 +118,7 @@ impl Pagemap {
         Ok(count.min(room))
     }
 
-    /// The older way: one word a page.
+    /// Reads the page tables in the older way: one word for each page.
     fn read(&self, addr: NonNull<u8>, len: usize, runs: &mut [Range<usize>]) -> io::Result<usize> {
         const FILE: u64 = 1 << 61;
         const SWAPPED_OR_PRESENT: u64 = 3 << 62;
@@ -154,7 +154,7 @@ impl Pagemap {
     }
 }
 
-/// Runs that are asked for at once, at most.
+/// Most runs that are asked for at once.
 const MOST: usize = 16;
 
 #[cfg(test)]
@@ -183,7 +183,7 @@ mod tests {
                 Ok::<_, io::Error>(runs[..count].to_vec())
             };
             let read = runs(Pagemap::read).expect("read");
-            // An older kernel has only the one.
+            // An older kernel has only this way.
             let scan = runs(Pagemap::scan).unwrap_or_else(|_| read.clone());
             assert_eq!(scan, read);
             let any = pagemap.is_touched(at, pages * page).expect("ask");

@@ -4,7 +4,7 @@ use crate::map;
 use std::io;
 use std::ptr::NonNull;
 
-/// Bytes of a page here. Where the kernel's are larger the kernel refuses to take one back.
+/// Bytes of a page here. If the kernel's pages are larger, it refuses to take one back.
 pub const PAGE: usize = 4096;
 
 /// A number of pages of zeros. Each page takes memory when it is first written; the kernel does not merge them into
@@ -33,7 +33,7 @@ unsafe impl Send for Pages {}
 unsafe impl Sync for Pages {}
 
 impl Pages {
-    /// Takes addresses for them.
+    /// Reserves addresses for a number of pages.
     ///
     /// # Errors
     /// If the process, or a limit of it, has no room for so many addresses.
@@ -53,7 +53,7 @@ impl Pages {
         Ok(pages)
     }
 
-    /// How many there are.
+    /// Returns the number of pages.
     #[must_use]
     pub fn count(&self) -> usize {
         self.count
@@ -65,20 +65,20 @@ impl Pages {
         unsafe { self.base.add(number * PAGE) }
     }
 
-    /// A page.
+    /// Returns a page.
     ///
     /// # Panics
-    /// If there are not so many.
+    /// If there is no page of this number.
     #[must_use]
     pub fn get(&self, number: usize) -> &[u8] {
         // SAFETY: a page of our own mapping, initialised by the kernel; only code with `&mut self` writes it.
         unsafe { std::slice::from_raw_parts(self.at(number).as_ptr(), PAGE) }
     }
 
-    /// A page to be written.
+    /// Returns a page for writing.
     ///
     /// # Panics
-    /// If there are not so many.
+    /// If there is no page of this number.
     pub fn get_mut(&mut self, number: usize) -> &mut [u8] {
         // SAFETY: as in `get`, and there is no other reference to it.
         unsafe { std::slice::from_raw_parts_mut(self.at(number).as_ptr(), PAGE) }

@@ -1,4 +1,4 @@
-//! Descriptors of processes: the only way to be sure about a death.
+//! Descriptors of processes: only they make a death certain.
 
 use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
@@ -21,7 +21,7 @@ pub fn is_dead(pidfd: impl AsFd) -> io::Result<bool> {
     wait_dead(pidfd, Some(Duration::ZERO))
 }
 
-/// Waits until the process has exited, at most `timeout`; says whether it has.
+/// Waits at most `timeout` until the process has exited; returns whether it has.
 pub fn wait_dead(pidfd: impl AsFd, timeout: Option<Duration>) -> io::Result<bool> {
     let timeout = timeout.map(|timeout| rustix::time::Timespec {
         tv_sec: i64::try_from(timeout.as_secs()).unwrap_or(i64::MAX),
@@ -31,7 +31,7 @@ pub fn wait_dead(pidfd: impl AsFd, timeout: Option<Duration>) -> io::Result<bool
     loop {
         let mut polls = [PollFd::from_borrowed_fd(fd, PollFlags::IN)];
         match rustix::event::poll(&mut polls, timeout.as_ref()) {
-            // NVAL or ERR would mean that it is no pidfd.
+            // NVAL or ERR would mean that the descriptor is no pidfd.
             Ok(_) => return Ok(polls[0].revents().contains(PollFlags::IN)),
             Err(Errno::INTR) => {}
             Err(error) => return Err(error.into()),
@@ -39,7 +39,7 @@ pub fn wait_dead(pidfd: impl AsFd, timeout: Option<Duration>) -> io::Result<bool
     }
 }
 
-/// Kills the process, whichever has its id by now: never another one.
+/// Kills the process, and never another one that has its id by now.
 pub fn kill(pidfd: impl AsFd) -> io::Result<()> {
     Ok(rustix::process::pidfd_send_signal(pidfd, Signal::KILL)?)
 }

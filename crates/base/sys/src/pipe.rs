@@ -17,13 +17,13 @@ pub fn nonblocking() -> io::Result<(OwnedFd, OwnedFd)> {
     )?)
 }
 
-/// Gives a pipe room for so many bytes' worth of whole pages; says for how many. Above the user's limit:
+/// Gives a pipe room for `bytes`, in whole pages; returns the room in bytes. Above the user's limit:
 /// `PermissionDenied`.
 pub fn set_room(pipe: impl AsFd, bytes: usize) -> io::Result<usize> {
     Ok(rustix::pipe::fcntl_setpipe_size(pipe, bytes)?)
 }
 
-/// Bytes' worth of whole pages that a pipe has room for.
+/// Returns the room of a pipe, in bytes of whole pages.
 pub fn room(pipe: impl AsFd) -> io::Result<usize> {
     Ok(rustix::pipe::fcntl_getpipe_size(pipe)?)
 }
@@ -37,7 +37,7 @@ pub unsafe fn vmsplice(pipe: impl AsFd, pieces: &[(*const u8, usize)]) -> io::Re
     let mut raw = [const { MaybeUninit::<IoSliceRaw<'_>>::uninit() }; 64];
     let count = pieces.len().min(raw.len());
     for (raw, (at, len)) in raw.iter_mut().zip(pieces) {
-        // SAFETY: mapped memory, says the caller; only the kernel reads it.
+        // SAFETY: mapped memory, as the caller promises; only the kernel reads it.
         raw.write(IoSliceRaw::from_slice(unsafe {
             std::slice::from_raw_parts(*at, *len)
         }));
@@ -50,8 +50,8 @@ pub unsafe fn vmsplice(pipe: impl AsFd, pieces: &[(*const u8, usize)]) -> io::Re
 }
 
 /// Moves up to `len` bytes from a pipe to a socket or from a file to a pipe, as references to pages. With `more`, the
-/// socket waits for more before it sends a packet that is not full. A socket that blocks is waited for; a signal ends
-/// that as it ends send(2).
+/// socket waits for further bytes before it sends a packet that is not full. The call waits for a blocking socket, and
+/// a signal ends that wait as it ends send(2).
 pub fn splice(
     from: impl AsFd,
     offset: Option<&mut u64>,

@@ -1,5 +1,5 @@
-//! Whether memory is short on this machine, or in a cgroup: the kernel's stall figures (PSI), and how full cgroups are,
-//! of either version.
+//! Signs of a memory shortage on this machine, or in a cgroup: the kernel's stall figures (PSI), and the fill level of
+//! cgroups, of either version.
 
 use crate::cgroup::place::{self, Version};
 use crate::cgroup::{Level, field, read};
@@ -28,15 +28,15 @@ pub struct Watch {
 /// The result of a look. Shares are 0 to 1.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Seen {
-    /// Of the last 10 s, in which at least one task waited for memory.
+    /// The share of the last 10 s in which at least one task waited for memory.
     pub some: f64,
-    /// Of the last 10 s, in which all tasks did.
+    /// The share of the last 10 s in which all tasks waited.
     pub full: f64,
-    /// Of its limit, that is used of the fullest cgroup.
+    /// The used share of the fullest cgroup's limit.
     pub filled: f64,
     /// Since the last look, the kernel slowed a cgroup down because of its use (`memory.high`).
     pub slowed: bool,
-    /// Since the last look, a cgroup was at its limit, and the kernel took memory back, or killed.
+    /// Since the last look, a cgroup was at its limit, and the kernel took memory back, or killed a process.
     pub at_limit: bool,
 }
 
@@ -54,7 +54,7 @@ struct Group {
     level: Level,
     /// Version 2: `memory.events`. Version 1: `memory.failcnt`.
     events: Option<File>,
-    /// How often it was slowed down, and at its limit.
+    /// How often the cgroup was slowed down, and how often at its limit.
     last: (u64, u64),
 }
 
@@ -78,7 +78,7 @@ impl Watch {
             }
         };
         for (version, dir) in own {
-            // The root of a hierarchy has neither limit nor figures of its own; nor has one without the controller.
+            // The root of a hierarchy has neither limit nor figures; nor has a cgroup without the controller.
             let _ = watch.add_group(root, version, &dir, some);
         }
         for dir in also {
@@ -100,7 +100,7 @@ impl Watch {
     fn add_stall(&mut self, root: &Path, path: &Path, some: f64) {
         let there = below(root, path);
         match File::open(&there) {
-            // Kernels that have it switched off (psi=0) have the file, which cannot be read.
+            // A kernel with this feature switched off (psi=0) has the file, which cannot be read.
             Ok(file) => match read(&file) {
                 Ok(_) => {
                     let trigger = trigger(&there, some).ok();
@@ -155,7 +155,7 @@ impl Watch {
         &self.missing
     }
 
-    /// Descriptors that are urgent (`POLLPRI`) when tasks stalled for as long as was asked for.
+    /// Returns descriptors that are urgent (`POLLPRI`) when tasks stalled for the requested time.
     pub fn triggers(&self) -> impl Iterator<Item = &File> {
         self.stalls.iter().filter_map(|s| s.trigger.as_ref())
     }
@@ -191,7 +191,7 @@ impl Watch {
     }
 }
 
-/// A place as it is named, below another root.
+/// Returns a path below another root.
 fn below(root: &Path, path: &Path) -> PathBuf {
     root.join(path.strip_prefix("/").unwrap_or(path))
 }
@@ -201,7 +201,7 @@ fn share(used: u64, limit: u64) -> f64 {
     used as f64 / limit.max(1) as f64
 }
 
-/// The share of the last 10 s.
+/// Parses the share of the last 10 s.
 fn average(text: &str, line: &str) -> f64 {
     let line = text.lines().find_map(|l| l.strip_prefix(line));
     let value = line.and_then(|l| l.split(' ').find_map(|part| part.strip_prefix("avg10=")));
@@ -229,7 +229,7 @@ fn trigger(path: &Path, some: f64) -> io::Result<File> {
         clippy::cast_precision_loss
     )] // a share of two seconds
     let stalled_us = ((some * WINDOW_US as f64) as u64).clamp(LEAST_US, WINDOW_US);
-    // One write, with the end of the string.
+    // One write, with the terminating zero of the string.
     rustix::io::write(&file, format!("some {stalled_us} {WINDOW_US}\0").as_bytes())?;
     Ok(file)
 }

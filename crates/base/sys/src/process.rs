@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::time::Duration;
 
-/// May others of the same uid ptrace us and open our descriptors through `/proc`?
+/// Sets whether other processes of the same uid may ptrace this one and open its descriptors through `/proc`.
 pub fn set_dumpable(dumpable: bool) -> io::Result<()> {
     let behavior = match dumpable {
         true => DumpableBehavior::Dumpable,
@@ -16,17 +16,17 @@ pub fn set_dumpable(dumpable: bool) -> io::Result<()> {
     Ok(rustix::process::set_dumpable_behavior(behavior)?)
 }
 
-/// See [`set_dumpable`].
+/// Says whether the process is dumpable, see [`set_dumpable`].
 pub fn is_dumpable() -> io::Result<bool> {
     Ok(rustix::process::dumpable_behavior()? == DumpableBehavior::Dumpable)
 }
 
-/// May this process make something in that directory?
+/// Says whether this process may create files in that directory.
 pub fn may_make_in(dir: &Path) -> bool {
     use rustix::fs::{Access, AtFlags, CWD, accessat};
     let both = Access::WRITE_OK | Access::EXEC_OK;
     let may = accessat(CWD, dir, both, AtFlags::EACCESS);
-    // An older kernel cannot be asked that of a set-uid process: it finds out.
+    // An older kernel cannot answer that for a set-uid process: the later attempt shows it.
     matches!(may, Ok(()) | Err(rustix::io::Errno::NOSYS))
 }
 
@@ -43,7 +43,7 @@ pub fn raise_nofile_soft_to_hard() -> io::Result<u64> {
     Ok(limit.maximum.unwrap_or(u64::MAX))
 }
 
-/// The soft limit of open files.
+/// Returns the soft limit of open files.
 pub fn nofile_soft() -> u64 {
     rustix::process::getrlimit(Resource::Nofile)
         .current
@@ -56,13 +56,13 @@ pub fn last_words(words: &str) {
     let _ = unsafe { libc::write(libc::STDERR_FILENO, words.as_ptr().cast(), words.len()) };
 }
 
-/// Moves a descriptor to a number of at least `min`, out of the way of `select` and of programs that
-/// close low numbers. If there is no room up there, the old one comes back.
+/// Moves a descriptor to a number of at least `min`, away from `select` and from programs that close low numbers. If
+/// there is no room there, the old descriptor is returned.
 pub fn dup_above(fd: OwnedFd, min: i32) -> OwnedFd {
     rustix::io::fcntl_dupfd_cloexec(fd.as_fd(), min).unwrap_or(fd)
 }
 
-/// Closes a descriptor of ours that is known by its number only.
+/// Closes a descriptor of this process that is known by its number only.
 pub fn close(fd: std::os::fd::RawFd) {
     // SAFETY: a number that stands for nothing is refused; that it stands for something of the caller's is up to the
     // caller, and touches no memory.
@@ -111,7 +111,7 @@ pub fn early_env_as<T>(name: &std::ffi::CStr, read: impl FnOnce(&[u8]) -> T) -> 
     Some(read(unsafe { std::ffi::CStr::from_ptr(value) }.to_bytes()))
 }
 
-/// Whether the C library has an environment yet: not while a program is being loaded.
+/// Says whether the C library has an environment yet: not while a program is being loaded.
 pub fn has_environment() -> bool {
     unsafe extern "C" {
         static environ: *const *const libc::c_char;
@@ -126,12 +126,12 @@ pub fn command_name() -> String {
     name.to_string_lossy().into_owned()
 }
 
-/// Real user id.
+/// Returns the real user id.
 pub fn getuid() -> u32 {
     rustix::process::getuid().as_raw()
 }
 
-/// Effective user id.
+/// Returns the effective user id.
 pub fn geteuid() -> u32 {
     rustix::process::geteuid().as_raw()
 }
@@ -140,29 +140,29 @@ pub fn geteuid() -> u32 {
 /// stand for any such user.
 pub const NO_USER: u32 = 65534;
 
-/// Real group id.
+/// Returns the real group id.
 pub fn getgid() -> u32 {
     rustix::process::getgid().as_raw()
 }
 
-/// Own process id.
+/// Returns the own process id.
 pub fn getpid() -> u32 {
     rustix::process::getpid().as_raw_pid().unsigned_abs()
 }
 
-/// Own thread id.
+/// Returns the own thread id.
 pub fn gettid() -> u32 {
     rustix::thread::gettid().as_raw_pid().unsigned_abs()
 }
 
-/// Dies at once, with nothing run any more.
+/// Ends this process at once, without running any further code.
 pub fn kill_self() -> ! {
-    // SIGKILL to oneself cannot be refused or deferred.
+    // A process cannot refuse or defer its own SIGKILL.
     let _ = rustix::process::kill_process(rustix::process::getpid(), Signal::KILL);
     std::process::abort()
 }
 
-/// Lets a signal reach `pid`'s process; for tests and benches that stop and continue children.
+/// Sends a signal to process `pid`; for tests and benches that stop and continue children.
 pub fn kill(pid: u32, signal: i32) -> io::Result<()> {
     let pid = i32::try_from(pid)
         .ok()
@@ -182,7 +182,7 @@ pub fn pin_to_cpu(cpu: usize) -> io::Result<()> {
     Ok(rustix::thread::sched_setaffinity(None, &set)?)
 }
 
-/// The processors the calling thread may run on.
+/// Returns the processors the calling thread may run on.
 pub fn allowed_cpus() -> io::Result<Vec<usize>> {
     let set = rustix::thread::sched_getaffinity(None)?;
     Ok((0..CpuSet::MAX_CPU)

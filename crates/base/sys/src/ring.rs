@@ -1,5 +1,5 @@
-//! A ring of io_uring(7) that sends datagrams out of registered memory (Linux 6.15): its pages are looked up and held
-//! once, when they are registered, and not for each send.
+//! A ring of io_uring(7) that sends datagrams out of registered memory (Linux 6.15): the pages are looked up and held
+//! once, at registration, instead of for each send.
 
 use crate::map;
 use crate::segment::{FLAGS, with_message};
@@ -51,14 +51,14 @@ impl Area {
         Ok(Area { at, len })
     }
 
-    /// A number that the kernel reads or writes too.
+    /// Returns a number that the kernel reads or writes too.
     fn number(&self, offset: u32) -> &AtomicU32 {
         assert!(offset as usize + size_of::<u32>() <= self.len);
-        // SAFETY: inside, aligned, as the kernel says where its numbers lie.
+        // SAFETY: inside, aligned, at the kernel's offsets.
         unsafe { self.at.add(offset as usize).cast::<AtomicU32>().as_ref() }
     }
 
-    /// The place of an entry of a table.
+    /// Returns the address of an entry of a table.
     fn entry<T>(&self, offset: u32, index: u32) -> NonNull<T> {
         let at = offset as usize + index as usize * size_of::<T>();
         assert!(at + size_of::<T>() <= self.len);
@@ -161,8 +161,8 @@ impl Ring {
         })
     }
 
-    /// Gives the kernel one entry and waits for its result, which comes at once, as nothing waits. Says whether a
-    /// notification follows.
+    /// Gives the kernel one entry and waits for its result, which comes at once, because the operation does not wait.
+    /// Returns whether a notification follows.
     fn submit(
         &mut self,
         entry: io_uring_sqe,
@@ -185,7 +185,7 @@ impl Ring {
                 .number(offsets.head)
                 .load(Ordering::Acquire)
                 == next;
-            // The result is there when the entry has been taken; to wait for it is needed if it is not.
+            // The result is there when the entry has been taken; otherwise this waits for it.
             let (submit, wait, flags) = if taken {
                 (0, 1, IoringEnterFlags::GETEVENTS)
             } else {
@@ -200,7 +200,7 @@ impl Ring {
                 // The result of the send is not known, so a notification may come.
                 Err(error) if taken => return (Err(error.into()), true),
                 Err(error) => {
-                    // Ordering: release, as above: it was not taken, and is taken back.
+                    // Ordering: release, as above: the entry was not taken, and is withdrawn.
                     tail.store(next.wrapping_sub(1), Ordering::Release);
                     return (Err(refusal(error)), false);
                 }
@@ -268,7 +268,7 @@ impl Ring {
     }
 }
 
-/// Of the call itself, which says nothing of the socket: a sandbox refuses it with any number.
+/// Makes the error of the call itself, which says nothing about the socket: a sandbox refuses with any error number.
 fn refusal(error: rustix::io::Errno) -> io::Error {
     use rustix::io::Errno;
     let room = matches!(error, Errno::AGAIN | Errno::BUSY | Errno::NOMEM);
@@ -284,7 +284,7 @@ fn is_copied(usage: i32) -> bool {
     usage & IORING_NOTIF_USAGE_ZC_COPIED != 0
 }
 
-/// Tells a send's own result from a notification; marks have it not.
+/// The bit that distinguishes a send's own result from a notification; marks do not have it.
 const SEND: u64 = 1 << 63;
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 
-/// Pieces in one call: `IOV_MAX`.
+/// Most pieces in one call: `IOV_MAX`.
 pub const MOST: usize = 1024;
 
 /// Sends copies of the pieces in order; returns the number of bytes that had room. Waits if the socket does, until a
@@ -79,7 +79,7 @@ unsafe fn send_flagged(
     message.msg_iov = iov.as_ptr().cast_mut();
     message.msg_iovlen = iov.len();
     let flags = flags | libc::MSG_NOSIGNAL;
-    // SAFETY: mapped memory, says the caller; the kernel only reads it.
+    // SAFETY: mapped memory, as the caller promises; the kernel only reads it.
     let sent = unsafe { libc::sendmsg(socket.as_fd().as_raw_fd(), &raw const message, flags) };
     match usize::try_from(sent) {
         Ok(sent) => Ok(sent),
@@ -135,13 +135,13 @@ pub struct Done {
     /// The number of the first of them: sends of a socket with MSG_ZEROCOPY are numbered from 0 on, and begin again
     /// after 2^32.
     pub first: u32,
-    /// Of how many sends.
+    /// The number of sends.
     pub count: u32,
     /// The kernel copied after all.
     pub copied: bool,
 }
 
-/// The next notification of a socket, if there is one (linux/Documentation/networking/msg_zerocopy.rst).
+/// Takes the next notification of a socket, if there is one (linux/Documentation/networking/msg_zerocopy.rst).
 pub fn notification(socket: impl AsFd) -> io::Result<Option<Done>> {
     const ORIGIN_ZEROCOPY: u8 = 5;
     const CODE_COPIED: u8 = 1;
@@ -151,7 +151,7 @@ pub fn notification(socket: impl AsFd) -> io::Result<Option<Done>> {
     message.msg_control = control.as_mut_ptr().cast();
     message.msg_controllen = size_of_val(&control) as _;
     let flags = libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT;
-    // SAFETY: a control buffer of the length that is given, and nothing else to fill.
+    // SAFETY: a control buffer of the given length, and nothing else to fill.
     let got = unsafe { libc::recvmsg(socket.as_fd().as_raw_fd(), &raw mut message, flags) };
     if got < 0 {
         let error = io::Error::last_os_error();

@@ -5,7 +5,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd};
 
-/// Datagrams in one call.
+/// Most datagrams in one call.
 pub const MOST: usize = 64;
 /// Most bytes in one call: the contents of an IP packet of IPv6 or IPv4 without its headers.
 pub const MOST_BYTES: usize = 65_000;
@@ -27,7 +27,7 @@ pub unsafe fn send_pieces(
     let by_reference = if zerocopy { libc::MSG_ZEROCOPY } else { 0 };
     let flags = FLAGS | by_reference;
     let sent = with_message(to, pieces, size, |message| {
-        // SAFETY: a whole message; its pieces are mapped, says the caller.
+        // SAFETY: a complete message; its pieces are mapped, as the caller promises.
         unsafe { libc::sendmsg(socket.as_fd().as_raw_fd(), message, flags) }
     });
     if sent < 0 {
@@ -36,10 +36,10 @@ pub unsafe fn send_pieces(
     Ok(())
 }
 
-/// Without waiting, without a signal.
+/// Flags of a call that neither waits nor raises a signal.
 pub(crate) const FLAGS: libc::c_int = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
 
-/// The pieces as a message that is to be cut into datagrams of `size` bytes, for as long as `call` takes.
+/// Calls `call` with the pieces as a message that is to be cut into datagrams of `size` bytes.
 pub(crate) fn with_message<T>(
     to: Option<SocketAddr>,
     pieces: &[(*const u8, usize)],

@@ -7,7 +7,7 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 
-/// Where the service manager listens.
+/// A connection to the service manager.
 #[derive(Debug)]
 pub struct Notifier(UnixDatagram);
 

@@ -28,7 +28,7 @@ pub fn block_all() -> io::Result<Mask> {
     }
 }
 
-/// Does the program ignore SIGPIPE?
+/// Says whether the program ignores SIGPIPE.
 pub fn ignores_sigpipe() -> bool {
     // SAFETY: all-zero is a valid action, which the kernel fills in; the second pointer may be null.
     unsafe {
@@ -38,8 +38,8 @@ pub fn ignores_sigpipe() -> bool {
     }
 }
 
-/// Runs something that may raise SIGPIPE in this thread, without the signal. Costs a system call if the program ignores
-/// it anyway.
+/// Runs code that may raise SIGPIPE in this thread, without the signal. Costs one system call if the program ignores
+/// the signal anyway.
 pub fn without_sigpipe<T>(work: impl FnOnce() -> T) -> T {
     if ignores_sigpipe() {
         return work();
@@ -77,7 +77,7 @@ pub fn raise_sigpipe() {
     unsafe { libc::raise(libc::SIGPIPE) };
 }
 
-/// Goes back to a mask.
+/// Restores a mask.
 pub fn restore(mask: &Mask) {
     // SAFETY: the mask was filled by the kernel.
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const mask.0, std::ptr::null_mut()) };

@@ -26,7 +26,7 @@ pub fn check_path(path: &Path) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::InvalidFilename, text))
 }
 
-/// An own socket, listening at `path` with the permission bits `mode`. The path must be free.
+/// Makes a socket that listens at `path` with the permission bits `mode`. The path must be free.
 pub fn listen(path: &Path, mode: u32) -> io::Result<OwnedFd> {
     listen_with(path, mode, |_| Ok(())).map(|(fd, ())| fd)
 }
@@ -58,7 +58,7 @@ pub fn connect(path: &Path) -> io::Result<OwnedFd> {
     Ok(fd)
 }
 
-/// The same, for no longer than `limit`; then `WouldBlock`. A signal begins the time anew.
+/// Connects to a listener, and waits at most `limit`; then `WouldBlock`. A signal restarts the time.
 pub fn connect_within(path: &Path, limit: Duration) -> io::Result<OwnedFd> {
     let fd = seqpacket()?;
     let address = SocketAddrUnix::new(path)?;
@@ -89,7 +89,7 @@ pub fn accept(listener: impl AsFd) -> io::Result<OwnedFd> {
     })?)
 }
 
-/// Two connected ends.
+/// Makes two connected ends.
 pub fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok(rustix::net::socketpair(
         AddressFamily::UNIX,
@@ -164,7 +164,7 @@ pub fn unread(fd: impl AsFd) -> io::Result<usize> {
     }
 }
 
-/// No more messages in either direction.
+/// Ends messages in both directions.
 pub fn shutdown(fd: impl AsFd) -> io::Result<()> {
     Ok(rustix::net::shutdown(fd, rustix::net::Shutdown::Both)?)
 }
@@ -173,22 +173,22 @@ const SO_PEERPIDFD: i32 = 77;
 const SO_PASSPIDFD: i32 = 76;
 const SO_PASSRIGHTS: i32 = 83;
 
-/// Every message received brings its sender's credentials.
+/// Sets whether every received message brings its sender's credentials.
 pub fn pass_credentials(fd: impl AsFd, on: bool) -> io::Result<()> {
     set_option(fd.as_fd(), libc::SO_PASSCRED, on)
 }
 
-/// Every message received brings a pidfd of its sender. False: the kernel (before 6.5) cannot.
+/// Sets whether every received message brings a pidfd of its sender. Returns false if the kernel (before 6.5) cannot.
 pub fn pass_pidfd(fd: impl AsFd, on: bool) -> io::Result<bool> {
     if_known(set_option(fd.as_fd(), SO_PASSPIDFD, on))
 }
 
-/// May messages bring descriptors? False: the kernel (before 6.16) cannot forbid it.
+/// Sets whether messages may bring descriptors. Returns false if the kernel (before 6.16) cannot forbid it.
 pub fn pass_rights(fd: impl AsFd, on: bool) -> io::Result<bool> {
     if_known(set_option(fd.as_fd(), SO_PASSRIGHTS, on))
 }
 
-/// The file that a socket is bound to, if it is to one.
+/// Returns the path of the file that a socket is bound to, if there is one.
 pub fn local_path(fd: impl AsFd) -> Option<PathBuf> {
     use std::os::unix::ffi::OsStrExt;
     let bound = rustix::net::getsockname(fd).ok()?;
@@ -285,7 +285,7 @@ pub fn is_shortage(error: &io::Error) -> bool {
     )
 }
 
-/// Could this process have as many descriptors more, now?
+/// Says whether this process could have `fds` more descriptors now.
 pub fn has_room_for(fds: usize, like: impl AsFd) -> bool {
     let taken: io::Result<Vec<OwnedFd>> = (0..fds)
         .map(|_| like.as_fd().try_clone_to_owned())
@@ -295,7 +295,7 @@ pub fn has_room_for(fds: usize, like: impl AsFd) -> bool {
 
 /// Sends one message with descriptors; never raises SIGPIPE.
 ///
-/// `WouldBlock` if it does not fit now and `dontwait` is set; `BrokenPipe` if the other end is gone.
+/// `WouldBlock` if the message does not fit now and `dontwait` is set; `BrokenPipe` if the other end is gone.
 pub fn sendmsg(
     fd: impl AsFd,
     bytes: &[u8],

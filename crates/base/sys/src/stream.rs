@@ -41,7 +41,8 @@ pub fn recv(socket: impl AsFd, to: &mut [u8]) -> io::Result<usize> {
     Ok(got?.0)
 }
 
-/// Takes at most `len` bytes that wait in a socket, and forgets them; 0: the end of the stream, or nothing was wanted.
+/// Takes at most `len` bytes that wait in a socket, and discards them. Returns 0 at the end of the stream, or if `len`
+/// is 0.
 pub fn discard(socket: impl AsFd, len: usize) -> io::Result<usize> {
     let mut nowhere = [0; 1 << 14];
     let len = len.min(nowhere.len());
@@ -65,7 +66,7 @@ pub fn drop_unread(socket: impl AsFd, len: usize) -> io::Result<usize> {
     }
 }
 
-/// Sends as many of the bytes as there is room for. With `more`, others are about to follow.
+/// Sends as many of the bytes as there is room for. With `more`, further bytes are about to follow.
 pub fn send(socket: impl AsFd, bytes: &[u8], more: bool) -> io::Result<usize> {
     let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
     let flags = if more { flags | SendFlags::MORE } else { flags };
@@ -74,7 +75,7 @@ pub fn send(socket: impl AsFd, bytes: &[u8], more: bool) -> io::Result<usize> {
 }
 
 /// Sends as many of `head`, and then of the `len` bytes at `from`, as there is room for: in one call, without a copy in
-/// between. Says how many in all.
+/// between. Returns the total number sent.
 ///
 /// # Safety
 /// The range is mapped memory. Others may write it meanwhile: the kernel reads it as another process would.
@@ -112,26 +113,26 @@ pub unsafe fn send_with(
     }
 }
 
-/// Sends as many of a file's bytes from `offset` on as there is room for, as references to its pages: they must not
-/// change until the other end has them. The socket must not block. sendfile(2).
+/// Sends as many of a file's bytes from `offset` on as there is room for, as references to its pages. The pages must
+/// not change until the other end has the bytes. The socket must not block. See sendfile(2).
 pub fn send_file(socket: impl AsFd, file: impl AsFd, offset: u64, len: usize) -> io::Result<usize> {
     let mut offset = offset;
     let sent = rustix::fs::sendfile(socket.as_fd(), file.as_fd(), Some(&mut offset), len);
     Ok(sent?)
 }
 
-/// Was it opened, or set, so that nothing waits?
+/// Says whether the descriptor was opened, or set, not to block.
 pub fn is_nonblocking(fd: impl AsFd) -> bool {
     rustix::fs::fcntl_getfl(fd).is_ok_and(|flags| flags.contains(rustix::fs::OFlags::NONBLOCK))
 }
 
-/// Does something wait to be taken, or is the stream at its end?
+/// Says whether bytes wait to be taken, or the stream is at its end.
 pub fn has_input(socket: impl AsFd) -> bool {
     crate::epoll::wait_readable(socket, Some(Duration::ZERO)).unwrap_or(true)
 }
 
-/// Waits until a socket has something to be taken (or, with `room`, has room), or a doorbell rings (is readable); at
-/// most `limit`. A signal ends it early.
+/// Waits at most `limit` until a socket has bytes to take (or, with `room`, has room), or a doorbell is readable. A
+/// signal ends it early.
 pub fn wait(
     socket: Option<impl AsFd>,
     room: bool,
@@ -151,7 +152,7 @@ pub fn wait(
     wait_any(&mut all, limit)
 }
 
-/// Waits until one of many sockets has room, or a doorbell rings; at most `limit`.
+/// Waits at most `limit` until one of many sockets has room, or a doorbell is readable.
 pub fn wait_for_room<S: AsFd>(
     sockets: &[S],
     doorbell: impl AsFd,
@@ -176,8 +177,9 @@ fn wait_any(fds: &mut [PollFd<'_>], limit: Duration) -> io::Result<()> {
     }
 }
 
-/// Sends small segments at once, has the kernel ask after `idle` without a word whether the other machine is there, and
-/// end the connection when it has not answered for `limit`. tcp(7): `TCP_NODELAY`, `TCP_KEEPIDLE`, `TCP_USER_TIMEOUT`.
+/// Sets a connection to send small segments at once and to detect a lost peer. After `idle` without traffic the kernel
+/// asks whether the other machine is there. If it has not answered for `limit`, the kernel ends the connection. See
+/// tcp(7): `TCP_NODELAY`, `TCP_KEEPIDLE`, `TCP_USER_TIMEOUT`.
 pub fn watch(socket: impl AsFd, idle: Duration, limit: Duration) -> io::Result<()> {
     let socket = socket.as_fd();
     let idle = idle.max(Duration::from_secs(1));
@@ -197,14 +199,14 @@ pub fn hurry(socket: impl AsFd) -> io::Result<()> {
     set_congestion(socket, "reno")
 }
 
-/// The algorithm of congestion control of a TCP socket that was told none: the machine's.
+/// Returns the machine's default algorithm of congestion control.
 pub fn usual_congestion() -> io::Result<String> {
     let flags = SocketFlags::CLOEXEC;
     let socket = net::socket_with(AddressFamily::INET, SocketType::STREAM, flags, None)?;
     congestion(socket)
 }
 
-/// The algorithm of a TCP socket, by its name.
+/// Returns the name of a TCP socket's congestion algorithm.
 pub fn congestion(socket: impl AsFd) -> io::Result<String> {
     Ok(sockopt::tcp_congestion(socket.as_fd())?)
 }

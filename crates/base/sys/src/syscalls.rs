@@ -13,10 +13,10 @@ use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 /// System calls by number.
 pub type Counts = BTreeMap<u64, u64>;
 
-/// Highest number that is told apart; those above are counted together as this one.
+/// The highest number that is counted separately; higher ones are counted together as this one.
 const NUMBERS: usize = 512;
 
-/// Shared with the tracing process, which writes it.
+/// Memory shared with the tracing process, which writes it.
 #[derive(Debug)]
 struct Shared {
     counts: [AtomicU64; NUMBERS],
@@ -35,7 +35,7 @@ pub struct SyscallCounter {
 }
 
 impl SyscallCounter {
-    /// Attaches; returns when all threads that were there run under it.
+    /// Attaches; returns when all existing threads run under the tracer.
     ///
     /// # Errors
     /// When the kernel refuses to trace it.
@@ -95,7 +95,7 @@ impl SyscallCounter {
         }
     }
 
-    /// All system calls entered so far, by number.
+    /// Returns the system calls entered so far, by number.
     #[must_use]
     pub fn counts(&self) -> Counts {
         // Relaxed: a caller that takes a mark has already heard from the traced process by other means.
@@ -103,7 +103,7 @@ impl SyscallCounter {
         (0..).zip(now).filter(|(_, n)| *n > 0).collect()
     }
 
-    /// All system calls entered so far.
+    /// Returns the number of system calls entered so far.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.counts().values().sum()
@@ -121,7 +121,7 @@ impl SyscallCounter {
 
 impl Drop for SyscallCounter {
     fn drop(&mut self) {
-        // Ordering: the tracer looks after each wait; nothing else is published by it.
+        // Ordering: the tracer reads it after each wait; it publishes nothing else.
         self.shared.stop.store(true, Ordering::Relaxed);
         let mut status = 0;
         loop {
@@ -228,7 +228,7 @@ impl Tracer {
         }
     }
 
-    /// Seizes all threads; new ones may start meanwhile, so until no unknown one is found.
+    /// Seizes all threads. New ones may start meanwhile, so it repeats until it finds no unknown thread.
     fn seize_all(&mut self, pid: u32) -> Result<(), Error> {
         let options = libc::PTRACE_O_TRACESYSGOOD | libc::PTRACE_O_TRACECLONE;
         loop {
@@ -242,7 +242,7 @@ impl Tracer {
                 }
                 match ptrace(libc::PTRACE_SEIZE, tid, options.cast_unsigned() as usize) {
                     Err(e) if e.raw_os_error() == Some(libc::ESRCH) => continue,
-                    // A new thread of one that is traced already is so too.
+                    // A new thread of a traced one is traced too.
                     Err(_) if before > 0 => {}
                     other => other?,
                 }
@@ -287,7 +287,7 @@ impl Tracer {
     }
 }
 
-/// The number, if the thread stands at the entry of a system call.
+/// Returns the number, if the thread stands at the entry of a system call.
 fn entered(tid: i32) -> Option<u64> {
     // op (u8), padding, arch (u32), instruction pointer, stack pointer, then for an entry the number.
     let mut info = [0u64; 16];

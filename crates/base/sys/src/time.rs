@@ -1,4 +1,4 @@
-//! The one clock of the project.
+//! The only clock of the project.
 
 /// Returns nanoseconds of `CLOCK_MONOTONIC`, which is equal in all processes of the machine.
 #[inline]

@@ -16,7 +16,7 @@ const IFF_VNET_HDR: u16 = 0x4000;
 const TUN_F_CSUM: usize = 0x01;
 const TUN_F_TSO4: usize = 0x02;
 
-/// `struct ifreq`, as far as `TUNSETIFF` reads it.
+/// `struct ifreq`, up to the part that `TUNSETIFF` reads.
 #[repr(C)]
 struct Request {
     name: [u8; MAX_NAME + 1],
@@ -24,9 +24,9 @@ struct Request {
     rest: [u8; 22],
 }
 
-/// Makes a TAP device in the calling thread's network namespace; it goes with its descriptor, which does not block.
-/// With `segments`, a `struct virtio_net_hdr` (10 bytes) is in front of each frame, checksums may be partial, and TCP
-/// segments over IPv4 are up to 64 KiB long. Needs CAP_NET_ADMIN.
+/// Makes a TAP device in the calling thread's network namespace; the device ends with its descriptor, which does not
+/// block. With `segments`, a `struct virtio_net_hdr` (10 bytes) is in front of each frame, checksums may be partial,
+/// and TCP segments over IPv4 are up to 64 KiB long. Needs CAP_NET_ADMIN.
 pub fn tap(name: &str, segments: bool) -> io::Result<OwnedFd> {
     device(name, IFF_TAP, segments)
 }

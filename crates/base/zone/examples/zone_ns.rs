@@ -21,7 +21,7 @@ impl Backend for Endless {
 
 const ROUNDS: u32 = 20_000_000;
 
-/// The median of 11 times, in nanoseconds per pair of alloc and free.
+/// Returns the median of 11 times, in nanoseconds per pair of alloc and free.
 fn median(pairs: u32, mut run: impl FnMut()) -> f64 {
     let mut times: Vec<f64> = (0..11)
         .map(|_| {

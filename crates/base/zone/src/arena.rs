@@ -28,7 +28,7 @@ pub const PAGES_TAG: u8 = 255;
 
 const CHUNK: u64 = 2 << 20;
 
-/// Whose an address is.
+/// The owner of an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Owner {
     /// An item of the keg with this tag (or the waste at the end of one of its slabs).
@@ -37,16 +37,16 @@ pub enum Owner {
     Pages(Option<u32>),
 }
 
-/// How much an arena has.
+/// The size of an arena.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ArenaStats {
     /// Pages of slabs and of [`Arena::alloc_pages`].
     pub used_pages: u64,
-    /// Pages with memory: those in use, and free ones that were in use a moment ago.
+    /// Pages with memory: pages in use, and free ones that were in use lately.
     pub committed_pages: u64,
-    /// Pages whose memory was given back, ever.
+    /// Pages whose memory was given back since the beginning.
     pub given_back_pages: u64,
-    /// Times that the memory or the window said no.
+    /// Times that the memory or the window refused.
     pub failures: u64,
 }
 
@@ -92,7 +92,7 @@ impl Arena {
         Self::new(Private::reserve(bytes.min(MAX_BYTES))?)
     }
 
-    /// An arena over `memory`.
+    /// Makes an arena over `memory`.
     ///
     /// # Errors
     /// If the window is longer than 64 GiB or no multiple of 2 MiB, or there is no room for the page map.
@@ -125,14 +125,14 @@ impl Arena {
         })
     }
 
-    /// Where the window begins.
+    /// Returns the address of the window's start.
     #[inline]
     #[must_use]
     pub fn base(&self) -> NonNull<u8> {
         self.base
     }
 
-    /// Length of the window, bytes.
+    /// Returns the length of the window, bytes.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.bytes
@@ -144,7 +144,7 @@ impl Arena {
         &*self.memory
     }
 
-    /// Offset of an address in the window; `None` outside it.
+    /// Returns the offset of an address in the window; `None` outside of it.
     #[inline]
     #[must_use]
     pub fn offset_of(&self, address: *const u8) -> Option<u64> {
@@ -173,7 +173,8 @@ impl Arena {
         }
     }
 
-    /// Consecutive pages of 4096 bytes, with undefined contents; `None` if the window or the memory has not so many.
+    /// Allocates consecutive pages of 4096 bytes, with undefined contents. Returns `None` if the window or the memory
+    /// has not enough.
     #[must_use]
     pub fn alloc_pages(&self, pages: u32) -> Option<NonNull<u8>> {
         let run = self.alloc_run(pages)?;
@@ -247,8 +248,8 @@ impl Arena {
         given
     }
 
-    /// Gives memory of free pages back, of those that were freed first first, until about `keep` of them have some.
-    /// Returns how many pages.
+    /// Gives memory of free pages back, the longest free first, until about `keep` of them have some. Returns the
+    /// number of pages.
     pub fn trim(&self, keep: u64) -> u64 {
         let mut pages = self.pages.lock();
         let given = pages.trim(keep, |range| self.memory.decommit(range));
@@ -257,7 +258,7 @@ impl Arena {
         given
     }
 
-    /// How much there is.
+    /// Returns the arena's figures.
     #[must_use]
     pub fn stats(&self) -> ArenaStats {
         let (used_pages, committed_pages) = self.pages.lock().counts();
@@ -269,7 +270,8 @@ impl Arena {
         }
     }
 
-    /// Pages in use, and free pages with memory: without the lock, so as they were a moment ago.
+    /// Returns the numbers of pages in use, and of free pages with memory. It takes no lock, so the numbers may be
+    /// outdated.
     #[must_use]
     pub fn used_and_spare(&self) -> (u64, u64) {
         // Relaxed: figures.
@@ -279,14 +281,14 @@ impl Arena {
         )
     }
 
-    /// Says how much there is now, and gives the lock back.
+    /// Records the present size, and releases the lock.
     fn note(&self, pages: Guard<'_, Pages>) {
         let (used, committed) = pages.counts();
         self.used.store(used, Ordering::Relaxed);
         self.spare.store(committed - used, Ordering::Relaxed);
     }
 
-    /// A period is over, if that was not said already; returns whether free pages have memory.
+    /// Ends a period, if that was not recorded already; returns whether free pages have memory.
     pub(crate) fn period(&self, number: u64) -> bool {
         if self.period.swap(number, Ordering::Relaxed) != number {
             self.age();
@@ -313,7 +315,7 @@ impl Arena {
         }
     }
 
-    /// The address at an offset in the window.
+    /// Returns the address at an offset in the window.
     #[inline]
     pub(crate) fn at(&self, offset: u64) -> NonNull<u8> {
         debug_assert!(offset < self.bytes);
@@ -362,7 +364,7 @@ impl Arena {
         self.note(pages);
     }
 
-    /// A tag for a keg; `None` if all 254 are taken.
+    /// Takes a tag for a keg; `None` if all 254 are taken.
     pub(crate) fn take_tag(&self) -> Option<u8> {
         let mut tags = self.tags.lock();
         let tag = (1..PAGES_TAG).find(|&tag| tags[usize::from(tag) / 64] >> (tag % 64) & 1 == 0)?;
@@ -374,7 +376,7 @@ impl Arena {
         self.tags.lock()[usize::from(tag) / 64] &= !(1 << (tag % 64));
     }
 
-    /// The pages are slab `slab` of the keg with this tag.
+    /// Records that the pages are slab `slab` of the keg with this tag.
     pub(crate) fn tag_slab(&self, run: Run, tag: u8, slab: u32) {
         self.set_entries(run, |_| Entry { tag, number: slab });
     }
@@ -383,7 +385,7 @@ impl Arena {
         self.set_entries(run, |_| Entry { tag: 0, number: 0 });
     }
 
-    /// The keg and slab of an offset.
+    /// Returns the keg and slab of an offset.
     pub(crate) fn slab_of(&self, offset: u64) -> (u8, u32) {
         let entry = self.map.get(offset / PAGE);
         (entry.tag, entry.number)

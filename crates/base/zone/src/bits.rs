@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-/// A fixed number of bits; "hole" means a range of clear ones.
+/// A fixed number of bits; "hole" means a range of clear bits.
 #[derive(Debug, Clone)]
 pub(crate) struct Bits {
     words: Vec<u64>,
@@ -10,7 +10,7 @@ pub(crate) struct Bits {
 }
 
 impl Bits {
-    /// `len` clear bits.
+    /// Makes `len` clear bits.
     pub(crate) fn clear(len: usize) -> Self {
         Self {
             words: vec![0; len.div_ceil(64)],
@@ -18,7 +18,7 @@ impl Bits {
         }
     }
 
-    /// `len` set bits.
+    /// Makes `len` set bits.
     pub(crate) fn full(len: usize) -> Self {
         let mut bits = Self::clear(len);
         bits.set(0..len);
@@ -37,7 +37,7 @@ impl Bits {
         self.each_word(range, |word, mask| *word &= !mask);
     }
 
-    /// Whether every bit of `range` is set.
+    /// Says whether every bit of `range` is set.
     pub(crate) fn all_set(&self, range: Range<usize>) -> bool {
         self.next_clear(range.start)
             .is_none_or(|at| at >= range.end)
@@ -54,12 +54,12 @@ impl Bits {
         }
     }
 
-    /// The first set bit at or after `from`.
+    /// Returns the first set bit at or after `from`.
     pub(crate) fn next_set(&self, from: usize) -> Option<usize> {
         self.next(from, 0)
     }
 
-    /// The first clear bit at or after `from`.
+    /// Returns the first clear bit at or after `from`.
     pub(crate) fn next_clear(&self, from: usize) -> Option<usize> {
         self.next(from, u64::MAX)
     }
@@ -78,7 +78,7 @@ impl Bits {
         (at < self.len).then_some(at)
     }
 
-    /// The last set bit before `before`.
+    /// Returns the last set bit before `before`.
     fn previous_set(&self, before: usize) -> Option<usize> {
         if before == 0 {
             return None;
@@ -92,14 +92,14 @@ impl Bits {
         Some(index * 64 + 63 - word.leading_zeros() as usize)
     }
 
-    /// The hole around the clear bit `at`.
+    /// Returns the hole around the clear bit `at`.
     pub(crate) fn hole_around(&self, at: usize) -> Range<usize> {
         debug_assert!(!self.get(at));
         let start = self.previous_set(at).map_or(0, |last| last + 1);
         start..self.next_set(at).unwrap_or(self.len)
     }
 
-    /// All holes, in order, from bit `from` on.
+    /// Returns all holes, in order, from bit `from` on.
     pub(crate) fn holes(&self, from: usize) -> impl Iterator<Item = Range<usize>> + '_ {
         let mut at = from;
         std::iter::from_fn(move || {
@@ -110,7 +110,7 @@ impl Bits {
         })
     }
 
-    /// The first hole of at least `count` bits.
+    /// Returns the first hole of at least `count` bits.
     pub(crate) fn find_hole(&self, from: usize, count: usize) -> Option<Range<usize>> {
         self.holes(from).find(|hole| hole.len() >= count)
     }

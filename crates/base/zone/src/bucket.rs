@@ -7,10 +7,10 @@ use std::ptr::{self, NonNull};
 /// Buckets of two threads share no cache line, nor two lines that the processor fetches together.
 const ALIGN: usize = 128;
 
-/// Items, the most recently freed on top. All zeros: an empty one for none.
+/// Items, the most recently freed on top. All zeros: an empty bucket without room.
 #[derive(Debug)]
 pub(crate) struct Bucket {
-    /// Where the next item goes.
+    /// The position of the next item.
     next: *mut u32,
     first: *mut u32,
     end: *mut u32,
@@ -22,7 +22,7 @@ unsafe impl Send for Bucket {}
 unsafe impl Sync for Bucket {}
 
 impl Bucket {
-    /// An empty bucket for no items.
+    /// Makes an empty bucket for no items.
     pub(crate) const fn none() -> Self {
         let null = ptr::null_mut();
         Self {
@@ -32,7 +32,7 @@ impl Bucket {
         }
     }
 
-    /// An empty bucket for `capacity` items.
+    /// Makes an empty bucket for `capacity` items.
     pub(crate) fn new(capacity: usize) -> Self {
         if capacity == 0 {
             return Self::none();
@@ -51,16 +51,17 @@ impl Bucket {
         }
     }
 
-    /// Where the next item goes, the first one, and the end.
+    /// Returns the position of the next item, the first one, and the end.
     pub(crate) fn into_parts(self) -> [*mut u32; 3] {
         let parts = ManuallyDrop::new(self);
         [parts.next, parts.first, parts.end]
     }
 
-    /// One of such parts.
+    /// Makes a bucket of such parts.
     ///
     /// # Safety
-    /// They are those of a bucket that was taken apart, once; but `next` may lie elsewhere in it, above items alone.
+    /// The parts are those of a bucket that was taken apart, used once. `next` may be elsewhere in it, if only items
+    /// are below it.
     pub(crate) unsafe fn from_parts(next: *mut u32, first: *mut u32, end: *mut u32) -> Self {
         Self { next, first, end }
     }
@@ -76,7 +77,7 @@ impl Bucket {
         }
     }
 
-    /// Whether there was room.
+    /// Pushes an item; returns whether there was room.
     pub(crate) fn push(&mut self, item: u32) -> bool {
         // SAFETY: up to the end, of its own memory.
         let pushed = unsafe { push_many(self.next, self.end, &[item]) };
@@ -84,7 +85,7 @@ impl Bucket {
         pushed
     }
 
-    /// Pushes all of them, in their order; false, and nothing is done, if there is no room for all.
+    /// Pushes all items, in order. Returns false, and does nothing, if there is no room for all.
     pub(crate) fn push_all(&mut self, items: &[u32]) -> bool {
         // SAFETY: as in `push`.
         let pushed = unsafe { push_many(self.next, self.end, items) };
@@ -94,7 +95,7 @@ impl Bucket {
         pushed
     }
 
-    /// Takes all items of one that is smaller than the room left.
+    /// Takes all items of a bucket that fits into the room left.
     pub(crate) fn take_all(&mut self, from: &mut Bucket) {
         for &item in from.items() {
             let pushed = self.push(item);

@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 /// The destination of a cache's items when its thread ends.
 pub(crate) trait Home: Send + Sync {
-    /// The calling thread owns `cache` and uses it no more.
+    /// Ends the use of `cache` by the calling thread, which owns it.
     fn thread_exit(&self, cache: &Cache);
 }
 
@@ -87,7 +87,7 @@ impl Cache {
         &self.front
     }
 
-    /// A period is over; for how many the owner has done nothing.
+    /// Ends a period; returns for how many periods the owner has done nothing.
     pub(crate) fn period(&self) -> u32 {
         let acts = self.front.allocs() + self.front.frees();
         // Only the thread that keeps time writes these.
@@ -100,15 +100,15 @@ impl Cache {
         idle
     }
 
-    /// Whether the owner did something within the last `periods`.
+    /// Says whether the owner did something within the last `periods`.
     pub(crate) fn is_awake(&self, periods: u32) -> bool {
         self.idle.load(Ordering::Relaxed) < periods
     }
 
-    /// The owner does not exist in this process: a fork left it behind.
+    /// Records that the owner does not exist in this process: a fork left it behind.
     pub(crate) fn set_orphan(&self) {
         self.orphan.store(true, Ordering::Relaxed);
-        // One more period, and it is robbed.
+        // After one more period, the cache is emptied.
         self.idle.store(3, Ordering::Relaxed);
     }
 
@@ -128,7 +128,7 @@ impl Cache {
         unsafe { self.lock.release() };
     }
 
-    /// The owner's slow path.
+    /// Begins the owner's slow path.
     ///
     /// # Safety
     /// The calling thread owns this cache.
@@ -157,7 +157,7 @@ pub(crate) struct Shut<'a> {
 }
 
 impl<'a> Shut<'a> {
-    /// The thief's turn; `None` if the owner does not get out of its fast path (it is not running).
+    /// Takes the buckets for the thief. Returns `None` if the owner does not leave its fast path (it is not running).
     ///
     /// # Safety
     /// Every running thread has passed a full fence since `shut`, or the caller owns the cache.
@@ -189,7 +189,7 @@ impl<'a> Claim<'a> {
     unsafe fn of(cache: &'a Cache, lock: Guard<'a, ()>) -> Self {
         Claim {
             cache,
-            // SAFETY: as the caller says.
+            // SAFETY: as the caller promises.
             top: unsafe { cache.front.take_top() },
             _lock: lock,
         }

@@ -1,8 +1,8 @@
 //! Size classes: four steps per doubling, every item aligned to at least a cache line.
 //!
-//! Up to 4 KiB a class is a multiple of 64 bytes, above it a multiple of 4 KiB, so an item's alignment is the largest
-//! power of two that divides its class's size, at most a page. The largest class is one chunk. A larger item is "huge":
-//! a run of its own, in no class and in no cache.
+//! Up to 4 KiB a class is a multiple of 64 bytes, above it a multiple of 4 KiB. An item's alignment is therefore the
+//! largest power of two that divides its class's size, at most a page. The largest class is one chunk. A larger item is
+//! "huge": a run of its own, in no class and in no cache.
 
 use crate::runs::PAGE;
 
@@ -17,7 +17,8 @@ pub struct Classes {
     count: usize,
 }
 
-/// Number of the step that holds `units` (at least 1): 1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20 ... units.
+/// Returns the number of the step that holds `units` (at least 1): 1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20 ...
+/// units.
 #[inline]
 const fn step_of(units: u64) -> usize {
     let last = units - 1;
@@ -30,7 +31,7 @@ const fn step_of(units: u64) -> usize {
     4 * doubling as usize + step
 }
 
-/// The inverse of `step_of`: units of step `step`.
+/// Returns the inverse of `step_of`: units of step `step`.
 #[inline]
 fn units_of(step: usize) -> u64 {
     let doubling = (step / 4).saturating_sub(1);
@@ -71,7 +72,7 @@ static CLASS_OF_LINES: [u8; (PAGE / LINE) as usize + 1] = {
 };
 
 impl Classes {
-    /// The classes of a pool with chunks of `chunk_bytes`.
+    /// Makes the classes of a pool with chunks of `chunk_bytes`.
     ///
     /// # Panics
     /// If `chunk_bytes` is not a power of two of at least one page.
@@ -98,19 +99,19 @@ impl Classes {
         }
     }
 
-    /// How many classes there are.
+    /// Returns the number of classes.
     #[must_use]
     pub fn count(&self) -> usize {
         self.count
     }
 
-    /// The most bytes for which there is a class; above it, items are huge.
+    /// Returns the most bytes for which there is a class; above it, items are huge.
     #[must_use]
     pub fn max_bytes(&self) -> u64 {
         self.max_bytes
     }
 
-    /// The smallest class that holds `bytes`; `None` for huge ones.
+    /// Returns the smallest class that holds `bytes`; `None` for huge items.
     #[inline]
     #[must_use]
     pub fn class_of(&self, bytes: u64) -> Option<usize> {
@@ -124,7 +125,7 @@ impl Classes {
         }
     }
 
-    /// Bytes of an item of a class.
+    /// Returns the bytes of an item of a class.
     #[inline]
     #[must_use]
     pub fn bytes_of(&self, class: usize) -> u64 {

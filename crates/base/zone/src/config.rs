@@ -12,7 +12,7 @@ pub type Barrier = fn() -> bool;
 pub struct ZoneConfig {
     /// Items of a bucket at first; it grows when threads meet at the depot. 0: nothing is cached.
     pub initial: u32,
-    /// The most that it grows to.
+    /// The most items to which a bucket grows.
     pub max: u32,
     /// Items that the depot keeps before it gives some back.
     pub depot_items: u32,
@@ -28,7 +28,7 @@ pub struct ZoneConfig {
 }
 
 impl ZoneConfig {
-    /// For items of `bytes`: buckets of 8 to 254 items, at most 256 KiB unless 8 are more.
+    /// Makes a configuration for items of `bytes`: buckets of 8 to 254 items, at most 256 KiB unless 8 items are more.
     #[must_use]
     pub fn for_item(bytes: u64) -> Self {
         let max = (BUCKET_BYTES / bytes.max(1)).clamp(8, 254);
@@ -57,7 +57,7 @@ impl ZoneConfig {
         }
     }
 
-    /// This configuration with a depot of up to `items`: as many as come, if time trims it to its working set.
+    /// Changes the depot to up to `items`: as many as come, if time trims it to its working set.
     #[must_use]
     pub fn with_depot(self, items: u32) -> Self {
         Self {
@@ -66,7 +66,7 @@ impl ZoneConfig {
         }
     }
 
-    /// This configuration with caches that are shut in a forked child.
+    /// Changes the configuration to caches that are shut in a forked child.
     #[must_use]
     pub fn shut_in_child(self) -> Self {
         Self {
@@ -75,7 +75,7 @@ impl ZoneConfig {
         }
     }
 
-    /// This configuration with a barrier.
+    /// Adds a barrier to the configuration.
     #[must_use]
     pub fn with_barrier(self, barrier: Barrier) -> Self {
         Self {
@@ -124,7 +124,7 @@ pub struct ZoneStats {
 }
 
 impl ZoneStats {
-    /// Items that are out.
+    /// Returns the number of items in use.
     #[must_use]
     pub fn outstanding(&self) -> u64 {
         self.allocs.saturating_sub(self.frees)

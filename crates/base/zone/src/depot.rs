@@ -18,7 +18,7 @@ pub(crate) struct Depot {
 }
 
 impl Depot {
-    /// Items in all buckets.
+    /// Returns the number of items in all buckets.
     pub(crate) fn items(&self) -> usize {
         self.items
     }
@@ -34,7 +34,7 @@ impl Depot {
         }
     }
 
-    /// The bucket that came last.
+    /// Takes the latest bucket.
     pub(crate) fn take_full(&mut self) -> Option<Bucket> {
         let bucket = self.full.pop_back()?;
         self.items -= bucket.len();
@@ -42,7 +42,7 @@ impl Depot {
         Some(bucket)
     }
 
-    /// One item of the bucket that came last.
+    /// Takes one item of the latest bucket.
     pub(crate) fn take_one(&mut self) -> Option<u32> {
         let mut bucket = self.take_full()?;
         let item = bucket.pop();
@@ -50,7 +50,7 @@ impl Depot {
         item
     }
 
-    /// An empty bucket of `capacity`; those of other sizes are dropped.
+    /// Takes an empty bucket of `capacity`; buckets of other sizes are dropped.
     pub(crate) fn take_empty(&mut self, capacity: usize) -> Bucket {
         while let Some(bucket) = self.empty.pop() {
             if bucket.capacity() == capacity {
@@ -60,7 +60,7 @@ impl Depot {
         Bucket::new(capacity)
     }
 
-    /// The bucket that came first, if there are more than `keep` items: to be given back.
+    /// Takes the oldest bucket, if there are more than `keep` items, to be given back.
     pub(crate) fn take_surplus(&mut self, keep: usize) -> Option<Bucket> {
         if self.items <= keep {
             return None;
@@ -75,12 +75,12 @@ impl Depot {
         Some(bucket)
     }
 
-    /// A period is over; how many items should stay.
+    /// Ends a period; returns how many items should stay.
     pub(crate) fn period(&mut self) -> usize {
         self.needed.period(self.items)
     }
 
-    /// How many items are worth keeping, as far as known.
+    /// Returns the number of items worth keeping, as far as known.
     pub(crate) fn working_set(&self) -> usize {
         self.needed.estimate()
     }

@@ -9,7 +9,7 @@ use crate::front::{Front, NOBODYS};
 
 /// Zones that have a place of their own.
 pub(crate) const ZONES: usize = 127;
-/// All places. The last is that of all zones that have none of their own: there is always a shut front.
+/// All places. The last serves all zones without a place of their own: it always has a shut front.
 const PLACES: usize = ZONES + 1;
 
 const _: () = assert!(PLACES.is_power_of_two() && PLACES <= 1 << u8::BITS);
@@ -20,7 +20,7 @@ const _: () = assert!(PLACES.is_power_of_two() && PLACES <= 1 << u8::BITS);
 pub struct CachePlace(u8);
 
 impl CachePlace {
-    /// Of the zone of this index.
+    /// Returns the place of the zone of this index.
     pub(crate) fn of(index: usize) -> CachePlace {
         #[allow(clippy::cast_possible_truncation)] // the last is below 256
         CachePlace(index.min(ZONES) as u8)
@@ -33,7 +33,7 @@ impl CachePlace {
         self.0
     }
 
-    /// The place of this number. Of another number than of a place's it is some place.
+    /// Returns the place of this number. For a number that no place has, it returns some place.
     #[inline(always)]
     #[must_use]
     #[allow(clippy::cast_possible_truncation)] // below 256
@@ -58,7 +58,7 @@ impl CachePlace {
     }
 }
 
-/// All places are as in a new thread.
+/// Resets all places as in a new thread.
 pub(crate) fn reset() {
     (0..PLACES).for_each(|index| set(CachePlace::of(index), &NOBODYS));
 }

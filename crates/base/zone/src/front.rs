@@ -17,9 +17,9 @@ use tranship_sys::fork;
 pub(crate) struct Front {
     /// The control word for which the fast path may be taken; 0 for none.
     pub(crate) seen: AtomicU64,
-    /// Twice the items handed out; odd while the owner is busy handing one out. Written by the owner only. A count
-    /// that is the busy mark as well saves a store; marks of one byte were measured to cost 2 ns more each, as they
-    /// defeat store forwarding.
+    /// Twice the items handed out; odd while the owner is busy handing one out. Written by the owner only. The count is
+    /// also the busy mark, which saves a store. A mark of one byte costs 2 ns more, because it defeats store
+    /// forwarding.
     allocs: AtomicU64,
     /// Items taken back, counted as in `allocs`.
     frees: AtomicU64,
@@ -34,7 +34,7 @@ pub(crate) struct Front {
 /// update these counts anyway, each its own. With an index that both write, each would wait for the other's latest
 /// store.
 struct Top {
-    /// Where the next item would go if both counts were the same. An address alone: it may lie outside of the bucket.
+    /// The next item's address if both counts were equal. It is only a number: it may be outside of the bucket.
     origin: *mut u32,
     first: *mut u32,
     end: *mut u32,
@@ -50,7 +50,7 @@ impl Top {
         }
     }
 
-    /// Where the next item goes, at these counts.
+    /// Returns the next item's address, at these counts.
     #[inline(always)]
     #[allow(clippy::cast_possible_truncation, clippy::cast_possible_wrap)] // 64-bit only; of either sign
     fn next(&self, allocs: u64, frees: u64) -> *mut u32 {
@@ -67,7 +67,7 @@ unsafe impl Sync for Front {}
 /// The front of a thread without a cache: always shut.
 pub(crate) static NOBODYS: Front = Front::shut();
 
-/// The owner is busy from here on; returns the count.
+/// Says that the owner is busy from here on; returns the count.
 #[inline(always)]
 fn begin(count: &AtomicU64) -> u64 {
     let before = count.load(Ordering::Relaxed);
@@ -78,7 +78,7 @@ fn begin(count: &AtomicU64) -> u64 {
     before
 }
 
-/// The owner is busy no more.
+/// Says that the owner is no longer busy.
 #[inline(always)]
 fn end(count: &AtomicU64, value: u64) {
     // Ordering: pairs with the acquire in `is_busy` (the thief sees the changes of the bucket) and in `allocs` and
@@ -187,7 +187,7 @@ impl Front {
     /// The caller has the cache's lock, and the owner is not in its fast path.
     pub(crate) unsafe fn take_top(&self) -> Bucket {
         let [allocs, frees] = self.settled();
-        // SAFETY: as the caller says.
+        // SAFETY: as the caller promises.
         let top = unsafe { &mut *self.top.get() };
         let next = top.next(allocs, frees);
         let Top { first, end, .. } = std::mem::replace(top, Top::none());
@@ -203,7 +203,7 @@ impl Front {
     pub(crate) unsafe fn put_top(&self, bucket: Bucket) {
         let [allocs, frees] = self.settled();
         let [next, first, end] = bucket.into_parts();
-        // SAFETY: as the caller says.
+        // SAFETY: as the caller promises.
         let top = unsafe { &mut *self.top.get() };
         *top = Top {
             // The other way round: from the next item to the origin.
@@ -218,17 +218,18 @@ impl Front {
         };
     }
 
-    /// The counts, of whose lowest bits an owner that finds its cache shut may just be changing one.
+    /// Returns the counts without their lowest bits: an owner that finds its cache shut may just be changing such a
+    /// bit.
     fn settled(&self) -> [u64; 2] {
         [&self.allocs, &self.frees].map(|count| count.load(Ordering::Relaxed) & !1)
     }
 
-    /// The owner counts one item handed out in its slow path.
+    /// Counts one item that the owner handed out in its slow path.
     pub(crate) fn count_alloc(&self) {
         count_more(&self.slow_allocs, 1);
     }
 
-    /// The owner counts one item taken back in its slow path.
+    /// Counts one item that the owner took back in its slow path.
     pub(crate) fn count_free(&self) {
         self.count_frees(1);
     }
@@ -238,19 +239,19 @@ impl Front {
         count_more(&self.slow_frees, items as u64);
     }
 
-    /// Items handed out.
+    /// Returns the number of items handed out.
     pub(crate) fn allocs(&self) -> u64 {
         // Ordering: pairs with `end` and `count_one`.
         self.allocs.load(Ordering::Acquire) / 2 + self.slow_allocs.load(Ordering::Acquire)
     }
 
-    /// Items taken back.
+    /// Returns the number of items taken back.
     pub(crate) fn frees(&self) -> u64 {
         // Ordering: pairs with `end` and `count_one`.
         self.frees.load(Ordering::Acquire) / 2 + self.slow_frees.load(Ordering::Acquire)
     }
 
-    /// Whether the owner is in its fast path.
+    /// Says whether the owner is in its fast path.
     pub(crate) fn is_busy(&self) -> bool {
         // Ordering: pairs with `end`.
         (self.allocs.load(Ordering::Acquire) | self.frees.load(Ordering::Acquire)) & 1 == 1
@@ -284,7 +285,7 @@ struct Free(NonNull<Front>);
 unsafe impl Send for Free {}
 
 impl OwnFront {
-    /// A front that is shut.
+    /// Makes a front that is shut.
     pub(crate) fn new() -> Self {
         Self {
             at: NonNull::from(Box::leak(Box::new(Front::shut()))),

@@ -21,13 +21,13 @@ const MAX_ITEMS: u64 = 256;
 const WORDS: usize = 4;
 const NONE: u32 = u32::MAX;
 
-/// Where slabs come from.
+/// The source of slabs.
 pub trait SlabSource {
-    /// A run of `pages`, or `None`.
+    /// Allocates a run of `pages`, or returns `None`.
     fn alloc_run(&mut self, pages: u32) -> Option<Run>;
     /// Takes it back.
     fn free_run(&mut self, run: Run);
-    /// Whether the source wants this run back as soon as possible.
+    /// Says whether the source wants this run back as soon as possible.
     fn wants_back(&self, run: Run) -> bool;
 }
 
@@ -60,10 +60,10 @@ pub struct NewSlab<'a> {
 
 /// Callbacks when a slab's items get slots and when they lose them.
 pub trait SlabHooks {
-    /// Gives the items their slot numbers, in the order of `slab.items`. Where there are fewer the last items get
-    /// none; `None` if there is no number at all.
+    /// Gives the items their slot numbers, in the order of `slab.items`. If there are too few, the last items get none;
+    /// returns `None` if there is no number at all.
     fn adopt(&mut self, slab: NewSlab<'_>) -> Option<SlotSet>;
-    /// Items of the slab lose their slots; all of these are free.
+    /// Takes slots from items of the slab; all of these items are free.
     fn retire(&mut self, slab: u32, slots: &SlotSet);
 }
 
@@ -79,7 +79,7 @@ const ALL: [u16; 256] = {
 };
 const _: () = assert!(MAX_ITEMS == 256, "as many as `ALL` has");
 
-/// Where in its keg an item lies.
+/// An item's position in its keg.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Place {
     /// Number of the slab.
@@ -91,7 +91,7 @@ pub struct Place {
 /// Why a keg got no new slab.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum GrowError {
-    /// The source has no such run: it needs another chunk.
+    /// The source has no such run: the caller must add another chunk.
     #[error("no run of {pages} pages is free")]
     NoRun {
         /// Pages of a slab.
@@ -114,7 +114,7 @@ pub struct SlabShape {
 }
 
 impl SlabShape {
-    /// The shape for items of `item_bytes` in chunks of `chunk_bytes`: at most an eighth of a slab is wasted, and
+    /// Makes the shape for items of `item_bytes` in chunks of `chunk_bytes`: at most an eighth of a slab is wasted, and
     /// slabs are small, so that they become empty.
     ///
     /// # Panics
@@ -155,14 +155,14 @@ enum State {
 #[derive(Debug)]
 struct Slab {
     run: Run,
-    /// By the item's number; [`NONE`] for an item without a slot.
+    /// The slot numbers, by the item's number; [`NONE`] for an item without a slot.
     slots: SlotSet,
     free: [u64; WORDS],
     /// Items that have slots.
     named: u16,
     used: u16,
     state: State,
-    /// Neighbours in the list of slabs with as many used items.
+    /// Neighbours in the list of slabs with equally many used items.
     previous: u32,
     next: u32,
 }
@@ -183,7 +183,7 @@ pub struct Keg {
 }
 
 impl Keg {
-    /// A keg without slabs, which keeps one empty slab.
+    /// Makes a keg without slabs, which keeps one empty slab.
     #[must_use]
     pub fn new(shape: SlabShape) -> Self {
         Self {
@@ -198,13 +198,13 @@ impl Keg {
         }
     }
 
-    /// How slabs are cut.
+    /// Returns how slabs are cut.
     #[must_use]
     pub fn shape(&self) -> SlabShape {
         self.shape
     }
 
-    /// How many empty slabs stay when items are freed.
+    /// Sets how many empty slabs stay when items are freed.
     pub fn set_keep_empty(&mut self, slabs: u32) {
         self.keep_empty = slabs;
     }
@@ -215,19 +215,19 @@ impl Keg {
         self.slabs.len() - self.vacant.len()
     }
 
-    /// Items that were handed out and not freed, those in a zone's caches included.
+    /// Returns the items that were handed out and not freed, those in a zone's caches included.
     #[must_use]
     pub fn used_items(&self) -> u64 {
         self.used_items
     }
 
-    /// The pages of a slab; `None` if there is no such slab.
+    /// Returns the pages of a slab; `None` if there is no such slab.
     #[must_use]
     pub fn run_of(&self, slab: u32) -> Option<Run> {
         self.slabs.get(slab).map(|slab| slab.run)
     }
 
-    /// Whether the slab's chunk drains: its items should be freed, not used again.
+    /// Says whether the slab's chunk drains: its items should be freed, not used again.
     #[must_use]
     pub fn is_frozen(&self, slab: u32) -> bool {
         self.slabs
@@ -377,7 +377,7 @@ impl Keg {
         }
     }
 
-    /// Takes an item back; its slab may go to the source.
+    /// Takes an item back; its slab may go back to the source.
     ///
     /// # Panics
     /// If the item is free already or there is no such place.
@@ -439,8 +439,8 @@ impl Keg {
         self.vacant.shrink_to_fit();
     }
 
-    /// The chunk with these pages begins (`drain`) or ceases to drain: its slabs hand out nothing more, and empty
-    /// ones go back at once; or they are as before.
+    /// Begins or ends the draining of the chunk with these pages. While it drains, its slabs hand out nothing, and
+    /// empty ones go back at once.
     pub fn set_draining(
         &mut self,
         pages: Range<u32>,
@@ -469,7 +469,7 @@ impl Keg {
         }
     }
 
-    /// An unlinked, empty slab goes to its source.
+    /// Gives an unlinked, empty slab back to its source.
     fn give_back(&mut self, number: u32, source: &mut impl SlabSource, hooks: &mut impl SlabHooks) {
         let Some(slab) = self.slabs.take(number) else {
             return;
@@ -486,7 +486,7 @@ impl Keg {
         source.free_run(slab.run);
     }
 
-    /// Whether a slab is in the list of those with as many used items.
+    /// Says whether a slab is in the list of slabs with equally many used items.
     fn is_listed(&self, slab: &Slab) -> bool {
         slab.state == State::Live && slab.used < slab.named
     }
@@ -524,7 +524,7 @@ impl Keg {
     }
 }
 
-/// How many of so many items got slots.
+/// Returns how many of `items` items got slots.
 fn named(slots: &SlotSet, items: u16) -> u16 {
     let named = u16::try_from(slots.len()).unwrap_or(u16::MAX);
     assert!(
@@ -535,12 +535,12 @@ fn named(slots: &SlotSet, items: u16) -> u16 {
 }
 
 impl Slab {
-    /// Items without a slot.
+    /// Returns the number of items without a slot.
     fn nameless(&self, items: u16) -> u16 {
         items - self.named
     }
 
-    /// The slots of all items, one by one.
+    /// Returns the slots of all items, one by one, for changing.
     fn slots_to_change(&mut self, items: u16) -> &mut [u32] {
         if !matches!(&self.slots, SlotSet::List(all) if all.len() == usize::from(items)) {
             let slots = (0..items).map(|index| self.slots.get(index).unwrap_or(NONE));

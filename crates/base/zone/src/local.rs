@@ -34,7 +34,7 @@ impl Reclaiming {
         }
     }
 
-    /// Whether the calling thread is in it.
+    /// Says whether the calling thread is giving memory back.
     pub(crate) fn is_on() -> bool {
         RECLAIMING.get()
     }
@@ -86,14 +86,14 @@ pub(crate) fn get(index: usize) -> Option<Arc<Cache>> {
         .ok()?
 }
 
-/// The address of this thread's front at `index`, or that of none of its own. Allocates nothing.
+/// Returns the address of this thread's front at `index`, or of one without an owner. Allocates nothing.
 pub(crate) fn peek(index: usize) -> *const Front {
     far_front(index).unwrap_or_else(|| front(CachePlace::of(index)))
 }
 
 /// Puts a cache into this thread's table; `false` if the thread is ending and can have none.
 pub(crate) fn set(index: usize, cache: Arc<Cache>) -> bool {
-    // The table may grow, and an allocator that is made of zones would come back here.
+    // The table may grow, and an allocator that consists of zones would come back here.
     let _work = OwnWork::begin();
     let replaced = OWNED.try_with(|owned| {
         let mut caches = owned.caches.borrow_mut();

@@ -1,8 +1,9 @@
 //! A lock that survives `fork`.
 //!
-//! A mutex that another thread holds at a fork stays locked in the child for ever. These are all taken before a fork
-//! and released on both sides after it (see `fork`), which the mutexes of the standard library do not offer without a
-//! guard that lives across. There is no poisoning: code under these locks panics only if an invariant is broken.
+//! A mutex that another thread holds at a fork stays locked in the child for ever. These locks are all taken before a
+//! fork and released on both sides after it (see `fork`). The mutexes of the standard library offer that only with a
+//! guard that lives across the fork. There is no poisoning: code under these locks panics only if an invariant is
+//! broken.
 
 use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
@@ -28,7 +29,7 @@ unsafe impl<T: Send> Sync for Lock<T> {}
 unsafe impl<T: Send> Send for Lock<T> {}
 
 impl<T> Lock<T> {
-    /// A lock that is free.
+    /// Makes a lock that is free.
     pub const fn new(value: T) -> Self {
         Self {
             word: AtomicU32::new(FREE),
@@ -36,7 +37,7 @@ impl<T> Lock<T> {
         }
     }
 
-    /// Waits until it is free and takes it.
+    /// Waits until the lock is free and takes it.
     #[inline]
     pub fn lock(&self) -> Guard<'_, T> {
         if !self.take() {
@@ -45,7 +46,7 @@ impl<T> Lock<T> {
         Guard { lock: self }
     }
 
-    /// Takes it if it is free.
+    /// Takes the lock if it is free.
     #[inline]
     pub fn try_lock(&self) -> Option<Guard<'_, T>> {
         self.take().then(|| Guard { lock: self })
@@ -69,7 +70,7 @@ impl<T> Lock<T> {
         }
         // Ordering: Acquire pairs with the release in `give`.
         while self.word.swap(WAITED, Ordering::Acquire) != FREE {
-            // A failure (no such word, interrupted) only means to look again.
+            // After a failure (another word, interrupted) the loop just looks again.
             let _ = futex::private::wait(&raw const self.word, WAITED, None);
         }
     }

@@ -15,7 +15,7 @@ pub fn around_own_work(before: fn(), after: fn()) {
     let _ = HOOKS.set((before, after));
 }
 
-/// Such work is done as long as this lives.
+/// Marks such work as long as this value lives.
 pub(crate) struct OwnWork(Option<fn()>);
 
 impl OwnWork {

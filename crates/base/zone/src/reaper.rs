@@ -31,8 +31,7 @@ use tranship_sys::{fork, futex, signals, time};
 pub enum Driver {
     /// A thread of this process.
     Thread,
-    /// Allocations and frees that leave their thread's cache, whichever thread they are on. A process that does
-    /// nothing any more gives nothing back.
+    /// Allocations and frees that leave their thread's cache, on any thread. An idle process gives nothing back.
     Calls,
     /// No thread keeps time: the program calls [`period_over`].
     Nobody,
@@ -50,7 +49,7 @@ pub struct Report {
 /// A zone that takes part.
 pub(crate) trait Managed: Send + Sync {
     fn period(&self) -> bool;
-    /// Whether the program's allocator is made of it.
+    /// Says whether the program's allocator consists of the zone.
     fn is_allocator(&self) -> bool;
     fn report(&self) -> Report;
     fn drain(&self, level: Level);
@@ -95,11 +94,11 @@ static PERIODS: AtomicU64 = AtomicU64::new(0);
 /// Whether items may be cached, so that a thread has to keep time. That thread sleeps on this word.
 static ARMED: AtomicU32 = AtomicU32::new(0);
 static STARTED: AtomicBool = AtomicBool::new(false);
-/// When calls keep time: when the period is over.
+/// If calls keep time: when the period ends.
 static DUE_NS: AtomicU64 = AtomicU64::new(0);
 /// Changes when an action is wanted.
 static WANTED: AtomicU32 = AtomicU32::new(0);
-/// One at a time.
+/// Set while a thread keeps time: one at a time.
 static KEEPING: AtomicBool = AtomicBool::new(false);
 
 /// Sets the component that keeps time from now on. A thread that was started already goes on sleeping until it is
@@ -120,7 +119,7 @@ pub fn set_period(period: Duration) {
     PERIOD_NS.store(ns.max(1_000_000), Ordering::Relaxed);
 }
 
-/// A period is over, for all zones. Returns whether there may be more to do after the next one.
+/// Ends a period, for all zones. Returns whether there may be more to do after the next one.
 pub fn period_over() -> bool {
     // Ordering: Acquire pairs with the release below.
     if KEEPING.swap(true, Ordering::Acquire) {
@@ -140,7 +139,7 @@ pub fn period_over() -> bool {
     more
 }
 
-/// All item zones of this process, in the order in which they were made.
+/// Returns all item zones of this process, in the order in which they were made.
 #[must_use]
 pub fn reports() -> Vec<Report> {
     zones().iter().map(|zone| zone.report()).collect()
@@ -165,12 +164,12 @@ fn zones() -> Vec<Arc<dyn Managed>> {
     all.iter().filter_map(Weak::upgrade).collect()
 }
 
-/// Which period this is.
+/// Returns the number of the present period.
 pub(crate) fn now() -> u64 {
     PERIODS.load(Ordering::Relaxed)
 }
 
-/// From now on a fork finds the locks that zones have in common free, and those of zones that take part.
+/// Makes later forks find the zones' common locks free, and those of zones that take part.
 pub(crate) fn survive_forks() {
     static HANDLERS: Once = Once::new();
     HANDLERS.call_once(|| {
@@ -179,7 +178,7 @@ pub(crate) fn survive_forks() {
     });
 }
 
-/// A zone begins to take part.
+/// Lets a zone begin to take part.
 pub(crate) fn join(zone: Weak<dyn Managed>) {
     ZONES.lock().push(zone);
 }
@@ -268,7 +267,7 @@ fn act() {
     zones().iter().for_each(|zone| zone.act());
 }
 
-/// A zone wants its action done soon. The caller holds no lock of a zone.
+/// Asks for a zone's action soon. The caller holds no lock of a zone.
 pub(crate) fn wake_to_act() {
     if DRIVER.load(Ordering::Relaxed) == THREAD {
         keep_time();
@@ -290,7 +289,7 @@ static HELD: Lock<Held> = Lock::new(Held {
 
 struct Held {
     zones: Vec<Arc<dyn Managed>>,
-    /// Each once; of each arena, its first keg is marked.
+    /// Each keg once; the first keg of each arena is marked.
     kegs: Vec<(Arc<ItemKeg>, bool)>,
 }
 

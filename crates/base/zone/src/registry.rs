@@ -1,7 +1,7 @@
 //! Indices and identities of zones.
 //!
-//! An index is small and used again after its zone is gone; an identity is never used again, and is what a thread's
-//! cache is checked against.
+//! An index is small and used again after its zone is gone; an identity is never used again, and a thread's cache is
+//! checked against it.
 
 use crate::lock::Lock;
 use std::cmp::Reverse;

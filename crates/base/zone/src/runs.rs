@@ -22,13 +22,13 @@ pub struct Run {
 }
 
 impl Run {
-    /// Where the run begins, in bytes from the window's start.
+    /// Returns the run's offset from the window's start, bytes.
     #[must_use]
     pub fn offset(self) -> u64 {
         u64::from(self.first_page) * PAGE
     }
 
-    /// Length in bytes.
+    /// Returns the length, bytes.
     #[must_use]
     pub fn bytes(self) -> u64 {
         u64::from(self.pages) * PAGE
@@ -50,7 +50,7 @@ pub struct RunAllocator {
     chunks: Vec<Option<Chunk>>,
     /// `by_hole[k]`: chunks whose longest hole is `2^k .. 2^(k+1)` pages, as (free pages, index).
     by_hole: Vec<BTreeSet<(u32, u32)>>,
-    /// Clear for the chunks that are present, wholly free and not draining: where long runs may go.
+    /// Clear bits stand for present, free chunks that do not drain: long runs may go there.
     occupied: Bits,
     present: u32,
     used: u64,
@@ -60,7 +60,7 @@ pub struct RunAllocator {
 }
 
 impl RunAllocator {
-    /// A window of `chunk_count` places for chunks of `chunk_bytes` each, all absent.
+    /// Makes a window of `chunk_count` places for chunks of `chunk_bytes` each, all absent.
     ///
     /// # Panics
     /// If `chunk_bytes` is not a power of two of at least 64 KiB, or the window has 2^32 pages or more.
@@ -88,19 +88,19 @@ impl RunAllocator {
         }
     }
 
-    /// Pages of one chunk.
+    /// Returns the pages of one chunk.
     #[must_use]
     pub fn chunk_pages(&self) -> u32 {
         self.chunk_pages
     }
 
-    /// How many chunks are present.
+    /// Returns the number of present chunks.
     #[must_use]
     pub fn present(&self) -> u32 {
         self.present
     }
 
-    /// Pages in use in all chunks.
+    /// Returns the number of pages in use in all chunks.
     #[must_use]
     pub fn total_used_pages(&self) -> u64 {
         self.used
@@ -112,37 +112,37 @@ impl RunAllocator {
         self.busy
     }
 
-    /// The most chunks that were in use at once, in whole or in part, since this was last asked.
+    /// Returns the most chunks that were in use at once, in whole or in part, since the last call.
     pub fn take_most_busy(&mut self) -> u32 {
         std::mem::replace(&mut self.most_busy, self.busy)
     }
 
-    /// Whether chunk `index` is present.
+    /// Says whether chunk `index` is present.
     #[must_use]
     pub fn has_chunk(&self, index: u32) -> bool {
         self.chunk(index).is_some()
     }
 
-    /// The chunk in which a run begins.
+    /// Returns the chunk in which a run begins.
     #[must_use]
     pub fn chunk_of(&self, run: Run) -> u32 {
         run.first_page / self.chunk_pages
     }
 
-    /// The chunks that a run touches.
+    /// Returns the chunks that a run touches.
     #[must_use]
     pub fn chunks_of(&self, run: Run) -> Range<u32> {
         let first = run.first_page / self.chunk_pages;
         first..first + run.pages.div_ceil(self.chunk_pages).max(1)
     }
 
-    /// The pages of chunk `index`.
+    /// Returns the pages of chunk `index`.
     #[must_use]
     pub fn pages_of(&self, index: u32) -> Range<u32> {
         index * self.chunk_pages..(index + 1) * self.chunk_pages
     }
 
-    /// A chunk has come; `false` if that place is taken or outside the window.
+    /// Adds a chunk; returns `false` if its place is taken or outside of the window.
     pub fn add_chunk(&mut self, index: u32) -> bool {
         let pages = self.chunk_pages;
         match self.chunks.get_mut(index as usize) {
@@ -162,7 +162,7 @@ impl RunAllocator {
         true
     }
 
-    /// Removes a wholly free chunk; `false`, and nothing changes, if it is absent or in use.
+    /// Removes a free chunk. Returns `false`, and changes nothing, if it is absent or in use.
     pub fn take_chunk(&mut self, index: u32) -> bool {
         if self
             .chunk(index)
@@ -176,14 +176,15 @@ impl RunAllocator {
         true
     }
 
-    /// Wholly free chunks, draining ones included.
+    /// Returns the free chunks, draining ones included.
     pub fn free_chunks(&self) -> impl Iterator<Item = u32> + '_ {
         self.present_chunks()
             .filter(|(_, chunk)| chunk.free == self.chunk_pages)
             .map(|(index, _)| index)
     }
 
-    /// No new runs from this chunk while set (a private mark of the writer). Absent chunks ignore it.
+    /// Sets whether the chunk drains: then it gives no new runs (a private mark of the writer). Absent chunks ignore
+    /// it.
     pub fn set_draining(&mut self, index: u32, draining: bool) {
         if self.chunk(index).is_none() {
             return;
@@ -195,20 +196,21 @@ impl RunAllocator {
         self.enlist(index);
     }
 
-    /// Whether the chunk is draining.
+    /// Says whether the chunk is draining.
     #[must_use]
     pub fn is_draining(&self, index: u32) -> bool {
         self.chunk(index).is_some_and(|chunk| chunk.draining)
     }
 
-    /// Pages in use in a chunk; 0 if it is absent.
+    /// Returns the pages in use in a chunk; 0 if it is absent.
     #[must_use]
     pub fn used_pages(&self, index: u32) -> u32 {
         self.chunk(index)
             .map_or(0, |chunk| self.chunk_pages - chunk.free)
     }
 
-    /// The chunk that is not draining and has the fewest used pages (the highest such index): the one to drain next.
+    /// Returns the chunk with the fewest used pages that does not drain (the highest such index): the one to drain
+    /// next.
     #[must_use]
     pub fn emptiest(&self) -> Option<u32> {
         self.present_chunks()
@@ -217,7 +219,7 @@ impl RunAllocator {
             .map(|(i, _)| i)
     }
 
-    /// A run of `pages`, or `None` if no hole is long enough.
+    /// Allocates a run of `pages`, or returns `None` if no hole is long enough.
     pub fn alloc(&mut self, pages: u32) -> Option<Run> {
         if pages == 0 {
             return None;
@@ -236,7 +238,7 @@ impl RunAllocator {
         Some(run)
     }
 
-    /// All of a chunk, if it is present and wholly free.
+    /// Takes a whole chunk, if it is present and free.
     pub fn alloc_chunk(&mut self, index: u32) -> Option<Run> {
         let free = self.chunk(index)?.free == self.chunk_pages;
         let run = Run {
@@ -266,13 +268,14 @@ impl RunAllocator {
     /// Takes a run back.
     ///
     /// # Panics
-    /// If part of it is not in use: two owners of one page must never come to be.
+    /// If part of it is not in use: a page must never have two owners.
     pub fn free(&mut self, run: Run) {
         self.change(run, false);
     }
 
-    /// Which chunks must be added so that `alloc(pages)` succeeds: none, if it does already; the places with the
-    /// fewest absent chunks, and the lowest of those, otherwise; `None` if the window cannot hold the run now.
+    /// Finds the chunks to add so that `alloc(pages)` succeeds. There are none if it does already. Otherwise they are
+    /// the places with the fewest absent chunks, and the lowest of those. Returns `None` if the window cannot hold the
+    /// run now.
     #[must_use]
     pub fn plan_growth(&self, pages: u32) -> Option<Vec<u32>> {
         if pages == 0 {
@@ -323,10 +326,10 @@ impl RunAllocator {
             .filter_map(|(index, chunk)| Some((index, chunk.as_ref()?)))
     }
 
-    /// The fullest chunk with a hole of `pages`.
+    /// Returns the fullest chunk with a hole of `pages`.
     fn chunk_for(&self, pages: u32) -> Option<u32> {
         let level = pages.ilog2() as usize;
-        // In the higher levels every chunk fits; in this one some do.
+        // In the higher levels every chunk fits; in this level some do.
         let above = self.by_hole[level + 1..]
             .iter()
             .filter_map(|set| set.first())

@@ -16,13 +16,13 @@ pub enum SlotSet {
         /// How many.
         count: u32,
     },
-    /// One number per item, when no range was free.
+    /// One number for each item, when no range was free.
     List(Box<[u32]>),
     /// `count` numbers from `first` on, each `step` above the one before.
     Stride {
         /// The first item's number.
         first: u32,
-        /// From one to the next.
+        /// The distance of two numbers.
         step: u32,
         /// How many.
         count: u16,
@@ -30,7 +30,7 @@ pub enum SlotSet {
 }
 
 impl SlotSet {
-    /// How many numbers.
+    /// Returns the number of slot numbers.
     #[must_use]
     pub fn len(&self) -> usize {
         match self {
@@ -40,13 +40,13 @@ impl SlotSet {
         }
     }
 
-    /// Whether there are none.
+    /// Says whether there are no numbers.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The number of item `index`.
+    /// Returns the number of item `index`.
     #[must_use]
     pub fn get(&self, index: u16) -> Option<u32> {
         match self {
@@ -60,7 +60,7 @@ impl SlotSet {
         }
     }
 
-    /// All numbers, in the order of the items.
+    /// Returns all numbers, in the order of the items.
     pub fn iter(&self) -> impl Iterator<Item = u32> + '_ {
         (0..=u16::MAX).map_while(|index| self.get(index))
     }
@@ -71,12 +71,12 @@ impl SlotSet {
 pub struct SlotNumbers {
     used: Bits,
     free: u32,
-    /// No free number lies below.
+    /// No free number is below it.
     lowest: usize,
 }
 
 impl SlotNumbers {
-    /// All of `0 .. count` free.
+    /// Makes `0 .. count`, all free.
     #[must_use]
     pub fn new(count: u32) -> Self {
         Self {
@@ -86,13 +86,13 @@ impl SlotNumbers {
         }
     }
 
-    /// How many numbers are free.
+    /// Returns how many numbers are free.
     #[must_use]
     pub fn free(&self) -> u32 {
         self.free
     }
 
-    /// Takes `count` numbers, consecutive ones if there are such; `None` if fewer are free.
+    /// Takes `count` numbers, consecutive ones if possible; `None` if fewer are free.
     pub fn take(&mut self, count: u32) -> Option<SlotSet> {
         if count == 0 || count > self.free {
             return None;
@@ -120,7 +120,7 @@ impl SlotNumbers {
     /// Gives numbers back.
     ///
     /// # Panics
-    /// If one of them is free already.
+    /// If one of the numbers is free already.
     pub fn give(&mut self, set: &SlotSet) {
         for slot in set.iter() {
             let at = slot as usize;

@@ -1,6 +1,7 @@
 //! A growing table whose empty parts give their memory back.
 //!
-//! After a spike a few entries with high numbers may live on; a plain vector would keep the memory of all below them.
+//! After a peak a few entries with high numbers may remain. A plain vector would keep the memory of all entries below
+//! them.
 
 /// Entries of a segment: large enough that the system's allocator maps a full one by itself, and so gives it back.
 const SEGMENT: usize = 2048;
@@ -26,7 +27,7 @@ impl<T> Table<T> {
         }
     }
 
-    /// One more than the highest number ever set.
+    /// Returns one more than the highest number ever set.
     pub(crate) fn len(&self) -> usize {
         self.len
     }

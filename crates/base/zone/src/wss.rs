@@ -40,7 +40,7 @@ impl WorkingSet {
         self.least_before = self.least_before.saturating_sub(by);
     }
 
-    /// A period is over; how many of the `items` there are should stay.
+    /// Ends a period; returns how many of the `items` should stay.
     pub(crate) fn period(&mut self, items: usize) -> usize {
         self.estimate =
             (self.estimate / 4 * 3 + self.estimate % 4 * 3 / 4).max(self.most - self.least_after);

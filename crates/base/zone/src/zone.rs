@@ -32,8 +32,9 @@ const EPOCH_MASK: u64 = (1 << 24) - 1;
 /// The words that fast paths read, in cache lines of their own, which change seldom.
 #[repr(align(128))]
 struct Hot {
-    /// Caches whose `seen` equals this may be used by their owners without a lock. Changes with every request to all
-    /// threads; they then flush, and adopt the new value (not under pressure: then nothing is cached).
+    /// The control word. Owners of caches whose `seen` equals it may use these without a lock. It changes with every
+    /// request to all threads. They then flush, and adopt the new value (but not under pressure: then nothing is
+    /// cached).
     control: AtomicU64,
     place: CachePlace,
 }
@@ -48,12 +49,12 @@ pub(crate) struct Inner<B> {
     pub(crate) config: ZoneConfig,
     depot: Lock<Depot>,
     members: Lock<Members>,
-    /// One thief at a time, as it holds many caches' locks.
+    /// The lock of a thief: one at a time, because it holds many caches' locks.
     thief: Lock<()>,
     /// `counters.contended` when buckets were last shrunk.
     last_contended: AtomicU64,
     counters: Counters,
-    /// Whether it takes part in reclamation by time.
+    /// Whether the zone takes part in reclamation by time.
     managed: bool,
     pub(crate) backend: B,
     me: Weak<Self>,
@@ -73,13 +74,13 @@ struct Counters {
 #[derive(Default)]
 struct Members {
     caches: Vec<Arc<Cache>>,
-    /// Of the threads that have ended.
+    /// The counts of threads that have ended.
     allocs: u64,
     frees: u64,
 }
 
 impl<B: Backend> Zone<B> {
-    /// A zone over `backend`.
+    /// Makes a zone over `backend`.
     #[must_use]
     pub fn new(config: ZoneConfig, backend: B) -> Self {
         Self::with(config, backend, false)
@@ -111,7 +112,7 @@ impl<B: Backend> Zone<B> {
         Self { inner }
     }
 
-    /// A zone that takes part in reclamation by time, and survives a fork.
+    /// Makes a zone that takes part in reclamation by time, and survives a fork.
     pub(crate) fn managed(config: ZoneConfig, backend: B) -> Self
     where
         Inner<B>: Managed,
@@ -122,18 +123,18 @@ impl<B: Backend> Zone<B> {
         zone
     }
 
-    /// See [`ItemZone::period_over`](crate::ItemZone::period_over).
+    /// Ends a period, see [`ItemZone::period_over`](crate::ItemZone::period_over).
     pub(crate) fn period_over(&self) -> bool {
         self.inner.period_over()
     }
 
-    /// The backend.
+    /// Returns the backend.
     #[must_use]
     pub fn backend(&self) -> &B {
         &self.inner.backend
     }
 
-    /// An item; `None` if neither the caches nor the backend have one, or the zone is closed.
+    /// Allocates an item. Returns `None` if neither the caches nor the backend have one, or the zone is closed.
     #[inline]
     #[must_use]
     pub fn alloc(&self) -> Option<u32> {
@@ -145,12 +146,12 @@ impl<B: Backend> Zone<B> {
         self.inner.obtain()
     }
 
-    /// An allocation failed after all.
+    /// Records that an allocation failed after all.
     pub(crate) fn count_failure(&self) {
         self.inner.counters.failures.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Items came from the backend, and went out, past the zone.
+    /// Counts items that came from the backend, and went out, past the zone.
     pub(crate) fn count_imported(&self, items: u64) {
         let counters = &self.inner.counters;
         counters.imported.fetch_add(items, Ordering::Relaxed);
@@ -158,12 +159,12 @@ impl<B: Backend> Zone<B> {
         counters.allocs.fetch_add(items, Ordering::Release);
     }
 
-    /// See [`ZoneConfig::allocator`].
+    /// Says whether an allocator consists of the zone, see [`ZoneConfig::allocator`].
     pub(crate) fn is_allocator(&self) -> bool {
         self.inner.config.allocator
     }
 
-    /// Whether [`close`](Self::close) was called.
+    /// Says whether [`close`](Self::close) was called.
     pub(crate) fn is_closed(&self) -> bool {
         self.inner.closed.load(Ordering::Relaxed)
     }
@@ -242,7 +243,7 @@ impl<B: Backend> Zone<B> {
         }
     }
 
-    /// Whether pressure is set.
+    /// Says whether pressure is set.
     #[must_use]
     pub fn pressure(&self) -> bool {
         self.inner.hot.control.load(Ordering::Relaxed) & PRESSURE != 0
@@ -275,8 +276,8 @@ impl<B: Backend> Zone<B> {
         self.set_pressure(true);
     }
 
-    /// Items that were out have come back to the backend past the zone (a collector found them dead): they count as
-    /// freed and as released.
+    /// Counts items in use that came back to the backend past the zone, because a collector found them dead, as freed
+    /// and as released.
     pub fn took_back(&self, items: u64) {
         self.inner
             .counters

@@ -21,7 +21,7 @@ fn zone(keg: &Arc<ItemKeg>, name: &str) -> ItemZone<Bytes> {
     ItemZone::new(keg, Bytes, options)
 }
 
-/// The message of the panic that `work` ends in.
+/// Returns the message of the panic that `work` ends in.
 fn caught(work: impl FnOnce()) -> String {
     let panic = catch_unwind(AssertUnwindSafe(work)).expect_err("nothing was noticed");
     panic
@@ -190,7 +190,7 @@ fn without_debugging_a_double_free_is_caught_at_the_latest_by_the_keg() {
     the_culprit_frees(&zone, item);
     let text = caught(|| zone.drain(Level::All));
     assert!(text.contains("free already"), "{text}");
-    // The zone's accounts are wrong from here on; it must not be dropped as if nothing was.
+    // The zone's accounts are wrong from here on: it must not be dropped as if nothing had happened.
     std::mem::forget(zone);
 }
 

@@ -19,7 +19,7 @@ fn churn(zone: &ItemZone<Bytes>, items: usize) {
     all.into_iter().for_each(|item| unsafe { zone.free(item) });
 }
 
-/// A thread of the parent has at most so many items out.
+/// A thread of the parent has at most this many items in use.
 const OUT: usize = 700;
 
 /// Runs in the child: no other thread exists there.
@@ -33,8 +33,8 @@ fn child(zones: &[Arc<ItemZone<Bytes>>], kept: NonNull<u8>) -> i32 {
         return 2;
     }
     while reaper::period_over() {}
-    // Cached items go back here too; the parent's threads had at most so many in use, or in a cache that was being used
-    // in that moment.
+    // Cached items go back here too; the parent's threads had at most `OUT` items each in use, or in a cache that was
+    // being used in that moment.
     let most = 1 + OUT + 2 * 254;
     match zones.iter().any(|zone| zone.stats().items > most as u64) {
         true => 3,

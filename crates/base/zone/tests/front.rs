@@ -28,7 +28,7 @@ impl Backend for Store {
     }
 }
 
-/// Held by tests that use up the places that zones can have, and by those that need one: all are in one process.
+/// The lock of tests that use up the places of zones, and of those that need one: all are in one process.
 static PLACES: Mutex<()> = Mutex::new(());
 
 fn places() -> MutexGuard<'static, ()> {
@@ -81,7 +81,7 @@ fn in_the_place_of_another_zone_nothing_is_found() {
         zone.free(zone.alloc().expect("100 items"));
     }
     assert_ne!(one.place(), two.place());
-    // The other's cache has both, an item and room for one.
+    // The cache of the other zone has an item, and room for one.
     let _other = two.alloc().expect("99 more");
     for number in 0..=u8::MAX {
         let place = CachePlace::numbered(number);
@@ -101,7 +101,7 @@ fn in_the_place_of_another_zone_nothing_is_found() {
     assert_eq!((stats.allocs, stats.frees), (257, 257));
 }
 
-/// A cache that was shut takes nothing, though it has room.
+/// A cache that was shut takes no item, although it has room.
 #[test]
 fn under_pressure_nothing_is_put_into_a_cache() {
     let _places = places();
@@ -159,7 +159,7 @@ fn after_many_zones_there_are_places_again() {
     }
 }
 
-/// A zone may be dropped while threads have caches of it, and another takes its place in their tables.
+/// A zone may be dropped while threads have caches of it; another zone then takes its place in their tables.
 #[test]
 fn a_place_that_is_used_again_has_nothing_of_the_zone_before() {
     let _places = places();

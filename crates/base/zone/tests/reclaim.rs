@@ -10,7 +10,7 @@ use tranship_zone::arena::{Arena, File};
 use tranship_zone::reaper::{self, Driver};
 use tranship_zone::{Bytes, ItemKeg, ItemOptions, ItemZone, Level};
 
-/// Time is the process's: one test at a time.
+/// The reaper's time belongs to the whole process: one test at a time.
 fn alone() -> MutexGuard<'static, ()> {
     static ONE: Mutex<()> = Mutex::new(());
     let one = ONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());

@@ -36,7 +36,7 @@ struct Model {
 }
 
 impl Model {
-    /// Free pages of the chunk that must be used for a short run; `Err` tells whether a long one fits.
+    /// Returns the free pages of the chunk that must be used for a short run; `Err` tells whether a long one fits.
     fn best(&self, pages: usize) -> Option<usize> {
         let fits = |chunk: &&[bool; PAGES]| {
             chunk
@@ -59,7 +59,7 @@ impl Model {
         self.chunks[index].is_some_and(|(used, draining)| !draining && used == [false; PAGES])
     }
 
-    /// Fewest chunks to be added for a long run.
+    /// Returns the fewest chunks to be added for a long run.
     fn fewest(&self, chunks: usize) -> Option<usize> {
         if chunks > CHUNKS {
             return None;

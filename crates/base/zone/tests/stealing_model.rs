@@ -1,15 +1,15 @@
 //! The theft of a cache, explored exhaustively: every interleaving of an owner's fast path and a thief, on processors
 //! that hold stores back (a store buffer each, which may reach memory at any later moment).
 //!
-//! The steps are those of `Front::pop`, of `Shut::steal` and of `Front::take_top`. Left out are the lock (its holder is
-//! alone with the thief's half), the word to which `seen` is compared, and the count of frees, which the owner and the
-//! thief treat like that of allocations. Stronger processors have fewer behaviours; on weaker ones the fence of the
-//! barrier and the release and acquire on the busy mark order the rest, as `cache.rs` says.
+//! The steps are those of `Front::pop`, of `Shut::steal` and of `Front::take_top`. Three parts are left out: the lock
+//! (its holder is alone with the thief's half), the word to which `seen` is compared, and the count of frees. The owner
+//! and the thief treat the latter like the count of allocations. Stronger processors have fewer behaviours; on weaker
+//! ones the fence of the barrier and the release and acquire on the busy mark order the rest, as `cache.rs` says.
 
 use std::collections::{HashSet, VecDeque};
 
-/// Places in memory: twice the items handed out, odd while the owner is busy; whether the cache is open; twice the
-/// items that there would be if none had been handed out.
+/// Positions in memory. The first holds twice the items handed out, odd while the owner is busy. The second says
+/// whether the cache is open. The third holds twice the items that there would be if none had been handed out.
 const COUNT: usize = 0;
 const SEEN: usize = 1;
 const ORIGIN: usize = 2;
@@ -32,14 +32,14 @@ struct State {
     taken: [u8; 2],
 }
 
-/// Which part of the protocol is left out, to see that it is needed.
+/// The part of the protocol that is left out, to see that it is needed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Without {
     Nothing,
     Barrier,
     Busy,
     Waiting,
-    /// Without care of the count of an owner that finds its cache shut.
+    /// Without the care for the count of an owner that finds its cache shut.
     Settling,
 }
 
@@ -55,7 +55,7 @@ impl State {
         }
     }
 
-    /// A processor sees its own stores at once.
+    /// Loads a word: a processor sees its own stores at once.
     fn load(&self, who: usize, place: usize) -> u8 {
         let own = self.buffers[who].iter().rev().find(|(at, _)| *at == place);
         own.map_or(self.memory[place], |(_, value)| *value)
@@ -81,7 +81,7 @@ impl State {
                     self.store(0, COUNT, self.before + 1);
                 }
             }
-            // Cleared: to the lock, where the thief is. That is the end here.
+            // The owner finds `seen` cleared, and takes the lock, where the thief is. That is the end here.
             1 if self.load(0, SEEN) == 0 => {
                 if without != Without::Busy {
                     self.store(0, COUNT, before);
@@ -126,7 +126,7 @@ impl State {
         true
     }
 
-    /// The count as the thief reads it.
+    /// Returns the count as the thief reads it.
     fn settled(&self, without: Without) -> u8 {
         match without {
             Without::Settling => self.load(1, COUNT),
@@ -140,7 +140,7 @@ impl State {
     }
 }
 
-/// Explores everything; returns how many states there are and whether items were ever doubled or lost at the end.
+/// Explores everything; returns the number of states, and whether items were ever doubled or lost at the end.
 fn explore(without: Without) -> (usize, bool) {
     let mut seen = HashSet::from([State::new()]);
     let mut open = vec![State::new()];

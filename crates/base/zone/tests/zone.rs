@@ -254,7 +254,7 @@ fn a_thief_and_an_owner_in_its_fast_path_never_take_the_same_item() {
     assert_eq!((zone.outstanding(), store.here()), (0, 64));
 }
 
-/// A thread that has cached items and then waits; told once more, it allocates and frees one item.
+/// Starts a thread that has cached items and then waits; on a second message it allocates and frees one item.
 fn idler(zone: &Arc<Zone<Shared>>) -> (thread::JoinHandle<()>, Arc<Barrier>) {
     let (zone, gate) = (zone.clone(), Arc::new(Barrier::new(2)));
     let inside = gate.clone();
@@ -351,7 +351,7 @@ fn items_can_be_freed_and_allocated_by_destructors_of_thread_locals() {
     let (zone, store) = zone(16, config(8));
     let shared = zone.clone();
     let run = move || {
-        // One destructor is registered before the caches', one after.
+        // One destructor is registered before the caches' destructor, and one after it.
         EARLY.with(|_| ());
         let items = [shared.alloc(), shared.alloc()].map(|item| item.expect("16 items"));
         EARLY.set(Late(Some((shared.clone(), items[0]))));

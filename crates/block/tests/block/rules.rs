@@ -241,7 +241,7 @@ fn a_server_that_is_away_for_too_long_is_given_up_until_it_is_back() {
     assert!(
         remote
             .why()
-            .is_some_and(|why| why.contains("nobody offers"))
+            .is_some_and(|why| why.contains("no domain offers"))
     );
     let file = kit::file();
     let disk = kit::disk(&file, SIZE, Access::Auto, false);

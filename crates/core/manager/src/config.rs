@@ -17,7 +17,7 @@ use std::time::Duration;
 use tranship_proto::AccessRule;
 use units::{duration, opt_duration, opt_memory, opt_mode, pools_per_domain};
 
-/// A configuration file that cannot be used.
+/// Errors of a configuration file that cannot be used.
 #[non_exhaustive]
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
@@ -54,7 +54,7 @@ pub enum Forward {
 #[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Limits {
-    /// Connections, and domains that are kept without one.
+    /// Connections, and domains that are kept without a connection.
     pub connections: u32,
     /// Pools.
     pub pools: u32,
@@ -70,7 +70,7 @@ pub struct Limits {
     /// user.
     #[serde(deserialize_with = "opt_memory")]
     pub memory: Option<u64>,
-    /// Memory of one domain; as much as its user's if not said.
+    /// Memory of one domain; by default as much as its user's.
     #[serde(deserialize_with = "opt_memory")]
     pub domain_memory: Option<u64>,
 }
@@ -116,13 +116,13 @@ impl Default for Limits {
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
-    /// Memory that may be granted in all; half of the machine's or the cgroup's if not said.
+    /// Memory that may be granted in all; by default half of the machine's or the cgroup's.
     #[serde(deserialize_with = "opt_memory")]
     pub total: Option<u64>,
-    /// A new pool's quota; its maximum if not said.
+    /// A new pool's quota; by default its maximum.
     #[serde(deserialize_with = "opt_memory")]
     pub default_quota: Option<u64>,
-    /// Pools that one domain may write at a time (entries of its control page).
+    /// Most pools that one domain may write at a time (entries of its control page).
     #[serde(deserialize_with = "pools_per_domain")]
     pub pools_per_domain: u32,
     /// The domains that may forward pools of other writers.
@@ -130,22 +130,22 @@ pub struct Config {
     /// Leave when there was no client for this long.
     #[serde(deserialize_with = "opt_duration")]
     pub idle_exit: Option<Duration>,
-    /// How often orphaned pools are looked at.
+    /// Time between two looks at orphaned pools.
     #[serde(deserialize_with = "duration")]
     pub orphan_interval: Duration,
     /// The time after its start for which a manager waits for earlier domains, before it counts them as gone.
     #[serde(deserialize_with = "duration")]
     pub grace: Duration,
-    /// How long one turn of its loop may take before the manager ends itself, and says where it stood.
+    /// The longest turn of the loop before the manager reports its position and ends itself.
     #[serde(deserialize_with = "duration")]
     pub watchdog: Duration,
     /// The policy that divides memory among pools; "static": quotas stay as they are.
     #[serde(deserialize_with = "pools::policy")]
     pub policy: String,
-    /// How often it does.
+    /// The policy's period.
     #[serde(deserialize_with = "pools::period")]
     pub policy_period: Duration,
-    /// For how long another domain may hold a buffer until it is charged to that domain.
+    /// The time for which another domain may hold a buffer before it is charged to that domain.
     #[serde(deserialize_with = "duration")]
     pub linger: Duration,
     /// How much may be charged to a domain in this way, and the action when it is more: the first rule that matches.
@@ -156,7 +156,7 @@ pub struct Config {
     /// names.
     #[serde(deserialize_with = "access::nameless")]
     pub policy_run: Vec<Rule>,
-    /// When memory counts as short outside.
+    /// The signs of a memory shortage outside of the manager.
     pub pressure: PressureConfig,
     /// Permission bits of the socket file.
     #[serde(deserialize_with = "opt_mode")]
@@ -209,8 +209,7 @@ impl Config {
     /// Parses a configuration.
     ///
     /// # Errors
-    /// The first thing that is wrong, with its line: an unknown key, a value outside its range, rules that contradict
-    /// each other.
+    /// The first error, with its line: an unknown key, a value outside its range, rules that contradict each other.
     pub fn parse(text: &str) -> Result<Config, ConfigError> {
         toml::from_str(text).map_err(|e| ConfigError::Parse {
             line: e.span().map_or(1, |s| {
@@ -232,7 +231,7 @@ impl Config {
         Config::parse(&text)
     }
 
-    /// Whether quotas move by themselves.
+    /// Says whether quotas change without a request.
     pub(crate) fn is_scheduled(&self) -> bool {
         self.policy != pools::STATIC
     }
@@ -246,7 +245,7 @@ impl Config {
         rule.map_or_else(tranship_policy::Rule::default, PoolRule::rule)
     }
 
-    /// How much of others' memory a domain may hold.
+    /// Returns the rule about the memory of others that a domain may hold.
     pub(crate) fn hog_rule(&self, name: &str, uid: u32) -> Option<&HogRule> {
         self.hog.iter().find(|r| r.matches(name, uid))
     }

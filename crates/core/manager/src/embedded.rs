@@ -72,20 +72,21 @@ impl Embedded {
         })
     }
 
-    /// Where other processes connect.
+    /// Returns the socket's path, to which other processes connect.
     pub fn path(&self) -> &Path {
         &self.path
     }
 }
 
-/// A name that no other thread or process has.
+/// Makes a name that no other thread or process has.
 fn fresh(base: &Path, prefix: &str) -> PathBuf {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let n = NEXT.fetch_add(1, Ordering::Relaxed);
     base.join(format!("{prefix}{}-{n}", tranship_sys::process::getpid()))
 }
 
-/// Listens in a directory of its own. One that is moved away before it is locked (see [`remove_dead`]) is not missed.
+/// Listens in a directory of its own. A directory that is moved away before it is locked (see [`remove_dead`]) is no
+/// loss.
 fn bind_fresh(base: &Path, mode: u32) -> Result<(Listener, PathBuf), Error> {
     let mut tries = 0..TRIES;
     loop {
@@ -174,7 +175,7 @@ mod tests {
         assert!(!alive.exists() && left == 1);
     }
 
-    /// Several start while several sweep: everyone gets a directory, keeps it, and nothing stays behind.
+    /// Several managers start while several sweep: each gets a directory and keeps it, and nothing is left over.
     #[test]
     fn who_starts_while_others_sweep_keeps_its_directory() {
         let base = tempfile::tempdir().expect("a folder");

@@ -1,4 +1,5 @@
-//! Reading a manager's statistics page (`docs/format.md`, kind 10): no connection, nothing that it could be waited for.
+//! Reading a manager's statistics page (`docs/format.md`, kind 10), without a connection and without any wait for the
+//! manager.
 
 use std::fs::File;
 use std::io;
@@ -16,11 +17,11 @@ pub struct Snapshot {
     pub instance: u64,
     /// The manager's process number.
     pub pid: u32,
-    /// When it said this, ns of `CLOCK_MONOTONIC`.
+    /// The time of the page, ns of `CLOCK_MONOTONIC`.
     pub at_ns: u64,
-    /// How long ago that was.
+    /// The page's age.
     pub age: Duration,
-    /// For how long it has been asked for something newer in vain.
+    /// How long a newer page has been requested in vain.
     pub silent: Option<Duration>,
     /// Records that had no room.
     pub left_out: u64,
@@ -34,7 +35,7 @@ pub struct Reader {
     path: PathBuf,
     page: PageRo,
     place: (u64, u64),
-    /// The last publication that was seen, and since when a newer one is asked for.
+    /// The last publication that was seen, and since when a newer one is requested.
     seen: u32,
     asked: Option<Instant>,
 }
@@ -51,7 +52,7 @@ fn open(path: &Path) -> io::Result<(File, (u64, u64), u64)> {
 }
 
 impl Reader {
-    /// The page of the manager that listens at a socket, or did.
+    /// Opens the page of the manager that listens at a socket, or did.
     pub fn open(socket: &Path) -> io::Result<Reader> {
         let path = crate::paths::page_of(socket);
         let (file, place, bytes) = open(&path)?;
@@ -65,14 +66,14 @@ impl Reader {
         })
     }
 
-    /// Asks for a new page: one comes within a quarter of a second, if the manager lives.
+    /// Asks for a new page: it comes within a quarter of a second, if the manager lives.
     pub fn ask(&mut self) {
         self.asked.get_or_insert_with(Instant::now);
         // If the file is gone or cannot be opened, the last contents stay.
         let Ok((file, place, bytes)) = open(&self.path) else {
             return;
         };
-        // Another manager's, or a larger one.
+        // The file is another manager's, or a larger one.
         if place != self.place
             && let Ok(page) = PageRo::open(&file, bytes)
         {

@@ -1,4 +1,4 @@
-//! Where a manager is found.
+//! The place of a manager's socket.
 
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
@@ -10,19 +10,19 @@ pub const SOCKET_ENV: &str = "TRANSHIP_SOCKET";
 /// The system's manager.
 pub const SYSTEM_SOCKET: &str = "/run/tranship/manager.sock";
 
-/// The statistics page of the manager that listens at a socket.
+/// Returns the path of the statistics page of the manager that listens at a socket.
 pub fn page_of(socket: &Path) -> PathBuf {
     socket.with_added_extension("stat")
 }
 
-/// Where to look, in this order.
+/// The places to look at, in this order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Places {
     /// Named in the environment: then no other is tried.
     pub named: Option<PathBuf>,
     /// The system's manager.
     pub system: PathBuf,
-    /// The user's own manager, which may be started there. `None`: no safe directory for it.
+    /// The user's own manager, which may be started there. `None`: there is no safe directory for it.
     pub user: Option<PathBuf>,
 }
 
@@ -68,13 +68,14 @@ fn user_dirs() -> Vec<PathBuf> {
         .collect()
 }
 
-/// The first of the user's directories that is ours alone or can be made so: `$XDG_RUNTIME_DIR/tranship`,
-/// `/run/user/UID/tranship`, `/tmp/tranship-UID`, `$HOME/.tranship`. Looking makes nothing.
+/// Finds the first of the user's directories that belongs to this user alone, or can be made so:
+/// `$XDG_RUNTIME_DIR/tranship`, `/run/user/UID/tranship`, `/tmp/tranship-UID`, `$HOME/.tranship`. It makes no
+/// directory.
 pub fn find_user_dir() -> Option<PathBuf> {
     user_dirs().into_iter().find(|dir| is_ours_or_free(dir))
 }
 
-/// The same, made if need be.
+/// Finds the user's directory, and makes it if necessary.
 pub fn user_dir() -> io::Result<PathBuf> {
     let dir = find_user_dir().ok_or(io::ErrorKind::NotFound)?;
     own_dir(&dir)?;

@@ -17,7 +17,7 @@ const TABLE: u32 = 2;
 const REFS: u32 = 3;
 const SENT: u32 = 4;
 const CHUNK: u64 = 4096;
-/// Of all there is.
+/// The total memory.
 const TOTAL: u64 = 1 << 30;
 
 fn crowded() -> House {
@@ -124,7 +124,7 @@ fn of_channels() {
 fn of_claims() {
     let mut house = crowded();
     let (client, _) = house.join(1, Some(DomainId(7)));
-    // Half of them with counters of a pool that never comes.
+    // Half of them have counters of a pool that never comes.
     for n in 0..CROWD / 2 {
         let channel = ChannelId(1000 + n);
         let claim = ChannelClaim {
@@ -150,7 +150,7 @@ fn of_claims() {
         let events = house.ask(client, assign, object(SENT, 4096));
         assert!(events.is_empty(), "{events:?}");
     }
-    // Others come back, claim that they have nothing, and make something new.
+    // Other domains come back, claim that they have nothing, and make something new.
     for n in 0..CROWD {
         let (client, _) = house.join(2, Some(DomainId(500_000 + n)));
         let events = house.ask(client, Request::ClaimDone { req: Req(1) }, None);
@@ -165,7 +165,7 @@ fn of_claims() {
     }
 }
 
-/// Of memory that there is none of, all pools are looked at only now and then.
+/// When there is no memory left, pools are looked at only now and then.
 #[test]
 fn of_pools() {
     let mut house = crowded();
@@ -204,7 +204,8 @@ fn of_pools() {
     }
 }
 
-/// Each claim of a pool is looked at when its reader has claimed all it had, and once more when the pool's writer has.
+/// Each claim of a pool is looked at when its reader has claimed everything, and a second time when the pool's writer
+/// has.
 #[test]
 fn of_claims_of_a_pool() {
     let mut house = crowded();
@@ -247,8 +248,8 @@ fn of_claims_of_a_pool() {
     assert_eq!(before - now, CROWD as usize, "counters that nobody knows");
 }
 
-/// A pool whose writer has come back to a manager that it does not know: these queues are on its reader set, and this
-/// reader.
+/// Makes a pool whose writer has come back to a manager that it does not know, with these queues and this reader on its
+/// reader set.
 fn reader_set(
     house: &mut House,
     n: u32,
@@ -301,7 +302,7 @@ fn comes_back(house: &mut House, me: DomainId, process: u64, reads: u32) -> Vec<
     events
 }
 
-/// On whose reader sets it is not costs a returning domain nothing.
+/// Reader sets without the domain cost a returning domain nothing.
 #[test]
 fn of_reader_sets_that_name_somebody_else() {
     let mut house = crowded();
@@ -321,7 +322,7 @@ fn of_reader_sets_that_name_somebody_else() {
     }
 }
 
-/// Of those that name it each of its own queues is looked at when it is back, and the others never, however often it
+/// When a domain is back, each of its own queues on reader sets is looked at, and no other domain's, however often it
 /// comes.
 #[test]
 fn of_queues_on_reader_sets() {

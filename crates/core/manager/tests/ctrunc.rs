@@ -27,7 +27,7 @@ fn exhaust() -> (Rlimit, Vec<OwnedFd>) {
     (before, all)
 }
 
-/// One test, because the descriptors are the process's.
+/// A single test, because the descriptors are the process's.
 #[test]
 fn descriptors_that_are_lost() {
     no_room_is_a_refusal();
@@ -88,7 +88,7 @@ fn no_room_is_a_refusal() {
     assert_eq!(new.expelled(), Some(RefusalCode::NoDescriptors));
     drop(all);
     setrlimit(Resource::Nofile, before).unwrap();
-    // Once more, and it is done.
+    // A second request succeeds.
     let req = good.req();
     good.send(&create(req), &[table.as_fd()]);
     good.wait(|e| matches!(e, Event::PoolCreated { .. }).then_some(()));
@@ -120,7 +120,7 @@ fn what_cannot_be_claimed_is_not_given_up() {
     assert_eq!(writer.wait(answer).0, Err(RefusalCode::NoDescriptors));
     drop(all);
     setrlimit(Resource::Nofile, before).unwrap();
-    // All of it, once more.
+    // The same writer, a second time.
     writer = back(&writer);
     writer.claim_pool(&pool);
     writer.claim_done();
@@ -154,7 +154,7 @@ fn a_surplus_ends_the_connection() {
     assert_eq!(many.expelled(), Some(RefusalCode::BadDescriptor));
     drop(many);
     good.sync();
-    // The domain stays as long as its process, with a pidfd and a control page. The connection is closed by and by.
+    // The domain stays as long as its process, with a pidfd and a control page. The connection is closed later.
     while open_descriptors() > open + 2 {
         good.sync();
     }

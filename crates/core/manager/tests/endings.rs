@@ -1,5 +1,5 @@
-//! The end of a domain that had much goes on in pieces: others are served between them, and it ends for each in the
-//! end.
+//! The end of a domain with many objects continues in pieces. Others are served between the pieces, and each of its
+//! objects ends at last.
 
 #[path = "common/house.rs"]
 mod house;
@@ -26,7 +26,7 @@ fn half(kind: u32) -> Option<Object> {
     Some((header, 8192))
 }
 
-/// From `source` to a name of `sink`, which takes them all.
+/// Makes channels from `source` to a name of `sink`, which accepts them all.
 fn channels(house: &mut House, source: ClientId, sink: ClientId, name: &str) -> Vec<ChannelId> {
     let export = Request::Export {
         req: Req(1),
@@ -62,7 +62,7 @@ fn gone(events: &[Event]) -> usize {
     events.iter().filter(gone).count()
 }
 
-/// With a domain that has made its channels and says goodbye; how many of them ended with that.
+/// Makes a domain that has its channels and says goodbye; returns how many of them ended with that.
 fn ended(house: &mut House) -> (DomainId, usize) {
     let (source, _) = house.join(1, None);
     let (sink, id) = house.join_as(2, None, PROCESS);

@@ -25,7 +25,7 @@ fn house(rules: &str) -> House {
     house
 }
 
-/// A period passes, and everything is looked through.
+/// Ends a period, and lets everything be looked through.
 fn period(house: &mut House) -> Vec<Event> {
     house.now += PERIOD;
     let mut events = house.step(Input::Tick);
@@ -36,7 +36,7 @@ fn period(house: &mut House) -> Vec<Event> {
     events
 }
 
-/// A writer with chunks in use, and a reader of another user that holds some of its slots, a chunk each.
+/// Makes a writer with chunks in use, and a reader of another user that holds some of its slots, a chunk each.
 fn pair(house: &mut House, chunks: u32) -> (Writer, Reader) {
     let writer = Writer::join(house, OWNER, TOTAL);
     let reader = Reader::join(house, OTHER, &writer);
@@ -119,7 +119,7 @@ fn what_is_held_for_longer_than_linger_is_charged_until_it_is_dropped() {
     assert_eq!(hold(&mut house, &writer).held_ms, None);
 }
 
-/// Whose word that is, is the writer's: of another user's pool it counts as anything that is held.
+/// A moved buffer is the writer's word. In another user's pool it counts like any held buffer.
 #[test]
 fn what_was_moved_within_a_user_is_charged_at_the_next_look() {
     let mut house = house("linger = \"1h\"");
@@ -238,7 +238,7 @@ fn a_user_is_charged_for_other_users_memory_only() {
 const RULE: &str =
     "linger = \"10ms\"\n[[hog]]\nname = \"one\"\nuid = 2\nover = \"128KiB\"\nfor = \"1s\"\n";
 
-/// Becomes a hog, and is judged to be one.
+/// Makes a domain a hog, and lets it be judged.
 fn overdo(house: &mut House, writer: &Writer, reader: &Reader) {
     holds(house, writer, reader, 4, true);
     for _ in 0..3 {
@@ -401,8 +401,8 @@ fn nobody_is_looked_at_where_nobody_reads() {
 
 const VICTIM: u32 = OTHER + 1;
 
-/// A writer's table says how long its buffers are, and that they were moved: one of 64 bytes looks as large as the
-/// pool.
+/// A writer's table gives its buffers' lengths, and says that they were moved: a buffer of 64 bytes can look as large
+/// as the pool.
 #[test]
 fn one_small_buffer_of_another_users_pool_takes_no_more_than_half_of_a_share() {
     let mut house = house("linger = \"10ms\"");
@@ -422,7 +422,7 @@ fn one_small_buffer_of_another_users_pool_takes_no_more_than_half_of_a_share() {
     period(&mut house);
     let d = domain(&mut house, &liar, victim.id).expect("there");
     assert_eq!(d.lingering_bytes, 32 * CHUNK);
-    // Three quarters of the other half are its share.
+    // Its share is three quarters of the other half.
     let own = Writer::with_pool(&mut house, victim.client, TOTAL);
     assert_eq!(own.grant(&mut house, 24).0, Ok(12));
     assert_eq!(own.grant(&mut house, 1).0, Err(RefusalCode::Charged));
@@ -450,7 +450,7 @@ fn what_lingers_in_another_users_pool_throws_nobody_out() {
     }
 }
 
-/// Whose connection is closed may be another program by now (`exec`), with other rights.
+/// A process whose connection is closed may run another program by now (`exec`), with other rights.
 #[test]
 fn a_hog_without_a_connection_is_not_killed() {
     let mut house = house(&format!("{RULE}action = \"kill\""));
@@ -463,7 +463,7 @@ fn a_hog_without_a_connection_is_not_killed() {
     assert!(house.is_barred(OTHER, process));
 }
 
-/// However many users there are, a tick reads so much, and the others have their turn with the next.
+/// However many users there are, a tick reads a bounded number, and the others have their turn in the next.
 #[test]
 fn many_users_have_their_turns() {
     const USERS: u32 = 1000;

@@ -17,7 +17,7 @@ struct Limited {
     _dir: tempfile::TempDir,
 }
 
-/// A manager that everybody may reach.
+/// Makes limits of a manager that every user may reach.
 fn limited(limits: Limits) -> Limited {
     use std::os::unix::fs::PermissionsExt;
     let dog = watchdog();
@@ -42,8 +42,8 @@ impl Limited {
         Client::join(&self.path, "one")
     }
 
-    /// A client of another user: the manager goes by the credentials at connect, which are a thread's own. `None`
-    /// where only one user can be had.
+    /// Joins as another user: the manager uses the credentials of the connect, which are a thread's own. Returns `None`
+    /// if only one user is available.
     fn join_as_nobody(&self) -> Option<Client> {
         let become_nobody = || {
             let user = rustix::thread::Uid::from_raw(65534);
@@ -61,7 +61,7 @@ impl Limited {
     }
 }
 
-/// The refusal to a pool, if it was refused.
+/// Asks for a pool; returns the refusal, if there is one.
 fn make_pool(c: &mut Client) -> Option<RefusalCode> {
     let (fd, _table) = TableRw::create(SLOTS, CHUNK, CHUNK).unwrap();
     let r = c.ask_pool(tranship_proto::Trust::Producer, 1, &fd);
@@ -110,7 +110,7 @@ fn connections() {
     let (mut a, mut b) = (m.join(), m.join());
     assert_eq!(Client::raw(&m.path).expelled(), REFUSED);
     let other = m.join_as_nobody();
-    // A hang-up is not a death: its process lives, so its domain counts on.
+    // A hang-up is not a death: its process lives, so its domain still counts.
     drop(b);
     while a.sync().iter().any(|r| {
         matches!(r, tranship_proto::StatRecord::Domain(d) if d.domain != a.domain
@@ -191,7 +191,7 @@ fn channel_ends() {
 
 #[test]
 fn descriptors() {
-    // Each domain has three (its connection, its process and its control page), each pool one.
+    // Each domain has three descriptors (its connection, its process and its control page), each pool one.
     let m = limited(Limits {
         descriptors: 9,
         ..Limits::default()

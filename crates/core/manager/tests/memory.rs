@@ -44,7 +44,7 @@ fn what_was_granted_and_not_used_for_a_while_is_taken_back() {
     assert_eq!(one.show(&mut house, 1, 2), Err(RefusalCode::Total));
 }
 
-/// One message is enough, and it is taken as far as there is something to grant.
+/// One message is enough: as many chunks are taken as can be granted.
 #[test]
 fn what_is_shown_is_granted_with_it() {
     let mut house = house(6, Limits::default());
@@ -58,7 +58,7 @@ fn what_is_shown_is_granted_with_it() {
     let refused = Err(RefusalCode::Total);
     assert_eq!(other.show(&mut house, 1, 2), refused);
     other.give_back(&mut house, 0, 1);
-    // The third of them, which is as good as new.
+    // The third chunk, which is as good as a new one.
     assert_eq!(writer.show(&mut house, 5, 6), Ok(()));
     assert_eq!(house.state.memory(), (6 * CHUNK, 0));
     let pool = writer.pool;
@@ -118,7 +118,7 @@ fn what_is_shown_in_vain_does_not_keep_what_was_granted() {
     assert_eq!(two.grant(&mut house, 4).0, Ok(4));
 }
 
-/// Wrong in one, wrong in all.
+/// One wrong chunk makes the whole message wrong.
 #[test]
 fn a_message_of_chunks_is_looked_through_before_any_is_taken() {
     let mut house = house(40, Limits::default());

@@ -25,7 +25,7 @@ const RCVD: u32 = 5;
 const LINK_SOURCE: u32 = 6;
 const LINK_SINK: u32 = 7;
 
-/// One more than there may be.
+/// Asks for one more than allowed; returns the refusal.
 fn beyond(of: Limited) -> (RefusalCode, u64, u64) {
     let refusal = of.refuse(u64::from(MOST) + 1, MOST.into());
     (REFUSED, refusal.asked, refusal.available)
@@ -76,7 +76,7 @@ fn make_pool(house: &mut House, writer: ClientId) -> PoolId {
     }
 }
 
-/// From a source to a sink, as many as that.
+/// Makes as many channels from a source to a sink.
 fn channels(house: &mut House, source: ClientId, sink: ClientId, n: u32) -> Vec<ChannelId> {
     let name = format!("in of {}", sink.0);
     let export = Request::Export {
@@ -148,7 +148,7 @@ fn queues_and_what_may_become_one() {
         assert_eq!(refused(&events), None);
     }
     assert_eq!(refused(&assign(&mut house, *last)), beyond);
-    // One that has gone makes room for one.
+    // A domain that has gone makes room for another.
     let first = rest[0];
     house.ask(writer, Request::CloseChannel { channel: first }, None);
     house.ask(sink, Request::CloseChannel { channel: first }, None);
@@ -298,7 +298,7 @@ fn names_on_the_reader_set_that_its_writer_claims() {
         };
         house.ask(writer, request, None)
     };
-    // In pieces, as a message holds no more.
+    // In pieces, because a message holds no more.
     for piece in 0..16 {
         let ids = 1000 + piece * MOST / 16..1000 + (piece + 1) * MOST / 16;
         let readers = ids.map(|id| (DomainId(id), 1)).collect();

@@ -36,7 +36,7 @@ fn says(house: &mut House, writer: &Writer, chunks: u64, live: u64, cached: u64)
     house.figures.insert(writer.pool, figures);
 }
 
-/// Gets and shows so many chunks.
+/// Gets and shows `chunks` chunks.
 fn fill(house: &mut House, writer: &Writer, chunks: u32) {
     let keys: Vec<(u32, u32)> = (0..chunks).map(|i| (i, i + 1)).collect();
     for keys in keys.chunks(8) {
@@ -80,7 +80,7 @@ fn what_is_only_cached_is_asked_for_and_what_is_in_use_is_not() {
     says(&mut house, &one, 12, 3, 9); // a quarter of 12
     says(&mut house, &two, 16, 5, 0);
     assert_eq!(look(&mut house, Pressure::None), []);
-    // The third has said nothing of itself.
+    // The third writer has sent no figures.
     assert_eq!(look(&mut house, Pressure::Some), [(one.pool, 3)]);
     assert_eq!(limit(&mut house, &one), (Pressure::Some, TOTAL));
     assert_eq!(two.grant(&mut house, 16).0, Ok(16), "there is room");

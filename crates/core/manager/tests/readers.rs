@@ -12,7 +12,7 @@ use tranship_manager::Limits;
 use tranship_manager::state::Input;
 use tranship_proto::{Event, RefusalCode, Req, Request};
 
-/// A writer of so many chunks, all granted, and its reader.
+/// Makes a writer with `windows` chunks, all granted, and its reader.
 fn set(windows: u32) -> (House, Writer, Reader) {
     let mut house = house(100, Limits::default());
     let writer = Writer::join(&mut house, OWNER, windows.into());
@@ -89,7 +89,7 @@ fn where_many_read_what_is_shown_is_taken_in_pieces() {
     house.state.audit().expect("no contradiction");
 }
 
-/// One that was too late for a chunk is sent no later ones before it asks, and then all.
+/// A reader that was too late for a chunk is sent no later ones before it asks, and then all.
 #[test]
 fn who_missed_a_chunk_asks_for_all() {
     let (mut house, writer, reader) = set(4);

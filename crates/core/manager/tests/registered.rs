@@ -98,7 +98,7 @@ fn a_carried_channel_is_shown_until_it_is_over() {
     house.ask(client, over.clone(), []);
     let (manager, channels) = stat(&mut house, client);
     assert_eq!((channels, manager.ring_bytes), (vec![], 0));
-    // Once more is no harm.
+    // Repeating it does no harm.
     assert!(house.ask(client, over, []).is_empty());
     house.state.audit().expect("no contradiction");
 }
@@ -133,7 +133,7 @@ fn what_a_domain_makes_up_is_not_shown() {
     register(&mut house, of_near, peered(3, DomainId(1)));
     let sinks: Vec<_> = shown(&mut house, client).iter().map(|c| c.sink).collect();
     assert_eq!(sinks, [Some(same), None, None]);
-    // A pool that is not its own.
+    // The pool belongs to another domain.
     let pooled = LocalChannel {
         pool: Some(PoolId(1)),
         ..channel(4)

@@ -25,7 +25,7 @@ fn scheduled(policy: &str, rules: &str) -> House {
     house
 }
 
-/// A period passes in which a pool had so many chunks in use and so many callers that waited.
+/// Ends a period in which pools had these numbers of chunks in use and of waiting callers.
 fn period(house: &mut House, pools: &[(PoolId, u64, u64)]) -> Vec<Event> {
     house.now += PERIOD;
     for (pool, used, waiting) in pools {
@@ -61,7 +61,7 @@ fn who_waits_gets_what_nobody_needs_and_gives_it_back() {
     assert_eq!(one.grant(&mut house, 40).0, Ok(40));
     assert_eq!(two.grant(&mut house, 2).0, Ok(1));
     assert_eq!(two.grant(&mut house, 1).0, Err(RefusalCode::Quota));
-    // The first still uses 4 of its 40; 30 callers wait for the second.
+    // The first pool still uses 4 of its 40 chunks; 30 callers wait for the second.
     for _ in 0..8 {
         period(&mut house, &[(one.pool, 4, 0), (two.pool, 1, 30)]);
     }
@@ -142,7 +142,7 @@ fn heaps_are_not_divided_among_pools() {
     assert_eq!(quota(&house, &writer), 16);
 }
 
-/// A program with a pool for each of two threads: one quota, which goes where it is used.
+/// A program with a pool for each of two threads: one quota, which goes to the pool that uses it.
 #[test]
 fn pools_of_a_group_have_one_quota() {
     let rules = "[[pool]]\nname = \"pool\"\ngroup = \"threads\"\ngroup_max = \"1MiB\"\n";
@@ -155,7 +155,7 @@ fn pools_of_a_group_have_one_quota() {
         for n in 0..100 {
             period(&mut house, &[(busy.pool, 14, 30), (idle.pool, 1, 0)]);
             let (a, b) = quotas(&house);
-            // A pool's first chunk it has anyway.
+            // A pool has its first chunk in any case.
             assert!(a + b <= 16 || n == 0, "{a} and {b} of 16 chunks");
         }
         let (most, least) = (quota(&house, busy), quota(&house, idle));
@@ -207,7 +207,7 @@ fn a_heap_that_says_how_it_does_takes_part() {
         let sum = quota + house.quotas[&writer.pool];
         (quota, sum)
     };
-    // The pool's callers wait for all that there is; of the heap 6 of 8 MiB are in use.
+    // The pool's callers wait for all the memory; of the heap 6 of 8 MiB are in use.
     let mut last = (0, 0);
     for _ in 0..12 {
         last = turn(&mut house, 6 * MIB, 2 * MIB, 900);

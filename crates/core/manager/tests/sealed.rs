@@ -43,7 +43,7 @@ fn readers_are_shown_a_large_buffer_when_nobody_can_write_it() {
     let keys = [(6, 1), (7, 2)];
     let asked = show(&mut house, &writer, &keys, Open);
     assert_eq!(asked, (Some(Ok(2)), vec![]));
-    // Granted, charged and counted from the beginning; and one that asks for all, or joins, gets none.
+    // The chunk is granted, charged and counted from the beginning. A reader that asks for all, or joins, gets none.
     assert_eq!(house.state.memory(), (2 * CHUNK, 0));
     assert_eq!(chunks(&reader.resync(&mut house, 8)), []);
     let second = Reader::join(&mut house, OWNER, &writer);
@@ -94,7 +94,7 @@ fn nothing_else_is_taken_for_one() {
             "{sealed:?}"
         );
     }
-    // Of another length, of another serial, twice, with one that is new.
+    // Of another length, of another serial, twice, and together with a new one.
     let (req, pool) = (Req(3), writer.pool);
     let request = Request::ShowChunks {
         req,
@@ -167,7 +167,7 @@ fn who_asks_again_waits_for_the_readers_as_who_asked_before() {
         show(&mut house, &writer, &[(0, 1)], Nobody),
         (None, vec![(0, 1)])
     );
-    // The first of the two is answered by the way.
+    // The first of the two is answered meanwhile.
     assert_eq!(
         show(&mut house, &writer, &[(0, 1)], Nobody),
         (Some(Ok(1)), vec![])

@@ -5,7 +5,7 @@ use common::*;
 use tranship_manager::{Config, Embedded};
 use tranship_proto::{Event, Request, StatRecord};
 
-/// A writer with a pool of so many chunks, and a reader of it.
+/// A writer with a pool of some chunks, and a reader of it.
 struct Set {
     _dog: Watchdog,
     _manager: Embedded,
@@ -38,7 +38,7 @@ fn set(chunks: u64) -> Set {
 }
 
 impl Set {
-    /// One more chunk, for which the writer waits as long as the manager lets it.
+    /// Shows one more chunk, for which the writer waits as long as the manager lets it.
     fn grow(&mut self, index: u32, serial: u32) {
         assert_eq!(self.writer.grant(self.pool.id, 1), Ok(1));
         self.writer.show_chunk(&mut self.pool, index, serial);
@@ -55,7 +55,7 @@ impl Set {
         self.writer.send(&request, &[]);
     }
 
-    /// All chunks that come until a resync is over.
+    /// Returns all chunks that come until a resync is over.
     fn resync(&mut self) -> Vec<(u32, u32)> {
         let (req, pool) = (self.reader.req(), self.pool.id);
         self.reader.send(&Request::Resync { req, pool }, &[]);
@@ -72,13 +72,13 @@ impl Set {
 
 #[test]
 fn no_writer_waits_for_one_that_reads_nothing() {
-    // More than its socket and its queue hold.
+    // More than fits into its socket and its queue.
     const MANY: u32 = 800;
     let mut set = set(MANY.into());
     for at in 0..MANY {
         set.grow(at, at + 1);
     }
-    // Some of it lies in its socket, and it knows nothing of the rest before it asks.
+    // Some of it is in its socket, and it knows nothing of the rest before it asks.
     let chunks = set.resync();
     let all: Vec<_> = (0..MANY).map(|at| (at, at + 1)).collect();
     assert!(chunks.ends_with(&all), "{chunks:?}");

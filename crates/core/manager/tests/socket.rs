@@ -249,7 +249,7 @@ fn an_orphan_s_live_buffers_stay_until_their_readers_are_done() {
             .iter()
             .any(|(e, _)| matches!(e, Event::ChunkGone { .. } | Event::PoolGone { .. }))
     );
-    // In flight counts as alive too.
+    // A buffer in a queue counts as alive too.
     assigned.sent.1.get(3).unwrap().store(1, Ordering::Release);
     refs.get(3).unwrap().store(0, Ordering::Release);
     b.sync();
@@ -337,7 +337,7 @@ fn who_does_not_read_is_not_heard_until_it_does() {
     let mut deaf = Client::join(m.path(), "deaf");
     let pool = deaf.create_pool(4);
     deaf.grant(pool.id, 1).unwrap();
-    // Answers that it does not read, until the manager takes no more questions: neither does its socket.
+    // Answers that it does not read, until neither the manager nor its socket takes further questions.
     let mut asked = Vec::new();
     loop {
         let req = deaf.req();
@@ -349,7 +349,7 @@ fn who_does_not_read_is_not_heard_until_it_does() {
         match socket::sendmsg(&deaf.fd, &encode(&request), &[], true) {
             Ok(()) => asked.push(req),
             Err(e) if e.kind() == std::io::ErrorKind::WouldBlock => {
-                // Full for the moment, or for good: others are served, and then it is.
+                // Its queue is full for the moment, or for good: others are served, and then it is.
                 good.sync();
                 good.sync();
                 let room = tranship_sys::epoll::wait_writable(&deaf.fd, Some(Duration::ZERO));

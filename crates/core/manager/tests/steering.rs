@@ -93,7 +93,7 @@ fn rules_say_whose_it_may_be() {
     let [other, third] = [OTHER, 77].map(|uid| house.join(uid, None).0);
     assert_eq!(steer(&mut house, third, true), Err(RefusalCode::Access));
     assert_eq!(steer(&mut house, other, true), Ok(()));
-    // The manager has one of its own.
+    // The manager has a policy of its own.
     let mut house = started("policy = \"qos\"");
     let (owner, _) = house.join(OWNER, None);
     assert_eq!(steer(&mut house, owner, true), Err(RefusalCode::Steered));
@@ -119,7 +119,7 @@ fn what_breaks_a_rule_changes_nothing() {
     let good = [(one.pool, 20), (two.pool, 20)];
     assert_eq!(set(&mut house, policy, &good), Ok(()));
     for (bad, why) in [
-        // Of 64 the heap has 24.
+        // The heap has 24 of the 64.
         (vec![(one.pool, 20), (two.pool, 21)], RefusalCode::Total),
         (vec![(two.pool, 21)], RefusalCode::Total),
         (
@@ -152,7 +152,7 @@ fn what_breaks_a_rule_changes_nothing() {
     assert_eq!(set(&mut house, policy, &more), Err(RefusalCode::Total));
 }
 
-/// Under `static` the quotas that there were may be any sum: it must not rise, and comes down.
+/// Under `static` the former quotas may have any sum: the sum must not rise, and may fall.
 #[test]
 fn whatever_it_says_the_sum_does_not_rise_beyond_the_limit() {
     for seed in 0..50 {

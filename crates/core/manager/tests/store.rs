@@ -44,7 +44,7 @@ impl Service {
         }
     }
 
-    /// With everything that is stored, and with its socket if there is one; serves when this returns.
+    /// Starts a manager with the stored descriptors, and with a socket if one is given; it serves when this returns.
     fn start(&mut self, socket: Option<OwnedFd>) {
         let program = artifact("tranship-cli", "tranship");
         let set = |command: &mut Command| {
@@ -62,7 +62,7 @@ impl Service {
         }
     }
 
-    /// How many are stored of tables, chunks and readers.
+    /// Returns the numbers of stored tables, chunks and readers.
     fn has(&self) -> [usize; 3] {
         ["tranship-t.", "tranship-c.", "tranship-r."].map(|kind| {
             self.systemd
@@ -80,7 +80,7 @@ impl Service {
     }
 }
 
-/// A pool of two chunks with a reader, one message on its way to it, in the first.
+/// A pool of two chunks with a reader, and one message in its queue, in the first chunk.
 struct Left {
     reader: Client,
     pool: Pool,
@@ -105,7 +105,7 @@ fn left(service: &Service) -> Left {
     Left { reader, pool, way }
 }
 
-/// Writers that died are not there to show anything again, and a reader may have been shown nothing yet.
+/// Dead writers cannot show anything again, and a reader may have been shown nothing yet.
 #[test]
 fn what_a_dead_writer_left_is_there_after_restarts() {
     let mut service = Service::new();

@@ -54,7 +54,7 @@ fn traced(events: &[Event]) -> Vec<bool> {
     events.iter().filter_map(on).collect()
 }
 
-/// A domain with a traced pool, which has shown where it records.
+/// Makes a domain with a traced pool, which has shown its ring.
 fn recorder(house: &mut House, uid: u32) -> (ClientId, DomainId) {
     let (client, domain) = house.join(uid, None);
     let pool = Writer::with_pool(house, client, 8).pool;
@@ -120,7 +120,7 @@ fn all_who_have_the_pool_are_told_once() {
     // A reader that comes later.
     let (req, pool) = (Req(7), writer.pool);
     let _second = Reader::join(&mut house, OWNER, &writer);
-    // Two want it: it ends with the second.
+    // Two followers want it: tracing ends with the second.
     assert!(traced(&trace(&mut house, follower, pool, true, true)).is_empty());
     let off = trace(&mut house, tool, pool, false, false);
     assert!(traced(&off).is_empty() && off.contains(&Event::Tracing { req, on: true }));
@@ -174,7 +174,7 @@ fn what_is_shown_is_one_of_its_kind_and_outlives_its_domain_within_bounds() {
     let mut all = Vec::new();
     for _ in 0..50 {
         let (client, domain) = recorder(&mut house, OWNER);
-        // The second takes the first one's place.
+        // The second ring takes the first one's place.
         show(&mut house, client, ring());
         end(&mut house, client);
         all.push((domain, false));
@@ -204,7 +204,7 @@ fn who_does_not_read_is_told_at_last_how_it_is() {
         for n in 0..2001 {
             let on = (n % 2 == 0) == on_at_last;
             let events = trace(&mut house, writer.client, writer.pool, on, false);
-            // One is the writer's own.
+            // One message is for the writer itself.
             told += traced(&events).len() - 1;
         }
         assert!(told <= 2 * 256, "{told} messages to two that do not read");
@@ -217,7 +217,7 @@ fn who_does_not_read_is_told_at_last_how_it_is() {
             house.state.audit().expect("no contradiction");
         }
         assert_eq!(last, Some(on_at_last));
-        // The other one goes meanwhile, and has it no more.
+        // The other follower leaves meanwhile, and no longer has it.
         if on_at_last {
             let client = leaves.client;
             for _ in 0..told / 2 {
@@ -271,7 +271,7 @@ fn each_user_has_its_share_of_what_is_kept() {
         "its own user has the rest"
     );
     house.state.audit().expect("no contradiction");
-    // One that ends leaves its place.
+    // A domain that ends leaves its place.
     end(&mut house, mine[0]);
     recorder(&mut house, OWNER);
     assert_eq!(count(&mut house, tool, true), 256);

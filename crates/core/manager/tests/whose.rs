@@ -33,7 +33,7 @@ fn object(kind: u32, count: u32, size: u64) -> [(Header, u64); 1] {
     [(header, size)]
 }
 
-/// The writer claims a pool with a queue to the sink, and nothing has left.
+/// Lets the writer claim a pool with a queue to the sink, and checks that nothing has left.
 fn writer(house: &mut House) {
     let (writer, _) = house.join(USER, Some(WRITER));
     let claim = Request::ClaimPool {

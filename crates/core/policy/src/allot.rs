@@ -7,7 +7,7 @@ use crate::num::{bytes, down, real};
 use crate::policy::Wish;
 use crate::round::Activity;
 
-/// Bytes for each pool, in multiples of its grain, the sum within `limit`.
+/// Returns bytes for each pool, in multiples of its grain, the sum within `limit`.
 pub(crate) fn allot(pools: &[Activity<'_>], wishes: &[Wish], limit: u64) -> Vec<u64> {
     let mut has: Vec<u64> = pools.iter().map(|a| a.least_bytes).collect();
     let mut ranks: Vec<u32> = wishes.iter().map(|w| w.rank).collect();
@@ -27,7 +27,7 @@ pub(crate) fn allot(pools: &[Activity<'_>], wishes: &[Wish], limit: u64) -> Vec<
     has
 }
 
-/// Raises everybody towards its goal, as far as the limit goes.
+/// Raises every pool towards its goal, as far as the limit allows.
 fn raise(pools: &[Activity<'_>], has: &mut [u64], goal: &[u64], limit: u64) {
     let sum = |of: &[u64]| of.iter().fold(0u64, |sum, b| sum.saturating_add(*b));
     if sum(goal) <= limit {

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// How to schedule.
+/// The settings of scheduling.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
@@ -34,7 +34,7 @@ impl Default for Config {
 }
 
 impl Config {
-    /// A configuration for a policy, all else as usual.
+    /// Makes a configuration for a policy, with defaults for everything else.
     pub fn of(policy: &str) -> Config {
         Config {
             policy: policy.to_owned(),

@@ -43,10 +43,10 @@ pub struct Governor {
 }
 
 impl Governor {
-    /// With the policy that the configuration names.
+    /// Makes a governor with the policy that the configuration names.
     ///
     /// # Errors
-    /// A name that no policy has; the error lists those that there are.
+    /// A name that no policy has; the error lists the existing names.
     pub fn new(config: Config) -> Result<Governor, UnknownPolicy> {
         let policy = (find(&config.policy)?.make)(&config);
         Ok(Governor::with(config, policy))
@@ -62,7 +62,7 @@ impl Governor {
         }
     }
 
-    /// One period: quotas for all pools of the snapshot, in its order.
+    /// Ends a period: returns quotas for all pools of the snapshot, in its order.
     pub fn step(&mut self, snapshot: &Snapshot) -> Vec<Target> {
         let elapsed = snapshot.at_ns.saturating_sub(self.at_ns.unwrap_or(0));
         let round = Round::new(snapshot, elapsed, &self.before);

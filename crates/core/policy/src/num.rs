@@ -11,7 +11,7 @@ pub(crate) fn bytes(value: f64) -> u64 {
     value as u64
 }
 
-/// The next multiple, or the largest there is.
+/// Returns the next multiple, or the largest one.
 pub(crate) fn up(value: u64, grain: u64) -> u64 {
     let grain = grain.max(1);
     value

@@ -3,7 +3,7 @@
 use crate::num::{bytes, down, real, up};
 use crate::round::Activity;
 
-/// Changes of less than this share, of everybody, are not worth moving memory.
+/// If all changes are below this share, moving memory is not worthwhile.
 const STILL: f64 = 0.01;
 
 /// Returns the next quotas: no quota moves by more than `step`, and the sum stays within `limit`. If both are

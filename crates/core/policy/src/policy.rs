@@ -5,10 +5,10 @@ use crate::round::Round;
 /// A policy's wish for a pool.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Wish {
-    /// Which, by its place in [`Round::pools`].
+    /// The pool's position in [`Round::pools`].
     pub pool: usize,
-    /// Wishes of a lower rank are met first. Within a rank memory that is short is divided by weight, everybody up to
-    /// the same level (per weight) or up to its wish.
+    /// The rank: wishes of a lower rank are met first. Within a rank, scarce memory is divided by weight: every pool
+    /// gets the same level (per weight), or its wish.
     pub rank: u32,
     /// The pool's whole quota, not an increase.
     pub up_to_bytes: u64,

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 /// One period, as policies see it.
 #[derive(Clone, Debug)]
 pub struct Round<'a> {
-    /// How long it was.
+    /// The length of the period, ns.
     pub elapsed_ns: u64,
     /// The most for all quotas together, bytes.
     pub limit_bytes: u64,
@@ -18,11 +18,11 @@ pub struct Round<'a> {
 /// One pool's activity in the round.
 #[derive(Clone, Debug)]
 pub struct Activity<'a> {
-    /// How it is now.
+    /// The pool's state at the end.
     pub state: &'a PoolState,
     /// The pool was not there before, so nothing is known of the period.
     pub fresh: bool,
-    /// How many callers waited, on average.
+    /// The number of callers that waited, on average.
     pub blocked: f64,
     /// Share of the time that was spent collecting.
     pub collecting: f64,
@@ -35,7 +35,7 @@ pub struct Activity<'a> {
 }
 
 impl Activity<'_> {
-    /// The most in use in the period.
+    /// Returns the most bytes in use in the period.
     pub fn peak_bytes(&self) -> u64 {
         self.state.peak_bytes.max(self.state.live_bytes)
     }
@@ -107,7 +107,7 @@ impl<'a> Round<'a> {
     }
 }
 
-/// The least and the most of each pool. Minimums that do not fit are cut in proportion.
+/// Returns the least and the most of each pool. Minimums that do not fit are cut in proportion.
 fn bounds(snapshot: &Snapshot) -> Vec<(u64, u64)> {
     use crate::num::{bytes, down, up};
     let limit = snapshot.limit_bytes;

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Snapshot {
-    /// When, on any clock that only rises.
+    /// The time, on any clock that only rises.
     pub at_ns: u64,
     /// The most for all quotas together, bytes.
     pub limit_bytes: u64,
@@ -28,25 +28,25 @@ pub struct PoolState {
     pub collect_ns: u64,
     /// Buffers handed out.
     pub allocs: u64,
-    /// In use now.
+    /// Bytes in use.
     pub live_bytes: u64,
     /// The most that was in use at once since the last snapshot; 0: not known.
     pub peak_bytes: u64,
     /// Dead and not collected yet, as far as is known.
     pub garbage_bytes: u64,
-    /// Free and kept at hand.
+    /// Bytes that are free and kept in caches.
     pub cached_bytes: u64,
     /// Buffers in use now; 0: not known.
     pub live_buffers: u64,
     /// Callers that wait now.
     pub waiters: u32,
-    /// For how long they have waited, summed: already in `blocked_ns`.
+    /// The summed time of present waits, ns: already in `blocked_ns`.
     pub waiting_ns: u64,
     /// The quota in force.
     pub quota_bytes: u64,
     /// The pool's granted memory, bytes.
     pub granted_bytes: u64,
-    /// Quotas are multiples of this: its chunk.
+    /// The chunk size: quotas are multiples of it.
     pub grain_bytes: u64,
     /// The pool's configured rule.
     #[serde(flatten)]
@@ -61,15 +61,15 @@ pub struct Rule {
     pub min_bytes: u64,
     /// The pool's maximum, bytes.
     pub max_bytes: u64,
-    /// Where memory is short it is divided in proportion to weights.
+    /// The weight: scarce memory is divided in proportion to weights.
     pub weight: u32,
     /// Policy `priority`: the higher is served first.
     pub priority: i32,
-    /// Policy `qos`: the share of its callers' time that is to be spent waiting for memory and collecting, 0 to 1.
+    /// For policy `qos`: the share of its callers' time that should be spent waiting for memory and collecting, 0 to 1.
     pub target: Option<f64>,
-    /// How many callers it has at once.
+    /// The number of callers at once.
     pub callers: u32,
-    /// Pools of one group have one target together, over which `callers` go.
+    /// The group: its pools have one target together, over which `callers` go.
     pub group: Option<String>,
     /// The most for the whole group, bytes: one quota, divided among its pools by their wishes.
     pub group_max_bytes: Option<u64>,

@@ -1,4 +1,4 @@
-//! How quotas follow demand: by the simulator, which is deterministic.
+//! How quotas follow demand, by the simulator, which is deterministic.
 
 use tranship_policy::Config;
 use tranship_policy::sim::{self, AppFigures, Run};
@@ -11,7 +11,7 @@ fn play(scenario: &str, policy: &str) -> Run {
     sim::run(&scenario, &Config::of(policy)).expect("a policy")
 }
 
-/// The largest relative change of a quota between two periods that both lie in a time.
+/// Returns the largest relative change of a quota between two periods within a time.
 fn stirs(run: &Run, from_ms: u64, to_ms: u64) -> f64 {
     let moved = sim::moved(run).into_iter();
     let within = moved.filter(|(at, _)| *at > from_ms && *at <= to_ms);
@@ -163,8 +163,8 @@ fn figure_11_in_its_order() {
     for (seen, target) in seen.iter().zip(targets) {
         assert!(seen[0].share < target + 0.02, "{target}: {seen:?}");
     }
-    // The paper's server is worse off after an interferer came than before, at 10 %; ours has its memory again 8
-    // periods after.
+    // At a target of 10 %, the paper's server is worse off after an interferer's visit than before; here it has its
+    // memory again 8 periods later.
     let run = play("paper:260:0.1", "qos");
     let (before, after) = (
         app(&run, "server", 15_000, 21_000),

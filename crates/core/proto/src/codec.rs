@@ -1,16 +1,16 @@
-//! One message, one datagram: postcard, nothing after the end, bounded length.
+//! The encoding: one message in one datagram, in postcard form, with nothing after the end and a bounded length.
 
 use crate::text::text_fault;
 use serde::de::{DeserializeOwned, Error as _};
 use serde::{Deserialize, Deserializer, Serialize};
 
-/// No message is longer. A claim of a reader with very many chunks is split by its sender.
+/// The longest message. A claim of a reader with very many chunks is split by its sender.
 pub const MAX_MESSAGE_BYTES: usize = 16 * 1024;
 /// Names of domains, pools and exports: 1 to this many bytes of printable UTF-8.
 pub const MAX_NAME_BYTES: usize = 64;
 /// Most bytes of an address with a scheme, and of a carrier's name for a place.
 pub const MAX_ADDRESS_BYTES: usize = 400;
-/// Descriptors with one message, at most.
+/// Most descriptors in one message.
 pub const MAX_FDS: usize = 16;
 
 /// A datagram that is not a message.
@@ -34,12 +34,12 @@ pub enum DecodeError {
     /// Bytes after the message's end.
     #[error("{bytes} bytes after the end of the message")]
     Trailing {
-        /// How many.
+        /// The number of bytes.
         bytes: usize,
     },
 }
 
-/// Encodes a message. Panics only on a message of ours above the limit, which is a bug of the caller.
+/// Encodes a message. Panics only on an own message above the limit, which is an error of the caller.
 pub fn encode<T: Serialize>(message: &T) -> Vec<u8> {
     let bytes = postcard::to_allocvec(message).expect("our own message types always encode");
     assert!(
@@ -50,7 +50,7 @@ pub fn encode<T: Serialize>(message: &T) -> Vec<u8> {
     bytes
 }
 
-/// A list with one descriptor for each entry.
+/// Reads a list with one descriptor for each entry.
 pub(crate) fn as_many_as_descriptors<'de, T, D>(from: D) -> Result<Vec<T>, D::Error>
 where
     T: Deserialize<'de>,
@@ -79,7 +79,7 @@ pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, DecodeError> {
     Ok(message)
 }
 
-/// Whether a name may be used: 1 to [`MAX_NAME_BYTES`] bytes without a [fault](text_fault).
+/// Says whether a name may be used: 1 to [`MAX_NAME_BYTES`] bytes without a [fault](text_fault).
 pub fn check_name(name: &str) -> bool {
     check_text(name, MAX_NAME_BYTES)
 }

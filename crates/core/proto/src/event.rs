@@ -50,7 +50,7 @@ pub enum Event {
     ChunksReady { req: Req, pool: PoolId, chunks: u32 },
     /// fds: 0. Bring the pool, or heap, down to this many bytes, as soon as the memory in use allows.
     Shrink { pool: PoolId, target_bytes: u64 },
-    /// fds: 0. The quota is now this (the control page says so too).
+    /// fds: 0. The quota now has this value (the control page says so too).
     Quota { pool: PoolId, quota_bytes: u64 },
     /// fds: 0.
     ForwardAllowed {
@@ -83,8 +83,8 @@ pub enum Event {
     },
     /// fds: 1 (the peer's pidfd). The answer to `Accept`.
     Accepted { req: Req, channel: ChannelId },
-    /// fds: 1 (slot table). The source wants to send from this pool. `known`: this domain already
-    /// reads it, so it need not make `ref` counters. Chunks follow as `ChunkAdded`.
+    /// fds: 1 (slot table). The source wants to send from this pool. `known`: the receiving domain already reads it, so
+    /// it need not make `ref` counters. Chunks follow as `ChunkAdded`.
     PoolOffer {
         channel: ChannelId,
         pool: PoolId,
@@ -102,7 +102,7 @@ pub enum Event {
         pool: PoolId,
     },
     /// fds: 0. To the sink, after the writer's epoch was raised: references of this pool may be taken from this channel
-    /// from now on. Before that the writer's collector may not know our counters.
+    /// from now on. Before that the writer's collector may not know the sink's counters.
     PoolOpen { channel: ChannelId, pool: PoolId },
     /// fds: 1 (chunk). To a reader: a chunk of a pool that it reads.
     ChunkAdded {
@@ -110,7 +110,7 @@ pub enum Event {
         index: u32,
         serial: u32,
     },
-    /// fds: 0. To a reader: unmap it, then say `Unmapped`. All buffers in it are dead.
+    /// fds: 0. To a reader: unmap the chunk, then send `Unmapped`. All buffers in it are dead.
     ChunkGone {
         pool: PoolId,
         index: u32,
@@ -136,7 +136,7 @@ pub enum Event {
         channel: ChannelId,
         epoch: u64,
     },
-    /// fds: 0. To the writer: the domain is gone, its references count no more.
+    /// fds: 0. To the writer: the domain is gone, and its references no longer count.
     ReaderLeft {
         pool: PoolId,
         domain: DomainId,
@@ -147,7 +147,7 @@ pub enum Event {
         channel: ChannelId,
         reason: GoneReason,
     },
-    /// fds: 1 (the end of a socket pair that sends). The peer wants to be woken by it.
+    /// fds: 1 (the sending end of a socket pair). The peer wants to be woken by it.
     WakeFd { channel: ChannelId },
     /// fds: 1 (the end that receives). The answer to `WakeFd`.
     WakeEnd { req: Req },
@@ -187,7 +187,7 @@ pub enum Event {
     Traced { pool: PoolId, on: bool },
     /// fds: 0. The answer to `Trace`.
     Tracing { req: Req, on: bool },
-    /// fds: 1 (trace). An answer to `NextTrace`; `number` is the manager's for it. The domain may be gone.
+    /// fds: 1 (trace). An answer to `NextTrace`; `number` is the manager's number of the trace. The domain may be gone.
     TraceRing {
         req: Req,
         number: u32,
@@ -205,7 +205,7 @@ pub enum Event {
 }
 
 impl Event {
-    /// How many descriptors come with it: no more, no less.
+    /// Returns the exact number of descriptors of the message.
     pub fn fds(&self) -> usize {
         match self {
             Event::Welcome { .. }

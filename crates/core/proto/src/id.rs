@@ -49,19 +49,19 @@ impl BufferId {
                 | u64::from(generation & 0xff_ffff),
         )
     }
-    /// The pool that the buffer belongs to.
+    /// Returns the pool that the buffer belongs to.
     #[inline]
     #[allow(clippy::cast_possible_truncation)] // 20 bits are left
     pub fn pool(self) -> PoolId {
         PoolId((self.0 >> 44) as u32)
     }
-    /// The slot in the pool's table.
+    /// Returns the slot in the pool's table.
     #[inline]
     #[allow(clippy::cast_possible_truncation)] // masked to 20 bits
     pub fn slot(self) -> u32 {
         ((self.0 >> 24) as u32) & (SLOT_LIMIT - 1)
     }
-    /// The generation, 24 bits.
+    /// Returns the generation, 24 bits.
     #[inline]
     #[allow(clippy::cast_possible_truncation)] // masked to 24 bits
     pub fn generation(self) -> u32 {

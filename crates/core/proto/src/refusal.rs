@@ -1,4 +1,4 @@
-//! Why the manager says no: a stable code and two numbers.
+//! The manager's reasons for a refusal: a stable code and two numbers.
 
 use crate::codec::MAX_NAME_BYTES;
 use serde::{Deserialize, Serialize};
@@ -12,16 +12,16 @@ pub enum RefusalCode {
     /// The two sides speak different versions.
     #[error("protocol version differs")]
     Version = 1,
-    /// The access rules do not allow it.
+    /// The access rules do not allow the request.
     #[error("the access rules of the manager do not allow it")]
     Access = 2,
     /// A limit per uid or per client is reached.
     #[error("a limit per user or per client is reached")]
     Limit = 3,
-    /// The pool's quota does not cover it.
+    /// The pool's quota is too small.
     #[error("the pool's quota does not cover it")]
     Quota = 4,
-    /// The manager's total does not cover it at present.
+    /// The manager's total is too small at present.
     #[error("the manager's total memory does not cover it at present")]
     Total = 5,
     /// Another domain offers the name.
@@ -43,7 +43,7 @@ pub enum RefusalCode {
     #[error("no right to do that with this pool or channel")]
     NotYours = 11,
     /// A descriptor does not have the form that its kind prescribes (seals, size, file system).
-    #[error("a descriptor is not what its kind prescribes")]
+    #[error("a descriptor does not have the form that its kind prescribes")]
     BadDescriptor = 12,
     /// A number is outside its range.
     #[error("a number is outside its range")]
@@ -52,7 +52,7 @@ pub enum RefusalCode {
     #[error("the request does not fit the state")]
     State = 14,
     /// The claimed id is taken, or the two sides' claims differ.
-    #[error("what is claimed is taken or contradicted")]
+    #[error("the claimed id is taken, or the claims of the two sides differ")]
     Claim = 15,
     /// A name is empty, too long, or has characters in it that no name may hold ([`text_fault`](crate::text_fault)).
     #[error("a name has 1 to {MAX_NAME_BYTES} bytes and only visible characters")]
@@ -65,11 +65,11 @@ pub enum RefusalCode {
     Trust = 18,
     /// The memory of other domains' pools that the domain holds counts against its limit, and leaves too little of it.
     #[error(
-        "what is held of others' pools leaves too little of what the domain, or its user, may have"
+        "the memory of others' pools that the domain holds leaves too little of its limit, or of its user's"
     )]
     Charged = 19,
     /// The domain holds more memory of others than the manager's rules allow, for longer than they allow.
-    #[error("more of others' memory is held than the manager's [[hog]] rules allow")]
+    #[error("the domain holds more memory of others than the manager's [[hog]] rules allow")]
     Hog = 20,
     /// Another policy sets quotas.
     #[error("another policy sets quotas")]
@@ -83,7 +83,7 @@ pub enum RefusalCode {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, thiserror::Error)]
 #[error("{code}{}", numbers(*code, *asked, *available))]
 pub struct Refusal {
-    /// Which rule.
+    /// The code.
     pub code: RefusalCode,
     /// The requested amount.
     pub asked: u64,
@@ -91,10 +91,10 @@ pub struct Refusal {
     pub available: u64,
 }
 
-/// With [`RefusalCode::PeerGone`], as `available`: the other side is there, and said no.
+/// With [`RefusalCode::PeerGone`], as `available`: the other side is there, and refused.
 pub const SAID_NO: u64 = 1;
 
-/// With [`RefusalCode::Access`], as `available`: which rule it was; 0: it has no name.
+/// With [`RefusalCode::Access`], as `available`: the rule; 0: it has no name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u64)]
 pub enum AccessRule {
@@ -104,7 +104,7 @@ pub enum AccessRule {
     Export = 2,
     /// `[[bind]]`: the users that may connect to a name.
     Bind = 3,
-    /// `[[reserved]]`: whose a name is.
+    /// `[[reserved]]`: the owner of a name.
     Reserved = 4,
     /// `[[policy_run]]`: the users that may divide memory.
     PolicyRun = 5,
@@ -122,7 +122,7 @@ pub enum Limited {
     Pools = 2,
     /// Ends of channels of a user.
     Channels = 3,
-    /// Names of a user: exported ones, and those that it waits for.
+    /// Names of a user: exported ones, and awaited ones.
     Names = 4,
     /// Descriptors that the manager holds for a user.
     Descriptors = 5,
@@ -152,7 +152,7 @@ pub enum Limited {
     Mapped = 17,
     /// A reader's questions for chunks that it misses.
     Resyncs = 18,
-    /// Requests to another domain that has not taken the ones before.
+    /// Requests to another domain that has not taken the earlier ones.
     Backlog = 19,
 }
 
@@ -216,7 +216,7 @@ impl Limited {
     ];
     const SHIFT: u32 = 56;
 
-    /// The refusal: this would be number `number` of at most `most`.
+    /// Makes the refusal: this would be number `number` of at most `most`.
     pub fn refuse(self, number: u64, most: u64) -> Refusal {
         let number = number.min((1 << Limited::SHIFT) - 1);
         Refusal {
@@ -241,7 +241,7 @@ impl Limited {
 }
 
 impl Refusal {
-    /// The other side went away, or just lost the manager: it did not say no.
+    /// Says whether the other side went away, or just lost the manager: it did not refuse.
     pub fn went_away(&self) -> bool {
         self.code == RefusalCode::PeerGone && self.available != SAID_NO
     }
@@ -284,15 +284,15 @@ fn numbers(code: RefusalCode, asked: u64, available: u64) -> String {
         C::Limit => Limited::text(asked, available),
         C::Charged => {
             format!(
-                ": asked {asked} bytes, there are {available}; buffers of others that are dropped make room, `tranship stat` says in whose pools they are"
+                ": asked {asked} bytes, {available} are available; dropping buffers of others makes room, and `tranship stat` shows the pools that they are in"
             )
         }
         C::Hog => format!(
-            ": {asked} bytes are charged to it, allowed are {available}; buffers of others that are dropped count no more"
+            ": {asked} bytes are charged to it, {available} are allowed; dropped buffers of others no longer count"
         ),
-        C::Quota | C::Total => format!(": asked {asked} bytes, there are {available}"),
+        C::Quota | C::Total => format!(": asked {asked} bytes, {available} are available"),
         C::NameTaken => format!(
-            " (by process {asked}, domain {available}): use another name, or stop who has it"
+            " (by process {asked}, domain {available}): use another name, or end that process"
         ),
         C::NoSuchName | C::Role => String::new(),
         C::OwnName => {
@@ -316,7 +316,7 @@ fn numbers(code: RefusalCode, asked: u64, available: u64) -> String {
     }
 }
 
-/// Which rule keeps a user out.
+/// Returns the text of the rule that keeps a user out.
 fn barred(uid: u64, rule: u64) -> String {
     use AccessRule as R;
     let is = |wanted: R| rule == wanted as u64;
@@ -342,7 +342,7 @@ mod tests {
     use super::*;
     use crate::{Levels, Trust};
 
-    /// A listener that ends, or an id that is gone, takes no right from anybody.
+    /// A listener that ends, or an id that is gone, takes no right from any domain.
     #[test]
     fn refused_means_a_right_that_is_missing() {
         let kind = |code, available| {

@@ -3,10 +3,10 @@
 use crate::{ChannelId, DomainId, ExportId, Levels, PoolId, Req, Trust};
 use serde::{Deserialize, Serialize};
 
-/// In place of a domain in [`AllowForward`](Request::AllowForward): all that read the pool. No domain has this id.
+/// Stands for a domain in [`AllowForward`](Request::AllowForward): all readers of the pool. No domain has this id.
 pub const ALL_READERS: DomainId = DomainId(0);
 
-/// Which end of a link a domain is.
+/// A domain's end of a link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, Serialize, Deserialize)]
 pub enum Role {
     /// Sends buffers.
@@ -16,7 +16,7 @@ pub enum Role {
 }
 
 impl Role {
-    /// The other end.
+    /// Returns the role of the other end.
     pub fn opposite(self) -> Role {
         match self {
             Role::Source => Role::Sink,
@@ -30,15 +30,15 @@ impl Role {
 pub struct ChannelClaim {
     /// The channel's id under the old manager.
     pub channel: ChannelId,
-    /// The name it was made under.
+    /// The name under which it was made.
     pub name: String,
-    /// Which end the claimant holds.
+    /// The claimant's end.
     pub role: Role,
     /// The other end's domain, as the old manager gave it.
     pub peer: DomainId,
     /// Lines in the claimant's own half.
     pub lines: u32,
-    /// Inode of the other end's half, as the claimant has it mapped.
+    /// The inode of the other end's half, as the claimant has it mapped.
     pub peer_inode: u64,
 }
 
@@ -47,9 +47,9 @@ pub struct ChannelClaim {
 pub struct LocalChannel {
     /// The channel's number in its domain.
     pub channel: ChannelId,
-    /// With its scheme.
+    /// The address, with its scheme.
     pub address: String,
-    /// Which end the domain holds.
+    /// The domain's end.
     pub role: Role,
     /// The other end's domain, in the same process.
     pub peer: Option<DomainId>,
@@ -64,8 +64,8 @@ pub struct LocalChannel {
 /// From a domain to the manager. The number after `fds:` is how many descriptors travel with it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Request {
-    /// fds: 0. The first message. `resume` names the domain that this process was under a manager
-    /// that has died; it is granted if the id is free. Carries the sender's pidfd (SCM_PIDFD).
+    /// fds: 0. The first message. `resume` names the domain that this process was under a manager that has died. The id
+    /// is granted if it is free. The message carries the sender's pidfd (SCM_PIDFD).
     Hello {
         version: u16,
         name: String,
@@ -84,9 +84,9 @@ pub enum Request {
         chunk_bytes: u64,
         trust: Trust,
     },
-    /// fds: 0. The writer has no live buffer in it and has unmapped it.
+    /// fds: 0. The writer has no live buffer in the pool and has unmapped it.
     DestroyPool { pool: PoolId },
-    /// fds: 0. May the writer make `chunks` more chunks? Answer: `Granted` (0 < granted <= asked) or refusal.
+    /// fds: 0. The writer asks to make `chunks` more chunks. Answer: `Granted` (0 < granted <= asked) or refusal.
     Grant { req: Req, pool: PoolId, chunks: u32 },
     /// fds: 0. Gives back that many granted chunks that were never shown (making them failed).
     Ungrant { pool: PoolId, chunks: u32 },
@@ -100,13 +100,13 @@ pub enum Request {
         chunks: Vec<(u32, u32)>,
         least: u32,
     },
-    /// fds: 0. The writer has unmapped and closed it; readers are to follow.
+    /// fds: 0. The writer has unmapped and closed the chunk; readers are to follow.
     ReturnChunk {
         pool: PoolId,
         index: u32,
         serial: u32,
     },
-    /// fds: 0. A reader has unmapped a chunk it was told is gone.
+    /// fds: 0. A reader has unmapped a chunk that was reported as gone.
     Unmapped {
         pool: PoolId,
         index: u32,
@@ -124,10 +124,10 @@ pub enum Request {
 
     /// fds: 0. Offers a name; every `Connect` to it makes one channel. Answer: `Exported`.
     Export { req: Req, name: String, role: Role },
-    /// fds: 0. Withdraws it.
+    /// fds: 0. Withdraws the name.
     Unexport { export: ExportId },
-    /// fds: 1 (own half of the link). Wants the role opposite to the exporter's. With `wait` it is
-    /// kept until the name appears. Answer: `Opened` or refusal.
+    /// fds: 1 (own half of the link). Asks for the role opposite to the exporter's. With `wait` the request is kept
+    /// until the name appears. Answer: `Opened` or refusal.
     Connect {
         req: Req,
         name: String,
@@ -144,7 +144,7 @@ pub enum Request {
         channel: ChannelId,
         lines: u32,
     },
-    /// fds: 0. The exporter does not want it.
+    /// fds: 0. The exporter does not want the channel.
     Reject { channel: ChannelId },
     /// fds: 1 (`sent` counters). The source assigns a pool to its channel. Answer: `Assigned`.
     Assign {
@@ -158,7 +158,7 @@ pub enum Request {
         pool: PoolId,
         with_refs: bool,
     },
-    /// fds: 0. The sink's refusal of `PoolOffer`; for the pool's level, with those that it takes.
+    /// fds: 0. The sink's refusal of `PoolOffer`; if the reason is the pool's level, with the levels that it takes.
     VetoPool {
         channel: ChannelId,
         pool: PoolId,
@@ -168,7 +168,7 @@ pub enum Request {
     Drained { channel: ChannelId },
     /// fds: 0. This end leaves the channel. A source sends it after setting `closed` in its half.
     CloseChannel { channel: ChannelId },
-    /// fds: 0. Wants something to sleep on, to which the peer writes a byte. Answer: `WakeEnd` or refusal.
+    /// fds: 0. Asks for a descriptor to sleep on, to which the peer writes a byte. Answer: `WakeEnd` or refusal.
     WakeFd { req: Req, channel: ChannelId },
 
     /// fds: 2 (the source's half, the sink's). Of a channel that no manager has brought about. For `stat`, until the
@@ -197,9 +197,9 @@ pub enum Request {
         index: u32,
         serial: u32,
     },
-    /// fds: 1 (`ref`). After a restart, a reader claims a pool. It names the pool, its counters, the chunks that it
-    /// still maps as (index, serial), the inode of the slot table that it maps, and the level at which it maps them. A
-    /// list that is too long comes in pieces.
+    /// fds: 1 (`ref`). After a restart, a reader claims a pool. It names the pool, its counters, and the chunks that it
+    /// still maps as (index, serial). It also names the inode of the slot table that it maps, and the level at which it
+    /// maps them. A list that is too long comes in pieces.
     ClaimReader {
         req: Req,
         pool: PoolId,
@@ -219,7 +219,8 @@ pub enum Request {
     /// fds: 0. After a restart: everything has been claimed.
     ClaimDone { req: Req },
     /// fds: 0. After a restart: the readers on the writer's reader set with the inodes of their `ref` counters, and its
-    /// queues with their sinks and the numbers of these sinks' processes. Others are not believed. Answer: `Claimed`.
+    /// queues with their sinks and the numbers of these sinks' processes. Other processes are not believed. Answer:
+    /// `Claimed`.
     ClaimRoster {
         req: Req,
         pool: PoolId,
@@ -236,7 +237,7 @@ pub enum Request {
         max_bytes: u64,
         held_bytes: u64,
     },
-    /// fds: 0. The heap is no more; all that was admitted to it is given back.
+    /// fds: 0. The heap no longer exists; all its admitted bytes are given back.
     DestroyHeap { heap: PoolId },
     /// fds: 0. May the heap grow by `bytes`, or at least by `least_bytes`? Answer: `Admitted`
     /// (`least_bytes` <= admitted <= `bytes`) or refusal.
@@ -246,7 +247,7 @@ pub enum Request {
         bytes: u64,
         least_bytes: u64,
     },
-    /// fds: 0. The heap has given so much to the kernel.
+    /// fds: 0. The heap has given `bytes` back to the kernel.
     GiveBack { heap: PoolId, bytes: u64 },
     /// fds: 0. The heap's figures: bytes that are allocated in it, and bytes that are free and kept. A heap with
     /// figures takes part in scheduling. No answer.
@@ -275,14 +276,14 @@ pub enum Request {
         on: bool,
         while_here: bool,
     },
-    /// fds: 1 (trace). Where this domain records it. No answer.
+    /// fds: 1 (trace). The ring into which this domain records. No answer.
     ShowTrace,
-    /// fds: 0. The next domain's trace after this number, of those that the client may see. Answer: `TraceRing`, or
-    /// `TraceEnd`.
+    /// fds: 0. Asks for the next domain's trace after this number, of those that the client may see. Answer:
+    /// `TraceRing`, or `TraceEnd`.
     NextTrace { req: Req, after: u32 },
 
     /// fds: 0. This client's policy sets quotas from now on, until its connection ends, or it says that it no longer
-    /// does. Answer: `Steering`, or `Steered` where another one does.
+    /// does. Answer: `Steering`, or `Steered` if another client does.
     Steer { req: Req, take: bool },
     /// fds: 0. From the client that steers: sets the quotas of pools, all of them or none. Answer: `QuotasSet`.
     SetQuotas {
@@ -292,7 +293,7 @@ pub enum Request {
 }
 
 impl Request {
-    /// How many descriptors must come with it: no more, no less.
+    /// Returns the exact number of descriptors that the message needs.
     pub fn fds(&self) -> usize {
         match self {
             Request::CreatePool { .. }
@@ -312,7 +313,7 @@ impl Request {
         }
     }
 
-    /// The number that its answer carries back, for requests that have an answer.
+    /// Returns the number that the answer carries back, for requests that have an answer.
     pub fn req(&self) -> Option<Req> {
         match *self {
             Request::CreatePool { req, .. }

@@ -27,7 +27,7 @@ pub struct ManagerStat {
     pub instance: u64,
     /// Process id.
     pub pid: u32,
-    /// Seconds since its start.
+    /// Seconds since the manager's start.
     pub uptime_s: u64,
     /// The most that may be granted in all, bytes.
     pub total_bytes: u64,
@@ -35,7 +35,7 @@ pub struct ManagerStat {
     pub granted_bytes: u64,
     /// Returned by writers but still mapped by readers.
     pub stranded_bytes: u64,
-    /// Chunks of pools that are there: granted, made and not returned. Heaps are private memory, and not in it.
+    /// Bytes of existing chunks of pools: granted, made and not returned. Heaps are private memory, and not included.
     pub data_bytes: u64,
     /// Slot tables and counters.
     pub table_bytes: u64,
@@ -43,21 +43,21 @@ pub struct ManagerStat {
     pub ring_bytes: u64,
     /// Bytes that the manager itself shares with its domains.
     pub control_page_bytes: u64,
-    /// Descriptors that it holds for its clients.
+    /// Number of descriptors that the manager holds for its clients.
     pub descriptors: u64,
     /// The most descriptors that it may hold.
     pub max_descriptors: u64,
-    /// The most that its own process may come to need for one user, by that user's limits.
+    /// Most bytes that its own process may need for one user, by that user's limits.
     pub own_bytes_per_user: u64,
     /// The longest turn of its loop since its start, in microseconds of processor time.
     pub longest_turn_us: u64,
-    /// How short memory is outside.
+    /// The memory shortage outside.
     pub pressure: Pressure,
     /// The most that may be granted at present, bytes: less than the total while memory is short outside.
     pub limit_bytes: u64,
 }
 
-/// How short memory is outside of the manager, on the machine or in a cgroup.
+/// The memory shortage outside of the manager, on the machine or in a cgroup.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Pressure {
@@ -65,7 +65,7 @@ pub enum Pressure {
     Unwatched,
     /// Memory is not short.
     None,
-    /// Some wait for it: idle memory is asked for.
+    /// Some tasks wait for memory: idle memory is requested.
     Some,
     /// All tasks wait for memory, or a limit is near: no pool grows.
     Full,
@@ -115,15 +115,15 @@ pub struct DomainStat {
     pub pid: u32,
     /// User id.
     pub uid: u32,
-    /// Whether its socket is up; a domain without one is kept until its process ends.
+    /// Whether the domain is connected; a domain without a connection is kept until its process ends.
     pub connected: bool,
-    /// Whether same-uid processes may ptrace it.
+    /// Whether processes of the same uid may ptrace it.
     pub dumpable: bool,
     /// Bytes of returned chunks that it still maps.
     pub stranded_bytes: u64,
-    /// Shared memory that it made, and its cgroup is charged for: chunks of its pools.
+    /// Bytes of shared memory that it made and that its cgroup is charged for: chunks of its pools.
     pub data_bytes: u64,
-    /// Slot tables of its pools, counters of those and of others.
+    /// Bytes of slot tables of its pools, and of counters of those and of others.
     pub table_bytes: u64,
     /// Bytes of its halves of channels.
     pub ring_bytes: u64,
@@ -132,7 +132,7 @@ pub struct DomainStat {
     /// Buffers of others' pools that were moved to it, or that it has held for longer than the manager's `linger`,
     /// bytes.
     pub lingering_bytes: u64,
-    /// The rule that it has broken, if it has.
+    /// The rule that it has broken, if any.
     pub hog: Option<HogStat>,
 }
 
@@ -151,7 +151,7 @@ pub enum HogAction {
     Report,
     /// The domain is granted memory rarely, and no more than it needs.
     Throttle,
-    /// The manager ends its membership.
+    /// The manager ends the domain's membership.
     Disconnect,
     /// The manager kills its process.
     Kill,
@@ -180,9 +180,9 @@ impl std::fmt::Display for HogAction {
 pub struct HogStat {
     /// The manager's action.
     pub action: HogAction,
-    /// More than so much was charged to it, bytes.
+    /// The limit that its charge exceeds, bytes.
     pub over_bytes: u64,
-    /// For so long by now, ms.
+    /// How long it has exceeded the limit, ms.
     pub since_ms: u64,
 }
 
@@ -203,7 +203,7 @@ pub struct PoolStat {
     pub quota_bytes: u64,
     /// The pool's granted memory, bytes.
     pub granted_bytes: u64,
-    /// Returned but still mapped somewhere, bytes.
+    /// Bytes that are returned but still mapped by a reader.
     pub stranded_bytes: u64,
     /// Chunks that are there, bytes.
     pub data_bytes: u64,
@@ -215,7 +215,7 @@ pub struct PoolStat {
     pub slots: u32,
     /// The processes that can write the pool.
     pub trust: Trust,
-    /// Domains that read it.
+    /// Number of domains that read it.
     pub readers: u32,
     /// Bytes of chunks that are partly in use, by the writer's word.
     pub live_bytes: u64,
@@ -231,13 +231,14 @@ pub struct PoolStat {
     pub lingering_bytes: u64,
 }
 
-/// A channel; or a name without one, exported or waited for (`channel` 0, no sink or no source). One within a process,
-/// or to elsewhere, as its domain says: its name is the whole address, its number that domain's own.
+/// A channel; or a name without one, exported or awaited (`channel` 0, no sink or no source). For a channel within a
+/// process, or to elsewhere, the domain's word is shown: the name is the whole address, the number is that domain's
+/// own.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ChannelStat {
     /// The channel's id.
     pub channel: ChannelId,
-    /// The name it was made under.
+    /// The name under which it was made.
     pub name: String,
     /// Sending end.
     pub source: Option<DomainId>,
@@ -255,7 +256,7 @@ pub struct ChannelStat {
     pub lines: u32,
     /// Both ends' halves, bytes.
     pub ring_bytes: u64,
-    /// Where the other end is, if that is not a domain of this manager: as the carrier says it.
+    /// The other end's place by the carrier's word, if it is not a domain of this manager.
     pub place: Option<String>,
 }
 
@@ -283,7 +284,7 @@ pub struct HeapStat {
     pub heap: PoolId,
     /// The heap's name.
     pub name: String,
-    /// Whose memory it is.
+    /// The domain that owns the memory.
     pub owner: DomainId,
     /// Largest size, bytes.
     pub max_bytes: u64,
@@ -311,15 +312,15 @@ pub struct PoolFigures {
     pub collect_ns: u64,
     /// Buffers handed out.
     pub allocs: u64,
-    /// In use, bytes.
+    /// Bytes in use.
     pub live_bytes: u64,
     /// The most at once, lately, bytes.
     pub peak_bytes: u64,
     /// Buffers in use.
     pub live_buffers: u64,
-    /// Found dead when its writer last looked, bytes.
+    /// Bytes that the writer's last look found dead.
     pub garbage_bytes: u64,
-    /// Free and at its threads' hand, bytes.
+    /// Bytes of free buffers in its threads' caches.
     pub cached_bytes: u64,
     /// Bytes that are charged to their holders.
     pub lingering_bytes: u64,
@@ -331,7 +332,7 @@ pub struct PoolFigures {
     pub granted_bytes: u64,
     /// Chunk size, bytes.
     pub chunk_bytes: u64,
-    /// The least that it has, bytes.
+    /// The pool's minimum, bytes.
     pub min_bytes: u64,
     /// The rule's maximum, bytes.
     pub max_bytes: u64,
@@ -339,7 +340,7 @@ pub struct PoolFigures {
     pub weight: u32,
     /// The rule's priority.
     pub priority: i32,
-    /// The share of time that its callers are to wait, in millionths.
+    /// The share of time that its callers should wait, in millionths.
     pub target_ppm: Option<u32>,
     /// The pool's callers.
     pub callers: u32,

@@ -1,4 +1,4 @@
-//! Text that a stranger chose: which of it may be a name, and how any of it is shown.
+//! Text chosen by another user: the part that may be a name, and how any of it is shown.
 //!
 //! The rule is that of Rust's own `{:?}`: no control or format characters (those of bidirectional text and of zero
 //! width are among them), no separators but the space, nothing private or unassigned. To it come characters that have a
@@ -27,7 +27,8 @@ pub fn text_fault(text: &str) -> Option<(usize, char, TextFault)> {
     faults(text).find_map(|(at, c, fault)| fault.map(|fault| (at, c, fault)))
 }
 
-/// A text as a terminal, a log or a page may show it: each fault is written as Rust writes it in a literal, `\u{202e}`.
+/// Returns a text as a terminal, a log or a page may show it: each fault is written as Rust writes it in a literal,
+/// `\u{202e}`.
 #[must_use]
 pub fn shown(text: &str) -> Cow<'_, str> {
     if text_fault(text).is_none() {
@@ -43,7 +44,7 @@ pub fn shown(text: &str) -> Cow<'_, str> {
     Cow::Owned(tame)
 }
 
-/// A name made of a text that need not be one, as a process's is: without faults, with so many characters at most.
+/// Makes a name from any text, such as a process's name: without faults, with at most `most_chars` characters.
 #[must_use]
 pub fn as_name(text: &str, most_chars: usize) -> String {
     let fit = faults(text).filter(|(_, _, fault)| fault.is_none());
@@ -92,7 +93,7 @@ fn is_unseen(c: char) -> bool {
     }
 }
 
-/// Whether it is shown on or at the character before it.
+/// Says whether the character is shown on or at the character before it.
 fn is_mark(c: char) -> bool {
     !c.is_ascii() && !is_unseen(c) && c.escape_debug().count() > 1
 }

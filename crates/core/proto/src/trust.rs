@@ -16,11 +16,11 @@ pub enum Trust {
     /// The pool's writer only, ever: the kernel's seals keep all others out.
     #[default]
     Producer = 1,
-    /// The present owner, by agreement. Every domain that has the pool could, but the library protects its own mapping
-    /// whenever a buffer changes hands, so that an honest mistake faults.
+    /// The present owner can write, by agreement. Every domain that has the pool could. The library protects its own
+    /// mapping whenever a buffer changes hands, so that an honest mistake faults.
     Half = 2,
-    /// Every domain that has the pool. Each can punch holes into its memory, here and at `half`: the reader that
-    /// touches a hole pays for the page.
+    /// Every domain that has the pool can write. Each can punch holes into its memory, here and at `half`: the reader
+    /// that touches a hole pays for the page.
     Full = 3,
 }
 
@@ -28,7 +28,7 @@ impl Trust {
     /// All levels.
     pub const ALL: [Trust; 4] = [Trust::None, Trust::Producer, Trust::Half, Trust::Full];
 
-    /// Whether every domain that has the pool maps its bytes to write them.
+    /// Says whether every domain that has the pool maps its bytes for writing.
     pub fn all_write(self) -> bool {
         self >= Trust::Half
     }
@@ -58,18 +58,18 @@ impl Levels {
     /// Every level.
     pub const ALL: Levels = Levels(0b1111);
 
-    /// Whether it is one of them.
+    /// Says whether a level is among them.
     pub fn has(self, trust: Trust) -> bool {
         self.0 & 1 << trust as u8 != 0
     }
 
-    /// The others of these.
+    /// Returns the levels without one.
     #[must_use]
     pub fn without(self, trust: Trust) -> Levels {
         Levels(self.0 & !(1 << trust as u8))
     }
 
-    /// For the numbers of a refusal.
+    /// Returns the bits, for the numbers of a refusal.
     pub fn bits(self) -> u64 {
         u64::from(self.0)
     }

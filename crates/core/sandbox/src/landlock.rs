@@ -18,7 +18,7 @@ pub enum Landlock {
     Missing,
 }
 
-/// For this thread, and those it starts.
+/// Restricts this thread, and those that it starts.
 pub(crate) fn restrict() -> Result<Landlock, Error> {
     let status = restricted().map_err(Error::of(ErrorKind::System))?;
     Ok(match status.ruleset {

@@ -56,8 +56,8 @@ impl Sandbox {
         Sandbox::default()
     }
 
-    /// Others of its user may still look into it (ptrace(2), `/proc`): debuggers and profilers. By default they may
-    /// not, so that none of them can take its descriptors.
+    /// Lets other processes of the same user examine this one (ptrace(2), `/proc`): debuggers and profilers. By default
+    /// they may not, so that none of them can take its descriptors.
     #[must_use]
     pub fn traceable(mut self) -> Sandbox {
         self.traceable = true;

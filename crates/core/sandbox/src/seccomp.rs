@@ -10,7 +10,7 @@ use seccompiler::{
 use std::collections::BTreeMap;
 use tranship_error::{Error, ErrorKind};
 
-/// Whether memory that is shown has all of its pages; the same number on every architecture.
+/// The call that says whether a peer's memory has all of its pages; its number is equal on every architecture.
 const CACHESTAT: c_long = 451;
 
 /// System calls that are allowed with any arguments.
@@ -84,7 +84,8 @@ const ALSO: &[c_long] = &[libc::SYS_poll, libc::SYS_epoll_wait];
 #[cfg(not(target_arch = "x86_64"))]
 const ALSO: &[c_long] = &[];
 
-/// Two filters; of two refusals the kernel takes that of the one installed last, and any refusal beats consent.
+/// Makes two filters. Of two refusals the kernel takes that of the filter installed last, and any refusal takes
+/// precedence over a permission.
 pub(crate) fn filters(reconnects: bool, also: &[i64]) -> Result<[BpfProgram; 2], Error> {
     let clone3 = BTreeMap::from([(libc::SYS_clone3, Vec::new())]);
     let clone3 = compile(
@@ -140,7 +141,7 @@ fn compile(
     filter.try_into().map_err(failed)
 }
 
-/// The masked bits of an argument have this value.
+/// Makes a rule: the masked bits of an argument have this value.
 fn bits(argument: u8, mask: u64, value: u64) -> Result<SeccompRule, Error> {
     let op = SeccompCmpOp::MaskedEq(mask);
     let rule = SeccompCondition::new(argument, SeccompCmpArgLen::Qword, op, value)
@@ -152,7 +153,7 @@ const fn errno(number: i32) -> u32 {
     number.unsigned_abs()
 }
 
-/// For all threads of this process.
+/// Installs a filter for all threads of this process.
 pub(crate) fn install(filter: &BpfProgram) -> Result<(), Error> {
     let installed = seccompiler::apply_filter_all_threads(filter);
     installed

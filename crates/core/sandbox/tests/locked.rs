@@ -9,7 +9,7 @@ use tranship_testkit::{Control, Watchdog, child};
 
 const CHUNK: usize = 64 << 10;
 
-/// Something that a locked-down process must not be able to do, and whether it could.
+/// An action that a locked-down process must not be able to do, and whether it could.
 type Attempt = (&'static str, fn() -> bool);
 
 const ATTEMPTS: [Attempt; 8] = [
@@ -106,7 +106,7 @@ fn further_calls_are_allowed_and_landlock_holds_all_the_same() {
 }
 
 child!(
-    /// Answers each job by as many bytes, in memory of its own, until there are no more.
+    /// Answers each job by as many bytes in its own memory, until there are no more jobs.
     fn worker(ctl: Control) {
         let path: PathBuf = ctl.recv().unwrap().unwrap();
         let joined = Domain::builder().name("worker").socket(path).connect();
@@ -171,7 +171,7 @@ fn a_domain_that_is_locked_down_goes_on() {
 }
 
 child!(
-    /// Whether it is with the manager again once that has been another one.
+    /// Tells whether the process is connected again after a change of the manager.
     fn returns(ctl: Control) {
         let (path, reconnects): (PathBuf, bool) = ctl.recv().unwrap().unwrap();
         let domain = Domain::builder().name("returns").socket(path).connect();

@@ -5,7 +5,7 @@ use super::wire::EventWithFds;
 use std::collections::{BTreeMap, VecDeque};
 use tranship_proto::{ChannelId, Event};
 
-/// Connections that may wait at one name.
+/// Most connections that may wait at one name.
 const MOST: usize = 128;
 
 /// Oldest first.
@@ -33,7 +33,7 @@ impl Backlog {
         self.0.is_empty()
     }
 
-    /// The oldest.
+    /// Takes the oldest connection.
     pub fn pop(&mut self) -> Option<EventWithFds> {
         self.0.pop_front()
     }
@@ -48,7 +48,7 @@ impl Backlog {
         self.0.iter().filter_map(channel).collect()
     }
 
-    /// Adds those of another one.
+    /// Adds the connections of another backlog.
     pub fn append(&mut self, other: Backlog) {
         for came in other.0 {
             self.push(came);

@@ -1,4 +1,4 @@
-//! Asking the manager and waiting for its answer.
+//! Questions to the manager, and the wait for its answer.
 
 use super::residents::LinkMember;
 use super::state::DomainCore;
@@ -10,21 +10,21 @@ use std::time::{Duration, Instant};
 use tranship_proto::{ChannelId, Event, PoolId, Refusal, Req, Request, StatRecord};
 use tranship_sys::futex;
 
-/// No wait for the manager is longer than this without looking whether it is still there.
+/// The longest wait for the manager without a check whether it is still there.
 pub const ROUND: Duration = Duration::from_millis(100);
 /// How long a manager may be away before a call that needs it fails.
 pub const PATIENCE: Duration = Duration::from_secs(5);
-/// How long after we came back to a manager a refusal may only mean that others have not come back yet. A patience, no
-/// proof.
+/// How long after a return to a manager a refusal may only mean that other domains are not back yet. It is a waiting
+/// time, not a proof.
 const OTHERS: Duration = Duration::from_secs(3);
-/// Between two looks whether it is back.
+/// Time between two checks whether the manager is back.
 pub const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// A request whose answer is on its way.
 #[derive(Clone, Copy, Debug)]
 pub struct Asked {
     req: Req,
-    /// The connection that is to bring it.
+    /// The connection that the answer comes by.
     pub era: u64,
     /// The purpose of the request, for an error.
     purpose: &'static str,
@@ -44,7 +44,7 @@ impl DomainCore {
         self.call_in_era(make, fds).map(|(came, _)| came)
     }
 
-    /// The same, with the [`era`](Self::era) that the answer is of.
+    /// Sends a request, and returns the answer with the [`era`](Self::era) that it belongs to.
     pub fn call_in_era(
         &self,
         make: impl FnMut(Req) -> Request,
@@ -54,7 +54,7 @@ impl DomainCore {
         self.call_until(make, fds, started.checked_add(self.manager_timeout))
     }
 
-    /// The same until then, without a time for as long as it takes.
+    /// Sends a request, and waits until `deadline` for the answer.
     pub fn call_until(
         &self,
         make: impl FnMut(Req) -> Request,
@@ -67,7 +67,7 @@ impl DomainCore {
         self.settled(asked, answer, started)
     }
 
-    /// How a wait for an answer ended.
+    /// Converts the result of a wait for an answer.
     fn settled(
         &self,
         asked: Asked,
@@ -130,7 +130,7 @@ impl DomainCore {
         self.ask_until(make, fds, Instant::now() + PATIENCE)
     }
 
-    /// The same, waiting until then at most for a manager that has still to welcome us.
+    /// Sends a request, and waits until `deadline` for a manager that has still to welcome this domain.
     fn ask_until(
         &self,
         mut make: impl FnMut(Req) -> Request,
@@ -199,7 +199,8 @@ impl DomainCore {
         }
     }
 
-    /// Waits for an answer, taking events meanwhile; `None` if it has not come by the deadline: it still may.
+    /// Waits for an answer, taking events meanwhile. Returns `None` if it has not come by the deadline: it may still
+    /// come.
     pub fn answer(
         &self,
         asked: Asked,
@@ -241,13 +242,13 @@ impl DomainCore {
         .into())
     }
 
-    /// Whether an answer has come, or will not any more.
+    /// Says whether an answer has come, or will not come any more.
     pub fn is_answered(&self, asked: Asked) -> bool {
         let conn = lock(&self.conn);
         conn.has_reply(asked.req) || conn.era() != asked.era
     }
 
-    /// Whether the manager can be told something, as far as we know.
+    /// Says whether a message can be sent to the manager, as far as known.
     pub fn is_managed(&self) -> bool {
         lock(&self.conn).hears()
     }
@@ -258,7 +259,7 @@ impl DomainCore {
         conn.hears() && !conn.silent
     }
 
-    /// Which manager it is or was.
+    /// Returns the random number of the present or the last manager.
     pub fn manager_instance(&self) -> u64 {
         lock(&self.conn).instance
     }
@@ -266,7 +267,7 @@ impl DomainCore {
     /// Sends a request that any manager answers at once. An answer by the end of a wait shows that the manager did not
     /// cause that wait.
     pub fn probe(&self) -> Result<Asked, Error> {
-        let after = PoolId(u32::MAX); // there is no pool to tell of
+        let after = PoolId(u32::MAX); // there is no pool with this id
         self.ask_now(|req| Request::Figures { req, after }, &[])
     }
 
@@ -317,8 +318,8 @@ impl DomainCore {
         }
     }
 
-    /// Does something that needs the manager; while it is away, again and again, until the deadline or, without one,
-    /// for [`PATIENCE`].
+    /// Runs work that needs the manager. While it is away, the work is repeated until the deadline or, without one, for
+    /// [`PATIENCE`].
     pub fn patiently<T>(
         &self,
         deadline: Option<Instant>,
@@ -335,13 +336,13 @@ impl DomainCore {
         }
     }
 
-    /// A moment for the manager to come back.
+    /// Waits a moment for the manager to come back.
     pub fn idle(&self) {
         let _ = futex::wait(self.wake_word(), self.wake(), Some(POLL_INTERVAL));
         self.turn_quietly();
     }
 
-    /// Whether the others may still be on their way back to a manager that came back.
+    /// Says whether other domains may still be on their way to a manager that came back.
     pub fn is_just_back(&self) -> bool {
         lock(&self.conn)
             .back_since
@@ -396,7 +397,7 @@ impl DomainCore {
         lock(&self.conn).send(request, fds)
     }
 
-    /// Shows the manager a channel that it has not brought about, if it takes that now.
+    /// Shows the manager a channel that no manager made, if the message can be sent now.
     pub fn show_channel(&self, link: &dyn LinkMember) {
         let mut conn = lock(&self.conn);
         link.with_registration(&mut |request, halves| conn.offer(request, halves));
@@ -404,7 +405,7 @@ impl DomainCore {
 
     /// Says that this end leaves the link. Returns false if no manager could be told: then the next manager is told.
     pub fn say_closed(&self, link: &dyn LinkMember) -> bool {
-        // One critical section, so that a resume either finds the mark or is heard after it.
+        // One critical section, so that a resume either finds the mark or is announced after it.
         let mut conn = lock(&self.conn);
         let channel = link.channel();
         let told = conn.send(&Request::CloseChannel { channel }, &[]).is_ok();

@@ -14,7 +14,7 @@ use tranship_proto::{ChannelId, DomainId, Event, ExportId, PoolId, Req, StatReco
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Claim {
     Pool(PoolId),
-    /// By its number in this process.
+    /// The heap, by its number in this process.
     Heap(u32),
     Chunk(PoolId, u32),
     ReaderSet(PoolId),
@@ -30,13 +30,13 @@ pub enum Claim {
 /// threads that want something from it.
 pub struct Conn {
     wire: Wire,
-    /// Of a manager that has not answered yet.
+    /// The greeting of a manager that has not answered yet.
     pub(super) greeting: Option<Greeting>,
-    /// The present manager refused something that we claimed: it has not all that there is of us.
+    /// The present manager refused a claim of this domain, and so does not have all of its objects.
     pub(super) disowned: bool,
-    /// Which manager it is or was.
+    /// The random number of the present or the last manager.
     pub instance: u64,
-    /// When we came back to it, if we were there before.
+    /// When this domain came back to it, if it was there before.
     pub back_since: Option<Instant>,
     claims: HashMap<Req, Claim>,
     next_req: u32,
@@ -44,10 +44,10 @@ pub struct Conn {
     /// Replies that are no longer waited for are dropped when they come.
     forgotten: Vec<Req>,
     records: Vec<(Req, StatRecord)>,
-    /// Events of channels that are open for the manager but not yet on our register of links.
+    /// Events of channels that are open for the manager but not yet on this domain's register of links.
     early: HashMap<ChannelId, Vec<EventWithFds>>,
     pub last_attempt: Option<Instant>,
-    /// To reach it again.
+    /// The attempts to reach a manager again.
     pub(super) attempts: Attempts,
 }
 
@@ -85,7 +85,7 @@ impl Conn {
         }
     }
 
-    /// The connection is over, with all that was asked over it.
+    /// Ends the connection, with all requests sent over it.
     pub fn down(&mut self) {
         self.wire.down();
         self.greeting = None;
@@ -110,7 +110,7 @@ impl Conn {
         self.last_attempt = Some(then);
     }
 
-    /// The next event, without waiting, as [`Wire::receive`]. With the connection goes all that was asked over it.
+    /// Takes the next event, without waiting, like [`Wire::receive`]. All requests sent over a connection end with it.
     pub fn receive(&mut self) -> Result<Option<EventWithFds>, Error> {
         let was_up = self.wire.is_up();
         let received = self.wire.receive();
@@ -134,7 +134,7 @@ impl Conn {
         Req(self.next_req)
     }
 
-    /// Whether a manager was found that has not answered yet, and may soon.
+    /// Says whether a manager was found that has not answered yet, and may soon.
     pub fn is_greeting(&self) -> bool {
         self.greeting.is_some() && !self.is_stalled()
     }
@@ -185,8 +185,8 @@ impl Conn {
         }
     }
 
-    /// The manager counts us no more among a pool's readers, and so has taken back all offers of it: those that were
-    /// kept, too.
+    /// Forgets early offers of a pool: the manager no longer counts this domain among the pool's readers, and so has
+    /// taken back all offers of it.
     pub fn drop_early_offers(&mut self, pool: PoolId) {
         for kept in self.early.values_mut() {
             kept.retain(
@@ -223,7 +223,7 @@ impl Conn {
         self.replies.remove(&req)
     }
 
-    /// The caller waits no longer for this reply.
+    /// Ends the caller's wait for this reply.
     pub fn forget(&mut self, req: Req) {
         if self.replies.remove(&req).is_none() {
             self.forgotten.push(req);

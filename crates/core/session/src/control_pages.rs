@@ -1,15 +1,15 @@
-//! The manager's control page, and up to where its news were taken.
+//! The manager's control page, and the position up to which its news were taken.
 
 use crate::base::lock;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use tranship_region::layout::ControlPageRo;
 
-/// One manager's after the other.
+/// The control pages of one manager after another.
 pub(super) struct ControlPages {
-    /// The current one. A new manager's is mapped over it, for a thread may be looking at it.
+    /// The current page. A new manager's page is mapped over it, because a thread may be reading it.
     now: AtomicPtr<ControlPageRo>,
-    /// All that there were: a thread may be looking at an older one.
+    /// All pages so far: a thread may be reading an older one.
     all: Mutex<Vec<Arc<ControlPageRo>>>,
     /// The control page's `wake` up to which events were taken. Changes under the socket's lock.
     seen: AtomicU32,
@@ -46,14 +46,14 @@ impl ControlPages {
         self.seen.store(0, Ordering::Relaxed);
     }
 
-    /// The control page's `wake` now.
+    /// Returns the control page's `wake` now.
     #[inline]
     pub(super) fn wake(&self) -> u32 {
-        // Ordering: Acquire pairs with the manager's Release after its datagram went into our socket.
+        // Ordering: Acquire pairs with the manager's Release after its datagram went into this domain's socket.
         self.now().wake().load(Ordering::Acquire)
     }
 
-    /// The same word, for a futex.
+    /// Returns the word as an address for a futex.
     pub(super) fn wake_word(&self) -> &AtomicU32 {
         // SAFETY: control pages stay mapped as long as the domain's state lives; the manager writes the word, we only
         // load it.
@@ -64,7 +64,7 @@ impl ControlPages {
         self.seen.load(Ordering::Relaxed)
     }
 
-    /// Whether the manager has something for us. One load of a line that rarely changes.
+    /// Says whether the manager has news for this domain. Cost: one load of a line that rarely changes.
     #[inline]
     pub(super) fn has_news(&self) -> bool {
         self.wake() != self.seen.load(Ordering::Acquire)

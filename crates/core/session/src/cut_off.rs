@@ -1,5 +1,5 @@
-//! A process that may not reach a manager any more, because it was locked down after it had joined: other than a
-//! manager that is away, that does not pass.
+//! A process that may not reach a manager any more, because it was locked down after it had joined. Unlike a manager
+//! that is away, this does not pass.
 
 use crate::error::{Barrier, Error};
 use std::io::{self, ErrorKind};
@@ -21,7 +21,7 @@ pub(super) struct Attempts {
 }
 
 impl Attempts {
-    /// One failed.
+    /// Records that an attempt failed.
     pub(super) fn failed(&mut self, domain: DomainId, why: Option<Barrier>) {
         let before = self.barred.map(|(since, _)| since);
         self.barred = why.map(|why| (before.unwrap_or_else(Instant::now), why));
@@ -66,7 +66,7 @@ impl Barrier {
 pub(super) struct Root(u64, u64);
 
 impl Root {
-    /// That of this process now, if it may be looked at.
+    /// Returns this process's root directory, if it may be examined.
     pub(super) fn now() -> Option<Root> {
         let meta = std::fs::metadata("/").ok()?;
         Some(Root(meta.dev(), meta.ino()))
@@ -103,7 +103,7 @@ mod tests {
             attempts.failed(DomainId(1), Some(denied));
         }
         assert!(begun.elapsed() >= SURE);
-        // The time may have come between the last attempt and the look.
+        // The time may have passed between the last attempt and the look.
         for _ in 0..3 {
             attempts.failed(DomainId(1), Some(denied));
         }

@@ -13,7 +13,8 @@ use std::time::{Duration, Instant};
 use tranship_manager::paths::{Places, own_dir};
 use tranship_sys::{errno, pidfd, socket};
 
-/// How long a program may take to start one: longer than `tranship manager --daemonize` itself waits, which says more.
+/// How long a program may take to start a manager. It is longer than the wait of `tranship manager --daemonize` itself,
+/// whose error says more.
 const START: Duration = Duration::from_secs(15);
 
 /// A manager that answers.
@@ -21,7 +22,7 @@ const START: Duration = Duration::from_secs(15);
 pub struct Found {
     pub fd: OwnedFd,
     pub path: PathBuf,
-    /// By us.
+    /// Set if this process started it.
     pub started: bool,
 }
 
@@ -41,7 +42,7 @@ enum At {
     },
 }
 
-/// Joins the manager at that socket and no other. Where many wait to be taken in, waits so long.
+/// Joins the manager at that socket and no other. If many clients wait to be accepted, it waits at most `limit`.
 pub fn named(path: &Path, limit: Duration) -> Result<Found, Error> {
     match look(path, limit)? {
         At::Manager(fd) => Ok(found(fd, path)),
@@ -55,7 +56,8 @@ pub fn named(path: &Path, limit: Duration) -> Result<Found, Error> {
     }
 }
 
-/// Looks at one place after the other, and waits at each as [`named`] does; where nothing is, one is started.
+/// Looks at one place after another, and waits at each as [`named`] does. If there is no manager at any of them, one is
+/// started.
 pub fn find(places: &Places, start: Start<'_>, limit: Duration) -> Result<Found, Error> {
     if let Some(path) = &places.named {
         return named(path, limit);
@@ -66,7 +68,7 @@ pub fn find(places: &Places, start: Start<'_>, limit: Duration) -> Result<Found,
             At::Manager(fd) => return Ok(found(fd, path)),
             At::Nobody { why, is_there } => {
                 all.push(tried(path, &why));
-                // The user's own is taken over by the next one.
+                // The user's own manager is replaced by the next one.
                 if is_there && path == places.system {
                     let reason = format!(
                         "the system's manager is not running, and none is started beside it; start it, or remove {}",
@@ -111,7 +113,7 @@ fn look(path: &Path, limit: Duration) -> Result<At, Error> {
         // The socket's queue was full all the time.
         Err(why) if why.kind() == io::ErrorKind::WouldBlock => {
             return Err(TimedOut {
-                awaited: Awaited::Manager("who wants to join"),
+                awaited: Awaited::Manager("the request to join"),
                 waited_ms: crate::base::millis(limit),
             }
             .into());
@@ -127,10 +129,8 @@ fn look(path: &Path, limit: Duration) -> Result<At, Error> {
             why,
             is_there: false,
         }),
-        // The kernel says that of other files, too.
-        io::ErrorKind::ConnectionRefused | io::ErrorKind::PermissionDenied
-            if is_other_file(path) =>
-        {
+        // The kernel returns this error for other files too.
+        io::ErrorKind::ConnectionRefused | io::ErrorKind::PermissionDenied if is_other_file(path) => {
             problem(SocketProblem::NotASocket)
         }
         io::ErrorKind::ConnectionRefused => Ok(At::Nobody {
@@ -203,7 +203,7 @@ pub fn run_manager(program: Option<&Path>, path: &Path) -> Result<(), String> {
         .spawn()
         .map_err(cannot)?;
     let over = pidfd::open(child.id()).and_then(|fd| pidfd::wait_dead(fd, Some(START)));
-    // An error of the look at it is one of waiting for it, too.
+    // An error of the check counts as an error of the wait.
     if let Ok(false) = over {
         let _ = child.kill();
     }

@@ -45,7 +45,7 @@ impl DomainCore {
 }
 
 impl Conn {
-    /// Whether the manager knows all chunks, and both ends of that channel.
+    /// Says whether the manager knows all chunks, and both ends of that channel.
     fn has_all_of(&self, channel: Option<ChannelId>) -> bool {
         let missing = |claim: &Claim| match claim {
             Claim::Pool(_) | Claim::Chunk(..) | Claim::ReaderSet(_) | Claim::Done => true,

@@ -4,7 +4,7 @@ use std::io;
 pub use tranship_error::{Cause, Error, ErrorKind};
 use tranship_proto::{Event, MAX_MARKS, MAX_NAME_BYTES, PoolId, Refusal};
 
-/// The manager said no.
+/// Makes the error for a refusal of the manager.
 pub fn refused(refusal: Refusal) -> Error {
     Error::because(refusal.kind(), "the manager refused", refusal)
 }
@@ -20,7 +20,7 @@ pub fn unexpected(answer: &Event, asked: &str) -> Error {
     protocol(format!("{answer:?} where {asked}"))
 }
 
-/// Why a manager's socket cannot be used.
+/// The reason why a manager's socket cannot be used.
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SocketProblem {
@@ -29,8 +29,8 @@ pub enum SocketProblem {
         "permission denied; look at the modes of the socket and of the directories above it, or name another one"
     )]
     Access,
-    /// Something else is there.
-    #[error("it is no socket; name a manager's socket, or a place where there is nothing yet")]
+    /// Another kind of file is there.
+    #[error("it is no socket; name a manager's socket, or a path that does not exist yet")]
     NotASocket,
     /// A socket of another kind is there.
     #[error("it is a socket, but no manager's (not SEQPACKET); name another one")]
@@ -38,7 +38,7 @@ pub enum SocketProblem {
     /// No socket can have this path.
     #[error("its path has {bytes} bytes, a socket's has at most {max}")]
     PathLength {
-        /// Of the path.
+        /// The length of the path.
         bytes: usize,
         /// Allowed.
         max: usize,
@@ -58,7 +58,7 @@ pub enum Barrier {
     /// The process has changed its root directory, and there is no such socket in the new one.
     #[error("its socket is not under the present root directory")]
     OtherRoot,
-    /// The manager does not let it in.
+    /// The manager does not let the process in.
     #[error("the manager refuses it: {0}")]
     Refused(Refusal),
 }
@@ -69,7 +69,7 @@ pub enum Barrier {
 pub struct TimedOut {
     /// The event that has not happened.
     pub awaited: Awaited,
-    /// How long it was waited for, milliseconds.
+    /// The time waited, milliseconds.
     pub waited_ms: u64,
 }
 
@@ -81,47 +81,47 @@ pub enum Awaited {
     #[error("the manager has not answered {0}")]
     Manager(&'static str),
     /// A domain that offers a name.
-    #[error("nobody offers `{0}`")]
+    #[error("no domain offers `{0}`")]
     Offer(String),
     /// A listener's consent to a connection.
     #[error("a program listens at `{0}`, but has not accepted this connection")]
     Acceptance(String),
     /// A domain that connects to a name.
-    #[error("nobody has connected to `{0}`")]
+    #[error("no domain has connected to `{0}`")]
     Connection(String),
     /// The receiver's consent to a pool.
     #[error(
-        "the receiver has not agreed to pool {0}, which it does when it next calls the library"
+        "the receiver has not accepted pool {0} yet; it accepts at its next call of the library"
     )]
     Consent(PoolId),
     /// A message.
-    #[error("nothing came")]
+    #[error("no message came")]
     Message,
-    /// The memory of a message that has come, which the manager has still to show.
+    /// The memory of a received message, which the manager has still to show.
     #[error(
         "a message came, but the manager, which may be away, has not shown its memory, in pool {0}"
     )]
     Memory(PoolId),
 }
 
-/// Why a name cannot be used: it has 1 to [`MAX_NAME_BYTES`] bytes and only visible characters.
+/// The reason why a name cannot be used: it has 1 to [`MAX_NAME_BYTES`] bytes and only visible characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadName {
     /// The name's length.
     #[error("a name has 1 to {MAX_NAME_BYTES} bytes, this one has {bytes}")]
     Length {
-        /// Of the name.
+        /// The length of the name.
         bytes: usize,
     },
-    /// A character in it.
+    /// A control character.
     #[error("a name has no control characters, this one has {found:?} at byte {at}")]
     Control {
         /// The first such character.
         found: char,
-        /// Where it begins.
+        /// The position of the fault, bytes.
         at: usize,
     },
-    /// A character in it that shows nothing, or that changes how its neighbours are shown.
+    /// A character that shows nothing, or that changes how its neighbours are shown.
     #[error(
         "a name has no invisible, unassigned or direction characters, this one has U+{:04X} at byte {at}",
         u32::from(*found)
@@ -129,7 +129,7 @@ pub enum BadName {
     Unseen {
         /// The first such character.
         found: char,
-        /// Where it begins.
+        /// The position of the fault, bytes.
         at: usize,
     },
     /// Too many combining marks in a row.
@@ -137,16 +137,16 @@ pub enum BadName {
         "a name has at most {MAX_MARKS} combining marks in a row, this one has more at byte {at}"
     )]
     Marks {
-        /// Where the first mark too many begins.
+        /// The position of the first mark too many.
         at: usize,
     },
 }
 
 /// A number that is outside its range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{what} is {value}, allowed is {min} to {max}")]
+#[error("{what} is {value}; {min} to {max} are allowed")]
 pub struct OutOfRange {
-    /// Which argument.
+    /// The argument's name.
     pub what: &'static str,
     /// The given value.
     pub value: u64,

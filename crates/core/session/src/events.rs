@@ -12,7 +12,7 @@ use std::sync::Arc;
 use tranship_proto::{ChannelId, Event, GoneReason, PoolId, RefusalCode, Req, Request};
 use tranship_sys::crash;
 
-/// Until a manager that had no descriptors left is tried again.
+/// The delay before a manager without descriptors is tried again.
 const FULL: std::time::Duration = std::time::Duration::from_secs(1);
 
 impl DomainCore {
@@ -150,7 +150,7 @@ impl DomainCore {
             Event::Traced { pool, on } => self.register.add_chore(Chore::Traced(pool, on)),
             Event::Quota { pool, quota_bytes } => match self.register.heap(pool) {
                 Some(heap) => heap.set_quota(quota_bytes),
-                // The control page has it already; waiters wake by its word.
+                // The control page has the quota already; its word wakes the waiters.
                 None => self.register.add_chore(Chore::Quota(pool, quota_bytes)),
             },
             Event::Expelled { refusal } => {
@@ -158,7 +158,7 @@ impl DomainCore {
                 if refusal.code == RefusalCode::Hog {
                     self.let_go_of_all();
                 }
-                // Read to its end like any other, for then the reader set is whole.
+                // The connection is read to its end like any other, because the reader set is then complete.
                 conn.hang_up();
             }
             Event::Stat { req, record } => conn.keep_record(req, record),
@@ -244,7 +244,7 @@ impl DomainCore {
         conn.send(&request, &[])
     }
 
-    /// The answer to something that we claimed.
+    /// Handles the answer to a claim.
     fn claimed(&self, conn: &mut Conn, claim: Claim, event: &Event) {
         match (claim, event) {
             // At once: the reader set's events follow, and count from here.
@@ -308,8 +308,8 @@ impl DomainCore {
         }
     }
 
-    /// A source wants to send from a pool through a channel of ours: make our counters, whole, before
-    /// any reference travels, and show them.
+    /// Handles an offer: a source wants to send from a pool through a channel of this domain. The domain makes its
+    /// counters, completely, before any reference travels, and shows them.
     fn offered(
         &self,
         conn: &mut Conn,
@@ -357,8 +357,9 @@ impl DomainCore {
         }
     }
 
-    /// The manager says that our counters of a pool count no more. Links that still name it go on with them, and so
-    /// must a later offer: while there are any it stays on the register, and `turn` gives it up once it is alone.
+    /// Handles that this domain's counters of a pool no longer count. Links that still name the pool go on with them,
+    /// and a later offer must use them too. While there are any, the pool stays on the register, and `turn` gives it up
+    /// once it is alone.
     fn forget_foreign(&self, pool: PoolId) {
         let over = self.register.with_foreign(|all| {
             let foreign = all.get(&pool)?;

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use tranship_proto::{ChannelId, ExportId, Role};
 
-/// By their ids under the present manager.
+/// The exports, by their ids under the present manager.
 #[derive(Default)]
 pub struct Exports(Mutex<Names>);
 
@@ -33,7 +33,7 @@ struct Export {
 pub(super) type Exported = (String, Role);
 
 impl Names {
-    /// By the id that its listener knows it by.
+    /// Finds an entry by the id that its listener has.
     fn of(&mut self, id: &AtomicU32) -> Option<&mut Export> {
         let id = ExportId(id.load(Ordering::Relaxed)); // under the lock
         self.all.get_mut(&id)
@@ -41,13 +41,13 @@ impl Names {
 }
 
 impl Exports {
-    /// While the result lives, connections to names that are not on record yet are kept.
+    /// Begins a request. While the result lives, connections to names that are not on record yet are kept.
     pub fn ask(&self) -> Asking<'_> {
         lock(&self.0).asking += 1;
         Asking(self)
     }
 
-    /// On record now; connections that another thread's turn took in the meantime wait in the entry that it made.
+    /// Adds an export. Connections that another thread's turn took in the meantime are in the entry that it made.
     pub fn add(&self, export: ExportId, what: Exported) -> Arc<AtomicU32> {
         let mut names = lock(&self.0);
         let entry = names.all.entry(export).or_default();
@@ -85,8 +85,8 @@ impl Exports {
     /// Adds a client that has connected. Returns a channel that must be refused.
     pub(super) fn came(&self, export: ExportId, came: EventWithFds) -> Option<ChannelId> {
         let mut names = lock(&self.0);
-        // Without an entry the answer to Export is still on its way to a thread that asked, or the name was
-        // given up meanwhile.
+        // If there is no entry, the answer to Export is still on its way to a thread that asked, or the name was given
+        // up meanwhile.
         match names.all.contains_key(&export) || names.asking > 0 {
             true => names.all.entry(export).or_default().incoming.push(came),
             false => backlog::channel(&came),
@@ -100,7 +100,7 @@ impl Exports {
         all.for_each(|entry| entry.incoming.cancel(channel));
     }
 
-    /// A listener's name has another id now. False if the listener is gone.
+    /// Gives a listener's name another id. Returns false if the listener is gone.
     pub(super) fn renamed(&self, old: ExportId, new: ExportId) -> bool {
         let all = &mut lock(&self.0).all;
         let Some(mut entry) = all.remove(&old) else {

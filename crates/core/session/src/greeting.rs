@@ -9,15 +9,15 @@ use tranship_proto::{DomainId, Event, PROTOCOL_VERSION, Request, as_name};
 use tranship_region::layout::ControlPageRo;
 use tranship_sys::{epoll, process, socket};
 
-/// How long a domain waits for an answer of its manager's, if it does not say how long: one that is there and says
-/// nothing for so long hangs.
+/// How long a domain waits for its manager's answer by default: a manager that is there and says nothing for so long
+/// hangs.
 pub const MANAGER_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A connection on which hello was said.
+/// A connection on which hello was sent.
 pub(super) struct Greeting {
     wire: Wire,
     begun: Instant,
-    /// How long the answer may take.
+    /// The longest time for the answer.
     limit: Duration,
 }
 
@@ -30,7 +30,7 @@ pub(super) struct Welcome {
 }
 
 impl Greeting {
-    /// Says hello on a fresh connection; the answer may take so long.
+    /// Sends hello on a fresh connection; the answer may take `limit`.
     pub(super) fn say(
         fd: OwnedFd,
         name: &str,
@@ -46,8 +46,8 @@ impl Greeting {
             dumpable,
         };
         match socket::sendmsg(fd.as_fd(), &tranship_proto::encode(&request), &[], true) {
-            // A manager that refuses us says why and hangs up, perhaps before it reads this: the reason is still to be
-            // read.
+            // A manager that refuses this domain says why and hangs up, perhaps before it reads this: the reason must
+            // still be read.
             Err(error) if !has_hung_up(&error) => {
                 return Err(Error::system("sendmsg to the manager")(error));
             }
@@ -70,7 +70,7 @@ impl Greeting {
         }
     }
 
-    /// Waits for the answer, or anything else, at most that long.
+    /// Waits at most `limit` for the answer, or anything else.
     pub(super) fn pause(&self, limit: Duration) {
         let left = self.limit.saturating_sub(self.begun.elapsed());
         if let Some(fd) = self.fd() {
@@ -78,7 +78,7 @@ impl Greeting {
         }
     }
 
-    /// The answer, if it has come; an error when none will, or none in time.
+    /// Returns the answer, if it has come; an error when none will come, or none came in time.
     pub(super) fn look(&mut self) -> Result<Option<Welcome>, Error> {
         match self.wire.receive()? {
             Some((
@@ -118,7 +118,7 @@ impl Greeting {
         self.wire.fd()
     }
 
-    /// The connection that goes on with this answer.
+    /// Returns the connection that continues with this answer.
     pub(super) fn into_fd(self, welcome: Welcome) -> Result<(OwnedFd, Welcome), Error> {
         let fd = self.wire.into_fd().ok_or(ErrorKind::ManagerAway)?;
         Ok((fd, welcome))

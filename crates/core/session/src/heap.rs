@@ -10,7 +10,7 @@ type Owner = Box<dyn Fn() + Send + Sync>;
 
 /// A heap of this domain, whichever component has its handle.
 pub struct OwnHeap {
-    /// In this process, for ever.
+    /// A number that never changes in this process.
     pub number: u32,
     pub name: String,
     pub max_bytes: u64,
@@ -23,13 +23,13 @@ pub struct OwnHeap {
 
 #[derive(Clone, Copy, Debug)]
 pub struct Books {
-    /// Under the present manager.
+    /// The id under the present manager.
     pub id: PoolId,
     /// The owner's bytes.
     pub held: u64,
     /// The bytes that the manager knows of. They are fewer if the manager was away and came back to a fuller machine.
     admitted: u64,
-    /// No manager has it: the last one is gone, and no other was told of it yet.
+    /// No manager has the heap: the last one is gone, and no other was told of it yet.
     alone: bool,
 }
 
@@ -98,21 +98,21 @@ impl OwnHeap {
         (books.id, surplus)
     }
 
-    /// A new manager has admitted it, under a new id; all of it or a part.
+    /// Records that a new manager has admitted the heap, under a new id, completely or in part.
     pub(super) fn resume(&self, id: PoolId, admitted: u64, quota_bytes: u64) {
         let mut books = lock(&self.books);
         (books.id, books.admitted, books.alone) = (id, admitted, false);
         self.set_quota(quota_bytes);
     }
 
-    /// The manager that had it is gone, with all that it admitted and wanted.
+    /// Records that the manager is gone, with everything that it admitted and wanted.
     pub(super) fn stand_alone(&self) {
         let mut books = lock(&self.books);
         (books.admitted, books.alone) = (0, true);
         self.clear_target();
     }
 
-    /// The owner has so many bytes at least, as long as no manager has the heap; never more than the heap's limit.
+    /// Records that the owner has at least `bytes`, while no manager has the heap; never more than the heap's limit.
     pub fn hold_alone(&self, bytes: u64) {
         let mut books = lock(&self.books);
         if books.alone {
@@ -148,7 +148,7 @@ impl OwnHeap {
         let _ = self.owner.set(owner);
     }
 
-    /// In a turn, under no lock.
+    /// Calls the owner, in a turn, without a lock.
     pub(super) fn tend(&self) {
         if let Some(owner) = self.owner.get() {
             owner();

@@ -1,4 +1,4 @@
-//! Where a domain's manager is, and how it is reached again.
+//! The place of a domain's manager, and how it is reached again.
 
 use super::cut_off::Root;
 use super::starter::Starter;
@@ -18,9 +18,9 @@ pub struct Home {
     /// The place at which the manager was found, and is searched for when it is gone. Another manager elsewhere would
     /// know none of this domain's peers.
     pub(super) place: PathBuf,
-    /// The root directory under which it was found there.
+    /// The root directory under which the manager was found there.
     pub(super) root: Option<Root>,
-    /// Of a manager that we started.
+    /// Set if this process started the manager.
     pub(super) starter: Option<Arc<Starter>>,
     pub(super) high_descriptors: bool,
 }

@@ -22,10 +22,10 @@ use std::time::Duration;
 use tranship_manager::Embedded;
 use tranship_sys::fork::ForkGuard;
 
-/// How to join which manager.
+/// The manager to join, and how.
 pub struct Join {
     pub found: Found,
-    /// If it runs in this process.
+    /// Set if the manager runs in this process.
     pub embedded: Option<Embedded>,
     pub name: String,
     /// That was named.
@@ -35,7 +35,7 @@ pub struct Join {
     pub high_descriptors: bool,
     pub leaks: Leaks,
     pub helper_thread: bool,
-    /// For each answer of the manager's.
+    /// The longest wait for each answer of the manager.
     pub manager_timeout: Duration,
 }
 

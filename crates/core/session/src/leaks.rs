@@ -61,7 +61,7 @@ impl DomainCore {
         }
     }
 
-    /// The last public handle goes.
+    /// Reports leaks when the last public handle goes.
     pub fn say_leaks(&self) {
         let Some(notes) = &self.leaks else { return };
         if notes.said.swap(true, Ordering::Relaxed) {

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use tranship_proto::Request;
 
-/// How long a goodbye may wait for a manager that does not read. Without it the process's end is one.
+/// How long a goodbye may wait for a manager that does not read. Without it, the process's end serves as goodbye.
 const FAREWELL: Duration = Duration::from_secs(1);
 /// Time between two looks of `turn` at the list.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -27,7 +27,7 @@ static LOOKING: AtomicBool = AtomicBool::new(false);
 static LOOKED: Mutex<Option<Instant>> = Mutex::new(None);
 
 impl DomainCore {
-    /// The last public handle is gone.
+    /// Leaves when the last public handle is gone.
     pub fn leave(&self) {
         // Before the first look: a thread that drops an object after that look checks for itself, because both take the
         // registers' locks.
@@ -48,7 +48,7 @@ impl DomainCore {
         }
     }
 
-    /// Something of the domain is gone: perhaps it was the last.
+    /// Handles that an object of the domain is gone: perhaps it was the last.
     pub fn let_go(&self) {
         // Ordering: relaxed, partner: the store in `leave`; the registers' locks order them.
         if self.life.left.load(Ordering::Relaxed) && self.is_idle() {
@@ -66,7 +66,7 @@ impl DomainCore {
         }
     }
 
-    /// Looks now and then at those that may have become idle without a word; called from `turn`, of any domain.
+    /// Looks now and then at domains that may have become idle unnoticed; called from `turn`, of any domain.
     #[inline]
     pub(super) fn look_at_left(&self) {
         if WAITING.load(Ordering::Relaxed) == 0 {
@@ -82,7 +82,7 @@ impl DomainCore {
         }
     }
 
-    /// Whether nothing of the domain is in use.
+    /// Says whether nothing of the domain is in use.
     fn is_idle(&self) -> bool {
         self.register.is_idle() && !self.exports.has_listener()
     }
@@ -109,11 +109,11 @@ impl DomainCore {
     }
 }
 
-/// Sees off those that have become idle without a word.
+/// Says goodbye for domains that have become idle unnoticed.
 pub fn look() {
-    // Ordering: Acquire, partner: the Release at the end; one at a time.
+    // Ordering: Acquire, partner: the Release at the end; one thread at a time.
     if LOOKING.swap(true, Ordering::Acquire) {
-        return; // also in a `turn` of our own, below
+        return; // also in a domain's own `turn`, below
     }
     let all = LEFT.try_lock().map(|left| left.clone()).unwrap_or_default();
     for core in all.iter().filter(|core| !core.fork.is_child()) {

@@ -18,7 +18,7 @@ const VARIABLE: &str = "TRANSHIP_LEAKS";
 /// The notes about buffers, for `Domain::leaks` and the report that is printed when the domain ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Leaks {
-    /// Nothing, and nothing is printed.
+    /// Notes nothing, and prints nothing.
     #[default]
     Off,
     /// Notes since when each buffer is there, and by which channel it came. Buffers that remain when the domain ends
@@ -51,7 +51,7 @@ pub struct HeldBuffer {
     pub id: BufferId,
     /// The buffer's length by its writer's word, bytes; at most the pool's size.
     pub bytes: u64,
-    /// How many handles of it there are.
+    /// The number of its handles.
     pub handles: u32,
     /// When and by which channel it came, if that is noted.
     pub got: Option<Got>,
@@ -77,7 +77,7 @@ pub struct OwnBuffer {
 pub struct Got {
     /// The time since then.
     pub age: Duration,
-    /// The channel that it came by, and its name.
+    /// The channel by which it came, and the channel's name.
     pub channel: Option<(ChannelId, String)>,
     /// The place in the program.
     pub backtrace: Option<String>,
@@ -88,7 +88,7 @@ pub struct Got {
 pub struct LeakReport {
     /// The domain's name.
     pub domain: String,
-    /// Of others.
+    /// Other domains' buffers.
     pub held: Vec<HeldBuffer>,
     /// The domain's own buffers; only if [`Leaks`] are noted.
     pub own: Vec<OwnBuffer>,
@@ -159,7 +159,7 @@ pub(super) struct Note {
     since: Instant,
     channel: Option<(ChannelId, String)>,
     place: Option<Backtrace>,
-    /// An own one that others may have: its handles are counted from here on.
+    /// An own buffer that other domains may have: its handles are counted from here on.
     pub(super) frozen: bool,
 }
 
@@ -176,7 +176,7 @@ impl Notes {
         self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A slot's buffer is had from here on.
+    /// Records that a slot's buffer is in use from here on.
     #[cold]
     pub fn got(&self, pool: PoolId, slot: u32, channel: Option<(ChannelId, &str)>) {
         let note = Note {
@@ -188,7 +188,7 @@ impl Notes {
         self.all().insert((pool, slot), note);
     }
 
-    /// An own one is frozen, or can be written again.
+    /// Records that an own buffer is frozen, or can be written again.
     pub fn set_frozen(&self, pool: PoolId, slot: u32, frozen: bool) {
         if let Some(note) = self.all().get_mut(&(pool, slot)) {
             note.frozen = frozen;

@@ -29,7 +29,7 @@ impl DomainCore {
             .map_err(Error::system("epoll_ctl"))
     }
 
-    /// Readable when the manager has news.
+    /// Returns a descriptor that is readable when the manager has news.
     pub fn pollable(&self) -> BorrowedFd<'_> {
         self.poller.as_fd()
     }

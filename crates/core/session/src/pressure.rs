@@ -12,12 +12,12 @@ pub struct MemoryPressure {
 }
 
 impl MemoryPressure {
-    /// A carrier has come.
+    /// Records that there is a carrier.
     pub fn has_carriers(&self) {
         self.carried.store(true, Ordering::Relaxed);
     }
 
-    /// Whether there may be one.
+    /// Says whether there may be a carrier.
     pub fn is_carried(&self) -> bool {
         self.carried.load(Ordering::Relaxed)
     }

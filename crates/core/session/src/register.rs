@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use tranship_proto::{ChannelId, DomainId, PoolId};
 
-/// By their ids. Each lock is held for moments, and none while another one is taken.
+/// A domain's objects, by their ids. Each lock is held for moments, and none while another one is taken.
 #[derive(Default)]
 pub struct Register {
     own: Mutex<HashMap<PoolId, Arc<dyn OwnMember>>>,
@@ -18,7 +18,7 @@ pub struct Register {
     links: Mutex<HashMap<ChannelId, Arc<dyn LinkMember>>>,
     /// Rights to forward that this domain gave, for a manager that comes back without them.
     rights: Mutex<BTreeSet<(PoolId, DomainId)>>,
-    /// Whether there may be links whose peers the manager does not watch for us. A hint.
+    /// Whether there may be links whose peers the manager does not watch. A hint.
     unwatched: AtomicBool,
     /// Work that events asked for, done by a turn after the socket's lock is released.
     chores: Mutex<Vec<Chore>>,
@@ -27,7 +27,7 @@ pub struct Register {
 /// Work that an event asks for and that must not run under the socket's lock.
 #[derive(Debug)]
 pub(super) enum Chore {
-    /// Bring a pool down to so many bytes.
+    /// Bring a pool down to this many bytes.
     Shrink(PoolId, u64),
     /// A pool's quota has changed to this.
     Quota(PoolId, u64),
@@ -138,12 +138,12 @@ impl Register {
         lock(&self.links).values().cloned().collect()
     }
 
-    /// On record that a domain may forward a pool's buffers.
+    /// Records that a domain may forward a pool's buffers.
     pub fn add_right(&self, pool: PoolId, domain: DomainId) {
         lock(&self.rights).insert((pool, domain));
     }
 
-    /// The rights that are still of use.
+    /// Returns the rights that are still useful.
     pub(super) fn rights_of(
         &self,
         is_there: impl Fn(PoolId) -> bool,
@@ -153,7 +153,7 @@ impl Register {
         rights.clone()
     }
 
-    /// Whether nothing of it is in use.
+    /// Says whether nothing on the register is in use.
     pub(super) fn is_idle(&self) -> bool {
         lock(&self.links).is_empty()
             && self.has_no_own()
@@ -163,14 +163,14 @@ impl Register {
 
     /// Asks for a look at something that no event reports.
     pub(super) fn look_again(&self) {
-        self.unwatched.store(true, Ordering::Relaxed); // only a hint where to look
+        self.unwatched.store(true, Ordering::Relaxed); // only a hint
     }
 
     pub(super) fn is_to_be_looked_at(&self) -> bool {
         self.unwatched.load(Ordering::Relaxed)
     }
 
-    /// The same; then it has been.
+    /// Says whether a look is asked for, and clears the request.
     pub(super) fn takes_look(&self) -> bool {
         self.is_to_be_looked_at() && self.unwatched.swap(false, Ordering::Relaxed)
     }

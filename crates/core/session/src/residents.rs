@@ -46,7 +46,7 @@ pub struct Joined {
 pub struct Had {
     pub id: BufferId,
     pub bytes: u64,
-    /// In this domain.
+    /// Handles in this domain.
     pub handles: u32,
 }
 
@@ -56,36 +56,37 @@ pub trait OwnMember: Any + Retired {
     fn shape(&self) -> Offer;
     fn name(&self) -> &str;
     fn table_fd(&self) -> &OwnedFd;
-    /// The chunks present: index, serial, descriptor.
+    /// Returns the chunks present: index, serial, descriptor.
     fn chunks(&self) -> Vec<(u32, u32, Arc<OwnedFd>)>;
-    /// The readers on the reader set, with the inodes of their counters.
+    /// Returns the readers on the reader set, with the inodes of their counters.
     fn readers(&self) -> Vec<(DomainId, u64)>;
-    /// The queues on the reader set: channel, sink, number of the sink's process.
+    /// Returns the queues on the reader set: channel, sink, number of the sink's process.
     fn queues(&self) -> Vec<(ChannelId, DomainId, u64)>;
 
-    /// Another control page is about to be looked at.
+    /// Prepares for another control page.
     fn suspend(&self);
-    /// No manager can add anybody to the reader set until the next [`suspend`](OwnMember::suspend).
+    /// Records that no manager can add a reader to the reader set until the next [`suspend`](OwnMember::suspend).
     fn stand_alone(&self);
-    /// The pool's place in the new control page.
+    /// Sets the pool's place in the new control page.
     fn resume(&self, entry: u32);
 
-    /// Descriptors: `rcvd`, then `sent`, then `ref` and the reader's pidfd.
+    /// Adds a queue. Descriptors: `rcvd`, then `sent`, then `ref` and the reader's pidfd.
     fn queue_joined(&self, queue: Joined, fds: Vec<OwnedFd>);
     fn queue_left(&self, channel: ChannelId, epoch: u64);
     fn reader_left(&self, domain: DomainId, epoch: u64);
-    /// Takes readers off the reader set that died before a new manager heard of them. True if there may be more.
+    /// Removes readers from the reader set that died before a new manager was told of them. Returns true if there may
+    /// be more.
     fn reap_dead_readers(&self) -> bool;
 
-    /// The manager wants it to have at most this many bytes of chunks.
+    /// Sets the manager's wish for the pool: at most this many bytes of chunks.
     fn set_shrink_target(&self, bytes: u64);
-    /// The quota is this now.
+    /// Ends a wish to shrink, because the quota is now this.
     fn lift_shrink_target(&self, quota_bytes: u64);
     fn set_traced(&self, on: bool);
-    /// Work that is due. Never under the socket's lock.
+    /// Does due work. Never under the socket's lock.
     fn tend(&self);
 
-    /// The buffer of a slot.
+    /// Returns the buffer of a slot.
     fn had(&self, slot: u32) -> Had;
 }
 
@@ -95,24 +96,24 @@ pub trait ForeignMember: Any + Retired {
     fn shape(&self) -> Offer;
     /// Returns a number that distinguishes the writer's table from others.
     fn table_inode(&self) -> u64;
-    /// Our counters.
+    /// Returns this domain's counters.
     fn refs_fd(&self) -> &OwnedFd;
-    /// The chunks that are mapped, as (index, serial).
+    /// Returns the chunks that are mapped, as (index, serial).
     fn mapped(&self) -> Vec<(u32, u32)>;
 
     fn attach(&self, index: u32, serial: u32, fd: OwnedFd) -> Result<(), Error>;
-    /// Whether it is done; else that is put off, and said to the manager then.
+    /// Unmaps a chunk. Returns whether it is done; otherwise it is done later, and the manager is told then.
     fn detach(&self, index: u32, serial: u32) -> bool;
     fn detach_all(&self);
 
-    /// A new manager does not know it yet, or it has spoken of it.
+    /// Records whether the new manager has mentioned the pool.
     fn set_spoken_of(&self, yes: bool);
     fn is_spoken_of(&self) -> bool;
-    /// True the first time.
+    /// Gives the pool up; returns true the first time.
     fn give_up(&self) -> bool;
     fn set_traced(&self, on: bool);
 
-    /// The buffers that are held here.
+    /// Returns the buffers that are held here.
     fn held(&self) -> Vec<Had>;
 }
 
@@ -133,10 +134,10 @@ pub enum Gone {
 /// The domain's own notes about a link.
 #[derive(Debug)]
 pub struct Watch {
-    /// Our cursors are gone, but no manager was there to hear it: the next one is told.
+    /// This end's cursors are gone, but no manager could be told: the next one is.
     leaving: AtomicBool,
-    /// Whether the manager watches the peer for us. One that came back does so when both ends are back; until then a
-    /// peer that dies is seen by our own descriptor of its process only.
+    /// Whether the manager watches the peer. A manager that came back does so when both ends are back; until then, only
+    /// this domain's own descriptor of the peer's process shows a death.
     watched: AtomicBool,
 }
 
@@ -149,7 +150,7 @@ impl Default for Watch {
     }
 }
 
-// Relaxed: hints where to look, but for `leaving`, which changes under the socket's lock.
+// Relaxed: hints where to look, except `leaving`, which changes under the socket's lock.
 impl Watch {
     pub(super) fn is_leaving(&self) -> bool {
         self.leaving.load(Ordering::Relaxed)
@@ -176,11 +177,11 @@ pub type Taken = (OwnedFd, Option<OwnedFd>);
 pub trait LinkMember: Any + Send + Sync {
     fn channel(&self) -> ChannelId;
     fn watch(&self) -> &Watch;
-    /// Whether both ends are in this process, so that no manager brought it about.
+    /// Says whether both ends are in this process, so that no manager made the channel.
     fn is_inside(&self) -> bool;
     /// Returns the claim for a new manager, and this end's half.
     fn claim(&self) -> (ChannelClaim, BorrowedFd<'_>);
-    /// Calls this for each pool that is to be claimed with it, with our counters.
+    /// Calls `each` for each pool that is to be claimed with the link, with this domain's counters.
     fn claim_pools(
         &self,
         claim: &mut dyn FnMut(PoolId, BorrowedFd<'_>) -> Result<(), Error>,
@@ -189,22 +190,23 @@ pub trait LinkMember: Any + Send + Sync {
     fn with_registration(&self, say: &mut dyn FnMut(&Request, &[BorrowedFd<'_>]));
 
     fn gone(&self) -> Gone;
-    /// The first reason stays.
+    /// Records that the peer is gone. The first reason stays.
     fn peer_gone(&self, why: Gone);
-    /// While the manager is away deaths are seen by our own descriptor of the peer's process.
+    /// Looks for the peer's death by this domain's own descriptor of the peer's process, while the manager is away.
     fn look_for_death(&self);
     /// Bounds the sleep of a thread without a timer.
     fn nudge(&self);
-    /// The peer's descriptor to wake it by.
+    /// Sets the peer's descriptor, by which it is woken.
     fn set_peer_fd(&self, fd: OwnedFd);
 
-    /// Pools of these levels are taken.
+    /// Returns the levels whose pools are accepted.
     fn levels(&self) -> Levels;
-    /// The source wants to send from a pool. `known`: the manager has our counters of its references.
+    /// Takes an offer: the source wants to send from a pool. `known`: the manager has this domain's counters of
+    /// references to it.
     fn offered(&self, offer: Offer, known: bool, fds: Vec<OwnedFd>) -> Result<Taken, Error>;
-    /// The manager has raised the writer's epoch for our counters.
+    /// Opens a pool: the manager has raised the writer's epoch for this domain's counters.
     fn open_pool(&self, pool: PoolId);
-    /// Our counters of an assigned pool.
+    /// Returns this domain's counters of an assigned pool.
     fn counts_of(&self, pool: PoolId) -> Option<Arc<CountsRw>>;
     /// Prepares for a queue's departure from a reader set: takes the buffers that only this queue keeps.
     fn queue_leaves(&self);

@@ -16,13 +16,13 @@ use tranship_sys::crash;
 
 /// Between two attempts to reach a manager that is away.
 const PAUSE: Duration = Duration::from_millis(50);
-/// How long the answer to a hello is waited for on the spot.
+/// How long the answer to a hello is waited for at once.
 const AT_ONCE: Duration = Duration::from_millis(20);
-/// Entries in one message.
+/// Most entries in one message.
 const PIECE: usize = 700;
 
 impl DomainCore {
-    /// The connection ended.
+    /// Handles that the connection ended.
     pub(super) fn manager_left(&self) {
         tracing::info!(domain = %self.id(), "the manager is away");
         let links = self.register.all_links();
@@ -33,8 +33,8 @@ impl DomainCore {
         self.tasks.has_news();
     }
 
-    /// Tries to reach a manager; a failed attempt, or an answer that is still to come, is `ManagerAway` (or `CutOff`),
-    /// and the next try follows after a pause. Waits for no longer than a manager that is well takes.
+    /// Tries to reach a manager. A failed attempt, or an answer that is still to come, is `ManagerAway` (or `CutOff`),
+    /// and the next try follows after a pause. It waits no longer than a healthy manager needs.
     pub(super) fn rejoin(&self, conn: &mut Conn) -> Result<(), Error> {
         if self.is_closed() {
             return Ok(());
@@ -90,7 +90,7 @@ impl DomainCore {
         Ok(greeting)
     }
 
-    /// Whether it may come back is another matter.
+    /// Makes the error; whether the manager may come back is decided elsewhere.
     fn away(&self, conn: &Conn) -> Error {
         match conn.attempts.cut_off() {
             Some(barrier) => {
@@ -112,8 +112,8 @@ impl DomainCore {
         }
         self.id
             .store(welcome.domain.0, std::sync::atomic::Ordering::Relaxed);
-        // No collection from here until the pool's place in the new control page is known: the old control page is
-        // written no more.
+        // No collection from here until the pool's place in the new control page is known: the old control page is no
+        // longer written.
         let pools = self.register.all_own();
         self.register.look_again();
         for pool in &pools {
@@ -262,7 +262,7 @@ impl DomainCore {
         loop {
             match conn.receive() {
                 Ok(Some((event, fds))) => self.handle(conn, event, fds)?,
-                // No room for its descriptors: `turn` takes it later.
+                // There is no room for its descriptors: `turn` takes it later.
                 Err(error) if error != ErrorKind::System => return Err(error),
                 _ => break,
             }

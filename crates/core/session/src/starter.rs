@@ -1,4 +1,4 @@
-//! A manager that this process started: when it is gone, it is started again.
+//! A manager that this process started. If it ends, it is started again.
 
 use super::discover::run_manager;
 use std::path::PathBuf;
@@ -25,8 +25,8 @@ impl Starter {
         }
     }
 
-    /// Starts it in the background, unless that is under way or was tried a moment ago. Others that started it may do
-    /// the same: its lock lets one win.
+    /// Starts the manager in the background, unless that is under way or was tried a moment ago. Other processes that
+    /// started it may do the same: its lock lets one win.
     pub(super) fn start(self: &Arc<Starter>) {
         if self.busy.swap(true, Ordering::AcqRel) {
             return;

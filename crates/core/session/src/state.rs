@@ -1,4 +1,4 @@
-//! A domain's state, which everything else here works on.
+//! A domain's state, on which all other code here works.
 
 use super::conn::Conn;
 use super::control_pages::ControlPages;
@@ -50,11 +50,11 @@ pub struct Shared {
     /// Notes about buffers in use.
     pub leaks: Option<Notes>,
     pub(super) trace: trace::Ring,
-    /// How long an answer of the manager's is waited for, if it does not answer.
+    /// How long to wait for a manager that does not answer.
     pub(super) manager_timeout: Duration,
 }
 
-/// How far it has come.
+/// A domain's progress through its life.
 pub(super) struct Life {
     pub(super) closed: AtomicBool,
     /// The domain's public handles are gone.
@@ -113,7 +113,7 @@ impl DomainCore {
         DomainCore(ManuallyDrop::new(Arc::new(shared)))
     }
 
-    /// Whether both are of the same domain.
+    /// Says whether both handles are of the same domain.
     #[inline]
     pub fn is(&self, other: &DomainCore) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
@@ -124,19 +124,19 @@ impl DomainCore {
         DomainId(self.id.load(Ordering::Relaxed)) // changes only at a resume that was not granted
     }
 
-    /// The control page of the manager that we know.
+    /// Returns the control page of the present manager.
     #[inline]
     pub fn control_page(&self) -> &ControlPageRo {
         self.control_pages.now()
     }
 
-    /// The control page's `wake` now.
+    /// Returns the control page's `wake` now.
     #[inline]
     pub fn wake(&self) -> u32 {
         self.control_pages.wake()
     }
 
-    /// The same word, for a futex.
+    /// Returns the word as an address for a futex.
     pub fn wake_word(&self) -> &AtomicU32 {
         self.control_pages.wake_word()
     }
@@ -145,7 +145,7 @@ impl DomainCore {
         self.control_pages.seen()
     }
 
-    /// Whether the manager has something for us. One load of a line that rarely changes.
+    /// Says whether the manager has news for this domain. Cost: one load of a line that rarely changes.
     #[inline]
     pub fn has_news(&self) -> bool {
         self.control_pages.has_news()
@@ -186,7 +186,7 @@ impl DomainCore {
     /// Records an operation on a buffer over a channel, with the other domain.
     #[cold]
     pub fn note_on(&self, what: What, of: Subject, over: (ChannelId, DomainId), moved: bool) {
-        // A child has its parent's mapping no more.
+        // A child no longer has its parent's mapping.
         if !self.fork.is_child() {
             self.trace.note(what, of, over, moved);
         }

@@ -52,7 +52,7 @@ struct State {
     last_key: Key,
     /// Whether the reactor runs.
     runs: bool,
-    /// Whether there was a task since it was asked for last.
+    /// Whether there was a task since the last query.
     used: bool,
     /// While the reactor sleeps: how long at most.
     sleeps_until: Option<Instant>,
@@ -69,7 +69,7 @@ struct Task {
 pub enum Woken {
     /// The manager may have news.
     News,
-    /// Something of the reactor's own.
+    /// The reactor's own descriptor.
     Kick,
     /// The doorbell of this channel, which may have been hung up.
     Doorbell { channel: Key, hung_up: bool },
@@ -114,15 +114,15 @@ impl Tasks {
         Ok(self.poller.get_or_init(|| Poller { epoll, kick }))
     }
 
-    /// A number for something to be awaited that is no channel.
+    /// Returns a key for an awaited event that is not of a channel.
     pub fn key(&self) -> Key {
         let mut state = self.state();
         state.last_key += 1;
         KEYS + state.last_key
     }
 
-    /// Puts a task here until it is woken, at that time at the latest. `news` is readable when the manager has some.
-    /// True if the reactor does not run: it counts as running from here on, and the caller starts it.
+    /// Stores a task until it is woken. `news` is readable when the manager has some. Returns true if the reactor does
+    /// not run: it counts as running from here on, and the caller starts it.
     pub fn put(&self, key: Key, waker: &Waker, news: impl AsFd) -> io::Result<bool> {
         self.poller(news)?;
         let mut state = self.state();
@@ -152,7 +152,7 @@ impl Tasks {
     /// Removes a task that no longer waits.
     pub fn forget(&self, key: Key) {
         let forgotten = self.state().take(key);
-        drop(forgotten); // not under the lock: it is the runtime's code
+        drop(forgotten); // not under the lock: it is code of the executor
     }
 
     /// Says that there is news for which any of the tasks may wait. They learn of it by [`Tasks::tell_news`], when no
@@ -161,7 +161,7 @@ impl Tasks {
         self.news.store(true, Ordering::Release);
     }
 
-    /// Wakes all if there is something.
+    /// Wakes all tasks if there is news.
     pub fn tell_news(&self) {
         // Ordering: Acquire, partner: the Release in `has_news`: a woken task sees the news.
         if self.news.load(Ordering::Relaxed) && self.news.swap(false, Ordering::Acquire) {
@@ -180,7 +180,7 @@ impl Tasks {
         }
     }
 
-    /// The channels that are awaited.
+    /// Returns the channels that are awaited.
     pub fn channels(&self) -> Vec<Key> {
         let state = self.state();
         state.tasks.keys().copied().filter(|k| *k < KEYS).collect()
@@ -207,7 +207,7 @@ impl Tasks {
         }
     }
 
-    /// The reactor sleeps until something happens, a task's time has come, or that time.
+    /// Puts the reactor to sleep until an event, a task's time, or `until`.
     pub fn sleep(&self, until: Instant, woken: &mut Vec<Woken>) -> io::Result<()> {
         woken.clear();
         let Some(poller) = self.poller.get() else {
@@ -239,7 +239,7 @@ impl Tasks {
         Ok(())
     }
 
-    /// Wakes those whose time has come.
+    /// Wakes tasks whose time has come.
     pub fn wake_due(&self, now: Instant) {
         let mut wakers = Vec::new();
         let mut state = self.state();

@@ -20,7 +20,7 @@ pub(super) struct Ring {
     warned: AtomicBool,
 }
 
-/// A buffer, and where its bytes are.
+/// A buffer, and the place of its bytes.
 #[derive(Clone, Copy)]
 pub struct Subject {
     pub id: BufferId,
@@ -33,7 +33,7 @@ impl Ring {
     pub(super) fn made(&self) -> Option<&OwnedFd> {
         if self.made.get().is_none() {
             match TraceRw::create() {
-                // Of two threads one's is dropped.
+                // If two threads make one, one of them is dropped.
                 Ok(made) => drop(self.made.set(made)),
                 // Each pool may be traced again and again.
                 Err(error) => {

@@ -26,8 +26,7 @@ impl DomainCore {
         }
     }
 
-    /// Takes everything that the manager has sent, then does the work that it asks for.
-    /// Rejoins a manager that came back.
+    /// Takes all of the manager's messages, then does the work that they ask for. Rejoins a manager that came back.
     pub fn turn(&self) -> Result<(), Error> {
         self.check_fork()?;
         if self.is_closed() {
@@ -65,7 +64,7 @@ impl DomainCore {
         self.register.is_to_be_looked_at() || is_away()
     }
 
-    /// Deaths that no manager tells us of.
+    /// Looks for deaths that no manager reports.
     fn look_for_deaths(&self) {
         if !self.register.takes_look() {
             return;
@@ -73,7 +72,8 @@ impl DomainCore {
         let links = self.register.all_links();
         for link in links.iter().filter(|l| !l.watch().is_watched()) {
             link.look_for_death();
-            // A link that we left while there was no manager is closed here if its peer cannot come back to it.
+            // A link that this domain left while there was no manager is closed here if its peer cannot come back to
+            // it.
             let over =
                 link.gone() != Gone::No && (!link.watch().is_leaving() || self.closes(&**link));
             if !over {
@@ -104,7 +104,7 @@ impl DomainCore {
                 if foreign.is_spoken_of() {
                     continue;
                 }
-                // The register's own handle is the last one: links have none, so no new buffer can come.
+                // The register's own handle is the last one: no link has one, so no new buffer can come.
                 if Arc::strong_count(foreign) > 1 || !foreign.nothing_held() {
                     unspoken = true;
                 } else if foreign.give_up() {
@@ -132,7 +132,7 @@ impl DomainCore {
         unspoken
     }
 
-    /// Tells the manager that a link is closed and forgets it; false while there is none to tell.
+    /// Tells the manager that a link is closed and forgets it; returns false while there is no manager to tell.
     fn closes(&self, link: &dyn LinkMember) -> bool {
         let channel = link.channel();
         let told = self.tell(&Request::CloseChannel { channel }, &[]).is_ok();
@@ -210,7 +210,7 @@ impl DomainCore {
         self.rejoin(conn)
     }
 
-    /// Work on pools that is due: give back chunks, forget pools whose handles are all gone.
+    /// Does due work on pools: gives back chunks, forgets pools whose handles are all gone.
     pub(super) fn tend_pools(&self) {
         for pool in self.register.all_own() {
             pool.tend();

@@ -1,5 +1,5 @@
-//! The manager's socket: whole messages with their descriptors, kept until there is room for them, taken without
-//! waiting.
+//! The manager's socket: messages are sent whole with their descriptors, kept until there is room for them, and taken
+//! without waiting.
 
 use crate::error::{self, Error, ErrorKind};
 use std::collections::VecDeque;
@@ -16,7 +16,7 @@ pub type EventWithFds = (Event, Vec<OwnedFd>);
 /// limit is for a manager that hangs for days.
 const MAX_OUTGOING: usize = 1 << 16;
 
-/// One socket after the other, of the managers that there are.
+/// The sockets of one manager after another.
 pub struct Wire {
     /// `None` while the manager is away.
     fd: Option<OwnedFd>,
@@ -30,9 +30,9 @@ pub struct Wire {
     broken: bool,
     /// The kernel has reported the break.
     reset: bool,
-    /// The last one was read to its end.
+    /// The last connection was read to its end.
     ended: bool,
-    /// Counts connections that ended: answers to requests from before will not come.
+    /// The number of ended connections: answers to requests from before will not come.
     era: u64,
     buffer: Vec<u8>,
 }
@@ -56,7 +56,7 @@ impl Wire {
         self.fd.is_some()
     }
 
-    /// Whether it can be told something, as far as we know.
+    /// Says whether a message can be sent to the manager, as far as known.
     pub(super) fn hears(&self) -> bool {
         self.is_up() && !self.broken
     }
@@ -89,8 +89,8 @@ impl Wire {
         self.outgoing.clear();
     }
 
-    /// Whether the last connection was read to its end, so that nothing that a manager said by it can still come. True
-    /// once per connection.
+    /// Says whether the last connection was read to its end, so that no message of that manager can still come. Returns
+    /// true once for each connection.
     pub(super) fn take_ended(&mut self) -> bool {
         std::mem::take(&mut self.ended)
     }
@@ -125,7 +125,7 @@ impl Wire {
                 self.outgoing.push_back((bytes, fds));
                 Ok(())
             }
-            // Left out it may not be: the next connection begins with all that there is.
+            // It may not be left out: the next connection begins with all there is.
             _ => {
                 tracing::warn!("no room to keep what the manager does not read");
                 self.hang_up();
@@ -158,7 +158,7 @@ impl Wire {
         }
     }
 
-    /// The same, waiting for room at most that long.
+    /// Sends waiting messages, and waits at most `limit` for room.
     pub(super) fn flush_for(&mut self, limit: Duration) {
         let deadline = Instant::now() + limit;
         self.flush();
@@ -179,8 +179,8 @@ impl Wire {
         ErrorKind::ManagerAway.into()
     }
 
-    /// The next event, without waiting. `Err(ManagerAway)` when the connection ended; `Err(System)` when this process
-    /// has no room for its descriptors: it comes when there is.
+    /// Takes the next event, without waiting. Returns `Err(ManagerAway)` when the connection ended. Returns
+    /// `Err(System)` when this process has no room for its descriptors: the event comes when there is room.
     pub(super) fn receive(&mut self) -> Result<Option<EventWithFds>, Error> {
         let Some(fd) = &self.fd else {
             return Err(ErrorKind::ManagerAway.into());

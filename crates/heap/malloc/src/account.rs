@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tranship_sys::{process, time};
 use tranship_zone::lock::{Guard, Lock};
 
-/// Memory is asked for and given back in steps of an eighth of the heap, within these bounds.
+/// Bounds of the step, an eighth of the heap, in which memory is requested and given back.
 const LEAST_STEP: u64 = 1 << 20;
 const MOST_STEP: u64 = 64 << 20;
 
@@ -26,7 +26,7 @@ static BOOKS: Lock<Books> = Lock::new(Books::new());
 static PRESSED: AtomicBool = AtomicBool::new(false);
 
 struct Books {
-    /// Without the tables.
+    /// Bytes in use, without the tables.
     used: u64,
     admitted: u64,
     target: u64,
@@ -41,15 +41,15 @@ struct Books {
 /// The account's figures, bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Usage {
-    /// Memory that the heap has from the kernel: in use, cached, or free for the next allocation; and its tables.
+    /// Bytes that the heap has from the kernel: in use, cached, or free for the next allocation; and its tables.
     pub used_bytes: u64,
     /// Bytes that the manager has admitted; 0 without a manager.
     pub admitted_bytes: u64,
-    /// Whether a manager accounts for it.
+    /// Whether a manager accounts for the heap.
     pub managed: bool,
 }
 
-/// `bytes` more are going to be used. `false`: they were refused. May wait for the manager.
+/// Charges `bytes` that are going to be used. Returns `false` if they were refused. May wait for the manager.
 pub(crate) fn charge(bytes: u64) -> bool {
     let mut books = BOOKS.lock();
     let max = books.environment().map_or(u64::MAX, |e| e.max_bytes);
@@ -64,7 +64,7 @@ pub(crate) fn charge(bytes: u64) -> bool {
     allowed
 }
 
-/// `bytes` went back to the kernel.
+/// Records that `bytes` went back to the kernel.
 pub(crate) fn discharge(bytes: u64) {
     let mut books = BOOKS.lock();
     books.used = books.used.saturating_sub(bytes);
@@ -107,7 +107,7 @@ pub(crate) fn usage() -> Usage {
     }
 }
 
-/// Before a fork.
+/// Takes the lock before a fork.
 pub(crate) fn hold() {
     BOOKS.hold();
 }
@@ -149,7 +149,7 @@ impl Books {
         }
     }
 
-    /// Read once, as early as there is one.
+    /// Returns the environment's settings, read once, as early as possible.
     fn environment(&mut self) -> Option<&Environment> {
         if self.environment.is_none() && process::has_environment() {
             self.environment = Some(Environment::read());
@@ -229,7 +229,7 @@ impl Books {
         }
     }
 
-    /// No manager any more.
+    /// Records that there is no manager any more.
     fn part(&mut self) {
         self.link = None;
         (self.admitted, self.target) = (0, u64::MAX);

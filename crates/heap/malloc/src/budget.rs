@@ -16,7 +16,7 @@ const FIRST_BUCKET_ITEMS: u64 = 64;
 const LAST_BUCKET_BYTES: u64 = 512 << 10;
 const LAST_BUCKET_ITEMS: u64 = 254;
 
-/// The depot between threads, at first and at most.
+/// Bytes of the depot, with which threads exchange blocks: at first and at most.
 const FIRST_DEPOT_BYTES: u64 = 128 << 10;
 const FIRST_LARGE_DEPOT_BYTES: u64 = 256 << 10;
 const LAST_DEPOT_BYTES: u64 = 4 << 20;
@@ -61,7 +61,7 @@ impl Sizes {
         }
     }
 
-    /// Bytes that so many threads and the depot can hold.
+    /// Returns the bytes that the caches of `threads` threads and the depot can hold.
     fn bytes(self, class: usize, threads: u32) -> u64 {
         let items = u64::from(self.bucket_items) * 2 * u64::from(threads.max(1))
             + u64::from(self.depot_items);
@@ -76,7 +76,7 @@ pub(crate) struct Budget {
     granted: AtomicU64,
 }
 
-/// All of it is a hint: two threads that count at once may lose one.
+/// One size's state. All of it is a hint: of two threads that count at once, one count may be lost.
 #[derive(Debug, Default)]
 struct Class {
     allocs: AtomicU32,
@@ -101,7 +101,7 @@ impl Budget {
         }
     }
 
-    /// A thread's bucket of this class ran empty.
+    /// Records that a thread's bucket of this class ran empty.
     pub(crate) fn ran_empty(&self, class: usize) {
         add_one(&self.classes[class].allocs);
     }
@@ -190,7 +190,7 @@ mod tests {
         }
     }
 
-    /// docs/malloc.md says so.
+    /// docs/malloc.md states this size.
     #[test]
     fn all_first_sizes_of_one_thread_hold_28_mib() {
         let all: u64 = (0..COUNT)

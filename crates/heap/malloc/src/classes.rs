@@ -2,7 +2,7 @@
 
 /// Bytes of the largest class; a larger block is a mapping of its own.
 pub(crate) const MAX_BYTES: usize = 1 << 20;
-/// How many there are.
+/// The number of classes.
 pub(crate) const COUNT: usize = 60;
 
 /// Above this size, each item is a slab by itself.
@@ -26,11 +26,12 @@ pub(crate) const BYTES: [u32; COUNT] = {
     bytes
 };
 
-/// The smallest class that holds `bytes`, at most [`MAX_BYTES`].
+/// Returns the smallest class that holds `bytes`, at most [`MAX_BYTES`].
 #[inline]
 pub(crate) fn class_of(bytes: usize) -> usize {
     let last = bytes.saturating_sub(1);
-    // The first two bits below the highest choose among the four of a doubling; up to 128 bytes there are steps of 16.
+    // The two bits below the highest choose among the four classes of a doubling; up to 128 bytes there are steps of
+    // 16.
     let doubling = (last | 64).ilog2() as usize;
     (last >> (doubling - 2)) + 4 * (doubling - 6)
 }

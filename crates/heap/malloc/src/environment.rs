@@ -8,7 +8,7 @@ use tranship_sys::process;
 const SOCKET: &CStr = c"TRANSHIP_SOCKET";
 const HEAP_MAX: &CStr = c"TRANSHIP_HEAP_MAX";
 
-/// Read once: a program may change its environment later, without any lock.
+/// The settings, read once: a program may change its environment later, without any lock.
 #[derive(Debug)]
 pub(crate) struct Environment {
     /// The manager's socket. No manager is started, and no other one is searched for.

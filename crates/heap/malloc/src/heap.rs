@@ -15,7 +15,7 @@ use tranship_zone::{Arena, Level, PAGE, ZoneConfig};
 
 const PAGE_BYTES: usize = 4096;
 const _: () = assert!(PAGE_BYTES as u64 == PAGE);
-/// Larger ones are mappings of their own.
+/// The largest block of pages; larger ones are mappings of their own.
 const MAX_PAGES_BYTES: usize = 1 << 20;
 /// The largest alignment of a block that is not a mapping.
 const MAX_ALIGN: usize = 64 << 10;
@@ -34,13 +34,13 @@ pub(crate) struct Heap {
     next_tick: AtomicU64,
 }
 
-/// Items of one size.
+/// The zone of one size.
 struct Class {
     zone: ItemZone<Bytes>,
     marks: Marks,
 }
 
-/// The heap, once it is there.
+/// The heap, once it exists.
 static HEAP: AtomicPtr<Heap> = AtomicPtr::new(ptr::null_mut());
 
 #[inline]
@@ -51,7 +51,7 @@ fn heap() -> Option<&'static Heap> {
     unsafe { heap.as_ref() }
 }
 
-/// Memory of at least `bytes`, aligned to `align` (a power of two); `None`: refused.
+/// Allocates at least `bytes`, aligned to `align` (a power of two); `None`: refused.
 #[inline]
 pub(crate) fn alloc(bytes: usize, align: usize) -> Option<NonNull<u8>> {
     if bytes <= classes::MAX_BYTES
@@ -82,7 +82,7 @@ fn alloc_slow(bytes: usize, align: usize) -> Option<NonNull<u8>> {
     })
 }
 
-/// The same, of zeros.
+/// Allocates memory of zeros.
 #[inline]
 pub(crate) fn alloc_zeroed(bytes: usize, align: usize) -> Option<NonNull<u8>> {
     let address = alloc(bytes, align)?;
@@ -168,7 +168,7 @@ unsafe fn free_slow(address: NonNull<u8>) {
     heap.tick();
 }
 
-/// How many bytes may be used at an address; `None`: no block that is allocated begins there.
+/// Returns how many bytes may be used at an address; `None`: no allocated block begins there.
 pub(crate) fn usable(address: NonNull<u8>) -> Option<usize> {
     if meta::owns(address.as_ptr()) {
         return Some(meta::usable(address));
@@ -281,7 +281,7 @@ fn make() -> Option<&'static Heap> {
 impl Heap {
     fn new() -> std::io::Result<Heap> {
         tranship_zone::around_own_work(inside::enter, inside::leave);
-        // Before the zones' own handlers, so that their locks are taken before ours.
+        // Before the zones' own handlers, so that their locks are taken before the heap's.
         fork::install()?;
         let window = window::Charged::reserve()?;
         let tables = window.marks();
@@ -321,7 +321,7 @@ impl Heap {
             .alloc_pages_aligned(pages(bytes)?.max(1), pages(align)?)
     }
 
-    /// Bytes of the pages that begin there.
+    /// Returns the bytes of the pages that begin there.
     fn pages(&self, address: NonNull<u8>) -> Option<usize> {
         let is_first = address.addr().get().is_multiple_of(PAGE_BYTES);
         match self.arena.owner(address.as_ptr()) {
@@ -330,7 +330,7 @@ impl Heap {
         }
     }
 
-    /// The number of the item that begins at an address in the arena.
+    /// Returns the number of the item that begins at an address in the arena.
     #[inline(always)]
     fn number(&self, address: NonNull<u8>) -> u32 {
         let offset = address
@@ -353,12 +353,12 @@ impl Heap {
         let keep = peak.clamp(LEAST_SPARE_PAGES, MOST_SPARE_PAGES);
         let keep = keep.max(used / 8);
         if spare > keep {
-            // An eighth more, so as not to come here for each page.
+            // An eighth more, so that this does not run for each page.
             self.arena.trim(keep - keep / 8);
         }
     }
 
-    /// A bucket of this class ran full: if that happens all the time they should hold more.
+    /// Records that a bucket of this class ran full: if that happens often, the buckets should hold more.
     fn ran_full(&self, class: usize) {
         if self.budget.ran_full(class) {
             let zone = &self.classes[class].zone;
@@ -414,7 +414,7 @@ impl Heap {
         cached + self.arena.used_and_spare().1 * PAGE
     }
 
-    /// Gives back all that is not in use.
+    /// Gives back everything that is not in use.
     fn reclaim(&self) {
         for Class { zone, .. } in &self.classes {
             zone.drain(Level::All);

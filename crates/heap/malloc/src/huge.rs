@@ -9,7 +9,7 @@ use tranship_zone::lock::Lock;
 /// Addresses and lengths.
 static MAPPINGS: Lock<BTreeMap<usize, usize>> = Lock::new(BTreeMap::new());
 
-/// A mapping of zeros, aligned to `align`; `None` if it is refused.
+/// Makes a mapping of zeros, aligned to `align`; `None` if it is refused.
 pub(crate) fn alloc(bytes: usize, align: usize) -> Option<NonNull<u8>> {
     let page = tranship_sys::page_size();
     let len = bytes.checked_next_multiple_of(page)?;
@@ -24,7 +24,7 @@ pub(crate) fn alloc(bytes: usize, align: usize) -> Option<NonNull<u8>> {
     Some(address)
 }
 
-/// Length of the mapping that begins there.
+/// Returns the length of the mapping that begins there.
 pub(crate) fn len(address: NonNull<u8>) -> Option<usize> {
     MAPPINGS.lock().get(&address.addr().get()).copied()
 }
@@ -57,7 +57,7 @@ pub(crate) unsafe fn resize(address: NonNull<u8>, bytes: usize) -> Option<NonNul
     // The mapping is not listed under its old address while it moves: another thread may get that address for a mapping
     // of its own.
     MAPPINGS.lock().remove(&address.addr().get());
-    // SAFETY: a whole mapping of ours; the caller says the rest.
+    // SAFETY: a whole mapping of ours; the caller promises the rest.
     let moved = unsafe { map::resize_private(address, old, new) };
     let (at, len) = match moved {
         Ok(at) => (at, new),
@@ -73,7 +73,7 @@ pub(crate) unsafe fn resize(address: NonNull<u8>, bytes: usize) -> Option<NonNul
     moved.ok()
 }
 
-/// How many there are, and their bytes.
+/// Returns the number of mappings, and their bytes.
 pub(crate) fn usage() -> (usize, u64) {
     let mappings = MAPPINGS.lock();
     (
@@ -82,7 +82,7 @@ pub(crate) fn usage() -> (usize, u64) {
     )
 }
 
-/// Before a fork.
+/// Takes the lock before a fork.
 pub(crate) fn hold() {
     MAPPINGS.hold();
 }

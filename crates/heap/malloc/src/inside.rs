@@ -31,12 +31,12 @@ impl Inside {
     }
 }
 
-/// A thread that ends gives its caches back: as [`Inside::enter`], until [`leave`].
+/// Marks a thread that ends as inside, like [`Inside::enter`], until [`leave`]: it gives its caches back.
 pub(crate) fn enter() {
     DEPTH.set(DEPTH.get() + 1);
 }
 
-/// See [`enter`].
+/// Ends what [`enter`] began.
 pub(crate) fn leave() {
     DEPTH.set(DEPTH.get() - 1);
 }

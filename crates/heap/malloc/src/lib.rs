@@ -55,7 +55,7 @@ pub use raw::{HeapStats, alloc, alloc_zeroed, free, resize, stats, trim, usable,
 use std::alloc::{GlobalAlloc, Layout};
 use std::ptr::{NonNull, null_mut};
 
-/// The process's one heap, as Rust's allocator.
+/// The process's heap, as Rust's allocator.
 ///
 /// ```
 /// # mod tranship { pub mod malloc { pub use tranship_malloc::*; } }
@@ -65,7 +65,7 @@ use std::ptr::{NonNull, null_mut};
 /// static ALLOCATOR: Tranship = Tranship;
 ///
 /// let frame = vec![0u8; 8 << 20];
-/// assert!(usage().used_bytes >= 8 << 20); // and inside of what the manager admits, if there is one
+/// assert!(usage().used_bytes >= 8 << 20); // and within the admitted bytes, if there is a manager
 /// # drop(frame);
 /// ```
 #[derive(Clone, Copy, Debug, Default)]

@@ -15,9 +15,9 @@ use tranship_sys::{epoll, process, socket};
 
 /// The longest wait for an answer: an allocation waits for it. On an idle machine an answer takes 50 us.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// The events that concern us are far shorter.
+/// Most bytes of an event: those for this connection are far shorter.
 const MAX_EVENT_BYTES: usize = 512;
-/// Our descriptor is at least so far below the soft limit.
+/// The distance of the descriptor's number from the soft limit, at least.
 const BELOW_LIMIT: u64 = 24;
 
 /// The manager is not there, does not answer, or is none.
@@ -36,7 +36,7 @@ pub(crate) struct Link {
 /// The manager's messages that are no answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum News {
-    /// Come down to so many bytes.
+    /// The heap is to come down to this many bytes.
     Shrink(u64),
     /// The quota is now this.
     Quota(u64),
@@ -49,7 +49,7 @@ pub(crate) struct Opened {
 }
 
 impl Link {
-    /// Joins the manager at `path` as a domain of its own, with a heap that holds so much already.
+    /// Joins the manager at `path` as a domain of its own, with a heap that has `held_bytes` already.
     pub(crate) fn open(
         path: &Path,
         name: &str,
@@ -96,12 +96,12 @@ impl Link {
                     admitted_bytes,
                 })
             }
-            // A limit per user is reached: as good as none.
+            // A limit for the user is reached: the manager counts as absent.
             _ => Err(Gone),
         }
     }
 
-    /// Asks for memory; how much was admitted.
+    /// Asks for memory; returns how much was admitted.
     pub(crate) fn admit(
         &mut self,
         least_bytes: u64,
@@ -128,7 +128,7 @@ impl Link {
         self.try_send(&Request::GiveBack { heap, bytes })
     }
 
-    /// How the heap does; not said if the manager is behind with reading.
+    /// Reports the heap's figures, unless the manager is behind with reading.
     pub(crate) fn report(&mut self, live_bytes: u64, cached_bytes: u64) -> Result<(), Gone> {
         let heap = self.heap;
         self.try_send(&Request::HeapFigures {
@@ -171,7 +171,7 @@ impl Link {
         }
     }
 
-    /// The next event; waits for it.
+    /// Waits for the next event, and returns it.
     fn next(&mut self, end: Instant) -> Result<Event, Gone> {
         loop {
             if let Some(event) = self.receive()? {
@@ -195,7 +195,7 @@ impl Link {
         if received.bytes == 0 || received.truncated || received.ctrunc {
             return Err(Gone);
         }
-        // A control page that comes with it is closed: we have no use for it.
+        // A control page that comes with it is closed: it has no use here.
         let event: Event = decode(&buffer[..received.bytes]).map_err(|_| Gone)?;
         match event {
             Event::Expelled { .. } => Err(Gone),
@@ -226,7 +226,7 @@ impl Link {
 
     /// Returns the descriptor, if it still stands for the same file.
     fn fd(&self) -> Result<BorrowedFd<'_>, Gone> {
-        // SAFETY: not -1. If the number stands for nothing, or for something else, it is not used but for `fstat`.
+        // SAFETY: not -1. If the number stands for no file, or for another one, only `fstat` uses it.
         let fd = unsafe { BorrowedFd::borrow_raw(self.fd) };
         match process::identity(fd) {
             Ok(identity) if identity == self.identity => Ok(fd),

@@ -35,12 +35,12 @@ pub(crate) const TABLES: [usize; SHIFTS.len()] = {
 const MOST_SHIFT: u8 = 5;
 const OUT: u8 = 0x80;
 
-/// Where items of a class have their bytes.
+/// The place of a class's bytes.
 #[derive(Clone, Copy)]
 pub(crate) struct Marks {
     table: NonNull<u8>,
-    /// A number times this, shifted by [`MOST_SHIFT`], is its place in the table: cheaper than a shift by a variable
-    /// number.
+    /// The factor by which a number, shifted by [`MOST_SHIFT`], gives its place in the table: cheaper than a shift by a
+    /// variable number.
     times: u64,
 }
 

@@ -12,8 +12,8 @@ use tranship_sys::map;
 use tranship_zone::lock::Lock;
 
 const BLOCK: usize = 64 << 10;
-/// Tried first, where the heap has no limit; less where a limit of the process forbids it. Tables of a heap are shorter
-/// than the heap.
+/// The first size to try, for a heap without a limit; less if a limit of the process forbids it. Tables of a heap are
+/// shorter than the heap.
 const WINDOW: usize = 4 << 30;
 const LEAST_WINDOW: usize = 16 << 20;
 /// Blocks that become accessible at once.
@@ -26,7 +26,7 @@ const FREE: u8 = 0xff;
 const FIRST: u8 = 0xfe;
 const MORE: u8 = 0xfd;
 
-/// Tells our addresses from others without the lock. 0: there is no window yet.
+/// The window's start, by which addresses are recognised without the lock. 0: there is no window yet.
 static BASE: AtomicUsize = AtomicUsize::new(0);
 static LEN: AtomicUsize = AtomicUsize::new(0);
 /// Bytes of blocks in use. Written under the lock.
@@ -41,14 +41,14 @@ static STATE: Lock<State> = Lock::new(State {
 });
 
 struct State {
-    /// One byte a block, in the window's first blocks.
+    /// One byte for each block, in the window's first blocks.
     kinds: NonNull<u8>,
     blocks: usize,
     /// Blocks from here on were never used.
     top: usize,
-    /// Blocks from here on cannot be read or written.
+    /// The first block that cannot be read or written.
     open: usize,
-    /// Of those below.
+    /// The free blocks below.
     free_blocks: usize,
     chains: [Option<NonNull<Link>>; CLASSES],
 }
@@ -60,7 +60,8 @@ struct Link {
 // SAFETY: the pointers are to memory that only the holder of the lock touches.
 unsafe impl Send for State {}
 
-/// Memory that is aligned to `align`, a power of two up to 64 KiB; `None` if the window is full. Large memory is zeros.
+/// Allocates memory aligned to `align`, a power of two up to 64 KiB; `None` if the window is full. Large memory is
+/// zeros.
 pub(crate) fn alloc(bytes: usize, align: usize) -> Option<NonNull<u8>> {
     let bytes = bytes.max(align).max(16);
     if align > BLOCK {
@@ -82,12 +83,12 @@ pub(crate) fn counted_bytes() -> u64 {
     COUNTED.load(Ordering::Relaxed) as u64
 }
 
-/// Whether the memory of such an allocation is all zeros.
+/// Says whether the memory of such an allocation is all zeros.
 pub(crate) fn is_zeroed(bytes: usize, align: usize) -> bool {
     bytes.max(align) > BLOCK / 2
 }
 
-/// Whether an address is one of ours.
+/// Says whether an address belongs to these tables.
 #[inline]
 pub(crate) fn owns(address: *const u8) -> bool {
     // Ordering: a thread that has an address of these tables got it after these were stored.
@@ -95,7 +96,7 @@ pub(crate) fn owns(address: *const u8) -> bool {
     base != 0 && address.addr().wrapping_sub(base) < LEN.load(Ordering::Relaxed)
 }
 
-/// How many bytes may be used at an address of ours.
+/// Returns how many bytes may be used at an address of these tables.
 pub(crate) fn usable(address: NonNull<u8>) -> usize {
     let state = STATE.lock();
     let block = state.block_of(address);
@@ -200,7 +201,7 @@ impl State {
         Some(())
     }
 
-    /// Makes blocks accessible up to this one, which lies in the window; `false` if there is no memory for it.
+    /// Makes blocks accessible up to `top`, which is in the window; returns `false` if there is no memory for it.
     fn open_up_to(&mut self, top: usize) -> bool {
         if top <= self.open {
             return true;

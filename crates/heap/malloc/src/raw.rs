@@ -21,7 +21,8 @@ pub struct HeapStats {
     pub mapped_bytes: u64,
 }
 
-/// At least `bytes`, with undefined contents, aligned to `align`; `None`: refused, or `align` is no power of two.
+/// Allocates at least `bytes`, with undefined contents, aligned to `align`. Returns `None` if that is refused, or
+/// `align` is no power of two.
 #[inline]
 #[must_use]
 pub fn alloc(bytes: usize, align: usize) -> Option<NonNull<u8>> {
@@ -66,7 +67,7 @@ pub unsafe fn resize(address: NonNull<u8>, bytes: usize, align: usize) -> Option
     unsafe { heap::resize(address, bytes, align) }
 }
 
-/// How many bytes may be used there; 0 if no allocated block begins at `address`.
+/// Returns how many bytes may be used at `address`; 0 if no allocated block begins there.
 ///
 /// # Safety
 /// `address` is from this heap and not freed.
@@ -75,7 +76,8 @@ pub unsafe fn usable(address: NonNull<u8>) -> usize {
     heap::usable(address).unwrap_or(0)
 }
 
-/// Gives all that is not in use back to the kernel and the manager: caches of all threads, empty slabs, free pages.
+/// Gives everything that is not in use back to the kernel and the manager: caches of all threads, empty slabs, free
+/// pages.
 pub fn trim() {
     heap::trim_all();
 }

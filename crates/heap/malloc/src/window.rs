@@ -16,8 +16,8 @@ const LIMITS: u64 = 4;
 pub(crate) struct Charged(Private);
 
 impl Charged {
-    /// The longest window that may be of use; less where a limit of the process forbids it. The tables of [`marks`] are
-    /// beside it.
+    /// Reserves the longest window that may be useful; less if a limit of the process forbids it. The tables of
+    /// [`marks`] are beside it.
     pub(crate) fn reserve() -> io::Result<Charged> {
         let limit = environment::max_bytes().unwrap_or(u64::MAX);
         let mut bytes = limit
@@ -35,7 +35,7 @@ impl Charged {
 }
 
 impl Charged {
-    /// The tables of marks.
+    /// Returns the tables of marks.
     pub(crate) fn marks(&self) -> Vec<NonNull<u8>> {
         self.0.beside().collect()
     }

@@ -11,7 +11,7 @@ pub extern "C" fn malloc_trim(_keep_bytes: usize) -> c_int {
     1
 }
 
-/// mallopt(3): there is nothing to set. 0: it was not set.
+/// mallopt(3): there is nothing to set. Returns 0: it was not set.
 #[unsafe(no_mangle)]
 pub extern "C" fn mallopt(_option: c_int, _value: c_int) -> c_int {
     0

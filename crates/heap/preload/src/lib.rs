@@ -153,7 +153,7 @@ pub extern "C" fn aligned_alloc(align: usize, bytes: usize) -> *mut c_void {
     given(heap::alloc(bytes, align.max(ALIGN)))
 }
 
-/// memalign(3): an alignment that is no power of two is made the next one.
+/// memalign(3): an alignment that is no power of two is rounded up to the next one.
 #[unsafe(no_mangle)]
 pub extern "C" fn memalign(align: usize, bytes: usize) -> *mut c_void {
     match align.checked_next_power_of_two() {

@@ -8,7 +8,7 @@ use tranship_core::{Domain, HeapOptions, Refusal, RefusalCode};
 use tranship_testkit::{Control, Launch, child, skipped};
 
 child!(
-    /// Allocates pieces until it is refused, and again after it has freed them: (how many, how many then).
+    /// Allocates pieces until it is refused, and again after it has freed them; reports both numbers.
     fn glutton(ctl: Control) -> Result<(), String> {
         while let Some(piece) = ctl.recv::<usize>().map_err(|e| e.to_string())? {
             let fill = || {
@@ -28,7 +28,7 @@ child!(
     }
 );
 
-/// How many pieces of these sizes fit, twice each.
+/// Returns how many pieces of two sizes fit, twice each.
 fn gorge(stage: &Stage, child: Launch, limit: u64) {
     let peer = stage.under(child).start().expect("start");
     // Small ones in slabs, pages, mappings.
@@ -172,7 +172,7 @@ fn what_one_heap_does_not_need_another_gets() {
         // There is not that much: the manager asks domains with more than their share.
         match heap.admit(wanted, wanted) {
             Ok(_) => break,
-            // The total, not its own quota.
+            // The total refuses, not the heap's own quota.
             Err(error) => match error.find::<Refusal>() {
                 Some(refusal) => assert_eq!(refusal.code, RefusalCode::Total),
                 None => panic!("{error}"),

@@ -27,8 +27,8 @@ fn intact(all: &[Vec<u8>], byte: u8) -> bool {
 }
 
 child!(
-    /// Forks so many times in a row, while other threads allocate and free; each child has its parent's blocks, more of
-    /// its own, threads of its own, and a child of its own.
+    /// Forks repeatedly, while other threads allocate and free. Each child has its parent's blocks, more of its own,
+    /// threads of its own, and a child of its own.
     fn forker(ctl: Control) -> Result<(), String> {
         let times: u32 = ctl.recv().map_err(|e| e.to_string())?.ok_or("no task")?;
         static STOP: AtomicBool = AtomicBool::new(false);
@@ -100,7 +100,7 @@ fn children_keep_their_copies_and_connect_by_themselves() {
 }
 
 child!(
-    /// A child that stays: it has the parent's 20 MiB, and takes 30 more when asked.
+    /// A child that stays: it has the parent's 20 MiB, and takes 30 more on request.
     fn splitter(ctl: Control) -> Result<(), String> {
         let kept = some(20, 1);
         // SAFETY: no other threads; both sides go on alone, the child's with a copy of the control socket.
@@ -155,7 +155,7 @@ fn a_program_that_execs_is_charged_for_the_new_one_only() {
     let mut output = cat.stdout.take().expect("a pipe");
     std::io::Write::write_all(&mut input, b"x").expect("write");
     std::io::Read::read_exact(&mut output, &mut [0]).expect("it is cat now");
-    // Whether the old connection's end was seen is the manager's business, in its own time.
+    // The manager notices the old connection's end at any time.
     while stage.books().1 > 4 * MIB {
         thread::yield_now();
     }
@@ -165,7 +165,7 @@ fn a_program_that_execs_is_charged_for_the_new_one_only() {
 }
 
 child!(
-    /// Keeps so many MiB more, then tries to have one more block of so many: whether it could.
+    /// Keeps a number of further MiB, then tries to get one more block of a given size; reports whether it could.
     fn worker(ctl: Control) -> Result<(), String> {
         let mut kept = Vec::new();
         while let Some((keep, more)) = ctl.recv::<(usize, usize)>().map_err(|e| e.to_string())? {

@@ -7,7 +7,7 @@ use common::{MIB, dog, library, resident};
 use std::sync::atomic::{AtomicU8, Ordering};
 use tranship_testkit::{Control, Launch, child, skipped};
 
-/// A number of kilobytes of `/proc/self/status`, in bytes.
+/// Returns a number of kilobytes of `/proc/self/status`, in bytes.
 fn status(name: &str) -> u64 {
     let all = std::fs::read_to_string("/proc/self/status").expect("status");
     let line = all.lines().find_map(|line| line.strip_prefix(name));
@@ -19,7 +19,7 @@ fn status(name: &str) -> u64 {
     number.expect("a number") << 10
 }
 
-/// Private mappings that can be written.
+/// Returns the private mappings that can be written.
 fn writable() -> Vec<std::ops::Range<usize>> {
     let all = std::fs::read_to_string("/proc/self/maps").expect("maps");
     let range = |line: &str| {
@@ -35,7 +35,7 @@ fn writable_bytes() -> u64 {
     writable().iter().map(|range| range.len() as u64).sum()
 }
 
-/// Inaccessible private memory that a debugger would write into a dump, bytes.
+/// Returns the inaccessible private memory that a debugger would write into a dump, bytes.
 fn dumped_in_vain() -> u64 {
     let all = std::fs::read_to_string("/proc/self/smaps").expect("smaps");
     let (mut bytes, mut kib) = (0, None);
@@ -55,7 +55,7 @@ fn dumped_in_vain() -> u64 {
     bytes
 }
 
-/// Writes a byte of each page of all of them, as it was.
+/// Rewrites one byte of each page of all writable memory with its value.
 fn walk() {
     for range in writable() {
         for page in range.step_by(4096) {
@@ -85,7 +85,7 @@ fn blocks(bytes: u64) -> Vec<Vec<u8>> {
     all
 }
 
-/// A child with such a limit of its heap, or without; or without the allocator.
+/// Runs a child with a limit of its heap, without one, or without the allocator.
 fn with(child: Launch, max: Option<&str>) -> [Launch; 2] {
     let child = child.env("TRANSHIP_SOCKET", "/no/such/manager.sock");
     let under = child.clone().env("LD_PRELOAD", library());
@@ -114,7 +114,7 @@ child!(
 #[test]
 fn little_can_be_written_and_who_writes_all_of_it_fills_little() {
     let _dog = dog();
-    // Of its tables and its first 2 MiB of the heap; and of addresses.
+    // The limits of writable bytes, for the tables and the heap's first 2 MiB; and of addresses.
     for (max, addresses) in [
         (Some("32MiB"), 512 * MIB),
         (Some("4GiB"), 32 << 30),
@@ -165,7 +165,7 @@ fn what_was_given_back_cannot_be_written() {
     let [_, under] = with(spike(), None);
     let peer = under.start().expect("start");
     let (before, high, after): (u64, u64, u64) = peer.expect();
-    // Of sizes that are rounded up, with tables of a tenth beside them.
+    // Sizes are rounded up, and tables of a tenth are beside them.
     assert!(before < 32 * MIB && high < 300 * MIB, "{before}, {high}");
     assert!(after < before + 16 * MIB, "{before}, {high}, {after}");
 }
@@ -226,8 +226,8 @@ fn a_program_with_a_limit_locks_its_memory_and_gives_it_back() {
 }
 
 child!(
-    /// How much of 1 GiB it gets with so many bytes of data more than it has, in blocks of 1000 and of 100,000 bytes,
-    /// twice.
+    /// Reports how much of 1 GiB it gets with a limit on data above its present size, in blocks of 1000 and of 100,000
+    /// bytes, twice.
     fn bounded(ctl: Control) -> Result<(), String> {
         let more = ctl
             .recv::<u64>()

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 use std::thread;
 use tranship_testkit::{Control, Random, child};
 
-/// A block with its mark in the first and last bytes.
+/// A block, with its mark in the first and last bytes.
 struct Marked(Vec<u8>);
 
 fn mark(len: usize, seed: u64) -> [u8; 8] {

@@ -12,7 +12,7 @@ use std::process::{Command, Stdio};
 use std::ptr;
 use tranship_testkit::{Control, child, skipped};
 
-/// A function by its name: not every C library has all of them.
+/// Finds a function by its name: not every C library has all of them.
 fn named(name: &str) -> *mut c_void {
     let name = CString::new(name).expect("no zero");
     // SAFETY: a string that ends in 0.
@@ -203,7 +203,7 @@ fn play((_, case): Case, bytes: usize) -> (i32, String) {
 }
 
 child!(
-    /// Plays all cases of all sizes: those that did not abort with a line that says why.
+    /// Plays all cases of all sizes; reports those that did not abort with a line that says why.
     fn misuser(ctl: Control) -> Result<(), String> {
         let mut survived = Vec::new();
         for case in CASES {
@@ -289,7 +289,7 @@ const NAMES: [&str; 28] = [
 ];
 
 child!(
-    /// The names of functions that are another library's.
+    /// Reports the names of functions that belong to another library.
     fn asker(ctl: Control) -> Result<(), String> {
         let is_ours = |name: &&str| {
             // SAFETY: words of this test; the pointer leads to a path that ends in 0.
@@ -327,7 +327,7 @@ fn what_is_freed_once_is_in_order() {
     assert!(peer.expect::<bool>());
 }
 
-/// Each of its ways to free an array twice; without one it frees once.
+/// The ways to free an array twice; without an argument it is freed once.
 const DELETES: &str = r#"
 #include <cstdio>
 #include <cstdlib>

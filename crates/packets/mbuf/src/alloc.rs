@@ -1,4 +1,4 @@
-//! Allocation: one mbuf, with or without a cluster, or as many as it takes.
+//! Allocation: one mbuf, with or without a cluster, or as many as necessary.
 
 use crate::chain::Chain;
 use crate::counts::{Routine, count};
@@ -18,7 +18,7 @@ use tranship_core::Pool;
 
 /// An allocator of mbufs: its zones, limits and statistics. Cloning is cheap; threads share it.
 ///
-/// The mbufs that it gave out keep its memory when the last handle is gone.
+/// Its mbufs keep its memory when the last handle is gone.
 ///
 /// ```
 /// # mod tranship { pub use tranship_mbuf as mbuf; }
@@ -43,14 +43,15 @@ impl Clone for Mbufs {
 
 impl Drop for Mbufs {
     fn drop(&mut self) {
-        // Ordering: as for any count of references.
+        // Ordering: as for any count of references: the last handle sees the work of the others (partner: the release
+        // of each other drop).
         if self.inner.handles.fetch_sub(1, Ordering::AcqRel) == 1 {
             retire(Some(self.inner.clone()));
         }
     }
 }
 
-/// An allocator to be made.
+/// Options of an allocator.
 ///
 /// ```
 /// # mod tranship { pub use tranship_mbuf as mbuf; }
@@ -83,26 +84,26 @@ impl MbufOptions {
     pub fn new() -> MbufOptions {
         MbufOptions::default()
     }
-    /// The most mbufs and clusters.
+    /// Sets the most mbufs and clusters.
     #[must_use]
     pub fn limits(mut self, limits: Limits) -> Self {
         self.limits = limits;
         self
     }
-    /// Addresses to be reserved: no more memory than that can ever be used. Rounded up to 2 MiB.
+    /// Sets the addresses to reserve: no more memory than that can ever be used. Rounded up to 2 MiB.
     #[must_use]
     pub fn window_bytes(mut self, bytes: u64) -> Self {
         self.window_bytes = bytes;
         self
     }
-    /// Clusters are buffers of this pool, so that chains can be sent to other domains without copying. Mbufs themselves
-    /// lie in private memory. The pool's own caches take the place of the packet zone.
+    /// Takes clusters from this pool, as buffers, so that chains can be sent to other domains without copying. Mbufs
+    /// themselves are in private memory. The pool's own caches take the place of the packet zone.
     #[must_use]
     pub fn over_pool(mut self, pool: &Pool) -> Self {
         self.pool = Some(pool.clone());
         self
     }
-    /// Makes it.
+    /// Makes the allocator.
     ///
     /// # Errors
     /// If the addresses cannot be reserved.
@@ -118,7 +119,7 @@ impl MbufOptions {
 }
 
 impl Mbufs {
-    /// An allocator over private memory, with the default limits.
+    /// Makes an allocator over private memory, with the default limits.
     ///
     /// # Errors
     /// If no addresses can be reserved.
@@ -126,7 +127,7 @@ impl Mbufs {
         MbufOptions::new().build()
     }
 
-    /// One over a pool; see [`MbufOptions::over_pool`].
+    /// Makes an allocator over a pool; see [`MbufOptions::over_pool`].
     ///
     /// # Errors
     /// If no addresses can be reserved.
@@ -134,7 +135,7 @@ impl Mbufs {
         MbufOptions::new().over_pool(pool).build()
     }
 
-    /// The limits.
+    /// Returns the limits.
     #[must_use]
     pub fn limits(&self) -> Limits {
         *self.inner.lock_limits()
@@ -174,7 +175,8 @@ impl Mbufs {
         pages
     }
 
-    /// This allocator, but its calls wait until there is a buffer (`M_WAITOK`): first come, first served.
+    /// Returns a handle of this allocator whose calls wait until there is a buffer (`M_WAITOK`): first come, first
+    /// served.
     ///
     /// Operations on chains never wait.
     #[doc(alias = "M_WAITOK")]
@@ -183,7 +185,7 @@ impl Mbufs {
         self.with(How::Until(None))
     }
 
-    /// This allocator, but its calls wait for a buffer for at most `timeout`.
+    /// Returns a handle of this allocator whose calls wait for a buffer for at most `timeout`.
     #[must_use]
     pub fn waiting_for(&self, timeout: Duration) -> Mbufs {
         self.with(How::Until(Instant::now().checked_add(timeout)))
@@ -197,7 +199,7 @@ impl Mbufs {
         }
     }
 
-    /// The pool in which clusters lie, if it is over one.
+    /// Returns the pool that clusters come from, if there is one.
     #[must_use]
     pub fn pool(&self) -> Option<&Pool> {
         self.inner.pool.as_ref()
@@ -412,7 +414,7 @@ impl fmt::Debug for Cluster {
 }
 
 impl Inner {
-    /// Empty mbufs with room for `len` bytes. A page is taken instead of two clusters if there is one.
+    /// Allocates empty mbufs with room for `len` bytes. A page is taken instead of two clusters if there is one.
     pub(crate) fn getm(
         &self,
         how: How,

@@ -1,4 +1,4 @@
-//! External storage, as programs attach it.
+//! External storage, from the program's side.
 
 use crate::chain::Chain;
 use crate::counts::Routine;
@@ -182,7 +182,7 @@ impl Chain {
         Ok(())
     }
 
-    /// All of the first mbuf's storage becomes its data.
+    /// Makes all of the first mbuf's storage data.
     fn fill(&mut self, seg: Seg, len: usize) {
         seg.set_len(len);
         seg.grow_packet(len);

@@ -47,7 +47,7 @@ pub struct Chain {
 unsafe impl Send for Chain {}
 
 impl Chain {
-    /// The mbuf and all behind it become the chain's.
+    /// Makes a chain of an mbuf and all behind it.
     #[inline(always)]
     pub(crate) fn new(first: Seg) -> Chain {
         Chain { first }
@@ -75,7 +75,7 @@ impl Chain {
         self.first.home().inner()
     }
 
-    /// Bytes of the whole chain (`m_length`; of a packet, its header's length, which is the same).
+    /// Returns the bytes of the whole chain (`m_length`). For a packet this is the header's length, which is equal.
     #[doc(alias = "m_length")]
     #[doc(alias = "m_fixhdr")]
     #[must_use]
@@ -87,40 +87,40 @@ impl Chain {
         }
     }
 
-    /// Whether there are no bytes.
+    /// Says whether there are no bytes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// How many mbufs there are.
+    /// Returns the number of mbufs.
     #[must_use]
     pub fn count(&self) -> usize {
         self.segs().count()
     }
 
-    /// Whether it has a packet header.
+    /// Says whether there is a packet header.
     #[inline]
     #[must_use]
     pub fn is_packet(&self) -> bool {
         self.first.has(Flags::PKTHDR)
     }
 
-    /// The packet header.
+    /// Returns the packet header.
     #[must_use]
     pub fn header(&self) -> Option<&Header> {
         // SAFETY: with `PKTHDR` it is valid, and borrowed with the chain.
         self.is_packet().then(|| unsafe { &*self.first.header() })
     }
 
-    /// The packet header, for writing.
+    /// Returns the packet header, for writing.
     pub fn header_mut(&mut self) -> Option<&mut Header> {
         self.is_packet()
             // SAFETY: as above.
             .then(|| unsafe { &mut *self.first.header() })
     }
 
-    /// Makes it a packet, with an empty header, if it is none.
+    /// Makes the chain a packet, with an empty header, if it is none.
     ///
     /// # Errors
     /// `NoBuffers` when there is no memory, or a limit is reached.
@@ -159,13 +159,13 @@ impl Chain {
         }
     }
 
-    /// The first mbuf's kind (`m_type`).
+    /// Returns the first mbuf's kind (`m_type`).
     #[must_use]
     pub fn kind(&self) -> Kind {
         self.first.flags().kind()
     }
 
-    /// The first mbuf's flags.
+    /// Returns the first mbuf's flags.
     #[must_use]
     pub fn flags(&self) -> Flags {
         Flags(self.first.flags().0 & 0xff_ffff)
@@ -201,21 +201,22 @@ impl Chain {
         self.segs().map(Mbuf::new)
     }
 
-    /// The bytes of each mbuf, for writing; `None` for one whose storage is shared, read-only or not mapped.
+    /// Returns the bytes of each mbuf, for writing; `None` for an mbuf whose storage is shared, read-only or not
+    /// mapped.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = Option<&mut [u8]>> {
         // SAFETY: each mbuf's bytes once, borrowed with the chain.
         self.segs().map(|seg| unsafe { seg.bytes_mut() })
     }
 
-    /// The last mbuf (`m_last`).
+    /// Returns the last mbuf (`m_last`).
     #[doc(alias = "m_last")]
     #[must_use]
     pub fn last(&self) -> Mbuf<'_> {
         Mbuf::new(self.first.last())
     }
 
-    /// The mbuf in which a byte lies, and where in it; the end of the last mbuf for the chain's length; `None` beyond
-    /// (`m_getptr`).
+    /// Finds the mbuf with a byte, and the byte's place in it. For the chain's length it returns the end of the last
+    /// mbuf; beyond, `None` (`m_getptr`).
     #[doc(alias = "m_getptr")]
     #[must_use]
     pub fn getptr(&self, offset: usize) -> Option<(Mbuf<'_>, usize)> {
@@ -223,29 +224,29 @@ impl Chain {
         Some((Mbuf::new(seg), at))
     }
 
-    /// Bytes that fit in front of the data, in place (`M_LEADINGSPACE`).
+    /// Returns the bytes that fit in front of the data, in place (`M_LEADINGSPACE`).
     #[doc(alias = "M_LEADINGSPACE")]
     #[must_use]
     pub fn leading_space(&self) -> usize {
         self.first.leading()
     }
 
-    /// Bytes that fit behind the data, in place, in the last mbuf (`M_TRAILINGSPACE`).
+    /// Returns the bytes that fit behind the data, in place, in the last mbuf (`M_TRAILINGSPACE`).
     #[doc(alias = "M_TRAILINGSPACE")]
     #[must_use]
     pub fn trailing_space(&self) -> usize {
         self.first.last().trailing()
     }
 
-    /// Whether all bytes can be written in place (`M_WRITABLE` of each mbuf).
+    /// Says whether all bytes can be written in place (`M_WRITABLE` of each mbuf).
     #[doc(alias = "M_WRITABLE")]
     #[must_use]
     pub fn is_writable(&self) -> bool {
         self.segs().all(Seg::writable)
     }
 
-    /// Leaves room in front of the data to come: an empty first mbuf's data begins `len` bytes from its start, or as
-    /// far back as possible (`m_data +=`, `M_ALIGN` the other way round).
+    /// Leaves room in front of later data: an empty first mbuf's data begins `len` bytes from its start, or as far back
+    /// as possible (`m_data +=`, `M_ALIGN` the other way round).
     ///
     /// # Errors
     /// `Occupied` if it has data; `TooLong` for more than its room.
@@ -262,7 +263,7 @@ impl Chain {
         Ok(())
     }
 
-    /// Puts data of `len` bytes to come as far back as possible in the empty first mbuf, at a multiple of 8
+    /// Places later data of `len` bytes as far back as possible in the empty first mbuf, at a multiple of 8
     /// (`M_ALIGN`).
     ///
     /// # Errors
@@ -292,7 +293,7 @@ impl Chain {
         self.cljget(ClusterSize::Std)
     }
 
-    /// Attaches a cluster of that size (`m_cljget`).
+    /// Attaches a cluster of a size (`m_cljget`).
     ///
     /// # Errors
     /// `Occupied` if it has data or storage; `NoBuffers` when there is no memory, or a limit is reached.
@@ -328,8 +329,8 @@ impl Chain {
         Ok(())
     }
 
-    /// Makes the packet's length that of its mbufs, and returns it: after lengths were set in chains that begin at a
-    /// later one of them, as C programs do (`m_fixhdr`).
+    /// Makes the packet's length that of its mbufs, and returns it (`m_fixhdr`). It serves C programs that set lengths
+    /// in chains which begin at a later mbuf.
     #[doc(alias = "m_fixhdr")]
     pub fn fix_header(&mut self) -> usize {
         let total = self.first.total();
@@ -360,11 +361,11 @@ impl Chain {
         Ok(())
     }
 
-    /// Gives a copy of this packet's header, tags and all, to another chain (`m_dup_pkthdr`).
+    /// Gives a copy of this packet's header and tags to another chain (`m_dup_pkthdr`).
     ///
     /// # Errors
-    /// `NoHeader` if this chain is no packet; `NoBuffers` when there is no memory, or a limit is reached. The other
-    /// chain is as before then.
+    /// `NoHeader` if this chain is no packet; `NoBuffers` when there is no memory, or a limit is reached. On failure
+    /// the other chain is as before.
     #[doc(alias = "m_dup_pkthdr")]
     pub fn dup_header(&self, to: &mut Chain) -> Result<(), Error> {
         let header = self.header().ok_or(Error::NoHeader)?;
@@ -388,7 +389,7 @@ impl Chain {
         unsafe { ext::free_one(first) }.map(Chain::new)
     }
 
-    /// Gives the chain away as a plain pointer, as C programs have it.
+    /// Gives the chain away as a plain pointer, for C programs.
     #[must_use]
     pub fn into_raw(self) -> NonNull<()> {
         let first = self.into_first();
@@ -402,7 +403,7 @@ impl Chain {
     /// The pointer is a result of `into_raw`, and is taken back once.
     #[must_use]
     pub unsafe fn from_raw(chain: NonNull<()>) -> Chain {
-        // SAFETY: says the caller.
+        // SAFETY: as the caller promises.
         Chain::new(unsafe { Seg::new(chain.cast()) })
     }
 
@@ -413,7 +414,7 @@ impl Chain {
     /// The pointer is a result of `into_raw`, and the allocator has not given its memory back since.
     #[must_use]
     pub unsafe fn is_freed(chain: NonNull<()>) -> bool {
-        // SAFETY: says the caller; only the flags are looked at.
+        // SAFETY: as the caller promises; only the flags are read.
         unsafe { Seg::new(chain.cast()) }.flags() == Flags::FREED
     }
 
@@ -422,7 +423,7 @@ impl Chain {
     }
 }
 
-/// The mbuf in which a byte lies; the end of the last one for the chain's length.
+/// Finds the mbuf with a byte; for the chain's length, the end of the last mbuf.
 pub(crate) fn find(first: Seg, mut offset: usize) -> Option<(Seg, usize)> {
     let mut at = first;
     loop {
@@ -462,13 +463,13 @@ impl<'a> Mbuf<'a> {
         }
     }
 
-    /// Bytes of data (`m_len`).
+    /// Returns the bytes of data (`m_len`).
     #[must_use]
     pub fn len(&self) -> usize {
         self.seg.len()
     }
 
-    /// Whether it has no data.
+    /// Says whether there is no data.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -495,7 +496,7 @@ impl<'a> Mbuf<'a> {
         unsafe { self.seg.bytes() }
     }
 
-    /// Where its data begins, also if it may change under the reader; `None` if it is not mapped here.
+    /// Returns the address of the data, also if it may change under the reader; `None` if it is not mapped here.
     #[must_use]
     pub fn as_ptr(&self) -> Option<NonNull<u8>> {
         let mapped = !self.seg.has(Flags::EXTPG);
@@ -510,7 +511,7 @@ impl<'a> Mbuf<'a> {
         unsafe { NonNull::new_unchecked(self.seg.raw().cast()) }
     }
 
-    /// Bytes of its storage (`M_SIZE`).
+    /// Returns the bytes of the storage (`M_SIZE`).
     #[doc(alias = "M_SIZE")]
     #[must_use]
     pub fn size(&self) -> usize {
@@ -523,43 +524,43 @@ impl<'a> Mbuf<'a> {
         self.seg.ext_kind()
     }
 
-    /// How many mbufs refer to its storage.
+    /// Returns how many mbufs refer to the storage.
     #[must_use]
     pub fn references(&self) -> u32 {
         self.seg.references()
     }
 
-    /// Whether its bytes may be written in place (`M_WRITABLE`).
+    /// Says whether the bytes may be written in place (`M_WRITABLE`).
     #[must_use]
     pub fn is_writable(&self) -> bool {
         self.seg.writable()
     }
 
-    /// Bytes in front of the data that may be written (`M_LEADINGSPACE`).
+    /// Returns the bytes in front of the data that may be written (`M_LEADINGSPACE`).
     #[must_use]
     pub fn leading_space(&self) -> usize {
         self.seg.leading()
     }
 
-    /// Bytes behind the data that may be written (`M_TRAILINGSPACE`).
+    /// Returns the bytes behind the data that may be written (`M_TRAILINGSPACE`).
     #[must_use]
     pub fn trailing_space(&self) -> usize {
         self.seg.trailing()
     }
 
-    /// Whether it is a mini-mbuf.
+    /// Says whether it is a mini-mbuf.
     #[must_use]
     pub fn is_mini(&self) -> bool {
         self.seg.home().is_mini()
     }
 
-    /// File and offset of its data, if that is a piece of a file.
+    /// Returns the file and the offset of the data, if the data is a piece of a file.
     #[must_use]
     pub fn file(&self) -> Option<(BorrowedFd<'a>, u64)> {
         self.seg.file()
     }
 
-    /// The buffer in which its data lies, if it is one.
+    /// Returns the buffer that holds the data, if there is one.
     #[must_use]
     pub fn buffer(&self) -> Option<&'a Buffer> {
         self.seg.buffer()

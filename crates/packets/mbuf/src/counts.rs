@@ -1,4 +1,4 @@
-//! How often each routine was called, per thread and without locked instructions.
+//! Counts of calls of each routine, for each thread and without locked instructions.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -120,12 +120,12 @@ fn first(routine: Routine, by: u64) {
     }
 }
 
-/// How often each routine was called in this process so far.
+/// Counts of calls of each routine in this process so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Calls([u64; COUNT]);
 
 impl Calls {
-    /// Now.
+    /// Returns the present counts.
     #[must_use]
     pub fn now() -> Calls {
         lock(|blocks| {
@@ -139,13 +139,13 @@ impl Calls {
         })
     }
 
-    /// Of one routine.
+    /// Returns the count of one routine.
     #[must_use]
     pub fn of(&self, routine: Routine) -> u64 {
         self.0[routine as usize]
     }
 
-    /// Since an earlier moment.
+    /// Returns the calls since an earlier moment.
     #[must_use]
     pub fn since(&self, earlier: &Calls) -> Calls {
         Calls(std::array::from_fn(|i| {
@@ -153,7 +153,7 @@ impl Calls {
         }))
     }
 
-    /// All, with their traditional names.
+    /// Returns all counts, with their traditional names.
     pub fn iter(&self) -> impl Iterator<Item = (Routine, &'static str, u64)> + '_ {
         ALL.iter()
             .zip(NAMES)

@@ -59,7 +59,7 @@ impl Chain {
     }
 }
 
-/// The part of a buffer that is an mbuf's data.
+/// Returns the part of a buffer that is an mbuf's data.
 fn part(seg: Seg, buf: &Buffer) -> Buffer {
     let at = seg.data().addr() - buf.view().as_ptr().addr();
     buf.slice(at..at + seg.len())
@@ -72,7 +72,7 @@ fn alloc(pool: &Pool, len: usize) -> Result<BufferMut, NoBuffers> {
     pool.try_alloc(len).map_err(NoBuffers::pool)
 }
 
-/// A message or an aggregate that could not become a chain comes back.
+/// A message or an aggregate that could not become a chain, given back.
 pub struct NotReceived<T> {
     /// Why.
     pub error: Error,
@@ -95,8 +95,8 @@ impl<T> fmt::Display for NotReceived<T> {
 impl<T> std::error::Error for NotReceived<T> {}
 
 impl Mbufs {
-    /// A received message as a packet. Buffers become mini-mbufs over the sender's memory, without a byte being copied,
-    /// and are released as they are dropped; bytes that came inside the message are copied.
+    /// Makes a packet of a received message. Buffers become mini-mbufs over the sender's memory, without copying, and
+    /// are released when they are dropped. Bytes inside the message are copied.
     ///
     /// # Errors
     /// The message comes back with `NoBuffers`.
@@ -122,7 +122,7 @@ impl Mbufs {
                         unreceived: back(Body::Aggregate(failed.unreceived)),
                     })
             }
-            // No receiver gets it.
+            // No receiver gets this kind.
             Body::Released(id) => self.devget(&[], 0).map_err(|error| NotReceived {
                 error,
                 unreceived: back(Body::Released(id)),
@@ -138,7 +138,7 @@ impl Mbufs {
         }
     }
 
-    /// A packet of one buffer.
+    /// Makes a packet of one buffer.
     ///
     /// # Errors
     /// The buffer comes back with `NoBuffers`.
@@ -161,7 +161,7 @@ impl Mbufs {
         }
     }
 
-    /// A packet of an aggregate's pieces.
+    /// Makes a packet of an aggregate's pieces.
     ///
     /// # Errors
     /// The aggregate comes back with `NoBuffers`.

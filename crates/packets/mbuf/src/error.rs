@@ -13,7 +13,7 @@ pub enum Error {
     /// The chain has fewer bytes than that.
     #[error("{wanted} bytes wanted of a chain of {available}")]
     TooShort {
-        /// Bytes that were asked for, from the chain's beginning.
+        /// The requested bytes, from the chain's beginning.
         wanted: usize,
         /// Bytes of the chain.
         available: usize,
@@ -21,7 +21,7 @@ pub enum Error {
     /// More than this operation can do at once.
     #[error("{wanted} bytes wanted, at most {limit} are possible")]
     TooLong {
-        /// Bytes that were asked for.
+        /// The requested bytes.
         wanted: usize,
         /// The most.
         limit: usize,
@@ -38,7 +38,7 @@ pub enum Error {
     #[error("the chain has no packet header: give one that is a packet (Chain::make_packet)")]
     NoHeader,
     /// There would be fewer mbufs than clusters.
-    #[error("a limit of {mbufs} mbufs, fewer than there may be clusters")]
+    #[error("a limit of {mbufs} mbufs is less than the limits of clusters together")]
     Limits {
         /// Mbufs.
         mbufs: u64,
@@ -49,9 +49,9 @@ pub enum Error {
     /// A piece of a file could not be read or written.
     #[error("reading or writing {len} bytes at {offset} of a file segment: {source}")]
     File {
-        /// Where in the file.
+        /// The offset in the file.
         offset: u64,
-        /// How many.
+        /// The number of bytes.
         len: usize,
         /// Why.
         source: io::Error,
@@ -63,7 +63,7 @@ pub enum Error {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NoBuffers {
     what: What,
-    /// On the heap, so that a result on a fast path is two words. Zones leave it out: a packet that is dropped at a
+    /// On the heap, so that a result on a fast path is two words. Zones leave it empty: a packet that is dropped at a
     /// limit costs no memory.
     refusal: Option<Box<tranship_core::Error>>,
 }
@@ -77,13 +77,14 @@ impl NoBuffers {
         self.what
     }
 
-    /// Why the pool had no memory, with its figures; nothing where mbufs came from zones of the process's own.
+    /// Returns the reason why the pool had no memory, with its figures; `None` if mbufs came from the process's own
+    /// zones.
     #[must_use]
     pub fn refusal(&self) -> Option<&tranship_core::Error> {
         self.refusal.as_deref()
     }
 
-    /// For `map_err`: a pool had none.
+    /// Makes the error of a pool without memory, for `map_err`.
     #[cold]
     pub(crate) fn pool(refusal: tranship_core::Error) -> NoBuffers {
         let refusal = Some(Box::new(refusal));
@@ -150,7 +151,7 @@ impl std::fmt::Display for What {
     }
 }
 
-/// Whether a chain may have `len` bytes and `more`.
+/// Checks that a chain may have `len` bytes and `more`.
 pub(crate) fn check_total(len: usize, more: usize) -> Result<(), Error> {
     let wanted = len.saturating_add(more);
     if wanted > MAX_BYTES {
@@ -163,7 +164,7 @@ pub(crate) fn check_total(len: usize, more: usize) -> Result<(), Error> {
 }
 
 impl Error {
-    /// The error number that the traditional routine has for it.
+    /// Returns the error number of the traditional routine.
     #[must_use]
     pub fn errno(&self) -> i32 {
         let errno = match self {

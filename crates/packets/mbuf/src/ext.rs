@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// Fills in the external part, with one reference: this mbuf's.
 ///
 /// # Safety
-/// The mbuf is the caller's alone and has neither data nor storage; the storage becomes its own.
+/// The mbuf belongs to the caller alone and has neither data nor storage; the storage becomes its own.
 #[inline]
 pub(crate) unsafe fn describe(seg: Seg, buf: *mut u8, size: u32, kind: ExtKind, fd: i32) {
     let ext = Ext {
@@ -45,19 +45,19 @@ pub(crate) unsafe fn describe(seg: Seg, buf: *mut u8, size: u32, kind: ExtKind, 
 #[inline]
 pub(crate) unsafe fn attach(seg: Seg, storage: Flags) {
     seg.set_flags((seg.flags() - Flags::STORAGE) | Flags::EXT | storage);
-    // SAFETY: filled in, says the caller.
+    // SAFETY: filled in, as the caller promises.
     seg.set_data(unsafe { (*seg.ext()).buf });
     seg.set_len(0);
 }
 
-/// Room for an owner: in the mbuf if it is small enough, else on the heap.
+/// Room for an owner: in the mbuf if it is small enough, otherwise on the heap.
 pub(crate) enum Place<T> {
     Inside(T),
     Heap(Box<T>),
 }
 
 impl<T> Place<T> {
-    /// `None` if there is no memory.
+    /// Makes room for an owner; `None` if there is no memory.
     pub(crate) fn new(value: T) -> Place<T> {
         if size_of::<T>() <= OWNER_WORDS * 8 && align_of::<T>() <= 8 {
             Place::Inside(value)
@@ -75,13 +75,13 @@ pub(crate) unsafe fn keep<T: Send + 'static>(seg: Seg, place: Place<T>) -> NonNu
     /// # Safety
     /// `words` holds a `T`, which is not used again.
     unsafe fn drop_inside<T>(words: *mut u8) {
-        // SAFETY: says the caller.
+        // SAFETY: as the caller promises.
         unsafe { words.cast::<T>().drop_in_place() }
     }
     /// # Safety
     /// `words` holds the pointer of a `Box<T>`, which is not used again.
     unsafe fn drop_boxed<T>(words: *mut u8) {
-        // SAFETY: says the caller.
+        // SAFETY: as the caller promises.
         drop(unsafe { Box::from_raw(words.cast::<*mut T>().read()) });
     }
     // SAFETY: the owner's part is the caller's alone, aligned for 8, and large enough, see `Place::new`.
@@ -107,7 +107,7 @@ pub(crate) unsafe fn keep<T: Send + 'static>(seg: Seg, place: Place<T>) -> NonNu
 /// Makes `to` a shadow of `from`: the same storage, data and length (`mb_dupcl`).
 ///
 /// # Safety
-/// `to` is the caller's alone and has no storage; `from` has some.
+/// `to` belongs to the caller alone and has no storage; `from` has some.
 pub(crate) unsafe fn share(from: Seg, to: Seg) {
     let holder = from.holder();
     // SAFETY: `from` has storage, so its external part and its holder's are valid.
@@ -157,10 +157,10 @@ pub(crate) unsafe fn free_one(seg: Seg) -> Option<Seg> {
         // SAFETY: with `PKTHDR` the header is valid; it is not used again.
         unsafe { drop_header(seg) };
     } else if seg.home().is_tagged() {
-        new_header(seg); // its own was moved or taken away, and data may lie there
+        new_header(seg); // its own header was moved or taken away, and data may be there
     }
     if flags.contains(Flags::EXT) {
-        // SAFETY: says the caller.
+        // SAFETY: as the caller promises.
         unsafe { let_go(seg) };
     } else {
         // SAFETY: as the caller promises; it has no storage, so it is no storage's holder.
@@ -203,7 +203,7 @@ pub(crate) unsafe fn free(first: Seg) {
 pub(crate) unsafe fn free_chain(first: Seg) {
     let mut at = Some(first);
     while let Some(seg) = at {
-        // SAFETY: says the caller.
+        // SAFETY: as the caller promises.
         at = unsafe { free_one(seg) };
     }
 }
@@ -213,7 +213,7 @@ pub(crate) unsafe fn free_chain(first: Seg) {
 #[inline]
 pub(crate) unsafe fn drop_header(seg: Seg) {
     let header = seg.header();
-    // SAFETY: valid, says the caller.
+    // SAFETY: valid, as the caller promises.
     unsafe {
         if !(*header).tags.is_empty() {
             seg.home().drop_tags(header);
@@ -292,7 +292,7 @@ unsafe fn free_apart(holder: Seg) {
 /// # Safety
 /// The mbuf has an owner of storage, which is not used again.
 pub(crate) unsafe fn drop_owner(holder: Seg) {
-    // SAFETY: says the caller.
+    // SAFETY: as the caller promises.
     unsafe {
         if let Some(drop) = (*holder.owner()).drop {
             drop((&raw mut (*holder.owner()).words).cast());

@@ -44,7 +44,7 @@ flags! {
     TSTMP_HPREC = 1 << 11;
     /// The time stamp is the receive offload's (`M_TSTMP_LRO`).
     TSTMP_LRO = 1 << 12;
-    /// For the protocol (`M_PROTO1`), as are the following ten; cleared between layers.
+    /// For the protocol (`M_PROTO1`), like the following ten; cleared between layers.
     PROTO1 = 1 << 13;
     /// `M_PROTO2`
     PROTO2 = 1 << 14;
@@ -71,7 +71,7 @@ flags! {
 impl Flags {
     /// No flag.
     pub const NONE: Flags = Flags(0);
-    /// All that belong to the protocol (`M_PROTOFLAGS`).
+    /// All flags that belong to the protocol (`M_PROTOFLAGS`).
     pub const PROTOFLAGS: Flags = Flags(0x7ff << 13);
     /// Flags that go with a packet header when it is copied or moved (`M_COPYFLAGS`).
     pub const COPYFLAGS: Flags = Flags(
@@ -97,35 +97,35 @@ impl Flags {
     /// Flags that move with the packet's header.
     pub(crate) const MOVED: Flags = Flags(Self::COPYFLAGS.0 & !Self::RDONLY.0 & !Self::EOR.0);
 
-    /// The flags as one word, in which C has them.
+    /// Returns the flags as one word, in the form of C.
     #[inline]
     #[must_use]
     pub const fn bits(self) -> u32 {
         self.0 & 0xff_ffff
     }
 
-    /// The flags of such a word. Bits that are none are dropped.
+    /// Makes flags of such a word. Bits that are no flags are dropped.
     #[inline]
     #[must_use]
     pub const fn from_bits(bits: u32) -> Flags {
         Flags(bits & 0xff_ffff)
     }
 
-    /// Whether all of `other` are set.
+    /// Says whether all of `other` are set.
     #[inline]
     #[must_use]
     pub const fn contains(self, other: Flags) -> bool {
         self.0 & other.0 == other.0
     }
 
-    /// Whether any of `other` is set.
+    /// Says whether any of `other` is set.
     #[inline]
     #[must_use]
     pub const fn intersects(self, other: Flags) -> bool {
         self.0 & other.0 != 0
     }
 
-    /// The kind, in the top byte.
+    /// Returns the kind, in the top byte.
     #[inline]
     #[must_use]
     pub(crate) const fn kind(self) -> Kind {

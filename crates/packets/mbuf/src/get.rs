@@ -11,7 +11,7 @@ use crate::zones::{Fresh, How, Inner};
 use std::time::Instant;
 
 impl Fresh {
-    /// The mbuf.
+    /// Returns the mbuf.
     #[inline(always)]
     pub(crate) fn seg(&self) -> Seg {
         // SAFETY: fresh from its zone, so the caller's alone.
@@ -19,7 +19,7 @@ impl Fresh {
     }
 }
 
-/// Makes a fresh mbuf an empty one, without next, of that kind, beginning at `data`.
+/// Makes a fresh mbuf an empty one, without next, of a kind, beginning at `data`.
 #[inline(always)]
 pub(crate) fn begin(fresh: Fresh, kind: Kind, flags: Flags, data: *mut u8) -> Seg {
     let seg = fresh.seg();
@@ -112,7 +112,7 @@ impl Inner {
         let bytes = size.bytes() as u32;
         let Some(pool) = &self.pool else {
             let at = self.cluster(size, how)?;
-            // SAFETY: says the caller; the cluster is fresh.
+            // SAFETY: as the caller promises; the cluster is fresh.
             unsafe {
                 ext::describe(seg, at.as_ptr(), bytes, ExtKind::Cluster, -1);
                 ext::attach(seg, Flags::NONE);
@@ -141,7 +141,7 @@ impl Inner {
         Ok(())
     }
 
-    /// One mbuf with room for `len` bytes, at most 16 KiB.
+    /// Allocates one mbuf with room for `len` bytes, at most 16 KiB.
     pub(crate) fn fit(
         &self,
         how: How,

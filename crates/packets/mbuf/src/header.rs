@@ -11,9 +11,9 @@ use crate::tag::Tags;
 pub struct Header {
     /// Meta-data of any kind, in a list.
     pub tags: Tags,
-    /// Which send queue or rate limit it belongs to.
+    /// The send queue or rate limit of the packet.
     pub send_tag: Option<SendTag>,
-    /// When it was received, ns; valid with [`Flags::TSTMP`](crate::Flags::TSTMP).
+    /// The time of receipt, ns; valid with [`Flags::TSTMP`](crate::Flags::TSTMP).
     pub timestamp_ns: u64,
     /// Number of the receiving interface (`rcvif`).
     pub interface: u32,
@@ -29,7 +29,7 @@ pub struct Header {
     pub segment_bytes: u16,
     /// Routing table (`fibnum`).
     pub fib: u16,
-    /// How the flow's hash was made (`rsstype`).
+    /// The way in which the flow's hash was made (`rsstype`).
     pub hash_kind: u8,
     /// Bytes of the link header (`l2hlen`).
     pub l2_bytes: u8,
@@ -46,7 +46,7 @@ const _: () = {
 };
 
 impl Header {
-    /// A copy with copies of the tags, as `m_dup_pkthdr` makes; `None` if there is no memory for the tags.
+    /// Makes a copy with copies of the tags, like `m_dup_pkthdr`; `None` if there is no memory for the tags.
     #[doc(alias = "m_dup_pkthdr")]
     #[doc(alias = "m_copy_pkthdr")]
     #[must_use]
@@ -65,7 +65,7 @@ impl Header {
         words[0] | words[1] == 0
     }
 
-    /// A copy without the tags, but with a reference to the send tag.
+    /// Makes a copy without the tags, but with a reference to the send tag.
     #[must_use]
     pub fn without_tags(&self) -> Header {
         Header {
@@ -83,34 +83,34 @@ impl Header {
 pub struct Checksum(pub u32);
 
 impl Checksum {
-    /// Out: compute the IPv4 header's checksum (`CSUM_IP`).
+    /// For a sent packet: compute the IPv4 header's checksum (`CSUM_IP`).
     pub const IP: Checksum = Checksum(1);
-    /// Out: compute UDP's over IPv4 (`CSUM_IP_UDP`).
+    /// For a sent packet: compute UDP's checksum over IPv4 (`CSUM_IP_UDP`).
     pub const UDP: Checksum = Checksum(1 << 1);
-    /// Out: compute TCP's over IPv4 (`CSUM_IP_TCP`).
+    /// For a sent packet: compute TCP's checksum over IPv4 (`CSUM_IP_TCP`).
     pub const TCP: Checksum = Checksum(1 << 2);
-    /// Out: compute SCTP's over IPv4 (`CSUM_IP_SCTP`).
+    /// For a sent packet: compute SCTP's checksum over IPv4 (`CSUM_IP_SCTP`).
     pub const SCTP: Checksum = Checksum(1 << 3);
-    /// Out: cut into TCP segments (`CSUM_IP_TSO`).
+    /// For a sent packet: cut it into TCP segments (`CSUM_IP_TSO`).
     pub const TSO: Checksum = Checksum(1 << 4);
-    /// Out: compute UDP's over IPv6 (`CSUM_IP6_UDP`).
+    /// For a sent packet: compute UDP's checksum over IPv6 (`CSUM_IP6_UDP`).
     pub const UDP_IPV6: Checksum = Checksum(1 << 9);
-    /// Out: compute TCP's over IPv6 (`CSUM_IP6_TCP`).
+    /// For a sent packet: compute TCP's checksum over IPv6 (`CSUM_IP6_TCP`).
     pub const TCP_IPV6: Checksum = Checksum(1 << 10);
-    /// Out: cut into TCP segments over IPv6 (`CSUM_IP6_TSO`).
+    /// For a sent packet: cut it into TCP segments over IPv6 (`CSUM_IP6_TSO`).
     pub const TSO_IPV6: Checksum = Checksum(1 << 12);
-    /// In: the network header's checksum was looked at (`CSUM_L3_CALC`).
+    /// For a received packet: the network header's checksum was checked (`CSUM_L3_CALC`).
     pub const L3_CHECKED: Checksum = Checksum(1 << 24);
-    /// In: and is right (`CSUM_L3_VALID`).
+    /// For a received packet: the network header's checksum is right (`CSUM_L3_VALID`).
     pub const L3_VALID: Checksum = Checksum(1 << 25);
-    /// In: the transport's checksum was looked at (`CSUM_L4_CALC`).
+    /// For a received packet: the transport's checksum was checked (`CSUM_L4_CALC`).
     pub const L4_CHECKED: Checksum = Checksum(1 << 26);
-    /// In: and is right (`CSUM_L4_VALID`).
+    /// For a received packet: the transport's checksum is right (`CSUM_L4_VALID`).
     pub const L4_VALID: Checksum = Checksum(1 << 27);
-    /// In: the segments of several packets were put together (`CSUM_COALESCED`).
+    /// For a received packet: the segments of several packets were joined (`CSUM_COALESCED`).
     pub const COALESCED: Checksum = Checksum(1 << 31);
 
-    /// Whether all of `other` are set.
+    /// Says whether all of `other` are set.
     #[inline]
     #[must_use]
     pub const fn contains(self, other: Checksum) -> bool {

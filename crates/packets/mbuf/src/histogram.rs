@@ -31,7 +31,7 @@ impl Sizes {
     }
 }
 
-/// How many packets had which size (the paper's figure 2).
+/// The number of packets of each size (the paper's figure 2).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Histogram(pub [u64; SIZE_CLASSES.len() + 1]);
 

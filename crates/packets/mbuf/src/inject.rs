@@ -1,14 +1,14 @@
-//! A test's hooks: the n-th allocation of the calling thread fails; something happens in the middle of letting storage
-//! go.
+//! A test's hooks: the n-th allocation of the calling thread fails; an action runs in the middle of a release of
+//! storage.
 //!
-//! Without the feature `inject` none of it is there and no allocation pays for it.
+//! Without the feature `inject` nothing of it is compiled, and no allocation pays for it.
 
 #[cfg(feature = "inject")]
 use std::cell::{Cell, RefCell};
 
 #[cfg(feature = "inject")]
 thread_local! {
-    /// 0: nothing fails; n: the n-th allocation from now fails.
+    /// 0: no failure; n: the n-th allocation from now fails.
     static COUNTDOWN: Cell<u64> = const { Cell::new(0) };
     static ASKED: Cell<u64> = const { Cell::new(0) };
     static MEANWHILE: RefCell<Option<Box<dyn FnOnce()>>> = const { RefCell::new(None) };
@@ -21,14 +21,14 @@ pub fn fail_at(n: u64) {
     ASKED.set(0);
 }
 
-/// How many allocations this thread has asked for since `fail_at`.
+/// Returns how many allocations this thread has asked for since `fail_at`.
 #[cfg(feature = "inject")]
 #[must_use]
 pub fn asked() -> u64 {
     ASKED.get()
 }
 
-/// Whether the allocation that is about to be made fails.
+/// Says whether the allocation that is about to be made fails.
 #[inline(always)]
 pub(crate) fn fails() -> bool {
     #[cfg(feature = "inject")]
@@ -49,7 +49,7 @@ pub fn meanwhile(happens: impl FnOnce() + 'static) {
     MEANWHILE.set(Some(Box::new(happens)));
 }
 
-/// Storage was found shared.
+/// Runs the test's action after storage was found shared.
 #[inline(always)]
 pub(crate) fn found_shared() {
     #[cfg(feature = "inject")]

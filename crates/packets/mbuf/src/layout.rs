@@ -23,7 +23,7 @@ pub(crate) struct Raw {
     /// The zone's number for it. It is kept here because computing it would cost two dependent loads of the zone's
     /// address.
     pub(crate) number: u32,
-    /// Of the first mbuf of a packet.
+    /// The packet's length; for the first mbuf of a packet.
     pub(crate) pkt_len: u32,
     pub(crate) header: Header,
     pub(crate) ext: Ext,
@@ -33,13 +33,13 @@ pub(crate) struct Raw {
 /// External storage, as one mbuf refers to it.
 #[repr(C)]
 pub(crate) struct Ext {
-    /// First byte of the storage; of a file segment, its offset in the file.
+    /// The first byte of the storage; for a file segment, its offset in the file.
     pub(crate) buf: *mut u8,
     pub(crate) size: u32,
     pub(crate) kind: ExtKind,
     pub(crate) spare: u8,
     pub(crate) spare2: u16,
-    /// How many mbufs refer to the storage. Only the holder's counts.
+    /// The number of mbufs that refer to the storage. Only the holder's counts.
     pub(crate) count: AtomicU32,
     /// A file segment's descriptor.
     pub(crate) fd: i32,
@@ -60,11 +60,11 @@ pub enum ExtKind {
     /// An mbuf and its cluster, allocated and freed as a unit.
     #[doc(alias = "EXT_PACKET")]
     Packet = 2,
-    /// Something with a destructor: a vector, bytes, memory of a device.
+    /// An owner with a destructor: a vector, bytes, memory of a device.
     #[doc(alias = "EXT_EXTREF")]
     #[doc(alias = "EXT_MOD_TYPE")]
     Owned = 3,
-    /// A buffer of this domain, or one that it received.
+    /// A buffer of this domain, or a received one.
     Buffer = 4,
     /// A part of a file that is not mapped here.
     #[doc(alias = "EXT_SFBUF")]

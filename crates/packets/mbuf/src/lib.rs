@@ -1,5 +1,4 @@
-//! Network buffers: chains of mbufs, clusters, external storage, tags, packet queues; the library that an engineer
-//! expects of mbuf(9).
+//! Network buffers: chains of mbufs, clusters, external storage, tags, packet queues; after mbuf(9).
 //!
 //! ```text
 //!  Chain ─► mbuf ──► mbuf ──► mini-mbuf        256 bytes each, a mini-mbuf 192

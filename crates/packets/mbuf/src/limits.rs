@@ -1,4 +1,4 @@
-//! How many mbufs and clusters there may be.
+//! Limits of mbufs and clusters.
 
 use crate::size::ClusterSize;
 use std::fs;
@@ -34,8 +34,8 @@ impl Limits {
         jumbo16: u64::MAX,
     };
 
-    /// The traditional defaults for so much memory: a quarter of it may be 2 KiB clusters, a quarter page-sized
-    /// ones, a sixth each of the two larger ones.
+    /// Returns the traditional defaults for a size of memory: a quarter of it may be 2 KiB clusters, a quarter
+    /// page-sized ones, a sixth each of the two larger ones.
     #[must_use]
     pub fn for_memory(bytes: u64) -> Limits {
         let share = |size: ClusterSize, part| bytes / size.bytes() as u64 / part;
@@ -62,7 +62,7 @@ impl Limits {
         }
     }
 
-    /// Whether there are enough mbufs for all clusters.
+    /// Says whether there are enough mbufs for all clusters.
     pub(crate) fn fits(&self) -> bool {
         let sum = ClusterSize::ALL
             .into_iter()
@@ -72,7 +72,7 @@ impl Limits {
 }
 
 impl Default for Limits {
-    /// For half of the machine's memory (`maxmbufmem`).
+    /// Returns the limits for half of the machine's memory (`maxmbufmem`).
     fn default() -> Limits {
         Limits::for_memory(machine_bytes() / 2)
     }

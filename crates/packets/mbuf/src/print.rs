@@ -40,8 +40,8 @@ pub struct Print<'a> {
 }
 
 impl Chain {
-    /// Mbuf by mbuf, with the first `most` bytes in hexadecimal (`m_print`). Bytes that are not mapped here are not
-    /// shown.
+    /// Prints the chain mbuf by mbuf, with the first `most` bytes in hexadecimal (`m_print`). Bytes that are not mapped
+    /// here are not shown.
     #[doc(alias = "m_print")]
     #[must_use]
     pub fn print(&self, most: usize) -> Print<'_> {

@@ -32,7 +32,7 @@ pub struct PacketQueue {
 unsafe impl Send for PacketQueue {}
 
 impl PacketQueue {
-    /// An empty one for at most `limit` chains (`mbufq_init`).
+    /// Makes an empty queue for at most `limit` chains (`mbufq_init`).
     #[doc(alias = "mbufq_init")]
     #[must_use]
     pub fn new(limit: usize) -> PacketQueue {
@@ -45,27 +45,27 @@ impl PacketQueue {
         }
     }
 
-    /// Chains in it (`mbufq_len`).
+    /// Returns the number of chains (`mbufq_len`).
     #[doc(alias = "mbufq_len")]
     #[must_use]
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there are none.
+    /// Says whether there are no chains.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Whether there is no room (`mbufq_full`).
+    /// Says whether there is no room (`mbufq_full`).
     #[doc(alias = "mbufq_full")]
     #[must_use]
     pub fn is_full(&self) -> bool {
         self.len >= self.limit
     }
 
-    /// The limit.
+    /// Returns the limit.
     #[must_use]
     pub fn limit(&self) -> usize {
         self.limit
@@ -149,21 +149,21 @@ impl PacketQueue {
         while self.dequeue().is_some() {}
     }
 
-    /// The first chain, in its place (`mbufq_first`).
+    /// Returns the first chain, in its place (`mbufq_first`).
     #[doc(alias = "mbufq_first")]
     #[must_use]
     pub fn first(&self) -> Option<&Chain> {
         self.iter().next()
     }
 
-    /// The last chain, in its place (`mbufq_last`).
+    /// Returns the last chain, in its place (`mbufq_last`).
     #[doc(alias = "mbufq_last")]
     #[must_use]
     pub fn last(&self) -> Option<&Chain> {
         self.last.as_ref().map(as_chain)
     }
 
-    /// All chains, in their places.
+    /// Returns all chains, in their places.
     pub fn iter(&self) -> impl Iterator<Item = &Chain> {
         let mut at = self.first.as_ref();
         std::iter::from_fn(move || {
@@ -173,14 +173,14 @@ impl PacketQueue {
         })
     }
 
-    /// Bytes of all chains.
+    /// Returns the bytes of all chains.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.iter().map(Chain::len).sum()
     }
 }
 
-/// A chain is nothing but the pointer to its first mbuf.
+/// Views a link as a chain: a chain is only the pointer to its first mbuf.
 fn as_chain(seg: &Seg) -> &Chain {
     // SAFETY: `Chain` is a transparent wrapper of `Seg`, and the queue owns the mbufs.
     unsafe { &*std::ptr::from_ref(seg).cast::<Chain>() }

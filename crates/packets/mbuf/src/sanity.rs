@@ -9,14 +9,14 @@ use crate::seg::Seg;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Insane {
-    /// Data begins before its storage or ends behind it.
+    /// The data begins before its storage or ends behind it.
     #[error(
         "mbuf {mbuf}: {len} bytes of data at {offset} do not lie in the {size} bytes of its storage"
     )]
     Outside {
-        /// Which mbuf, from 0.
+        /// The mbuf's position, from 0.
         mbuf: usize,
-        /// Where data begins, from the storage's start.
+        /// The offset of the data from the storage's start.
         offset: i64,
         /// Bytes of data.
         len: usize,
@@ -34,13 +34,13 @@ pub enum Insane {
     /// A header elsewhere than in the first mbuf.
     #[error("mbuf {mbuf} has a header, but is not the first")]
     Header {
-        /// Which mbuf, from 0.
+        /// The mbuf's position, from 0.
         mbuf: usize,
     },
     /// Flags contradict the storage.
     #[error("mbuf {mbuf}: flags {flags:?} contradict its storage")]
     Storage {
-        /// Which mbuf, from 0.
+        /// The mbuf's position, from 0.
         mbuf: usize,
         /// The mbuf's flags.
         flags: Flags,
@@ -48,13 +48,13 @@ pub enum Insane {
     /// The storage has no references.
     #[error("mbuf {mbuf}: its storage has no references")]
     Unreferenced {
-        /// Which mbuf, from 0.
+        /// The mbuf's position, from 0.
         mbuf: usize,
     },
     /// A pointer that each mbuf, or each external storage, has is null, or not aligned for its target.
     #[error("mbuf {mbuf}: its pointer to its {what} is {at:#x}: null, or misaligned")]
     Pointer {
-        /// Which mbuf, from 0.
+        /// The mbuf's position, from 0.
         mbuf: usize,
         /// The pointer's target: its zone, the holder of its storage, the next mbuf.
         what: &'static str,
@@ -64,13 +64,13 @@ pub enum Insane {
     /// The chain leads back into itself.
     #[error("mbuf {mbuf} is in the chain already: the chain has no end")]
     Circle {
-        /// Which mbuf, from 0.
+        /// The mbuf's position, from 0.
         mbuf: usize,
     },
     /// The mbuf is in a list of packets, though not the first of a chain.
     #[error("mbuf {mbuf} has a next packet, but is not the first")]
     NextPacket {
-        /// Which mbuf, from 0.
+        /// The mbuf's position, from 0.
         mbuf: usize,
     },
 }
@@ -85,8 +85,8 @@ impl Chain {
     #[doc(alias = "m_sanity")]
     pub fn sanity(&self) -> Result<(), Insane> {
         let (mut total, mut mbuf) = (0, 0);
-        // Moves to where the other is each time as many mbufs were seen as ever before: it is met again if there is no
-        // end.
+        // The slower pointer jumps to the faster one each time the number of steps has doubled: in a chain without end,
+        // the faster one meets it again.
         let (mut behind, mut until) = (self.first(), 1);
         let mut at = Some(self.first());
         while let Some(seg) = at {
@@ -113,7 +113,7 @@ impl Chain {
     }
 }
 
-/// Whether a pointer could lead to a `T`.
+/// Says whether a pointer could lead to a `T`.
 fn leads<T>(mbuf: usize, what: &'static str, to: *const T) -> Result<(), Insane> {
     if to.is_null() || !to.is_aligned() {
         let at = to.addr();
@@ -167,13 +167,13 @@ mod tests {
     use crate::layout::Raw;
     use std::ptr;
 
-    /// A packet of several mbufs over shared storage, as it is after `break_it` wrote over its mbuf `at`; it is healed
-    /// after that.
+    /// Returns the error found after `break_it` wrote over mbuf `at` of a packet over shared storage; the packet is
+    /// repaired after that.
     fn found(at: usize, break_it: impl Fn(&mut Raw)) -> Insane {
         let mbufs = Mbufs::new().expect("addresses");
         let whole = mbufs.devget(&[1; 9000], 0).expect("memory");
         let mut chain = whole.copypacket().expect("memory");
-        // In front of them one whose bytes are its own.
+        // In front of them an mbuf with its own bytes.
         chain.push_front(&[2; 100]).expect("memory");
         let raw = chain.segs().nth(at).expect("as many").raw();
         // SAFETY: an mbuf of the chain, which nothing else uses meanwhile; its bytes are put back before anything is

@@ -57,7 +57,7 @@ impl Seg {
         NonNull::new(unsafe { (*self.raw()).nextpkt }).map(Seg)
     }
 
-    /// The link to the next packet, in its place.
+    /// Returns the link to the next packet, in its place.
     pub(crate) fn nextpkt_ref<'a>(self) -> Option<&'a Seg> {
         // SAFETY: live, by `new`; a `Seg` is nothing but the pointer, and it is not null.
         self.nextpkt()
@@ -128,7 +128,7 @@ impl Seg {
         }
     }
 
-    /// The zone it came from.
+    /// Returns the zone that the mbuf came from.
     #[inline(always)]
     pub(crate) fn home<'a>(self) -> &'a Home {
         // SAFETY: live, by `new`; a home outlives its mbufs.
@@ -142,11 +142,11 @@ impl Seg {
     #[inline(always)]
     pub(crate) unsafe fn give_back(self) {
         self.set_flags(Flags::FREED);
-        // SAFETY: says the caller; the number was written when the mbuf came into the zone.
+        // SAFETY: as the caller promises; the number was written when the mbuf came into the zone.
         unsafe { self.home().free(self.0.cast(), (*self.raw()).number) }
     }
 
-    /// All of the packet; meaningful with `PKTHDR`.
+    /// Returns the length of the whole packet; meaningful with `PKTHDR`.
     #[inline(always)]
     pub(crate) fn pkt_len(self) -> usize {
         // SAFETY: live, by `new`.
@@ -156,7 +156,7 @@ impl Seg {
     #[inline(always)]
     pub(crate) fn set_pkt_len(self, len: usize) {
         debug_assert!(self.has(Flags::PKTHDR));
-        // A chain of 4 GiB or more shares storage many times over: its header says the most it can.
+        // A chain of 4 GiB or more shares storage many times over: its header has the largest possible number.
         let len = u32::try_from(len).unwrap_or(u32::MAX);
         // SAFETY: live, by `new`.
         unsafe { (*self.raw()).pkt_len = len }
@@ -179,7 +179,7 @@ impl Seg {
         }
     }
 
-    /// Where its header is or would be.
+    /// Returns the address at which the header is or would be.
     #[inline(always)]
     pub(crate) fn header(self) -> *mut Header {
         // SAFETY: live, by `new`; only the address is taken.
@@ -204,14 +204,14 @@ impl Seg {
             .then(|| unsafe { (*self.ext()).kind })
     }
 
-    /// The mbuf that holds its storage; with `EXT` only.
+    /// Returns the mbuf that holds the storage; with `EXT` only.
     pub(crate) fn holder(self) -> Seg {
         debug_assert!(self.has(Flags::EXT));
         // SAFETY: with `EXT` the part is valid, and the holder lives as long as the storage.
         unsafe { Seg(NonNull::new_unchecked((*self.ext()).holder)) }
     }
 
-    /// How many mbufs refer to its storage.
+    /// Returns how many mbufs refer to the storage.
     #[inline]
     pub(crate) fn references(self) -> u32 {
         if !self.has(Flags::EXT) {
@@ -223,7 +223,7 @@ impl Seg {
         unsafe { (*self.holder().ext()).count.load(Ordering::Acquire) }
     }
 
-    /// The buffer that it refers to, if its storage is one.
+    /// Returns the buffer, if the storage is one.
     pub(crate) fn buffer<'a>(self) -> Option<&'a Buffer> {
         (self.ext_kind() == Some(ExtKind::Buffer)).then(|| {
             // SAFETY: storage of this kind has a `Buffer` as its owner, in the holder, until the last reference goes.
@@ -231,7 +231,7 @@ impl Seg {
         })
     }
 
-    /// File and offset, if its storage is a part of one.
+    /// Returns the file and the offset, if the storage is a part of a file.
     pub(crate) fn file<'a>(self) -> Option<(BorrowedFd<'a>, u64)> {
         (self.ext_kind() == Some(ExtKind::File)).then(|| {
             // SAFETY: the owner keeps the descriptor open until the last reference goes.
@@ -240,7 +240,7 @@ impl Seg {
         })
     }
 
-    /// First byte of its storage.
+    /// Returns the first byte of the storage.
     #[inline(always)]
     pub(crate) fn start(self) -> *mut u8 {
         let flags = self.flags();
@@ -256,7 +256,7 @@ impl Seg {
         self.raw().cast::<u8>().wrapping_add(offset)
     }
 
-    /// Bytes of its storage (`M_SIZE`).
+    /// Returns the bytes of the storage (`M_SIZE`).
     #[inline(always)]
     pub(crate) fn size(self) -> usize {
         let flags = self.flags();
@@ -288,14 +288,14 @@ impl Seg {
             && self.buffer().is_none_or(Buffer::is_unique)
     }
 
-    /// Whether its bytes can be read as a slice.
+    /// Says whether the bytes can be read as a slice.
     #[inline]
     pub(crate) fn readable(self) -> bool {
         !self.flags().intersects(Flags::EXTPG | Flags::VOLATILE)
     }
 
-    /// Bytes before the data that may be written (`M_LEADINGSPACE`). Never more than there is storage, wherever data
-    /// points.
+    /// Returns the bytes before the data that may be written (`M_LEADINGSPACE`); never more than the storage has,
+    /// wherever the data pointer is.
     pub(crate) fn leading(self) -> usize {
         if self.writable() {
             let before = self.data().addr().saturating_sub(self.start().addr());
@@ -326,7 +326,8 @@ impl Seg {
     pub(crate) fn lose_header(self) {
         self.set_flags(self.flags() - Flags::MOVED);
         if self.home().is_mini() && !self.has(Flags::EXT) {
-            self.set_data(self.start()); // which the header had moved, and there is no data area that it could still lie in
+            // the header had moved the data, and there is no data area that it could still be in
+            self.set_data(self.start());
         }
     }
 
@@ -355,7 +356,7 @@ impl Seg {
         Some(unsafe { std::slice::from_raw_parts_mut(self.data(), self.len()) })
     }
 
-    /// Copies its bytes from `offset` on out, wherever they are.
+    /// Copies bytes from `offset` on out, wherever they are.
     ///
     /// # Panics
     /// If there are fewer.
@@ -385,8 +386,7 @@ impl Seg {
         Ok(())
     }
 
-    /// Copies `count` of its bytes from `offset` on behind the data of `to`, which has room for them, but leaves its
-    /// length.
+    /// Copies `count` bytes from `offset` on behind the data of `to`, which has room for them; `to` keeps its length.
     pub(crate) fn read_into(
         self,
         offset: usize,
@@ -415,24 +415,24 @@ impl Seg {
         self.set_data(self.start().wrapping_add(room & !7));
     }
 
-    /// Adds to the packet's length, if it begins one.
+    /// Adds to the packet's length, if the mbuf begins one.
     pub(crate) fn grow_packet(self, by: usize) {
         if self.has(Flags::PKTHDR) {
             self.set_pkt_len(self.pkt_len() + by);
         }
     }
 
-    /// This and all behind it.
+    /// Returns this mbuf and all behind it.
     pub(crate) fn walk(self) -> impl Iterator<Item = Seg> {
         std::iter::successors(Some(self), |seg| seg.next())
     }
 
-    /// Bytes of this and all behind it (`m_length`).
+    /// Returns the bytes of this mbuf and all behind it (`m_length`).
     pub(crate) fn total(self) -> usize {
         self.walk().map(Seg::len).sum()
     }
 
-    /// The last of its chain (`m_last`).
+    /// Returns the last mbuf of the chain (`m_last`).
     pub(crate) fn last(self) -> Seg {
         let mut at = self;
         while let Some(next) = at.next() {

@@ -21,7 +21,7 @@ struct Inner {
 }
 
 impl SendTag {
-    /// A new tag of an interface.
+    /// Makes a new tag of an interface.
     #[doc(alias = "m_snd_tag_alloc")]
     #[doc(alias = "m_snd_tag_init")]
     #[must_use]
@@ -33,19 +33,19 @@ impl SendTag {
         }))
     }
 
-    /// The interface it was made for: a packet that goes out elsewhere must not carry it.
+    /// Returns the interface of the tag: a packet that leaves by another interface must not carry it.
     #[must_use]
     pub fn interface(&self) -> u32 {
         self.0.interface
     }
 
-    /// The driver's data, if it is of this type.
+    /// Returns the driver's data, if it is of this type.
     #[must_use]
     pub fn data<T: Any>(&self) -> Option<&T> {
         self.0.data.downcast_ref()
     }
 
-    /// How many there are in the process (`num_snd_tags`).
+    /// Returns the number of send tags in the process (`num_snd_tags`).
     #[doc(alias = "num_snd_tags")]
     #[must_use]
     pub fn living() -> usize {

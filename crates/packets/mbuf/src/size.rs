@@ -8,7 +8,7 @@ pub const MINI_SIZE: usize = 192;
 pub const MLEN: usize = MSIZE - DAT;
 /// Data bytes inside an mbuf with a packet header (`MHLEN`).
 pub const MHLEN: usize = MSIZE - PKTDAT;
-/// From this length on a cluster is better than an mbuf (`MINCLSIZE`).
+/// The length from which on a cluster is better than an mbuf (`MINCLSIZE`).
 pub const MINCLSIZE: usize = MHLEN + 1;
 /// Bytes of a cluster (`MCLBYTES`).
 pub const MCLBYTES: usize = 2048;
@@ -19,7 +19,7 @@ pub const MJUM9BYTES: usize = 9216;
 /// Bytes of a 16 KiB jumbo cluster (`MJUM16BYTES`).
 pub const MJUM16BYTES: usize = 16384;
 
-/// The most bytes that an operation makes a chain long, as a packet's header counts them. Chains that are put together
+/// The longest chain that an operation makes, in bytes, as a packet's header counts them. Joined chains
 /// ([`Chain::cat`](crate::Chain::cat)) may have more: they take no new memory.
 pub(crate) const MAX_BYTES: usize = u32::MAX as usize;
 
@@ -46,7 +46,7 @@ impl ClusterSize {
         ClusterSize::Jumbo16,
     ];
 
-    /// Bytes.
+    /// Returns the number of bytes.
     #[must_use]
     pub const fn bytes(self) -> usize {
         match self {
@@ -57,13 +57,13 @@ impl ClusterSize {
         }
     }
 
-    /// The smallest of at least so many bytes.
+    /// Returns the smallest size of at least `bytes`.
     #[must_use]
     pub fn for_bytes(bytes: usize) -> Option<ClusterSize> {
         Self::ALL.into_iter().find(|size| bytes <= size.bytes())
     }
 }
 
-/// Where data may begin without and with a packet header.
+/// The data's first offset without and with a packet header.
 pub(crate) const DAT: usize = 48;
 pub(crate) const PKTDAT: usize = 96;

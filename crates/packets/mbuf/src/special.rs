@@ -1,4 +1,4 @@
-//! Zones for mbufs that have something with them when they come out of the cache: a tag, a piece of a file.
+//! Zones whose mbufs come out of the cache with an attachment: a tag, a piece of a file.
 
 use crate::alloc::Mbufs;
 use crate::chain::Chain;
@@ -14,8 +14,8 @@ use std::sync::Arc;
 /// Flags of an mbuf whose storage comes with it.
 const UNIT_FILE: Flags = Flags(Flags::EXT.0 | Flags::RDONLY.0 | Flags::EXTPG.0);
 
-/// A secondary zone of mbufs with a header that already has one tag. The tag stays with the mbuf when that is
-/// freed; its bytes are zero again when it comes out.
+/// A secondary zone of mbufs with a header that already has one tag. The tag stays with the mbuf when the mbuf is
+/// freed. Its bytes are zero again at the next allocation.
 pub struct TaggedZone {
     home: Arc<Home>,
     from: Mbufs,

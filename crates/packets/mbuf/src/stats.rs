@@ -51,7 +51,7 @@ impl ZoneUse {
         }
     }
 
-    /// Bytes of its items, cached ones included.
+    /// Returns the bytes of its items, cached ones included.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         (self.current + self.cached) * self.item_bytes
@@ -80,8 +80,8 @@ pub struct MbufStats {
 }
 
 impl MbufStats {
-    /// Mbufs of all kinds and clusters that are out. A cached packet's cluster is not, but while the zones' own thread
-    /// gives packets back it may be counted for a moment.
+    /// Returns the mbufs of all kinds and clusters in use. A cached packet's cluster is not in use, but while the
+    /// zones' own thread gives packets back it may be counted for a moment.
     #[must_use]
     pub fn outstanding(&self) -> u64 {
         let mbufs = [&self.mbufs, &self.packets, &self.minis].into_iter();
@@ -114,7 +114,7 @@ impl Mbufs {
         }
     }
 
-    /// Whether the sizes of packets are counted where they come in and go out: `devget`, sending, receiving, and
+    /// Sets whether the sizes of packets are counted at their entry and exit: `devget`, sending, receiving, and
     /// [`count_size`](Self::count_size). Off at first.
     pub fn record_sizes(&self, yes: bool) {
         self.inner.sizes.on.store(yes, Ordering::Relaxed);

@@ -8,7 +8,7 @@ use std::ptr::NonNull;
 #[doc(alias = "MTAG_PERSISTENT")]
 pub const PERSISTENT: u16 = 0x800;
 
-/// One tag: whose it is, which it is, and its bytes.
+/// One tag: its module, its number there, and its bytes.
 #[doc(alias = "m_tag")]
 pub struct Tag {
     next: Option<Box<Tag>>,
@@ -18,9 +18,9 @@ pub struct Tag {
 }
 
 impl Tag {
-    /// A tag with `len` zero bytes (`m_tag_alloc`, and `m_tag_get` with cookie 0).
+    /// Makes a tag with `len` zero bytes (`m_tag_alloc`, and `m_tag_get` with cookie 0).
     ///
-    /// `cookie` names the module that defines `id`. `None` if there is no memory.
+    /// `cookie` names the module that defines `id`. Returns `None` if there is no memory.
     #[doc(alias = "m_tag_alloc")]
     #[doc(alias = "m_tag_get")]
     #[must_use]
@@ -39,12 +39,12 @@ impl Tag {
         }))
     }
 
-    /// The module that defines the id.
+    /// Returns the module that defines the id.
     #[must_use]
     pub fn cookie(&self) -> u32 {
         self.cookie
     }
-    /// Which of the module's tags it is.
+    /// Returns the tag's number in its module.
     #[must_use]
     pub fn id(&self) -> u16 {
         self.id
@@ -61,7 +61,7 @@ impl Tag {
     fn is(&self, cookie: u32, id: u16) -> bool {
         self.cookie == cookie && self.id == id
     }
-    /// A copy, in no list (`m_tag_copy`). `None` if there is no memory.
+    /// Makes a copy, in no list (`m_tag_copy`). `None` if there is no memory.
     #[doc(alias = "m_tag_copy")]
     #[must_use]
     pub fn copy(&self) -> Option<Box<Tag>> {
@@ -89,13 +89,13 @@ pub struct Tags {
 }
 
 impl Tags {
-    /// No tags.
+    /// Makes an empty list.
     #[must_use]
     pub const fn new() -> Tags {
         Tags { first: None }
     }
 
-    /// Whether there are none.
+    /// Says whether there are no tags.
     #[inline]
     #[must_use]
     pub fn is_empty(&self) -> bool {
@@ -109,14 +109,15 @@ impl Tags {
         self.first = Some(tag);
     }
 
-    /// All tags (`m_tag_first`, `m_tag_next`).
+    /// Returns all tags (`m_tag_first`, `m_tag_next`).
     #[doc(alias = "m_tag_first")]
     #[doc(alias = "m_tag_next")]
     pub fn iter(&self) -> impl Iterator<Item = &Tag> {
         std::iter::successors(self.first.as_deref(), |tag| tag.next.as_deref())
     }
 
-    /// The first of this kind (`m_tag_find`, `m_tag_locate`); for those after it, [`iter`](Self::iter) and filter.
+    /// Returns the first tag of this kind (`m_tag_find`, `m_tag_locate`); for later ones, use [`iter`](Self::iter) and
+    /// filter.
     #[doc(alias = "m_tag_find")]
     #[doc(alias = "m_tag_locate")]
     #[must_use]
@@ -124,7 +125,7 @@ impl Tags {
         self.iter().find(|tag| tag.is(cookie, id))
     }
 
-    /// The first tag of this kind, for writing.
+    /// Returns the first tag of this kind, for writing.
     pub fn find_mut(&mut self, cookie: u32, id: u16) -> Option<&mut Tag> {
         let mut at = self.first.as_deref_mut();
         while let Some(tag) = at {
@@ -136,7 +137,7 @@ impl Tags {
         None
     }
 
-    /// Takes the first of this kind out of the list (`m_tag_unlink`); dropping it is `m_tag_delete`.
+    /// Takes the first tag of this kind out of the list (`m_tag_unlink`); dropping it is `m_tag_delete`.
     #[doc(alias = "m_tag_unlink")]
     #[doc(alias = "m_tag_delete")]
     #[doc(alias = "m_tag_free")]
@@ -154,7 +155,7 @@ impl Tags {
         Some(tag)
     }
 
-    /// All tags, as plain pointers for C programs: each is good until its tag goes.
+    /// Returns all tags, as plain pointers for C programs: each is valid until its tag is dropped.
     pub fn pointers(&mut self) -> impl Iterator<Item = NonNull<Tag>> {
         let after = |tag: Option<&mut Box<Tag>>| tag.map(|tag| NonNull::from(&mut **tag));
         std::iter::successors(after(self.first.as_mut()), move |tag| {
@@ -164,7 +165,7 @@ impl Tags {
         })
     }
 
-    /// Takes this very tag out of the list, wherever it is in it (`m_tag_unlink`).
+    /// Takes this very tag out of the list, wherever it is (`m_tag_unlink`).
     pub fn unlink_at(&mut self, tag: *const Tag) -> Option<Box<Tag>> {
         self.unlink_if(|other| std::ptr::eq(other, tag))
     }
@@ -172,20 +173,20 @@ impl Tags {
     /// Deletes all (`m_tag_delete_chain`).
     #[doc(alias = "m_tag_delete_chain")]
     pub fn clear(&mut self) {
-        // One by one: the compiler's drop of a list recurses.
+        // One after another, because the compiler's drop of a list recurses.
         let mut next = self.first.take();
         while let Some(mut tag) = next {
             next = tag.next.take();
         }
     }
 
-    /// Deletes those without [`PERSISTENT`] in their id (`m_tag_delete_nonpersistent`).
+    /// Deletes tags without [`PERSISTENT`] in their id (`m_tag_delete_nonpersistent`).
     #[doc(alias = "m_tag_delete_nonpersistent")]
     pub fn delete_nonpersistent(&mut self) {
         while self.unlink_if(|tag| tag.id & PERSISTENT == 0).is_some() {}
     }
 
-    /// Copies of all, in the same order (`m_tag_copy_chain`). `None` if there is no memory for all of them.
+    /// Makes copies of all tags, in the same order (`m_tag_copy_chain`). `None` if there is no memory for all of them.
     #[doc(alias = "m_tag_copy_chain")]
     #[must_use]
     pub fn copy_chain(&self) -> Option<Tags> {
@@ -197,7 +198,7 @@ impl Tags {
         Some(copies)
     }
 
-    /// Keeps one tag of this kind and deletes all others; whether there was one.
+    /// Keeps one tag of this kind and deletes all others; returns whether there was one.
     pub(crate) fn keep_only(&mut self, cookie: u32, id: u16) -> bool {
         let kept = self.unlink(cookie, id);
         self.clear();

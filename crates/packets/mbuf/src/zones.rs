@@ -1,4 +1,4 @@
-//! The zones: where mbufs and clusters come from and go to.
+//! The zones: the source of mbufs and clusters.
 //!
 //! ```text
 //!   mbuf     packet      tagged ...    mini     file ...     std  page  9k  16k     zones: caches per thread, limits
@@ -7,8 +7,8 @@
 //!              └────────────────┬──────────────┴──────────────┴────┴────┴────┘
 //!                             arena: one window of private memory
 //! ```
-//! Packets take a cluster when they come into their zone's caches and keep it while they are cached; so it is with the
-//! tag of tagged mbufs and the file of file segments. These three are freed as a unit.
+//! Packets take a cluster when they come into their zone's caches and keep it while they are cached; the tag of tagged
+//! mbufs and the file of file segments likewise. These three are freed as a unit.
 
 use crate::error::{NoBuffers, What};
 use crate::header::Header;
@@ -103,10 +103,10 @@ pub(crate) struct Inner {
     /// Zones that were added: of tagged mbufs, of file segments. They stay as long as the allocator.
     pub(crate) more: Mutex<Vec<Arc<Home>>>,
     pub(crate) limits: Mutex<Limits>,
-    /// Whether there are more clusters than their limit, which was lowered, allows.
+    /// Whether there are more clusters than the lowered limit allows.
     exceeded: Mutex<bool>,
     pub(crate) sizes: Sizes,
-    /// Of the program; with the last one the allocator closes.
+    /// The program's handles; with the last one the allocator closes.
     pub(crate) handles: AtomicUsize,
 }
 
@@ -164,7 +164,7 @@ impl Inner {
         }))
     }
 
-    /// One more zone: of tagged mbufs over the mbufs' keg, or of file segments over the mini-mbufs'.
+    /// Adds a zone: of tagged mbufs over the mbufs' keg, or of file segments over the mini-mbufs'.
     pub(crate) fn add_zone(&self, make: Make, name: &str) -> Arc<Home> {
         let max = self.lock_limits().mbufs;
         let keg = match make {
@@ -220,7 +220,7 @@ impl Inner {
             })
     }
 
-    /// While there are more clusters than their limit allows, packets that are freed are not cached.
+    /// Stops caching freed packets while there are more clusters than their limit allows.
     pub(crate) fn keep_cluster_limit(&self) {
         let clusters = self.clusters[ClusterSize::Std as usize].stats();
         let exceeds = clusters.items > clusters.max;
@@ -233,7 +233,7 @@ impl Inner {
     /// # Safety
     /// The cluster came from here and is not used again.
     pub(crate) unsafe fn free_cluster(&self, at: NonNull<u8>, size: ClusterSize) {
-        // SAFETY: says the caller.
+        // SAFETY: as the caller promises.
         unsafe { self.clusters[size as usize].free(at) };
     }
 
@@ -274,8 +274,8 @@ impl Inner {
 /// Allocators without handles that have mbufs out.
 static RETIRED: Mutex<Vec<Arc<Inner>>> = Mutex::new(Vec::new());
 
-/// The last handle of an allocator is gone: it stays until its last mbuf has come back, and goes when the next
-/// allocator is made or let go.
+/// Keeps an allocator whose last handle is gone until its last mbuf has come back. It is dropped when the next
+/// allocator is made or released.
 pub(crate) fn retire(inner: Option<Arc<Inner>>) {
     let mut retired = RETIRED.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(inner) = inner {
@@ -320,26 +320,26 @@ impl Home {
         }
     }
 
-    /// The allocator.
+    /// Returns the allocator.
     #[inline]
     pub(crate) fn inner<'a>(&self) -> &'a Inner {
         // SAFETY: an allocator outlives its mbufs, and is asked for through one of them or a handle.
         unsafe { &*self.inner }
     }
 
-    /// Whether its mbufs have no data area.
+    /// Says whether the zone's mbufs have no data area.
     #[inline(always)]
     pub(crate) fn is_mini(&self) -> bool {
         self.mini
     }
 
-    /// Whether its mbufs keep their storage when they are freed.
+    /// Says whether the zone's mbufs keep their storage when they are freed.
     #[inline(always)]
     pub(crate) fn is_unit(&self) -> bool {
         self.unit
     }
 
-    /// Whether its mbufs keep a tag when they are freed.
+    /// Says whether the zone's mbufs keep a tag when they are freed.
     #[inline(always)]
     pub(crate) fn is_tagged(&self) -> bool {
         self.tag.is_some()
@@ -394,7 +394,7 @@ impl Home {
         what.into()
     }
 
-    /// While `work` waits for a cluster, packets that are freed are not cached.
+    /// Runs `work`, which waits for a cluster. Meanwhile freed packets are not cached.
     fn starved<R>(&self, waits: bool, work: impl FnOnce() -> R) -> R {
         if waits {
             self.set_starved(true);
@@ -424,9 +424,9 @@ impl Home {
     /// It is of this home and not used again; the number is its own.
     #[inline(always)]
     pub(crate) unsafe fn free(&self, item: NonNull<u8>, number: u32) {
-        // SAFETY: says the caller; the zone's object has no destructor.
+        // SAFETY: as the caller promises; the zone's object has no destructor.
         if unsafe { !self.zone.free_cached_numbered(number) } {
-            // SAFETY: says the caller.
+            // SAFETY: as the caller promises.
             return unsafe { self.free_uncached(item) };
         }
         // Ordering: after the mbuf went into the cache, see `starved`; the processor's half is the drain's fence.
@@ -441,7 +441,7 @@ impl Home {
     #[cold]
     #[inline(never)]
     unsafe fn free_uncached(&self, item: NonNull<u8>) {
-        // SAFETY: says the caller.
+        // SAFETY: as the caller promises.
         unsafe { self.zone.free(item) };
         // Ordering: as in `free`.
         compiler_fence(Ordering::SeqCst);
@@ -457,13 +457,13 @@ impl Home {
         self.zone.drain(Level::All);
     }
 
-    /// Drops a packet's tags, but the one that belongs to its zone's mbufs.
+    /// Drops a packet's tags, except the one that belongs to its zone's mbufs.
     ///
     /// # Safety
     /// The header is valid and its mbuf of this home.
     #[cold]
     pub(crate) unsafe fn drop_tags(&self, header: *mut Header) {
-        // SAFETY: valid, says the caller.
+        // SAFETY: valid, as the caller promises.
         let tags = unsafe { &mut (*header).tags };
         match self.tag {
             Some((cookie, id)) => _ = tags.keep_only(cookie, id),

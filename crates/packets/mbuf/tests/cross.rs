@@ -1,4 +1,4 @@
-//! Chains between domains: through three processes, byte for byte and without copying one.
+//! Chains between domains: through three processes, with equal bytes and without copies.
 //!
 //! NOT here: links and pools by themselves (`core`), kills at chosen instants (`testkit`).
 use std::error::Error as _;

@@ -1,5 +1,5 @@
-//! Checks that no sequence of operations on healthy chains reaches: each is removed by a mutation, and then something
-//! here fails.
+//! Checks that no sequence of operations on correct chains reaches: if a mutation removes such a check, a test here
+//! fails.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::io::Write as _;
@@ -41,7 +41,7 @@ fn mbufs() -> Mbufs {
     options.window_bytes(256 << 20).build().expect("allocator")
 }
 
-/// A packet over a file that ends before it does.
+/// Makes a packet over a file that ends before the packet does.
 fn beyond_the_end(mbufs: &Mbufs) -> Chain {
     let fd = rustix::fs::memfd_create("short", rustix::fs::MemfdFlags::CLOEXEC).expect("memfd");
     let mut file = std::fs::File::from(fd);
@@ -111,7 +111,7 @@ fn a_packet_that_two_let_go_at_once_is_the_next_ones_own() {
     }
 }
 
-/// The mbuf is alone, its buffer is not.
+/// The mbuf has no other reference, but its buffer has.
 #[test]
 fn a_buffer_that_others_know_is_not_written_in_place() {
     let domain = Domain::builder().name("one").embedded().expect("embedded");
@@ -168,7 +168,7 @@ fn what_cached_mbufs_keep_goes_when_they_do() {
     assert!(Arc::strong_count(&file) >= before + 10 && TAGS.load(Ordering::Relaxed) >= 10);
     drop(out);
     assert!(Arc::strong_count(&file) > before, "they stay in the caches");
-    // The zones' own thread may have items in its hands just now.
+    // The zones' own thread may still hold items.
     while mbufs.stats().memory_bytes > 0 {
         mbufs.reclaim();
         std::thread::yield_now();

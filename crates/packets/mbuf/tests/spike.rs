@@ -15,8 +15,7 @@ fn packet(mbufs: &Mbufs) -> Chain {
     packet
 }
 
-/// At several steady loads, each an allocator of its own, and half of the spike freed by a thread that then only
-/// sleeps.
+/// Runs at several steady loads, each with its own allocator; a thread that then only sleeps frees half of the peak.
 #[test]
 fn memory_goes_back_by_itself() {
     let _dog = Watchdog::new();
@@ -53,7 +52,7 @@ fn memory_goes_back_by_itself() {
             drop(over);
         });
         drop(held);
-        // With the last packet all of it goes.
+        // All memory goes with the last packet.
         while memory() > 0 {
             thread::yield_now();
         }

@@ -27,14 +27,14 @@ fn limited(limits: Limits) -> Mbufs {
 #[track_caller]
 fn all_back(mbufs: &Mbufs) {
     let _dog = Watchdog::new();
-    // The zones' own thread may have items in its hands just now.
+    // The zones' own thread may still hold items.
     while mbufs.stats().outstanding() > 0 || mbufs.stats().memory_bytes > 0 {
         mbufs.reclaim();
         thread::yield_now();
     }
 }
 
-/// Counts how often it is dropped.
+/// An owner that counts its drops.
 struct Counted(Vec<u8>, Arc<AtomicUsize>);
 impl AsRef<[u8]> for Counted {
     fn as_ref(&self) -> &[u8] {
@@ -174,7 +174,7 @@ fn a_failing_init_fails_the_packet_and_nothing_else() {
     assert_eq!(failed.errno(), rustix::io::Errno::NOBUFS.raw_os_error());
     assert!(mbufs.stats().packets.failures > 0);
     assert!(mbufs.stats().clusters[0].failures > 0);
-    // A cached packet has the cluster: the allocator takes it from there.
+    // A cached packet has the cluster: the allocator takes it from that packet.
     drop(held.pop());
     plain.clget().expect("the packet's cluster");
     drop(plain);
@@ -268,7 +268,7 @@ fn a_tag_taken_away_is_made_anew_and_is_zero() {
     inject::fail_at(0);
     let mut chain = zone.gethdr().expect("tagged");
     assert!(chain.header().expect("packet").tags.find(7, 1).is_some());
-    // Data over the place of a header that is gone must not be taken for one.
+    // Data at the place of a dropped header must not be taken for a header.
     chain.demote();
     chain.align(MLEN).expect("empty");
     chain.append(&[0xff; MLEN]).expect("room");
@@ -505,7 +505,7 @@ fn limits_leave_an_mbuf_for_every_cluster() {
     all_back(&mbufs);
 }
 
-/// Nor do cached packets keep clusters that there are too many of.
+/// Cached packets do not keep clusters above the limit either.
 #[test]
 fn a_lowered_limit_holds_as_soon_as_packets_come_back() {
     // No thread takes a packet out of an idle cache: the last lines search for it there.
@@ -585,7 +585,7 @@ fn lengths_that_are_set_stay_inside_the_storage_and_reach_the_header() {
     tail.set_first_len(100).expect("inside");
     assert_eq!(packet.fix_header(), MHLEN + 90);
     assert_eq!(packet.len(), MHLEN + 90);
-    // Of storage that is shared, too: it is only looked at.
+    // This holds for shared storage too: it is only read.
     let mut copy = packet.copypacket().expect("copy");
     copy.set_first_len(3).expect("shorter");
     assert_eq!((copy.len(), packet.len()), (103, MHLEN + 90));

@@ -1,7 +1,7 @@
 //! A TAP device for smoltcp whose frames are mbufs.
 //!
-//! A received frame lies in a cluster, and the token lends that cluster itself: nothing is copied. A frame that is
-//! longer than one cluster is a chain; smoltcp wants one slice, so such a chain is linearised, and counted.
+//! A received frame is in a cluster, and the token lends that cluster itself: nothing is copied. A longer frame is a
+//! chain. smoltcp needs one slice, so such a chain is linearised, and counted.
 
 use crate::tap::Tap;
 use crate::wire::ETHERNET;
@@ -18,7 +18,7 @@ pub struct Frames {
     pub received: u64,
     /// Frames that went.
     pub sent: u64,
-    /// Received frames that lay in more than one cluster and were copied into one piece.
+    /// Received frames in more than one cluster that were copied into one piece.
     pub linearised: u64,
     /// Frames that were lost: no mbuf was free, or the kernel had no room.
     pub dropped: u64,
@@ -36,7 +36,8 @@ pub struct MbufDevice {
 }
 
 impl MbufDevice {
-    /// Frames of up to `mtu` bytes of payload (at most 16 KiB with their header), received into clusters of that size.
+    /// Makes a device for frames of up to `mtu` bytes of payload (at most 16 KiB with their header), received into
+    /// clusters of a size.
     #[must_use]
     pub fn new(tap: Tap, mbufs: Mbufs, mtu: usize, cluster: ClusterSize) -> Self {
         Self {
@@ -55,12 +56,12 @@ impl MbufDevice {
         self.frames
     }
 
-    /// The cluster that a frame to be sent lies in, whole: smoltcp writes one slice.
+    /// Returns the cluster size for a frame to be sent: smoltcp writes one slice.
     fn cluster_for(&self, bytes: usize) -> ClusterSize {
         ClusterSize::for_bytes(bytes).unwrap_or(ClusterSize::Jumbo16)
     }
 
-    /// The first error of the device since this was last asked; smoltcp has no way to say it.
+    /// Takes the first error of the device since the last call; smoltcp has no way to report it.
     pub fn take_error(&mut self) -> Option<io::Error> {
         self.error.take()
     }
@@ -94,7 +95,7 @@ impl Device for MbufDevice {
     type TxToken<'a> = Sending<'a>;
 
     fn receive(&mut self, _: Instant) -> Option<(Received, Sending<'_>)> {
-        // The answer's mbuf first: a frame that cannot be answered stays in the kernel's queue.
+        // The answer's mbuf comes first: a frame that cannot be answered stays in the kernel's queue.
         let answer = self
             .mbufs
             .getjcl(self.cluster_for(self.mtu + ETHERNET))
@@ -148,7 +149,7 @@ impl Device for MbufDevice {
     }
 }
 
-/// The frame in one cluster.
+/// Copies the frame into one cluster.
 fn linear(mbufs: &Mbufs, chain: &Chain) -> Result<Chain, tranship_mbuf::Error> {
     let cluster = ClusterSize::for_bytes(chain.len()).unwrap_or(ClusterSize::Jumbo16);
     let mut whole = mbufs.getjcl(cluster)?;
@@ -169,7 +170,7 @@ impl phy::RxToken for Received {
     }
 }
 
-/// Permission to send a frame, with the mbuf that it will lie in.
+/// The permission to send a frame, with the frame's mbuf.
 #[derive(Debug)]
 pub struct Sending<'a> {
     packet: Chain,

@@ -20,7 +20,7 @@ use std::io;
 use tranship_mbuf::{Chain, Mbufs};
 use trouble::Trouble;
 
-/// Frames that are taken from one port before the other has its turn.
+/// Most frames from one port before the other port's turn.
 const BURST: usize = 64;
 /// Packets that a mirror keeps.
 const MIRRORED: usize = 256;
@@ -28,7 +28,7 @@ const MIRRORED: usize = 256;
 /// The packets' results.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Forwarded {
-    /// Packets that went out of the other port, whole.
+    /// Packets that left by the other port, whole.
     pub packets: u64,
     /// Their bytes.
     pub bytes: u64,
@@ -73,7 +73,7 @@ impl<L: Link> Forwarder<L> {
         }
     }
 
-    /// The ports.
+    /// Returns the ports.
     pub fn ports(&self) -> &[Port<L>; 2] {
         &self.ports
     }
@@ -171,7 +171,7 @@ impl<L: Link> Forwarder<L> {
         self.send(from, frame, &ip, &vnet)
     }
 
-    /// New addresses, in headers that are the forwarder's alone.
+    /// Writes new addresses, in headers that belong to the forwarder alone.
     fn translate(
         &mut self,
         from: usize,
@@ -204,7 +204,7 @@ impl<L: Link> Forwarder<L> {
         Ok(())
     }
 
-    /// Out of the other port, cut if need be.
+    /// Sends out of the other port, cut if necessary.
     fn send(
         &mut self,
         from: usize,
@@ -245,7 +245,7 @@ impl<L: Link> Forwarder<L> {
     }
 }
 
-/// The IPv4 header of a frame, all of it pulled up, and as much of the transport's as is rewritten.
+/// Reads the IPv4 header of a frame. All of it is pulled up, and the part of the transport's header that is rewritten.
 fn read_ip(frame: &mut Chain) -> Result<Ipv4, Trouble> {
     let bytes = frame.pullup(ETHERNET + IPV4)?;
     let header = usize::from(bytes[ETHERNET] & 15) * 4;

@@ -10,7 +10,7 @@ use smoltcp::iface::{SocketHandle, SocketSet};
 use smoltcp::socket::{tcp, udp};
 use std::time::Instant;
 
-/// Where iperf3 listens unless told otherwise.
+/// The default port of iperf3.
 pub const PORT: u16 = 5201;
 const COOKIE: usize = 37;
 /// Longest JSON that is believed, bytes.
@@ -18,7 +18,7 @@ const MAX_JSON: usize = 64 << 10;
 /// Parallel streams that can be served.
 const STREAMS: usize = 8;
 const UDP_REPLY: u32 = 0x3938_3736;
-/// A UDP datagram that is not data: its whole length.
+/// The length of a UDP datagram that is not data.
 const UDP_HELLO: usize = 4;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -48,7 +48,7 @@ struct Parameters {
 pub struct Moved {
     /// Bytes of payload.
     pub bytes: u64,
-    /// UDP datagrams that came.
+    /// Number of received UDP datagrams.
     pub datagrams: u64,
 }
 
@@ -102,7 +102,7 @@ impl Iperf {
         }
     }
 
-    /// The tests that have ended since this was last asked.
+    /// Takes the tests that have ended since the last call.
     pub fn finished(&mut self) -> Vec<Moved> {
         std::mem::take(&mut self.finished)
     }
@@ -135,7 +135,7 @@ impl Iperf {
         }
     }
 
-    /// One step, if it can be made now.
+    /// Makes one step, if it can be made now.
     fn advance(&mut self, set: &mut SocketSet<'_>, control: SocketHandle) -> bool {
         match self.step {
             Step::Cookie => {
@@ -168,7 +168,7 @@ impl Iperf {
                 all
             }
             Step::Running(begun) => {
-                // A single byte; anything else than the end is the client giving up.
+                // A single byte; any other than the end means that the client gives up.
                 let Some(state) = self.take(1) else {
                     return false;
                 };
@@ -214,14 +214,14 @@ impl Iperf {
         }
     }
 
-    /// Takes the streams that have come: a connection with the cookie, or a datagram that says hello.
+    /// Accepts waiting streams: a connection with the cookie, or a UDP hello.
     fn accept(&mut self, set: &mut SocketSet<'_>, control: SocketHandle) {
         if self.parameters.udp {
             let udp = set.get_mut::<udp::Socket<'_>>(self.udp);
             while let Ok((hello, from)) = udp.recv() {
                 if hello.len() == UDP_HELLO {
                     self.streams.push(Stream::default());
-                    // No room cannot be: nothing else is sent.
+                    // There is always room: nothing else is sent.
                     let _ = udp.send_slice(&UDP_REPLY.to_ne_bytes(), from);
                 }
             }
@@ -309,7 +309,7 @@ impl Iperf {
         })
     }
 
-    /// The test is over, or given up.
+    /// Forgets a test that is over, or given up.
     fn forget(&mut self, set: &mut SocketSet<'_>) {
         for stream in self.streams.drain(..) {
             if let Some(handle) = stream.tcp {
@@ -355,7 +355,7 @@ fn say(set: &mut SocketSet<'_>, control: SocketHandle, state: State) {
     write(set, control, &[state as u8]);
 }
 
-/// Control messages are far smaller than the socket's buffer.
+/// Writes a control message, which is far smaller than the socket's buffer.
 fn write(set: &mut SocketSet<'_>, control: SocketHandle, bytes: &[u8]) {
     let socket = set.get_mut::<tcp::Socket<'_>>(control);
     if socket.send_slice(bytes) != Ok(bytes.len()) {
@@ -363,7 +363,7 @@ fn write(set: &mut SocketSet<'_>, control: SocketHandle, bytes: &[u8]) {
     }
 }
 
-/// A TCP socket with `window` bytes each way.
+/// Makes a TCP socket with `window` bytes each way.
 pub(crate) fn tcp_socket(window: usize) -> tcp::Socket<'static> {
     let buffer = || tcp::SocketBuffer::new(vec![0; window]);
     let mut socket = tcp::Socket::new(buffer(), buffer());
@@ -372,7 +372,7 @@ pub(crate) fn tcp_socket(window: usize) -> tcp::Socket<'static> {
     socket
 }
 
-/// A UDP socket with room for so many datagrams and bytes each way.
+/// Makes a UDP socket with room for a number of datagrams and bytes each way.
 pub(crate) fn udp_socket(datagrams: usize, bytes: usize) -> udp::Socket<'static> {
     let buffer =
         || udp::PacketBuffer::new(vec![udp::PacketMetadata::EMPTY; datagrams], vec![0; bytes]);

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 const PREFIX: &str = "netpath-";
 
-/// A network namespace, made by `ip netns`; it goes when this is dropped.
+/// A network namespace, made by `ip netns`; dropping the value removes it.
 #[derive(Debug)]
 pub struct Host {
     name: String,
@@ -43,10 +43,10 @@ impl Host {
         self.run("ip", &["address", "add", address, "dev", tap.name()])
     }
 
-    /// Sets one of its kernel settings, named by its path below /proc/sys.
+    /// Sets one of the host's kernel settings, named by its path below /proc/sys.
     ///
     /// # Errors
-    /// If there is none of that name.
+    /// If there is no setting of that name.
     pub fn set(&self, setting: &str, value: &str) -> Result<()> {
         self.run(
             "sh",
@@ -97,18 +97,18 @@ impl Host {
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
-    /// Runs a program in it.
+    /// Runs a program in the host.
     ///
     /// # Errors
-    /// If it cannot be started or fails.
+    /// If the program cannot be started or fails.
     pub fn run(&self, program: &str, args: &[&str]) -> Result<()> {
         self.output(program, args).map(drop)
     }
 
-    /// Starts a program in it.
+    /// Starts a program in the host.
     ///
     /// # Errors
-    /// If it cannot be started.
+    /// If the program cannot be started.
     pub fn spawn(&self, program: &str, args: &[&str]) -> Result<Running> {
         let mut command = self.command(program, args);
         let child = command
@@ -151,7 +151,7 @@ impl Drop for Host {
     }
 }
 
-/// A running program; it is killed when this is dropped.
+/// A running program; dropping the value kills it.
 #[derive(Debug)]
 pub struct Running(Child);
 
@@ -163,10 +163,10 @@ impl Drop for Running {
     }
 }
 
-/// Whether namespaces and devices can be made here; else why not.
+/// Checks that namespaces and devices can be made here.
 ///
 /// # Errors
-/// The first thing that is missing, in words.
+/// The first missing requirement, in words.
 pub fn possible() -> Result<()> {
     if !rustix::process::geteuid().is_root() {
         bail!("needs root, to make network namespaces and TAP devices");

@@ -18,19 +18,19 @@ use tranship_mbuf::{Calls, Chain, ClusterSize, Mbufs, Routine};
 /// The traffic that iperf3 sends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub enum Load {
-    /// A TCP stream in writes of so many bytes.
+    /// A TCP stream in writes of a number of bytes.
     Tcp {
         /// Bytes of a write.
         message: usize,
         /// Bytes of each socket's buffer; the kernel's choice if `None`.
         window: Option<usize>,
     },
-    /// The same, from server to client.
+    /// A TCP stream from server to client.
     TcpBack {
         /// Bytes of a write.
         message: usize,
     },
-    /// UDP datagrams of so many bytes.
+    /// UDP datagrams of a number of bytes.
     Udp {
         /// Bytes of a datagram.
         message: usize,
@@ -60,7 +60,7 @@ pub struct Measured {
     pub dropped: u64,
 }
 
-/// How the way is made.
+/// The settings of the path.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Setup {
     /// MTU of the client's port, bytes.
@@ -104,10 +104,10 @@ const FAR: Address = Address {
 };
 const SERVER: [u8; 4] = [10, 77, 2, 2];
 
-/// A load against the echo server.
+/// Measures a load against the echo server.
 ///
 /// # Errors
-/// If something is missing here, or a program fails.
+/// If a requirement is missing here, or a program fails.
 pub fn echo(mbufs: &Mbufs, load: Load, setup: Setup) -> Result<Measured> {
     let client = Host::new("client")?;
     let tap = device(Offload::None)?;
@@ -221,7 +221,7 @@ fn through<L: Link + AsFd + Send>(
     Ok(measured(sent, received, &before, Frames::default(), done))
 }
 
-/// A TAP device whose frames lie in vectors.
+/// A TAP device whose frames are in vectors.
 struct HeapTap(Tap);
 
 impl Link for HeapTap {
@@ -261,7 +261,7 @@ fn beside<A, B: Send>(
     thread::scope(|scope| {
         let running = scope.spawn(|| run(&stop));
         let answer = work();
-        // Ordering: nothing else is told by it.
+        // Ordering: relaxed; the flag publishes nothing else.
         stop.store(true, Ordering::Relaxed);
         let Ok(done) = running.join() else {
             bail!("the loop panicked");

@@ -1,4 +1,4 @@
-//! Event loops: a server or a forwarder runs until it is told to stop.
+//! Event loops: a server or a forwarder runs until it is stopped.
 
 use crate::device::{Frames, MbufDevice};
 use crate::forward::{Forwarded, Forwarder, Link};
@@ -18,7 +18,7 @@ const LOOK: Duration = Duration::from_millis(100);
 /// # Errors
 /// The device's.
 pub fn serve(server: &mut Server, device: &mut MbufDevice, stop: &AtomicBool) -> Result<Frames> {
-    // Ordering: nothing else is told by it.
+    // Ordering: relaxed; the flag publishes nothing else.
     while !stop.load(Ordering::Relaxed) {
         let delay = server.turn(device);
         if let Some(error) = device.take_error() {
@@ -52,7 +52,7 @@ pub fn forward<L: Link + AsFd>(
     Ok(forwarder.done())
 }
 
-/// Until one can be read, or the time is over.
+/// Waits until one can be read, or the time is over.
 fn wait(fds: &[BorrowedFd<'_>], time: Duration) -> Result<()> {
     let mut fds: Vec<_> = fds
         .iter()

@@ -25,7 +25,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// A host with this Ethernet and IPv4 address.
+    /// Makes a host with this Ethernet and IPv4 address.
     pub fn new(device: &mut impl Device, ethernet: [u8; 6], address: IpCidr, seed: u64) -> Self {
         let mut config = Config::new(EthernetAddress(ethernet).into());
         config.random_seed = seed;
@@ -45,7 +45,7 @@ impl Server {
             udp,
             iperf,
         };
-        // All ports are open before the first packet is taken: it may be there already, and would be refused.
+        // All ports are open before the first packet is taken: a packet that is there already would be refused.
         server.answer();
         server
     }
@@ -68,7 +68,7 @@ impl Server {
         self.iperf.serve(&mut self.sockets);
     }
 
-    /// The iperf3 tests that have ended since this was last asked.
+    /// Takes the iperf3 tests that have ended since the last call.
     pub fn finished(&mut self) -> Vec<Moved> {
         self.iperf.finished()
     }

@@ -12,7 +12,7 @@ pub const VNET_HEADER: usize = 10;
 /// The work that the kernel leaves to the program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Offload {
-    /// Nothing: frames of at most the device's MTU, checksums complete.
+    /// No work: frames of at most the device's MTU, checksums complete.
     None,
     /// Checksums are partial and TCP segments up to 64 KiB long; each frame has a [`VNET_HEADER`] in front.
     Segments,

@@ -12,7 +12,7 @@ pub const ARP: usize = 28;
 pub const TYPE_IPV4: u16 = 0x0800;
 /// EtherType of ARP.
 pub const TYPE_ARP: u16 = 0x0806;
-/// The hardware address of everybody.
+/// The broadcast hardware address.
 pub const BROADCAST: [u8; 6] = [0xff; 6];
 
 const MORE_FRAGMENTS: u16 = 0x2000;
@@ -33,7 +33,8 @@ fn array<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
     array
 }
 
-/// The sum of 16-bit words that RFC 1071 describes, not yet folded or complemented. An odd last byte counts as high.
+/// Returns the sum of 16-bit words that RFC 1071 describes, not yet folded or complemented. An odd last byte counts as
+/// high.
 #[must_use]
 pub fn sum(bytes: &[u8]) -> u32 {
     let words = bytes.chunks(2);
@@ -51,7 +52,7 @@ pub fn finish(mut sum: u32) -> u16 {
     !u16::try_from(sum).unwrap_or(0)
 }
 
-/// A checksum after `old` bytes that it covers became `new` ones: RFC 1624, equation 3.
+/// Updates a checksum after `old` bytes that it covers became `new` ones: RFC 1624, equation 3.
 #[must_use]
 pub fn update(checksum: u16, old: &[u8], new: &[u8]) -> u16 {
     let inverted: u32 = old.chunks(2).map(|w| u32::from(!get16(w, 0))).sum();
@@ -70,7 +71,7 @@ pub struct Ethernet {
 }
 
 impl Ethernet {
-    /// Reads one; `None` if the frame is shorter.
+    /// Reads a header; `None` if the frame is shorter.
     #[must_use]
     pub fn read(frame: &[u8]) -> Option<Self> {
         (frame.len() >= ETHERNET).then(|| Self {
@@ -80,7 +81,7 @@ impl Ethernet {
         })
     }
 
-    /// Writes it to the front.
+    /// Writes the header to the front.
     ///
     /// # Panics
     /// If the frame is shorter than [`ETHERNET`].
@@ -94,7 +95,7 @@ impl Ethernet {
 /// An ARP question or answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Arp {
-    /// Whether it asks.
+    /// Whether it is a question.
     pub question: bool,
     /// Hardware and protocol address of the sender.
     pub sender: ([u8; 6], [u8; 4]),
@@ -103,7 +104,7 @@ pub struct Arp {
 }
 
 impl Arp {
-    /// Reads one for Ethernet and IPv4; `None` if it is something else.
+    /// Reads an ARP packet for Ethernet and IPv4; `None` if it is another one.
     #[must_use]
     pub fn read(packet: &[u8]) -> Option<Self> {
         let fits = packet.len() >= ARP && packet[..6] == [0, 1, 8, 0, 6, 4];
@@ -136,15 +137,15 @@ pub struct Ipv4 {
     pub header: usize,
     /// Bytes of the packet, header included.
     pub total: usize,
-    /// Which packet a fragment is of.
+    /// The packet that a fragment belongs to.
     pub id: u16,
-    /// Whether it may be cut.
+    /// Whether the packet may be cut.
     pub may_fragment: bool,
     /// Whether there are later fragments.
     pub more: bool,
-    /// Where its payload begins in the whole one's, bytes.
+    /// The payload's offset in the whole packet's payload, bytes.
     pub offset: usize,
-    /// Hops it may still go.
+    /// Remaining hops.
     pub ttl: u8,
     /// 1 ICMP, 6 TCP, 17 UDP.
     pub protocol: u8,
@@ -155,8 +156,8 @@ pub struct Ipv4 {
 }
 
 impl Ipv4 {
-    /// Reads one at the front of a packet and checks version, lengths and checksum; `None` if anything is wrong.
-    /// `total` may be more than there is here.
+    /// Reads a header at the front of a packet and checks version, lengths and checksum; `None` if anything is wrong.
+    /// `total` may exceed the bytes that are here.
     #[must_use]
     pub fn read(packet: &[u8]) -> Option<Self> {
         let first = *packet.first()?;
@@ -183,13 +184,13 @@ impl Ipv4 {
         })
     }
 
-    /// Whether it is a part of a larger packet.
+    /// Says whether it is a part of a larger packet.
     #[must_use]
     pub fn is_fragment(&self) -> bool {
         self.more || self.offset > 0
     }
 
-    /// Where the transport's checksum lies in the payload, if it has one that covers the addresses.
+    /// Returns the offset of the transport's checksum in the payload, if it has one that covers the addresses.
     #[must_use]
     pub fn checksum_at(&self) -> Option<usize> {
         match self.protocol {
@@ -200,7 +201,7 @@ impl Ipv4 {
     }
 }
 
-/// Gives an IPv4 header (at the front) its length, place in the whole and a new checksum.
+/// Gives an IPv4 header (at the front) its length, its place in the whole packet, and a new checksum.
 ///
 /// # Panics
 /// If `header` is not that of `packet`, or the offset is not a multiple of 8.
@@ -222,8 +223,9 @@ pub fn cut(packet: &mut [u8], header: usize, total: usize, offset: usize, more: 
     put16(packet, 10, checksum);
 }
 
-/// Rewrites source and destination of the packet at the front, one hop less, and every checksum that covers them.
-/// `partial`: the transport's checksum is only the pseudo-header's sum, as a device with checksum offload leaves it.
+/// Rewrites source and destination of the packet at the front, lowers the hop count, and updates every checksum that
+/// covers them. `partial`: the transport's checksum is only the pseudo-header's sum, as a device with checksum offload
+/// leaves it.
 ///
 /// # Panics
 /// If `packet` does not hold the headers; see [`headers`].
@@ -258,7 +260,7 @@ pub fn rewrite(packet: &mut [u8], ip: &Ipv4, source: [u8; 4], destination: [u8; 
     put16(packet, at, new_checksum);
 }
 
-/// How many bytes at the front of the packet [`rewrite`] touches.
+/// Returns how many bytes at the front of the packet [`rewrite`] touches.
 #[must_use]
 pub fn headers(ip: &Ipv4) -> usize {
     let transport = ip.checksum_at().filter(|_| ip.offset == 0);

@@ -6,7 +6,7 @@ use tranship_netpath::lab;
 use tranship_netpath::measure::{self, Load, Setup};
 use tranship_netpath::tap::Offload;
 
-/// Whether the laboratory can be had here; says loudly if not.
+/// Says whether the laboratory can run here; prints the reason if not.
 fn possible() -> bool {
     let missing = lab::possible().err().map(|missing| format!("{missing:#}"));
     let iperf = Command::new("iperf3").arg("--version").output();

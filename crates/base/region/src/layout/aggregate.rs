@@ -10,13 +10,13 @@ const FRONT: usize = 8;
 /// A range of one buffer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Piece {
-    /// Which buffer.
+    /// The buffer's id.
     pub id: u64,
-    /// Where in the window, bytes.
+    /// The offset in the window, bytes.
     pub offset: u64,
-    /// How long, bytes.
+    /// The length, bytes.
     pub length: u64,
-    /// Serial of the chunk that it lies in; of several the sum.
+    /// The serial of its chunk; for several chunks the sum.
     pub serial: u32,
 }
 
@@ -38,10 +38,10 @@ impl Piece {
     }
 }
 
-/// A list that is none.
+/// Errors of a list.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum AggregateError {
-    /// More than the format allows.
+    /// The list has more pieces than the format allows.
     #[error("{pieces} pieces, at most 4096 are allowed")]
     TooMany { pieces: usize },
     /// The buffer is not as long as its list.
@@ -58,12 +58,12 @@ pub enum AggregateError {
     ListNotZero { found: u32 },
 }
 
-/// Length of a list, bytes.
+/// Returns the length of a list, bytes.
 pub fn len(pieces: usize) -> usize {
     FRONT + pieces * size_of::<Words>()
 }
 
-/// Writes a list; says how many bytes it took.
+/// Writes a list; returns the number of bytes written.
 pub fn encode(pieces: &[Piece], to: &mut [u8]) -> Result<usize, AggregateError> {
     if pieces.len() > MAX_PIECES {
         return Err(AggregateError::TooMany {
@@ -115,7 +115,7 @@ pub fn decode(list: View<'_>) -> Result<Vec<Piece>, AggregateError> {
     all.into_iter().enumerate().map(piece).collect()
 }
 
-/// Half of a word.
+/// Returns the half of a word.
 #[allow(clippy::cast_possible_truncation)] // no more than 32 bits
 fn narrow(half: u64) -> u32 {
     half as u32

@@ -18,9 +18,9 @@ const ENTRIES: usize = 4096;
 #[derive(Debug)]
 #[repr(C)]
 pub struct Entry {
-    /// The reader set's: the collector runs only while it has mapped this one.
+    /// The epoch of the reader set: the collector runs only while it has mapped this epoch.
     pub epoch: AtomicU64,
-    /// Bytes of chunks the pool may have.
+    /// Bytes of chunks that the pool may have.
     pub quota: AtomicU64,
     /// The pool's id; 0: the entry is not used.
     pub pool: AtomicU64,
@@ -29,7 +29,7 @@ pub struct Entry {
 
 const _: () = assert!(size_of::<Entry>() == 32);
 
-/// Length of the object, bytes.
+/// Returns the length of the object, bytes.
 pub fn len(entries: u32) -> usize {
     rounded(ENTRIES, size_of::<Entry>(), entries)
 }
@@ -57,7 +57,7 @@ unsafe impl Send for ControlPageRw {}
 unsafe impl Sync for ControlPageRw {}
 
 impl ControlPageRw {
-    /// Makes it; `instance` is the manager's random number.
+    /// Makes a control page; `instance` is the manager's random number.
     pub fn create(entries: u32, instance: u64) -> Result<(OwnedFd, ControlPageRw), CreateError> {
         check_count("control page entries", entries, 1, MAX_ENTRIES)?;
         let (fd, map) = says(entries).create(len(entries), |map| {
@@ -73,7 +73,7 @@ impl ControlPageRw {
         Ok((fd, control_page))
     }
 
-    /// All entries.
+    /// Returns all entries.
     #[inline]
     pub fn entries(&self) -> &[Entry] {
         // SAFETY: the count was checked against the length; atomics (`zero` is never written); mapped as long as
@@ -81,7 +81,7 @@ impl ControlPageRw {
         unsafe { std::slice::from_raw_parts(self.entries.as_ptr(), self.count as usize) }
     }
 
-    /// The entry of the client's i-th pool.
+    /// Returns the entry of the client's i-th pool.
     #[inline]
     pub fn entry(&self, i: u32) -> Option<&Entry> {
         self.entries().get(i as usize)
@@ -94,14 +94,14 @@ impl ControlPageRw {
         unsafe { self.map.at::<AtomicU32>(SCHEDULED).as_ref() }.store(1, Ordering::Relaxed);
     }
 
-    /// Raised whenever something was queued for the client.
+    /// Returns the word that rises whenever an event was queued for the client.
     #[inline]
     pub fn wake(&self) -> &AtomicU32 {
         // SAFETY: an atomic in the mapping.
         unsafe { self.wake.as_ref() }
     }
 
-    /// The memory.
+    /// Returns the memory.
     pub fn mapping(&self) -> &RwMapping {
         &self.map
     }
@@ -144,20 +144,20 @@ impl ControlPageRo {
         })
     }
 
-    /// How many entries.
+    /// Returns the number of entries.
     #[inline]
     pub fn count(&self) -> u32 {
         self.count
     }
 
-    /// Whether quotas move by themselves.
+    /// Says whether quotas change without a request.
     pub fn is_scheduled(&self) -> bool {
         // SAFETY: an atomic in the mapping.
         let word = LoadU32::new(unsafe { self.map.at::<AtomicU32>(SCHEDULED).as_ref() });
         word.load(Ordering::Relaxed) != 0
     }
 
-    /// The manager's random number.
+    /// Returns the manager's random number.
     #[inline]
     pub fn instance(&self) -> u64 {
         self.instance.load(Ordering::Relaxed)
@@ -195,25 +195,25 @@ impl ControlPageRo {
         (i < self.count).then(|| unsafe { self.entries.add(i as usize).as_ref() })
     }
 
-    /// The reader set's epoch of the i-th pool.
+    /// Returns the reader set's epoch of the i-th pool.
     #[inline]
     pub fn epoch(&self, i: u32) -> Option<LoadU64<'_>> {
         self.entry(i).map(|entry| LoadU64::new(&entry.epoch))
     }
 
-    /// The quota of the i-th pool, bytes.
+    /// Returns the quota of the i-th pool, bytes.
     #[inline]
     pub fn quota(&self, i: u32) -> Option<LoadU64<'_>> {
         self.entry(i).map(|entry| LoadU64::new(&entry.quota))
     }
 
-    /// The id of the i-th pool; 0: not used.
+    /// Returns the id of the i-th pool; 0: not used.
     #[inline]
     pub fn pool(&self, i: u32) -> Option<LoadU64<'_>> {
         self.entry(i).map(|entry| LoadU64::new(&entry.pool))
     }
 
-    /// Raised whenever the manager has queued something for us.
+    /// Returns the word that rises whenever the manager has queued an event for this client.
     #[inline]
     pub fn wake(&self) -> LoadU32<'_> {
         // SAFETY: an atomic in the mapping.
@@ -226,7 +226,7 @@ impl ControlPageRo {
         self.wake.as_ptr()
     }
 
-    /// The memory.
+    /// Returns the memory.
     pub fn mapping(&self) -> &RoMapping {
         &self.map
     }

@@ -10,14 +10,14 @@ use std::sync::atomic::AtomicU32;
 
 const COUNTS: usize = 64;
 
-/// Which of the two.
+/// The direction of a counter page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Way {
     Sent,
     Rcvd,
 }
 
-/// Length of the object, bytes.
+/// Returns the length of the object, bytes.
 pub fn len(slots: u32) -> usize {
     rounded(COUNTS, size_of::<AtomicU32>(), slots)
 }
@@ -47,7 +47,7 @@ unsafe impl Send for CountsRw {}
 unsafe impl Sync for CountsRw {}
 
 impl CountsRw {
-    /// Makes them, all 0.
+    /// Makes a counter page, all 0.
     pub fn create(way: Way, slots: u32) -> Result<(OwnedFd, CountsRw), CreateError> {
         check_count("slots", slots, 1, SLOT_LIMIT)?;
         let (fd, map) = says(way, slots).create(len(slots), |_| {})?;
@@ -59,20 +59,20 @@ impl CountsRw {
         Ok((fd, counts))
     }
 
-    /// All of them.
+    /// Returns all counters.
     #[inline]
     pub fn counts(&self) -> &[AtomicU32] {
         // SAFETY: the count was checked against the length; atomics; mapped as long as `self`.
         unsafe { std::slice::from_raw_parts(self.counts.as_ptr(), self.count as usize) }
     }
 
-    /// The one of a slot.
+    /// Returns the counter of a slot.
     #[inline]
     pub fn get(&self, i: u32) -> Option<&AtomicU32> {
         self.counts().get(i as usize)
     }
 
-    /// The memory.
+    /// Returns the memory.
     pub fn mapping(&self) -> &RwMapping {
         &self.map
     }
@@ -103,26 +103,27 @@ impl CountsRo {
         })
     }
 
-    /// How many.
+    /// Returns the number of counters.
     #[inline]
     pub fn count(&self) -> u32 {
         self.count
     }
 
-    /// The one of a slot.
+    /// Returns the counter of a slot.
     #[inline]
     pub fn get(&self, i: u32) -> Option<LoadU32<'_>> {
         // SAFETY: below the count that was checked against the length; an atomic; mapped as long as `self`.
         (i < self.count).then(|| LoadU32::new(unsafe { self.counts.add(i as usize).as_ref() }))
     }
 
-    /// The first of [`CountsRo::count`] words, for loops. Mapped read-only: relaxed loads and fences only.
+    /// Returns the address of the first of [`CountsRo::count`] words, for loops. Mapped read-only: relaxed loads and
+    /// fences only.
     #[inline]
     pub fn counts_ptr(&self) -> *const AtomicU32 {
         self.counts.as_ptr()
     }
 
-    /// The memory.
+    /// Returns the memory.
     pub fn mapping(&self) -> &RoMapping {
         &self.map
     }

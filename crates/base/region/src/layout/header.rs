@@ -1,4 +1,4 @@
-//! The header that all kinds but the chunk begin with.
+//! The header at the beginning of every kind except the chunk.
 
 use super::{CreateError, OpenError};
 use crate::{Opts, RoMapping, RwMapping, make, verify};
@@ -71,7 +71,7 @@ impl Says {
         Ok((fd, map))
     }
 
-    /// Writes the header, before anybody else is shown the object.
+    /// Writes the header, before the object is shown to another process.
     pub(super) fn write(self, map: &RwMapping) {
         // SAFETY: in bounds, aligned (checked by `at`), and no other process or thread has been shown it yet.
         unsafe { map.at::<Words>(0).as_ptr().write(self.words()) };

@@ -9,13 +9,13 @@ macro_rules! load {
         pub struct $name<'a>(&'a $atomic);
 
         impl<'a> $name<'a> {
-            /// Of a word that is mapped as long as it is borrowed.
+            /// Wraps a word that is mapped as long as it is borrowed.
             #[inline]
             pub fn new(word: &'a $atomic) -> Self {
                 $name(word)
             }
 
-            /// Loads it. `Release` orders make no sense here and count as `Acquire`.
+            /// Loads the word. `Release` orders make no sense here and count as `Acquire`.
             #[inline]
             pub fn load(self, order: Ordering) -> $value {
                 // On a read-only mapping Rust defines relaxed loads only. The fences therefore give the order. On

@@ -17,22 +17,22 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
 const FRONT: usize = 64;
 const AREAS: usize = 4096;
-/// Words of an area at most: 32 MiB.
+/// Most words of an area: 32 MiB.
 pub const MAX_WORDS: u32 = 4 << 20;
-/// Times that a reader looks again: its copy has then been overtaken as often.
+/// How often a reader repeats a copy that publications have overtaken.
 const TRIES: u32 = 64;
 
 /// One area's.
 #[derive(Debug)]
 #[repr(C, align(64))]
 struct Area {
-    /// Odd while it is being written.
+    /// Odd while the area is being written.
     sequence: AtomicU64,
-    /// Of `CLOCK_MONOTONIC`: when it was published.
+    /// The time of the publication (`CLOCK_MONOTONIC`), ns.
     at_ns: AtomicU64,
-    /// Words that were written.
+    /// The number of words.
     words: AtomicU64,
-    /// Records that had no room.
+    /// Records without room.
     left_out: AtomicU64,
 }
 
@@ -64,7 +64,7 @@ fn says(words: u32) -> Says {
     }
 }
 
-/// Length of the file, bytes; `words` of each area.
+/// Returns the length of the file, bytes; `words` of each area.
 pub fn len(words: u32) -> usize {
     AREAS + 2 * 8 * words as usize
 }
@@ -105,16 +105,16 @@ impl PageRw {
         unsafe { self.front.as_ref() }
     }
 
-    /// Words that an area has.
+    /// Returns the number of words that an area has.
     pub fn capacity(&self) -> usize {
         self.words as usize
     }
 
-    /// Shows these words from now on; more than there is room for are cut off.
-    // Crash: until `turn` is stored readers are at the other area, which is whole.
+    /// Publishes these words; words without room are cut off.
+    // Crash: until `turn` is stored, readers use the other area, which is complete.
     pub fn publish(&self, words: &[u64], at_ns: u64, left_out: u64) {
         let front = self.front();
-        // Ordering: relaxed, here and below; our own words.
+        // Ordering: relaxed, here and below; this process's own words.
         let turn = front.turn.load(Ordering::Relaxed).wrapping_add(1);
         let (area, lines) = match turn & 1 {
             0 => (&front.areas[0], self.areas[0]),
@@ -133,7 +133,7 @@ impl PageRw {
             // SAFETY: below the count that was checked against the length; an atomic; mapped as long as `self`.
             unsafe { lines.add(i).as_ref() }.store(*word, Ordering::Relaxed);
         }
-        // Ordering: release; partner: the first look in `read`.
+        // Ordering: release; partner: the first load of the sequence in `read`.
         area.sequence
             .store(sequence.wrapping_add(1), Ordering::Release);
         // Ordering: release; partner: the load of `turn` in `read`.
@@ -141,7 +141,7 @@ impl PageRw {
         self.wake_readers();
     }
 
-    /// Another file is where this one was.
+    /// Says that another file has taken this one's place.
     pub fn has_moved(&self) {
         self.front().moved.store(1, Ordering::Release);
         self.wake_readers();
@@ -153,7 +153,7 @@ impl PageRw {
         let _ = tranship_sys::futex::wake_some(&self.front().turn);
     }
 
-    /// The memory.
+    /// Returns the memory.
     pub fn mapping(&self) -> &RwMapping {
         &self.map
     }
@@ -162,11 +162,11 @@ impl PageRw {
 /// The last publication.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Published {
-    /// Which one it is.
+    /// The number of the publication.
     pub turn: u32,
-    /// When, of `CLOCK_MONOTONIC`.
+    /// The time of the publication (`CLOCK_MONOTONIC`), ns.
     pub at_ns: u64,
-    /// Records that had no room.
+    /// Records without room.
     pub left_out: u64,
     /// The published words.
     pub words: Vec<u64>,
@@ -223,7 +223,7 @@ impl PageRo {
         unsafe { self.front.as_ref() }
     }
 
-    /// Of the manager that made the file.
+    /// Returns the random number of the manager that made the file.
     pub fn instance(&self) -> u64 {
         self.front().instance.load(Ordering::Relaxed)
     }
@@ -233,7 +233,7 @@ impl PageRo {
         u32::try_from(self.front().pid.load(Ordering::Relaxed)).unwrap_or(0)
     }
 
-    /// Which publication is the last; 0: there was none.
+    /// Returns the number of the last publication; 0: there was none.
     pub fn turn(&self) -> u32 {
         self.front().turn.load(Ordering::Relaxed)
     }
@@ -244,7 +244,7 @@ impl PageRo {
         &raw const self.front().turn
     }
 
-    /// Whether another file has taken its place.
+    /// Says whether another file has taken this one's place.
     pub fn has_moved(&self) -> bool {
         self.front().moved.load(Ordering::Relaxed) != 0
     }
@@ -283,7 +283,8 @@ impl PageRo {
             // SAFETY: below the count that was checked against the length; atomics; mapped as long as `self`.
             let word = |i: usize| unsafe { lines.add(i).as_ref() }.load(Ordering::Relaxed);
             published.words.extend((0..count).map(word));
-            // Ordering: acquire; the loads above come before the second look (partner: the fence in `publish`).
+            // Ordering: acquire; the loads above come before the second load of the sequence (partner: the fence in
+            // `publish`).
             fence(Ordering::Acquire);
             if area.sequence.load(Ordering::Relaxed) == sequence {
                 return Some(published);
@@ -313,7 +314,7 @@ mod tests {
         PageRo::open(file, bytes).expect("a page")
     }
 
-    /// Every word follows from the first.
+    /// Makes words that all follow from the first.
     fn of(n: u64) -> Vec<u64> {
         let count = 1 + n % (u64::from(WORDS) - 1);
         (0..count)
@@ -342,7 +343,7 @@ mod tests {
         assert!(reader.has_moved());
     }
 
-    /// Any user can have waiters by the thousand in front of the others.
+    /// Any user can have thousands of waiters before the others.
     #[test]
     fn a_publication_walks_no_crowd() {
         use tranship_testkit::hostile::Hoard;
@@ -400,7 +401,7 @@ mod tests {
         assert!(seen > 0);
     }
 
-    /// A process that is killed while it does nothing but publish leaves something whole, whenever that is.
+    /// A process that is killed at any moment of continuous publishing leaves a complete page.
     #[test]
     fn who_dies_in_the_middle_leaves_the_last_one_whole() {
         let _dog = tranship_testkit::Watchdog::new();

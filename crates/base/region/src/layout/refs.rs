@@ -1,4 +1,4 @@
-//! Kind 3: the references of one reading domain. Written by it, read by the pool's writer and the manager.
+//! Kind 3: the references of one reading domain. That domain writes them; the pool's writer and the manager read them.
 
 use super::header::{Kind, Says};
 use super::{CreateError, LoadU32, OpenError, SLOT_LIMIT, check_count, rounded};
@@ -10,7 +10,7 @@ use std::sync::atomic::AtomicU32;
 const WAKE: usize = 64;
 const REFS: usize = 128;
 
-/// Length of the object, bytes.
+/// Returns the length of the object, bytes.
 pub fn len(slots: u32) -> usize {
     rounded(REFS, size_of::<AtomicU32>(), slots)
 }
@@ -38,7 +38,7 @@ unsafe impl Send for RefsRw {}
 unsafe impl Sync for RefsRw {}
 
 impl RefsRw {
-    /// Makes them, all 0.
+    /// Makes a reference page, all 0.
     pub fn create(slots: u32) -> Result<(OwnedFd, RefsRw), CreateError> {
         check_count("slots", slots, 1, SLOT_LIMIT)?;
         let (fd, map) = says(slots).create(len(slots), |_| {})?;
@@ -51,27 +51,27 @@ impl RefsRw {
         Ok((fd, refs))
     }
 
-    /// All of them.
+    /// Returns all counters.
     #[inline]
     pub fn refs(&self) -> &[AtomicU32] {
         // SAFETY: the count was checked against the length; atomics; mapped as long as `self`.
         unsafe { std::slice::from_raw_parts(self.refs.as_ptr(), self.count as usize) }
     }
 
-    /// The one of a slot.
+    /// Returns the counter of a slot.
     #[inline]
     pub fn get(&self, i: u32) -> Option<&AtomicU32> {
         self.refs().get(i as usize)
     }
 
-    /// The futex word on which the pool's writer waits for releases.
+    /// Returns the futex word on which the pool's writer waits for releases.
     #[inline]
     pub fn wake(&self) -> &AtomicU32 {
         // SAFETY: an atomic in the mapping.
         unsafe { self.wake.as_ref() }
     }
 
-    /// The memory.
+    /// Returns the memory.
     pub fn mapping(&self) -> &RwMapping {
         &self.map
     }
@@ -104,26 +104,27 @@ impl RefsRo {
         })
     }
 
-    /// How many.
+    /// Returns the number of counters.
     #[inline]
     pub fn count(&self) -> u32 {
         self.count
     }
 
-    /// The one of a slot.
+    /// Returns the counter of a slot.
     #[inline]
     pub fn get(&self, i: u32) -> Option<LoadU32<'_>> {
         // SAFETY: below the count that was checked against the length; an atomic; mapped as long as `self`.
         (i < self.count).then(|| LoadU32::new(unsafe { self.refs.add(i as usize).as_ref() }))
     }
 
-    /// The first of [`RefsRo::count`] words, for loops. Mapped read-only: relaxed loads and fences only.
+    /// Returns the address of the first of [`RefsRo::count`] words, for loops. Mapped read-only: relaxed loads and
+    /// fences only.
     #[inline]
     pub fn counts_ptr(&self) -> *const AtomicU32 {
         self.refs.as_ptr()
     }
 
-    /// The futex word on which to wait for releases.
+    /// Returns the futex word on which to wait for releases.
     #[inline]
     pub fn wake(&self) -> LoadU32<'_> {
         // SAFETY: an atomic in the mapping.
@@ -136,7 +137,7 @@ impl RefsRo {
         self.wake.as_ptr()
     }
 
-    /// The memory.
+    /// Returns the memory.
     pub fn mapping(&self) -> &RoMapping {
         &self.map
     }

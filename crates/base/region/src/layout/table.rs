@@ -15,11 +15,11 @@ const SLOTS: usize = 4096;
 #[derive(Debug)]
 #[repr(C)]
 pub struct Slot {
-    /// Odd: only the writer can name it. Even: it was sent.
+    /// The generation. Odd: only the writer can name the buffer. Even: the buffer was sent.
     pub generation: AtomicU32,
-    /// Serial of the first chunk it lies in.
+    /// The serial of the buffer's first chunk.
     pub serial: AtomicU32,
-    /// Where it starts in the window, bytes.
+    /// The buffer's offset in the window, bytes.
     pub offset: AtomicU64,
     /// The slot's capacity, bytes.
     pub length: AtomicU64,
@@ -46,7 +46,7 @@ pub struct Figures {
     pub allocs: AtomicU64,
     /// Bytes of chunks that have at least one buffer in use.
     pub live_bytes: AtomicU64,
-    /// The most of that at once, lately.
+    /// The most live bytes at once, lately.
     pub peak_bytes: AtomicU64,
     /// Buffers in caches.
     pub cached: AtomicU64,
@@ -56,7 +56,7 @@ pub struct Figures {
     pub waiters: AtomicU64,
     /// Bytes of buffers that were found dead when the writer last looked.
     pub garbage_bytes: AtomicU64,
-    /// Bytes of free buffers at hand.
+    /// Bytes of free buffers in caches.
     pub cached_bytes: AtomicU64,
     /// At level `half`: bytes of the buffers' pages beyond the requested length.
     pub padding_bytes: AtomicU64,
@@ -64,7 +64,7 @@ pub struct Figures {
 
 const _: () = assert!(size_of::<Figures>() == 88);
 
-/// Length of the object, bytes.
+/// Returns the length of the object, bytes.
 pub fn len(slots: u32) -> usize {
     rounded(SLOTS, size_of::<Slot>(), slots)
 }
@@ -117,27 +117,27 @@ impl TableRw {
         Ok((fd, table))
     }
 
-    /// How many slots.
+    /// Returns the number of slots.
     #[inline]
     pub fn count(&self) -> u32 {
         self.count
     }
 
-    /// A slot.
+    /// Returns a slot.
     #[inline]
     pub fn slot(&self, i: u32) -> Option<&Slot> {
         // SAFETY: below the count that was checked against the length; atomics; mapped as long as `self`.
         (i < self.count).then(|| unsafe { self.slots.add(i as usize).as_ref() })
     }
 
-    /// All slots.
+    /// Returns all slots.
     #[inline]
     pub fn slots(&self) -> &[Slot] {
         // SAFETY: as in `slot`; the plain field `zero` is never written.
         unsafe { std::slice::from_raw_parts(self.slots.as_ptr(), self.count as usize) }
     }
 
-    /// Non-zero while the writer wants to hear of releases.
+    /// Returns the word that is non-zero while the writer wants to be told of releases.
     #[inline]
     pub fn relinquish(&self) -> &AtomicU32 {
         // SAFETY: an atomic in the mapping.
@@ -147,11 +147,11 @@ impl TableRw {
     /// Returns the figures that the manager reads.
     #[inline]
     pub fn figures(&self) -> &Figures {
-        // SAFETY: atomics in the mapping, which only we write.
+        // SAFETY: atomics in the mapping, which only this process writes.
         unsafe { self.figures.as_ref() }
     }
 
-    /// The memory.
+    /// Returns the memory.
     pub fn mapping(&self) -> &RwMapping {
         &self.map
     }
@@ -189,27 +189,27 @@ impl TableRo {
         })
     }
 
-    /// How many slots.
+    /// Returns the number of slots.
     #[inline]
     pub fn count(&self) -> u32 {
         self.count
     }
 
-    /// A slot.
+    /// Returns a slot.
     #[inline]
     pub fn slot(&self, i: u32) -> Option<SlotRo<'_>> {
         // SAFETY: below the count that was checked against the length; atomics; mapped as long as `self`.
         (i < self.count).then(|| SlotRo(unsafe { self.slots.add(i as usize).as_ref() }))
     }
 
-    /// Non-zero while the writer wants to hear of releases.
+    /// Returns the word that is non-zero while the writer wants to be told of releases.
     #[inline]
     pub fn relinquish(&self) -> LoadU32<'_> {
         // SAFETY: an atomic in the mapping.
         LoadU32::new(unsafe { self.relinquish.as_ref() })
     }
 
-    /// The memory.
+    /// Returns the memory.
     pub fn mapping(&self) -> &RoMapping {
         &self.map
     }
@@ -220,17 +220,17 @@ impl TableRo {
 pub struct SlotRo<'a>(&'a Slot);
 
 impl<'a> SlotRo<'a> {
-    /// Odd: only the writer can name it. Even: it was sent.
+    /// Returns the generation. Odd: only the writer can name the buffer. Even: the buffer was sent.
     #[inline]
     pub fn generation(self) -> LoadU32<'a> {
         LoadU32::new(&self.0.generation)
     }
-    /// Serial of the first chunk it lies in.
+    /// Returns the serial of the buffer's first chunk.
     #[inline]
     pub fn serial(self) -> LoadU32<'a> {
         LoadU32::new(&self.0.serial)
     }
-    /// Where it starts in the window, bytes.
+    /// Returns the buffer's offset in the window, bytes.
     #[inline]
     pub fn offset(self) -> LoadU64<'a> {
         LoadU64::new(&self.0.offset)

@@ -96,7 +96,7 @@ fn a_control_page_is_where_the_format_says() {
     ));
 }
 
-/// Good counts, with one word of the header changed before sealing.
+/// Makes a memfd with good counts, but one word of the header changed before sealing.
 fn forged(change_at: usize) -> OwnedFd {
     let len = refs::len(10);
     let (fd, map) = make("test", len, Opts::default()).expect("make");

@@ -40,21 +40,21 @@ impl What {
     }
 }
 
-/// One event, as its writer says.
+/// One event, by its writer's word.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Traced {
-    /// On the clock of the machine (`CLOCK_MONOTONIC`), ns.
+    /// The time of the event (`CLOCK_MONOTONIC`), ns.
     pub at_ns: u64,
     /// The buffer's id.
     pub buffer: u64,
     pub what: What,
     /// The buffer belongs to the receiver alone from here on.
     pub moved: bool,
-    /// Sent and received: over which channel.
+    /// For sent and received: the channel.
     pub channel: u32,
-    /// Sent and received: the other end's domain.
+    /// For sent and received: the other end's domain.
     pub peer: u32,
-    /// In the pool's window.
+    /// The offset in the pool's window, bytes.
     pub offset: u64,
     pub length: u64,
 }
@@ -88,7 +88,7 @@ impl Traced {
     }
 }
 
-/// Length of the object, bytes.
+/// Returns the length of the object, bytes.
 pub fn len() -> usize {
     ENTRIES_AT + ENTRIES as usize * size_of::<Slot>()
 }
@@ -101,7 +101,7 @@ fn says() -> Says {
     }
 }
 
-/// Of an entry, so that one of two events says that it is none.
+/// Returns the checksum of an entry, which shows when two events are mixed.
 fn sum(number: u64, words: &[u64; 6]) -> u64 {
     let mut sum = number ^ 0x9e37_79b9_7f4a_7c15;
     for word in words {
@@ -114,7 +114,7 @@ fn sum(number: u64, words: &[u64; 6]) -> u64 {
 #[derive(Debug)]
 pub struct TraceRw {
     slots: NonNull<Slot>,
-    /// Events so far: private, so that no reader has to believe it.
+    /// The number of events so far: private, so that no reader has to trust it.
     next: AtomicU64,
     _map: RwMapping,
 }
@@ -125,7 +125,7 @@ unsafe impl Send for TraceRw {}
 unsafe impl Sync for TraceRw {}
 
 impl TraceRw {
-    /// Makes an empty one.
+    /// Makes an empty ring.
     pub fn create() -> Result<(OwnedFd, TraceRw), CreateError> {
         let (fd, map) = says().create(len(), |_| {})?;
         let trace = TraceRw {
@@ -136,7 +136,7 @@ impl TraceRw {
         Ok((fd, trace))
     }
 
-    /// Writes an event over the oldest one. Any thread may.
+    /// Writes an event over the oldest one. Any thread may call it.
     ///
     /// Cost: one locked instruction, a cache line that is written.
     pub fn push(&self, event: &Traced) {
@@ -177,11 +177,11 @@ unsafe impl Sync for TraceRo {}
 /// The events of a ring.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Events {
-    /// Each with its number, from 1 on, by rising numbers.
+    /// The events, each with its number from 1 on, by rising numbers.
     pub events: Vec<(u64, Traced)>,
     /// Number of earlier events that are missing: overwritten, or half written.
     pub lost: u64,
-    /// Entries that make no sense: half written, or by a liar.
+    /// Impossible entries: half written, or by a liar.
     pub torn: u32,
 }
 
@@ -272,7 +272,7 @@ mod tests {
         for n in 0..4 {
             rw.push(&event(n));
         }
-        // Half written; at the place of another; a kind that there is not, with a right sum; all ones.
+        // A half-written entry, one at the place of another, an unknown kind with a right checksum, and all ones.
         rw.slot(0)[5].store(99, Ordering::Relaxed);
         rw.slot(1)[0].store(0, Ordering::Relaxed);
         for (from, to) in rw.slot(3).iter().zip(rw.slot(9)) {
@@ -312,7 +312,7 @@ mod tests {
                 let rw = &rw;
                 s.spawn(move || (0..500).for_each(|n| rw.push(&event(t << 16 | n))));
             }
-            // While it is written everything that is read is whole.
+            // While the ring is written, everything that is read is complete.
             for (_, e) in ro.read().events {
                 assert_eq!(e, event(e.at_ns - 100));
             }

@@ -7,7 +7,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 
 const LEN: usize = 16 * 4096;
 
-/// A memfd made step by step, so that a step can be left out.
+/// Makes a memfd step by step, so that a step can be left out.
 fn by_hand(flags: MemfdFlags, mode: u32, fill: u64, size: u64, seals: Seals) -> OwnedFd {
     let fd = rustix::fs::memfd_create("test", flags | MemfdFlags::CLOEXEC).expect("memfd");
     rustix::fs::fchmod(&fd, Mode::from_bits_truncate(mode)).expect("chmod");
@@ -83,7 +83,7 @@ fn an_execute_bit_is_found() {
         }
         other => panic!("{other}"),
     }
-    // A kernel that did not add them: the bit itself is looked at.
+    // A kernel that did not add them: the bit itself is checked.
     let (fd, _map) = make("test", LEN, Opts::default()).expect("make");
     let mut facts = memfd::facts(&fd).expect("facts");
     for bit in [0o100, 0o010, 0o001] {
@@ -160,7 +160,7 @@ fn other_files_are_found() {
     for fd in [pipe.as_fd(), proc.as_fd()] {
         assert!(matches!(verify(fd, LEN), Err(VerifyError::NotMemfd)));
     }
-    // hugetlbfs, where the kernel has it: making the file needs no huge pages, filling it would.
+    // hugetlbfs, if the kernel has it: making the file needs no huge pages, filling it would.
     let flags = MemfdFlags::HUGETLB | MemfdFlags::ALLOW_SEALING;
     match rustix::fs::memfd_create("huge", flags) {
         Ok(fd) => assert!(matches!(
@@ -269,8 +269,8 @@ fn refused_after_reopening(fd: &OwnedFd) {
     assert_eq!(facts.mode & 0o111, 0, "made executable");
 }
 
-/// userfaultfd(2) makes a system call of its user wait in the middle, as long as that likes. In a `write` to a memfd
-/// that several may write it keeps the lock of the inode.
+/// userfaultfd(2) makes a system call of its user wait in the middle, for any time. In a `write` to a memfd that
+/// several may write, the call keeps the lock of the inode.
 mod userfault {
     use super::*;
 
@@ -328,7 +328,7 @@ mod userfault {
         std::thread::scope(|s| {
             let writer = s.spawn(move || {
                 let bytes = std::ptr::with_exposed_provenance::<libc::c_void>(at);
-                // SAFETY: mapped; the kernel reads it, when it is there.
+                // SAFETY: mapped; the kernel reads the page when it is there.
                 unsafe { libc::pwrite(target, bytes, 4096, 0) }
             });
             // The thread is in the middle of it when the kernel says that it waits for the page.
@@ -356,8 +356,8 @@ mod userfault {
         }
     }
 
-    /// A writer that traps its own mapping of a page, or takes it away from under itself: a reader's mapping of the
-    /// memory has no part in that.
+    /// A writer that traps its own mapping of a page, or removes it: that does not affect a reader's mapping of the
+    /// memory.
     #[test]
     fn a_reader_waits_for_no_page_that_its_writer_traps() {
         let _dog = tranship_testkit::Watchdog::new();

@@ -16,10 +16,10 @@ pub type HalfRw = Half<RwMapping>;
 /// The other end's half.
 pub type HalfRo = Half<RoMapping>;
 
-/// Where the lines begin.
+/// The offset of the lines, bytes.
 const LINES: usize = 4096;
 
-/// Length of the object, bytes.
+/// Returns the length of the object, bytes.
 pub fn len(lines: u32) -> usize {
     rounded(LINES, size_of::<Line>(), lines)
 }
@@ -65,7 +65,7 @@ impl<M> Half<M> {
 }
 
 impl HalfRw {
-    /// Makes it, all 0.
+    /// Makes a half, all 0.
     pub fn create(side: Side, lines: u32) -> Result<(OwnedFd, HalfRw), CreateError> {
         Lines::check(lines as usize).map_err(|_: LinesError| bad(lines))?;
         let (fd, map) = says(side, lines).create(len(lines), |_| {})?;
@@ -76,31 +76,31 @@ impl HalfRw {
         Ok((fd, half))
     }
 
-    /// The futex word on which the other end sleeps.
+    /// Returns the futex word on which the other end sleeps.
     #[inline]
     pub fn wake(&self) -> &AtomicU32 {
         &self.front().wake
     }
 
-    /// How we sleep (`docs/format.md`).
+    /// Returns the flag that says how this end sleeps (`docs/format.md`).
     #[inline]
     pub fn asleep(&self) -> &AtomicU32 {
         &self.front().asleep
     }
 
-    /// Non-zero once we will send nothing more.
+    /// Returns the word that is non-zero once this end will send nothing more.
     #[inline]
     pub fn closed(&self) -> &AtomicU32 {
         &self.front().closed
     }
 
-    /// How many lines of the other's ring we have taken.
+    /// Returns the word that says how many lines of the other's ring this end has taken.
     #[inline]
     pub fn head(&self) -> &AtomicU64 {
         &self.front().head
     }
 
-    /// Says how this end ended, once: the first word stays.
+    /// Records how this end ended, once: the first value stays.
     pub fn end(&self, how: Ending) {
         self.front().end(how);
     }
@@ -117,25 +117,25 @@ impl HalfRo {
             .map_err(|_: LinesError| bad(lines).into())
     }
 
-    /// The futex word on which we sleep.
+    /// Returns the futex word on which this end sleeps.
     #[inline]
     pub fn wake(&self) -> LoadU32<'_> {
         LoadU32::new(&self.front().wake)
     }
 
-    /// How the other end sleeps (`docs/format.md`).
+    /// Returns the flag that says how the other end sleeps (`docs/format.md`).
     #[inline]
     pub fn asleep(&self) -> LoadU32<'_> {
         LoadU32::new(&self.front().asleep)
     }
 
-    /// Non-zero once the other end will send nothing more.
+    /// Returns the word that is non-zero once the other end will send nothing more.
     #[inline]
     pub fn closed(&self) -> LoadU32<'_> {
         LoadU32::new(&self.front().closed)
     }
 
-    /// How many lines of our ring the other end says it has taken.
+    /// Returns the word by which the other end says how many lines of this end's ring it has taken.
     #[inline]
     pub fn head(&self) -> LoadU64<'_> {
         LoadU64::new(&self.front().head)

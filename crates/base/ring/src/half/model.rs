@@ -16,7 +16,7 @@ pub(crate) type HalfRw = Half<Arc<Memory>>;
 pub(crate) type HalfRo = HalfRw;
 
 impl HalfRw {
-    /// A half as its writer and as its reader sees it.
+    /// Makes a half as its writer and as its reader sees it.
     pub(crate) fn pair(side: Side, lines: usize) -> (HalfRw, HalfRo) {
         let memory = Arc::new(Memory {
             front: Front::default(),

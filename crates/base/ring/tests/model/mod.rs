@@ -1,6 +1,6 @@
-//! How loom is run here.
+//! The way in which loom runs here.
 
-/// loom with a bound on preemptions (LOOM_MAX_PREEMPTIONS overrides it): two find every mutation named in the
+/// Explores with a bound on preemptions (LOOM_MAX_PREEMPTIONS overrides it): two find every mutation named in the
 /// tests.
 pub fn explore(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();

@@ -5,8 +5,9 @@
 //! remembered by 128 bits (for n states the chance that two share them is below n^2 / 2^129).
 //!
 //! A step that concerns one thread alone is done at once, because its time makes no difference. Such steps are a load
-//! of a word that no other thread writes, a store or change of a word that no other thread touches, and a fence with an
-//! empty buffer. Which thread touches which word is found out on the way. A wrong assumption is explored anew.
+//! of a word that no other thread writes, and a fence with an empty buffer. A store or change of a word that no other
+//! thread touches is such a step too. Which thread touches which word is found out on the way. A wrong assumption is
+//! explored anew.
 
 use super::session::{self, Next, Op};
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -68,7 +69,7 @@ impl<S> Model<S> {
         self
     }
 
-    /// Goes all ways, up to the first that is wrong: where a thread panics, or none of those that are left can go on.
+    /// Explores all ways, up to the first wrong one: a thread panics, or no remaining thread can continue.
     #[must_use]
     pub fn explore(&self) -> Outcome {
         let mut explorer = Explorer {
@@ -87,7 +88,7 @@ impl<S> Model<S> {
         }
     }
 
-    /// Explores a system that must be right; prints how large it is, and returns that.
+    /// Explores a system that must be right; prints its number of states, and returns it.
     ///
     /// # Panics
     /// If it is not.
@@ -117,14 +118,14 @@ impl<S> Model<S> {
     }
 }
 
-/// Where one thread is.
+/// The position of one thread.
 #[derive(Clone, Default)]
 struct Thread {
-    /// In its tree.
+    /// The position in the thread's tree.
     at: usize,
     /// Stores of this thread that no other thread sees yet.
     buffer: VecDeque<(usize, u64)>,
-    /// In the kernel until it is woken.
+    /// The thread is in the kernel until it is woken.
     sleeps: bool,
     /// Whether this thread has asked for a fence on all threads, and the threads that have not passed it yet: bit by
     /// thread.
@@ -139,7 +140,7 @@ struct State {
 }
 
 impl State {
-    /// A thread sees its own stores at once.
+    /// Loads a word as a thread sees it: its own stores are visible to it at once.
     fn load(&self, t: usize, index: usize) -> u64 {
         let own = self.threads[t]
             .buffer
@@ -149,7 +150,7 @@ impl State {
         own.map_or(self.memory[index], |(_, value)| *value)
     }
 
-    /// The oldest store reaches memory.
+    /// Moves the oldest store of a thread to memory.
     fn drain(&mut self, t: usize) {
         if let Some((index, value)) = self.threads[t].buffer.pop_front() {
             self.memory[index] = value;
@@ -186,14 +187,14 @@ impl State {
     }
 }
 
-/// All ways of one thread, each as far as it was gone.
+/// All ways of one thread, each as far as it was explored.
 #[derive(Default)]
 struct Tree {
     nodes: Vec<Node>,
 }
 
 struct Node {
-    /// From where, and by which result.
+    /// The node before, and the result that leads here.
     came: Option<(usize, u64)>,
     next: Next,
     ways: HashMap<u64, usize>,
@@ -242,7 +243,7 @@ type Step = (usize, Option<Op>);
 struct Touched {
     loads: u32,
     stores: u32,
-    /// Something was done at once because of that.
+    /// A step was done at once because of that.
     is_relied_on: bool,
 }
 
@@ -250,7 +251,7 @@ struct Explorer<'a, S> {
     model: &'a Model<S>,
     trees: Vec<Tree>,
     seen: Seen,
-    /// By word.
+    /// The touched words, by word.
     touched: Vec<Touched>,
     /// A thread touches a word although the exploration relied on it not to.
     was_wrong: bool,
@@ -288,7 +289,7 @@ impl<S> Explorer<'_, S> {
         }
     }
 
-    /// Whether it makes no difference to others when a thread does that.
+    /// Says whether a thread's step makes no difference to other threads.
     fn is_alone(&mut self, state: &State, t: usize, op: &Op) -> bool {
         let (index, is_load) = match op {
             Op::Load(word) => (word.index, true),

@@ -9,7 +9,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Word {
     pub(super) index: usize,
-    /// The bits that it has.
+    /// The bits of the word's type.
     mask: u64,
 }
 
@@ -29,11 +29,11 @@ pub(crate) enum Op {
     Store(Word, u64),
     Locked(Word, Change),
     Fence,
-    /// Every thread passes a fence before it returns (`membarrier(2)`).
+    /// Make every thread pass a fence, and return after that (`membarrier(2)`).
     FenceEverybody,
-    /// Goes on when the word that it has loaded last is another one.
+    /// Continue when the word that the thread has loaded last has changed.
     Yield(Word, u64),
-    /// Sleeps in the kernel until one of the words is woken, unless one is another one by now.
+    /// Sleep in the kernel until one of the words is woken, unless a word has changed already.
     Sleep(Vec<(Word, u64)>),
     Wake(Word),
 }
@@ -43,7 +43,7 @@ enum Now {
     Elsewhere,
     /// The setup makes the shared state, or the check at the end reads it.
     Direct(Vec<u64>),
-    /// A thread goes once more the way that it has gone.
+    /// A thread repeats the way that it has gone.
     Thread(Replay),
 }
 
@@ -58,7 +58,7 @@ std::thread_local! {
     static NOW: RefCell<Now> = const { RefCell::new(Now::Elsewhere) };
 }
 
-/// How far a thread comes with the results that it had so far.
+/// The point that a thread reaches with its results so far.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Next {
     Op(Op),
@@ -66,11 +66,11 @@ pub(super) enum Next {
     Panics(String),
 }
 
-/// Thrown through a thread's code where it asks for a result that is not there yet.
+/// The panic that ends a thread's code at a result which is not there yet.
 struct Stop;
 
 impl Word {
-    /// A new one, in an exploration.
+    /// Makes a new word, in an exploration.
     pub(crate) fn new(value: u64, mask: u64) -> Option<Word> {
         NOW.with_borrow_mut(|now| match now {
             Now::Elsewhere => None,
@@ -94,7 +94,8 @@ impl Word {
         is & self.mask
     }
 
-    /// Waits, if this thread is explored, until the word that it has loaded last has changed.
+    /// Waits, if this thread is explored, until the word that it has loaded last has changed. Returns whether it is
+    /// explored.
     pub(crate) fn yields() -> bool {
         let loaded = NOW.with_borrow(|now| match now {
             Now::Thread(replay) => replay.loaded,
@@ -108,12 +109,12 @@ impl Word {
     }
 }
 
-/// Whether an exploration runs here.
+/// Says whether an exploration runs here.
 pub(crate) fn is_running() -> bool {
     NOW.with_borrow(|now| !matches!(now, Now::Elsewhere))
 }
 
-/// In an exploration.
+/// Does an operation in an exploration.
 pub(crate) fn perform(op: Op) -> u64 {
     if std::thread::panicking() {
         return 0; // values that are dropped on the way out
@@ -135,7 +136,7 @@ pub(crate) fn perform(op: Op) -> u64 {
     result.unwrap_or_else(|| resume_unwind(Box::new(Stop)))
 }
 
-/// Does it where nothing is held back.
+/// Does an operation at once, without a store buffer.
 pub(super) fn at_once(memory: &mut [u64], op: &Op) -> u64 {
     match op {
         Op::Load(word) => memory[word.index],

@@ -1,4 +1,4 @@
-//! How loom is run here.
+//! The way in which loom runs here.
 
 /// loom with a bound on preemptions (LOOM_MAX_PREEMPTIONS overrides it): two find every mutation named in the
 /// tests.

@@ -1,16 +1,16 @@
-//! Where the memory controller's directories of a process are.
+//! The directories of a process in the memory controller.
 
 use std::path::{Path, PathBuf};
 
-/// Which hierarchy.
+/// The hierarchy of a cgroup.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Version {
     One,
     Two,
 }
 
-/// The directories from our own cgroup up to the mount's root. `cgroup` and `mountinfo` are the texts of the
-/// files of these names.
+/// Returns the directories from this process's cgroup up to the mount's root. `cgroup` and `mountinfo` are the texts of
+/// the files of these names.
 pub(crate) fn directories(cgroup: &str, mountinfo: &str) -> Vec<(Version, PathBuf)> {
     let mut found = Vec::new();
     for line in cgroup.lines() {
@@ -46,7 +46,7 @@ pub(crate) fn directories(cgroup: &str, mountinfo: &str) -> Vec<(Version, PathBu
     found
 }
 
-/// Root inside the file system, and mount point, of a hierarchy.
+/// Finds a hierarchy's root inside the file system, and its mount point.
 fn mounted(mountinfo: &str, version: Version) -> Option<(PathBuf, PathBuf)> {
     mountinfo.lines().find_map(|line| {
         let (left, right) = line.split_once(" - ")?;

@@ -2,8 +2,8 @@
 
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 
-/// How many descriptors one message can carry. A message with more arrives with `ctrunc` set, and the kernel
-/// does not install the surplus.
+/// Most descriptors of one message. A message with more arrives with `ctrunc` set, and the kernel does not install the
+/// surplus.
 pub const MAX_FDS: usize = 32;
 
 /// The identity of the process at the other end.
@@ -17,7 +17,7 @@ pub struct Creds {
 impl From<libc::ucred> for Creds {
     fn from(raw: libc::ucred) -> Creds {
         Creds {
-            // 0 when the process is not in our pid namespace.
+            // 0 when the process is not in this pid namespace.
             pid: u32::try_from(raw.pid).unwrap_or(0),
             uid: raw.uid,
             gid: raw.gid,
@@ -25,19 +25,19 @@ impl From<libc::ucred> for Creds {
     }
 }
 
-/// Room for control messages, aligned as `cmsghdr` wants it.
+/// Room for control messages, with the alignment of `cmsghdr`.
 #[repr(C, align(8))]
 pub(super) struct Control<const N: usize>(pub(super) [u8; N]);
 
-/// `CMSG_SPACE` of `len` bytes.
+/// Returns `CMSG_SPACE` of `len` bytes.
 pub(super) const fn space(len: usize) -> usize {
     size_of::<libc::cmsghdr>() + len.next_multiple_of(8)
 }
 
 pub(super) const FDS_SPACE: usize = space(MAX_FDS * size_of::<RawFd>());
 
-/// Owns a descriptor that the kernel has just made for us; None for the negative numbers that it gives instead
-/// of a pidfd of a process that is gone.
+/// Owns a descriptor that the kernel has just made for this process. Returns `None` for the negative numbers that it
+/// gives instead of a pidfd of a process that is gone.
 pub(super) fn own(raw: RawFd) -> Option<OwnedFd> {
     if raw < 0 {
         return None;

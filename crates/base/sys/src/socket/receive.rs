@@ -7,9 +7,9 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 /// One message.
 #[derive(Debug)]
 pub struct Received {
-    /// How many bytes of the buffer it filled; 0 with nothing else: the other end is gone.
+    /// The number of bytes in the buffer; 0 with nothing else: the other end is gone.
     pub bytes: usize,
-    /// The descriptors that came with it.
+    /// The descriptors of the message.
     pub fds: Vec<OwnedFd>,
     /// The sender's credentials, if the socket passes them.
     pub creds: Option<Creds>,
@@ -63,7 +63,7 @@ const SCM_MAX_FD: usize = 253;
 /// The result of [`peek`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Front {
-    /// How many bytes of the buffer it fills; 0 with nothing else: the other end is gone.
+    /// The number of bytes in the buffer; 0 with nothing else: the other end is gone.
     pub bytes: usize,
     /// The message is longer than the buffer.
     pub truncated: bool,
@@ -71,10 +71,10 @@ pub struct Front {
     pub brings: bool,
 }
 
-/// Looks at the next message and leaves it where it is. `WouldBlock` if there is none now.
+/// Copies the next message and leaves it in the queue. `WouldBlock` if there is none now.
 pub fn peek(fd: impl AsFd, buf: &mut [u8]) -> io::Result<Front> {
     let flags = libc::MSG_DONTWAIT | libc::MSG_PEEK;
-    // Without any room for control data, the kernel only says that there is some.
+    // Without room for control data, the kernel only says that there is some.
     let received = receive_into(fd.as_fd(), buf, flags, &mut [])?;
     Ok(Front {
         bytes: received.bytes,
@@ -83,7 +83,7 @@ pub fn peek(fd: impl AsFd, buf: &mut [u8]) -> io::Result<Front> {
     })
 }
 
-/// Takes the message that [`peek`] showed, which brought nothing.
+/// Takes the message that [`peek`] showed, which had no control data.
 pub fn drop_front(fd: impl AsFd) -> io::Result<()> {
     receive_into(fd.as_fd(), &mut [], libc::MSG_DONTWAIT, &mut []).map(drop)
 }
@@ -93,7 +93,7 @@ fn receive(fd: BorrowedFd<'_>, buf: &mut [u8], flags: i32) -> io::Result<Receive
     receive_into(fd, buf, flags, &mut control.0)
 }
 
-/// `control` is aligned as `cmsghdr` wants it, or empty.
+/// Receives with `control`, which is aligned like `cmsghdr`, or empty.
 fn receive_into(
     fd: BorrowedFd<'_>,
     buf: &mut [u8],

@@ -57,7 +57,7 @@ fn too_long_and_too_many_are_said_and_nothing_leaks() {
 #[test]
 fn a_message_comes_whole_or_stays() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    // In a child, for the limit is the process's.
+    // In a child, because the limit is the process's.
     let status = crate::process::tests::in_child(|| {
         let (a, b) = pair().expect("pair");
         let limit = getrlimit(Resource::Nofile);
@@ -65,7 +65,7 @@ fn a_message_comes_whole_or_stays() {
         sendmsg(&a, b"none", &[], false).expect("send");
         let (before, mut buf) = (open_fds(), [0; 10]);
         for room in [0, 1] {
-            // Numbers are given from the lowest, and all below this one are taken.
+            // Numbers are given from the lowest on, and all below this one are taken.
             let low = Rlimit {
                 current: Some(u64::try_from(lowest_free()).expect("a number") + room),
                 maximum: limit.maximum,
@@ -143,7 +143,7 @@ fn full_and_empty_and_gone() {
     assert_eq!(recvmsg(&b, &mut [0; 8], true).expect("end").bytes, 0);
 }
 
-/// Another test's child may have been forked with a copy of the other end, which goes when the child does.
+/// Waits for the end of another test's child, which may have been forked with a copy of the other end.
 fn wait_for_its_end(near: &OwnedFd) {
     while !is_hung_up(near) {
         std::thread::yield_now();

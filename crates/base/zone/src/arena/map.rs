@@ -29,7 +29,7 @@ pub(crate) struct Entry {
 pub(crate) struct PageMap {
     words: NonNull<AtomicU32>,
     pages: u32,
-    /// Bytes that can be written. Changed by `cover`, by one thread at a time.
+    /// Bytes that can be written. One thread at a time changes it, by `cover`.
     writable: AtomicUsize,
 }
 
@@ -49,7 +49,7 @@ impl PageMap {
         })
     }
 
-    /// Lets [`set`](Self::set) say whose these pages are; `false` if there is no memory for it. By one thread at a
+    /// Prepares these pages for [`set`](Self::set); returns `false` if there is no memory for that. One thread at a
     /// time.
     pub(crate) fn cover(&self, pages: Range<u64>) -> bool {
         let need =
@@ -96,7 +96,7 @@ impl PageMap {
         }
     }
 
-    /// Says whose a page is, which is [covered](Self::cover).
+    /// Sets the owner of a page, which is [covered](Self::cover).
     pub(crate) fn set(&self, page: u32, entry: Entry) {
         assert!(page < self.pages && entry.number < NUMBERS, "page {page}");
         let word = u32::from(entry.tag) << NUMBER_BITS | entry.number;

@@ -11,7 +11,7 @@ use tranship_sys::{map, memfd};
 const PAGE_BYTES: usize = 4096;
 const _: () = assert!(PAGE_BYTES as u64 == PAGE);
 
-/// Windows are aligned for huge pages. Private memory is made accessible in units of it, too.
+/// The alignment of windows, for huge pages. Private memory is made accessible in units of it too.
 const ALIGN: usize = 2 << 20;
 
 /// A window of addresses, and the source of memory for its pages.
@@ -24,14 +24,14 @@ const ALIGN: usize = 2 << 20;
 /// `base() .. base() + bytes()` are addresses of the value's own, aligned to a page, for as long as it lives. Committed
 /// pages can be read and written, and keep what is written into them until `decommit`.
 pub unsafe trait Memory: Send + Sync + 'static {
-    /// Where the window begins.
+    /// Returns the address of the window's start.
     fn base(&self) -> NonNull<u8>;
-    /// Length of the window, bytes.
+    /// Returns the length of the window, bytes.
     fn bytes(&self) -> u64;
-    /// The pages are going to be used. `false`: there is no memory for them (a quota, a full machine); nothing has
-    /// changed then. May block for as long as an allocation may.
+    /// Prepares pages that are going to be used. Returns `false`, and changes nothing, if there is no memory for them
+    /// (a quota, a full machine). It may block as long as an allocation may.
     fn commit(&self, range: Range<u64>) -> bool;
-    /// The pages are no longer used, and their contents no longer needed.
+    /// Takes pages back that are no longer used, and whose contents are no longer needed.
     fn decommit(&self, range: Range<u64>);
 }
 
@@ -44,7 +44,7 @@ pub unsafe trait Memory: Send + Sync + 'static {
 pub struct Private {
     base: NonNull<u8>,
     len: usize,
-    /// Committed pages of each 2 MiB. Written by the arena alone, under its lock.
+    /// Committed pages of each 2 MiB. Only the arena writes it, under its lock.
     committed: Box<[AtomicU16]>,
     beside: Vec<Beside>,
 }
@@ -97,13 +97,13 @@ impl Private {
         Ok(private)
     }
 
-    /// Where the tables beside the window begin.
+    /// Returns the addresses of the tables beside the window.
     pub fn beside(&self) -> impl Iterator<Item = NonNull<u8>> {
         self.beside.iter().map(|beside| beside.base)
     }
 
-    /// Calls `each` for every 2 MiB that the bytes reach into: its number, its count, and how many of its pages they
-    /// are.
+    /// Calls `each` for every 2 MiB that the bytes reach into, with its number, its count, and how many of its pages
+    /// they are.
     fn chunks(&self, range: &Range<u64>, mut each: impl FnMut(usize, &AtomicU16, u16) -> bool) {
         let (start, len) = part(range, self.len);
         let mut at = start;
@@ -144,7 +144,7 @@ impl Private {
     }
 }
 
-// SAFETY: the mapping is made in `reserve_with` and unmapped in `drop`; what is committed is opened; anonymous private
+// SAFETY: the mapping is made in `reserve_with` and unmapped in `drop`; committed pages are open; anonymous private
 // pages keep their contents until they are discarded.
 unsafe impl Memory for Private {
     fn base(&self) -> NonNull<u8> {
@@ -205,8 +205,8 @@ impl Drop for Private {
     }
 }
 
-/// A memfd: pages are allocated when they are committed, so that a full machine is an error and not a signal, and given
-/// back by punching holes. The mapping is shared; forked children do not have it.
+/// A memfd. Pages are allocated when they are committed, so that a full machine is an error and not a signal. They are
+/// given back by punching holes. The mapping is shared; forked children do not have it.
 #[derive(Debug)]
 pub struct File {
     fd: OwnedFd,
@@ -232,7 +232,7 @@ impl File {
         Ok(Self { fd, base, len })
     }
 
-    /// The file; an item's offset in it is its offset in the window.
+    /// Returns the file; an item's offset in it is its offset in the window.
     #[must_use]
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
@@ -274,10 +274,10 @@ fn window_len(bytes: u64) -> io::Result<usize> {
         .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "a window of that length"))
 }
 
-/// Offset and length of a range.
+/// Returns the offset and length of a range.
 ///
 /// # Panics
-/// If it does not lie in the window.
+/// If the range is not in the window.
 fn part(range: &Range<u64>, len: usize) -> (usize, usize) {
     assert!(
         range.start <= range.end && range.end <= len as u64,

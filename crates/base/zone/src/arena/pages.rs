@@ -1,7 +1,7 @@
 //! Which pages of a window are in use, free with memory, and free without.
 //!
-//! A page that is freed keeps its memory until it has been free through one whole period (two calls of
-//! [`Pages::age`]), so that going to and fro costs no system calls.
+//! A freed page keeps its memory until it has been free through one whole period (two calls of [`Pages::age`]).
+//! Frequent freeing and reuse therefore cost no system calls.
 
 use crate::runs::{PAGE, Run, RunAllocator};
 use std::collections::VecDeque;
@@ -15,7 +15,7 @@ const OLD: u8 = 3;
 /// Runs of pages with their memory. The arena locks it.
 pub(super) struct Pages {
     runs: RunAllocator,
-    /// Of the pages up to the last that was ever in use.
+    /// The state of each page up to the last that was ever in use.
     state: Vec<u8>,
     /// Runs that were freed in this period, and in the one before. They may have been used again.
     fresh: VecDeque<Run>,
@@ -36,12 +36,12 @@ impl Pages {
         }
     }
 
-    /// Pages in use, and pages with memory.
+    /// Returns the numbers of pages in use, and of pages with memory.
     pub(super) fn counts(&self) -> (u64, u64) {
         (self.used, self.committed)
     }
 
-    /// A run of `pages` with memory, which `commit` gives; `None` if the window is full or `commit` refuses.
+    /// Allocates a run of `pages` with memory, which `commit` gives; `None` if the window is full or `commit` refuses.
     pub(super) fn alloc(
         &mut self,
         pages: u32,
@@ -177,7 +177,7 @@ impl Pages {
         self.state[range_of(run)].fill(state);
     }
 
-    /// The longest parts of a run whose pages are all in such a state.
+    /// Finds the longest parts of a run whose pages are all in one state.
     fn pieces(&self, run: Run, which: impl Fn(u8) -> bool) -> impl Iterator<Item = Run> {
         let end = run.first_page + run.pages;
         let mut at = run.first_page;

@@ -5,14 +5,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 use tranship_sys::time;
 
-/// Said when a zone is at its limit.
+/// The report of a zone at its limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Warning<'a> {
     /// The zone's name.
     pub name: &'a str,
     /// The zone's limit.
     pub max: u64,
-    /// How many allocations met it so far.
+    /// How many allocations met the limit so far.
     pub times: u64,
 }
 
@@ -27,8 +27,8 @@ pub struct Alarm {
 }
 
 impl Alarm {
-    /// Calls `warn` when an allocation meets the limit, at most once in `every`. On the thread that allocates, which
-    /// holds no lock of the zone.
+    /// Calls `warn` when an allocation meets the limit, at most once in `every`. It runs on the thread that allocates,
+    /// which holds no lock of the zone.
     #[must_use]
     pub fn warn(self, every: Duration, warn: impl Fn(Warning<'_>) + Send + Sync + 'static) -> Self {
         Self {
@@ -62,7 +62,7 @@ impl std::fmt::Debug for Alarm {
 pub(crate) struct Notifier {
     alarm: Alarm,
     times: AtomicU64,
-    /// When it may warn again; 0: now.
+    /// The time of the next possible warning; 0: now.
     quiet_until_ns: AtomicU64,
     wanted: AtomicBool,
 }
@@ -77,7 +77,7 @@ impl Notifier {
         }
     }
 
-    /// An allocation met the limit. Returns whether the action is wanted.
+    /// Records that an allocation met the limit. Returns whether the action is wanted.
     pub(super) fn ring(&self, name: &str, max: u64) -> bool {
         let times = self.times.fetch_add(1, Ordering::Relaxed) + 1;
         if let Some((warn, every)) = &self.alarm.warn {

@@ -18,7 +18,7 @@ use std::ptr::NonNull;
 const FREED: u8 = 0xdf;
 const REDZONE: u8 = 0xbb;
 
-/// How a zone is debugged.
+/// Options of a zone's debug mode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DebugOptions {
     /// Freed items that rest before they can be used again.
@@ -78,7 +78,7 @@ impl Debug {
         self.options.backtraces.then(Backtrace::force_capture)
     }
 
-    /// An item goes to a user.
+    /// Records that an item goes to a user.
     pub(super) fn on_alloc(&self, keg: &ItemKeg, item: u32) {
         fill(slack(keg, item), REDZONE);
         let record = Record {
@@ -89,10 +89,10 @@ impl Debug {
         debug_assert!(before.is_none(), "the keg gives an item to one user");
     }
 
-    /// A user gives `item` back; before its destructor.
+    /// Checks a free of `item`, before its destructor.
     ///
     /// # Panics
-    /// If that is wrong.
+    /// If the free is wrong.
     pub(super) fn check_free(&self, name: &str, keg: &ItemKeg, address: NonNull<u8>) {
         let item = keg
             .is_item(address.as_ptr())
@@ -129,10 +129,10 @@ impl Debug {
         }
     }
 
-    /// An item that was checked rests from now on; returns those that have rested long enough.
+    /// Puts a checked item to rest; returns items that have rested long enough.
     ///
     /// # Panics
-    /// If one of these was used meanwhile.
+    /// If one of the returned items was used meanwhile.
     pub(super) fn on_free(&self, name: &str, keg: &ItemKeg, item: u32, keep: bool) -> Vec<u32> {
         if !self.keeps {
             fill(body(keg, item), FREED);
@@ -208,7 +208,7 @@ impl Record {
     }
 }
 
-/// An item's bytes.
+/// Returns an item's bytes.
 fn body(keg: &ItemKeg, item: u32) -> (NonNull<u8>, usize) {
     (keg.address(item), len(keg.item_bytes()))
 }
@@ -229,13 +229,13 @@ fn fill((start, len): (NonNull<u8>, usize), pattern: u8) {
     unsafe { start.as_ptr().write_bytes(pattern, len) };
 }
 
-/// The first byte that is not as it was filled.
+/// Finds the first byte that differs from the pattern.
 fn changed((start, len): (NonNull<u8>, usize), pattern: u8) -> Option<usize> {
     // SAFETY: as in `fill`; a concurrent write there is the error that is searched for, so reads are volatile.
     (0..len).find(|&at| unsafe { start.as_ptr().add(at).read_volatile() } != pattern)
 }
 
-/// A sum over bytes that depends on their order (FNV-1a).
+/// Returns a checksum of bytes that depends on their order (FNV-1a).
 fn sum((start, len): (NonNull<u8>, usize)) -> u64 {
     (0..len).fold(0xcbf2_9ce4_8422_2325, |sum: u64, at| {
         // SAFETY: as in `changed`.

@@ -4,7 +4,8 @@ use super::object::Object;
 use super::zone::ItemZone;
 use std::fmt;
 
-/// A zone was destroyed while items were out. They stay in the keg, which keeps their memory as long as it lives.
+/// The report of a zone that was destroyed while items were in use. They stay in the keg, which keeps their memory as
+/// long as it lives.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ItemsOut {
     /// The zone's name.

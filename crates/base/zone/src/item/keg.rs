@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// The largest items of kegs, bytes. For a larger item, pages of the arena are better.
 pub const MAX_ITEM_BYTES: u64 = 1 << 20;
 
-/// Why there is no keg.
+/// Errors of making a keg.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum KegError {
     /// Items of that size or alignment are not made.
@@ -41,7 +41,7 @@ pub struct ItemKeg {
 }
 
 impl ItemKeg {
-    /// A keg of items of `bytes` bytes, aligned to `align` (a power of two up to 4096; at least 16 is given).
+    /// Makes a keg of items of `bytes` bytes, aligned to `align` (a power of two up to 4096; at least 16 is given).
     ///
     /// # Errors
     /// If no such items can be made, or the arena has too many kegs.
@@ -76,7 +76,7 @@ impl ItemKeg {
         }))
     }
 
-    /// The arena.
+    /// Returns the arena.
     #[must_use]
     pub fn arena(&self) -> &Arc<Arena> {
         &self.arena
@@ -89,32 +89,32 @@ impl ItemKeg {
         self.tag
     }
 
-    /// Bytes of an item.
+    /// Returns the bytes of an item.
     #[must_use]
     pub fn item_bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Bytes from one item to the next.
+    /// Returns the bytes from one item to the next.
     #[must_use]
     pub fn stride(&self) -> u64 {
         self.stride
     }
 
-    /// How slabs are cut.
+    /// Returns how slabs are cut.
     #[must_use]
     pub fn shape(&self) -> SlabShape {
         self.slabs.lock().shape()
     }
 
-    /// Pages in slabs.
+    /// Returns the number of pages in slabs.
     #[must_use]
     pub fn pages(&self) -> u64 {
         let keg = self.slabs.lock();
         keg.slab_count() as u64 * u64::from(keg.shape().pages)
     }
 
-    /// Items that the zones have, those in their caches included.
+    /// Returns the items that the zones have, those in their caches included.
     #[must_use]
     pub fn used_items(&self) -> u64 {
         self.slabs.lock().used_items()
@@ -153,12 +153,12 @@ impl ItemKeg {
         slabs as u64 * u64::from(keg.shape().pages)
     }
 
-    /// A period is over.
+    /// Ends a period.
     pub(crate) fn period(&self) {
         self.slabs.lock().compact();
     }
 
-    /// Whether an address is the beginning of one of the keg's items (in use or not).
+    /// Says whether an address is the beginning of one of the keg's items (in use or not).
     #[must_use]
     pub fn is_item(&self, address: *const u8) -> bool {
         self.arena
@@ -167,7 +167,7 @@ impl ItemKeg {
             .is_some()
     }
 
-    /// Appends up to `want` items to `out`, making slabs as needed. Fewer when there is no memory.
+    /// Appends up to `want` items to `out`, making slabs as needed. It appends fewer when there is no memory.
     pub(crate) fn take(&self, out: &mut Vec<u32>, want: usize, use_reserve: bool) {
         let reserve = if use_reserve {
             0
@@ -190,7 +190,7 @@ impl ItemKeg {
     /// Takes items back.
     ///
     /// # Panics
-    /// If one of them is no item of this keg, or free already.
+    /// If one of the items is not of this keg, or free already.
     pub(crate) fn give(&self, items: &[u32]) {
         let mut keg = self.slabs.lock();
         for &item in items {
@@ -223,18 +223,18 @@ impl ItemKeg {
         u32::try_from(offset as u64 / UNIT).expect("an item lies in the arena's window")
     }
 
-    /// The address of an item.
+    /// Returns the address of an item.
     #[inline]
     pub(crate) fn address(&self, item: u32) -> NonNull<u8> {
         self.arena.at(u64::from(item) * UNIT)
     }
 
-    /// The number of an item at an address; `None` outside the arena.
+    /// Returns the number of an item at an address; `None` outside the arena.
     pub(crate) fn number(&self, address: NonNull<u8>) -> Option<u32> {
         u32::try_from(self.arena.offset_of(address.as_ptr())? / UNIT).ok()
     }
 
-    /// Bytes of a slab.
+    /// Returns the bytes of a slab.
     pub(crate) fn slab_bytes(&self) -> u64 {
         u64::from(self.slabs.lock().shape().pages) * PAGE
     }

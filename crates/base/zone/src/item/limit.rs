@@ -16,7 +16,7 @@ const WAITING: u32 = 0;
 const GRANTED: u32 = 1;
 const REFUSED: u32 = 2;
 
-/// How a sleep ended.
+/// The result of a sleep.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Outcome {
     /// One item may be taken.
@@ -53,12 +53,12 @@ impl Limit {
         }
     }
 
-    /// The most items.
+    /// Returns the most items.
     pub(crate) fn max(&self) -> u64 {
         self.state.lock().max
     }
 
-    /// Items that are counted now.
+    /// Returns the number of items that are counted now.
     pub(crate) fn count(&self) -> u64 {
         self.state.lock().count
     }
@@ -68,18 +68,18 @@ impl Limit {
         self.sleeps.load(Ordering::Relaxed)
     }
 
-    /// How many sleep now.
+    /// Returns the number of sleepers.
     pub(crate) fn sleepers(&self) -> usize {
         self.state.lock().sleepers.len()
     }
 
-    /// Whether an allocation would find none left, or others asleep.
+    /// Says whether an allocation would find none left, or others asleep.
     pub(crate) fn is_met(&self) -> bool {
         let state = self.state.lock();
         !state.sleepers.is_empty() || state.count >= state.max
     }
 
-    /// Whether there are more items than the limit allows: it was lowered.
+    /// Says whether there are more items than the limit allows, because it was lowered.
     pub(crate) fn is_exceeded(&self) -> bool {
         let state = self.state.lock();
         state.count > state.max
@@ -96,7 +96,7 @@ impl Limit {
         got
     }
 
-    /// Items are gone again.
+    /// Records that items are gone again.
     pub(crate) fn give(&self, items: u64) {
         let mut state = self.state.lock();
         state.count -= items;

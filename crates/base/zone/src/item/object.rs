@@ -26,35 +26,35 @@ pub trait Object: Send + Sync + 'static {
     /// The allocation's argument for the constructor; `()` if there is none.
     type Arg<'a>;
 
-    /// Whether `init` and `fini` do something. If not they are never called.
+    /// Whether `init` and `fini` have an effect. If not they are never called.
     const INITIALIZED: bool = false;
 
-    /// The item comes from the keg. Only the first item that an allocation brings, and only if the allocation may wait,
-    /// comes with a `wait` other than [`Wait::No`].
+    /// Prepares an item that comes from the keg. `wait` is other than [`Wait::No`] only for the first item of an
+    /// allocation that may wait.
     ///
     /// # Errors
-    /// When it refuses, the item goes back to the keg without `fini`; items that were initialised before it are kept.
+    /// After an error the item goes back to the keg without `fini`; items that were initialised before it are kept.
     fn init(&self, item: NonNull<u8>, wait: Wait) -> Result<(), Refused> {
         let _ = (item, wait);
         Ok(())
     }
 
-    /// The item goes back to the keg.
+    /// Undoes `init` before the item goes back to the keg.
     fn fini(&self, item: NonNull<u8>) {
         let _ = item;
     }
 
-    /// The item goes to a user.
+    /// Prepares the item for a user.
     ///
     /// # Errors
-    /// When it refuses, the item goes back to the zone without `dtor`, a failure is counted and the allocation yields
+    /// After an error the item goes back to the zone without `dtor`, a failure is counted and the allocation returns
     /// nothing.
     fn ctor(&self, item: NonNull<u8>, arg: Self::Arg<'_>) -> Result<(), Refused> {
         let _ = (item, arg);
         Ok(())
     }
 
-    /// The item comes from a user.
+    /// Ends a user's use of the item.
     fn dtor(&self, item: NonNull<u8>) {
         let _ = item;
     }

@@ -24,7 +24,7 @@ impl Wait {
     }
 }
 
-/// How an allocation asks.
+/// The options of an allocation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Request {
     /// How long it may wait.
@@ -43,7 +43,7 @@ impl Request {
         }
     }
 
-    /// A request that may use the reserve.
+    /// Allows the request to use the reserve.
     #[must_use]
     pub fn with_reserve(self) -> Self {
         Self {
@@ -53,7 +53,7 @@ impl Request {
     }
 }
 
-/// Why there is no item.
+/// Errors of an allocation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum AllocError {
     /// The zone is at its limit, and nothing was freed in time.

@@ -29,7 +29,7 @@ pub(crate) struct Supply<O> {
 }
 
 impl<O: Object> Supply<O> {
-    /// Imports one item that the limit has counted already; if there is none, it is counted no more.
+    /// Imports one item that the limit has counted already; if there is none, the count is undone.
     pub(super) fn import_one(&self, wait: Wait, use_reserve: bool) -> Result<u32, AllocError> {
         let mut one = Vec::with_capacity(1);
         self.keg.take(&mut one, 1, use_reserve);

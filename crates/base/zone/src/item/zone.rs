@@ -26,17 +26,17 @@ pub struct ItemOptions {
     pub name: String,
     /// The most items, cached ones included.
     pub max: u64,
-    /// How it caches; `None`: after the size of the items.
+    /// How the zone caches; `None`: by the size of the items.
     pub cache: Option<ZoneConfig>,
     /// The reaction when an allocation meets the limit.
     pub alarm: Alarm,
-    /// Whether wrong use is looked for. Costs nothing when not: the caches, which a debugged zone has not, do not know
-    /// of it.
+    /// Whether wrong use is searched for. Without it there is no cost: a debugged zone has no caches, so the caches do
+    /// not know of it.
     pub debug: Option<DebugOptions>,
 }
 
 impl ItemOptions {
-    /// A zone without a limit.
+    /// Makes a zone without a limit.
     #[must_use]
     pub fn named(name: impl Into<String>) -> Self {
         Self {
@@ -48,7 +48,7 @@ impl ItemOptions {
         }
     }
 
-    /// With such an alarm at the limit.
+    /// Sets the alarm at the limit.
     #[must_use]
     pub fn alarm(self, alarm: Alarm) -> Self {
         Self { alarm, ..self }
@@ -63,7 +63,7 @@ impl ItemOptions {
         }
     }
 
-    /// At most `max` items, cached ones included.
+    /// Sets the most items, cached ones included.
     #[must_use]
     pub fn max(self, max: u64) -> Self {
         Self { max, ..self }
@@ -78,8 +78,8 @@ impl ItemOptions {
 /// Several zones may share a keg (UMA's secondary zones): each has its own caches, object and limit, and an item
 /// belongs to the one that it was allocated from until it is freed there.
 ///
-/// Dropping a zone gives its caches to the keg. Items that are still out are lost then: they stay in the keg, which
-/// keeps its memory, and are reported ([`destroy`](Self::destroy)).
+/// Dropping a zone gives its caches to the keg. Items still in use are then lost: they stay in the keg, which keeps its
+/// memory, and are reported ([`destroy`](Self::destroy)).
 ///
 /// ```
 /// # mod tranship { pub use tranship_zone as zone; }
@@ -107,7 +107,7 @@ unsafe impl<O: Object> Send for ItemZone<O> {}
 unsafe impl<O: Object> Sync for ItemZone<O> {}
 
 impl<O: Object> ItemZone<O> {
-    /// A zone over `keg`.
+    /// Makes a zone over `keg`.
     #[must_use]
     pub fn new(keg: &Arc<ItemKeg>, object: O, options: ItemOptions) -> Self {
         let config = options
@@ -162,10 +162,10 @@ impl<O: Object> ItemZone<O> {
         }
     }
 
-    /// An item; waits at the limit, and uses the keg's reserve, as `request` says.
+    /// Allocates an item. `request` says whether it waits at the limit, and uses the keg's reserve.
     ///
     /// # Errors
-    /// Why there is none.
+    /// The reason why there is none.
     #[inline]
     pub fn request(&self, arg: O::Arg<'_>, request: Request) -> Result<NonNull<u8>, AllocError> {
         match self.zone.alloc_cached() {
@@ -216,7 +216,7 @@ impl<O: Object> ItemZone<O> {
         &self.zone.backend().object
     }
 
-    /// Where the items come from.
+    /// Returns the source of the items.
     #[must_use]
     pub fn keg(&self) -> &Arc<ItemKeg> {
         &self.zone.backend().keg
@@ -228,9 +228,9 @@ impl<O: Object> ItemZone<O> {
         &self.zone.backend().name
     }
 
-    /// Changes the most items, cached ones included. Caches are capped so that they cannot hide more than a quarter of
-    /// them, and flushed. If more than that are out they stay until they are freed, and then go to the keg, past the
-    /// caches.
+    /// Changes the maximum number of items, cached ones included. Caches are flushed, and limited so that they hide at
+    /// most a quarter of them. If more than `max` items are in use they stay until they are freed, and then go to the
+    /// keg, past the caches.
     pub fn set_max(&self, max: u64) {
         let config = ZoneConfig::for_item(self.keg().item_bytes()).capped(max);
         self.supply().limit.set_max(max);
@@ -412,7 +412,7 @@ impl<O: Object> ItemZone<O> {
         !rested.is_empty()
     }
 
-    /// While anybody sleeps, or there are more items than the limit allows, nothing is cached.
+    /// Sets the pressure: nothing is cached while a thread sleeps, or there are more items than the limit allows.
     fn press(&self) {
         let mut pressed = self.supply().pressed.lock();
         let want = self.is_exhausted() || self.supply().limit.is_exceeded();

@@ -7,7 +7,7 @@ use crate::local;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Periods without an allocation or free after which a thread's cache is taken from it.
+/// Periods without an allocation or free after which a thread's cache is taken away.
 const IDLE_PERIODS: u32 = 4;
 
 impl<B: Backend> Inner<B> {
@@ -88,8 +88,8 @@ impl<B: Backend> Inner<B> {
         self.backend.period() || awake || self.depot().items() > 0
     }
 
-    /// Buckets grow when threads meet at the depot; they shrink by one in a period in which none did, and half way to
-    /// where they began when all is drained.
+    /// Shrinks buckets. They grow when threads meet at the depot. They shrink by one in a period without such a
+    /// meeting, and half way to their first size when everything is drained.
     fn shrink_buckets(&self, drained: bool) {
         if self.config.allocator {
             return; // the component that keeps its time also sets its sizes
@@ -124,7 +124,7 @@ impl<B: Backend> Inner<B> {
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
     }
 
-    /// Caches of threads that a fork left behind are members no more, once they are empty.
+    /// Forgets the caches of threads that a fork left behind, once they are empty.
     fn forget_orphans(&self) {
         let mut members = self.members();
         let members = &mut *members;

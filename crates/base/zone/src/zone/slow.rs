@@ -81,7 +81,7 @@ impl<B: Backend> Inner<B> {
         }
     }
 
-    /// An item out of this thread's buckets or the depot.
+    /// Takes an item out of this thread's buckets or the depot.
     fn refill(&self, cache: &Cache) -> Option<u32> {
         let mut spill = Vec::new();
         // SAFETY: `self.cache` returned a cache of this thread.
@@ -98,7 +98,7 @@ impl<B: Backend> Inner<B> {
             if item.is_none() {
                 let mut depot = self.depot();
                 if let Some(mut full) = depot.take_full() {
-                    // One of before they grew: its items are taken, and it is not.
+                    // A bucket from before they grew: its items are taken, and the bucket is not.
                     if full.capacity() < buckets.top.capacity() {
                         buckets.top.take_all(&mut full);
                     } else {
@@ -122,8 +122,8 @@ impl<B: Backend> Inner<B> {
         })
     }
 
-    /// Puts an item into this thread's buckets, and counts it; `None` if nothing may be cached. Says whether the depot
-    /// got more than it keeps.
+    /// Puts an item into this thread's buckets, and counts it; `None` if nothing may be cached. Returns whether the
+    /// depot got more than it keeps.
     fn stash(&self, cache: &Cache, item: u32) -> Option<bool> {
         let mut spill = Vec::new();
         let mut surplus = false;
@@ -158,8 +158,8 @@ impl<B: Backend> Inner<B> {
         caching.then_some(surplus)
     }
 
-    /// Puts several items into this thread's empty spare bucket, which is the first one from then on; false, and
-    /// nothing is done, if it is not empty, or has no room for all.
+    /// Puts several items into this thread's empty spare bucket, which is the first bucket from then on. Returns false,
+    /// and does nothing, if the spare is not empty, or has no room for all.
     #[cold]
     pub(super) fn stash_all(&self, items: &[u32]) -> bool {
         let Some(cache) = self.cache() else {
@@ -208,7 +208,7 @@ impl<B: Backend> Inner<B> {
         caching
     }
 
-    /// Asks the backend for a bucket's worth; keeps all but one.
+    /// Asks the backend for a bucket of items; keeps all but one.
     fn import(&self, cache: Option<&Cache>) -> Option<u32> {
         let pressure = self.hot.control.load(Ordering::Relaxed) & PRESSURE != 0;
         let want = if pressure || cache.is_none() {
@@ -242,7 +242,8 @@ impl<B: Backend> Inner<B> {
         Some(item)
     }
 
-    /// This thread's cache, made if there is none; `None` if the thread is ending, or is giving back.
+    /// Returns this thread's cache, and makes it if there is none; `None` if the thread is ending, or is giving memory
+    /// back.
     fn cache(&self) -> Option<Arc<Cache>> {
         let index = self.identity.index;
         let mine = |cache: &Arc<Cache>| std::ptr::addr_eq(cache.home.as_ptr(), self);
@@ -265,7 +266,7 @@ impl<B: Backend> Inner<B> {
         Some(cache)
     }
 
-    /// Items go to the backend.
+    /// Gives items to the backend.
     pub(super) fn release(&self, items: &[u32]) {
         self.counters
             .released
@@ -280,7 +281,7 @@ impl<B: Backend> Inner<B> {
         self.limit.load(Ordering::Relaxed) as usize
     }
 
-    /// Locks the depot; if others are there, buckets grow, so that threads come here less often.
+    /// Locks the depot. If other threads are there, buckets grow, so that threads come here less often.
     pub(super) fn depot(&self) -> Guard<'_, Depot> {
         if let Some(depot) = self.depot.try_lock() {
             return depot;

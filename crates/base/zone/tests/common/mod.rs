@@ -17,7 +17,7 @@ pub fn watchdog() -> Watchdog {
     Watchdog { _alive: alive }
 }
 
-/// Keeps the watchdog quiet when it goes.
+/// Ends the watchdog when it is dropped.
 #[derive(Debug)]
 pub struct Watchdog {
     _alive: Sender<()>,

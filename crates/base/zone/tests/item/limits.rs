@@ -153,7 +153,7 @@ fn a_lowered_limit_holds_as_soon_as_items_come_back() {
             assert_eq!(zone.stats().items, left);
         }
         free(3);
-        // From here on it caches as ever, up to the limit.
+        // From here on the zone caches again, up to the limit.
         for _ in 0..2 {
             let item = zone.alloc(()).expect("none is out");
             // SAFETY: once.

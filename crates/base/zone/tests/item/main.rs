@@ -33,7 +33,7 @@ fn watched<R>(work: impl FnOnce() -> R) -> R {
 struct Watched {
     inits: AtomicI64,
     ctors: AtomicI64,
-    /// Refuse the call after so many; -1: never.
+    /// The number of calls before the first refusal; -1: no refusal.
     init_budget: AtomicI64,
     ctor_budget: AtomicI64,
 }

@@ -6,7 +6,7 @@ use tranship_proto::{MAX_NAME_BYTES, check_name};
 /// A user or a group of users.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Who {
-    /// Everybody: `"*"`.
+    /// Every user: `"*"`.
     All,
     /// This one.
     Id(u32),

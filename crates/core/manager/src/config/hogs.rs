@@ -16,7 +16,7 @@ pub struct HogRule {
     /// The domain's user.
     pub uid: Who,
     over: Over,
-    /// For how long.
+    /// The time for which the limit must be exceeded.
     pub lasting: Duration,
     /// The action.
     pub action: HogAction,
@@ -27,7 +27,7 @@ pub struct HogRule {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Over {
     Bytes(u64),
-    /// Of the manager's total, in hundredths.
+    /// Hundredths of the manager's total.
     Percent(u8),
 }
 
@@ -53,7 +53,7 @@ impl HogRule {
         self.writers.contains(&writer)
     }
 
-    /// More than so much is too much.
+    /// Returns the limit above which a domain holds too much, bytes.
     pub(crate) fn over_bytes(&self, total_bytes: u64) -> u64 {
         match self.over {
             Over::Bytes(bytes) => bytes,

@@ -3,7 +3,7 @@
 
 use serde::Deserialize;
 
-/// Figures and a page for tools and browsers, served by a process of its own beside the manager.
+/// Figures and a page for tools and browsers, served by a separate process beside the manager.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Observe {
@@ -15,12 +15,12 @@ pub struct Observe {
     pub web: Option<String>,
     /// These addresses may be reached from other machines.
     pub anywhere: bool,
-    /// Names by which browsers may ask, besides addresses and `localhost`.
+    /// Names that browsers may use for the host, besides addresses and `localhost`.
     pub hosts: Vec<String>,
 }
 
 impl Observe {
-    /// Whether anything is to be served.
+    /// Says whether anything is served.
     #[must_use]
     pub fn any(&self) -> bool {
         self.metrics || self.metrics_tcp.is_some() || self.web.is_some()

@@ -6,7 +6,7 @@ use serde::{Deserialize, Deserializer, de};
 use std::time::Duration;
 use tranship_proto::{MAX_NAME_BYTES, check_name};
 
-/// The policy that moves nothing.
+/// The policy that moves no quota.
 pub(super) const STATIC: &str = "static";
 /// The allowed periods. Any other is a mistake, because a waiting thread reports every 100 ms.
 const PERIODS: std::ops::RangeInclusive<Duration> =

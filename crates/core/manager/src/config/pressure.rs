@@ -1,4 +1,4 @@
-//! When memory counts as short outside of the manager.
+//! The signs of a memory shortage outside of the manager.
 
 use super::units::parse_duration;
 use serde::{Deserialize, Deserializer, de};
@@ -9,24 +9,24 @@ use std::time::Duration;
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct PressureConfig {
-    /// False: nothing is watched.
+    /// Whether anything is watched.
     pub watch: bool,
-    /// The share of time in which some task stalls for memory, from which on caches are asked for.
+    /// The share of time with some task stalled for memory from which on caches are requested.
     #[serde(deserialize_with = "share")]
     pub some: f64,
-    /// The share of time in which all tasks do, from which on the limit comes down, too.
+    /// The share of time with all tasks stalled from which on the limit is lowered too.
     #[serde(deserialize_with = "share")]
     pub full: f64,
-    /// How full a cgroup may be before caches are asked for.
+    /// The fill level of a cgroup from which on caches are requested.
     #[serde(deserialize_with = "share")]
     pub some_filled: f64,
-    /// How full, before the limit comes down.
+    /// The fill level of a cgroup from which on the limit is lowered.
     #[serde(deserialize_with = "share")]
     pub full_filled: f64,
-    /// How often it is looked.
+    /// Time between two looks.
     #[serde(deserialize_with = "every")]
     pub every: Duration,
-    /// How long a level was not reached any more, before it is left.
+    /// The time for which a level must not have been reached before it ends.
     #[serde(deserialize_with = "super::units::duration")]
     pub calm: Duration,
     /// Directories of cgroups to watch besides the manager's own and those above it.

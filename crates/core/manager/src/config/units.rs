@@ -11,7 +11,7 @@ fn split(text: &str) -> Option<(u64, &str)> {
     Some((text[..at].parse().ok()?, text[at..].trim()))
 }
 
-/// "64MiB" and the like, in bytes.
+/// Parses a size such as "64MiB", in bytes.
 pub(crate) fn parse_size(text: &str) -> Option<u64> {
     let (n, unit) = split(text)?;
     let factor = match unit {
@@ -28,7 +28,7 @@ pub(crate) fn parse_size(text: &str) -> Option<u64> {
 /// A hundred years. A clock's time plus a configured time must stay in the clock's range.
 const LONGEST: Duration = Duration::from_secs(876_000 * 3600);
 
-/// "5ms" and the like.
+/// Parses a time such as "5ms".
 pub(crate) fn parse_duration(text: &str) -> Option<Duration> {
     let (n, unit) = split(text)?;
     let time = match unit {

@@ -62,7 +62,7 @@ impl Shell {
         if let (true, Err(refusal)) = (bare, self.state.admits(creds.uid, creds.gid)) {
             let last = encode(&Event::Expelled { refusal });
             let _ = socket::sendmsg(&fd, &last, &[], true);
-            // With something unread the end would be heard before the last word.
+            // With unread messages, the client would see the end before the last message.
             socket::discard(&fd, UNHEARD);
             return Ok(());
         }

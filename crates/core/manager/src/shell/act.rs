@@ -28,7 +28,7 @@ impl Shell {
                         self.watches.insert(pidfd, domain);
                     }
                     Err(error) => {
-                        // A process whose death would not be seen is not served.
+                        // A process whose death the manager could not see is not served.
                         tracing::warn!(%error, %domain, "cannot watch a process");
                         self.answers.push_back(Input::ProcessDied { domain });
                     }
@@ -50,8 +50,8 @@ impl Shell {
                 };
                 e.quota.store(quota_bytes, Ordering::Relaxed);
                 crash::point("manager.between_words");
-                // Ordering: Release; partner is the collector's acquire load: a writer that sees this epoch and
-                // has not applied it does not collect. The source hears of its assignment only after.
+                // Ordering: Release; partner is the collector's acquire load: a writer that sees this epoch and has not
+                // applied it does not collect. The source is told of its assignment only after that.
                 e.epoch.store(epoch, Ordering::Release);
                 e.pool
                     .store(pool.map_or(0, |p| u64::from(p.0)), Ordering::Release);
@@ -153,7 +153,7 @@ impl Shell {
             Action::Kill { domain, pidfd } => {
                 let mut conns = self.conns.values();
                 let conn = conns.find(|c| c.domain == Some(domain));
-                // Which we may not have heard yet.
+                // A connection whose end the manager may not know yet.
                 let is_here = conn.is_some_and(|c| !socket::is_hung_up(&c.fd));
                 if !is_here || !hog::kill(domain, self.fds.get(&pidfd).map(|f| &***f)) {
                     self.answers.push_back(Input::NotKilled { domain });

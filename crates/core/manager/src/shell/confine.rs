@@ -11,7 +11,7 @@ use std::io;
 use tranship_error::Error;
 use tranship_sys::{confine, process};
 
-/// Memory of the manager's own, or of one helper's: far more than its tables can come to (`docs/threat-model.md`).
+/// Most memory of the manager, or of one helper: far more than its tables can need (`docs/threat-model.md`).
 const MOST_MEMORY: u64 = 8 << 30;
 
 /// Confines this thread and all later ones; the system call filter covers existing threads too. It cannot be undone.
@@ -30,7 +30,7 @@ pub(super) fn confine(kills: bool) -> Result<(), Error> {
     Ok(())
 }
 
-/// The same number on every architecture.
+/// The call's number, which is equal on every architecture.
 const CACHESTAT: c_long = 451;
 
 /// The kernel's auxiliary vector of this process, which an undumpable process cannot read in /proc.
@@ -53,7 +53,7 @@ const ALLOWED: &[c_long] = &[
     libc::SYS_fstat,
     libc::SYS_fstatfs,
     CACHESTAT,
-    // sockets that there are, and such that lead to none but ourselves
+    // existing sockets, and sockets that lead only to this process
     libc::SYS_accept,
     libc::SYS_accept4,
     libc::SYS_socketpair,
@@ -146,7 +146,7 @@ const ALSO: &[c_long] = &[
 #[cfg(not(target_arch = "x86_64"))]
 const ALSO: &[c_long] = &[];
 
-/// Two filters; any refusal beats consent.
+/// Makes two filters; any refusal takes precedence over a permission.
 fn filters(kills: bool) -> io::Result<[BpfProgram; 2]> {
     let clone3 = BTreeMap::from([(libc::SYS_clone3, Vec::new())]);
     let unknown = SeccompAction::Errno(errno(libc::ENOSYS));
@@ -201,7 +201,7 @@ fn compile(
     filter.try_into().map_err(io::Error::other)
 }
 
-/// The masked bits of an argument have this value.
+/// Makes a rule: the masked bits of an argument have this value.
 fn bits(argument: u8, mask: u64, value: u64) -> io::Result<SeccompRule> {
     let op = SeccompCmpOp::MaskedEq(mask);
     let condition = SeccompCondition::new(argument, SeccompCmpArgLen::Qword, op, value);

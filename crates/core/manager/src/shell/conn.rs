@@ -12,7 +12,7 @@ use tranship_sys::epoll::Interest;
 /// The queue length at which a client is not read: a client that does not take answers cannot ask for more.
 const FULL: usize = 512;
 
-/// Where the next message is that brings something.
+/// The position of the next message with descriptors.
 #[derive(Debug)]
 pub(super) enum Carrying {
     /// No message is being carried.
@@ -41,8 +41,9 @@ pub(super) struct Conn {
     pub carried: Carrying,
     pub reading: bool,
     pub writing: bool,
-    /// The socket takes no more for the moment; it never will.
+    /// The socket takes no more for the moment.
     pub blocked: bool,
+    /// The socket will never take more.
     pub broken: bool,
     /// The client's process has ended; the number is how many messages are still read.
     pub dying: Option<(DomainId, u32)>,

@@ -1,5 +1,5 @@
-//! Reading counters of clients: copies out of the page cache, so that no mapping of a
-//! client's memory lives in the manager. The objects are sealed and verified: their length cannot change.
+//! Reading clients' counters: copies out of the page cache, so that the manager has no mapping of a client's memory.
+//! The objects are sealed and verified: their length cannot change.
 
 use crate::state::{Figures, HeldSlot};
 use std::cell::Cell;
@@ -23,7 +23,7 @@ fn words(file: &File, at: u64, slots: &Range<u32>) -> io::Result<Vec<u32>> {
     Ok(words)
 }
 
-/// Of each, where its buffer begins and how long it is.
+/// Reads each slot's buffer: its offset and length.
 fn slots(table: &File, slots: &Range<u32>) -> io::Result<Vec<(u64, u64)>> {
     let mut entries = vec![[0u64; 4]; slots.len()];
     table.read_exact_at(
@@ -51,7 +51,7 @@ pub(super) struct Orphan<'a> {
 struct Column<'a> {
     file: &'a File,
     at: u64,
-    /// Why some could not be read: then the verdict says nothing.
+    /// The reason why some could not be read: then there is no verdict.
     failed: &'a Cell<Option<io::Error>>,
 }
 
@@ -62,7 +62,7 @@ impl Words for Column<'_> {
         found
     }
 
-    /// All that lie between the first and the last one, at one go.
+    /// Loads all words from the first to the last at once.
     fn load_each<T>(
         &self,
         slots: impl Slots,
@@ -121,7 +121,7 @@ impl Orphan<'_> {
                 .into_iter()
                 .collect());
         };
-        // For each place, the last one that a live buffer which begins there reaches.
+        // For each place, the last place that a live buffer beginning there reaches.
         let mut reach: Vec<u32> = Vec::new();
         let slots = slots(table, &self.slots)?;
         for ((offset, length), _) in slots.into_iter().zip(&alive).filter(|(_, a)| **a) {
@@ -141,7 +141,7 @@ impl Orphan<'_> {
                 reach.resize(first + 1, 0);
             }
             let last = u32::try_from(last.min(end)).unwrap_or(u32::MAX);
-            // One more, so that 0 is nothing.
+            // Plus one, so that 0 means none.
             reach[first] = reach[first].max(last.saturating_add(1));
         }
         let mut ranges: Vec<(u32, u32)> = Vec::new();
@@ -155,7 +155,7 @@ impl Orphan<'_> {
     }
 }
 
-/// Buffers and bytes of a pool to which a reader has references.
+/// Counts the buffers and bytes of a pool to which a reader has references.
 pub(super) fn held(table: &File, refs: &File, some: &Range<u32>) -> io::Result<(u32, u64)> {
     let refs = words(refs, REFS_AT, some)?;
     if refs.iter().all(|r| *r == 0) {
@@ -170,10 +170,10 @@ pub(super) fn held(table: &File, refs: &File, some: &Range<u32>) -> io::Result<(
     Ok((buffers, bytes))
 }
 
-/// Beyond so many slots their entries of the table are read at one go.
+/// The number of slots above which their table entries are read at once.
 const APART: usize = 64;
 
-/// The slots to which a reader has references, by rising slots.
+/// Finds the slots to which a reader has references, by rising slots.
 pub(super) fn held_slots(
     table: &File,
     refs: &File,
@@ -218,7 +218,7 @@ fn held_slot(slot: u32, entry: &[u8]) -> HeldSlot {
     }
 }
 
-/// Lines that a sink has taken.
+/// Returns the number of lines that a sink has taken.
 pub(super) fn taken(half: &File) -> io::Result<u64> {
     let mut raw = [0u8; 8];
     half.read_exact_at(&mut raw, HEAD_AT)?;

@@ -13,10 +13,10 @@ use tranship_sys::socket;
 /// of it.
 const LEAST_CHARGE: usize = 512;
 
-/// Of one connection.
+/// The descriptors in transit of one connection.
 #[derive(Debug, Default)]
 pub(super) struct Flight {
-    /// Of each message that may not be taken yet, oldest first.
+    /// The descriptors of each message that may not be taken yet, oldest first.
     pub messages: VecDeque<usize>,
     pub fds: usize,
     /// The connection is in its party's list.
@@ -39,7 +39,7 @@ impl Flight {
     }
 }
 
-/// Of all connections, by user.
+/// The descriptors in transit of all connections, by user.
 #[derive(Debug)]
 pub(super) struct Flights {
     users: BTreeMap<u32, usize>,

@@ -28,7 +28,7 @@ pub(super) fn say(notice: &HogNotice) {
     }
 }
 
-/// Whether the kernel does it.
+/// Kills a process; says whether the kernel does it.
 pub(super) fn kill(domain: DomainId, process: Option<&File>) -> bool {
     let Some(process) = process else {
         return true; // its end is known already

@@ -6,7 +6,7 @@ use std::io;
 use std::path::Path;
 use tranship_sys::crash;
 
-/// Where to begin; a random place if the file is not there or not readable.
+/// Reads the first ids; they are random if the file does not exist or cannot be read.
 pub(super) fn load(path: Option<&Path>) -> IdStart {
     let read = path.and_then(|p| std::fs::read_to_string(p).ok());
     let kept = read.and_then(|text| {
@@ -26,7 +26,7 @@ pub(super) fn load(path: Option<&Path>) -> IdStart {
     })
 }
 
-/// Crash: before the rename the old reservation holds, after it the new one; ids are skipped, never reused.
+/// Crash: before the rename the old reservation is valid, after it the new one; ids are skipped, never reused.
 pub(super) fn save(path: &Path, next: u32, next_pool: u32) -> io::Result<()> {
     let new = path.with_added_extension("new");
     std::fs::write(&new, format!("{next} {next_pool}\n"))?;

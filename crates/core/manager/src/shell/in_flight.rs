@@ -1,4 +1,4 @@
-//! Counting the descriptors that are on their way, see `flight`.
+//! Counting descriptors in transit, see `flight`.
 
 use super::flight::Flight;
 use super::keep::Discarded;
@@ -7,13 +7,13 @@ use super::party::Task;
 use crate::state::ClientId;
 use std::time::Duration;
 
-/// Connections that are looked at in one go.
+/// Connections that are checked at a time.
 const LOOKS: usize = 32;
-/// How often those that have ended are.
+/// Time between two checks of ended connections.
 pub(super) const LOOK_AGAIN: Duration = Duration::from_millis(250);
 
 impl Shell {
-    /// Whether so many descriptors may go to one of a user's clients now.
+    /// Says whether `fds` more descriptors may go to one of a user's clients now.
     pub(super) fn may_fly(&mut self, uid: u32, fds: usize) -> bool {
         if fds == 0 || self.flights.may(uid, fds) {
             return true;
@@ -22,13 +22,13 @@ impl Shell {
         self.flights.may(uid, fds)
     }
 
-    /// A message has gone out.
+    /// Records that a message has gone out.
     pub(super) fn flies(&mut self, client: ClientId, fds: usize) {
         let Some(conn) = self.conns.get_mut(&client) else {
             return;
         };
         let flight = &mut conn.flight;
-        // Before the first descriptor there is nothing to tell apart.
+        // Before the first descriptor there is nothing to count.
         if fds > 0 || flight.fds > 0 {
             flight.messages.push_back(fds);
             flight.fds += fds;

@@ -16,7 +16,7 @@ impl CloseQueue {
         self.0.borrow_mut().push((uid, discarded));
     }
 
-    /// All of it.
+    /// Takes all of the queue.
     pub fn take(&self) -> Vec<(u32, Discarded)> {
         self.0.take()
     }
@@ -37,14 +37,14 @@ impl AsFd for Discarded {
     }
 }
 
-/// An open file; messages on their way hold on to it, too.
+/// An open file; queued messages hold it too.
 #[derive(Debug)]
 pub(super) struct Kept {
     file: Option<File>,
     token: FdToken,
     pub uid: u32,
     small: Cell<bool>,
-    /// One of two that clients are going to share.
+    /// One of two sockets that clients are going to share.
     shared: bool,
     close_queue: Rc<CloseQueue>,
 }

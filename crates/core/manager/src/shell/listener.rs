@@ -24,11 +24,11 @@ enum Bare {
 pub struct Listener {
     fd: OwnedFd,
     path: Option<PathBuf>,
-    /// Where its ids are kept. Of each socket its own: others may be in the same directory.
+    /// The file of ids. Each socket has its own, because others may be in the same directory.
     ids: Option<PathBuf>,
     /// The socket's file, whichever process made it.
     at: Option<PathBuf>,
-    /// Made here, as the daemon cannot any more when it serves.
+    /// Made here, because the daemon can no longer make it when it serves.
     notice: Option<Notice>,
     bare: Bare,
     /// Held as long as the socket is served; the last to go.
@@ -36,11 +36,11 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Listens at a path. A socket file that a dead manager left is replaced; a living manager's is not, nor is
-    /// anything else. Waits up to 2 s for one that is just going.
+    /// Listens at a path. A dead manager's socket file is replaced; a living manager's is not, nor is any other file.
+    /// Waits up to 2 s for a manager that is just ending.
     ///
     /// # Errors
-    /// `ManagerRunning` where one is alive; `System` where something else is in the way, or the kernel refuses.
+    /// `ManagerRunning` if a manager is alive; `System` if another file is there, or the kernel refuses.
     pub fn bind(path: &Path, mode: u32) -> Result<Listener, Error> {
         let dir = path.parent().unwrap_or(Path::new("."));
         let at = |what: &str| Error::system(format!("{what} {}", path.display()));
@@ -82,7 +82,7 @@ impl Listener {
     /// Serves a socket that is listening already (`Type=seqpacket`). Ids are kept in `dir`, if given.
     ///
     /// # Errors
-    /// `System` where the kernel refuses to set it up.
+    /// `System` if the kernel refuses to set it up.
     pub fn inherited(fd: OwnedFd, dir: Option<PathBuf>) -> Result<Listener, Error> {
         let can = prepare(&fd).map_err(Error::system("setting up the inherited socket"))?;
         let at = socket::local_path(&fd);
@@ -107,7 +107,7 @@ impl Listener {
         Some(Listener::inherited(fd, dir))
     }
 
-    /// Whether nothing lies in a connection that has not been let descriptors in.
+    /// Says whether a connection that was never opened for descriptors has none.
     pub(super) fn is_bare(&self) -> bool {
         self.bare == Bare::Yes
     }
@@ -119,7 +119,7 @@ impl Listener {
         }
     }
 
-    /// Where it listens, if it made the socket itself.
+    /// Returns the socket's path, if the listener made the socket itself.
     pub fn path(&self) -> Option<&Path> {
         self.path.as_deref()
     }
@@ -139,8 +139,9 @@ impl Listener {
 /// Makes a notice of opens of the statistics page. The kernel limits their number for each user.
 fn notice() -> Option<Notice> {
     let made = Notice::new();
-    let made =
-        made.inspect_err(|error| tracing::warn!(%error, "who wants statistics is not heard"));
+    let made = made.inspect_err(
+        |error| tracing::warn!(%error, "cannot watch for opens of the statistics page"),
+    );
     made.ok()
 }
 
@@ -168,7 +169,7 @@ impl AsFd for Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        // Still under the lock, so it is ours.
+        // The lock is still held, so the file is this manager's.
         if let Some(path) = &self.path {
             let _ = std::fs::remove_file(path);
         }

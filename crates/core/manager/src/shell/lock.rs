@@ -42,7 +42,7 @@ impl Lock {
         })
     }
 
-    /// `pause` says whether to try once more.
+    /// Takes the lock; `pause` says whether to try again.
     fn take_or(socket: &Path, mut pause: impl FnMut() -> bool) -> Result<Lock, Error> {
         loop {
             let taken = Lock::take(socket);
@@ -117,19 +117,19 @@ fn is_served(path: &Path) -> bool {
     lives(socket::peer_credentials(&socket).map_or(0, |peer| peer.pid))
 }
 
-/// Whether a process runs; a zombie does not. 0 is one that cannot be seen from here.
+/// Says whether a process runs; a zombie does not. 0 is a process that cannot be seen from here.
 fn lives(pid: u32) -> bool {
     if pid == 0 {
         return true;
     }
-    // Without an answer it lives.
+    // Without an answer it counts as alive.
     match pidfd::open(pid) {
         Ok(process) => !pidfd::is_dead(process).unwrap_or(false),
         Err(e) => e.raw_os_error() != Some(errno::NO_PROCESS),
     }
 }
 
-/// Whether this file is the one at the path.
+/// Says whether this file is the one at the path.
 fn is_at(file: &File, path: &Path) -> io::Result<bool> {
     let (ours, there) = (file.metadata()?, std::fs::symlink_metadata(path));
     match there {

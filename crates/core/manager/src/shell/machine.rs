@@ -3,7 +3,7 @@
 use std::hash::{BuildHasher, Hasher};
 use std::io::Read;
 
-/// A random number.
+/// Returns a random number.
 pub(super) fn random() -> u64 {
     let mut raw = [0u8; 8];
     match std::fs::File::open("/dev/urandom").and_then(|mut f| f.read_exact(&mut raw)) {

@@ -81,9 +81,9 @@ impl Shutdown {
 const SLICE: Duration = Duration::from_micros(100);
 /// Descriptors that are kept free for the shell's own files.
 const RESERVE: usize = 256;
-/// How long after something is gone memory is given back that was needed for it.
+/// The delay before memory for ended clients is given back.
 const TRIM: Duration = Duration::from_secs(1);
-/// When something that the kernel had no room for is tried again.
+/// The delay before an operation for which the kernel had no room is tried again.
 const AGAIN: Duration = Duration::from_millis(10);
 
 /// Runs a manager until it is stopped, or has been idle for as long as the configuration says. `daemon` is for a
@@ -102,7 +102,7 @@ pub fn run(config: Config, listener: Listener, stop: &Shutdown, daemon: bool) ->
     }
     let notify = Notify::new();
     if daemon {
-        // Helpers and the watchdog's thread have it from here.
+        // Helpers and the watchdog's thread inherit it.
         if let Err(error) = schedule::ask_for_slices(SLICE) {
             tracing::warn!(%error, "no short slices of the processor");
         }
@@ -112,7 +112,7 @@ pub fn run(config: Config, listener: Listener, stop: &Shutdown, daemon: bool) ->
     let limit = config.watchdog;
     let mut shell = Shell::new(config, listener, stop, workers, notify)?;
     shell.trims = daemon;
-    // After the first fork, and before there is anything to be stuck in.
+    // After the first fork, and before the loop can get stuck.
     if daemon {
         shell.beat = watchdog::start(limit).map_err(Error::system("starting a watchdog"))?;
     }
@@ -209,7 +209,7 @@ impl Shell {
         Ok(())
     }
 
-    /// Waits until there is something to do, and does some of it. `false`: that was the last of it.
+    /// Waits for work, and does some of it. Returns `false` at the end of the manager.
     fn turn(&mut self, ready: &mut Vec<Ready>) -> Result<bool, Error> {
         let wait = self.wait();
         let used = process::thread_time();
@@ -260,7 +260,7 @@ impl Shell {
         Ok(!self.exit)
     }
 
-    /// Goes on with the statistics page, if it is time to.
+    /// Continues the statistics page, if it is time.
     fn page(&mut self) {
         let now = self.now();
         if self.pages.wait(now) != Some(Duration::ZERO) {
@@ -292,7 +292,7 @@ impl Shell {
         }
     }
 
-    /// How long there is nothing to do.
+    /// Returns the time until the next work.
     fn wait(&self) -> Option<Duration> {
         if !self.runnable.is_empty() {
             return Some(Duration::ZERO);

@@ -7,14 +7,14 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 use tranship_sys::service::Notifier;
 
-/// When it is tried again.
+/// The delay before the next try.
 const AGAIN: Duration = Duration::from_millis(10);
 
 /// A descriptor that stays open until it was sent.
 pub(super) trait Lasting: AsFd + std::fmt::Debug {}
 impl<T: AsFd + std::fmt::Debug> Lasting for T {}
 
-/// Where the service manager listens.
+/// The connection to the service manager.
 #[derive(Debug)]
 pub(super) struct Notify {
     to: Option<Notifier>,
@@ -22,7 +22,7 @@ pub(super) struct Notify {
     /// there was to store at one time, and at most twice that waits here.
     gone: BTreeSet<String>,
     wanted: BTreeMap<String, Rc<dyn Lasting>>,
-    /// How often it wants to hear from us, and when it has to next.
+    /// How often the service manager wants a beat, and when the next one is due.
     beat: Option<(Duration, Instant)>,
     /// There was no room for the last beat.
     late: bool,
@@ -35,7 +35,7 @@ impl Notify {
         let to = to.ok().flatten();
         let number = |name: &str| std::env::var(name).ok()?.parse::<u64>().ok();
         let ours = number("WATCHDOG_PID").is_none_or(|pid| pid == u64::from(std::process::id()));
-        // Twice as often as it has to be (sd_watchdog_enabled(3)).
+        // Twice as often as required (sd_watchdog_enabled(3)).
         let usec = number("WATCHDOG_USEC").filter(|usec| *usec > 0 && ours && to.is_some());
         let beat = usec.map(|usec| (Duration::from_micros(usec / 2), Instant::now()));
         Notify::to(to, beat)
@@ -51,7 +51,7 @@ impl Notify {
         }
     }
 
-    /// Whether anybody is told.
+    /// Says whether there is a service manager.
     pub fn is_heard(&self) -> bool {
         self.to.is_some()
     }
@@ -92,25 +92,25 @@ impl Notify {
         }
     }
 
-    /// When it is tried again, if there is something left.
+    /// Returns the time of the next try, if something is left.
     pub fn backlog(&self) -> Option<Duration> {
         let waits = !self.gone.is_empty() || !self.wanted.is_empty();
         (waits && self.to.is_some()).then_some(AGAIN)
     }
 
-    /// The socket is served.
+    /// Says that the socket is served.
     pub fn ready(&self) {
         let _ = self.say("READY=1").map_err(warn);
     }
 
-    /// The loop has come by.
+    /// Records that the loop has turned.
     pub fn turn(&mut self) {
         let now = Instant::now();
         let Some((every, _)) = self.beat.filter(|(_, next)| *next <= now) else {
             return;
         };
         match self.say("WATCHDOG=1") {
-            // Before anything else, once there is room.
+            // This goes first, once there is room.
             Err(error) if is_full(&error) => {
                 if !std::mem::replace(&mut self.late, true) {
                     warn(error);
@@ -123,7 +123,7 @@ impl Notify {
         }
     }
 
-    /// How long the loop may wait.
+    /// Returns how long the loop may wait.
     pub fn wait(&self) -> Option<Duration> {
         let (_, next) = self.beat?;
         let left = next.saturating_duration_since(Instant::now());
@@ -147,7 +147,8 @@ fn is_told(told: io::Result<()>) -> bool {
     }
 }
 
-/// The service manager has not read its messages, or too many descriptors are in transit to it.
+/// Says whether the service manager has no room: it has not read its messages, or too many descriptors are in transit
+/// to it.
 fn is_full(error: &io::Error) -> bool {
     let full = [libc::EAGAIN, libc::ENOBUFS, libc::ETOOMANYREFS];
     error.raw_os_error().is_some_and(|e| full.contains(&e))
@@ -183,7 +184,7 @@ mod tests {
         notify.turn();
         notify.flush();
         assert_eq!(hear().len(), 3, "two stored, and a beat");
-        // Far more than it takes.
+        // Far more than necessary.
         for n in 0..(1 << 14) {
             notify.store(&format!("brief {n}"), what.clone());
             notify.unstore(&format!("brief {n}"));

@@ -1,4 +1,4 @@
-//! A message on its way to a client.
+//! A queued message to a client.
 
 use super::keep::Kept;
 use std::io;
@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::rc::Rc;
 use tranship_sys::socket;
 
-/// A message on its way out, with its own hold on its descriptors.
+/// A queued message, with its own hold on its descriptors.
 #[derive(Debug)]
 pub(super) struct Outgoing {
     pub bytes: Vec<u8>,

@@ -34,7 +34,7 @@ pub(super) const KIND: u64 = 0xff << 56;
 pub(super) struct Shell {
     pub state: State,
     pub epoll: Epoll,
-    /// Goes before the listener, whose lock says whose the file is.
+    /// Dropped before the listener, whose lock decides who owns the file.
     pub pages: Pages,
     pub listener: Listener,
     /// Set if there was no room for a connection: none is accepted until then.
@@ -54,14 +54,14 @@ pub(super) struct Shell {
     pub watches: HashMap<FdToken, DomainId>,
     pub connected: HashMap<DomainId, ClientId>,
     pub parties: HashMap<u32, Party>,
-    /// Parties with something to do, in the order of their turns.
+    /// Parties with tasks, in the order of their turns.
     pub runnable: VecDeque<u32>,
     /// Parties that have no turn until then.
     pub resting: Vec<(Instant, u32)>,
     pub workers: Workers,
     /// Parties that wait for a worker.
     pub waits_for_worker: BTreeSet<u32>,
-    /// Descriptors on their way to clients; users of whose ended connections some are; when those are looked at next.
+    /// Descriptors in transit to clients; users whose ended connections have some; the time of the next check of those.
     pub flights: Flights,
     pub lingering: BTreeSet<u32>,
     pub look: Duration,
@@ -69,7 +69,7 @@ pub(super) struct Shell {
     pub answers: VecDeque<Input>,
     /// Connections to which the kernel lets no more descriptors go for the moment.
     pub throttled: BTreeSet<ClientId>,
-    /// Where messages are read to.
+    /// The buffer for reading messages.
     pub buf: Box<[u8]>,
     pub ids: Option<PathBuf>,
     pub notify: Notify,
@@ -81,6 +81,6 @@ pub(super) struct Shell {
     pub gauge: Gauge,
     /// The heap belongs to the manager alone, which is not so in a thread of another program.
     pub trims: bool,
-    /// When memory is given back.
+    /// The time at which memory is given back.
     pub trim: Option<Instant>,
 }

@@ -12,7 +12,7 @@ use tranship_sys::epoll::Epoll;
 pub(super) enum Task {
     /// Some messages of a client may be read.
     Read(ClientId),
-    /// A worker has brought one.
+    /// A worker has brought a message.
     Arrived(ClientId),
     /// Some messages to a client may be sent.
     Write(ClientId),
@@ -20,7 +20,7 @@ pub(super) enum Task {
     Ended(FdToken),
     /// The state waits for this.
     Answer(Box<Input>),
-    /// Something is to be closed.
+    /// Descriptors are to be closed.
     Sweep,
     /// Connections that have ended are looked at.
     Look,
@@ -55,11 +55,11 @@ pub(super) struct Party {
     pub carry: VecDeque<ClientId>,
     /// Messages that workers have brought and that were not looked at yet.
     pub arrived: usize,
-    /// To be closed: here, and by a worker.
+    /// Descriptors to be closed: here, and by a worker.
     pub small: VecDeque<Discarded>,
     pub foreign: VecDeque<Discarded>,
     pub sweeping: bool,
-    /// Connections with descriptors on their way, and such that have ended.
+    /// Connections with descriptors in transit, and ended ones.
     pub flying: VecDeque<ClientId>,
     pub lingering: VecDeque<(Flight, Discarded)>,
 }
@@ -71,7 +71,7 @@ impl Party {
     }
 }
 
-/// The user in a party's token.
+/// Returns the user in a party's token.
 pub(super) fn of(token: u64) -> u32 {
     u32::try_from(token).unwrap_or(u32::MAX)
 }

@@ -13,7 +13,7 @@ pub(super) const PRESSURE: u64 = 2;
 #[derive(Debug)]
 pub(super) struct Gauge {
     config: PressureConfig,
-    /// None: there is nothing to watch, or it is not to be.
+    /// `None`: there is nothing to watch, or it is switched off.
     watch: Option<Watch>,
     next: Instant,
     /// A trigger fired since the last look.
@@ -49,19 +49,19 @@ impl Gauge {
         }
     }
 
-    /// How long until the next look.
+    /// Returns the time until the next look.
     pub fn wait(&self) -> Option<Duration> {
         let now = Instant::now();
         let wait = self.next.saturating_duration_since(now);
         self.watch.as_ref().map(|_| wait)
     }
 
-    /// The kernel says that tasks stall, of each file once in two seconds at most: it is looked at once.
+    /// Handles a trigger: tasks stall (for each file at most once in two seconds), so a look follows at once.
     pub fn fire(&mut self, epoll: &Epoll, broken: bool) {
         self.fired = true;
         self.next = Instant::now();
         if broken {
-            // Of a cgroup that is no more the file stays urgent for ever.
+            // A trigger's file of a removed cgroup stays urgent for ever.
             for trigger in self.watch.iter().flat_map(Watch::triggers) {
                 let _ = epoll.remove(trigger);
             }

@@ -163,7 +163,7 @@ impl Shell {
         }
     }
 
-    /// A worker has brought a client's message.
+    /// Handles that a worker has brought a client's message.
     pub(super) fn arrived(&mut self, client: ClientId) {
         let Some(conn) = self.conns.get_mut(&client) else {
             return;
@@ -242,8 +242,8 @@ impl Shell {
         }
     }
 
-    /// Of processes that have ended nothing more is heard where all workers of their user are kept waiting: others wait
-    /// for the news of their end.
+    /// Stops reading from ended processes if all workers of their user are kept busy: others wait for the news of their
+    /// end.
     pub(super) fn let_the_dying_go(&mut self, uid: u32) {
         if !self.workers.all_busy(uid) {
             return;
@@ -287,7 +287,7 @@ impl Shell {
         Some(conn.queue)
     }
 
-    /// A message that brought something.
+    /// Handles a message with descriptors.
     fn carried(&mut self, client: ClientId, uid: u32, carried: Carried) {
         let request = decode::<Request>(&carried.bytes);
         let given = carried.fds.iter().filter(|(_, fd)| fd.is_some()).count();
@@ -333,7 +333,7 @@ impl Shell {
         }
     }
 
-    /// One that brought nothing.
+    /// Handles a message without descriptors.
     fn message(&mut self, client: ClientId, bytes: &[u8], truncated: bool) {
         let request = decode::<Request>(bytes);
         let refused = unreadable(client, bytes.len(), truncated, &request);
@@ -462,7 +462,7 @@ fn who_greets(conn: &OwnedFd, sayer: &OwnedFd) -> io::Result<Option<u64>> {
     Ok((made == Some(process)).then_some(process))
 }
 
-/// Tells processes apart for as long as the machine runs: pidfds of one process share an inode.
+/// Returns a number that distinguishes processes as long as the machine runs: pidfds of one process share an inode.
 pub(super) fn process_identity(pidfd: &OwnedFd) -> io::Result<u64> {
     use std::os::fd::AsRawFd;
     let info = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", pidfd.as_raw_fd()))?;

@@ -14,7 +14,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 use tranship_sys::{pidfd, process};
 
-/// How often it is brought up to date at most, and readers that are awaited are looked at.
+/// The shortest time between two updates of the store, and between two checks of awaited readers.
 const EVERY: Duration = Duration::from_millis(20);
 const LOOK: Duration = Duration::from_millis(250);
 
@@ -99,7 +99,7 @@ impl Shell {
         }
     }
 
-    /// When there is something to be done.
+    /// Returns the time of the next work on the store.
     pub(super) fn store_wait(&self) -> Option<Duration> {
         let now = Instant::now();
         let changed = self.store.version != self.state.stored_version();

@@ -15,14 +15,14 @@ use tranship_sys::process;
 
 /// A party's share of each turn.
 pub(super) const SHARE: Duration = Duration::from_micros(300);
-/// Processor time that one turn of a party takes, a few times over. More takes a party that has the kernel walk in the
-/// manager's name, as by hundreds of thousands of waiters for its sockets.
+/// The processor time of one turn, several times over. A party takes more if the kernel works in the manager's name,
+/// for example for hundreds of thousands of waiters on the party's sockets.
 const LONG: Duration = Duration::from_millis(20);
-/// For so many times as long the party has no turn after that.
+/// The factor by which a party's rest is longer than its turn was.
 const REST: u32 = 16;
 
 impl Shell {
-    /// A user's party, made if there is none.
+    /// Returns a user's party, and makes it if there is none.
     pub(super) fn party(&mut self, uid: u32) -> io::Result<&mut Party> {
         if !self.parties.contains_key(&uid) {
             let epoll = Epoll::new()?;
@@ -48,7 +48,7 @@ impl Shell {
         party.ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 
-    /// A party has its turn next.
+    /// Gives a party the next turn.
     pub(super) fn wake(&mut self, uid: u32) {
         if let Some(party) = self.parties.get_mut(&uid)
             && !party.rests
@@ -58,7 +58,7 @@ impl Shell {
         }
     }
 
-    /// A party has no turn for that long.
+    /// Gives a party no turn for a time.
     pub(super) fn rest(&mut self, uid: u32, time: Duration) {
         if let Some(party) = self.parties.get_mut(&uid)
             && let Some(until) = Instant::now().checked_add(time)
@@ -219,7 +219,7 @@ impl Shell {
     }
 
     fn throw_carried(&mut self, carried: worker::Carried) {
-        // Whose they were does not matter any more: to the manager's own user's account.
+        // Their owner no longer matters: the manager's own user pays.
         let uid = tranship_sys::process::geteuid();
         for (facts, fd) in carried.fds {
             if let Some(fd) = fd {

@@ -1,4 +1,4 @@
-//! Keeping descriptors for the state, and closing them: a few at a time, and by a worker where that may take long.
+//! Keeping descriptors for the state, and closing them: a few at a time, and by a worker if closing may take long.
 
 use super::conn::Carrying;
 use super::keep::{Discarded, Kept};
@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
 use tranship_sys::socket;
 
-/// Closed in one task: as many as the messages of one can bring or make.
+/// Descriptors closed in one task: as many as the messages of one task can bring or make.
 const SWEEP: usize = 64;
 
 /// The number of a user's fetched messages that stop further fetches, except those under way: what such messages bring
@@ -63,7 +63,7 @@ impl Shell {
                         self.enqueue(uid, Task::Sweep);
                     }
                 }
-                // No descriptor for a party: the next try may find one.
+                // There is no descriptor for a party: the next try may find one.
                 Err(_) => self.throw(uid, discarded),
             }
         }

@@ -21,7 +21,7 @@ struct Stage {
     _dog: Watchdog,
 }
 
-/// A client's end, by which it has said hello.
+/// Joins; returns the client's end, by which it has said hello.
 fn joins(path: &std::path::Path) -> OwnedFd {
     let socket = socket::connect_now(path).expect("a connection");
     let hello = Request::Hello {
@@ -34,7 +34,7 @@ fn joins(path: &std::path::Path) -> OwnedFd {
     socket
 }
 
-/// A manager that has let one client in, and has said all that it had to say to it.
+/// Makes a manager that has let one client in, and has no more messages for it.
 fn stage() -> Stage {
     let dog = Watchdog::new();
     let dir = tempfile::tempdir().expect("a folder");
@@ -97,8 +97,8 @@ fn who_does_not_take_answers_is_not_heard() {
     }
 }
 
-/// A client can have waiters for its socket by the hundred thousand: each message walks them all, and each task has one
-/// such walk.
+/// A client can have hundreds of thousands of waiters on its socket. Each message makes the kernel go through all of
+/// them, and each task has one such message.
 #[test]
 fn a_message_that_takes_long_is_the_last_of_its_task() {
     let mut stage = stage();
@@ -191,7 +191,7 @@ fn of_a_user_a_dozen_messages_are_fetched_ahead() {
     }
     let arrived = count(&stage.shell, |c| matches!(c, Carrying::Arrived(_)));
     assert!((8..=12).contains(&arrived), "{arrived}");
-    // They are expelled for it, one after the other.
+    // They are expelled for it, one after another.
     while !stage.shell.conns.is_empty() {
         stage.shell.turn(&mut ready).expect("a turn");
     }

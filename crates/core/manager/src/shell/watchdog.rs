@@ -11,10 +11,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tranship_sys::{process, signals};
 
-/// Looks at a turn before it counts as standing still.
+/// Looks at the same turn before it counts as standing still.
 const LOOKS: u32 = 8;
 
-/// Where the loop is.
+/// The loop's position.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u64)]
 pub(super) enum Place {
@@ -59,9 +59,9 @@ pub(super) struct Beat {
 }
 
 impl Beat {
-    /// A turn begins.
+    /// Records that a turn begins.
     pub fn turn(&self) {
-        // Ordering: Relaxed, here and below; each word is only looked at, and nothing hangs on their order.
+        // Ordering: Relaxed, here and below; each word is only read, and nothing depends on their order.
         self.turn.fetch_add(1, Ordering::Relaxed);
     }
 

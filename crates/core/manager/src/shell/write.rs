@@ -79,7 +79,7 @@ impl Shell {
                     conn.queue.pop_front();
                     sent += 1;
                     self.flies(client, fds);
-                    // The kernel walks all that the client has waiting for it: one such walk a task.
+                    // The kernel goes through everything that the client has waiting on it: once for each task.
                     late = begin.elapsed() >= SHARE;
                 }
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
@@ -103,8 +103,8 @@ impl Shell {
         {
             // Ordering: Release; partner is the client's acquire load of `wake` before it looks at its socket.
             control_page.wake().fetch_add(1, Ordering::Release);
-            // Few: the client may have queued any number. Where more of its threads wait, the thread that takes the
-            // news wakes the others (`take_events` in the session).
+            // Few waiters are woken, because the client may have queued any number. If more of its threads wait, the
+            // thread that takes the news wakes the others (`take_events` in the session).
             let _ = futex::wake_some(control_page.wake());
         }
         if sent == TURN || late {
@@ -120,7 +120,7 @@ impl Shell {
         }
     }
 
-    /// The connection goes, after one attempt to say why.
+    /// Ends a connection, after one attempt to say why.
     pub(super) fn part(&mut self, client: ClientId, refusal: Option<Refusal>) {
         if let Some(conn) = self.conns.get_mut(&client) {
             let uid = conn.uid;

@@ -9,7 +9,7 @@ use super::refusal;
 use std::collections::BTreeMap;
 use tranship_proto::{Limited, Refusal, RefusalCode};
 
-/// Domains that record; each user has its share of them.
+/// Domains that record histories; each user has its share of them.
 const MOST_TRACES: u64 = 256;
 
 /// A limited resource.
@@ -34,7 +34,7 @@ pub(crate) enum Of {
 }
 
 impl Of {
-    /// How a refusal names it.
+    /// Returns the resource's name in a refusal.
     fn limited(self) -> Limited {
         match self {
             Of::Connections => Limited::Connections,
@@ -109,7 +109,7 @@ impl Accounts {
         self.all[of as usize] = all;
     }
 
-    /// Memory is short: no more than this is to be had in all, for now.
+    /// Lowers the memory that can be granted in all, for the time of a shortage.
     pub fn set_now(&mut self, bytes: u64) {
         self.now = bytes;
     }
@@ -158,7 +158,7 @@ impl Accounts {
         self.limits[of as usize].min(share)
     }
 
-    /// How much more a user may have.
+    /// Returns how much more a user may have.
     pub fn room(&self, uid: u32, of: Of) -> u64 {
         self.limit(uid, of).saturating_sub(self.has(uid, of))
     }
@@ -166,7 +166,7 @@ impl Accounts {
     /// Returns how much more memory a user may have. Memory of other users that it holds counts against its own limits:
     /// the configured one, and its share. It does not count against the rest for all, where its owner's use is counted
     /// already.
-    // Trust: how much of it there is the writers of others' pools say.
+    // Trust: the writers of others' pools say how much memory it is.
     pub fn room_charged(&self, uid: u32) -> u64 {
         let room = self.room(uid, Of::Bytes);
         let charged = self.charged.get(&uid).copied().unwrap_or(0);
@@ -192,7 +192,7 @@ impl Accounts {
         &self.charged
     }
 
-    /// Whether it may have so many more.
+    /// Checks that a user may have `n` more.
     pub fn check(&self, uid: u32, of: Of, n: u64) -> Result<(), Refusal> {
         if n <= self.room(uid, of) {
             return Ok(());
@@ -201,7 +201,7 @@ impl Accounts {
         Err(of.limited().refuse(has + n, limit))
     }
 
-    /// Whether so many more descriptors may be held for a user.
+    /// Checks that `n` more descriptors may be held for a user.
     pub fn check_descriptors(&self, uid: u32, n: u64) -> Result<(), Refusal> {
         let (sum, all) = (self.sum(Of::Descriptors), self.all(Of::Descriptors));
         if n > 0 && sum + n > all {
@@ -235,7 +235,7 @@ impl Accounts {
         }
     }
 
-    /// How many have some of this.
+    /// Returns how many users have some of a resource.
     pub fn users_with(&self, of: Of) -> usize {
         let some = self.users.values().filter(|c| c[of as usize] > 0);
         some.count()
@@ -251,7 +251,7 @@ impl Accounts {
         &self.users
     }
 
-    /// Whether both say the same, for the audit.
+    /// Compares with fresh counts, for the audit.
     pub fn agrees(&self, counted: &BTreeMap<(u32, usize), u64>) -> Result<(), String> {
         let ours = self.users.iter().flat_map(|(uid, counts)| {
             let kinds = counts.iter().enumerate();
@@ -272,7 +272,7 @@ pub(super) fn at_most_half(charged: u64, limit: u64) -> u64 {
     charged.min(limit / 2)
 }
 
-/// Three quarters.
+/// Returns three quarters.
 fn share(left: u64) -> u64 {
     left / 4 * 3 + left % 4 * 3 / 4
 }

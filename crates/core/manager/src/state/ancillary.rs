@@ -12,7 +12,7 @@ pub(super) struct Ancillary {
 }
 
 impl Ancillary {
-    /// How many its client sent.
+    /// Returns how many descriptors the client sent.
     pub fn sent(&self) -> usize {
         self.fds.iter().filter(|fd| !fd.facts.made_here).count()
     }
@@ -27,7 +27,7 @@ impl Ancillary {
         Ok(ends)
     }
 
-    /// Takes the next one if it is a shared object of this kind, count and length.
+    /// Takes the next descriptor if it is a shared object of this kind, count and length.
     pub fn take(&mut self, kind: u32, count: u32, bytes: u64) -> Result<Fd, Fail> {
         let fd = *self
             .fds
@@ -57,7 +57,7 @@ impl Ancillary {
         }
     }
 
-    /// Whether all are chunks of this length, of a pool of this level.
+    /// Checks that all are chunks of this length, of a pool of this level.
     pub fn are_chunks(&self, bytes: u64, trust: Trust) -> Done {
         self.are(
             bytes,

@@ -9,7 +9,7 @@ use tranship_proto::{
     ChannelId, DomainId, Event, Levels, Limited, PoolId, RefusalCode, Req, SAID_NO,
 };
 
-/// Offers that waited for room are looked at so many at a time.
+/// Offers that waited for room and are looked at in one go.
 const OFFERED: usize = 16;
 
 impl State {
@@ -85,7 +85,7 @@ impl State {
         Ok(())
     }
 
-    /// Whether there is room for an offer in its sink's queue.
+    /// Says whether there is room for an offer in its sink's queue.
     fn may_say(&self, key: (ChannelId, PoolId)) -> bool {
         let offer = self.offers.get(key);
         offer.is_some_and(|o| {
@@ -145,7 +145,7 @@ impl State {
         }
     }
 
-    /// Whether a reader has all chunks of a pool, or is on the way to having them.
+    /// Says whether a reader has all chunks of a pool, or is being sent them.
     fn shown_all(&self, pool: PoolId, reader: DomainId) -> bool {
         let Some(p) = self.pools.get(&pool) else {
             return true;
@@ -167,7 +167,7 @@ impl State {
         with_refs: bool,
         fds: &mut Ancillary,
     ) -> Done {
-        // An offer that was taken back meanwhile: the answer comes too late and nothing is wrong.
+        // The offer was taken back meanwhile: the answer comes too late, which is no error.
         let Some(offer) = self.offers.get((channel, pool)) else {
             return Ok(());
         };
@@ -233,7 +233,8 @@ impl State {
         }
     }
 
-    /// Epoch in the writer's control page, then the writer's event; when that has gone out, the answers to both ends.
+    /// Finishes an assignment: the epoch in the writer's control page, then the writer's event; when that has gone out,
+    /// the answers to both ends.
     fn finish_assign(
         &mut self,
         me: DomainId,

@@ -8,12 +8,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use tranship_proto::{DomainId, PoolId};
 
 impl State {
-    /// Every descriptor that the state owns.
+    /// Returns every descriptor that the state owns.
     pub fn held_tokens(&self) -> BTreeSet<FdToken> {
         self.cx.descriptors.tokens()
     }
 
-    /// Bytes granted and stranded.
+    /// Returns the bytes granted and stranded.
     pub fn memory(&self) -> (u64, u64) {
         (self.cx.totals.granted(), self.cx.totals.stranded())
     }
@@ -29,7 +29,7 @@ impl State {
         self.cx.accounts.each().clone()
     }
 
-    /// Memory that domains have in their pools, destroyed or not, and heaps.
+    /// Returns the memory that domains have in their pools, destroyed or not, and heaps.
     pub fn grants(&self) -> Vec<(DomainId, PoolId, u64)> {
         let pools = self.pools.iter();
         let pools = pools.map(|(id, p)| (p.writer, *id, p.granted_bytes()));
@@ -37,7 +37,7 @@ impl State {
         pools.chain(heaps).collect()
     }
 
-    /// How many domains, pools and heaps, channels and exports there are.
+    /// Returns the numbers of domains, of pools and heaps, of channels and of exports.
     pub fn population(&self) -> [usize; 4] {
         [
             self.cx.domains.len(),
@@ -47,7 +47,7 @@ impl State {
         ]
     }
 
-    /// How many users have anything.
+    /// Returns the number of users that have anything.
     pub fn users(&self) -> usize {
         self.cx.accounts.users()
     }
@@ -57,7 +57,7 @@ impl State {
         self.pools.get(&pool).is_some_and(|p| !p.is_orphan())
     }
 
-    /// Whether a domain is to be shown a pool's chunks.
+    /// Says whether a domain is to be shown a pool's chunks.
     pub fn reads(&self, domain: DomainId, pool: PoolId) -> bool {
         let reader = self.pools.reader(pool, domain);
         reader.is_some_and(|r| r.queues > 0 || r.offers > 0 || r.proved)
@@ -299,7 +299,7 @@ impl State {
         Ok(())
     }
 
-    /// Back references anew, from the tables.
+    /// Counts back references anew, from the tables.
     fn audit_back_refs(&self) -> Result<(), String> {
         let mut back_refs = BackRefs::default();
         for (id, c) in &self.channels {
@@ -334,7 +334,7 @@ impl State {
         self.claims.audit()
     }
 
-    /// Counts everything that is limited, one by one.
+    /// Counts every limited resource anew, one by one.
     fn audit_accounts(&self) -> Result<(), String> {
         let mut counted: BTreeMap<(u32, usize), u64> = BTreeMap::new();
         let mut count = |uid: u32, of: Of, n: usize| {

@@ -10,7 +10,7 @@ use tranship_proto::{ChannelId, DomainId, PoolId, Req};
 pub(crate) enum BackRef {
     /// An end of a channel: true is the source.
     End(ChannelId, bool),
-    /// A channel in the making, for which it asked.
+    /// A channel in the making, which the domain asked for.
     Asked(Req, ChannelId),
     Heap(PoolId),
     Writes(PoolId),
@@ -51,12 +51,12 @@ impl BackRefs {
         }
     }
 
-    /// How many a domain has.
+    /// Returns the number of a domain's back references.
     pub fn count(&self, domain: DomainId) -> usize {
         self.0.get(&domain).map_or(0, BTreeSet::len)
     }
 
-    /// A domain's, of one kind.
+    /// Returns a domain's back references of one kind.
     pub fn of(
         &self,
         domain: DomainId,
@@ -102,7 +102,7 @@ impl BackRefs {
         self.of(domain, ASSIGNS).filter_map(assign).collect()
     }
 
-    /// The channel for which it asked with this request.
+    /// Returns the channel that a domain asked for with this request.
     pub fn asked(&self, domain: DomainId, req: Req) -> Option<ChannelId> {
         let of = BackRef::Asked(req, ChannelId(0))..=BackRef::Asked(req, ChannelId(u32::MAX));
         match self.of(domain, of).next()? {

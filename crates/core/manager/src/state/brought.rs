@@ -1,14 +1,14 @@
-//! Queues on a pool's reader set that are older than the manager: its writer named them when it claimed the pool, and
+//! Queues on a pool's reader set that are older than the manager: the writer named them when it claimed the pool, and
 //! they have neither joined nor left since.
 
 use std::collections::{BTreeMap, BTreeSet};
 use tranship_proto::{ChannelId, DomainId};
 
-/// The sink of one.
+/// The sink of a brought queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Brought {
     pub sink: DomainId,
-    /// Whose it is: an id alone can be stolen.
+    /// The sink's process: an id alone can be stolen.
     pub process: u64,
 }
 
@@ -52,7 +52,7 @@ impl BroughtQueues {
         self.by_sink.range(its).map(|(_, channel)| *channel)
     }
 
-    /// Whether both say the same.
+    /// Checks that both maps agree.
     pub fn agrees(&self) -> bool {
         let all = self.all.iter().map(|(channel, b)| (b.sink, *channel));
         all.collect::<BTreeSet<_>>() == self.by_sink

@@ -85,7 +85,7 @@ impl State {
         );
     }
 
-    /// The sink takes no more: the queues leave and the channel is forgotten.
+    /// Ends the sink's side: the queues leave and the channel is forgotten.
     pub(super) fn sink_goes(&mut self, id: ChannelId, reason: GoneReason) {
         self.cancel_offers_of(id);
         let pools: Vec<PoolId> = match self.channels.get(&id) {

@@ -42,7 +42,7 @@ pub(super) struct ClaimedAssign {
     pub fd: FdToken,
     pub facts: Facts,
     pub req: Req,
-    /// A sink that was told that it counts.
+    /// Set for a sink that was told that its counters count.
     pub open_said: bool,
 }
 
@@ -62,17 +62,17 @@ pub(super) struct ClaimedReader {
     pub gone_said: bool,
 }
 
-/// A pool as a reader names it.
+/// A pool as a reader claims it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reads {
     pub slots: u32,
-    /// Inode of its slot table.
+    /// The inode of its slot table.
     pub table: u64,
     pub trust: Trust,
 }
 
 impl Claims {
-    /// Whether an id occurs in a claim, so that it is not handed out.
+    /// Says whether an id occurs in a claim, so that it is not handed out.
     pub fn names(&self, id: u32) -> bool {
         let ends = (ChannelId(id), false)..=(ChannelId(id), true);
         self.ends.range(ends).next().is_some() || self.peers.contains_key(&DomainId(id))
@@ -109,7 +109,7 @@ impl Claims {
         self.back_refs.count(domain)
     }
 
-    /// Whether it has any.
+    /// Says whether a domain has any claim.
     pub fn any_of(&self, domain: DomainId) -> bool {
         let kinds = [ENDS, ASSIGNS, READS];
         let mut kinds = kinds.into_iter();
@@ -126,12 +126,12 @@ impl Claims {
         self.tried.contains(&(domain, channel))
     }
 
-    /// A domain names a channel.
+    /// Records that a domain names a channel.
     pub fn tries(&mut self, domain: DomainId, channel: ChannelId) {
         self.tried.insert((domain, channel));
     }
 
-    /// A domain has a channel no more; whether it had named it.
+    /// Ends a domain's claim of a channel; returns whether there was one.
     pub fn leaves(&mut self, domain: DomainId, channel: ChannelId) -> bool {
         self.tried.remove(&(domain, channel))
     }
@@ -159,7 +159,7 @@ impl Claims {
         &self.readers
     }
 
-    /// To be answered anew.
+    /// Returns an end, to be answered anew.
     pub fn end_mut(&mut self, key: EndKey) -> Option<&mut ClaimedEnd> {
         self.ends.get_mut(&key)
     }
@@ -180,7 +180,7 @@ impl Claims {
         self.readers.range_mut(of)
     }
 
-    /// A domain's claims.
+    /// Returns a domain's claims.
     pub fn ends_of(&self, domain: DomainId) -> Vec<EndKey> {
         self.back_refs.ends(domain)
     }
@@ -238,7 +238,7 @@ impl Claims {
         self.readers.remove(&key)
     }
 
-    /// Whether all say the same.
+    /// Checks that all maps agree.
     pub fn audit(&self) -> Result<(), String> {
         let mut back_refs = BackRefs::default();
         let mut peers: BTreeMap<_, u32> = BTreeMap::new();

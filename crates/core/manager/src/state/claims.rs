@@ -14,13 +14,13 @@ use tranship_proto::{
     ChannelClaim, ChannelId, DomainId, Event, Limited, PoolId, RefusalCode, Req, Role,
 };
 
-/// Chunks that one claimed reader may name.
+/// Most chunks that one claimed reader may name.
 const MAX_MAPPED: usize = 1 << 20;
-/// Claims of one domain that wait for their other side.
+/// Most claims of one domain that wait for their other side.
 const MAX_CLAIMS: usize = 65536;
 
 impl State {
-    /// Whether the domain came back to this very manager; an error if it has nothing to claim now.
+    /// Says whether the domain came back to this very manager; an error if it has nothing to claim now.
     pub(super) fn claiming(&self, me: DomainId) -> Result<bool, Fail> {
         let c = self.cx.domains.get(&me).and_then(|d| d.claiming.as_ref());
         c.map(|c| c.same)
@@ -87,14 +87,15 @@ impl State {
         if let Some(old) = p.chunks.get(&index).map(|c| c.serial)
             && old < serial
         {
-            // That the older one went was said over a connection that broke. The younger one is there and in use:
-            // refused, its readers would be told that it does not exist, and take their writer for a liar.
+            // The message that the older chunk went was lost with its connection. The younger chunk is there and in
+            // use. If it were refused, its readers would be told that it does not exist, and take their writer for a
+            // liar.
             self.chunk_goes(id, (index, old));
         }
         let p = self.own_pool(me, id)?;
         match p.chunks.get_mut(&index) {
             Some(c) if c.serial == serial => {
-                // Still on its way to some reader: the answer comes when it is there.
+                // Some reader has not been sent it yet: the answer comes when it has.
                 if let Some((answer, _)) = &mut c.ready {
                     let old = std::mem::replace(answer, Answer::Claim(req));
                     // One that came over this connection, and waits for its own chunks.

@@ -7,9 +7,9 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 use tranship_proto::{DomainId, Event, Limited, PoolId, Refusal, RefusalCode};
 
-/// How long a connection may take to say `Hello`.
+/// The time in which a connection must say `Hello`.
 pub const HELLO_TIMEOUT: Duration = Duration::from_secs(10);
-/// Connections that are given up at a time for having said nothing.
+/// Silent connections that are given up at a time.
 const LATE: usize = 64;
 
 /// The number of queued messages at which a client is given up. A client with 512 messages to take is not read, and
@@ -19,7 +19,7 @@ const MAX_MESSAGES: usize = 1 << 17;
 /// Long answers (`stat`, resync) and messages caused by others fill a queue only up to these numbers.
 const EASY_MESSAGES: usize = 512;
 const EASY_FDS: usize = 192;
-/// Messages and descriptors that others have caused to be queued to one client.
+/// Messages and descriptors that others may cause in one client's queue.
 const CAUSED: usize = 256;
 
 /// A connection.
@@ -37,18 +37,18 @@ pub(super) struct Client {
     /// The messages and descriptors of the queue that other users have caused, by user.
     // Invariant: the sums over `flight`.
     caused: BTreeMap<u32, usize>,
-    /// The oldest of it could not go out when it was last tried.
+    /// The oldest message could not go out at the last try.
     blocked: bool,
     pub stat: Option<StatRun>,
 }
 
 impl Client {
-    /// Whether long answers may go on.
+    /// Says whether long answers may continue.
     fn has_room(&self) -> bool {
         self.flight.len() < EASY_MESSAGES && self.flight_fds < EASY_FDS
     }
 
-    /// Chunks on their way to it.
+    /// Returns the chunks queued to the client.
     pub fn chunks(&self) -> impl Iterator<Item = (PoolId, ChunkKey)> + '_ {
         self.flight.iter().filter_map(|flight| match flight.then {
             Then::Chunk(pool, key) => Some((pool, key)),
@@ -67,7 +67,7 @@ pub(super) struct Clients {
     /// Clients that have not said `Hello`, oldest first.
     // Invariant: all without a domain.
     handshakes: BTreeSet<(Duration, ClientId)>,
-    /// To be thrown out at the end of this step.
+    /// Clients that are expelled at the end of this step.
     expelled: Vec<(ClientId, Refusal)>,
 }
 
@@ -125,13 +125,13 @@ impl Clients {
         Some(c)
     }
 
-    /// When the next one is given up for having said nothing.
+    /// Returns when the next silent connection is given up.
     pub fn hello_due(&self) -> Option<Duration> {
         let hello = self.handshakes.first();
         hello.map(|(since, _)| *since + HELLO_TIMEOUT)
     }
 
-    /// Gives up those that have said nothing for too long.
+    /// Gives up connections that have been silent for too long.
     pub fn expel_late(&mut self, now: Duration) {
         let late = self.handshakes.iter().map_while(|(since, client)| {
             let late = *since + HELLO_TIMEOUT <= now;
@@ -142,12 +142,12 @@ impl Clients {
         self.expelled.extend(late);
     }
 
-    /// Throws one out at the end of this step.
+    /// Expels a client at the end of this step.
     pub fn expel(&mut self, client: ClientId, why: Refusal) {
         self.expelled.push((client, why));
     }
 
-    /// The next one that is to be thrown out and is still there.
+    /// Takes the next client to be expelled that is still there.
     pub fn next_expelled(&mut self) -> Option<(ClientId, Refusal)> {
         while let Some((client, why)) = self.expelled.pop() {
             if self.all.contains_key(&client) {
@@ -191,7 +191,7 @@ impl Clients {
         });
     }
 
-    /// Whether long answers may go on.
+    /// Says whether long answers may continue.
     pub fn has_room(&self, client: ClientId) -> bool {
         self.all.get(&client).is_some_and(Client::has_room)
     }

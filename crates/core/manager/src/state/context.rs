@@ -69,7 +69,7 @@ impl Context {
         self.domains.get(&domain)?.client
     }
 
-    /// Whether a domain is connected, and long answers to it may go on.
+    /// Says whether a domain is connected, and long answers to it may continue.
     pub fn reads(&self, domain: DomainId) -> bool {
         let client = self.client_of(domain);
         client.is_some_and(|c| self.clients.has_room(c))
@@ -79,7 +79,7 @@ impl Context {
         self.domains.get(&domain).map(|d| d.uid)
     }
 
-    /// The control page in which a pool's entry is to be kept up to date, if there is one.
+    /// Returns the control page with a pool's entry, if there is one.
     pub fn control_page_of(&self, id: PoolId, p: &Pool) -> Option<FdToken> {
         let d = self.domains.get(&p.writer).filter(|_| !p.is_orphan())?;
         let ours = d.entries.get(p.entry as usize) == Some(&Some(id));
@@ -122,13 +122,13 @@ impl Context {
         self.hold_piece(token, uid, Piece { by, of, bytes })
     }
 
-    /// The same, of memory whose maker is not here.
+    /// Holds a descriptor of memory whose maker is not here.
     pub fn hold_piece(&mut self, token: FdToken, uid: u32, piece: Piece) -> FdToken {
         let (piece, accounts) = (Some(piece), &mut self.accounts);
         self.descriptors.hold_piece(token, uid, piece, accounts)
     }
 
-    /// Becomes the owner of a control page, which is counted to its domain's user.
+    /// Holds a control page, which is counted to its domain's user.
     pub fn hold_control_page(&mut self, token: FdToken, uid: u32) {
         let (by, of) = (MANAGER, For::ControlPages);
         let bytes = format::control_page_bytes(self.config.pools_per_domain);
@@ -186,7 +186,7 @@ impl Context {
             .min(self.accounts.most(uid, Of::Bytes))
     }
 
-    /// The quota of a new pool or heap.
+    /// Returns the quota of a new pool or heap.
     pub fn first_quota(&self, uid: u32, max_bytes: u64) -> u64 {
         let first = self.config.default_quota.unwrap_or(u64::MAX);
         self.most_for(uid, max_bytes.min(first))
@@ -213,7 +213,7 @@ impl Context {
         first.unwrap_or(u32::MAX)
     }
 
-    /// A domain has so much more, or less, that is out of use.
+    /// Adds to, or subtracts from, a domain's bytes that are out of use.
     pub fn strands(&mut self, domain: DomainId, bytes: u64, more: bool) {
         if let Some(d) = self.domains.get_mut(&domain) {
             d.stranded_bytes = match more {

@@ -7,7 +7,7 @@ use super::{Of, State, refusal};
 use std::time::Duration;
 use tranship_proto::{ChannelId, DomainId, Event, GoneReason, PoolId, Refusal, RefusalCode};
 
-/// Of the channels and pools of a domain that has ended, so many are handled at once.
+/// Channels and pools of an ended domain that are handled at once.
 const PIECE: usize = 128;
 
 impl State {
@@ -74,12 +74,12 @@ impl State {
         }
     }
 
-    /// When the next piece of an end is due: at once.
+    /// Returns when the next piece of an end is due: at once.
     pub(super) fn endings_due(&self) -> Option<Duration> {
         (!self.endings.is_empty()).then_some(self.cx.now)
     }
 
-    /// The next piece of one end.
+    /// Does the next piece of one end.
     pub(super) fn end_on(&mut self) {
         let Some((id, reason)) = self.endings.next() else {
             return;
@@ -90,8 +90,8 @@ impl State {
         }
     }
 
-    /// Ends some of its channels; when there are none left, takes it from some pools, and ends some that it wrote.
-    /// Whether that was all.
+    /// Ends some of a domain's channels. When there are none left, it removes the domain from some pools, and ends some
+    /// that it wrote. Returns whether that was all.
     fn end_piece(&mut self, id: DomainId, reason: GoneReason) -> bool {
         let mut left = PIECE;
         for (channel, is_source) in self.back_refs.some_ends(id, left) {
@@ -138,7 +138,7 @@ impl State {
         }
     }
 
-    /// An offer will not be answered: the source hears of it, the sink's answer will be ignored.
+    /// Cancels an offer that will not be answered: the source is told, and a later answer of the sink is ignored.
     pub(super) fn cancel_offer(&mut self, key: (ChannelId, PoolId)) {
         self.refuse_offer(key, refusal(RefusalCode::PeerGone, u64::from(key.1.0), 0));
     }

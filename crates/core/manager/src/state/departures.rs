@@ -8,7 +8,7 @@ use tranship_proto::{DomainId, PoolId};
 pub(super) struct Departures {
     /// Departures that were not sent yet, by writer, oldest first.
     of: BTreeMap<DomainId, VecDeque<(PoolId, Left)>>,
-    /// Readers among it, and how often.
+    /// Readers among the departures, and how often.
     // Invariant: the counts over `of`.
     readers: BTreeMap<(PoolId, DomainId), u32>,
 }
@@ -35,7 +35,7 @@ impl Departures {
         }
     }
 
-    /// The writer will not hear of it any more.
+    /// Removes a departure that the writer will not be told of any more.
     pub fn take(&mut self, writer: DomainId, pool: PoolId) -> Vec<Left> {
         let taken: Vec<Left> = self.of(writer, pool).collect();
         if let Some(its) = self.of.get_mut(&writer) {
@@ -64,12 +64,12 @@ impl Departures {
         its.filter(move |(p, _)| *p == pool).map(|(_, left)| *left)
     }
 
-    /// How much of all pools.
+    /// Returns the number of departures over all pools.
     pub fn count(&self, writer: DomainId) -> usize {
         self.of.get(&writer).map_or(0, VecDeque::len)
     }
 
-    /// Whether a reader is among it.
+    /// Says whether a reader is among the departures.
     pub fn has(&self, pool: PoolId, reader: DomainId) -> bool {
         self.readers.contains_key(&(pool, reader))
     }

@@ -1,5 +1,5 @@
 //! Descriptors that are held for users, and the memory behind them. Each is counted to its user until it is closed:
-//! messages on their way may bring it.
+//! queued messages may still bring it.
 
 use super::accounts::{Accounts, Of};
 use super::extent::{Extent, For, Maker, Piece, Sums};
@@ -22,7 +22,7 @@ pub(super) struct Descriptors {
     /// Released and not yet closed; connections, until they are closed.
     closing: BTreeMap<FdToken, u32>,
     wires: BTreeMap<ClientId, u32>,
-    /// Shared memory that there is.
+    /// The shared memory in use.
     // Invariant: the memory that is `held`, and memory that was released but is still counted.
     extent: Extent,
 }
@@ -33,7 +33,7 @@ impl Descriptors {
         self.hold_piece(token, uid, None, accounts)
     }
 
-    /// The same, of memory.
+    /// Holds a descriptor of memory.
     pub fn hold_piece(
         &mut self,
         token: FdToken,
@@ -55,7 +55,7 @@ impl Descriptors {
         }
     }
 
-    /// Closes a descriptor of memory that is mapped where it is needed, and goes on counting it. Give it to `forget` in
+    /// Closes a descriptor of memory that is mapped at both ends, and still counts it. Pass the piece to `forget` in
     /// the end.
     pub fn release_but_count(&mut self, token: FdToken, out: &mut Vec<Action>) -> Option<Piece> {
         let Some(held) = self.held.remove(&token) else {
@@ -79,7 +79,7 @@ impl Descriptors {
         }
     }
 
-    /// A connection has one of its own.
+    /// Counts a connection's own descriptor.
     pub fn connected(&mut self, client: ClientId, uid: u32, accounts: &mut Accounts) {
         self.wires.insert(client, uid);
         accounts.add(uid, Of::Descriptors, 1);
@@ -92,7 +92,7 @@ impl Descriptors {
         }
     }
 
-    /// Bytes of memory that is held.
+    /// Returns the bytes of memory that is held.
     pub fn bytes_of(&self, token: FdToken) -> u64 {
         let memory = self.held.get(&token).and_then(|held| held.memory);
         memory.map_or(0, |piece| piece.bytes)
@@ -111,7 +111,7 @@ impl Descriptors {
         self.extent.made_by(maker, of)
     }
 
-    /// All that are held.
+    /// Returns all held descriptors.
     pub fn tokens(&self) -> BTreeSet<FdToken> {
         self.held.keys().copied().collect()
     }

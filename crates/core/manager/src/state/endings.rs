@@ -7,7 +7,7 @@ use tranship_proto::{DomainId, GoneReason};
 #[derive(Debug)]
 pub(super) struct Endings {
     all: BTreeMap<DomainId, GoneReason>,
-    /// Whose turn was last.
+    /// The domain that had the last turn.
     last: DomainId,
 }
 
@@ -35,7 +35,7 @@ impl Endings {
         self.all.remove(&domain);
     }
 
-    /// Whose turn it is. They take turns, so that the shorter ones are through first.
+    /// Returns the domain with the next turn. Domains take turns, so that the shorter ends are through first.
     pub fn next(&mut self) -> Option<(DomainId, GoneReason)> {
         let next = self.all.range((Excluded(self.last), Unbounded));
         let (&id, &reason) = next.chain(&self.all).next()?;

@@ -84,7 +84,7 @@ impl Exports {
         self.all.values()
     }
 
-    /// Whether all say the same.
+    /// Checks that all maps agree.
     pub fn audit(&self) -> Result<(), String> {
         let names = self.all.iter().map(|(id, e)| (e.name.clone(), *id));
         let domains = self.all.iter().map(|(id, e)| (e.domain, *id));
@@ -105,7 +105,7 @@ mod tests {
 
     const DOMAIN: DomainId = DomainId(1);
 
-    /// One domain's, with these numbers.
+    /// Makes the exports of one domain, with these numbers.
     fn exports(numbers: &[u32]) -> Exports {
         let mut exports = Exports::default();
         for number in numbers {

@@ -26,7 +26,7 @@ pub fn counts_bytes(slots: u32) -> u64 {
 pub fn control_page_bytes(entries: u32) -> u64 {
     control_page::len(entries) as u64
 }
-/// Entries, and length.
+/// Returns the entries and the length of a trace ring.
 pub fn trace_shape() -> (u32, u64) {
     (trace::ENTRIES, trace::len() as u64)
 }

@@ -10,7 +10,7 @@ use tranship_proto::{DomainId, Event, PoolId, RefusalCode, Req, check_name};
 
 const MAX_HEAP_BYTES: u64 = 1 << 46;
 
-/// A heap that was refused something counts as waiting for so long, unless it gets something or asks again.
+/// The time for which a refused heap counts as waiting, unless it gets something or asks again.
 const WANTED: Duration = Duration::from_secs(1);
 
 impl Want {
@@ -133,7 +133,7 @@ impl State {
     /// Records the owner's figures of a heap.
     pub(super) fn heap_figures(&mut self, me: DomainId, id: PoolId, said: (u64, u64)) -> Done {
         let heap = self.own_heap(me, id)?;
-        // Trust: its owner's word, of memory that was admitted to it.
+        // Trust: its owner's word about memory that was admitted to it.
         let live = said.0.min(heap.admitted);
         heap.said = Some((live, said.1.min(heap.admitted - live)));
         Ok(())
@@ -145,7 +145,7 @@ impl State {
         Ok(())
     }
 
-    /// All heaps of a domain whose connection ends.
+    /// Drops all heaps of a domain whose connection ends.
     pub(super) fn drop_heaps_of(&mut self, me: DomainId) {
         for id in self.back_refs.pools(me, HEAPS) {
             self.drop_heap(id);

@@ -153,7 +153,7 @@ impl State {
         self.cx.push(client, welcome, &[control_page]);
     }
 
-    /// A process is back at the manager that it left.
+    /// Handles a process that is back at the manager which it left.
     fn come_back(&mut self, id: DomainId, client: ClientId, control_page: FdToken) {
         if let Some(old) = self.cx.client_of(id) {
             self.cx.out.push(Action::Disconnect {
@@ -232,7 +232,7 @@ impl State {
         }
     }
 
-    /// Whether a domain without a connection has nothing that outlasts connections.
+    /// Says whether a domain without a connection has nothing that outlasts connections.
     fn has_nothing(&self, id: DomainId) -> bool {
         let forwards = |id: PoolId, me| {
             let p = self.pools.get(&id);
@@ -253,7 +253,7 @@ impl State {
             && !named.into_iter().any(|p| forwards(p, id))
     }
 
-    /// The connection is gone; a domain stays until its process ends.
+    /// Handles the end of a connection; a domain stays until its process ends.
     pub(super) fn hung_up(&mut self, client: ClientId) {
         let Some(c) = self.cx.clients.remove(client) else {
             return;

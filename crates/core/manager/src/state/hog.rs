@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 use tranship_proto::{DomainId, HogAction, HogStat, Refusal, RefusalCode};
 
-/// How often a domain that is slowed down is granted memory.
+/// Time between two grants to a domain that is slowed down.
 const SLOWED: Duration = Duration::from_millis(250);
 /// Processes that are not let in again, of each user.
 const BARRED: usize = 64;
@@ -36,31 +36,31 @@ impl Domain {
 /// A rule's limit for a domain.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bound {
-    /// More than so much is too much.
+    /// The limit above which it is too much, bytes.
     pub over_bytes: u64,
-    /// For so long.
+    /// The time for which the limit must be exceeded.
     pub lasting: Duration,
     pub action: HogAction,
 }
 
-/// A domain over it.
+/// A domain above its limit.
 #[derive(Clone, Copy, Debug)]
 struct Hog {
-    /// Since when.
+    /// Since when the limit is exceeded.
     since: Duration,
     over_bytes: u64,
-    /// For as long as the rule says: that was done.
+    /// The action that was done, once the limit was exceeded for the rule's time.
     action: Option<HogAction>,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct Hogs {
     all: BTreeMap<DomainId, Hog>,
-    /// Of those that are slowed down, or were, when each may be granted something next.
+    /// For domains that are or were slowed down: when each may be granted something next.
     granted_next: BTreeMap<DomainId, Duration>,
-    /// By users, processes that are not let in again, and why.
+    /// Processes that are not let in again, and why, by user.
     barred: BTreeMap<u32, VecDeque<(u64, Refusal)>>,
-    /// When it was judged last.
+    /// The time of the last judgement.
     judged: Duration,
 }
 
@@ -73,7 +73,7 @@ impl Hogs {
         self.all.contains_key(&id)
     }
 
-    /// When it is judged next.
+    /// Returns the time of the next judgement.
     pub fn due(&self, period: Duration) -> Duration {
         self.judged + period
     }
@@ -119,14 +119,14 @@ impl Hogs {
         (becomes.is_some() || ends).then_some(becomes)
     }
 
-    /// The kernel does not let its process be killed.
+    /// Records that the kernel refused to kill a domain's process.
     pub fn not_killed(&mut self, id: DomainId) {
         if let Some(hog) = self.all.get_mut(&id) {
             hog.action = Some(HogAction::Disconnect);
         }
     }
 
-    /// A domain is no more.
+    /// Forgets a domain that has ended.
     pub fn forget(&mut self, id: DomainId) {
         self.all.remove(&id);
         self.granted_next.remove(&id);
@@ -142,13 +142,14 @@ impl Hogs {
         })
     }
 
-    /// Whether a policy gives a domain's pools no more than they have.
+    /// Says whether a policy gives a domain's pools no more than they have.
     pub fn is_slowed(&self, id: DomainId) -> bool {
         let hog = self.all.get(&id);
         hog.is_some_and(|hog| hog.action == Some(HogAction::Throttle))
     }
 
-    /// Whether a domain is granted memory now: one that is slowed down is now and then. `true`: no more than it needs.
+    /// Says whether a domain may be granted memory now; a slowed domain may now and then. `true`: no more than it
+    /// needs.
     pub fn check_slowed(
         &mut self,
         id: DomainId,
@@ -170,7 +171,7 @@ impl Hogs {
         refusal(RefusalCode::Hog, d.charged_bytes(), over_bytes)
     }
 
-    /// A domain's process is not let in again: why.
+    /// Bars a domain's process; returns the reason.
     pub fn bar(&mut self, id: DomainId, d: &Domain) -> Refusal {
         let why = self.why(id, d);
         let barred = self.barred.entry(d.uid).or_default();
@@ -181,14 +182,14 @@ impl Hogs {
         why
     }
 
-    /// Whether a process was shown the door, and why.
+    /// Returns the reason why a process is not let in, if there is one.
     pub fn check_barred(&self, uid: u32, process: u64) -> Result<(), Refusal> {
         let barred = self.barred.get(&uid).into_iter().flatten();
         let mut found = barred.filter(|(p, _)| *p == process).map(|(_, why)| *why);
         found.next_back().map_or(Ok(()), Err)
     }
 
-    /// Only of domains that are there.
+    /// Checks that all entries are of existing domains.
     pub fn audit(&self, is_there: impl Fn(DomainId) -> bool) -> Result<(), String> {
         let mut all = self.all.keys().chain(self.granted_next.keys());
         match all.all(|id| is_there(*id)) {

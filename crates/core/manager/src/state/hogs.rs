@@ -27,7 +27,7 @@ impl State {
         }
     }
 
-    /// A domain becomes one, or is one no more.
+    /// Judges a domain by its present charge.
     fn judge(&mut self, id: DomainId) {
         let (now, accounts) = (self.cx.now, &self.cx.accounts);
         let ending = self.endings.has(id);
@@ -80,7 +80,7 @@ impl State {
         }
     }
 
-    /// The kernel does not let its process be killed.
+    /// Handles that the kernel refused to kill a process.
     pub(super) fn not_killed(&mut self, id: DomainId) {
         self.hogs.not_killed(id);
         self.bar(id);

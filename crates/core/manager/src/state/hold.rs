@@ -1,14 +1,14 @@
 //! A domain's held buffers of a pool, and for how long: noted from one look at its counters to the next.
 //!
 //! The manager is not told when a buffer is taken or dropped. A slot whose counter is not 0 at two looks, with the same
-//! generation at both, counts as held in between, because the writer cannot reuse it while it is held.
+//! generation at both, counts as held in between. The reason is that the writer cannot reuse a slot while it is held.
 
 use super::types::HeldSlot;
 use std::time::Duration;
 
 /// Notes of one domain about one pool. Further held buffers count from the time at which there were too many to note.
 const MAX_NOTES: usize = 1 << 16;
-/// Notes that cost the manager as much as a record of its tables.
+/// Notes that cost as much as one record of the manager's tables.
 const NOTES_PER_RECORD: usize = 16;
 
 /// The time at which a slot was first seen, in hundredths of a second since the manager's start. Only the lower part is
@@ -44,7 +44,7 @@ pub(crate) struct Hold {
     /// Bytes that are charged to the holder.
     pub lingering_bytes: u64,
     oldest: Option<Seen>,
-    /// The look that is under way.
+    /// The present look.
     look: Look,
 }
 
@@ -52,7 +52,7 @@ pub(crate) struct Hold {
 struct Look {
     notes: Vec<Note>,
     most: usize,
-    /// How far it is in the notes of the last one.
+    /// The position of the look in the notes of the last one.
     cursor: usize,
     charged: u64,
     rest: u64,
@@ -61,7 +61,7 @@ struct Look {
 }
 
 impl Hold {
-    /// A look begins, which may note so much more than is noted now.
+    /// Begins a look, which may use `records` more than now.
     pub fn begin(&mut self, records: u64) {
         let more = usize::try_from(records).unwrap_or(usize::MAX);
         let most = more.saturating_mul(NOTES_PER_RECORD);
@@ -117,7 +117,7 @@ impl Hold {
         look.charged.saturating_add(rest).min(most_bytes)
     }
 
-    /// For how long the oldest of it was seen.
+    /// Returns for how long the oldest buffer was seen.
     pub fn oldest(&self, now: Duration) -> Option<Duration> {
         let age = seen(now).wrapping_sub(self.oldest?);
         Some(Duration::from_millis(10 * u64::from(age)))

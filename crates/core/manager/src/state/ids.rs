@@ -1,5 +1,5 @@
-//! Ids are handed out from counters that are reserved in blocks, so that a restarted manager
-//! does not hand one out again.
+//! Ids are handed out from counters. These are reserved in blocks, so that a restarted manager does not hand out an id
+//! twice.
 
 use super::types::Action;
 
@@ -34,7 +34,7 @@ impl Ids {
         }
     }
 
-    /// A fresh id that is neither 0 nor taken.
+    /// Returns a fresh id that is neither 0 nor taken.
     pub fn general(&mut self, taken: impl Fn(u32) -> bool, out: &mut Vec<Action>) -> u32 {
         loop {
             if self.left == 0 {
@@ -50,7 +50,7 @@ impl Ids {
         }
     }
 
-    /// A fresh pool id, or `None` when all are taken.
+    /// Returns a fresh pool id, or `None` when all are taken.
     pub fn pool(&mut self, taken: impl Fn(u32) -> bool, out: &mut Vec<Action>) -> Option<u32> {
         for _ in 0..POOL_IDS {
             if self.left_pool == 0 {

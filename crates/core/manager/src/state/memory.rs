@@ -13,7 +13,7 @@ use tranship_proto::{DomainId, Event, PoolId, RefusalCode, Req};
 const UNUSED: Duration = Duration::from_secs(2);
 
 impl State {
-    /// How many of `chunks` may be granted to a pool now; a refusal if fewer than `least`, which is above 0.
+    /// Returns how many of `chunks` may be granted to a pool now; a refusal if fewer than `least`, which is above 0.
     pub(super) fn admit(
         &self,
         pool: &Pool,
@@ -66,7 +66,7 @@ impl State {
         Ok(self.admit(pool, 1, 1)?)
     }
 
-    /// Whether a domain is granted memory now. `true`: no more than it needs.
+    /// Says whether a domain may be granted memory now. `true`: no more than it needs.
     pub(super) fn check_slowed(&mut self, me: DomainId) -> Result<bool, super::Refusal> {
         let (d, now) = (self.cx.domains.get(&me), self.cx.now);
         self.hogs.check_slowed(me, d, now)
@@ -83,7 +83,7 @@ impl State {
         Ok(())
     }
 
-    /// Grants as many as go, but no fewer than `least`, which is above 0.
+    /// Grants as many chunks as possible, but no fewer than `least`, which is above 0.
     pub(super) fn grant_some(
         &mut self,
         me: DomainId,
@@ -136,8 +136,8 @@ impl State {
         }
     }
 
-    /// The total is exhausted: pools and heaps of users that have more than an equal share are asked to come down to
-    /// it.
+    /// Asks pools and heaps to shrink when the total is exhausted: those of users with more than an equal share come
+    /// down to that share.
     pub(super) fn ask_to_shrink(&mut self, asker: PoolId) {
         let now = self.cx.now;
         if !self.cx.totals.asks_to_shrink(now) {
@@ -153,7 +153,7 @@ impl State {
             let much = its == Some(uid) || accounts.has(uid, Of::Bytes) >= equal;
             much.then(|| equal.min(accounts.limit(uid, Of::Bytes)) / pools)
         };
-        // Under a policy every pool is to come down to its quota, and to nothing else.
+        // Under a policy every pool comes down to its quota, and no further.
         let scheduled = self.seat.quotas_move();
         let is_due = |asked: Option<Duration>| asked.is_none_or(|t| t + SHRINK_PAUSE <= now);
         let mut ask = Vec::new();
@@ -216,7 +216,7 @@ impl State {
         Ok(())
     }
 
-    /// A chunk is out of use: its readers are to unmap it, until then it is stranded.
+    /// Takes a chunk out of use: its readers are to unmap it, and until then it is stranded.
     pub(super) fn chunk_goes(&mut self, id: PoolId, key: ChunkKey) {
         let Some(p) = self.pools.get_mut(id) else {
             return;
@@ -232,7 +232,7 @@ impl State {
             .collect();
         let bytes = p.chunk_bytes;
         if let Some((answer @ Answer::Batch(_), _)) = chunk.ready {
-            self.say_ready(id, key, answer); // of the others of its batch
+            self.say_ready(id, key, answer); // for the other chunks of its batch
         }
         let payer = self.cx.payer(&holders);
         if let Some(p) = self.pools.get_mut(id).filter(|_| !holders.is_empty()) {
@@ -254,7 +254,7 @@ impl State {
         }
     }
 
-    /// A reader no longer maps a chunk.
+    /// Records that a reader no longer maps a chunk.
     pub(super) fn unhold_chunk(&mut self, id: PoolId, key: ChunkKey, reader: DomainId) {
         let Some(p) = self.pools.get_mut(id) else {
             return;

@@ -1,5 +1,5 @@
-//! The decisions: a state machine without I/O. Every input comes with the time and gives
-//! a list of actions that the shell does in that order.
+//! The decisions: a state machine without I/O. Every input comes with the time, and gives a list of actions that the
+//! shell executes in that order.
 
 mod accounts;
 mod ancillary;
@@ -129,7 +129,7 @@ pub struct State {
 }
 
 impl State {
-    /// An empty state. `now` counts from its start.
+    /// Makes an empty state. `now` counts from its start.
     pub fn new(config: Config, total_bytes: u64, instance: u64, pid: u32, ids: IdStart) -> State {
         let mut accounts = Accounts::new(&config.limits);
         accounts.set_all(Of::Bytes, total_bytes);
@@ -179,12 +179,12 @@ impl State {
         self.cx.accounts.set_all(Of::Descriptors, most as u64);
     }
 
-    /// A turn of the loop took so much of a processor.
+    /// Records the processor time of a turn of the loop.
     pub fn turned(&mut self, took: Duration) {
         self.longest_turn = self.longest_turn.max(took);
     }
 
-    /// The manager's own user: it may have all that there is.
+    /// Sets the manager's own user, which may have everything.
     pub fn set_owner(&mut self, uid: u32) {
         self.cx.accounts.set_owner(uid);
     }
@@ -194,7 +194,7 @@ impl State {
         self.outside.has_memory(&self.cx, &self.pools, &self.heaps)
     }
 
-    /// Takes one input; the actions are to be done in order.
+    /// Takes one input; the actions are to be executed in order.
     pub fn step(&mut self, now: Duration, input: Input) -> Vec<Action> {
         self.cx.now = self.cx.now.max(now);
         match input {
@@ -277,7 +277,7 @@ impl State {
         std::mem::take(&mut self.cx.out)
     }
 
-    /// When `Tick` is due next, if ever.
+    /// Returns when `Tick` is due next, if ever.
     pub fn deadline(&self) -> Option<Duration> {
         let hello = self.cx.clients.hello_due();
         let orphans = self.sweep_due();
@@ -562,7 +562,7 @@ impl State {
         }
     }
 
-    /// A sink's answer cannot be taken: its source hears why.
+    /// Refuses a sink's answer that cannot be taken: its source is told why.
     fn refuse_accept(&mut self, me: DomainId, key: (ChannelId, PoolId), refusal: Refusal) {
         if self.offers.get(key).is_some_and(|o| o.sink == me) {
             self.refuse_offer(key, refusal);

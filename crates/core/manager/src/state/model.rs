@@ -26,24 +26,24 @@ pub(crate) struct Domain {
     pub unheard: bool,
     /// Control page entries.
     pub entries: Vec<Option<PoolId>>,
-    /// Memory granted to its pools and admitted to its heaps.
+    /// Memory granted to its pools and admitted to its heaps, bytes.
     pub bytes: u64,
-    /// Out of use, and it has not said to have unmapped it.
+    /// Bytes out of use that it has not reported as unmapped.
     pub stranded_bytes: u64,
-    /// Of others' pools, held for long, by the users of these.
+    /// Bytes of others' pools that it has held for long, by these pools' users.
     pub lingering: BTreeMap<u32, u64>,
     /// Channels that wait for its answer, by the user that connects.
     pub backlog: BTreeMap<u32, u32>,
-    /// Pools whose chunks are on their way to it in pieces.
+    /// Pools whose chunks are sent to it in pieces.
     pub feeding: BTreeSet<PoolId>,
 }
 
-/// How far a returning domain is with its claims.
+/// The progress of a returning domain's claims.
 #[derive(Debug, Default)]
 pub(crate) struct Claiming {
     /// The domain came back to the manager that it left: its claims are compared with the known state.
     pub same: bool,
-    /// Something could not be claimed for want of descriptors.
+    /// Something could not be claimed, for lack of descriptors.
     pub cut_short: bool,
     pub pools: BTreeSet<PoolId>,
     pub chunks: BTreeSet<(PoolId, ChunkKey)>,
@@ -62,7 +62,7 @@ pub(crate) struct Heap {
     pub quota_bytes: u64,
     pub admitted: u64,
     pub asked_to_shrink: Option<Duration>,
-    /// Set by the administrator: no policy moves it.
+    /// Set by the administrator: no policy moves the quota.
     pub pinned: bool,
     /// The owner's last figures: allocated bytes, and free bytes that are kept. A heap without figures takes no part in
     /// scheduling.
@@ -77,9 +77,9 @@ pub(super) type Heaps = BTreeMap<PoolId, Heap>;
 /// error.
 #[derive(Debug, Default)]
 pub(crate) struct Want {
-    /// When the last refusal was, and of how much.
+    /// The time and the size of the last refusal.
     pub refused: Option<(Duration, u64)>,
-    /// Up to which time it is counted.
+    /// The time up to which it is counted.
     pub counted: Duration,
     pub blocked: Duration,
     pub admits: u64,
@@ -89,7 +89,7 @@ pub(crate) struct Want {
 #[derive(Debug)]
 pub(crate) struct Stranded {
     pub holders: BTreeSet<DomainId>,
-    /// The user of one of them.
+    /// The user of one of the holders.
     pub payer: u32,
 }
 
@@ -110,7 +110,7 @@ pub(crate) struct Chunk {
 pub(crate) enum Answer {
     /// The writer's `ClaimChunk`.
     Claim(Req),
-    /// One of the pool's `batches`; nothing, if it is not there any more.
+    /// One of the pool's `batches`; nothing, if the batch is gone.
     Batch(u64),
 }
 
@@ -118,7 +118,7 @@ pub(crate) enum Answer {
 #[derive(Debug)]
 pub(crate) struct Batch {
     pub req: Req,
-    /// Of the chunks that it showed these were taken, and these are not ready yet.
+    /// The number of taken chunks of the request, and those that are not ready yet.
     pub taken: u32,
     pub left: u32,
 }
@@ -129,9 +129,9 @@ pub(crate) struct Reader {
     pub uid: u32,
     /// The reader's `ref` counters once it has accepted.
     pub refs: Option<FdToken>,
-    /// Of these counters.
+    /// The inode of these counters.
     pub inode: u64,
-    /// The writer has been queued `refs` on its present connection.
+    /// A `QueueJoined` with `refs` was queued on the writer's present connection.
     pub announced: bool,
     /// The reader may have a place on the writer's reader set.
     pub known: bool,
@@ -140,21 +140,21 @@ pub(crate) struct Reader {
     pub queues: u32,
     /// Offers under way.
     pub offers: u32,
-    /// Chunks that it was shown and has not said to have unmapped.
+    /// Chunks that the reader was shown and has not reported as unmapped.
     pub shown: BTreeSet<ChunkKey>,
-    /// Misses chunks: sends have to wait for its `Resync`.
+    /// The reader misses chunks: sends have to wait for its `Resync`.
     pub marked: bool,
     pub feed: Option<Feed>,
     /// The reader's held buffers.
     pub hold: Hold,
 }
 
-/// All chunks of a pool are on their way to a reader, in pieces.
+/// A transfer of all chunks of a pool to a reader, in pieces.
 #[derive(Debug, Default)]
 pub(crate) struct Feed {
     /// Next window index.
     pub next: u32,
-    /// To be answered at the end.
+    /// Requests to be answered at the end.
     pub reqs: Vec<Req>,
 }
 
@@ -165,7 +165,7 @@ pub(crate) struct Queue {
     pub sink: DomainId,
     pub sent: FdToken,
     pub rcvd: FdToken,
-    /// In which the writer was told of it last.
+    /// The epoch in which the writer was last told of it.
     pub epoch: u64,
     /// The events for the queue's ends once the writer has been told; `None`: it has.
     pub opening: Option<Opening>,
@@ -174,7 +174,7 @@ pub(crate) struct Queue {
 /// Answers that wait for a writer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Opening {
-    /// The source's `Assign`, if it still has this connection.
+    /// The source's `Assign`, if the source still has this connection.
     Assigned { client: Option<ClientId>, req: Req },
     /// Both ends had the channel before the manager was started.
     Claimed { source: Req, sink: Req },
@@ -205,7 +205,7 @@ impl Channel {
     pub fn is_incoming(&self) -> bool {
         matches!(self.stage, Stage::Incoming { .. })
     }
-    /// Of both ends' halves, as far as there are any.
+    /// Returns the bytes of both ends' halves, as far as they exist.
     pub fn ring_bytes(&self, bytes_of: impl Fn(FdToken) -> u64) -> u64 {
         let halves = match self.stage {
             Stage::Incoming { half, .. } => [Some(half), None],
@@ -225,7 +225,7 @@ impl Channel {
     }
 }
 
-/// How far a channel is.
+/// The progress of a channel.
 #[derive(Debug)]
 pub(crate) enum Stage {
     /// The exporter has to answer; the connector's request.
@@ -269,23 +269,23 @@ pub(crate) struct Offer {
     pub sent: FdToken,
 }
 
-/// A domain, and its number for it.
+/// A domain, and the domain's own number for the channel.
 pub(crate) type RegisteredKey = (DomainId, ChannelId);
 
-/// An answer under way.
+/// An answer in progress.
 #[derive(Debug)]
 pub(crate) struct StatRun {
     pub req: Req,
     /// The last item that was sent.
     pub last: Item,
     pub slots_left: u64,
-    /// How many pools' figures were read.
+    /// The number of pools whose figures were read.
     pub pools: usize,
     /// A record that waits for the shell's reading; of a holding, the next slot.
     pub partial: Option<(StatRecord, u32)>,
 }
 
-/// In this order.
+/// The items of an answer, in this order.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Item {
     Manager,
@@ -299,5 +299,5 @@ pub(crate) enum Item {
     Hold(PoolId, DomainId),
 }
 
-/// Queues, and readers, of one pool: when its writer is gone the counters of all are read.
+/// Most queues, and most readers, of one pool: when its writer is gone the counters of all are read.
 pub(super) const MAX_QUEUES: usize = 4096;

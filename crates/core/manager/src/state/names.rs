@@ -11,7 +11,7 @@ use tranship_proto::{
     AccessRule, ChannelId, DomainId, Event, ExportId, GoneReason, Limited, RefusalCode, Req, Role,
 };
 
-/// Channels that wait for the answer of one exporter.
+/// Most channels that wait for the answer of one exporter.
 const BACKLOG: u32 = 256;
 /// The clients waiting for a name that are served at a time.
 const SERVED: usize = 64;
@@ -99,7 +99,7 @@ impl State {
         }
     }
 
-    /// Whether one more of a user's channels may wait for an exporter's answer.
+    /// Says whether one more of a user's channels may wait for an exporter's answer.
     fn may_come(&self, exporter: DomainId, uid: u32) -> bool {
         let Some(d) = self.cx.domains.get(&exporter) else {
             return false;
@@ -122,7 +122,7 @@ impl State {
         }
     }
 
-    /// A name goes; channels that were made under it stay.
+    /// Drops a name; channels that were made under it stay.
     pub(super) fn drop_export(&mut self, export: ExportId) {
         if let Some(e) = self.exports.remove(export)
             && let Some(uid) = self.cx.uid_of(e.domain)
@@ -318,7 +318,7 @@ impl State {
         }
     }
 
-    /// A user's channel waits for an exporter's answer no more.
+    /// Ends the wait of a user's channel for an exporter's answer.
     fn answered(&mut self, exporter: DomainId, uid: Option<u32>) {
         if let Some(uid) = uid
             && let Some(d) = self.cx.domains.get_mut(&exporter)
@@ -332,7 +332,7 @@ impl State {
         self.come_in(exporter);
     }
 
-    /// The channel in the making that `me` has to answer.
+    /// Returns the channel in the making that `me` has to answer.
     fn to_answer(&self, me: DomainId, id: ChannelId) -> Result<(Req, FdToken, Role), Fail> {
         let c = self.channels.get(&id).ok_or(no_such(id.0))?;
         match (c.role_of(me), &c.stage) {

@@ -4,7 +4,7 @@ use super::model::Offer;
 use std::collections::{BTreeMap, BTreeSet};
 use tranship_proto::{ChannelId, DomainId, PoolId};
 
-/// Of one pool over one channel.
+/// A pool offered over a channel.
 pub(super) type OfferKey = (ChannelId, PoolId);
 
 #[derive(Debug, Default)]
@@ -13,13 +13,13 @@ pub(super) struct Offers {
     // Invariant: both ends of each in `all`; the channels of each pool.
     by_end: BTreeSet<(DomainId, ChannelId, PoolId)>,
     by_pool: BTreeMap<PoolId, BTreeSet<ChannelId>>,
-    /// By sinks, those that wait for room in the sink's queue.
-    // Invariant: those in `all` that are not said.
+    /// Offers that wait for room in the sink's queue, by sink.
+    // Invariant: the offers in `all` that the sink was not told of.
     unsaid: BTreeSet<(DomainId, ChannelId, PoolId)>,
 }
 
 impl Offers {
-    /// The sink has still to be told.
+    /// Adds an offer that the sink must still be told of.
     pub fn insert(&mut self, (channel, pool): OfferKey, offer: Offer) {
         for end in [offer.source, offer.sink] {
             self.by_end.insert((end, channel, pool));
@@ -49,26 +49,26 @@ impl Offers {
         self.all.get(&key)
     }
 
-    /// The sink is told now, if it was not before.
+    /// Records that the sink is told; returns the offer if it was not told before.
     pub fn say(&mut self, key: OfferKey) -> Option<&Offer> {
         let offer = self.all.get(&key)?;
         let unsaid = self.unsaid.remove(&(offer.sink, key.0, key.1));
         unsaid.then_some(offer)
     }
 
-    /// Some of those that wait for room in a sink's queue.
+    /// Returns some of the offers that wait for room in a sink's queue.
     pub fn unsaid(&self, sink: DomainId, most: usize) -> Vec<OfferKey> {
         let some = self.unsaid.range(of_end(sink)).take(most);
         some.map(|(_, c, p)| (*c, *p)).collect()
     }
 
-    /// All that a domain made, or has to answer.
+    /// Returns all offers that a domain made, or has to answer.
     pub fn of(&self, end: DomainId) -> Vec<OfferKey> {
         let its = self.by_end.range(of_end(end));
         its.map(|(_, c, p)| (*c, *p)).collect()
     }
 
-    /// All over a channel.
+    /// Returns all offers over a channel.
     pub fn over(&self, channel: ChannelId) -> Vec<OfferKey> {
         let its = (channel, PoolId(0))..=(channel, PoolId(u32::MAX));
         self.all.range(its).map(|(key, _)| *key).collect()
@@ -79,7 +79,7 @@ impl Offers {
         self.by_pool.get(&pool).into_iter().flatten().copied()
     }
 
-    /// How many these are.
+    /// Returns the number of a pool's offers.
     pub fn count_of(&self, pool: PoolId) -> usize {
         self.by_pool.get(&pool).map_or(0, BTreeSet::len)
     }
@@ -88,7 +88,7 @@ impl Offers {
         self.all.values()
     }
 
-    /// Sinks that were told of a pool, one for each offer.
+    /// Returns the sinks that were told of a pool, once for each offer.
     pub fn told_of(&self, pool: PoolId) -> impl Iterator<Item = DomainId> + '_ {
         let sinks = self.of_pool(pool).filter_map(move |channel| {
             let sink = self.all.get(&(channel, pool))?.sink;
@@ -98,7 +98,7 @@ impl Offers {
         said.map(|(sink, _, _)| sink)
     }
 
-    /// Whether all say the same.
+    /// Checks that all maps agree.
     pub fn audit(&self) -> Result<(), String> {
         let (mut ends, mut sinks, mut pools) = (BTreeSet::new(), BTreeSet::new(), 0);
         for (&(channel, pool), offer) in &self.all {

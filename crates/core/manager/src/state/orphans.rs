@@ -1,4 +1,4 @@
-//! Pools whose writer is gone: never used again, given back as their buffers die.
+//! Pools whose writer is gone: they are never used again, and given back as their buffers die.
 
 use super::back_refs::BackRef;
 use super::types::Action;
@@ -6,7 +6,7 @@ use super::{Of, State, watch};
 use tranship_proto::{DomainId, Event, PoolId};
 
 impl State {
-    /// The writer is gone, or has no more use for the pool.
+    /// Makes a pool an orphan: its writer is gone, or no longer uses it.
     pub(super) fn orphan(&mut self, id: PoolId) {
         let control_page = self.live_control_page(id);
         self.pools.orphan(id);
@@ -47,7 +47,7 @@ impl State {
         self.sweep_first(id);
     }
 
-    /// The chunks of an orphan in which nothing is alive are given up.
+    /// Gives up the chunks of an orphan in which nothing is alive.
     pub(super) fn orphan_judged(&mut self, id: PoolId) {
         let Some(p) = self.pools.get_mut(id) else {
             return;
@@ -62,7 +62,7 @@ impl State {
         self.pool_may_end(id);
     }
 
-    /// An orphan without chunks that anybody maps is forgotten.
+    /// Forgets an orphan if no process maps a chunk of it.
     pub(super) fn pool_may_end(&mut self, id: PoolId) {
         if !self
             .pools

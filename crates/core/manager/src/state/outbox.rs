@@ -5,7 +5,7 @@ use super::types::{ChunkKey, ClientId, FdToken, Then};
 use tranship_proto::{DomainId, Event, PoolId};
 
 impl State {
-    /// Queues a chunk to a reader; `false` if there is no connection, or no room, or it does not read.
+    /// Queues a chunk to a reader. Returns `false` if there is no connection or no room, or the reader does not read.
     pub(super) fn push_chunk(
         &mut self,
         reader: DomainId,
@@ -34,7 +34,7 @@ impl State {
         true
     }
 
-    /// The oldest queued message went out.
+    /// Handles that the oldest queued message went out.
     pub(super) fn sent(&mut self, client: ClientId) {
         let then = self.cx.clients.sent(client);
         let domain = self.cx.clients.domain_of(client);
@@ -58,7 +58,8 @@ impl State {
         }
     }
 
-    /// A client does not read. The chunks that wait for room in its socket stay queued, but no writer waits for them.
+    /// Handles a client that does not read. The chunks that wait for room in its socket stay queued, but no writer
+    /// waits for them.
     pub(super) fn blocked(&mut self, client: ClientId) {
         let domain = self.cx.clients.domain_of(client);
         let chunks = self.cx.clients.blocked(client);

@@ -1,4 +1,4 @@
-//! How far the reading of dead pools' counters is.
+//! The progress of reading dead pools' counters.
 
 use super::bits::Bits;
 use std::collections::{BTreeMap, VecDeque};
@@ -8,7 +8,7 @@ use tranship_proto::PoolId;
 /// The progress of reading. No user's pools wait for another user's.
 #[derive(Debug, Default)]
 pub(super) struct Sweep {
-    /// When the last pass was begun, and its last pieces read.
+    /// When the last pass began, and when its last pieces were read.
     pub begun: Duration,
     pub last: Duration,
     pub users: BTreeMap<u32, Pass>,

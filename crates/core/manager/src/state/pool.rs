@@ -22,7 +22,7 @@ pub(crate) struct Pool {
     pub slots: u32,
     pub trust: Trust,
     pub quota_bytes: u64,
-    /// Set by the administrator: no policy moves it.
+    /// Set by the administrator: no policy moves the quota.
     pub pinned: bool,
     pub table: FdToken,
     pub table_inode: u64,
@@ -30,18 +30,18 @@ pub(crate) struct Pool {
     pub named: BTreeMap<DomainId, u64>,
     /// Readers that an earlier manager saw alive, with their pidfds: they are awaited for as long as they live.
     awaited: BTreeMap<DomainId, FdToken>,
-    /// Queues that it named then and that have neither joined nor left under this manager.
+    /// Queues that the writer named then, and that have neither joined nor left under this manager.
     pub brought: BroughtQueues,
     /// Index in the writer's control page.
     pub entry: u32,
     pub epoch: u64,
     /// Chunks granted, shown or not.
     pub granted: u32,
-    /// When the last was granted or shown, and whether some were taken back since.
+    /// When the last chunk was granted or shown, and whether some were taken back since.
     pub granted_at: Duration,
     pub last_serial: u32,
     pub chunks: BTreeMap<u32, Chunk>,
-    /// Requests that showed chunks and are not answered yet, numbered as they came.
+    /// Requests that showed chunks and are not answered yet, numbered in their order.
     pub batches: BTreeMap<u64, Batch>,
     pub next_batch: u64,
     /// Returned chunks, and the readers that must still unmap them.
@@ -49,9 +49,9 @@ pub(crate) struct Pool {
     pub readers: BTreeMap<DomainId, Reader>,
     pub queues: BTreeMap<ChannelId, Queue>,
     pub forwarders: BTreeSet<DomainId>,
-    /// All that read it may forward.
+    /// All readers may forward it.
     pub readers_forward: bool,
-    /// The writer is gone, or has destroyed it.
+    /// The writer is gone, or has destroyed the pool.
     orphan: bool,
     /// The readers were told that nothing of the pool is left.
     pub gone_said: bool,
@@ -97,11 +97,11 @@ impl Pool {
             lingering_bytes: 0,
         }
     }
-    /// The writer is gone, or has destroyed it.
+    /// Says whether the writer is gone, or has destroyed the pool.
     pub fn is_orphan(&self) -> bool {
         self.orphan
     }
-    /// Readers that an earlier manager saw alive, with their pidfds.
+    /// Returns the readers that an earlier manager saw alive, with their pidfds.
     pub fn awaited(&self) -> &BTreeMap<DomainId, FdToken> {
         &self.awaited
     }
@@ -111,16 +111,16 @@ impl Pool {
     pub fn stranded_bytes(&self) -> u64 {
         self.stranded.len() as u64 * self.chunk_bytes
     }
-    /// Of its slot table, and of the counters that belong to it, where it is offered over so many channels.
+    /// Returns the bytes of its slot table, and of its counters, if it is offered over `offers` channels.
     pub fn table_bytes(&self, offers: usize) -> u64 {
         let readers = self.readers.values().filter(|r| r.refs.is_some()).count() as u64;
-        // Of a queue both sides' counters, of an offer the source's.
+        // For a queue both sides' counters, for an offer the source's.
         let counts = (2 * self.queues.len() + offers) as u64;
         format::table_bytes(self.slots)
             + readers * format::refs_bytes(self.slots)
             + counts * format::counts_bytes(self.slots)
     }
-    /// Places for chunks in its window.
+    /// Returns the places for chunks in its window.
     pub fn windows(&self) -> u64 {
         self.max_bytes / self.chunk_bytes
     }
@@ -129,14 +129,14 @@ impl Pool {
     pub fn is_sated(&self, reader: &Reader) -> bool {
         reader.shown.len() as u64 >= 2 * self.windows()
     }
-    /// Chunks that were granted and not yet shown.
+    /// Returns the number of chunks that were granted and not yet shown.
     pub fn unshown(&self) -> u32 {
         self.granted
             .saturating_sub(u32::try_from(self.chunks.len()).unwrap_or(u32::MAX))
     }
 }
 
-/// All of them. To look at, they are a map.
+/// All pools. Read-only, they are a map.
 #[derive(Debug, Default)]
 pub(super) struct Pools {
     all: BTreeMap<PoolId, Pool>,
@@ -179,7 +179,7 @@ impl Pools {
         self.all.insert(id, pool);
     }
 
-    /// One of an earlier manager's, whose writer is gone.
+    /// Inserts a pool of an earlier manager, whose writer is gone.
     pub fn insert_orphan(
         &mut self,
         id: PoolId,
@@ -192,7 +192,7 @@ impl Pools {
         self.all.insert(id, pool);
     }
 
-    /// The writer is gone, or has no more use for it.
+    /// Records that the writer is gone, or no longer uses the pool.
     pub fn orphan(&mut self, id: PoolId) {
         if let Some(p) = self.all.get_mut(&id) {
             self.orphans += usize::from(!std::mem::replace(&mut p.orphan, true));
@@ -208,7 +208,7 @@ impl Pools {
         Some(pool)
     }
 
-    /// A reader need not be awaited any more: its pidfd.
+    /// Ends the wait for a reader; returns its pidfd.
     pub fn awaits_no_more(&mut self, id: PoolId, reader: DomainId) -> Option<FdToken> {
         let pidfd = self.all.get_mut(&id)?.awaited.remove(&reader)?;
         self.awaited -= 1;
@@ -222,7 +222,7 @@ impl Pools {
         self.stored_version += u64::from(stored);
     }
 
-    /// The store has to be told anew.
+    /// Has the store told again.
     pub fn store_again(&mut self) {
         self.stored_version += 1;
     }

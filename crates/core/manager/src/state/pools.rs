@@ -8,7 +8,7 @@ use super::types::Done;
 use super::{Ancillary, Fail, Of, State, format, no_such, not_yours, refusal, schedule};
 use tranship_proto::{ALL_READERS, DomainId, Event, Limited, PoolId, RefusalCode, Req, check_name};
 
-/// Domains with the right to forward one pool.
+/// Most domains with the right to forward one pool.
 const MAX_FORWARDERS: usize = 4096;
 
 impl State {
@@ -119,7 +119,7 @@ impl State {
         }
     }
 
-    /// A pool that `me` writes and that is in use.
+    /// Returns a pool that `me` writes and that is in use.
     pub(super) fn own_pool(&mut self, me: DomainId, id: PoolId) -> Result<&mut Pool, Fail> {
         match self.pools.get_mut(id) {
             None => Err(no_such(id.0)),
@@ -161,7 +161,7 @@ impl State {
             && p.forwarders.len() >= MAX_FORWARDERS
             && !p.forwarders.contains(&domain)
         {
-            // Room is made by those that are gone.
+            // Forwarders that are gone make room.
             let (living, before) = (&self.cx.domains, p.forwarders.len() as u64);
             let back_refs = &mut self.back_refs;
             p.forwarders.retain(|d| {
@@ -195,7 +195,7 @@ impl State {
         Ok(())
     }
 
-    /// Whether a domain may assign a pool to channels.
+    /// Says whether a domain may assign a pool to channels.
     pub(super) fn may_forward(&self, me: DomainId, pool: PoolId) -> Result<bool, Fail> {
         let p = self
             .pools

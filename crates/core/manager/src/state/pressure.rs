@@ -29,7 +29,7 @@ pub(super) struct Outside {
     reached: Duration,
     /// The memory that may be granted in all, at most the total.
     limit_bytes: u64,
-    /// How often in a row it was found to be as bad as it can be.
+    /// How often in a row the shortage was found to be at its worst.
     full: u32,
     /// Pools that were asked to shrink, and may grow again when the shortage is over.
     asked: BTreeSet<PoolId>,

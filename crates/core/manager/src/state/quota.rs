@@ -12,7 +12,7 @@ use tranship_proto::{AccessRule, DomainId, Event, PoolId, RefusalCode, Req};
 /// Time between two requests to the same domain to return memory.
 const REMINDED: Duration = Duration::from_secs(1);
 
-/// A domain that pays for memory does not decide how much that may be.
+/// Changes a quota on request. A domain that pays for memory does not decide how much that may be.
 pub(super) fn ask(
     cx: &mut Context,
     pools: &mut Pools,
@@ -42,7 +42,7 @@ fn quota_of(pools: &Pools, heaps: &Heaps, id: PoolId) -> Option<(u64, u64)> {
     pool.map(|p| (p.quota_bytes, p.max_bytes)).or_else(heap)
 }
 
-/// The administrator's word: from then on no policy moves it.
+/// Sets a quota by the administrator's word: from then on no policy moves it.
 pub(super) fn pin(
     cx: &mut Context,
     pools: &mut Pools,
@@ -170,7 +170,7 @@ pub(super) fn for_pools(cx: &Context, pools: &Pools, heaps: &Heaps) -> u64 {
     cx.accounts.most_now().saturating_sub(others)
 }
 
-/// Whether a policy sets a heap's quota.
+/// Says whether a policy sets a heap's quota.
 pub(super) fn is_divided(heap: &Heap) -> bool {
     heap.said.is_some() && !heap.pinned
 }

@@ -13,12 +13,12 @@ use tranship_proto::{ChannelId, DomainId, Event, PoolId, RefusalCode};
 const UNJOINED_KEPT: usize = 65536;
 
 impl State {
-    /// The control page in which a pool's entry is to be kept up to date, if there is one.
+    /// Returns the control page with a pool's entry, if there is one.
     pub(super) fn live_control_page(&self, id: PoolId) -> Option<FdToken> {
         self.cx.control_page_of(id, self.pools.get(&id)?)
     }
 
-    /// Raises the epoch where the writer looks before it collects.
+    /// Raises the epoch that the writer reads before it collects.
     pub(super) fn raise_epoch(&mut self, id: PoolId) -> u64 {
         let Some(p) = self.pools.get_mut(id) else {
             return 0;
@@ -28,7 +28,8 @@ impl State {
         p.epoch
     }
 
-    /// A queue enters the reader set: epoch, then the writer's event. The ends hear of it when that has gone out.
+    /// Adds a queue to the reader set: the epoch first, then the writer's event. The ends are told when that has gone
+    /// out.
     pub(super) fn join_queue(&mut self, id: PoolId, channel: ChannelId, queue: Queue) {
         let epoch = self.raise_epoch(id);
         if let Some(c) = self.channels.get_mut(&channel) {
@@ -46,8 +47,8 @@ impl State {
         self.say_joined(id, channel, epoch);
     }
 
-    /// Tells the writer of a queue, and of the reader's counters where it has not got them. A writer that is away
-    /// or has not claimed the pool yet is told when it does.
+    /// Tells the writer of a queue, and of the reader's counters if it does not have them. A writer that is away or has
+    /// not claimed the pool yet is told when it does.
     pub(super) fn say_joined(&mut self, id: PoolId, channel: ChannelId, epoch: u64) {
         if self.live_control_page(id).is_none() {
             return;
@@ -175,8 +176,7 @@ impl State {
             let refusal = refusal(RefusalCode::PeerGone, u64::from(id.0), 0);
             self.cx.push(client, Event::Refused { req, refusal }, &[]);
         }
-        // One that the writer cannot have heard of is not missed by it either; one that was claimed it has had all
-        // along.
+        // A queue that the writer was never told of is not missed by it; a claimed queue it has had all along.
         if q.epoch > 0 || !matches!(q.opening, Some(Opening::Assigned { .. })) {
             let epoch = self.raise_epoch(id);
             self.say_left(id, Left::Queue(channel), epoch);
@@ -201,7 +201,7 @@ impl State {
         }
     }
 
-    /// A queue left that the writer has from an earlier manager.
+    /// Handles that a queue left which the writer has from an earlier manager.
     pub(super) fn brought_leaves(&mut self, id: PoolId, channel: ChannelId) {
         let Some(p) = self.pools.get_mut(id) else {
             return;
@@ -229,7 +229,7 @@ impl State {
         self.reader_told(id, left);
     }
 
-    /// A reader that has left hears of it when its pool's writer has, or will not any more.
+    /// Tells a reader that it has left, once its pool's writer was told, or will not be told any more.
     pub(super) fn reader_told(&mut self, id: PoolId, left: Left) {
         let Left::Reader(reader) = left else { return };
         let again = |p: &Pool| p.readers.contains_key(&reader);
@@ -238,8 +238,8 @@ impl State {
         }
     }
 
-    /// A reader without queues that maps nothing any more leaves the reader set. One that the writer has a queue to
-    /// from an earlier manager's time may still take references from it.
+    /// Removes a reader without queues and without mappings from the reader set. A reader with a queue from an earlier
+    /// manager's time may still take references from the pool, and stays.
     pub(super) fn reader_may_leave(&mut self, id: PoolId, reader: DomainId) {
         let over = self.pools.get(&id).is_some_and(|p| {
             p.readers
@@ -252,7 +252,7 @@ impl State {
         }
     }
 
-    /// A reader is gone, with everything that it held.
+    /// Drops a reader, with everything that it held.
     pub(super) fn drop_reader(&mut self, id: PoolId, reader: DomainId) {
         let Some(p) = self.pools.get(&id) else { return };
         let Some(r) = p.readers.get(&reader) else {
@@ -269,7 +269,7 @@ impl State {
             for channel in queues {
                 self.leave_queue(id, channel);
             }
-            // The last one may have ended the reader already.
+            // The last queue may have ended the reader already.
             return self.drop_reader(id, reader);
         }
         let brought: Vec<ChannelId> = p.brought.to(reader).collect();

@@ -5,11 +5,11 @@ use super::types::{ChunkKey, Done, FdToken};
 use super::{Of, State, no_such, not_yours};
 use tranship_proto::{DomainId, Event, Limited, PoolId, Req};
 
-/// Unanswered resyncs of one pool by one reader.
+/// Most unanswered resyncs of one pool by one reader.
 const MAX_RESYNCS: usize = 16;
 
 impl State {
-    /// Shows a new chunk to a reader; `true` if it has to be waited for.
+    /// Shows a new chunk to a reader; returns `true` if the writer has to wait for it.
     pub(super) fn show_to(
         &mut self,
         reader: DomainId,
@@ -49,7 +49,7 @@ impl State {
         queued
     }
 
-    /// All chunks of the pool go to the reader, as fast as it takes them.
+    /// Sends all chunks of the pool to the reader, as fast as it takes them.
     pub(super) fn start_feed(&mut self, pool: PoolId, reader: DomainId, req: Option<Req>) {
         let Some(r) = self.pools.reader_mut(pool, reader) else {
             return;
@@ -71,7 +71,7 @@ impl State {
         }
     }
 
-    /// Of one pool.
+    /// Sends a reader the missed chunks of one pool.
     pub(super) fn feed_missed(&mut self, pool: PoolId, reader: DomainId) {
         let reads = self.pools.reader(pool, reader);
         if reads.is_some_and(|r| r.marked && r.queues > 0) {
@@ -113,7 +113,7 @@ impl State {
             .uid_of(reader)
             .is_some_and(|uid| self.cx.accounts.room(uid, Of::Records) > 0);
         if (sated || !room) && !self.has_shown(pool, reader, key) {
-            return false; // goes on when it has unmapped something
+            return false; // continues when it has unmapped a chunk
         }
         if !self.push_chunk(reader, pool, key, fd) {
             return false;
@@ -156,7 +156,7 @@ impl State {
         let r = p
             .readers
             .get(&me)
-            // One whose source died while no manager was there has no queue, and may have messages.
+            // A reader whose source died while there was no manager has no queue, but may have messages.
             .filter(|r| r.queues + r.offers > 0 || r.proved)
             .ok_or(not_yours(id.0))?;
         let waiting = r.feed.as_ref().map_or(0, |f| f.reqs.len());
@@ -194,8 +194,8 @@ impl State {
             return Ok(());
         };
         if !r.shown.contains(&key) {
-            // The last word of a reader that was shown nothing, or still held something when it was told that the pool
-            // is gone.
+            // The last message of a reader that was shown nothing, or still held something when it was told that the
+            // pool is gone.
             self.reader_may_leave(id, me);
             if gone_said {
                 self.cx.tell(me, Event::PoolGone { pool: id }, &[]);

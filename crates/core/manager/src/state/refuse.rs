@@ -11,7 +11,7 @@ pub(super) fn refusal(code: RefusalCode, asked: u64, available: u64) -> Refusal 
     }
 }
 
-/// An access rule keeps a user out.
+/// Makes the refusal of an access rule that keeps a user out.
 pub(super) fn barred(uid: u32, rule: AccessRule) -> Refusal {
     refusal(RefusalCode::Access, uid.into(), rule as u64)
 }

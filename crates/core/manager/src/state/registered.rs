@@ -1,5 +1,5 @@
-//! Channels within a process, or that it has to elsewhere: no manager brings their ends together, their process says
-//! that there is one. For `stat` alone; gone with the connection by which it was said.
+//! Channels within a process, or from it to elsewhere. No manager connects their ends: the process reports them. They
+//! serve `stat` only, and end with the connection that reported them.
 
 use super::ancillary::Ancillary;
 use super::context::Context;
@@ -16,10 +16,10 @@ use tranship_proto::{
     RefusalCode, Role, check_text,
 };
 
-/// Of one domain. More are not shown.
+/// Most channels of one domain; further ones are not shown.
 const MOST: usize = 256;
 
-/// A channel within a process, or to elsewhere, as its domain says.
+/// A channel within a process, or to elsewhere, by its domain's word.
 #[derive(Debug)]
 pub(super) struct Registered {
     pub address: String,
@@ -30,7 +30,7 @@ pub(super) struct Registered {
     pub place: Option<String>,
     /// The pool for messages that are carried here.
     pub pool: Option<PoolId>,
-    /// Of the source's half.
+    /// Lines of the source's half.
     pub lines: u32,
     pub source_half: FdToken,
     pub sink_half: FdToken,
@@ -105,7 +105,7 @@ impl Registrations {
         Ok(())
     }
 
-    /// All of a domain whose connection ends.
+    /// Drops all channels of a domain whose connection ends.
     pub fn drop_of(&mut self, cx: &mut Context, me: DomainId) {
         for channel in self.of(me).collect::<Vec<_>>() {
             // The channel exists.

@@ -12,8 +12,8 @@ use tranship_proto::{
 };
 
 impl State {
-    /// The pool's place in the new control page. The reader set is said again from the start, its epoch first:
-    /// the writer may not collect before it has heard the whole of it.
+    /// Gives a pool its place in the new control page. The reader set is sent again from the start, its epoch first:
+    /// the writer may not collect before it has all of it.
     pub(super) fn pool_again(&mut self, me: DomainId, req: Req, id: PoolId) -> Done {
         let Some(entry) = self.free_entry(me) else {
             return Err(Limited::PoolsOfDomain.refuse(1, 0).into());
@@ -67,7 +67,7 @@ impl State {
             .get_mut(&me)
             .and_then(|d| d.claiming.as_mut())
             .is_some_and(|c| c.readers.insert(pool));
-        // Split claims: only the last one is whole, so nothing is taken from `shown` before `ClaimDone`.
+        // Split claims: only the last one completes them, so nothing is taken from `shown` before `ClaimDone`.
         let unknown: Vec<ChunkKey> = mapped
             .iter()
             .filter(|k| !r.shown.contains(k))
@@ -215,7 +215,7 @@ impl State {
             let Some(r) = self.pools.reader(pool, me) else {
                 continue;
             };
-            // One that is being offered the pool answers with its counters.
+            // A reader that is being offered the pool answers with its counters.
             if !readers.contains(&pool) && r.offers == 0 {
                 self.drop_reader(pool, me);
                 continue;

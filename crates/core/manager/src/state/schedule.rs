@@ -16,7 +16,7 @@ use std::time::Duration;
 use tranship_policy::{Governor, PoolState, Snapshot};
 use tranship_proto::{Event, PoolFigures, PoolId, Req};
 
-/// Heaps have no chunks; they ask for memory in steps of that at least.
+/// Heaps have no chunks: the smallest amount of memory that they ask for.
 const HEAP_GRAIN: u64 = 1 << 20;
 
 /// Pools in one message.
@@ -25,7 +25,7 @@ const AT_ONCE: usize = 32;
 /// The policy, and the times at which it works.
 #[derive(Debug)]
 pub(super) struct Schedule {
-    /// None: quotas stay as they are.
+    /// `None`: quotas stay as they are.
     governor: Option<Governor>,
     due: Duration,
 }
@@ -43,7 +43,7 @@ impl Schedule {
         }
     }
 
-    /// Whether the manager itself sets quotas.
+    /// Says whether the manager itself sets quotas.
     pub fn governs(&self) -> bool {
         self.governor.is_some()
     }
@@ -60,7 +60,7 @@ impl Schedule {
         if self.due(pools, heaps).is_none_or(|due| due > cx.now) {
             return;
         }
-        // From now on, not from when it was due: after a pause there is nothing to catch up with.
+        // From now on, not from the due time: after a pause there is nothing to catch up.
         self.due = cx.now + cx.config.policy_period;
         let alive = pools.iter().filter(|(_, p)| !p.is_orphan());
         let pools = alive.map(|(id, p)| (*id, p.table)).collect();
@@ -239,7 +239,7 @@ impl Sight<'_> {
         rule.max_bytes = rule.max_bytes.min(most);
         rule.min_bytes = rule.min_bytes.min(rule.max_bytes);
         if self.hogs.is_slowed(p.writer) {
-            // One that holds too much of others' memory gets no more of its own.
+            // A domain that holds too much of others' memory gets no more of its own.
             rule.max_bytes = rule.max_bytes.min(granted).max(p.chunk_bytes);
             rule.min_bytes = rule.min_bytes.min(rule.max_bytes);
         }
@@ -259,7 +259,7 @@ impl Sight<'_> {
             blocked_ns: f.blocked_ns,
             collect_ns: f.collect_ns,
             allocs: f.allocs,
-            // Trust: a writer's word, of memory that it was granted.
+            // Trust: a writer's word about memory that it was granted.
             live_bytes: f.live_bytes.min(granted),
             peak_bytes: f.peak_bytes.min(granted),
             live_buffers: f.live_buffers,

@@ -54,7 +54,7 @@ impl State {
             }
             fds.fds.push_back(fd); // not wanted
             match &mut c.ready {
-                // Still on its way to some reader.
+                // Some reader has not been sent it yet.
                 Some((waits, _)) => {
                     let before = std::mem::replace(waits, answer);
                     self.say_ready(id, key, before);

@@ -54,7 +54,7 @@ impl State {
         }
     }
 
-    /// A pool can be joined to once its writer has claimed all that it has.
+    /// Says whether a pool can be joined: once its writer has claimed everything.
     fn ready_pool(&self, pool: PoolId) -> bool {
         self.pools.get(&pool).is_some_and(|p| {
             !p.is_orphan()
@@ -107,14 +107,15 @@ impl State {
         self.cx.tell(b.domain, Event::Claimed { req: b.req }, &[]);
     }
 
-    /// Whether the process that a queue on a reader set belongs to is back, and has claimed all that it has.
+    /// Says whether the process that owns a queue on a reader set is back, and has claimed everything.
     fn is_back(&self, brought: &Brought) -> bool {
         let d = self.cx.domains.get(&brought.sink);
         d.is_some_and(|d| d.process == brought.process && d.claiming.is_none() && !d.unheard)
     }
 
-    /// Queues on a reader set whose sinks are back and have not these channels: they were closed or drained, and the
-    /// manager that was told did not live to tell the writer. All of them, or those of one sink.
+    /// Removes queues from a reader set if their sinks are back without these channels. The channels were closed or
+    /// drained, and the manager that was told did not live to tell the writer. It checks all queues, or those of one
+    /// sink.
     fn settle_brought(&mut self, id: PoolId, sink: Option<DomainId>) {
         let Some(p) = self.pools.get(&id).filter(|_| self.ready_pool(id)) else {
             return;
@@ -133,7 +134,8 @@ impl State {
         }
     }
 
-    /// A domain has a channel no more that it had under an earlier manager; perhaps this one never took it up.
+    /// Records that a domain no longer has a channel from an earlier manager's time; perhaps this manager never took it
+    /// up.
     pub(super) fn has_no_more(&mut self, me: DomainId, channel: ChannelId) {
         if !self.claims.leaves(me, channel) {
             return;
@@ -235,7 +237,7 @@ impl State {
         self.take_up_reader(pool, reader, (r.refs, r.inode), r.mapped);
         self.no_longer_awaited(pool, reader);
         self.pools.changed(pool);
-        // One that is being offered the pool again is about to answer with the same counters.
+        // A reader that is being offered the pool again is about to answer with the same counters.
         let offered = |r: &Reader| r.offers > 0;
         let record = self.pools.reader(pool, reader);
         if r.over && !record.is_some_and(offered) {
@@ -415,7 +417,7 @@ impl State {
         self.feed_missed(pool, sink);
     }
 
-    /// One end leaves a channel whose other end has not come back.
+    /// Drops one end of a channel whose other end has not come back.
     pub(super) fn drop_claimed_end(&mut self, me: DomainId, channel: ChannelId) -> bool {
         let roles = [Role::Source, Role::Sink];
         let mine = roles

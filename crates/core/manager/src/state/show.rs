@@ -1,5 +1,5 @@
-//! Chunks that their writer shows: granted with it if they were not before, verified, shown to all readers, then the
-//! writer's to use.
+//! Chunks that their writer shows: they are granted if they were not before, verified, shown to all readers, and then
+//! the writer may use them.
 
 use super::extent::For;
 use super::model::{Answer, Batch, Chunk};
@@ -9,11 +9,11 @@ use super::{Ancillary, Fail, State, refusal};
 use std::collections::BTreeSet;
 use tranship_proto::{DomainId, Event, MAX_FDS, PoolId, RefusalCode, Req, Trust};
 
-/// Messages to readers that one request may lead to, beyond those for a single chunk.
+/// Most messages to readers for one request, beyond those for a single chunk.
 const SHOWN: usize = 64;
 
 impl Pool {
-    /// Whether this chunk is there.
+    /// Says whether the pool has this chunk.
     fn has(&self, (index, serial): ChunkKey) -> bool {
         self.chunks.get(&index).is_some_and(|c| c.serial == serial)
     }
@@ -34,7 +34,7 @@ impl Pool {
 }
 
 impl State {
-    /// Takes as many as are granted and a turn has time for: the first of them, the others can be shown again.
+    /// Takes as many chunks as are granted and a turn has time for: the first ones. The others can be shown again.
     pub(super) fn show_chunks(
         &mut self,
         me: DomainId,
@@ -65,7 +65,7 @@ impl State {
         Ok(())
     }
 
-    /// How many of the chunks that are shown are granted, with those that were before.
+    /// Returns how many of the shown chunks are granted, with those that were before.
     fn grant_shown(
         &mut self,
         me: DomainId,
@@ -94,8 +94,8 @@ impl State {
         Ok(before)
     }
 
-    /// A chunk that is granted and whose place and memory were checked: shows it around, unless its writer still fills
-    /// it.
+    /// Adds a chunk that is granted, and whose place and memory were checked. It is shown to readers, unless its writer
+    /// still fills it.
     pub(super) fn add_chunk(
         &mut self,
         me: DomainId,
@@ -136,7 +136,7 @@ impl State {
         Ok(())
     }
 
-    /// To all readers.
+    /// Shows a chunk to all readers.
     pub(super) fn show_around(
         &mut self,
         id: PoolId,
@@ -163,7 +163,7 @@ impl State {
         }
     }
 
-    /// A queued chunk has gone out to a reader, or never will.
+    /// Handles that a queued chunk has gone out to a reader, or never will.
     pub(super) fn chunk_reached(&mut self, pool: PoolId, key: ChunkKey, reader: DomainId) {
         let Some(p) = self.pools.get_mut(pool) else {
             return;
@@ -182,7 +182,7 @@ impl State {
         }
     }
 
-    /// Whether a chunk may be put there.
+    /// Checks that a chunk may be put there.
     pub(super) fn check_place(p: &Pool, index: u32) -> Done {
         if u64::from(index) >= p.windows() {
             return Err(refusal(RefusalCode::BadArgument, index.into(), p.windows()).into());
@@ -193,7 +193,7 @@ impl State {
         Ok(())
     }
 
-    /// A chunk is ready, or gone: its writer is told, once all of its batch are.
+    /// Handles that a chunk is ready, or gone: its writer is told, once all of its batch are.
     pub(super) fn say_ready(&mut self, pool: PoolId, (index, serial): ChunkKey, answer: Answer) {
         let Some(p) = self.pools.get_mut(pool) else {
             return;
@@ -223,7 +223,7 @@ impl State {
     }
 }
 
-/// Whether chunks may be put there: fresh, in free places, not too many. How many they are.
+/// Checks that chunks may be put there: fresh, in free places, not too many. Returns their number.
 fn check_keys(p: &Pool, keys: &[ChunkKey]) -> Result<u32, Fail> {
     let bad = |asked: u64, available: u64| {
         Fail::from(refusal(RefusalCode::BadArgument, asked, available))

@@ -1,4 +1,4 @@
-//! `Stat`: one record after another, as fast as the asker takes them.
+//! `Stat`: one record after another, as fast as the client takes them.
 
 use super::extent::For;
 use super::model::{Item, StatRun};
@@ -10,15 +10,15 @@ use tranship_proto::{
     PoolId, PoolStat, RefusalCode, Req, Role, StatRecord,
 };
 
-/// Slots that are looked through for one request at most; holdings beyond are left out.
+/// Most slots that are read for one request; holdings beyond are left out.
 const MAX_SLOTS_READ: u64 = 4 << 20;
 
-/// Of these, in one go.
+/// Slots that are read at once.
 const SLOTS_AT_ONCE: u32 = 16384;
-/// Records in one go.
+/// Records that are sent at once.
 const RECORDS_AT_ONCE: usize = 32;
 
-/// The first key of a map after one, or the first of all.
+/// Returns the first key of a map after one, or the first of all.
 fn after<K: Ord + Copy, V>(map: &BTreeMap<K, V>, last: Option<K>) -> Option<K> {
     use std::ops::Bound::{Excluded, Unbounded};
     let from = last.map_or(Unbounded, Excluded);
@@ -61,7 +61,7 @@ impl State {
             }
             last = None;
         }
-        // Each kind is begun when the one before it has come to its end.
+        // Each kind begins when the one before it has ended.
         if let None | Some(Item::Pool(_)) = last {
             let id = if let Some(Item::Pool(id)) = last {
                 Some(id)
@@ -142,7 +142,7 @@ impl State {
         holds.next()
     }
 
-    /// Goes on with an answer while there is room.
+    /// Continues an answer while there is room.
     pub(super) fn stat_on(&mut self, client: ClientId) {
         let mut said = 0;
         while self.cx.clients.has_room(client) && said < RECORDS_AT_ONCE {
@@ -241,7 +241,7 @@ impl State {
         None
     }
 
-    /// The same; beyond the bounds another record is the answer.
+    /// Asks the shell for a figure; beyond the bounds another record is the answer.
     fn ask_or(
         &mut self,
         client: ClientId,
@@ -261,7 +261,7 @@ impl State {
     pub(super) fn pool_read(&mut self, client: ClientId, figures: Option<Figures>) {
         self.fill(client, |record| {
             if let (StatRecord::Pool(p), Some(f)) = (record, figures) {
-                // Trust: a writer's word, of memory that it was granted.
+                // Trust: a writer's word about memory that it was granted.
                 p.live_bytes = f.live_bytes.min(p.granted_bytes);
                 p.garbage_bytes = f.garbage_bytes.min(p.granted_bytes);
                 p.cached_bytes = f.cached_bytes.min(p.granted_bytes);
@@ -425,7 +425,7 @@ impl State {
         }))
     }
 
-    /// A piece of a holding was read.
+    /// Takes a piece of a holding that was read.
     pub(super) fn hold_read(&mut self, client: ClientId, buffers: u32, bytes: u64) {
         let run = self.cx.clients.stat(client).and_then(Option::as_mut);
         let Some((StatRecord::Hold(h), next)) = run.and_then(|r| r.partial.as_mut()) else {

@@ -30,12 +30,12 @@ impl Seat {
         }
     }
 
-    /// Whether quotas move, by whomever.
+    /// Says whether anything moves quotas: the manager, or a client.
     pub fn quotas_move(&self) -> bool {
         self.governed || self.steered
     }
 
-    /// Takes the seat, or gives it up.
+    /// Takes the right to set quotas, or gives it up.
     pub fn steer(
         &mut self,
         cx: &mut Context,

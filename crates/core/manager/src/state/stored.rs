@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use tranship_proto::{DomainId, PoolId, Trust, check_name};
 
-/// Descriptors that are kept so, in all and of one user's pools: the unit file says how many there may be.
+/// Most stored descriptors, in all and of one user's pools: the unit file has the same number.
 const MOST: usize = 4000;
 const MOST_OF_ONE: usize = 1000;
 /// Before every name.
@@ -46,13 +46,13 @@ pub enum Stored {
         /// The pool's name.
         name: String,
     },
-    /// One of its chunks.
+    /// One of the pool's chunks.
     Chunk {
         /// The pool.
         pool: PoolId,
-        /// Where.
+        /// The chunk's place.
         index: u32,
-        /// Which.
+        /// The chunk's serial.
         serial: u32,
     },
     /// The process of a reader.
@@ -61,13 +61,13 @@ pub enum Stored {
         pool: PoolId,
         /// The domain.
         domain: DomainId,
-        /// Of its counters.
+        /// The inode of its counters.
         inode: u64,
     },
 }
 
 impl Stored {
-    /// Out of a name.
+    /// Parses a stored descriptor's name.
     #[must_use]
     pub fn parse(name: &str) -> Option<Stored> {
         let mut parts = name.strip_prefix(PREFIX)?.split('.');
@@ -115,7 +115,7 @@ impl Stored {
         }
     }
 
-    /// A process, not memory.
+    /// Says whether it is a process, not memory.
     #[must_use]
     pub fn is_process(&self) -> bool {
         matches!(self, Stored::Reader { .. })
@@ -398,7 +398,7 @@ impl State {
         self.sweep_first(id);
     }
 
-    /// Readers that are awaited, with their processes.
+    /// Returns the readers that are awaited, with their processes.
     #[must_use]
     pub fn awaited(&self) -> Vec<(PoolId, DomainId, FdToken)> {
         let pools = self.pools.iter().filter(|(_, p)| !p.awaited().is_empty());
@@ -406,13 +406,13 @@ impl State {
         each.collect()
     }
 
-    /// Whether any is.
+    /// Says whether any reader is awaited.
     #[must_use]
     pub fn awaits(&self) -> bool {
         self.pools.awaits()
     }
 
-    /// One has ended.
+    /// Handles that an awaited reader has ended.
     pub fn awaited_ended(&mut self, id: PoolId, reader: DomainId) -> Vec<Action> {
         let here = self.cx.domains.contains_key(&reader);
         if let Some(p) = self.pools.get_mut(id)

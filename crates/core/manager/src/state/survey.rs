@@ -13,7 +13,7 @@ pub(crate) struct Surveyed {
     pub look: Look,
 }
 
-/// Where the rest of it is.
+/// The place of the item's other facts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Look {
     /// There is nothing to read.

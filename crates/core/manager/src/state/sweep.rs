@@ -12,13 +12,13 @@ use tranship_proto::{ChannelId, DomainId, Event, PoolId};
 
 /// Words that are read for all users in one tick: 2 MiB, half a millisecond.
 const WORDS: u32 = 1 << 19;
-/// Chunks and readers of one user's pools that are gone through in one tick.
+/// Chunks and readers of one user's pools that are handled in one tick.
 const UNITS: usize = 2048;
-/// Of these, for a look at a pool.
+/// The units for a look at a pool.
 const LOOK: usize = 16;
 /// Between two pieces of a pass.
 const PAUSE: Duration = Duration::from_millis(10);
-/// Of a slot table's entry.
+/// Words of a slot table's entry.
 const TABLE_WORDS: usize = 8;
 
 /// The counters of a pool to read.
@@ -30,7 +30,7 @@ struct Counters {
 }
 
 impl State {
-    /// When the next piece is due, if there is anything to read.
+    /// Returns when the next piece is due, if there is anything to read.
     pub(super) fn sweep_due(&self) -> Option<Duration> {
         if !self.sweep.users.is_empty() {
             return Some(self.sweep.last + PAUSE);
@@ -79,7 +79,7 @@ impl State {
         }
     }
 
-    /// A pool has just died: it comes before its user's others.
+    /// Puts a pool that has just died before its user's others.
     pub(super) fn sweep_first(&mut self, id: PoolId) {
         let Some(uid) = self.pools.get(&id).map(|p| p.uid) else {
             return;
@@ -97,7 +97,7 @@ impl State {
         self.sweep_pieces(uid);
     }
 
-    /// Goes on with a user's pools as far as this tick goes.
+    /// Continues with a user's pools within this tick's bounds.
     fn sweep_pieces(&mut self, uid: u32) {
         self.sweep.last = self.cx.now;
         while self.sweep_piece(uid) {}
@@ -111,7 +111,7 @@ impl State {
         }
     }
 
-    /// The next step; `false` if it has to be waited for something.
+    /// Does the next step; returns `false` if it has to wait.
     fn sweep_piece(&mut self, uid: u32) -> bool {
         let Some(pass) = self.sweep.users.get_mut(&uid) else {
             return false;
@@ -174,7 +174,7 @@ impl State {
         false
     }
 
-    /// A piece was read.
+    /// Takes a piece that was read.
     pub(super) fn swept(&mut self, id: PoolId, read: &Range<u32>, live: Option<Vec<(u32, u32)>>) {
         let is_next =
             |p: &Pass| p.rest.front() == Some(&id) && p.next == read.start && p.judging.is_none();
@@ -353,7 +353,7 @@ impl State {
         })
     }
 
-    /// The writer ended while no manager was there, and nothing of its pool is held or on its way.
+    /// Ends a pool whose writer ended while there was no manager, and of which nothing is held or in a queue.
     fn claimed_judged(&mut self, id: PoolId) {
         if self.claimed_counters(id).is_none() {
             return;

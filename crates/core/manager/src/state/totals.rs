@@ -1,9 +1,9 @@
-//! Memory granted and stranded, over all pools and heaps and by users; and when some of it was asked for last.
+//! Memory granted and stranded, over all pools and heaps and by user; and when some of it was requested last.
 
 use super::accounts::{Accounts, Of};
 use std::time::Duration;
 
-/// Memory is asked for, and looked for, no more often than this.
+/// The shortest time between two requests, or searches, for memory.
 pub(super) const SHRINK_PAUSE: Duration = Duration::from_millis(250);
 
 /// Bytes.
@@ -13,7 +13,7 @@ pub(super) struct Totals {
     stranded: u64,
     /// The highest sum of both that claims alone led to: only they may exceed the total.
     claimed: u64,
-    /// When unused memory was taken back last.
+    /// When unused memory was last taken back.
     taken_back: Option<Duration>,
     asked_to_shrink: Option<Duration>,
 }

@@ -16,7 +16,7 @@ use tranship_proto::{DomainId, Event, Limited, PoolId, RefusalCode, Req};
 
 /// Ended domains whose records are kept; if there are more, each user keeps equally many.
 const MOST_GONE: usize = 32;
-/// Clients that follow one pool.
+/// Most clients that follow one pool.
 const MOST_FOLLOWERS: u64 = 64;
 /// Pending levels of a client that are looked at when there is room again.
 const SAID: usize = 16;
@@ -158,19 +158,19 @@ impl Traces {
         }
     }
 
-    /// A domain has a pool no more.
+    /// Records that a domain no longer has a pool.
     pub fn say_no_level(&mut self, domain: DomainId, pool: PoolId) {
         self.unsaid.remove(&(domain, pool));
     }
 
-    /// A domain begins to read a pool.
+    /// Tells a domain that begins to read a pool its level.
     pub fn tell(&mut self, cx: &mut Context, pools: &Pools, domain: DomainId, pool: PoolId) {
         if self.is_on(pool) {
             self.say_level(cx, pools, domain, pool);
         }
     }
 
-    /// A domain has come back.
+    /// Tells a returned domain all levels.
     pub fn tell_all(
         &mut self,
         cx: &mut Context,
@@ -242,7 +242,7 @@ impl Traces {
             alive: true,
             fd,
         };
-        // The second one takes the first one's place.
+        // The second ring takes the first one's place.
         let number = old.unwrap_or_else(|| self.number());
         match self.rings.insert(number, ring) {
             Some(before) => cx.release(before.fd),
@@ -273,7 +273,7 @@ impl Traces {
         if gone.values().map(Vec::len).sum::<usize>() <= MOST_GONE {
             return;
         }
-        // Of several with as many the one that has just got one more.
+        // Of several with equally many, the user that has just got one more.
         let most = gone
             .iter()
             .max_by_key(|(uid, all)| (all.len(), **uid == last));
@@ -314,7 +314,7 @@ impl Traces {
         self.pools.contains(&pool) || self.followers.contains_key(&pool)
     }
 
-    /// Of the next one. They begin anew after the last, and pass over those that are there.
+    /// Returns the number of the next ring. Numbers wrap around, and skip those in use.
     fn number(&mut self) -> u32 {
         loop {
             self.last = self.last.checked_add(1).unwrap_or(1);

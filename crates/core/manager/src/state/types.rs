@@ -9,7 +9,7 @@ use tranship_proto::{
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ClientId(pub u64);
 
-/// A descriptor in the shell's table. The state owns every token that it was given until it says `Close`.
+/// A descriptor in the shell's table. The state owns every token that it received, until its action `Close`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct FdToken(pub u64);
 
@@ -43,7 +43,7 @@ pub enum Sealed {
 }
 
 impl Sealed {
-    /// Whether it is memory of any kind.
+    /// Says whether it is memory of any kind.
     pub fn is_memory(self) -> bool {
         self != Sealed::No
     }
@@ -52,7 +52,7 @@ impl Sealed {
 /// The shell's findings about a descriptor that a client sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Facts {
-    /// On tmpfs, with exactly these seals, no execute bit, every block present.
+    /// The seals, if the file is on tmpfs, has exactly these seals and no execute bit, and has every block.
     pub sealed: Sealed,
     /// The size, bytes.
     pub size: u64,
@@ -83,7 +83,7 @@ pub struct Figures {
     pub collect_ns: u64,
     /// Buffers handed out.
     pub allocs: u64,
-    /// In use.
+    /// Bytes in use.
     pub live_bytes: u64,
     /// The most at once, lately.
     pub peak_bytes: u64,
@@ -93,9 +93,9 @@ pub struct Figures {
     pub live_buffers: u64,
     /// Callers that wait.
     pub waiters: u64,
-    /// Found dead when it last looked, bytes.
+    /// Bytes that the writer's last look found dead.
     pub garbage_bytes: u64,
-    /// In caches, bytes.
+    /// Bytes in caches.
     pub cached_bytes: u64,
     /// Bytes of buffers' pages beyond the requested length.
     pub padding_bytes: u64,
@@ -127,13 +127,13 @@ pub struct HogNotice {
     pub uid: u32,
     /// Bytes of others' memory that are charged to the domain.
     pub charged_bytes: u64,
-    /// More than so much is too much, bytes.
+    /// The limit above which it is too much, bytes.
     pub over_bytes: u64,
     /// The action; `None`: the domain is within the limit again.
     pub action: Option<HogAction>,
 }
 
-/// Something happened. Time comes along with every input.
+/// An event for the state. Time comes along with every input.
 #[derive(Clone, Debug)]
 pub enum Input {
     /// A connection was accepted.
@@ -166,7 +166,7 @@ pub enum Input {
         pidfd: Option<FdToken>,
         /// A number that identifies the process for as long as the machine runs.
         process: u64,
-        /// A control page for it, if one could be made.
+        /// A control page for the domain, if one could be made.
         control_page: Option<FdToken>,
     },
     /// The connection broke the rules on a level below messages.
@@ -176,7 +176,7 @@ pub enum Input {
         /// The rule.
         refusal: Refusal,
     },
-    /// A message came without descriptors that it prescribes, as the manager's process had no room for them.
+    /// A message came without descriptors that it prescribes, because the manager's process had no room for them.
     Crippled {
         /// The client.
         client: ClientId,
@@ -193,7 +193,7 @@ pub enum Input {
         /// The client.
         client: ClientId,
     },
-    /// A descriptor that was said to be closed is.
+    /// A descriptor was closed after `Action::Close`.
     Closed {
         /// The descriptor.
         token: FdToken,
@@ -239,14 +239,14 @@ pub enum Input {
         /// The sink's head.
         taken: u64,
     },
-    /// The answer to `Action::ReadFigures`, in its order; `None` where they could not be read.
+    /// The answer to `Action::ReadFigures`, in its order; `None` for figures that could not be read.
     FiguresRead {
         /// The client that asked; `None`: a period is over.
         asker: Option<(ClientId, Req)>,
         /// The figures of each pool.
         figures: Vec<(PoolId, Option<Figures>)>,
     },
-    /// The answer to `Action::ReadHeld`; nothing, where it could not be read.
+    /// The answer to `Action::ReadHeld`; empty if it could not be read.
     HeldRead {
         /// The pool.
         pool: PoolId,
@@ -300,7 +300,7 @@ pub enum Action {
     Disconnect {
         /// The client.
         client: ClientId,
-        /// Why; `None` where the client left of its own will.
+        /// The reason; `None` if the client left by itself.
         refusal: Option<Refusal>,
     },
     /// Watch this pidfd until it is closed.
@@ -387,7 +387,7 @@ pub enum Action {
     },
     /// Tell the administrator that a domain holds too much of others' memory, or does so no more.
     SayHog(HogNotice),
-    /// Kill a process. Answered only where that is not permitted.
+    /// Kill a process. Answered only if that is not permitted.
     Kill {
         /// The domain.
         domain: DomainId,
@@ -403,14 +403,14 @@ pub enum Action {
     },
     /// Quotas change without a request from now on: present and later control pages say so.
     Scheduled,
-    /// The manager was idle for as long as it is to be.
+    /// The manager was idle for the configured time.
     Exit,
 }
 
 /// Why a request is not done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Fail {
-    /// Said to the client, which stays.
+    /// The client is told, and stays.
     Refuse(Refusal),
     /// The client broke the protocol.
     Expel(Refusal),

@@ -13,7 +13,7 @@ pub(super) struct Waits {
 }
 
 impl Waits {
-    /// `false` if its asker waits under this number already.
+    /// Says whether a connect of the asker waits under this number already.
     pub fn has(&self, asker: DomainId, req: Req) -> bool {
         self.by_asker.contains_key(&(asker, req))
     }
@@ -60,7 +60,7 @@ impl Waits {
         self.all.get(self.by_asker.get(&(asker, req))?)
     }
 
-    /// One of those of a domain.
+    /// Takes one of a domain's waiting connects.
     pub fn pop_of(&mut self, asker: DomainId) -> Option<Waiting> {
         let of = (asker, Req(0))..=(asker, Req(u32::MAX));
         let number = *self.by_asker.range(of).next()?.1;
@@ -71,7 +71,7 @@ impl Waits {
         self.all.values()
     }
 
-    /// The next one after these, in the order of askers.
+    /// Returns the next waiting connect after one, in the order of askers.
     pub fn after(&self, asker: Option<(DomainId, Req)>) -> Option<&Waiting> {
         use std::ops::Bound::{Excluded, Unbounded};
         let from = asker.map_or(Unbounded, Excluded);

@@ -13,13 +13,13 @@ use tranship_proto::{DomainId, PoolId};
 
 /// Words that are read for all users in one tick: half a MiB.
 const WORDS: u32 = 1 << 17;
-/// Slots in one go.
+/// Slots that are read at once.
 const PIECE: u32 = 8192;
-/// Of these, for a look at a reader.
+/// Words for a look at a reader.
 const LOOK: u32 = 64;
 /// Between two ticks.
 const PAUSE: Duration = Duration::from_millis(10);
-/// Of a slot table's entry.
+/// Words of a slot table's entry.
 const TABLE_WORDS: u32 = 8;
 
 /// The progress of the reading. No user's readers wait for another user's.
@@ -42,7 +42,7 @@ pub(super) struct Watch {
 #[derive(Debug, Default)]
 pub(super) struct Pass {
     rest: VecDeque<(PoolId, DomainId)>,
-    /// Of the first one, the next slot.
+    /// Of the first reader, the next slot.
     next: u32,
     words: u32,
 }
@@ -103,8 +103,8 @@ impl Watch {
         self.go_on_with(cx, pools);
     }
 
-    /// Goes on with whose turn it is, or gives the next one its part of the words that are left, as long as there are
-    /// any.
+    /// Continues with the user whose turn it is. Without one, it gives the next user its part of the remaining words,
+    /// as long as there are any.
     fn go_on_with(&mut self, cx: &mut Context, pools: &mut Pools) {
         loop {
             if let Some(uid) = self.turn {
@@ -127,7 +127,7 @@ impl Watch {
         }
     }
 
-    /// Of so many words.
+    /// Spends words of the tick.
     fn spend(&mut self, uid: u32, words: u32) {
         self.words = self.words.saturating_sub(words);
         if let Some(pass) = self.users.get_mut(&uid) {
@@ -180,7 +180,7 @@ impl Watch {
         }
     }
 
-    /// A piece was read; nothing of it counts as held if it could not be.
+    /// Takes a piece that was read; nothing of it counts as held if it could not be read.
     pub fn held_read(
         &mut self,
         cx: &mut Context,
@@ -273,7 +273,7 @@ fn set_lingering(
     }
 }
 
-/// A reader is about to be no more.
+/// Handles that a reader is about to end.
 pub(super) fn hold_ends(cx: &mut Context, pools: &mut Pools, pool: PoolId, reader: DomainId) {
     set_lingering(cx, pools, (pool, reader), 0);
     let hold = pools.get_mut(pool).and_then(|p| {
@@ -285,7 +285,7 @@ pub(super) fn hold_ends(cx: &mut Context, pools: &mut Pools, pool: PoolId, reade
     }
 }
 
-/// Counts all of it anew.
+/// Counts all charges anew.
 pub(super) fn audit(cx: &Context, pools: &Pools) -> Result<(), String> {
     let mut domains: BTreeMap<DomainId, BTreeMap<u32, u64>> = BTreeMap::new();
     let mut users: BTreeMap<u32, u64> = BTreeMap::new();

@@ -36,7 +36,7 @@ fn what_was_shown_is_claimed_from_a_new_manager() {
     house.restart();
     (b, a) = (house.back(&b), house.back(&a));
     assert!(a.instance != instance);
-    // The reader first: it claims chunk 7, and one that its writer will not know.
+    // The reader comes first: it claims chunk 7, and a chunk that its writer does not know.
     b.claims_to_read(&pool, &way, &[(0, 7), (1, 3)]);
     a.claim_pool(&pool);
     a.claim_reader_set(&pool, &[&way], &[&way]);
@@ -89,7 +89,7 @@ fn a_reader_that_is_back_is_shown_what_it_misses() {
     a.show_chunk(&mut pool, 1, 8);
     house.restart();
     (b, a) = (house.back(&b), house.back(&a));
-    // The second one had not come yet.
+    // The second chunk had not come yet.
     b.claims_to_read(&pool, &way, &[(0, 7)]);
     a.claim_pool(&pool);
     a.claim_reader_set(&pool, &[&way], &[&way]);
@@ -97,13 +97,13 @@ fn a_reader_that_is_back_is_shown_what_it_misses() {
     a.claim_assign(&way, pool.id);
     a.claim_done();
     assert_eq!(chunks_shown(&mut b), [8]);
-    // The same over a new connection to the same manager.
+    // Again over a new connection to the same manager.
     b = house.back(&b);
     b.claims_to_read(&pool, &way, &[(1, 8)]);
     assert_eq!(chunks_shown(&mut b), [7]);
 }
 
-/// A reader names a chunk that its writer shows only later: it is in use, and counts once.
+/// A reader names a chunk that its writer shows only later: the chunk is in use, and counts once.
 #[test]
 fn a_chunk_that_its_reader_claimed_first_is_not_stranded() {
     let mut house = House::new(config());
@@ -202,7 +202,7 @@ fn a_stolen_id_is_no_use_without_the_memory() {
     a.show_chunk(&mut pool, 0, 7);
     let way = Way::new(&mut a, &mut b, "n", pool.id);
     house.restart();
-    // The owner is back; the thief was quicker than the reader, and makes everything that it can make.
+    // The owner is back. The thief was quicker than the reader, and makes everything that it can.
     let (mut a, mut thief) = (house.back(&a), house.back(&b));
     a.claim_pool(&pool);
     a.claim_end(&way);
@@ -239,7 +239,7 @@ fn a_stolen_id_is_no_use_without_the_memory() {
     assert_eq!(thief.refused(req), RefusalCode::NotYours);
 }
 
-/// A writer's reader set changes only once it has said everything that is on it.
+/// A writer's reader set changes only once the writer has named everything on it.
 #[test]
 fn nobody_joins_a_pool_that_its_writer_still_claims() {
     let mut house = House::new(config());
@@ -261,7 +261,7 @@ fn nobody_joins_a_pool_that_its_writer_still_claims() {
     drop(other);
 }
 
-/// The sink closed, and the manager that heard it did not live to tell the writer.
+/// The sink closed, and the manager that was told did not live to tell the writer.
 #[test]
 fn a_queue_that_its_sink_has_not_leaves_the_reader_set() {
     let mut house = House::new(config());
@@ -332,7 +332,7 @@ fn a_reader_that_the_writer_never_had_may_forget_the_pool() {
     reader.wait(|e| pool_gone(e).then_some(()));
 }
 
-/// A reader still held something when it was told that a pool is gone, and another still maps some of it.
+/// A reader still held a buffer when it was told that a pool is gone, and another still maps a part of the pool.
 #[test]
 fn a_reader_that_gives_up_a_pool_later_hears_again_that_it_is_gone() {
     let house = House::new(config());
@@ -355,7 +355,7 @@ fn a_reader_that_gives_up_a_pool_later_hears_again_that_it_is_gone() {
     told(&mut reader);
 }
 
-/// The source was told that it may send, the sink not yet that it may take, when the manager ended; and then the
+/// The source was told that it may send, and the sink not yet that it may take, when the manager ended, and then the
 /// source.
 #[test]
 fn a_sink_takes_what_a_dead_source_had_sent() {

@@ -7,7 +7,7 @@ use tranship_manager::{Config, Forward};
 use tranship_proto::{Event, PoolId, RefusalCode, Request};
 use tranship_region::layout::RefsRw;
 
-/// For ever, as far as a test goes.
+/// A time longer than any test.
 const LONG: Duration = Duration::from_secs(1 << 30);
 
 fn house(grace: Duration) -> House {
@@ -47,7 +47,7 @@ fn left(grace: Duration) -> Left {
 }
 
 impl Left {
-    /// The writer claims all that it has, and ends.
+    /// Lets the writer claim everything, and end.
     fn writer_comes_and_goes(&self) {
         let mut writer = self.house.back(&self.writer);
         writer.claim_pool(&self.pool);
@@ -66,7 +66,7 @@ impl Left {
     }
 }
 
-/// Passes over all orphans take place: each of these pools is given back by one.
+/// Lets passes over all orphans happen: a pass gives each of these pools back.
 fn passes(house: &House) {
     for _ in 0..3 {
         let (mut writer, mut reader) = (house.join("w"), house.join("r"));
@@ -87,13 +87,13 @@ fn gone(reader: &mut Client, pool: PoolId) {
     reader.wait(|e| matches!(e, Event::PoolGone { pool: p } if *p == pool).then_some(()));
 }
 
-/// The reader hears that nothing is left of the pool, and unmaps its chunk.
+/// Waits until the reader is told that nothing is left of the pool, and unmaps its chunk.
 fn unmaps(reader: &mut Client, pool: PoolId) {
     gone(reader, pool);
     reader.unmaps(pool, (0, 1));
 }
 
-/// Memory comes back to the total.
+/// Waits until memory comes back to the total.
 fn until_free(house: &House) {
     let mut guest = house.join("guest");
     while guest.sums() != (0, 0) {
@@ -174,7 +174,7 @@ fn a_reader_that_does_not_come_back_holds_nothing() {
     until_free(&left.house);
 }
 
-/// Nor one that has come and ended.
+/// A reader that has come and ended is not awaited either.
 #[test]
 fn a_reader_that_has_ended_is_not_awaited() {
     let left = left(LONG);
@@ -207,7 +207,7 @@ fn a_pool_that_nobody_claims_to_write_is_given_up() {
     gone(&mut reader, left.pool.id);
 }
 
-/// A source that goes on was never told that it may send from a pool, and its sink has made its counters for it.
+/// A living source was never told that it may send from a pool, and its sink has made counters for it.
 #[test]
 fn a_queue_that_never_opened_keeps_nothing() {
     let mut house = house(Duration::ZERO);
@@ -232,7 +232,7 @@ fn a_queue_that_never_opened_keeps_nothing() {
     writer.claim_reader_set(&pool, &[&first, &second], &[&first]);
     writer.claim_done();
     writer.goes();
-    // Until it is known that the source has not sent anything.
+    // The pool stays until it is known that the source has not sent anything.
     passes(&house);
     assert_eq!(last.sums().0, CHUNK);
     middle.claim_done();
@@ -241,7 +241,7 @@ fn a_queue_that_never_opened_keeps_nothing() {
     until_free(&house);
 }
 
-/// Asks for the chunks of a pool, and whether there are any.
+/// Asks for the chunks of a pool; returns whether there are any.
 fn shown(reader: &mut Client, pool: PoolId) -> Result<Vec<(u32, u32)>, RefusalCode> {
     let req = reader.req();
     reader.send(&Request::Resync { req, pool }, &[]);
@@ -274,7 +274,7 @@ fn a_reader_that_is_late_is_shown_what_its_writer_has_left() {
     assert_eq!(shown(&mut reader, left.pool.id), Err(RefusalCode::NotYours));
     reader.claim_done();
     assert_eq!(shown(&mut reader, left.pool.id), Ok(vec![(0, 1)]));
-    // For as long as it lives.
+    // The reader is awaited as long as it lives.
     passes(&left.house);
     assert_eq!(reader.sums().0, CHUNK);
     reader.goes();

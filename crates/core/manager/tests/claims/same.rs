@@ -6,7 +6,7 @@ use tranship_manager::Config;
 use tranship_proto::Event;
 use tranship_region::{Opts, make};
 
-/// The writer gave a chunk back and put a new one in its place, and its connection broke before the manager read of it.
+/// The writer gave a chunk back and put a new one in its place. Its connection broke before the manager read that.
 #[test]
 fn a_younger_chunk_takes_an_older_one_s_place() {
     let house = House::new(Config::default());
@@ -25,7 +25,7 @@ fn a_younger_chunk_takes_an_older_one_s_place() {
     writer.claim_chunk(pool.id, 0, 8, &young);
     let ready = |e: &Event| matches!(e, Event::ChunkReady { serial: 8, .. }).then_some(());
     let old = writer.claim_chunk(pool.id, 0, 7, &young);
-    // An older one than is known is none.
+    // A chunk older than the known one is refused.
     writer.refused(old);
     writer.wait(ready);
     for serial in [7, 8] {
@@ -37,7 +37,7 @@ fn a_younger_chunk_takes_an_older_one_s_place() {
         assert_eq!(reader.wait(heard).0, serial);
     }
     writer.claim_done();
-    // One chunk of quota and total, and one that the reader has still to unmap.
+    // One chunk of quota and total, and one that the reader must still unmap.
     assert_eq!(writer.sums(), (CHUNK, CHUNK));
 }
 
@@ -75,7 +75,7 @@ fn a_claimant_that_was_interrupted_begins_again() {
     }
 }
 
-/// A claim that waits for the other end is answered over the connection that its claimant has by then.
+/// A claim that waits for the other end is answered over the present connection of its claimant.
 #[test]
 fn who_waits_for_the_other_end_is_answered_where_it_is() {
     let mut house = House::new(Config::default());
@@ -109,7 +109,7 @@ fn an_old_control_page_allows_no_collection() {
     drop(back);
 }
 
-/// A sink that may have missed it hears once more that it may take.
+/// A sink that may have missed the message is told again that it may take.
 #[test]
 fn a_returning_sink_hears_that_its_pools_are_open() {
     let house = House::new(Config::default());

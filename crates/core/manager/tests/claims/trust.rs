@@ -1,4 +1,4 @@
-//! Levels of trust: chunks are sealed as their pool's level says, and a level is not another one after a restart.
+//! Levels of trust: chunks are sealed according to their pool's level, and the level does not change at a restart.
 
 use crate::common::*;
 use std::os::fd::AsFd;
@@ -6,7 +6,7 @@ use tranship_manager::Config;
 use tranship_proto::{Event, Levels, Refusal, RefusalCode, Request, Trust};
 use tranship_region::{Opts, Sealing, make};
 
-/// One whose chunks have other seals.
+/// Returns a level whose chunks have other seals.
 fn other(trust: Trust) -> Trust {
     match trust.all_write() {
         true => Trust::Producer,

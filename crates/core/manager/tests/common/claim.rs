@@ -32,7 +32,7 @@ impl House {
         Client::join(&self.path, name)
     }
 
-    /// The manager ends, and the next one knows nothing.
+    /// Ends the manager, and starts the next one, which knows nothing.
     pub fn restart(&mut self) {
         self.restart_with(self.config.clone());
     }
@@ -42,7 +42,7 @@ impl House {
         self.manager = Some(Embedded::start(config, Some(&self.path)).expect("a manager"));
     }
 
-    /// The same domain over a new connection.
+    /// Joins again as the old client's domain, over a new connection.
     pub fn back(&self, old: &Client) -> Client {
         let back = Client::join_as(&self.path, "back", Some(old.domain));
         assert!(back.resumed);
@@ -50,7 +50,7 @@ impl House {
     }
 }
 
-/// A channel with its pool, as both of its ends know it.
+/// A channel with its pool, from both of its ends.
 pub struct Way {
     pub chan: Chan,
     pub name: String,
@@ -117,7 +117,7 @@ impl Client {
         req
     }
 
-    /// The writer's reader set: these ways' sinks as readers, and these ways.
+    /// Claims the writer's reader set: these ways' sinks as readers, and these ways.
     pub fn claim_reader_set(&mut self, pool: &Pool, readers: &[&Way], queues: &[&Way]) {
         let reader = |w: &&Way| (w.sink, inode(&w.refs().0));
         let claim = Request::ClaimRoster {
@@ -141,7 +141,7 @@ impl Client {
         self.send(&claim, &[way.refs().0.as_fd()]);
     }
 
-    /// This client's end of a channel.
+    /// Claims this client's end of a channel.
     pub fn claim_end(&mut self, way: &Way) -> Req {
         let halves = (&way.chan.source_half.0, &way.chan.sink_half.0);
         let (role, peer, (own, other)) = match self.domain == way.source {
@@ -161,7 +161,7 @@ impl Client {
         req
     }
 
-    /// This client's counters of an assignment.
+    /// Claims this client's counters of an assignment.
     pub fn claim_assign(&mut self, way: &Way, pool: PoolId) -> Req {
         let (req, channel) = (self.req(), way.chan.id);
         let claim = Request::ClaimAssign { req, channel, pool };
@@ -174,14 +174,14 @@ impl Client {
         req
     }
 
-    /// Everything is claimed, and the manager has heard it.
+    /// Ends the claims, and waits until the manager has read that.
     pub fn claim_done(&mut self) {
         let done = self.req();
         self.send(&Request::ClaimDone { req: done }, &[]);
         self.claimed(done);
     }
 
-    /// All that a pool's reader over one way has.
+    /// Claims everything that a pool's reader over one channel has.
     pub fn claims_to_read(&mut self, pool: &Pool, way: &Way, mapped: &[(u32, u32)]) {
         self.claim_reader(pool, way, mapped);
         self.claim_end(way);
@@ -208,7 +208,7 @@ impl Client {
         self.send(&unmapped, &[]);
     }
 
-    /// Of a pool that it wants no more nothing is mapped here.
+    /// Gives up a pool of which nothing is mapped.
     pub fn gives_up(&mut self, pool: PoolId) {
         self.unmaps(pool, (0, 0));
     }

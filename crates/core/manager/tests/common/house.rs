@@ -24,20 +24,20 @@ pub struct House {
     pub now: Duration,
     /// Clients whose messages stay queued.
     pub deaf: BTreeSet<ClientId>,
-    /// Chunks in which something is alive, as the counters of each dead writer's pool say.
+    /// Chunks in which something is alive, by the counters of each dead writer's pool.
     pub alive: Vec<(u32, u32)>,
     /// The writers' figures of their pools, and the quotas on control pages.
     pub figures: BTreeMap<PoolId, Figures>,
     pub quotas: BTreeMap<PoolId, u64>,
     /// The slots that readers hold, by rising slots.
     pub held: BTreeMap<(PoolId, DomainId), Vec<HeldSlot>>,
-    /// Pieces of counters that were read, and whose.
+    /// The number of read pieces of counters, and their pools.
     pub looks: u64,
     pub looked: BTreeSet<(PoolId, DomainId)>,
     /// Reports of domains that hold too much, and the killed ones.
     pub notices: Vec<HogNotice>,
     pub killed: Vec<DomainId>,
-    /// Whether the kernel lets them be.
+    /// Whether the kernel lets the manager kill processes.
     pub may_kill: bool,
     /// Domains' processes, and the last refusal of an expelled client.
     processes: BTreeMap<DomainId, u64>,
@@ -212,7 +212,7 @@ impl House {
         }
     }
 
-    /// The process that a domain was.
+    /// Returns the process that a domain was.
     pub fn process_of(&self, domain: DomainId) -> u64 {
         self.processes[&domain]
     }

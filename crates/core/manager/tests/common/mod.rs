@@ -21,10 +21,10 @@ pub use tranship_testkit::Watchdog;
 pub const CHUNK: u64 = 64 << 10;
 pub const SLOTS: u32 = 64;
 
-/// The manager's number of this process, in which all clients are; once one was told of a queue.
+/// The manager's number of this process, which has all clients, once one of them was told of a queue.
 static OURS: AtomicU64 = AtomicU64::new(0);
 
-/// For as long as a test with a manager may block.
+/// Makes a watchdog for the time that a test with a manager may block.
 #[track_caller]
 pub fn watchdog() -> Watchdog {
     Watchdog::new()
@@ -96,7 +96,7 @@ impl Client {
         socket::sendmsg(&self.fd, &encode(request), fds, false).expect("send");
     }
 
-    /// The next event; `None` at the end of the connection.
+    /// Returns the next event; `None` at the end of the connection.
     pub fn recv(&mut self) -> Option<(Event, Vec<OwnedFd>)> {
         let mut buf = [0u8; 17000];
         let r = socket::recvmsg(&self.fd, &mut buf, false).ok()?;
@@ -111,7 +111,7 @@ impl Client {
         Some((event, r.fds))
     }
 
-    /// The next event that matches; others are kept for later.
+    /// Returns the next event that matches; others are kept for later.
     pub fn wait<T>(&mut self, mut f: impl FnMut(&Event) -> Option<T>) -> (T, Vec<OwnedFd>) {
         for i in 0..self.inbox.len() {
             if let Some(t) = f(&self.inbox[i].0) {
@@ -138,7 +138,7 @@ impl Client {
         .0
     }
 
-    /// Reads until the connection ends; the code it ends with.
+    /// Reads until the connection ends; returns the code of its end.
     pub fn expelled(&mut self) -> Option<RefusalCode> {
         let mut code = None;
         while let Some((event, _)) = self.recv() {
@@ -241,7 +241,7 @@ impl Client {
         self.wait(|e| matches!(e, Event::Exported { .. }).then_some(()));
     }
 
-    /// Asks the manager something and waits for the end of the answer: everything before was handled.
+    /// Asks the manager a question and waits for the end of the answer: all earlier requests were then handled.
     pub fn sync(&mut self) -> Vec<tranship_proto::StatRecord> {
         let r = self.req();
         self.send(&Request::Stat { req: r }, &[]);
@@ -259,7 +259,7 @@ impl Client {
     }
 }
 
-/// A chunk as a pool of this level has them.
+/// Makes a chunk for a pool of this level.
 pub fn chunk(trust: Trust) -> (OwnedFd, RwMapping) {
     let sealing = match trust.all_write() {
         true => Sealing::Shared,

@@ -1,4 +1,4 @@
-//! A domain with a pool in a `House`, and one that reads it.
+//! A domain with a pool in a `House`, and a domain that reads it.
 #![allow(dead_code)] // each test file uses a part of it
 
 use super::house::{House, Object};
@@ -9,7 +9,7 @@ use tranship_proto::{ChannelId, DomainId, Event, PoolId, RefusalCode, Req, Reque
 pub const CHUNK: u64 = 64 << 10;
 pub const SLOTS: u32 = 16;
 const LINES: u32 = 2;
-/// Whose manager it is: no share of the total is kept from it.
+/// The manager's own user, which may have all of the total.
 pub const OWNER: u32 = 1;
 pub const OTHER: u32 = 2;
 
@@ -36,7 +36,7 @@ pub fn house(chunks: u64, limits: Limits) -> House {
     house
 }
 
-/// The answer to chunks that were shown.
+/// Finds the answer to chunks that were shown.
 pub fn ready(events: &[Event]) -> Option<Result<u32, RefusalCode>> {
     events.iter().find_map(|e| match e {
         Event::ChunksReady { chunks, .. } => Some(Ok(*chunks)),
@@ -101,7 +101,7 @@ impl Writer {
         (answer.unwrap_or_else(|| panic!("{events:?}")), shrink)
     }
 
-    /// An answer comes with this or that.
+    /// Shows a chunk; returns the result.
     pub fn show(&self, house: &mut House, index: u32, serial: u32) -> Result<(), RefusalCode> {
         let (answer, events) = self.try_show(house, index, serial);
         answer.unwrap_or_else(|| panic!("no answer: {events:?}"))
@@ -118,7 +118,7 @@ impl Writer {
         (answer.map(|a| a.map(drop)), events)
     }
 
-    /// How many are taken of those that are shown.
+    /// Shows all chunks; returns how many are taken.
     pub fn show_all(
         &self,
         house: &mut House,
@@ -170,7 +170,7 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// Joins, and reads over a channel of its own.
+    /// Joins, and reads over its own channel.
     pub fn join(house: &mut House, uid: u32, writer: &Writer) -> Reader {
         let (client, id) = house.join(uid, None);
         let (pool, name) = (writer.pool, format!("to {}", id.0));

@@ -12,7 +12,7 @@ impl World {
         }
     }
 
-    /// Joins or comes back, once the old connection is read to its end.
+    /// Joins or comes back, after the old connection was read to its end.
     fn join(&mut self, i: usize) -> bool {
         let p = &mut self.procs[i];
         if self.away || p.client.is_some() || !p.socket.is_empty() || self.now < p.late {
@@ -45,7 +45,7 @@ impl World {
         true
     }
 
-    /// The manager has welcomed us back: everything is claimed.
+    /// Claims everything, after the manager has welcomed the domain back.
     pub fn claim_all(&mut self, i: usize) {
         self.count("claimed");
         let mut all = Vec::<(Claim, Request, Shown)>::new();
@@ -253,7 +253,7 @@ impl World {
         true
     }
 
-    /// Something that a program may do.
+    /// Does an action of a program.
     pub fn acts(&mut self, i: usize) {
         if !self.procs[i].is_up() {
             let _ = self.join(i);
@@ -287,7 +287,7 @@ impl World {
                 let Some(pool) = self.rng.pick(&pools) else {
                     return;
                 };
-                // Only one in which nothing is alive.
+                // Only a chunk in which nothing is alive.
                 let own = &self.procs[i].pools[&pool];
                 let used = |key| {
                     let mut others = self.procs.iter();
@@ -377,7 +377,7 @@ impl World {
         self.say(i, request, vec![fd]);
     }
 
-    /// A first send by a source, of its own pool or of one that it reads.
+    /// Sends for the first time by a source, from its own pool or one that it reads.
     fn assigns(&mut self, i: usize, req: Req) {
         let p = &self.procs[i];
         let sources: Vec<ChannelId> = p
@@ -420,7 +420,7 @@ impl World {
         self.say(i, Request::Assign { req, channel, pool }, vec![fd]);
     }
 
-    /// A sink takes messages, and keeps some.
+    /// Lets a sink take messages, and keep some.
     fn takes(&mut self, i: usize) {
         let p = &self.procs[i];
         let mut taken = Vec::new();

@@ -1,4 +1,4 @@
-//! A domain as the library keeps it: its pools with their reader sets, the pools that it reads, its ends of links.
+//! A domain in the library's form: its pools with their reader sets, the pools that it reads, its ends of links.
 
 use super::*;
 
@@ -10,7 +10,7 @@ pub struct Proc {
     pub domain: Option<DomainId>,
     pub control_page: Option<FdToken>,
     pub greeted: bool,
-    /// Queued by the manager; in our socket; in the manager's socket.
+    /// Messages queued by the manager; in the domain's socket; in the manager's socket.
     pub flight: VecDeque<(Event, Vec<Inode>)>,
     pub socket: VecDeque<(Event, Vec<Inode>, Option<FdToken>)>,
     pub outbox: VecDeque<(Request, Vec<Fd>)>,
@@ -36,7 +36,7 @@ pub enum Claim {
 #[derive(Default)]
 pub struct Own {
     pub table: Inode,
-    /// Place in the present control page; `None`: no collection by it.
+    /// The position in the present control page; `None`: no collection by it.
     pub entry: Option<u32>,
     /// No manager can add a reader to the reader set: the last connection was read to its end, or the manager does not
     /// know the pool. The reader set is then complete, whatever a control page says.
@@ -90,7 +90,7 @@ pub struct Link {
 
 pub struct Assign {
     pub counts: Inode,
-    /// Sink: our own references, which this end counts in; 0 for a pool of our own.
+    /// For a sink: its own references, in which this end counts; 0 for an own pool.
     pub refs: Inode,
     pub open: bool,
     /// Source: under way.
@@ -98,7 +98,7 @@ pub struct Assign {
 }
 
 impl Own {
-    /// From here on only we can see that readers die.
+    /// Records that from here on only this domain can see that readers die.
     pub fn stands_alone(&mut self) {
         self.alone = true;
         self.queues.values_mut().for_each(|q| q.named = false);
@@ -111,7 +111,7 @@ impl Proc {
         self.client.is_some() && self.greeted
     }
 
-    /// The end of a connection: answers of it will not come.
+    /// Ends a connection: its answers will not come.
     pub fn down(&mut self, closed: &mut BTreeSet<Inode>) {
         (self.client, self.greeted, self.exported) = (None, false, false);
         self.outbox.clear();

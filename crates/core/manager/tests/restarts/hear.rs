@@ -3,7 +3,7 @@
 use super::*;
 
 impl World {
-    /// The oldest event in a domain's socket.
+    /// Takes the oldest event in a domain's socket.
     pub fn hears(&mut self, i: usize) -> bool {
         let Some((event, inodes, control_page)) = self.procs[i].socket.pop_front() else {
             return false;

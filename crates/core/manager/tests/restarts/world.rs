@@ -10,11 +10,11 @@ pub struct World {
     pub inode_of: BTreeMap<FdToken, Inode>,
     pub control_pages: BTreeMap<(FdToken, u32), (Option<PoolId>, u64)>,
     pub watched: Vec<(u64, DomainId)>,
-    /// Halves whose owner has said that it takes or sends no more.
+    /// Halves whose owner has said that it no longer takes or sends.
     pub closed: BTreeSet<Inode>,
-    /// Assignments by which something may have been sent.
+    /// Assignments over which something may have been sent.
     pub dirty: BTreeSet<(ChannelId, PoolId)>,
-    /// Chunks that their writers gave back: nothing that is on its way lies in them.
+    /// Chunks that their writers gave back: no queued buffer is in them.
     pub returned: BTreeSet<(PoolId, (u32, u32))>,
     pub counts: BTreeMap<&'static str, u64>,
     /// There is no manager.
@@ -85,7 +85,7 @@ impl World {
         token
     }
 
-    /// A descriptor of some memory, as the manager gets it.
+    /// Makes a descriptor of some memory, for the manager.
     pub fn fd(&mut self, kind: u32, inode: Inode) -> Fd {
         let (count, size) = match kind {
             0 => (0, CHUNK),
@@ -111,7 +111,7 @@ impl World {
         }
     }
 
-    /// Something to lose: everybody acts, and all that is said arrives at once.
+    /// Makes every domain act, and all messages arrive at once, so that there is something to lose.
     pub fn gets_busy(&mut self, steps: usize) {
         if self.away {
             self.restart();
@@ -170,7 +170,7 @@ impl World {
         }
     }
 
-    /// The manager's oldest message goes into a domain's socket.
+    /// Moves the manager's oldest message into a domain's socket.
     pub fn goes_out(&mut self, i: usize) -> bool {
         let p = &mut self.procs[i];
         let (Some(client), Some((event, inodes))) = (p.client, p.flight.pop_front()) else {
@@ -183,7 +183,7 @@ impl World {
         true
     }
 
-    /// The manager reads a domain's oldest request.
+    /// Lets the manager read a domain's oldest request.
     pub fn comes_in(&mut self, i: usize) -> bool {
         let p = &mut self.procs[i];
         let (Some(client), Some((request, fds))) = (p.client, p.outbox.pop_front()) else {
@@ -328,7 +328,7 @@ impl World {
         }
     }
 
-    /// A connection breaks; both live on.
+    /// Breaks a connection; both sides live on.
     fn hang_up(&mut self, i: usize) {
         let Some(client) = self.procs[i].client.filter(|_| self.procs[i].greeted) else {
             return;
@@ -341,7 +341,7 @@ impl World {
         self.procs[i].outbox.clear();
     }
 
-    /// The manager is killed.
+    /// Kills the manager.
     fn is_killed(&mut self) {
         self.away = true;
         self.watched.clear();
@@ -352,7 +352,7 @@ impl World {
         }
     }
 
-    /// The manager is killed, unless it was before; another begins where the id file says.
+    /// Kills the manager, unless it was killed before; the next one begins at the id file's numbers.
     fn restart(&mut self) {
         self.count("restarted");
         self.is_killed();
@@ -361,7 +361,7 @@ impl World {
         self.instance += 1;
         self.now = Duration::ZERO;
         self.state = State::new(config(), 1 << 30, self.instance, 1, self.ids);
-        // One may be stopped for longer than the others are asked to wait.
+        // A domain may be stopped for longer than others are asked to wait.
         for i in 0..self.procs.len() {
             self.procs[i].late = match self.rng.one_in(6) {
                 true => LATE,
@@ -370,7 +370,7 @@ impl World {
         }
     }
 
-    /// Without a manager, every domain reads its messages and looks. Then every writer collects, by a reader set
+    /// Lets every domain read its messages and look, without a manager. Then every writer collects, by a reader set
     /// without dead domains.
     pub fn stands_alone(&mut self) {
         self.is_killed();
@@ -459,7 +459,7 @@ impl World {
             // A domain that was shown a chunk meanwhile is an ordinary reader, and is told when the chunk goes.
             let waits = |f: &Foreign| f.given_up && f.mapped.is_empty();
             for (pool, _) in p.foreign.iter().filter(|(_, f)| waits(f)) {
-                // Of one that is not there others may hold something.
+                // Others may still hold buffers of a domain that has gone.
                 let writer = self.procs.iter().find(|w| w.pools.contains_key(pool));
                 let writer = writer.map(|w| w.domain);
                 assert_eq!(writer, None, "{:?} never forgets pool {pool}", p.domain);

@@ -4,7 +4,7 @@ use super::*;
 use tranship_proto::{ALL_READERS, Pressure};
 
 impl World {
-    /// A process does something, mostly sensible.
+    /// Does an action of a process, mostly a sensible one.
     pub(super) fn do_something(&mut self, i: usize) {
         if self.procs[i].client.is_none() {
             return self.connect(i);
@@ -122,7 +122,7 @@ impl World {
                 } else {
                     self.rng.pick(&sources)
                 };
-                // Sometimes a pool that it reads: forwarding.
+                // Sometimes a pool that it reads, which is forwarding.
                 let read: Vec<PoolId> = self.procs[i].reads.keys().copied().collect();
                 let pool = if self.rng.one_in(4) {
                     self.rng.pick(&read)
@@ -214,7 +214,7 @@ impl World {
         }
     }
 
-    /// Some chunks, granted or not.
+    /// Shows some chunks, granted or not.
     fn show(&mut self, i: usize, pool: PoolId, req: Req) {
         let count = 1 + self.rng.below(6);
         let most = 1 + self.rng.below(count) as u32;
@@ -264,7 +264,7 @@ impl World {
         }
     }
 
-    /// Heaps: made, grown, given back, destroyed.
+    /// Makes, grows, shrinks or destroys heaps.
     fn use_heaps(&mut self, i: usize, wild: bool, req: Req) {
         let own: Vec<PoolId> = self.procs[i].heaps.keys().copied().collect();
         let every: Vec<PoolId> = self.heap_books.keys().copied().collect();

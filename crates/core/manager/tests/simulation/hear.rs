@@ -3,7 +3,7 @@
 use super::*;
 
 impl Proc {
-    /// Of the chunks that it showed these were taken.
+    /// Keeps the taken ones of the chunks that it showed.
     fn unshow(&mut self, req: Req, taken: u32) {
         let Some((pool, keys)) = self.shown.remove(&req) else {
             return;
@@ -16,7 +16,7 @@ impl Proc {
 }
 
 impl World {
-    /// The oldest event of a process goes out and is taken.
+    /// Sends the oldest event of a process, which takes it.
     pub(super) fn take(&mut self, i: usize) {
         let Some((event, fds)) = self.procs[i].queue.pop_front() else {
             return;
@@ -175,7 +175,7 @@ impl World {
                     vec![fd],
                 );
             }
-            // All that it may have seen as readers; every counter has inode 0 here.
+            // All domains that it may have seen as readers; every counter has inode 0 here.
             let (req, most) = (self.req(), self.rng.below(64));
             let readers = self.domains_seen.iter().rev().take(most);
             let readers: Vec<_> = readers.map(|d| (*d, 0)).collect();

@@ -96,7 +96,7 @@ impl World {
             self.feed(Input::HungUp { client });
         }
         if !hang_up_first {
-            // Keep a shell-like record until the state lets go of the connection.
+            // Keep a record like the shell's until the state lets go of the connection.
             self.procs.push(Proc {
                 client,
                 ..Proc::default()
@@ -129,9 +129,9 @@ impl World {
         }
     }
 
-    /// The manager dies; a new one begins where the id file says.
+    /// Kills the manager; the new one begins at the id file's numbers.
     pub(super) fn restart(&mut self) {
-        // Often just after a writer, of whose pool others have something.
+        // Often just after the death of a writer whose pool others use.
         let has = |p: &Proc| p.pools.values().any(|chunks| !chunks.is_empty());
         let writers = (0..self.procs.len()).filter(|i| has(&self.procs[*i]));
         let writers: Vec<usize> = writers.collect();
@@ -232,7 +232,7 @@ impl World {
         self.do_all(actions);
     }
 
-    /// A reader that is awaited has ended.
+    /// Ends an awaited reader.
     pub(super) fn end_awaited(&mut self) {
         let awaited = self.state.awaited();
         if let Some((pool, reader, token)) = self.rng.pick(&awaited) {

@@ -56,17 +56,17 @@ struct Proc {
     /// The manager's instance, and whether everything was claimed since the last `Welcome`.
     instance: u64,
     claimed: bool,
-    /// Does it read its events?
+    /// Whether it ignores its events.
     deaf: bool,
     queue: VecDeque<(Event, Vec<FdToken>)>,
     pools: BTreeMap<PoolId, BTreeMap<u32, u32>>,
     entries: BTreeMap<PoolId, u32>,
     epochs: BTreeMap<PoolId, u64>,
-    /// Queues on the reader set of its pools, and the manager under which each pool was made.
+    /// Queues on the reader sets of its pools, and the manager under which each pool was made.
     reader_sets: BTreeMap<PoolId, BTreeSet<ChannelId>>,
     made: BTreeMap<PoolId, u64>,
     serial: u32,
-    /// Chunks that it has shown, until that is answered.
+    /// Chunks that it has shown, until the answer.
     shown: BTreeMap<Req, (PoolId, Vec<(u32, u32)>)>,
     channels: BTreeMap<ChannelId, (Role, DomainId)>,
     incoming: Vec<(ChannelId, DomainId)>,
@@ -100,7 +100,7 @@ struct World {
     control_pages: BTreeMap<(FdToken, u32), (u64, Option<PoolId>)>,
     control_page_of: BTreeMap<ClientId, FdToken>,
     instance: u64,
-    /// Whose process each domain is watched by.
+    /// The watching process of each domain.
     watched: Vec<(u64, DomainId)>,
     /// Closed descriptors that the state was not told of yet.
     later: Vec<Input>,
@@ -112,7 +112,7 @@ struct World {
     /// Copies of new chunks for which their writers wait; no request waits for a feed's copies.
     waited: BTreeSet<(ClientId, PoolId, u32, u32)>,
     showing: bool,
-    /// Counters say that all is held, at this moment.
+    /// Set while counters say that everything is held.
     all_lives: bool,
     /// A client's queue stands still at this moment.
     blocking: bool,
@@ -195,7 +195,7 @@ impl World {
         self.sealed_fd(kind, count, size, Sealed::OneWriter)
     }
 
-    /// The level of all pools of a process.
+    /// Returns the level of all pools of a process.
     fn trust(&self, i: usize) -> Trust {
         Trust::ALL[(self.procs[i].id % 4) as usize]
     }
@@ -207,7 +207,7 @@ impl World {
         (some < 5).then(|| all.collect())
     }
 
-    /// A chunk of a pool that this process writes.
+    /// Makes a chunk of a pool that this process writes.
     fn chunk(&mut self, i: usize) -> Fd {
         let sealed = match self.trust(i).all_write() {
             true => Sealed::Shared,
@@ -312,7 +312,7 @@ impl World {
                 _ => self.do_something(i),
             }
         }
-        // Everybody dies: nothing is left.
+        // Every process dies: nothing is left.
         while !self.procs.is_empty() {
             self.die(0);
         }
@@ -339,7 +339,7 @@ impl World {
     }
 }
 
-/// Whether every input, event and action is to be printed.
+/// Says whether every input, event and action is to be printed.
 fn traced() -> bool {
     std::env::var_os("TRANSHIP_TRACE").is_some()
 }

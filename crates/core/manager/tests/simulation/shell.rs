@@ -3,7 +3,7 @@
 use super::*;
 
 impl World {
-    /// One input, all its actions, all that follows at once; then everything is looked through.
+    /// Gives the state one input, and executes all its actions and their consequences. Then it checks everything.
     pub(super) fn feed(&mut self, input: Input) {
         if traced() {
             println!("{input:?}");
@@ -236,7 +236,7 @@ impl World {
             } => {
                 assert!(self.tokens.contains(&table) && self.tokens.contains(&refs));
                 self.count("held read");
-                // Most of it stays from one look to the next.
+                // Most of it stays the same from one look to the next.
                 let mut held: Vec<HeldSlot> = Vec::new();
                 for slot in slots.clone() {
                     if self.rng.one_in(2) {
@@ -297,7 +297,7 @@ impl World {
         }
     }
 
-    /// A connection ends, and its heaps with it.
+    /// Ends a connection, and its heaps with it.
     fn heaps_end(&mut self, client: ClientId) {
         self.heap_books.retain(|_, (c, _)| *c != client);
         if let Some(p) = self.proc_of(client) {
@@ -412,7 +412,7 @@ impl World {
         }
     }
 
-    /// A chunk that its writer gives back before it is ready: nothing is to be used that readers may not know.
+    /// Notes that a writer gives a chunk back before it is ready: a chunk that readers may not know must not be used.
     fn note_given_back(&mut self, input: &Input) {
         let Input::Request {
             client,
@@ -434,7 +434,7 @@ impl World {
         }
     }
 
-    /// A chunk is its writer's to use: no reader still has it queued.
+    /// Checks that no reader still has a chunk queued which its writer may use.
     fn check_ready(&mut self, client: ClientId, pool: PoolId, (index, serial): (u32, u32)) {
         let added = Event::ChunkAdded {
             pool,
@@ -503,8 +503,8 @@ impl World {
         }
     }
 
-    /// A writer that has applied its control page's epoch, and so may collect, sees every queue that is open; and none
-    /// that is not, but for those that it brought from an earlier manager.
+    /// Checks that a writer that has applied its control page's epoch, and so may collect, sees every open queue. It
+    /// may see no others, except those that it brought from an earlier manager.
     pub(super) fn check_reader_sets(&mut self, i: usize) {
         let Some(p) = self
             .procs

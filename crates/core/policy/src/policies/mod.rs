@@ -8,7 +8,7 @@ mod throughput;
 use crate::config::Config;
 use crate::policy::Policy;
 
-/// A policy that there is.
+/// An available policy.
 #[derive(Debug)]
 pub struct Entry {
     /// The policy's name in configurations.
@@ -45,7 +45,7 @@ pub const POLICIES: &[Entry] = &[
 
 /// There is no policy of that name.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("there is no policy {name:?}; there are {}", known())]
+#[error("there is no policy {name:?}; the policies are {}", known())]
 pub struct UnknownPolicy {
     /// The requested name.
     pub name: String,
@@ -56,10 +56,10 @@ fn known() -> String {
     names.join(", ")
 }
 
-/// The policy of a name.
+/// Finds the policy of a name.
 ///
 /// # Errors
-/// A name that no policy has; the error lists those that there are.
+/// A name that no policy has; the error lists the existing names.
 pub fn find(name: &str) -> Result<&'static Entry, UnknownPolicy> {
     let found = POLICIES.iter().find(|p| p.name == name);
     found.ok_or_else(|| UnknownPolicy {

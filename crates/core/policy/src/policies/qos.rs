@@ -18,20 +18,20 @@ pub(super) struct Qos {
     used: BTreeMap<u32, f64>,
 }
 
-/// How much of the smoothed use is the last period's.
+/// The share of the last period in the smoothed use.
 const NEW: f64 = 0.25;
 
 /// The share by which a pool may differ from its earlier part before its group's memory is divided anew.
 const UNEVEN: f64 = 0.15;
 
-/// Whose target it is.
+/// The owner of a target.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Who {
     Pool(u32),
     Group(String),
 }
 
-/// The pools of one target, by their places.
+/// The pools of one target, by their positions.
 #[derive(Debug)]
 struct Group {
     pools: Vec<usize>,
@@ -78,7 +78,7 @@ impl Qos {
         };
         let near =
             |(has, used): (u64, &f64)| (real(has) - used * part).abs() <= UNEVEN * used * part;
-        // At its target, and evenly: nothing is to move.
+        // The group is at its target, and even: nothing needs to move.
         if (share - group.target).abs() <= self.band && quotas().zip(&used).all(near) {
             return quotas().collect();
         }

@@ -1,4 +1,4 @@
-//! `throughput`: the paper's policies 1 and 2. With enough memory every prediction is met; without, needs come before
+//! `throughput`: the paper's policies 1 and 2. With enough memory every prediction is met. Otherwise needs come before
 //! headroom, and both are met up to one level.
 
 use crate::config::Config;

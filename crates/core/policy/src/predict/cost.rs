@@ -33,7 +33,7 @@ const SLACK: f64 = 0.15;
 /// The memory that a pool should have.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Need {
-    /// With less callers would wait.
+    /// The need: with less memory callers would wait.
     pub bytes: u64,
     /// The need plus some room for growth.
     pub roomy_bytes: u64,
@@ -51,7 +51,7 @@ pub struct Cost {
     /// Memory that was missed after it had been given back, and the periods for which the next such amount is kept.
     kept: Kept,
     keep_next: u32,
-    /// More memory did not make collecting cheaper at so many requests.
+    /// The number of requests at which more memory did not make collecting cheaper.
     futile: Option<u64>,
 }
 
@@ -72,7 +72,7 @@ struct Kept {
 }
 
 impl Cost {
-    /// The need for the next period.
+    /// Returns the need for the next period.
     pub fn predict(&mut self, a: &Activity<'_>, config: &Config) -> Need {
         self.peaks.rotate_right(1);
         self.peaks[0] = a.peak_bytes();
@@ -233,7 +233,8 @@ mod tests {
             }
         }
 
-        /// Pages: the quota, those in use; callers that waited, share spent collecting, requests. The need, in pages.
+        /// Takes the pages of the quota and those in use, the callers that waited, the share spent collecting, and the
+        /// requests. Returns the need, in pages.
         fn period(
             &mut self,
             quota: u64,

@@ -10,7 +10,7 @@ use crate::config::Config;
 use crate::round::{Activity, Round};
 use std::collections::BTreeMap;
 
-/// [`Cost`] for each pool there is.
+/// [`Cost`] for each pool.
 #[derive(Debug)]
 pub(crate) struct Needs {
     config: Config,

@@ -16,8 +16,8 @@ pub struct Search {
 
 /// A bracket that is this narrow, as a share of the quota, and does not hold the target, is wrong.
 const NARROW: f64 = 0.02;
-/// Where neither model nor averages lead on, a step is as large a share of the quota as the share is off its target,
-/// and this at most.
+/// The largest step, as a share of the quota, when neither model nor averages help. The step is as large a share as the
+/// share of time is off its target.
 const MOST: f64 = 0.125;
 
 impl Search {
@@ -36,7 +36,7 @@ impl Search {
             false => (&mut self.large, &mut self.small),
         };
         *own = average(*own);
-        // The other side has to be on the other side, and some way off.
+        // The other average must be on the other side, at some distance.
         let toward = |o: f64| if off > 0.0 { o - quota } else { quota - o };
         if other.is_some_and(|o| toward(o) <= NARROW * quota) {
             *other = None;
@@ -45,7 +45,7 @@ impl Search {
         match *other {
             Some(other) => {
                 let middle = (quota + other) / 2.0;
-                // The model is nearer than half-way, where it lies between the two, and is neither of them again.
+                // The model is used if it is nearer than the middle, lies between the two, and differs from both.
                 let apart = NARROW * quota;
                 let inside = model > quota.min(other) + apart && model < quota.max(other) - apart;
                 if inside { model } else { middle }

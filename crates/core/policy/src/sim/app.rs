@@ -4,9 +4,9 @@ use super::curve::Curve;
 use super::memory::Memory;
 use crate::num::{bytes, real};
 
-/// Requests that take this long at most, in steps.
+/// The longest request, in steps.
 const WHEEL: usize = 128;
-/// The time that a request takes varies by this part of it, up or down.
+/// The share by which the time of a request varies, up or down.
 const VARIES: f64 = 0.2;
 
 /// A program of a scenario.
@@ -16,38 +16,38 @@ pub struct App {
     pub name: String,
     /// The pools that a request passes, in this order, a page of each: places in the scenario's list.
     pub stages: Vec<usize>,
-    /// How it uses them.
+    /// How the program uses its pools.
     pub kind: Kind,
-    /// How many callers, or pages, over time.
+    /// The number of callers, or pages, over time.
     pub demand: Curve,
-    /// The share of a processor that it takes away from all others when it works without waiting.
+    /// The share of a processor that it takes from all others when it works without waiting.
     pub processor: f64,
 }
 
 /// How a program uses memory.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Kind {
-    /// `demand` callers; each begins its next request when one is done, and holds a page of each stage for so many
-    /// milliseconds.
+    /// `demand` callers; each begins its next request when one is done, and holds a page of each stage for that stage's
+    /// time, in milliseconds.
     Loop {
-        /// How long a stage takes.
+        /// The time of a stage, ms.
         hold_ms: f64,
     },
-    /// One caller that collects `demand` pages of the first stage, then frees them all, every so many milliseconds.
+    /// One caller that collects `demand` pages of the first stage, then frees them all, periodically.
     Batch {
-        /// How often.
+        /// The period of the batches, ms.
         cycle_ms: u64,
     },
 }
 
-/// A program as it is played.
+/// A program in a running simulation.
 #[derive(Debug)]
 pub(super) struct Player {
     pub app: App,
-    /// By stage: how many requests end at each step to come.
+    /// By stage: how many requests end at each later step.
     wheels: Vec<[u64; WHEEL]>,
     callers: u64,
-    /// Of a batch: when the next one begins.
+    /// For a batch: when the next one begins.
     next: u64,
     pub done: u64,
     /// The program's share of work in the last step, 1: it did not wait.
@@ -75,7 +75,7 @@ impl Player {
         }
     }
 
-    /// One step. `speed`: how much of a processor it gets.
+    /// Does one step. `speed` is the share of a processor that it gets.
     pub fn step(&mut self, ms: u64, speed: f64, pools: &mut [Memory], room: &mut u64) {
         let demand = bytes(self.app.demand.at(ms).round());
         match self.app.kind {
@@ -154,7 +154,7 @@ impl Player {
         }
     }
 
-    /// How many steps a request takes, at least one.
+    /// Returns how many steps a request takes, at least one.
     fn takes(&mut self, hold: f64) -> usize {
         // Knuth's linear congruential generator.
         self.random = (self.random.wrapping_mul(6_364_136_223_846_793_005))

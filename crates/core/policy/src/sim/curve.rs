@@ -1,4 +1,4 @@
-//! Something that changes over time.
+//! A value that changes over time.
 
 /// Points in milliseconds, rising, with straight lines between; constant before the first and after the last.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -10,7 +10,7 @@ impl Curve {
         Curve(vec![(0, value)])
     }
 
-    /// These values, each from its time on.
+    /// Makes a curve of these values, each from its time on.
     pub fn steps(steps: &[(u64, f64)]) -> Curve {
         let mut points = Vec::new();
         for (at, value) in steps {
@@ -22,7 +22,7 @@ impl Curve {
         Curve(points)
     }
 
-    /// At a time.
+    /// Returns the value at a time.
     pub fn at(&self, ms: u64) -> f64 {
         let next = self.0.partition_point(|(at, _)| *at <= ms);
         match (
@@ -38,7 +38,7 @@ impl Curve {
         }
     }
 
-    /// The largest value.
+    /// Returns the largest value.
     pub fn top(&self) -> f64 {
         self.0.iter().map(|(_, v)| *v).fold(0.0, f64::max)
     }

@@ -11,7 +11,7 @@ pub struct AppFigures {
     pub name: String,
     /// Requests, or pages, per second.
     pub per_second: f64,
-    /// Share of its callers' time spent waiting and collecting.
+    /// The share of its callers' time spent waiting and collecting.
     pub share: f64,
 }
 
@@ -69,8 +69,8 @@ pub fn figures(run: &Run, from_ms: u64, to_ms: u64) -> (Vec<AppFigures>, Vec<Poo
     (apps.collect(), pools.collect())
 }
 
-/// For each period after the first: the largest change of any quota, as a share of that quota before, with the period's
-/// end.
+/// Returns, for each period after the first, its end, and the largest change of any quota as a share of that quota
+/// before.
 pub fn moved(run: &Run) -> Vec<(u64, f64)> {
     let change = |w: &[super::Frame]| {
         let both = w[0].pools.iter().zip(&w[1].pools);

@@ -43,7 +43,7 @@ impl Memory {
         true
     }
 
-    /// Pages that were in use are dead.
+    /// Records that pages which were in use are dead.
     pub fn release(&mut self, pages: u64) {
         self.live -= pages;
         self.garbage += pages;

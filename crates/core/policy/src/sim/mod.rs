@@ -1,8 +1,8 @@
 //! A deterministic simulator: modelled programs under a [`Governor`](crate::Governor), a millisecond a step.
 //!
-//! A [`Scenario`] has pools and the [`App`]s that use them; [`run`] plays it and answers a [`Run`]: a frame per period
-//! with quotas, memory, blocked callers and throughput. A recorded trace becomes one by [`from_trace`]. At every step
-//! it is checked that the pools together have no more than the limit.
+//! A [`Scenario`] has pools and the [`App`]s that use them; [`run`] plays it and returns a [`Run`]: a frame for each
+//! period with quotas, memory, blocked callers and throughput. A recorded trace becomes one by [`from_trace`]. Every
+//! step checks that the pools together have no more than the limit.
 //!
 //! NOT modelled: the time that a quota needs to arrive, caches of threads, fragmentation, size classes: everything is
 //! pages.

@@ -17,10 +17,10 @@ struct Mark {
     collect_ns: u64,
 }
 
-/// Plays a scenario under a policy. Panics if ever the pools have more than the limit: that is a mistake in this crate.
+/// Plays a scenario under a policy. Panics if the pools ever have more than the limit: that is an error in this crate.
 ///
 /// # Errors
-/// The configuration names a policy that there is not.
+/// The configuration names a policy that does not exist.
 pub fn run(scenario: &Scenario, config: &Config) -> Result<Run, UnknownPolicy> {
     let unit = scenario.page_bytes.max(1);
     let mut governor = Governor::new(config.clone())?;

@@ -24,12 +24,12 @@ pub enum TraceError {
         /// The number of snapshots.
         snapshots: usize,
     },
-    /// Time stands still or goes back.
+    /// The snapshot's time is not after the one before.
     #[error(
         "snapshot {number} is of {at_ns} ns, not after the one before, which is of {before_ns} ns"
     )]
     Backwards {
-        /// Which, from 1.
+        /// The snapshot's number, from 1.
         number: usize,
         /// The snapshot's time.
         at_ns: u64,

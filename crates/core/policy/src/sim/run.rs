@@ -5,26 +5,26 @@ use serde::Serialize;
 /// A played scenario.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Run {
-    /// Which.
+    /// The scenario's name.
     pub scenario: String,
-    /// Under which policy.
+    /// The policy's name.
     pub policy: String,
     /// Bytes in all.
     pub limit_bytes: u64,
-    /// How often quotas were set.
+    /// The period between two settings of quotas, ms.
     pub period_ms: u64,
-    /// Names, as in each frame.
+    /// The pools' names, in each frame's order.
     pub pools: Vec<String>,
-    /// Names, as in each frame.
+    /// The programs' names, in each frame's order.
     pub apps: Vec<String>,
-    /// One for each period.
+    /// One frame for each period.
     pub frames: Vec<Frame>,
 }
 
 /// One period.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Frame {
-    /// When it ended.
+    /// The end of the period, ms.
     pub at_ms: u64,
     /// The pools.
     pub pools: Vec<PoolFrame>,
@@ -32,14 +32,14 @@ pub struct Frame {
     pub apps: Vec<AppFrame>,
 }
 
-/// A pool in it.
+/// A pool in a frame.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct PoolFrame {
-    /// In force during the period.
+    /// The quota during the period, bytes.
     pub quota_bytes: u64,
-    /// Memory that it had at the end.
+    /// The pool's memory at the end, bytes.
     pub resident_bytes: u64,
-    /// Of that in use.
+    /// The part of it in use, bytes.
     pub live_bytes: u64,
     /// Callers that waited, on average.
     pub blocked: f64,
@@ -47,12 +47,12 @@ pub struct PoolFrame {
     pub collecting: f64,
 }
 
-/// A program in it.
+/// A program in a frame.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct AppFrame {
     /// Requests done, per second; of a batch, pages.
     pub per_second: f64,
-    /// Share of its callers' time spent waiting and collecting.
+    /// The share of its callers' time spent waiting and collecting.
     pub share: f64,
     /// Whether it wanted anything.
     pub active: bool,

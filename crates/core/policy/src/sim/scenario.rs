@@ -6,7 +6,7 @@ use crate::snapshot::Rule;
 /// A page, the unit of requests.
 pub const PAGE: u64 = 4096;
 
-/// Programs, their pools, and how much memory there is.
+/// Programs, their pools, and the amount of memory.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Scenario {
     /// The scenario's name.
@@ -17,19 +17,19 @@ pub struct Scenario {
     pub page_bytes: u64,
     /// Memory, pages.
     pub limit_pages: u64,
-    /// How often quotas are set.
+    /// The period between two settings of quotas, ms.
     pub period_ms: u64,
-    /// How long it goes on.
+    /// The scenario's length, ms.
     pub end_ms: u64,
     /// The pools.
     pub pools: Vec<PoolSpec>,
     /// The programs that use the pools.
     pub apps: Vec<App>,
-    /// Of the variations in how long requests take.
+    /// The seed of the variations in the time of requests.
     pub seed: u64,
 }
 
-/// A pool of it.
+/// A pool of a scenario.
 #[derive(Clone, PartialEq, Debug)]
 pub struct PoolSpec {
     /// The pool's name.
@@ -41,7 +41,7 @@ pub struct PoolSpec {
 }
 
 impl PoolSpec {
-    /// With the usual rule.
+    /// Makes a pool with the usual rule.
     pub fn new(name: &str) -> PoolSpec {
         PoolSpec {
             name: name.to_owned(),

@@ -1,10 +1,10 @@
-//! Scenarios that come along.
+//! The scenarios that belong to this crate.
 
 use super::app::{App, Kind};
 use super::curve::Curve;
 use super::scenario::{PoolSpec, Scenario};
 
-/// A scenario that there is.
+/// An available scenario.
 #[derive(Debug)]
 pub struct ScenarioEntry {
     /// The scenario's name.
@@ -43,7 +43,7 @@ pub const SCENARIOS: &[ScenarioEntry] = &[
     },
 ];
 
-/// A scenario by its name; `paper:300:0.05` and `pressure:0.05` with pages and target.
+/// Finds a scenario by its name; `paper:300:0.05` and `pressure:0.05` with pages and target.
 pub fn scenario(name: &str) -> Option<Scenario> {
     let mut parts = name.split(':');
     let (base, rest): (_, Vec<&str>) = (parts.next()?, parts.collect());
@@ -79,7 +79,7 @@ fn empty(limit_pages: u64, end_ms: u64) -> Scenario {
 
 /// Stages of the paper's web server that a packet passes.
 const STAGES: usize = 6;
-/// Requests under way. When nothing is short each stage has 39 on average and up to 46: with the interferer's 64 that
+/// Requests in progress. When nothing is short each stage has 39 on average and up to 46: with the interferer's 64 that
 /// is the paper's 340.
 const SERVER_PAGES: f64 = 232.0;
 /// The limit at which no program is short of memory.

@@ -42,7 +42,7 @@ pub struct PoolView {
     pub cached_buffers: u64,
     /// Dead and not collected, bytes.
     pub garbage_bytes: u64,
-    /// Free and at hand, bytes.
+    /// Bytes of free buffers in caches.
     pub cached_bytes: u64,
     /// Callers that wait.
     pub waiters: u64,
@@ -50,7 +50,7 @@ pub struct PoolView {
     pub waiting_ns: u64,
 }
 
-/// A channel, with where its cursors are.
+/// A channel, with the positions of its cursors.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ChannelView {
     /// The record of `stat`.
@@ -58,13 +58,13 @@ pub struct ChannelView {
     pub stat: ChannelStat,
     /// Messages sent and not taken.
     pub depth: u64,
-    /// Times that the source found no room, and for how long it waited then, ns.
+    /// How often the source found no room, and how long it waited then, ns.
     pub stalls: u64,
     /// See `stalls`.
     pub stalled_ns: u64,
-    /// For how long the source has been waiting for room, ns; 0: it is not.
+    /// How long the source has been waiting for room, ns; 0: it does not wait.
     pub waiting_ns: u64,
-    /// Whether the sink sleeps until something comes.
+    /// Whether the sink sleeps until a message comes.
     pub sink_asleep: bool,
 }
 
@@ -74,7 +74,7 @@ pub struct HoldView {
     /// The record of `stat`.
     #[serde(flatten)]
     pub stat: HoldStat,
-    /// For how long it has had the buffer that it has had longest, at least, ns.
+    /// The least time for which it has had its oldest buffer, ns.
     pub oldest_ns: u64,
     /// That buffer's bytes.
     pub oldest_bytes: u64,

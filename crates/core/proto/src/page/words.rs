@@ -139,7 +139,7 @@ fn pool(p: &PoolView, to: &mut Vec<u64>) {
     ]);
 }
 
-/// 0: none, 1: source, 2: sink.
+/// Encodes a role. 0: none, 1: source, 2: sink.
 fn role(role: Option<Role>) -> u64 {
     match role {
         None => 0,
@@ -163,14 +163,14 @@ fn channel(c: &ChannelView, to: &mut Vec<u64>) {
         c.stalls,
         c.stalled_ns,
         c.waiting_ns,
-        // Where the text is the name and then the place: how long the name is.
+        // If the text is the name and then the place: the length of the name.
         s.place.as_ref().map_or(0, |_| s.name.len() as u64 + 1),
         s.pools.len().min(POOLS) as u64,
     ]);
     to.extend(s.pools.iter().take(POOLS).map(|pool| u64::from(pool.0)));
 }
 
-/// A record's words, one after the other; 0 where there are no more.
+/// A record's words, one after another; 0 after the last.
 struct Words<'a>(std::slice::Iter<'a, u64>);
 
 impl Words<'_> {
@@ -533,7 +533,7 @@ mod tests {
         let mut words = vec![99 | 2 << 16 | 3 << 32, 1, 2, 0x0061_6161];
         words.extend(encoded(&all));
         assert_eq!(decode_page(&words), all);
-        // A heap of a later version, with one word more.
+        // A heap record of a later version, with one word more.
         let heap = encoded(&all[5..]);
         let mut longer = vec![heap[0] + (1 << 16)];
         longer.extend(&heap[1..8]);

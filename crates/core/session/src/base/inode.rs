@@ -1,4 +1,4 @@
-//! Which file a descriptor is of.
+//! The file that a descriptor belongs to.
 
 use std::fs::File;
 use std::os::fd::OwnedFd;

@@ -12,7 +12,7 @@ const TRIES: u32 = 1000;
 pub trait Retired: Send + Sync {
     /// Says whether this process is a forked child. A child keeps inherited pools, because it cannot check them.
     fn is_inherited(&self) -> bool;
-    /// Whether its counters say that nothing of it is held here.
+    /// Says whether the pool's counters show that nothing of it is held here.
     fn nothing_held(&self) -> bool;
 }
 
@@ -24,7 +24,7 @@ fn is_alone(pool: &Arc<dyn Retired>) -> bool {
         && visits::nobody(Arc::as_ptr(pool).cast::<()>())
 }
 
-/// Whether ours is the only counted handle.
+/// Says whether the given handle is the only counted one.
 fn is_last(pool: &Arc<dyn Retired>) -> bool {
     let last = Arc::strong_count(pool) == 1;
     // Ordering: Acquire pairs with the Release of the handles that went before: their counts are seen.
@@ -34,7 +34,7 @@ fn is_last(pool: &Arc<dyn Retired>) -> bool {
 
 static RETIRED: Mutex<Vec<Arc<dyn Retired>>> = Mutex::new(Vec::new());
 
-/// Keeps a pool until it is alone.
+/// Keeps a pool until only this list has it.
 pub fn retire(pool: Arc<dyn Retired>) {
     for _ in 0..TRIES {
         if let Ok(mut retired) = RETIRED.try_lock() {
@@ -45,7 +45,7 @@ pub fn retire(pool: Arc<dyn Retired>) {
     std::mem::forget(pool);
 }
 
-/// Frees those that are; called from `turn`, of any domain.
+/// Frees the kept pools that are alone; called from `turn`, of any domain.
 pub fn reclaim() {
     let Ok(mut retired) = RETIRED.try_lock() else {
         return;

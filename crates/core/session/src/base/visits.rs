@@ -38,19 +38,20 @@ pub fn visit<P>(pool: *const P, what: impl FnOnce(&Mark)) {
     }
 }
 
-/// The thread's mark, if it was in a pool before and is not about to end.
+/// Returns the thread's mark, if the thread was in a pool before and is not about to end.
 #[inline(always)]
 pub fn mark() -> Option<&'static Mark> {
     // SAFETY: marks are never freed, and this thread has it until its `LEASE` ends, which clears `MINE`.
     unsafe { MINE.get().as_ref() }
 }
 
-/// All threads' marks.
+/// Returns all threads' marks.
 pub fn marks() -> &'static Marks {
     &MARKS
 }
 
-/// The first time in this thread; or one of the last, when its other thread-local values end: then for this time only.
+/// Visits for the first time in this thread. If the thread's other thread-local values are ending, the mark serves for
+/// this visit only.
 #[cold]
 fn visit_first(pool: *const (), what: impl FnOnce(&Mark)) {
     let mark = MARKS.take();
@@ -134,7 +135,7 @@ mod tests {
             static LATE: AtTheEnd = const { AtTheEnd };
         }
         let ends = thread::spawn(|| {
-            // Ended in the opposite order of their first use, or in this one: once each way.
+            // Thread-local values end in the opposite order of their first use, or in this one: once in each order.
             LATE.with(|_| {});
             visit(null::<u8>(), |_| {});
         });

@@ -66,7 +66,7 @@ fn each_reason_has_its_own_words() {
                 .env_remove("XDG_CONFIG_HOME");
             begun(command)
         }),
-        ("nobody offers", bench("ours", "shm:disk")),
+        ("no domain offers", bench("ours", "shm:disk")),
         // Somebody else has the port, or the disk's address.
         ("in use", {
             let again = ["block", "serve", &at, "other.img", "--size", "1MiB"];

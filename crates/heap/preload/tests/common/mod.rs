@@ -15,7 +15,7 @@ pub fn dog() -> Watchdog {
     Watchdog::new()
 }
 
-/// The library, as it is now.
+/// Returns the path of the present build of the library.
 pub fn library() -> &'static Path {
     static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
     LIBRARY.get_or_init(|| artifact("tranship-preload", "libtranship_malloc.so"))
@@ -54,14 +54,14 @@ impl Stage {
         self.manager = None;
     }
 
-    /// A child of this test with the allocator under it.
+    /// Makes a child of this test run with the allocator.
     pub fn under(&self, child: Launch) -> Launch {
         child
             .env("LD_PRELOAD", library())
             .env("TRANSHIP_SOCKET", &self.path)
     }
 
-    /// Any program with the allocator under it.
+    /// Makes a command for any program, which runs with the allocator.
     pub fn command(&self, program: impl AsRef<Path>) -> Command {
         let mut command = Command::new(program.as_ref());
         command
@@ -89,7 +89,7 @@ impl Stage {
         (heaps, granted)
     }
 
-    /// Waits, under the test's watchdog, until nothing is granted to anybody.
+    /// Waits, under the test's watchdog, until nothing is granted to any domain.
     pub fn wait_until_empty(&self) {
         while self.books() != (Vec::new(), 0) {
             std::thread::yield_now();
@@ -106,7 +106,7 @@ impl Stage {
     }
 }
 
-/// Resident memory of the calling process, bytes.
+/// Returns the resident memory of the calling process, bytes.
 pub fn resident() -> u64 {
     let status = std::fs::read_to_string("/proc/self/statm").expect("statm");
     let pages = status.split(' ').nth(1).and_then(|p| p.parse::<u64>().ok());

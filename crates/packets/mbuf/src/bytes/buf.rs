@@ -8,8 +8,8 @@ use std::io::IoSlice;
 use std::marker::PhantomData;
 
 impl Chain {
-    /// A [`Buf`] over all bytes, without copying; `None` if some cannot be read in place
-    /// ([`make_readable`](Self::make_readable) sees to that).
+    /// Returns a [`Buf`] over all bytes, without copying; `None` if some cannot be read in place
+    /// ([`make_readable`](Self::make_readable) helps then).
     #[must_use]
     pub fn reader(&self) -> Option<Reader<'_>> {
         self.segs().all(Seg::readable).then(|| Reader {
@@ -20,7 +20,7 @@ impl Chain {
         })
     }
 
-    /// The bytes as slices for `writev`, if all can be read in place; empty mbufs give none.
+    /// Returns the bytes as slices for `writev`, if all can be read in place; empty mbufs give none.
     #[must_use]
     pub fn io_slices(&self) -> Option<Vec<IoSlice<'_>>> {
         self.iter()
@@ -29,14 +29,14 @@ impl Chain {
             .collect()
     }
 
-    /// A [`BufMut`] that writes behind the last byte, into the space of the mbufs that are there; for more,
+    /// Returns a [`BufMut`] that writes behind the last byte, into the space of the present mbufs; for more,
     /// [`reserve`](Self::reserve) first.
     pub fn writer(&mut self) -> Writer<'_> {
         let at = self.tail();
         Writer { chain: self, at }
     }
 
-    /// The last mbuf with data; the first if there is none.
+    /// Returns the last mbuf with data, or the first if there is none.
     pub(crate) fn tail(&self) -> Seg {
         let with_data = self.segs().filter(|seg| seg.len() > 0);
         with_data.last().unwrap_or(self.first())
@@ -108,7 +108,7 @@ pub struct Writer<'a> {
 }
 
 impl Writer<'_> {
-    /// The mbuf that is written next.
+    /// Returns the mbuf that is written next.
     fn open(&self) -> Option<Seg> {
         self.at.walk().find(|seg| seg.trailing() > 0)
     }

@@ -20,7 +20,7 @@ impl Chain {
         Ok(range.end - range.start)
     }
 
-    /// The mbufs in which a range lies: each with the part of it, as offset and length.
+    /// Finds the mbufs that a range covers: each with the part of it, as offset and length.
     pub(crate) fn pieces(
         &self,
         range: Range<usize>,
@@ -54,7 +54,7 @@ impl Chain {
         Ok(())
     }
 
-    /// All bytes, in a vector.
+    /// Returns all bytes, in a vector.
     ///
     /// # Errors
     /// `File` where a piece of a file cannot be read.
@@ -147,7 +147,7 @@ impl Chain {
         Ok(())
     }
 
-    /// Adds empty mbufs with room for `len` bytes at the end (`m_getm2` with a chain): all of them or none.
+    /// Adds empty mbufs with room for `len` bytes at the end (`m_getm2` with a chain): all mbufs or none.
     ///
     /// # Errors
     /// `TooLong` where the chain would be longer than 4,294,967,295 bytes; `NoBuffers` when there is no memory, or a
@@ -196,7 +196,7 @@ impl Chain {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// One byte.
+    /// Returns one byte.
     ///
     /// # Errors
     /// `TooShort` beyond the end; `File` where a piece of a file cannot be read.
@@ -206,7 +206,7 @@ impl Chain {
         Ok(byte[0])
     }
 
-    /// Whether the byte at `offset` and the `len - 1` after it lie in one mbuf and can be read there.
+    /// Says whether the byte at `offset` and the `len - 1` after it are in one mbuf and can be read there.
     #[must_use]
     pub fn is_contiguous(&self, offset: usize, len: usize) -> bool {
         find(self.first(), offset).is_some_and(|(seg, at)| seg.readable() && seg.len() - at >= len)

@@ -1,4 +1,4 @@
-//! From and to slices, descriptors, devices.
+//! Transfer of bytes from and to slices, descriptors, devices.
 
 use crate::alloc::Mbufs;
 use crate::chain::Chain;
@@ -40,7 +40,7 @@ impl Mbufs {
         Ok(chain)
     }
 
-    /// An empty packet with room for `len` bytes behind `space` bytes.
+    /// Allocates an empty packet with room for `len` bytes behind `space` bytes.
     fn room(&self, len: usize, space: usize) -> Result<Chain, Error> {
         check_total(len, space)?;
         let need = len + space;
@@ -55,7 +55,8 @@ impl Mbufs {
 }
 
 impl Chain {
-    /// Copies as many bytes as there are, or as there is room for, from `offset` on; says how many (`m_mbuftouio`).
+    /// Copies as many bytes as there are, or as there is room for, from `offset` on; returns their number
+    /// (`m_mbuftouio`).
     ///
     /// # Errors
     /// `TooShort` for an `offset` beyond the end; `File` where a piece of a file cannot be read.

@@ -27,7 +27,7 @@ impl Chain {
         let packet = range.start == 0 && self.is_packet();
         let (mut copy, mut last) = (None::<Chain>, None::<Seg>);
         if packet {
-            // A first mbuf without bytes gives one for the header.
+            // A first mbuf without bytes still gives one for the header.
             let first = self.first();
             let len = first.len().min(len);
             let head = self.alias_with_header(first, len)?;
@@ -68,7 +68,7 @@ impl Chain {
         Ok(copy)
     }
 
-    /// The whole chain by reference (`m_copypacket`).
+    /// Makes a chain with the whole chain's bytes by reference (`m_copypacket`).
     ///
     /// # Errors
     /// `NoBuffers` when there is no memory, or a limit is reached.
@@ -130,8 +130,8 @@ impl Chain {
         Ok(copy)
     }
 
-    /// Copies of all bytes in as few mbufs as possible. A packet's copy has an empty header of the right place, but
-    /// length 0, to be filled in.
+    /// Makes copies of all bytes in as few mbufs as possible. A packet's copy has an empty header at the right place,
+    /// with length 0, to be filled in.
     pub(crate) fn deep_copy(&self) -> Result<Chain, Error> {
         let flags = self.first().flags() & Flags::PKTHDR;
         let total = self.len();

@@ -1,4 +1,4 @@
-//! At the front: room for a header, the first bytes in one piece.
+//! The front of a chain: room for a header, the first bytes in one piece.
 
 use super::{consume, gather, move_header};
 use crate::chain::Chain;
@@ -9,20 +9,20 @@ use crate::seg::Seg;
 use crate::size::{MHLEN, MLEN};
 use crate::zones::How;
 
-/// Headers of the usual protocols together: `pullup` takes that many bytes along if it has to copy anyway
+/// Bytes of the usual protocols' headers together: `pullup` takes that many along if it has to copy anyway
 /// (`max_protohdr`).
 const PROTOCOL_HEADERS: usize = 60;
 
 impl Chain {
-    /// Makes room for `len` bytes in front, zeroed, to be filled in: in place if there is writable space, else in a new
-    /// mbuf (`M_PREPEND`).
+    /// Makes room for `len` bytes in front, zeroed, to be filled in: in place if there is writable space, otherwise in
+    /// a new mbuf (`M_PREPEND`).
     ///
-    /// At most [`MHLEN`] bytes ([`MLEN`] if the chain has no header). The traditional routine frees the chain when it
-    /// fails; here it is as before.
+    /// At most [`MHLEN`] bytes ([`MLEN`] if the chain has no header). On failure the chain is as before; the
+    /// traditional routine frees it.
     ///
     /// # Errors
-    /// `TooLong` for more than that, or where the chain would be longer than 4,294,967,295 bytes; `NoBuffers` when
-    /// there is no memory, or a limit is reached.
+    /// `TooLong` for more than that, or if the chain would be longer than 4,294,967,295 bytes; `NoBuffers` when there
+    /// is no memory, or a limit is reached.
     #[doc(alias = "m_prepend")]
     #[doc(alias = "M_PREPEND")]
     pub fn prepend(&mut self, len: usize) -> Result<&mut [u8], Error> {
@@ -65,7 +65,7 @@ impl Chain {
         Ok(())
     }
 
-    /// An empty mbuf that could become the first, with room for `len` bytes.
+    /// Allocates an empty mbuf that could become the first, with room for `len` bytes.
     fn fresh_head(&self, len: usize) -> Result<Seg, Error> {
         let flags = self.first().flags();
         let limit = if flags.contains(Flags::PKTHDR) {
@@ -153,10 +153,11 @@ impl Chain {
         Ok(())
     }
 
-    /// The first `len` bytes in one piece in a new mbuf, `space` bytes from its start, so that a header fits in front
-    /// of them and they are aligned as wished (`m_copyup`). Together at most [`MHLEN`].
+    /// Brings the first `len` bytes into one piece in a new mbuf, `space` bytes from its start (`m_copyup`). A header
+    /// then fits in front of them, and they have the desired alignment. `len` and `space` together are at most
+    /// [`MHLEN`].
     ///
-    /// The traditional routine frees the chain when it fails; here it is as before.
+    /// On failure the chain is as before; the traditional routine frees it.
     ///
     /// # Errors
     /// `TooLong` for more than that; `TooShort` beyond the end; `NoBuffers` when there is no memory, or a limit is

@@ -8,8 +8,9 @@ use crate::flags::Flags;
 impl Chain {
     /// Puts another chain behind this one (`m_cat`, `m_catpkt`).
     ///
-    /// The other's header goes; a packet's length becomes that of both (`m_cat` leaves that to its caller). Mbufs of
-    /// the other whose bytes fit into the writable space at the end are copied there and freed, as long as they do.
+    /// The other chain's header is dropped, and a packet's length becomes that of both (`m_cat` leaves that to its
+    /// caller). The other chain's first mbufs are copied and freed, as long as their bytes fit into the writable space
+    /// at the end.
     #[doc(alias = "m_cat")]
     #[doc(alias = "m_catpkt")]
     pub fn cat(&mut self, mut other: Chain) {

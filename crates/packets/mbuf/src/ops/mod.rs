@@ -70,14 +70,14 @@ pub(crate) unsafe fn consume(first: Option<Seg>, mut count: usize) -> Option<Seg
         if count == 0 && seg.len() == 0 {
             break; // an empty mbuf behind the last byte stays
         }
-        // SAFETY: says the caller.
+        // SAFETY: as the caller promises.
         at = unsafe { ext::free_one(seg) };
     }
     at
 }
 
-/// Puts `new` in the place of one mbuf of a chain, which is freed. A header moves to the first of `new`, which was
-/// allocated with one.
+/// Replaces one mbuf of a chain by `new`, and frees it. A header moves to the first mbuf of `new`, which was allocated
+/// with one.
 pub(crate) fn replace(chain: &mut Chain, previous: Option<Seg>, old: Seg, new: Chain) -> Seg {
     let first = new.into_first();
     let last = first.last();

@@ -1,4 +1,4 @@
-//! Anywhere: bytes in one piece that may be written.
+//! Bytes anywhere in a chain, in one piece and writable.
 
 use super::{consume, gather, replace};
 use crate::chain::{Chain, find};
@@ -53,7 +53,7 @@ impl Chain {
         Ok(unsafe { std::slice::from_raw_parts_mut(piece.0.data().wrapping_add(piece.1), len) })
     }
 
-    /// Gets `len` bytes from `at` of `seg` on into one writable mbuf.
+    /// Brings `len` bytes from `at` of `seg` on into one writable mbuf.
     fn pull_apart(&mut self, seg: Seg, at: usize, len: usize) -> Result<(Seg, usize), Error> {
         let here = (seg.len() - at).min(len);
         let behind = len - here;
@@ -96,7 +96,7 @@ impl Chain {
         Ok((new, 0))
     }
 
-    /// One mbuf with a part of another's bytes: the same storage, or a copy of bytes that lie in the mbuf itself.
+    /// Makes an mbuf with a part of another's bytes: the same storage, or a copy of bytes inside the mbuf itself.
     pub(crate) fn alias(&self, seg: Seg, at: usize, len: usize) -> Result<Chain, Error> {
         let kind = seg.flags().kind();
         let copy = if seg.has(Flags::EXT) {
@@ -114,10 +114,10 @@ impl Chain {
         Ok(copy)
     }
 
-    /// Makes all bytes of `range` writable in place, wherever they lie, by copying those that are shared, read-only or
-    /// not mapped (`m_unshare` of a part). Bytes beyond the end are nothing.
+    /// Makes all bytes of `range` writable in place, wherever they are, by copying shared, read-only and unmapped ones
+    /// (`m_unshare` of a part). Bytes beyond the end are ignored.
     ///
-    /// A failure may leave some of them copied: the bytes are the same.
+    /// A failure may leave some of them copied, but the bytes are unchanged.
     ///
     /// # Errors
     /// `NoBuffers` when there is no memory, or a limit is reached; `File` where a piece of a file cannot be read.

@@ -25,14 +25,14 @@ impl Chain {
         Ok(())
     }
 
-    /// Makes it a chain of at most `limit` mbufs (`m_collapse`): first moves bytes into free space of the mbuf before,
-    /// then joins neighbours in clusters of 2 KiB.
+    /// Makes the chain one of at most `limit` mbufs (`m_collapse`): first moves bytes into free space of the mbuf
+    /// before, then joins neighbours in clusters of 2 KiB.
     ///
-    /// When it fails the bytes are the same, in fewer mbufs perhaps; so it is with the traditional routine.
+    /// On failure the bytes are unchanged, perhaps in fewer mbufs, as with the traditional routine.
     ///
     /// # Errors
-    /// `TooMany` if it takes more; `NoBuffers` when there is no memory, or a limit is reached; `File` where a piece of
-    /// a file cannot be read.
+    /// `TooMany` if more are needed; `NoBuffers` when there is no memory, or a limit is reached; `File` where a piece
+    /// of a file cannot be read.
     #[doc(alias = "m_collapse")]
     pub fn collapse(&mut self, limit: usize) -> Result<(), Error> {
         self.routine(Routine::Collapse);
@@ -68,7 +68,7 @@ impl Chain {
         Ok(())
     }
 
-    /// One pass; says how many mbufs there are less.
+    /// Makes one pass; returns by how many mbufs the chain is shorter.
     fn join_neighbours(&mut self) -> Result<usize, Error> {
         let (mut previous, mut at, mut joined) = (None, self.first(), 0);
         while let Some(next) = at.next() {
@@ -96,7 +96,7 @@ impl Chain {
     /// Makes all bytes writable in place: mbufs whose storage is shared, read-only or not mapped are replaced by copies
     /// (`m_unshare`).
     ///
-    /// When it fails the bytes are the same, some of them copied already; the traditional routine frees the chain.
+    /// On failure the bytes are unchanged, but some may be copied already; the traditional routine frees the chain.
     ///
     /// # Errors
     /// `NoBuffers` when there is no memory, or a limit is reached; `File` where a piece of a file cannot be read.
@@ -164,7 +164,7 @@ impl Chain {
     }
 }
 
-/// An mbuf's bytes were copied behind those of the one before it: it goes.
+/// Removes an mbuf whose bytes were copied behind those of the one before it.
 fn absorb(at: Seg, next: Seg) {
     at.set_len(at.len() + next.len());
     unlink(at, next);

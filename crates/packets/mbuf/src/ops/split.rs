@@ -12,7 +12,7 @@ impl Chain {
     /// Cuts the bytes from `at` on off and returns them (`m_split`). Storage at the cut is shared.
     ///
     /// The tail of a packet is a packet: its header is a copy of the first one's, with the send tag, but no tags.
-    /// Unlike the traditional routine's, a failure leaves the packet's length as it was too.
+    /// Unlike with the traditional routine, a failure leaves the packet's length as it was.
     ///
     /// # Errors
     /// `TooShort` beyond the end; `NoBuffers` when there is no memory, or a limit is reached.
@@ -69,7 +69,7 @@ impl Chain {
         Ok(tail)
     }
 
-    /// `rest` bytes of an mbuf as a chain of their own.
+    /// Makes a chain of `rest` bytes of an mbuf.
     fn part(&self, seg: Seg, at: usize, rest: usize, flags: Flags) -> Result<Chain, Error> {
         if !flags.contains(Flags::PKTHDR) {
             return self.alias(seg, at, rest);

@@ -5,7 +5,7 @@ use crate::counts::Routine;
 use crate::ext;
 
 impl Chain {
-    /// Takes `count` bytes away from the front (`m_adj` with a positive count); all, if there are not that many. Mbufs
+    /// Takes `count` bytes away from the front (`m_adj` with a positive count); all bytes, if there are fewer. Mbufs
     /// that become empty stay.
     #[doc(alias = "m_adj")]
     pub fn trim_front(&mut self, count: usize) {
@@ -24,7 +24,7 @@ impl Chain {
         self.set_packet_len(total - (count - left));
     }
 
-    /// Takes `count` bytes away from the end (`m_adj` with a negative count); all, if there are not that many. Mbufs
+    /// Takes `count` bytes away from the end (`m_adj` with a negative count); all bytes, if there are fewer. Mbufs
     /// behind the last byte are freed, except the first.
     #[doc(alias = "m_adj")]
     pub fn trim_back(&mut self, count: usize) {
@@ -50,7 +50,7 @@ impl Chain {
         self.set_packet_len(keep);
     }
 
-    /// Shortens it to `len` bytes, if it is longer.
+    /// Shortens the chain to `len` bytes, if it is longer.
     pub fn truncate(&mut self, len: usize) {
         self.trim_back(self.len().saturating_sub(len));
     }

@@ -23,7 +23,7 @@ pub(crate) struct Header {
     pub(crate) protocol: bool,
 }
 
-/// A byte that tells where it is from.
+/// Returns a byte that shows its position.
 pub(crate) fn pattern(seed: usize, at: usize) -> u8 {
     (seed.wrapping_mul(31) + at.wrapping_mul(7)).to_le_bytes()[0]
 }
@@ -32,7 +32,7 @@ pub(crate) fn filled(seed: usize, len: usize) -> Vec<u8> {
     (0..len).map(|at| pattern(seed, at)).collect()
 }
 
-/// Counts how often it is dropped.
+/// A value that counts its drops.
 pub(crate) struct Counted<T>(T, Arc<AtomicUsize>);
 impl<T: AsRef<[u8]>> AsRef<[u8]> for Counted<T> {
     fn as_ref(&self) -> &[u8] {
@@ -50,7 +50,7 @@ impl<T> Drop for Counted<T> {
     }
 }
 
-/// Does not fit into an mbuf.
+/// A value that does not fit into an mbuf.
 pub(crate) struct Large(pub(crate) Vec<u8>, #[allow(dead_code)] pub(crate) [u64; 8]);
 impl AsRef<[u8]> for Large {
     fn as_ref(&self) -> &[u8] {
@@ -144,7 +144,7 @@ impl Bench {
             made,
             "each owner dropped once"
         );
-        // The zones' own thread may have items in its hands just now.
+        // The zones' own thread may still hold items.
         let _dog = tranship_testkit::Watchdog::new();
         while mbufs.stats().outstanding() > 0 || mbufs.stats().memory_bytes > 0 {
             mbufs.reclaim();

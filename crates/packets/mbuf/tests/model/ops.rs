@@ -22,7 +22,7 @@ pub(crate) enum Make {
     File(usize, usize),
     FileUnit(usize, usize),
     Tagged(usize),
-    /// Without storage: no room at all.
+    /// A mini-mbuf without storage: it has no room at all.
     Mini,
     /// A mini-mbuf without a header.
     MiniPlain,

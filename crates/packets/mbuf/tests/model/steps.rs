@@ -8,7 +8,7 @@ use crate::bench::{Bench, Header, Model, filled, tempfile};
 use crate::ops::Op;
 
 impl Bench {
-    /// One operation on the last chain, or on the last two.
+    /// Does one operation on the last chain, or on the last two.
     pub(crate) fn step(&mut self, op: &Op) {
         self.steps += 1;
         let seed = self.steps;

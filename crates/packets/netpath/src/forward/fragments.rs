@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 use tranship_mbuf::Chain;
 
-/// Packets that may be incomplete at a time. A sender of endless first fragments loses its own.
+/// Most packets that may be incomplete at a time. A sender of endless first fragments loses its own.
 const MOST: usize = 64;
 /// The longest wait for the rest of a packet. RFC 1122, 3.3.2 says 60 to 120 s; here fragments are lost after 30.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -49,7 +49,7 @@ pub(super) fn cut(frame: Chain, ip: &Ipv4, mtu: usize) -> Result<Vec<Chain>, Tro
     Ok(pieces)
 }
 
-/// Which packet a fragment is of.
+/// The packet of a fragment.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 struct Key {
     source: [u8; 4],
@@ -70,7 +70,7 @@ struct Piece {
 #[derive(Debug)]
 struct Partial {
     begun: Instant,
-    /// The fragments that have come, in order.
+    /// The received fragments, in order.
     pieces: Vec<Piece>,
     /// Bytes of the first fragment's IPv4 header, which becomes the whole packet's.
     header: usize,
@@ -85,8 +85,8 @@ pub(super) struct Fragments {
 }
 
 impl Fragments {
-    /// Takes a fragment, returns the whole packet if this was the last that missed. Fragments that overlap are refused
-    /// (RFC 5722 on why), with all that came of their packet.
+    /// Takes a fragment; returns the whole packet if this was the last missing one. Overlapping fragments are refused
+    /// (the reason is in RFC 5722), with all fragments of their packet.
     pub(super) fn add(&mut self, ip: &Ipv4, mut frame: Chain) -> Result<Option<Chain>, Trouble> {
         let key = Key {
             source: ip.source,

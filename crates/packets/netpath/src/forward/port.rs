@@ -14,12 +14,13 @@ pub(super) const NEEDS_CHECKSUM: u8 = 1;
 pub(super) const NO_SEGMENTS: u8 = 0;
 /// Longest frame with segments: an IPv4 packet of 64 KiB.
 const LONGEST: usize = ETHERNET + 65535;
-/// Bytes of a refused packet's payload that its sender is shown: RFC 792.
+/// Bytes of a refused packet's payload that its sender is sent back: RFC 792.
 const SHOWN: usize = 8;
 
-/// Where frames come from and go to: a TAP device, or in tests a queue.
+/// The source and destination of frames: a TAP device, or in tests a queue.
 pub trait Link {
-    /// The next frame, with the vnet header in front if there is offload; `None` if there is none, or no mbuf for it.
+    /// Takes the next frame, with the vnet header in front if there is offload; `None` if there is none, or no mbuf for
+    /// it.
     ///
     /// # Errors
     /// If the link is gone.
@@ -68,7 +69,7 @@ pub struct Port<L> {
 }
 
 impl<L: Link> Port<L> {
-    /// A port with this address, whose one peer has that one; packets of up to `mtu` bytes.
+    /// Makes a port with an address and one peer's address, for packets of up to `mtu` bytes.
     pub fn new(link: L, address: Address, peer_ip: [u8; 4], mtu: usize) -> Self {
         Self {
             link,
@@ -79,7 +80,7 @@ impl<L: Link> Port<L> {
         }
     }
 
-    /// The link.
+    /// Returns the link.
     pub fn link(&self) -> &L {
         &self.link
     }

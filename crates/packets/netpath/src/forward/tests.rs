@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use std::cell::RefCell;
 use std::io::IoSlice;
 
-/// A link whose frames come out of a list and go into one.
+/// A link whose frames come from a list and go into another.
 #[derive(Default, Debug)]
 struct Queue {
     come: RefCell<VecDeque<Vec<u8>>>,
@@ -93,7 +93,7 @@ fn frame(source: [u8; 6], kind: u16, payload: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// A UDP packet from the client to the left port.
+/// Makes a UDP packet from the client to the left port.
 fn packet(payload: &[u8], id: u16, may_fragment: bool) -> Vec<u8> {
     let mut packet = vec![0; IPV4 + 8];
     packet.extend_from_slice(payload);
@@ -118,7 +118,7 @@ fn transport_checksum(packet: &[u8]) -> u16 {
     wire::finish(wire::sum(&packet[12..20]) + 17 + length + wire::sum(&packet[IPV4..]))
 }
 
-/// The packets in frames that left the right port, checked.
+/// Returns the packets in frames that left the right port, after checks.
 fn checked(frames: &[Vec<u8>]) -> Vec<(Ipv4, Vec<u8>)> {
     let check = |frame: &Vec<u8>| {
         let ethernet = Ethernet::read(frame).expect("a header");
@@ -166,7 +166,7 @@ fn a_packet_gets_new_addresses_and_keeps_its_bytes() {
         }
         let done = forwarder.done();
         assert_eq!(done.packets, 2);
-        // The short one has no cluster to share: the mirror got a copy.
+        // The short packet has no cluster to share: the mirror got a copy.
         assert_eq!(done.copied_on_write, u64::from(mirror));
         if let Some(mirror) = &forwarder.mirror {
             // The mirror shows the packets as they came.
@@ -278,7 +278,7 @@ proptest! {
             random = random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
             pieces.swap(at, (random >> 33) as usize % (at + 1));
         }
-        // The way back: the second one's left port is where the first one's packets go.
+        // The way back: packets of the first forwarder go to the left port of the second.
         let ports = [
             Port::new(Queue::default(), Address { ethernet: SERVER.ethernet, ip: SERVER.ip }, RIGHT.ip, mtu),
             Port::new(Queue::default(), RIGHT, SERVER.ip, 65535),

@@ -3,7 +3,7 @@
 use std::io;
 use tranship_mbuf::Error;
 
-/// Why a frame went no further.
+/// The reason why a frame was not forwarded.
 #[derive(Debug)]
 pub(crate) enum Trouble {
     /// The frame is not for this host, or broken.

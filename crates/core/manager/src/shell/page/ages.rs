@@ -187,7 +187,7 @@ mod tests {
             ages.end();
         }
         assert!(looked.iter().all(|n| *n >= 6), "{looked:?}");
-        // One that is larger than all that a page may look at.
+        // A reader larger than the bound of a page.
         ages.begin();
         let mut alone = Ages::default();
         alone.begin();

@@ -19,8 +19,8 @@ pub(in crate::shell) struct Place {
 }
 
 impl Place {
-    /// Beside a socket. Rules by user cannot be said by permission bits: where there are some only the manager's own
-    /// user reads it.
+    /// Makes the place beside a socket. Permission bits cannot express rules by user: with such rules, only the
+    /// manager's own user may read the page.
     pub fn beside(socket: &Path, rules: bool) -> io::Result<Place> {
         let socket_mode = std::fs::symlink_metadata(socket)?.mode();
         let others = match rules {
@@ -38,8 +38,8 @@ impl Place {
         &self.path
     }
 
-    /// Makes a file for so many words, in the place of the one that is there.
-    // Crash: before the rename the old one is there, after it the new one, in which nothing was published.
+    /// Makes a file for `words` words, in place of the present one.
+    // Crash: before the rename the old file is there, after it the new one, without a publication.
     pub fn make(&self, words: usize, instance: u64) -> io::Result<PageRw> {
         let most = page::MAX_WORDS as usize;
         let words = words.max(LEAST / 2).saturating_mul(2).min(most);
@@ -61,7 +61,7 @@ impl Place {
     }
 
     fn fill(&self, file: &File, words: u32, instance: u64) -> io::Result<PageRw> {
-        // All of its memory now: a page that is not there when it is written would end this process.
+        // The file gets all of its memory now: a page without memory would end this process at a write.
         memfd::fallocate(file, page::len(words) as u64)?;
         let page = PageRw::create(file, words, instance, process::getpid())?;
         file.set_permissions(Permissions::from_mode(self.mode))?;

@@ -14,7 +14,7 @@ const LINE: u64 = 64;
 const REFS_AT: u64 = 128;
 const SLOTS_AT: u64 = 4096;
 const SLOT: usize = 32;
-/// Slots that are read one by one; more are read as one stretch.
+/// Slots that are read one by one; more are read at once.
 const FEW: usize = 32;
 
 fn word(raw: &[u8], at: usize) -> u64 {
@@ -33,7 +33,7 @@ pub(super) struct Cursors {
     pub sink_asleep: bool,
 }
 
-/// Of a channel with so many lines, as far as its halves are known.
+/// Reads the cursors of a channel with `lines` lines, as far as its halves are known.
 pub(super) fn cursors(source: Option<&File>, sink: Option<&File>, lines: u32) -> Cursors {
     let mut found = Cursors::default();
     let mut raw = [0u8; 136];
@@ -53,8 +53,7 @@ pub(super) fn cursors(source: Option<&File>, sink: Option<&File>, lines: u32) ->
     found
 }
 
-/// How many lines from the head on are published: they are written one after the other, so that is where the sequence
-/// ends.
+/// Counts the published lines from the head on: they are written in order, so they end where the sequence ends.
 fn depth(source: &File, head: u64, lines: u32) -> u64 {
     let lines = u64::from(lines);
     let is_sent = |i: u64| {
@@ -91,7 +90,7 @@ pub(super) struct Had {
     pub bytes: u64,
 }
 
-/// Which buffers of some slots a reader has references to.
+/// Finds the buffers among some slots to which a reader has references.
 pub(super) fn held(table: &File, refs: &File, slots: &Range<u32>) -> io::Result<Vec<Had>> {
     let mut raw = vec![0u8; slots.len() * 4];
     refs.read_exact_at(&mut raw, REFS_AT + 4 * u64::from(slots.start))?;
@@ -132,7 +131,7 @@ mod tests {
     use super::*;
     use tranship_ring::{HalfRo, HalfRw, Producer, Publish, Push, Ring, Side};
 
-    /// Of every head and depth, also where the sequence wraps round the ring.
+    /// For every head and depth, also where the sequence wraps around the ring.
     #[test]
     fn cursors_are_where_the_ends_are() {
         const LINES: u32 = 16;

@@ -21,7 +21,7 @@ use tranship_region::layout::PageRw;
 use tranship_sys::epoll::{Epoll, Interest};
 use tranship_sys::notice::Notice;
 
-/// Between two pages that were asked for.
+/// Time between two requested pages.
 const PERIOD: Duration = Duration::from_millis(250);
 /// Time between two pages without a request.
 const UNASKED: Duration = Duration::from_secs(2);
@@ -38,9 +38,9 @@ pub(super) struct Pages {
     notice: Option<Notice>,
     /// A process has opened the file since the last page was begun.
     asked: bool,
-    /// Something has happened since then.
+    /// The state has changed since then.
     changed: bool,
-    /// When that was.
+    /// The time at which the present page was begun.
     begun: Option<Duration>,
     run: Option<Run>,
     last: Option<Item>,
@@ -48,7 +48,7 @@ pub(super) struct Pages {
 }
 
 impl Pages {
-    /// Without a place there is no page.
+    /// Makes the pages; without a place there is no page.
     pub fn new(place: Option<Place>, notice: Option<Notice>) -> Pages {
         Pages {
             place,
@@ -63,12 +63,12 @@ impl Pages {
         }
     }
 
-    /// Something has happened.
+    /// Records that the state has changed.
     pub fn changed(&mut self) {
         self.changed = true;
     }
 
-    /// When the next page is begun, or gone on with.
+    /// Returns the time at which the next page is begun or continued.
     fn due(&self) -> Option<Duration> {
         self.place.as_ref()?;
         if self.run.is_some() {
@@ -98,7 +98,7 @@ impl Pages {
         if let Some(notice) = &self.notice
             && let Err(error) = epoll.add(notice, token, Interest::Read)
         {
-            tracing::warn!(%error, "who wants statistics is not heard");
+            tracing::warn!(%error, "cannot watch for opens of the statistics page");
             self.notice = None;
         }
     }
@@ -108,7 +108,7 @@ impl Pages {
         self.asked |= self.notice.as_ref().is_some_and(Notice::drain);
     }
 
-    /// How long there is nothing to do for it.
+    /// Returns the time until the next work on a page.
     pub fn wait(&self, now: Duration) -> Option<Duration> {
         self.due().map(|due| due.saturating_sub(now))
     }
@@ -152,7 +152,7 @@ impl Pages {
         };
         notice.drain();
         if let Err(error) = notice.ask(place.path()) {
-            tracing::debug!(%error, "who wants statistics is not heard");
+            tracing::debug!(%error, "cannot watch for opens of the statistics page");
         }
     }
 

@@ -1,4 +1,4 @@
-//! A page that is being put together: records, and the reader whose counters are being looked through.
+//! A page that is being put together: records, and the reader whose counters are being read.
 
 use super::super::counters;
 use super::ages::Ages;
@@ -13,7 +13,7 @@ use tranship_proto::{
 use tranship_region::layout::page;
 use tranship_sys::time::monotonic_ns;
 
-/// Of a reader's slots, in one go.
+/// Slots of a reader that are read at once.
 const SLOTS_AT_ONCE: u32 = 16384;
 
 /// A reader that is being looked through.
@@ -55,7 +55,7 @@ impl Run {
         }
     }
 
-    /// Takes an item, and looks where the state has said.
+    /// Takes an item, and reads what the state names for it.
     pub fn take(&mut self, ages: &mut Ages, sight: &Sight<'_>, surveyed: Surveyed) {
         let record = match (surveyed.record, surveyed.look) {
             (StatRecord::Manager(mut m), _) => {
@@ -112,7 +112,7 @@ impl Run {
         let now = sight.now;
         let from = holding.next;
         let to = from.saturating_add(SLOTS_AT_ONCE).min(holding.slots);
-        // Gone meanwhile: nothing of it is shown.
+        // The pool is gone meanwhile: nothing of it is shown.
         let (Some(table), Some(refs)) = ((sight.file)(holding.table), (sight.file)(holding.refs))
         else {
             return;
@@ -156,7 +156,7 @@ fn pool(ages: &mut Ages, sight: &Sight<'_>, stat: PoolStat, look: Look) -> PoolV
             .waits(stat.pool, sight.now)
             .max(Duration::from_nanos(1)),
     };
-    // Trust: a writer's word, of memory that it was granted.
+    // Trust: a writer's word about memory that it was granted.
     let most = stat.granted_bytes;
     PoolView {
         blocked_ns: f.blocked_ns,

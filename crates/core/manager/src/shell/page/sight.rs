@@ -4,7 +4,7 @@ use crate::state::{FdToken, State};
 use std::fs::File;
 use std::time::Duration;
 
-/// The state, and the memory that its descriptors lead to, at a moment.
+/// The state, and the memory behind its descriptors, at a moment.
 pub(in crate::shell) struct Sight<'a> {
     pub state: &'a State,
     pub file: &'a dyn Fn(FdToken) -> Option<&'a File>,

@@ -14,7 +14,7 @@ const VERSION: u32 = 1;
 /// Memory up to this size is closed at once, by its holder.
 pub(in crate::shell) const SMALL_BYTES: u64 = 1 << 20;
 
-/// `None`: not sealed memory, and not to be asked anything more.
+/// Returns `None` for a descriptor that is not sealed memory; it is then not asked anything more.
 pub(in crate::shell) fn look(fd: &OwnedFd) -> Option<Facts> {
     if !memfd::has_seals(fd) {
         return None;

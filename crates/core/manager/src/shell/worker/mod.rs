@@ -25,7 +25,7 @@ use tranship_sys::socket;
 const EACH: u32 = 4;
 /// Workers in all.
 const MOST: usize = 128;
-/// Workers that wait for work, from the start; more are let go.
+/// Workers that wait for work, from the start; further idle ones end.
 const SPARE_PROCESSES: usize = 2;
 const SPARE_THREADS: usize = 1;
 
@@ -56,7 +56,7 @@ pub(super) struct Workers {
     idle: Vec<u64>,
     busy: BTreeMap<u32, u32>,
     next: u64,
-    /// How many of them may be idle.
+    /// The number of workers that may be idle.
     spare: usize,
     /// Added to a worker's number in epoll.
     kind: u64,
@@ -80,7 +80,7 @@ impl Workers {
         })
     }
 
-    /// Starts those that wait for work.
+    /// Starts the workers that wait for work.
     pub fn prepare(&mut self, epoll: &Epoll) {
         while self.idle.len() < self.spare
             && let Some(id) = self.start(epoll)
@@ -103,7 +103,7 @@ impl Workers {
         self.submit(epoll, uid, None, &wire::close(), fds)
     }
 
-    /// A worker's descriptors are now the last.
+    /// Says that a worker's descriptors are now the last.
     pub fn let_go(&mut self, epoll: &Epoll, id: u64) {
         let Some(worker) = self.all.get(&id) else {
             return;
@@ -113,7 +113,7 @@ impl Workers {
         }
     }
 
-    /// Whether a user's work waits for workers that are busy with other work of that user.
+    /// Says whether a user's work waits for workers that are busy with other work of that user.
     pub fn all_busy(&self, uid: u32) -> bool {
         self.busy.get(&uid).is_some_and(|n| *n >= EACH)
     }
@@ -139,7 +139,7 @@ impl Workers {
                     *self.busy.entry(uid).or_default() += 1;
                     return Some(id);
                 }
-                // Too many descriptors on their way.
+                // Too many descriptors are in transit.
                 Err(error) if socket::is_shortage(&error) => {
                     self.idle.push(id);
                     return None;
@@ -256,7 +256,7 @@ mod tests {
     }
 
     impl Stage {
-        /// A worker that is kept busy for a user, until it is let go.
+        /// Takes a worker for a user, which stays busy until it is let go.
         fn close_for(&mut self, uid: u32) -> Option<u64> {
             self.workers
                 .close(&self.epoll, uid, &[self.discarded.as_fd()])
@@ -272,7 +272,7 @@ mod tests {
             }
         }
 
-        /// One that is played by the test: its number, and its end.
+        /// Makes a worker that the test plays: its number, and its end.
         fn played(&mut self) -> (u64, OwnedFd) {
             let (end, theirs) = socket::pair().expect("pair");
             let id = self.workers.next;
@@ -294,7 +294,7 @@ mod tests {
         assert!(!stage.workers.carry(&stage.epoll, 1, 7, &conn));
         assert!(stage.workers.all_busy(1) && !stage.workers.all_busy(2));
         let theirs = stage.close_for(2).expect("a worker");
-        // One that has finished takes the next.
+        // A finished worker takes the next job.
         for id in [theirs, busy[0]] {
             stage.workers.let_go(&stage.epoll, id);
             assert!(matches!(stage.hear(id), News::Free));
@@ -312,7 +312,7 @@ mod tests {
         assert_eq!(stage.close_for(1000), None);
     }
 
-    /// However many end, before their work, in the middle of it, and after it, there is one for the next.
+    /// However many workers end, before, during and after their work, there is one for the next job.
     #[test]
     fn those_that_end_leave_their_place() {
         let mut stage = stage();

@@ -1,5 +1,5 @@
-//! Where workers come from: a process that was forked at the start, when there was little to copy and nothing to
-//! inherit, and that does nothing but fork them.
+//! The start of workers: a process forked at the beginning, when there was little to copy and nothing to inherit, only
+//! forks them.
 
 use super::work::work;
 use std::io;
@@ -23,7 +23,7 @@ impl Spawner {
         Ok(Spawner::Processes { to, zygote })
     }
 
-    /// One more worker; our end of its socket.
+    /// Starts one more worker; returns the manager's end of its socket.
     pub fn start(&mut self) -> io::Result<OwnedFd> {
         let (ours, theirs) = socket::pair()?;
         match self {
@@ -45,7 +45,7 @@ impl Spawner {
     }
 }
 
-/// Forks a worker for each socket that it is sent.
+/// Forks a worker for each socket that it receives.
 fn zygote(from: OwnedFd) {
     while let Ok(mut order) = socket::recvmsg(&from, &mut [0; 1], false) {
         match order.fds.pop() {

@@ -6,18 +6,18 @@ use std::os::fd::OwnedFd;
 use tranship_proto::{MAX_MESSAGE_BYTES, decode, encode};
 use tranship_sys::socket::Received;
 
-/// A client's message: as long as it may be, and one byte, so that a longer one shows.
+/// The longest message of a client, plus one byte that reveals a longer one.
 pub(super) const MESSAGE_BYTES: usize = MAX_MESSAGE_BYTES + 1;
 /// The most bytes before a client's message.
 const HEAD_BYTES: usize = 1024;
 pub(super) const MAX_BYTES: usize = 2 + HEAD_BYTES + MESSAGE_BYTES;
-/// Of these are facts told, and no more are handed on.
+/// Most descriptors with facts, and most that are handed on.
 pub(super) const MAX_CARRIED: usize = tranship_proto::MAX_FDS;
 
 /// The manager's request to a worker.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Job {
-    /// A message is to be taken from the connection that came along.
+    /// Take a message from the connection that came along.
     Carry { client: u64 },
     /// Close the descriptors that came along, once the manager has let go of them.
     Close,
@@ -45,9 +45,9 @@ pub(super) struct Head {
     pub ended: bool,
     pub truncated: bool,
     pub ctrunc: bool,
-    /// Descriptors that came, not counting the pidfd.
+    /// Number of received descriptors, without the pidfd.
     pub came: u32,
-    /// Of the first of them; those with facts are handed on.
+    /// Facts of the first ones; those with facts are handed on.
     pub facts: Vec<Option<Facts>>,
     /// The sender's pidfd is handed on after them.
     pub pidfd: bool,
@@ -73,7 +73,7 @@ pub(super) fn write(head: &Head, message: &[u8]) -> Vec<u8> {
     [&len.to_le_bytes(), &head[..], message].concat()
 }
 
-/// The client, its message, and whether the worker is idle; `None` if it says nothing but that it is.
+/// Reads the client, its message, and whether the worker is idle; `None` if the worker only says that it is.
 pub(super) fn read(bytes: &[u8], received: Received) -> Option<(u64, Carried, bool)> {
     let (len, rest) = bytes.split_first_chunk::<2>()?;
     let (head, message) = rest.split_at_checked(u16::from_le_bytes(*len).into())?;

@@ -10,7 +10,7 @@ use tranship_sys::socket;
 
 const IDLE: &[u8] = b"i";
 
-/// Does one job after the other until the manager is gone.
+/// Does one job after another until the manager is gone.
 pub(super) fn work(end: OwnedFd) {
     let mut message = vec![0; MESSAGE_BYTES];
     let mut job = [0; 64];
@@ -40,7 +40,7 @@ pub(super) fn work(end: OwnedFd) {
     }
 }
 
-/// Whether that was all; an error if the manager is gone.
+/// Fetches a message; returns whether that was all, or an error if the manager is gone.
 fn carry(end: &OwnedFd, client: u64, conn: OwnedFd, buf: &mut [u8]) -> io::Result<bool> {
     let received = socket::recvmsg_all(&conn, buf, true);
     // The manager may have let go of the connection meanwhile. Then this is the last copy, the connection's contents go
