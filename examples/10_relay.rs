@@ -23,7 +23,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let opening = thread::spawn(move || camera.open_sender("raw").map(|to| (camera, to)));
     let from = raw.accept_receiver()?;
     let (camera, mut to) = opening.join().map_err(|_| "the camera panicked")??;
-    // Few lines: so much of what a viewer was sent, and has not taken, goes with it.
+    // Few lines: frames that a viewer was sent, and has not taken, go with it.
     let shown = middle.listen_with("shown", Role::Source, LinkOptions::new().lines(8))?;
 
     // Two viewers, one after the other: the first leaves in the middle.

@@ -1,5 +1,5 @@
-//! A hub under tokio: clients come over TCP, and behind channels there are workers that do what they ask for. Channels and sockets are
-//! awaited together, with `select!` as ever; the library brings no runtime, and needs none.
+//! A hub under tokio: clients come over TCP, and behind channels there are workers that do the clients' requests.
+//! Channels and sockets are awaited together, with `select!` as ever; the library brings no runtime, and needs none.
 //!
 //! ```text
 //! client ══ TCP ══╗             ╔══ jobs ══► worker ══ results ══╗
@@ -47,7 +47,7 @@ fn worker(domain: &Domain) -> Result<(), Any> {
     Ok(())
 }
 
-/// A worker has come by this channel: has the other one to it, too.
+/// Introduces a worker that has come by this channel: opens the other channel to it, too.
 async fn introduce(hub: Domain, mut results: Receiver) -> Result<(Sender, Receiver), Any> {
     let name = tokio::time::timeout(MOMENT, results.recv_async()).await??;
     let name = String::from_utf8(name.to_vec())?;
@@ -91,7 +91,8 @@ async fn serve(
     Ok(())
 }
 
-/// Takes in whatever worker comes. A worker that dies, and what goes wrong with it, ends the task that served it and nothing else.
+/// Takes in any worker that comes. A worker that dies, or makes an error, ends the task that served it and nothing
+/// else.
 async fn hub(domain: Domain, tcp: TcpListener) -> Result<(), Any> {
     let tcp = Arc::new(tcp);
     let pool = domain.create_pool(PoolOptions::new(1 << 20))?;
@@ -118,7 +119,7 @@ async fn hub(domain: Domain, tcp: TcpListener) -> Result<(), Any> {
     }
 }
 
-/// An answer; none if the hub or the worker was gone before it was there.
+/// Returns an answer; none if the hub or the worker was gone before it was there.
 async fn ask(question: &str, hub: SocketAddr) -> Option<String> {
     let mut hub = TcpStream::connect(hub).await.ok()?;
     hub.write_all(question.as_bytes()).await.ok()?;
@@ -139,7 +140,7 @@ async fn client(number: usize, address: SocketAddr) {
     assert_eq!(answer, question.to_ascii_uppercase());
 }
 
-/// All of it in one process.
+/// Runs all of it in one process.
 async fn together() -> Result<(), Any> {
     let domain = Domain::builder().name("hub").embedded()?;
     let socket = domain.socket_path().ok_or("no socket")?;

@@ -15,13 +15,13 @@ type Any = Box<dyn std::error::Error + Send + Sync>;
 
 const MESSAGES: u64 = 60;
 
-/// Of any size, up to some hundred pages.
+/// Returns bytes of any size, up to some hundred pages.
 fn bytes(number: u64) -> Result<Vec<u8>, Any> {
     let len = usize::try_from(number * number * 331 % 700_000)?;
     Ok(vec![u8::try_from(number % 251)?; len])
 }
 
-/// The levels of trust, and the lowest once more with larger buffers that are sealed for everybody instead of copied.
+/// Returns the levels of trust, and the lowest once more with larger buffers that are sealed instead of copied.
 fn levels() -> impl Iterator<Item = &'static str> {
     Trust::ALL.iter().map(|trust| trust.name()).chain([SEALED])
 }
@@ -55,7 +55,7 @@ async fn write(domain: &Domain, address: &str, level: &str) -> Result<(), Any> {
             _ => to.move_buffer_with_async(buf, number).await?,
         }
     }
-    // What was sent is not lost by our end.
+    // Messages that were sent are not lost by our end.
     Ok(to.wait_taken_async().await?)
 }
 
@@ -93,7 +93,7 @@ fn copies(domain: &Domain) -> Result<Pool, Any> {
     Ok(domain.create_pool(PoolOptions::new(8 << 20).name("copies"))?)
 }
 
-/// Both ends, in two domains of this process.
+/// Runs both ends, in two domains of this process.
 async fn both(here: &Domain, there: &Domain, address: &str, level: &str) -> Result<(), Any> {
     let copies = copies(there)?;
     let options = LinkOptions::new().snapshots(copies.id());

@@ -61,7 +61,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             while let Ok(buf) = pool.try_alloc(1 << 20) {
                 held.push_back(buf);
             }
-            // What is over its quota it gives back as it is released.
+            // Memory over its quota is given back as it is released.
             held.pop_front();
         }
         let quotas = [&video, &log].map(|pool| pool.quota_bytes() / MIB);

@@ -5,9 +5,9 @@
 pub enum Kind {
     /// Goes up and down.
     Gauge,
-    /// Only rises, until what counts begins anew; its samples end in `_total`.
+    /// Only rises, until the counted object begins anew; its samples end in `_total`.
     Counter,
-    /// Always 1: what it says is in its labels; its samples end in `_info`.
+    /// Always 1: its labels carry the information; its samples end in `_info`.
     Info,
 }
 
@@ -139,7 +139,7 @@ mod tests {
                 f.unit.is_none_or(|u| f.name.ends_with(&format!("_{u}"))),
                 "{f:?}"
             );
-            // Suffixes that mean something else than what is said here.
+            // Suffixes that have another meaning in OpenMetrics.
             for reserved in ["_total", "_info", "_created", "_count", "_sum", "_bucket"] {
                 assert!(!f.name.ends_with(reserved), "{f:?}");
             }

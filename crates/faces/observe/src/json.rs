@@ -10,7 +10,7 @@ const SCHEMA: u32 = 1;
 /// Of each sort; the page says how many there are.
 const MOST: usize = 2000;
 
-/// One look, as JSON.
+/// Returns one look, as JSON.
 #[must_use]
 pub fn page_data(looked: Result<&Snapshot, &str>) -> Value {
     let snapshot = match looked {

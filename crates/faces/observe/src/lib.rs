@@ -14,7 +14,8 @@
 //! * `text.rs`: OpenMetrics 1.0, and the older text of Prometheus.
 //! * `http/`: requests, the clients that may ask, the answers, limits.
 //!
-//! NOT here: how the manager is reached, command lines (`cli` has both), what a reader maps to look past a manager that hangs.
+//! NOT here: how the manager is reached, command lines (`cli` has both), and the statistics page that a reader maps
+//! while a manager hangs.
 
 mod collect;
 mod families;
@@ -32,7 +33,7 @@ pub use look::{Snapshot, Source};
 pub use tally::Tally;
 pub use text::Format;
 
-/// All that a snapshot says, as text.
+/// Renders all of a snapshot as text.
 pub fn render(looked: Result<&Snapshot, &str>, tally: &mut Tally, format: Format) -> String {
     text::encode(&collect::collect(looked, tally), format)
 }

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tranship_proto::{PoolFigures, StatRecord};
 
-/// For how long a look is what everybody gets: however many ask, the manager is asked twice a second at most.
+/// Time for which a look serves all clients: however many ask, the manager is asked twice a second at most.
 const FRESH: Duration = Duration::from_millis(500);
 
 /// Source of snapshots.
@@ -36,7 +36,8 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// Out of what was told since `begun`. The asker itself is left out: a domain for a moment, by its process.
+    /// Makes a snapshot of the records that came since `begun`. The asker itself is left out: a domain for a moment, by
+    /// its process.
     pub fn new(
         begun: Instant,
         records: Vec<StatRecord>,

@@ -1,4 +1,4 @@
-//! Counters that do not fall: what an object that ended had counted stays in its series, as long as the series is there.
+//! Counters that do not fall: the count of an object that ended stays in its series, as long as the series is there.
 //!
 //! Series go by names, and several objects may have one name. If their counters were just added up, the sum would fall
 //! when one of them ends. A program that computes a rate would take that for a start from nothing, and count all of it
@@ -21,7 +21,7 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// A look begins; of a manager that is started anew all begins anew.
+    /// Begins a look; for a manager that is started anew all begins anew.
     pub(crate) fn begin(&mut self, instance: u64) {
         if self.instance != instance {
             *self = Tally {
@@ -33,7 +33,7 @@ impl Tally {
         self.next_sums.clear();
     }
 
-    /// An object has counted so far.
+    /// Adds an object's count so far.
     pub(crate) fn add(&mut self, metric: &'static str, object: u64, labels: &Labels, value: f64) {
         let before = self.last.get(&(metric, object)).copied().unwrap_or(0.0);
         // It began anew, or its writer lies.
@@ -42,7 +42,7 @@ impl Tally {
         } else {
             value
         };
-        // A number may come twice, in channels that domains register: the later adds what it has more.
+        // A number may come twice, in channels that domains register: the later one adds the difference.
         self.next_last.insert((metric, object), value);
         let key = (metric, labels.clone());
         let sums = &self.sums;
@@ -51,7 +51,7 @@ impl Tally {
         *sum += more;
     }
 
-    /// All sums of the look. What no object stands for any more is gone.
+    /// Ends a look; returns all its sums. A series without objects is gone.
     pub(crate) fn end(&mut self) -> &BTreeMap<(&'static str, Labels), f64> {
         self.last = std::mem::take(&mut self.next_last);
         self.sums = std::mem::take(&mut self.next_sums);

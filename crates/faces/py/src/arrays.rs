@@ -1,4 +1,4 @@
-//! Arrays in pools. numpy makes them, in `_numpy.py`; here is what each new one of a kind that was there before takes.
+//! Arrays in pools. numpy makes them, in `_numpy.py`. This module makes each further one of a known kind.
 
 use crate::buffer::{Buffer, Hold};
 use crate::foreign::{View, array_class, is_array};
@@ -18,7 +18,7 @@ fn numpys<'a, 'py>(
     known.import(py, "tranship._numpy", name)
 }
 
-/// An array over a buffer of as many bytes as `alloc` is asked for.
+/// Makes an array over a buffer of as many bytes as `alloc` is asked for.
 pub(crate) fn empty<'py>(
     shape: &Bound<'py, PyAny>,
     dtype: Option<&Bound<'py, PyAny>>,

@@ -64,7 +64,7 @@ impl Choices {
     }
 }
 
-/// Joins a manager; `tranship.connect` says what the choices are.
+/// Joins a manager; `tranship.connect` describes the choices.
 #[pyfunction]
 pub(crate) fn connect(py: Python<'_>, choices: &Bound<'_, PyDict>) -> PyResult<Domain> {
     let builder = choices.extract::<Choices>()?.builder()?;
@@ -82,7 +82,7 @@ pub(crate) fn embedded(py: Python<'_>, choices: &Bound<'_, PyDict>) -> PyResult<
     Ok(Domain::new(domain))
 }
 
-/// Which end this side has.
+/// Returns the role of this side.
 fn role(name: &str) -> PyResult<Role> {
     match name {
         "send" => Ok(Role::Source),

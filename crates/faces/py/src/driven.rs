@@ -74,7 +74,7 @@ impl<E: Send + 'static, R> Driven<E, R> {
         Driven { future: None, end }
     }
 
-    /// The end itself. A future that is under way is dropped.
+    /// Returns the end itself. A future that is under way is dropped.
     pub(crate) fn end(&mut self) -> &mut E {
         self.future = None;
         // SAFETY: the box is ours, and nothing borrows it: the future is gone.
@@ -109,7 +109,7 @@ impl<E: Send + 'static, R> Driven<E, R> {
 }
 
 impl<E, R> Driven<E, R> {
-    /// The end, for good.
+    /// Returns the end, for good.
     pub(crate) fn into_end(mut self) -> E {
         self.future = None;
         // SAFETY: the box was leaked by `new`, nothing borrows it any more, and `self` is forgotten.

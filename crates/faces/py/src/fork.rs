@@ -43,7 +43,7 @@ pub(crate) fn end_with<T: Send>(
     }
 }
 
-/// [`end_with`] dropping it.
+/// Drops it by [`end_with`].
 pub(crate) fn let_go<T: Send>(fork_epoch: ForkEpoch, what: Option<T>) {
     end_with(fork_epoch, what, drop);
 }
@@ -61,7 +61,7 @@ impl ForkEpoch {
         self.0 != FORKS.load(Ordering::Relaxed)
     }
 
-    /// To be asked before any lock is taken: another thread may have held it when the process was copied.
+    /// Checks the epoch before any lock is taken: another thread may have held it when the process was copied.
     pub(crate) fn check(self, py: Python<'_>) -> PyResult<()> {
         match self.is_inherited() {
             false => Ok(()),

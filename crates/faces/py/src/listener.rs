@@ -58,7 +58,7 @@ fn lock(ahead: &Mutex<Ahead>) -> MutexGuard<'_, Ahead> {
     ahead.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The next connection.
+/// Accepts the next connection.
 fn accepted(listener: Arc<tranship::Listener>) -> Connecting {
     Box::pin(async move {
         match listener.role() {

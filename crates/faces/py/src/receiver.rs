@@ -75,7 +75,7 @@ struct Inner {
 }
 
 impl Inner {
-    /// The next message, if it is there. With a doorbell, which rings again for the one after it.
+    /// Takes the next message, if it is there. With a doorbell, which rings again for the message after it.
     fn take(&mut self) -> Result<Option<Message>, Error> {
         let Some(doorbell) = self.doorbell.clone() else {
             return self.driven.end().try_recv();
@@ -90,7 +90,7 @@ impl Inner {
         taken
     }
 
-    /// From here on the doorbell rings when there is something to take.
+    /// Makes the doorbell ring from here on when there is something to take.
     fn arm(&mut self) {
         let Some(doorbell) = self.doorbell.clone() else {
             return;
@@ -119,7 +119,7 @@ impl Inner {
         self.stash.is_some() || !self.driven.is_under_way()
     }
 
-    /// A turn of a wait for a message.
+    /// Takes a turn of a wait for a message.
     fn turn(&mut self, turn: &crate::wait::Turn<'_>) -> Result<Option<Message>, Error> {
         if let Some(message) = self.take()? {
             return Ok(Some(message));
@@ -448,7 +448,7 @@ impl Drop for Receiver {
     }
 }
 
-/// The end of an iteration, if the error says that the sender closed its end.
+/// Returns the end of an iteration, if the error says that the sender closed its end.
 fn end_or(py: Python<'_>, error: PyErr) -> PyErr {
     static PEER_GONE: PyOnceLock<Py<PyType>> = PyOnceLock::new();
     match PEER_GONE.import(py, "tranship._errors", "PeerGone") {

@@ -99,12 +99,12 @@ impl Sender {
         done.ok_or_else(|| closed("sender"))
     }
 
-    /// A turn of a wait, in which something is done with the inside. None: another thread has closed it.
+    /// Takes a turn of a wait, in which something is done with the inside. None: another thread has closed it.
     fn turn<T>(&self, what: impl FnOnce(&mut Inner) -> T) -> Option<T> {
         self.lock().as_mut().map(armed(what))
     }
 
-    /// Sends at once if there is room, else waits. What was not sent comes back in `cargo`.
+    /// Sends at once if there is room, else waits. A cargo that was not sent comes back in `cargo`.
     fn deliver(
         &self,
         py: Python<'_>,
@@ -228,7 +228,8 @@ fn cargo_of(object: &Bound<'_, PyAny>) -> PyResult<Cargo> {
     })
 }
 
-/// The part of a buffer that an array, or a view, lies in. From here on it is read-only. None: it has no bytes, and is in no pool.
+/// Returns the part of a buffer that an array, or a view, lies in. From here on it is read-only. None: it has no bytes,
+/// and is in no pool.
 fn part_of(object: &Bound<'_, PyAny>) -> PyResult<Option<tranship::Cbuf>> {
     let py = object.py();
     let (address, len) = place(object)?;
@@ -407,7 +408,7 @@ impl Sender {
         self.beginning(py, Inner::begin_taken)
     }
 
-    /// Returns whether what was begun is done.
+    /// Returns whether the begun send is done.
     fn _look(&self, py: Python<'_>) -> PyResult<bool> {
         let looked = self.with(py, |inner| {
             let doorbell = inner.doorbell()?;
@@ -565,7 +566,7 @@ impl Sender {
         slf
     }
 
-    /// With an error under way what was sent is not all.
+    /// With an error under way the sent messages are not all.
     fn __exit__(
         &self,
         py: Python<'_>,
@@ -588,7 +589,8 @@ impl Sender {
 }
 
 impl Drop for Sender {
-    /// Neither closed nor left: nobody said that what was sent is all. An exception that nobody caught ends here, too.
+    /// Abandons a sender that was neither closed nor left: no code has said that the sent messages are all. An
+    /// exception that is not caught ends here, too.
     fn drop(&mut self) {
         let inner = self.inner.get_mut();
         let inner = inner.unwrap_or_else(PoisonError::into_inner).take();

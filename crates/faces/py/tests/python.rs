@@ -43,7 +43,7 @@ fn pytest() {
     let Ok(stage) = stage() else {
         return run("pytest", &[]); // which says why not
     };
-    // Not a bound on speed: what takes so long hangs, and is shown.
+    // Not a bound on speed: a test that takes so long hangs, and is shown.
     let mut arguments = vec![
         "-q",
         "-p",

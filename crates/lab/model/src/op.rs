@@ -51,7 +51,7 @@ pub enum Op {
         domain: Domain,
         buffer: BufferId,
     },
-    /// Lets a handle go: Algorithm 10, for what came as a copy.
+    /// Lets a handle go: Algorithm 10, for a buffer that came as a copy.
     Drop {
         domain: Domain,
         buffer: BufferId,
@@ -109,7 +109,7 @@ pub enum Op {
         domain: Domain,
         channel: ChannelId,
     },
-    /// The source takes what was passed back, or told.
+    /// The source takes a buffer that was sent back, or the message of a release.
     TakeBack {
         domain: Domain,
         channel: ChannelId,

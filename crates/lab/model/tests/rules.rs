@@ -1,4 +1,4 @@
-//! Each rule once, by name: the gaps of the published specifications, and what an error looks like.
+//! Each rule once, by name: the gaps of the published specifications, and the form of an error.
 
 use tranship_model::explore::{Does, channel, channel_of, pool, same_but_agreed};
 use tranship_model::{
@@ -205,7 +205,7 @@ fn checks_come_in_their_order() {
         domain: 0,
         channel: 0,
     };
-    // What was said before the end is there.
+    // Messages from before the end are there.
     assert!(matches!(model.must(&back), Outcome::Took(_)));
     assert_eq!(model.step(&moves(0, 0)), Err(Kind::PeerGone));
     assert_eq!(model.step(&writes(0)), Err(Kind::BufferState));
@@ -409,7 +409,8 @@ fn a_full_channel_changes_nothing() {
     all(&mut model, &[takes(1, 0), moves(0, 0)]);
 }
 
-/// The source hears of it after what came back before, also when the sink is gone; the memory is free at once.
+/// The source hears of it after the messages that came back before, also when the sink is gone; the memory is free at
+/// once.
 #[test]
 fn a_release_may_be_told() {
     for (way, named) in [

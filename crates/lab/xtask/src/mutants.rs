@@ -17,7 +17,7 @@ use table::Table;
 use tree::{Tests, Tree};
 use verdict::Verdict;
 
-/// Every change's text is found in exactly one place, so that the lists follow the code.
+/// Checks that every change's text is found in exactly one place, so that the lists follow the code.
 pub(crate) fn check(root: &Path) -> Result<Findings> {
     let mut findings = Findings::default();
     for group in list::read(&root.join("crates/lab/xtask/mutations"))? {
@@ -80,7 +80,7 @@ pub(crate) fn run(root: &Path, filters: &[String]) -> Result<bool> {
     Ok(wrong.is_empty())
 }
 
-/// The tests pass without any change; how long with one they may take.
+/// Checks that the tests pass without any change; returns how long they may take with one.
 fn baseline(tree: &Tree, group: &Group) -> Result<Duration> {
     println!("== {}: {}", group.name, group.tests.join(" "));
     let built = tree.build(&group.tests)?;

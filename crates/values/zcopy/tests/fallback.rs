@@ -13,7 +13,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use tranship_testkit::{is_root, skipped};
 use tranship_zcopy::{Arena, Piece, Sender, Socket, Value, Way};
 
-/// A child that one test forks has its own copy of what another one still fills, which is then sent by copying.
+/// A child that one test forks has its own copy of values that another test still fills, which are then sent by
+/// copying.
 static ONE_BY_ONE: Mutex<()> = Mutex::new(());
 
 fn alone() -> MutexGuard<'static, ()> {
@@ -233,7 +234,7 @@ fn a_ring_that_is_refused_with_any_number_is_copied() {
     line.arrives();
 }
 
-/// On loopback it copies what was to go by reference, and says so with the notification.
+/// On loopback the kernel copies data that was to go by reference, and reports that with the notification.
 #[test]
 fn a_socket_for_which_the_kernel_copies_is_copied_to_and_no_other() {
     let (_alone, _dog) = (alone(), dog());

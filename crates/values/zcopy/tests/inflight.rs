@@ -165,7 +165,7 @@ fn what_was_sent_stays_when_another_process_goes_on_with_the_memory() {
         expected.truncate(sent);
         arena.give_away();
         assert!(arena.alloc(10).is_err(), "it is somebody else's");
-        // Half of them, or none: what is in no block that somebody wants is used again.
+        // Half of them, or none: a block without wanted values is used again.
         let places: Vec<_> = values
             .iter()
             .step_by(2)
@@ -187,7 +187,7 @@ fn what_was_sent_stays_when_another_process_goes_on_with_the_memory() {
         churn(&next, 5000);
         drop(found);
         churn(&next, 5000);
-        // What the former process drops gives nothing back.
+        // Values that the former process drops give nothing back.
         drop((values, arena));
         churn(&next, 5000);
         exactly(&connection, &expected);

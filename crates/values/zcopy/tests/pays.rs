@@ -59,7 +59,7 @@ fn what_is_overwritten_as_often_as_it_is_sent_is_not_protected() {
         line.send(&values[step % 8]);
     }
     assert_eq!(arena.stats().frozen_blocks, protected, "pageblocks");
-    // Sent often enough, they are: what is owed is bounded.
+    // Sent often enough, they are: the debt is bounded.
     let mut sends = 0;
     while !values.iter().all(Value::is_protected) {
         line.send(&values[sends % 8]);
@@ -110,7 +110,7 @@ fn values_that_are_overwritten_unsent_owe_too() {
     assert_eq!(arena.stats().frozen_blocks, protected, "pageblocks");
 }
 
-/// A program's memory that it never sends is no reason not to protect what it does.
+/// A program's memory that it never sends is no reason not to protect the memory that it sends.
 #[test]
 fn memory_that_is_never_sent_owes_nothing() {
     let _dog = dog();

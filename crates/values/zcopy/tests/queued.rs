@@ -13,7 +13,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use tranship_testkit::skipped;
 use tranship_zcopy::{Arena, Piece, Value, Way};
 
-/// A child that one test forks has its own copy of what another one still fills, which is then sent by copying.
+/// A child that one test forks has its own copy of values that another test still fills, which are then sent by
+/// copying.
 static ONE_BY_ONE: Mutex<()> = Mutex::new(());
 
 fn alone() -> MutexGuard<'static, ()> {

@@ -1,5 +1,6 @@
-//! A value is sent while another thread writes it: what arrives was there at some time of the call, and nothing that was written after it. On each
-//! way; the writer is the program, or the kernel on its behalf, and neighbours come and go meanwhile.
+//! A value is sent while another thread writes it. The bytes that arrive were there at some time of the call; none was
+//! written after it. On each way; the writer is the program, or the kernel on its behalf, and neighbours come and go
+//! meanwhile.
 
 mod kit;
 

@@ -73,7 +73,7 @@ fn send_some() {
         take(sent.expect("room"));
     }
     drop(sender);
-    // It takes over the place of the other, and adds to what is there.
+    // It takes over the place of the other, and adds to its counts.
     let mut sender = Sender::new().expect("sender");
     for value in &values[..5] {
         let sent = sender.send(connection.near(), &mut socket, &[Piece::Value(value)]);

@@ -1,4 +1,5 @@
-//! Pageblocks of each size and each threshold of large values: what was asked for is there, in pages of its own or not, and all that is allowed can be used.
+//! Pageblocks of each size and each threshold of large values: the requested settings hold, in pages of their own or
+//! not, and all allowed sizes can be used.
 
 mod kit;
 

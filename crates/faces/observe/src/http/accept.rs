@@ -47,7 +47,7 @@ pub(crate) fn format(accept: Option<&str>) -> Format {
     }
 }
 
-/// `0.5`: 500; what is no quality: none at all.
+/// Parses `0.5` as 500; a text that is no quality is none at all.
 fn thousandths(text: &str) -> u16 {
     let value: f32 = text.parse().unwrap_or(0.0);
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // of 0 to 1000

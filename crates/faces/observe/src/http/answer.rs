@@ -79,7 +79,7 @@ pub(crate) struct Content {
 }
 
 impl Content {
-    /// `page`: the page is to be had here, too. `local`: no browser comes this way.
+    /// Returns the answer to a request. `page`: the page is served here, too. `local`: no browser comes this way.
     pub fn answer(&self, asked: &Asked, page: bool, local: bool) -> Answer {
         if !local && !host::allowed(asked.host.as_deref(), &self.hosts) {
             return Answer::wrong((

@@ -25,7 +25,7 @@ pub enum Door {
 }
 
 impl Door {
-    /// One that was opened by somebody else.
+    /// Returns a door over a descriptor that another program opened.
     ///
     /// # Errors
     /// When it is neither.
@@ -94,7 +94,7 @@ fn error(
 /// Listens at a path. A socket that nobody serves any more is replaced; one that is served is not, nor is anything else.
 ///
 /// # Errors
-/// Says what is there.
+/// The error names the file that is there.
 pub fn unix(path: &Path, mode: u32) -> Result<Door, ListenError> {
     let shown = path.display();
     tranship_sys::socket::check_path(path)

@@ -17,7 +17,7 @@ pub(crate) struct Asked {
 /// Why it is none: status, and a line for people.
 pub(crate) type Wrong = (u16, &'static str);
 
-/// Nothing as long as the head is not whole.
+/// Parses the head of a request. Nothing as long as it is not whole.
 pub(crate) fn parse(bytes: &[u8]) -> Result<Option<Asked>, Wrong> {
     let mut headers = [httparse::EMPTY_HEADER; HEADERS];
     let mut request = httparse::Request::new(&mut headers);

@@ -158,7 +158,7 @@ impl Server {
         }
     }
 
-    /// In a thread of its own. `page`: with the page, not figures only.
+    /// Serves a door in a thread of its own. `page`: with the page, not figures only.
     ///
     /// # Errors
     /// When there is no thread to be had.
@@ -231,7 +231,7 @@ impl Drop for Leaves<'_> {
 fn guest(shared: &Shared, id: u64, mut stream: Stream, page: bool) -> io::Result<()> {
     let local = matches!(stream, Stream::Unix(_));
     let asked = hear(&mut stream)?;
-    // From here on it is not sent away: what it wants is being made.
+    // From here on it is not sent away: its answer is being made.
     if let Some(at) = shared.guests().all.get_mut(&id) {
         *at = Guest::Served;
     }
@@ -254,7 +254,8 @@ fn guest(shared: &Shared, id: u64, mut stream: Stream, page: bool) -> io::Result
         }
     }
     stream.shutdown(Shutdown::Write);
-    // What it still sends is thrown away, a little of it: were it unread, the end would go out as a reset, and take the answer with it.
+    // Bytes that it still sends are thrown away, a little of them. If they were unread, the end would go out as a
+    // reset, and take the answer with it.
     let mut rest = [0; 1024];
     for _ in 0..HEAD_BYTES / rest.len() {
         stream.until(deadline)?;
@@ -265,7 +266,7 @@ fn guest(shared: &Shared, id: u64, mut stream: Stream, page: bool) -> io::Result
     Ok(())
 }
 
-/// The whole head of a request, or what is wrong with it.
+/// Reads the whole head of a request, or returns the error in it.
 fn hear(stream: &mut Stream) -> io::Result<Result<request::Asked, Wrong>> {
     let deadline = Instant::now() + HEARD;
     let mut bytes = Vec::new();

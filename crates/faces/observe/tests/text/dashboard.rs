@@ -33,7 +33,7 @@ fn expressions(value: &Value, found: &mut Vec<String>) {
     }
 }
 
-/// The metrics that an expression names, with what comes before each.
+/// Returns the metrics that an expression names, with the text before each.
 fn metrics(expression: &str) -> Vec<(&str, &str)> {
     let word = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let mut found = Vec::new();

@@ -33,7 +33,7 @@ def plan_once(shape, dtype):
 # Kept, as most arrays are like one before. It has nothing in which types that are equal can differ.
 plan = functools.lru_cache(256, typed=True)(plan_once)
 
-# An array of one dimension. It keeps what it is made of, and so a view of the buffer.
+# An array of one dimension. It keeps its source object, and so a view of the buffer.
 row = numpy.frombuffer
 nothing = numpy.empty
 

@@ -94,7 +94,7 @@ def frozen(message):
     for part in message:
         if isinstance(part, Inside):
             part.buffer._ask()
-    # Arrays first: what they can write of a buffer that goes along, too, they cannot write then.
+    # Arrays first: then they cannot write to a buffer that goes along, too.
     for part in message:
         if isinstance(part, Inside) and make_readonly(part.owner):
             part.buffer._freeze_array()

@@ -31,19 +31,20 @@ fn exported() -> MutexGuard<'static, Exported> {
     exported
 }
 
-/// The first view of a buffer. From here to [`remove`] the views keep the object alive.
+/// Adds a buffer at its first view. From here to [`remove`] the views keep the object alive.
 pub(super) fn insert(at: usize, len: usize, object: *mut ffi::PyObject) {
     exported()
         .lengths
         .insert((at, object.expose_provenance()), len);
 }
 
-/// The last view of it is gone.
+/// Removes a buffer after its last view.
 pub(super) fn remove(at: usize, object: *mut ffi::PyObject) {
     exported().lengths.remove(&(at, object.expose_provenance()));
 }
 
-/// The object that has all of this memory, and where in it that is. The caller has a view of the memory.
+/// Returns the object that has all of this memory, and the place of the memory in it. The caller has a view of the
+/// memory.
 pub(crate) fn find<'py>(
     py: Python<'py>,
     at: usize,

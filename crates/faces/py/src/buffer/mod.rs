@@ -72,7 +72,7 @@ impl Buffer {
         }
     }
 
-    /// Held briefly, and never while Python runs.
+    /// Locks it briefly, and never while Python runs.
     fn lock(&self) -> MutexGuard<'_, Held> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -154,7 +154,7 @@ impl Buffer {
         })
     }
 
-    /// A part of it, to be sent as a piece, or for an array that lies in it.
+    /// Returns a part of it, to be sent as a piece, or for an array that lies in it.
     pub(crate) fn part(
         &self,
         py: Python<'_>,
@@ -195,12 +195,12 @@ impl Buffer {
         }
     }
 
-    /// A move that failed.
+    /// Takes back the buffer of a failed move.
     pub(crate) fn give_back(&self, buf: CbufMut) {
         *self.lock() = Held::Own(buf);
     }
 
-    /// Takes out what it has, to be released by a channel. Without views only.
+    /// Takes out its content, to be released by a channel. Without views only.
     pub(crate) fn take_body(&self, py: Python<'_>) -> PyResult<Body> {
         let mut held = self.held(py)?;
         self.no_views(&held, "released")?;
@@ -217,7 +217,7 @@ impl Buffer {
         }
     }
 
-    /// A release that failed.
+    /// Takes back the content of a failed release.
     pub(crate) fn put_body(&self, body: Body) {
         *self.lock() = Held::of(body);
     }
@@ -387,7 +387,7 @@ impl Buffer {
         self.ask(py)
     }
 
-    /// Read-only, with writable views left: the caller has made the arrays read-only.
+    /// Makes it read-only, with writable views left: the caller has made the arrays read-only.
     fn _freeze_array(&self, py: Python<'_>) -> PyResult<()> {
         let mut held = self.held(py)?;
         self.freeze_for(&mut held, true)
@@ -410,7 +410,7 @@ impl Buffer {
         self.cut(py, start, stop)
     }
 
-    /// A byte, or a part as of `slice`.
+    /// Returns a byte, or a part like `slice`.
     fn __getitem__<'py>(&self, index: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         let py = index.py();
         let len = self.held(py)?.len();
@@ -507,7 +507,7 @@ impl Buffer {
         slf
     }
 
-    /// With an error under way views only put the release off, as dropping does: the error is what matters.
+    /// With an error under way views only put the release off, as dropping does: the error is more important.
     fn __exit__(
         &self,
         py: Python<'_>,
@@ -521,7 +521,8 @@ impl Buffer {
         }
     }
 
-    /// Protocol 5 takes the bytes out of band, as a view; below it, and without a callback, they are copied.
+    /// Pickles it. Protocol 5 takes the bytes out of band, as a view; below it, and without a callback, they are
+    /// copied.
     fn __reduce_ex__<'py>(slf: Bound<'py, Self>, protocol: i32) -> PyResult<Bound<'py, PyTuple>> {
         let py = slf.py();
         drop(slf.get().held(py)?);
@@ -535,7 +536,7 @@ impl Buffer {
         (rebuilt, (bytes,)).into_pyobject(py)
     }
 
-    /// numpy asks for it where there is no view: so that it hears why.
+    /// Fails with the reason: numpy asks for it if there is no view.
     #[pyo3(signature = (dtype=None, copy=None))]
     fn __array__<'py>(
         slf: Bound<'py, Self>,
@@ -607,8 +608,8 @@ impl Buffer {
 }
 
 impl Drop for Buffer {
-    /// Most are given back in nanoseconds, for which nobody should have to wait for the GIL again. What may take a lock, or a system
-    /// call: a large one of our own, and whatever has its pages protected.
+    /// Drops the content. Most is given back in nanoseconds, for which no thread should wait for the GIL again. These
+    /// may take a lock, or a system call: a large buffer of our own, and any buffer whose pages are protected.
     fn drop(&mut self) {
         let held = self.held.get_mut().unwrap_or_else(PoisonError::into_inner);
         let own = self.origin.sender_pid.is_none() || self.moved;
@@ -619,12 +620,12 @@ impl Drop for Buffer {
 }
 
 impl Buffer {
-    /// None in a forked child, which has no part in it.
+    /// Locks it. None in a forked child, which has no part in it.
     fn lock_if_ours(&self) -> Option<MutexGuard<'_, Held>> {
         (!self.fork_epoch.is_inherited()).then(|| self.lock())
     }
 
-    /// One view more.
+    /// Counts one view more.
     fn begin_view(&self, object: &Bound<'_, Self>, bytes: Bytes) {
         if self.views.fetch_add(1, Ordering::Relaxed) == 0 {
             exports::insert(bytes.ptr.addr().get(), bytes.len, object.as_ptr());
@@ -634,7 +635,7 @@ impl Buffer {
         }
     }
 
-    /// One view less, of the memory at `at`.
+    /// Counts one view less, of the memory at `at`.
     fn end_view(&self, at: usize, writable: bool, object: *mut ffi::PyObject) {
         if writable {
             self.writable_views.fetch_sub(1, Ordering::Relaxed); // under the GIL
@@ -645,7 +646,7 @@ impl Buffer {
         }
     }
 
-    /// A part, sharing the memory. It ends writing.
+    /// Returns a part, sharing the memory. It ends writing.
     fn cut(&self, py: Python<'_>, start: usize, stop: usize) -> PyResult<Buffer> {
         let mut held = self.held(py)?;
         self.freeze_for(&mut held, false)?;

@@ -35,7 +35,7 @@ impl Fresh {
         let env = folder.path().join("env");
         let python = env.join("bin/python");
         let step = |program: &Path, words: &[&str]| -> Result<String, String> {
-            // Whatever builds is found; and what was built before is used.
+            // Build tools are found, and files that were built before are used.
             let bin = stage.python.parent().unwrap_or(Path::new("/"));
             let path = std::env::var_os("PATH").unwrap_or_default();
             let path = std::iter::once(bin.to_owned()).chain(std::env::split_paths(&path));
@@ -73,7 +73,7 @@ impl Fresh {
         match from {
             Source::Index => step(&python, &["-m", "pip", "install", ".[numpy]"])?,
             Source::Stage => {
-                // It finds there what it would install.
+                // It finds there the package that it would install.
                 let say = "import sysconfig; print(sysconfig.get_path('purelib'))";
                 let theirs = step(&stage.python, &["-c", say])?;
                 let ours = step(&python, &["-c", say])?;

@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 
-/// Copies the pages that are listed, and what they link to, to a folder, whose contents go.
+/// Copies the listed pages, and the files that they link to, to a folder, whose contents go.
 pub(crate) fn stage(root: &Path, to: &Path) -> Result<Findings> {
     let tracked: BTreeSet<PathBuf> = tracked(root)?;
     let menu = fs::read_to_string(root.join(MENU)).context(MENU)?;
@@ -78,7 +78,7 @@ enum Shown {
     Page,
     /// A file of text, as a page.
     Source,
-    /// A page with what is in it.
+    /// A page with its content.
     Folder,
     AsIs,
 }
@@ -103,7 +103,7 @@ impl Shown {
     }
 }
 
-/// Without `..`.
+/// Joins paths without `..`.
 fn joined(folder: &Path, file: &str) -> PathBuf {
     let mut path = folder.to_owned();
     for part in Path::new(file).components() {
@@ -115,7 +115,7 @@ fn joined(folder: &Path, file: &str) -> PathBuf {
     path
 }
 
-/// The text with what leads to other files changed; code stays.
+/// Returns the text with its links to other files changed; code stays.
 fn with_links(text: &str, mut change: impl FnMut(&str) -> String) -> String {
     let mut out = String::new();
     let mut fenced = false;

@@ -1,7 +1,8 @@
-//! A connection in which what is sent waits in the kernel, for each way: by reference to its pages, if the way is one.
+//! A connection in which sent data waits in the kernel, for each way: by reference to its pages, if the way is one.
 //!
-//! What is looped to this machine the kernel copies when it delivers it, if it was sent by MSG_ZEROCOPY or out of registered pages. So there
-//! most must not be delivered: a stream's receiver has little room, and it is full before; datagrams wait for the address of their receiver.
+//! Data that is looped to this machine is copied by the kernel on delivery, if it was sent by MSG_ZEROCOPY or out of
+//! registered pages. So there most must not be delivered: a stream's receiver has little room, and it is full before;
+//! datagrams wait for the address of their receiver.
 
 use super::hosts::Hosts;
 use super::pair::{self, Pair};
@@ -45,7 +46,7 @@ impl Line {
         line
     }
 
-    /// To another host, which is not found yet. The error says what is missing here.
+    /// Makes a line to another host, which is not found yet. The error names the feature that is missing here.
     pub fn datagrams(way: Way) -> Result<Line, String> {
         Line::datagrams_with_room(way, 4 << 20)
     }
