@@ -1,5 +1,5 @@
-//! Network buffers: a packet gets a header in front, is cut and shared without copying, crosses to another domain, and gets
-//! another header there.
+//! Network buffers: a packet gets a header in front, is cut and shared without copying, crosses to another domain, and
+//! gets another header there.
 
 use std::thread;
 use tranship::mbuf::{ExtKind, Mbufs};

@@ -1,5 +1,6 @@
-//! A program whose whole heap is charged to it, limited, and seen like its buffers: one line in the program, and a manager
-//! that its environment names. `tranship run --quota 64MiB -- PROGRAM` sets that environment, also for programs in C.
+//! A program whose whole heap is charged to it, limited, and seen like its buffers: one line in the program, and a
+//! manager that its environment names. `tranship run --quota 64MiB -- PROGRAM` sets that environment, also for programs
+//! in C.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, Stdio};

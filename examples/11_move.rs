@@ -1,5 +1,6 @@
-//! One frame, three processes' worth of work, no copy: a camera moves its frames to a filter, which changes them where they are and moves them
-//! on to a display. Each has a frame to itself while it has it. That needs a pool that all of them may write.
+//! One frame, three processes' worth of work, no copy: a camera moves its frames to a filter, which changes them where
+//! they are and moves them on to a display. Each has a frame to itself while it has it. That needs a pool that all of
+//! them may write.
 
 use std::path::PathBuf;
 use std::thread;

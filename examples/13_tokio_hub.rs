@@ -7,9 +7,10 @@
 //! client ══ TCP ══╝   worker    ╚══ jobs ══► worker ══ results ══╝
 //! ```
 //!
-//! Each is a program of its own, and any of them can be killed and started again, the manager too: `13_tokio_hub hub 127.0.0.1:7800`,
-//! `13_tokio_hub worker` as often as you like, `13_tokio_hub client 127.0.0.1:7800`. A client whose worker dies loses its connection, and
-//! asks again. Without arguments all of them are parts of one process, and end when every client was answered.
+//! Each is a program of its own, and any of them can be killed and started again, the manager too: `13_tokio_hub hub
+//! 127.0.0.1:7800`, `13_tokio_hub worker` as often as you like, `13_tokio_hub client 127.0.0.1:7800`. A client whose
+//! worker dies loses its connection, and asks again. Without arguments all of them are parts of one process, and end
+//! when every client was answered.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;

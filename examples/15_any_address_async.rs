@@ -1,7 +1,9 @@
-//! Example 14 under tokio: one program, whatever is between its two ends, that awaits its channel and a socket together.
+//! Example 14 under tokio: one program, whatever is between its two ends, that awaits its channel and a socket
+//! together.
 //!
-//! Without arguments it plays both ends, over every kind of address, at every level of trust and with sealed buffers. With two of them it is one end, and the other
-//! one may be example 14: `15_any_address_async read ADDRESS`, `15_any_address_async write ADDRESS [LEVEL]`.
+//! Without arguments it plays both ends, over every kind of address, at every level of trust and with sealed buffers.
+//! With two of them it is one end, and the other one may be example 14: `15_any_address_async read ADDRESS`,
+//! `15_any_address_async write ADDRESS [LEVEL]`.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,5 @@
-//! A policy of one's own, in one file of one's own program: it sets the quotas of all pools of a manager, as `tranship policy run` does.
+//! A policy of one's own, in one file of one's own program: it sets the quotas of all pools of a manager, as `tranship
+//! policy run` does.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -30,7 +31,8 @@ impl Policy for VideoFirst {
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    // Elsewhere this is the system's manager, with `policy = "static"`, and a rule [[policy_run]] for this program's user.
+    // Elsewhere this is the system's manager, with `policy = "static"`, and a rule [[policy_run]] for this program's
+    // user.
     let config = Config {
         total: Some(TOTAL),
         grace: Duration::from_millis(1),

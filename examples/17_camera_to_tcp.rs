@@ -2,8 +2,8 @@
 //! with a header before it and a part of a file behind it. The camera gets a frame back when the kernel is done with
 //! it, not before.
 //!
-//! To another machine frames go out without being copied (MSG_ZEROCOPY). To one of this machine, as here, the kernel copies them, and the
-//! file's pages go by reference.
+//! To another machine frames go out without being copied (MSG_ZEROCOPY). To one of this machine, as here, the kernel
+//! copies them, and the file's pages go by reference.
 
 use std::fs::File;
 use std::io::{Read, Write};

@@ -1,4 +1,5 @@
-//! A viewer keeps frames that it should have dropped: the manager charges it for them and reports it, and the viewer itself names them.
+//! A viewer keeps frames that it should have dropped: the manager charges it for them and reports it, and the viewer
+//! itself names them.
 
 use std::time::Duration;
 use tranship::manager::Config;

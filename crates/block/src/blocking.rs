@@ -36,7 +36,8 @@ struct Answer {
 impl<S: Store> Blocking<S> {
     /// Fills `to` with the bytes at `offset`. Compares them with the checksums that came with them.
     ///
-    /// Waits as long as the store takes; for a server that is away for ever, unless its [`Endpoint`](crate::Endpoint) gives up.
+    /// Waits as long as the store takes; for a server that is away for ever, unless its [`Endpoint`](crate::Endpoint)
+    /// gives up.
     ///
     /// # Errors
     /// The store's fault; `Corrupt` if the bytes do not match their checksums several times.

@@ -70,7 +70,8 @@ struct Blocks {
 #[derive(Debug)]
 struct Ticket {
     version: u64,
-    /// For each block: how many writes must have begun when it is done; none of them under way now but the request itself.
+    /// For each block: how many writes must have begun when it is done; none of them under way now but the request
+    /// itself.
     writes: Vec<Option<u64>>,
 }
 
@@ -114,8 +115,8 @@ impl Cache {
     /// The domain does not end before the cache does. Asks the manager.
     ///
     /// # Errors
-    /// As [`Domain::create_heap`]. Where the manager refused (its limits, its rules) nothing is kept from now on; else nothing has changed, and it can be
-    /// tried again.
+    /// As [`Domain::create_heap`]. Where the manager refused (its limits, its rules) nothing is kept from now on; else
+    /// nothing has changed, and it can be tried again.
     pub fn charge_to(self: &Arc<Cache>, domain: &Domain) -> Result<(), Error> {
         if self.account.get().is_some() || self.most_bytes < BLOCK_BYTES as u64 {
             return Ok(());

@@ -1,5 +1,5 @@
-//! The memory of one request: a pool's buffer, which goes on to the other end of a channel or to the disk as it is, or memory
-//! of this process.
+//! The memory of one request: a pool's buffer, which goes on to the other end of a channel or to the disk as it is, or
+//! memory of this process.
 
 use crate::Fault;
 use crate::limits::HEAD_BYTES;

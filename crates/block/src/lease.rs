@@ -1,7 +1,7 @@
 //! Time during which a client may use read data without asking again; the server's side is in `leases`.
 //!
-//! Leases as of Gray and Cheriton (1989): every answer of the server extends them, so that a client that asks anyhow asks
-//! for nothing else. The time counts from the question, which the server cannot have got earlier.
+//! Leases as of Gray and Cheriton (1989): every answer of the server extends them, so that a client that asks anyhow
+//! asks for nothing else. The time counts from the question, which the server cannot have got earlier.
 
 use rustix::time::{ClockId, clock_gettime};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

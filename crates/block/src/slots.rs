@@ -13,8 +13,8 @@ const _: () = assert!(PAGE == BLOCK_BYTES);
 pub(crate) struct Slots {
     pages: Pages,
     slots: Vec<Slot>,
-    /// CLOCK's circle, from the hand on: all places with a block, and some that had one. So the hand meets no place that was never filled again, of which
-    /// there are many where memory was given back.
+    /// CLOCK's circle, from the hand on: all places with a block, and some that had one. So the hand meets no place
+    /// that was never filled again, of which there are many where memory was given back.
     circle: VecDeque<usize>,
     /// With memory, and without a block.
     empty: Vec<usize>,

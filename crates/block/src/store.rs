@@ -88,8 +88,8 @@ impl Request {
     }
 }
 
-/// Called once, on any thread, with the data that came with the job; of a read that brought [`Data::Room`] alone, with memory.
-/// It must not block. Of a read from a store that is checked: the checksums.
+/// Called once, on any thread, with the data that came with the job; of a read that brought [`Data::Room`] alone, with
+/// memory. It must not block. Of a read from a store that is checked: the checksums.
 pub type Done = Box<dyn FnOnce(Data, Result<Vec<u32>, Fault>) + Send>;
 
 /// A request with its memory and its continuation.
@@ -200,7 +200,8 @@ pub trait Store: Send + Sync + Debug {
     fn data(&self, op: Op, len: usize) -> Result<Data, Fault>;
     /// Returns how many of `len` bytes go into one request best.
     fn piece(&self, len: usize) -> usize;
-    /// Begins a job. Does not wait for a disk or a server; the job may be done at once, or begin only with the next `kick`.
+    /// Begins a job. Does not wait for a disk or a server; the job may be done at once, or begin only with the next
+    /// `kick`.
     fn submit(&self, job: Job);
     /// Begins the submitted jobs.
     fn kick(&self);

@@ -42,7 +42,8 @@ pub(crate) struct Hello {
 pub(crate) enum Say {
     /// First message: the client that shows this number at the channel of the questions is answered here.
     Ticket(u128),
-    /// To `Hello`. The number is that of the opening of the disk, as long as it is open; without one there are no leases.
+    /// To `Hello`. The number is that of the opening of the disk, as long as it is open; without one there are no
+    /// leases.
     Welcome(Info, Option<u128>),
     /// Answer to `Do`, with the checksums of the data that was read. If the client gets a lease, it has the number of
     /// writes of others that were done when the question came.

@@ -4,8 +4,8 @@
 //! receiving in shells. It also shows everything that can be seen from outside: domains, pools, links, and whether this
 //! machine is fit.
 //!
-//! NOT here: anything another program would want to call (the facade `tranship` has it), decisions about memory, `unsafe` code
-//! (the demonstration excepted, which trusts its producer and attacks its own memory).
+//! NOT here: anything another program would want to call (the facade `tranship` has it), decisions about memory,
+//! `unsafe` code (the demonstration excepted, which trusts its producer and attacks its own memory).
 
 mod args;
 mod commands;

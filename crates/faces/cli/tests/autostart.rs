@@ -37,7 +37,8 @@ impl Home {
     fn script(&self, text: &str) -> PathBuf {
         let (from, path) = (self.path("manager.txt"), self.path("manager.sh"));
         std::fs::write(&from, text).expect("the script");
-        // By another process: a child that another thread of this one starts would have it open for writing, and nobody could run it then.
+        // By another process: a child that another thread of this one starts would have it open for writing, and nobody
+        // could run it then.
         let mut install = Command::new("install");
         let made = install.args(["-m", "755"]).arg(from).arg(&path).status();
         assert!(made.expect("install").success());

@@ -275,7 +275,8 @@ fn run_finds_its_library_wherever_the_program_was_installed() {
         std::fs::create_dir(at(folder)).expect("a folder");
     }
     let program = at("bin/tranship");
-    // By another process: a child that another thread of this one starts would have it open for writing, and nobody could run it then.
+    // By another process: a child that another thread of this one starts would have it open for writing, and nobody
+    // could run it then.
     let mut copy = Command::new("cp");
     let copied = copy.arg(env!("CARGO_BIN_EXE_tranship")).arg(&program);
     assert!(copied.status().expect("cp").success());

@@ -1,4 +1,5 @@
-//! `tranship policy run`: a policy as a process of its own. It is killed, and its quotas stay; it lies, and nothing happens; the next one goes on.
+//! `tranship policy run`: a policy as a process of its own. It is killed, and its quotas stay; it lies, and nothing
+//! happens; the next one goes on.
 
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};

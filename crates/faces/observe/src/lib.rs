@@ -1,4 +1,5 @@
-//! A manager seen from outside: figures as OpenMetrics text, a page with plots, and the small HTTP server that both are had from.
+//! A manager seen from outside: figures as OpenMetrics text, a page with plots, and the small HTTP server that both are
+//! had from.
 //!
 //! Its place in the system: the program that runs it is a client of the manager like any other (it brings a
 //! [`Source`]), in a process of its own. The manager does not know that it is there, hears no HTTP, and waits for no

@@ -1,4 +1,5 @@
-//! An end of a channel together with a future of it that is under way, and the descriptor that tells when to look at it again.
+//! An end of a channel together with a future of it that is under way, and the descriptor that tells when to look at it
+//! again.
 
 use pyo3::prelude::*;
 use rustix::event::{EventfdFlags, eventfd};
@@ -88,8 +89,8 @@ impl<E: Send + 'static, R> Driven<E, R> {
     /// Begins a future, in place of one that is under way.
     pub(crate) fn begin(&mut self, make: impl FnOnce(&'static mut E) -> Under<R>) {
         self.future = None;
-        // SAFETY: the box lives until `self` is dropped, which drops the future first; until then nothing else uses the end, as all that
-        // does drops the future before.
+        // SAFETY: the box lives until `self` is dropped, which drops the future first; until then nothing else uses the
+        // end, as all that does drops the future before.
         let end = unsafe { self.end.as_mut() };
         self.future = Some(make(end));
     }

@@ -73,8 +73,8 @@ impl View {
         let Some(to) = buf.writable_ptr() else {
             return; // memory that was just allocated can be written
         };
-        // SAFETY: the buffer is ours alone, mapped for writing and `len` long, and overlaps nothing that Python has: it was just
-        // allocated.
+        // SAFETY: the buffer is ours alone, mapped for writing and `len` long, and overlaps nothing that Python has: it
+        // was just allocated.
         unsafe { self.copy_to(to, len) };
     }
 

@@ -183,7 +183,8 @@ impl Receiver {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Does something with the inside. Another thread may be waiting in it: then when its turn is over, and without the GIL.
+    /// Does something with the inside. Another thread may be waiting in it: then when its turn is over, and without the
+    /// GIL.
     fn with<T: Send>(
         &self,
         py: Python<'_>,
@@ -203,7 +204,8 @@ impl Receiver {
         Buffer::received(message, Origin { trust, sender_pid })
     }
 
-    /// Hands something back to the sender, which it leaves where it is if that does not go. At once, or as soon as there is room.
+    /// Hands something back to the sender, which it leaves where it is if that does not go. At once, or as soon as
+    /// there is room.
     fn hand_back<T: Send>(
         &self,
         py: Python<'_>,

@@ -165,7 +165,8 @@ impl Sender {
     }
 }
 
-/// A send without a time whose receiver is in this process, too, and has to agree to a pool: if one thread has both it waits for ever.
+/// A send without a time whose receiver is in this process, too, and has to agree to a pool: if one thread has both it
+/// waits for ever.
 struct OwnThread(Option<Instant>);
 
 impl OwnThread {

@@ -108,7 +108,8 @@ fn pyright_takes_a_users_program() {
     run("pyright", &["--pythonpath", python, "typed.py"]);
 }
 
-/// A program in Rust (this one) sends to one in C and to one in Python, by the address alone: over shared memory, and over TCP with TLS.
+/// A program in Rust (this one) sends to one in C and to one in Python, by the address alone: over shared memory, and
+/// over TCP with TLS.
 #[test]
 fn three_languages_share_a_channel() {
     const MESSAGES: u8 = 40;

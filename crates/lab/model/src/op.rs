@@ -21,7 +21,8 @@ pub enum Op {
         slots: u8,
         forward: bool,
     },
-    /// From here on this sink refuses (or accepts) pools: the answer of Algorithm 6, which asks at the first send from a pool.
+    /// From here on this sink refuses (or accepts) pools: the answer of Algorithm 6, which asks at the first send from
+    /// a pool.
     Veto {
         domain: Domain,
         channel: ChannelId,

@@ -160,7 +160,8 @@ fn copies_are_counted() {
     all(&mut model, &[drops(1), allocs(0)]);
 }
 
-/// The report's counterexample to its own reachability: A and B hold copies of each other's. Each counts for itself, so any order will do.
+/// The report's counterexample to its own reachability: A and B hold copies of each other's. Each counts for itself, so
+/// any order will do.
 #[test]
 fn copies_in_a_circle_are_released_in_any_order() {
     let mut start = Model::new(Way::Shared, 3);

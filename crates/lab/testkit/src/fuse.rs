@@ -192,8 +192,8 @@ fn mount(path: &Path, options: &str) -> io::Result<()> {
     }
 }
 
-/// Answers what is needed to open the file, and nothing else. Its end closes the device, and with it the connection: what
-/// waits fails.
+/// Answers what is needed to open the file, and nothing else. Its end closes the device, and with it the connection:
+/// what waits fails.
 fn serve(device: OwnedFd, stop: &OwnedFd, asked: &Asked) {
     let mut request = vec![0u8; 1 << 20];
     loop {

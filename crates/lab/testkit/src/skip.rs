@@ -1,4 +1,5 @@
-//! Checks that do not run here: said aloud, written down for the run's report, and failures where nothing may be skipped.
+//! Checks that do not run here: said aloud, written down for the run's report, and failures where nothing may be
+//! skipped.
 
 use std::fmt::Display;
 use std::io::Write as _;

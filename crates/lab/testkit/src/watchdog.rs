@@ -15,8 +15,8 @@ const PATIENCE: Duration = Duration::from_secs(600);
 /// Twice what was prepared, and one more while something is.
 static PREPARED: AtomicU64 = AtomicU64::new(0);
 
-/// Does what comes before a test, as building a program, and takes as long as it takes: no watchdog of this process counts it. One at a
-/// time.
+/// Does what comes before a test, as building a program, and takes as long as it takes: no watchdog of this process
+/// counts it. One at a time.
 pub fn prepare<T>(work: impl FnOnce() -> T) -> T {
     static ONE: Mutex<()> = Mutex::new(());
     struct Done;
@@ -39,8 +39,8 @@ pub struct Watchdog {
 }
 
 impl Watchdog {
-    /// Aborts the process when for ten minutes it is neither dropped nor told of a step. It says which test that was (by the
-    /// thread it is made in), its last step, and where every thread stands.
+    /// Aborts the process when for ten minutes it is neither dropped nor told of a step. It says which test that was
+    /// (by the thread it is made in), its last step, and where every thread stands.
     ///
     /// # Panics
     /// When no thread can be started.

@@ -1,5 +1,6 @@
-//! All memory of data, of every kind at once: what `tranship stat` accounts for is what the kernel has, and what the manager wants back goes, of each kind.
-//! Bytes are the kernel's: of memfds, each counted once, and of the pages of a private mapping.
+//! All memory of data, of every kind at once: what `tranship stat` accounts for is what the kernel has, and what the
+//! manager wants back goes, of each kind. Bytes are the kernel's: of memfds, each counted once, and of the pages of a
+//! private mapping.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -25,7 +26,8 @@ const SEALED: usize = Trust::ALL.len();
 /// A value of the cache server that fills a pageblock: so all that is charged for values has been touched.
 const VALUE: usize = 64 << 10;
 
-/// The page in which a process counts what it sends from arenas (`tranship-zcopy-tally`): not data, and no manager knows it.
+/// The page in which a process counts what it sends from arenas (`tranship-zcopy-tally`): not data, and no manager
+/// knows it.
 const TALLY: &str = "tranship-zcopy-tally";
 
 /// Pages of the block cache: no other mapping is as long.
@@ -50,7 +52,8 @@ fn options(kind: usize) -> PoolOptions {
     }
 }
 
-// Has the manager in it, which looks for pressure below the folder that it is told first; says what it knows, or sets a quota first.
+// Has the manager in it, which looks for pressure below the folder that it is told first; says what it knows, or sets a
+// quota first.
 child!(
     fn manages(ctl: Control) {
         let root: String = ctl.recv().unwrap().unwrap();
@@ -200,7 +203,8 @@ impl Store for Numbers {
     fn kick(&self) {}
 }
 
-// A block cache. Commands: how many blocks to read from the first on. Says for how many bytes it has memory, and how many the kernel says.
+// A block cache. Commands: how many blocks to read from the first on. Says for how many bytes it has memory, and how
+// many the kernel says.
 child!(
     fn caches(ctl: Control) {
         let socket: String = ctl.recv().unwrap().unwrap();
@@ -334,7 +338,8 @@ impl World {
         }
     }
 
-    /// Bytes of memfds of all processes: all but the pages of counts, of which there is one at most for each, and the arenas.
+    /// Bytes of memfds of all processes: all but the pages of counts, of which there is one at most for each, and the
+    /// arenas.
     fn kernel(&self) -> (u64, u64) {
         let all = [
             &self.manager,
@@ -353,7 +358,8 @@ impl World {
         (held.resident() - of(TALLY) - arena, arena)
     }
 
-    /// Waits until both say the same, of each kind: what is given back is being unmapped meanwhile, and heaps say four times a second how they do.
+    /// Waits until both say the same, of each kind: what is given back is being unmapped meanwhile, and heaps say four
+    /// times a second how they do.
     fn accounted(&self) -> Told {
         let mut last = None;
         loop {

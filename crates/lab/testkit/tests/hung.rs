@@ -1,5 +1,5 @@
-//! A manager that is stopped: every call that only asks it something ends, says what was not answered, and leaves nothing when the
-//! manager goes on.
+//! A manager that is stopped: every call that only asks it something ends, says what was not answered, and leaves
+//! nothing when the manager goes on.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -109,7 +109,8 @@ fn who_only_asks_is_told_and_nothing_is_left() {
 
     manager.resume();
     dog.step("on again");
-    // Requests are answered in their order: all that was asked above is done by then. While a list asked for above is still on its way, another one is refused.
+    // Requests are answered in their order: all that was asked above is done by then. While a list asked for above is
+    // still on its way, another one is refused.
     while let Err(error) = domain.stat() {
         let is_early = error == Kind::TimedOut || error == Kind::ChannelState;
         assert!(is_early, "{error}");

@@ -445,7 +445,8 @@ fn a_stopped_reader_strands_only_what_it_was_shown() {
         assert_eq!(other.expect::<usize>(), 4);
         assert_eq!(totals(&writer, "holder").2, 14 * chunk);
     }
-    // All that is left is had, once the other one has unmapped what was given back meanwhile; and no more (`totals` looks).
+    // All that is left is had, once the other one has unmapped what was given back meanwhile; and no more (`totals`
+    // looks).
     let mut more = Vec::new();
     loop {
         while let Ok(buf) = two.alloc_now(CHUNK) {

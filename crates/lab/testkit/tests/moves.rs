@@ -255,7 +255,8 @@ fn writes(pool: &Pool, lists: &Pool, mut to: Sender) {
     }
 }
 
-/// Takes them, writes them if it may, and passes back what is not a copy of its own, or releases it and says so, until the sender is gone.
+/// Takes them, writes them if it may, and passes back what is not a copy of its own, or releases it and says so, until
+/// the sender is gone.
 fn takes(mut from: Receiver, copies: PoolId) -> Kind {
     loop {
         let message = match from.recv() {

@@ -1,4 +1,5 @@
-//! Memory is short outside: what real writers only keep goes back to the kernel, in resident bytes, and what they use does not.
+//! Memory is short outside: what real writers only keep goes back to the kernel, in resident bytes, and what they use
+//! does not.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

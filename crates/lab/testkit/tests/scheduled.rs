@@ -1,4 +1,5 @@
-//! A policy moves real memory: two writers, one limit; what one does not need any more is the other's, in resident bytes.
+//! A policy moves real memory: two writers, one limit; what one does not need any more is the other's, in resident
+//! bytes.
 
 use std::collections::VecDeque;
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! A writer whose surroundings do not take part: a reader that stands still, a manager that is gone. It goes on with what
-//! the others leave it.
+//! A writer whose surroundings do not take part: a reader that stands still, a manager that is gone. It goes on with
+//! what the others leave it.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};

@@ -1,4 +1,5 @@
-//! The life of a buffer as three processes tell it: in order, also after one of them was killed; and no more of it than there is room for.
+//! The life of a buffer as three processes tell it: in order, also after one of them was killed; and no more of it than
+//! there is room for.
 
 use std::collections::BTreeMap;
 use tranship_core::{CbufId, Did, Domain, Pool, PoolOptions, Role, StatRecord, Trace, TraceEvent};

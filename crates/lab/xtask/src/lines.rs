@@ -1,7 +1,8 @@
 //! Counts the product's lines: `cargo run -p xtask -- lines` for every crate, `lines core block` for these and their
 //! sum.
 //!
-//! Counted are the Rust files below `crates/*/*/src`. A file's tests are its module `tests`, in it or beside it; a comment is a line that begins as one.
+//! Counted are the Rust files below `crates/*/*/src`. A file's tests are its module `tests`, in it or beside it; a
+//! comment is a line that begins as one.
 
 use crate::source::{self, code_only};
 use anyhow::{Result, bail};

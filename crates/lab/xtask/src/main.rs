@@ -1,5 +1,6 @@
-//! Chores of the repository, run by `make lint` and CI: `cargo run -p xtask -- layers | circles | errors | header | numbers | tidy | weight | site | all`,
-//! by `make test` also `surface check`; by `make mutants`: `mutants`, by `make site`: `site stage DIR`. `lines` counts.
+//! Chores of the repository, run by `make lint` and CI: `cargo run -p xtask -- layers | circles | errors | header |
+//! numbers | tidy | weight | site | all`, by `make test` also `surface check`; by `make mutants`: `mutants`, by `make
+//! site`: `site stage DIR`. `lines` counts.
 //!
 //! Purpose: the rules of ARCHITECTURE.md that neither the compiler nor clippy can check, and whether tests notice
 //! changes of the code.

@@ -36,7 +36,8 @@ pub(crate) struct Receiving {
     came: u64,
     lengths: VecDeque<u64>,
     untaken_bytes: u64,
-    /// Of those that it has taken: how many there are, and how many and how many bytes of them the sender was not told of.
+    /// Of those that it has taken: how many there are, and how many and how many bytes of them the sender was not told
+    /// of.
     taken: u64,
     told: u64,
     untold_bytes: u64,

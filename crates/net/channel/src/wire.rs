@@ -31,7 +31,8 @@ pub(crate) struct Wire {
     transport: Box<dyn Transport>,
     /// Frames for which there was no room yet.
     out: VecDeque<Frame>,
-    /// Frames that the connection has; how many of them the other end has taken, from the first on, and which of the later ones.
+    /// Frames that the connection has; how many of them the other end has taken, from the first on, and which of the
+    /// later ones.
     sent: u64,
     done: u64,
     early: BTreeSet<u64>,

@@ -106,7 +106,8 @@ impl<E: Into<Error>> From<E> for RecvError {
 /// # Ok::<(), tranship_transport::Error>(())
 /// ```
 pub trait Transport: Send + Debug {
-    /// Sends a frame; frames arrive whole, once, in order, or the connection ends. `Full`: no room now, and nothing has changed.
+    /// Sends a frame; frames arrive whole, once, in order, or the connection ends. `Full`: no room now, and nothing has
+    /// changed.
     ///
     /// # Errors
     /// `Full`; `PeerGone` when the connection is over; `System`. It does not block.

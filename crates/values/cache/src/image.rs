@@ -5,7 +5,8 @@
 //!   magic │ format │ checksum of the rest │ counts │ items │ connections          numbers are little-endian
 //! ```
 //!
-//! The reader believes none of it: a count, a length or a place that cannot be is an error or is left out, never more than that.
+//! The reader believes none of it: a count, a length or a place that cannot be is an error or is left out, never more
+//! than that.
 
 use tranship_zcopy::Place;
 

@@ -1,4 +1,5 @@
-//! A server whose values are charged to a domain: it evicts when the manager wants memory back, and serves on where it is refused some.
+//! A server whose values are charged to a domain: it evicts when the manager wants memory back, and serves on where it
+//! is refused some.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};

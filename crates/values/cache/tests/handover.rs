@@ -1,5 +1,5 @@
-//! A server goes on in another one: with all values, listening sockets and connections, whatever was under way; and serves on if the other one
-//! is none.
+//! A server goes on in another one: with all values, listening sockets and connections, whatever was under way; and
+//! serves on if the other one is none.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};

@@ -363,7 +363,8 @@ fn a_datagram_brings_no_longer_value_than_a_stream() {
     }
 }
 
-/// Values around a page, whole pages, and more than a socket takes at once; several of them in one read, and one in many.
+/// Values around a page, whole pages, and more than a socket takes at once; several of them in one read, and one in
+/// many.
 #[test]
 fn every_way_of_sending_answers_with_the_same_bytes() {
     use tranship_cache::Sending;

@@ -1,4 +1,5 @@
-//! Whether memory of the program's can be read: a bad pointer is `EFAULT` of the kernel's, not a signal in this library.
+//! Whether memory of the program's can be read: a bad pointer is `EFAULT` of the kernel's, not a signal in this
+//! library.
 //!
 //! Only memory that is read here is asked about (lists of pieces, small headers); the kernel reads all else. Pages of
 //! the stack that the thread runs on are asked about once: they stay as long as it does. Another page costs a system

@@ -12,8 +12,8 @@ static RANGES: [[AtomicUsize; 2]; MOST] =
     [const { [AtomicUsize::new(0), AtomicUsize::new(0)] }; MOST];
 static TAKEN: AtomicUsize = AtomicUsize::new(0);
 
-/// Says that memory never changes again, and is not freed, as long as the process lives (ZCopy, section 3.2.2): it is sent by
-/// reference, wherever it lies. 0, or -1 and `ENOMEM`: more than 1024 times.
+/// Says that memory never changes again, and is not freed, as long as the process lives (ZCopy, section 3.2.2): it is
+/// sent by reference, wherever it lies. 0, or -1 and `ENOMEM`: more than 1024 times.
 ///
 /// # Safety
 /// It is mapped memory, and that is true.

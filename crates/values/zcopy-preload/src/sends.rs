@@ -179,7 +179,8 @@ unsafe fn many(
     }
     let pieces = list.iter().filter(|one| one.iov_len > 0).map(|one| {
         ours(one).unwrap_or_else(|| {
-            // SAFETY: mapped, says the caller. Where that is wrong the kernel finds it: nothing is read here before `may_be_kept` has asked.
+            // SAFETY: mapped, says the caller. Where that is wrong the kernel finds it: nothing is read here before
+            // `may_be_kept` has asked.
             Piece::Bytes(unsafe {
                 std::slice::from_raw_parts(one.iov_base.cast::<u8>(), one.iov_len)
             })
@@ -188,7 +189,8 @@ unsafe fn many(
     sent(fd, pieces, flags, copy)
 }
 
-/// Sends pieces of which some are the twin allocator's or never change: by reference, or as the C library does (`copy`). As send(2).
+/// Sends pieces of which some are the twin allocator's or never change: by reference, or as the C library does
+/// (`copy`). As send(2).
 fn sent(
     fd: c_int,
     pieces: impl Iterator<Item = Piece<'static>> + Clone,
@@ -255,7 +257,8 @@ fn plan(fd: c_int, pieces: impl Iterator<Item = Piece<'static>>, flags: c_int) -
     plan.unwrap_or(Plan::Leave)
 }
 
-/// Headers that go along with references are copied here, not by the kernel. How far one of them can be read that cannot be read whole is the kernel's to say.
+/// Headers that go along with references are copied here, not by the kernel. How far one of them can be read that
+/// cannot be read whole is the kernel's to say.
 fn may_be_kept(piece: &Piece<'_>) -> bool {
     match piece {
         Piece::Bytes(bytes) if bytes.len() < WORTH => is_readable(bytes.as_ptr(), bytes.len()),

@@ -1,4 +1,5 @@
-//! An unmodified Varnish, Debian's, keeps its objects in memory that goes by reference, and serves the bytes that it was given.
+//! An unmodified Varnish, Debian's, keeps its objects in memory that goes by reference, and serves the bytes that it
+//! was given.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};

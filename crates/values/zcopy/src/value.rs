@@ -181,8 +181,9 @@ impl Arena {
         self.inner.give_away(false);
     }
 
-    /// Goes on with another process's arena: its file, and places of values in it ([`Value::place`]). Neither is believed: of each place
-    /// says whether a value can be there. All values are protected. Nothing is written before [`Arena::begin`].
+    /// Goes on with another process's arena: its file, and places of values in it ([`Value::place`]). Neither is
+    /// believed: of each place says whether a value can be there. All values are protected. Nothing is written before
+    /// [`Arena::begin`].
     ///
     /// # Errors
     /// [`Error::System`] if the file is none that an arena of these options makes, or the kernel refuses addresses.
@@ -254,7 +255,8 @@ unsafe impl Sync for Owned {}
 
 impl Owned {
     fn bytes(&self) -> &[u8] {
-        // SAFETY: this value's own memory, mapped as long as it lives; nobody else writes it, and `freeze` ended our writing.
+        // SAFETY: this value's own memory, mapped as long as it lives; nobody else writes it, and `freeze` ended our
+        // writing.
         unsafe { std::slice::from_raw_parts(self.at.as_ptr(), self.len) }
     }
 }
@@ -381,7 +383,8 @@ impl Value {
         self.owned.arena.block_of(self.at)
     }
 
-    /// Has it pages of its own, which go back with it? Else they go back with its pageblock, when all that lies there is gone.
+    /// Has it pages of its own, which go back with it? Else they go back with its pageblock, when all that lies there
+    /// is gone.
     #[must_use]
     pub fn is_alone(&self) -> bool {
         self.owned.arena.own_pages(self.at).is_some()

@@ -69,7 +69,8 @@ impl Target {
         while !self.over.load(Ordering::SeqCst) {
             if version == self.limit.load(Ordering::SeqCst) {
                 spins += 1;
-                // A short wait is a busy one, so that the writing begins with the call; on one processor it must not be.
+                // A short wait is a busy one, so that the writing begins with the call; on one processor it must not
+                // be.
                 if spins % 256 == 0 {
                     std::thread::yield_now();
                 }

@@ -44,8 +44,8 @@ impl Sending {
     }
 }
 
-/// Ten sends by vmsplice of 8 KiB and a header, two of a value that is not protected, five to be chosen; one sender of two is gone
-/// at the end.
+/// Ten sends by vmsplice of 8 KiB and a header, two of a value that is not protected, five to be chosen; one sender of
+/// two is gone at the end.
 fn send_some() {
     let arena = Arena::new().expect("arena");
     let values: Vec<_> = (0..64)

@@ -71,8 +71,8 @@ pub(crate) struct ProxyArgs {
     /// Address where this machine's programs connect: shm:NAME.
     #[arg(long, value_name = "ADDRESS")]
     pub listen: Option<String>,
-    /// The most that the block cache holds; 0: none, as is best where several proxies write. Less where the manager admits less, or wants it back
-    /// (`tranship stat`: heap `block cache`).
+    /// The most that the block cache holds; 0: none, as is best where several proxies write. Less where the manager
+    /// admits less, or wants it back (`tranship stat`: heap `block cache`).
     #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = parse_size_or_none)]
     pub cache: u64,
     /// After so long without the server, requests fail until it is back; default: they wait.

@@ -22,7 +22,8 @@ pub(crate) struct CacheArgs {
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum CacheAction {
-    /// Prints values of a server of this machine, read by reference: out of memory that it shows to this process, read-only.
+    /// Prints values of a server of this machine, read by reference: out of memory that it shows to this process,
+    /// read-only.
     ///
     /// The exit code is 1 if there is nothing under one of the keys, and if no server came in the time given.
     Get(GetArgs),
@@ -82,9 +83,9 @@ pub(crate) struct ServeArgs {
     /// nothing may stay. 0s: for ever.
     #[arg(long, value_name = "TIME", default_value = "5m", value_parser = parse_time)]
     pub deadline: Duration,
-    /// A Unix socket, for one's own user alone. If a server listens there, this one goes on with its values, listening sockets and
-    /// connections, and that one ends; else this one begins empty. It can be taken over there itself: the same command is for the first
-    /// start and for each upgrade.
+    /// A Unix socket, for one's own user alone. If a server listens there, this one goes on with its values, listening
+    /// sockets and connections, and that one ends; else this one begins empty. It can be taken over there itself: the
+    /// same command is for the first start and for each upgrade.
     #[arg(long, value_name = "SOCKET")]
     pub take_over: Option<PathBuf>,
     /// Shows values by reference to processes that connect to this name, under the manager's rules. All of these

@@ -34,8 +34,8 @@ pub(crate) struct SimulateArgs {
     /// The trace: JSON lines, as `docs/scheduling.md` says.
     #[arg(conflicts_with = "scenario")]
     pub trace: Option<PathBuf>,
-    /// Instead of a trace: `paper`, `step` and others (see `tranship policy list`); `paper:PAGES:TARGET` and `pressure:TARGET`, such as
-    /// `paper:260:0.05`.
+    /// Instead of a trace: `paper`, `step` and others (see `tranship policy list`); `paper:PAGES:TARGET` and
+    /// `pressure:TARGET`, such as `paper:260:0.05`.
     #[arg(long, value_name = "NAME")]
     pub scenario: Option<String>,
     /// A policy; may be given several times. Default: all of them.

@@ -1,7 +1,7 @@
 //! `tranship metrics`: figures for tools and browsers, in a process that is a client of the manager like any other.
 //!
-//! A manager that is to serve them starts this program with the sockets open, before it locks itself down; it has nothing to do with it
-//! from then on.
+//! A manager that is to serve them starts this program with the sockets open, before it locks itself down; it has
+//! nothing to do with it from then on.
 
 use super::connect;
 use crate::args::ConnectArgs;

@@ -113,7 +113,8 @@ fn orderings(all: &[Cost]) -> Vec<Ordering> {
             format!("{:.0} and {:.0} ns", large.ns, small.ns),
             large.ns <= small.ns,
         ));
-        // The paper's collection looks at the whole pool, and finds more the larger that is. Ours is bounded, and stops with some left.
+        // The paper's collection looks at the whole pool, and finds more the larger that is. Ours is bounded, and stops
+        // with some left.
         found.push(Ordering {
             always: true,
             ..Ordering::new(

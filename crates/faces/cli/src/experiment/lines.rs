@@ -9,7 +9,8 @@ pub(super) struct Want {
     pub callers: u64,
 }
 
-/// From a process of the pipeline and from the interferer: how far it is. The first says that it is ready. All of it counts from its start on.
+/// From a process of the pipeline and from the interferer: how far it is. The first says that it is ready. All of it
+/// counts from its start on.
 #[derive(Clone, Copy, Default, Debug, Serialize, Deserialize)]
 pub(super) struct Progress {
     /// On the machine's clock that only rises.

@@ -10,7 +10,8 @@ use tranship_policy::sim::{self, Curve, Scenario};
 pub(super) const PAGE: u64 = 64 << 10;
 /// Components that a packet passes in the paper.
 pub(super) const STAGES: usize = 6;
-/// Requests under way. When nothing is short each stage has 39 on average and up to 46: with the interferer's 64 that is the paper's 340.
+/// Requests under way. When nothing is short each stage has 39 on average and up to 46: with the interferer's 64 that
+/// is the paper's 340.
 pub(super) const CALLERS: u32 = 232;
 /// Pages in all, as in the paper; and so many that nobody is ever short.
 const LIMIT: u64 = 300;

@@ -2,7 +2,8 @@
 
 use crate::text::Format;
 
-/// OpenMetrics, unless the asker would rather have the older text. A browser, which would only save OpenMetrics to a file, gets that one.
+/// OpenMetrics, unless the asker would rather have the older text. A browser, which would only save OpenMetrics to a
+/// file, gets that one.
 pub(crate) fn format(accept: Option<&str>) -> Format {
     let (mut open, mut plain) = ((0, 0u16), (0, 0u16));
     for item in accept.unwrap_or("*/*").split(',') {

@@ -91,7 +91,8 @@ fn error(
     }
 }
 
-/// Listens at a path. A socket that nobody serves any more is replaced; one that is served is not, nor is anything else.
+/// Listens at a path. A socket that nobody serves any more is replaced; one that is served is not, nor is anything
+/// else.
 ///
 /// # Errors
 /// The error names the file that is there.
@@ -135,7 +136,8 @@ pub fn unix(path: &Path, mode: u32) -> Result<Door, ListenError> {
     Ok(Door::Unix(fd.into()))
 }
 
-/// Listens at an address: `127.0.0.1:8464`, `[::1]:8464`, `localhost:8464`, or a port alone, which is one of the loopback.
+/// Listens at an address: `127.0.0.1:8464`, `[::1]:8464`, `localhost:8464`, or a port alone, which is one of the
+/// loopback.
 ///
 /// # Errors
 /// Also where others could reach it, and `anywhere` does not say that they may.

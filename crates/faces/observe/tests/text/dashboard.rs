@@ -1,4 +1,5 @@
-//! `dist/grafana-tranship.json`: it is JSON, and every metric that its expressions name is one that there is, used as its kind wants.
+//! `dist/grafana-tranship.json`: it is JSON, and every metric that its expressions name is one that there is, used as
+//! its kind wants.
 
 use serde_json::Value;
 use std::collections::BTreeSet;

@@ -470,7 +470,8 @@ impl Buffer {
         PyBytes::new_with(py, len, |to| {
             let mut at = 0;
             for part in parts {
-                // SAFETY: the bytes of a handle in `held`, which is locked; others may write them meanwhile, which a view allows.
+                // SAFETY: the bytes of a handle in `held`, which is locked; others may write them meanwhile, which a
+                // view allows.
                 let view = unsafe { tranship::View::new(part.ptr.as_ptr(), part.len) };
                 if let Some(to) = to.get_mut(at..at + part.len) {
                     let _ = view.copy_to_slice(0, to); // as long as the view

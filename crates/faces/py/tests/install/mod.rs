@@ -1,4 +1,5 @@
-//! The package as its documentation says how to install it: in a new environment, out of this folder, with the program in it.
+//! The package as its documentation says how to install it: in a new environment, out of this folder, with the program
+//! in it.
 
 use crate::stage::{HOUR, Stage, blocks, here, output, stage};
 use std::fs;

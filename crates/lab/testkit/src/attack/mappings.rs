@@ -76,7 +76,8 @@ fn mremap_over_itself(t: &Target) -> Outcome {
     done(sc(libc::SYS_mremap, &[moved, PAGE, len, 1]))
 }
 
-/// One's own address space through its pidfd (Linux 6.13): the same advice as madvise(2) gives, in one call for several places.
+/// One's own address space through its pidfd (Linux 6.13): the same advice as madvise(2) gives, in one call for several
+/// places.
 fn process_madvise(t: &Target, advice: i32) -> Outcome {
     let (at, len) = ask!(t.map());
     let itself = ask!(sc(libc::SYS_pidfd_open, &[std::process::id() as usize, 0]));

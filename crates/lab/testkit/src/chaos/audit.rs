@@ -112,7 +112,8 @@ pub fn returns_to(what: &str, start: &Held, peers: &[&Peer]) {
     }
 }
 
-/// Other processes whose arguments or environment name a path. (A process that is not dumpable shows its arguments only.)
+/// Other processes whose arguments or environment name a path. (A process that is not dumpable shows its arguments
+/// only.)
 fn processes(path: &Path) -> Vec<u32> {
     let needle = path.as_os_str().as_bytes();
     let names = |pid: u32, what: &str| {

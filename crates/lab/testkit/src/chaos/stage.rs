@@ -36,8 +36,8 @@ pub struct Stage {
     dog: Watchdog,
     settled: Settled,
     recoveries: Recoveries,
-    /// Whether rates have to come back, and not only something flow: on a machine that is busy with nothing else, so no other scene
-    /// plays meanwhile.
+    /// Whether rates have to come back, and not only something flow: on a machine that is busy with nothing else, so no
+    /// other scene plays meanwhile.
     rated: Option<MutexGuard<'static, ()>>,
 }
 
@@ -61,7 +61,8 @@ impl std::fmt::Debug for Stage {
 }
 
 impl Stage {
-    /// Starts all parties, and waits until everything flows. `dog` is told of every step; `rated` is what [`alone`] says.
+    /// Starts all parties, and waits until everything flows. `dog` is told of every step; `rated` is what [`alone`]
+    /// says.
     #[must_use]
     pub fn new(
         parties: Vec<Party>,
@@ -88,8 +89,8 @@ impl Stage {
     /// Strikes so many times.
     ///
     /// # Panics
-    /// When a party ends by itself; in a torture run on a machine that does nothing else, when half of the recoveries take longer than
-    /// 2 s. What stands still, or does not get as fast as before, is the watchdog's.
+    /// When a party ends by itself; in a torture run on a machine that does nothing else, when half of the recoveries
+    /// take longer than 2 s. What stands still, or does not get as fast as before, is the watchdog's.
     pub fn run(&mut self, schedule: Schedule, rounds: usize) {
         let begun = Bystanders::now(&self.parties);
         for step in schedule.take(rounds) {
@@ -121,7 +122,8 @@ impl Stage {
                 Harm::Stop => victim.stop(),
             }
         }
-        // A manager that stands still while it takes a dead reader from a reader set has writers wait for memory until it goes on.
+        // A manager that stands still while it takes a dead reader from a reader set has writers wait for memory until
+        // it goes on.
         if step.looks && !step.stops_amid_a_death(MANAGER) {
             self.some_flow();
         }

@@ -59,8 +59,8 @@ impl Hoard {
                 at => Ok((at.expose_provenance(), len)),
             }
         };
-        // Offsets: submissions from word 10 on (head, tail, mask, entries, flags, dropped, array), completions from word 20 on
-        // (head, tail, mask, entries, overflow, cqes).
+        // Offsets: submissions from word 10 on (head, tail, mask, entries, flags, dropped, array), completions from
+        // word 20 on (head, tail, mask, entries, overflow, cqes).
         let submissions = params[16] as usize + 4 * params[0] as usize;
         let completions = params[25] as usize + 16 * params[1] as usize;
         let rings = map(submissions.max(completions), 0)?;

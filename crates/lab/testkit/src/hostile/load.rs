@@ -85,8 +85,8 @@ pub struct Load {
 }
 
 impl Load {
-    /// Starts so many attackers, of these users in turn, against the manager at `socket`, whose honest domains offer `names`.
-    /// Each is in a session of its own; all on one core, if it is given.
+    /// Starts so many attackers, of these users in turn, against the manager at `socket`, whose honest domains offer
+    /// `names`. Each is in a session of its own; all on one core, if it is given.
     ///
     /// # Errors
     /// When a process, or a file that nobody answers for, cannot be made. Where there is no FUSE it goes without.

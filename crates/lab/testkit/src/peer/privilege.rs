@@ -14,8 +14,8 @@ pub enum Privilege {
     Root { capabilities: Vec<u32> },
 }
 
-/// A user that no process is but those that this one starts: number `which` (below 16) of its own. The kernel counts processes,
-/// and descriptors on their way, for each user.
+/// A user that no process is but those that this one starts: number `which` (below 16) of its own. The kernel counts
+/// processes, and descriptors on their way, for each user.
 #[must_use]
 pub fn own_user(which: u32) -> u32 {
     100_000 + std::process::id() % 1_000_000 * 16 + which % 16

@@ -33,7 +33,8 @@ enum Seen {
     Impossible(String),
 }
 
-/// Waiters on a word, and what wakes them. `harry` makes the victim wake, once or more often, and comes back when it has.
+/// Waiters on a word, and what wakes them. `harry` makes the victim wake, once or more often, and comes back when it
+/// has.
 fn hoard(word: &AtomicU32, mut harry: impl FnMut()) -> Seen {
     let now = || word.load(Ordering::SeqCst);
     let mut hoard = match Hoard::new() {

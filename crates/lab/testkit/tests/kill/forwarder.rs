@@ -1,5 +1,5 @@
-//! The forwarder: passes the writer's buffers on to the receiver and back to the writer, by reference. What was moved to it it moves on, to one of
-//! the two, or passes it back.
+//! The forwarder: passes the writer's buffers on to the receiver and back to the writer, by reference. What was moved
+//! to it it moves on, to one of the two, or passes it back.
 
 use tranship_core::{
     Aggregate, AggregateMut, Body, CbufMut, Domain, Kind, Listener, Message, Pool, PoolOptions,

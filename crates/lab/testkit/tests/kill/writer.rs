@@ -278,7 +278,8 @@ impl Writer {
         Ok(())
     }
 
-    /// More than any pool may have, so that it is granted in part; and several chunks for one buffer, shown by one message.
+    /// More than any pool may have, so that it is granted in part; and several chunks for one buffer, shown by one
+    /// message.
     fn greed(&self, domain: &Domain) -> Result<(), Broken> {
         let more = WRITER_POOL + CHUNK;
         let options = PoolOptions::new(more).chunk_bytes(CHUNK).name("greed");

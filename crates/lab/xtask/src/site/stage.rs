@@ -1,4 +1,5 @@
-//! The pages as mkdocs wants them: all that the site shows in one folder, links as they are, Markdown as its parser understands it.
+//! The pages as mkdocs wants them: all that the site shows in one folder, links as they are, Markdown as its parser
+//! understands it.
 
 use super::{MENU, nav};
 use crate::findings::Findings;

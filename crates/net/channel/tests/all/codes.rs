@@ -1,4 +1,5 @@
-//! Every kind of error that the ends of channels have is seen at every address where it has a meaning, and changes nothing.
+//! Every kind of error that the ends of channels have is seen at every address where it has a meaning, and changes
+//! nothing.
 
 use crate::kit::*;
 use std::collections::BTreeSet;
@@ -21,7 +22,8 @@ impl Seen {
     }
 }
 
-/// All of them, but those that only the manager's or the machine's state gives: `core/tests/api`, `hung`, `facts`, `descriptors`, `unreachable`.
+/// All of them, but those that only the manager's or the machine's state gives: `core/tests/api`, `hung`, `facts`,
+/// `descriptors`, `unreachable`.
 const ALL: [Kind; 18] = [
     Kind::Refused,
     Kind::TimedOut,

@@ -186,7 +186,8 @@ fn answers(address: &str, from: &mut Receiver, first: u64, inline: [Body; 2], mo
     }
 }
 
-/// A task that finds no room sleeps. Nobody rings for room on that way, so it is woken now and then, and finds it when there is some.
+/// A task that finds no room sleeps. Nobody rings for room on that way, so it is woken now and then, and finds it when
+/// there is some.
 #[test]
 fn who_awaits_room_for_what_goes_back_is_woken() {
     /// More than the descriptor's first bell, and whatever news there is, wakes it.

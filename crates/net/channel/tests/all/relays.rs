@@ -1,5 +1,5 @@
-//! Relays: whatever comes goes on, whatever the sink says goes back, by any pair of addresses; and nothing that a relay has taken is lost when one
-//! of its ends goes.
+//! Relays: whatever comes goes on, whatever the sink says goes back, by any pair of addresses; and nothing that a relay
+//! has taken is lost when one of its ends goes.
 
 use crate::kit::*;
 use std::collections::VecDeque;

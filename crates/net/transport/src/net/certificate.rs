@@ -64,7 +64,8 @@ pub fn authority(name: &str, life: Duration) -> Result<Issued, Error> {
 /// addresses.
 ///
 /// # Errors
-/// [`Kind::Credentials`] for an authority that cannot be used, [`Kind::BadArgument`] for a name that no certificate can be for.
+/// [`Kind::Credentials`] for an authority that cannot be used, [`Kind::BadArgument`] for a name that no certificate can
+/// be for.
 pub fn issue(
     authority: &Issued,
     name: &str,
@@ -113,7 +114,8 @@ pub fn init(directory: &Path, name: &str, life: Duration) -> Result<(), Error> {
 /// mode 600.
 ///
 /// # Errors
-/// As [`issue`], with the authority's file that cannot be read; [`Kind::System`] with the file that cannot be written: nothing is overwritten.
+/// As [`issue`], with the authority's file that cannot be read; [`Kind::System`] with the file that cannot be written:
+/// nothing is overwritten.
 pub fn issue_into(
     authority: &Path,
     name: &str,

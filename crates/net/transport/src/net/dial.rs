@@ -259,7 +259,8 @@ fn say(
     to.read_exact(answer)
 }
 
-/// Makes another connection for a session that has lost the one of this number, on a thread of its own, which says when it is not dialing any more.
+/// Makes another connection for a session that has lost the one of this number, on a thread of its own, which says when
+/// it is not dialing any more.
 pub(super) fn dial_again(session: &Arc<Session>, lines: u64) -> std::io::Result<()> {
     let called = Arc::clone(session);
     let started = timer::thread("tranship-dial", move || {

@@ -10,8 +10,9 @@ use std::ops::Range;
 use std::sync::Arc;
 use tranship_sys::stream;
 
-/// Buffers up to this are sent by the kernel's copy, together with their frame; larger ones as references to their pages. Measured on a server that answers
-/// requests with values of 4 KiB to 256 KiB: the two meet between 4 KiB and 16 KiB.
+/// Buffers up to this are sent by the kernel's copy, together with their frame; larger ones as references to their
+/// pages. Measured on a server that answers requests with values of 4 KiB to 256 KiB: the two meet between 4 KiB and 16
+/// KiB.
 const COPY_BYTES: usize = 16 << 10;
 /// Bytes that are encrypted at once: one record of TLS. It holds more than the header of one of our records.
 const RECORD_BYTES: usize = 16 << 10;

@@ -1,4 +1,5 @@
-//! One connection of a session, with all that is half sent or half received over it: none of it counts over the next one.
+//! One connection of a session, with all that is half sent or half received over it: none of it counts over the next
+//! one.
 
 use super::line::Line;
 use super::states::{Inward, Output};

@@ -14,7 +14,8 @@ pub const PLAIN_VARIABLE: &str = "TRANSHIP_PLAIN_TCP";
 pub struct Timing {
     /// After so long without a word this end says that it is there.
     pub keepalive: Duration,
-    /// After so long without a word from the other end the connection counts as lost: several keepalives of the other end.
+    /// After so long without a word from the other end the connection counts as lost: several keepalives of the other
+    /// end.
     pub idle_timeout: Duration,
     /// Time during which a lost connection is made again. After that the other end counts as gone.
     pub grace: Duration,

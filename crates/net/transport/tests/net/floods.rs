@@ -1,5 +1,5 @@
-//! Ends that never stop talking: they have the program's attention, and that of the thread which keeps all sessions, for
-//! a bounded time each. And peers that are not authenticated, which keep nobody out.
+//! Ends that never stop talking: they have the program's attention, and that of the thread which keeps all sessions,
+//! for a bounded time each. And peers that are not authenticated, which keep nobody out.
 
 use crate::kit::*;
 use std::io::Write;

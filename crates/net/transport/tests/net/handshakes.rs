@@ -1,4 +1,5 @@
-//! Peers that are not authenticated, at a port: they say anything, or nothing, and are many. None of them is let in, and none keeps others out.
+//! Peers that are not authenticated, at a port: they say anything, or nothing, and are many. None of them is let in,
+//! and none keeps others out.
 
 use crate::kit::*;
 use std::io::{Read, Write};

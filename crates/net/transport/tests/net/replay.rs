@@ -109,7 +109,8 @@ fn what_a_connection_said_says_nothing_to_another() {
     assert_eq!(recorder.connections(), 1);
 }
 
-/// A record is of one place in its connection. The second time it ends that, and the session goes on over another one with nothing twice.
+/// A record is of one place in its connection. The second time it ends that, and the session goes on over another one
+/// with nothing twice.
 #[test]
 fn a_record_that_comes_twice_is_taken_once() {
     let _dog = Watchdog::new();

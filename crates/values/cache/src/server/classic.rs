@@ -159,7 +159,8 @@ fn get(
     replies.text(b"END\r\n");
 }
 
-/// A `get` with a line so long that its keys are answered as they come: of a key that cannot be one its client hears behind values.
+/// A `get` with a line so long that its keys are answered as they come: of a key that cannot be one its client hears
+/// behind values.
 #[derive(Debug)]
 pub(super) struct Keys {
     cas: bool,

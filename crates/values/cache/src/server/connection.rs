@@ -69,7 +69,8 @@ pub(super) enum Store {
 }
 
 impl Store {
-    /// Says that the value is refused, to a client that wants to know: any other would take it for the answer to its next command.
+    /// Says that the value is refused, to a client that wants to know: any other would take it for the answer to its
+    /// next command.
     fn refuse(&self, answer: &str, replies: &mut Replies) {
         match self {
             Store::Classic(put) if put.noreply() => {}

@@ -1,4 +1,5 @@
-//! The server: threads with an epoll each, over one store. It goes on in another process when one asks for it (`handover`).
+//! The server: threads with an epoll each, over one store. It goes on in another process when one asks for it
+//! (`handover`).
 
 mod admission;
 mod announced;
@@ -366,8 +367,8 @@ impl Server {
         self.taken
     }
 
-    /// Has something called when another server has taken over, or one of its threads has failed ([`Server::failure`]): then this one is to be
-    /// stopped.
+    /// Has something called when another server has taken over, or one of its threads has failed ([`Server::failure`]):
+    /// then this one is to be stopped.
     pub fn when_gone(&self, tell: impl FnOnce() + Send + 'static) {
         self.running.when_gone(Box::new(tell));
     }

@@ -21,7 +21,8 @@ pub(super) fn stats(which: &[u8], shared: &Shared, replies: &mut Replies) {
     replies.line("END");
 }
 
-/// Rows that exporters of memcached's numbers read, and that are always 0 here: of parts that memcached has and this server has not.
+/// Rows that exporters of memcached's numbers read, and that are always 0 here: of parts that memcached has and this
+/// server has not.
 const NOTHING: [&str; 45] = [
     "response_obj_oom",
     "response_obj_count",

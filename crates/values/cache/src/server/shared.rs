@@ -34,8 +34,8 @@ pub struct Options {
     /// Longest time for a command with its value, from its first byte on, or for the replies that wait; however
     /// steadily the client goes on. Zero: for ever.
     pub deadline: Duration,
-    /// A Unix socket, for this user alone: takes over from the server that listens there, if one does, with its values, listening sockets and
-    /// connections; and lets itself be taken over there.
+    /// A Unix socket, for this user alone: takes over from the server that listens there, if one does, with its values,
+    /// listening sockets and connections; and lets itself be taken over there.
     pub take_over: Option<PathBuf>,
     /// Shows values to other processes by reference.
     pub share: Option<Share>,

@@ -1,4 +1,5 @@
-//! The thread that readers of other processes ask: lets them in, answers, and sees to it that none holds more than its part.
+//! The thread that readers of other processes ask: lets them in, answers, and sees to it that none holds more than its
+//! part.
 
 use super::account::Account;
 use super::client::{Client, Common};

@@ -1,7 +1,8 @@
 //! Codec of the messages between a reader and the share server: pure functions.
 //!
-//! A reader asks by the control ring: the key in pieces of up to [`INLINE_BYTES`], and in each message's word the length of the whole key. It is answered in the
-//! order of its questions. A value's answer is its buffer, with flags and number behind the value; all other answers are inline.
+//! A reader asks by the control ring: the key in pieces of up to [`INLINE_BYTES`], and in each message's word the
+//! length of the whole key. It is answered in the order of its questions. A value's answer is its buffer, with flags
+//! and number behind the value; all other answers are inline.
 
 use crate::parse::KEY;
 use tranship_core::INLINE_BYTES;

@@ -1,8 +1,8 @@
 //! Return of memory to the manager: pageblocks that hold few values are emptied, and then those with the values that
 //! were asked for longest ago.
 //!
-//! Memory goes back by the pageblock. Values that are evicted one by one, each out of another, give nothing back for long: so all of a pageblock goes, and
-//! of pageblocks no more than are wanted.
+//! Memory goes back by the pageblock. Values that are evicted one by one, each out of another, give nothing back for
+//! long: so all of a pageblock goes, and of pageblocks no more than are wanted.
 
 use super::shard::Shard;
 use super::{Store, lock};

@@ -1,7 +1,8 @@
 //! Store: keys and metadata in the heap, values in the arena.
 //!
-//! Keys are spread over shards by a keyed hash, each with a lock of its own. A value is stored without the line end that it has in the
-//! protocol, for which one of whole pages would need a page more. It is never changed in place: a new one takes its place.
+//! Keys are spread over shards by a keyed hash, each with a lock of its own. A value is stored without the line end
+//! that it has in the protocol, for which one of whole pages would need a page more. It is never changed in place: a
+//! new one takes its place.
 
 mod adopt;
 mod change;
@@ -24,7 +25,8 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use tranship_core::Domain;
 use tranship_zcopy::{Arena, Error, Value, ValueMut};
 
-/// Bytes beyond a value's that are evicted for it where the manager admits nothing: as much as one pageblock of other values may have to go.
+/// Bytes beyond a value's that are evicted for it where the manager admits nothing: as much as one pageblock of other
+/// values may have to go.
 const REFUSED_SLACK: u64 = 64 << 10;
 
 /// Rule for a new value when there is an old one.

@@ -93,7 +93,8 @@ fn answers_that_nobody_takes() {
         .expect("a domain");
     let mut reader = Reader::open(&honest, NAME).expect("a reader");
     until(|| {
-        // Again and again: its questions are full before there is no room for answers, where the server is slow to read them.
+        // Again and again: its questions are full before there is no room for answers, where the server is slow to read
+        // them.
         let _ = liar.send_control(b"key", word);
         assert!(reader.get(b"key").expect("answered").is_some());
         stage.stat("shm_expelled") == 1

@@ -18,8 +18,8 @@ pub(super) enum State {
     Private = 2,
 }
 
-/// One [`State`] and [`Kind`] for each pageblock, to be read without a lock, and in a forked child, where locks may be held by
-/// threads that are not there.
+/// One [`State`] and [`Kind`] for each pageblock, to be read without a lock, and in a forked child, where locks may be
+/// held by threads that are not there.
 #[derive(Debug)]
 pub(super) struct States(Box<[AtomicU8]>, Box<[AtomicU32]>);
 

@@ -160,7 +160,8 @@ impl Inner {
         }
     }
 
-    /// Replaces all pages in which nothing is, once the former process no longer has the file. Before anything is allocated.
+    /// Replaces all pages in which nothing is, once the former process no longer has the file. Before anything is
+    /// allocated.
     pub(crate) fn replace_rest(&self) -> io::Result<()> {
         let free = lock(&self.room).places.free_runs();
         for (first, blocks) in free {

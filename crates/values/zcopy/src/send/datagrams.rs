@@ -33,8 +33,8 @@ impl Sender {
     /// never change, as with [`Sender::send`].
     ///
     /// # Errors
-    /// As sendmsg(2), if none went: `WouldBlock` if there is no room, EMSGSIZE if the first is too long. `InvalidInput` for
-    /// [`Piece::File`].
+    /// As sendmsg(2), if none went: `WouldBlock` if there is no room, EMSGSIZE if the first is too long. `InvalidInput`
+    /// for [`Piece::File`].
     pub fn send_datagrams<'p>(
         &mut self,
         fd: impl AsFd,

@@ -211,7 +211,8 @@ impl Sender {
         }
         socket.held.begin(fd)?;
         self.counts.calls += 1;
-        // SAFETY: pages that never change again, the log's, which are never written twice, or buffers that are kept below.
+        // SAFETY: pages that never change again, the log's, which are never written twice, or buffers that are kept
+        // below.
         let sent = unsafe { scatter::send_zerocopy(fd, &pieces) }
             .inspect_err(|_| socket.held.end_if_empty())?;
         let number = notified::sent_one(socket);

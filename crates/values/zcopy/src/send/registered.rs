@@ -164,7 +164,8 @@ impl Registered {
         range.is_some_and(|range| segments.iter().all(|segment| range.has(segment)))
     }
 
-    /// Puts a datagram's segments, where they lie in the range, into a packet; false if it has not all of them, or the packet no room.
+    /// Puts a datagram's segments, where they lie in the range, into a packet; false if it has not all of them, or the
+    /// packet no room.
     pub(super) fn places(&mut self, segments: &[Segment], packet: &mut Packet) -> bool {
         let Some(range) = &mut self.range else {
             return false;
@@ -191,7 +192,8 @@ impl Registered {
         let (half, marks) = (range.log.half, &mut range.marks);
         let mark = marks.begin(half, socket);
         let mut done = |mark, copied| marks.done(mark, copied);
-        // SAFETY: registered; pages that never change again, or the log's, of which no half is written that a send refers to.
+        // SAFETY: registered; pages that never change again, or the log's, of which no half is written that a send
+        // refers to.
         let (sent, follows) = unsafe { range.ring.send(fd, to, pieces, size, mark, &mut done) };
         match (&sent, follows) {
             (_, false) => marks.done(mark, false),
@@ -388,7 +390,8 @@ impl Log {
             return None;
         }
         let to = self.area.at(at).as_ptr();
-        // SAFETY: inside the log, to which no send refers there; the source is mapped, says the caller, and cannot be the log.
+        // SAFETY: inside the log, to which no send refers there; the source is mapped, says the caller, and cannot be
+        // the log.
         unsafe { std::ptr::copy_nonoverlapping(from, to, len) };
         self.used = at + len;
         Some(to)

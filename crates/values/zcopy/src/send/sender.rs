@@ -81,7 +81,8 @@ fn waits_for_ever(fd: BorrowedFd<'_>) -> bool {
     limit.is_ok_and(|limit| limit.is_none()) && !stream::is_nonblocking(fd)
 }
 
-// SAFETY: the list of segments is empty between two sends, and of a packet nothing is used again; everything else may be sent.
+// SAFETY: the list of segments is empty between two sends, and of a packet nothing is used again; everything else may
+// be sent.
 unsafe impl Send for Sender {}
 
 impl Sender {
@@ -108,8 +109,9 @@ impl Sender {
         })
     }
 
-    /// Sends by this way wherever it can be used, and measures nothing. For one by reference full pageblocks are protected at the next send, also
-    /// where that does not pay, and for [`Way::Copy`] they are not. `None`: chooses again.
+    /// Sends by this way wherever it can be used, and measures nothing. For one by reference full pageblocks are
+    /// protected at the next send, also where that does not pay, and for [`Way::Copy`] they are not. `None`: chooses
+    /// again.
     pub fn force(&mut self, way: Option<Way>) {
         self.forced = way;
     }
@@ -266,7 +268,8 @@ impl Sender {
             self.make_sure(segments, 0);
         }
         let sent = match self.by(way, fd, socket, segments, more) {
-            // Whatever it is refused with (no pipe, no room for notifications, pages that cannot be spliced, a sandbox), nothing of it went: it is copied.
+            // Whatever it is refused with (no pipe, no room for notifications, pages that cannot be spliced, a
+            // sandbox), nothing of it went: it is copied.
             Err(error) if way != Way::Copy => {
                 let copied = self.copy_instead(fd, segments, more, &error);
                 if copied.is_ok() && !is_later(&error) {
@@ -303,7 +306,8 @@ impl Sender {
         if !is_later(refused) {
             return copy::send(fd, segments, more, &mut self.counts);
         }
-        // splice(2) and sendfile(2) look for signals before they look for room, send(2) does when it has to wait: room there is goes first.
+        // splice(2) and sendfile(2) look for signals before they look for room, send(2) does when it has to wait: room
+        // there is goes first.
         match copy::send_now(fd, segments, more, &mut self.counts) {
             // A socket that waits for ever has none of its own to say "not now".
             Err(full)

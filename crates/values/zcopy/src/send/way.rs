@@ -120,8 +120,8 @@ pub enum Cause {
     Written,
     /// They could have gone by reference; copying was the way of this send.
     Chosen,
-    /// Buffers of shared pools to a socket on which the kernel does not say when it is done with them (one of this machine), or too
-    /// few bytes of them.
+    /// Buffers of shared pools to a socket on which the kernel does not say when it is done with them (one of this
+    /// machine), or too few bytes of them.
     Shared,
 }
 

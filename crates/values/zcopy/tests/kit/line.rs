@@ -89,7 +89,8 @@ impl Line {
         self.expected.push(bytes[..sent].to_vec());
     }
 
-    /// Sends as many of the pieces as there is room for, each a datagram where there are such. `bytes` are theirs; says of how many all went.
+    /// Sends as many of the pieces as there is room for, each a datagram where there are such. `bytes` are theirs; says
+    /// of how many all went.
     pub fn send(&mut self, pieces: &[Piece<'_>], bytes: &[Vec<u8>]) -> usize {
         let mut went = 0;
         let sent = match &self.ends {
