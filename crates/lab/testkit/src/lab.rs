@@ -1,5 +1,5 @@
 //! Two hosts and the weather between them: network namespaces, joined by a relay in user space that loses, delays,
-//! reorders and holds back frames, by a seed. What `netem` does, for kernels without it.
+//! reorders and holds back frames, by a seed. It does the work of `netem`, for kernels without it.
 //!
 //! ```no_run
 //! use tranship_testkit::lab::{Lab, Weather};
@@ -61,7 +61,7 @@ struct Shared {
     stop: OwnedFd,
 }
 
-/// Two hosts, `10.77.0.1` and `10.77.0.2`. Dropping it removes them; what runs in them goes first.
+/// Two hosts, `10.77.0.1` and `10.77.0.2`. Dropping it removes them; the processes in them go first.
 #[derive(Debug)]
 pub struct Lab {
     names: [String; 2],
@@ -72,7 +72,7 @@ pub struct Lab {
 /// Returns whether namespaces and devices can be made here.
 ///
 /// # Errors
-/// What is missing, in words.
+/// The missing feature, in words.
 pub fn possible() -> Result<(), String> {
     if !crate::is_root() {
         return Err("needs root, to make network namespaces and TAP devices".into());
@@ -84,7 +84,7 @@ pub fn possible() -> Result<(), String> {
 /// Moves the calling thread, and all threads it starts from now on, to a host.
 ///
 /// # Errors
-/// What the kernel says.
+/// The kernel's error.
 pub fn enter(namespace: &Path) -> io::Result<()> {
     let file = std::fs::File::open(namespace)?;
     let kind = Some(rustix::thread::LinkNameSpaceType::Network);
@@ -98,7 +98,7 @@ impl Lab {
     /// Makes the hosts and the way between them; the weather is fine.
     ///
     /// # Errors
-    /// What `ip` or the kernel say.
+    /// The error of `ip` or of the kernel.
     pub fn new(random: Random) -> Result<Lab, String> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         // Ordering: relaxed; only the number itself must be unique.
@@ -144,13 +144,13 @@ impl Lab {
         Ipv4Addr::new(10, 77, 0, if side == 0 { 1 } else { 2 })
     }
 
-    /// For [`enter`].
+    /// Returns the namespace for [`enter`].
     #[must_use]
     pub fn namespace(&self, side: usize) -> PathBuf {
         Path::new("/run/netns").join(&self.names[side])
     }
 
-    /// A program on a host.
+    /// Makes a command of a program on a host.
     #[must_use]
     pub fn command(&self, side: usize, program: impl AsRef<std::ffi::OsStr>) -> Command {
         let mut command = Command::new("ip");

@@ -1,4 +1,4 @@
-//! Every attack against what is not protected (it must bite: the checks have been seen failing), and against a
+//! Every attack against objects that are not protected (it must bite: the checks have been seen failing), and against a
 //! memfd made and sealed as docs/format.md says (it must not).
 
 use std::os::fd::{AsFd, AsRawFd as _, OwnedFd};
@@ -138,7 +138,7 @@ fn serve(ctl: &Control, object: &Object) {
     }
 }
 
-/// The attacker: maps what it is given read-only, and tries everything.
+/// The attacker: maps the object that it is given read-only, and tries everything.
 #[derive(Serialize, Deserialize)]
 struct Order {
     attack: usize,

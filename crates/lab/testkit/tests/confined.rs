@@ -315,8 +315,8 @@ fn the_service_manager_hears_that_the_loop_turns() {
     assert_eq!(said, ["READY=1", "WATCHDOG=1", "WATCHDOG=1", "WATCHDOG=1"]);
 }
 
-/// A signal is what it can do to others only where a rule says so, and then also to other users' processes, if it was
-/// started as root.
+/// It can send signals to others only if a rule says so, and then also to other users' processes, if it was started as
+/// root.
 #[test]
 fn it_kills_where_a_rule_says_so() {
     let _dog = Watchdog::new();

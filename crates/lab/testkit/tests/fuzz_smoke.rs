@@ -169,7 +169,7 @@ fn configurations() {
     }
 }
 
-/// Files of inputs that are kept: what was found, and what is to be damaged.
+/// Returns the files of inputs that are kept: findings, and inputs that are to be damaged.
 fn kept(target: &str) -> Vec<Vec<u8>> {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../fuzz/seeds");
     let files = std::fs::read_dir(format!("{folder}/{target}")).expect("the folder");

@@ -1,4 +1,4 @@
-//! A manager that is stopped: every call that only asks it something ends, says what was not answered, and leaves
+//! A manager that is stopped: every call that only asks it something ends, reports that it was not answered, and leaves
 //! nothing when the manager goes on.
 
 use std::path::{Path, PathBuf};
@@ -77,7 +77,7 @@ fn who_only_asks_is_told_and_nothing_is_left() {
             .count()
     };
     while there() != 1 {
-        domain.turn().unwrap(); // what came too late above
+        domain.turn().unwrap(); // the answer that came too late above
     }
 
     manager.stop();
@@ -142,7 +142,7 @@ fn who_only_asks_is_told_and_nothing_is_left() {
     drop(had(|| domain.listen("newer", Role::Source)));
 }
 
-/// The manager is stopped: it is what does nothing, not a receiver that sits in `recv`.
+/// The manager is stopped: the manager does nothing, not a receiver that sits in `recv`.
 #[test]
 fn a_stopped_manager_is_not_blamed_on_the_receiver() {
     let dog = Watchdog::new();

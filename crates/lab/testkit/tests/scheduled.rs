@@ -1,5 +1,5 @@
-//! A policy moves real memory: two writers, one limit; what one does not need any more is the other's, in resident
-//! bytes.
+//! A policy moves real memory: two writers, one limit. Memory that one does not need any more is the other's, in
+//! resident bytes.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -39,7 +39,7 @@ child!(
     }
 );
 
-/// Chunks that a process has, by what the kernel says of its memfds.
+/// Returns the chunks that a process has, by the kernel's list of its memfds.
 fn chunks(peer: &Peer) -> u64 {
     let held = Held::by([peer.pid()]).expect("held");
     let chunks = held.memfds_named("tranship-chunk");
@@ -120,7 +120,7 @@ fn what_one_does_not_need_any_more_is_the_others() {
     until(&manager, both, |one, two| two <= 3 && one >= TOTAL - 6);
 }
 
-/// Without a policy it is an error at once: what is larger than the quota can never be had.
+/// Without a policy it is an error at once: an allocation larger than the quota can never succeed.
 #[test]
 fn what_is_larger_than_the_quota_waits_for_a_larger_one() {
     let _dog = Watchdog::new();

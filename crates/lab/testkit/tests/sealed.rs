@@ -207,7 +207,7 @@ child!(
         raw.assign(&mut channel, bait.id, SLOTS);
         let mut liar = Liar { raw, bait, channel };
         liar.lie(which, &ctl);
-        // What it has stays until the test is done with it.
+        // Its memory stays until the test is done with it.
         let _ = ctl.recv::<()>();
     }
 );
@@ -350,7 +350,7 @@ fn what_is_held_stays_what_it_is_whatever_its_writer_does() {
     let bytes = held.bytes().expect("nobody can write it");
     assert_eq!(bytes, [7; LEN]);
     liar.send(&()).expect("the liar");
-    // What is said to be there now is not taken, as the other one is held.
+    // The memory that is now claimed to be there is not taken, because the other one is held.
     let error = receiver.recv().expect_err("a lie");
     assert_eq!(error.kind(), Kind::PeerViolation, "{error}");
     assert!(error.to_string().contains("does not exist"), "{error}");

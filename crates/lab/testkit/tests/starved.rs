@@ -1,5 +1,5 @@
 //! A writer whose surroundings do not take part: a reader that stands still, a manager that is gone. It goes on with
-//! what the others leave it.
+//! the memory that the others leave it.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -124,7 +124,7 @@ fn a_reader_that_stands_still_delays_nobodys_growth() {
             filled(&set.pool, 2)
         })
         .collect();
-    // The other one sees what lies in the youngest chunk, and the first one does when it runs again.
+    // The other one sees the buffers of the youngest chunk, and the first one does when it runs again.
     for at in [1, 0] {
         dog.step(format!("reader {at}"));
         let (reader, sender) = &mut set.readers[at];

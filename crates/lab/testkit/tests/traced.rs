@@ -113,7 +113,7 @@ impl Scene {
         all.into_iter().find(|t| t.name == name)
     }
 
-    /// Of each buffer, what that domain did.
+    /// Returns the acts of that domain for each buffer.
     fn by_buffer(&self, name: &str) -> BTreeMap<CbufId, Vec<TraceEvent>> {
         let mut found: BTreeMap<_, Vec<_>> = BTreeMap::new();
         for event in self.trace(name).into_iter().flat_map(|t| t.events) {
@@ -127,7 +127,7 @@ impl Scene {
         loop {
             self.pass(1);
             let all = ["camera", "filter", "display"].map(|name| self.by_buffer(name));
-            // The last to be told is that the filter has dropped what it sent on.
+            // The last event is that the filter has dropped the buffer that it sent on.
             let whole = all[1].iter().find(|(id, events)| {
                 let told = |of: &BTreeMap<_, Vec<_>>, n| of.get(*id).is_some_and(|e| e.len() == n);
                 events.len() == 3 && told(&all[0], 2) && told(&all[2], 2)
@@ -154,7 +154,7 @@ fn a_buffers_life_is_told_in_order_and_outlives_who_tells_it() {
     assert_eq!(did(&filter), ["received", "sent", "released"]);
     assert_eq!(did(&display), ["received", "released"]);
     let at = |e: &TraceEvent| e.at_ns;
-    // Each after what it follows from.
+    // Each after its cause.
     let order = [
         &camera[0],
         &camera[1],

@@ -28,9 +28,9 @@ pub struct Blow {
 pub struct Step {
     pub number: u64,
     pub blows: Vec<Blow>,
-    /// Victims, with what passes before each.
+    /// Victims, with the time before each.
     pub recovery: Vec<(usize, Duration)>,
-    /// Whether what does not depend on the victims is waited for before they recover.
+    /// Whether flows that do not depend on the victims are waited for before the victims recover.
     pub looks: bool,
 }
 

@@ -1,4 +1,4 @@
-//! The parties, what moves between them, and the blows.
+//! Stage: the parties, the flows between them, and the blows.
 
 use super::bystanders::Bystanders;
 use super::recovery::{Rate, Recoveries, Recovery};
@@ -25,7 +25,7 @@ pub const MANAGER: usize = 0;
 /// Number of further messages that prove that a flow goes on.
 const SOME: u64 = 5;
 
-/// Whether everybody is done with what the last step brought about.
+/// Whether all parties are done with the effects of the last step.
 pub type Settled = Box<dyn Fn(&[Party]) -> bool>;
 
 /// All of a scene.
@@ -61,8 +61,8 @@ impl std::fmt::Debug for Stage {
 }
 
 impl Stage {
-    /// Starts all parties, and waits until everything flows. `dog` is told of every step; `rated` is what [`alone`]
-    /// says.
+    /// Starts all parties, and waits until everything flows. `dog` is told of every step; `rated` is the result of
+    /// [`alone`].
     #[must_use]
     pub fn new(
         parties: Vec<Party>,
@@ -90,7 +90,7 @@ impl Stage {
     ///
     /// # Panics
     /// When a party ends by itself; in a torture run on a machine that does nothing else, when half of the recoveries
-    /// take longer than 2 s. What stands still, or does not get as fast as before, is the watchdog's.
+    /// take longer than 2 s. A flow that stands still, or does not get as fast as before, is the watchdog's.
     pub fn run(&mut self, schedule: Schedule, rounds: usize) {
         let begun = Bystanders::now(&self.parties);
         for step in schedule.take(rounds) {
@@ -162,7 +162,7 @@ impl Stage {
         begun.into_iter().map(ended).collect()
     }
 
-    /// Half of what it was is the rate's return; without a rate that some flowed is.
+    /// Waits until rates are as before: half of the old rate is enough. A flow without a rate must only flow.
     fn as_fast_as(&mut self, rates: &[f64]) {
         let Self {
             parties,
@@ -195,7 +195,7 @@ impl Stage {
         self.await_flows(|flow| flow.needs.iter().all(|party| up[*party]));
     }
 
-    /// Everything goes on.
+    /// Checks that everything goes on.
     pub fn all_flow(&mut self) {
         self.await_flows(|_| true);
     }

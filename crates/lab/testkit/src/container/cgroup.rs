@@ -78,7 +78,7 @@ impl Cgroup {
         &self.path
     }
 
-    /// Bytes charged to it.
+    /// Returns the bytes charged to it.
     ///
     /// # Errors
     /// When the file cannot be read.
@@ -90,7 +90,7 @@ impl Cgroup {
         })
     }
 
-    /// Bytes of shared memory charged to it (the kernel updates this count lazily, some pages late).
+    /// Returns the bytes of shared memory charged to it (the kernel updates this count lazily, some pages late).
     ///
     /// # Errors
     /// When the file cannot be read.

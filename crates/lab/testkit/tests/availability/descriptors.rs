@@ -58,7 +58,7 @@ fn a_socket_that_lingers() {
     let attacker = stage.attacker(lingers(), 0);
     for surplus in [true, false, true] {
         let () = attacker.ask(&surplus);
-        // So that the last of it is what the manager gets, and not the attacker's own.
+        // So that the manager gets the last descriptor, and not the attacker itself.
         stage.manager.stop();
         let () = attacker.ask(&());
         stage.manager.resume();

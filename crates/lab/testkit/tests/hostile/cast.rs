@@ -25,7 +25,7 @@ use crate::stage::SOCKET;
 /// Order of the test to a victim.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Ask {
-    /// Honest frames that arrived whole, or what was wrong with one.
+    /// Honest frames that arrived whole, or the error of one.
     Arrived,
     /// A question to the manager.
     Stat,
@@ -369,7 +369,7 @@ fn drink(receiver: &mut Receiver, frames: tranship_core::PoolId, facts: &Facts) 
         {
             facts.wrong(format!("{} changed while it was held", buf.id()));
         }
-        // What was wrong ends the channel here, so that nobody waits for another end of it.
+        // An error ends the channel here, so that no test waits for another end of it.
         if let Some(wrong) = &*facts.wrong.lock().unwrap() {
             return format!("wrong: {wrong}");
         }

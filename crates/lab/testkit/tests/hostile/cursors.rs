@@ -94,7 +94,7 @@ fn lies() -> Vec<Lie> {
             }
         }),
         lie("says_received_before_it_was_sent", GONE, |raw, c, _| {
-            // Only what is in the ring already: no slot with such a count is reused until the channel has left.
+            // Only lines that are in the ring already: no slot with such a count is reused until the channel has left.
             c.line(u64::from(LINES) - 1);
             for word in c.counts[0].1.counts() {
                 word.store(1, Ordering::SeqCst);

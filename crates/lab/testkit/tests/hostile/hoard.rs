@@ -33,7 +33,7 @@ enum Seen {
     Impossible(String),
 }
 
-/// Waiters on a word, and what wakes them. `harry` makes the victim wake, once or more often, and comes back when it
+/// Puts waiters on a word, and wakes them. `harry` makes the victim wake, once or more often, and comes back when it
 /// has.
 fn hoard(word: &AtomicU32, mut harry: impl FnMut()) -> Seen {
     let now = || word.load(Ordering::SeqCst);

@@ -12,7 +12,7 @@ child!(
     pub fn manager(ctl: Control) -> Result<(), String> {
         let text = |e: &dyn std::fmt::Display| e.to_string();
         let start: Start = ctl.recv().map_err(|e| text(&e))?.ok_or("no start")?;
-        // The total is what the flow needs and not a byte more: memory that is not given back is soon missed.
+        // The total is as much as the flow needs and not a byte more: memory that is not given back is soon missed.
         let config = Config {
             total: Some(PAIR_POOL + WRITER_POOL + LIST_POOL),
             // So that a pool can ask for more than it may have.

@@ -119,7 +119,7 @@ fn die_at_all_of(victim: Role) {
     stage.ends();
 }
 
-/// Does what brings the victim to the point, where the flow alone does not.
+/// Brings the victim to the point, where the flow alone does not.
 fn lure(stage: &mut Stage, victim: Role, name: &str, random: &mut Random) {
     if name.starts_with("resume.") {
         while stage.is_managed(victim) {

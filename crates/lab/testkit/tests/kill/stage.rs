@@ -1,4 +1,4 @@
-//! The test's view: starts the parties, kills them, replaces them, counts what is left.
+//! Stage of the test: starts the parties, kills them, replaces them, counts leftovers.
 
 use std::path::PathBuf;
 use std::time::Duration;

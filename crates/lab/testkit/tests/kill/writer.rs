@@ -190,7 +190,7 @@ impl Writer {
         Ok(())
     }
 
-    /// One that came back goes to the receiver as what it is.
+    /// Sends a buffer that came back to the receiver, in its form.
     fn move_again(&mut self, buf: CbufMut, meta: u64) -> Result<(), Broken> {
         let end = &mut self.to_receiver.1;
         if let Some(sender) = end
@@ -319,7 +319,7 @@ impl Writer {
     fn whole_quota(&mut self, seat: &mut Seat) -> Result<(), Broken> {
         let want = WRITER_POOL / CHUNK;
         let mut all = Vec::new();
-        // Others of the flow only give back when we take back what they send.
+        // Others of the flow only give back when we take the buffers that they send.
         while (all.len() as u64) < want {
             self.kept.clear()?;
             self.take_back(seat)?;

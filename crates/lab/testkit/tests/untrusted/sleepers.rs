@@ -8,7 +8,7 @@ use tranship_testkit::{Control, child};
 use crate::stage::{Stage, path};
 use tranship_testkit::hostile::raw::Raw;
 
-// Takes what it is sent until nobody sends any more. Its helper thread runs.
+// Takes the messages that come until no sender is left. Its helper thread runs.
 child!(
     fn sleeps(ctl: Control) {
         let builder = Domain::builder().name("sleeps").socket(path());
