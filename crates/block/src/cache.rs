@@ -43,7 +43,7 @@ const GROUPS: usize = 4096;
 pub struct Cache {
     blocks: Mutex<Blocks>,
     most_bytes: u64,
-    /// None in it: the manager gave no heap, and nothing is kept.
+    /// Account; none in it: the manager gave no heap, and nothing is kept.
     account: OnceLock<Option<Account>>,
     hits: AtomicU64,
     misses: AtomicU64,
@@ -70,8 +70,8 @@ struct Blocks {
 #[derive(Debug)]
 struct Ticket {
     version: u64,
-    /// For each block: how many writes must have begun when it is done; none of them under way now but the request
-    /// itself.
+    /// Number of writes of each block that must have begun when it is done. None of them is under way now but the
+    /// request itself.
     writes: Vec<Option<u64>>,
 }
 
@@ -251,7 +251,7 @@ impl Cache {
     }
 }
 
-/// Has the manager refused nothing?
+/// Returns whether the manager has refused nothing.
 fn is_nothing_said(kind: Kind) -> bool {
     use Kind::{CutOff, Forked, ManagerAway, System, TimedOut};
     [CutOff, Forked, ManagerAway, System, TimedOut].contains(&kind)

@@ -24,7 +24,7 @@ use tranship_core::{Cbuf, CbufMut, Error, OutOfBounds, Pool};
 /// ```
 #[derive(Debug)]
 pub enum Data {
-    /// For requests without bytes.
+    /// Memory of requests without bytes.
     None,
     /// Room for a read: so many bytes. Their memory comes with the answer, or is this process's once a thread writes
     /// there.

@@ -42,7 +42,7 @@ pub(crate) struct Standing {
 #[derive(Debug, Default)]
 struct Known {
     version: u64,
-    /// Which opening of its disk the server serves.
+    /// Opening of its disk that the server serves.
     opening: Option<u128>,
     /// Number of writes that others had done.
     writes: u64,

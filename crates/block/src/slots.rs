@@ -16,15 +16,15 @@ pub(crate) struct Slots {
     /// CLOCK's circle, from the hand on: all places with a block, and some that had one. So the hand meets no place
     /// that was never filled again, of which there are many where memory was given back.
     circle: VecDeque<usize>,
-    /// With memory, and without a block.
+    /// Places with memory, and without a block.
     empty: Vec<usize>,
-    /// Whose memory is the kernel's again.
+    /// Places whose memory is the kernel's again.
     bare: Vec<usize>,
 }
 
 #[derive(Debug)]
 struct Slot {
-    /// None: there is none.
+    /// Block in the place; none if there is none.
     block: Option<u64>,
     sum: u32,
     used: bool,

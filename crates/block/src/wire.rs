@@ -9,17 +9,17 @@ use crate::{Fault, Info, Request};
 use serde::{Deserialize, Serialize};
 use tranship_core::{Body, Cbuf, Error, Kind, Message, Trust};
 
-/// Both ends must speak the same.
+/// Version that both ends must speak.
 pub(crate) const VERSION: u16 = 3;
 /// Bits of the word for the length; the others are the number's.
 const LEN_BITS: u32 = 20;
 
-/// From the client.
+/// Message from the client.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) enum Ask {
-    /// The first.
+    /// First message.
     Hello(Hello),
-    /// A request.
+    /// A request to do.
     Do(Request),
 }
 
@@ -37,18 +37,18 @@ pub(crate) struct Hello {
     pub caches: bool,
 }
 
-/// From the server.
+/// Message from the server.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) enum Say {
     /// First message: the client that shows this number at the channel of the questions is answered here.
     Ticket(u128),
-    /// To `Hello`. The number is that of the opening of the disk, as long as it is open; without one there are no
-    /// leases.
+    /// Answer to `Hello`. The number is that of the opening of the disk, as long as it is open; without one there are
+    /// no leases.
     Welcome(Info, Option<u128>),
     /// Answer to `Do`, with the checksums of the data that was read. If the client gets a lease, it has the number of
     /// writes of others that were done when the question came.
     Done(Result<Vec<u32>, Fault>, Option<u64>),
-    /// `Hello` of a version that is not spoken here.
+    /// Answer to a `Hello` of a version that is not spoken here.
     Version(u16),
     /// The client takes no pool of this level, which is the server's.
     Trust(Trust),

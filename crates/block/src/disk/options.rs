@@ -8,12 +8,12 @@ pub(super) const ALIGN: u64 = BLOCK_BYTES as u64;
 /// Whether the page cache is used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Access {
-    /// Without it where the file system can do so.
+    /// Without the page cache where the file system can do so.
     #[default]
     Auto,
-    /// Without it, or not at all.
+    /// Without the page cache, or not at all.
     Direct,
-    /// With it.
+    /// With the page cache.
     Buffered,
 }
 

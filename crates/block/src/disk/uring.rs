@@ -29,7 +29,7 @@ struct Shared {
     ring: IoUring,
     /// The thread that holds this lock may write to the submission queue.
     steps: Mutex<Steps>,
-    /// Something was put into the queue and not shown to the kernel.
+    /// A step was put into the queue and not shown to the kernel.
     unseen: AtomicBool,
     /// Kept open: the kernel holds no more than the number.
     file: Arc<File>,

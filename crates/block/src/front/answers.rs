@@ -16,9 +16,9 @@ pub(super) struct Answers {
 }
 
 struct Out {
-    /// Until the end.
+    /// Sender of the answers, until the end.
     to: Option<Sender>,
-    /// For which there was no room, or something was missing here.
+    /// Answers for which there was no room, or for which something was missing here.
     late: VecDeque<Answer>,
 }
 

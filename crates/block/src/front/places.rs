@@ -16,7 +16,7 @@ pub(super) type Place = Arc<()>;
 /// Client at the other end of a channel.
 #[derive(Debug)]
 pub(super) struct Who {
-    /// In words.
+    /// Name in words.
     pub name: String,
     /// A user, or a host.
     pub owner: String,

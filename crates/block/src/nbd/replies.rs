@@ -102,9 +102,9 @@ pub(super) struct Replies {
     stream: Stream,
     budget: Arc<Budget>,
     state: Mutex<State>,
-    /// Something ended, or broke.
+    /// Rung when a request ended, or the connection broke.
     room: Condvar,
-    /// There is something for the writer.
+    /// Rung when there is work for the writer.
     work: Condvar,
 }
 

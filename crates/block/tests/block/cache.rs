@@ -42,7 +42,7 @@ struct World {
     store: Cached<Arc<Held>>,
 }
 
-/// Under way below the cache.
+/// Request under way below the cache.
 #[must_use]
 struct UnderWay(Job);
 

@@ -210,7 +210,7 @@ fn garbage_costs_a_client_its_connection_and_nobody_else_anything() {
     assert!(matches!(served.export.address(), Address::Unix(_)));
 }
 
-/// More than there is room for connect and say nothing.
+/// More clients than there is room for connect and say nothing.
 #[test]
 fn who_says_nothing_keeps_nobody_out() {
     let _dog = kit::watchdog();

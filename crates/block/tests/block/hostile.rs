@@ -12,7 +12,7 @@ use tranship_core::{
 
 const SIZE: u64 = 1 << 20;
 const VERSION: u16 = 3;
-/// Of a word, below the number.
+/// Bits of a word below the number.
 const LEN_BITS: u32 = 20;
 
 /// Returns the first message of a client: the number of that message, and its fields.

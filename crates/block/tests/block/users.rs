@@ -6,7 +6,7 @@ use tranship_block::{Endpoint, Remote};
 use tranship_core::Trust;
 use tranship_testkit::{Control, child};
 
-/// `MAX_CHANNELS_OF_ONE` of a front.
+/// Value of a front's `MAX_CHANNELS_OF_ONE`.
 const OF_ONE: usize = 64;
 
 child!(

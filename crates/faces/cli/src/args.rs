@@ -226,7 +226,7 @@ pub(crate) struct RunArgs {
 pub(crate) enum QuotaAction {
     /// Shows each pool and heap: its memory, its quota now, and its maximum.
     Show {
-        /// Only this one: its number or its name.
+        /// Only the pool or heap with this number or name.
         target: Option<String>,
         #[command(flatten)]
         view: ViewArgs,
@@ -238,7 +238,7 @@ pub(crate) enum QuotaAction {
     Set {
         /// The pool or heap: its number, or its name if no other is called so.
         target: String,
-        /// At most its maximum: 64MiB, 4096; 0: nothing.
+        /// The quota, at most the maximum: 64MiB, 4096; 0: nothing.
         #[arg(value_parser = parse_size_or_none)]
         size: u64,
         #[command(flatten)]
@@ -258,10 +258,10 @@ pub(crate) struct TraceArgs {
     /// Stops recording. Recorded events stay.
     #[arg(long, conflicts_with = "follow")]
     pub off: bool,
-    /// Has this pool traced while this runs, and shows events as they come.
+    /// Traces this pool while this runs, and shows events as they come.
     #[arg(long)]
     pub follow: bool,
-    /// With --follow: how long; default: until it is interrupted.
+    /// With --follow: duration; default: until it is interrupted.
     #[arg(long = "for", value_name = "TIME", value_parser = parse_time, requires = "follow")]
     pub duration: Option<std::time::Duration>,
     #[command(flatten)]

@@ -10,7 +10,7 @@ const TRANSHIP: &str = env!("CARGO_BIN_EXE_tranship");
 struct Home(tempfile::TempDir);
 
 impl Home {
-    /// `None` where a manager of the system would be found first.
+    /// Makes a home; `None` if a manager of the system would be found first.
     fn new() -> Option<Home> {
         if Command::new(TRANSHIP)
             .args(["stat", "--socket", "/run/tranship/manager.sock"])
@@ -169,7 +169,7 @@ fn a_daemon_that_does_not_listen_is_waited_for_so_long_and_no_longer() {
     // Its output ended: nobody has it any more, so the process is gone.
 }
 
-/// Another one has the right to the place, and is about to listen.
+/// Another daemon has the right to the place, and is about to listen.
 #[test]
 fn a_daemon_that_was_slower_than_another_waits_for_that_one() {
     let _dog = Watchdog::new();

@@ -39,7 +39,7 @@ fn names(of: &Value) -> Vec<&str> {
     runs.filter_map(|run| run["name"].as_str()).collect()
 }
 
-/// Those that hold on every machine do, and are there.
+/// Checks that the orderings that hold on every machine do, and are there.
 #[track_caller]
 fn always_held(answer: &Value, count: usize) {
     let always = list(answer, "orderings").iter();
@@ -48,7 +48,7 @@ fn always_held(answer: &Value, count: usize) {
     assert!(always.iter().all(|o| o["held"] == true), "{always:?}");
 }
 
-/// Every run was looked at, and its memory stayed within the total.
+/// Checks that every run was measured, and that its memory stayed within the total.
 #[track_caller]
 fn ran(run: &Value) {
     let memory = &run["memory"];

@@ -13,7 +13,7 @@ use tranship_proto::{
     PoolStat, StatRecord, shown,
 };
 
-/// Of each sort of object.
+/// Most objects of each sort.
 pub(crate) const SHOWN: usize = 500;
 /// Label of the sum of the others.
 const OTHERS: &str = "(others)";

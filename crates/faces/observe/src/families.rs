@@ -14,13 +14,13 @@ pub enum Kind {
 /// Samples of one name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Family {
-    /// Without the suffix of its kind.
+    /// Name without the suffix of its kind.
     pub name: &'static str,
     /// Kind of the metric.
     pub kind: Kind,
     /// Unit of its values, unless they count things; the name ends in it.
     pub unit: Option<&'static str>,
-    /// For people.
+    /// Help text, for people.
     pub help: &'static str,
     /// The labels of its samples.
     pub labels: &'static [&'static str],

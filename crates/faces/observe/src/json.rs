@@ -7,7 +7,7 @@ use tranship_proto::{DomainId, PoolFigures, PoolId, StatRecord};
 
 /// Rises when a field changes its meaning or leaves.
 const SCHEMA: u32 = 1;
-/// Of each sort; the page says how many there are.
+/// Most records of each sort; the page says how many there are.
 const MOST: usize = 2000;
 
 /// Returns one look, as JSON.

@@ -25,7 +25,7 @@ impl<F: FnMut() -> Result<Snapshot, String> + Send> Source for F {
 /// Figures of a manager at one time.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Snapshot {
-    /// When, milliseconds since 1970.
+    /// Time, milliseconds since 1970.
     pub at_ms: u64,
     /// Time that the manager took to answer.
     pub took: Duration,

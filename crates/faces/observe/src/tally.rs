@@ -12,8 +12,8 @@ pub(crate) type Labels = Vec<(&'static str, String)>;
 /// Counts of objects before. For a single look: an empty one.
 #[derive(Debug, Default)]
 pub struct Tally {
-    /// Of each object, by metric and number: as it was last seen. The manager that it is of comes first: another one
-    /// counts its own.
+    /// Last count of each object, by metric and number. The manager that it belongs to comes first: another one counts
+    /// its own.
     last: BTreeMap<(&'static str, u64), f64>,
     sums: BTreeMap<(&'static str, Labels), f64>,
     instance: u64,

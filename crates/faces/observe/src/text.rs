@@ -7,7 +7,7 @@ use crate::families::{FAMILIES, Family, Kind};
 use crate::tally::Labels;
 use std::fmt::Write;
 
-/// Which text.
+/// Format of the text.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Format {
     /// OpenMetrics 1.0.

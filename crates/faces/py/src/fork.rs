@@ -8,7 +8,7 @@ use tranship::{Error, Kind};
 /// Forks between the program's start and this process.
 static FORKS: AtomicU32 = AtomicU32::new(0);
 
-/// In which process an object was made.
+/// Process in which an object was made.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ForkEpoch(u32);
 

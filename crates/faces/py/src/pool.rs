@@ -1,4 +1,4 @@
-//! `tranship.Pool`: where buffers come from.
+//! `tranship.Pool`: source of buffers.
 
 use crate::arrays;
 use crate::buffer::{Buffer, Held, LARGE, Origin};

@@ -68,7 +68,7 @@ pub(crate) struct Receiver {
 
 struct Inner {
     driven: Driven<tranship::Receiver, Result<Message, Error>>,
-    /// There once somebody asked for a descriptor.
+    /// Doorbell; made when a caller first asks for a descriptor.
     doorbell: Option<Arc<Doorbell>>,
     /// Message that the future had when it was begun.
     stash: Option<Result<Message, Error>>,
@@ -183,8 +183,8 @@ impl Receiver {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Does something with the inside. Another thread may be waiting in it: then when its turn is over, and without the
-    /// GIL.
+    /// Runs a function on the inside. If another thread is waiting in it, this runs when that thread's turn is over,
+    /// and without the GIL.
     fn with<T: Send>(
         &self,
         py: Python<'_>,

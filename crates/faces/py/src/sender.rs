@@ -170,7 +170,7 @@ impl Sender {
 struct OwnThread(Option<Instant>);
 
 impl OwnThread {
-    /// From here on that is no matter of a slow receiver.
+    /// Time after which a slow receiver is no longer the likely reason.
     const SUSPECT: Duration = Duration::from_secs(3);
 
     fn new(may_be: bool) -> OwnThread {

@@ -14,7 +14,7 @@ pub struct Limits {
     pub buffers: usize,
     /// Freezing apart from sharing, clones, exclusive again.
     pub handle_ops: bool,
-    /// Closing, vetoes.
+    /// Allows closing and vetoes.
     pub channel_ops: bool,
     pub kills: bool,
 }

@@ -56,7 +56,7 @@ pub struct Model {
     pub alive: Vec<bool>,
     pub channels: BTreeMap<ChannelId, Channel>,
     pub pools: BTreeMap<PoolId, Pool>,
-    /// Those that somebody holds, or that are on their way.
+    /// Buffers that a domain holds, or that are on their way.
     pub buffers: BTreeMap<BufferId, Buffer>,
 }
 
@@ -97,7 +97,7 @@ impl Model {
         Model { seals, ..self }
     }
 
-    /// Does it.
+    /// Does an operation.
     pub fn step(&mut self, op: &Op) -> Result<Outcome, Kind> {
         if !self.is_alive(op.domain()) {
             return Err(Kind::BadArgument);

@@ -14,15 +14,15 @@ pub enum Op {
         lines: u8,
         levels: Vec<Trust>,
     },
-    /// Algorithm 5.
+    /// Makes a pool (Algorithm 5).
     NewPool {
         domain: Domain,
         trust: Trust,
         slots: u8,
         forward: bool,
     },
-    /// From here on this sink refuses (or accepts) pools: the answer of Algorithm 6, which asks at the first send from
-    /// a pool.
+    /// Makes this sink refuse (or accept) pools from here on: the answer of Algorithm 6, which asks at the first send
+    /// from a pool.
     Veto {
         domain: Domain,
         channel: ChannelId,
@@ -47,7 +47,7 @@ pub enum Op {
         domain: Domain,
         buffer: BufferId,
     },
-    /// Exclusive again.
+    /// Makes a handle exclusive again.
     Exclusive {
         domain: Domain,
         buffer: BufferId,
@@ -70,7 +70,7 @@ pub enum Op {
         keep: bool,
         meta: u8,
     },
-    /// Algorithm 7.
+    /// Moves a buffer (Algorithm 7).
     Move {
         domain: Domain,
         channel: ChannelId,
@@ -91,7 +91,7 @@ pub enum Op {
         buffers: Vec<BufferId>,
         meta: u8,
     },
-    /// Algorithm 8.
+    /// Sends a buffer back (Algorithm 8).
     Pass {
         domain: Domain,
         channel: ChannelId,

@@ -39,11 +39,11 @@ const QUEUE: usize = 8192;
 pub struct Weather {
     /// Lost frames in a thousand.
     pub loss_per_mille: u32,
-    /// Every frame is so late.
+    /// Delay of every frame.
     pub delay: Duration,
     /// Largest further delay, for each frame by its own, so that frames overtake each other.
     pub jitter: Duration,
-    /// Nothing passes.
+    /// No frame passes.
     pub partition: bool,
 }
 
@@ -196,7 +196,7 @@ impl Drop for Lab {
     }
 }
 
-/// When a frame is due, its number (so that equals go in order), where to, its bytes.
+/// Time when a frame is due, its number (so that equals go in order), its destination, its bytes.
 type Due = Reverse<(Instant, u64, usize, Vec<u8>)>;
 
 fn pass(taps: &[OwnedFd; 2], shared: &Shared, mut random: Random) {

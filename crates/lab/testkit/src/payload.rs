@@ -11,7 +11,7 @@ pub const STAMPED: usize = 24;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stamp {
     pub id: u64,
-    /// None below [`STAMPED`] bytes.
+    /// Seed; none below [`STAMPED`] bytes.
     pub seed: Option<u64>,
 }
 

@@ -9,7 +9,7 @@ use std::sync::{Arc, Condvar, Mutex};
 
 #[derive(Debug, Default)]
 struct State {
-    /// Nothing passes, and nothing is said about it.
+    /// No bytes pass, and no end is told.
     held: Mutex<bool>,
     released: Condvar,
     /// Connections are refused: closed as soon as they are made.

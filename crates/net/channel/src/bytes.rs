@@ -11,7 +11,7 @@ use tranship_transport::{Source, Target};
 /// Bytes that are copied at once to where there is no slice.
 const SOME_BYTES: usize = 16 << 10;
 
-/// On its way out, and its sender's still.
+/// Buffer on its way out that is still its sender's.
 #[derive(Debug)]
 pub(crate) struct Shared(pub(crate) Cbuf);
 
@@ -25,7 +25,7 @@ impl Source for Shared {
     }
 }
 
-/// On its way out, and free when the other end has taken it.
+/// Buffer on its way out that is free when the other end has taken it.
 #[derive(Debug)]
 pub(crate) struct Moved(pub(crate) CbufMut);
 

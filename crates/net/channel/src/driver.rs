@@ -28,7 +28,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// Work of one side of a channel. Only [`Side::finish`] waits.
 pub(crate) trait Side: Send + Sized {
-    /// Why it ends.
+    /// Reason for the end.
     type Over: Send;
     fn wire(&mut self) -> &mut Wire;
     /// Does everything that can be done now.
@@ -68,7 +68,7 @@ pub(crate) struct ChannelDriver<S: Side> {
 }
 
 struct State<S: Side> {
-    /// None: it has ended.
+    /// The side; none after the end.
     side: Option<S>,
     over: Option<S::Over>,
 }

@@ -17,7 +17,7 @@ use tranship_transport::{Listener, Transport};
 /// Most connections that have not introduced themselves yet, and most of one owner, where the owner is known.
 const MOST: usize = 256;
 const MOST_OF_ONE: usize = 64;
-/// Between two looks, whatever happens.
+/// Time between two checks, whatever happens.
 const ROUND: Duration = Duration::from_secs(1);
 /// Pause before the next attempt when a connection cannot be accepted now.
 const PAUSE: Duration = Duration::from_millis(50);

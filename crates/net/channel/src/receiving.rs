@@ -13,7 +13,7 @@ use tranship_core::{
 };
 use tranship_transport::{FrameBytes, Place};
 
-/// Between two looks, whatever happens.
+/// Time between two checks, whatever happens.
 const ROUND: Duration = Duration::from_secs(1);
 /// Longest time that an end that is over may take to say so.
 const LINGER: Duration = Duration::from_secs(5);
@@ -36,8 +36,8 @@ pub(crate) struct Receiving {
     came: u64,
     lengths: VecDeque<u64>,
     untaken_bytes: u64,
-    /// Of those that it has taken: how many there are, and how many and how many bytes of them the sender was not told
-    /// of.
+    /// Number of the messages that it has taken. Of these, the number and the bytes of those that the sender was not
+    /// told of.
     taken: u64,
     told: u64,
     untold_bytes: u64,
@@ -85,7 +85,7 @@ struct List {
     moved: bool,
 }
 
-/// Why it ends.
+/// Reason for the end.
 pub(crate) enum Over {
     /// The sender has closed the channel, and everything is here.
     Closed,

@@ -10,11 +10,11 @@ use std::time::{Duration, Instant};
 use tranship_core::{Aggregate, AggregateMut, Body, Cbuf, Error, Inline, Kind, Message, Outlet};
 use tranship_transport::{FrameBytes, Payload};
 
-/// Between two looks, whatever happens.
+/// Time between two checks, whatever happens.
 const ROUND: Duration = Duration::from_secs(1);
 /// Pause while the program has not taken the messages that came back.
 const RETRY: Duration = Duration::from_millis(20);
-/// Once the program has closed its end, so long without any progress, and so many bytes on their way a second.
+/// Time without any progress after which a closed channel is given up, and the slowest rate of its bytes a second.
 const PATIENCE: Duration = Duration::from_secs(600);
 const SLOWEST: u64 = 64 << 10;
 /// Most messages on their way, whatever the receiver says: as many as a ring has lines.
@@ -33,7 +33,7 @@ pub(crate) struct Sending {
     arrived: u64,
     /// The frames with which messages that have not arrived end.
     under_way: VecDeque<u64>,
-    /// Of those that the receiver's program has not taken: their lengths, and the sum.
+    /// Lengths, and their sum, of the messages that the receiver's program has not taken.
     taken: u64,
     lengths: VecDeque<u64>,
     untaken_bytes: u64,
@@ -68,7 +68,7 @@ impl Said {
     }
 }
 
-/// Why it ends.
+/// Reason for the end.
 pub(crate) enum Over {
     /// The receiver has everything.
     Ended,

@@ -14,7 +14,7 @@ const TEXT_BYTES: usize = 1024;
 /// Introduction that both ends send first.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Hello {
-    /// The speaker's.
+    /// Role of the speaker.
     pub(crate) role: Role,
     /// Messages, and bytes of them, that the speaker has room for and its program has not taken. A sender's are 0.
     pub(crate) messages: u32,
@@ -77,7 +77,7 @@ pub(crate) enum Word {
     Told {
         controls: u64,
     },
-    /// Nothing more comes, and this is why.
+    /// Nothing more comes, for this reason.
     Over {
         /// A [`Kind`](tranship_core::Kind)'s number, if there is one: the other end's own choice.
         kind: u16,
@@ -85,7 +85,7 @@ pub(crate) enum Word {
     },
 }
 
-/// Why bytes are no frame.
+/// Reason for which bytes are no frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub(crate) enum Malformed {
     #[error("a frame of kind {kind} with {bytes} bytes, which there is not")]

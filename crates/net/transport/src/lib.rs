@@ -57,10 +57,10 @@ impl Clone for Frame {
     }
 }
 
-/// Nothing comes now.
+/// Reason for which nothing comes now.
 #[derive(Debug)]
 pub enum RecvError {
-    /// There is something, and this process has no means to take it (memory, descriptors): it waits for them.
+    /// There is a frame, and this process lacks the means to take it (memory, descriptors): the frame waits for them.
     NotNow(Error),
     /// Nothing comes now or later. `PeerGone`: all that the other end sent has been taken. `PeerViolation`: the other
     /// end sent bytes that the protocol does not allow. `Limit`: something that came was lost because this process had
@@ -177,7 +177,7 @@ pub trait Wait: Send + Sync + Debug {
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         None
     }
-    /// Has the descriptor told of news from now on; false: there are news already.
+    /// Makes the descriptor report news from now on; false: there are news already.
     fn arm(&self) -> bool {
         true
     }

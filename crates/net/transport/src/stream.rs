@@ -1,4 +1,5 @@
-//! `copy:`: every frame, with the bytes of its buffer, is copied into a Unix stream socket and out of it. The baseline.
+//! Backend `copy:`: every frame, with the bytes of its buffer, is copied into a Unix stream socket and out of it. The
+//! baseline.
 
 use super::{Backend, Frame, FrameBytes, Listener, Place, RecvError, Transport, Wait};
 use crate::{Error, Kind};
@@ -18,7 +19,7 @@ const MAX_FRAME_BYTES: usize = 1 << 16;
 const MAX_WAITING_BYTES: usize = 4 << 20;
 /// Frames received before the sender is told.
 const TELL_EVERY: u32 = 32;
-/// In front of each frame: its length, how many were taken, the length of the buffer's bytes that follow.
+/// Bytes of the header of each frame: its length, how many were taken, the length of the buffer's bytes that follow.
 const HEADER: usize = 16;
 
 /// The backend of abstract socket names on this machine. [`Transport`] has an example.

@@ -56,7 +56,7 @@ pub struct Kept {
     pub place: Place,
 }
 
-/// Half a conversation.
+/// State of a conversation with a client.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Client {
     /// Meaning of the client's next bytes.
@@ -77,17 +77,17 @@ pub enum Next {
     Line,
     /// This many bytes that are no command.
     Swallow(u64),
-    /// No command up to the end of a line.
+    /// Bytes up to the end of a line, which are no command.
     SwallowLine,
 }
 
-/// Why an image cannot be read.
+/// Reason for which an image cannot be read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Unreadable {
     /// The bytes do not begin with the magic number.
     #[error("it is no image of a cache server")]
     Magic,
-    /// Another version's.
+    /// The image is of another version.
     #[error("it has format {0}, and this server reads format {FORMAT}")]
     Format(u32),
     /// The bytes changed on their way.

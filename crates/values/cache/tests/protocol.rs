@@ -482,7 +482,7 @@ fn a_command_that_is_refused_for_its_length_deletes_nothing_else() {
     );
 }
 
-/// Else a client takes the answer for that of its next command.
+/// Otherwise a client takes the answer for that of its next command.
 #[test]
 fn who_wants_no_reply_hears_of_no_wrong_line_either() {
     let server = server(|_| {});

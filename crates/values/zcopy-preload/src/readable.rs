@@ -9,7 +9,7 @@ use std::cell::Cell;
 use tranship_sys::{errno, map};
 
 const PAGE: usize = 4096;
-/// Of the stack above the caller's frame, at most so much is remembered.
+/// Most bytes of the stack above the caller's frame that are remembered.
 const NEAR: usize = 64 << 10;
 
 thread_local!(static STACK: Cell<(usize, usize)> = const { Cell::new((0, 0)) });

@@ -36,7 +36,7 @@ pub unsafe extern "C" fn zc_readonly(at: *const c_void, len: usize) -> c_int {
     0
 }
 
-/// Does all of it never change?
+/// Returns whether all of it never changes.
 pub(crate) fn is_readonly(at: *const u8, len: usize) -> bool {
     let Some(end) = at.addr().checked_add(len) else {
         return false;

@@ -109,7 +109,7 @@ fn what_never_changes_goes_by_reference_wherever_it_lies() {
     }
 }
 
-/// By the library's functions, one by one, and without the library's knowledge.
+/// The program closes descriptors by the library's functions, one by one, and without the library's knowledge.
 #[test]
 fn a_program_that_closes_what_it_does_not_know_keeps_its_memory_and_its_files() {
     let _dog = Watchdog::new();
@@ -165,7 +165,7 @@ fn what_sends_come_to_is_the_same_with_and_without() {
     assert_eq!(plain.lines().count(), ours.lines().count());
 }
 
-/// Nothing of it is the library's to judge, nor to fall over.
+/// The library does not judge wrong numbers and pointers, and does not crash on them.
 #[test]
 fn wrong_numbers_and_pointers_are_the_kernels_to_refuse() {
     let _dog = Watchdog::new();

@@ -42,7 +42,7 @@ fn origin() -> u16 {
     port
 }
 
-/// Up to the empty line.
+/// Returns the text up to the empty line.
 fn head_of(stream: &mut impl Read) -> String {
     let mut head = Vec::new();
     let mut byte = [0];

@@ -275,7 +275,7 @@ impl Drop for Owned {
 
 /// A value that is being filled.
 pub struct ValueMut {
-    /// Always there but while it turns into a [`Value`].
+    /// Memory; always there except while it turns into a [`Value`].
     owned: Option<Owned>,
 }
 
@@ -362,7 +362,7 @@ impl Value {
         &self.owned.arena
     }
 
-    /// Has the handle fetched into the caches.
+    /// Prefetches the handle into the caches.
     pub(crate) fn prefetch(&self) {
         let start = std::ptr::from_ref(self).cast::<u8>();
         // It may lie on two lines.
@@ -383,8 +383,8 @@ impl Value {
         self.owned.arena.block_of(self.at)
     }
 
-    /// Has it pages of its own, which go back with it? Else they go back with its pageblock, when all that lies there
-    /// is gone.
+    /// Returns whether it has pages of its own, which go back with it. Otherwise they go back with its pageblock, when
+    /// all that lies there is gone.
     #[must_use]
     pub fn is_alone(&self) -> bool {
         self.owned.arena.own_pages(self.at).is_some()
@@ -438,7 +438,7 @@ impl Mark {
         std::ptr::eq(self.0.as_ptr(), Arc::as_ptr(&value.owned))
     }
 
-    /// Has the value's last handle gone?
+    /// Returns whether the value's last handle is gone.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.0.strong_count() == 0

@@ -28,7 +28,7 @@ fn pool(domain: &Domain, bytes: u64) -> Pool {
         .expect("a pool")
 }
 
-/// Half of the pool, filled.
+/// Returns half of the pool, filled.
 fn half(pool: &Pool) -> Vec<Cbuf> {
     let fill = |number| {
         let mut buffer = pool.alloc(BUFFER).expect("room");
@@ -38,7 +38,7 @@ fn half(pool: &Pool) -> Vec<Cbuf> {
     (0..COUNT).map(fill).collect()
 }
 
-/// Has all buffers back.
+/// Waits until all buffers are back.
 fn wait_until_free(pool: &Pool) {
     while pool.in_use() > 0 {
         std::thread::yield_now();
@@ -110,7 +110,7 @@ struct Filled {
     pool: Pool,
     /// The slot of the last one sent.
     last: u32,
-    /// Those that were not sent.
+    /// Buffers that were not sent.
     rest: Vec<Cbuf>,
     sender: Sender,
     socket: Socket,

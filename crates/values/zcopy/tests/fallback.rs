@@ -141,7 +141,7 @@ fn where_too_little_memory_may_be_locked_nothing_is_registered() {
     line.arrives();
 }
 
-/// From here on this child's call is refused with this number.
+/// Makes the kernel refuse this call of the child with this number from here on.
 fn refuse(call: libc::c_long, errno: i32) {
     let rules = BTreeMap::from([(call, Vec::new())]);
     let no = SeccompAction::Errno(errno.unsigned_abs());

@@ -1,4 +1,4 @@
-//! When pageblocks are protected: if it pays.
+//! Protection of pageblocks if it pays.
 
 mod kit;
 
@@ -7,7 +7,7 @@ use std::io::Read;
 use tranship_sys::memfd;
 use tranship_zcopy::{Arena, Piece, Sender, Socket, Value, Way};
 
-/// Of one pageblock: it is full at once.
+/// Length of a value that fills one pageblock at once.
 const LEN: usize = 60_000;
 
 struct Line {
@@ -91,7 +91,7 @@ fn who_is_told_to_refer_protects_all_the_same() {
     assert!(!value.is_protected());
 }
 
-/// Also where it takes long until one that was stored anew is sent.
+/// This also holds if it takes long until a newly stored value is sent.
 #[test]
 fn values_that_are_overwritten_unsent_owe_too() {
     let _dog = dog();

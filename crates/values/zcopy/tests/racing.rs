@@ -47,7 +47,7 @@ struct Target {
     /// The last version that was begun, and the last one of which all bytes are there.
     begun: AtomicU64,
     done: AtomicU64,
-    /// No version beyond this.
+    /// Largest version.
     limit: AtomicU64,
     over: AtomicBool,
 }

@@ -17,7 +17,7 @@ fn with(block_pages: usize, large: usize) -> Arena {
     Arena::with(&options).expect("arena")
 }
 
-/// Up to which length values share pageblocks.
+/// Returns the length up to which values share pageblocks.
 fn threshold(block_pages: usize, large: usize) -> usize {
     large.clamp(PAGE, 8 * PAGE).min(block_pages * PAGE / 2)
 }

@@ -75,7 +75,7 @@ pub(crate) struct ProxyArgs {
     /// admits less, or wants it back (`tranship stat`: heap `block cache`).
     #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = parse_size_or_none)]
     pub cache: u64,
-    /// After so long without the server, requests fail until it is back; default: they wait.
+    /// Time without the server after which requests fail until it is back; default: they wait.
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub give_up: Option<std::time::Duration>,
     #[command(flatten)]
@@ -127,11 +127,11 @@ pub(crate) struct BenchArgs {
 
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum AccessArg {
-    /// Without it where the file system can do so.
+    /// Without the page cache where the file system can do so.
     Auto,
-    /// Without it, or not at all.
+    /// Without the page cache, or not at all.
     Direct,
-    /// With it.
+    /// With the page cache.
     Buffered,
 }
 
@@ -143,7 +143,7 @@ pub(crate) enum TrustArg {
     Half,
     /// Only the end that sends can write it.
     Producer,
-    /// Nobody can, once it has come: the other end takes a copy.
+    /// No other process can write it once it has arrived: the other end takes a copy.
     None,
 }
 

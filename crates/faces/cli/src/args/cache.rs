@@ -31,7 +31,7 @@ pub(crate) enum CacheAction {
 
 #[derive(ClapArgs, Debug)]
 pub(crate) struct GetArgs {
-    /// By a channel, from the server that was started with this --shm NAME: the only way so far.
+    /// Name of a channel of the server that was started with this --shm NAME: the only way so far.
     #[arg(long, value_name = "NAME")]
     pub shm: String,
     /// Longest time to wait for a server, and for its answers.

@@ -66,7 +66,7 @@ pub(crate) enum ConsumerRole {
 }
 
 impl ConsumerRole {
-    /// Those that work, in the order in which they are shown.
+    /// Consumers that work, in the order in which they are shown.
     pub(crate) const ALL: [Self; 4] = [Self::Hash, Self::Lz4, Self::Stats, Self::Writer];
 
     /// Returns the name as it is written on the command line.

@@ -3,7 +3,7 @@
 use clap::{Args as ClapArgs, ValueEnum};
 use std::path::PathBuf;
 
-/// Which figure of the paper.
+/// Figure of the paper.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Figure {
     /// Cost of a page, by the pool's size and by the number of domains that share it.
@@ -49,7 +49,7 @@ pub(crate) struct ExperimentArgs {
     /// One JSON object instead of tables.
     #[arg(long)]
     pub json: bool,
-    /// With --json: every period of every run, too.
+    /// With --json: adds every period of every run.
     #[arg(long, requires = "json")]
     pub frames: bool,
     /// Draws it into an SVG file.
@@ -71,7 +71,7 @@ pub(crate) enum PartRole {
     Interferer,
     /// Measures the cost of pages.
     Writer,
-    /// Is sent them.
+    /// Receives pages.
     Reader,
 }
 
@@ -95,7 +95,7 @@ pub(crate) struct PartArgs {
     /// The manager's socket.
     #[arg(long)]
     pub socket: PathBuf,
-    /// Which of several, from 1 on; of a writer: how many readers.
+    /// Number of the process, from 1 on; of a writer: number of readers.
     #[arg(long, default_value = "0")]
     pub number: u32,
     /// Time that a page is held, ms; of a writer: number of operations.

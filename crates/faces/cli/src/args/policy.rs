@@ -44,7 +44,7 @@ pub(crate) struct SimulateArgs {
     /// One JSON object instead of tables.
     #[arg(long)]
     pub json: bool,
-    /// With --json: every period of every run, too.
+    /// With --json: adds every period of every run.
     #[arg(long, requires = "json")]
     pub frames: bool,
     /// Draws throughput, waiting and quotas over time into an SVG file.
@@ -70,7 +70,7 @@ pub(crate) struct RunArgs {
     /// Time to run; default: until it is interrupted.
     #[arg(long = "for", value_name = "TIME", value_parser = parse_time)]
     pub duration: Option<std::time::Duration>,
-    /// Does not lock itself down to the manager's socket and a clock.
+    /// Runs without the lock-down to the manager's socket and a clock.
     #[arg(long)]
     pub no_sandbox: bool,
     #[command(flatten)]

@@ -44,7 +44,7 @@ pub(crate) fn run(args: &MetricsArgs) -> Result<Answer> {
     }
 }
 
-/// Asks once.
+/// Asks the manager once.
 fn look(args: &ConnectArgs) -> Result<Snapshot, Error> {
     let begun = Instant::now();
     let domain = connect::look(args)?;
@@ -249,7 +249,7 @@ impl Doors {
 /// The process beside a manager.
 #[derive(Debug)]
 pub(super) struct Beside {
-    /// By its standard input it hears of our end.
+    /// Process that hears of our end by its standard input.
     _child: Child,
     remove: Option<((u64, u64), PathBuf)>,
 }

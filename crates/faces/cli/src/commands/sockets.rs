@@ -19,13 +19,13 @@ pub(crate) struct Place {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Listening {
     Yes,
-    /// No such file.
+    /// There is no such file.
     Absent,
     /// A file left by a manager that is gone.
     Dead,
     /// The socket cannot be used, and no manager is looked for or started past it.
     Unusable(SocketProblem),
-    /// Something else is wrong.
+    /// Another error.
     Refused(String),
 }
 

@@ -13,7 +13,7 @@ use std::io::Write;
 use std::time::{Duration, Instant};
 use tranship::{CbufId, Did, Domain, DomainId, PoolId, StatRecord, Trace, TraceEvent};
 
-/// Between two looks.
+/// Time between two looks.
 const EVERY: Duration = Duration::from_millis(100);
 
 pub(crate) fn run(args: &TraceArgs) -> Result<Answer> {

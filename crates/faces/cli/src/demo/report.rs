@@ -41,11 +41,11 @@ struct Stage {
     mib_per_second: f64,
 }
 
-/// Something that must hold.
+/// Check that must hold.
 #[derive(Debug)]
 struct Check {
     what: String,
-    /// Unless nobody may look.
+    /// Result, unless nobody may look.
     holds: Option<bool>,
     found: String,
 }

@@ -30,7 +30,7 @@ pub(crate) fn lock_down(traceable: bool) -> Result<Confinement> {
     })
 }
 
-/// Something that a locked-down process must not be able to do, and whether it could.
+/// Attempt that must fail in a locked-down process, and the function that returns whether it succeeded.
 type Attempt = (&'static str, fn() -> bool);
 
 /// Tries everything that must fail now; returns the names of attempts that did not.

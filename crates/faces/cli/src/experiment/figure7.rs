@@ -16,7 +16,7 @@ use std::io::Write;
 use std::time::Duration;
 use tranship::Domain;
 
-/// The paper's.
+/// Operations of the paper.
 const OPERATIONS: f64 = 100_000.0;
 /// Domains that each page is sent to.
 const READERS: [u32; 4] = [0, 1, 2, 4];

@@ -33,7 +33,7 @@ pub(super) struct Residency {
     pub samples_per_second: f64,
     /// The most of all those.
     pub max_bytes: u64,
-    /// Those that found more than the total, and were repeated; and those of which it was true.
+    /// Looks that found more than the total, and were repeated; and those of which it was true.
     pub samples_repeated: u64,
     pub samples_beyond: u64,
     /// Looks from outside, at the processes' descriptors, with the memory that the manager counts as stranded; and the
@@ -99,9 +99,9 @@ fn look(total_bytes: u64, until: &AtomicBool) -> Residency {
 /// The chunks of which this process has a descriptor.
 #[derive(Debug, Default)]
 struct Chunks {
-    /// By the descriptor's number: the inode that it stood for, and whether that is a chunk.
+    /// Descriptors by number: the inode that each stood for, and whether that is a chunk.
     known: HashMap<i32, (u64, bool)>,
-    /// Of the last look: inodes and bytes. Of one with several descriptors each.
+    /// Result of the last look: inodes and bytes. A chunk with several descriptors is listed for each.
     found: Vec<(u64, u64)>,
 }
 

@@ -96,7 +96,7 @@ impl World {
         user.send(&true).expect("the user");
     }
 
-    /// Every block is of one write, whole, and no older than the last that was flushed.
+    /// Checks that every block is of one write, whole, and no older than the last that was flushed.
     fn check(&self, bytes: &[u8], whence: &str) {
         let mut last = HashMap::new();
         for write in self

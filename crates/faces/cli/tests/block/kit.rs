@@ -105,7 +105,7 @@ pub fn started_saying(mut child: Child) -> (Running, Vec<String>) {
     (running, said)
 }
 
-/// Are these programs here?
+/// Returns whether these programs are here.
 pub fn have(programs: &[&str]) -> bool {
     let missing = programs.iter().find(|program| {
         let found = Command::new("sh")

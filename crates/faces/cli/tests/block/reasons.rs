@@ -1,4 +1,4 @@
-//! Why something failed is said: each reason in its own words.
+//! Reasons of failures: each is reported in its own words.
 
 use crate::kit::{Home, Running, run, started, watchdog};
 use crate::nbd::{Client, FLUSH};

@@ -51,7 +51,7 @@ fn flushed(gauge: &Gauge, round: u64) {
     gauge.tick(FLUSHED);
 }
 
-/// Every block is of one write, whole, and no older than the last that was flushed.
+/// Checks that every block is of one write, whole, and no older than the last that was flushed.
 fn check(gauge: &Gauge, bytes: &[u8]) -> Result<(), Broken> {
     let begun = gauge.read(BEGUN);
     let mut last = HashMap::new();

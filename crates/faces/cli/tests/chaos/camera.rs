@@ -32,7 +32,7 @@ child!(
     }
 );
 
-/// With `ends` it stops now and then, in order, while viewers connect, and begins anew.
+/// Films. With `ends` it stops now and then, in order, while viewers connect, and begins anew.
 fn films(ctl: Control, ends: bool) -> Result<(), Broken> {
     let seat = Seat::take(ctl, "camera")?;
     let options_of_pool = || PoolOptions::new(POOL).name("frames");

@@ -70,7 +70,7 @@ impl<'a> Transfer<'a> {
         self.receiver = Some(recv.start().expect("recv"));
     }
 
-    /// Both are on one channel: a receiver opens its file only then.
+    /// Returns whether both are on one channel: a receiver opens its file only then.
     fn is_joined(&self) -> bool {
         self.out.exists()
     }

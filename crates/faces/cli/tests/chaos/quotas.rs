@@ -25,7 +25,7 @@ fn pass(peers: &[Peer], milliseconds: u64) {
     let _ = poll(&mut fds, Some(&time));
 }
 
-/// Nothing, less than a frame, a frame and a bit, or up to all.
+/// Returns nothing, less than a frame, a frame and a bit, or up to all.
 fn quota(random: &mut Random, max_bytes: u64) -> u64 {
     match random.below(5) {
         0 => 0,

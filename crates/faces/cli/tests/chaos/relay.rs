@@ -168,7 +168,7 @@ child!(
     }
 );
 
-/// Some of the relay's work; at which side somebody else is needed then.
+/// Does some of the relay's work; returns the side at which another program is needed then.
 fn carry(relay: &mut Relay) -> Result<Option<RelayEnd>, Broken> {
     match relay.turn() {
         Ok(0) => match poll(&mut relay.poll_items(), Some(ROUND)) {

@@ -172,7 +172,7 @@ fn without_a_page_or_a_terminal_it_says_what_to_do() {
     assert!(said.contains("--batch"), "{said}");
 }
 
-/// In order it goes with its manager, and nothing is left beside the socket.
+/// A page goes with a manager that ends in order, and nothing is left beside the socket.
 #[test]
 fn a_manager_that_ends_in_order_takes_its_page_along() {
     let _dog = Watchdog::new();

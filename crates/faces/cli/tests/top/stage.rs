@@ -96,7 +96,7 @@ impl Stage {
         self.dir.path().join("m.sock")
     }
 
-    /// `tranship top` with these arguments.
+    /// Returns the command `tranship top` with these arguments.
     pub fn top(&self, more: &[&str]) -> Command {
         top_at(&self.socket(), more)
     }

@@ -64,12 +64,12 @@ impl Manager {
         Self::configured("")
     }
 
-    /// With that configuration, TOML.
+    /// Starts a manager with that configuration, TOML.
     pub(crate) fn configured(config: &str) -> Self {
         Self::run(config, |manager| manager)
     }
 
-    /// With so few descriptors.
+    /// Starts a manager with so few descriptors.
     pub(crate) fn limited(descriptors: u32) -> Self {
         Self::run("", |manager| {
             let mut limited = Command::new("sh");
@@ -110,7 +110,7 @@ impl Manager {
     }
 }
 
-/// Some bytes that do not repeat with any buffer size.
+/// Returns some bytes that do not repeat with any buffer size.
 pub(crate) fn input() -> &'static [u8] {
     static INPUT: LazyLock<Vec<u8>> = LazyLock::new(|| {
         (0..3_000_001u32)

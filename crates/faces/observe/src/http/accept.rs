@@ -1,4 +1,4 @@
-//! Which text an `Accept` header asks for.
+//! Choice of the text by an `Accept` header.
 
 use crate::text::Format;
 

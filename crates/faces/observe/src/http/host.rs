@@ -1,4 +1,4 @@
-//! Whose page may ask: the defence against names that are made to point here (DNS rebinding).
+//! Check of the page that asks: the defence against names that are made to point here (DNS rebinding).
 //!
 //! A browser sends a page's scripts only to the place that the page came from, by name. The owner of a name can let it
 //! point to this machine once the page is loaded. Then the page is "from here", and reads figures that only this

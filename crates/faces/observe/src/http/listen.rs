@@ -57,7 +57,7 @@ impl AsFd for Door {
     }
 }
 
-/// Why it does not listen.
+/// Reason for which it does not listen.
 #[derive(Debug)]
 pub struct ListenError {
     place: String,

@@ -8,13 +8,13 @@ const HEADERS: usize = 64;
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Asked {
     pub method: String,
-    /// Without the query.
+    /// Path without the query.
     pub path: String,
     pub host: Option<String>,
     pub accept: Option<String>,
 }
 
-/// Why it is none: status, and a line for people.
+/// Reason for which a request is none: status, and a line for people.
 pub(crate) type Wrong = (u16, &'static str);
 
 /// Parses the head of a request. Nothing as long as it is not whole.

@@ -18,9 +18,9 @@ pub mod limits {
     /// Connections at a time. When there are as many, the client that has been there longest without a request makes
     /// room. If all are being served, a new client is not heard.
     pub const CONNECTIONS: usize = 32;
-    /// From a connection's begin to the whole head of its request.
+    /// Longest time from a connection's begin to the whole head of its request.
     pub const HEARD: Duration = Duration::from_secs(5);
-    /// For taking the answer.
+    /// Longest time for taking the answer.
     pub const TAKEN: Duration = Duration::from_secs(10);
 }
 
@@ -89,7 +89,7 @@ enum Guest {
     Goes,
 }
 
-/// Those that are there, by the order in which they came.
+/// Clients that are there, by the order in which they came.
 #[derive(Default)]
 struct Guests {
     next: u64,
@@ -218,7 +218,7 @@ fn take(shared: &Arc<Shared>, stream: Stream, page: bool) {
     }
 }
 
-/// Whatever comes, the place is free again.
+/// Guard that frees the place in any case.
 struct Leaves<'a>(&'a Shared, u64);
 
 impl Drop for Leaves<'_> {

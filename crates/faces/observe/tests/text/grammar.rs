@@ -42,7 +42,7 @@ fn labels(mut rest: &str) -> (BTreeMap<String, String>, &str) {
     }
 }
 
-/// Every rule of the text that has no sense of its own to be wrong in.
+/// Checks every rule of the text that needs no other knowledge.
 fn check_open(text: &str) {
     let lines: Vec<_> = text
         .strip_suffix("# EOF\n")

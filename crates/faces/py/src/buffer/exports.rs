@@ -1,4 +1,4 @@
-//! Which memory Python has views of, so that an array can be led back to the buffer that it lies in.
+//! Memory of which Python has views, so that an array can be led back to the buffer that it lies in.
 
 use crate::fork::ForkEpoch;
 use pyo3::ffi;
@@ -10,7 +10,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 const LOOKS: usize = 64;
 
 struct Exported {
-    /// Whose list this is: a forked child has no part in its parent's memory, in place of which other may lie.
+    /// Process of this list: a forked child has no part in its parent's memory, in place of which other may lie.
     fork_epoch: ForkEpoch,
     /// Length of the memory, by its address and that of the Python object.
     lengths: BTreeMap<(usize, usize), usize>,

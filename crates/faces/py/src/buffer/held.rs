@@ -7,7 +7,7 @@ use tranship::{Aggregate, Body, Cbuf, CbufId, CbufMut, Inline, Trust, View};
 /// Content of a `Buffer`.
 #[derive(Debug)]
 pub(crate) enum Held {
-    /// Nobody else has it.
+    /// A buffer that no other process has.
     Own(CbufMut),
     /// Others may have it.
     Shared(Cbuf),
@@ -15,13 +15,13 @@ pub(crate) enum Held {
     Copy(Box<[u8]>),
     /// The bytes lie in several buffers.
     Pieces(Vec<Cbuf>),
-    /// No bytes: the receiver has let go of something, which had this name if the sender knows it by one.
+    /// No bytes: the receiver has released something, which had this name if the sender knows it by one.
     Word(Option<CbufId>),
     /// The buffer was given back, or away.
     Gone(&'static str),
 }
 
-/// Whose pool it lies in, as far as this process was told.
+/// Pool that it lies in, as far as this process was told.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Origin {
     pub(crate) trust: Option<Trust>,

@@ -24,7 +24,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use tranship::{Aggregate, Body, Cbuf, CbufMut, Message, Payload, Trust};
 
-/// From here on copying lets other threads of the interpreter run.
+/// Size from which on copying lets other threads of the interpreter run.
 pub(crate) const LARGE: usize = 64 << 10;
 
 /// Bytes in a pool. `memoryview(buffer)` and `numpy.asarray(buffer)` show them without a copy.

@@ -191,7 +191,7 @@ struct Lane<'a> {
 #[derive(Clone, Copy, Debug, Default)]
 struct Figures {
     killed: u64,
-    /// Of these, with a channel; and with messages on it.
+    /// Number of these with a channel; and number with messages on it.
     connected: u64,
     in_the_midst: u64,
     messages: u64,

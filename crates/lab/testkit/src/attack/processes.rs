@@ -1,5 +1,5 @@
-//! At the victim's process: its memory, descriptors, threads. Signals, limits and scheduling are outside
-//! the threat model and not tried.
+//! Attacks on the victim's process: its memory, descriptors, threads. Signals, limits and scheduling are outside the
+//! threat model and not tried.
 
 use super::{
     NONE, Outcome, PAGE, Target, address, address_mut, ask, attacks, done, evil, open, sc,

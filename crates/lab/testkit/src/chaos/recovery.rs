@@ -40,7 +40,7 @@ pub(super) struct Recovery {
     /// The harm and the party that was struck, if it was a single blow.
     blow: Option<(Harm, String)>,
     step: String,
-    /// Everybody was started, had found the others, and some had flowed.
+    /// Time when all parties were started, had found each other, and some messages had flowed.
     pub flowing: Duration,
     /// Time when it was as fast as before.
     pub fast: Duration,

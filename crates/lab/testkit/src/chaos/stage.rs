@@ -9,11 +9,11 @@ use rustix::time::Timespec;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Something that goes on, as long as certain parties are up.
+/// Flow that goes on, as long as certain parties are up.
 #[derive(Debug)]
 pub struct Flow {
     pub name: &'static str,
-    /// Which number of the gauge counts it.
+    /// Number in the gauge that counts it.
     pub counts: usize,
     /// Numbers of the parties without which it stands still. Those that only begin it (a manager) are not among them.
     pub needs: Vec<usize>,

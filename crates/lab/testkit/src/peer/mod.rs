@@ -18,7 +18,7 @@ pub use launch::Launch;
 pub use privilege::{Privilege, own_user};
 use serde::{Serialize, de::DeserializeOwned};
 
-/// With the descriptor that takes their stderr, if it is captured.
+/// Living children, with the descriptor that takes their stderr, if it is captured.
 static LIVING: Mutex<BTreeMap<u32, Option<RawFd>>> = Mutex::new(BTreeMap::new());
 
 /// Returns the children that this process started and has not reaped, and their stderr if that is captured (for the

@@ -25,11 +25,11 @@ pub(super) struct Group {
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(super) struct Mutation {
     pub file: String,
-    /// Of the list.
+    /// Line in the list.
     pub line: usize,
     pub old: Vec<String>,
     pub new: Vec<String>,
-    /// Why it may live.
+    /// Reason for which it may live.
     pub why: Option<String>,
 }
 

@@ -8,7 +8,7 @@ use std::fmt;
 
 #[derive(Debug, Default)]
 pub(super) struct Table {
-    /// In the order of the lists.
+    /// Rows in the order of the lists.
     rows: Vec<(String, Row)>,
 }
 

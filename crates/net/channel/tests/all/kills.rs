@@ -18,7 +18,7 @@ fn soon() -> Net {
     Net::plain(timing).expect("net")
 }
 
-/// Another machine, as far as can be seen: a process with a manager of its own.
+/// Returns a domain as on another machine: a process with a manager of its own.
 fn elsewhere() -> Domain {
     let domain = Domain::embedded().expect("embedded");
     add(&domain, "tcp+plain", Arc::new(soon()));

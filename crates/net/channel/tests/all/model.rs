@@ -78,7 +78,7 @@ enum Buf {
     Frozen(Cbuf),
 }
 
-/// Whose pool a buffer is of, and the level of that.
+/// Owner of a buffer's pool, and the pool's level.
 type Home = (usize, Trust);
 
 /// The level of the pools for copies.

@@ -190,7 +190,7 @@ fn a_receiver_that_keeps_everything_stops_its_sender() {
     }
 }
 
-/// Nor can it hold an aggregate of more pieces than its pool has buffers, which only shows when they come.
+/// A sink cannot hold an aggregate of more pieces than its pool has buffers, which only shows when they come.
 #[test]
 fn an_aggregate_that_never_fits() {
     let _dog = dog();

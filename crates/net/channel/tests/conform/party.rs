@@ -39,7 +39,7 @@ struct Own {
 
 /// Address range for pools that all of their users may write, each in a part of it. Nothing else lies there.
 const ALL_WRITE: Range<usize> = 1 << 32..2 << 32;
-/// Of each.
+/// Bytes of each part.
 const ALL_WRITE_PART: usize = 4 << 20;
 
 pub struct Party {

@@ -115,7 +115,7 @@ impl Seat {
         self.answer()
     }
 
-    /// By SIGKILL.
+    /// Kills it by SIGKILL.
     pub fn kill(&mut self) {
         if let Seat::Process(peer) = self {
             peer.kill();

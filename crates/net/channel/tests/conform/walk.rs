@@ -140,7 +140,7 @@ impl Map {
         number.into_iter().collect()
     }
 
-    /// Any one, rarely towards the end.
+    /// Returns any one, rarely towards the end.
     fn any(&mut self, at: usize) -> Option<usize> {
         let ends = |op: &Op| matches!(op, Op::Close { .. });
         let goes_on = !self.random.one_in(20);

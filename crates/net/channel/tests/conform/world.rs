@@ -385,7 +385,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// When all is let go, all of each pool can be had.
+    /// Ends the world: when everything is released, all of each pool can be allocated.
     pub fn end(self) -> Done {
         if self.stage.kills() {
             self.look_at_mappings()?;

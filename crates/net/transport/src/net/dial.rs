@@ -25,7 +25,7 @@ const REFUSALS: u32 = 4;
 /// succeed.
 const TRIES: u32 = 5;
 
-/// Why there is no connection.
+/// Reason for which there is no connection.
 struct Failure {
     /// No process listens under that name yet.
     nobody: bool,
@@ -52,7 +52,7 @@ impl Failure {
 #[error("{0}")]
 pub struct Nobody(String);
 
-/// Why a handshake failed.
+/// Reason for which a handshake failed.
 struct Unmet {
     nobody: bool,
     why: String,

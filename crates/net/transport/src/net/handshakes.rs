@@ -58,7 +58,7 @@ impl Progress {
         self.reach(Progress::WELCOME)
     }
 
-    /// Unless it was welcomed meanwhile.
+    /// Sends the client away, unless it was welcomed meanwhile.
     fn send_away(&self) -> bool {
         let relaxed = Ordering::Relaxed;
         let away = |now: u8| (now < Progress::WELCOME).then_some(Progress::SENT_AWAY);

@@ -138,7 +138,7 @@ impl Line {
         }
     }
 
-    /// Does something wait encrypted?
+    /// Returns whether encrypted output waits.
     pub(super) fn has_output(&self) -> bool {
         let waits = |Secured { tls, .. }: &Secured| tls.wants_write();
         self.tls.as_ref().is_some_and(waits)

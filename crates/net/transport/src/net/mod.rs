@@ -1,4 +1,4 @@
-//! `tcp:HOST:PORT/NAME`: between machines, over TCP, by default with TLS in which both ends show certificates.
+//! Backend `tcp:HOST:PORT/NAME`: between machines, over TCP, by default with TLS in which both ends show certificates.
 //!
 //! Each end has memory of its own for a pool. Without TLS a buffer's bytes go out as references to their pages
 //! (`sendfile`), and arrive directly in their place. With TLS they are encrypted on the way out and decrypted on the

@@ -54,7 +54,7 @@ struct Book {
 /// Queue of the clients that connect to one name.
 #[derive(Debug)]
 pub(super) struct Door {
-    /// None once the name was given up.
+    /// Sessions that wait; none once the name was given up.
     waiting: Mutex<Option<Waiting>>,
     pub(super) doorbell: OwnedFd,
 }

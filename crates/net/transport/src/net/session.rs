@@ -120,7 +120,7 @@ impl Session {
         }
     }
 
-    /// Has the descriptor tell of room, too, for as long as output waits for some.
+    /// Makes the descriptor report room, too, for as long as output waits for some.
     pub(super) fn ask_for_room(&self, inner: &mut Inner) {
         let interest = match inner.is_blocked() {
             true => Interest::ReadWrite,
@@ -354,7 +354,7 @@ impl Session {
         Ok(None)
     }
 
-    /// Has the descriptor tell of news from now on; false: there are news already.
+    /// Makes the descriptor report news from now on; false: there are news already.
     pub(super) fn arm(&self, tells: Tells) -> bool {
         let mut inner = self.lock();
         if inner.bell.hear() || inner.is_over() {

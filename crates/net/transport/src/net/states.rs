@@ -20,7 +20,7 @@ pub(super) enum Connection<U> {
     Up(U),
     /// The connection is lost; the end that made it makes another one.
     Lost(Lost),
-    /// There will be none any more, and nothing is sent or received.
+    /// There will be no connection any more, and nothing is sent or received.
     Over(Over),
 }
 
@@ -28,7 +28,7 @@ pub(super) enum Connection<U> {
 #[derive(Debug)]
 pub(super) struct Lost {
     pub(super) since: Instant,
-    /// Why, or why the last attempt at another one failed.
+    /// Reason of the loss, or of the last failed attempt at another connection.
     pub(super) why: String,
     dialer: Dialer,
 }
@@ -145,7 +145,7 @@ pub(super) enum Output {
 pub(super) enum Program {
     /// The program looks for data, and looked last at that time.
     Looks(Instant),
-    /// Until there is something.
+    /// The program sleeps until there is something.
     Sleeps,
     /// The program has released the session, at that time. Frames that were sent still go out.
     Left { since: Instant, farewell: Farewell },

@@ -61,7 +61,7 @@ pub(super) struct Answer {
 /// The bytes are not a message of this protocol.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Malformed {
-    /// Not this protocol at all, or lengths that cannot be.
+    /// The bytes are not of this protocol, or have impossible lengths.
     Nonsense,
     /// The bytes are of another version of this protocol.
     Version(u16),

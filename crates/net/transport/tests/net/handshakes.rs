@@ -81,7 +81,7 @@ fn those_who_say_nothing_do_not_stay() {
     talk(&mut pair(&net, at, at, "honest"), 1, PAGE);
 }
 
-/// Not more than so many: the oldest make room, with words about it.
+/// Not more than so many unknown peers are kept: the oldest make room, with words about it.
 #[test]
 fn unknown_peers_are_so_many_at_most() {
     let _dog = Watchdog::new();

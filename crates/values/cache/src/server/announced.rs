@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Their bytes, of all connections.
+/// Bytes of announced values, of all connections.
 #[derive(Debug)]
 pub(super) struct Announced {
     bytes: Arc<AtomicU64>,

@@ -170,9 +170,9 @@ pub(super) struct Keys {
 /// End of a list of keys.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum KeysEnd {
-    /// With their line.
+    /// The keys end with their line.
     Line,
-    /// With something that is no key: of so long a line the rest is not awaited.
+    /// The keys end with a word that is no key: the rest of such a long line is not awaited.
     Wrong,
 }
 

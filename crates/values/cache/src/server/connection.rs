@@ -34,7 +34,7 @@ const WAITING: (usize, usize, usize) = (64 << 20, 1 << 20, 4096);
 pub(super) enum Turn {
     /// The connection waits for its client.
     Done,
-    /// There are commands left.
+    /// Commands are left.
     More,
     /// The connection is over.
     End,
@@ -50,7 +50,7 @@ enum Expect {
         value: Incoming,
         /// The command, as it came.
         line: Vec<u8>,
-        /// Unless all of it was there with its command.
+        /// Credit, unless all of the value was there with its command.
         _credit: Option<Credit>,
     },
     /// Bytes that are no command.
@@ -85,15 +85,15 @@ pub(super) struct Connection {
     socket: Socket,
     /// Room for received bytes; it is not cleared between two reads.
     input: Vec<u8>,
-    /// Up to there it was received, and up to there it has been looked at.
+    /// Bytes of the input that were received, and bytes that were parsed.
     filled: usize,
     at: usize,
     expect: Expect,
     replies: Replies,
     interest: Interest,
-    /// Since when replies wait without a byte being taken.
+    /// Time since when replies wait without a byte being taken.
     stuck: Option<Instant>,
-    /// Since when a value that was announced waits without a byte of it.
+    /// Time since when an announced value waits without a byte of it.
     awaited: Option<Instant>,
     pace: Pace,
     /// Part of the memory that all clients' replies hold.
@@ -191,7 +191,7 @@ impl Connection {
         (std::mem::replace(&mut self.interest, wish) != wish).then_some(wish)
     }
 
-    /// Does it hold memory, and nothing has gone on for so long (`patience`), or too little (`deadline`)?
+    /// Returns whether it holds memory, and nothing has gone on for so long (`patience`), or too little (`deadline`).
     pub(super) fn is_stuck(&self, now: Instant, patience: Duration, deadline: Duration) -> bool {
         let has_waited = |since| now.saturating_duration_since(since) >= patience;
         self.stuck.is_some_and(has_waited)

@@ -29,7 +29,7 @@ const LONGEST: usize = 1024;
 pub(super) enum Say {
     /// Hand it over, in this format.
     Take(u32),
-    /// No, and why.
+    /// Refusal, and the reason.
     No(String),
     /// Descriptors: arena, image, this socket's listener, TCP, and UDP if there is.
     Image,

@@ -11,7 +11,7 @@ const END: usize = 2;
 pub(super) struct Incoming {
     value: ValueMut,
     end: [u8; END],
-    /// Of both.
+    /// Bytes received of both.
     got: usize,
 }
 

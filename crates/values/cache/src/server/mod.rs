@@ -367,7 +367,7 @@ impl Server {
         self.taken
     }
 
-    /// Has something called when another server has taken over, or one of its threads has failed ([`Server::failure`]):
+    /// Calls a function when another server has taken over, or one of its threads has failed ([`Server::failure`]):
     /// then this one is to be stopped.
     pub fn when_gone(&self, tell: impl FnOnce() + Send + 'static) {
         self.running.when_gone(Box::new(tell));

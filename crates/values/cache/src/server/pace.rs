@@ -5,7 +5,7 @@
 
 use std::time::{Duration, Instant};
 
-/// Since when a client is about the same thing.
+/// Time since when a client is about the same command or reply.
 #[derive(Debug, Default)]
 pub(super) struct Pace {
     /// A command, with its value.

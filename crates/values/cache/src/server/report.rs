@@ -73,7 +73,7 @@ const NOTHING: [&str; 45] = [
 
 /// Seconds of processor time, in user mode and in the kernel, as memcached writes them.
 fn processor_time() -> Option<[String; 2]> {
-    /// Of the clock in which the kernel counts them, a second.
+    /// Ticks a second of the clock in which the kernel counts processor time.
     const TICKS: u64 = 100;
     let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
     // Behind the name, which may have anything in it; that is the second field.

@@ -51,7 +51,7 @@ pub enum Sending {
     /// The cheapest way, as measured.
     #[default]
     Chosen,
-    /// By this way wherever it can be used.
+    /// This way wherever it can be used.
     Told(Way),
     /// Values are copied behind the text before them, and the whole is copied again to be sent.
     Joined,
@@ -95,7 +95,7 @@ pub(crate) struct Shared {
     /// Connections now.
     pub(super) open: AtomicUsize,
     pub(super) stop: AtomicBool,
-    /// When all is to be forgotten, seconds of the store's clock; 0: never.
+    /// Time when all is to be removed, seconds of the store's clock; 0: never.
     pub(super) flush_at: AtomicI64,
     pub(super) started: Instant,
     pub(super) birth: SystemTime,

@@ -29,7 +29,7 @@ pub(super) struct Worker {
     doorbell: OwnedFd,
     epoll: Epoll,
     sender: Sender,
-    /// By numbers that no client chooses, so a hash that is quick will do.
+    /// Connections by numbers that no client chooses, so a quick hash is enough.
     connections: HashMap<u64, Connection>,
     next: u64,
     /// Replies held more than they may when it looked last.

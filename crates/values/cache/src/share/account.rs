@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::time::Instant;
 use tranship_core::{Cbuf, CbufId, DomainId};
 
-/// One domain's.
+/// Account of one domain.
 #[derive(Debug, Default)]
 pub(super) struct Account {
     given: HashMap<CbufId, Given>,
@@ -92,7 +92,7 @@ impl Account {
         self.oldest = self.given.values().map(|given| given.since).min();
     }
 
-    /// Does it hold nothing, as of the last look?
+    /// Returns whether it holds nothing, as of the last check.
     pub(super) fn is_empty(&self) -> bool {
         self.given.is_empty()
     }

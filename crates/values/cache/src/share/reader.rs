@@ -53,7 +53,7 @@ pub struct Reader {
 pub enum Answer {
     /// The key has this value.
     Hit(Hit),
-    /// Nothing.
+    /// No value is stored.
     Miss,
     /// The reader is not told the value, for this reason.
     Refused(Refused),

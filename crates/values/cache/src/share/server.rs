@@ -30,7 +30,7 @@ const PAUSE: Duration = Duration::from_millis(25);
 pub(crate) struct ShareServer {
     share: Share,
     patience: Duration,
-    /// None while the name cannot be had.
+    /// Listener; none while the name cannot be had.
     listener: Option<Listener>,
     clients: Vec<Client>,
     common: Common,

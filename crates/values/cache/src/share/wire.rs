@@ -10,9 +10,9 @@ use tranship_core::INLINE_BYTES;
 pub(super) const VERSION: u16 = 2;
 /// Messages under way in each direction.
 pub(super) const LINES: u32 = 256;
-/// Behind each value: flags and number.
+/// Bytes behind each value: flags and number.
 pub(super) const TAIL: usize = 4 + 8;
-/// In the upper half of each word, so that another service's is found to be none.
+/// Mark in the upper half of each word, by which another service's word is recognised.
 const MARK: u64 = 0x7a63 << 48;
 
 const KIND: u32 = 40;
@@ -27,13 +27,13 @@ const REFUSED: u64 = 5;
 pub struct Limits {
     /// Bytes of values.
     pub bytes: u64,
-    /// Values.
+    /// Number of values.
     pub values: u32,
     /// Seconds that it may hold one before it gets no other.
     pub seconds: u32,
 }
 
-/// Why a reader does not get a value that may be there.
+/// Reason for which a reader does not get a value that may be there.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Refused {
     /// The reader would hold too many bytes.
@@ -43,7 +43,7 @@ pub enum Refused {
     Bytes {
         /// Amount that the reader holds.
         held: u64,
-        /// The value's.
+        /// Bytes of the value.
         more: u64,
         /// Amount that the reader may hold.
         most: u64,
@@ -61,7 +61,7 @@ pub enum Refused {
         "a value has been held for {seconds} s, and others are given out only {most} s long until it is dropped"
     )]
     Time {
-        /// Since when.
+        /// Time since when.
         seconds: u64,
         /// Longest time that a value may be held.
         most: u64,
@@ -71,9 +71,9 @@ pub enum Refused {
         "the server has no room to show {bytes} bytes by reference: its pool has {most} bytes, and others hold what is in it"
     )]
     NoRoom {
-        /// The value's.
+        /// Bytes of the value.
         bytes: u64,
-        /// The pool's.
+        /// Bytes of the pool.
         most: u64,
     },
     /// The server's manager has not given its pool the memory yet.
@@ -81,7 +81,7 @@ pub enum Refused {
         "the server's manager has not given the memory for {bytes} bytes in time; ask again later"
     )]
     Late {
-        /// The value's.
+        /// Bytes of the value.
         bytes: u64,
     },
     /// Too many others are connected or hold something.
@@ -92,10 +92,10 @@ pub enum Refused {
     },
 }
 
-/// From the share server, but for values.
+/// Message from the share server, other than a value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Say {
-    /// The first.
+    /// First message.
     Hello(u16, Limits),
     /// A buffer comes with it; seconds until it expires, if it does.
     Hit(Option<u32>),

@@ -32,11 +32,11 @@ const REFUSED_SLACK: u64 = 64 << 10;
 /// Rule for a new value when there is an old one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mode {
-    /// Whatever is there.
+    /// Stores whatever is there.
     Set,
-    /// Only if nothing is there.
+    /// Stores only if nothing is there.
     Add,
-    /// Only if something is there.
+    /// Stores only if a value is there.
     Replace,
     /// Behind the stored value, if that has this number; 0 is none.
     Append(Option<u64>),
@@ -71,7 +71,7 @@ pub enum Outcome {
     NoMemory,
 }
 
-/// Why a number was not changed.
+/// Reason for which a number was not changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NotCounted {
     /// Nothing is there.
@@ -229,7 +229,7 @@ impl Store {
         }
     }
 
-    /// Does memory lack that replies have?
+    /// Returns whether memory lacks that replies have.
     pub(crate) fn is_short(&self) -> bool {
         self.short.load(Ordering::Relaxed)
     }
@@ -435,7 +435,7 @@ impl Store {
         }
     }
 
-    /// Forgets everything.
+    /// Removes all items.
     pub fn clear(&self) {
         for shard in &self.shards {
             let mut shard = lock(shard);

@@ -387,7 +387,7 @@ impl Inner {
 /// Places for a value.
 pub(super) struct Taken {
     pub(super) first: u32,
-    /// Of which so many bytes may have memory: where pages were there already, more than asked for.
+    /// Bytes of them that may have memory: where pages were there already, more than asked for.
     pub(super) bytes: u64,
     /// Number of bytes from its start that may have been used before. All others are zeros.
     used: usize,

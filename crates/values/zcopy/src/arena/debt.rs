@@ -15,7 +15,7 @@ const fn each(bytes: u64) -> u64 {
     if bytes < 16 << 10 { 16 } else { 4 }
 }
 
-/// More is never owed, so that a cache that was emptied soon goes by reference again.
+/// Most debt, so that an emptied cache soon goes by reference again.
 const MOST: u64 = 16 << 20;
 
 #[derive(Debug, Default)]

@@ -1,4 +1,5 @@
-//! Another process goes on with an arena: it gets the file, and where in it values lie, and believes none of it.
+//! Handover of an arena to another process: it gets the file, and the places of values in it, and believes none of
+//! them.
 //!
 //! All pageblocks that it takes over are frozen, whatever they were before. Memory that the former process sent by
 //! reference may still be under way, also out of blocks that hold no value any more. Hence all other pages are replaced

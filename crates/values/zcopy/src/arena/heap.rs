@@ -13,9 +13,9 @@ pub(super) type Entry = (u32, u64);
 
 #[derive(Debug)]
 pub(super) struct Heap {
-    /// By main class: blocks with free slots. One may be gone since, and its place be another block's.
+    /// Blocks with free slots, by main class. A block may be gone since, and its place be another block's.
     pub main: [VecDeque<Entry>; CLASSES],
-    /// By side class.
+    /// Blocks with free slots, by side class.
     pub side: [VecDeque<Entry>; CLASSES],
 }
 

@@ -1,6 +1,5 @@
-//! Which parts of an arena's addresses can be touched: those in which a pageblock is taken. All else is inaccessible,
-//! so that whatever walks a process's memory (a debugger, a memory test after a crash, mlockall(2)) gives no pages to
-//! it.
+//! Parts of an arena's addresses that can be touched: those in which a pageblock is taken. All else is inaccessible. So
+//! a walker of a process's memory (a debugger, a memory test after a crash, mlockall(2)) gives no pages to it.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU16, Ordering};

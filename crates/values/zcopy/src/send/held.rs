@@ -18,7 +18,7 @@ use tranship_sys::scatter::{self, Done};
 /// Handles that are kept for one socket.
 #[derive(Debug, Default)]
 pub(super) struct Held {
-    /// By their numbers, oldest first.
+    /// Sends by their numbers, oldest first.
     sends: VecDeque<Kept>,
     bytes: usize,
     stays: Option<Stays>,

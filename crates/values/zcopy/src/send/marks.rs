@@ -28,8 +28,8 @@ pub(super) struct Marks {
     next: u64,
     /// Sends that the kernel copied all the same, one for each socket.
     copied: Vec<u64>,
-    /// Those that failed, of which it is yet to say that it is done with them. It says of them that it copied, as it
-    /// used nothing.
+    /// Failed sends of which the kernel has still to report that it is done with them. It reports of them that it
+    /// copied, because it used nothing.
     failed: Vec<u64>,
 }
 

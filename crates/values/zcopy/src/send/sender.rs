@@ -75,7 +75,7 @@ fn without_sigpipe<T>(ignored: bool, work: impl FnOnce() -> T) -> T {
     }
 }
 
-/// Does a send to it wait until there is room, or a signal comes?
+/// Returns whether a send to it waits until there is room, or a signal comes.
 fn waits_for_ever(fd: BorrowedFd<'_>) -> bool {
     let limit = sockopt::socket_timeout(fd, sockopt::Timeout::Send);
     limit.is_ok_and(|limit| limit.is_none()) && !stream::is_nonblocking(fd)

@@ -69,7 +69,7 @@ impl Hosts {
         format!("/proc/{}/fd/{fd}", std::process::id()).into()
     }
 
-    /// Does something there.
+    /// Runs something on that host.
     pub fn at<T: Send + 'static>(
         &self,
         side: usize,

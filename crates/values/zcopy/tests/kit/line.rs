@@ -28,7 +28,7 @@ enum Ends {
 }
 
 impl Line {
-    /// To this machine, by TCP or by a Unix socket.
+    /// Returns a line to this machine, by TCP or by a Unix socket.
     pub fn stream(way: Way, unix: bool) -> Line {
         let pair = match way {
             Way::Notified => pair::narrow(),
@@ -124,7 +124,7 @@ impl Line {
         self.sender.counts()
     }
 
-    /// Of all that was sent by reference, the kernel has let nothing go yet.
+    /// Checks that the kernel has let go of nothing that was sent by reference.
     pub fn waits(&self) {
         match &self.ends {
             Ends::Stream(pair) => {

@@ -15,7 +15,7 @@ use tranship_sys::service::Notifier;
 
 /// Below that a handful of pageblocks is all there is.
 const LEAST: u64 = 8 << 20;
-/// Of one reader by reference.
+/// Bytes of one reader by reference.
 const PART: u64 = 64 << 10;
 /// Name of the domain.
 const NAME: &str = "tranship-cache";

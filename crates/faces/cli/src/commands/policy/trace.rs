@@ -8,7 +8,7 @@ use tranship_policy::Snapshot;
 
 /// The version of the format.
 pub(super) const VERSION: u32 = 1;
-/// No line is longer: thousands of pools fit.
+/// Longest line: thousands of pools fit.
 const LINE_BYTES: u64 = 16 << 20;
 
 #[derive(Deserialize)]

@@ -20,11 +20,11 @@ const NAMED: usize = 3;
 /// Everything, as it is shown.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct View {
-    /// When, ns of the monotonic clock.
+    /// Time of the page, ns of the monotonic clock.
     pub at_ns: u64,
     /// Age of that, ns.
     pub age_ns: u64,
-    /// For how long the manager has not answered, ns.
+    /// Time for which the manager has not answered, ns.
     pub silent_ns: u64,
     /// Process of the manager.
     pub manager_pid: u32,
@@ -58,7 +58,7 @@ pub(super) struct DomainRow {
     pub sinks: usize,
     pub sent_per_s: f64,
     pub taken_per_s: f64,
-    /// Of its callers.
+    /// Number of its callers that wait.
     pub waiting: u64,
 }
 
@@ -98,7 +98,7 @@ pub(super) struct Blocked {
     pub wants: String,
     pub pool: Option<PoolId>,
     pub channel: Option<u32>,
-    /// For how long, at least, ns.
+    /// Shortest time that they have waited, ns.
     pub waiting_ns: u64,
     /// Domains that they wait on.
     pub on: Vec<String>,

@@ -17,9 +17,9 @@ pub(crate) trait Work {
 pub(crate) enum Outcome {
     /// BLAKE3 of every complete pass over the input.
     Hash {
-        /// Of the last complete pass, in hexadecimal; empty before the first is complete.
+        /// Hash of the last complete pass, in hexadecimal; empty before the first is complete.
         hash: String,
-        /// Complete passes.
+        /// Number of complete passes.
         passes: u64,
         /// Passes whose hash was another one than the pass before had.
         changed: u64,

@@ -14,14 +14,14 @@ const WARM_UP: u32 = 40;
 const COUNTED: u32 = 64;
 /// Number of spans. Work by the clock may fall into a span, so the one with the fewest calls counts.
 const SPANS: usize = 5;
-/// More are never under way, so nobody has to wait for memory.
+/// Most frames under way, so that no call has to wait for memory.
 const UNDER_WAY: u64 = 3;
 
 /// Counted system calls.
 #[derive(Clone, Debug)]
 pub(crate) struct Counted {
     pub frames: u32,
-    /// Of the thread that sends, by number; the reading of the file is not in it.
+    /// System calls of the thread that sends, by number; the reading of the file is not in it.
     pub producer: BTreeMap<u64, u64>,
     /// Calls that read the file, which somebody has to do.
     pub file_reads: u64,

@@ -4,8 +4,8 @@ use anyhow::{Context, Result};
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
 
-/// Taken before and after. The manager lives in this process, and whatever a consumer made goes with it at the
-/// latest, so nothing that leaks can hide elsewhere.
+/// Resources before or after. The manager lives in this process, and everything that a consumer made goes with it at
+/// the latest, so nothing that leaks can hide elsewhere.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Held {
     /// Kind of each descriptor.

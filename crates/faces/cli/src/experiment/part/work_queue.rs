@@ -18,7 +18,7 @@ const VARIES: f64 = 0.2;
 const REPORT: Duration = Duration::from_millis(50);
 /// Bytes of a request: the paper's payload.
 const PAYLOAD: usize = 1024;
-/// Between two looks while somebody waits for memory, and while nobody does.
+/// Time between two looks while a caller waits for memory, and while none does.
 const SOON: Duration = Duration::from_millis(1);
 const LATER: Duration = Duration::from_millis(10);
 
@@ -26,7 +26,7 @@ pub(super) struct WorkQueue {
     pool: Pool,
     hold: Duration,
     waiting: VecDeque<(u64, Page)>,
-    /// By when they are done; a number tells those of one moment apart.
+    /// Held pages by the time when they are done; a number tells those of one moment apart.
     held: BTreeMap<(Instant, u64), (u64, CbufMut)>,
     numbers: u64,
     random: u64,

@@ -8,7 +8,7 @@ use tranship_region::layout::TableRw;
 use crate::hostile::Attacker;
 use crate::hostile::raw::Raw;
 
-/// Of one burst.
+/// Domains of one burst.
 const DOMAINS: usize = 8;
 const EACH: usize = 24;
 

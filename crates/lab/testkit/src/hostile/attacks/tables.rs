@@ -12,7 +12,7 @@ use crate::{Control, child};
 
 const CHUNK: u64 = 4096;
 const SLOTS: u32 = 1 << 16;
-/// Of the window; one chunk of it is there.
+/// Places of the window; one chunk of it is there.
 const PLACES: u64 = 1 << 16;
 
 child!(

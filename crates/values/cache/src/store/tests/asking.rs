@@ -18,7 +18,7 @@ const WAITED_FOR: Duration = Duration::from_millis(100);
 struct Tried {
     store: OnceLock<Weak<Store>>,
     begun: Mutex<Option<Instant>>,
-    /// Of each question in time: was the only shard's lock free?
+    /// Notes for each question in time whether the only shard's lock was free.
     free: Mutex<Vec<bool>>,
 }
 
