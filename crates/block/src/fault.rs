@@ -25,7 +25,7 @@ pub enum Fault {
     #[error("input or output error {0} of the server's disk")]
     Io(i32),
     /// The block at this offset does not match its checksum.
-    #[error("the block at {0} is not what its checksum says")]
+    #[error("the block at byte {0} does not match its checksum")]
     Corrupt(u64),
     /// The disk cannot do that.
     #[error("not supported by the server's disk")]

@@ -38,7 +38,7 @@ pub enum OpenError {
         wants: u64,
     },
     /// A new or empty file, and no size.
-    #[error("{0} has no bytes: say its size")]
+    #[error("{0} has no bytes: give its size")]
     Empty(PathBuf),
     /// Direct input and output was asked for.
     #[error(

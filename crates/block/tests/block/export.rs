@@ -257,7 +257,7 @@ fn only_a_socket_that_nobody_listens_on_makes_way() {
     for round in 0..2 {
         let error = export_at(&at("alive")).expect_err("it is taken");
         let says = error.to_string();
-        assert!(says.contains("somebody listens"), "{round}: {says}");
+        assert!(says.contains("a process listens"), "{round}: {says}");
         queue = fill(&at("alive"));
     }
     drop((queue, listener));

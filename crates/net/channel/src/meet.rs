@@ -54,8 +54,7 @@ pub(crate) fn hear(wire: &mut Wire, role: Role) -> Result<Hello, Error> {
                 return Err(wire.told(kind, &why, Kind::PeerGone));
             }
             Some((word, bytes)) => {
-                let text =
-                    format!("{word:?} with {bytes} bytes where it has still to say who it is");
+                let text = format!("{word:?} with {bytes} bytes before its introduction");
                 return Err(wire.violation(text));
             }
             None => {}

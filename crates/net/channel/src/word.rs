@@ -88,7 +88,7 @@ pub(crate) enum Word {
 /// Reason for which bytes are no frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub(crate) enum Malformed {
-    #[error("a frame of kind {kind} with {bytes} bytes, which there is not")]
+    #[error("there is no frame of kind {kind} with {bytes} bytes")]
     Frame { kind: u8, bytes: usize },
     #[error("version {0} of the protocol of channels, this is version {VERSION}")]
     Version(u16),

@@ -47,7 +47,7 @@ fn said(args: &TraceArgs, names: &Names, pool: PoolId, on: bool) -> Result<Answe
     let mut out = output::stdout();
     let is = match (on, args.off) {
         (true, false) => "is traced",
-        (true, true) => "is traced still: somebody follows it",
+        (true, true) => "is still traced: a program follows it",
         (false, _) => "is not traced",
     };
     writeln!(out, "pool {} {is}", names.pool(pool))?;

@@ -89,7 +89,7 @@ fn capabilities(status: &str) -> Finding {
         Finding::weak(
             name,
             held.join(" "),
-            "who has one of these can read and write any process: outside the threat model",
+            "a process that has one of these can read and write any other process: outside the threat model",
             "drop them (setpriv --bounding-set, CapabilityBoundingSet=, or another user)",
         )
     }

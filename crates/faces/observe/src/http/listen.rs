@@ -109,7 +109,7 @@ pub fn unix(path: &Path, mode: u32) -> Result<Door, ListenError> {
             ));
         }
         Ok(_) if UnixStream::connect(path).is_ok() => {
-            return Err(error(shown, "somebody listens there already", None));
+            return Err(error(shown, "a process listens there already", None));
         }
         Ok(_) => {
             let removed = std::fs::remove_file(path);

@@ -63,7 +63,7 @@ impl BuiltIn {
     pub fn check(&self, address: &str) -> Result<(), Error> {
         let said = Address::parse(address);
         if said.is_ok_and(|said| said.port == 0) {
-            let text = format!("{address:?}: nobody could connect to port 0: name one");
+            let text = format!("{address:?}: nobody could connect to port 0: give another port");
             return Err(Error::new(Kind::InvalidEndpoint, text));
         }
         self.net_for(address).map(drop)

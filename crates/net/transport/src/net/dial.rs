@@ -185,7 +185,7 @@ fn meet(
             nobody: true,
             refused: true,
             cut: false,
-            why: format!("nobody listens at {place}"),
+            why: format!("no process listens at {place}"),
         },
         _ => failed(error.to_string()),
     })?;
@@ -237,8 +237,8 @@ fn introduce(
         Status::Welcome => None,
         // Another connection for an old session: the answer names the process that is there now.
         Status::UnknownSession if hello.again => None,
-        Status::UnknownSession => Some("it takes us for somebody else".to_owned()),
-        Status::NoSuchName => Some(format!("nobody waits there as {:?}", address.name)),
+        Status::UnknownSession => Some("it does not know this session".to_owned()),
+        Status::NoSuchName => Some(format!("no listener there is named {:?}", address.name)),
         Status::OtherVersion => Some("it does not speak our version".to_owned()),
         Status::Busy => Some("it has too many connections".to_owned()),
     };

@@ -183,7 +183,7 @@ impl Net {
             .map_err(Error::system("eventfd"))?;
         let taken = || {
             wrong(format!(
-                "{place}: somebody waits as {:?} already",
+                "{place}: a listener named {:?} is there already",
                 address.name
             ))
         };

@@ -272,15 +272,17 @@ fn welcome(port: &Arc<Port>, socket: TcpStream, from: SocketAddr) {
         let failed = |error: io::Error| error.to_string();
         let own = socket.try_clone().map_err(failed)?;
         let admitted = port.lock().handshakes.admit(from.ip(), own, Instant::now());
-        let (number, progress) =
-            admitted.ok_or_else(|| format!("{MOST} others are about to say who they are"))?;
+        let (number, progress) = admitted
+            .ok_or_else(|| format!("{MOST} other handshakes are under way, which is the limit"))?;
         let own = Arc::clone(port);
         let started = timer::thread("tranship-greet", move || {
             let parting = socket.try_clone();
             if let Err(why) = greet(&own, socket, from, &progress) {
                 let away = progress.is_sent_away();
                 own.refuse(match away {
-                    true => format!("{from}: it made room for others before it had said who it is"),
+                    true => {
+                        format!("{from}: it made room for others before its handshake was done")
+                    }
                     false => format!("{from}: {why}"),
                 });
                 if let Ok(socket) = parting
@@ -418,7 +420,7 @@ impl Handshake<'_> {
 
     fn new_session(&mut self, hello: &Hello) -> Decided {
         let Some(door) = self.port.door(&hello.name, self.until) else {
-            let why = format!("nobody waits as {:?}", hello.name);
+            let why = format!("no listener is named {:?}", hello.name);
             return Decided::refused(Status::NoSuchName, why);
         };
         let Some(place) = door.place() else {

@@ -32,7 +32,7 @@ pub(super) fn wait(running: &Arc<Running>, listener: &OwnedFd, doorbell: &OwnedF
 /// Returns the process that has it now, if it is another one.
 fn meet(running: &Arc<Running>, to: &OwnedFd, listener: &OwnedFd) -> io::Result<Option<u32>> {
     if !is_friend(to)? {
-        return Err(odd("somebody who is another user asked for the cache"));
+        return Err(odd("a process of another user asked for the cache"));
     }
     let Some(heard) = hear(to)? else {
         return Ok(None);

@@ -49,7 +49,7 @@ pub(super) fn ask(at: &Path) -> io::Result<Option<Offered>> {
     match heard.say {
         Say::Image => {}
         Say::No(why) => return Err(odd(format!("the server there refused: {why}"))),
-        _ => return Err(odd("the server there says something else")),
+        _ => return Err(odd("the server there gave an unexpected answer")),
     }
     let mut fds = heard.fds.into_iter();
     let mut next = || fds.next().ok_or_else(|| odd("descriptors are missing"));

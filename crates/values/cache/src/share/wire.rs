@@ -128,7 +128,7 @@ pub(super) struct Asked {
 
 /// Invalid question.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("its question is none: {0}")]
+#[error("it sent an invalid question: {0}")]
 pub(super) struct Nonsense(&'static str);
 
 impl Asked {
