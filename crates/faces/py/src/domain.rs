@@ -277,7 +277,7 @@ impl Domain {
         Ok(Receiver::new(made, self.told.clone(), by))
     }
 
-    /// Awaits what `sender` waits for.
+    /// Connects like `sender`, and awaits it.
     #[pyo3(signature = (name, *, lines=Number::of(256), wait="spin-then-sleep"), text_signature = "($self, name, *, lines=256, wait='spin-then-sleep')")]
     fn sender_async<'py>(
         &self,
@@ -292,7 +292,7 @@ impl Domain {
         Pending::awaited(py, opened, None, &self.told, by(wait))
     }
 
-    /// Awaits what `receiver` waits for.
+    /// Connects like `receiver`, and awaits it.
     #[pyo3(signature = (name, *, lines=Number::of(256), wait="spin-then-sleep", snapshots=None), text_signature = "($self, name, *, lines=256, wait='spin-then-sleep', snapshots=None)")]
     fn receiver_async<'py>(
         &self,

@@ -305,13 +305,13 @@ impl Receiver {
         objects.call_method1("array", (buffer,))
     }
 
-    /// Awaits what `recv_array` waits for.
+    /// Receives like `recv_array`, and awaits it.
     fn recv_array_async<'py>(slf: Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         let aio = slf.py().import("tranship._aio")?;
         aio.call_method1("recv_array", (slf,))
     }
 
-    /// Awaits what `recv_object` waits for.
+    /// Receives like `recv_object`, and awaits it.
     fn recv_object_async<'py>(slf: Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         let aio = slf.py().import("tranship._aio")?;
         aio.call_method1("recv_object", (slf,))

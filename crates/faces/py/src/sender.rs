@@ -320,7 +320,7 @@ impl Sender {
         Ok(())
     }
 
-    /// Awaits what `send` waits for. One task at a time.
+    /// Sends like `send`, and awaits it. One task at a time.
     #[pyo3(signature = (payload, meta=Number::of(0)), text_signature = "($self, payload, meta=0)")]
     fn send_async<'py>(
         slf: Bound<'py, Self>,
@@ -347,7 +347,7 @@ impl Sender {
         Ok(())
     }
 
-    /// Awaits what `send_array` waits for, memory too.
+    /// Sends like `send_array`, and awaits it, memory too.
     #[pyo3(signature = (array, pool))]
     fn send_array_async<'py>(
         slf: Bound<'py, Self>,
@@ -358,7 +358,7 @@ impl Sender {
         aio.call_method1("send_array", (slf, array, pool))
     }
 
-    /// Awaits what `send_object` waits for, memory too.
+    /// Sends like `send_object`, and awaits it, memory too.
     #[pyo3(signature = (object, pool))]
     fn send_object_async<'py>(
         slf: Bound<'py, Self>,
@@ -369,7 +369,7 @@ impl Sender {
         aio.call_method1("send_object", (slf, object, pool))
     }
 
-    /// Awaits what `move_buffer` waits for. If the move fails or is cancelled, the buffer is as it was.
+    /// Moves like `move_buffer`, and awaits it. If the move fails or is cancelled, the buffer is as it was.
     #[pyo3(signature = (buffer, meta=Number::of(0)), text_signature = "($self, buffer, meta=0)")]
     fn move_buffer_async<'py>(
         slf: Bound<'py, Self>,

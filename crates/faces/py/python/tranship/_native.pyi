@@ -414,13 +414,13 @@ class Sender(_End):
         """Sends an array with its type, shape and strides, without pickle. An array that lies in a pool is not
         copied; others are copied to `pool`."""
     def send_async(self, payload: _Sendable, meta: int = 0) -> Coroutine[Any, Any, None]:
-        """Awaits what `send` waits for. One task at a time."""
+        """Sends like `send`, and awaits it. One task at a time."""
     def send_object_async(self, object: object, pool: Pool) -> Coroutine[Any, Any, None]:
-        """Awaits what `send_object` waits for, memory too."""
+        """Sends like `send_object`, and awaits it, memory too."""
     def send_array_async(self, array: ArrayLike, pool: Pool) -> Coroutine[Any, Any, None]:
-        """Awaits what `send_array` waits for, memory too."""
+        """Sends like `send_array`, and awaits it, memory too."""
     def move_buffer_async(self, buffer: Buffer, meta: int = 0) -> Coroutine[Any, Any, None]:
-        """Awaits what `move_buffer` waits for. If the move fails or is cancelled, the buffer is as it was."""
+        """Moves like `move_buffer`, and awaits it. If the move fails or is cancelled, the buffer is as it was."""
     def wait_taken_async(self) -> Coroutine[Any, Any, None]:
         """Awaits that the receiver has taken all that was sent."""
     def wait_taken(self, timeout: float | None = None) -> None:
@@ -479,9 +479,9 @@ class Receiver(_End):
     def recv_async(self) -> Coroutine[Any, Any, Buffer]:
         """Awaits the next message. One task at a time."""
     def recv_object_async(self) -> Coroutine[Any, Any, Any]:
-        """Awaits what `recv_object` waits for."""
+        """Receives like `recv_object`, and awaits it."""
     def recv_array_async(self) -> Coroutine[Any, Any, NDArray[Any]]:
-        """Awaits what `recv_array` waits for."""
+        """Receives like `recv_array`, and awaits it."""
     def fileno(self) -> int:
         """A descriptor for event loops: readable when `try_recv` is to be called."""
     def _is_ready(self) -> bool: ...
@@ -573,7 +573,7 @@ class Domain(_Closing):
     def sender_async(
         self, name: str, *, lines: int = 256, wait: _Wait = "spin-then-sleep"
     ) -> Coroutine[Any, Any, Sender]:
-        """Awaits what `sender` waits for."""
+        """Connects like `sender`, and awaits it."""
     def receiver_async(
         self,
         name: str,
@@ -582,7 +582,7 @@ class Domain(_Closing):
         wait: _Wait = "spin-then-sleep",
         snapshots: Pool | None = None,
     ) -> Coroutine[Any, Any, Receiver]:
-        """Awaits what `receiver` waits for."""
+        """Connects like `receiver`, and awaits it."""
     def stat(self) -> _Stat:
         """The manager's figures: of itself, domains, pools, channels, and the holders of buffers."""
     def leaks(self) -> _Leaks:
