@@ -131,7 +131,7 @@ impl Cache {
             Err(error) if is_nothing_said(error.kind()) => return Err(error),
             Err(error) => (None, Some(error)),
         };
-        // Whatever is here already: no block comes before the account is there.
+        // Blocks that are here already are charged too: no block comes before the account is there.
         let mut known = self.lock();
         if let Some(account) = &account {
             account.charge_anyway((known.slots.present() * BLOCK_BYTES) as u64);
@@ -231,7 +231,7 @@ impl Cache {
             self.ask_for_room(bytes.len());
         }
         let mut known = self.lock();
-        // Of those that were under way with it, the last to end leaves nothing of the others here.
+        // Of writes that were under way together, the last to end leaves nothing of the others here.
         known.forget_all(blocks);
         known.count(blocks, |writes| writes.ended += 1);
         if let Some((request, bytes, ticket)) = left
@@ -265,7 +265,7 @@ fn group(block: u64) -> usize {
 impl Blocks {
     /// Forgets everything if it may be something else now. May it be used?
     fn look(&mut self, lease: &Lease) -> bool {
-        // With the lock: it never goes back to an earlier version.
+        // Read under the lock: the version never goes back to an earlier one.
         let standing = lease.standing();
         if standing.version != self.version {
             for (_, place) in self.places.drain() {
@@ -506,7 +506,7 @@ impl<S: Store> Store for Cached<S> {
         match request.op {
             Op::Read if inside && has_room => self.read(job.request, job.data, job.done),
             op if inside && op.writes() => self.write(job.request, job.data, job.done),
-            // It is refused, or nothing is to be done.
+            // The request is refused, or there is nothing to do.
             _ => self.below.submit(job),
         }
     }

@@ -104,7 +104,7 @@ impl Data {
         let end = offset.checked_add(bytes.len()).ok_or(Fault::Invalid)?;
         match self {
             Data::Own(own) if end <= own.len => {
-                // It is long enough, so this cannot fail; and a fault is a number on the wire.
+                // The memory is long enough, so this cannot fail; and a fault is a number on the wire.
                 return own
                     .buffer
                     .write(offset, bytes)

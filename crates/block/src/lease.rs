@@ -17,7 +17,7 @@ pub(crate) struct Moment(Duration);
 impl Moment {
     pub(crate) fn now() -> Moment {
         let now = clock_gettime(ClockId::Boottime);
-        // It counts from the boot on, and is never negative.
+        // The clock counts from the boot on, and is never negative.
         let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
         Moment(Duration::new(
             seconds,

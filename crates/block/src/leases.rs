@@ -97,7 +97,7 @@ impl Known {
             } else if client.caches {
                 until = client.until.map_or(until, |own| until.max(own));
                 let again = client.barred.replace(now + CONTENDED);
-                // Not of one that is just being replaced.
+                // Only for a lease that is not just being replaced.
                 if again.is_some_and(|until| until <= now)
                     && !std::mem::replace(&mut self.said, true)
                 {

@@ -190,7 +190,7 @@ impl Drop for Heap {
                 return;
             }
         }
-        // Not freed while the others wait.
+        // Memory is not freed while others wait for the lock.
         let rest = match account.as_ref().is_some_and(|account| account.excess() > 0) {
             true => Some(memory),
             false => Kept::lock().keep(memory),

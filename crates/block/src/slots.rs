@@ -168,7 +168,7 @@ mod tests {
             slots.read(place);
         }
         assert_eq!(put(&mut slots, 5), Some(3));
-        // Their marks are gone.
+        // The blocks' marks are gone.
         assert_eq!(put(&mut slots, 6), Some(4));
         assert_eq!(put(&mut slots, 7), Some(1));
         assert_eq!(put(&mut slots, 8), Some(2));

@@ -83,7 +83,7 @@ pub(crate) fn open<T: for<'a> Deserialize<'a>>(message: Message) -> Option<(T, u
 }
 
 pub(crate) fn encode(message: &impl Serialize) -> Vec<u8> {
-    // Only memory can be missing.
+    // Encoding fails only for lack of memory.
     postcard::to_allocvec(message).unwrap_or_default()
 }
 
@@ -115,7 +115,7 @@ mod tests {
             offset: u64::MAX,
             len: u32::MAX,
             durable: true,
-            // A request that begins inside a block has one more.
+            // A request that begins inside a block has one piece more.
             sums: vec![u32::MAX; blocks + 1],
         };
         let done = Say::Done(Ok(vec![u32::MAX; blocks + 1]), Some(u64::MAX));

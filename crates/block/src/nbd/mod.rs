@@ -143,7 +143,7 @@ fn admit(shared: &Arc<Shared>, listener: &Listener) {
             listener,
             rustix::event::PollFlags::IN,
         )];
-        // Whatever it says, the next look decides.
+        // Whatever the call returns, the next check decides.
         let _ = rustix::event::poll(&mut wait, Some(&limit));
         let stream = match listener.accept() {
             Ok(stream) => stream,

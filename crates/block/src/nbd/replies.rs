@@ -280,7 +280,7 @@ impl Replies {
         while !state.waiting.is_empty() {
             let mut taken = std::mem::take(&mut state.waiting);
             drop(state);
-            // Without the lock: also the memory that is free now is the next one's.
+            // Without the lock: memory that becomes free now is usable by the next thread, too.
             let result = send(&mut taken, &self.stream, flags);
             state = self.lock();
             state.settle(&self.budget, result.unwrap_or_default());

@@ -147,7 +147,7 @@ fn make_way(path: &Path) -> io::Result<()> {
         }
         Err(error) => return Err(error),
     }
-    // Without waiting: one whose queue is full is alive, too.
+    // Without waiting: a server whose queue is full is alive, too.
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
     let probe = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
     match connect(&probe, &SocketAddrUnix::new(path)?) {

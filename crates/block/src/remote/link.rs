@@ -255,7 +255,7 @@ impl Remote {
                     ));
                 };
                 if !question.fits(&result, data.as_ref()) {
-                    // It is asked again.
+                    // The question is asked again.
                     state.away.insert(number, question);
                     return Err(wire::violation("the server", "an answer of another length"));
                 }

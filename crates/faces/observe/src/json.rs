@@ -37,7 +37,7 @@ pub fn page_data(looked: Result<&Snapshot, &str>) -> Value {
         let (list, value) = match record {
             StatRecord::Manager(m) => {
                 all["manager"] = json!(m);
-                // A number that 53 bits do not hold.
+                // 53 bits do not hold this number.
                 all["manager"]["instance"] = json!(format!("{:016x}", m.instance));
                 continue;
             }

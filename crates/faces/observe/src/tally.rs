@@ -37,7 +37,7 @@ impl Tally {
     /// Adds an object's count so far.
     pub(crate) fn add(&mut self, metric: &'static str, object: u64, labels: &Labels, value: f64) {
         let before = self.last.get(&(metric, object)).copied().unwrap_or(0.0);
-        // It began anew, or its writer lies.
+        // The object began anew, or its writer lies.
         let more = if value >= before {
             value - before
         } else {
@@ -84,7 +84,7 @@ mod tests {
         assert_eq!(look(&mut t, 1, &[(2, "a", 6.0), (3, "a", 1.0)]), one(17.0));
         // A writer that counts backwards begins anew.
         assert_eq!(look(&mut t, 1, &[(2, "a", 2.0), (3, "a", 1.0)]), one(19.0));
-        // Another series takes on from where the object is.
+        // Another series continues from the object's present count.
         assert_eq!(
             look(&mut t, 1, &[(2, "(others)", 4.0)]),
             [("(others)".to_owned(), 2.0)]

@@ -58,7 +58,7 @@ pub(crate) fn place(value: &Bound<'_, PyAny>) -> PyResult<(usize, usize)> {
     let is_array = plain || is_array(value)?;
     match View::of(value) {
         Ok(view) if plain || !is_array => Ok((view.address(), view.len())),
-        // Of another class, or of a type or in an order of which the buffer protocol has no word.
+        // An object of another class, or of a type or in an order that the buffer protocol cannot express.
         _ if is_array => numpys(py, &PLACE, "place")?.call1((value,))?.extract(),
         view => view.map(|view| (view.address(), view.len())),
     }

@@ -94,7 +94,7 @@ impl View {
 impl Drop for View {
     fn drop(&mut self) {
         let view = &mut *self.0;
-        // None where the interpreter is going down.
+        // None if the interpreter is going down.
         let _ = Python::try_attach(|_| {
             // SAFETY: given back once, with the GIL.
             unsafe { ffi::PyBuffer_Release(view) }

@@ -35,7 +35,7 @@ pub(crate) fn end_with<T: Send>(
     let Some(what) = what else { return };
     let mut last = Some(|| end(what));
     if !fork_epoch.is_inherited() {
-        // None where the interpreter is going down.
+        // None if the interpreter is going down.
         let _ = Python::try_attach(|py| py.detach(|| last.take().map(|last| last())));
     }
     if let Some(last) = last {

@@ -68,7 +68,7 @@ impl Target for Room {
             let room = bytes.get_mut(offset..).unwrap_or_default();
             return stream::recv(socket, room);
         }
-        // Others may write there, so there is no slice.
+        // Other processes may write there, so there is no slice.
         let mut some = [0; SOME_BYTES];
         let most = buffer.len().saturating_sub(offset).min(SOME_BYTES);
         let got = stream::recv(socket, &mut some[..most])?;

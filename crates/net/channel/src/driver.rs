@@ -193,13 +193,13 @@ impl<S: Side + 'static> ChannelDriver<S> {
         if ready.iter().any(|ready| ready.token == DOORBELL)
             && (is_thread || !lock(&self.thread).is_called)
         {
-            // It fails only if another one was quicker.
+            // This fails only if another thread was quicker.
             let _ = eventfd::drain(&self.doorbell);
         }
     }
 
     fn ring(&self) {
-        // It fails only if it is rung already.
+        // This fails only if the doorbell is rung already.
         let _ = eventfd::signal(&self.doorbell);
     }
 
@@ -261,7 +261,7 @@ impl<S: Side + 'static> ChannelDriver<S> {
         drop(state);
         // Ordering: as in `run`.
         fence(Ordering::SeqCst);
-        // Another thread of the program may have come meanwhile, as one that is short of memory, and gone again.
+        // Another thread of the program may have come and gone meanwhile, for example one that is short of memory.
         if is_needed || self.again.load(Ordering::SeqCst) {
             self.call();
         }

@@ -41,9 +41,9 @@ impl Listening {
 
 impl Drop for Listening {
     fn drop(&mut self) {
-        // It fails only if it is rung already.
+        // This fails only if the doorbell is rung already.
         let _ = eventfd::signal(&self.stop);
-        // So that the address is free once this is gone.
+        // The address is thus free once this is gone.
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
@@ -106,7 +106,7 @@ fn run(mut listener: Box<dyn Listener>, ends: &Ends, stop: &OwnedFd) {
         if !waiter.arm() {
             continue;
         }
-        // Whatever the kernel says, both are looked at.
+        // Whatever the kernel returns, both are checked.
         let _ = match waiter.descriptor() {
             Some(fd) if pause == ROUND => wait_any_readable(&[fd, stop.as_fd()], Some(pause)),
             _ => wait_any_readable(&[stop.as_fd()], Some(PAUSE)),

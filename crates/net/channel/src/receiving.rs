@@ -390,7 +390,7 @@ impl Receiving {
             return Ok(true);
         };
         drop(place);
-        // Nobody else has it: the connection keeps no place.
+        // No other thread has the buffer: the connection keeps no place.
         let buffer = Arc::into_inner(buffer).ok_or_else(|| Error::from(Kind::System))?;
         let buffer = buffer.into_inner().unwrap_or_else(PoisonError::into_inner);
         match what {
@@ -400,7 +400,7 @@ impl Receiving {
                 if let Some(list) = &mut self.list {
                     list.pieces -= 1;
                     list.bytes -= buffer.len() as u64;
-                    // There is room for as many as there may be.
+                    // The list has room for the largest number of pieces.
                     let _ = list.aggregate.push_back(buffer);
                 }
                 self.end_list()?;
@@ -412,7 +412,7 @@ impl Receiving {
     fn deliver(&mut self, meta: u64, body: Body) -> Result<(), Error> {
         match self.inlet.try_send(Message { meta, body }) {
             Ok(()) => Ok(()),
-            // It is found to be gone at the next look.
+            // The next check finds that the program is gone.
             Err(failed) if failed.kind() == Kind::PeerGone => Ok(()),
             Err(failed) => Err(failed.error),
         }

@@ -185,7 +185,7 @@ impl Wire {
             return;
         }
         match waiter.descriptor() {
-            // Whatever the kernel says, the caller looks again.
+            // Whatever the kernel returns, the caller checks again.
             Some(fd) => _ = wait_readable(fd, Some(limit)),
             None => waiter.wait(limit.min(POLL_INTERVAL)),
         }
@@ -213,7 +213,7 @@ impl Wire {
             && (was_told || wants_room != self.wants_room)
         {
             self.wants_room = wants_room;
-            // It fails for none that is watched.
+            // This fails for no descriptor that is watched.
             let _ = epoll.modify(fd, 0, interest(wants_room));
         }
         true

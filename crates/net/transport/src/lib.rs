@@ -50,7 +50,7 @@ pub struct Frame {
 impl Clone for Frame {
     fn clone(&self) -> Frame {
         Frame {
-            // As a block; a derived clone goes byte by byte.
+            // Copied as a block; a derived clone goes byte by byte.
             bytes: FrameBytes::from_slice(&self.bytes),
             payload: self.payload.clone(),
         }

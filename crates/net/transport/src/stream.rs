@@ -71,14 +71,14 @@ struct Room(OwnedFd);
 
 impl Wait for Room {
     fn wait(&self, limit: Duration) {
-        // As above.
+        // Whatever the kernel returns, the caller checks again.
         let _ = tranship_sys::stream::wait(Some(&self.0), true, None::<&OwnedFd>, limit);
     }
 }
 
 impl Wait for Readable {
     fn wait(&self, limit: Duration) {
-        // Whatever the kernel says, the caller looks again.
+        // Whatever the kernel returns, the caller checks again.
         let _ = wait_readable(&*self.0, Some(limit));
     }
 
@@ -143,7 +143,7 @@ impl End {
         stream
             .set_nonblocking(true)
             .map_err(Error::system("fcntl"))?;
-        // Nobody takes any; an older kernel does not know how to refuse them.
+        // No code takes any; an older kernel does not know how to refuse them.
         let _ = socket::pass_rights(&stream, false);
         Ok(Box::new(End {
             stream,

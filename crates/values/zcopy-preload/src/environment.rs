@@ -38,7 +38,7 @@ fn short(number: u64) -> Option<usize> {
 /// Says something on standard error, in one write: lines of several processes stay whole.
 pub(crate) fn say(what: &str) {
     let line = format!("libtranship_zcopy: {what}\n");
-    // Nobody may be there to read it.
+    // Standard error may have no reader.
     let _ = std::io::stderr().write_all(line.as_bytes());
 }
 

@@ -133,7 +133,7 @@ unsafe fn piece(at: *const u8, len: usize) -> Option<Piece<'static>> {
     if len < WORTH {
         return None;
     }
-    // A length that cannot be is the kernel's to refuse.
+    // The kernel refuses an impossible length.
     let last = at.wrapping_add(len - 1);
     if last < at {
         return None;
@@ -158,7 +158,7 @@ unsafe fn many(
     if count == 0 || count > MOST || !may_look(fd, flags) || !pieces.is_aligned() {
         return copy();
     }
-    // A list that the kernel cannot read either is the kernel's to refuse.
+    // The kernel refuses a list that it cannot read either.
     if !is_readable(pieces.cast(), count * size_of::<libc::iovec>()) {
         return copy();
     }
@@ -217,7 +217,7 @@ fn sent(
         state::with_sender(|sender, list| {
             list.extend(pieces);
             let counts = sender.counts();
-            // Without memory for that it is not counted.
+            // Without memory for the list the send is not counted.
             let _ = sender.copied(list, usize::try_from(sent).unwrap_or(0));
             done(counts, sender.counts());
         })

@@ -154,7 +154,7 @@ pub(crate) fn with_sender<T>(
                     none.insert(Ours::new()?)
                 }
             };
-            // Of a send that a signal's handler jumped out of.
+            // Removes pieces of a send that a signal's handler jumped out of.
             sender.pieces.clear();
             let done = work(&mut sender.sender, &mut sender.pieces);
             sender.pieces.clear();

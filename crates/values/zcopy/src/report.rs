@@ -120,7 +120,7 @@ impl Report {
             let Ok(link) = std::fs::read_link(entry.path()) else {
                 continue;
             };
-            // A page that was inherited is the parent's.
+            // An inherited page is the parent's.
             if is_page(&link, own)
                 && let report = Report::of_file(&entry.path())?
                 && report.pid == own

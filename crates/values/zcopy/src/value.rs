@@ -69,7 +69,7 @@ impl Arena {
     }
 
     fn to_fill(&self, at: NonNull<u8>, len: usize) -> ValueMut {
-        // It will be filled, unlike memory that a program may ask for.
+        // The value will be filled, unlike memory that a program may ask for.
         self.inner.populate(at, len);
         ValueMut {
             owned: Some(Owned {
@@ -365,7 +365,7 @@ impl Value {
     /// Prefetches the handle into the caches.
     pub(crate) fn prefetch(&self) {
         let start = std::ptr::from_ref(self).cast::<u8>();
-        // It may lie on two lines.
+        // The handle may lie on two cache lines.
         tranship_sync::prefetch_read(start);
         tranship_sync::prefetch_read(start.wrapping_add(size_of::<Value>() - 1));
     }

@@ -66,7 +66,7 @@ fn serve(args: &DaemonArgs) -> Result<Answer> {
             0o600
         });
     let stop = Shutdown::new().context("making an eventfd")?;
-    // A socket that systemd made is served where it is.
+    // A socket that systemd made stays where it is.
     let bound = match Listener::from_systemd() {
         Some(inherited) => inherited,
         None => Listener::bind(&path, mode),
@@ -82,7 +82,7 @@ fn serve(args: &DaemonArgs) -> Result<Answer> {
     }
     // Before there is another thread, which would keep them.
     tranship_sys::confine::drop_capabilities(config.kills()).context("dropping capabilities")?;
-    // It ends with this process. Afterwards no program can be started.
+    // The observer ends with this process. Afterwards no program can be started.
     let _observer = doors.map(metrics::Doors::start).transpose()?;
     take_signals(stop.clone())?;
     match listener.path() {
@@ -138,7 +138,7 @@ fn daemonize(args: &DaemonArgs) -> Result<Answer> {
             .arg(format!("{}ms", time.as_millis()));
     }
     args.observe.pass_on(&mut command);
-    // Its complaints go where ours go until it serves; it writes nothing to standard output.
+    // The child's error output goes where ours goes until it serves; it writes nothing to standard output.
     let mut child = command
         .stdin(Stdio::null())
         .stdout(Stdio::null())
@@ -151,7 +151,7 @@ fn daemonize(args: &DaemonArgs) -> Result<Answer> {
             return Ok(Answer::Yes);
         }
         match child.try_wait().context("waiting for the manager")? {
-            // It lost against another one, which is about to listen.
+            // The child lost against another manager, which is about to listen.
             Some(status) if status.code() == Some(exit::NEGATIVE.into()) => lost = true,
             Some(status) => bail!("the manager ended at once ({status})"),
             None => {}
@@ -165,7 +165,7 @@ fn daemonize(args: &DaemonArgs) -> Result<Answer> {
     if lost {
         bail!("another manager has locked {path}, and has not listened there for {PATIENCE:?}");
     }
-    // Whatever it waits for: it may have the lock, which keeps every other one away.
+    // Whatever the child waits for: it may have the lock, which keeps every other manager away.
     let _ = child.kill();
     let _ = child.wait();
     bail!(
@@ -189,7 +189,7 @@ fn usual_socket() -> Result<PathBuf> {
 
 fn load(file: &Path) -> Result<Config> {
     Config::load(file).map_err(|error| match error {
-        // It names the file itself.
+        // The error names the file itself.
         ConfigError::Read { .. } => error.into(),
         error => anyhow::Error::new(error).context(file.display().to_string()),
     })

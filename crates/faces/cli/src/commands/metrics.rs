@@ -256,7 +256,7 @@ pub(super) struct Beside {
 
 impl Drop for Beside {
     fn drop(&mut self) {
-        // Another manager may have made its own there by now.
+        // Another manager may have made its own socket there by now.
         if let Some((ours, path)) = &self.remove
             && inode(path) == Some(*ours)
         {

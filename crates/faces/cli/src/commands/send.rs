@@ -26,7 +26,7 @@ pub(crate) fn run(args: &SendArgs) -> Result<Answer> {
     let domain = connect::travel(&args.connect, "tranship-send", &args.name)?;
     let pool = domain
         .create_pool(PoolOptions::new(args.pool.max(args.frame)).name(name_of(&args.name)))?;
-    // It may be raised: a frame is worth waiting for.
+    // The quota may be raised: a frame is worth waiting for.
     let quota_bytes = pool.quota_bytes();
     if quota_bytes < args.frame {
         eprintln!(

@@ -65,7 +65,7 @@ mod tests {
 
     #[test]
     fn without_a_lock_down_the_attempts_succeed() {
-        // So that an empty list after a lock-down means something.
+        // A control, so that an empty list after a lock-down means something.
         let escaped = try_to_escape();
         let _ = std::fs::remove_file(escape_path());
         assert_eq!(escaped.len(), 5, "{escaped:?}");

@@ -49,7 +49,7 @@ impl<T: DeserializeOwned + Send + 'static> Process<T> {
                 }
             }
         };
-        // It ends with the process.
+        // The thread ends with the process.
         std::thread::Builder::new()
             .name(format!("hear {name}"))
             .spawn(hear)

@@ -86,7 +86,7 @@ fn look(total_bytes: u64, until: &AtomicBool) -> Residency {
         }
         seen.max_bytes = seen.max_bytes.max(bytes);
         seen.samples_beyond += u64::from(bytes > total_bytes);
-        // Not made up for: a look is a look at one moment.
+        // A missed look is not made up for: a look is a look at one moment.
         next = (next + EVERY).max(Instant::now());
         std::thread::sleep(next.saturating_duration_since(Instant::now()));
     }

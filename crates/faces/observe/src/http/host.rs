@@ -9,7 +9,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 /// Returns whether a request that names this host is answered.
 pub(crate) fn allowed(host: Option<&str>, names: &[String]) -> bool {
-    // Only HTTP/1.0 names none, and no browser speaks that.
+    // Only HTTP/1.0 requests have no host, and no browser speaks that.
     let Some(host) = host else {
         return true;
     };

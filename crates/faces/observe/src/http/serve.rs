@@ -188,7 +188,7 @@ fn take(shared: &Arc<Shared>, stream: Stream, page: bool) {
     if guests.stay() >= CONNECTIONS {
         return;
     }
-    // Those that were sent away are still threads.
+    // Clients that were sent away are still threads.
     let many = |g: &mut Guests| g.all.len() >= 2 * CONNECTIONS;
     let waited = shared.left.wait_timeout_while(guests, HEARD, many);
     let (mut guests, waited) = waited.unwrap_or_else(PoisonError::into_inner);
@@ -240,7 +240,7 @@ fn guest(shared: &Shared, id: u64, mut stream: Stream, page: bool) -> io::Result
         Err(wrong) => Answer::wrong(wrong),
     };
     let bytes = answer.bytes();
-    // Not kept beside its copy for as long as a slow client takes.
+    // The answer is not kept beside its copy for as long as a slow client takes.
     drop(answer);
     let deadline = Instant::now() + TAKEN;
     let mut rest = bytes.as_slice();

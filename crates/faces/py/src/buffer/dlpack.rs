@@ -202,7 +202,7 @@ unsafe extern "C" fn delete_versioned(managed: *mut ManagedVersioned) {
 unsafe fn forget(context: *mut c_void) {
     // SAFETY: as the caller says.
     let context = unsafe { Box::from_raw(context.cast::<Context>()) };
-    // None where the interpreter is going down: then the view goes with it.
+    // None if the interpreter is going down: then the view goes with it.
     let mut context = Some(context);
     let _ = Python::try_attach(|_| drop(context.take()));
     std::mem::forget(context);

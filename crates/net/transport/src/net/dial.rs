@@ -143,7 +143,7 @@ fn dial_any(
 ) -> Result<Met, Failure> {
     let mut failures = Vec::new();
     for (number, place) in places.iter().enumerate() {
-        // One that does not answer leaves the others their share of the time.
+        // A place that does not answer leaves the others their share of the time.
         let left = until.saturating_duration_since(Instant::now());
         let share = left / u32::try_from(places.len() - number).unwrap_or(u32::MAX);
         match meet(settings, address, *place, hello, Instant::now() + share) {
@@ -266,7 +266,7 @@ pub(super) fn dial_again(session: &Arc<Session>, lines: u64) -> std::io::Result<
     let started = timer::thread("tranship-dial", move || {
         redial(&called);
         let mut inner = called.lock();
-        // Of the next one that is lost it knows nothing.
+        // This thread knows nothing of the next lost connection.
         if inner.lines == lines {
             inner.connection.gave_up();
         }

@@ -99,9 +99,9 @@ impl Handshakes {
         if self.all.len() - leaving >= MOST {
             let victim = self.victim(now).filter(|_| leaving < MOST)?;
             let victim = self.all.get(&victim)?;
-            // One that was just welcomed is as good as gone from here.
+            // A client that was just welcomed leaves the handshakes anyway.
             if victim.progress.send_away() {
-                // Its thread comes back from wherever it waits.
+                // The client's thread comes back from wherever it waits.
                 let _ = victim.socket.shutdown(Shutdown::Both);
             }
         }
@@ -253,7 +253,7 @@ mod tests {
 
     #[test]
     fn there_are_so_many_at_most() {
-        // Their threads do not end: no more of them than that.
+        // The threads of these clients do not end: there must be no more of them than that.
         let mut world = World::new();
         world.come(1, 2 * MOST);
         assert!(world.comes(2).is_none());

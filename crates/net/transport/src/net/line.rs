@@ -41,7 +41,7 @@ impl Line {
     pub(super) fn new(socket: TcpStream, tls: Option<Box<rustls::Connection>>) -> io::Result<Line> {
         socket.set_nonblocking(true)?;
         if socket.peer_addr().is_ok_and(|peer| peer.ip().is_loopback()) {
-            // Where a sandbox does not allow it, it is only slower.
+            // If a sandbox does not allow the option, the connection is only slower.
             let _ = stream::hurry(&socket);
         }
         let tls = tls.map(|mut tls| {
@@ -226,7 +226,7 @@ impl Secured {
             let got = stream::recv(socket, &mut self.taken)?;
             self.waits = 0..got;
         }
-        // It takes a part of a record at a time; of nothing at all, that it is the end.
+        // `read_tls` takes a part of a record at a time. If it gets nothing at all, it takes that for the end.
         let some = self.tls.read_tls(&mut &self.taken[self.waits.clone()])?;
         self.waits.start += some;
         if let Err(error) = self.tls.process_new_packets() {

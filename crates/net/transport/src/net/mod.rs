@@ -300,7 +300,7 @@ impl Wait for Waiting {
         let session = &self.0;
         let mut inner = session.lock();
         if inner.bell.hear() || inner.is_over() {
-            // It fails only if nothing has rung.
+            // This fails only if nothing has rung.
             let _ = eventfd::drain(&session.doorbell);
             return;
         }
@@ -309,7 +309,7 @@ impl Wait for Waiting {
         let room = inner.is_blocked();
         inner.program.sleeps();
         drop(inner);
-        // Whatever the kernel says, the caller looks again.
+        // Whatever the kernel returns, the caller checks again.
         let _ = stream::wait(socket.as_deref(), room, Some(&session.doorbell), limit);
         session.lock().program.woke(std::time::Instant::now());
     }

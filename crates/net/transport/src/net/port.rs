@@ -86,7 +86,7 @@ impl Door {
     }
 
     pub(super) fn take(&self) -> Option<Arc<Session>> {
-        // It is rung at each arrival; there may be several.
+        // The doorbell is rung at each arrival; there may be several.
         let _ = eventfd::drain(&self.doorbell);
         self.lock().as_mut()?.sessions.pop_front()
     }
@@ -117,7 +117,7 @@ impl Place {
             None => return Err(session),
         }
         self.is_used = true;
-        // It fails only if it is rung already.
+        // This fails only if the doorbell is rung already.
         let _ = eventfd::signal(&self.door.doorbell);
         Ok(())
     }
@@ -236,11 +236,11 @@ impl Port {
 
 impl Drop for Port {
     fn drop(&mut self) {
-        // It fails only if it is rung already.
+        // This fails only if the doorbell is rung already.
         let _ = eventfd::signal(&self.stop);
         let listens = self.listens.get_mut();
         let listens = listens.unwrap_or_else(PoisonError::into_inner).take();
-        // So that the address is free once this is gone. The thread itself may be the last to have held it.
+        // The address is thus free once this is gone. The thread itself may be the last to have held it.
         if let Some(listens) = listens
             && listens.thread().id() != std::thread::current().id()
         {
@@ -251,7 +251,7 @@ impl Drop for Port {
 
 fn listen(listener: &TcpListener, stop: &OwnedFd, port: &Weak<Port>) {
     loop {
-        // Whatever the kernel says, both are looked at.
+        // Whatever the kernel returns, both are checked.
         let _ = stream::wait(Some(listener), false, Some(stop), Duration::from_secs(3600));
         let Some(port) = port.upgrade() else {
             return;

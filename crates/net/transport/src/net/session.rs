@@ -102,7 +102,7 @@ impl Session {
     /// Rings the doorbell: something is new that the socket does not show.
     pub(super) fn ring(&self, inner: &mut Inner) {
         inner.bell = Bell::Rung;
-        // It fails only if it is rung already.
+        // This fails only if the doorbell is rung already.
         let _ = eventfd::signal(&self.doorbell);
     }
 
@@ -254,7 +254,7 @@ impl Session {
         let mut records = 0;
         loop {
             if records == MOST_RECORDS {
-                // More may wait: the program is to look again.
+                // More records may wait: the program is to look again.
                 self.ring(inner);
                 return None;
             }
@@ -358,7 +358,7 @@ impl Session {
     pub(super) fn arm(&self, tells: Tells) -> bool {
         let mut inner = self.lock();
         if inner.bell.hear() || inner.is_over() {
-            // It fails only if nothing has rung.
+            // This fails only if nothing has rung.
             let _ = eventfd::drain(&self.doorbell);
             return false;
         }

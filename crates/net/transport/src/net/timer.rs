@@ -76,7 +76,7 @@ fn run(timer: &'static Timer) {
         blocked.clear();
         for session in &sessions {
             let Some(mut inner) = session.try_lock() else {
-                // Its program has it, perhaps for long: the others are not to wait for that.
+                // The session's program holds the lock, perhaps for long: the other sessions do not wait for that.
                 pause = pause.min(session::IDLE);
                 continue;
             };
@@ -97,7 +97,7 @@ fn run(timer: &'static Timer) {
             }
         }
         drop(sessions);
-        // Whatever the kernel says, everything is looked at again.
+        // Whatever the kernel returns, everything is checked again.
         let _ = stream::wait_for_room(&blocked, timer.doorbell, pause);
         let _ = eventfd::drain(timer.doorbell);
     }

@@ -153,7 +153,7 @@ impl Connection {
         let mut input = Vec::new();
         let next = match &self.expect {
             Expect::Line => Next::Line,
-            // From its command on.
+            // The delay counts from the value's command on.
             Expect::Value { value, line, .. } => {
                 input.extend_from_slice(line);
                 input.extend_from_slice(b"\r\n");
@@ -162,7 +162,7 @@ impl Connection {
             }
             Expect::Swallow(bytes) => Next::Swallow(*bytes as u64),
             Expect::SwallowLine => Next::SwallowLine,
-            // As if the line began with the next key.
+            // Continues as if the line began with the next key.
             Expect::Keys(keys) => {
                 input.extend_from_slice(&keys.beginning());
                 Next::Line
@@ -228,7 +228,7 @@ impl Connection {
 
     pub(super) fn turn(&mut self, shared: &Shared, worker: usize, sender: &mut Sender) -> Turn {
         let counts = &shared.counts[worker];
-        // Else a connection with notifications is ready for ever.
+        // Otherwise a connection with notifications is ready for ever.
         if sender.settle(&self.stream, &mut self.socket).is_err() {
             return Turn::End;
         }
@@ -331,7 +331,7 @@ impl Connection {
             }
             Ok(count) => {
                 Counts::bump(&counts.bytes_read, count as u64);
-                // Less than there was room for: the rest, if any, is told of again.
+                // The read returned less than there was room for: the kernel reports the rest again, if there is any.
                 Ok(count == wanted)
             }
             Err(error)

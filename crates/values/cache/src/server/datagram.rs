@@ -38,7 +38,7 @@ impl Datagrams {
 
     /// Answers the waiting requests, a bounded number.
     pub(super) fn serve(&mut self, shared: &Shared, worker: usize, sender: &mut Sender) {
-        // Else the socket is ready for ever.
+        // Otherwise the socket is ready for ever.
         let _ = sender.settle(&self.udp, &mut self.socket);
         let mut room = [0; 2048];
         for _ in 0..64 {

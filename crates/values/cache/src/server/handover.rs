@@ -148,7 +148,7 @@ pub(super) fn read_file(file: OwnedFd, most: u64) -> io::Result<Vec<u8>> {
     }
     file.seek(SeekFrom::Start(0))?;
     let mut bytes = Vec::new();
-    // It may have grown since.
+    // The file may have grown since.
     file.take(most).read_to_end(&mut bytes)?;
     Ok(bytes)
 }

@@ -107,7 +107,7 @@ impl Pending {
         {
             return Ok(());
         }
-        // It may have died on the way: then no process has it.
+        // The successor may have died on the way: then no process has the cache.
         let process = self.process.as_ref();
         let dead = process.map(|process| pidfd::wait_dead(process, Some(PATIENCE)));
         match dead {

@@ -221,7 +221,7 @@ impl Worker {
     fn relieve(&mut self) {
         let mut relieves = self.shared.waiting.is_too_much(&self.shared.store);
         if relieves && !self.relieves {
-            // Those of the others may be slower.
+            // Clients of the other workers may be slower.
             self.shared.waiting.ring();
         }
         self.relieves = relieves;

@@ -88,7 +88,7 @@ impl Copies {
             used: false,
         };
         let buf = copy.buf.clone();
-        // One that is over has its place in the order still.
+        // A copy that is over still has its place in the order.
         if self.by_key.insert(key.into(), copy).is_none() {
             self.order.push_back(key.into());
         }

@@ -107,7 +107,7 @@ impl ShareServer {
             self.complain(&error);
             limit = limit.min(PAUSE);
         }
-        // That they have the pool, or that there is memory for an answer, is told by nothing that is waited for.
+        // No descriptor reports that a reader has the pool, or that there is memory for an answer.
         let waits = |client: &Client| !client.is_greeted() || client.is_late();
         if self.clients.iter().any(waits) {
             limit = limit.min(NEW);

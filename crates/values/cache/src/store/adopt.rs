@@ -119,7 +119,7 @@ impl Store {
     /// If the kernel refuses; then the store must not be used.
     pub(crate) fn begin(&self) -> std::io::Result<()> {
         self.arena.begin()?;
-        // This process may have less than the former one.
+        // This process may have a smaller limit than the former one.
         self.make_room(0);
         Ok(())
     }

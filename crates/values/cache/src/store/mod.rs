@@ -193,7 +193,7 @@ impl Store {
                 Ok(value) => return Some(value),
                 Err(lack) => lack,
             };
-            // Where the manager admits nothing the cleaner has no room to work either, so once has to do.
+            // If the manager admits nothing, the cleaner has no room to work either: one attempt is enough.
             let refused = matches!(lack, Error::NotAdmitted { .. });
             if attempt == 0 || !refused {
                 self.clean(4);
@@ -626,7 +626,7 @@ impl Store {
     }
 
     fn shard(&self, key: &[u8]) -> (MutexGuard<'_, Shard>, u64) {
-        // Not as a slice is hashed, with its length before it: a key is all there is.
+        // Not as a slice is hashed, with its length before it: the key is the only input.
         let mut hasher = self.hasher.build_hasher();
         hasher.write(key);
         let hash = hasher.finish();

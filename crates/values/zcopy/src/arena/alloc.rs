@@ -370,7 +370,7 @@ impl Inner {
             .filter_map(|number| match &*self.block(number) {
                 Block::Cut(slots) => {
                     let all = u32::try_from(slots.cut.slots).ok()?;
-                    // In thousandths, so that blocks of all classes compare.
+                    // In thousandths, so that blocks of all classes can be compared.
                     (slots.live * 2 <= all).then(|| (slots.live * 1000 / all, number))
                 }
                 _ => None,

@@ -57,7 +57,8 @@ impl Inner {
             heap.main[class.index()].pop_front();
             self.drop_unused(entry);
             if let Some(side) = self.end_main(entry) {
-                // It serves its side class, for a while: of many such the oldest is given up, so that it can be frozen.
+                // The block serves its side class for a while: of many such blocks the oldest is given up, so that it
+                // can be frozen.
                 let waiting = &mut heap.side[side.index()];
                 waiting.push_back(entry);
                 if waiting.len() > SIDES

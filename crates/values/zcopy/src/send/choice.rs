@@ -322,7 +322,7 @@ impl Class {
                 continue;
             }
             if !allows(WAYS[index]) {
-                // Another socket may.
+                // Another socket may have the resource.
                 mean.due = mean.due.max(self.sends + PROBE);
             } else if found.is_none() && mean.due <= self.sends {
                 found = Some(index);

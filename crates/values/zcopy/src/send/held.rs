@@ -83,7 +83,7 @@ impl Held {
         if self.sends.is_empty()
             && let Some(stays) = self.stays.take()
         {
-            // Only a socket that is none any more refuses it.
+            // Only a descriptor that is no socket any more refuses it.
             let _ = sockopt::set_socket_linger(&stays.fd, stays.linger);
         }
     }

@@ -189,7 +189,7 @@ impl Sender {
                 }
                 Piece::ReadOnly(bytes) => segments.push(Segment::of_read_only(bytes)),
                 Piece::Bytes(bytes) => segments.push(Segment::of_bytes(bytes)),
-                // For these it says yes.
+                // `may_refer` says yes for the other kinds, so none of them is here.
                 _ => {}
             }
         }
@@ -268,8 +268,8 @@ impl Sender {
             self.make_sure(segments, 0);
         }
         let sent = match self.by(way, fd, socket, segments, more) {
-            // Whatever it is refused with (no pipe, no room for notifications, pages that cannot be spliced, a
-            // sandbox), nothing of it went: it is copied.
+            // Whatever the reason of the refusal (no pipe, no room for notifications, pages that cannot be spliced, a
+            // sandbox), none of the bytes went: they are copied.
             Err(error) if way != Way::Copy => {
                 let copied = self.copy_instead(fd, segments, more, &error);
                 if copied.is_ok() && !is_later(&error) {
@@ -309,7 +309,7 @@ impl Sender {
         // splice(2) and sendfile(2) look for signals before they look for room, send(2) does when it has to wait: room
         // there is goes first.
         match copy::send_now(fd, segments, more, &mut self.counts) {
-            // A socket that waits for ever has none of its own to say "not now".
+            // A socket that waits for ever has no "not now" of its own.
             Err(full)
                 if full.kind() == io::ErrorKind::WouldBlock
                     && refused.kind() == io::ErrorKind::WouldBlock
@@ -470,7 +470,7 @@ impl Sender {
             (segment, done) = (rest, to);
             self.push(segments, written.copied());
         }
-        // More may follow of which there was no room to tell.
+        // More runs may follow for which there was no room in the answer.
         let rest = if count == RUNS {
             segment.copied()
         } else {

@@ -54,7 +54,7 @@ pub(super) fn run(args: &ServeArgs) -> Result<Answer> {
     }
     if let Some(successor) = server.gone_to() {
         if let Some(service) = &service {
-            // Else the service would end with this process.
+            // Otherwise the service would end with this process.
             let told = service.say(&format!("MAINPID={successor}"));
             told.context("telling the service manager")?;
         }

@@ -20,7 +20,7 @@ impl Held {
     pub(crate) fn now() -> Result<Self> {
         let mut held = Self::default();
         for entry in std::fs::read_dir("/proc/self/fd").context("reading /proc/self/fd")? {
-            // One of them is the directory's own and is gone already when it is looked at.
+            // One of the descriptors is the directory's own and is gone already when it is read.
             let path = entry.context("reading /proc/self/fd")?.path();
             let Ok(target) = std::fs::read_link(&path) else {
                 continue;
