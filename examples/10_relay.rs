@@ -42,7 +42,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                 seen += 1;
                 match from.release_with(message.body, message.meta) {
                     Ok(()) => {} // and the camera hears of it
-                    // It has too much to hear, or has sent all and gone: the frame is released all the same.
+                    // The peer has too many messages to take, or has sent all and gone: the frame is released all the
+                    // same.
                     Err(failed) if matches!(failed.kind(), Kind::Full | Kind::PeerGone) => {}
                     Err(failed) => return Err(failed.error),
                 }

@@ -30,7 +30,7 @@ fn worker(domain: &Domain) -> Result<(), Failed> {
     let mut replies = domain.open_sender("replies")?;
     replies.send_inline(name.as_bytes(), 0)?;
     let mut requests = listener.accept_receiver_within(MOMENT)?;
-    // Whatever else is needed is opened here.
+    // Everything else that is needed is opened before this point.
     if Sandbox::new().lock_down()? != Landlock::Whole {
         eprintln!(
             "this kernel's Landlock is not all there; the system calls are refused all the same"
@@ -109,7 +109,7 @@ impl Boss {
             match self.try_ask(what, text) {
                 Ok(answer) => return Ok(answer),
                 Err(error) => match error.kind() {
-                    // Another worker, or the same one when the manager is back.
+                    // Another worker comes, or the same one when the manager is back.
                     PeerGone | PeerDied | Lost | TimedOut | ManagerAway | NotConnected => {
                         println!("boss: {error}");
                     }

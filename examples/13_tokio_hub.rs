@@ -83,7 +83,7 @@ async fn serve(
             result = results.recv_async() => {
                 let result = result?;
                 if let Some(mut client) = asking.remove(&result.meta) {
-                    // It may have gone meanwhile.
+                    // The client may have gone meanwhile.
                     let _ = client.write_all(&result.to_vec()).await;
                 }
             }
@@ -162,7 +162,7 @@ async fn together() -> Result<(), Any> {
     hub.abort();
     let _ = hub.await;
     for worker in workers {
-        // One that was not needed any more before it was known ends with an error.
+        // A worker that was not needed any more before it was known ends with an error.
         let _ended = worker.join().map_err(|_| "a worker panicked")?;
     }
     println!("{CLIENTS} clients answered by {WORKERS} workers");

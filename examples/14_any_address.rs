@@ -71,7 +71,7 @@ fn read(mut from: Receiver, mut socket: UnixStream) -> Result<(u64, bool), Any> 
     loop {
         let mut items = [PollItem::receiver(&mut from), PollItem::readable(&socket)];
         let ready = match said {
-            // Once is enough.
+            // One word of the socket is enough.
             true => poll(&mut items[..1], None)?,
             false => poll(&mut items, None)?,
         };
@@ -114,7 +114,7 @@ fn both(here: &Domain, there: &Domain, address: &str, level: &str) -> Result<(),
             let written = write(here, address, level);
             written.inspect_err(|error| eprintln!("writing to {address}: {error}"))
         });
-        // Else a writer that fails would be waited for, for ever.
+        // Without the limit the reader would wait for ever for a writer that fails.
         let from = listener.accept_receiver_within(Duration::from_secs(60))?;
         far.write_all(b"something else, too")?;
         assert_eq!(read(from, near)?, (MESSAGES, true));

@@ -45,7 +45,7 @@ async fn write(domain: &Domain, address: &str, level: &str) -> Result<(), Any> {
     let mut to = domain.open_sender_async(address, options).await?;
     for number in 0..MESSAGES {
         let bytes = bytes(number)?;
-        // Each waits while the reader is behind; other tasks run meanwhile.
+        // Each send waits while the reader is behind; other tasks run meanwhile.
         if number % 3 == 2 {
             to.send_inline_async(b"a word in between", number)?.await?;
             continue;

@@ -54,7 +54,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         other.steer().expect_err("one at a time")
     );
 
-    // Both want all that there is.
+    // Both programs want all the memory that there is.
     let mut held: [VecDeque<CbufMut>; 2] = Default::default();
     let mut governor = Governor::with(policy::Config::default(), Box::new(VideoFirst));
     let mut periods = 0;
@@ -77,7 +77,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         }
         !done
     })?;
-    // It ends, and its quotas stay.
+    // The policy ends, and its quotas stay.
     drop(steering);
     assert!(video.quota_bytes() > log.quota_bytes());
     Ok(())

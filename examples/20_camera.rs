@@ -58,7 +58,7 @@ fn newcomers(listener: &Listener, until: Instant, all: &mut Vec<Sender>) -> Resu
                 all.push(viewer);
             }
             Err(error) if error.kind() == Kind::TimedOut => return Ok(()),
-            // Nobody can come before there is a manager again. The frames go on.
+            // No viewer can come before there is a manager again. The frames go on.
             Err(error) if error.kind() == Kind::ManagerAway => {
                 std::thread::sleep(until.saturating_duration_since(Instant::now()));
                 return Ok(());
@@ -73,7 +73,7 @@ fn newcomers(listener: &Listener, until: Instant, all: &mut Vec<Sender>) -> Resu
 fn show(viewer: &mut Sender, pool: &Pool, frame: &Cbuf, number: u64) -> Result<(), Error> {
     match viewer.try_assign(pool) {
         Ok(false) => return Ok(()),
-        // Nobody brings the two together before there is a manager again.
+        // No manager brings the two together before there is one again.
         Err(error) if error.kind() == Kind::ManagerAway => return Ok(()),
         assigned => assigned?,
     };

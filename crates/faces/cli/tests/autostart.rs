@@ -37,8 +37,8 @@ impl Home {
     fn script(&self, text: &str) -> PathBuf {
         let (from, path) = (self.path("manager.txt"), self.path("manager.sh"));
         std::fs::write(&from, text).expect("the script");
-        // By another process: a child that another thread of this one starts would have it open for writing, and nobody
-        // could run it then.
+        // Another process copies the file: a child that another thread of this one starts would have it open for
+        // writing, and then no process could run it.
         let mut install = Command::new("install");
         let made = install.args(["-m", "755"]).arg(from).arg(&path).status();
         assert!(made.expect("install").success());
@@ -166,7 +166,7 @@ fn a_daemon_that_does_not_listen_is_waited_for_so_long_and_no_longer() {
     let said = error(&output);
     assert!(said.contains("had not listened at"), "{said}");
     assert!(said.contains("after 10s, and was killed"), "{said}");
-    // Its output ended: nobody has it any more, so the process is gone.
+    // The output ended: no process has it any more, so the manager is gone.
 }
 
 /// Another daemon has the right to the place, and is about to listen.

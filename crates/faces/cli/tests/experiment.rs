@@ -186,7 +186,7 @@ fn simulated_figures_keep_their_orderings() {
 
 #[test]
 fn what_did_not_hold_is_said_and_has_its_own_code() {
-    // Nobody can make the server wait for so long: the interferer has no callers for all that memory.
+    // No policy can make the server wait for so long: the interferer has no callers for all that memory.
     let output = experiment(&["cbuf-fig11", "--simulated", "--target", "0.97"]);
     let said = String::from_utf8_lossy(&output.stdout);
     assert_eq!(output.status.code(), Some(5), "{said}");

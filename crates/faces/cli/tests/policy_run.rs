@@ -91,11 +91,11 @@ fn it_is_killed_and_its_quotas_stay_and_the_next_one_goes_on() {
         said.contains("another policy sets quotas (that of domain "),
         "{said}"
     );
-    // By hand it is set for good.
+    // A quota that is set by hand stays.
     domain.set_quota(pools[0].id(), 5 * MIB).expect("by hand");
     until(|| quotas(&pools)[0] == 5);
     drop(first);
-    // Until the manager has heard all that it had said, and its end.
+    // Until the manager has read all messages of the policy, and its end.
     until(|| domains(&domain) == 1);
     let left = quotas(&pools);
     assert_eq!(left[0], 5);

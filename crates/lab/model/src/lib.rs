@@ -234,7 +234,7 @@ impl Model {
                 // Its writer loses access to a buffer that it moves. A buffer that it shared, and let go, it goes on
                 // reading.
                 Access::None if is_own && !self.is_moved(buffer) => None,
-                // One mapping for all of the process.
+                // All of the process has one mapping.
                 Access::None if self.way == Way::Inside => None,
                 access => Some(access),
             },

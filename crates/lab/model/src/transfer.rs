@@ -38,7 +38,7 @@ impl Model {
             false => Err(Kind::ChannelTrust),
         };
         match self.way {
-            // It does not come there.
+            // A carried pool does not come to the other machine.
             Way::Carried => return Ok(()),
             Way::Inside | Way::Shared if found.assigned.contains(&id) => return Ok(()),
             Way::Inside | Way::Shared => {}

@@ -193,7 +193,7 @@ fn checks_come_in_their_order() {
     assert_eq!(model.step(&sends(0, 0, true)), Err(Kind::BufferState));
     assert_eq!(model.step(&passes(1, 0)), Err(Kind::BufferInvalid));
     all(&mut model, &[moves(0, 0), takes(1, 0)]);
-    // Nobody let it send from this pool; the level is not even asked for.
+    // The domain was not allowed to send from this pool; the level is not even asked for.
     assert_eq!(model.step(&moves(1, 1)), Err(Kind::Refused));
     assert_eq!(model.access(B, 1), Access::ReadWrite);
     all(&mut model, &[passes(1, 0)]);
@@ -228,7 +228,7 @@ fn a_refused_pool_changes_nothing() {
     assert_eq!(model.step(&moves(0, 0)), Err(Kind::Refused));
     assert_eq!(model.step(&moves(0, 1)), Err(Kind::ChannelTrust));
     assert_eq!(model, before);
-    // Once is for good.
+    // One agreement lasts for ever.
     all(
         &mut model,
         &[veto(false), moves(0, 0), veto(true), takes(1, 0)],
@@ -252,7 +252,7 @@ fn what_was_sent_before_the_end_arrives() {
         all(&mut model, &[moves(0, 0), ends]);
         assert!(matches!(model.must(&takes(1, 0)), Outcome::Took(_)));
         assert_eq!(model.step(&takes(1, 0)), Err(says));
-        // It stays what it is, whichever domain is gone.
+        // The buffer stays what it is, whichever domain is gone.
         all(&mut model, &[writes(1)]);
         assert_eq!(model.step(&passes(1, 0)), Err(Kind::PeerGone));
         all(&mut model, &[drops(1)]);
@@ -275,7 +275,7 @@ fn what_the_dead_had_is_the_pools_and_what_they_sent_stays() {
     };
     assert!(matches!(model.must(&back), Outcome::Took(_)));
     assert_eq!(model.step(&moves(0, 0)), Err(Kind::PeerGone));
-    // It was sent: the memory is written as another buffer.
+    // The buffer was sent: the memory is written as another buffer.
     assert_eq!(model.step(&writes(0)), Err(Kind::BufferState));
     all(&mut model, &[drops(0), allocs(0), writes(0)]);
 }
@@ -463,7 +463,7 @@ fn a_moved_aggregate_is_one_move_of_each() {
         buffers: buffers.clone(),
         meta: 1,
     };
-    // Of none if one of them is shared.
+    // No handle is exclusive if one of them is shared.
     let mut other = model.clone();
     all(&mut other, &[freezes(0)]);
     let before = other.clone();

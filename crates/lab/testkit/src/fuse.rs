@@ -98,7 +98,7 @@ impl Silent {
         let server = std::thread::Builder::new().name("fuse".into());
         let server = server.spawn(move || serve(device, &stop, &asked))?;
         *silent.server() = Some(server);
-        // Until it is asked for its size, the kernel takes it for empty.
+        // Until the kernel asks for the file's size, it takes the file for empty.
         std::fs::metadata(&silent.path)?;
         Ok(silent)
     }
@@ -155,7 +155,7 @@ fn sweep() {
     for at in ours.filter_map(|line| line.split(' ').nth(1)) {
         let pid = crate::folder::owner(Path::new(at).parent().unwrap_or(Path::new("")));
         if pid.is_some_and(|pid| !Path::new("/proc").join(pid.to_string()).exists()) {
-            // Somebody else may be sweeping too.
+            // Another process may be sweeping too.
             let _ = unmount(Path::new(at));
         }
     }

@@ -118,7 +118,7 @@ impl Lab {
         };
         let mut taps = Vec::new();
         for (side, host) in lab.names.iter().enumerate() {
-            // At most 15 bytes, and unique while it is here.
+            // The name has at most 15 bytes, and is unique while the device is here.
             let device = format!("l{}x{number}x{side}", std::process::id());
             let tap = tun::tap(&device, false).map_err(|error| format!("{device}: {error}"))?;
             ip(&["netns", "add", host])?;
@@ -207,7 +207,7 @@ fn pass(taps: &[OwnedFd; 2], shared: &Shared, mut random: Random) {
         let now = Instant::now();
         while due.peek().is_some_and(|Reverse((at, ..))| *at <= now) {
             if let Some(Reverse((_, _, to, bytes))) = due.pop() {
-                // A device that is down, or has no room: the frame is lost.
+                // The device is down, or has no room: the frame is lost.
                 let _ = rustix::io::write(&taps[to], &bytes);
             }
         }
@@ -272,7 +272,7 @@ fn ip(args: &[&str]) -> Result<(), String> {
 /// Removes the hosts of processes that ended without doing so.
 fn sweep() {
     let Ok(names) = std::fs::read_dir("/run/netns") else {
-        return; // Nobody has made any yet.
+        return; // No process has made any yet.
     };
     for name in names
         .flatten()
@@ -284,7 +284,7 @@ fn sweep() {
         let pid = rest.split('n').next().unwrap_or_default();
         let ours = !pid.is_empty() && pid.bytes().all(|byte| byte.is_ascii_digit());
         if ours && !Path::new("/proc").join(pid).exists() {
-            // Somebody else may be sweeping too.
+            // Another process may be sweeping too.
             let _ = ip(&["netns", "delete", &name]);
         }
     }

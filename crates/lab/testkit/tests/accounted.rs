@@ -465,7 +465,7 @@ fn when_tasks_stall_caches_give_back() {
     until(|| resident().0 <= 100 * VALUE as u64);
     until(|| resident().1 <= BLOCKS * BLOCK / 2);
     stalls(world.root.path(), 0);
-    // It is over: they may have it again.
+    // The shortage is over: the processes may have the memory again.
     until(|| world.server.ask::<u64>(&200u64) >= 200);
     until(|| world.proxy.ask::<u64>(&BLOCKS) == BLOCKS * BLOCK);
     world.accounted();

@@ -142,7 +142,7 @@ fn lists_of_pieces() {
 
 #[test]
 fn rings() {
-    // Each step at least once, with a head that may be and with one that may not.
+    // Each step at least once, with a valid head and with an invalid one.
     let steps = |ops: &[u8]| -> Vec<u8> {
         let step = |op: &u8| [*op, 1, 0, 0, 0, 0, 0, 0, 0];
         ops.iter().flat_map(step).collect()

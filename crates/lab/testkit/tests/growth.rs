@@ -197,7 +197,7 @@ fn of_a_manager_that_dies_while_a_pool_grows_nothing_is_missed() {
     assert_eq!(stage.reader.expect::<usize>(), RUN);
     let other = join("other", &stage.path);
     assert_eq!(granted(&other), CHUNKS as u64 + 1);
-    // And so is the next.
+    // The next manager learns it as well.
     stage.manager.kill();
     stage.manager = manager().start().unwrap();
     stage.manager.send(&stage.path).unwrap();

@@ -235,7 +235,7 @@ fn a_stream_is_not_charged() {
             _ => None,
         });
         let held = held.unwrap_or(0);
-        // Until the manager has looked again.
+        // Until the manager has checked again.
         until(&stage.domain, stage.keeper, |_| {
             let records = stage.domain.stat().expect("statistics");
             records.into_iter().any(|r| {

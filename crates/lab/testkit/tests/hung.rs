@@ -135,7 +135,7 @@ fn who_only_asks_is_told_and_nothing_is_left() {
         }
     };
     drop((again, steers));
-    // And all of it can be had.
+    // All of the pool can be allocated.
     had(|| receiver.set_pollable());
     drop(had(|| domain.create_pool(PoolOptions::new(MAX))));
     drop(had(|| domain.create_heap(HeapOptions::new(MAX))));

@@ -80,7 +80,7 @@ child!(
         let domain = join("writer", &socket, helper);
         let pool = pool_of(&domain, 256, kind);
         let mut sender = domain.open_sender("spike").unwrap();
-        // Its memory is shared with nobody, and counted with the rest.
+        // The memory of this channel is shared with no process, and counted with the rest.
         let inside = domain.listen("local:inside", Role::Sink).unwrap();
         let _near = domain.open_sender("local:inside").unwrap();
         let _far = inside.accept_receiver().unwrap();
@@ -162,7 +162,7 @@ fn totals_of(manager: &Peer) -> ManagerStat {
         }
     }
     let all = all.expect("the manager");
-    // Other records are some moments younger.
+    // The other records are some moments younger.
     if totals_are(&all) == sums && (all.data_bytes, all.table_bytes) == (pools[0], pools[1]) {
         assert_eq!(all.ring_bytes, rings);
     }
@@ -266,7 +266,7 @@ fn after_a_spike_chunks_go_back_when_programs_never_call() {
 // Fills a pool until there is no more, touching every byte.
 child!(
     fn fills(ctl: Control) {
-        // Without this the manager's own total would be half of the cgroup's limit, and the quota with it.
+        // Without this setting the manager's own total would be half of the cgroup's limit, and the quota with it.
         let config = Config {
             total: Some(1 << 30),
             ..Config::default()
@@ -420,7 +420,7 @@ fn a_stopped_reader_strands_only_what_it_was_shown() {
     let mut to_holder = listener.expect("listen").accept_sender().expect("accept");
     assert_eq!(send_all(&one, &mut to_holder, 16), 16);
     assert_eq!(holder.expect::<usize>(), 16);
-    // It lets go of 14 of its 16, and stands still before it could unmap anything.
+    // The holder releases 14 of its 16 buffers, and stands still before it could unmap anything.
     assert_eq!(holder.ask::<usize>(&2usize), 2);
     holder.stop();
     let mut stranded = 0;
@@ -430,7 +430,7 @@ fn a_stopped_reader_strands_only_what_it_was_shown() {
         assert!(by_holder <= 14 * chunk, "not more than it was shown");
         stranded = by_holder;
     }
-    // Its ring fills up, and nobody waits for it.
+    // The ring to the holder fills up, and no sender waits for it.
     to_holder.set_when_full(WhenFull::Error);
     let sent = (0..100).filter(|_| to_holder.send_inline(b"", 0).is_ok());
     assert_eq!(sent.count(), 16);

@@ -17,7 +17,7 @@ const SEALED: usize = Trust::ALL.len();
 
 fn options(kind: usize) -> PoolOptions {
     let most = (ALL * CHUNK) as u64;
-    // Of its own will it gives nothing back.
+    // The pool gives nothing back by itself.
     let options = PoolOptions::new(most).chunk_bytes(CHUNK as u64).keep(most);
     match kind {
         SEALED => options.trust(Trust::None).seal_from(1),

@@ -61,7 +61,7 @@ fn send_one(pool: &Pool, sender: &mut Sender, id: u64) {
     let mut buf = pool.alloc(BYTES).unwrap();
     payload::fill(&mut buf, id, payload::mix(id));
     let mut unsent = buf.freeze().into();
-    // Without a manager a pool cannot be assigned: again.
+    // Without a manager a pool cannot be assigned: try again.
     loop {
         match sender.send_with(unsent, id) {
             Ok(_) => return,

@@ -100,7 +100,7 @@ fn what_one_does_not_need_any_more_is_the_others() {
     // The first may have all that there is, as long as it is alone.
     assert_eq!(one.ask::<usize>(&60), 60);
     until(&manager, both, |one, _| one >= 60);
-    // Both want all: each has its half, but for a chunk that is on its way.
+    // Both want all: each has its half, except for a chunk that is on its way.
     for peer in both {
         peer.send(&ALL).expect("send");
     }
@@ -114,7 +114,7 @@ fn what_one_does_not_need_any_more_is_the_others() {
     // First the domain that only gains: a chunk that goes over between the two looks is counted once at most.
     let (got, left) = (chunks(&two), chunks(&one));
     assert!(left + got <= TOTAL, "{left} and {got} chunks of {TOTAL}");
-    // And back.
+    // The memory goes back.
     assert_eq!(two.ask::<usize>(&1), 1);
     one.send(&ALL).expect("send");
     until(&manager, both, |one, two| two <= 3 && one >= TOTAL - 6);

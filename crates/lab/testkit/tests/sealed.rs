@@ -309,7 +309,7 @@ impl Liar {
                 self.send(3, 2);
                 ctl.send(&()).expect("the test");
                 ctl.recv::<()>().expect("the test").expect("it was refused");
-                // Not even memory: it is out.
+                // Memory cannot be asked for either: it is out.
                 let (req, pool) = (self.raw.req(), self.bait.id);
                 let chunks = vec![(1, 2)];
                 let request = Request::ShowChunks {
@@ -377,7 +377,7 @@ fn what_is_not_sealed_reaches_nobody() {
             liar.expect::<()>(); // and the manager has refused all of them
             liar.send(&()).expect("the liar");
         }
-        // It lives, and others are served.
+        // The manager lives, and others are served.
         drop(copies.alloc(LEN).expect("room"));
         drop((receiver, copies));
         liar.kill();

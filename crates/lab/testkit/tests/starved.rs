@@ -225,7 +225,7 @@ fn who_has_connected_and_does_not_receive_yet_is_not_waited_for() {
     let mut sender = listener.accept_sender().expect("accept");
     idler.expect::<()>();
     assert!(!sender.try_assign(&set.pool).expect("asked"));
-    // It gives the message back at once, or in time.
+    // The sender gives the message back at once, or in time.
     let soon = WhenFull::BlockFor(Duration::from_millis(5));
     for when_full in [WhenFull::Error, soon] {
         sender.set_when_full(when_full);

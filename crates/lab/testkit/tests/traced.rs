@@ -215,7 +215,7 @@ fn what_there_is_no_room_for_is_counted_and_off_is_off() {
         camera.lost
     );
     assert!(!scene.manager.trace(scene.pool, false, false).expect("off"));
-    // Until it has heard.
+    // Until the process has heard of the tracing.
     let last = |name| {
         scene
             .trace(name)

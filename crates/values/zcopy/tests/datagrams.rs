@@ -48,7 +48,7 @@ impl Batch {
                     .push(arena.copy(&pattern(seed + 1, value)).expect("room"));
                 let (number, cut) = (batch.values.len() - 1, (len - head) / 3);
                 let from = value - (len - head);
-                // In two pieces of the same page.
+                // The value is in two pieces of the same page.
                 let parts = vec![(number, from, from + cut), (number, from + cut, value)];
                 batch.parts.push((batch.headers.len() - 1, parts));
                 all += len;
@@ -168,7 +168,7 @@ fn a_datagram_that_is_too_long_is_an_error_and_those_before_it_are_gone() {
     let all = [short.clone(), short.clone(), long, short];
     assert_eq!(send(&all).expect("two"), 2);
     arrive(&far, &[vec![2; 100], vec![2; 100]]);
-    // Those that follow still go together.
+    // The datagrams that follow still go together.
     assert_eq!(send(&all[..2]).expect("two"), 2);
     assert_eq!(sender.counts().together, 2);
 }

@@ -76,7 +76,7 @@ fn without_privileges() -> bool {
         rlim_cur: 64 << 10,
         rlim_max: 64 << 10,
     };
-    // A user that nobody else is.
+    // A user that has no other process.
     let user = 1_000_000 + std::process::id();
     // SAFETY: of this child, which has one thread.
     let done = unsafe {
@@ -286,7 +286,7 @@ fn of_datagrams_that_have_no_room_it_is_said_how_many_went() {
         };
         let arena = Arena::new().expect("arena");
         let (values, bytes) = protected(&arena, 1000);
-        // Of two lengths in turn, so that each goes by itself; then many of one, which go together.
+        // Two lengths in turn, so that each goes by itself; then many of one length, which go together.
         let cut = |number: usize| if number.is_multiple_of(2) { 1000 } else { 999 };
         let pieces: Vec<_> = (0..100)
             .map(|number| Piece::Part(&values[number], 0..cut(number)))
@@ -330,7 +330,7 @@ fn without_descriptors_nothing_is_left_for_the_next_socket() {
         // SAFETY: of this child, which has one thread.
         let done = unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const none) };
         assert_eq!(done, 0);
-        // More than there is room for, so that the last splice goes short.
+        // More values than there is room for, so that the last splice goes short.
         let many: Vec<_> = values[..60].iter().map(Piece::Value).collect();
         let sent = send(&first, 0, &many);
         assert!(sent < 60 * 20_000, "all of it had room");

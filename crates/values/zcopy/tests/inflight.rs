@@ -124,8 +124,8 @@ fn a_write_to_sent_memory_is_seen_by_the_writer_and_not_by_the_reader() {
                 if sent < len {
                     break;
                 }
-                // By the program, and by the kernel on its behalf.
-                // SAFETY: our own memory, and no slice of it is alive.
+                // Written by the program, and by the kernel on its behalf. SAFETY: our own memory, and no slice of it
+                // is alive.
                 unsafe { at.write_bytes(0xa0 + turn, len / 2) };
                 let read = kit::read_from_file(at, len, len / 2);
                 // SAFETY: as above.

@@ -67,7 +67,7 @@ fn what_is_overwritten_as_often_as_it_is_sent_is_not_protected() {
         assert!(sends < 2000);
     }
     assert!(sends > 100, "after {sends} sends");
-    // One that is overwritten now and then makes no difference for long.
+    // A value that is overwritten now and then makes no difference for long.
     values[0] = made(&arena, 1);
     for _ in 0..5 {
         line.send(&values[0]);

@@ -149,7 +149,7 @@ fn by_recv(at: NonNull<u8>, len: usize) {
 
 fn by_recvmsg(at: NonNull<u8>, len: usize) {
     received(at, len, |from, to, len| {
-        // In two parts.
+        // The memory goes in two parts.
         let part = |at: *mut u8, len: usize| libc::iovec {
             iov_base: at.cast(),
             iov_len: len,

@@ -169,7 +169,7 @@ fn send_while_it_is_written(
         let piece = unsafe { Piece::raw(arena, at.as_ptr(), len) };
         line.send(&[piece], &[vec![0; len]]);
         let last = target.begun.load(Ordering::SeqCst);
-        // Each byte is another one before anybody reads.
+        // Each byte changes before any reader reads it.
         let limit = first + DURING + AFTER;
         target.limit.store(limit, Ordering::SeqCst);
         target.wait_for(limit);

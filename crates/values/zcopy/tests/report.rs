@@ -165,7 +165,7 @@ fn a_process_leaves_what_it_did_in_a_folder() {
     assert!(file.to_string_lossy().ends_with(&format!(".{pid}.zcopy")));
     check(&Report::of_file(file).expect("a report"));
 
-    // Whatever stands there, reading it harms nobody.
+    // Whatever the file contains, reading it does no harm.
     let mut bytes = std::fs::read(file).expect("read");
     let bent = folder.join("bent");
     let mut random = Random::printed("bent");

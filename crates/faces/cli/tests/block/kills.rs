@@ -52,7 +52,7 @@ child!(
             if ctl.send(&next).is_err() {
                 return Ok(());
             }
-            // As the parent says: more, or enough.
+            // The parent says whether to write more.
             if ctl.recv::<bool>().ok().flatten() != Some(true) {
                 return Ok(());
             }

@@ -47,7 +47,7 @@ impl Home {
             dir,
             _manager: Running(manager),
         };
-        // Its first answer says that it is there.
+        // The service's first answer shows that it is there.
         let there = || {
             let mut stat = home.command(&["stat"]);
             let stat = stat.stderr(Stdio::null()).stdout(Stdio::null());

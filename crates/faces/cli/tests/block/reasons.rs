@@ -67,7 +67,7 @@ fn each_reason_has_its_own_words() {
             begun(command)
         }),
         ("nobody offers", bench("ours", "shm:disk")),
-        // Somebody else has the port, or the disk's address.
+        // Another program has the port, or the disk's address.
         ("in use", {
             let again = ["block", "serve", &at, "other.img", "--size", "1MiB"];
             begun(with_tls(&home, "ours", &again))
@@ -100,7 +100,7 @@ fn levels_that_differ_are_both_said_at_once() {
         let said = failed(begun(home.command(&bench)));
         let words = format!("level of trust is `producer`, this end's is `{level}`");
         assert!(said.contains(&words), "{said}");
-        // It does not try again, and does not say that it would. Of the pool that was not taken it warns once.
+        // The program does not try again, and does not say that it would. It warns once of the pool that was not taken.
         assert!(!said.contains("trying again"), "{said}");
         assert!(said.matches("WARN").count() <= 1, "{said}");
     }

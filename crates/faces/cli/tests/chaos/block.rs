@@ -169,7 +169,7 @@ fn a_disk_with_a_proxy() {
     ]);
     let proxy = proxy.arg("--nbd").arg(format!("unix:{}", socket.display()));
     let as_ever = |name, launch: Launch| {
-        // While there is no manager.
+        // Ends with this code while there is no manager.
         Party::new(name, move |_| launch.clone()).started_again_at(3)
     };
     let user = {

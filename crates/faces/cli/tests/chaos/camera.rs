@@ -105,7 +105,7 @@ impl Camera {
         let id = random.next();
         let mut frame = match self.pool.alloc_timeout(len, ROUND) {
             Ok(frame) => frame,
-            // Those that are under way come back first.
+            // Buffers that are under way come back first.
             Err(error) if error.kind() == Kind::OutOfMemory => return Ok(()),
             Err(other) => return Err(format!("alloc: {other}")),
         };
@@ -150,7 +150,7 @@ child!(
                 let options = options().timeout(wait_for_camera.limit());
                 match seat.domain.open_receiver_with("video", options) {
                     Ok(link) => from = Some(link),
-                    // A camera that ends is waited for: it refuses nobody.
+                    // A camera that ends is waited for: it refuses no viewer.
                     Err(e) if e.find::<Refusal>().is_some_and(Refusal::went_away) => {
                         return Err(format!("open: {e}"));
                     }

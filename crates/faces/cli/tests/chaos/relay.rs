@@ -117,7 +117,7 @@ child!(
         let (raw, shown) = (listen("raw", Role::Sink)?, listen("shown", Role::Source)?);
         let (mut from, mut to) = (None::<Receiver>, None::<Sender>);
         let mut between = None::<Relay>;
-        // At which sides it waits for somebody.
+        // The sides at which the relay waits for a program.
         let (mut wants_source, mut wants_sink) = (true, true);
         loop {
             match seat.order(Duration::ZERO)? {
@@ -180,7 +180,7 @@ fn carry(relay: &mut Relay) -> Result<Option<RelayEnd>, Broken> {
             match end {
                 RelayEnd::Source => drop(recv_over(&error)?),
                 RelayEnd::Sink => drop(send_over(&error)?),
-                // Its camera is gone, or the manager that knew that it may be handed on.
+                // The message's camera is gone, or the manager that knew that it may be handed on.
                 RelayEnd::Message => {
                     send_over(&error)?;
                     drop(relay.take_unsent());

@@ -89,7 +89,7 @@ impl Manager {
         manager.arg("--config").arg(&file);
         let child = wrap(manager).spawn();
         let mut child = Running(child.expect("a manager"));
-        // That it listens, not a pause, says that it is there.
+        // The manager is there when it listens; no pause would show that.
         while tranship_sys::socket::connect(&socket).is_err() {
             assert_eq!(
                 child.0.try_wait().expect("waiting"),

@@ -60,7 +60,7 @@ impl Fresh {
             forget_who_asks(&mut command);
             let said = output(&mut command)?;
             if words.contains(&"install") {
-                // Not kept by pip: it takes minutes where nothing was built.
+                // The output is not hidden by pip: the build takes minutes where nothing was built.
                 let err = String::from_utf8_lossy(&said.stderr);
                 assert!(
                     err.contains("tranship: building the extension module"),

@@ -438,7 +438,7 @@ fn who_is_killed_at_work_leaves_nothing_and_the_other_is_told() {
     }
     eprintln!("the manager's memory: {was} B before, {is} B after");
 
-    // They work as before, and leave when the observer has connected.
+    // The four programs work as before, and leave when the observer has connected.
     in_all(&mut lanes, &dog, |lane| {
         lane.serve_one(Language::C);
         lane.serve_one(Language::Python);

@@ -176,7 +176,7 @@ mod tests {
             .stdin(Stdio::piped())
             .spawn()
             .expect("cat");
-        // It has the environment once it is the other program.
+        // A process has the environment once it is the other program.
         let left = loop {
             let left = audit.left(&["kept"]);
             if left.len() > 1 {

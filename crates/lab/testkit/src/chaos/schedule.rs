@@ -102,7 +102,7 @@ impl Iterator for Schedule {
             after: self.pause(),
         };
         let mut blows: Vec<Blow> = victims.iter().copied().map(blow).collect();
-        // One that stands still may be killed as well.
+        // A party that stands still may be killed as well.
         if let (Some(&first), true) = (blows.first(), self.random.one_in(6)) {
             let after = self.pause();
             blows.push(Blow {

@@ -122,8 +122,8 @@ impl Stage {
                 Harm::Stop => victim.stop(),
             }
         }
-        // A manager that stands still while it takes a dead reader from a reader set has writers wait for memory until
-        // it goes on.
+        // A manager that stands still while it takes a dead reader from a reader set makes writers wait for memory
+        // until it goes on.
         if step.looks && !step.stops_amid_a_death(MANAGER) {
             self.some_flow();
         }

@@ -38,7 +38,7 @@ impl Cgroup {
 
     fn of(controller: &str, name: &str) -> Result<Self, Error> {
         let (parent, unified) = Self::parent(controller)?;
-        // Those that killed runs have left.
+        // Removes the groups that killed runs have left.
         for path in folder::of_the_dead(&parent) {
             let _ = std::fs::remove_dir(path);
         }

@@ -222,7 +222,7 @@ nuisances! {
             let mut raw = Raw::silent();
             let resume = Some(DomainId(id));
             raw.send(&Request::Hello { version: PROTOCOL_VERSION, name: "x".into(), resume, dumpable: true }, &[]);
-            // Of one that has just ended the id is free.
+            // The id of a process that has just ended is free.
             let lives = || std::path::Path::new(&format!("/proc/{pid}")).exists();
             if let Some((Event::Welcome { resumed: true, .. }, _)) = raw.recv()
                 && lives()

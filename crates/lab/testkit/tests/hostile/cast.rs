@@ -136,7 +136,7 @@ fn join(name: &str) -> Arc<Domain> {
         .name(name)
         .socket(socket())
         .helper_thread(true);
-    // In the scene with another user it stays as it is.
+    // In the scene with another user the victim stays dumpable.
     let builder = if is_dumpable() {
         builder
     } else {
@@ -196,7 +196,7 @@ child!(
             std::thread::scope(|scope| {
                 while let Ok(mut sender) = still.accept_sender() {
                     let (kept, buf) = (&kept, buf.clone());
-                    // As long as it takes to agree to the pool; an untrusted peer may never do so.
+                    // Waits as long as the agreement to the pool takes; an untrusted peer may never agree.
                     scope.spawn(move || {
                         sender.set_when_full(WhenFull::Block);
                         let _ = sender.send(buf);
@@ -349,7 +349,7 @@ fn drink(receiver: &mut Receiver, frames: tranship_core::PoolId, facts: &Facts) 
         let buf = match message.body {
             tranship_core::Body::Buf(buf) => Some(buf),
             tranship_core::Body::Moved(mut buf) => {
-                // Of a pool that all write it may; nothing must come of that.
+                // A buffer of a pool that all write may be written; nothing must come of that.
                 if buf.write(0, b"x").is_ok() && buf.id().pool() == frames {
                     facts.wrong(format!("{} can be written", buf.id()));
                 }

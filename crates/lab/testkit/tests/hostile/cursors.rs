@@ -54,7 +54,7 @@ fn lies() -> Vec<Lie> {
             "its ring cursor went to 2",
             |raw, c, _| {
                 take(raw, c, 0, 3);
-                // Its position shows that the writer has read 3.
+                // The sender's position shows that the writer has read 3.
                 c.line(u64::from(LINES) + 2);
                 c.own.head().store(2, Ordering::SeqCst);
             },

@@ -56,7 +56,7 @@ child!(
         let mine: BTreeSet<u64> = shared::written().iter().map(|w| w.inode).collect();
         let objects = shared::memfds()
             .into_iter()
-            // Its stderr is one too.
+            // The process's stderr is a memfd, too.
             .filter(|(_, name, inode, _)| name.starts_with("tranship-") && !mine.contains(inode));
         let mut given = Vec::new();
         let mut targets = Vec::new();

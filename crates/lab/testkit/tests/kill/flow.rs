@@ -82,7 +82,7 @@ impl Kept {
         match body {
             Body::Moved(buf) => match link.pass_with(buf, meta) {
                 Ok(()) => Ok(()),
-                // It is dropped then, and so the writer's again.
+                // The buffer is dropped then, and so the writer's again.
                 Err(failed) => send_over(&failed.error).map(|_| ()),
             },
             Body::MovedAggregate(all) => {

@@ -138,7 +138,7 @@ fn a_queue_that_is_full_has_room_for_other_users() {
     let before: usize = victim.ask(&Ask::Turn);
     let taker = stage.attacker(never_gives_up());
     let after = held_after(&victim, &taker, 10);
-    // One descriptor each.
+    // One descriptor for each connection.
     assert!(after <= before + 128, "{before} grew to {after}");
     let honest = stage.honest(is_let_in());
     honest.expect::<()>();

@@ -64,7 +64,7 @@ impl Tree {
                 continue;
             }
             std::fs::create_dir_all(copy.parent().context("a folder")?)?;
-            // With its mode.
+            // The copy has the file's mode.
             std::fs::copy(&source, &copy).with_context(|| copy.display().to_string())?;
         }
         std::fs::write(&list, &names).with_context(|| list.display().to_string())?;

@@ -162,7 +162,7 @@ fn understood(text: &str) -> String {
     let mut before = "";
     for line in text.lines() {
         if let Some(info) = line.strip_prefix("```") {
-            // It knows a language and nothing behind it.
+            // The highlighter knows a language and nothing behind it.
             let name = info.split(',').next().unwrap_or(info);
             language = if language.is_none() { Some(name) } else { None };
             let _ = writeln!(out, "```{}", if language.is_some() { name } else { "" });

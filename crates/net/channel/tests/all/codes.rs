@@ -56,7 +56,7 @@ fn every_kind_where_it_has_a_meaning() {
         memory(&world, &address, &mut seen);
         transfers(&world, &address, &mut seen);
         let without: &[Kind] = match scheme.as_str() {
-            // One domain has both ends: the pool is everybody's own, and nobody has to agree.
+            // One domain has both ends: the pool belongs to both, and no end has to agree.
             "local" => &[
                 Kind::PoolNotAssigned,
                 Kind::PoolPending,
@@ -112,7 +112,7 @@ fn memory(world: &World, address: &str, seen: &mut Seen) {
     drop(pool.alloc(64 << 10).expect("it is free"));
     let stale = match address.starts_with("shm:") {
         true => pool.lookup(id),
-        // Nobody was told that id.
+        // No domain was told that id.
         false => pool.lookup(tranship_core::CbufId::new(pool.id(), 0, 77)),
     };
     seen.see(Kind::Stale, stale);
@@ -162,7 +162,7 @@ fn transfers(world: &World, address: &str, seen: &mut Seen) {
         let id = moved.id();
         seen.see(Kind::BufferInvalid, pool_a.lookup(id));
         seen.see(Kind::BufferState, moved.write(0, b"x"));
-        // Not this channel's sender's.
+        // A buffer that is not of this channel's sender.
         let (_other, mut elsewhere) = ends("elsewhere", quick());
         let failed = elsewhere.pass(moved).expect_err("it came otherwise");
         seen.see(Kind::PoolNotAssigned, Err::<(), _>(failed.error));

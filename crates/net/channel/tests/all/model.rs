@@ -244,7 +244,7 @@ impl Run {
                 let thing = me.things.swap_remove(at);
                 let Buf::Frozen(buf) = thing.buf else { return };
                 let made = buf.make_mut(&me.pool).expect("a buffer");
-                // It may be the same memory, or a copy in a pool of one's own.
+                // The buffer may be the same memory, or a copy in the party's own pool.
                 me.things.push(Thing {
                     writable: true,
                     home: (who, trust),
@@ -429,7 +429,7 @@ impl Party {
         let Some(at) = i.checked_rem(all.len()).map(|i| all[i]) else {
             return;
         };
-        // At its home already: nothing to give back.
+        // The buffer is at its home already: nothing to give back.
         let own = self.things[at].home.0 == who;
         if own && way == Way::Inside {
             return;

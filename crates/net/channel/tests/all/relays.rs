@@ -235,7 +235,7 @@ fn everything_goes_on_and_comes_back_by_any_pair_of_addresses() {
                     let fits = match *answer {
                         "said" => matches!(said.body, Body::Inline(_)),
                         "released" => matches!(said.body, Body::Released(_)),
-                        // Where the relay has a copy there is nothing to pass on.
+                        // If the relay has a copy there is nothing to pass on.
                         _ => matches!(said.body, Body::Moved(_) | Body::Released(_)),
                     };
                     assert!(fits, "{into} {out}: {answer}, {said:?}");

@@ -223,7 +223,7 @@ impl Party {
         let bytes = usize::from(slots) * BUFFER;
         let options = PoolOptions::new(bytes as u64).chunk_bytes(BUFFER as u64);
         let options = options.seal_from(if seals { 1 } else { u64::MAX });
-        // Of every other one all memory is there at once, also that in which no buffer has lain yet.
+        // Every other pool has all its memory at once, also memory in which no buffer has lain yet.
         let begins = if pool % 2 == 1 && !seals { bytes } else { 0 };
         let mut options = options.preallocate(begins as u64).trust(trust);
         let all_write = (self.alone && trust.all_write()).then(|| {

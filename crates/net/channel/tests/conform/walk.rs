@@ -57,7 +57,7 @@ pub fn walk<'a>(case: &Case, amount: &Amount, new: impl Fn() -> World<'a>) {
             if map.unseen.remove(&at) {
                 let after = |what| panic!("{what}\nafter\n{}", steps_so_far.join("\n"));
                 world.refuses(&case.limits).unwrap_or_else(after);
-                // It may have agreed to pools.
+                // The model may have agreed to pools.
                 at = map.ids[world.model()];
             }
             if step == dies_at {
@@ -107,7 +107,7 @@ impl Map {
         let mut random = Random::printed(case.name);
         let mut of = |state| {
             let mut all = ways.remove(&state).unwrap_or_default();
-            // In any order.
+            // The steps are shuffled.
             for last in (1..all.len()).rev() {
                 let other = random.below(last as u64 + 1);
                 all.swap(last, usize::try_from(other).unwrap_or(0));

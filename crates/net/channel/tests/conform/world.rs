@@ -274,7 +274,7 @@ impl<'a> World<'a> {
         self.was
             .retain(|(_, id), _| self.model.buffers.contains_key(id));
         let held = |(domain, id): &(Domain, BufferId)| self.model.hold(*id, *domain).is_some();
-        // Those that it had, and that others have.
+        // The buffers that it had, and that others have.
         let gone = |domain: Domain| {
             let of = self
                 .was

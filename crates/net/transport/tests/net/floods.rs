@@ -116,7 +116,7 @@ fn any_number_of_unknown_peers_keeps_nobody_out() {
                     }
                 });
             }
-            // They are in the way.
+            // The silent clients are in the way.
             while net.refused().0 < before + 200 {
                 std::thread::yield_now();
             }

@@ -144,7 +144,7 @@ child!(
             let time = |t: libc::timeval| t.tv_sec * 1_000_000 + t.tv_usec;
             time(usage.ru_utime) + time(usage.ru_stime)
         };
-        // One thread spins: any other that does gets as much of the processors.
+        // This thread spins: any other spinning thread would get as much of the processors.
         let before = used(libc::RUSAGE_SELF);
         let own = used(libc::RUSAGE_THREAD);
         let spins = || used(libc::RUSAGE_THREAD) - own;

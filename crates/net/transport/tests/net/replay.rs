@@ -124,7 +124,7 @@ fn a_record_that_comes_twice_is_taken_once() {
         let before = recorder.connections();
         recorder.twice.store(true, Ordering::SeqCst);
         talk(&mut ends, round, 1000);
-        // Whatever the client says next, a sign of life at the latest, was said twice.
+        // The client's next bytes, a keepalive at the latest, were then sent twice.
         while recorder.connections() == before {
             assert_eq!((ends[0].look(), ends[1].look()), (None, None), "twice");
             ends[1].wait();

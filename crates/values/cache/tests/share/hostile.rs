@@ -51,7 +51,7 @@ fn questions_that_are_none() {
     for lie in lies {
         let mut liar = open(&domain);
         for (bytes, word) in lie {
-            // It may be away already.
+            // The liar may be away already.
             let _ = liar.send_control(bytes, *word);
         }
         is_sent_away(&mut liar);

@@ -49,7 +49,7 @@ pub(super) fn sockets_that_linger(attacker: &mut Attacker) {
         let (stream, peer) = lingering();
         let raw = Raw::join("lingers");
         send(&raw, surplus, stream.as_fd());
-        // Not the last one here, but there; until its peer goes.
+        // The manager's copy is the last descriptor; its close lingers until the peer goes.
         drop(stream);
         std::thread::sleep(Duration::from_millis(5 + attacker.random.below(20)));
         drop(peer);
