@@ -61,7 +61,7 @@ impl<S: Store> Blocking<S> {
         })
     }
 
-    /// Stores `bytes` at `offset`. On the disk when it is acknowledged, if `durable`.
+    /// Stores `bytes` at `offset`. If `durable`, they are on the disk when the call returns.
     ///
     /// # Errors
     /// The store's fault. It blocks as [`read_at`](Blocking::read_at).

@@ -58,7 +58,7 @@ struct Writes {
 
 #[derive(Debug)]
 struct Blocks {
-    /// All that is known was read under this version of the lease.
+    /// Version of the lease under which all known blocks were read.
     version: u64,
     places: HashMap<u64, usize>,
     slots: Slots,
@@ -94,7 +94,7 @@ impl Cache {
         })
     }
 
-    /// Reads that were answered from here, and those that were not.
+    /// Returns the reads that were answered from here, and those that were not.
     #[must_use]
     pub fn hits_and_misses(&self) -> (u64, u64) {
         // Ordering: relaxed; counts.
@@ -263,7 +263,7 @@ fn group(block: u64) -> usize {
 }
 
 impl Blocks {
-    /// Forgets everything if it may be something else now. May it be used?
+    /// Removes everything if it may be stale. Returns whether the cache may be used.
     fn look(&mut self, lease: &Lease) -> bool {
         // Read under the lock: the version never goes back to an earlier one.
         let standing = lease.standing();

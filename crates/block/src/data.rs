@@ -66,7 +66,7 @@ impl Own {
 }
 
 impl Data {
-    /// Zeroes, of this process.
+    /// Makes zeroed memory of this process.
     #[must_use]
     pub fn heap(len: usize) -> Data {
         Data::Heap(Heap::zeroed(len))

@@ -76,7 +76,7 @@ impl Endpoint {
         }
     }
 
-    /// Domains are made so: with carriers, another manager, and whatever else they need.
+    /// Sets how domains are made: with carriers, another manager, and other options.
     #[must_use]
     pub fn with_domains(
         mut self,

@@ -35,7 +35,7 @@ pub enum Fault {
         "the request is not valid: an operation that there is not, or a length that it does not allow"
     )]
     Invalid,
-    /// Whether it was done is not known.
+    /// It is not known whether the request was done.
     #[error("the server is gone")]
     Gone,
     /// The server's machine went down while writes that it had acknowledged were not flushed.

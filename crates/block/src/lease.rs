@@ -84,7 +84,7 @@ impl Lease {
         Lease(None)
     }
 
-    /// Holds when a server says so.
+    /// Creates a lease that holds while a server says so.
     pub(crate) fn of_a_server() -> Lease {
         Lease(Some(Arc::default()))
     }

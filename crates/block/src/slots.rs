@@ -130,7 +130,7 @@ impl Slots {
         None
     }
 
-    /// Gives the memory of one place to the kernel; of an empty one, if there is one. None if there is none.
+    /// Gives the memory of one place to the kernel, of an empty one if there is one. None if there is no memory.
     pub(crate) fn shed(&mut self) -> Option<Taken> {
         let place = self.empty.pop();
         let empty = place.map(|place| Taken { place, gone: None });
@@ -153,7 +153,7 @@ mod tests {
         slots
     }
 
-    /// Keeps a block; says which one had to go for it.
+    /// Keeps a block; returns the block that had to go for it.
     fn put(slots: &mut Slots, block: u64) -> Option<u64> {
         let taken = slots.take(None).expect("a place");
         slots.write(taken.place, block, 0, &[0; BLOCK_BYTES]);

@@ -88,8 +88,8 @@ impl Request {
     }
 }
 
-/// Called once, on any thread, with the data that came with the job; of a read that brought [`Data::Room`] alone, with
-/// memory. It must not block. Of a read from a store that is checked: the checksums.
+/// Function that is called once, on any thread, with the data that came with the job. After a read that brought only
+/// [`Data::Room`], it gets memory. After a read from a store that is checked, it gets the checksums. It must not block.
 pub type Done = Box<dyn FnOnce(Data, Result<Vec<u32>, Fault>) + Send>;
 
 /// A request with its memory and its continuation.

@@ -29,7 +29,8 @@ pub(crate) struct Hello {
     pub version: u16,
     /// Ticket that came by the channel of the answers.
     pub ticket: u128,
-    /// Channels of the same session that are older are over: nothing that still waits in them is done after the answer.
+    /// Number of the session. Older channels of the same session are over: no request that still waits in them is done
+    /// after the answer.
     pub session: u64,
     /// Number that is the same in all sessions of a client.
     pub client: u64,

@@ -20,7 +20,7 @@ pub enum Access {
 /// Options for opening a disk.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DiskOptions {
-    /// Makes the file, or makes it longer, bytes.
+    /// Size in bytes: makes the file, or makes it longer.
     pub size: Option<u64>,
     /// Writes are refused.
     pub read_only: bool,

@@ -58,7 +58,7 @@ impl Step {
         fits.then_some(()).ok_or_else(wrong)
     }
 
-    /// Does it on this thread; blocks.
+    /// Does the step on this thread; blocks.
     pub(super) fn run(mut self, fd: BorrowedFd<'_>) {
         let result = self.call(fd);
         (self.then)(self.data, result);
@@ -98,8 +98,8 @@ impl Step {
     }
 }
 
-/// Copies between the first `len` bytes of `data` and the page cache, on this thread. A read waits for no disk; false:
-/// it would have had to, or something is wrong, and any part of it may be done.
+/// Copies between the first `len` bytes of `data` and the page cache, on this thread. A read waits for no disk. False:
+/// it would have had to wait, or there is an error; any part of it may be done.
 pub(super) fn copy(
     action: Action,
     fd: BorrowedFd<'_>,

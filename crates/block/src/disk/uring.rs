@@ -175,7 +175,7 @@ impl Shared {
         // steps. Ordering: acquire, partner: the release in `submit`, whose entry this call then counts.
         while self.unseen.swap(false, Ordering::Acquire) {
             if self.ring.submit().is_err() {
-                // Interrupted, or too much is done and not taken: again.
+                // Interrupted, or too many steps are done and not taken: try again.
                 self.unseen.store(true, Ordering::Release);
                 std::thread::yield_now();
             }

@@ -11,7 +11,7 @@ use tranship_core::{Cbuf, Error, Kind, Sender};
 
 pub(super) struct Answers {
     out: Mutex<Out>,
-    /// Questions that were not answered.
+    /// Number of questions that were not answered.
     asked: AtomicUsize,
 }
 
@@ -95,8 +95,7 @@ impl Answers {
     /// Sends an answer. If it cannot be sent now it becomes the first late one; returns the reason.
     fn send(&self, out: &mut Out, mut answer: Answer) -> Option<Error> {
         let to = out.to.as_mut()?;
-        // Before it is there: with an answer the client may ask again.
-        // Ordering: relaxed; a count.
+        // Counted before the answer is there: with an answer the client may ask again. Ordering: relaxed; a count.
         self.asked.fetch_sub(1, Ordering::Relaxed);
         let sent = match answer.read.take() {
             Some(read) => to.send_buf(read, answer.word).map_err(|refused| {

@@ -10,7 +10,7 @@ const MOST_OF_ONE: usize = 64;
 #[derive(Debug, Default)]
 pub(super) struct Places(Mutex<Vec<(String, Weak<()>)>>);
 
-/// One of them, until it is dropped.
+/// A place, until it is dropped.
 pub(super) type Place = Arc<()>;
 
 /// Client at the other end of a channel.

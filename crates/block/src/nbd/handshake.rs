@@ -26,7 +26,7 @@ fn read<const N: usize>(from: &mut impl Read) -> io::Result<[u8; N]> {
     Ok(bytes)
 }
 
-/// Goes through it. None: the client wants nothing.
+/// Does the handshake. None: the client wants nothing.
 pub(super) fn shake(
     stream: &mut (impl Read + Write),
     export: &str,

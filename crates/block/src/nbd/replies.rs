@@ -251,7 +251,7 @@ impl Replies {
         self.give(reply);
     }
 
-    /// Sends it now if there is room, else leaves it to the writer.
+    /// Sends a reply now if there is room, else leaves it to the writer.
     pub(super) fn give(&self, reply: Reply) {
         let mut state = self.lock();
         if state.broken {
@@ -411,7 +411,7 @@ mod tests {
             assert!(replies.charge(OWN, || ()));
             replies.give_back(OWN);
         }
-        // When the others are gone there is enough.
+        // When the others are gone there is enough memory.
         for (hog, _) in hogs {
             taken -= hog.lock().bytes;
         }

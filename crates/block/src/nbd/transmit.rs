@@ -229,7 +229,7 @@ impl Client {
         failed.map_or(Ok(()), Err)
     }
 
-    /// Waits for it.
+    /// Reads a piece, and waits for it.
     fn read_alone(&self, offset: u64, len: usize) -> Result<Heap, Fault> {
         let data = self.store.data(Op::Read, len)?;
         let request = Request::new(Op::Read, offset, u32::try_from(len).unwrap_or(0));

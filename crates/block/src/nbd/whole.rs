@@ -109,7 +109,7 @@ impl Whole {
     }
 }
 
-/// Reads a part of a request, and again if it was damaged; gives it as it will be sent.
+/// Reads a part of a request, and again if it was damaged; returns it in the form in which it is sent.
 pub(super) fn read(
     store: Arc<dyn Store>,
     request: Request,

@@ -222,7 +222,7 @@ impl Remote {
         self.changed.notify_all();
     }
 
-    /// Waits until it is so, or the time is over.
+    /// Waits until the condition holds, or the time is over.
     fn wait_until(&self, limit: Duration, is_so: impl Fn(&State) -> bool) -> MutexGuard<'_, State> {
         let waits = |state: &mut State| !is_so(state);
         let waited = self.changed.wait_timeout_while(self.lock(), limit, waits);

@@ -271,7 +271,7 @@ pub(crate) struct TraceArgs {
 #[cfg(feature = "net")]
 #[derive(Subcommand, Debug)]
 pub(crate) enum CertAction {
-    /// Makes an authority: ca.pem, which everybody gets, and ca-key.pem, which stays where it is.
+    /// Makes an authority: ca.pem, which every machine gets, and ca-key.pem, which stays where it is.
     Init {
         /// The authority's directory; it is made if it is not there (mode 700). Nothing is overwritten.
         dir: PathBuf,

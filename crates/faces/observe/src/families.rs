@@ -1,4 +1,4 @@
-//! Every metric that there is.
+//! Table of every metric.
 
 /// Meaning of a metric's values.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -54,7 +54,7 @@ macro_rules! families {
             help: $help,
             labels: $labels,
         };)*
-        /// All of them, in the order in which they are said.
+        /// All families, in the order in which they are printed.
         pub const FAMILIES: &[Family] = &[$($id),*];
     };
     (@unit $unit:literal) => { Some($unit) };

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use std::collections::HashMap;
 use tranship_proto::{DomainId, PoolFigures, PoolId, StatRecord};
 
-/// Rises when a field changes its meaning or leaves.
+/// Version that rises when a field changes its meaning or leaves.
 const SCHEMA: u32 = 1;
 /// Most records of each sort; the page says how many there are.
 const MOST: usize = 2000;

@@ -9,7 +9,7 @@ const FRESH: Duration = Duration::from_millis(500);
 
 /// Source of snapshots.
 pub trait Source: Send {
-    /// Asks the manager. The error is for people.
+    /// Asks the manager. The error text is for people.
     ///
     /// # Errors
     /// When no manager is there, or it does not answer.
@@ -70,7 +70,7 @@ struct Inner {
     last: Option<(Instant, Looked)>,
 }
 
-/// One look; why there is none is worth as much.
+/// Result of one look; the reason of a failure is shared as well.
 pub(crate) type Looked = Arc<Result<Snapshot, String>>;
 
 impl Looks {

@@ -64,7 +64,8 @@ pub(crate) fn place(value: &Bound<'_, PyAny>) -> PyResult<(usize, usize)> {
     }
 }
 
-/// Marks an array, and those that it is a view of, read-only. Other objects stay as they are. Whether it was an array.
+/// Marks an array, and those that it is a view of, read-only. Other objects stay as they are. Returns whether it was an
+/// array.
 #[pyfunction]
 pub(crate) fn make_readonly(value: &Bound<'_, PyAny>) -> PyResult<bool> {
     let py = value.py();

@@ -22,7 +22,7 @@ use tranship::{Awaited, DomainBuilder, LinkOptions, PoolId, PoolOptions, Role, T
 #[pyclass(frozen, weakref, module = "tranship")]
 pub(crate) struct Domain {
     domain: Mutex<Option<Arc<tranship::Domain>>>,
-    /// Kept apart from the domain: it is told of pools by all receivers.
+    /// Trust levels of pools, kept apart from the domain: all receivers report them.
     told: Told,
     fork_epoch: ForkEpoch,
 }

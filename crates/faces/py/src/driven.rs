@@ -95,7 +95,7 @@ impl<E: Send + 'static, R> Driven<E, R> {
         self.future = Some(make(end));
     }
 
-    /// Looks whether the future is done; if not, the doorbell rings when it is to be looked at again.
+    /// Polls the future; if it is not done, the doorbell rings when it is to be polled again.
     pub(crate) fn poll(&mut self, doorbell: &Arc<Doorbell>) -> Option<R> {
         let future = self.future.as_mut()?;
         let waker = Waker::from(Arc::clone(doorbell));

@@ -3,7 +3,7 @@
 use pyo3::exceptions::{PyOverflowError, PyValueError};
 use pyo3::prelude::*;
 
-/// An argument. It is looked at when its name is known.
+/// An argument. It is checked when its name is known.
 pub(crate) struct Number(Result<u64, String>);
 
 impl<'py> FromPyObject<'_, 'py> for Number {

@@ -21,7 +21,7 @@ use tranship::{Body, Error, Kind, LinkOptions, Message, PollItem, SendError, Tru
 pub(crate) struct Told(Arc<Mutex<HashMap<u32, Trust>>>);
 
 impl Told {
-    /// Options with which all pools are taken, and written down.
+    /// Returns options with which all pools are taken, and their levels noted.
     pub(crate) fn options(&self, options: LinkOptions) -> LinkOptions {
         let told = self.clone();
         options.accept_pools(move |offer| {
@@ -204,8 +204,8 @@ impl Receiver {
         Buffer::received(message, Origin { trust, sender_pid })
     }
 
-    /// Hands something back to the sender, which it leaves where it is if that does not go. At once, or as soon as
-    /// there is room.
+    /// Sends something back to the sender, and leaves it where it is if that fails. At once, or as soon as there is
+    /// room.
     fn hand_back<T: Send>(
         &self,
         py: Python<'_>,

@@ -177,7 +177,7 @@ impl OwnThread {
         OwnThread(may_be.then(Instant::now))
     }
 
-    /// Says so, once.
+    /// Reports it, once.
     fn look(&mut self, error: &Error) {
         let late = |since: &Instant| since.elapsed() >= OwnThread::SUSPECT;
         if let Some(pending) = error.find::<PoolPending>()

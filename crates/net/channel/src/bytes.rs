@@ -8,7 +8,7 @@ use tranship_region::View;
 use tranship_sys::stream;
 use tranship_transport::{Source, Target};
 
-/// Bytes that are copied at once to where there is no slice.
+/// Bytes that are copied at once to a destination without a slice.
 const SOME_BYTES: usize = 16 << 10;
 
 /// Buffer on its way out that is still its sender's.

@@ -14,7 +14,7 @@ use tranship_core::{CbufMut, Driver, Error, Pool};
 use tranship_sys::epoll::{Epoll, Interest, Ready};
 use tranship_sys::eventfd;
 
-/// The doorbell's, where the connection's is 0.
+/// Number of the doorbell in the epoll instance; that of the connection is 0.
 const DOORBELL: u64 = 1;
 /// The first pause of a thread that a waiting program replaces; it doubles up to the last.
 const PAUSES: [Duration; 2] = [Duration::from_millis(10), Duration::from_secs(1)];
@@ -154,7 +154,7 @@ impl<S: Side + 'static> ChannelDriver<S> {
     fn rest(&self, pause: Duration) {
         let mut parked = PAUSES[0];
         while self.waits.load(Ordering::SeqCst) {
-            // All that comes is the program's to do.
+            // All news is the program's to handle.
             if self.park(parked) {
                 return;
             }
@@ -163,7 +163,7 @@ impl<S: Side + 'static> ChannelDriver<S> {
         self.sleep(pause, true);
     }
 
-    /// Leaves the connection alone for so long; whether the thread was called meanwhile.
+    /// Leaves the connection alone for so long; returns whether the thread was called meanwhile.
     fn park(&self, limit: Duration) -> bool {
         let mut thread = lock(&self.thread);
         thread.is_parked = true;

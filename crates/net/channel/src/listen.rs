@@ -89,7 +89,7 @@ impl Drop for Place {
 
 fn run(mut listener: Box<dyn Listener>, ends: &Ends, stop: &OwnedFd) {
     let taken = Taken::default();
-    // Readable once it is to end, and for good.
+    // The descriptor is readable once the listener is to end, and stays so.
     while !wait_any_readable(&[stop.as_fd()], Some(Duration::ZERO)).unwrap_or(true) {
         let pause = match listener.accept() {
             Ok(Some(transport)) => {

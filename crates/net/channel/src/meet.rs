@@ -86,7 +86,7 @@ fn judge(wire: &mut Wire, hello: Hello, role: Role) -> Result<Hello, Error> {
     Ok(hello)
 }
 
-/// Says that nothing more comes.
+/// Tells the other end that nothing more comes.
 pub(crate) fn refuse(wire: &mut Wire, kind: Kind, why: &str) {
     let (kind, why) = (kind.number(), why.to_owned());
     wire.push(&Word::Over { kind, why }, None);

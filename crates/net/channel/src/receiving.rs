@@ -49,7 +49,7 @@ pub(crate) struct Receiving {
     /// Messages that the program has sent back, and those of them for which the sender's end has room again.
     said: u64,
     heard: u64,
-    /// Frames that came; how far a message that has begun was when there was more of it last, and when.
+    /// Frames that came. Then the state of a message that has begun at its last progress, and the time of that.
     frames: u64,
     progress: Option<((u64, usize), Instant)>,
 }
@@ -87,7 +87,7 @@ struct List {
 
 /// Reason for the end.
 pub(crate) enum Over {
-    /// The sender has closed the channel, and everything is here.
+    /// The sender has closed the channel, and all its messages are here.
     Closed,
     /// The program has closed its end.
     Unwanted,
@@ -153,7 +153,7 @@ impl Receiving {
             if self.wire.flush() && self.may_say() {
                 return; // all of it
             }
-            // Behind a frame whose bytes are not taken there is nothing to be heard.
+            // While the bytes of a frame are not taken, no further frame can be read.
             let heard = match self.arriving.is_some() || self.wanted.is_some() {
                 true => Ok(None),
                 false => self.wire.next(),
@@ -429,7 +429,7 @@ impl Receiving {
         }
         let untold = self.taken - self.told;
         let much = untold >= self.messages.div_ceil(4) || self.untold_bytes >= self.bytes / 4;
-        // The last one says it all: one at a time waits to be sent.
+        // The last report covers all: one at a time waits to be sent.
         if untold > 0 && self.wire.is_idle() && (much || self.taken == self.came) {
             let messages = self.taken;
             (self.told, self.untold_bytes) = (messages, 0);

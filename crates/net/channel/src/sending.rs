@@ -19,7 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(600);
 const SLOWEST: u64 = 64 << 10;
 /// Most messages on their way, whatever the receiver says: as many as a ring has lines.
 const MOST: u32 = 1 << 16;
-/// Frames that are heard between two looks at anything else.
+/// Most frames that are read between two looks at anything else.
 const HEARD: usize = 256;
 
 pub(crate) struct Sending {
@@ -28,16 +28,16 @@ pub(crate) struct Sending {
     /// Room that the receiver has: messages, and their bytes.
     messages: u64,
     bytes: u64,
-    /// Messages that were sent, and those that are where they were to go.
+    /// Messages that were sent, and those that have arrived.
     sent: u64,
     arrived: u64,
-    /// The frames with which messages that have not arrived end.
+    /// Last frames of the messages that have not arrived.
     under_way: VecDeque<u64>,
     /// Lengths, and their sum, of the messages that the receiver's program has not taken.
     taken: u64,
     lengths: VecDeque<u64>,
     untaken_bytes: u64,
-    /// The next one, for which the receiver has no room.
+    /// Next message, for which the receiver has no room.
     next: Option<Message>,
     /// Messages of the receiver's program for which there is no room yet.
     said: VecDeque<Said>,
@@ -187,7 +187,7 @@ impl Sending {
             }
             Body::Aggregate(aggregate) => self.send_aggregate(&aggregate, meta, bytes),
             Body::MovedAggregate(aggregate) => self.move_aggregate(aggregate, meta, bytes),
-            // No sender sends it.
+            // No sender sends a release.
             Body::Released(_) => self.wire.push(&inline_word(meta, &[]), None),
         }
         self.sent += 1;
@@ -319,7 +319,7 @@ impl Sending {
             self.said.pop_front();
             self.told += 1;
         }
-        // The last one says it all: one at a time waits to be sent.
+        // The last report covers all: one at a time waits to be sent.
         if self.told > self.told_of && self.wire.is_idle() {
             let controls = self.told;
             self.told_of = controls;

@@ -1,4 +1,4 @@
-//! A connection as a carrier uses it: frames out in order as there is room, frames in, and being told of both.
+//! A connection as a carrier uses it: frames out in order as there is room, frames in, and news of both.
 
 use crate::word::Word;
 use std::collections::{BTreeSet, VecDeque};
@@ -85,7 +85,7 @@ impl Wire {
     pub(crate) fn done(&mut self) -> u64 {
         self.transport.done(&mut self.numbers);
         for number in self.numbers.drain(..) {
-            // A backend says it in any order.
+            // A backend reports frames in any order.
             match number == self.done {
                 true => self.done += 1,
                 false => _ = self.early.insert(number),
@@ -112,7 +112,7 @@ impl Wire {
         Ok(Some((word, self.transport.brings() as u64)))
     }
 
-    /// Takes bytes of the last frame's buffer to their place; whether all are there.
+    /// Takes bytes of the last frame's buffer to their place; returns whether all are there.
     ///
     /// # Errors
     /// As [`Wire::next`].

@@ -52,7 +52,7 @@ pub(crate) enum Word {
         pieces: u32,
         bytes: u64,
     },
-    /// One of them, whose bytes follow.
+    /// A piece of the aggregate, whose bytes follow.
     Piece {
         bytes: u64,
     },
@@ -69,7 +69,7 @@ pub(crate) enum Word {
         meta: u64,
         bytes: FrameBytes,
     },
-    /// The receiver's program has let go of something. It counts as words of its.
+    /// The receiver's program has released something. This counts as one of its messages.
     Released {
         meta: u64,
     },

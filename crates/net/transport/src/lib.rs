@@ -126,16 +126,17 @@ pub trait Transport: Send + Debug {
     fn came(&self) -> usize {
         0
     }
-    /// Takes those that are there, the next ones each time, to their place (of exactly that length); says whether all
-    /// have come. The frame counts as taken only then.
+    /// Takes the next bytes that are there to their place (of exactly the buffer's length); returns whether all have
+    /// come. The frame counts as taken only then.
     ///
     /// # Errors
     /// As [`recv`](Transport::recv). It does not block.
     fn fill(&mut self, _place: &Place) -> Result<bool, RecvError> {
         Ok(true)
     }
-    /// Adds frames of ours, by their number from 0, that the other end has taken since the last call; in any order,
-    /// however late, each once. Looked for before each [`Transport::recv`]; a carrier may have none for some looks.
+    /// Adds the numbers, from 0, of our frames that the other end has taken since the last call. They come in any
+    /// order, however late, each once. It is called before each [`Transport::recv`]; a carrier may have none for some
+    /// calls.
     fn done(&mut self, numbers: &mut Vec<u64>);
     /// Returns the address of the other end, where it has one.
     fn peer_place(&self) -> Option<String> {
@@ -168,7 +169,7 @@ pub trait Transport: Send + Debug {
     }
 }
 
-/// Waiting for a connection to have something new.
+/// Wait for news of a connection.
 pub trait Wait: Send + Sync + Debug {
     /// Waits for news since the last call, at most `limit`; may come back early.
     fn wait(&self, limit: Duration);
@@ -196,7 +197,7 @@ pub trait Listener: Send + Debug {
 
 /// A way to make connections: [`Copying`], or `net::Net`. [`Transport`] has an example.
 pub trait Backend: Send + Sync + Debug {
-    /// Takes the name.
+    /// Takes the name, and listens at it.
     ///
     /// # Errors
     /// `NameTaken`, `InvalidEndpoint`; `System`. It does not block.

@@ -13,7 +13,7 @@ use std::time::Duration;
 use tranship_sys::epoll::wait_readable;
 use tranship_sys::socket;
 
-/// Frames longer than this, without the bytes of a buffer, are a violation.
+/// Longest frame without the bytes of a buffer; a longer one is a violation.
 const MAX_FRAME_BYTES: usize = 1 << 16;
 /// Bytes that may wait for the socket to have room.
 const MAX_WAITING_BYTES: usize = 4 << 20;
@@ -32,7 +32,7 @@ struct End {
     stream: UnixStream,
     out: VecDeque<u8>,
     inward: Vec<u8>,
-    /// Frames of ours that have been taken, as the other end says, and as was told above.
+    /// Frames of ours that the other end has reported as taken, and those that the caller was told of.
     sent: u64,
     taken: u64,
     told: u64,
@@ -94,7 +94,7 @@ impl Backend for Copying {
         listener
             .set_nonblocking(true)
             .map_err(Error::system("fcntl"))?;
-        // Connections inherit it: nothing lies in one when it is accepted.
+        // Connections inherit the setting, so none has descriptors in it when it is accepted.
         let _ = socket::pass_rights(&listener, false);
         Ok(Box::new(Name(Arc::new(listener))))
     }
@@ -201,7 +201,7 @@ impl End {
         }
     }
 
-    /// Takes the first thing that waits; an empty one only said how much was taken.
+    /// Takes the first waiting message; an empty one only reports how many frames were taken.
     fn take(&mut self) -> Result<Option<FrameBytes>, RecvError> {
         let Some((header, rest)) = self.inward.split_at_checked(HEADER) else {
             return Ok(None);

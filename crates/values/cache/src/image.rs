@@ -15,10 +15,10 @@ pub const FORMAT: u32 = 2;
 const MAGIC: [u8; 8] = *b"ts-cache";
 /// Magic, format, checksum.
 const HEAD: usize = 8 + 4 + 8;
-/// Connections in an image, at most.
+/// Most connections in an image.
 const CONNECTIONS: u32 = 1 << 20;
 
-/// All of it.
+/// State of a server for its successor.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Image {
     /// The next unique number.
@@ -31,7 +31,7 @@ pub struct Image {
     pub connections: Vec<Client>,
 }
 
-/// A key, and where its value lies.
+/// A key, and the place of its value.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Kept {
     /// The key.

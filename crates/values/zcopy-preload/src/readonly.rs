@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tranship_sys::errno;
 
-/// Ranges that a program may name; of more it is told that there is no room.
+/// Most ranges that a program may name; for more it is told that there is no room.
 const MOST: usize = 1024;
 /// First address and end of each. An end is written last: a thread that sees it sees the address.
 static RANGES: [[AtomicUsize; 2]; MOST] =
@@ -85,6 +85,6 @@ unsafe extern "C" fn note(
             found.push((first, first + address(header.p_filesz)));
         }
     }
-    // The program comes first; no more of them.
+    // The program comes first; the search stops after it.
     1
 }

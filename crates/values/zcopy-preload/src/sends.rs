@@ -166,7 +166,7 @@ unsafe fn many(
     let list = unsafe { std::slice::from_raw_parts(pieces, count) };
     // SAFETY: the caller's word.
     let ours = |one: &libc::iovec| unsafe { piece(one.iov_base.cast::<u8>(), one.iov_len) };
-    // Lengths and places that cannot be are the kernel's to refuse.
+    // The kernel refuses impossible lengths and places.
     let all = list.iter().try_fold(0usize, |all, one| {
         let at = one.iov_base.addr();
         let can_be = one.iov_len == 0 || at != 0 && at.checked_add(one.iov_len).is_some();
@@ -189,8 +189,8 @@ unsafe fn many(
     sent(fd, pieces, flags, copy)
 }
 
-/// Sends pieces of which some are the twin allocator's or never change: by reference, or as the C library does
-/// (`copy`). As send(2).
+/// Sends pieces of which some are the twin allocator's or never change: by reference, or by the C library (`copy`).
+/// Works like send(2).
 fn sent(
     fd: c_int,
     pieces: impl Iterator<Item = Piece<'static>> + Clone,

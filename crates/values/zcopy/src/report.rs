@@ -116,7 +116,7 @@ impl Report {
         })?;
         let own = own_number(pid).unwrap_or(pid);
         for entry in entries.filter_map(Result::ok) {
-            // Closed meanwhile, or none of ours.
+            // The descriptor was closed meanwhile, or is not such a page.
             let Ok(link) = std::fs::read_link(entry.path()) else {
                 continue;
             };

@@ -47,13 +47,13 @@ pub(crate) struct ServeArgs {
     /// Makes the file, or makes it longer.
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub size: Option<u64>,
-    /// Refuse writes; several servers may then have the file.
+    /// Refuses writes; several servers may then serve the file.
     #[arg(long)]
     pub read_only: bool,
     /// Whether the page cache is used.
     #[arg(long, value_name = "HOW", default_value = "auto")]
     pub access: AccessArg,
-    /// Threads instead of io_uring, also where that is allowed.
+    /// Uses threads instead of io_uring, also where that is allowed.
     #[arg(long)]
     pub threads: bool,
     #[command(flatten)]
@@ -86,7 +86,7 @@ pub(crate) struct ProxyArgs {
 
 #[derive(ClapArgs, Debug)]
 pub(crate) struct NbdArgs {
-    /// Serve NBD clients, too: unix:PATH or tcp:HOST:PORT.
+    /// Serves NBD clients, too: unix:PATH or tcp:HOST:PORT.
     #[arg(long, value_name = "ADDRESS")]
     pub nbd: Option<tranship_block::nbd::Address>,
     /// The name of the NBD export; the empty name is always one.
@@ -109,7 +109,7 @@ pub(crate) struct BenchArgs {
     /// Bytes of a request, at most 256KiB.
     #[arg(long, value_name = "SIZE", default_value = "4KiB", value_parser = parse_request)]
     pub request: u32,
-    /// Requests under way at a time.
+    /// Number of requests under way at a time.
     #[arg(long, value_name = "N", default_value = "16", value_parser = clap::value_parser!(u32).range(1..=64))]
     pub depth: u32,
     /// Duration of each part.

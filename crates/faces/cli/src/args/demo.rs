@@ -17,7 +17,7 @@ pub(crate) struct DemoArgs {
     /// File for the picture of throughput over time.
     #[arg(long, value_name = "FILE", default_value = "tranship-demo.svg")]
     pub svg: PathBuf,
-    /// Write no picture, only the plot in the terminal.
+    /// Writes no picture, only the plot in the terminal.
     #[arg(long)]
     pub no_svg: bool,
     /// One object with all results instead of tables.

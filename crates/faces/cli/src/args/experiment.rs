@@ -25,7 +25,7 @@ impl Figure {
     }
 }
 
-/// Runs it with a manager of its own and real processes, and says which of the orderings that the paper found hold.
+/// Runs a figure with a manager of its own and real processes, and reports which of the orderings of the paper hold.
 #[derive(ClapArgs, Debug)]
 #[command(after_help = "\
 At scale 1 cbuf-fig10 and cbuf-fig11 take 65 s for each policy or target, cbuf-fig7 takes seconds. At a smaller scale quotas are set as often as the \
@@ -37,7 +37,7 @@ pub(crate) struct ExperimentArgs {
     /// Duration of a second of the paper's, in seconds; of cbuf-fig7: the part of its 100,000 operations.
     #[arg(long, value_name = "S", default_value = "1", value_parser = parse_scale)]
     pub scale: f64,
-    /// Only this policy; may be given several times. Default: all that the figure has.
+    /// Runs only this policy; may be given several times. Default: all policies of the figure.
     #[arg(long, value_name = "NAME")]
     pub policy: Vec<String>,
     /// cbuf-fig11: the server's targets, as shares of its callers' time.
@@ -52,7 +52,7 @@ pub(crate) struct ExperimentArgs {
     /// With --json: adds every period of every run.
     #[arg(long, requires = "json")]
     pub frames: bool,
-    /// Draws it into an SVG file.
+    /// Draws the result into an SVG file.
     #[arg(long, value_name = "FILE")]
     pub svg: Option<PathBuf>,
     /// Writes the picture, with each run by itself, and the tables into one HTML page that needs no other file.

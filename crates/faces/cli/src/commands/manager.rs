@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use tranship::Kind;
 use tranship_manager::{Config, ConfigError, Listener, Shutdown, paths};
 
-/// Read when no other is named, if it is there.
+/// Configuration that is read if no other is named, and if it is there.
 const SYSTEM_CONFIG: &str = "/etc/tranship/manager.toml";
 /// Pause between two looks at the socket of a manager that is starting.
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
@@ -80,7 +80,7 @@ fn serve(args: &DaemonArgs) -> Result<Answer> {
     if let Some(doors) = &doors {
         doors.say();
     }
-    // Before there is another thread, which would keep them.
+    // Before there is another thread, which would keep the capabilities.
     tranship_sys::confine::drop_capabilities(config.kills()).context("dropping capabilities")?;
     // The observer ends with this process. Afterwards no program can be started.
     let _observer = doors.map(metrics::Doors::start).transpose()?;
@@ -104,7 +104,7 @@ fn take_signals(stop: Shutdown) -> Result<()> {
     let take = move || {
         for signal in signals.forever() {
             if signal != SIGHUP {
-                // Fails only if the counter is full, and then it is signalled already.
+                // Fails only if the counter is full, and then the stop is signalled already.
                 let _ = stop.stop();
                 return;
             }
@@ -118,8 +118,8 @@ fn take_signals(stop: Shutdown) -> Result<()> {
     Ok(())
 }
 
-/// Starts this program again without a terminal and waits until somebody listens: the new process, or another
-/// manager that was faster.
+/// Starts this program again without a terminal and waits until a manager listens: the new process, or another one that
+/// was faster.
 fn daemonize(args: &DaemonArgs) -> Result<Answer> {
     let path = match &args.socket {
         Some(path) => path.clone(),

@@ -145,7 +145,7 @@ pub(super) struct Doors {
     remove: Option<PathBuf>,
 }
 
-/// Opens them, if there are to be any.
+/// Opens the sockets, if there are to be any.
 pub(super) fn doors(
     config: &Config,
     args: &ObserveArgs,

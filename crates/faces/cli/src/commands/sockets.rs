@@ -53,7 +53,7 @@ pub(crate) fn probe(path: &Path) -> Listening {
         connect(&socket, &address)
     };
     match attempt() {
-        // A full backlog: somebody has it open, and is busy.
+        // A full backlog: a process has it open, and is busy.
         Ok(()) | Err(Errno::AGAIN) => Listening::Yes,
         Err(Errno::NOENT | Errno::NOTDIR) => Listening::Absent,
         Err(Errno::CONNREFUSED | Errno::ACCESS | Errno::PERM) if is_other_file(path) => {

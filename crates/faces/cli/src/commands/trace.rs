@@ -128,7 +128,7 @@ fn show(args: &TraceArgs, domain: &Domain, names: &Names, target: Target) -> Res
     Ok(if any { Answer::Yes } else { Answer::No })
 }
 
-/// Events as they come, in the order of their times within a look.
+/// Prints events as they come, in the order of their times within a look.
 fn follow(args: &TraceArgs, domain: &Domain, pool: PoolId) -> Result<()> {
     let begun = Instant::now();
     let mut seen: HashMap<(DomainId, u32), u64> = HashMap::new();

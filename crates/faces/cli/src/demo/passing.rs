@@ -85,7 +85,7 @@ impl<'a> Producer<'a> {
         // Frames: for each consumer a full queue and the one that it works on; one is being filled, one is spare.
         let frames = ConsumerRole::ALL.len() * (QUEUE as usize + 1) + 4;
         let bytes = (plan.frame as u64).next_multiple_of(chunk) * frames as u64;
-        // All of them are needed again and again, however long a busy machine lets the others wait meanwhile.
+        // All frames are needed again and again, however long a busy machine lets the others wait meanwhile.
         let options = PoolOptions::new(bytes)
             .chunk_bytes(chunk)
             .preallocate(bytes)
@@ -134,7 +134,7 @@ impl<'a> Producer<'a> {
             }
         };
         worker.wait_ready()?;
-        // After its lock-down: all that it still needs, its counters and the frames' memory, it can make and map.
+        // After its lock-down: it can still make its counters and map the frames' memory.
         let mut lane = Lane::new(role, sender);
         lane.assign(&self.pool)?;
         Ok((worker, lane))

@@ -17,7 +17,7 @@ pub(crate) struct Confinement {
 
 /// Locks this process down for good and then tries to get out.
 ///
-/// Traceable: others of its user may still look into it, to count its system calls.
+/// With `traceable`, other processes of its user may still look into it, to count its system calls.
 pub(crate) fn lock_down(traceable: bool) -> Result<Confinement> {
     let sandbox = match traceable {
         true => Sandbox::new().traceable(),

@@ -61,7 +61,7 @@ fn ptrace_scope() -> Finding {
     }
 }
 
-/// Capabilities with which nobody can be kept out, by their number.
+/// Capabilities that no isolation can keep out, by their number.
 const OUTSIDE: &[(u32, &str)] = &[
     (7, "SETUID"),
     (16, "SYS_MODULE"),

@@ -46,7 +46,7 @@ pub(super) struct Cost {
 /// The paper's page.
 pub(super) const SMALL: u64 = 4096;
 
-/// Says a line; false: nobody listens any more.
+/// Prints a line; false: no process reads any more.
 pub(super) fn say(line: &impl Serialize) -> bool {
     let Ok(mut text) = serde_json::to_vec(line) else {
         return false;

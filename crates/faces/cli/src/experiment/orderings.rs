@@ -18,7 +18,7 @@ pub(super) struct Ordering {
     pub what: String,
     pub measured: String,
     pub held: bool,
-    /// Whether it holds however slow the machine is, and whatever else runs on it.
+    /// Whether it holds however slow the machine is, and whatever other programs run on it.
     pub always: bool,
 }
 

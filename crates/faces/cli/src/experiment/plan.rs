@@ -13,7 +13,7 @@ pub(super) const STAGES: usize = 6;
 /// Requests under way. When nothing is short each stage has 39 on average and up to 46: with the interferer's 64 that
 /// is the paper's 340.
 pub(super) const CALLERS: u32 = 232;
-/// Pages in all, as in the paper; and so many that nobody is ever short.
+/// Pages in all, as in the paper; and so many that no program is ever short.
 const LIMIT: u64 = 300;
 const AMPLE: u64 = 680;
 /// Callers of an interferer that takes all it can get.
@@ -30,7 +30,7 @@ pub(super) const PEAK: u64 = 31_000;
 pub(super) const FALLS: u64 = 41_000;
 pub(super) const ENDS: u64 = 45_000;
 pub(super) const OVER: u64 = 65_000;
-/// The server's start is not looked at.
+/// Time of the server's start, which is not measured.
 pub(super) const WARM: u64 = 5_000;
 /// Periods after which a change has been followed, as the policy promises.
 pub(super) const PERIODS: u64 = 8;

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 /// Longest time that a process may take to leave when it is told to.
 const FAREWELL: Duration = Duration::from_secs(2);
 
-/// A running one, which says lines of that kind. Dropping it ends it.
+/// A running process, which prints lines of that kind. Dropping it ends it.
 #[derive(Debug)]
 pub(super) struct Process<T> {
     name: String,

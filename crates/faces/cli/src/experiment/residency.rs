@@ -19,7 +19,8 @@ use std::time::{Duration, Instant};
 use tranship_sys::memfd;
 
 const EVERY: Duration = Duration::from_millis(1);
-/// Descriptors are numbered from below: after so many numbers that stand for none there are no more.
+/// Gap after which the search ends: descriptors are numbered from below, and after so many unused numbers there are no
+/// more.
 const GAP: i32 = 512;
 /// Name of a chunk as the kernel shows it.
 const CHUNK: &str = "/memfd:tranship-chunk";
@@ -45,7 +46,7 @@ pub(super) struct Residency {
     pub quotas_max_bytes: u64,
 }
 
-/// Looks as long as it is there.
+/// Watch that looks as long as it is there.
 #[derive(Debug)]
 pub(super) struct Watch {
     stop: Arc<AtomicBool>,
@@ -193,7 +194,7 @@ mod tests {
         let outside = || outside(&[std::process::id()], u64::MAX);
         let (inside, before) = (chunks.look(), outside());
         let mut held: Vec<_> = (0..5).map(|_| pool.alloc(1 << 20).expect("room")).collect();
-        // The writer has a descriptor of each, and the manager another one, both in this process.
+        // The writer has a descriptor of each chunk, and the manager another one, both in this process.
         assert_eq!(chunks.look() - inside, 2 * 5 * CHUNK);
         assert_eq!(outside() - before, 5 * CHUNK);
         // Chunks that have come since were not there before.

@@ -2,8 +2,8 @@
 
 use crate::text::Format;
 
-/// OpenMetrics, unless the asker would rather have the older text. A browser, which would only save OpenMetrics to a
-/// file, gets that one.
+/// Returns OpenMetrics, unless the client prefers the older text. A browser, which would only save OpenMetrics to a
+/// file, gets the older one.
 pub(crate) fn format(accept: Option<&str>) -> Format {
     let (mut open, mut plain) = ((0, 0u16), (0, 0u16));
     for item in accept.unwrap_or("*/*").split(',') {
@@ -21,7 +21,7 @@ pub(crate) fn format(accept: Option<&str>) -> Format {
                 _ => {}
             }
         }
-        // How exactly it is named counts before how much it is wished.
+        // The most exact name counts before the quality.
         let known = |versions: &[&str]| version.as_deref().is_none_or(|v| versions.contains(&v));
         let mut wish = |to_open: bool, exact: u8| {
             let at = if to_open { &mut open } else { &mut plain };

@@ -12,7 +12,7 @@ use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 
-/// Connections that wait to be taken.
+/// Most connections that wait to be taken.
 const BACKLOG: i32 = 64;
 
 /// A socket that is listening.
@@ -91,8 +91,7 @@ fn error(
     }
 }
 
-/// Listens at a path. A socket that nobody serves any more is replaced; one that is served is not, nor is anything
-/// else.
+/// Listens at a path. A socket that no process serves any more is replaced; a served one is not, and no other file is.
 ///
 /// # Errors
 /// The error names the file that is there.
@@ -126,7 +125,7 @@ pub fn unix(path: &Path, mode: u32) -> Result<Door, ListenError> {
             SocketFlags::CLOEXEC,
             None,
         )?;
-        // Before it has a name: nobody gets in between.
+        // Before the socket has a name: no client gets in between.
         rustix::fs::fchmod(&fd, Mode::from_raw_mode(mode))?;
         bind(&fd, &address)?;
         listen(&fd, BACKLOG)?;

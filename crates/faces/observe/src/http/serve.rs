@@ -57,7 +57,7 @@ impl Stream {
     }
 
     fn shutdown(&self, how: Shutdown) {
-        // Fails where the other side has ended it.
+        // Fails if the other side has ended the connection.
         let _ = either!(self, s => s.shutdown(how));
     }
 
@@ -118,7 +118,7 @@ impl Guests {
 struct Shared {
     content: Content,
     guests: Mutex<Guests>,
-    /// One has left.
+    /// Rung when a client has left.
     left: Condvar,
 }
 
@@ -140,7 +140,8 @@ impl std::fmt::Debug for Server {
 }
 
 impl Server {
-    /// Figures come from `source`; `hosts` are names by which it is reached, besides addresses and `localhost`.
+    /// Creates a server. Figures come from `source`; `hosts` are names by which it is reached, besides addresses and
+    /// `localhost`.
     #[must_use]
     pub fn new(source: Box<dyn Source>, hosts: Vec<String>) -> Server {
         let content = Content {

@@ -6,7 +6,7 @@ use pyo3::prelude::*;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Buffers that overlap are parts of one another: how many that begin further up are looked at.
+/// Buffers that begin further up and are checked. Buffers that overlap are parts of one another.
 const LOOKS: usize = 64;
 
 struct Exported {

@@ -9,7 +9,7 @@ use tranship::{Aggregate, Body, Cbuf, CbufId, CbufMut, Inline, Trust, View};
 pub(crate) enum Held {
     /// A buffer that no other process has.
     Own(CbufMut),
-    /// Others may have it.
+    /// Other processes may have it.
     Shared(Cbuf),
     /// The bytes came inside the message.
     Copy(Box<[u8]>),

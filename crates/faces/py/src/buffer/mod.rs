@@ -95,7 +95,8 @@ impl Buffer {
         self.writable_views.load(Ordering::Relaxed) // as above
     }
 
-    /// Makes it read-only. Its views must be, too, unless `through_array` says that they were seen to.
+    /// Makes it read-only. Its views must be read-only, too, unless `through_array` says that the caller has made them
+    /// so.
     fn freeze_for(&self, held: &mut Held, through_array: bool) -> PyResult<()> {
         self.ask_for(held)?;
         let views = self.writable_views();

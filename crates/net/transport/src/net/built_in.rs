@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use tranship_sys::process::trusted_env;
 
-/// Names the directory with our credentials.
+/// Variable that names the directory with our credentials.
 pub const CREDENTIALS_VARIABLE: &str = "TRANSHIP_TLS";
 
 /// Backends of `tcp:` and `tcp+plain:` with the settings of the environment, shared by the whole process; made at their

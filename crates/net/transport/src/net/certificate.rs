@@ -17,7 +17,7 @@ use std::time::{Duration, SystemTime};
 
 /// The authority's key, in its own directory and nowhere else.
 pub const CA_KEY_FILE: &str = "ca-key.pem";
-/// Clocks may differ by so much.
+/// Largest difference of clocks.
 const SLACK: Duration = Duration::from_secs(3600);
 
 /// PEM text of a certificate and of its key.

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tranship_sys::stream;
 
-/// The first pause after a failure; it doubles up to the last.
+/// First and last pause after a failure; the pause doubles.
 const PAUSES: [Duration; 2] = [Duration::from_millis(20), Duration::from_millis(640)];
 /// Refusals in a row after which the process counts as gone: a process that keeps a session keeps its port.
 const REFUSALS: u32 = 4;
@@ -259,8 +259,8 @@ fn say(
     to.read_exact(answer)
 }
 
-/// Makes another connection for a session that has lost the one of this number, on a thread of its own, which says when
-/// it is not dialing any more.
+/// Makes another connection for a session that has lost the one of this number. It does so on a thread of its own,
+/// which notes when it is not dialing any more.
 pub(super) fn dial_again(session: &Arc<Session>, lines: u64) -> std::io::Result<()> {
     let called = Arc::clone(session);
     let started = timer::thread("tranship-dial", move || {
@@ -281,7 +281,7 @@ fn redial(session: &Session) {
     let (mut pause, mut refusals) = (PAUSES[0], 0);
     loop {
         let inner = session.lock();
-        // The timer thread ends it when its time is over.
+        // The timer thread ends the session when its time is over.
         if patience_is_over(session, &inner) {
             return;
         }

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
-/// Connections whose handshake is under way; as many more may be on their way out.
+/// Most connections whose handshake is under way; as many more may be on their way out.
 pub(super) const MOST: usize = 64;
 /// Time of silence after which a client is the first to be sent away.
 const LONG: Duration = Duration::from_secs(1);
@@ -79,7 +79,7 @@ struct Handshake {
     socket: TcpStream,
 }
 
-/// All of a port, by their number: the oldest first.
+/// Handshakes of a port, by their number: the oldest first.
 #[derive(Debug, Default)]
 pub(super) struct Handshakes {
     all: BTreeMap<u64, Handshake>,

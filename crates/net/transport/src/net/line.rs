@@ -191,7 +191,7 @@ impl Line {
     pub(super) fn close(&mut self) {
         if let Some(Secured { tls, .. }) = &mut self.tls {
             tls.send_close_notify();
-            // Best effort: the session's own farewell has been said.
+            // Best effort: the session's own farewell has been sent.
             let _ = push(tls, &self.socket);
         }
         let _ = self.socket.shutdown(std::net::Shutdown::Write);

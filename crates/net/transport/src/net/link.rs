@@ -146,7 +146,7 @@ impl Link {
         }
     }
 
-    /// Takes the next record, if all of it but a buffer's bytes is here.
+    /// Takes the next record, if all of it except a buffer's bytes is here.
     pub(super) fn look(&mut self) -> Result<Look, &'static str> {
         let Some(header) = self.header() else {
             return Ok(Look::Incomplete);

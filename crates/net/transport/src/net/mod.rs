@@ -198,7 +198,7 @@ impl Backend for Net {
         Ok(Box::new(self.listen_at(name)?))
     }
 
-    /// Blocks for at most the time of a handshake.
+    /// Connects. Blocks for at most the time of a handshake.
     fn connect(&self, name: &str) -> Result<Box<dyn Transport>, Error> {
         let wrong = |why| Error::new(Kind::InvalidEndpoint, why);
         let address = Address::parse(name).map_err(wrong)?;

@@ -20,9 +20,9 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tranship_sys::{epoll, eventfd, stream};
 
-/// Sessions of a port.
+/// Most sessions of a port.
 const MAX_SESSIONS: usize = 4096;
-/// Clients that wait at one name.
+/// Most clients that wait at one name.
 const MAX_WAITING: usize = 64;
 /// A name that was just taken may be offered again: so long a client waits for that.
 const BETWEEN: Duration = Duration::from_secs(1);
@@ -35,7 +35,7 @@ pub(super) struct Port {
     stop: OwnedFd,
     listens: Mutex<Option<JoinHandle<()>>>,
     book: Mutex<Book>,
-    /// A name was offered.
+    /// Rung when a name was offered.
     offered: Condvar,
 }
 
@@ -107,7 +107,7 @@ impl Door {
 }
 
 impl Place {
-    /// Gives back the session if the name was given up.
+    /// Puts a session into the queue. Returns it if the name was given up.
     fn put(mut self, session: Arc<Session>) -> Result<(), Arc<Session>> {
         match &mut *self.door.lock() {
             Some(waiting) => {
@@ -259,7 +259,7 @@ fn listen(listener: &TcpListener, stop: &OwnedFd, port: &Weak<Port>) {
         match listener.accept() {
             Ok((socket, from)) => welcome(&port, socket, from),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            // No descriptors, no memory: connections wait in the kernel's queue meanwhile.
+            // No descriptors, or no memory: connections wait in the kernel's queue meanwhile.
             Err(_) => {
                 let _ = epoll::wait_readable(stop, Some(Duration::from_millis(50)));
             }
@@ -460,7 +460,7 @@ impl Handshake<'_> {
         if inner.is_over() {
             return unknown();
         }
-        // From here on nothing is taken over the old connection, so that the number holds.
+        // From here on no frame is taken over the old connection, so that the number holds.
         session.lose(&mut inner, format!("{} connects again", session.peer));
         let (taken, lines) = (inner.taken, inner.lines);
         drop(inner);

@@ -26,7 +26,7 @@ use std::time::{Duration, Instant};
 use tranship_sys::epoll::{Epoll, Interest};
 use tranship_sys::eventfd;
 
-/// Frames that may be under way, or waiting to be.
+/// Most frames that may be under way, or waiting to be.
 const WINDOW: usize = 1024;
 
 /// Records without a frame that one look takes: an honest end sends one for many frames.
@@ -50,7 +50,7 @@ pub(super) enum Tells {
 pub(super) struct Session {
     pub(super) id: Secret,
     pub(super) timing: Timing,
-    /// The other end, for messages.
+    /// Name of the other end, for messages.
     pub(super) peer: String,
     /// Parameters for another connection, if this end makes it.
     pub(super) caller: Option<Caller>,
@@ -171,7 +171,7 @@ impl Session {
         self.lose(inner, why);
     }
 
-    /// Goes on over a new connection; the other end's program has taken `taken` frames of ours.
+    /// Continues over a new connection; the other end's program has taken `taken` frames of ours.
     pub(super) fn attach(&self, inner: &mut Inner, line: Line, taken: u64) {
         if inner.is_over() {
             return;

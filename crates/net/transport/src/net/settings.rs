@@ -19,7 +19,7 @@ pub struct Timing {
     pub idle_timeout: Duration,
     /// Time during which a lost connection is made again. After that the other end counts as gone.
     pub grace: Duration,
-    /// TLS and the exchange of names.
+    /// Time for TLS and the exchange of names.
     pub handshake: Duration,
     /// Time that remaining frames have to go out after a program has released its channel.
     pub linger: Duration,

@@ -130,7 +130,7 @@ impl Session {
                         // The record may report that frames were taken.
                         self.ring(inner);
                     }
-                    // Learned, and said, by the program's own look.
+                    // The program's own look finds that, and reports it.
                     _ => return true,
                 },
                 Waits::Nothing => match inner.read() {

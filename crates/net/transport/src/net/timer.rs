@@ -14,7 +14,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tranship_sys::{eventfd, signals, stream};
 
-/// The shortest and the longest time between two looks.
+/// Shortest and longest time between two looks.
 const LOOKS: [Duration; 2] = [Duration::from_millis(10), Duration::from_millis(250)];
 const FOREVER: Duration = Duration::from_secs(3600);
 
@@ -38,7 +38,7 @@ pub(super) fn thread(
     started
 }
 
-/// Looks after a session until it has ended and the program has let go of it.
+/// Keeps a session until it has ended and the program has released it.
 pub(super) fn keep(session: Arc<Session>) -> io::Result<()> {
     static START: Mutex<()> = Mutex::new(());
     let starting = START.lock().unwrap_or_else(PoisonError::into_inner);

@@ -74,7 +74,7 @@ impl Credentials {
             .map_err(|error| error.context(directory.display().to_string()))
     }
 
-    /// Credentials out of PEM text.
+    /// Creates credentials from PEM text.
     ///
     /// # Errors
     /// [`Kind::Credentials`], with the error and the part that has it.

@@ -11,7 +11,7 @@ pub(super) struct Announced {
     most: u64,
 }
 
-/// One of them, until it is stored or its client is gone.
+/// Credit of an announced value, until it is stored or its client is gone.
 #[derive(Debug)]
 pub(super) struct Credit {
     bytes: Arc<AtomicU64>,

@@ -211,7 +211,7 @@ impl Keys {
             .strip_suffix(b"\r")
             .filter(|_| end.is_some())
             .unwrap_or(line);
-        // The last one may still go on.
+        // The last key may still continue.
         let whole = match end {
             Some(_) => line.len(),
             None => line
@@ -279,7 +279,7 @@ fn values<'a>(
 }
 
 impl Shared {
-    /// Forgets everything there is at a time: a number of seconds from now, or a date.
+    /// Removes everything at a time: a number of seconds from now, or a date.
     fn flush(&self, time: i64) {
         let (now, at) = self.store.moment(time);
         // Relaxed: nothing else depends on it.

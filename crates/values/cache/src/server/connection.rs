@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 use tranship_sys::epoll::Interest;
 use tranship_zcopy::{Sender, Socket, ValueMut};
 
-/// The longest command line, but for a `get`: its keys are answered as they come.
+/// Longest command line, except of a `get`: its keys are answered as they come.
 const LINE: usize = 64 << 10;
 /// Bytes taken from the socket at once.
 const CHUNK: usize = 16 << 10;
@@ -295,7 +295,7 @@ impl Connection {
         self.input.copy_within(self.at..self.filled, 0);
         self.filled -= std::mem::take(&mut self.at);
         if self.filled == 0 {
-            // A long line's room.
+            // Frees the room of a long line.
             self.input.truncate(CHUNK);
             self.input.shrink_to(CHUNK);
         }

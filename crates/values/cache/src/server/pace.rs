@@ -79,7 +79,7 @@ mod tests {
         pace.received(false, true);
         assert!(pace.is_behind(begun, LONG));
         assert!(!pace.is_behind(begun, 2 * LONG));
-        // Since then others became complete: this one began later.
+        // Other commands became complete since then: this one began later.
         while Instant::now() + LONG == begun {}
         pace.received(true, true);
         assert!(!pace.is_behind(begun, LONG));

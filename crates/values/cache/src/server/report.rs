@@ -76,7 +76,7 @@ fn processor_time() -> Option<[String; 2]> {
     /// Ticks a second of the clock in which the kernel counts processor time.
     const TICKS: u64 = 100;
     let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
-    // Behind the name, which may have anything in it; that is the second field.
+    // The fields behind the name, which may contain any character; the name is the second field.
     let (_, fields) = stat.rsplit_once(") ")?;
     let mut fields = fields.split(' ').skip(11);
     let mut seconds = || {

@@ -80,7 +80,7 @@ impl Worker {
         &self.shared.counts[self.number]
     }
 
-    /// Goes on with these.
+    /// Continues with these connections.
     pub(super) fn resume(&mut self, connections: Vec<Connection>) -> io::Result<()> {
         for connection in connections {
             self.epoll
@@ -97,7 +97,7 @@ impl Worker {
         self.connections.values()
     }
 
-    /// Serves until it is told to stop; it could go on then.
+    /// Serves until it is told to stop; it can continue after that.
     pub(super) fn run(mut self) -> Worker {
         let mut ready = Vec::new();
         // Connections with commands that are not yet looked at: each has its turn.

@@ -25,7 +25,7 @@ struct Copy {
     of: Mark,
     cas: u64,
     buf: Cbuf,
-    /// Asked for since it was last looked at.
+    /// The copy was asked for since the last check.
     used: bool,
 }
 
@@ -107,7 +107,7 @@ impl Copies {
         dropped.is_some()
     }
 
-    /// Lets go of a copy, the one that was asked for longest ago, about. Its bytes.
+    /// Releases a copy, about the one that was asked for longest ago. Returns its bytes.
     fn drop_one(&mut self) -> Option<usize> {
         while let Some(key) = self.order.pop_front() {
             match self.by_key.get_mut(&key) {

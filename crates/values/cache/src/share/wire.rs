@@ -171,7 +171,7 @@ pub(super) fn tail(flags: u32, cas: u64) -> [u8; TAIL] {
     tail
 }
 
-/// Flags and number.
+/// Returns flags and number.
 pub(super) fn read_tail(tail: [u8; TAIL]) -> (u32, u64) {
     let [a, b, c, d, cas @ ..] = tail;
     (u32::from_le_bytes([a, b, c, d]), u64::from_le_bytes(cas))

@@ -99,7 +99,7 @@ impl Store {
             entry.fetched = kept.fetched;
             entry.stale = kept.stale;
             entry.won = kept.won;
-            // The clock is as old as this process, so that it was not read for longer cannot be said.
+            // The clock is as old as this process, so a longer idle time cannot be expressed.
             entry.read = now.saturating_sub(kept.idle);
             let index = store.insert(&mut shard, entry);
             if kept.protected {

@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering;
 
 /// Sparse pageblocks that are emptied in one go.
 const BLOCKS: usize = 64;
-/// Entries that are looked at under a shard's lock in one go. There is another one soon.
+/// Entries that are checked under a shard's lock in one pass. Another pass follows soon.
 const LOOKED_AT: usize = 4096;
 
 impl Store {

@@ -131,7 +131,7 @@ pub struct Store {
     /// Bytes of the arena's pageblocks from which on the cleaner works.
     cleaner: AtomicUsize,
     left: Left,
-    /// Values that are stored no more lack to one that is to be stored.
+    /// A value that is to be stored lacks memory of values that are stored no more.
     short: AtomicBool,
     pub(crate) counts: Counts,
 }
@@ -145,7 +145,7 @@ pub(crate) struct Counts {
     pub(crate) expired_unfetched: AtomicU64,
     /// Items that were evicted and never read.
     pub(crate) evicted_unfetched: AtomicU64,
-    /// Asked for, and expired.
+    /// Items that were asked for, and had expired.
     pub(crate) get_expired: AtomicU64,
     pub(crate) moved: AtomicU64,
     pub(crate) items: AtomicU64,
@@ -153,7 +153,7 @@ pub(crate) struct Counts {
     pub(crate) no_memory: AtomicU64,
 }
 
-/// Times to live above are dates (memcached's protocol.txt).
+/// Limit of relative times to live; above it they are dates (memcached's protocol.txt).
 const MONTH: i64 = 60 * 60 * 24 * 30;
 
 impl Store {
@@ -640,7 +640,7 @@ impl Store {
         self.numbers.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Seconds since the start, from 2 on: 0 is never, 1 is over.
+    /// Returns seconds since the start, from 2 on: 0 is never, 1 is over.
     pub(crate) fn now(&self) -> u32 {
         u32::try_from(self.started.elapsed().as_secs() + 2).unwrap_or(u32::MAX)
     }
@@ -669,7 +669,7 @@ impl Store {
     }
 }
 
-/// Seconds until a time: relative up to a month, a date above.
+/// Returns seconds until a time: relative up to a month, a date above.
 fn from_now(time: i64) -> i64 {
     if time <= MONTH {
         return time;

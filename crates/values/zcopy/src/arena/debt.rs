@@ -1,4 +1,4 @@
-//! Whether protecting pays.
+//! Decision whether protecting pays.
 //!
 //! A protected pageblock costs twice. It is mapped anew; and when its values are freed, its pages are given back and
 //! fresh ones are taken, because some of the old ones may be under way. An unprotected block keeps its pages. Therefore

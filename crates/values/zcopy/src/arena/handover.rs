@@ -101,7 +101,7 @@ impl Inner {
         Ok((inner, found))
     }
 
-    /// Enters a value; none if nothing can be there, or something else is.
+    /// Enters a value; none if no value can be there, or another one is.
     fn claim(&self, place: &Place, taken: &mut BTreeMap<u32, u32>) -> Option<()> {
         let offset = usize::try_from(place.offset).ok()?;
         let len = usize::try_from(place.len).ok()?;
@@ -161,8 +161,7 @@ impl Inner {
         }
     }
 
-    /// Replaces all pages in which nothing is, once the former process no longer has the file. Before anything is
-    /// allocated.
+    /// Replaces all pages without values, once the former process no longer has the file. Before anything is allocated.
     pub(crate) fn replace_rest(&self) -> io::Result<()> {
         let free = lock(&self.room).places.free_runs();
         for (first, blocks) in free {

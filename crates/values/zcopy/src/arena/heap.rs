@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// Threads beyond that many share heaps.
 pub(super) const HEAPS: usize = 16;
 
-/// A block as a heap remembers it: its number, and which use of it.
+/// A block as a heap remembers it: its number, and the number of its use.
 pub(super) type Entry = (u32, u64);
 
 #[derive(Debug)]

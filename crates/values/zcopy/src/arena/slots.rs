@@ -9,7 +9,7 @@ use std::ptr::NonNull;
 use std::sync::MutexGuard;
 use std::sync::atomic::Ordering;
 
-/// Full blocks that wait for values of their side class, at most, for each class.
+/// Most full blocks of each class that wait for values of their side class.
 const SIDES: usize = 2;
 
 impl Inner {

@@ -13,7 +13,7 @@ use tranship::{Domain, Kind};
 use tranship_cache::{Options, Server, Share};
 use tranship_sys::service::Notifier;
 
-/// Below that a handful of pageblocks is all there is.
+/// Least memory: below it there are only a few pageblocks.
 const LEAST: u64 = 8 << 20;
 /// Bytes of one reader by reference.
 const PART: u64 = 64 << 10;

@@ -23,7 +23,7 @@ enum News {
     Key(Event),
     Page(Box<Result<Snapshot>>),
     Signal(i32),
-    /// Nothing can be typed any more.
+    /// No key can be typed any more.
     Deaf,
 }
 
@@ -114,7 +114,7 @@ fn serve(
             Err(RecvTimeoutError::Timeout) => continue,
             Err(RecvTimeoutError::Disconnected) => return Ok(None),
         };
-        // All that has come is drawn once.
+        // All news that has come is drawn once.
         for one in std::iter::once(first).chain(news.try_iter()) {
             match one {
                 News::Key(Event::Key(key)) => {

@@ -21,7 +21,7 @@ pub(crate) enum Outcome {
         hash: String,
         /// Number of complete passes.
         passes: u64,
-        /// Passes whose hash was another one than the pass before had.
+        /// Passes whose hash differed from that of the pass before.
         changed: u64,
     },
     /// Sizes before and after LZ4.

@@ -23,7 +23,7 @@ pub(crate) struct Counted {
     pub frames: u32,
     /// System calls of the thread that sends, by number; the reading of the file is not in it.
     pub producer: BTreeMap<u64, u64>,
-    /// Calls that read the file, which somebody has to do.
+    /// Calls that read the file, which one side has to do.
     pub file_reads: u64,
     pub consumer: BTreeMap<u64, u64>,
     /// System calls with which the consumer reports its result and leaves.
@@ -47,7 +47,7 @@ impl Counted {
     }
 }
 
-/// Counts; an error if this kernel lets nobody look.
+/// Counts the calls; an error if this kernel does not allow it.
 pub(crate) fn counted(producer: &Producer<'_>) -> Result<Counted> {
     let (worker, mut lane) = producer.start(ConsumerRole::Hash, &["--counted"], Wait::Spin)?;
     super::may_be_counted();

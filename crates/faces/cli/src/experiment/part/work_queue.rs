@@ -113,7 +113,7 @@ impl WorkQueue {
         due.min(most)
     }
 
-    /// Tells the parent now and then; false: it is not there.
+    /// Reports to the parent now and then; false: the parent is not there.
     pub fn report(&mut self) -> bool {
         if self.progress.at_ns != 0 && self.said.elapsed() < REPORT {
             return true;
