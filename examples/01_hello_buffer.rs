@@ -19,7 +19,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let Body::Buffer(buf) = &message.body else {
             return Err("not a buffer".into());
         };
-        // What somebody else wrote is read through a view: it could still change it.
+        // Memory that another process wrote is read through a view: that process could still change it.
         let text = buf.view().to_vec();
         String::from_utf8(text).map_err(|e| say(&e))
     });

@@ -1,4 +1,4 @@
-//! A fast writer and a slow reader: memory stays within the pool, the ring says what to do when it is full.
+//! A fast writer and a slow reader: memory stays within the pool, and the ring tells the writer when it is full.
 
 use std::thread;
 use std::time::Duration;
@@ -51,7 +51,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             waited += 1;
         }
     }
-    drop(sender); // what was sent can still be received
+    drop(sender); // sent messages can still be received
     let frames = reader.join().map_err(|_| "the reader panicked")?;
     assert!(frames.into_iter().eq(0..FRAMES), "all frames, in order");
     let stats = pool.stats();

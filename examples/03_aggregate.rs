@@ -11,7 +11,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let client = Domain::builder().name("client").socket(socket).connect();
         let client = client.expect("connect");
         let mut receiver = client.open::<Receiver>("responses").expect("open");
-        // SAFETY: the server in this program does not change what it has sent.
+        // SAFETY: the server in this program does not change a buffer that it has sent.
         unsafe { receiver.trust_writer() };
         let mut out = Vec::new();
         while let Ok(message) = receiver.recv() {

@@ -34,7 +34,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     let (mut got, mut wakeups) = (0, 0);
     while !links.is_empty() {
-        // Take what is there; a link that ended leaves.
+        // Take the messages that are there; a link that ended leaves.
         links.retain_mut(|link| {
             loop {
                 match link.try_recv() {

@@ -21,7 +21,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("a third pool: {refused}");
     assert_eq!(refused, ErrorKind::Limit);
 
-    // Larger than the pool's maximum: an error at once. Larger than what is left of the total: it would wait.
+    // Larger than the pool's maximum: an error at once. Larger than the rest of the total: it would wait.
     let never = big.alloc(65 << 20).expect_err("it can never fit");
     println!("65 MiB: {never}");
     assert_eq!(never, ErrorKind::TooLarge);

@@ -66,7 +66,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     for n in 0..20 {
         send(&mut sender, n).map_err(|(failure, _)| failure)?;
     }
-    drop(sender); // the worker takes what was sent and ends
+    drop(sender); // the worker takes the sent messages and ends
     assert!(second.wait()?.success());
     // All of the dead one's memory is back: the whole pool can be had again.
     drop(pool.alloc(8 << 20)?);

@@ -1,5 +1,5 @@
-//! Network buffers: a packet gets a header in front, is cut and shared without copying, crosses to another domain, and gets
-//! another header there.
+//! Network buffers: a packet gets a header in front, is cut and shared without copying, crosses to another domain, and
+//! gets another header there.
 
 use std::thread;
 use tranship::mbuf::{ExtKind, Mbufs};
@@ -25,7 +25,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         // The header is copied out before it is looked at: the sender could still change it.
         let header = packet.pullup(8).expect("8 bytes");
         assert_eq!(header, b"HEADER: ");
-        // One's own header goes in front, into an mbuf of one's own.
+        // The own header goes in front, into an mbuf of one's own.
         packet.push_front(b"[received] ").expect("an mbuf");
         String::from_utf8(packet.to_vec().expect("mapped")).expect("text")
     });

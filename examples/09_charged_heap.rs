@@ -1,5 +1,6 @@
-//! A program whose whole heap is charged to it, limited, and seen like its buffers: one line in the program, and a manager
-//! that its environment names. `tranship run --quota 64MiB -- PROGRAM` sets that environment, also for programs in C.
+//! A program whose whole heap is charged to it, limited, and seen like its buffers: one line in the program, and a
+//! manager that its environment names. `tranship run --quota 64MiB -- PROGRAM` sets that environment, also for programs
+//! in C.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, Stdio};
@@ -50,7 +51,7 @@ fn worker() -> Result {
     let now = usage();
     assert!(now.managed && now.used_bytes >= 32 << 20 && now.admitted_bytes >= now.used_bytes);
 
-    // Beyond the limit an allocation fails; what can handle that goes on.
+    // Beyond the limit an allocation fails; a program that can handle that goes on.
     let refused = Vec::<u8>::new().try_reserve(64 << 20);
     let refused = refused.expect_err("32 of 64 MiB are in use");
     println!("64 MiB more: {refused}");

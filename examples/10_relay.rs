@@ -25,7 +25,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let opening = thread::spawn(move || camera.open::<Sender>("raw").map(|to| (camera, to)));
     let from = raw.accept()?;
     let (camera, mut to) = opening.join().map_err(|_| "the camera panicked")??;
-    // Few lines: so much of what a viewer was sent, and has not taken, goes with it.
+    // Few lines: frames that a viewer was sent, and has not taken, go with it.
     let shown = middle.listen_with::<Sender>("shown", ChannelOptions::new().lines(8))?;
 
     // Two viewers, one after the other: the first leaves in the middle.
@@ -44,7 +44,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                 seen += 1;
                 match from.release_with(message.body, message.word) {
                     Ok(()) => {} // and the camera hears of it
-                    // It has too much to hear, or has sent all and gone: the frame is released all the same.
+                    // The peer has too many messages to take, or has sent all and gone: the frame is released all the
+                    // same.
                     Err(failed)
                         if matches!(failed.kind(), ErrorKind::Full | ErrorKind::PeerGone) => {}
                     Err(failed) => return Err(failed.error),

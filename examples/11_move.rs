@@ -1,5 +1,6 @@
-//! One frame, three processes' worth of work, no copy: a camera moves its frames to a filter, which changes them where they are and moves them
-//! on to a display. Each has a frame to itself while it has it. That needs a pool that all of them may write.
+//! One frame, three processes' worth of work, no copy: a camera moves its frames to a filter, which changes them where
+//! they are and moves them on to a display. Each has a frame to itself while it has it. That needs a pool that all of
+//! them may write.
 
 use std::path::PathBuf;
 use std::thread;
@@ -28,7 +29,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             let Body::BufferMut(mut frame) = message.body else {
                 continue;
             };
-            // At level `producer` this would be an error, as only the camera could write.
+            // At level `producer` this would be an error, because only the camera could write.
             frame.write(0, &[255; BYTES / 2]).expect("ours to write");
             output.move_buffer_with(frame, word).expect("move on");
         }

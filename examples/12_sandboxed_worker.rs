@@ -1,4 +1,5 @@
-//! Workers that look at what untrusted peers made, in processes that can do nothing else: requests and replies with workers that are locked down.
+//! Workers that look at data of untrusted peers, in processes that can do nothing else: requests and replies with
+//! workers that are locked down.
 //!
 //! A worker joins, opens its channels, locks itself down, and counts the words of each text that it is sent. Some
 //! requests ask it to open a file instead, as a text that found a hole in it might. The boss takes any worker that
@@ -29,7 +30,7 @@ fn worker(domain: &Domain) -> Result<(), Failed> {
     let mut replies = domain.open::<Sender>("replies")?;
     replies.send_inline(name.as_bytes(), 0)?;
     let mut requests = listener.accept_timeout(MOMENT)?;
-    // Whatever else is needed is opened here.
+    // Everything else that is needed is opened before this point.
     if Sandbox::new().lock_down()? != Landlock::Whole {
         eprintln!(
             "this kernel's Landlock is not all there; the system calls are refused all the same"
@@ -77,7 +78,7 @@ impl Boss {
         })
     }
 
-    /// The next worker that comes.
+    /// Returns the next worker that comes.
     fn next(&self) -> Result<Desk, tranship::Error> {
         let mut replies = self.replies.accept()?;
         let name = replies.recv_timeout(MOMENT)?.to_vec();
@@ -108,7 +109,7 @@ impl Boss {
             match self.try_ask(what, text) {
                 Ok(answer) => return Ok(answer),
                 Err(error) => match error.kind() {
-                    // Another worker, or the same one when the manager is back.
+                    // Another worker comes, or the same one when the manager is back.
                     PeerGone | PeerDied | Lost | TimedOut | ManagerAway | NotConnected => {
                         println!("boss: {error}");
                     }
@@ -118,7 +119,7 @@ impl Boss {
         }
     }
 
-    /// A round of questions whose answers are known.
+    /// Asks a round of questions whose answers are known.
     fn round(&mut self, text: &str, words: u64) -> Result<(), Failed> {
         assert_eq!(self.ask(COUNT, text)?, words);
         assert_eq!(self.ask(MISBEHAVE, "open a file")?, 0, "it got out");

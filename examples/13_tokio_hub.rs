@@ -1,5 +1,5 @@
-//! A hub under tokio: clients come over TCP, and behind channels there are workers that do what they ask for. Channels and sockets are
-//! awaited together, with `select!` as ever; the library brings no runtime, and needs none.
+//! A hub under tokio: clients come over TCP, and behind channels there are workers that do the clients' requests.
+//! Channels and sockets are awaited together, with `select!` as ever; the library brings no runtime, and needs none.
 //!
 //! ```text
 //! client ══ TCP ══╗             ╔══ jobs ══► worker ══ results ══╗
@@ -7,9 +7,10 @@
 //! client ══ TCP ══╝   worker    ╚══ jobs ══► worker ══ results ══╝
 //! ```
 //!
-//! Each is a program of its own, and any of them can be killed and started again, the manager too: `13_tokio_hub hub 127.0.0.1:7800`,
-//! `13_tokio_hub worker` as often as you like, `13_tokio_hub client 127.0.0.1:7800`. A client whose worker dies loses its connection, and
-//! asks again. Without arguments all of them are parts of one process, and end when every client was answered.
+//! Each is a program of its own, and any of them can be killed and started again, the manager too: `13_tokio_hub hub
+//! 127.0.0.1:7800`, `13_tokio_hub worker` as often as you like, `13_tokio_hub client 127.0.0.1:7800`. A client whose
+//! worker dies loses its connection, and asks again. Without arguments all of them are parts of one process, and end
+//! when every client was answered.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -47,7 +48,7 @@ fn worker(domain: &Domain) -> Result<(), Any> {
     Ok(())
 }
 
-/// A worker has come by this channel: has the other one to it, too.
+/// Introduces a worker that has come by this channel: opens the other channel to it, too.
 async fn introduce(hub: Domain, mut results: Receiver) -> Result<(Sender, Receiver), Any> {
     let name = tokio::time::timeout(MOMENT, results.recv_async()).await??;
     let name = String::from_utf8(name.to_vec())?;
@@ -82,7 +83,7 @@ async fn serve(
             result = results.recv_async() => {
                 let result = result?;
                 if let Some(mut client) = asking.remove(&result.word) {
-                    // It may have gone meanwhile.
+                    // The client may have gone meanwhile.
                     let _ = client.write_all(&result.to_vec()).await;
                 }
             }
@@ -91,7 +92,8 @@ async fn serve(
     Ok(())
 }
 
-/// Takes in whatever worker comes. A worker that dies, and what goes wrong with it, ends the task that served it and nothing else.
+/// Takes in any worker that comes. A worker that dies, or makes an error, ends the task that served it and nothing
+/// else.
 async fn hub(domain: Domain, tcp: TcpListener) -> Result<(), Any> {
     let tcp = Arc::new(tcp);
     let pool = domain.create_pool(PoolOptions::new(1 << 20))?;
@@ -118,7 +120,7 @@ async fn hub(domain: Domain, tcp: TcpListener) -> Result<(), Any> {
     }
 }
 
-/// An answer; none if the hub or the worker was gone before it was there.
+/// Returns an answer; none if the hub or the worker was gone before it was there.
 async fn ask(question: &str, hub: SocketAddr) -> Option<String> {
     let mut hub = TcpStream::connect(hub).await.ok()?;
     hub.write_all(question.as_bytes()).await.ok()?;
@@ -139,7 +141,7 @@ async fn client(number: usize, address: SocketAddr) {
     assert_eq!(answer, question.to_ascii_uppercase());
 }
 
-/// All of it in one process.
+/// Runs all of it in one process.
 async fn together() -> Result<(), Any> {
     let domain = Domain::builder().name("hub").embedded()?;
     let socket = domain.socket_path().ok_or("no socket")?;
@@ -160,7 +162,7 @@ async fn together() -> Result<(), Any> {
     hub.abort();
     let _ = hub.await;
     for worker in workers {
-        // One that was not needed any more before it was known ends with an error.
+        // A worker that was not needed any more before it was known ends with an error.
         let _ended = worker.join().map_err(|_| "a worker panicked")?;
     }
     println!("{CLIENTS} clients answered by {WORKERS} workers");

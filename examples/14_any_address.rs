@@ -1,6 +1,6 @@
-//! One program, whatever is between its two ends: an address says whether that is nothing (`local:`), shared memory (`shm:`) or a network
-//! (`tcp:`, with TLS). The writer sends what it has by turns shared, moved and inline, all on one channel; the reader waits for it and for a
-//! socket together.
+//! One program, whatever is between its two ends. The address says whether that is nothing (`local:`), shared memory
+//! (`shm:`) or a network (`tcp:`, with TLS). The writer sends its messages by turns shared, moved and inline, all on
+//! one channel. The reader waits for it and for a socket together.
 //!
 //! Without arguments it plays both ends itself, over every kind of address, at every level of trust and with sealed
 //! buffers. With two arguments it is one end: `14_any_address read tcp:0.0.0.0:7700/numbers` on one machine,
@@ -23,13 +23,13 @@ type Any = Box<dyn std::error::Error + Send + Sync>;
 
 const MESSAGES: u64 = 60;
 
-/// Of any size, up to some hundred pages.
+/// Returns bytes of any size, up to some hundred pages.
 fn bytes(number: u64) -> Result<Vec<u8>, Any> {
     let len = usize::try_from(number * number * 331 % 700_000)?;
     Ok(vec![u8::try_from(number % 251)?; len])
 }
 
-/// The levels of trust, and the lowest once more with larger buffers that are sealed for everybody instead of copied.
+/// Returns the levels of trust, and the lowest once more with larger buffers that are sealed instead of copied.
 fn levels() -> impl Iterator<Item = &'static str> {
     Trust::ALL.iter().map(|trust| trust.name()).chain([SEALED])
 }
@@ -72,7 +72,7 @@ fn read(mut from: Receiver, mut socket: UnixStream) -> Result<(u64, bool), Any> 
     loop {
         let mut items = [PollItem::receiver(&mut from), PollItem::readable(&socket)];
         let ready = match said {
-            // Once is enough.
+            // One word of the socket is enough.
             true => poll(&mut items[..1], None)?,
             false => poll(&mut items, None)?,
         };
@@ -104,7 +104,7 @@ fn copies(domain: &Domain) -> Result<Pool, Any> {
     Ok(domain.create_pool(PoolOptions::new(8 << 20).name("copies"))?)
 }
 
-/// Both ends, in two domains of this process.
+/// Runs both ends, in two domains of this process.
 fn both(here: &Domain, there: &Domain, address: &str, level: &str) -> Result<(), Any> {
     let copies = copies(there)?;
     let options = ChannelOptions::new().snapshots(copies.id());
@@ -115,7 +115,7 @@ fn both(here: &Domain, there: &Domain, address: &str, level: &str) -> Result<(),
             let written = write(here, address, level);
             written.inspect_err(|error| eprintln!("writing to {address}: {error}"))
         });
-        // Else a writer that fails would be waited for, for ever.
+        // Without the limit the reader would wait for ever for a writer that fails.
         let from = listener.accept_timeout(Duration::from_secs(60))?;
         far.write_all(b"something else, too")?;
         assert_eq!(read(from, near)?, (MESSAGES, true));

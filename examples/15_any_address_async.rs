@@ -1,7 +1,9 @@
-//! Example 14 under tokio: one program, whatever is between its two ends, that awaits its channel and a socket together.
+//! Example 14 under tokio: one program, whatever is between its two ends, that awaits its channel and a socket
+//! together.
 //!
-//! Without arguments it plays both ends, over every kind of address, at every level of trust and with sealed buffers. With two of them it is one end, and the other
-//! one may be example 14: `15_any_address_async read ADDRESS`, `15_any_address_async write ADDRESS [LEVEL]`.
+//! Without arguments it plays both ends, over every kind of address, at every level of trust and with sealed buffers.
+//! With two of them it is one end, and the other one may be example 14: `15_any_address_async read ADDRESS`,
+//! `15_any_address_async write ADDRESS [LEVEL]`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,13 +19,13 @@ type Any = Box<dyn std::error::Error + Send + Sync>;
 
 const MESSAGES: u64 = 60;
 
-/// Of any size, up to some hundred pages.
+/// Returns bytes of any size, up to some hundred pages.
 fn bytes(number: u64) -> Result<Vec<u8>, Any> {
     let len = usize::try_from(number * number * 331 % 700_000)?;
     Ok(vec![u8::try_from(number % 251)?; len])
 }
 
-/// The levels of trust, and the lowest once more with larger buffers that are sealed for everybody instead of copied.
+/// Returns the levels of trust, and the lowest once more with larger buffers that are sealed instead of copied.
 fn levels() -> impl Iterator<Item = &'static str> {
     Trust::ALL.iter().map(|trust| trust.name()).chain([SEALED])
 }
@@ -45,7 +47,7 @@ async fn write(domain: &Domain, address: &str, level: &str) -> Result<(), Any> {
     let mut to = domain.open_async::<Sender>(address, options).await?;
     for number in 0..MESSAGES {
         let bytes = bytes(number)?;
-        // Each waits while the reader is behind; other tasks run meanwhile.
+        // Each send waits while the reader is behind; other tasks run meanwhile.
         if number % 3 == 2 {
             to.send_inline_async(b"a word in between", number)?.await?;
             continue;
@@ -57,7 +59,7 @@ async fn write(domain: &Domain, address: &str, level: &str) -> Result<(), Any> {
             _ => to.move_buffer_with_async(buf, number).await?,
         }
     }
-    // What was sent is not lost by our end.
+    // Messages that were sent are not lost by our end.
     Ok(to.wait_taken_async().await?)
 }
 
@@ -95,7 +97,7 @@ fn copies(domain: &Domain) -> Result<Pool, Any> {
     Ok(domain.create_pool(PoolOptions::new(8 << 20).name("copies"))?)
 }
 
-/// Both ends, in two domains of this process.
+/// Runs both ends, in two domains of this process.
 async fn both(here: &Domain, there: &Domain, address: &str, level: &str) -> Result<(), Any> {
     let copies = copies(there)?;
     let options = ChannelOptions::new().snapshots(copies.id());

@@ -1,4 +1,5 @@
-//! A policy of one's own, in one file of one's own program: it sets the quotas of all pools of a manager, as `tranship policy run` does.
+//! A policy of one's own, in one file of one's own program: it sets the quotas of all pools of a manager, as `tranship
+//! policy run` does.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -30,7 +31,8 @@ impl Policy for VideoFirst {
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    // Elsewhere this is the system's manager, with `policy = "static"`, and a rule [[policy_run]] for this program's user.
+    // Elsewhere this is the system's manager, with `policy = "static"`, and a rule [[policy_run]] for this program's
+    // user.
     let config = Config {
         total: Some(TOTAL),
         grace: Duration::from_millis(1),
@@ -52,7 +54,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         other.steer().expect_err("one at a time")
     );
 
-    // Both want all that there is.
+    // Both programs want all the memory that there is.
     let mut held: [VecDeque<BufferMut>; 2] = Default::default();
     let mut governor = Governor::with(policy::Config::default(), Box::new(VideoFirst));
     let mut periods = 0;
@@ -61,7 +63,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             while let Ok(buf) = pool.try_alloc(1 << 20) {
                 held.push_back(buf);
             }
-            // What is over its quota it gives back as it is released.
+            // Memory over its quota is given back as it is released.
             held.pop_front();
         }
         let quotas = [&video, &log].map(|pool| pool.quota_bytes() / MIB);
@@ -75,7 +77,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         }
         !done
     })?;
-    // It ends, and its quotas stay.
+    // The policy ends, and its quotas stay.
     drop(steering);
     assert!(video.quota_bytes() > log.quota_bytes());
     Ok(())

@@ -2,8 +2,8 @@
 //! with a header before it and a part of a file behind it. The camera gets a frame back when the kernel is done with
 //! it, not before.
 //!
-//! To another machine frames go out without being copied (MSG_ZEROCOPY). To one of this machine, as here, the kernel copies them, and the
-//! file's pages go by reference.
+//! To another machine frames go out without being copied (MSG_ZEROCOPY). To one of this machine, as here, the kernel
+//! copies them, and the file's pages go by reference.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -19,7 +19,7 @@ const TRAILER: &[u8] = b"from a file: all rights reserved\n";
 
 type Fallible<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
-/// The process between the camera and the network.
+/// Runs the process between the camera and the network.
 fn serve(manager: PathBuf, client: TcpStream, trailer: File) -> Fallible<(u64, u64)> {
     let domain = Domain::builder().name("server").socket(manager).connect()?;
     let mut frames = domain.open::<Receiver>("film")?;
@@ -41,9 +41,9 @@ fn serve(manager: PathBuf, client: TcpStream, trailer: File) -> Fallible<(u64, u
         while sent < all {
             sent += sender.send(&client, &mut socket, &Piece::after(&pieces, sent))?;
         }
-        // `frame` is dropped here; what the kernel still needs of it is kept in `socket`.
+        // `frame` is dropped here; the part that the kernel still needs is kept in `socket`.
     }
-    // Else what is still kept would reset the connection when this program ends.
+    // Otherwise kept buffers would reset the connection when this program ends.
     socket.finish(Duration::from_secs(60))?;
     let counts = sender.counts();
     Ok((counts.referred_bytes, counts.copied_bytes))

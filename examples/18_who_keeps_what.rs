@@ -1,4 +1,5 @@
-//! A viewer keeps frames that it should have dropped: the manager charges it for them and reports it, and the viewer itself names them.
+//! A viewer keeps frames that it should have dropped: the manager charges it for them and reports it, and the viewer
+//! itself names them.
 
 use std::time::Duration;
 use tranship::manager::Config;
@@ -24,7 +25,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         .config(Config::parse(rules)?)
         .embedded()?;
     let socket = camera.socket_path().ok_or("no socket")?;
-    // As `TRANSHIP_LEAKS=1` does.
+    // This does the same as `TRANSHIP_LEAKS=1`.
     let viewer = Domain::builder()
         .name("viewer")
         .socket(socket)

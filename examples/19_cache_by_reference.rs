@@ -1,6 +1,7 @@
 //! A cache server, and a process that reads its values where they lie: it gets them by a channel, as references.
 //!
-//! The reader keeps a value while a client overwrites it: it goes on to see the old one, and the next question gives the new one.
+//! The reader keeps a value while a client overwrites it: it goes on to see the old one, and the next question gives
+//! the new one.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpStream};

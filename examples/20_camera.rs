@@ -22,7 +22,7 @@ const WIDTH: usize = 1280;
 const HEIGHT: usize = 720;
 const FRAME_TIME: Duration = Duration::from_nanos(1_000_000_000 / 60);
 
-/// A grey picture that says in each row which frame it is of.
+/// Draws a grey picture whose rows each contain the number of the frame.
 fn draw(frame: &mut BufferMut, number: u64) -> Result<(), Error> {
     for row in 0..HEIGHT {
         frame.write(row * WIDTH, &row_of(number, row))?;
@@ -34,7 +34,7 @@ fn row_of(number: u64, row: usize) -> [u8; WIDTH] {
     [(number + row as u64).to_le_bytes()[0]; WIDTH]
 }
 
-/// All of it must be of one frame, whatever became of the camera since.
+/// Checks that all of it is of one frame, whatever became of the camera since.
 fn check(frame: &Message) -> Result<(), Any> {
     let Body::Buffer(picture) = &frame.body else {
         return Err("not a frame".into());
@@ -62,7 +62,7 @@ fn newcomers(
                 all.push(viewer);
             }
             Err(error) if error.kind() == ErrorKind::TimedOut => return Ok(()),
-            // Nobody can come before there is a manager again. The frames go on.
+            // No viewer can come before there is a manager again. The frames go on.
             Err(error) if error.kind() == ErrorKind::ManagerAway => {
                 std::thread::sleep(until.saturating_duration_since(Instant::now()));
                 return Ok(());
@@ -72,11 +72,12 @@ fn newcomers(
     }
 }
 
-/// A viewer that is new has to agree to the pool first, which it does when it runs: until then it misses frames.
+/// Shows a frame to a viewer. A new viewer has to agree to the pool first, which it does when it runs: until then it
+/// misses frames.
 fn show(viewer: &mut Sender, pool: &Pool, frame: &Buffer, number: u64) -> Result<(), Error> {
     match viewer.try_assign(pool) {
         Ok(false) => return Ok(()),
-        // Nobody brings the two together before there is a manager again.
+        // No manager brings the two together before there is one again.
         Err(error) if error.kind() == ErrorKind::ManagerAway => return Ok(()),
         assigned => assigned?,
     };
@@ -86,7 +87,7 @@ fn show(viewer: &mut Sender, pool: &Pool, frame: &Buffer, number: u64) -> Result
 
 /// Sends so many frames, or frames without end.
 fn camera(domain: &Domain, frames: u64) -> Result<(), Any> {
-    // Room for what the viewers hold: the lines of a few of them, and what they look at.
+    // Room for the frames that the viewers hold: the lines of a few of them, and the frames that they look at.
     let pool = domain.create_pool(PoolOptions::new(32 << 20).name("frames"))?;
     let options = ChannelOptions::new()
         .lines(4)
@@ -149,7 +150,8 @@ fn viewer(domain: &Domain, frames: u64) -> Result<(), Any> {
     Ok(())
 }
 
-/// The camera has ended, in order or not, perhaps before it took this viewer in. Anything else would be an error of somebody's.
+/// Returns whether the camera has ended, in order or not, perhaps before it took this viewer in. Anything else would be
+/// an error.
 fn is_over(kind: ErrorKind) -> bool {
     use ErrorKind::{Lost, NotConnected, PeerDied, PeerGone};
     matches!(kind, PeerGone | PeerDied | Lost | NotConnected)

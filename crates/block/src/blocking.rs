@@ -36,7 +36,8 @@ struct Answer {
 impl<S: Store> Blocking<S> {
     /// Fills `to` with the bytes at `offset`. Compares them with the checksums that came with them.
     ///
-    /// Waits as long as the store takes; for a server that is away for ever, unless its [`Endpoint`](crate::Endpoint) gives up.
+    /// Waits as long as the store takes; for a server that is away for ever, unless its [`Endpoint`](crate::Endpoint)
+    /// gives up.
     ///
     /// # Errors
     /// The store's fault; `Corrupt` if the bytes do not match their checksums several times.
@@ -60,7 +61,7 @@ impl<S: Store> Blocking<S> {
         })
     }
 
-    /// Stores `bytes` at `offset`. On the disk when it is acknowledged, if `durable`.
+    /// Stores `bytes` at `offset`. If `durable`, they are on the disk when the call returns.
     ///
     /// # Errors
     /// The store's fault. It blocks as [`read_at`](Blocking::read_at).

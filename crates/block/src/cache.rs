@@ -43,7 +43,7 @@ const GROUPS: usize = 4096;
 pub struct Cache {
     blocks: Mutex<Blocks>,
     most_bytes: u64,
-    /// None in it: the manager gave no heap, and nothing is kept.
+    /// Account; none in it: the manager gave no heap, and nothing is kept.
     account: OnceLock<Option<Account>>,
     hits: AtomicU64,
     misses: AtomicU64,
@@ -58,7 +58,7 @@ struct Writes {
 
 #[derive(Debug)]
 struct Blocks {
-    /// All that is known was read under this version of the lease.
+    /// Version of the lease under which all known blocks were read.
     version: u64,
     places: HashMap<u64, usize>,
     slots: Slots,
@@ -70,7 +70,8 @@ struct Blocks {
 #[derive(Debug)]
 struct Ticket {
     version: u64,
-    /// For each block: how many writes must have begun when it is done; none of them under way now but the request itself.
+    /// Number of writes of each block that must have begun when it is done. None of them is under way now but the
+    /// request itself.
     writes: Vec<Option<u64>>,
 }
 
@@ -93,7 +94,7 @@ impl Cache {
         })
     }
 
-    /// Reads that were answered from here, and those that were not.
+    /// Returns the reads that were answered from here, and those that were not.
     #[must_use]
     pub fn hits_and_misses(&self) -> (u64, u64) {
         // Ordering: relaxed; counts.
@@ -114,8 +115,8 @@ impl Cache {
     /// The domain does not end before the cache does. Asks the manager.
     ///
     /// # Errors
-    /// As [`Domain::create_heap`]. Where the manager refused (its limits, its rules) nothing is kept from now on; else nothing has changed, and it can be
-    /// tried again.
+    /// As [`Domain::create_heap`]. Where the manager refused (its limits, its rules) nothing is kept from now on; else
+    /// nothing has changed, and it can be tried again.
     pub fn charge_to(self: &Arc<Cache>, domain: &Domain) -> Result<(), Error> {
         if self.account.get().is_some() || self.most_bytes < BLOCK_BYTES as u64 {
             return Ok(());
@@ -130,7 +131,7 @@ impl Cache {
             Err(error) if is_nothing_said(error.kind()) => return Err(error),
             Err(error) => (None, Some(error)),
         };
-        // Whatever is here already: no block comes before the account is there.
+        // Blocks that are here already are charged too: no block comes before the account is there.
         let mut known = self.lock();
         if let Some(account) = &account {
             account.charge_anyway((known.slots.present() * BLOCK_BYTES) as u64);
@@ -230,7 +231,7 @@ impl Cache {
             self.ask_for_room(bytes.len());
         }
         let mut known = self.lock();
-        // Of those that were under way with it, the last to end leaves nothing of the others here.
+        // Of writes that were under way together, the last to end leaves nothing of the others here.
         known.forget_all(blocks);
         known.count(blocks, |writes| writes.ended += 1);
         if let Some((request, bytes, ticket)) = left
@@ -250,7 +251,7 @@ impl Cache {
     }
 }
 
-/// Has the manager refused nothing?
+/// Returns whether the manager has refused nothing.
 fn is_nothing_said(kind: ErrorKind) -> bool {
     use ErrorKind::{CutOff, Forked, ManagerAway, System, TimedOut};
     [CutOff, Forked, ManagerAway, System, TimedOut].contains(&kind)
@@ -262,9 +263,9 @@ fn group(block: u64) -> usize {
 }
 
 impl Blocks {
-    /// Forgets everything if it may be something else now. May it be used?
+    /// Removes everything if it may be stale. Returns whether the cache may be used.
     fn look(&mut self, lease: &Lease) -> bool {
-        // With the lock: it never goes back to an earlier version.
+        // Read under the lock: the version never goes back to an earlier one.
         let standing = lease.standing();
         if standing.version != self.version {
             for (_, place) in self.places.drain() {
@@ -505,7 +506,7 @@ impl<S: Store> Store for Cached<S> {
         match request.op {
             Op::Read if inside && has_room => self.read(job.request, job.data, job.done),
             op if inside && op.writes() => self.write(job.request, job.data, job.done),
-            // It is refused, or nothing is to be done.
+            // The request is refused, or there is nothing to do.
             _ => self.below.submit(job),
         }
     }

@@ -1,5 +1,5 @@
-//! The memory of one request: a pool's buffer, which goes on to the other end of a channel or to the disk as it is, or memory
-//! of this process.
+//! The memory of one request: a pool's buffer, which goes on to the other end of a channel or to the disk as it is, or
+//! memory of this process.
 
 use crate::Fault;
 use crate::limits::HEAD_BYTES;
@@ -24,7 +24,7 @@ use tranship_core::{Buffer, BufferMut, Error, OutOfBounds, Pool};
 /// ```
 #[derive(Debug)]
 pub enum Data {
-    /// For requests without bytes.
+    /// Memory of requests without bytes.
     None,
     /// Room for a read: so many bytes. Their memory comes with the answer, or is this process's once a thread writes
     /// there.
@@ -66,7 +66,7 @@ impl Own {
 }
 
 impl Data {
-    /// Zeroes, of this process.
+    /// Makes zeroed memory of this process.
     #[must_use]
     pub fn heap(len: usize) -> Data {
         Data::Heap(Heap::zeroed(len))
@@ -104,7 +104,7 @@ impl Data {
         let end = offset.checked_add(bytes.len()).ok_or(Fault::Invalid)?;
         match self {
             Data::Own(own) if end <= own.len => {
-                // It is long enough, so this cannot fail; and a fault is a number on the wire.
+                // The memory is long enough, so this cannot fail; and a fault is a number on the wire.
                 return own
                     .buffer
                     .write(offset, bytes)

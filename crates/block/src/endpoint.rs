@@ -10,7 +10,7 @@ use tranship_core::{ChannelOptions, Domain, Error, PoolOptions, Trust, Wait, Whe
 const POOL_BYTES: u64 = 16 << 20;
 /// Bytes of a pool that stay once they were needed: getting memory anew for each burst costs more than the disk.
 const KEPT_BYTES: u64 = 6 << 20;
-/// In which it is granted: three messages of the largest size.
+/// Unit in which memory is granted: three messages of the largest size.
 const CHUNK_BYTES: u64 = 1 << 20;
 /// Buffers of a pool: more than there are questions, answers, and buffers that are kept for the next ones.
 const SLOTS: u32 = 2048;
@@ -76,7 +76,7 @@ impl Endpoint {
         }
     }
 
-    /// Domains are made so: with carriers, another manager, and whatever else they need.
+    /// Sets how domains are made: with carriers, another manager, and other options.
     #[must_use]
     pub fn with_domains(
         mut self,

@@ -2,10 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Why a request was not done.
+/// Reason for which a request was not done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error, Serialize, Deserialize)]
 pub enum Fault {
-    /// Beyond the end.
+    /// The request is beyond the end of the store.
     #[error("{len} bytes at {offset} reach beyond the {size} bytes there are")]
     Bounds {
         /// Position in bytes.
@@ -21,21 +21,21 @@ pub enum Fault {
     /// The disk is full.
     #[error("no space is left on the server's disk")]
     NoSpace,
-    /// With the system's error number.
+    /// An input or output error with the system's number.
     #[error("input or output error {0} of the server's disk")]
     Io(i32),
     /// The block at this offset does not match its checksum.
-    #[error("the block at {0} is not what its checksum says")]
+    #[error("the block at byte {0} does not match its checksum")]
     Corrupt(u64),
     /// The disk cannot do that.
     #[error("not supported by the server's disk")]
     Unsupported,
-    /// Not a request.
+    /// The bytes are not a valid request.
     #[error(
         "the request is not valid: an operation that there is not, or a length that it does not allow"
     )]
     Invalid,
-    /// Whether it was done is not known.
+    /// It is not known whether the request was done.
     #[error("the server is gone")]
     Gone,
     /// The server's machine went down while writes that it had acknowledged were not flushed.

@@ -1,7 +1,7 @@
 //! Time during which a client may use read data without asking again; the server's side is in `leases`.
 //!
-//! Leases as of Gray and Cheriton (1989): every answer of the server extends them, so that a client that asks anyhow asks
-//! for nothing else. The time counts from the question, which the server cannot have got earlier.
+//! Leases as of Gray and Cheriton (1989): every answer of the server extends them, so that a client that asks anyhow
+//! asks for nothing else. The time counts from the question, which the server cannot have got earlier.
 
 use rustix::time::{ClockId, clock_gettime};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,7 +17,7 @@ pub(crate) struct Moment(Duration);
 impl Moment {
     pub(crate) fn now() -> Moment {
         let now = clock_gettime(ClockId::Boottime);
-        // It counts from the boot on, and is never negative.
+        // The clock counts from the boot on, and is never negative.
         let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
         Moment(Duration::new(
             seconds,
@@ -42,7 +42,7 @@ pub(crate) struct Standing {
 #[derive(Debug, Default)]
 struct Known {
     version: u64,
-    /// Which opening of its disk the server serves.
+    /// Opening of its disk that the server serves.
     opening: Option<u128>,
     /// Number of writes that others had done.
     writes: u64,
@@ -84,7 +84,7 @@ impl Lease {
         Lease(None)
     }
 
-    /// Holds when a server says so.
+    /// Creates a lease that holds while a server says so.
     pub(crate) fn of_a_server() -> Lease {
         Lease(Some(Arc::default()))
     }

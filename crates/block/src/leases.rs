@@ -97,7 +97,7 @@ impl Known {
             } else if client.caches {
                 until = client.until.map_or(until, |own| until.max(own));
                 let again = client.barred.replace(now + CONTENDED);
-                // Not of one that is just being replaced.
+                // Only for a lease that is not just being replaced.
                 if again.is_some_and(|until| until <= now)
                     && !std::mem::replace(&mut self.said, true)
                 {
@@ -134,7 +134,7 @@ struct Shared {
 /// The leases of all clients of one disk.
 #[derive(Debug)]
 pub(crate) struct Leases {
-    /// No other opening of a disk has this number.
+    /// Number of this opening of a disk, which no other opening has.
     pub(crate) opening: u128,
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
@@ -259,7 +259,7 @@ impl Drop for Tenant {
     }
 }
 
-/// A store as a client without a cache has it: one of several.
+/// A store for a client without a cache: one client of several.
 #[derive(Debug)]
 pub(crate) struct Tenanted {
     store: Arc<dyn Store>,

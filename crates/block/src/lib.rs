@@ -1,8 +1,7 @@
 //! A block service over channels: the application of "Bulk Transfer over Shared Memory" (chapter 7), for real disks.
 //!
 //! * [`Store`]: stores of blocks. [`Disk`] is a file or a device, [`Remote`] a server's blocks over channels,
-//!   [`Cached`]
-//! either of them with a cache in front.
+//!   [`Cached`] either of them with a cache in front.
 //! * [`front`]: serves a store over channels, to any number of clients.
 //! * [`nbd`]: serves it to programs that speak the NBD protocol.
 //!

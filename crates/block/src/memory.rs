@@ -23,7 +23,7 @@ struct Kept {
     account: Weak<Account>,
 }
 
-/// While this is there a domain has the account.
+/// Mark that a domain has the account while this is there.
 #[derive(Debug)]
 pub(crate) struct Charged {
     _account: Arc<Account>,
@@ -134,7 +134,7 @@ pub struct Heap {
 }
 
 impl Heap {
-    /// Zeroes.
+    /// Returns zeroed memory.
     pub(crate) fn zeroed(len: usize) -> Heap {
         Heap::new(vec![0; (BLOCK_BYTES << size(len)) + BLOCK_BYTES], len)
     }
@@ -190,7 +190,7 @@ impl Drop for Heap {
                 return;
             }
         }
-        // Not freed while the others wait.
+        // Memory is not freed while others wait for the lock.
         let rest = match account.as_ref().is_some_and(|account| account.excess() > 0) {
             true => Some(memory),
             false => Kept::lock().keep(memory),

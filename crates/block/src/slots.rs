@@ -13,18 +13,18 @@ const _: () = assert!(PAGE == BLOCK_BYTES);
 pub(crate) struct Slots {
     pages: Pages,
     slots: Vec<Slot>,
-    /// CLOCK's circle, from the hand on: all places with a block, and some that had one. So the hand meets no place that was never filled again, of which
-    /// there are many where memory was given back.
+    /// CLOCK's circle, from the hand on: all places with a block, and some that had one. So the hand meets no place
+    /// that was never filled again, of which there are many where memory was given back.
     circle: VecDeque<usize>,
-    /// With memory, and without a block.
+    /// Places with memory, and without a block.
     empty: Vec<usize>,
-    /// Whose memory is the kernel's again.
+    /// Places whose memory is the kernel's again.
     bare: Vec<usize>,
 }
 
 #[derive(Debug)]
 struct Slot {
-    /// None: there is none.
+    /// Block in the place; none if there is none.
     block: Option<u64>,
     sum: u32,
     used: bool,
@@ -130,7 +130,7 @@ impl Slots {
         None
     }
 
-    /// Gives the memory of one place to the kernel; of an empty one, if there is one. None if there is none.
+    /// Gives the memory of one place to the kernel, of an empty one if there is one. None if there is no memory.
     pub(crate) fn shed(&mut self) -> Option<Taken> {
         let place = self.empty.pop();
         let empty = place.map(|place| Taken { place, gone: None });
@@ -153,7 +153,7 @@ mod tests {
         slots
     }
 
-    /// Keeps a block; says which one had to go for it.
+    /// Keeps a block; returns the block that had to go for it.
     fn put(slots: &mut Slots, block: u64) -> Option<u64> {
         let taken = slots.take(None).expect("a place");
         slots.write(taken.place, block, 0, &[0; BLOCK_BYTES]);
@@ -168,7 +168,7 @@ mod tests {
             slots.read(place);
         }
         assert_eq!(put(&mut slots, 5), Some(3));
-        // Their marks are gone.
+        // The blocks' marks are gone.
         assert_eq!(put(&mut slots, 6), Some(4));
         assert_eq!(put(&mut slots, 7), Some(1));
         assert_eq!(put(&mut slots, 8), Some(2));

@@ -8,9 +8,9 @@ use std::sync::Arc;
 /// Properties of a store.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Info {
-    /// Length, bytes.
+    /// Length in bytes.
     pub size: u64,
-    /// Are all writes refused?
+    /// All writes are refused.
     pub read_only: bool,
     /// Number of the kernel's run that holds data that was written and not flushed.
     #[serde(with = "postcard::fixint::le")]
@@ -52,9 +52,9 @@ pub struct Request {
     pub offset: u64,
     /// Number of bytes; 0 for a flush.
     pub len: u32,
-    /// On the disk when it is acknowledged.
+    /// The data is on the disk when the request is acknowledged.
     pub durable: bool,
-    /// Of a write: the checksums of its pieces, or none where data goes through no other process.
+    /// Checksums of a write's pieces, or none where data goes through no other process.
     pub sums: Vec<u32>,
 }
 
@@ -88,8 +88,8 @@ impl Request {
     }
 }
 
-/// Called once, on any thread, with the data that came with the job; of a read that brought [`Data::Room`] alone, with memory.
-/// It must not block. Of a read from a store that is checked: the checksums.
+/// Function that is called once, on any thread, with the data that came with the job. After a read that brought only
+/// [`Data::Room`], it gets memory. After a read from a store that is checked, it gets the checksums. It must not block.
 pub type Done = Box<dyn FnOnce(Data, Result<Vec<u32>, Fault>) + Send>;
 
 /// A request with its memory and its continuation.
@@ -119,7 +119,7 @@ pub type Done = Box<dyn FnOnce(Data, Result<Vec<u32>, Fault>) + Send>;
 pub struct Job {
     /// Request to do.
     pub request: Request,
-    /// Of a read and a write: room for at least `len` bytes.
+    /// Memory of a read or a write: room for at least `len` bytes.
     pub data: Data,
     /// Function that is called when it is done.
     pub done: Done,
@@ -200,7 +200,8 @@ pub trait Store: Send + Sync + Debug {
     fn data(&self, op: Op, len: usize) -> Result<Data, Fault>;
     /// Returns how many of `len` bytes go into one request best.
     fn piece(&self, len: usize) -> usize;
-    /// Begins a job. Does not wait for a disk or a server; the job may be done at once, or begin only with the next `kick`.
+    /// Begins a job. Does not wait for a disk or a server; the job may be done at once, or begin only with the next
+    /// `kick`.
     fn submit(&self, job: Job);
     /// Begins the submitted jobs.
     fn kick(&self);

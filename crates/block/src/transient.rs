@@ -5,7 +5,7 @@ use std::fmt::Display;
 use std::time::Duration;
 use tranship_core::{Error, ErrorKind, Message, Receiver};
 
-/// Between two looks whether it is over.
+/// Time between two checks whether it is over.
 pub(crate) const PAUSE: Duration = Duration::from_millis(5);
 
 /// Returns whether the other end is behind, which is not worth a report.

@@ -9,17 +9,17 @@ use crate::{Fault, Info, Request};
 use serde::{Deserialize, Serialize};
 use tranship_core::{Body, Buffer, Error, ErrorKind, Message, Trust};
 
-/// Both ends must speak the same.
+/// Version that both ends must speak.
 pub(crate) const VERSION: u16 = 3;
 /// Bits of the word for the length; the others are the number's.
 const LEN_BITS: u32 = 20;
 
-/// From the client.
+/// Message from the client.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) enum Ask {
-    /// The first.
+    /// First message.
     Hello(Hello),
-    /// A request.
+    /// A request to do.
     Do(Request),
 }
 
@@ -29,7 +29,8 @@ pub(crate) struct Hello {
     pub version: u16,
     /// Ticket that came by the channel of the answers.
     pub ticket: u128,
-    /// Channels of the same session that are older are over: nothing that still waits in them is done after the answer.
+    /// Number of the session. Older channels of the same session are over: no request that still waits in them is done
+    /// after the answer.
     pub session: u64,
     /// Number that is the same in all sessions of a client.
     pub client: u64,
@@ -37,17 +38,18 @@ pub(crate) struct Hello {
     pub caches: bool,
 }
 
-/// From the server.
+/// Message from the server.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) enum Say {
     /// First message: the client that shows this number at the channel of the questions is answered here.
     Ticket(u128),
-    /// To `Hello`. The number is that of the opening of the disk, as long as it is open; without one there are no leases.
+    /// Answer to `Hello`. The number is that of the opening of the disk, as long as it is open; without one there are
+    /// no leases.
     Welcome(Info, Option<u128>),
     /// Answer to `Do`, with the checksums of the data that was read. If the client gets a lease, it has the number of
     /// writes of others that were done when the question came.
     Done(Result<Vec<u32>, Fault>, Option<u64>),
-    /// `Hello` of a version that is not spoken here.
+    /// Answer to a `Hello` of a version that is not spoken here.
     Version(u16),
     /// The client takes no pool of this level, which is the server's.
     Trust(Trust),
@@ -84,7 +86,7 @@ pub(crate) fn open<T: for<'a> Deserialize<'a>>(
 }
 
 pub(crate) fn encode(message: &impl Serialize) -> Vec<u8> {
-    // Only memory can be missing.
+    // Encoding fails only for lack of memory.
     postcard::to_allocvec(message).unwrap_or_default()
 }
 
@@ -116,7 +118,7 @@ mod tests {
             offset: u64::MAX,
             len: u32::MAX,
             durable: true,
-            // A request that begins inside a block has one more.
+            // A request that begins inside a block has one piece more.
             sums: vec![u32::MAX; blocks + 1],
         };
         let done = Say::Done(Ok(vec![u32::MAX; blocks + 1]), Some(u64::MAX));

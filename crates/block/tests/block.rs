@@ -1,4 +1,5 @@
-//! Stores against a byte array: random operations on the disk itself, over channels, through a proxy, through its cache.
+//! Stores against a byte array: random operations on the disk itself, over channels, through a proxy, through its
+//! cache.
 
 #[path = "block/cache.rs"]
 mod cache;

@@ -81,7 +81,7 @@ fn who_takes_no_replies_costs_so_much_in_all_and_holds_nobody_up() {
         }
         hogs.push(hog);
     }
-    // They are in the way.
+    // The requests are in the way.
     while HAS.load(Ordering::Relaxed) - before < 250 * MIB {
         std::thread::yield_now();
     }
@@ -96,7 +96,8 @@ fn who_takes_no_replies_costs_so_much_in_all_and_holds_nobody_up() {
         assert_eq!(chunks.read_chunks(offset, &mut bytes).expect("a read"), 0);
         assert!(right(offset, &bytes), "round {round}, in chunks");
     }
-    // There is no room for all of it, and when the rest cannot be read some is gone already: it hangs up, at a piece's end.
+    // There is no room for the whole answer. When the rest cannot be read, some of it is gone already: the server hangs
+    // up, at a piece's end.
     let disk = std::fs::File::options().write(true).open(&file.path);
     disk.and_then(|disk| disk.set_len(50 << 20)).expect("cut");
     assert_eq!(honest.read(63 << 20, &mut bytes[..MIB]).expect("a read"), 5);

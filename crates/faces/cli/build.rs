@@ -1,5 +1,5 @@
-//! A release of the program has the library for `tranship run` in it: `cargo install` installs programs only. Other builds find the
-//! one that the workspace has built beside them.
+//! A release of the program has the library for `tranship run` in it: `cargo install` installs programs only. Other
+//! builds find the one that the workspace has built beside them.
 
 use std::env;
 use std::path::PathBuf;

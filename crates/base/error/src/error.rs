@@ -66,7 +66,9 @@ impl Error {
     }
 
     /// Makes a function for `map_err`: an error of this kind, with another as its cause.
-    pub fn of<E: Into<Box<dyn StdError + Send + Sync>>>(kind: ErrorKind) -> impl FnOnce(E) -> Error {
+    pub fn of<E: Into<Box<dyn StdError + Send + Sync>>>(
+        kind: ErrorKind,
+    ) -> impl FnOnce(E) -> Error {
         move |cause| Error::because(kind, kind.meaning(), cause)
     }
 

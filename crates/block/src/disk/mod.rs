@@ -49,7 +49,7 @@ use step::{Step, Then};
 #[derive(Debug)]
 pub struct Disk {
     info: Info,
-    /// Through the page cache only.
+    /// Fast path; only through the page cache.
     at_once: Option<AtOnce>,
     engine: Engine,
     writes: Mutex<Overlaps<Job>>,
@@ -305,7 +305,7 @@ impl Disk {
     fn zero_piece(self: &Arc<Self>, request: Request) -> Result<(), Fault> {
         let (tell, told) = std::sync::mpsc::channel();
         let data = Data::heap(request.len as usize);
-        // Its blocks are this thread's already: not through `submit`.
+        // The request's blocks are this thread's already: not through `submit`.
         let done: Done = Box::new(move |_, result| {
             let _ = tell.send(result.map(drop));
         });
@@ -442,7 +442,7 @@ impl Store for Disk {
         match (fine, request.op) {
             (Err(fault), _) => (job.done)(job.data, Err(fault)),
             (Ok(()), Op::Flush) => own.begin(job),
-            // Nothing to do; a length of zero would be an error of the kernel's.
+            // Nothing to do; the kernel would return an error for a length of zero.
             (Ok(()), _) if len == 0 => (job.done)(job.data, Ok(Vec::new())),
             (Ok(()), Op::Read) => match &self.at_once {
                 Some(at_once) if at_once.read(&mut job) => (job.done)(job.data, Ok(Vec::new())),

@@ -8,7 +8,7 @@ use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Why a disk cannot be served.
+/// Reason for which a disk cannot be served.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// The kernel refused.
@@ -25,7 +25,7 @@ pub enum OpenError {
     /// Another program serves it.
     #[error("{0} is in use by another server")]
     InUse(PathBuf),
-    /// Another size than it has was asked for.
+    /// Another size was asked for than the file has.
     #[error(
         "{path} has {has} bytes, not {wants}: an existing one is not cut, and a device has the size that it has"
     )]
@@ -38,7 +38,7 @@ pub enum OpenError {
         wants: u64,
     },
     /// A new or empty file, and no size.
-    #[error("{0} has no bytes: say its size")]
+    #[error("{0} has no bytes: give its size")]
     Empty(PathBuf),
     /// Direct input and output was asked for.
     #[error(
@@ -56,7 +56,7 @@ pub(super) struct Opened {
 
 /// Longest time that an ending server may keep the file.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Between two looks whether it is gone.
+/// Time between two checks whether it is gone.
 const ROUND: Duration = Duration::from_millis(5);
 
 pub(super) fn open(path: &Path, options: &DiskOptions) -> Result<Opened, OpenError> {

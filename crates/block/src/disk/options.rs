@@ -8,19 +8,19 @@ pub(super) const ALIGN: u64 = BLOCK_BYTES as u64;
 /// Whether the page cache is used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Access {
-    /// Without it where the file system can do so.
+    /// Without the page cache where the file system can do so.
     #[default]
     Auto,
-    /// Without it, or not at all.
+    /// Without the page cache, or not at all.
     Direct,
-    /// With it.
+    /// With the page cache.
     Buffered,
 }
 
 /// Options for opening a disk.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DiskOptions {
-    /// Makes the file, or makes it longer, bytes.
+    /// Size in bytes: makes the file, or makes it longer.
     pub size: Option<u64>,
     /// Writes are refused.
     pub read_only: bool,

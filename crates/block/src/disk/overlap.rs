@@ -27,7 +27,7 @@ fn overlap(a: &Range<u64>, b: &Range<u64>) -> bool {
 }
 
 impl<T> Overlaps<T> {
-    /// Gives it back if it may begin now.
+    /// Begins a request, or keeps it. Returns it if it may begin now.
     pub(super) fn begin(&mut self, range: Range<u64>, what: T) -> Option<T> {
         let waiting = self.waiting.iter().map(|(range, _)| range);
         if self
@@ -79,7 +79,7 @@ mod tests {
         assert_eq!(writes.begin(0..2, 'a'), Some('a'));
         assert_eq!(writes.begin(2..4, 'b'), Some('b'));
         assert_eq!(writes.begin(1..3, 'c'), None);
-        // Free, but it would overtake the one that waits.
+        // The range is free, but the request would overtake the one that waits.
         assert_eq!(writes.begin(2..3, 'd'), None);
         assert_eq!(writes.begin(9..10, 'e'), Some('e'));
         assert_eq!(writes.end(&(0..2)), []);

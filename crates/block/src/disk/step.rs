@@ -58,7 +58,7 @@ impl Step {
         fits.then_some(()).ok_or_else(wrong)
     }
 
-    /// Does it on this thread; blocks.
+    /// Does the step on this thread; blocks.
     pub(super) fn run(mut self, fd: BorrowedFd<'_>) {
         let result = self.call(fd);
         (self.then)(self.data, result);
@@ -73,7 +73,8 @@ impl Step {
         let done = match self.action {
             Action::Read => {
                 let memory = self.memory_to_fill()?;
-                // SAFETY: `memory_to_fill` promises `len` bytes, which nothing in this process refers to; the kernel writes them.
+                // SAFETY: `memory_to_fill` promises `len` bytes, which nothing in this process refers to; the kernel
+                // writes them.
                 unsafe { libc::pread(raw, memory.cast(), self.len, offset) }
             }
             Action::Write { durable } => {
@@ -97,8 +98,8 @@ impl Step {
     }
 }
 
-/// Copies between the first `len` bytes of `data` and the page cache, on this thread. A read waits for no disk; false: it
-/// would have had to, or something is wrong, and any part of it may be done.
+/// Copies between the first `len` bytes of `data` and the page cache, on this thread. A read waits for no disk. False:
+/// it would have had to wait, or there is an error; any part of it may be done.
 pub(super) fn copy(
     action: Action,
     fd: BorrowedFd<'_>,

@@ -29,7 +29,7 @@ struct Shared {
     ring: IoUring,
     /// The thread that holds this lock may write to the submission queue.
     steps: Mutex<Steps>,
-    /// Something was put into the queue and not shown to the kernel.
+    /// A step was put into the queue and not shown to the kernel.
     unseen: AtomicBool,
     /// Kept open: the kernel holds no more than the number.
     file: Arc<File>,
@@ -175,7 +175,7 @@ impl Shared {
         // steps. Ordering: acquire, partner: the release in `submit`, whose entry this call then counts.
         while self.unseen.swap(false, Ordering::Acquire) {
             if self.ring.submit().is_err() {
-                // Interrupted, or too much is done and not taken: again.
+                // Interrupted, or too many steps are done and not taken: try again.
                 self.unseen.store(true, Ordering::Release);
                 std::thread::yield_now();
             }

@@ -11,14 +11,14 @@ use tranship_core::{Buffer, Error, ErrorKind, Sender};
 
 pub(super) struct Answers {
     out: Mutex<Out>,
-    /// Questions that were not answered.
+    /// Number of questions that were not answered.
     asked: AtomicUsize,
 }
 
 struct Out {
-    /// Until the end.
+    /// Sender of the answers, until the end.
     to: Option<Sender>,
-    /// For which there was no room, or something was missing here.
+    /// Answers for which there was no room, or for which something was missing here.
     late: VecDeque<Answer>,
 }
 
@@ -95,8 +95,7 @@ impl Answers {
     /// Sends an answer. If it cannot be sent now it becomes the first late one; returns the reason.
     fn send(&self, out: &mut Out, mut answer: Answer) -> Option<Error> {
         let to = out.to.as_mut()?;
-        // Before it is there: with an answer the client may ask again.
-        // Ordering: relaxed; a count.
+        // Counted before the answer is there: with an answer the client may ask again. Ordering: relaxed; a count.
         self.asked.fetch_sub(1, Ordering::Relaxed);
         let sent = match answer.read.take() {
             Some(read) => to.send_buf(read, answer.word).map_err(|refused| {

@@ -14,8 +14,8 @@ pub trait Behind: Send + Sync + 'static {
 #[derive(Debug)]
 pub struct Served {
     pub(super) store: Arc<dyn Store>,
-    /// For clients with caches.
+    /// Leases, for clients with caches.
     pub(super) leases: Option<Arc<Leases>>,
-    /// To a server elsewhere.
+    /// Connection to a server elsewhere.
     pub(super) remote: Option<Arc<Remote>>,
 }

@@ -75,7 +75,7 @@ impl Door {
                 PollItem::listener(&self.answers),
                 PollItem::listener(&self.asks),
             ];
-            // Joins the next manager when the last one has gone: to wait alone does not.
+            // `turn` joins the next manager when the last one has gone; waiting alone does not.
             let turned = self.shared.domain.turn();
             if let Err(lack) = turned.and_then(|()| poll(&mut both, Some(ROUND))) {
                 patience.say(&self.shared.at, &lack);

@@ -10,13 +10,13 @@ const MOST_OF_ONE: usize = 64;
 #[derive(Debug, Default)]
 pub(super) struct Places(Mutex<Vec<(String, Weak<()>)>>);
 
-/// One of them, until it is dropped.
+/// A place, until it is dropped.
 pub(super) type Place = Arc<()>;
 
 /// Client at the other end of a channel.
 #[derive(Debug)]
 pub(super) struct Who {
-    /// In words.
+    /// Name in words.
     pub name: String,
     /// A user, or a host.
     pub owner: String,

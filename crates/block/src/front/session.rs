@@ -84,7 +84,7 @@ impl Session {
         let mut limit = PAUSE;
         while !is_over() {
             let mut next = patience.next(&who, &mut self.asks, limit)?;
-            // Of many that are done at once those that wait for the store do not wait for all.
+            // A limit, so that the waiting questions do not wait until all completed ones are handled.
             let mut left = MOST_ASKED;
             while let Some(message) = next {
                 self.take(message, is_over)?;

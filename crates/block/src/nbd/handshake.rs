@@ -26,7 +26,7 @@ fn read<const N: usize>(from: &mut impl Read) -> io::Result<[u8; N]> {
     Ok(bytes)
 }
 
-/// Goes through it. None: the client wants nothing.
+/// Does the handshake. None: the client wants nothing.
 pub(super) fn shake(
     stream: &mut (impl Read + Write),
     export: &str,
@@ -41,7 +41,7 @@ pub(super) fn shake(
     stream.write_all(&greeting.concat())?;
     let client = u32::from_be_bytes(read(stream)?);
     if client & !u32::from(flags) != 0 {
-        return Err(broken("flags that nobody has offered"));
+        return Err(broken("flags that the server has not offered"));
     }
     let zeroes = client & u32::from(wire::NO_ZEROES) == 0;
     let mut agreed = Agreed { structured: false };

@@ -65,14 +65,14 @@ struct Shared {
     name: String,
     stop: AtomicBool,
     budget: Arc<Budget>,
-    /// By their number: the oldest first.
+    /// Clients by their number: the oldest first.
     clients: Mutex<BTreeMap<u64, Guest>>,
 }
 
 /// A client.
 #[derive(Debug)]
 struct Guest {
-    /// To end it with.
+    /// Replies, by which the connection is ended.
     replies: Arc<Replies>,
     /// The client's handshake is over.
     greeted: bool,
@@ -143,7 +143,7 @@ fn admit(shared: &Arc<Shared>, listener: &Listener) {
             listener,
             rustix::event::PollFlags::IN,
         )];
-        // Whatever it says, the next look decides.
+        // Whatever the call returns, the next check decides.
         let _ = rustix::event::poll(&mut wait, Some(&limit));
         let stream = match listener.accept() {
             Ok(stream) => stream,

@@ -102,9 +102,9 @@ pub(super) struct Replies {
     stream: Stream,
     budget: Arc<Budget>,
     state: Mutex<State>,
-    /// Something ended, or broke.
+    /// Rung when a request ended, or the connection broke.
     room: Condvar,
-    /// There is something for the writer.
+    /// Rung when there is work for the writer.
     work: Condvar,
 }
 
@@ -251,7 +251,7 @@ impl Replies {
         self.give(reply);
     }
 
-    /// Sends it now if there is room, else leaves it to the writer.
+    /// Sends a reply now if there is room, else leaves it to the writer.
     pub(super) fn give(&self, reply: Reply) {
         let mut state = self.lock();
         if state.broken {
@@ -280,7 +280,7 @@ impl Replies {
         while !state.waiting.is_empty() {
             let mut taken = std::mem::take(&mut state.waiting);
             drop(state);
-            // Without the lock: also the memory that is free now is the next one's.
+            // Without the lock: memory that becomes free now is usable by the next thread, too.
             let result = send(&mut taken, &self.stream, flags);
             state = self.lock();
             state.settle(&self.budget, result.unwrap_or_default());
@@ -411,7 +411,7 @@ mod tests {
             assert!(replies.charge(OWN, || ()));
             replies.give_back(OWN);
         }
-        // When the others are gone there is enough.
+        // When the others are gone there is enough memory.
         for (hog, _) in hogs {
             taken -= hog.lock().bytes;
         }

@@ -147,13 +147,13 @@ fn make_way(path: &Path) -> io::Result<()> {
         }
         Err(error) => return Err(error),
     }
-    // Without waiting: one whose queue is full is alive, too.
+    // Without waiting: a server whose queue is full is alive, too.
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
     let probe = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
     match connect(&probe, &SocketAddrUnix::new(path)?) {
         Err(Errno::CONNREFUSED) => std::fs::remove_file(path),
         Ok(()) | Err(Errno::AGAIN | Errno::PROTOTYPE) => {
-            Err(in_the_way("somebody listens there already"))
+            Err(in_the_way("a process listens there already"))
         }
         Err(error) => Err(error.into()),
     }
@@ -196,7 +196,7 @@ impl Stream {
             },
             Stream::Tcp(stream) => match stream.peer_addr() {
                 Ok(place) => place.to_string(),
-                Err(_) => "somebody who is gone".to_owned(),
+                Err(_) => "a client that is gone".to_owned(),
             },
         }
     }

@@ -84,7 +84,7 @@ impl Client {
             Err(fault) if request.command == Command::Write => skip(from, len).map(|()| Err(fault)),
             Err(fault) => Ok(Err(fault)),
         };
-        // Also of a connection that broke: requests under way are answered into the void.
+        // Also for a connection that broke: requests under way are answered into the void.
         whole.part(*begun.as_ref().unwrap_or(&Err(Fault::Gone)));
         begun.map(drop)
     }
@@ -131,7 +131,7 @@ impl Client {
             let mut part = request.clone();
             part.offset += at as u64;
             part.len = u32::try_from(piece).unwrap_or(0);
-            // The part of a request that is charged as a whole was charged.
+            // A request that is charged as a whole was charged before its parts.
             let by_itself = op == Op::Write || matches!(whole.form(), Form::Chunks(_));
             let charged = !by_itself || self.replies.charge(piece, || self.before_waiting());
             if !charged {
@@ -229,7 +229,7 @@ impl Client {
         failed.map_or(Ok(()), Err)
     }
 
-    /// Waits for it.
+    /// Reads a piece, and waits for it.
     fn read_alone(&self, offset: u64, len: usize) -> Result<Heap, Fault> {
         let data = self.store.data(Op::Read, len)?;
         let request = Request::new(Op::Read, offset, u32::try_from(len).unwrap_or(0));

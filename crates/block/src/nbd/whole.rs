@@ -13,9 +13,9 @@ const ATTEMPTS: u32 = 3;
 /// Form of the answer to a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Form {
-    /// With a result, and with all bytes of a read behind it, which were charged so much.
+    /// One simple reply: its result, with all bytes of a read behind it, which were charged so much.
     Simple(usize),
-    /// With chunks, as they come; each is charged by itself. So many bytes in all.
+    /// Chunks, as they come; each is charged by itself. So many bytes in all.
     Chunks(usize),
 }
 
@@ -109,7 +109,7 @@ impl Whole {
     }
 }
 
-/// Reads a part of a request, and again if it was damaged; gives it as it will be sent.
+/// Reads a part of a request, and again if it was damaged; returns it in the form in which it is sent.
 pub(super) fn read(
     store: Arc<dyn Store>,
     request: Request,

@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use tranship_core::{Error, ErrorKind, Message, Pool, Receiver, Sender};
 
-/// Between two attempts to connect: at first, and at most.
+/// First and longest pause between two attempts to connect.
 const PAUSES: [Duration; 2] = [Duration::from_millis(2), Duration::from_millis(500)];
 /// A pause that people want to know of.
 const LONG: Duration = Duration::from_millis(100);
@@ -24,13 +24,13 @@ const OPEN: [Duration; 2] = [Duration::from_secs(1), Duration::from_millis(10)];
 /// Progress of a connection.
 struct Link {
     answers: Receiver,
-    /// Until the server may be asked.
+    /// Sender of the questions; none until the server may be asked.
     out: Option<Sender>,
     greeted: bool,
     pool: Pool,
     since: Instant,
     welcome: Option<Info>,
-    /// Which opening of its disk the server serves, if it gives leases.
+    /// Opening of its disk that the server serves, if it gives leases.
     opening: Option<u128>,
 }
 
@@ -87,7 +87,7 @@ impl Remote {
         self.fail(true);
     }
 
-    /// Has the server been away for too long?
+    /// Returns whether the server has been away for too long.
     fn is_overdue(&self, away: Instant) -> bool {
         let limit = self.server.give_up();
         limit.is_some_and(|limit| away.elapsed() >= limit)
@@ -259,7 +259,7 @@ impl Remote {
                     ));
                 };
                 if !question.fits(&result, data.as_ref()) {
-                    // It is asked again.
+                    // The question is asked again.
                     state.away.insert(number, question);
                     return Err(wire::violation("the server", "an answer of another length"));
                 }

@@ -29,7 +29,7 @@ const FOREVER: Duration = Duration::from_secs(u32::MAX as u64);
 /// One client of a server: the state that all its connections share.
 #[derive(Debug)]
 pub(crate) struct Client {
-    /// Of no other client.
+    /// Number that no other client has.
     number: u64,
     /// The client wants leases.
     caches: bool,
@@ -117,19 +117,19 @@ pub struct Remote {
 
 #[derive(Default)]
 struct State {
-    /// To the server, when it may be asked.
+    /// Sender to the server, when it may be asked.
     out: Option<Sender>,
     /// Pool from which writes are sent; the server can read all of it.
     pool: Option<Pool>,
     info: Option<Info>,
-    /// By number, in the order in which they were first asked.
+    /// Questions by number, in the order in which they were first asked.
     queue: BTreeMap<u64, Question>,
     away: BTreeMap<u64, Question>,
     /// Questions that cannot be asked.
     refused: Vec<(Question, Error)>,
     /// The server has been away for too long: nothing waits for it.
     given_up: bool,
-    /// In words, why it is not there.
+    /// Reason in words for which it is not there.
     why: Option<String>,
     /// The error stays until somebody corrects its cause.
     is_final: bool,
@@ -222,7 +222,7 @@ impl Remote {
         self.changed.notify_all();
     }
 
-    /// Waits until it is so, or the time is over.
+    /// Waits until the condition holds, or the time is over.
     fn wait_until(&self, limit: Duration, is_so: impl Fn(&State) -> bool) -> MutexGuard<'_, State> {
         let waits = |state: &mut State| !is_so(state);
         let waited = self.changed.wait_timeout_while(self.lock(), limit, waits);

@@ -16,7 +16,7 @@ pub(super) struct Question {
     done: Done,
     /// Writes that a flush covers.
     pub covers: u64,
-    /// When it was asked last.
+    /// Time when it was asked last.
     pub asked: Moment,
 }
 
@@ -88,7 +88,7 @@ impl Question {
         Ok(())
     }
 
-    /// Has as much data come as was asked for?
+    /// Returns whether as much data has come as was asked for.
     pub fn fits(&self, result: &Result<Vec<u32>, Fault>, data: Option<&Buffer>) -> bool {
         let wants = match (self.op, result) {
             (Op::Read, Ok(_)) => self.len,

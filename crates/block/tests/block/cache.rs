@@ -42,7 +42,7 @@ struct World {
     store: Cached<Arc<Held>>,
 }
 
-/// Under way below the cache.
+/// Request under way below the cache.
 #[must_use]
 struct UnderWay(Job);
 
@@ -145,14 +145,14 @@ fn what_a_read_has_found_is_not_known_after_a_write_that_it_may_have_missed() {
     world.write(0, 8).fails();
     read.finds(7);
     assert_eq!(world.known(0), None);
-    // It began before the read, and ends before it.
+    // The write begins before the read, and ends before it.
     let world = World::new();
     let write = world.write(0, 8);
     let read = world.read(0);
     write.fails();
     read.finds(7);
     assert_eq!(world.known(0), None);
-    // It begins after the read, and ends after it.
+    // The write begins after the read, and ends after it.
     let world = World::new();
     let read = world.read(0);
     let write = world.write(0, 8);
@@ -181,7 +181,7 @@ fn of_writes_that_overlap_none_is_known() {
         world.read(0).finds(9);
         assert_eq!(world.known(0), Some(9));
     }
-    // One that ends before the other begins, in another block of the group.
+    // A write that ends before the other begins, in another block of the group.
     let world = World::new();
     world.write(1, 8).ends();
     world.write(1, 9).ends();
@@ -223,7 +223,7 @@ fn no_memory_is_taken_for_bytes_that_are_not_there() {
         let below = world.held.0.lock().expect("no panic").pop();
         UnderWay(below.expect("it is for below to refuse")).ends();
     }
-    // Of this thread, which is the test's own: the counters of the groups are the most.
+    // The largest allocation of this thread, which is the test's own: the counters of the groups are the largest.
     let largest = crate::largest::of_this_thread();
     assert!(largest <= 1 << 20, "{largest} bytes at once");
 }

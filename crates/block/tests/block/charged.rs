@@ -131,7 +131,7 @@ fn blocks_are_admitted_and_go_back_when_the_manager_asks() {
     // The blocks that are left are right, and the others are read again, without more memory.
     read_all(&store, 8 * MIB);
     assert!(cache.held_bytes() <= 2 * MIB);
-    // It may have it again.
+    // The heap may have the memory again.
     domain.set_quota(stat.heap, 8 * MIB).expect("a quota");
     until(|| {
         read_all(&store, 8 * MIB);

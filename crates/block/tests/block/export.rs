@@ -70,7 +70,7 @@ fn many_requests_at_once_over_several_connections() {
             scope.spawn(move || {
                 let mut client = Client::connect(path).expect("connecting");
                 let base = u64::from(number) * SIZE / 4;
-                // More than there are buffers.
+                // More requests than there are buffers.
                 for n in 0..200 {
                     let bytes = [number + 1; 512];
                     client
@@ -199,7 +199,7 @@ fn garbage_costs_a_client_its_connection_and_nobody_else_anything() {
             bytes.truncate(below(&mut random, bytes.len()));
         }
         let mut stream = UnixStream::connect(&served.path).expect("connecting");
-        // It may hang up in the middle.
+        // The server may hang up in the middle.
         let _ = stream.write_all(&bytes);
         let _ = stream.shutdown(std::net::Shutdown::Write);
         let _ = stream.read_to_end(&mut Vec::new());
@@ -210,7 +210,7 @@ fn garbage_costs_a_client_its_connection_and_nobody_else_anything() {
     assert!(matches!(served.export.address(), Address::Unix(_)));
 }
 
-/// More than there is room for connect and say nothing.
+/// More clients than there is room for connect and say nothing.
 #[test]
 fn who_says_nothing_keeps_nobody_out() {
     let _dog = kit::watchdog();
@@ -223,7 +223,7 @@ fn who_says_nothing_keeps_nobody_out() {
     for client in [&mut first, &mut last] {
         assert_eq!(client.ask(FLUSH, 0, 0, &[]).expect("a reply"), 0);
     }
-    // Those that came first are gone.
+    // The oldest clients are gone.
     let mut oldest = &silent[0];
     assert!(oldest.read_to_end(&mut Vec::new()).is_ok());
 }
@@ -251,13 +251,13 @@ fn only_a_socket_that_nobody_listens_on_makes_way() {
         assert!(at(name).symlink_metadata().is_ok(), "{name} is gone");
     }
     assert_eq!(std::fs::read(at("disk.img")).expect("there"), b"precious");
-    // One that takes connections, and one whose queue is full.
+    // A server that takes connections, and one whose queue is full.
     let listener = UnixListener::bind(at("alive")).expect("a socket");
     let mut queue = Vec::new();
     for round in 0..2 {
         let error = export_at(&at("alive")).expect_err("it is taken");
         let says = error.to_string();
-        assert!(says.contains("somebody listens"), "{round}: {says}");
+        assert!(says.contains("a process listens"), "{round}: {says}");
         queue = fill(&at("alive"));
     }
     drop((queue, listener));

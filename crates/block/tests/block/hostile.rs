@@ -12,7 +12,7 @@ use tranship_core::{
 
 const SIZE: u64 = 1 << 20;
 const VERSION: u16 = 3;
-/// Of a word, below the number.
+/// Bits of a word below the number.
 const LEN_BITS: u32 = 20;
 
 /// Returns the first message of a client: the number of that message, and its fields.
@@ -122,7 +122,7 @@ fn whoever_says_what_no_client_says_loses_its_connection_and_nobody_else_anythin
             std::thread::yield_now();
         }
     }
-    // Another version is told which one is spoken.
+    // A client of another version is told which version is spoken.
     let (mut client, ticket) = Client::connect(&at);
     client.say(&hello(ticket, VERSION + 1)).expect("said");
     let told = client.answers.recv().expect("an answer").to_vec();
@@ -248,7 +248,7 @@ fn whoever_keeps_what_it_got_holds_up_nobody_else_and_has_no_more_by_coming_agai
     for client in &mut clients {
         assert!(client.answers.try_recv().expect("none").is_none());
     }
-    // They go, and keep it: their places stay taken.
+    // The clients go, and keep their buffers: their places stay taken.
     let stay: Vec<Domain> = clients.into_iter().map(|client| client.domain).collect();
     let domain = kit::member(kit::manager()).expect("a member");
     let answers = format!("{at}.answer");
@@ -266,7 +266,7 @@ fn whoever_keeps_what_it_got_holds_up_nobody_else_and_has_no_more_by_coming_agai
         .expect("answers");
     full.recv().expect_err("a 65th");
     drop((kept, stay));
-    // They have given everything back.
+    // The clients have given everything back.
     loop {
         let mut free = domain
             .open_with::<Receiver>(&answers, options())

@@ -14,7 +14,7 @@ pub fn of_this_thread() -> usize {
 }
 
 fn note(bytes: usize) {
-    // A thread that ends is past it.
+    // A thread that ends has no counter any more.
     let _ = LARGEST.try_with(|largest| largest.set(largest.get().max(bytes)));
 }
 

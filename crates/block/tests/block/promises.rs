@@ -119,7 +119,7 @@ fn a_cache_keeps_nothing_that_was_damaged() {
     let file = kit::file();
     let store = Blocking(Cached::new(&Cache::new(SIZE), Damaging::new(&file, 1)));
     let mut read = [1; 8192];
-    // From below again, and once more from the cache.
+    // Read from below again, and once more from the cache.
     for _ in 0..2 {
         store.read_at(4096, &mut read).expect("reading");
         assert!(read == [0; 8192]);
@@ -156,7 +156,7 @@ fn flushes(store: Arc<dyn Store>, file: &kit::File, name: &str) {
             .expect("writing");
     }
     if unwritten(&seen).is_none_or(|pages| pages == 0) {
-        // Another kernel, a file system without a cache, or one that has written it already.
+        // Another kernel, a file system without a cache, or a file system that has written it already.
         return skipped(format_args!(
             "{name}: what is not written cannot be seen here"
         ));

@@ -118,7 +118,7 @@ fn files_that_cannot_be_served_are_refused() {
             ..
         }
     ));
-    // Not whole blocks: only through the page cache.
+    // Requests that are not whole blocks: only through the page cache.
     let direct = DiskOptions {
         access: Access::Direct,
         ..DiskOptions::default()
@@ -277,7 +277,7 @@ fn a_client_has_so_many_channels_at_most() {
         answers.recv().expect("a ticket");
     }
     ends(open());
-    // Where one goes, another comes.
+    // If a channel goes, another comes.
     all.pop();
     kit::connect(&service.at);
 }

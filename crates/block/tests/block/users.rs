@@ -6,7 +6,7 @@ use tranship_block::{Endpoint, Remote};
 use tranship_core::Trust;
 use tranship_testkit::{Control, child};
 
-/// `MAX_CHANNELS_OF_ONE` of a front.
+/// Value of a front's `MAX_CHANNELS_OF_ONE`.
 const OF_ONE: usize = 64;
 
 child!(
@@ -14,7 +14,7 @@ child!(
         let address: String = ctl.recv().expect("control").expect("an address");
         let at = Endpoint::new(&address, Trust::Full);
         let mut open = Vec::new();
-        // As many as it is told, each of which gets so long.
+        // Opens as many channels as it is told, each within so long.
         while let Some((count, limit)) = ctl.recv::<(usize, Duration)>().expect("control") {
             let mut reached = 0;
             for _ in 0..count {

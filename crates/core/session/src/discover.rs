@@ -130,7 +130,9 @@ fn look(path: &Path, limit: Duration) -> Result<At, Error> {
             is_there: false,
         }),
         // The kernel returns this error for other files too.
-        io::ErrorKind::ConnectionRefused | io::ErrorKind::PermissionDenied if is_other_file(path) => {
+        io::ErrorKind::ConnectionRefused | io::ErrorKind::PermissionDenied
+            if is_other_file(path) =>
+        {
             problem(SocketProblem::NotASocket)
         }
         io::ErrorKind::ConnectionRefused => Ok(At::Nobody {

@@ -91,8 +91,9 @@ pub(crate) enum Command {
     Quota(QuotaAction),
     /// Shows the history of a buffer: allocated, sent, received, released, with the domain and the time.
     ///
-    /// It is recorded while a pool is traced: `--on` until `--off`, or as long as `--follow` runs. Each process keeps its latest 4096 events, which can be read after its end, too.
-    /// While nothing is traced this costs nothing; while it is on, each step of each buffer of the pool goes the long way and writes 64 bytes.
+    /// It is recorded while a pool is traced: `--on` until `--off`, or as long as `--follow` runs. Each process keeps
+    /// its latest 4096 events, which can be read after its end, too. While nothing is traced this costs nothing; while
+    /// it is on, each step of each buffer of the pool goes the long way and writes 64 bytes.
     Trace(TraceArgs),
     /// Lists the policies that divide memory among pools, and simulates them.
     #[command(subcommand)]
@@ -204,8 +205,8 @@ pub(crate) struct RunArgs {
     /// The most that the heap of the program may use, and that of each process it starts; default: the manager's quota.
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub quota: Option<u64>,
-    /// The allocator; default: $TRANSHIP_MALLOC, libtranship_malloc.so beside this program or in ../lib, or the one that releases
-    /// of this program have in them.
+    /// The allocator; default: $TRANSHIP_MALLOC, libtranship_malloc.so beside this program or in ../lib, or the one
+    /// that releases of this program have in them.
     #[arg(long, value_name = "FILE")]
     pub library: Option<PathBuf>,
     #[command(flatten)]
@@ -219,7 +220,7 @@ pub(crate) struct RunArgs {
 pub(crate) enum QuotaAction {
     /// Shows each pool and heap: its memory, its quota now, and its maximum.
     Show {
-        /// Only this one: its number or its name.
+        /// Only the pool or heap with this number or name.
         target: Option<String>,
         #[command(flatten)]
         view: ViewArgs,
@@ -231,7 +232,7 @@ pub(crate) enum QuotaAction {
     Set {
         /// The pool or heap: its number, or its name if no other is called so.
         target: String,
-        /// At most its maximum: 64MiB, 4096; 0: nothing.
+        /// The quota, at most the maximum: 64MiB, 4096; 0: nothing.
         #[arg(value_parser = parse_size_or_none)]
         size: u64,
         #[command(flatten)]
@@ -241,7 +242,8 @@ pub(crate) enum QuotaAction {
 
 #[derive(ClapArgs, Debug)]
 pub(crate) struct TraceArgs {
-    /// A buffer (POOL:SLOT:GENERATION, as it is shown), a pool or a domain: its number, or its name if no other is called so. Default: all.
+    /// A buffer (POOL:SLOT:GENERATION, as it is shown), a pool or a domain: its number, or its name if no other is
+    /// called so. Default: all.
     #[arg(required_if_eq_any([("on", "true"), ("off", "true"), ("follow", "true")]))]
     pub target: Option<String>,
     /// Records the events of this pool's buffers from now on.
@@ -250,10 +252,10 @@ pub(crate) struct TraceArgs {
     /// Stops recording. Recorded events stay.
     #[arg(long, conflicts_with = "follow")]
     pub off: bool,
-    /// Has this pool traced while this runs, and shows events as they come.
+    /// Traces this pool while this runs, and shows events as they come.
     #[arg(long)]
     pub follow: bool,
-    /// With --follow: how long; default: until it is interrupted.
+    /// With --follow: duration; default: until it is interrupted.
     #[arg(long = "for", value_name = "TIME", value_parser = parse_time, requires = "follow")]
     pub duration: Option<std::time::Duration>,
     #[command(flatten)]
@@ -263,7 +265,7 @@ pub(crate) struct TraceArgs {
 #[cfg(feature = "net")]
 #[derive(Subcommand, Debug)]
 pub(crate) enum CertAction {
-    /// Makes an authority: ca.pem, which everybody gets, and ca-key.pem, which stays where it is.
+    /// Makes an authority: ca.pem, which every machine gets, and ca-key.pem, which stays where it is.
     Init {
         /// The authority's directory; it is made if it is not there (mode 700). Nothing is overwritten.
         dir: PathBuf,
@@ -274,7 +276,8 @@ pub(crate) enum CertAction {
         #[arg(long, default_value = "3650", value_parser = clap::value_parser!(u32).range(1..=36500))]
         days: u32,
     },
-    /// Makes credentials for a machine or a program: ca.pem, cert.pem and key.pem, mode 600, to be carried there safely.
+    /// Makes credentials for a machine or a program: ca.pem, cert.pem and key.pem, mode 600, to be carried there
+    /// safely.
     ///
     /// A holder of the credentials is let in everywhere, and can be connected to as NAME and under each --address:
     /// tcp:NAME:7700/video. Programs look for them in the directory $TRANSHIP_TLS, else ~/.config/tranship/tls, else

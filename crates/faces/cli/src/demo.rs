@@ -108,7 +108,7 @@ struct Scratch {
 impl Scratch {
     fn new() -> Result<Self> {
         let path = std::env::temp_dir().join(format!("tranship-demo-{}.out", std::process::id()));
-        // Must be new: the folder is everybody's.
+        // The file must be new: every user may write to the folder.
         std::fs::File::create_new(&path).with_context(|| format!("making {}", path.display()))?;
         Ok(Self { path })
     }

@@ -7,13 +7,13 @@ use tranship_proto::shown;
 
 /// Done, or the answer is yes.
 pub(crate) const OK: u8 = 0;
-/// The answer is no, or nobody came in the time given.
+/// The answer is no, or no peer came in the time given.
 pub(crate) const NEGATIVE: u8 = 1;
-/// Something went wrong.
+/// An error occurred.
 pub(crate) const ERROR: u8 = 2;
 /// No manager is there.
 pub(crate) const NO_MANAGER: u8 = 3;
-/// A transfer was cut short: the other end died, or left before it had everything.
+/// A transfer was cut short: the other end died, or left before it had all of the data.
 pub(crate) const CUT_SHORT: u8 = 4;
 
 /// What a command says when it did its work.

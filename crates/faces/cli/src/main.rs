@@ -3,8 +3,8 @@
 //! What it is for: the manager as a daemon, a demonstration of the main job, shell-level send and receive,
 //! and everything that can be seen from outside: domains, pools, links, and whether this machine is fit.
 //!
-//! NOT here: anything another program would want to call (the facade `tranship` has it), decisions about memory, `unsafe` code
-//! (the demonstration excepted, which trusts its producer and attacks its own memory).
+//! NOT here: anything another program would want to call (the facade `tranship` has it), decisions about memory,
+//! `unsafe` code (the demonstration excepted, which trusts its producer and attacks its own memory).
 
 mod args;
 mod commands;

@@ -41,7 +41,7 @@ pub(crate) fn start_log(verbose: u8) {
 /// Writes one JSON value and a line break.
 pub(crate) fn json(value: &impl Serialize) -> Result<()> {
     let mut out = stdout();
-    // As it was, not as a syntax error at a line.
+    // The error as it was, not as a syntax error at a line.
     serde_json::to_writer_pretty(&mut out, value).map_err(io::Error::from)?;
     out.write_all(b"\n")?;
     Ok(out.flush()?)

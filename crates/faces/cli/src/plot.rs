@@ -48,7 +48,7 @@ impl Plot {
     }
 }
 
-/// Of which a quarter is a round number.
+/// Numbers of which a quarter is a round number.
 const QUARTERED: [f64; 10] = [1.0, 1.2, 1.6, 2.0, 2.4, 3.2, 4.0, 6.0, 8.0, 10.0];
 
 /// 1, 2 or 5 times a power of ten.

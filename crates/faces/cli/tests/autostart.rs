@@ -10,7 +10,7 @@ const TRANSHIP: &str = env!("CARGO_BIN_EXE_tranship");
 struct Home(tempfile::TempDir);
 
 impl Home {
-    /// `None` where a manager of the system would be found first.
+    /// Makes a home; `None` if a manager of the system would be found first.
     fn new() -> Option<Home> {
         if Command::new(TRANSHIP)
             .args(["stat", "--socket", "/run/tranship/manager.sock"])
@@ -37,7 +37,8 @@ impl Home {
     fn script(&self, text: &str) -> PathBuf {
         let (from, path) = (self.path("manager.txt"), self.path("manager.sh"));
         std::fs::write(&from, text).expect("the script");
-        // By another process: a child that another thread of this one starts would have it open for writing, and nobody could run it then.
+        // Another process copies the file: a child that another thread of this one starts would have it open for
+        // writing, and then no process could run it.
         let mut install = Command::new("install");
         let made = install.args(["-m", "755"]).arg(from).arg(&path).status();
         assert!(made.expect("install").success());
@@ -165,10 +166,10 @@ fn a_daemon_that_does_not_listen_is_waited_for_so_long_and_no_longer() {
     let said = error(&output);
     assert!(said.contains("had not listened at"), "{said}");
     assert!(said.contains("after 10s, and was killed"), "{said}");
-    // Its output ended: nobody has it any more, so the process is gone.
+    // The output ended: no process has it any more, so the manager is gone.
 }
 
-/// Another one has the right to the place, and is about to listen.
+/// Another daemon has the right to the place, and is about to listen.
 #[test]
 fn a_daemon_that_was_slower_than_another_waits_for_that_one() {
     let _dog = Watchdog::new();

@@ -282,7 +282,7 @@ fn values_by_reference() {
         .args(["manager", "--socket", name])
         .spawn();
     let _manager = Ends(program.expect("a manager"));
-    // Its first answer says that it is there.
+    // The server's first answer shows that it is there.
     let there = || {
         let mut stat = Command::new(env!("CARGO_BIN_EXE_tranship"));
         let stat = stat.args(["stat", "--socket", name]).output();

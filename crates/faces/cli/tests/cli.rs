@@ -201,7 +201,7 @@ fn the_manager_serves_a_socket_that_systemd_made() {
     let made = socket(AddressFamily::UNIX, SocketType::SEQPACKET, None).expect("a socket");
     bind(&made, &SocketAddrUnix::new(&path).expect("an address")).expect("binding");
     listen(&made, 8).expect("listening");
-    // As systemd does it: descriptor 3, and the process that it is meant for.
+    // Started as systemd does it: descriptor 3, and the process that it is meant for.
     let script = r#"exec 3<&0 </dev/null; LISTEN_FDS=1 LISTEN_PID=$$ exec "$0" manager"#;
     let mut manager = std::process::Command::new("sh")
         .args(["-c", script, env!("CARGO_BIN_EXE_tranship")])
@@ -275,7 +275,8 @@ fn run_finds_its_library_wherever_the_program_was_installed() {
         std::fs::create_dir(at(folder)).expect("a folder");
     }
     let program = at("bin/tranship");
-    // By another process: a child that another thread of this one starts would have it open for writing, and nobody could run it then.
+    // Another process copies the file: a child that another thread of this one starts would have it open for writing,
+    // and then no process could run it.
     let mut copy = Command::new("cp");
     let copied = copy.arg(env!("CARGO_BIN_EXE_tranship")).arg(&program);
     assert!(copied.status().expect("cp").success());
@@ -296,7 +297,7 @@ fn run_finds_its_library_wherever_the_program_was_installed() {
     };
     let alone = preloaded();
     if cfg!(debug_assertions) {
-        // Only releases have it in them.
+        // Only releases have the library in them.
         assert_eq!(alone.status.code(), Some(2));
         let said = text(&alone.stderr);
         for what in ["bin/tranship", "tranship-preload", "--library"] {

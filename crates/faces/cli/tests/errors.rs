@@ -173,7 +173,7 @@ fn who_has_a_name_is_said() {
     let _dog = Watchdog::new();
     let house = House::new("");
     let first = house.begin(&["send", "k7"]);
-    // It has the name when another one is listed with it.
+    // The domain has the name when another one is listed with it.
     let listed = || {
         let mut ls = command(house.dir.path(), &["ls"]);
         let ls = ls.output().expect("ls").stdout;

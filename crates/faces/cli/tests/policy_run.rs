@@ -1,4 +1,5 @@
-//! `tranship policy run`: a policy as a process of its own. It is killed, and its quotas stay; it lies, and nothing happens; the next one goes on.
+//! `tranship policy run`: a policy as a process of its own. It is killed, and its quotas stay; it lies, and nothing
+//! happens; the next one goes on.
 
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
@@ -90,11 +91,11 @@ fn it_is_killed_and_its_quotas_stay_and_the_next_one_goes_on() {
         said.contains("another policy sets quotas (that of domain "),
         "{said}"
     );
-    // By hand it is set for good.
+    // A quota that is set by hand stays.
     domain.set_quota(pools[0].id(), 5 * MIB).expect("by hand");
     until(|| quotas(&pools)[0] == 5);
     drop(first);
-    // Until the manager has heard all that it had said, and its end.
+    // Until the manager has read all messages of the policy, and its end.
     until(|| domains(&domain) == 1);
     let left = quotas(&pools);
     assert_eq!(left[0], 5);
@@ -135,9 +136,21 @@ fn who_lies_changes_nothing() {
             ErrorKind::Quota,
             "17825792 bytes, 16777216 are available",
         ),
-        ([u64::MAX / MIB, 4], ErrorKind::BadArgument, "allowed 16777216"),
-        ([8, 2], ErrorKind::BadArgument, "asked 2097152, allowed 3145728"),
-        ([8, 5], ErrorKind::BadArgument, "asked 5242880, allowed 4194304"),
+        (
+            [u64::MAX / MIB, 4],
+            ErrorKind::BadArgument,
+            "allowed 16777216",
+        ),
+        (
+            [8, 2],
+            ErrorKind::BadArgument,
+            "asked 2097152, allowed 3145728",
+        ),
+        (
+            [8, 5],
+            ErrorKind::BadArgument,
+            "asked 5242880, allowed 4194304",
+        ),
         ([0, 4], ErrorKind::BadArgument, "allowed 1048576"),
     ] {
         let error = set(lie).expect_err("a lie");

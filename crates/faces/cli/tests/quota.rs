@@ -75,7 +75,7 @@ fn a_running_programs_quotas_are_shown_and_set() {
         "{table}"
     );
 
-    // By its name, and then by its number.
+    // Set by the pool's name, and then by its number.
     let set = json(&quota(&socket, &["set", "frames", "2MiB", "--json"]));
     assert_eq!(
         (&set["before_bytes"], &set["quota_bytes"]),
@@ -112,7 +112,7 @@ fn a_running_programs_quotas_are_shown_and_set() {
         ),
         "{said}"
     );
-    // Nobody waits at the maximum.
+    // No caller waits at the maximum.
     let said = quota(&socket, &["set", "frames", "8MiB"]);
     let said = String::from_utf8(said.stdout).expect("text");
     assert!(said.ends_with(", used now 3.0 MiB\n"), "{said}");

@@ -189,7 +189,7 @@ fn a_transfer_begins_although_its_manager_is_killed() {
         manager.kill();
         let _manager = place.manager();
         let mut codes = [None; 2];
-        // Without the one the other would wait for good.
+        // Without its partner a program would wait for ever.
         while codes.contains(&None) && !codes.contains(&Some(NO_MANAGER)) {
             for (code, running) in codes.iter_mut().zip(&mut both) {
                 let status = running.0.try_wait().expect("waiting");

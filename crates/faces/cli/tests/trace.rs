@@ -57,7 +57,7 @@ fn a_buffers_life_is_shown() {
     assert!(text(&none).contains("tranship trace --on POOL"), "{none:?}");
     let on = text(&trace(&socket, &["--on", "frames"]));
     assert_eq!(on, format!("pool frames#{} is traced\n", pool.id().0));
-    // Until both have heard.
+    // Until both processes have heard of the tracing.
     let id = loop {
         let id = pass();
         let output = trace(&socket, &[&id, "--json"]);
@@ -135,7 +135,7 @@ fn who_follows_sees_what_happens_meanwhile() {
         first["did"] == "allocated" || first["did"] == "released",
         "{first}"
     );
-    // It has left, and nothing is traced any more.
+    // The follower has left, and nothing is traced any more.
     let off = text(&trace(&socket, &["--off", "frames"]));
     assert!(off.ends_with("is not traced\n"), "{off}");
 }

@@ -27,7 +27,7 @@ fn installed() -> (tempfile::TempDir, [PathBuf; 4]) {
     (dir, files)
 }
 
-/// Nothing, after saying so, where systemd's tools are not.
+/// Runs the analysis. Nothing, after reporting so, where systemd's tools are not.
 fn analyze(arguments: &[&str], files: &[PathBuf]) -> Option<Output> {
     let mut command = Command::new("systemd-analyze");
     match command.args(arguments).args(files).output() {

@@ -1,8 +1,8 @@
 //! Records become series.
 //!
-//! A series goes by what things are called, not by their numbers: programs that come and go under one name are one series over time.
-//! How many there are is bounded whatever clients do: of each sort the [`SHOWN`] largest objects are shown by name, all others
-//! in one series whose labels say `(others)`.
+//! A series goes by the names of objects, not by their numbers: programs that come and go under one name are one series
+//! over time. The number of series is bounded whatever clients do: of each sort the [`SHOWN`] largest objects are shown
+//! by name, all others in one series whose labels say `(others)`.
 
 use crate::families::*;
 use crate::look::Snapshot;
@@ -13,7 +13,7 @@ use tranship_proto::{
     PoolStat, StatRecord, shown,
 };
 
-/// Of each sort of object.
+/// Most objects of each sort.
 pub(crate) const SHOWN: usize = 500;
 /// Label of the sum of the others.
 const OTHERS: &str = "(others)";
@@ -46,7 +46,7 @@ fn labels(family: &Family, values: &[&str]) -> Labels {
     both.map(|(name, value)| (*name, tame(value))).collect()
 }
 
-/// A name that a client chose as a label: as it may be shown, and not too long.
+/// Returns a client's name as a label: safe to show, and not too long.
 fn tame(value: &str) -> String {
     let mut tamed: String = shown(value).into_owned();
     if tamed.len() > LONGEST {
@@ -61,7 +61,7 @@ fn tame(value: &str) -> String {
     tamed
 }
 
-/// The largest of a sort.
+/// Returns the largest of a sort.
 fn largest<T, K: std::hash::Hash + Eq + Ord + Copy>(
     all: &[&T],
     rank: impl Fn(&T) -> (u64, K),
@@ -93,7 +93,7 @@ impl<'a> Names<'a> {
         match self.domains.get(&id) {
             Some(_) if !self.shown_domains.contains(&id) => OTHERS,
             Some(name) => name,
-            // Ended, and what it made lives on.
+            // Ended, and its objects live on.
             None => "",
         }
     }
@@ -137,7 +137,7 @@ fn sort(records: &[StatRecord]) -> Sorted<'_> {
     s
 }
 
-/// All samples of a look; of one that failed hardly any.
+/// Returns all samples of a look; of a failed look hardly any.
 pub(crate) fn collect(looked: Result<&Snapshot, &str>, tally: &mut Tally) -> Samples {
     let mut out = Samples::default();
     out.add(&BUILD, &[env!("CARGO_PKG_VERSION")], 1.0);
@@ -329,7 +329,8 @@ fn of_heaps(out: &mut Samples, heaps: &[&HeapStat], names: &Names<'_>) {
     }
 }
 
-/// A channel's number is unique in its domain only where no manager brought its ends together. The sink is there to the end.
+/// Returns a number for a channel. It is unique in its domain only if no manager brought its ends together. The sink is
+/// there to the end.
 fn number(c: &ChannelStat) -> u64 {
     let domain = c.sink.or(c.source).map_or(0, |d| d.0);
     u64::from(domain) << 32 | u64::from(c.channel.0)

@@ -1,26 +1,26 @@
-//! Every metric that there is.
+//! Table of every metric.
 
 /// Meaning of a metric's values.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     /// Goes up and down.
     Gauge,
-    /// Only rises, until what counts begins anew; its samples end in `_total`.
+    /// Only rises, until the counted object begins anew; its samples end in `_total`.
     Counter,
-    /// Always 1: what it says is in its labels; its samples end in `_info`.
+    /// Always 1: its labels carry the information; its samples end in `_info`.
     Info,
 }
 
 /// Samples of one name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Family {
-    /// Without the suffix of its kind.
+    /// Name without the suffix of its kind.
     pub name: &'static str,
     /// Kind of the metric.
     pub kind: Kind,
     /// Unit of its values, unless they count things; the name ends in it.
     pub unit: Option<&'static str>,
-    /// For people.
+    /// Help text, for people.
     pub help: &'static str,
     /// The labels of its samples.
     pub labels: &'static [&'static str],
@@ -54,7 +54,7 @@ macro_rules! families {
             help: $help,
             labels: $labels,
         };)*
-        /// All of them, in the order in which they are said.
+        /// All families, in the order in which they are printed.
         pub const FAMILIES: &[Family] = &[$($id),*];
     };
     (@unit $unit:literal) => { Some($unit) };
@@ -139,7 +139,7 @@ mod tests {
                 f.unit.is_none_or(|u| f.name.ends_with(&format!("_{u}"))),
                 "{f:?}"
             );
-            // Suffixes that mean something else than what is said here.
+            // Suffixes that have another meaning in OpenMetrics.
             for reserved in ["_total", "_info", "_created", "_count", "_sum", "_bucket"] {
                 assert!(!f.name.ends_with(reserved), "{f:?}");
             }

@@ -5,12 +5,12 @@ use serde_json::{Value, json};
 use std::collections::HashMap;
 use tranship_proto::{DomainId, PoolFigures, PoolId, StatRecord};
 
-/// Rises when a field changes its meaning or leaves.
+/// Version that rises when a field changes its meaning or leaves.
 const SCHEMA: u32 = 1;
-/// Of each sort; the page says how many there are.
+/// Most records of each sort; the page says how many there are.
 const MOST: usize = 2000;
 
-/// One look, as JSON.
+/// Returns one look, as JSON.
 #[must_use]
 pub fn page_data(looked: Result<&Snapshot, &str>) -> Value {
     let snapshot = match looked {
@@ -37,7 +37,7 @@ pub fn page_data(looked: Result<&Snapshot, &str>) -> Value {
         let (list, value) = match record {
             StatRecord::Manager(m) => {
                 all["manager"] = json!(m);
-                // A number that 53 bits do not hold.
+                // 53 bits do not hold this number.
                 all["manager"]["instance"] = json!(format!("{:016x}", m.instance));
                 continue;
             }

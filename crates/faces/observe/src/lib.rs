@@ -1,4 +1,5 @@
-//! A manager seen from outside: figures as OpenMetrics text, a page with plots, and the small HTTP server that both are had from.
+//! A manager seen from outside: figures as OpenMetrics text, a page with plots, and the small HTTP server that both are
+//! had from.
 //!
 //! Its place in the system: the program that runs it is a client of the manager like any other (it brings a
 //! [`Source`]), in a process of its own. The manager does not know that it is there, hears no HTTP, and waits for no
@@ -14,7 +15,8 @@
 //! * `text.rs`: OpenMetrics 1.0, and the older text of Prometheus.
 //! * `http/`: requests, the clients that may ask, the answers, limits.
 //!
-//! NOT here: how the manager is reached, command lines (`cli` has both), what a reader maps to look past a manager that hangs.
+//! NOT here: how the manager is reached, command lines (`cli` has both), and the statistics page that a reader maps
+//! while a manager hangs.
 
 mod collect;
 mod families;
@@ -32,7 +34,7 @@ pub use look::{Snapshot, Source};
 pub use tally::Tally;
 pub use text::Format;
 
-/// All that a snapshot says, as text.
+/// Renders all of a snapshot as text.
 pub fn render(looked: Result<&Snapshot, &str>, tally: &mut Tally, format: Format) -> String {
     text::encode(&collect::collect(looked, tally), format)
 }

@@ -4,12 +4,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tranship_proto::{PoolFigures, StatRecord};
 
-/// For how long a look is what everybody gets: however many ask, the manager is asked twice a second at most.
+/// Time for which a look serves all clients: however many ask, the manager is asked twice a second at most.
 const FRESH: Duration = Duration::from_millis(500);
 
 /// Source of snapshots.
 pub trait Source: Send {
-    /// Asks the manager. The error is for people.
+    /// Asks the manager. The error text is for people.
     ///
     /// # Errors
     /// When no manager is there, or it does not answer.
@@ -25,7 +25,7 @@ impl<F: FnMut() -> Result<Snapshot, String> + Send> Source for F {
 /// Figures of a manager at one time.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Snapshot {
-    /// When, milliseconds since 1970.
+    /// Time, milliseconds since 1970.
     pub at_ms: u64,
     /// Time that the manager took to answer.
     pub took: Duration,
@@ -36,7 +36,8 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// Out of what was told since `begun`. The asker itself is left out: a domain for a moment, by its process.
+    /// Makes a snapshot of the records that came since `begun`. The asker itself is left out: a domain for a moment, by
+    /// its process.
     pub fn new(
         begun: Instant,
         records: Vec<StatRecord>,
@@ -69,7 +70,7 @@ struct Inner {
     last: Option<(Instant, Looked)>,
 }
 
-/// One look; why there is none is worth as much.
+/// Result of one look; the reason of a failure is shared as well.
 pub(crate) type Looked = Arc<Result<Snapshot, String>>;
 
 impl Looks {

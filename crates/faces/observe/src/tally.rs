@@ -1,4 +1,4 @@
-//! Counters that do not fall: what an object that ended had counted stays in its series, as long as the series is there.
+//! Counters that do not fall: the count of an object that ended stays in its series, as long as the series is there.
 //!
 //! Series go by names, and several objects may have one name. If their counters were just added up, the sum would fall
 //! when one of them ends. A program that computes a rate would take that for a start from nothing, and count all of it
@@ -12,7 +12,8 @@ pub(crate) type Labels = Vec<(&'static str, String)>;
 /// Counts of objects before. For a single look: an empty one.
 #[derive(Debug, Default)]
 pub struct Tally {
-    /// Of each object, by metric and number: as it was last seen. The manager that it is of comes first: another one counts its own.
+    /// Last count of each object, by metric and number. The manager that it belongs to comes first: another one counts
+    /// its own.
     last: BTreeMap<(&'static str, u64), f64>,
     sums: BTreeMap<(&'static str, Labels), f64>,
     instance: u64,
@@ -21,7 +22,7 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// A look begins; of a manager that is started anew all begins anew.
+    /// Begins a look; for a manager that is started anew all begins anew.
     pub(crate) fn begin(&mut self, instance: u64) {
         if self.instance != instance {
             *self = Tally {
@@ -33,16 +34,16 @@ impl Tally {
         self.next_sums.clear();
     }
 
-    /// An object has counted so far.
+    /// Adds an object's count so far.
     pub(crate) fn add(&mut self, metric: &'static str, object: u64, labels: &Labels, value: f64) {
         let before = self.last.get(&(metric, object)).copied().unwrap_or(0.0);
-        // It began anew, or its writer lies.
+        // The object began anew, or its writer lies.
         let more = if value >= before {
             value - before
         } else {
             value
         };
-        // A number may come twice, in channels that domains register: the later adds what it has more.
+        // A number may come twice, in channels that domains register: the later one adds the difference.
         self.next_last.insert((metric, object), value);
         let key = (metric, labels.clone());
         let sums = &self.sums;
@@ -51,7 +52,7 @@ impl Tally {
         *sum += more;
     }
 
-    /// All sums of the look. What no object stands for any more is gone.
+    /// Ends a look; returns all its sums. A series without objects is gone.
     pub(crate) fn end(&mut self) -> &BTreeMap<(&'static str, Labels), f64> {
         self.last = std::mem::take(&mut self.next_last);
         self.sums = std::mem::take(&mut self.next_sums);
@@ -83,7 +84,7 @@ mod tests {
         assert_eq!(look(&mut t, 1, &[(2, "a", 6.0), (3, "a", 1.0)]), one(17.0));
         // A writer that counts backwards begins anew.
         assert_eq!(look(&mut t, 1, &[(2, "a", 2.0), (3, "a", 1.0)]), one(19.0));
-        // Another series takes on from where the object is.
+        // Another series continues from the object's present count.
         assert_eq!(
             look(&mut t, 1, &[(2, "(others)", 4.0)]),
             [("(others)".to_owned(), 2.0)]

@@ -1,4 +1,4 @@
-//! Samples as text: OpenMetrics 1.0, or what Prometheus read before it (version 0.0.4).
+//! Samples as text: OpenMetrics 1.0, or the older text of Prometheus (version 0.0.4).
 //!
 //! Sources: OpenMetrics 1.0.0; Prometheus, "Text-based format".
 
@@ -7,7 +7,7 @@ use crate::families::{FAMILIES, Family, Kind};
 use crate::tally::Labels;
 use std::fmt::Write;
 
-/// Which text.
+/// Format of the text.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Format {
     /// OpenMetrics 1.0.
@@ -17,7 +17,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// The content type.
+    /// Returns the content type.
     #[must_use]
     pub fn content_type(self) -> &'static str {
         match self {

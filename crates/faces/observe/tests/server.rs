@@ -119,7 +119,7 @@ fn foreign_hosts_methods_and_bodies_are_refused() {
 fn who_says_nothing_makes_room() {
     let _dog = Watchdog::new();
     let (_server, address) = served();
-    // Each is there, and has begun to ask, as far as its sending ends here.
+    // Each client is there, and has begun to ask, as far as its sending ends here.
     let silent: Vec<_> = (0..3 * limits::CONNECTIONS)
         .map(|_| {
             let mut stream = TcpStream::connect(address).expect("connecting");

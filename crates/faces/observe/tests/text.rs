@@ -1,4 +1,5 @@
-//! The text: its grammar, what clients' names do to it, its size, and that the dashboard asks for what there is.
+//! The text: its grammar, the effect of clients' names on it, its size, and that the dashboard asks for existing
+//! series.
 
 mod text {
     mod dashboard;

@@ -1,4 +1,4 @@
-"""Lines for whoever waits for a build: pip keeps what a backend writes to itself, and a build takes minutes."""
+"""Lines for a user that waits for a build: pip hides the output of a backend, and a build takes minutes."""
 
 import contextlib
 import os
@@ -25,7 +25,7 @@ def _where():
 
 @contextlib.contextmanager
 def told(what):
-    """Says that this is under way, and for how long already. The caller may say more by what it gets: a function that takes a text."""
+    """Reports that this is under way, and for how long already. The caller gets a function that takes a text, to report more."""
     started, done, more = time.monotonic(), threading.Event(), [""]
     out = _where()
 

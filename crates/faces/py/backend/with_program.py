@@ -18,10 +18,10 @@ from maturin import (  # noqa: F401
 from progress import told
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
-# What lies here goes into the environment's `bin`; `pyproject.toml` names it.
+# The files here go into the environment's `bin`; `pyproject.toml` names it.
 SCRIPTS = ROOT / "crates/faces/py/wheel.data/scripts"
 SCRIPTS.mkdir(parents=True, exist_ok=True)
-# Cargo's: tests build what is there already.
+# Cargo's profile: tests build with the one that is built already.
 PROFILE = os.environ.get("TRANSHIP_PROFILE", "release")
 # One that is built already goes in as it is. Cargo would build it anew: alone it has other features than beside the rest.
 BUILT = os.environ.get("TRANSHIP_BUILT_PROGRAM")

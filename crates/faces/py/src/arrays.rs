@@ -1,4 +1,4 @@
-//! Arrays in pools. numpy makes them, in `_numpy.py`; here is what each new one of a kind that was there before takes.
+//! Arrays in pools. numpy makes them, in `_numpy.py`. This module makes each further one of a known kind.
 
 use crate::buffer::{Buffer, Hold};
 use crate::foreign::{View, array_class, is_array};
@@ -18,7 +18,7 @@ fn numpys<'a, 'py>(
     known.import(py, "tranship._numpy", name)
 }
 
-/// An array over a buffer of as many bytes as `alloc` is asked for.
+/// Makes an array over a buffer of as many bytes as `alloc` is asked for.
 pub(crate) fn empty<'py>(
     shape: &Bound<'py, PyAny>,
     dtype: Option<&Bound<'py, PyAny>>,
@@ -58,13 +58,14 @@ pub(crate) fn place(value: &Bound<'_, PyAny>) -> PyResult<(usize, usize)> {
     let is_array = plain || is_array(value)?;
     match View::of(value) {
         Ok(view) if plain || !is_array => Ok((view.address(), view.len())),
-        // Of another class, or of a type or in an order of which the buffer protocol has no word.
+        // An object of another class, or of a type or in an order that the buffer protocol cannot express.
         _ if is_array => numpys(py, &PLACE, "place")?.call1((value,))?.extract(),
         view => view.map(|view| (view.address(), view.len())),
     }
 }
 
-/// Marks an array, and those that it is a view of, read-only. Other objects stay as they are. Whether it was an array.
+/// Marks an array, and those that it is a view of, read-only. Other objects stay as they are. Returns whether it was an
+/// array.
 #[pyfunction]
 pub(crate) fn make_readonly(value: &Bound<'_, PyAny>) -> PyResult<bool> {
     let py = value.py();

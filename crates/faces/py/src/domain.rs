@@ -22,7 +22,7 @@ use tranship::{Awaited, ChannelOptions, DomainBuilder, PoolId, PoolOptions, Trus
 #[pyclass(frozen, weakref, module = "tranship")]
 pub(crate) struct Domain {
     domain: Mutex<Option<Arc<tranship::Domain>>>,
-    /// Kept apart from the domain: it is told of pools by all receivers.
+    /// Trust levels of pools, kept apart from the domain: all receivers report them.
     told: Told,
     fork_epoch: ForkEpoch,
 }
@@ -64,7 +64,7 @@ impl Choices {
     }
 }
 
-/// Joins a manager; `tranship.connect` says what the choices are.
+/// Joins a manager; `tranship.connect` describes the choices.
 #[pyfunction]
 pub(crate) fn connect(py: Python<'_>, choices: &Bound<'_, PyDict>) -> PyResult<Domain> {
     let builder = choices.extract::<Choices>()?.builder()?;

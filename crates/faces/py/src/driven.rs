@@ -1,4 +1,5 @@
-//! An end of a channel together with a future of it that is under way, and the descriptor that tells when to look at it again.
+//! An end of a channel together with a future of it that is under way, and the descriptor that tells when to look at it
+//! again.
 
 use pyo3::prelude::*;
 use rustix::event::{EventfdFlags, eventfd};
@@ -74,7 +75,7 @@ impl<E: Send + 'static, R> Driven<E, R> {
         Driven { future: None, end }
     }
 
-    /// The end itself. A future that is under way is dropped.
+    /// Returns the end itself. A future that is under way is dropped.
     pub(crate) fn end(&mut self) -> &mut E {
         self.future = None;
         // SAFETY: the box is ours, and nothing borrows it: the future is gone.
@@ -88,13 +89,13 @@ impl<E: Send + 'static, R> Driven<E, R> {
     /// Begins a future, in place of one that is under way.
     pub(crate) fn begin(&mut self, make: impl FnOnce(&'static mut E) -> Under<R>) {
         self.future = None;
-        // SAFETY: the box lives until `self` is dropped, which drops the future first; until then nothing else uses the end, as all that
-        // does drops the future before.
+        // SAFETY: the box lives until `self` is dropped, which drops the future first; until then nothing else uses the
+        // end, as all that does drops the future before.
         let end = unsafe { self.end.as_mut() };
         self.future = Some(make(end));
     }
 
-    /// Looks whether the future is done; if not, the doorbell rings when it is to be looked at again.
+    /// Polls the future; if it is not done, the doorbell rings when it is to be polled again.
     pub(crate) fn poll(&mut self, doorbell: &Arc<Doorbell>) -> Option<R> {
         let future = self.future.as_mut()?;
         let waker = Waker::from(Arc::clone(doorbell));
@@ -109,7 +110,7 @@ impl<E: Send + 'static, R> Driven<E, R> {
 }
 
 impl<E, R> Driven<E, R> {
-    /// The end, for good.
+    /// Returns the end, for good.
     pub(crate) fn into_end(mut self) -> E {
         self.future = None;
         // SAFETY: the box was leaked by `new`, nothing borrows it any more, and `self` is forgotten.

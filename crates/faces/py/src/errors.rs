@@ -5,13 +5,13 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use tranship::{Error, ErrorKind};
 
-/// (number, name, errno, meaning) of all kinds.
+/// Returns (number, name, errno, meaning) of all kinds.
 pub(crate) fn kinds() -> Vec<(u16, &'static str, i32, &'static str)> {
     let row = |kind: &ErrorKind| (*kind as u16, kind.name(), kind.errno(), kind.meaning());
     ErrorKind::ALL.iter().map(row).collect()
 }
 
-/// The exception that an error is.
+/// Returns the exception of an error.
 pub(crate) fn raised(py: Python<'_>, error: &Error) -> PyErr {
     static MAKE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     let make = MAKE.import(py, "tranship._errors", "make");
@@ -36,7 +36,7 @@ pub(crate) fn closed(what: &str) -> PyErr {
     PyValueError::new_err(format!("the {what} is closed"))
 }
 
-/// Two do what only one can.
+/// Returns the error for two tasks that do a thing that only one can do.
 pub(crate) fn busy(text: &'static str) -> PyErr {
     PyRuntimeError::new_err(text)
 }

@@ -20,7 +20,7 @@ unsafe impl Sync for View {}
 
 impl View {
     /// # Errors
-    /// What the object says: it has no such bytes.
+    /// The object's error: it has no such bytes.
     pub(crate) fn of(object: &Bound<'_, PyAny>) -> PyResult<View> {
         let mut view = Box::new(MaybeUninit::<ffi::Py_buffer>::uninit());
         // SAFETY: fills the view, or says that it did not.
@@ -71,10 +71,10 @@ impl View {
     pub(crate) fn copy_into(&self, buf: &mut BufferMut) {
         let len = buf.len().min(self.len());
         let Some(to) = buf.writable_ptr() else {
-            return; // what was just allocated can be written
+            return; // memory that was just allocated can be written
         };
-        // SAFETY: the buffer is ours alone, mapped for writing and `len` long, and overlaps nothing that Python has: it was just
-        // allocated.
+        // SAFETY: the buffer is ours alone, mapped for writing and `len` long, and overlaps nothing that Python has: it
+        // was just allocated.
         unsafe { self.copy_to(to, len) };
     }
 
@@ -85,7 +85,7 @@ impl View {
         all
     }
 
-    /// The `Buffer` that these bytes lie in, and where.
+    /// Returns the `Buffer` that these bytes lie in, and their place.
     pub(crate) fn buffer<'py>(&self, py: Python<'py>) -> Option<(Bound<'py, Buffer>, usize)> {
         lies_in(py, self.0.buf.addr(), self.len())
     }
@@ -94,7 +94,7 @@ impl View {
 impl Drop for View {
     fn drop(&mut self) {
         let view = &mut *self.0;
-        // None where the interpreter is going down.
+        // None if the interpreter is going down.
         let _ = Python::try_attach(|_| {
             // SAFETY: given back once, with the GIL.
             unsafe { ffi::PyBuffer_Release(view) }
@@ -102,8 +102,8 @@ impl Drop for View {
     }
 }
 
-/// Returns whether an object's bytes are addresses, to Python's objects or to C's memory. What cannot say of which kind
-/// they are has none.
+/// Returns whether an object's bytes are addresses, to Python's objects or to C's memory. An object that cannot tell
+/// its kind of bytes has none.
 fn has_addresses(object: &Bound<'_, PyAny>) -> PyResult<bool> {
     if object.is_exact_instance_of::<PyBytes>() || object.is_exact_instance_of::<Buffer>() {
         return Ok(false);
@@ -146,7 +146,8 @@ fn names_addresses(format: &[u8]) -> bool {
     kinds.into_iter().any(has)
 }
 
-/// The `Buffer` that these bytes lie in, and where, or None. They stay where they are meanwhile: the caller has what they are of.
+/// Returns the `Buffer` that these bytes lie in, and their place, or None. They stay where they are meanwhile: the
+/// caller holds their owner.
 #[pyfunction]
 pub(crate) fn lies_in(
     py: Python<'_>,
@@ -157,7 +158,7 @@ pub(crate) fn lies_in(
     Some((object.cast_into().ok()?, at))
 }
 
-/// The `Buffer` that an object's bytes lie in, and where, or None: they are not in a pool.
+/// Returns the `Buffer` that an object's bytes lie in, and their place, or None: they are not in a pool.
 #[pyfunction]
 pub(crate) fn in_pool<'py>(
     object: &Bound<'py, PyAny>,
@@ -167,14 +168,15 @@ pub(crate) fn in_pool<'py>(
     Ok(found.map(|(buffer, at)| (buffer, at, view.len())))
 }
 
-/// A buffer of its own with a copy of an object's bytes, in no pool: what a pickled one becomes elsewhere.
+/// Returns a buffer of its own with a copy of an object's bytes, in no pool: a pickled buffer becomes such a buffer
+/// elsewhere.
 #[pyfunction]
 pub(crate) fn copied(data: &Bound<'_, PyAny>) -> PyResult<Buffer> {
     let bytes = View::of(data)?.to_vec();
     Ok(Buffer::new(Held::Copy(bytes.into()), Origin::default()))
 }
 
-/// The class of arrays. Nobody has one before numpy is there.
+/// Returns the class of arrays. There are no arrays before numpy is there.
 pub(crate) fn array_class(py: Python<'_>) -> PyResult<Option<&Bound<'_, PyAny>>> {
     static ARRAY: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     if let Some(array) = ARRAY.get(py) {

@@ -8,7 +8,7 @@ use tranship::{Error, ErrorKind};
 /// Forks between the program's start and this process.
 static FORKS: AtomicU32 = AtomicU32::new(0);
 
-/// In which process an object was made.
+/// Process in which an object was made.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ForkEpoch(u32);
 
@@ -35,7 +35,7 @@ pub(crate) fn end_with<T: Send>(
     let Some(what) = what else { return };
     let mut last = Some(|| end(what));
     if !fork_epoch.is_inherited() {
-        // None where the interpreter is going down.
+        // None if the interpreter is going down.
         let _ = Python::try_attach(|py| py.detach(|| last.take().map(|last| last())));
     }
     if let Some(last) = last {
@@ -43,7 +43,7 @@ pub(crate) fn end_with<T: Send>(
     }
 }
 
-/// [`end_with`] dropping it.
+/// Drops it by [`end_with`].
 pub(crate) fn let_go<T: Send>(fork_epoch: ForkEpoch, what: Option<T>) {
     end_with(fork_epoch, what, drop);
 }
@@ -61,7 +61,7 @@ impl ForkEpoch {
         self.0 != FORKS.load(Ordering::Relaxed)
     }
 
-    /// To be asked before any lock is taken: another thread may have held it when the process was copied.
+    /// Checks the epoch before any lock is taken: another thread may have held it when the process was copied.
     pub(crate) fn check(self, py: Python<'_>) -> PyResult<()> {
         match self.is_inherited() {
             false => Ok(()),

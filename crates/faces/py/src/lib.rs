@@ -14,7 +14,7 @@
 //!
 //! What asyncio, pickle and numpy need is Python, beside `python/tranship/__init__.py`; so are the exceptions.
 //!
-//! NOT here: anything that the facade does not offer to everybody.
+//! NOT here: anything that the facade does not offer to every program.
 
 mod arrays;
 mod buffer;

@@ -3,7 +3,7 @@
 use pyo3::exceptions::{PyOverflowError, PyValueError};
 use pyo3::prelude::*;
 
-/// An argument. It is looked at when its name is known.
+/// An argument. It is checked when its name is known.
 pub(crate) struct Number(Result<u64, String>);
 
 impl<'py> FromPyObject<'_, 'py> for Number {
@@ -33,13 +33,13 @@ impl Whole for u64 {
     const MAX: u64 = u64::MAX;
 }
 
-/// A length of Python's: it is no longer than what an address can reach.
+/// A length of Python's: it is no longer than an address can reach.
 impl Whole for usize {
     const MAX: u64 = isize::MAX as u64;
 }
 
 impl Number {
-    /// A default.
+    /// Makes a default.
     pub(crate) const fn of(number: u64) -> Number {
         Number(Ok(number))
     }
@@ -60,7 +60,7 @@ impl Number {
     }
 }
 
-/// [`Number::named`] of what may be absent.
+/// Returns [`Number::named`] of a number that may be absent.
 pub(crate) fn perhaps<T: Whole>(number: Option<Number>, name: &str) -> PyResult<Option<T>> {
     number.map(|number| number.named(name)).transpose()
 }

@@ -57,7 +57,7 @@ impl Waiters {
         all.is_none()
     }
 
-    /// The listener is closed: all look once more.
+    /// Makes all tasks look once more, because the listener is closed.
     pub(crate) fn send_away(&self) {
         let all = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
         let doorbells = all.into_iter().flatten();
@@ -78,7 +78,7 @@ pub(crate) struct Ahead {
 }
 
 impl Ahead {
-    /// The descriptor, from here on.
+    /// Returns the descriptor, from here on.
     pub(crate) fn doorbell(&mut self) -> std::io::Result<&Arc<Doorbell>> {
         match self.doorbell.take() {
             Some(there) => Ok(self.doorbell.insert(there)),
@@ -91,7 +91,7 @@ impl Ahead {
         self.stash.take()
     }
 
-    /// From here on the doorbell rings when somebody has connected. Whether somebody has.
+    /// Makes the doorbell ring from here on when a peer has connected. Returns whether one has already.
     pub(crate) fn arm(&mut self, accept: impl FnOnce() -> Connecting) -> bool {
         let Some(doorbell) = &self.doorbell else {
             return false;
@@ -136,7 +136,7 @@ pub(crate) struct Pending {
 }
 
 impl Pending {
-    /// A coroutine that awaits it.
+    /// Returns a coroutine that awaits it.
     pub(crate) fn awaited<'py>(
         py: Python<'py>,
         future: impl Future<Output = Result<End, Error>> + Send + 'static,
@@ -180,7 +180,7 @@ impl Pending {
 
 #[pymethods]
 impl Pending {
-    /// The end, if it is there.
+    /// Returns the end, if it is there.
     fn look<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
         self.fork_epoch.check(py)?;
         if self.waiters.as_ref().is_some_and(|all| all.are_sent_away()) {
@@ -199,7 +199,7 @@ impl Pending {
         self.doorbell.fd()
     }
 
-    /// Nobody awaits it any more.
+    /// Cancels it: no task awaits it any more.
     fn cancel(&self) {
         let mut future = self.future.lock().unwrap_or_else(PoisonError::into_inner);
         let_go(self.fork_epoch, future.take());

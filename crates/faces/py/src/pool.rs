@@ -1,4 +1,4 @@
-//! `tranship.Pool`: where buffers come from.
+//! `tranship.Pool`: source of buffers.
 
 use crate::arrays;
 use crate::buffer::{Buffer, Held, LARGE, Origin};
@@ -30,14 +30,14 @@ impl Pool {
         }
     }
 
-    /// A handle of it.
+    /// Returns a handle of it.
     pub(crate) fn get(&self, py: Python<'_>) -> PyResult<tranship::Pool> {
         self.fork_epoch.check(py)?;
         let pool = self.pool.lock().unwrap_or_else(PoisonError::into_inner);
         pool.clone().ok_or_else(|| closed("pool"))
     }
 
-    /// A buffer; whatever the memory held before is in it.
+    /// Returns a buffer with the bytes that the memory held before.
     fn fresh(
         &self,
         py: Python<'_>,
@@ -51,7 +51,7 @@ impl Pool {
             sender_pid: None,
         };
         let at_once = timeout.is_some_and(|timeout| timeout.is_zero());
-        // Most are there at once. What is not may mean news of the manager's, or a wait.
+        // Most are there at once. A buffer that is not may mean news of the manager's, or a wait.
         let tried = match bytes >= LARGE {
             true => py.detach(|| pool.try_alloc(bytes)),
             false => pool.try_alloc(bytes),
@@ -95,7 +95,7 @@ impl Pool {
         data: &Bound<'_, PyAny>,
         timeout: Option<f64>,
     ) -> PyResult<Buffer> {
-        // What does not lie in one piece is put together first, which is a copy more.
+        // An object that does not lie in one piece is put together first, which is a copy more.
         let view = View::of_data(data).or_else(|refused| {
             if refused.is_instance_of::<PyTypeError>(py) {
                 return Err(refused);

@@ -68,14 +68,14 @@ pub(crate) struct Receiver {
 
 struct Inner {
     driven: Driven<tranship::Receiver, Result<Message, Error>>,
-    /// There once somebody asked for a descriptor.
+    /// Doorbell; made when a caller first asks for a descriptor.
     doorbell: Option<Arc<Doorbell>>,
     /// Message that the future had when it was begun.
     stash: Option<Result<Message, Error>>,
 }
 
 impl Inner {
-    /// The next message, if it is there. With a doorbell, which rings again for the one after it.
+    /// Takes the next message, if it is there. With a doorbell, which rings again for the message after it.
     fn take(&mut self) -> Result<Option<Message>, Error> {
         let Some(doorbell) = self.doorbell.clone() else {
             return self.driven.end().try_recv();
@@ -90,7 +90,7 @@ impl Inner {
         taken
     }
 
-    /// From here on the doorbell rings when there is something to take.
+    /// Makes the doorbell ring from here on when there is something to take.
     fn arm(&mut self) {
         let Some(doorbell) = self.doorbell.clone() else {
             return;
@@ -119,7 +119,7 @@ impl Inner {
         self.stash.is_some() || !self.driven.is_under_way()
     }
 
-    /// A turn of a wait for a message.
+    /// Takes a turn of a wait for a message.
     fn turn(&mut self, turn: &crate::wait::Turn<'_>) -> Result<Option<Message>, Error> {
         if let Some(message) = self.take()? {
             return Ok(Some(message));
@@ -183,7 +183,8 @@ impl Receiver {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Does something with the inside. Another thread may be waiting in it: then when its turn is over, and without the GIL.
+    /// Runs a function on the inside. If another thread is waiting in it, this runs when that thread's turn is over,
+    /// and without the GIL.
     fn with<T: Send>(
         &self,
         py: Python<'_>,
@@ -203,7 +204,8 @@ impl Receiver {
         Buffer::received(message, Origin { trust, sender_pid })
     }
 
-    /// Hands something back to the sender, which it leaves where it is if that does not go. At once, or as soon as there is room.
+    /// Sends something back to the sender, and leaves it where it is if that fails. At once, or as soon as there is
+    /// room.
     fn hand_back<T: Send>(
         &self,
         py: Python<'_>,
@@ -303,13 +305,13 @@ impl Receiver {
         objects.call_method1("array", (buffer,))
     }
 
-    /// Awaits what `recv_array` waits for.
+    /// Receives like `recv_array`, and awaits it.
     fn recv_array_async<'py>(slf: Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         let aio = slf.py().import("tranship._aio")?;
         aio.call_method1("recv_array", (slf,))
     }
 
-    /// Awaits what `recv_object` waits for.
+    /// Receives like `recv_object`, and awaits it.
     fn recv_object_async<'py>(slf: Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         let aio = slf.py().import("tranship._aio")?;
         aio.call_method1("recv_object", (slf,))
@@ -448,7 +450,7 @@ impl Drop for Receiver {
     }
 }
 
-/// The end of an iteration, if the error says that the sender closed its end.
+/// Returns the end of an iteration, if the error says that the sender closed its end.
 fn end_or(py: Python<'_>, error: PyErr) -> PyErr {
     static PEER_GONE: PyOnceLock<Py<PyType>> = PyOnceLock::new();
     match PEER_GONE.import(py, "tranship._errors", "PeerGone") {

@@ -99,12 +99,12 @@ impl Sender {
         done.ok_or_else(|| closed("sender"))
     }
 
-    /// A turn of a wait, in which something is done with the inside. None: another thread has closed it.
+    /// Takes a turn of a wait, in which something is done with the inside. None: another thread has closed it.
     fn turn<T>(&self, what: impl FnOnce(&mut Inner) -> T) -> Option<T> {
         self.lock().as_mut().map(armed(what))
     }
 
-    /// Sends at once if there is room, else waits. What was not sent comes back in `cargo`.
+    /// Sends at once if there is room, else waits. A cargo that was not sent comes back in `cargo`.
     fn deliver(
         &self,
         py: Python<'_>,
@@ -165,18 +165,19 @@ impl Sender {
     }
 }
 
-/// A send without a time whose receiver is in this process, too, and has to agree to a pool: if one thread has both it waits for ever.
+/// A send without a time whose receiver is in this process, too, and has to agree to a pool: if one thread has both it
+/// waits for ever.
 struct OwnThread(Option<Instant>);
 
 impl OwnThread {
-    /// From here on that is no matter of a slow receiver.
+    /// Time after which a slow receiver is no longer the likely reason.
     const SUSPECT: Duration = Duration::from_secs(3);
 
     fn new(may_be: bool) -> OwnThread {
         OwnThread(may_be.then(Instant::now))
     }
 
-    /// Says so, once.
+    /// Reports it, once.
     fn look(&mut self, error: &Error) {
         let late = |since: &Instant| since.elapsed() >= OwnThread::SUSPECT;
         if let Some(pending) = error.find::<PoolPending>()
@@ -345,7 +346,7 @@ impl Sender {
         Ok(())
     }
 
-    /// Awaits what `send_array` waits for, memory too.
+    /// Sends like `send_array`, and awaits it, memory too.
     #[pyo3(signature = (array, pool))]
     fn send_array_async<'py>(
         slf: Bound<'py, Self>,
@@ -356,7 +357,7 @@ impl Sender {
         aio.call_method1("send_array", (slf, array, pool))
     }
 
-    /// Awaits what `send_object` waits for, memory too.
+    /// Sends like `send_object`, and awaits it, memory too.
     #[pyo3(signature = (object, pool))]
     fn send_object_async<'py>(
         slf: Bound<'py, Self>,
@@ -407,7 +408,7 @@ impl Sender {
         self.beginning(py, Inner::begin_taken)
     }
 
-    /// Returns whether what was begun is done.
+    /// Returns whether the begun send is done.
     fn _look(&self, py: Python<'_>) -> PyResult<bool> {
         let looked = self.with(py, |inner| {
             let doorbell = inner.doorbell()?;
@@ -567,7 +568,7 @@ impl Sender {
         slf
     }
 
-    /// With an error under way what was sent is not all.
+    /// With an error under way the sent messages are not all.
     fn __exit__(
         &self,
         py: Python<'_>,
@@ -590,7 +591,8 @@ impl Sender {
 }
 
 impl Drop for Sender {
-    /// Neither closed nor left: nobody said that what was sent is all. An exception that nobody caught ends here, too.
+    /// Abandons a sender that was neither closed nor left: no code has said that the sent messages are all. An
+    /// exception that is not caught ends here, too.
     fn drop(&mut self) {
         let inner = self.inner.get_mut();
         let inner = inner.unwrap_or_else(PoisonError::into_inner).take();

@@ -12,9 +12,9 @@ pub(crate) struct Inner {
     /// The result of a future is a message of the receiver's, if it awaited that.
     pub(crate) driven: Driven<tranship::Sender, Result<Option<Message>, Stopped>>,
     pub(crate) doorbell: Option<Arc<Doorbell>>,
-    /// There once somebody asked for a descriptor: it rings for what comes back.
+    /// Doorbell for messages that come back; made when a caller first asks for a descriptor.
     replies: Option<Arc<Doorbell>>,
-    /// Whether the future that is under way awaits what comes back.
+    /// Whether the future under way awaits a message that comes back.
     awaits_reply: bool,
     /// Message that came back ahead of its time.
     stash: Option<Result<Message, Error>>,
@@ -75,7 +75,8 @@ impl Inner {
             .ok_or_else(|| std::io::ErrorKind::NotFound.into())
     }
 
-    /// From here on that doorbell rings when something comes back. Not while something is under way: its end arms it.
+    /// Makes that doorbell ring from here on when something comes back. Not while something is under way: its end arms
+    /// it.
     pub(crate) fn arm(&mut self) {
         let Some(doorbell) = self.replies.clone() else {
             return;
@@ -132,7 +133,7 @@ impl Inner {
         }
     }
 
-    /// The doorbell, silent.
+    /// Returns the doorbell, silent.
     pub(crate) fn doorbell(&mut self) -> Result<Arc<Doorbell>, Error> {
         let doorbell = match &self.doorbell {
             Some(doorbell) => Arc::clone(doorbell),
@@ -145,7 +146,7 @@ impl Inner {
         Ok(doorbell)
     }
 
-    /// Returns whether what was begun is done; if not, the doorbell rings.
+    /// Returns whether the begun operation is done; if not, the doorbell rings.
     pub(crate) fn look(&mut self, doorbell: &Arc<Doorbell>) -> Result<bool, Error> {
         if !self.is_under_way() {
             return Ok(true);
@@ -177,7 +178,8 @@ impl Inner {
         self.look(&doorbell)
     }
 
-    /// One attempt, which waits as it is told; what finds the channel full is dropped where it is to be.
+    /// Makes one attempt, which waits as it is told. A message that finds the channel full is dropped if the channel
+    /// says so.
     pub(crate) fn attempt(
         &mut self,
         how: WhenFull,
@@ -250,7 +252,7 @@ impl From<Outgoing> for Cargo {
 /// Cargo that was not sent, and the reason.
 pub(crate) type Unsent = Box<(Error, Cargo)>;
 
-/// One attempt.
+/// Makes one attempt.
 fn attempt(
     sender: &mut tranship::Sender,
     how: WhenFull,

@@ -10,7 +10,7 @@ macro_rules! put {
     };
 }
 
-/// Lists by what the records are of; of the manager there is one.
+/// Returns lists by the kind of record; of the manager there is one.
 pub(crate) fn dict(py: Python<'_>, records: Vec<StatRecord>) -> PyResult<Bound<'_, PyDict>> {
     let all = PyDict::new(py);
     all.set_item("manager", py.None())?;

@@ -1,8 +1,8 @@
 //! Waiting: without the GIL, and in turns, between which signals are looked at, so that Ctrl-C ends every wait.
 //!
-//! Only the interpreter's main thread runs signal handlers. There a wait that can be one on descriptors waits on a pipe too, into which the
-//! interpreter writes when a signal comes (`signal.set_wakeup_fd`): it ends at once. Where something else has that hook (an event
-//! loop), which is asked once a wait, and for what has no descriptor, turns are short.
+//! Only the interpreter's main thread runs signal handlers. There a wait on descriptors also waits on a pipe, into
+//! which the interpreter writes when a signal comes (`signal.set_wakeup_fd`): the wait ends at once. Turns are short in
+//! two cases: something else has that hook (an event loop), which is asked once a wait; or the wait has no descriptor.
 
 use crate::driven::Doorbell;
 use crate::errors::OrRaise as _;
@@ -72,7 +72,7 @@ pub(crate) fn by(wait: tranship::Wait) -> By {
     }
 }
 
-/// A time limit, as Python gives it: seconds, or none.
+/// Parses a time limit, as Python gives it: seconds, or none.
 pub(crate) fn limit(seconds: Option<f64>) -> PyResult<Option<Duration>> {
     let Some(seconds) = seconds else {
         return Ok(None);
@@ -81,7 +81,7 @@ pub(crate) fn limit(seconds: Option<f64>) -> PyResult<Option<Duration>> {
         let text = format!("a timeout of {seconds} s: it is None, or from 0 on");
         return Err(pyo3::exceptions::PyValueError::new_err(text));
     }
-    // Beyond what a duration can say: for ever.
+    // Longer than the largest duration: for ever.
     Ok(Duration::try_from_secs_f64(seconds).ok())
 }
 
@@ -130,7 +130,8 @@ pub(crate) fn wait<T: Send>(
     }
 }
 
-/// Waits for a future. Turns are looks at it; given up, it is dropped, and takes back what it had asked for.
+/// Waits for a future. Turns are looks at it. A future that is given up is dropped, and takes back what it had asked
+/// for.
 pub(crate) fn awaited<T: Send>(
     py: Python<'_>,
     timeout: Option<Duration>,
@@ -172,7 +173,7 @@ fn is_late(kind: ErrorKind) -> bool {
     )
 }
 
-/// The error of the last turn, with how long all of them took.
+/// Returns the error of the last turn, with how long all of them took.
 fn waited(error: Error, time: Duration) -> Error {
     let waited_ms = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
     if let Some(cause) = error.find::<TimedOut>() {
@@ -203,8 +204,8 @@ fn waited(error: Error, time: Duration) -> Error {
     error
 }
 
-/// Returns whether this is the thread that runs signal handlers: that in which the process began. Kept, as the two
-/// system calls are a tenth of what a message costs; in a forked child it may be another.
+/// Returns whether this is the thread that runs signal handlers: that in which the process began. Kept, because the two
+/// system calls take a tenth of a message's time; in a forked child it may be another thread.
 fn is_main() -> bool {
     thread_local! {
         static KNOWN: Cell<Option<(ForkEpoch, bool)>> = const { Cell::new(None) };
@@ -228,8 +229,8 @@ struct Signals {
 }
 
 impl Signals {
-    /// None if something else is told of signals already, or there is no descriptor left, or the interpreter does not want to: short
-    /// turns do as well.
+    /// Opens the pipe. None if something else is told of signals already, or there is no descriptor left, or the
+    /// interpreter does not want to: short turns do as well.
     fn open(py: Python<'_>) -> Option<Signals> {
         let (read, write) = pipe_with(PipeFlags::NONBLOCK | PipeFlags::CLOEXEC).ok()?;
         let before = set_wakeup_fd(py, write.as_raw_fd()).ok()?;
@@ -243,7 +244,7 @@ impl Signals {
     }
 
     fn close(self, py: Python<'_>) {
-        let _ = set_wakeup_fd(py, -1); // what the wait brought matters more
+        let _ = set_wakeup_fd(py, -1); // the result of the wait matters more
     }
 }
 

@@ -43,7 +43,7 @@ fn pytest() {
     let Ok(stage) = stage() else {
         return run("pytest", &[]); // which says why not
     };
-    // Not a bound on speed: what takes so long hangs, and is shown.
+    // Not a bound on speed: a test that takes so long hangs, and is shown.
     let mut arguments = vec![
         "-q",
         "-p",
@@ -108,7 +108,8 @@ fn pyright_takes_a_users_program() {
     run("pyright", &["--pythonpath", python, "typed.py"]);
 }
 
-/// A program in Rust (this one) sends to one in C and to one in Python, by the address alone: over shared memory, and over TCP with TLS.
+/// A program in Rust (this one) sends to one in C and to one in Python, by the address alone: over shared memory, and
+/// over TCP with TLS.
 #[test]
 fn three_languages_share_a_channel() {
     const MESSAGES: u8 = 40;

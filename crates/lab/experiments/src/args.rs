@@ -72,7 +72,7 @@ impl Figure {
     }
 }
 
-/// Runs it with a manager of its own and real processes, and says which of the orderings that the paper found hold.
+/// Runs a figure with a manager of its own and real processes, and reports which of the orderings of the paper hold.
 #[derive(ClapArgs, Debug)]
 #[command(after_help = "\
 At scale 1 cbuf-fig10 and cbuf-fig11 take 65 s for each policy or target, cbuf-fig7 takes seconds. At a smaller scale quotas are set as often as the \
@@ -84,7 +84,7 @@ pub(crate) struct ExperimentArgs {
     /// How long a second of the paper's takes, in seconds; of cbuf-fig7: the part of its 100,000 operations.
     #[arg(long, value_name = "S", default_value = "1", value_parser = parse_scale)]
     pub scale: f64,
-    /// Only this policy; may be given several times. Default: all that the figure has.
+    /// Runs only this policy; may be given several times. Default: all policies of the figure.
     #[arg(long, value_name = "NAME")]
     pub policy: Vec<String>,
     /// cbuf-fig11: the server's targets, as shares of its callers' time.
@@ -96,7 +96,7 @@ pub(crate) struct ExperimentArgs {
     /// One JSON object instead of tables.
     #[arg(long)]
     pub json: bool,
-    /// With --json: every period of every run, too.
+    /// With --json: adds every period of every run.
     #[arg(long, requires = "json")]
     pub frames: bool,
 }
@@ -112,7 +112,7 @@ pub(crate) enum PartRole {
     Interferer,
     /// Measures what pages cost.
     Writer,
-    /// Is sent them.
+    /// Receives pages.
     Reader,
 }
 
@@ -136,7 +136,7 @@ pub(crate) struct PartArgs {
     /// The manager's socket.
     #[arg(long)]
     pub socket: PathBuf,
-    /// Which of several, from 1 on; of a writer: how many readers.
+    /// Number of the process, from 1 on; of a writer: number of readers.
     #[arg(long, default_value = "0")]
     pub number: u32,
     /// How long a page is held, ms; of a writer: how many operations.

@@ -13,11 +13,11 @@ use serde_json::json;
 use std::time::Duration;
 use tranship::Domain;
 
-/// The paper's.
+/// Operations of the paper.
 const OPERATIONS: f64 = 100_000.0;
 /// Domains that each page is sent to.
 const READERS: [u32; 4] = [0, 1, 2, 4];
-/// Pool sizes for each of them.
+/// Number of pool sizes for each of them.
 const SIZES: usize = 7;
 const PATIENCE: Duration = Duration::from_secs(300);
 
@@ -95,7 +95,8 @@ fn orderings(all: &[Cost]) -> Vec<Ordering> {
             format!("{:.0} and {:.0} ns", large.ns, small.ns),
             large.ns <= small.ns,
         ));
-        // The paper's collection looks at the whole pool, and finds more the larger that is. Ours is bounded, and stops with some left.
+        // The paper's collection searches the whole pool, and finds more pages in a larger one. Ours is bounded, and
+        // stops with some left.
         found.push(Ordering {
             always: true,
             ..Ordering::new(

@@ -3,13 +3,14 @@
 use serde::{Deserialize, Serialize};
 use std::io::Write;
 
-/// To a process, on its standard input: how many callers it has from now on. The end of input: leave.
+/// Order to a process, on its standard input: how many callers it has from now on. The end of input: leave.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct Want {
     pub callers: u64,
 }
 
-/// From a process of the pipeline and from the interferer: how far it is. The first says that it is ready. All of it counts from its start on.
+/// Report of a process of the pipeline or of the interferer: its progress. The first says that it is ready. All of it
+/// counts from its start on.
 #[derive(Clone, Copy, Default, Debug, Serialize, Deserialize)]
 pub(crate) struct Progress {
     /// On the machine's clock that only rises.
@@ -24,7 +25,7 @@ pub(crate) struct Progress {
     pub wrong: u64,
 }
 
-/// From the writer of figure 7.
+/// Report of the writer of figure 7.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Cost {
     /// The pool, pages of [`SMALL`] bytes.

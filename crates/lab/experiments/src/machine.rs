@@ -9,7 +9,7 @@ pub(crate) struct Machine {
     pub kernel: String,
     /// The one-minute load before it began: what others do here.
     pub load: f64,
-    /// Checks of the code's own are compiled in: no figures to compare.
+    /// The code's own checks are compiled in: the figures cannot be compared.
     pub debug_build: bool,
 }
 

@@ -18,7 +18,7 @@ pub(crate) struct Ordering {
     pub what: String,
     pub measured: String,
     pub held: bool,
-    /// Whether it holds however slow the machine is, and whatever else runs on it.
+    /// Whether it holds however slow the machine is, and whatever other programs run on it.
     pub always: bool,
 }
 
@@ -169,7 +169,7 @@ fn targets(all: &[Played]) -> Vec<Ordering> {
     }
     if let Some(fixed) = named(all, "static") {
         let share = peak(fixed, SERVER).share;
-        // One share cannot be near all of them; the farthest is the one that an administrator would miss most.
+        // One share cannot be near all targets; the farthest target is the one that an administrator would miss most.
         let off = |p: &&Played| (share - p.setting.target).abs();
         let far: Vec<_> = held.iter().filter(|p| off(p) > BAND).collect();
         if !held.is_empty() {

@@ -18,7 +18,7 @@ use anyhow::Result;
 use std::time::Duration;
 use tranship::Domain;
 
-/// At the end of a run all leave at once, and some find others gone before they are told themselves.
+/// Grace at the end of a run: all leave at once, and some find others gone before they are told themselves.
 const FAREWELL: Duration = Duration::from_secs(1);
 
 pub(crate) fn run(args: &PartArgs) -> Result<()> {

@@ -43,9 +43,9 @@ pub(crate) struct Setting {
     pub name: String,
     pub policy: String,
     pub limit_pages: u64,
-    /// Of the server.
+    /// Target of the server.
     pub target: f64,
-    /// At its peak the interferer takes all it can, and not 64 pages.
+    /// At its peak the interferer takes all it can, instead of 64 pages.
     pub greedy: bool,
 }
 

@@ -8,7 +8,7 @@ use tranship_policy::sim::{self, AppFigures, Run};
 pub(crate) struct Played {
     pub setting: Setting,
     pub run: Run,
-    /// Of a run with real processes.
+    /// Memory of a run with real processes.
     pub memory: Option<Residency>,
 }
 

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 /// How long a process may take to leave when it is told to.
 const FAREWELL: Duration = Duration::from_secs(2);
 
-/// A running one, which says lines of that kind. Dropping it ends it.
+/// A running process, which prints lines of that kind. Dropping it ends it.
 #[derive(Debug)]
 pub(crate) struct Process<T> {
     name: String,
@@ -49,7 +49,7 @@ impl<T: DeserializeOwned + Send + 'static> Process<T> {
                 }
             }
         };
-        // It ends with the process.
+        // The thread ends with the process.
         std::thread::Builder::new()
             .name(format!("hear {name}"))
             .spawn(hear)

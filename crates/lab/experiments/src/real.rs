@@ -61,7 +61,7 @@ pub(crate) fn play(figure: Figure, setting: &Setting, scale: f64, bar: &mut Bar)
     let begin = Instant::now();
     let mut told = 0;
     while run.frames.last().is_none_or(|f| f.at_ms < OVER) {
-        // Where the machine was so busy that one was missed, it is left out.
+        // If the machine was so busy that a period was missed, the period is left out.
         let due = next(begin.elapsed(), period);
         loop {
             let callers = whole(need.at(scaled(begin.elapsed())));
@@ -79,7 +79,7 @@ pub(crate) fn play(figure: Figure, setting: &Setting, scale: f64, bar: &mut Bar)
         bar.at(part(at_ms));
         let (_, figures) = domain.pool_figures()?;
         crew.hear()?;
-        // As many as there were most of the time.
+        // The number of callers during most of the period.
         let callers = need.at(at_ms.saturating_sub(run.period_ms / 2));
         let frame = crew.frame(at_ms, callers, &figures, &run.pools)?;
         run.frames.push(frame);
@@ -167,7 +167,7 @@ impl Crew {
         figures: &[PoolFigures],
         names: &[String],
     ) -> Result<Frame> {
-        // Each over the time between two words of its own.
+        // Each rate is over the time between two reports of the process itself.
         let since = |i: usize, of: fn(&Progress) -> u64| {
             let (now, then) = (&self.now[i], &self.then[i]);
             let ns = now.at_ns.saturating_sub(then.at_ns).max(1);

@@ -17,7 +17,8 @@ use std::time::{Duration, Instant};
 use tranship_sys::memfd;
 
 const EVERY: Duration = Duration::from_millis(1);
-/// Descriptors are numbered from below: after so many numbers that stand for none there are no more.
+/// Gap after which the search ends: descriptors are numbered from below, and after so many unused numbers there are no
+/// more.
 const GAP: i32 = 512;
 /// What the kernel shows as the name of one.
 const CHUNK: &str = "/memfd:tranship-chunk";
@@ -31,7 +32,7 @@ pub(crate) struct Residency {
     pub samples_per_second: f64,
     /// The most of all those.
     pub max_bytes: u64,
-    /// Those that found more than the total, and were repeated; and those of which it was true.
+    /// Looks that found more than the total, and were repeated; and those of which it was true.
     pub samples_repeated: u64,
     pub samples_beyond: u64,
     /// Looks from outside, at the processes' descriptors, with what the manager counts as stranded; and the most of them.
@@ -42,7 +43,7 @@ pub(crate) struct Residency {
     pub quotas_max_bytes: u64,
 }
 
-/// Looks as long as it is there.
+/// Watch that looks as long as it is there.
 #[derive(Debug)]
 pub(crate) struct Watch {
     stop: Arc<AtomicBool>,
@@ -83,7 +84,7 @@ fn look(total_bytes: u64, until: &AtomicBool) -> Residency {
         }
         seen.max_bytes = seen.max_bytes.max(bytes);
         seen.samples_beyond += u64::from(bytes > total_bytes);
-        // Not made up for: a look is a look at one moment.
+        // A missed look is not made up for: a look is a look at one moment.
         next = (next + EVERY).max(Instant::now());
         std::thread::sleep(next.saturating_duration_since(Instant::now()));
     }
@@ -96,9 +97,9 @@ fn look(total_bytes: u64, until: &AtomicBool) -> Residency {
 /// The chunks of which this process has a descriptor.
 #[derive(Debug, Default)]
 struct Chunks {
-    /// By the descriptor's number: the inode that it stood for, and whether that is a chunk.
+    /// Descriptors by number: the inode that each stood for, and whether that is a chunk.
     known: HashMap<i32, (u64, bool)>,
-    /// Of the last look: inodes and bytes. Of one with several descriptors each.
+    /// Result of the last look: inodes and bytes. A chunk with several descriptors is listed for each.
     found: Vec<(u64, u64)>,
 }
 
@@ -189,7 +190,7 @@ mod tests {
         let outside = || outside(&[std::process::id()], u64::MAX);
         let (inside, before) = (chunks.look(), outside());
         let mut held: Vec<_> = (0..5).map(|_| pool.alloc(1 << 20).expect("room")).collect();
-        // The writer has a descriptor of each, and the manager another one, both in this process.
+        // The writer has a descriptor of each chunk, and the manager another one, both in this process.
         assert_eq!(chunks.look() - inside, 2 * 5 * CHUNK);
         assert_eq!(outside() - before, 5 * CHUNK);
         // What has come since was not there before.

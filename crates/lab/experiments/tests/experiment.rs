@@ -37,7 +37,7 @@ fn names(of: &Value) -> Vec<&str> {
     runs.filter_map(|run| run["name"].as_str()).collect()
 }
 
-/// Those that hold on every machine do, and are there.
+/// Checks that the orderings that hold on every machine do, and are there.
 #[track_caller]
 fn always_held(answer: &Value, count: usize) {
     let always = list(answer, "orderings").iter();
@@ -46,7 +46,7 @@ fn always_held(answer: &Value, count: usize) {
     assert!(always.iter().all(|o| o["held"] == true), "{always:?}");
 }
 
-/// Every run was looked at, and its memory stayed within the total.
+/// Checks that every run was measured, and that its memory stayed within the total.
 #[track_caller]
 fn ran(run: &Value) {
     let memory = &run["memory"];
@@ -148,7 +148,7 @@ fn simulated_figures_keep_their_orderings() {
 
 #[test]
 fn what_did_not_hold_is_said_and_has_its_own_code() {
-    // Nobody can make the server wait for so long: the interferer has no callers for all that memory.
+    // No policy can make the server wait for so long: the interferer has no callers for all that memory.
     let output = experiment(&["cbuf-fig11", "--simulated", "--target", "0.97"]);
     let said = String::from_utf8_lossy(&output.stdout);
     assert_eq!(output.status.code(), Some(5), "{said}");

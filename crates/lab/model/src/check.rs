@@ -4,7 +4,7 @@ use crate::types::{Access, BufferId, Domain, EndState, Hold, Message, Piece};
 use crate::{Model, Way};
 
 impl Model {
-    /// All invariants; the first that does not hold, in words.
+    /// Checks all invariants; returns the first that does not hold, in words.
     pub fn check(&self) -> Result<(), String> {
         for id in self.buffers.keys() {
             self.one_owner(*id)?;
@@ -80,7 +80,7 @@ impl Model {
         Ok(())
     }
 
-    /// Nothing is on its way to an end that is gone, nor more than there is room for.
+    /// Checks that no message is on its way to an end that is gone, and no more than there is room for.
     fn ends(&self) -> Result<(), String> {
         for (id, c) in &self.channels {
             let lost = (c.ends[0] != EndState::Open && !c.back.is_empty())

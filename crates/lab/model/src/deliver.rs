@@ -61,7 +61,7 @@ impl Model {
         })
     }
 
-    /// A new buffer of the receiver's own.
+    /// Makes a new buffer of the receiver's own.
     fn copy_in(&mut self, domain: Domain, data: u8, sole: bool) -> Result<BufferId, ErrorKind> {
         let id = self.place_in(copies_of(domain))?;
         let hold = match sole {

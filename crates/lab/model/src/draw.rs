@@ -1,4 +1,4 @@
-//! Random programs: what kind of operation, and which of all of that kind, by numbers that shrink.
+//! Random programs: the kind of an operation, and the choice among all of that kind, by numbers that shrink.
 
 use crate::explore::{Limits, choices};
 use crate::{ErrorKind, Hold, Model, Op, Outcome};
@@ -36,7 +36,7 @@ const KINDS: [(u32, u8); 19] = [
     (8, 18),  // release
 ];
 
-/// One of them.
+/// Returns a strategy for one of them.
 pub fn shot() -> impl Strategy<Value = Shot> {
     let all: u32 = KINDS.iter().map(|(weight, _)| weight).sum();
     let kind = (0..all).prop_map(|mut at| {
@@ -81,7 +81,7 @@ fn kind(op: &Op) -> u8 {
     }
 }
 
-/// The operation that is meant, if there is one of its kind.
+/// Returns the operation that is meant, if there is one of its kind.
 #[must_use]
 pub fn aimed(model: &Model, shot: &Shot) -> Option<Op> {
     let all = choices(model, &Limits::all()).into_iter();
@@ -121,7 +121,7 @@ fn fill(op: &mut Op, number: u8) {
     }
 }
 
-/// An error that cannot be had: types, or handles that there are not, keep anybody from trying.
+/// Returns whether an error cannot occur: types, or missing handles, prevent the attempt.
 #[must_use]
 pub fn is_unsaid(model: &Model, op: &Op, kind: ErrorKind) -> bool {
     let sole = |buffer, domain| matches!(model.hold(buffer, domain), Some(Hold::Sole { .. }));

@@ -14,13 +14,13 @@ pub struct Limits {
     pub buffers: usize,
     /// Freezing apart from sharing, clones, exclusive again.
     pub handle_ops: bool,
-    /// Closing, vetoes.
+    /// Allows closing and vetoes.
     pub channel_ops: bool,
     pub kills: bool,
 }
 
 impl Limits {
-    /// Everything.
+    /// Returns the limits that allow everything.
     #[must_use]
     pub fn all() -> Limits {
         Limits {
@@ -34,7 +34,7 @@ impl Limits {
     }
 }
 
-/// Everything that may be tried, possible or not.
+/// Returns everything that may be tried, possible or not.
 #[must_use]
 pub fn choices(model: &Model, limits: &Limits) -> Vec<Op> {
     let mut ops = Vec::new();
@@ -257,12 +257,12 @@ impl Does for Model {
     }
 }
 
-/// A channel whose sink takes every level.
+/// Makes a channel whose sink takes every level.
 pub fn channel(on: &mut dyn Does, source: Domain, sink: Domain) -> ChannelId {
     channel_of(on, source, sink, &Trust::ALL)
 }
 
-/// A channel whose sink takes these levels.
+/// Makes a channel whose sink takes these levels.
 ///
 /// # Panics
 /// If there can be none.
@@ -280,7 +280,7 @@ pub fn channel_of(on: &mut dyn Does, domain: Domain, sink: Domain, levels: &[Tru
     }
 }
 
-/// A pool.
+/// Makes a pool.
 ///
 /// # Panics
 /// If there can be none.
@@ -297,7 +297,8 @@ pub fn pool(on: &mut dyn Does, domain: Domain, trust: Trust, slots: u8, forward:
     }
 }
 
-/// Five channels with a circle among four domains, a pool of each of two of them: the second is nobody's to send on.
+/// Makes five channels with a circle among four domains, and a pool of each of two of them: no domain may send on the
+/// second pool's buffers.
 pub fn circle(on: &mut dyn Does, trust: Trust) {
     for (a, b) in [(0, 1), (1, 2), (2, 3), (3, 0), (1, 0)] {
         channel(on, a, b);
@@ -339,12 +340,12 @@ pub fn torture() -> bool {
     std::env::var_os("TRANSHIP_TORTURE").is_some()
 }
 
-/// More in torture runs.
+/// Returns more in torture runs.
 fn more(than: usize) -> usize {
     than + usize::from(torture())
 }
 
-/// All that can be done with one buffer on one channel, until either end closes or dies.
+/// Returns all operations on one buffer on one channel, until either end closes or dies.
 #[must_use]
 pub fn two_domains_one_channel() -> Case {
     fn start(on: &mut dyn Does) {
@@ -368,7 +369,8 @@ pub fn two_domains_one_channel() -> Case {
     }
 }
 
-/// The report's counterexample to its own reachability (owner to A, A to B, B back to A), and the way back to the owner.
+/// Returns the report's counterexample to its own reachability (owner to A, A to B, B back to A), and the way back to
+/// the owner.
 #[must_use]
 pub fn three_domains_in_a_circle() -> Case {
     fn start(on: &mut dyn Does) {
@@ -394,7 +396,7 @@ pub fn three_domains_in_a_circle() -> Case {
     }
 }
 
-/// Both directions between the same two, and a death.
+/// Returns both directions between the same two, and a death.
 #[must_use]
 pub fn two_channels_and_a_death() -> Case {
     fn start(on: &mut dyn Does) {

@@ -1,37 +1,29 @@
-//! The executable model of domains, pools, buffers and channels: all domains at once, no memory, no I/O, no time. It is what tests compare the
-//! implementation with, and nothing that runs imports it.
+//! The executable model of domains, pools, buffers and channels: all domains at once, no memory, no I/O, no time. Tests
+//! compare the implementation with it, and nothing that runs imports it.
 //!
 //! It is Algorithms 1 to 10 of "Bulk Transfer over Shared Memory" (ETH Zurich, 2014), with the reference counts of
 //! "Buffer sharing in CSP-like programs" (Rollins), over one pool. The gaps of both are closed:
 //!
 //! * **In transit.** A message takes effect where it is sent when it is sent, and where it arrives when it is taken
-//!   there ([`Op::Deliver`],
-//! [`Op::TakeBack`]). In between no domain may touch a moved buffer.
+//!   there ([`Op::Deliver`], [`Op::TakeBack`]). In between no domain may touch a moved buffer.
 //! * **Frame rule.** [`Model::step`] changes what the operation names and nothing else. An error changes nothing,
-//!   except that a channel has agreed to
-//! pools that were asked about before the error was found.
+//!   except that a channel has agreed to pools that were asked about before the error was found.
 //! * **Access is derived** from the holders ([`Model::access`]), never stored.
 //! * **Exclusive** is a handle, of which there is one: [`Hold::Sole`]. Only that one is moved, or sent back. A buffer
-//!   that was sent is exclusive again
-//! only as another buffer, when its pool gives the memory out anew. The pool does so when no domain holds it and no
-//! message carries it.
+//!   that was sent is exclusive again only as another buffer, when its pool gives the memory out anew. The pool does so
+//!   when no domain holds it and no message carries it.
 //! * **Copies are counted**: each domain has as many handles as it got and cloned. So no chain of copies has to be
-//!   kept: a domain that passes a
-//! copy on may release its own first.
+//!   kept: a domain that passes a copy on may release its own first.
 //! * **Trust is a pool's**, fixed at its creation, and says what the kernel allows whatever the state
-//!   ([`Model::permitted`]). A channel takes the levels that its
-//! receiver names, and a receiver may refuse each pool.
+//!   ([`Model::permitted`]). A channel takes the levels that its receiver names, and a receiver may refuse each pool.
 //! * **Identity.** Where memory is shared a buffer stays itself. A buffer that is copied (level `none`) or carried
-//!   (another machine) becomes a new buffer
-//! of the receiver's; then there is nothing to send back.
+//!   (another machine) becomes a new buffer of the receiver's; then there is nothing to send back.
 //! * **A release may be told.** [`Op::Release`] lets a handle go. The source gets a message about it, after all that
 //!   came back before.
 //! * **Closing is letting go.** Messages that were sent before can still be taken, and so can those that the other end
-//!   sent back before it went. Held
-//! buffers stay.
+//!   sent back before it went. Held buffers stay.
 //! * **Death** is closing everything and letting everything go at once, and the receiver is told so. A pool whose
-//!   writer is dead gives
-//! nothing out any more; buffers that others hold stay theirs.
+//!   writer is dead gives nothing out any more; buffers that others hold stay theirs.
 //!
 //! [`explore`] has all states of small configurations, [`draw`] random programs.
 //!
@@ -64,17 +56,17 @@ pub struct Model {
     pub alive: Vec<bool>,
     pub channels: BTreeMap<ChannelId, Channel>,
     pub pools: BTreeMap<PoolId, Pool>,
-    /// Those that somebody holds, or that are on their way.
+    /// Buffers that a domain holds, or that are on their way.
     pub buffers: BTreeMap<BufferId, Buffer>,
 }
 
-/// Of the domain: where copies go.
+/// Returns the domain's pool for copies.
 #[must_use]
 pub fn copies_of(domain: Domain) -> PoolId {
     100 + domain
 }
 
-/// Of the domain: where the lists of aggregates are.
+/// Returns the domain's pool for the lists of aggregates.
 #[must_use]
 pub fn lists_of(domain: Domain) -> PoolId {
     200 + domain
@@ -105,7 +97,7 @@ impl Model {
         Model { seals, ..self }
     }
 
-    /// Does it.
+    /// Does an operation.
     pub fn step(&mut self, op: &Op) -> Result<Outcome, ErrorKind> {
         if !self.is_alive(op.domain()) {
             return Err(ErrorKind::BadArgument);
@@ -239,9 +231,10 @@ impl Model {
             (Trust::Full, _) | (Trust::None | Trust::Producer, true) => Some(Access::ReadWrite),
             (Trust::None | Trust::Producer, false) => Some(Access::Read),
             (Trust::Half, _) => match self.access(buffer, domain) {
-                // Its writer takes away from itself what it moves; what it shared, and let go, it goes on reading.
+                // Its writer loses access to a buffer that it moves. A buffer that it shared, and let go, it goes on
+                // reading.
                 Access::None if is_own && !self.is_moved(buffer) => None,
-                // One mapping for all of the process.
+                // All of the process has one mapping.
                 Access::None if self.way == Way::Inside => None,
                 access => Some(access),
             },
@@ -257,7 +250,7 @@ impl Model {
     /// Returns whether it is another one's alone, or on its way to be.
     fn is_moved(&self, buffer: BufferId) -> bool {
         let moves = |m: &Message| m.carries.moves() && m.pieces.contains(&Piece::Buffer(buffer));
-        // What is passed back its writer may look at early.
+        // Its writer may look early at a buffer that comes back.
         let mut all = self.channels.values().flat_map(|c| &c.queue);
         let sole = |hold: &Hold| matches!(hold, Hold::Sole { .. });
         all.any(moves)
@@ -267,7 +260,7 @@ impl Model {
                 .is_some_and(|b| b.holds.values().any(sole))
     }
 
-    /// Is the pool's memory mapped in the domain, for what is to come?
+    /// Returns whether the pool's memory is mapped in the domain, for later messages.
     #[must_use]
     pub fn has_pool(&self, pool: PoolId, domain: Domain) -> bool {
         let comes = |c: &Channel| {

@@ -14,14 +14,15 @@ pub enum Op {
         lines: u8,
         levels: Vec<Trust>,
     },
-    /// Algorithm 5.
+    /// Makes a pool (Algorithm 5).
     NewPool {
         domain: Domain,
         trust: Trust,
         slots: u8,
         forward: bool,
     },
-    /// From here on this sink refuses (or accepts) pools: the answer of Algorithm 6, which asks at the first send from a pool.
+    /// Makes this sink refuse (or accept) pools from here on: the answer of Algorithm 6, which asks at the first send
+    /// from a pool.
     Veto {
         domain: Domain,
         channel: ChannelId,
@@ -46,12 +47,12 @@ pub enum Op {
         domain: Domain,
         buffer: BufferId,
     },
-    /// Exclusive again.
+    /// Makes a handle exclusive again.
     Exclusive {
         domain: Domain,
         buffer: BufferId,
     },
-    /// Lets a handle go: Algorithm 10, for what came as a copy.
+    /// Lets a handle go: Algorithm 10, for a buffer that came as a copy.
     Drop {
         domain: Domain,
         buffer: BufferId,
@@ -69,7 +70,7 @@ pub enum Op {
         keep: bool,
         word: u8,
     },
-    /// Algorithm 7.
+    /// Moves a buffer (Algorithm 7).
     Move {
         domain: Domain,
         channel: ChannelId,
@@ -90,7 +91,7 @@ pub enum Op {
         buffers: Vec<BufferId>,
         word: u8,
     },
-    /// Algorithm 8.
+    /// Sends a buffer back (Algorithm 8).
     Pass {
         domain: Domain,
         channel: ChannelId,
@@ -109,7 +110,7 @@ pub enum Op {
         domain: Domain,
         channel: ChannelId,
     },
-    /// The source takes what was passed back, or told.
+    /// The source takes a buffer that was sent back, or the message of a release.
     TakeBack {
         domain: Domain,
         channel: ChannelId,

@@ -82,7 +82,7 @@ impl Model {
         Ok(Outcome::Buffer(id))
     }
 
-    /// A place that nobody has.
+    /// Returns a place that no domain has.
     pub(crate) fn place_in(&self, pool: PoolId) -> Result<BufferId, ErrorKind> {
         let slots = self.pools.get(&pool).map_or(0, |pool| pool.slots);
         let mut all = (0..slots).map(|index| BufferId { pool, index });
@@ -165,7 +165,7 @@ impl Model {
         Ok(Outcome::Done)
     }
 
-    /// The writer's, if nobody was sent it and there is one handle.
+    /// Makes a buffer the writer's alone, if it was never sent and there is one handle.
     pub(crate) fn exclusive(
         &mut self,
         domain: Domain,

@@ -1,4 +1,5 @@
-//! Sharing, moving, passing back: the sender's half. The order of the checks is fixed: the end, what is held, the other end, the pool, room.
+//! Sharing, moving, sending back: the sender's half. The order of the checks is fixed: the end, the held buffer, the
+//! other end, the pool, room.
 
 use crate::types::{
     BufferId, Carries, Channel, ChannelId, Domain, EndState, Hold, Message, Piece, PoolId, Way,
@@ -6,14 +7,14 @@ use crate::types::{
 use crate::{ErrorKind, Model, Outcome, Trust, lists_of};
 
 impl Model {
-    /// The channel, if this is its source, and open.
+    /// Returns the channel, if this is its source, and open.
     fn source(&self, domain: Domain, channel: ChannelId) -> Result<&Channel, ErrorKind> {
         let found = self.channels.get(&channel);
         let found = found.filter(|c| c.source == domain && c.ends[0] == EndState::Open);
         found.ok_or(ErrorKind::InvalidEndpoint)
     }
 
-    /// The other end is there.
+    /// Checks that the other end is there.
     fn sink_is_there(&self, channel: ChannelId) -> Result<(), ErrorKind> {
         match self.channels[&channel].ends[1] {
             EndState::Open => Ok(()),
@@ -29,7 +30,7 @@ impl Model {
         }
     }
 
-    /// Algorithm 6: the sink agrees to the pool, once.
+    /// Makes the sink agree to the pool, once (Algorithm 6).
     fn agree(&mut self, domain: Domain, channel: ChannelId, id: PoolId) -> Result<(), ErrorKind> {
         let (found, pool) = (&self.channels[&channel], &self.pools[&id]);
         let level = match found.levels.contains(&pool.trust) {
@@ -37,7 +38,7 @@ impl Model {
             false => Err(ErrorKind::ChannelTrust),
         };
         match self.way {
-            // It does not come there.
+            // A carried pool does not come to the other machine.
             Way::Carried => return Ok(()),
             Way::Inside | Way::Shared if found.assigned.contains(&id) => return Ok(()),
             Way::Inside | Way::Shared => {}
@@ -257,13 +258,13 @@ impl Model {
         Ok(Outcome::Done)
     }
 
-    /// Returns whether what arrives is a copy of the receiver's own.
+    /// Returns whether an arriving buffer is a copy of the receiver's own.
     pub(crate) fn is_copied(&self, pool: PoolId, domain: Domain, carries: Carries) -> bool {
         let sealed = self.seals && self.way == Way::Shared && !carries.moves();
         self.pools[&pool].trust == Trust::None && !self.is_own(pool, domain) && !sealed
     }
 
-    /// A handle more of a buffer.
+    /// Gives the domain a handle more of a buffer.
     pub(crate) fn share_with(&mut self, domain: Domain, buffer: BufferId) {
         let before = match self.hold(buffer, domain) {
             Some(Hold::Shared(handles)) => handles,

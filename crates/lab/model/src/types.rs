@@ -49,7 +49,7 @@ pub enum Hold {
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Buffer {
     pub data: u8,
-    /// Somebody else was sent it, and so knows its id.
+    /// Another domain was sent it, and so knows its id.
     pub sent: bool,
     pub holds: BTreeMap<Domain, Hold>,
 }
@@ -57,11 +57,11 @@ pub struct Buffer {
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Pool {
     pub writer: Domain,
-    /// Fixed.
+    /// Trust level, which is fixed.
     pub trust: Trust,
     /// Number of buffers at once.
     pub slots: u8,
-    /// May others than the writer send from it?
+    /// Domains other than the writer may send from it.
     pub forward: bool,
 }
 
@@ -87,7 +87,7 @@ pub enum EndState {
 pub struct Channel {
     pub source: Domain,
     pub sink: Domain,
-    /// Of the source and of the sink.
+    /// State of the source and of the sink.
     pub ends: [EndState; 2],
     /// Number of messages each way. Where they are carried more may be under way; the number is not specified.
     pub lines: u8,
@@ -96,7 +96,7 @@ pub struct Channel {
     /// Whether it refuses pools that it has not agreed to yet.
     pub vetoes: bool,
     pub assigned: BTreeSet<PoolId>,
-    /// On their way to the sink, and back.
+    /// Messages on their way to the sink, and back.
     pub queue: VecDeque<Message>,
     pub back: VecDeque<Message>,
 }
@@ -108,7 +108,7 @@ pub enum Carries {
     Moved,
     Aggregate,
     MovedAggregate,
-    /// On the way back: something was let go of, which has a name that both know, or not.
+    /// Message on the way back: something was released, which has a name that both know, or not.
     Released {
         named: bool,
     },

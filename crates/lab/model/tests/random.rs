@@ -17,7 +17,7 @@ fn config() -> ProptestConfig {
     }
 }
 
-/// Somebody reads it, or is about to.
+/// Returns whether a domain reads it, or is about to.
 fn is_shared(model: &Model, id: BufferId) -> bool {
     let buffer = model.buffers.get(&id);
     let shared = |hold: &Hold| matches!(hold, Hold::Shared(_));

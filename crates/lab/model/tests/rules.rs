@@ -1,4 +1,4 @@
-//! Each rule once, by name: the gaps of the published specifications, and what an error looks like.
+//! Each rule once, by name: the gaps of the published specifications, and the form of an error.
 
 use tranship_model::explore::{Does, channel, channel_of, pool, same_but_agreed};
 use tranship_model::{
@@ -160,7 +160,8 @@ fn copies_are_counted() {
     all(&mut model, &[drops(1), allocs(0)]);
 }
 
-/// The report's counterexample to its own reachability: A and B hold copies of each other's. Each counts for itself, so any order will do.
+/// The report's counterexample to its own reachability: A and B hold copies of each other's. Each counts for itself, so
+/// any order will do.
 #[test]
 fn copies_in_a_circle_are_released_in_any_order() {
     let mut start = Model::new(Way::Shared, 3);
@@ -192,7 +193,7 @@ fn checks_come_in_their_order() {
     assert_eq!(model.step(&sends(0, 0, true)), Err(ErrorKind::BufferState));
     assert_eq!(model.step(&passes(1, 0)), Err(ErrorKind::BufferInvalid));
     all(&mut model, &[moves(0, 0), takes(1, 0)]);
-    // Nobody let it send from this pool; the level is not even asked for.
+    // The domain was not allowed to send from this pool; the level is not even asked for.
     assert_eq!(model.step(&moves(1, 1)), Err(ErrorKind::Refused));
     assert_eq!(model.access(B, 1), Access::ReadWrite);
     all(&mut model, &[passes(1, 0)]);
@@ -205,7 +206,7 @@ fn checks_come_in_their_order() {
         domain: 0,
         channel: 0,
     };
-    // What was said before the end is there.
+    // Messages from before the end are there.
     assert!(matches!(model.must(&back), Outcome::Took(_)));
     assert_eq!(model.step(&moves(0, 0)), Err(ErrorKind::PeerGone));
     assert_eq!(model.step(&writes(0)), Err(ErrorKind::BufferState));
@@ -227,7 +228,7 @@ fn a_refused_pool_changes_nothing() {
     assert_eq!(model.step(&moves(0, 0)), Err(ErrorKind::Refused));
     assert_eq!(model.step(&moves(0, 1)), Err(ErrorKind::ChannelTrust));
     assert_eq!(model, before);
-    // Once is for good.
+    // One agreement lasts for ever.
     all(
         &mut model,
         &[veto(false), moves(0, 0), veto(true), takes(1, 0)],
@@ -251,7 +252,7 @@ fn what_was_sent_before_the_end_arrives() {
         all(&mut model, &[moves(0, 0), ends]);
         assert!(matches!(model.must(&takes(1, 0)), Outcome::Took(_)));
         assert_eq!(model.step(&takes(1, 0)), Err(says));
-        // It stays what it is, whichever domain is gone.
+        // The buffer stays what it is, whichever domain is gone.
         all(&mut model, &[writes(1)]);
         assert_eq!(model.step(&passes(1, 0)), Err(ErrorKind::PeerGone));
         all(&mut model, &[drops(1)]);
@@ -274,7 +275,7 @@ fn what_the_dead_had_is_the_pools_and_what_they_sent_stays() {
     };
     assert!(matches!(model.must(&back), Outcome::Took(_)));
     assert_eq!(model.step(&moves(0, 0)), Err(ErrorKind::PeerGone));
-    // It was sent: the memory is written as another buffer.
+    // The buffer was sent: the memory is written as another buffer.
     assert_eq!(model.step(&writes(0)), Err(ErrorKind::BufferState));
     all(&mut model, &[drops(0), allocs(0), writes(0)]);
 }
@@ -409,7 +410,8 @@ fn a_full_channel_changes_nothing() {
     all(&mut model, &[takes(1, 0), moves(0, 0)]);
 }
 
-/// The source hears of it after what came back before, also when the sink is gone; the memory is free at once.
+/// The source hears of it after the messages that came back before, also when the sink is gone; the memory is free at
+/// once.
 #[test]
 fn a_release_may_be_told() {
     for (way, named) in [
@@ -461,7 +463,7 @@ fn a_moved_aggregate_is_one_move_of_each() {
         buffers: buffers.clone(),
         word: 1,
     };
-    // Of none if one of them is shared.
+    // No handle is exclusive if one of them is shared.
     let mut other = model.clone();
     all(&mut other, &[freezes(0)]);
     let before = other.clone();

@@ -4,8 +4,9 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-/// Builds a package of this workspace, in the profile of the calling test, and says where its file is. With `TRANSHIP_BUILT` set it is
-/// there already (`scripts/stages.sh` builds everything at once: a package alone has other features, and so takes a build of its own).
+/// Builds a package of this workspace, in the profile of the calling test, and says where its file is. With
+/// `TRANSHIP_BUILT` set it is there already (`scripts/stages.sh` builds everything at once: a package alone has other
+/// features, and so takes a build of its own).
 ///
 /// # Panics
 /// When it cannot be built, or has no such file.
@@ -43,8 +44,9 @@ pub fn artifact(package: &str, file: &str) -> PathBuf {
     path
 }
 
-/// Takes away what cargo tells a test about the test's own package. Build scripts of dependencies look at these
-/// variables (`ring`'s does), so each package's tests would build them, and all that is built on them, anew.
+/// Removes the variables by which cargo describes the test's own package. Build scripts of dependencies look at these
+/// variables (`ring`'s does). With them each package's tests would build these dependencies, and all that depends on
+/// them, anew.
 pub fn forget_who_asks(command: &mut Command) {
     let about_me = ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_BIN_"];
     let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());

@@ -8,7 +8,7 @@ use tempfile::TempDir;
 /// Followed by the process that uses it.
 pub(crate) const PREFIX: &str = "tranship-test-";
 
-/// A folder that goes with its handle.
+/// Makes a folder that goes with its handle.
 ///
 /// # Errors
 /// Of the file system.
@@ -35,7 +35,7 @@ pub(crate) fn of_the_dead(base: &Path) -> Vec<PathBuf> {
     paths.filter(|path| owner(path).is_some_and(dead)).collect()
 }
 
-/// The process that made a folder of this kind.
+/// Returns the process that made a folder of this kind.
 pub(crate) fn owner(folder: &Path) -> Option<u32> {
     let rest = folder.file_name()?.to_str()?.strip_prefix(PREFIX)?;
     rest.split_once('-')?.0.parse().ok()

@@ -1,4 +1,4 @@
-//! A file whose reads, and whose being closed, nobody answers: what an attacker can make with FUSE.
+//! A file whose reads and closing are never answered: an attacker can make one with FUSE.
 //!
 //! A thread that touches a page of it, or closes it, waits in the kernel until it is let go; SIGKILL does not help. So
 //! only children open it: the process that serves it could never end.
@@ -57,7 +57,7 @@ struct Asked {
 /// Returns whether such a file can be made here.
 ///
 /// # Errors
-/// What is missing, in words.
+/// The missing feature, in words.
 pub fn possible() -> Result<(), String> {
     if !crate::is_root() {
         return Err("needs root, to mount a FUSE file system".into());
@@ -70,7 +70,7 @@ impl Silent {
     /// Makes it, for everybody to read and write.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The kernel's error.
     pub fn new() -> io::Result<Silent> {
         sweep();
         let folder = crate::folder()?;
@@ -98,7 +98,7 @@ impl Silent {
         let server = std::thread::Builder::new().name("fuse".into());
         let server = server.spawn(move || serve(device, &stop, &asked))?;
         *silent.server() = Some(server);
-        // Until it is asked for its size, the kernel takes it for empty.
+        // Until the kernel asks for the file's size, it takes the file for empty.
         std::fs::metadata(&silent.path)?;
         Ok(silent)
     }
@@ -148,14 +148,14 @@ impl Drop for Silent {
     }
 }
 
-/// Takes away what processes have left that ended without doing so.
+/// Removes the leftovers of processes that ended without removing them.
 fn sweep() {
     let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap_or_default();
     let ours = mounts.lines().filter(|line| line.starts_with("silent "));
     for at in ours.filter_map(|line| line.split(' ').nth(1)) {
         let pid = crate::folder::owner(Path::new(at).parent().unwrap_or(Path::new("")));
         if pid.is_some_and(|pid| !Path::new("/proc").join(pid.to_string()).exists()) {
-            // Somebody else may be sweeping too.
+            // Another process may be sweeping too.
             let _ = unmount(Path::new(at));
         }
     }
@@ -192,8 +192,8 @@ fn mount(path: &Path, options: &str) -> io::Result<()> {
     }
 }
 
-/// Answers what is needed to open the file, and nothing else. Its end closes the device, and with it the connection: what
-/// waits fails.
+/// Answers the requests that are needed to open the file, and nothing else. Its end closes the device, and with it the
+/// connection: waiting calls fail.
 fn serve(device: OwnedFd, stop: &OwnedFd, asked: &Asked) {
     let mut request = vec![0u8; 1 << 20];
     loop {
@@ -219,7 +219,7 @@ fn serve(device: OwnedFd, stop: &OwnedFd, asked: &Asked) {
             GETATTR => (0, attributes()),
             OPEN => (0, vec![0; 16]),
             RELEASE => (0, Vec::new()),
-            // What has no answer, or is never given one.
+            // Requests that have no answer, or are never given one.
             FORGET | INTERRUPT | BATCH_FORGET => continue,
             READ | FLUSH => {
                 let counts = asked.counts.lock();
@@ -240,7 +240,7 @@ fn serve(device: OwnedFd, stop: &OwnedFd, asked: &Asked) {
     }
 }
 
-/// `struct fuse_init_out`: version 7, the kernel's minor, no options.
+/// Returns `struct fuse_init_out`: version 7, the kernel's minor, no options.
 fn init(minor: u32) -> Vec<u8> {
     let mut out = vec![0; 64];
     out[..4].copy_from_slice(&7u32.to_le_bytes());
@@ -249,7 +249,7 @@ fn init(minor: u32) -> Vec<u8> {
     out
 }
 
-/// `struct fuse_attr_out`: a regular file that is everybody's, valid for an hour.
+/// Returns `struct fuse_attr_out`: a regular file that every user may use, valid for an hour.
 fn attributes() -> Vec<u8> {
     let mut out = vec![0; 104];
     out[..8].copy_from_slice(&3600u64.to_le_bytes());

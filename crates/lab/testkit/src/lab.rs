@@ -1,5 +1,5 @@
 //! Two hosts and the weather between them: network namespaces, joined by a relay in user space that loses, delays,
-//! reorders and holds back frames, by a seed. What `netem` does, for kernels without it.
+//! reorders and holds back frames, by a seed. It does the work of `netem`, for kernels without it.
 //!
 //! ```no_run
 //! use tranship_testkit::lab::{Lab, Weather};
@@ -39,11 +39,11 @@ const QUEUE: usize = 8192;
 pub struct Weather {
     /// Lost frames in a thousand.
     pub loss_per_mille: u32,
-    /// Every frame is so late.
+    /// Delay of every frame.
     pub delay: Duration,
     /// Largest further delay, for each frame by its own, so that frames overtake each other.
     pub jitter: Duration,
-    /// Nothing passes.
+    /// No frame passes.
     pub partition: bool,
 }
 
@@ -61,7 +61,7 @@ struct Shared {
     stop: OwnedFd,
 }
 
-/// Two hosts, `10.77.0.1` and `10.77.0.2`. Dropping it removes them; what runs in them goes first.
+/// Two hosts, `10.77.0.1` and `10.77.0.2`. Dropping it removes them; the processes in them go first.
 #[derive(Debug)]
 pub struct Lab {
     names: [String; 2],
@@ -72,7 +72,7 @@ pub struct Lab {
 /// Returns whether namespaces and devices can be made here.
 ///
 /// # Errors
-/// What is missing, in words.
+/// The missing feature, in words.
 pub fn possible() -> Result<(), String> {
     if !crate::is_root() {
         return Err("needs root, to make network namespaces and TAP devices".into());
@@ -84,7 +84,7 @@ pub fn possible() -> Result<(), String> {
 /// Moves the calling thread, and all threads it starts from now on, to a host.
 ///
 /// # Errors
-/// What the kernel says.
+/// The kernel's error.
 pub fn enter(namespace: &Path) -> io::Result<()> {
     let file = std::fs::File::open(namespace)?;
     let kind = Some(rustix::thread::LinkNameSpaceType::Network);
@@ -98,7 +98,7 @@ impl Lab {
     /// Makes the hosts and the way between them; the weather is fine.
     ///
     /// # Errors
-    /// What `ip` or the kernel say.
+    /// The error of `ip` or of the kernel.
     pub fn new(random: Random) -> Result<Lab, String> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         // Ordering: relaxed; only the number itself must be unique.
@@ -118,7 +118,7 @@ impl Lab {
         };
         let mut taps = Vec::new();
         for (side, host) in lab.names.iter().enumerate() {
-            // At most 15 bytes, and unique while it is here.
+            // The name has at most 15 bytes, and is unique while the device is here.
             let device = format!("l{}x{number}x{side}", std::process::id());
             let tap = tun::tap(&device, false).map_err(|error| format!("{device}: {error}"))?;
             ip(&["netns", "add", host])?;
@@ -144,13 +144,13 @@ impl Lab {
         Ipv4Addr::new(10, 77, 0, if side == 0 { 1 } else { 2 })
     }
 
-    /// For [`enter`].
+    /// Returns the namespace for [`enter`].
     #[must_use]
     pub fn namespace(&self, side: usize) -> PathBuf {
         Path::new("/run/netns").join(&self.names[side])
     }
 
-    /// A program on a host.
+    /// Makes a command of a program on a host.
     #[must_use]
     pub fn command(&self, side: usize, program: impl AsRef<std::ffi::OsStr>) -> Command {
         let mut command = Command::new("ip");
@@ -196,7 +196,7 @@ impl Drop for Lab {
     }
 }
 
-/// When a frame is due, its number (so that equals go in order), where to, its bytes.
+/// Time when a frame is due, its number (so that equals go in order), its destination, its bytes.
 type Due = Reverse<(Instant, u64, usize, Vec<u8>)>;
 
 fn pass(taps: &[OwnedFd; 2], shared: &Shared, mut random: Random) {
@@ -207,7 +207,7 @@ fn pass(taps: &[OwnedFd; 2], shared: &Shared, mut random: Random) {
         let now = Instant::now();
         while due.peek().is_some_and(|Reverse((at, ..))| *at <= now) {
             if let Some(Reverse((_, _, to, bytes))) = due.pop() {
-                // A device that is down, or has no room: the frame is lost.
+                // The device is down, or has no room: the frame is lost.
                 let _ = rustix::io::write(&taps[to], &bytes);
             }
         }
@@ -272,7 +272,7 @@ fn ip(args: &[&str]) -> Result<(), String> {
 /// Removes the hosts of processes that ended without doing so.
 fn sweep() {
     let Ok(names) = std::fs::read_dir("/run/netns") else {
-        return; // Nobody has made any yet.
+        return; // No process has made any yet.
     };
     for name in names
         .flatten()
@@ -284,7 +284,7 @@ fn sweep() {
         let pid = rest.split('n').next().unwrap_or_default();
         let ours = !pid.is_empty() && pid.bytes().all(|byte| byte.is_ascii_digit());
         if ours && !Path::new("/proc").join(pid).exists() {
-            // Somebody else may be sweeping too.
+            // Another process may be sweeping too.
             let _ = ip(&["netns", "delete", &name]);
         }
     }

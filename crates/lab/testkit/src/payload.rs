@@ -11,11 +11,11 @@ pub const STAMPED: usize = 24;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stamp {
     pub id: u64,
-    /// None below [`STAMPED`] bytes.
+    /// Seed; none below [`STAMPED`] bytes.
     pub seed: Option<u64>,
 }
 
-/// A payload that is not what was sent.
+/// A payload that differs from the sent one.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum Torn {
     #[error("payload names id {found:#x}, expected {expected:#x}: memory was reused or crossed")]
@@ -33,7 +33,7 @@ pub enum Torn {
     Checksum { found: u64, expected: u64 },
 }
 
-/// SplitMix64's finaliser.
+/// Mixes by SplitMix64's finaliser.
 #[must_use]
 pub fn mix(x: u64) -> u64 {
     let x = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -75,7 +75,7 @@ pub fn fill(buf: &mut [u8], id: u64, seed: u64) {
     head[16..].copy_from_slice(&checksum(id, seed, body).to_le_bytes());
 }
 
-/// A payload of its own.
+/// Makes a payload of its own.
 #[must_use]
 pub fn made(len: usize, id: u64, seed: u64) -> Vec<u8> {
     let mut buf = vec![0; len];
@@ -83,7 +83,7 @@ pub fn made(len: usize, id: u64, seed: u64) -> Vec<u8> {
     buf
 }
 
-/// Checks `view` (a copy, when somebody else can write it) and says what it carries.
+/// Checks `view` (a copy, if another process can write it) and returns its stamp.
 ///
 /// # Errors
 /// The first thing that is not as [`fill`] wrote it.

@@ -12,8 +12,8 @@ pub struct Random {
 }
 
 impl Random {
-    /// Seeded from `TRANSHIP_SEED` if it is set, else freshly; either way the seed is printed, so that a failed
-    /// test says how to repeat it.
+    /// Seeds from `TRANSHIP_SEED` if it is set, else freshly. Either way the seed is printed, so that a failed test
+    /// says how to repeat it.
     ///
     /// # Panics
     /// When `TRANSHIP_SEED` is not a number.
@@ -48,12 +48,12 @@ impl Random {
         mix(self.state)
     }
 
-    /// A number below `n` (0 when `n` is 0).
+    /// Returns a number below `n` (0 when `n` is 0).
     pub fn below(&mut self, n: u64) -> u64 {
         self.next().checked_rem(n).unwrap_or(0)
     }
 
-    /// True once in `n` times.
+    /// Returns true once in `n` times.
     pub fn one_in(&mut self, n: u64) -> bool {
         self.below(n) == 0
     }

@@ -1,6 +1,6 @@
-//! A relay of TCP connections that can be cut, held and released: what a network does to them, on one machine.
+//! A relay of TCP connections that can be cut, held and released, as a network does, on one machine.
 //!
-//! NOT here: what a network does to single packets (`lab`).
+//! NOT here: effects of a network on single packets (`lab`).
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -9,7 +9,7 @@ use std::sync::{Arc, Condvar, Mutex};
 
 #[derive(Debug, Default)]
 struct State {
-    /// Nothing passes, and nothing is said about it.
+    /// No bytes pass, and no end is told.
     held: Mutex<bool>,
     released: Condvar,
     /// Connections are refused: closed as soon as they are made.
@@ -110,7 +110,7 @@ fn pass(mut from: TcpStream, mut to: TcpStream, state: &State) {
         let held = state.held.lock().expect("held");
         drop(state.released.wait_while(held, |held| *held).expect("held"));
         state.pieces.fetch_add(1, Ordering::Relaxed);
-        // Both directions burn one fuse; what does not pass any more is the last.
+        // Both directions burn one fuse; the first bytes that do not pass any more are the last.
         let mut fuse = state.fuse.lock().expect("fuse");
         let some = match *fuse {
             0 => got,

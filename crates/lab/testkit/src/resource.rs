@@ -51,7 +51,7 @@ impl Held {
         Self::by([std::process::id()])
     }
 
-    /// These processes. One that has ended counts as holding nothing.
+    /// Returns the resources of these processes. A process that has ended counts as holding nothing.
     ///
     /// # Errors
     /// When /proc refuses (another user's process, a process that is not dumpable, without root).
@@ -122,7 +122,7 @@ impl Held {
         } else if let Ok(inode) = inode.parse()
             && !known(inode, &self.memfds)
         {
-            // Without the right to follow map_files: what this process has resident of it.
+            // Without the right to follow map_files: the part of it that is resident in this process.
             let resident = smaps_rss(pid, range).unwrap_or(0);
             let memfd = Memfd {
                 name: name.into(),
@@ -133,13 +133,13 @@ impl Held {
         }
     }
 
-    /// Resident bytes of all memfds.
+    /// Returns the resident bytes of all memfds.
     #[must_use]
     pub fn resident(&self) -> u64 {
         self.memfds.values().map(|m| m.resident).sum()
     }
 
-    /// Only the memfds whose name begins so, and nothing else, for tests that share a process.
+    /// Returns only the memfds whose name begins so, for tests that share a process.
     #[must_use]
     pub fn memfds_named(&self, prefix: &str) -> BTreeMap<(u64, u64), Memfd> {
         self.memfds
@@ -190,7 +190,7 @@ impl Held {
         out
     }
 
-    /// Nothing leaked: descriptors, memfds, resident bytes and mappings are exactly as at the `start`.
+    /// Checks that nothing leaked: descriptors, memfds, resident bytes and mappings are exactly as at the `start`.
     ///
     /// # Panics
     /// With all differences.
@@ -223,7 +223,7 @@ impl fmt::Display for Held {
     }
 }
 
-/// The descriptors of a process, in order.
+/// Returns the descriptors of a process, in order.
 ///
 /// # Errors
 /// When /proc refuses.
@@ -256,7 +256,7 @@ pub fn count_fds(pid: u32) -> Result<usize, Error> {
     Ok(fs::read_dir(format!("/proc/{pid}/fd"))?.count())
 }
 
-/// The processes that a process has started, and those that they have.
+/// Returns the processes that a process has started, and those that they have.
 #[must_use]
 pub fn descendants(pid: u32) -> Vec<u32> {
     let children = |pid: u32| {
@@ -296,7 +296,7 @@ impl Scheduled {
     }
 }
 
-/// All threads of a process that live.
+/// Returns the processor time of all living threads of a process.
 ///
 /// # Errors
 /// When /proc refuses.
@@ -341,7 +341,7 @@ pub fn memory(pid: u32) -> Result<Memory, Error> {
     })
 }
 
-/// `Shmem` of the whole machine in bytes: also what lies in sockets, but other programs' too.
+/// Returns `Shmem` of the whole machine in bytes: also memory that lies in sockets, but other programs' too.
 ///
 /// # Errors
 /// When /proc/meminfo cannot be read.

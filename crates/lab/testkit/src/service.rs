@@ -37,7 +37,7 @@ impl ServiceManager {
         }
     }
 
-    /// The service's own.
+    /// Returns the service's own folder.
     #[must_use]
     pub fn folder(&self) -> &Path {
         self.folder.path()
@@ -91,7 +91,7 @@ impl ServiceManager {
         started
     }
 
-    /// The first line of the next notice, which is done.
+    /// Returns the first line of the next notice, and handles it.
     ///
     /// # Panics
     /// If it is none that a service of ours gives.
@@ -119,7 +119,7 @@ impl ServiceManager {
                 let fd = got.fds.pop().expect("a descriptor");
                 self.store.insert(name.to_owned(), fd);
             }
-            // Of what it does not have a service manager takes no notice.
+            // A service manager takes no notice of a descriptor that it does not have.
             "FDSTOREREMOVE=1" => drop(self.store.remove(name)),
             _ => assert!(got.fds.is_empty(), "{text}"),
         }

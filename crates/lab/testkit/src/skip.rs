@@ -1,4 +1,5 @@
-//! Checks that do not run here: said aloud, written down for the run's report, and failures where nothing may be skipped.
+//! Checks that do not run here: said aloud, written down for the run's report, and failures where nothing may be
+//! skipped.
 
 use std::fmt::Display;
 use std::io::Write as _;
@@ -16,8 +17,7 @@ pub const FORBIDDEN: &str = "TRANSHIP_NO_SKIP";
 #[track_caller]
 pub fn skipped(reason: impl Display) {
     let line = line(Location::caller(), &reason);
-    // Straight to the descriptor: the test harness keeps what a test that passes prints.
-    // SAFETY: reads `line`.
+    // Straight to the descriptor: the test harness keeps the output of a test that passes. SAFETY: reads `line`.
     let _ = unsafe { libc::write(2, line.as_ptr().cast(), line.len()) };
     if let Some(path) = std::env::var_os(FILE) {
         // One write to the end of the file: lines of tests side by side stay whole.
@@ -32,7 +32,7 @@ pub fn skipped(reason: impl Display) {
     assert!(!forbidden, "{FORBIDDEN} is set, and this was {line}");
 }
 
-/// One line, whatever the reason looks like.
+/// Returns one line, whatever the reason looks like.
 fn line(place: &Location<'_>, reason: &dyn Display) -> String {
     let thread = std::thread::current();
     // Harnesses that run one test at a time do so in the main thread.

@@ -12,11 +12,11 @@ use std::time::{Duration, Instant};
 /// speed: on a slow machine beside much else a test of some seconds has taken three minutes.
 const PATIENCE: Duration = Duration::from_secs(600);
 
-/// Twice what was prepared, and one more while something is.
+/// Twice the number of preparations, and one more while one is under way.
 static PREPARED: AtomicU64 = AtomicU64::new(0);
 
-/// Does what comes before a test, as building a program, and takes as long as it takes: no watchdog of this process counts it. One at a
-/// time.
+/// Does work before a test, such as building a program, and takes as long as it takes: no watchdog of this process
+/// counts it. One at a time.
 pub fn prepare<T>(work: impl FnOnce() -> T) -> T {
     static ONE: Mutex<()> = Mutex::new(());
     struct Done;
@@ -39,8 +39,8 @@ pub struct Watchdog {
 }
 
 impl Watchdog {
-    /// Aborts the process when for ten minutes it is neither dropped nor told of a step. It says which test that was (by the
-    /// thread it is made in), its last step, and where every thread stands.
+    /// Aborts the process when for ten minutes it is neither dropped nor told of a step. It says which test that was
+    /// (by the thread it is made in), its last step, and where every thread stands.
     ///
     /// # Panics
     /// When no thread can be started.
@@ -86,7 +86,7 @@ impl Watchdog {
         }
     }
 
-    /// Something was done; what follows may take the whole time again.
+    /// Notes that a step was done; the next one may take the whole time again.
     pub fn step(&self, what: impl std::fmt::Display) {
         if let Some(steps) = &self.steps {
             let _ = steps.send(what.to_string());
@@ -121,7 +121,7 @@ fn bark(message: &str) -> ! {
     std::process::abort();
 }
 
-/// Straight to the descriptor: the test harness captures `eprintln!`, and its lock may be held.
+/// Prints straight to the descriptor: the test harness captures `eprintln!`, and its lock may be held.
 fn say(text: &str) {
     // SAFETY: reads `text`.
     let _ = unsafe { libc::write(2, text.as_ptr().cast(), text.len()) };

@@ -1,5 +1,6 @@
-//! All memory of data, of every kind at once: what `tranship stat` accounts for is what the kernel has, and what the manager wants back goes, of each kind.
-//! Bytes are the kernel's: of memfds, each counted once, and of the pages of a private mapping.
+//! All memory of data, of every kind at once. `tranship stat` accounts for the memory that the kernel has, and memory
+//! that the manager wants back goes, of each kind. Bytes are the kernel's: of memfds, each counted once, and of the
+//! pages of a private mapping.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -25,7 +26,8 @@ const SEALED: usize = Trust::ALL.len();
 /// A value of the cache server that fills a pageblock: so all that is charged for values has been touched.
 const VALUE: usize = 64 << 10;
 
-/// The page in which a process counts what it sends from arenas (`tranship-zcopy-tally`): not data, and no manager knows it.
+/// Page in which a process counts the bytes that it sends from arenas (`tranship-zcopy-tally`): not data, and no
+/// manager knows it.
 const TALLY: &str = "tranship-zcopy-tally";
 
 /// Pages of the block cache: no other mapping is as long.
@@ -50,7 +52,8 @@ fn options(kind: usize) -> PoolOptions {
     }
 }
 
-// Has the manager in it, which looks for pressure below the folder that it is told first; says what it knows, or sets a quota first.
+// Has the manager in it, which looks for pressure below the folder that it is told first; reports its figures, or sets
+// a quota first.
 child!(
     fn manages(ctl: Control) {
         let root: String = ctl.recv().unwrap().unwrap();
@@ -109,7 +112,7 @@ child!(
     fn reads(ctl: Control) {
         let socket: String = ctl.recv().unwrap().unwrap();
         let domain = join("reader", &socket);
-        // For what comes from a pool of level `none` and is not sealed.
+        // For buffers that come from a pool of level `none` and are not sealed.
         let room = PoolOptions::new((MOST * CHUNK) as u64).chunk_bytes(CHUNK as u64);
         let copies = domain.create_pool(room.name("copies")).unwrap();
         let listeners: Vec<_> = (0..=SEALED)
@@ -200,7 +203,8 @@ impl Store for Numbers {
     fn kick(&self) {}
 }
 
-// A block cache. Commands: how many blocks to read from the first on. Says for how many bytes it has memory, and how many the kernel says.
+// A block cache. Commands: how many blocks to read from the first on. Says for how many bytes it has memory, and how
+// many the kernel says.
 child!(
     fn caches(ctl: Control) {
         let socket: String = ctl.recv().unwrap().unwrap();
@@ -334,7 +338,8 @@ impl World {
         }
     }
 
-    /// Bytes of memfds of all processes: all but the pages of counts, of which there is one at most for each, and the arenas.
+    /// Bytes of memfds of all processes: all but the pages of counts, of which there is one at most for each, and the
+    /// arenas.
     fn kernel(&self) -> (u64, u64) {
         let all = [
             &self.manager,
@@ -353,7 +358,8 @@ impl World {
         (held.resident() - of(TALLY) - arena, arena)
     }
 
-    /// Waits until both say the same, of each kind: what is given back is being unmapped meanwhile, and heaps say four times a second how they do.
+    /// Waits until both sides have the same figures, of each kind: memory that is given back is being unmapped
+    /// meanwhile, and heaps report four times a second.
     fn accounted(&self) -> Told {
         let mut last = None;
         loop {
@@ -406,7 +412,7 @@ fn stat_accounts_for_what_the_kernel_has_and_each_kind_gives_back() {
     assert_eq!(full.heaps["zcopy"].live_bytes, 200 * VALUE as u64);
     assert_eq!(full.heaps["block cache"].live_bytes, BLOCKS * BLOCK);
 
-    // A quarter of what each has is to be left; of pools somebody uses nothing any more.
+    // A quarter of each one's memory is to be left; pools are not used any more.
     world.pools(0);
     for (name, pool) in &full.pools {
         world.told(Some((pool.pool, (4 * CHUNK) as u64)));
@@ -436,7 +442,7 @@ fn stat_accounts_for_what_the_kernel_has_and_each_kind_gives_back() {
     let blocks = mapping(&world.proxy, BLOCKS * BLOCK);
     assert!((MIB..=3 * MIB).contains(&blocks), "{blocks} B");
 
-    // Nobody fails for it, and what is left is right.
+    // No operation fails for it, and the memory that is left is right.
     let left = world.server.ask::<u64>(&100u64);
     assert!((1..=48).contains(&left), "{left} values in 3 MiB");
     assert!(world.proxy.ask::<u64>(&BLOCKS) <= 3 * MIB);
@@ -459,7 +465,7 @@ fn when_tasks_stall_caches_give_back() {
     until(|| resident().0 <= 100 * VALUE as u64);
     until(|| resident().1 <= BLOCKS * BLOCK / 2);
     stalls(world.root.path(), 0);
-    // It is over: they may have it again.
+    // The shortage is over: the processes may have the memory again.
     until(|| world.server.ask::<u64>(&200u64) >= 200);
     until(|| world.proxy.ask::<u64>(&BLOCKS) == BLOCKS * BLOCK);
     world.accounted();

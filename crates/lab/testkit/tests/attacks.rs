@@ -1,4 +1,4 @@
-//! Every attack against what is not protected (it must bite: the checks have been seen failing), and against a
+//! Every attack against objects that are not protected (it must bite: the checks have been seen failing), and against a
 //! memfd made and sealed as docs/format.md says (it must not).
 
 use std::os::fd::{AsFd, AsRawFd as _, OwnedFd};
@@ -138,7 +138,7 @@ fn serve(ctl: &Control, object: &Object) {
     }
 }
 
-/// The attacker: maps what it is given read-only, and tries everything.
+/// The attacker: maps the object that it is given read-only, and tries everything.
 #[derive(Serialize, Deserialize)]
 struct Order {
     attack: usize,
@@ -155,8 +155,8 @@ child!(
             return;
         };
         let at = map(&fds[0], ProtFlags::READ);
-        // As a library does that keeps descriptors from being inherited, and mappings too.
-        // SAFETY: advice about our own mapping.
+        // Mapped as a library does that keeps descriptors and mappings from being inherited. SAFETY: advice about our
+        // own mapping.
         unsafe { libc::madvise(at.cast(), LEN, libc::MADV_DONTFORK) };
         while let Some(order) = ctl.recv::<Order>().unwrap() {
             let target = Target {
@@ -239,7 +239,7 @@ fn unsealed_memfds_are_bitten() {
             // The first is seen by `a_reader_can_take_sleepers_away`.
             Bite::Sleepers | Bite::Dumpable => continue,
         };
-        // Some need root to bite; without it the kernel refuses for that reason first.
+        // Some attacks need root to bite; without root the kernel refuses them for that reason first.
         let weak = !tranship_testkit::is_root()
             && matches!(attempt.outcome, Outcome::Errno(libc::EPERM | libc::EACCES));
         if attempt.harm.is_none() && (weak || matches!(attempt.outcome, Outcome::Unavailable(_))) {

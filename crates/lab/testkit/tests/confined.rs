@@ -61,7 +61,7 @@ fn start(path: &Path, config: &str) -> Peer {
 
 fn join(path: &Path, name: &str) -> Domain {
     let domain = Domain::builder().name(name).socket(path);
-    // Each answers the other while this one waits.
+    // Each process answers the other while this one waits.
     domain.helper_thread(true).connect().unwrap()
 }
 
@@ -271,7 +271,7 @@ fn a_loop_that_stands_still_is_ended_and_the_next_manager_goes_on() {
     let uid = tranship_sys::process::getuid();
     let place = said.contains("taking connections") || said.contains(&format!("for user {uid} "));
     assert!(place, "{said}");
-    // As after a kill.
+    // The state is as after a kill.
     exchange(2);
     let _next = start(&path, "");
     let ids = [from.id(), to.id()];
@@ -310,12 +310,13 @@ fn the_service_manager_hears_that_the_loop_turns() {
         let n = systemd.recv(&mut buf).unwrap();
         String::from_utf8_lossy(&buf[..n]).into_owned()
     };
-    // Nobody asks it anything.
+    // No client asks the manager anything.
     let said: Vec<String> = (0..4).map(|_| hear()).collect();
     assert_eq!(said, ["READY=1", "WATCHDOG=1", "WATCHDOG=1", "WATCHDOG=1"]);
 }
 
-/// A signal is what it can do to others only where a rule says so, and then also to other users' processes, if it was started as root.
+/// It can send signals to others only if a rule says so, and then also to other users' processes, if it was started as
+/// root.
 #[test]
 fn it_kills_where_a_rule_says_so() {
     let _dog = Watchdog::new();

@@ -1,4 +1,4 @@
-//! Containers share what is named and nothing else; their memory is charged to their own cgroup.
+//! Containers share only named things; their memory is charged to their own cgroup.
 
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};

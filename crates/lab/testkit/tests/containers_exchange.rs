@@ -84,7 +84,7 @@ child!(
         let (pid, uid) = receiver.peer_pid_uid();
         let met: Met = (std::process::id(), pid, uid, namespace("pid"));
         ctl.send(&met).unwrap();
-        // The other container dies as a whole: what it sent stays readable, the link ends.
+        // The other container dies as a whole: its sent buffers stay readable, the link ends.
         assert_eq!(receiver.recv().unwrap_err().kind(), ErrorKind::PeerDied);
         for message in &held {
             assert!(matches!(message.body, Body::Buffer(_)));

@@ -142,7 +142,7 @@ fn lists_of_pieces() {
 
 #[test]
 fn rings() {
-    // Each step at least once, with a head that may be and with one that may not.
+    // Each step at least once, with a valid head and with an invalid one.
     let steps = |ops: &[u8]| -> Vec<u8> {
         let step = |op: &u8| [*op, 1, 0, 0, 0, 0, 0, 0, 0];
         ops.iter().flat_map(step).collect()
@@ -169,7 +169,7 @@ fn configurations() {
     }
 }
 
-/// Files of inputs that are kept: what was found, and what is to be damaged.
+/// Returns the files of inputs that are kept: findings, and inputs that are to be damaged.
 fn kept(target: &str) -> Vec<Vec<u8>> {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../fuzz/seeds");
     let files = std::fs::read_dir(format!("{folder}/{target}")).expect("the folder");

@@ -149,10 +149,10 @@ fn a_reader_has_all_chunks_of_a_buffer_after_one_message() {
         assert_eq!(stage.reader.expect::<usize>(), len);
         count.unwrap_or(0)
     };
-    // What it says to this test comes on top.
+    // Its messages to this test come on top.
     assert_eq!(messages(SMALL) + 1, messages(RUN));
     drop(counter);
-    // Another one does not get a part of a run, and what was made for it is gone.
+    // Another domain does not get a part of a run, and the chunks that were made for it are gone.
     let other = join("other", &stage.path);
     let run = pool(&other, CHUNKS);
     let error = run.alloc_timeout(RUN, Duration::ZERO).unwrap_err();
@@ -197,7 +197,7 @@ fn of_a_manager_that_dies_while_a_pool_grows_nothing_is_missed() {
     assert_eq!(stage.reader.expect::<usize>(), RUN);
     let other = join("other", &stage.path);
     assert_eq!(granted(&other), CHUNKS as u64 + 1);
-    // And so is the next.
+    // The next manager learns it as well.
     stage.manager.kill();
     stage.manager = manager().start().unwrap();
     stage.manager.send(&stage.path).unwrap();

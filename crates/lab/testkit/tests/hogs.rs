@@ -97,7 +97,7 @@ child!(
         let mut channel = raw.connect("film", Role::Sink);
         raw.take_offer(&mut channel);
         ctl.send(&raw.domain.0).unwrap();
-        // Reads what it is told, and does none of it.
+        // Reads its orders, and does none of them.
         while raw.recv().is_some() {}
         ctl.recv::<()>().unwrap();
     }
@@ -232,7 +232,7 @@ fn a_stream_is_not_charged() {
             _ => None,
         });
         let held = held.unwrap_or(0);
-        // Until the manager has looked again.
+        // Until the manager has checked again.
         until(&stage.domain, stage.keeper, |_| {
             let records = stage.domain.stat().expect("statistics");
             records.into_iter().any(|r| {
@@ -306,7 +306,7 @@ fn a_hog_is_killed() {
     drop(all);
 }
 
-/// One that does none of what it is told keeps its chunks stranded, and pays for them, until a rule ends it.
+/// A domain that follows no orders keeps its chunks stranded, and pays for them, until a rule ends it.
 #[test]
 fn who_does_not_unmap_is_charged_and_ended() {
     let _dog = Watchdog::new();

@@ -1,5 +1,5 @@
-//! A manager that is stopped: every call that only asks it something ends, says what was not answered, and leaves nothing when the
-//! manager goes on.
+//! A manager that is stopped: every call that only asks it something ends, reports that it was not answered, and leaves
+//! nothing when the manager goes on.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -78,7 +78,7 @@ fn who_only_asks_is_told_and_nothing_is_left() {
             .count()
     };
     while there() != 1 {
-        domain.turn().unwrap(); // what came too late above
+        domain.turn().unwrap(); // the answer that came too late above
     }
 
     manager.stop();
@@ -110,7 +110,8 @@ fn who_only_asks_is_told_and_nothing_is_left() {
 
     manager.resume();
     dog.step("on again");
-    // Requests are answered in their order: all that was asked above is done by then. While a list asked for above is still on its way, another one is refused.
+    // Requests are answered in their order: all that was asked above is done by then. While a list asked for above is
+    // still on its way, another one is refused.
     while let Err(error) = domain.stat() {
         let is_early = error == ErrorKind::TimedOut || error == ErrorKind::ChannelState;
         assert!(is_early, "{error}");
@@ -135,14 +136,14 @@ fn who_only_asks_is_told_and_nothing_is_left() {
         }
     };
     drop((again, steers));
-    // And all of it can be had.
+    // All of the pool can be allocated.
     had(|| receiver.set_pollable());
     drop(had(|| domain.create_pool(PoolOptions::new(MAX))));
     drop(had(|| domain.create_heap(HeapOptions::new(MAX))));
     drop(had(|| domain.listen::<Sender>("newer")));
 }
 
-/// The manager is stopped: it is what does nothing, not a receiver that sits in `recv`.
+/// The manager is stopped: the manager does nothing, not a receiver that sits in `recv`.
 #[test]
 fn a_stopped_manager_is_not_blamed_on_the_receiver() {
     let dog = Watchdog::new();

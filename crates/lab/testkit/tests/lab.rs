@@ -1,4 +1,4 @@
-//! The weather is what it is said to be.
+//! The weather is as configured.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -6,7 +6,7 @@ use std::time::Duration;
 use tranship_testkit::lab::{self, Lab, Weather};
 use tranship_testkit::{Control, Peer, Random, Watchdog, child, skipped};
 
-// Sends back what it gets.
+// Sends back the bytes that it gets.
 child!(
     fn echo(ctl: Control) {
         let (namespace, at): (std::path::PathBuf, SocketAddr) =
@@ -24,7 +24,7 @@ child!(
     }
 );
 
-// Sends a message and says what came back.
+// Sends a message and returns the bytes that came back.
 child!(
     fn asks(ctl: Control) {
         let (namespace, at): (std::path::PathBuf, SocketAddr) =
@@ -94,7 +94,7 @@ fn bytes_pass_in_any_weather_but_a_partition() {
         }
         lab.frames().0
     };
-    // What was delayed before is out by then: the second is lost only when the first was waited for in vain.
+    // Frames that were delayed before are out by then: the second is lost only when the first was waited for in vain.
     let passed = loses_two();
     assert_eq!(loses_two(), passed, "nothing passes");
     lab.weather(Weather::default());

@@ -1,5 +1,5 @@
-//! The manager is killed, and then a sender goes, in order, before anybody has received what it sent. Its reader does not even have
-//! all of the memory that this is in: the sender stays until a manager has it, and what it sent arrives.
+//! The manager is killed, and then a sender goes, in order, before its messages have been received. Its reader does not
+//! even have all of the memory that they are in: the sender stays until a manager has it, and its messages arrive.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

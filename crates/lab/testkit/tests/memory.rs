@@ -1,5 +1,5 @@
-//! Memory follows what is used: after a spike, at the limits, and past a reader that stands still. Bytes are those of
-//! the memfds themselves, counted from outside.
+//! Memory follows its use: after a spike, at the limits, and past a reader that stands still. Bytes are those of the
+//! memfds themselves, counted from outside.
 
 use std::time::Duration;
 
@@ -80,7 +80,7 @@ child!(
         let domain = join("writer", &socket, helper);
         let pool = pool_of(&domain, 256, kind);
         let mut sender = domain.open::<Sender>("spike").unwrap();
-        // Its memory is shared with nobody, and counted with the rest.
+        // The memory of this channel is shared with no process, and counted with the rest.
         let inside = domain.listen::<Receiver>("local:inside").unwrap();
         let _near = domain.open::<Sender>("local:inside").unwrap();
         let _far = inside.accept().unwrap();
@@ -107,7 +107,7 @@ child!(
     fn reads(ctl: Control) {
         let (socket, helper, _): (String, bool, usize) = ctl.recv().unwrap().unwrap();
         let domain = join("reader", &socket, helper);
-        // For what comes from a pool of level `none`.
+        // For buffers that come from a pool of level `none`.
         let copies = pool(&domain, 256);
         let options = ChannelOptions::new().snapshots(copies.id());
         let listener = domain.listen_with::<Receiver>("spike", options).unwrap();
@@ -128,7 +128,7 @@ child!(
     }
 );
 
-// Has the manager in it; says what that knows, as often as it is asked. Nothing else of this process is shared memory.
+// Has the manager in it; reports its figures, as often as it is asked. Nothing else of this process is shared memory.
 child!(
     fn manages(ctl: Control) {
         let domain = Domain::builder().name("manager").embedded().unwrap();
@@ -162,7 +162,7 @@ fn totals_of(manager: &Peer) -> ManagerStat {
         }
     }
     let all = all.expect("the manager");
-    // Other records are some moments younger.
+    // The other records are some moments younger.
     if totals_are(&all) == sums && (all.data_bytes, all.table_bytes) == (pools[0], pools[1]) {
         assert_eq!(all.ring_bytes, rings);
     }
@@ -178,7 +178,8 @@ fn resident(all: &[&Peer]) -> u64 {
     held.resident()
 }
 
-/// Waits until the manager accounts for exactly what the kernel has: what was given back is being unmapped meanwhile.
+/// Waits until the manager accounts for exactly the kernel's memory: memory that was given back is being unmapped
+/// meanwhile.
 fn accounted(dog: &Watchdog, all: &[&Peer]) -> ManagerStat {
     let mut last = (0, 0);
     loop {
@@ -234,7 +235,7 @@ fn spike(helper: bool, kind: usize) {
         let spike = accounted(&dog, &all);
         assert!(spike.data_bytes >= 200 * CHUNK as u64, "{spike:?}");
         step(0);
-        // Nobody allocates, nobody calls anything but what the mode says.
+        // No thread allocates, and none calls anything but the calls of the mode.
         while chunk_bytes(&both) > before + before / 20 {
             std::thread::yield_now();
         }
@@ -247,7 +248,7 @@ fn spike(helper: bool, kind: usize) {
     }
     step(100); // and it can grow again
     drop((writer, reader));
-    // What the dead have left goes in steps, and at each of them both say the same.
+    // The memory of the dead goes in steps, and at each of them both sides agree.
     let everything = |m: &ManagerStat| (totals_are(m), m.stranded_bytes, m.control_page_bytes);
     while everything(&accounted(&dog, &[&manager])) != everything(&alone) {}
 }
@@ -265,7 +266,7 @@ fn after_a_spike_chunks_go_back_when_programs_never_call() {
 // Fills a pool until there is no more, touching every byte.
 child!(
     fn fills(ctl: Control) {
-        // Without this the manager's own total would be half of the cgroup's limit, and the quota with it.
+        // Without this setting the manager's own total would be half of the cgroup's limit, and the quota with it.
         let config = Config {
             total: Some(1 << 30),
             ..Config::default()
@@ -292,7 +293,7 @@ child!(
             matches!(error.find(), Some(&Shortage { limit: Limit::Cgroup { free_bytes }, .. }) if free_bytes < CHUNK as u64),
             "{error}"
         );
-        // The kernel may find some more meanwhile, in what it has charged ahead.
+        // The kernel may find some more meanwhile, in memory that it has charged ahead.
         let waited = loop {
             match pool.alloc_timeout(CHUNK, Duration::from_millis(20)) {
                 Ok(mut buf) => {
@@ -343,7 +344,7 @@ fn totals(manager: &Domain, name: &str) -> (u64, u64, u64) {
                 totals.0 = m.granted_bytes;
                 totals.1 = m.stranded_bytes;
             }
-            // Others strand what pools give back until they have heard of it and unmapped it.
+            // Others strand memory that pools give back until they have heard of it and unmapped it.
             StatRecord::Domain(d) if d.name == name => totals.2 = d.stranded_bytes,
             _ => {}
         }
@@ -419,7 +420,7 @@ fn a_stopped_reader_strands_only_what_it_was_shown() {
     let mut to_holder = listener.expect("listen").accept().expect("accept");
     assert_eq!(send_all(&one, &mut to_holder, 16), 16);
     assert_eq!(holder.expect::<usize>(), 16);
-    // It lets go of 14 of its 16, and stands still before it could unmap anything.
+    // The holder releases 14 of its 16 buffers, and stands still before it could unmap anything.
     assert_eq!(holder.ask::<usize>(&2usize), 2);
     holder.stop();
     let mut stranded = 0;
@@ -429,12 +430,12 @@ fn a_stopped_reader_strands_only_what_it_was_shown() {
         assert!(by_holder <= 14 * chunk, "not more than it was shown");
         stranded = by_holder;
     }
-    // Its ring fills up, and nobody waits for it.
+    // The ring to the holder fills up, and no sender waits for it.
     to_holder.set_when_full(WhenFull::Error);
     let sent = (0..100).filter(|_| to_holder.send_inline(b"", 0).is_ok());
     assert_eq!(sent.count(), 16);
 
-    // With another reader the writer goes on in what is left of the total.
+    // With another reader the writer goes on in the rest of the total.
     let other = reads().start().expect("other");
     assert_eq!(other.ask::<usize>(&(&socket, true, 1usize)), 0);
     let mut to_other = writer.open::<Sender>("spike").expect("open");
@@ -445,7 +446,8 @@ fn a_stopped_reader_strands_only_what_it_was_shown() {
         assert_eq!(other.expect::<usize>(), 4);
         assert_eq!(totals(&writer, "holder").2, 14 * chunk);
     }
-    // All that is left is had, once the other one has unmapped what was given back meanwhile; and no more (`totals` looks).
+    // All of the rest can be had, once the other one has unmapped memory that was given back meanwhile; and no more
+    // (`totals` checks).
     let mut more = Vec::new();
     loop {
         while let Ok(buf) = two.alloc_now(CHUNK) {
@@ -459,7 +461,7 @@ fn a_stopped_reader_strands_only_what_it_was_shown() {
     }
     drop(more);
 
-    // Awake again it unmaps what it need not have.
+    // Awake again it unmaps the chunks that it does not need.
     holder.resume();
     holder.send(&()).expect("send");
     while totals(&writer, "holder").1 > 0 {

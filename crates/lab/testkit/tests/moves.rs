@@ -29,7 +29,7 @@ fn moved(from: &mut Receiver) -> BufferMut {
 }
 
 child!(
-    /// Takes one, writes it if it may, says what it has, and keeps it.
+    /// Takes one, writes it if it may, reports what it has, and keeps it.
     fn keeper(ctl: Control) {
         let domain = join(ctl.recv().unwrap().unwrap());
         let mut from = domain.open::<Receiver>("x").unwrap();
@@ -255,7 +255,8 @@ fn writes(pool: &Pool, lists: &Pool, mut to: Sender) {
     }
 }
 
-/// Takes them, writes them if it may, and passes back what is not a copy of its own, or releases it and says so, until the sender is gone.
+/// Takes them, and writes them if it may. Sends back a buffer that is not a copy of its own, or releases it with a
+/// message, until the sender is gone.
 fn takes(mut from: Receiver, copies: PoolId) -> ErrorKind {
     loop {
         let message = match from.recv() {

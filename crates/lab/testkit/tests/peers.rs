@@ -1,4 +1,4 @@
-//! Children: talk, die, stop, hold what they hold; the watchdog barks.
+//! Children: they talk, die, stop, and hold their resources; the watchdog barks.
 
 use std::os::fd::AsFd as _;
 use std::time::Duration;
@@ -295,7 +295,7 @@ fn what_a_child_holds_is_counted_once() {
         "seen through its mapping"
     );
     if tranship_testkit::is_root() {
-        // Others see only what the process itself has touched.
+        // Others see only the pages that the process itself has touched.
         assert_eq!(now.resident(), 1 << 20);
     } else {
         skipped("what others see of a mapping, in part: needs root");

@@ -1,4 +1,5 @@
-//! Memory is short outside: what real writers only keep goes back to the kernel, in resident bytes, and what they use does not.
+//! Memory is short outside: memory that real writers only keep goes back to the kernel, in resident bytes, and memory
+//! in use does not.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -16,7 +17,7 @@ const SEALED: usize = Trust::ALL.len();
 
 fn options(kind: usize) -> PoolOptions {
     let most = (ALL * CHUNK) as u64;
-    // Of its own will it gives nothing back.
+    // The pool gives nothing back by itself.
     let options = PoolOptions::new(most).chunk_bytes(CHUNK as u64).keep(most);
     match kind {
         SEALED => options.trust(Trust::None).seal_from(1),
@@ -24,7 +25,8 @@ fn options(kind: usize) -> PoolOptions {
     }
 }
 
-// Commands: how many chunks to hold from now on; the answer is whether they are what was written, and all there.
+// Commands: how many chunks to hold from now on. The answer is whether they have the bytes that were written, and are
+// all there.
 child!(
     fn keeps(ctl: Control) {
         let (socket, kind): (String, usize) = ctl.recv().unwrap().unwrap();
@@ -113,7 +115,7 @@ fn default_kind() -> usize {
     Trust::ALL.iter().position(is_default).expect("a level")
 }
 
-/// Chunks that a process has, by what the kernel says of its memfds.
+/// Returns the chunks that a process has, by the kernel's list of its memfds.
 fn chunks(peer: &Peer) -> usize {
     let held = Held::by([peer.pid()]).expect("held");
     let chunks = held.memfds_named("tranship-chunk");
@@ -132,7 +134,7 @@ fn until(what: impl Fn() -> bool) {
     }
 }
 
-/// The level, and what may be granted.
+/// Returns the level, and how much may be granted.
 fn said(manager: &Domain) -> (Pressure, u64) {
     let records = manager.stat().expect("statistics");
     let found = records.iter().find_map(|record| match record {
@@ -165,7 +167,7 @@ fn idle_memory_goes_and_comes_back(kind: usize) {
     until(|| said(&manager) == (Pressure::Some, (2 * ALL * CHUNK) as u64));
     assert!(chunks(&keeper) >= 4);
     assert_eq!(keeper.ask::<usize>(&4), 4, "whole");
-    // It is over: what is kept is kept again.
+    // It is over: memory is kept again.
     tree.write(stalls, "some avg10=0.10\nfull avg10=0.00\n");
     until(|| said(&manager).0 == Pressure::None);
     takes(&keeper, ALL);
@@ -211,7 +213,7 @@ fn the_kernels_own_cgroups_are_watched() {
     group.limit(limit).expect("a limit");
     let pressure = PressureConfig {
         cgroups: vec![PathBuf::from(group.path())],
-        // Far from where the kernel acts; what else goes on here is nobody's business.
+        // Far from where the kernel acts; other activity here does not matter.
         some_filled: 0.4,
         full_filled: 1.0,
         some: 1.0,
@@ -223,7 +225,7 @@ fn the_kernels_own_cgroups_are_watched() {
     tell_where(&manager, &keeper, default_kind());
     takes(&keeper, ALL);
     assert_eq!(keeper.ask::<usize>(&4), 4);
-    // Half of what it may have is in use, then a tenth.
+    // Half of its permitted memory is in use, then a tenth.
     until(|| chunks(&keeper) <= 5);
     until(|| group.usage().expect("usage") < limit / 4);
     assert_eq!(keeper.ask::<usize>(&4), 4, "whole");

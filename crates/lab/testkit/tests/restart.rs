@@ -1,6 +1,6 @@
-//! The manager is killed and started again, several times, while two domains exchange buffers. What they have goes on
-//! without it; with the next one new channels, new pools, growth, collection and shrinking work again, and nothing
-//! is left behind in the survivors.
+//! The manager is killed and started again, several times, while two domains exchange buffers. Their channels go on
+//! without it. With the next one new channels, new pools, growth, collection and shrinking work again, and nothing is
+//! left behind in the survivors.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -61,7 +61,7 @@ fn send_one(pool: &Pool, sender: &mut Sender, id: u64) {
     let mut buf = pool.alloc(BYTES).unwrap();
     payload::fill(&mut buf, id, payload::mix(id));
     let mut unsent = buf.freeze().into();
-    // Without a manager a pool cannot be assigned: again.
+    // Without a manager a pool cannot be assigned: try again.
     loop {
         match sender.send_with(unsent, id) {
             Ok(_) => return,
@@ -241,7 +241,7 @@ fn the_manager_is_killed_again_and_again() {
             first = Some(held(&source, &sink));
         }
     }
-    // The flow stands, all of it is received, and what it needs no more goes back.
+    // The flow stands, all of it is received, and memory that it needs no more goes back.
     let _ = ask(&source, "pause");
     while !ask(&source, "count").1 || ask(&source, "count").0 != ask(&sink, "count").0 {}
     let (fds, kinds) = first.unwrap();

@@ -1,4 +1,5 @@
-//! A policy moves real memory: two writers, one limit; what one does not need any more is the other's, in resident bytes.
+//! A policy moves real memory: two writers, one limit. Memory that one does not need any more is the other's, in
+//! resident bytes.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -38,7 +39,7 @@ child!(
     }
 );
 
-/// Chunks that a process has, by what the kernel says of its memfds.
+/// Returns the chunks that a process has, by the kernel's list of its memfds.
 fn chunks(peer: &Peer) -> u64 {
     let held = Held::by([peer.pid()]).expect("held");
     let chunks = held.memfds_named("tranship-chunk");
@@ -99,7 +100,7 @@ fn what_one_does_not_need_any_more_is_the_others() {
     // The first may have all that there is, as long as it is alone.
     assert_eq!(one.ask::<usize>(&60), 60);
     until(&manager, both, |one, _| one >= 60);
-    // Both want all: each has its half, but for a chunk that is on its way.
+    // Both want all: each has its half, except for a chunk that is on its way.
     for peer in both {
         peer.send(&ALL).expect("send");
     }
@@ -113,13 +114,13 @@ fn what_one_does_not_need_any_more_is_the_others() {
     // First the domain that only gains: a chunk that goes over between the two looks is counted once at most.
     let (got, left) = (chunks(&two), chunks(&one));
     assert!(left + got <= TOTAL, "{left} and {got} chunks of {TOTAL}");
-    // And back.
+    // The memory goes back.
     assert_eq!(two.ask::<usize>(&1), 1);
     one.send(&ALL).expect("send");
     until(&manager, both, |one, two| two <= 3 && one >= TOTAL - 6);
 }
 
-/// Without a policy it is an error at once: what is larger than the quota can never be had.
+/// Without a policy it is an error at once: an allocation larger than the quota can never succeed.
 #[test]
 fn what_is_larger_than_the_quota_waits_for_a_larger_one() {
     let _dog = Watchdog::new();

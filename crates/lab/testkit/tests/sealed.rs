@@ -210,7 +210,7 @@ child!(
         raw.assign(&mut channel, bait.id, SLOTS);
         let mut liar = Liar { raw, bait, channel };
         liar.lie(which, &ctl);
-        // What it has stays until the test is done with it.
+        // Its memory stays until the test is done with it.
         let _ = ctl.recv::<()>();
     }
 );
@@ -312,7 +312,7 @@ impl Liar {
                 self.send(3, 2);
                 ctl.send(&()).expect("the test");
                 ctl.recv::<()>().expect("the test").expect("it was refused");
-                // Not even memory: it is out.
+                // Memory cannot be asked for either: it is out.
                 let (req, pool) = (self.raw.req(), self.bait.id);
                 let chunks = vec![(1, 2)];
                 let request = Request::ShowChunks {
@@ -353,7 +353,7 @@ fn what_is_held_stays_what_it_is_whatever_its_writer_does() {
     let bytes = held.bytes().expect("nobody can write it");
     assert_eq!(bytes, [7; LEN]);
     liar.send(&()).expect("the liar");
-    // What is said to be there now is not taken, as the other one is held.
+    // The memory that is now claimed to be there is not taken, because the other one is held.
     let error = receiver.recv().expect_err("a lie");
     assert_eq!(error.kind(), ErrorKind::PeerViolation, "{error}");
     assert!(error.to_string().contains("does not exist"), "{error}");
@@ -380,7 +380,7 @@ fn what_is_not_sealed_reaches_nobody() {
             liar.expect::<()>(); // and the manager has refused all of them
             liar.send(&()).expect("the liar");
         }
-        // It lives, and others are served.
+        // The manager lives, and others are served.
         drop(copies.alloc(LEN).expect("room"));
         drop((receiver, copies));
         liar.kill();

@@ -1,5 +1,5 @@
-//! A writer whose surroundings do not take part: a reader that stands still, a manager that is gone. It goes on with what
-//! the others leave it.
+//! A writer whose surroundings do not take part: a reader that stands still, a manager that is gone. It goes on with
+//! the memory that the others leave it.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -126,7 +126,7 @@ fn a_reader_that_stands_still_delays_nobodys_growth() {
             filled(&set.pool, 2)
         })
         .collect();
-    // The other one sees what lies in the youngest chunk, and the first one does when it runs again.
+    // The other one sees the buffers of the youngest chunk, and the first one does when it runs again.
     for at in [1, 0] {
         dog.step(format!("reader {at}"));
         let (reader, sender) = &mut set.readers[at];
@@ -227,7 +227,7 @@ fn who_has_connected_and_does_not_receive_yet_is_not_waited_for() {
     let mut sender = listener.accept().expect("accept");
     idler.expect::<()>();
     assert!(!sender.try_assign(&set.pool).expect("asked"));
-    // It gives the message back at once, or in time.
+    // The sender gives the message back at once, or in time.
     let soon = WhenFull::WaitFor(Duration::from_millis(5));
     for when_full in [WhenFull::Error, soon] {
         sender.set_when_full(when_full);

@@ -1,4 +1,4 @@
-//! The counter sees exactly what a child does.
+//! The counter sees exactly the calls of a child.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 

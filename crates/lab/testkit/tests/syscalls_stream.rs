@@ -84,8 +84,9 @@ fn a_polling_stream_makes_no_system_calls() {
     let mut at = reach(taken(&manager) + WINDOW);
     let mut buffers = 0;
     let mut calls = [0u64; 2];
-    // It is steady from the first window without a call, and in all in which the pool does not grow. A process that polls looks now and then, when nothing has come for millions of rounds, whether its peer still
-    // lives. On a busy machine that happens (a peer that does not run sends nothing), so several windows.
+    // The stream is steady from the first window without a call, and in all windows in which the pool does not grow. A
+    // process that polls checks now and then, when nothing has come for millions of rounds, whether its peer still
+    // lives. On a busy machine that happens (a peer that does not run sends nothing), so several windows are measured.
     let mut quiet = 0;
     let mut window = 0;
     while window < 10 {

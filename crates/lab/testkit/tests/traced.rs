@@ -1,4 +1,5 @@
-//! The life of a buffer as three processes tell it: in order, also after one of them was killed; and no more of it than there is room for.
+//! The life of a buffer as three processes tell it: in order, also after one of them was killed; and no more of it than
+//! there is room for.
 
 use std::collections::BTreeMap;
 use tranship_core::{
@@ -114,7 +115,7 @@ impl Scene {
         all.into_iter().find(|t| t.name == name)
     }
 
-    /// Of each buffer, what that domain did.
+    /// Returns the acts of that domain for each buffer.
     fn by_buffer(&self, name: &str) -> BTreeMap<BufferId, Vec<TraceEvent>> {
         let mut found: BTreeMap<_, Vec<_>> = BTreeMap::new();
         for event in self.trace(name).into_iter().flat_map(|t| t.events) {
@@ -128,7 +129,7 @@ impl Scene {
         loop {
             self.pass(1);
             let all = ["camera", "filter", "display"].map(|name| self.by_buffer(name));
-            // The last to be told is that the filter has dropped what it sent on.
+            // The last event is that the filter has dropped the buffer that it sent on.
             let whole = all[1].iter().find(|(id, events)| {
                 let told = |of: &BTreeMap<_, Vec<_>>, n| of.get(*id).is_some_and(|e| e.len() == n);
                 events.len() == 3 && told(&all[0], 2) && told(&all[2], 2)
@@ -155,7 +156,7 @@ fn a_buffers_life_is_told_in_order_and_outlives_who_tells_it() {
     assert_eq!(did(&filter), ["received", "sent", "released"]);
     assert_eq!(did(&display), ["received", "released"]);
     let at = |e: &TraceEvent| e.at_ns;
-    // Each after what it follows from.
+    // Each after its cause.
     let order = [
         &camera[0],
         &camera[1],
@@ -216,7 +217,7 @@ fn what_there_is_no_room_for_is_counted_and_off_is_off() {
         camera.lost
     );
     assert!(!scene.manager.trace(scene.pool, false, false).expect("off"));
-    // Until it has heard.
+    // Until the process has heard of the tracing.
     let last = |name| {
         scene
             .trace(name)

@@ -1,4 +1,5 @@
-//! No two files of a crate import each other, not even by a detour: `cargo run -p xtask -- circles` shows what ties those that do.
+//! No two files of a crate import each other, not even by a detour: `cargo run -p xtask -- circles` shows the imports
+//! between those that do.
 
 mod graph;
 mod names;

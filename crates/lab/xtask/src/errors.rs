@@ -9,7 +9,7 @@ const PAGE: &str = "docs/errors.md";
 const BEGIN: &str = "<!-- kinds: made by `cargo run -p xtask -- errors write` -->\n";
 const END: &str = "<!-- end of kinds -->\n";
 
-/// Is the page's table that of the code?
+/// Checks that the page's table is that of the code.
 pub(crate) fn check(root: &Path) -> Result<Findings> {
     let mut findings = Findings::default();
     findings.saw();

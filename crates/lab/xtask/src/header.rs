@@ -1,6 +1,6 @@
-//! `tranship.h`, its two smaller sisters and the manual pages are made from the source of `crates/faces/capi`: `cargo run -p xtask -- header
-//! write` renews them, `header check` holds them to it. So building the product needs no generator, and a review sees every change of what
-//! C programs may use.
+//! `tranship.h`, its two smaller sisters and the manual pages are made from the source of `crates/faces/capi`: `cargo
+//! run -p xtask -- header write` renews them, `header check` holds them to it. So building the product needs no
+//! generator, and a review sees every change of the interface of C programs.
 //!
 //! NOT here: the papers' names (`include/tranship/*.h`), which are written by hand over it.
 
@@ -81,7 +81,7 @@ const NAMES: &[(&str, &str)] = &[
     ("Status", "tranship_status"),
 ];
 
-/// Are the files what the source says?
+/// Checks that the files are those that the source makes.
 pub(crate) fn check(root: &Path) -> Result<Findings> {
     let mut findings = Findings::default();
     for (path, text) in all(root)? {
@@ -202,7 +202,7 @@ fn tidied(text: &str) -> String {
     all.join("\n") + "\n"
 }
 
-/// The table of kinds of errors (`docs/errors.md`), as C has it.
+/// Returns the table of kinds of errors (`docs/errors.md`), as C has it.
 fn statuses() -> String {
     let constant = |kind: &ErrorKind| {
         let mut name = String::new();
@@ -232,7 +232,7 @@ fn inline() -> String {
     format!("{text} {}\n", tranship_ring::INLINE_BYTES)
 }
 
-/// Which symbols the shared library shows, and since which version.
+/// Returns which symbols the shared library shows, and since which version.
 fn map(header: &str) -> String {
     let mut names: Vec<&str> = functions(header).collect();
     names.sort_unstable();

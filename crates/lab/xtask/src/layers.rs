@@ -169,7 +169,7 @@ impl Place {
         }
     }
 
-    /// The end of its manifest's path.
+    /// Returns the end of its manifest's path.
     fn manifest(&self) -> String {
         match self.folder.crates.len() {
             1 => format!("crates/{}/Cargo.toml", self.name()),

@@ -1,7 +1,8 @@
 //! Counts the product's lines: `cargo run -p xtask -- lines` for every crate, `lines core block` for these and their
 //! sum.
 //!
-//! Counted are the Rust files below `crates/*/*/src`. A file's tests are its module `tests`, in it or beside it; a comment is a line that begins as one.
+//! Counted are the Rust files below `crates/*/*/src`. A file's tests are its module `tests`, in it or beside it; a
+//! comment is a line that begins as one.
 
 use crate::source::{self, code_only};
 use anyhow::{Result, bail};
@@ -45,7 +46,7 @@ impl AddAssign for Lines {
     }
 }
 
-/// The table: of all crates, or of those that are named.
+/// Returns the table: of all crates, or of those that are named.
 pub(crate) fn table(root: &Path, named: &[String]) -> Result<String> {
     let mut crates: BTreeMap<String, Lines> = BTreeMap::new();
     for file in source::files(root)? {
@@ -98,7 +99,7 @@ fn count(path: &str, text: &str) -> Lines {
         } else if trimmed.starts_with("//") {
             lines.comments += 1;
         } else {
-            // Declared here, it is a file of its own; what else is for tests alone counts as code.
+            // Declared here, it is a file of its own; any other code for tests alone counts as code.
             begins = begins && trimmed.starts_with('#');
             lines.code += 1;
         }
@@ -106,7 +107,7 @@ fn count(path: &str, text: &str) -> Lines {
     lines
 }
 
-/// `#[cfg(test)]`, and `#[cfg(all(test, ...))]`.
+/// Returns whether there is `#[cfg(test)]`, or `#[cfg(all(test, ...))]`.
 fn is_for_tests(code: &str) -> bool {
     code.starts_with("#[cfg(test)") || code.starts_with("#[cfg(all(test,")
 }

@@ -1,7 +1,8 @@
-//! Chores of the repository, run by `make lint` and CI: `cargo run -p xtask -- layers | circles | errors | header | numbers | tidy | weight | site | all`,
-//! by `make test` also `surface check`; by `make mutants`: `mutants`, by `make site`: `site stage DIR`. `lines` counts.
+//! Chores of the repository, run by `make lint` and CI: `cargo run -p xtask -- layers | circles | errors | header |
+//! numbers | tidy | weight | site | all`, by `make test` also `surface check`; by `make mutants`: `mutants`, by `make
+//! site`: `site stage DIR`. `lines` counts.
 //!
-//! What it is for: the rules of ARCHITECTURE.md that neither the compiler nor clippy can check, and whether tests notice
+//! Purpose: the rules of ARCHITECTURE.md that neither the compiler nor clippy can check, and whether tests notice
 //! changes of the code.
 //!
 //! NOT here: anything the product needs at build time or run time; formatting and lints (cargo does those).
@@ -87,7 +88,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Prints what there is, or why there is nothing.
+/// Prints a result, or why there is none.
 fn show(chore: &str, text: anyhow::Result<String>) -> ExitCode {
     match text {
         Ok(text) => {
@@ -101,7 +102,7 @@ fn show(chore: &str, text: anyhow::Result<String>) -> ExitCode {
     }
 }
 
-/// No answer of the kind that the others give: it runs for an hour, and reports as it goes.
+/// Runs the mutations. Unlike the other chores it runs for an hour, and reports as it goes.
 fn mutate(root: &Path) -> ExitCode {
     let filters: Vec<String> = std::env::args().skip(2).collect();
     match mutants::run(root, &filters) {
@@ -114,7 +115,7 @@ fn mutate(root: &Path) -> ExitCode {
     }
 }
 
-/// The workspace's root, three levels above this crate.
+/// Returns the workspace's root, three levels above this crate.
 fn repository_root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .ancestors()

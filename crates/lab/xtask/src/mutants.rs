@@ -1,7 +1,8 @@
 //! Changes the code in ways that a test has to notice, one at a time, and says which nobody noticed.
 //!
-//! The changes are written down in `crates/lab/xtask/mutations/*.txt` (`list` says how). They are made in a copy of the tree
-//! under `target/mutants`, never in the tree itself. A change that nothing notices is killed by a new test, or explained.
+//! The changes are written down in `crates/lab/xtask/mutations/*.txt` (`list` says how). They are made in a copy of the
+//! tree under `target/mutants`, never in the tree itself. A change that nothing notices is killed by a new test, or
+//! explained.
 
 mod list;
 mod table;
@@ -17,7 +18,7 @@ use table::Table;
 use tree::{Tests, Tree};
 use verdict::Verdict;
 
-/// Every change's text is found in exactly one place, so that the lists follow the code.
+/// Checks that every change's text is found in exactly one place, so that the lists follow the code.
 pub(crate) fn check(root: &Path) -> Result<Findings> {
     let mut findings = Findings::default();
     for group in list::read(&root.join("crates/lab/xtask/mutations"))? {
@@ -39,8 +40,8 @@ pub(crate) fn check(root: &Path) -> Result<Findings> {
     Ok(findings)
 }
 
-/// Runs the mutations that a filter fits (`Mutation::matches`); without filters, all. The answer is no if one lives that should
-/// not.
+/// Runs the mutations that a filter fits (`Mutation::matches`); without filters, all. The answer is no if one lives
+/// that should not.
 pub(crate) fn run(root: &Path, filters: &[String]) -> Result<bool> {
     let folder = root.join("crates/lab/xtask/mutations");
     let tree = Tree::new(root)?;
@@ -80,7 +81,7 @@ pub(crate) fn run(root: &Path, filters: &[String]) -> Result<bool> {
     Ok(wrong.is_empty())
 }
 
-/// The tests pass without any change; how long with one they may take.
+/// Checks that the tests pass without any change; returns how long they may take with one.
 fn baseline(tree: &Tree, group: &Group) -> Result<Duration> {
     println!("== {}: {}", group.name, group.tests.join(" "));
     let built = tree.build(&group.tests)?;

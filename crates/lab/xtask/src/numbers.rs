@@ -9,7 +9,7 @@ use tranship_ring::INLINE_BYTES;
 const UNIT: &str = " bytes";
 const NAMES: [&str; 2] = ["INLINE_BYTES", "TRANSHIP_INLINE_BYTES"];
 
-/// Is each such number the code's, and named?
+/// Checks that each such number is the code's, and named.
 pub(crate) fn check(root: &Path) -> Result<Findings> {
     let mut findings = Findings::default();
     let docs = root.join("docs");

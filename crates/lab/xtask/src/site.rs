@@ -1,7 +1,8 @@
 //! The documentation as a site (`make site`): `mkdocs.yml` lists its pages.
 //!
-//! What is checked needs no mkdocs: every page of `docs/` is listed, what is listed is there, and the Rust that pages show is compiled by a
-//! test of some crate. (C and Python: the tests of `capi` and `py` compile, or run, what all pages show.)
+//! The checks need no mkdocs: every page of `docs/` is listed, every listed page is there, and the Rust that pages show
+//! is compiled by a test of some crate. (C and Python: the tests of `capi` and `py` compile, or run, the code of all
+//! pages.)
 
 mod nav;
 mod stage;
@@ -16,7 +17,7 @@ pub(crate) use stage::stage;
 
 const MENU: &str = "mkdocs.yml";
 
-/// Are all pages listed, and is what they show in Rust compiled?
+/// Checks that all pages are listed, and that their Rust code is compiled.
 pub(crate) fn check(root: &Path) -> Result<Findings> {
     let files = source::files(root)?;
     let menu = std::fs::read_to_string(root.join(MENU)).context(MENU)?;
@@ -29,7 +30,7 @@ pub(crate) fn check(root: &Path) -> Result<Findings> {
     Ok(findings)
 }
 
-/// A page that has to be listed.
+/// Returns whether a page has to be listed.
 fn is_page(path: &str) -> bool {
     path.ends_with(".md") && (path.starts_with("docs/") || path == "README.md")
 }
@@ -52,7 +53,7 @@ fn listed(pages: &[String], files: &[TextFile], findings: &mut Findings) {
     }
 }
 
-/// The info strings of a page's fenced blocks, with line numbers.
+/// Returns the info strings of a page's fenced blocks, with line numbers.
 fn fences(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let fences = text.lines().zip(1..);
     let fences = fences.filter_map(|(line, number)| Some((number, line.strip_prefix("```")?)));

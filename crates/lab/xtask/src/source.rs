@@ -11,7 +11,7 @@ pub(crate) struct TextFile {
     pub text: String,
 }
 
-/// Every text file that git tracks or would track.
+/// Returns every text file that git tracks or would track.
 pub(crate) fn files(root: &Path) -> Result<Vec<TextFile>> {
     let output = Command::new("git")
         .args([
@@ -55,12 +55,12 @@ pub(crate) fn split(path: &str) -> Option<(&str, &str)> {
     }
 }
 
-/// The name of the crate's folder, for a file below `crates/`.
+/// Returns the name of the crate's folder, for a file below `crates/`.
 pub(crate) fn crate_of(path: &str) -> Option<&str> {
     Some(split(path)?.0)
 }
 
-/// For a tree without git (an unpacked archive).
+/// Returns the files of a tree without git (an unpacked archive).
 fn walk(root: &Path) -> Vec<String> {
     let mut found = Vec::new();
     let mut open: Vec<PathBuf> = vec![root.to_path_buf()];
@@ -80,7 +80,7 @@ fn walk(root: &Path) -> Vec<String> {
     found
 }
 
-/// `text` with the contents of comments, strings and character literals replaced by spaces; line breaks stay.
+/// Returns `text` with the contents of comments, strings and character literals replaced by spaces; line breaks stay.
 pub(crate) fn code_only(text: &str) -> String {
     let bytes = text.as_bytes();
     let mut out = Vec::with_capacity(bytes.len());
@@ -138,7 +138,7 @@ fn block_comment(rest: &[u8]) -> usize {
     i
 }
 
-/// The number of hashes, if a raw string begins here.
+/// Returns the number of hashes, if a raw string begins here.
 fn raw_string(rest: &[u8]) -> Option<usize> {
     let after = rest
         .strip_prefix(b"r")
@@ -170,7 +170,7 @@ fn quoted(rest: &[u8]) -> usize {
     rest.len()
 }
 
-/// A character literal, or the quote of a lifetime.
+/// Returns the length of a character literal, or of the quote of a lifetime.
 fn character(rest: &[u8]) -> usize {
     if rest.get(1) == Some(&b'\\') {
         return rest

@@ -1,7 +1,8 @@
 //! Public surface of `tranship`, with signatures: `cargo run -p xtask -- surface` prints it, `surface check` holds
 //! `docs/surface.txt` to it, `surface write` renews that. So a review sees every change of it.
 //!
-//! It is taken from the pages that rustdoc makes, which knows what re-exports come to. Implementations of traits are left out.
+//! It is taken from the pages that rustdoc makes, because rustdoc resolves re-exports. Implementations of traits are
+//! left out.
 
 use crate::findings::Findings;
 use anyhow::{Context, Result, bail};
@@ -12,7 +13,7 @@ use std::process::Command;
 const PAGE: &str = "docs/surface.txt";
 const FEATURES: &str = "block,cache,net,malloc,mbuf,sandbox,zcopy,zone";
 
-/// Is the page what the code says?
+/// Checks that the page is that of the code.
 pub(crate) fn check(root: &Path) -> Result<Findings> {
     let mut findings = Findings::default();
     findings.saw();
@@ -41,7 +42,7 @@ pub(crate) fn write(root: &Path) -> Result<()> {
     std::fs::write(root.join(PAGE), all(root)?).context(PAGE)
 }
 
-/// All of it, an item after the other.
+/// Returns all of it, an item after the other.
 pub(crate) fn all(root: &Path) -> Result<String> {
     let pages = document(root)?;
     let list = read(&pages.join("all.html"))?;
@@ -60,7 +61,7 @@ pub(crate) fn all(root: &Path) -> Result<String> {
     Ok(text)
 }
 
-/// Another rustdoc may write otherwise.
+/// Returns the version: another rustdoc may write otherwise.
 fn version() -> Result<String> {
     let rustdoc = std::env::var_os("RUSTDOC").unwrap_or_else(|| "rustdoc".into());
     let said = Command::new(rustdoc)
@@ -79,7 +80,7 @@ fn version() -> Result<String> {
 fn document(root: &Path) -> Result<PathBuf> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
-    // What cargo says of xtask would make build scripts that look at it run again (`ring`'s does).
+    // Variables that cargo sets for xtask would make build scripts that look at them run again (`ring`'s does).
     for (name, _) in std::env::vars()
         .filter(|(name, _)| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_"))
     {
@@ -99,7 +100,7 @@ fn read(path: &Path) -> Result<String> {
     std::fs::read_to_string(path).with_context(|| path.display().to_string())
 }
 
-/// An item's path and declaration, and its own methods, a line each.
+/// Returns an item's path and declaration, and its own methods, a line each.
 fn item(address: &str, page: &str) -> Result<String> {
     let name = address.trim_end_matches(".html").replace('/', "::");
     let name = name.rsplit_once("::").map_or_else(
@@ -114,7 +115,7 @@ fn item(address: &str, page: &str) -> Result<String> {
     {
         writeln!(text, "    {line}")?;
     }
-    // What others bring comes after.
+    // Methods that others bring come after.
     let own = between(
         page,
         "id=\"implementations\"",
@@ -134,7 +135,7 @@ fn item(address: &str, page: &str) -> Result<String> {
     Ok(text)
 }
 
-/// `struct.Sender`, without what it is.
+/// Returns `struct.Sender` without its kind.
 fn bare(name: &str) -> String {
     name.split_once('.')
         .map_or(name, |(_, bare)| bare)
@@ -148,7 +149,7 @@ fn between<'a>(text: &'a str, begin: &str, end: &str) -> Option<&'a str> {
         .map(|(inner, _)| inner)
 }
 
-/// Without tags, and without what is only to be clicked at.
+/// Returns the text without tags, and without parts that are only to be clicked at.
 fn plain(html: &str) -> String {
     let mut text = String::new();
     for piece in html.replace("</div>", "\n").split('<') {

@@ -15,7 +15,7 @@ struct Limit {
     without: &'static [&'static str],
 }
 
-/// Some more than there were on 2026-11-27: 41, 86 and 174.
+/// Limits a little above the numbers of 2026-11-27: 41, 86 and 174.
 const LIMITS: [Limit; 3] = [
     // A clean build of it is to take less than a minute on two cores.
     Limit {
@@ -30,7 +30,7 @@ const LIMITS: [Limit; 3] = [
             "tranship-zcopy",
         ],
     },
-    // A user that installs the bare program builds nothing of what was left out.
+    // A user that installs the bare program builds nothing of the parts that were left out.
     Limit {
         package: "tranship-cli",
         features: &["--no-default-features"],
@@ -56,7 +56,7 @@ const LIMITS: [Limit; 3] = [
 /// The program as `cargo build --release` makes it is smaller than that.
 const PROGRAM_BYTES: u64 = 15_000_000;
 
-/// Asks cargo what is built, and looks at the program if it was.
+/// Asks cargo for the built crates, and checks the program if it was built.
 pub(crate) fn check(root: &Path) -> Result<Findings> {
     let mut findings = Findings::default();
     for limit in &LIMITS {

@@ -9,7 +9,7 @@ use crate::word::Hello;
 use std::sync::Arc;
 use tranship_core::{Driver, Ends, Error, Handed, Pool, Role};
 
-/// Makes the program's end, and starts to carry.
+/// Makes the program's end, and starts to carry its messages.
 pub(crate) fn begin(
     wire: Wire,
     ends: &Ends,

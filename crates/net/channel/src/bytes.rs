@@ -8,10 +8,10 @@ use tranship_region::View;
 use tranship_sys::stream;
 use tranship_transport::{Source, Target};
 
-/// Bytes that are copied at once to where there is no slice.
+/// Bytes that are copied at once to a destination without a slice.
 const SOME_BYTES: usize = 16 << 10;
 
-/// On its way out, and its sender's still.
+/// Buffer on its way out that is still its sender's.
 #[derive(Debug)]
 pub(crate) struct Shared(pub(crate) Buffer);
 
@@ -25,7 +25,7 @@ impl Source for Shared {
     }
 }
 
-/// On its way out, and free when the other end has taken it.
+/// Buffer on its way out that is free when the other end has taken it.
 #[derive(Debug)]
 pub(crate) struct Moved(pub(crate) BufferMut);
 
@@ -68,7 +68,7 @@ impl Target for Room {
             let room = bytes.get_mut(offset..).unwrap_or_default();
             return stream::recv(socket, room);
         }
-        // Others may write there, so there is no slice.
+        // Other processes may write there, so there is no slice.
         let mut some = [0; SOME_BYTES];
         let most = buffer.len().saturating_sub(offset).min(SOME_BYTES);
         let got = stream::recv(socket, &mut some[..most])?;

@@ -14,7 +14,7 @@ use tranship_core::{BufferMut, Driver, Error, Pool};
 use tranship_sys::epoll::{Epoll, Interest, Ready};
 use tranship_sys::eventfd;
 
-/// The doorbell's, where the connection's is 0.
+/// Number of the doorbell in the epoll instance; that of the connection is 0.
 const DOORBELL: u64 = 1;
 /// The first pause of a thread that a waiting program replaces; it doubles up to the last.
 const PAUSES: [Duration; 2] = [Duration::from_millis(10), Duration::from_secs(1)];
@@ -28,7 +28,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// Work of one side of a channel. Only [`Side::finish`] waits.
 pub(crate) trait Side: Send + Sized {
-    /// Why it ends.
+    /// Reason for the end.
     type Over: Send;
     fn wire(&mut self) -> &mut Wire;
     /// Does everything that can be done now.
@@ -68,7 +68,7 @@ pub(crate) struct ChannelDriver<S: Side> {
 }
 
 struct State<S: Side> {
-    /// None: it has ended.
+    /// The side; none after the end.
     side: Option<S>,
     over: Option<S::Over>,
 }
@@ -154,7 +154,7 @@ impl<S: Side + 'static> ChannelDriver<S> {
     fn rest(&self, pause: Duration) {
         let mut parked = PAUSES[0];
         while self.waits.load(Ordering::SeqCst) {
-            // All that comes is the program's to do.
+            // All news is the program's to handle.
             if self.park(parked) {
                 return;
             }
@@ -163,7 +163,7 @@ impl<S: Side + 'static> ChannelDriver<S> {
         self.sleep(pause, true);
     }
 
-    /// Leaves the connection alone for so long; whether the thread was called meanwhile.
+    /// Leaves the connection alone for so long; returns whether the thread was called meanwhile.
     fn park(&self, limit: Duration) -> bool {
         let mut thread = lock(&self.thread);
         thread.is_parked = true;
@@ -193,13 +193,13 @@ impl<S: Side + 'static> ChannelDriver<S> {
         if ready.iter().any(|ready| ready.token == DOORBELL)
             && (is_thread || !lock(&self.thread).is_called)
         {
-            // It fails only if another one was quicker.
+            // This fails only if another thread was quicker.
             let _ = eventfd::drain(&self.doorbell);
         }
     }
 
     fn ring(&self) {
-        // It fails only if it is rung already.
+        // This fails only if the doorbell is rung already.
         let _ = eventfd::signal(&self.doorbell);
     }
 
@@ -261,7 +261,7 @@ impl<S: Side + 'static> ChannelDriver<S> {
         drop(state);
         // Ordering: as in `run`.
         fence(Ordering::SeqCst);
-        // Another thread of the program may have come meanwhile, as one that is short of memory, and gone again.
+        // Another thread of the program may have come and gone meanwhile, for example one that is short of memory.
         if is_needed || self.again.load(Ordering::SeqCst) {
             self.call();
         }

@@ -17,7 +17,7 @@ use tranship_transport::{Listener, Transport};
 /// Most connections that have not introduced themselves yet, and most of one owner, where the owner is known.
 const MOST: usize = 256;
 const MOST_OF_ONE: usize = 64;
-/// Between two looks, whatever happens.
+/// Time between two checks, whatever happens.
 const ROUND: Duration = Duration::from_secs(1);
 /// Pause before the next attempt when a connection cannot be accepted now.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -41,9 +41,9 @@ impl Listening {
 
 impl Drop for Listening {
     fn drop(&mut self) {
-        // It fails only if it is rung already.
+        // This fails only if the doorbell is rung already.
         let _ = eventfd::signal(&self.stop);
-        // So that the address is free once this is gone.
+        // The address is thus free once this is gone.
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
@@ -89,7 +89,7 @@ impl Drop for Place {
 
 fn run(mut listener: Box<dyn Listener>, ends: &Ends, stop: &OwnedFd) {
     let taken = Taken::default();
-    // Readable once it is to end, and for good.
+    // The descriptor is readable once the listener is to end, and stays so.
     while !wait_any_readable(&[stop.as_fd()], Some(Duration::ZERO)).unwrap_or(true) {
         let pause = match listener.accept() {
             Ok(Some(transport)) => {
@@ -106,7 +106,7 @@ fn run(mut listener: Box<dyn Listener>, ends: &Ends, stop: &OwnedFd) {
         if !waiter.arm() {
             continue;
         }
-        // Whatever the kernel says, both are looked at.
+        // Whatever the kernel returns, both are checked.
         let _ = match waiter.descriptor() {
             Some(fd) if pause == ROUND => wait_any_readable(&[fd, stop.as_fd()], Some(pause)),
             _ => wait_any_readable(&[stop.as_fd()], Some(PAUSE)),

@@ -54,8 +54,7 @@ pub(crate) fn hear(wire: &mut Wire, role: Role) -> Result<Hello, Error> {
                 return Err(wire.told(kind, &why, ErrorKind::PeerGone));
             }
             Some((word, bytes)) => {
-                let text =
-                    format!("{word:?} with {bytes} bytes where it has still to say who it is");
+                let text = format!("{word:?} with {bytes} bytes before its introduction");
                 return Err(wire.violation(text));
             }
             None => {}
@@ -87,7 +86,7 @@ fn judge(wire: &mut Wire, hello: Hello, role: Role) -> Result<Hello, Error> {
     Ok(hello)
 }
 
-/// Says that nothing more comes.
+/// Tells the other end that nothing more comes.
 pub(crate) fn refuse(wire: &mut Wire, kind: ErrorKind, why: &str) {
     let (kind, why) = (kind.number(), why.to_owned());
     wire.push(&Word::Over { kind, why }, None);

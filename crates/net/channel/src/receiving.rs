@@ -13,7 +13,7 @@ use tranship_core::{
 };
 use tranship_transport::{FrameBytes, Place};
 
-/// Between two looks, whatever happens.
+/// Time between two checks, whatever happens.
 const ROUND: Duration = Duration::from_secs(1);
 /// Longest time that an end that is over may take to say so.
 const LINGER: Duration = Duration::from_secs(5);
@@ -36,7 +36,8 @@ pub(crate) struct Receiving {
     came: u64,
     lengths: VecDeque<u64>,
     untaken_bytes: u64,
-    /// Of those that it has taken: how many there are, and how many and how many bytes of them the sender was not told of.
+    /// Number of the messages that it has taken. Of these, the number and the bytes of those that the sender was not
+    /// told of.
     taken: u64,
     told: u64,
     untold_bytes: u64,
@@ -48,7 +49,7 @@ pub(crate) struct Receiving {
     /// Messages that the program has sent back, and those of them for which the sender's end has room again.
     said: u64,
     heard: u64,
-    /// Frames that came; how far a message that has begun was when there was more of it last, and when.
+    /// Frames that came. Then the state of a message that has begun at its last progress, and the time of that.
     frames: u64,
     progress: Option<((u64, usize), Instant)>,
 }
@@ -84,9 +85,9 @@ struct List {
     moved: bool,
 }
 
-/// Why it ends.
+/// Reason for the end.
 pub(crate) enum Over {
-    /// The sender has closed the channel, and everything is here.
+    /// The sender has closed the channel, and all its messages are here.
     Closed,
     /// The program has closed its end.
     Unwanted,
@@ -152,7 +153,7 @@ impl Receiving {
             if self.wire.flush() && self.may_say() {
                 return; // all of it
             }
-            // Behind a frame whose bytes are not taken there is nothing to be heard.
+            // While the bytes of a frame are not taken, no further frame can be read.
             let heard = match self.arriving.is_some() || self.wanted.is_some() {
                 true => Ok(None),
                 false => self.wire.next(),
@@ -389,7 +390,7 @@ impl Receiving {
             return Ok(true);
         };
         drop(place);
-        // Nobody else has it: the connection keeps no place.
+        // No other thread has the buffer: the connection keeps no place.
         let buffer = Arc::into_inner(buffer).ok_or_else(|| Error::from(ErrorKind::System))?;
         let buffer = buffer.into_inner().unwrap_or_else(PoisonError::into_inner);
         match what {
@@ -399,7 +400,7 @@ impl Receiving {
                 if let Some(list) = &mut self.list {
                     list.pieces -= 1;
                     list.bytes -= buffer.len() as u64;
-                    // There is room for as many as there may be.
+                    // The list has room for the largest number of pieces.
                     let _ = list.aggregate.push_back(buffer);
                 }
                 self.end_list()?;
@@ -411,7 +412,7 @@ impl Receiving {
     fn deliver(&mut self, word: u64, body: Body) -> Result<(), Error> {
         match self.inlet.try_send(Message { word, body }) {
             Ok(()) => Ok(()),
-            // It is found to be gone at the next look.
+            // The next check finds that the program is gone.
             Err(failed) if failed.kind() == ErrorKind::PeerGone => Ok(()),
             Err(failed) => Err(failed.error),
         }
@@ -428,7 +429,7 @@ impl Receiving {
         }
         let untold = self.taken - self.told;
         let much = untold >= self.messages.div_ceil(4) || self.untold_bytes >= self.bytes / 4;
-        // The last one says it all: one at a time waits to be sent.
+        // The last report covers all: one at a time waits to be sent.
         if untold > 0 && self.wire.is_idle() && (much || self.taken == self.came) {
             let messages = self.taken;
             (self.told, self.untold_bytes) = (messages, 0);

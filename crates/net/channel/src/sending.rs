@@ -12,16 +12,16 @@ use tranship_core::{
 };
 use tranship_transport::{FrameBytes, Payload};
 
-/// Between two looks, whatever happens.
+/// Time between two checks, whatever happens.
 const ROUND: Duration = Duration::from_secs(1);
 /// Pause while the program has not taken the messages that came back.
 const RETRY: Duration = Duration::from_millis(20);
-/// Once the program has closed its end, so long without any progress, and so many bytes on their way a second.
+/// Time without any progress after which a closed channel is given up, and the slowest rate of its bytes a second.
 const PATIENCE: Duration = Duration::from_secs(600);
 const SLOWEST: u64 = 64 << 10;
 /// Most messages on their way, whatever the receiver says: as many as a ring has lines.
 const MOST: u32 = 1 << 16;
-/// Frames that are heard between two looks at anything else.
+/// Most frames that are read between two looks at anything else.
 const HEARD: usize = 256;
 
 pub(crate) struct Sending {
@@ -30,16 +30,16 @@ pub(crate) struct Sending {
     /// Room that the receiver has: messages, and their bytes.
     messages: u64,
     bytes: u64,
-    /// Messages that were sent, and those that are where they were to go.
+    /// Messages that were sent, and those that have arrived.
     sent: u64,
     arrived: u64,
-    /// The frames with which messages that have not arrived end.
+    /// Last frames of the messages that have not arrived.
     under_way: VecDeque<u64>,
-    /// Of those that the receiver's program has not taken: their lengths, and the sum.
+    /// Lengths, and their sum, of the messages that the receiver's program has not taken.
     taken: u64,
     lengths: VecDeque<u64>,
     untaken_bytes: u64,
-    /// The next one, for which the receiver has no room.
+    /// Next message, for which the receiver has no room.
     next: Option<Message>,
     /// Messages of the receiver's program for which there is no room yet.
     said: VecDeque<Said>,
@@ -70,7 +70,7 @@ impl Said {
     }
 }
 
-/// Why it ends.
+/// Reason for the end.
 pub(crate) enum Over {
     /// The receiver has everything.
     Ended,
@@ -189,7 +189,7 @@ impl Sending {
             }
             Body::Aggregate(aggregate) => self.send_aggregate(&aggregate, word, bytes),
             Body::AggregateMut(aggregate) => self.move_aggregate(aggregate, word, bytes),
-            // No sender sends it.
+            // No sender sends a release.
             Body::Released(_) => self.wire.push(&inline_word(word, &[]), None),
         }
         self.sent += 1;
@@ -321,7 +321,7 @@ impl Sending {
             self.said.pop_front();
             self.told += 1;
         }
-        // The last one says it all: one at a time waits to be sent.
+        // The last report covers all: one at a time waits to be sent.
         if self.told > self.told_of && self.wire.is_idle() {
             let controls = self.told;
             self.told_of = controls;

@@ -1,4 +1,4 @@
-//! A connection as a carrier uses it: frames out in order as there is room, frames in, and being told of both.
+//! A connection as a carrier uses it: frames out in order as there is room, frames in, and news of both.
 
 use crate::word::Word;
 use std::collections::{BTreeSet, VecDeque};
@@ -31,7 +31,8 @@ pub(crate) struct Wire {
     transport: Box<dyn Transport>,
     /// Frames for which there was no room yet.
     out: VecDeque<Frame>,
-    /// Frames that the connection has; how many of them the other end has taken, from the first on, and which of the later ones.
+    /// Frames that the connection has; how many of them the other end has taken, from the first on, and which of the
+    /// later ones.
     sent: u64,
     done: u64,
     early: BTreeSet<u64>,
@@ -84,7 +85,7 @@ impl Wire {
     pub(crate) fn done(&mut self) -> u64 {
         self.transport.done(&mut self.numbers);
         for number in self.numbers.drain(..) {
-            // A backend says it in any order.
+            // A backend reports frames in any order.
             match number == self.done {
                 true => self.done += 1,
                 false => _ = self.early.insert(number),
@@ -111,7 +112,7 @@ impl Wire {
         Ok(Some((word, self.transport.brings() as u64)))
     }
 
-    /// Takes bytes of the last frame's buffer to their place; whether all are there.
+    /// Takes bytes of the last frame's buffer to their place; returns whether all are there.
     ///
     /// # Errors
     /// As [`Wire::next`].
@@ -184,7 +185,7 @@ impl Wire {
             return;
         }
         match waiter.descriptor() {
-            // Whatever the kernel says, the caller looks again.
+            // Whatever the kernel returns, the caller checks again.
             Some(fd) => _ = wait_readable(fd, Some(limit)),
             None => waiter.wait(limit.min(POLL_INTERVAL)),
         }
@@ -212,7 +213,7 @@ impl Wire {
             && (was_told || wants_room != self.wants_room)
         {
             self.wants_room = wants_room;
-            // It fails for none that is watched.
+            // This fails for no descriptor that is watched.
             let _ = epoll.modify(fd, 0, interest(wants_room));
         }
         true

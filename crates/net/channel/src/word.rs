@@ -14,7 +14,7 @@ const TEXT_BYTES: usize = 1024;
 /// Introduction that both ends send first.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Hello {
-    /// The speaker's.
+    /// Role of the speaker.
     pub(crate) role: Role,
     /// Messages, and bytes of them, that the speaker has room for and its program has not taken. A sender's are 0.
     pub(crate) messages: u32,
@@ -52,7 +52,7 @@ pub(crate) enum Word {
         pieces: u32,
         bytes: u64,
     },
-    /// One of them, whose bytes follow.
+    /// A piece of the aggregate, whose bytes follow.
     Piece {
         bytes: u64,
     },
@@ -69,7 +69,7 @@ pub(crate) enum Word {
         word: u64,
         bytes: FrameBytes,
     },
-    /// The receiver's program has let go of something. It counts as words of its.
+    /// The receiver's program has released something. This counts as one of its messages.
     Released {
         word: u64,
     },
@@ -77,7 +77,7 @@ pub(crate) enum Word {
     Told {
         controls: u64,
     },
-    /// Nothing more comes, and this is why.
+    /// Nothing more comes, for this reason.
     Over {
         /// A [`ErrorKind`](tranship_core::ErrorKind)'s number, if there is one: the other end's own choice.
         kind: u16,
@@ -85,10 +85,10 @@ pub(crate) enum Word {
     },
 }
 
-/// Why bytes are no frame.
+/// Reason for which bytes are no frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub(crate) enum Malformed {
-    #[error("a frame of kind {kind} with {bytes} bytes, which there is not")]
+    #[error("there is no frame of kind {kind} with {bytes} bytes")]
     Frame { kind: u8, bytes: usize },
     #[error("version {0} of the protocol of channels, this is version {VERSION}")]
     Version(u16),

@@ -50,17 +50,17 @@ pub struct Frame {
 impl Clone for Frame {
     fn clone(&self) -> Frame {
         Frame {
-            // As a block; a derived clone goes byte by byte.
+            // Copied as a block; a derived clone goes byte by byte.
             bytes: FrameBytes::from_slice(&self.bytes),
             payload: self.payload.clone(),
         }
     }
 }
 
-/// Nothing comes now.
+/// Reason for which nothing comes now.
 #[derive(Debug)]
 pub enum RecvError {
-    /// There is something, and this process has no means to take it (memory, descriptors): it waits for them.
+    /// There is a frame, and this process lacks the means to take it (memory, descriptors): the frame waits for them.
     NotNow(Error),
     /// Nothing comes now or later. `PeerGone`: all that the other end sent has been taken. `PeerViolation`: the other
     /// end sent bytes that the protocol does not allow. `Limit`: something that came was lost because this process had
@@ -106,7 +106,8 @@ impl<E: Into<Error>> From<E> for RecvError {
 /// # Ok::<(), tranship_transport::Error>(())
 /// ```
 pub trait Transport: Send + Debug {
-    /// Sends a frame; frames arrive whole, once, in order, or the connection ends. `Full`: no room now, and nothing has changed.
+    /// Sends a frame; frames arrive whole, once, in order, or the connection ends. `Full`: no room now, and nothing has
+    /// changed.
     ///
     /// # Errors
     /// `Full`; `PeerGone` when the connection is over; `System`. It does not block.
@@ -125,16 +126,17 @@ pub trait Transport: Send + Debug {
     fn came(&self) -> usize {
         0
     }
-    /// Takes those that are there, the next ones each time, to their place (of exactly that length); says whether all
-    /// have come. The frame counts as taken only then.
+    /// Takes the next bytes that are there to their place (of exactly the buffer's length); returns whether all have
+    /// come. The frame counts as taken only then.
     ///
     /// # Errors
     /// As [`recv`](Transport::recv). It does not block.
     fn fill(&mut self, _place: &Place) -> Result<bool, RecvError> {
         Ok(true)
     }
-    /// Adds frames of ours, by their number from 0, that the other end has taken since the last call; in any order,
-    /// however late, each once. Looked for before each [`Transport::recv`]; a carrier may have none for some looks.
+    /// Adds the numbers, from 0, of our frames that the other end has taken since the last call. They come in any
+    /// order, however late, each once. It is called before each [`Transport::recv`]; a carrier may have none for some
+    /// calls.
     fn done(&mut self, numbers: &mut Vec<u64>);
     /// Returns the address of the other end, where it has one.
     fn peer_place(&self) -> Option<String> {
@@ -167,7 +169,7 @@ pub trait Transport: Send + Debug {
     }
 }
 
-/// Waiting for a connection to have something new.
+/// Wait for news of a connection.
 pub trait Wait: Send + Sync + Debug {
     /// Waits for news since the last call, at most `limit`; may come back early.
     fn wait(&self, limit: Duration);
@@ -176,7 +178,7 @@ pub trait Wait: Send + Sync + Debug {
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         None
     }
-    /// Has the descriptor told of news from now on; false: there are news already.
+    /// Makes the descriptor report news from now on; false: there are news already.
     fn arm(&self) -> bool {
         true
     }
@@ -195,7 +197,7 @@ pub trait Listener: Send + Debug {
 
 /// A way to make connections: [`Copying`], or `net::Net`. [`Transport`] has an example.
 pub trait Backend: Send + Sync + Debug {
-    /// Takes the name.
+    /// Takes the name, and listens at it.
     ///
     /// # Errors
     /// `NameTaken`, `InvalidEndpoint`; `System`. It does not block.

@@ -50,7 +50,7 @@ pub trait Target: Send + Sync + Debug {
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
-    /// Copies bytes in, which all fit.
+    /// Copies in bytes, which all fit.
     ///
     /// # Errors
     /// The error that kept them from being written.

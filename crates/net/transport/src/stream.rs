@@ -1,4 +1,5 @@
-//! `copy:`: every frame, with the bytes of its buffer, is copied into a Unix stream socket and out of it. The baseline.
+//! Backend `copy:`: every frame, with the bytes of its buffer, is copied into a Unix stream socket and out of it. The
+//! baseline.
 
 use super::{Backend, Frame, FrameBytes, Listener, Place, RecvError, Transport, Wait};
 use crate::{Error, ErrorKind};
@@ -12,13 +13,13 @@ use std::time::Duration;
 use tranship_sys::epoll::wait_readable;
 use tranship_sys::socket;
 
-/// Frames longer than this, without the bytes of a buffer, are a violation.
+/// Longest frame without the bytes of a buffer; a longer one is a violation.
 const MAX_FRAME_BYTES: usize = 1 << 16;
 /// Bytes that may wait for the socket to have room.
 const MAX_WAITING_BYTES: usize = 4 << 20;
 /// Frames received before the sender is told.
 const TELL_EVERY: u32 = 32;
-/// In front of each frame: its length, how many were taken, the length of the buffer's bytes that follow.
+/// Bytes of the header of each frame: its length, how many were taken, the length of the buffer's bytes that follow.
 const HEADER: usize = 16;
 
 /// The backend of abstract socket names on this machine. [`Transport`] has an example.
@@ -31,7 +32,7 @@ struct End {
     stream: UnixStream,
     out: VecDeque<u8>,
     inward: Vec<u8>,
-    /// Frames of ours that have been taken, as the other end says, and as was told above.
+    /// Frames of ours that the other end has reported as taken, and those that the caller was told of.
     sent: u64,
     taken: u64,
     told: u64,
@@ -70,14 +71,14 @@ struct Room(OwnedFd);
 
 impl Wait for Room {
     fn wait(&self, limit: Duration) {
-        // As above.
+        // Whatever the kernel returns, the caller checks again.
         let _ = tranship_sys::stream::wait(Some(&self.0), true, None::<&OwnedFd>, limit);
     }
 }
 
 impl Wait for Readable {
     fn wait(&self, limit: Duration) {
-        // Whatever the kernel says, the caller looks again.
+        // Whatever the kernel returns, the caller checks again.
         let _ = wait_readable(&*self.0, Some(limit));
     }
 
@@ -94,7 +95,7 @@ impl Backend for Copying {
         listener
             .set_nonblocking(true)
             .map_err(Error::system("fcntl"))?;
-        // Connections inherit it: nothing lies in one when it is accepted.
+        // Connections inherit the setting, so none has descriptors in it when it is accepted.
         let _ = socket::pass_rights(&listener, false);
         Ok(Box::new(Name(Arc::new(listener))))
     }
@@ -143,7 +144,7 @@ impl End {
         stream
             .set_nonblocking(true)
             .map_err(Error::system("fcntl"))?;
-        // Nobody takes any; an older kernel does not know how to refuse them.
+        // No code takes any; an older kernel does not know how to refuse them.
         let _ = socket::pass_rights(&stream, false);
         Ok(Box::new(End {
             stream,
@@ -201,7 +202,7 @@ impl End {
         }
     }
 
-    /// Takes the first thing that waits; an empty one only said how much was taken.
+    /// Takes the first waiting message; an empty one only reports how many frames were taken.
     fn take(&mut self) -> Result<Option<FrameBytes>, RecvError> {
         let Some((header, rest)) = self.inward.split_at_checked(HEADER) else {
             return Ok(None);

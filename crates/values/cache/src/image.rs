@@ -5,7 +5,8 @@
 //!   magic │ format │ checksum of the rest │ counts │ items │ connections          numbers are little-endian
 //! ```
 //!
-//! The reader believes none of it: a count, a length or a place that cannot be is an error or is left out, never more than that.
+//! The reader believes none of it: a count, a length or a place that cannot be is an error or is left out, never more
+//! than that.
 
 use tranship_zcopy::Place;
 
@@ -14,10 +15,10 @@ pub const FORMAT: u32 = 2;
 const MAGIC: [u8; 8] = *b"ts-cache";
 /// Magic, format, checksum.
 const HEAD: usize = 8 + 4 + 8;
-/// Connections in an image, at most.
+/// Most connections in an image.
 const CONNECTIONS: u32 = 1 << 20;
 
-/// All of it.
+/// State of a server for its successor.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Image {
     /// The next unique number.
@@ -30,7 +31,7 @@ pub struct Image {
     pub connections: Vec<Client>,
 }
 
-/// A key, and where its value lies.
+/// A key, and the place of its value.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Kept {
     /// The key.
@@ -55,7 +56,7 @@ pub struct Kept {
     pub place: Place,
 }
 
-/// Half a conversation.
+/// State of a conversation with a client.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Client {
     /// Meaning of the client's next bytes.
@@ -76,17 +77,17 @@ pub enum Next {
     Line,
     /// This many bytes that are no command.
     Swallow(u64),
-    /// No command up to the end of a line.
+    /// Bytes up to the end of a line, which are no command.
     SwallowLine,
 }
 
-/// Why an image cannot be read.
+/// Reason for which an image cannot be read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Unreadable {
     /// The bytes do not begin with the magic number.
     #[error("it is no image of a cache server")]
     Magic,
-    /// Another version's.
+    /// The image is of another version.
     #[error("it has format {0}, and this server reads format {FORMAT}")]
     Format(u32),
     /// The bytes changed on their way.

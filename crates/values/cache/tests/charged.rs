@@ -1,4 +1,5 @@
-//! A server whose values are charged to a domain: it evicts when the manager wants memory back, and serves on where it is refused some.
+//! A server whose values are charged to a domain: it evicts when the manager wants memory back, and serves on where it
+//! is refused some.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -128,14 +129,14 @@ fn a_server_evicts_down_to_what_the_manager_leaves_it() {
     let heap = heaps(&domain).remove(0);
     assert!(heap.admitted_bytes >= resident(&server), "{heap:?}");
     domain.set_quota(heap.heap, 8 * MIB).expect("a quota");
-    // Nobody asks the server for anything meanwhile.
+    // No client asks the server for anything meanwhile.
     until(|| resident(&server) <= 8 * MIB);
     until(|| heaps(&domain)[0].admitted_bytes <= 8 * MIB);
     let late = keys.start - 64..keys.start;
     let kept = late.filter(|key| client.get(*key)).count();
     assert!(kept >= 32, "what came last goes last: {kept} of 64");
     assert!(!client.get(0));
-    // It serves on, within that.
+    // The server serves on, within that limit.
     for _ in 0..400 {
         let key = keys.next().expect("endless");
         client.set(key);
@@ -159,7 +160,7 @@ fn a_server_that_is_refused_memory_evicts_and_fails_nothing() {
         assert!(client.get(key));
     }
     assert!(resident(&server) <= 4 * MIB, "{}", resident(&server));
-    // Somebody else's memory that comes free is had after a while.
+    // Memory that another domain gives back is had after a while.
     other.give_back(4 * MIB);
     let mut keys = 400..;
     until(|| {
@@ -221,7 +222,7 @@ fn a_server_without_its_manager_grows_to_its_own_limit() {
     assert_eq!(client.stat("evictions"), "0");
     let unadmitted = |client: &mut Client| client.stat("zcopy_unadmitted_bytes").parse::<u64>();
     assert!(unadmitted(&mut client).expect("a number") >= 28 * MIB);
-    // Its own limit holds on.
+    // The server's own limit still holds.
     for key in 500..1500 {
         client.set(key);
     }
@@ -262,7 +263,7 @@ fn a_server_comes_down_to_what_a_smaller_manager_admits() {
     until(|| client.stat("zcopy_unadmitted_bytes") == "0");
     let heap = heaps(&domain).remove(0);
     assert!(heap.admitted_bytes >= resident(&server), "{heap:?}");
-    // It serves on, within that.
+    // The server serves on, within that limit.
     for key in 500..700 {
         client.set(key);
         assert!(client.get(key));
@@ -283,7 +284,7 @@ fn a_successor_pays() {
     let mut keys = 0..;
     until(|| {
         client.set(keys.next().expect("endless"));
-        // With as much again there would be too much.
+        // With as much again there would be too much memory.
         resident(&former) >= 40 * MIB
     });
     let next = server(&two, |options| options.take_over = Some(at.clone()));

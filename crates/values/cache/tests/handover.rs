@@ -1,5 +1,5 @@
-//! A server goes on in another one: with all values, listening sockets and connections, whatever was under way; and serves on if the other one
-//! is none.
+//! A server goes on in another one: with all values, listening sockets and connections, whatever was under way; and
+//! serves on if the other one is none.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -178,7 +178,7 @@ fn everything_is_there_afterwards_and_connections_go_on() {
         assert!((900..=1000).contains(&left), "{line}");
         assert_eq!(some.line(), format!("HD c{cas}"));
     }
-    // It can be written, emptied and handed over again.
+    // The store can be written, emptied and handed over again.
     let mut client = Client::new(&second);
     client.say("cas k1 0 0 1 1\r\ny\r\n");
     assert_eq!(client.line(), "EXISTS");
@@ -223,7 +223,7 @@ fn clients_notice_nothing_of_several_handovers() {
             let next = Server::start(options(&at, 128 << 20)).expect("the next");
             assert!(next.taken().is_some());
             server = next;
-            // Some traffic between two.
+            // Some traffic between two handovers.
             let mut own = Client::new(&server);
             for number in 0..200 {
                 own.set(&format!("own{number}"), &bytes(number, 3000));
@@ -249,7 +249,7 @@ fn what_the_former_server_sent_does_not_change_when_the_next_one_uses_its_memory
     for number in 0..64 {
         client.set(&format!("k{number}"), &bytes(number, 30_000));
     }
-    // As much as the sockets take; nobody reads yet.
+    // As much as the sockets take; no client reads yet.
     let mut readers: Vec<Client> = (0..4).map(|_| Client::new(&first)).collect();
     for reader in &mut readers {
         for number in 0..10 {
@@ -288,20 +288,20 @@ fn a_server_whose_successor_is_none_serves_on() {
         client.set(&format!("k{number}"), &bytes(number, length(number)));
     }
     let mut room = [0; 1024];
-    // One that goes away with everything in its hands.
+    // A successor that goes away with everything in its hands.
     let gone = socket::connect(&at).expect("connect");
     socket::sendmsg(&gone, &take(FORMAT), &[], false).expect("ask");
     let got = socket::recvmsg(&gone, &mut room, false).expect("the image");
     assert_eq!((got.bytes, got.fds.len()), (1, 5));
     drop((gone, got));
-    // Of another version.
+    // A successor of another version.
     let other = socket::connect(&at).expect("connect");
     socket::sendmsg(&other, &take(99), &[], false).expect("ask");
     let got = socket::recvmsg(&other, &mut room, false).expect("an answer");
     let text = String::from_utf8_lossy(&room[1..got.bytes]).into_owned();
     let own = format!("format {FORMAT}");
     assert!(text.contains(&own) && text.contains("99"), "{text}");
-    // And one that talks nonsense.
+    // And a successor that sends nonsense.
     let odd = socket::connect(&at).expect("connect");
     socket::sendmsg(&odd, b"nonsense", &[], false).expect("ask");
     assert_eq!(
@@ -345,7 +345,7 @@ fn a_successor_believes_nothing() {
     assert!(refused(&[9, 9], 0).contains("no cache server"));
     assert!(refused(&[2, b'w', b'h', b'y'], 0).contains("why"));
     assert!(refused(&[], 0).contains("ended"));
-    // Nobody there any more, as after a kill: begins empty, and can be taken over.
+    // A socket without a server, as after a kill: the cache begins empty, and can be taken over.
     drop(socket::listen(&at, 0o600).expect("listen"));
     let server = Server::start(options(&at, 64 << 20)).expect("empty");
     assert_eq!(server.taken(), None);

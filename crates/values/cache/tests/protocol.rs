@@ -262,7 +262,7 @@ fn who_does_not_take_his_replies_is_held_up_and_let_go() {
     let mut slow = client(&server);
     let mut third = client(&server);
     assert_eq!(third.line(), "ERROR Too many open connections");
-    // It asks for far more than is held for it, and takes nothing.
+    // The client asks for far more than is held for it, and takes nothing.
     let asks = "get k k k k k k k k\r\n".repeat(100);
     slow.say(&asks);
     while server.stats().slow_clients_closed == 0 {
@@ -291,7 +291,7 @@ fn all_is_forgotten_after_a_while() {
     c.talk("flush_all 2\r\n", &["OK"]);
     assert!(there(&mut c));
     while there(&mut c) {}
-    // Its clock counts whole seconds: the first may be nearly over when it is asked.
+    // The store's clock counts whole seconds: the first may be nearly over when the client asks.
     let after = said.elapsed();
     assert!(after >= Duration::from_secs(1), "{after:?}");
     // Once, and not for later values.
@@ -363,7 +363,8 @@ fn a_datagram_brings_no_longer_value_than_a_stream() {
     }
 }
 
-/// Values around a page, whole pages, and more than a socket takes at once; several of them in one read, and one in many.
+/// Values around a page, whole pages, and more than a socket takes at once; several of them in one read, and one in
+/// many.
 #[test]
 fn every_way_of_sending_answers_with_the_same_bytes() {
     use tranship_cache::Sending;
@@ -481,7 +482,7 @@ fn a_command_that_is_refused_for_its_length_deletes_nothing_else() {
     );
 }
 
-/// Else a client takes the answer for that of its next command.
+/// Otherwise a client takes the answer for that of its next command.
 #[test]
 fn who_wants_no_reply_hears_of_no_wrong_line_either() {
     let server = server(|_| {});
@@ -572,12 +573,12 @@ fn who_announces_values_and_sends_none_takes_nothing_from_others() {
     while !held_up(&server.stats()) {
         c.talk("get k\r\n", &["VALUE k 0 5", "value", "END"]);
     }
-    // Each is either refused at once, or closed when nothing has come for a while.
+    // Each request is either refused at once, or closed when nothing has come for a while.
     while server.stats().slow_clients_closed == 0 {
         c.talk("get k\r\n", &["VALUE k 0 5", "value", "END"]);
     }
     drop(silent);
-    // They are gone then, and there is room again.
+    // The clients are gone then, and there is room again.
     let long = "y".repeat(1 << 19);
     c.talk(
         &format!("set long 0 0 {}\r\n{long}\r\n", long.len()),

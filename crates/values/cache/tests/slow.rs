@@ -41,7 +41,7 @@ fn dribble(server: &Server, begin: &str, byte: u8, closed: u64) {
         let _ = slow.get_mut().write_all(&[byte]);
         assert_eq!(talk(&mut other, "mn\r\n"), "MN\r\n");
     }
-    // It is told nothing more; later bytes that it sent may have reset the connection.
+    // The client is told nothing more; later bytes that it sent may have reset the connection.
     let mut rest = Vec::new();
     let _ = slow.read_to_end(&mut rest);
     assert!(rest.is_empty());
@@ -54,7 +54,7 @@ fn who_sends_a_value_byte_by_byte_is_closed() {
     let server = server();
     dribble(&server, "set k 0 0 1000000\r\n", b'x', 1);
     dribble(&server, "ms k 1000000\r\n", b'x', 2);
-    // Its memory is there again, and nothing was stored.
+    // The client's memory is there again, and nothing was stored.
     let mut c = client(&server);
     assert_eq!(talk(&mut c, "mg k v\r\n"), "EN\r\n");
 }
@@ -73,7 +73,7 @@ fn who_takes_replies_byte_by_byte_is_closed() {
     let value = "x".repeat(1 << 19);
     let set = format!("set k 0 0 {}\r\n{value}\r\n", value.len());
     assert_eq!(talk(&mut other, &set), "STORED\r\n");
-    // More than a connection's sockets hold.
+    // More replies than a connection's sockets hold.
     let asks = "get k k k k k k k k\r\n".repeat(8);
     slow.get_mut().write_all(asks.as_bytes()).expect("write");
     let mut taken = 0;

@@ -84,7 +84,7 @@ fn steady_sets_cause_no_copy_on_write() {
         });
         let mut client = client(&server);
         let frozen = || server.store().arena().stats().frozen_blocks;
-        // As long as some are only read, so that it pays to protect them.
+        // Some values are only read, so that it pays to protect them.
         for key in 0..300 {
             let value = payload::made(20_000, key, 1);
             set(&mut client, &format!("k{key}"), &value);
@@ -163,14 +163,14 @@ fn a_multi_get_by_datagrams_is_answered_in_one_call() {
     while came < total {
         let len = socket.recv(&mut room).expect("a datagram");
         let number = |at: usize| usize::from(u16::from_be_bytes([room[at], room[at + 1]]));
-        // In their order, on this machine.
+        // The values come in their order, on this machine.
         assert_eq!((number(0), number(2)), (7, came));
         total = number(4);
         reply.extend_from_slice(&room[8..len]);
         came += 1;
     }
     assert_eq!(reply, expected);
-    // It counts after the call, and answers the next question after that.
+    // The server counts after the call, and answers the next question after that.
     socket
         .send(b"\0\x08\0\0\0\x01\0\0version\r\n")
         .expect("send");

@@ -85,10 +85,10 @@ fn what_nobody_reads_leaves_room_for_what_is_stored() {
             let key = format!("k{number}");
             assert_eq!(client.set(&key, LARGE), "STORED", "{number}");
             let mut other = Client::new(&server);
-            // More than sockets take.
+            // More replies than sockets take.
             other.say(format!("get{}\r\n", format!(" {key}").repeat(12)).as_bytes());
             deaf.push(other);
-            // It was looked at when the next one of the same worker is answered.
+            // The client was checked when the next client of the same worker is answered.
             for number in 0..8 {
                 assert_eq!(client.set(&format!("small{number}"), 5), "STORED");
             }
@@ -129,7 +129,7 @@ fn text_that_nobody_reads_is_limited() {
         let mut other = Client::new(&server);
         let stream = other.0.get_mut();
         stream.set_nonblocking(true).expect("an option");
-        // Until nothing more is taken from it.
+        // Until the server takes nothing more from it.
         while stream.write(line.as_bytes()).is_ok() {}
         deaf.push(other);
         assert_eq!(client.set("k", 250), "STORED");

@@ -10,10 +10,11 @@ use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 use tranship_sys::errno;
 
-/// Descriptors that are kept: of a hundred threads that send. Those of others are as the program leaves them.
+/// Descriptors that are kept: enough for a hundred threads that send. The program may close the descriptors of further
+/// threads.
 const MOST: usize = 512;
 static KEPT: [AtomicI32; MOST] = [const { AtomicI32::new(NONE) }; MOST];
-/// One more than the highest that there ever was, and than the last place that was ever used.
+/// One more than the highest descriptor, and than the last place, that was ever used.
 static TOP: AtomicI32 = AtomicI32::new(0);
 static USED: AtomicUsize = AtomicUsize::new(0);
 const NONE: RawFd = -1;

@@ -35,10 +35,10 @@ fn short(number: u64) -> Option<usize> {
     usize::try_from(number).ok()
 }
 
-/// Says something on standard error, in one write: lines of several processes stay whole.
+/// Prints a message on standard error, in one write: lines of several processes stay whole.
 pub(crate) fn say(what: &str) {
     let line = format!("libtranship_zcopy: {what}\n");
-    // Nobody may be there to read it.
+    // Standard error may have no reader.
     let _ = std::io::stderr().write_all(line.as_bytes());
 }
 

@@ -4,7 +4,7 @@ use std::cell::Cell;
 
 thread_local!(static INSIDE: Cell<bool> = const { Cell::new(false) });
 
-/// Runs something whose allocations are not the program's; `None` if this thread already does, or is ending.
+/// Runs work whose allocations are not the program's; `None` if this thread already does, or is ending.
 pub(crate) fn inside<T>(work: impl FnOnce() -> T) -> Option<T> {
     struct Leave;
     impl Drop for Leave {

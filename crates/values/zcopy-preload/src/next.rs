@@ -1,7 +1,8 @@
 //! The functions behind ours: the C library's, and of the allocator that the program is linked with.
 //!
-//! Memory that is not the twin allocator's is that allocator's, whichever it is: blocks that it gave under other names (`mallocx`, `valloc`)
-//! come to our free(3), and go to its. This library's own tables are the C library's, which glibc exports under second names too.
+//! Memory that is not the twin allocator's is that allocator's, whichever it is: blocks that it gave under other names
+//! (`mallocx`, `valloc`) come to our free(3), and go to its. This library's own tables are the C library's, which glibc
+//! exports under second names too.
 
 use std::alloc::{GlobalAlloc, Layout};
 use std::cell::Cell;

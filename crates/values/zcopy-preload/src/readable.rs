@@ -1,4 +1,5 @@
-//! Whether memory of the program's can be read: a bad pointer is `EFAULT` of the kernel's, not a signal in this library.
+//! Whether memory of the program's can be read: a bad pointer is `EFAULT` of the kernel's, not a signal in this
+//! library.
 //!
 //! Only memory that is read here is asked about (lists of pieces, small headers); the kernel reads all else. Pages of
 //! the stack that the thread runs on are asked about once: they stay as long as it does. Another page costs a system
@@ -8,7 +9,7 @@ use std::cell::Cell;
 use tranship_sys::{errno, map};
 
 const PAGE: usize = 4096;
-/// Of the stack above the caller's frame, at most so much is remembered.
+/// Most bytes of the stack above the caller's frame that are remembered.
 const NEAR: usize = 64 << 10;
 
 thread_local!(static STACK: Cell<(usize, usize)> = const { Cell::new((0, 0)) });

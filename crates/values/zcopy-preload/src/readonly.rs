@@ -5,15 +5,15 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tranship_sys::errno;
 
-/// Ranges that a program may name; of more it is told that there is no room.
+/// Most ranges that a program may name; for more it is told that there is no room.
 const MOST: usize = 1024;
 /// First address and end of each. An end is written last: a thread that sees it sees the address.
 static RANGES: [[AtomicUsize; 2]; MOST] =
     [const { [AtomicUsize::new(0), AtomicUsize::new(0)] }; MOST];
 static TAKEN: AtomicUsize = AtomicUsize::new(0);
 
-/// Says that memory never changes again, and is not freed, as long as the process lives (ZCopy, section 3.2.2): it is sent by
-/// reference, wherever it lies. 0, or -1 and `ENOMEM`: more than 1024 times.
+/// Says that memory never changes again, and is not freed, as long as the process lives (ZCopy, section 3.2.2): it is
+/// sent by reference, wherever it lies. 0, or -1 and `ENOMEM`: more than 1024 times.
 ///
 /// # Safety
 /// It is mapped memory, and that is true.
@@ -36,7 +36,7 @@ pub unsafe extern "C" fn zc_readonly(at: *const c_void, len: usize) -> c_int {
     0
 }
 
-/// Does all of it never change?
+/// Returns whether all of it never changes.
 pub(crate) fn is_readonly(at: *const u8, len: usize) -> bool {
     let Some(end) = at.addr().checked_add(len) else {
         return false;
@@ -85,6 +85,6 @@ unsafe extern "C" fn note(
             found.push((first, first + address(header.p_filesz)));
         }
     }
-    // The program comes first; no more of them.
+    // The program comes first; the search stops after it.
     1
 }

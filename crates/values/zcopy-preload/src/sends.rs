@@ -133,7 +133,7 @@ unsafe fn piece(at: *const u8, len: usize) -> Option<Piece<'static>> {
     if len < WORTH {
         return None;
     }
-    // A length that cannot be is the kernel's to refuse.
+    // The kernel refuses an impossible length.
     let last = at.wrapping_add(len - 1);
     if last < at {
         return None;
@@ -158,7 +158,7 @@ unsafe fn many(
     if count == 0 || count > MOST || !may_look(fd, flags) || !pieces.is_aligned() {
         return copy();
     }
-    // A list that the kernel cannot read either is the kernel's to refuse.
+    // The kernel refuses a list that it cannot read either.
     if !is_readable(pieces.cast(), count * size_of::<libc::iovec>()) {
         return copy();
     }
@@ -166,7 +166,7 @@ unsafe fn many(
     let list = unsafe { std::slice::from_raw_parts(pieces, count) };
     // SAFETY: the caller's word.
     let ours = |one: &libc::iovec| unsafe { piece(one.iov_base.cast::<u8>(), one.iov_len) };
-    // Lengths and places that cannot be are the kernel's to refuse.
+    // The kernel refuses impossible lengths and places.
     let all = list.iter().try_fold(0usize, |all, one| {
         let at = one.iov_base.addr();
         let can_be = one.iov_len == 0 || at != 0 && at.checked_add(one.iov_len).is_some();
@@ -179,7 +179,8 @@ unsafe fn many(
     }
     let pieces = list.iter().filter(|one| one.iov_len > 0).map(|one| {
         ours(one).unwrap_or_else(|| {
-            // SAFETY: mapped, says the caller. Where that is wrong the kernel finds it: nothing is read here before `may_be_kept` has asked.
+            // SAFETY: mapped, says the caller. Where that is wrong the kernel finds it: nothing is read here before
+            // `may_be_kept` has asked.
             Piece::Bytes(unsafe {
                 std::slice::from_raw_parts(one.iov_base.cast::<u8>(), one.iov_len)
             })
@@ -188,7 +189,8 @@ unsafe fn many(
     sent(fd, pieces, flags, copy)
 }
 
-/// Sends pieces of which some are the twin allocator's or never change: by reference, or as the C library does (`copy`). As send(2).
+/// Sends pieces of which some are the twin allocator's or never change: by reference, or by the C library (`copy`).
+/// Works like send(2).
 fn sent(
     fd: c_int,
     pieces: impl Iterator<Item = Piece<'static>> + Clone,
@@ -215,7 +217,7 @@ fn sent(
         state::with_sender(|sender, list| {
             list.extend(pieces);
             let counts = sender.counts();
-            // Without memory for that it is not counted.
+            // Without memory for the list the send is not counted.
             let _ = sender.copied(list, usize::try_from(sent).unwrap_or(0));
             done(counts, sender.counts());
         })
@@ -255,7 +257,8 @@ fn plan(fd: c_int, pieces: impl Iterator<Item = Piece<'static>>, flags: c_int) -
     plan.unwrap_or(Plan::Leave)
 }
 
-/// Headers that go along with references are copied here, not by the kernel. How far one of them can be read that cannot be read whole is the kernel's to say.
+/// Headers that go along with references are copied here, not by the kernel. How far one of them can be read that
+/// cannot be read whole is the kernel's to say.
 fn may_be_kept(piece: &Piece<'_>) -> bool {
     match piece {
         Piece::Bytes(bytes) if bytes.len() < WORTH => is_readable(bytes.as_ptr(), bytes.len()),

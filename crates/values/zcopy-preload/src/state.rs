@@ -26,7 +26,7 @@ thread_local! {
 /// A thread's sender, whose descriptors the program cannot close.
 struct Ours {
     sender: Sender,
-    /// Of the send that is under way.
+    /// Pieces of the send that is under way.
     pieces: Vec<Piece<'static>>,
     kept: Vec<RawFd>,
     guard: ForkGuard,
@@ -132,7 +132,7 @@ fn last() -> Option<&'static Arena> {
     Some(unsafe { &*last })
 }
 
-/// Has this thread a sender?
+/// Returns whether this thread has a sender.
 pub(crate) fn has_sender() -> bool {
     let has = |sender: &RefCell<Option<Ours>>| sender.try_borrow().is_ok_and(|ours| ours.is_some());
     SENDER.try_with(has).unwrap_or(false)
@@ -154,7 +154,7 @@ pub(crate) fn with_sender<T>(
                     none.insert(Ours::new()?)
                 }
             };
-            // Of a send that a signal's handler jumped out of.
+            // Removes pieces of a send that a signal's handler jumped out of.
             sender.pieces.clear();
             let done = work(&mut sender.sender, &mut sender.pieces);
             sender.pieces.clear();

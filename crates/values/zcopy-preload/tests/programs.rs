@@ -109,7 +109,7 @@ fn what_never_changes_goes_by_reference_wherever_it_lies() {
     }
 }
 
-/// By the library's functions, one by one, and without the library's knowledge.
+/// The program closes descriptors by the library's functions, one by one, and without the library's knowledge.
 #[test]
 fn a_program_that_closes_what_it_does_not_know_keeps_its_memory_and_its_files() {
     let _dog = Watchdog::new();
@@ -130,7 +130,7 @@ fn a_c_program_is_told_what_it_is_always_told() {
     let Some((program, _folder)) = in_c(include_str!("programs/contracts.c")) else {
         return;
     };
-    // As it is, and then with the library: the same checks hold.
+    // The program alone, and then with the library: the same checks hold.
     let plain = Command::new(&program).output().expect("runs");
     assert!(
         plain.status.success(),
@@ -165,7 +165,7 @@ fn what_sends_come_to_is_the_same_with_and_without() {
     assert_eq!(plain.lines().count(), ours.lines().count());
 }
 
-/// Nothing of it is the library's to judge, nor to fall over.
+/// The library does not judge wrong numbers and pointers, and does not crash on them.
 #[test]
 fn wrong_numbers_and_pointers_are_the_kernels_to_refuse() {
     let _dog = Watchdog::new();
@@ -321,12 +321,12 @@ fn what_grows_beyond_the_threshold_goes_by_reference() {
     assert!(plain.status.success());
     let output = preloaded(&program, &library()).output().expect("runs");
     let [sends, referred, copied] = said(&output);
-    // Of each of four values, in 16 parts.
+    // Counts of each of four values, in 16 parts.
     assert!(
         sends == 64 && referred > 0 && referred + copied == 4 << 20,
         "{sends} sends, {referred} bytes by reference, {copied} copied"
     );
-    // Where there is no room for them they stay where they are.
+    // If there is no room for the descriptors above, they stay where they are.
     let output = preloaded(&program, &library())
         .env("TRANSHIP_ZCOPY_MAX", "1MiB")
         .output()
@@ -426,7 +426,7 @@ fn a_wish_that_cannot_be_read_is_said_and_its_limit_holds() {
     if !Path::new("/usr/bin/python3").exists() {
         return skipped("no /usr/bin/python3");
     }
-    // More than it allows comes from the C library.
+    // Memory above the limit comes from the C library.
     command
         .env("TRANSHIP_ZCOPY_MAX", "8MiB")
         .env("TRANSHIP_ZCOPY_MIN", "many");

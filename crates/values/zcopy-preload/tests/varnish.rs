@@ -1,4 +1,5 @@
-//! An unmodified Varnish, Debian's, keeps its objects in memory that goes by reference, and serves the bytes that it was given.
+//! An unmodified Varnish, Debian's, keeps its objects in memory that goes by reference, and serves the bytes that it
+//! was given.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -41,7 +42,7 @@ fn origin() -> u16 {
     port
 }
 
-/// Up to the empty line.
+/// Returns the text up to the empty line.
 fn head_of(stream: &mut impl Read) -> String {
     let mut head = Vec::new();
     let mut byte = [0];
@@ -55,7 +56,7 @@ struct Varnish(Child, Port, tempfile::TempDir);
 
 impl Drop for Varnish {
     fn drop(&mut self) {
-        // Its manager ends the process that serves.
+        // The manager process ends the process that serves.
         let pid = rustix::process::Pid::from_child(&self.0);
         let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
         let _ = self.0.wait();
@@ -91,7 +92,7 @@ impl Varnish {
             .expect("varnishd");
         let mut varnish = Varnish(started, port, folder);
         let port = varnish.1.number();
-        // It listens when it has compiled its rules.
+        // Varnish listens when it has compiled its rules.
         while TcpStream::connect(("127.0.0.1", port)).is_err() {
             if let Some(status) = varnish.0.try_wait().expect("wait") {
                 let mut said = String::new();

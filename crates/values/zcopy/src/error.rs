@@ -2,7 +2,7 @@
 
 use std::io;
 
-/// Why there is no memory for a value.
+/// Reason for which there is no memory for a value.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {

@@ -4,8 +4,8 @@
 //! A full pageblock is protected at the next send. Values in it go out by reference, and a write to it gets a page of
 //! its own. Thus bytes that were sent never change. Values in a block that is not full are copied.
 //!
-//! Source: Song et al., Revisiting Software Zero-Copy for Web-caching Applications with Twin Memory Allocation (2012). The
-//! paper changes the kernel; this is an ordinary library.
+//! Source: Song et al., Revisiting Software Zero-Copy for Web-caching Applications with Twin Memory Allocation (2012).
+//! The paper changes the kernel; this is an ordinary library.
 //!
 //! `unsafe` is here because it is an allocator whose mappings change under the values.
 //!

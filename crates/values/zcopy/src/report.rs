@@ -27,7 +27,7 @@ pub struct Report {
     pub pid: u32,
     /// The program's name, at most 15 bytes.
     pub program: String,
-    /// When the process made its first sender, seconds since 1970.
+    /// Time when the process made its first sender, seconds since 1970.
     pub started: u64,
     /// Senders that are there now.
     pub senders: u32,
@@ -37,7 +37,7 @@ pub struct Report {
     pub counts: Counts,
     /// Sends by way and reason, the most frequent first.
     pub took: Vec<Took>,
-    /// Why bytes were copied, the most first.
+    /// Reasons for copied bytes, the one with the most first.
     pub copied: Vec<Copied>,
     /// Cost of each way, by kind of socket and size; the means of several senders.
     pub sizes: Vec<Explanation>,
@@ -67,7 +67,7 @@ pub struct Copied {
     pub bytes: u64,
 }
 
-/// Why there is no report.
+/// Reason for which there is no report.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReportError {
@@ -80,14 +80,14 @@ pub enum ReportError {
     /// The file is no page of ZCopy's.
     #[error("{0} is no page of ZCopy's counts")]
     NotAPage(PathBuf),
-    /// Of another version.
+    /// The page is of another version.
     #[error("{path} is of version {found}; this program reads version {known}")]
     Version {
         /// The file.
         path: PathBuf,
         /// Version of the page.
         found: u64,
-        /// Ours.
+        /// Version of this program.
         known: u64,
     },
     /// The page cannot be read: it is of another user, for example.
@@ -95,7 +95,7 @@ pub enum ReportError {
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// Error of the system.
         source: io::Error,
     },
 }
@@ -116,11 +116,11 @@ impl Report {
         })?;
         let own = own_number(pid).unwrap_or(pid);
         for entry in entries.filter_map(Result::ok) {
-            // Closed meanwhile, or none of ours.
+            // The descriptor was closed meanwhile, or is not such a page.
             let Ok(link) = std::fs::read_link(entry.path()) else {
                 continue;
             };
-            // A page that was inherited is the parent's.
+            // An inherited page is the parent's.
             if is_page(&link, own)
                 && let report = Report::of_file(&entry.path())?
                 && report.pid == own

@@ -69,7 +69,7 @@ impl Arena {
     }
 
     fn to_fill(&self, at: NonNull<u8>, len: usize) -> ValueMut {
-        // It will be filled, unlike memory that a program may ask for.
+        // The value will be filled, unlike memory that a program may ask for.
         self.inner.populate(at, len);
         ValueMut {
             owned: Some(Owned {
@@ -181,8 +181,9 @@ impl Arena {
         self.inner.give_away(false);
     }
 
-    /// Goes on with another process's arena: its file, and places of values in it ([`Value::place`]). Neither is believed: of each place
-    /// says whether a value can be there. All values are protected. Nothing is written before [`Arena::begin`].
+    /// Goes on with another process's arena: its file, and places of values in it ([`Value::place`]). Neither is
+    /// believed: of each place says whether a value can be there. All values are protected. Nothing is written before
+    /// [`Arena::begin`].
     ///
     /// # Errors
     /// [`Error::System`] if the file is none that an arena of these options makes, or the kernel refuses addresses.
@@ -254,7 +255,8 @@ unsafe impl Sync for Owned {}
 
 impl Owned {
     fn bytes(&self) -> &[u8] {
-        // SAFETY: this value's own memory, mapped as long as it lives; nobody else writes it, and `freeze` ended our writing.
+        // SAFETY: this value's own memory, mapped as long as it lives; nobody else writes it, and `freeze` ended our
+        // writing.
         unsafe { std::slice::from_raw_parts(self.at.as_ptr(), self.len) }
     }
 }
@@ -273,7 +275,7 @@ impl Drop for Owned {
 
 /// A value that is being filled.
 pub struct ValueMut {
-    /// Always there but while it turns into a [`Value`].
+    /// Memory; always there except while it turns into a [`Value`].
     owned: Option<Owned>,
 }
 
@@ -360,10 +362,10 @@ impl Value {
         &self.owned.arena
     }
 
-    /// Has the handle fetched into the caches.
+    /// Prefetches the handle into the caches.
     pub(crate) fn prefetch(&self) {
         let start = std::ptr::from_ref(self).cast::<u8>();
-        // It may lie on two lines.
+        // The handle may lie on two cache lines.
         tranship_sync::prefetch_read(start);
         tranship_sync::prefetch_read(start.wrapping_add(size_of::<Value>() - 1));
     }
@@ -381,7 +383,8 @@ impl Value {
         self.owned.arena.block_of(self.at)
     }
 
-    /// Has it pages of its own, which go back with it? Else they go back with its pageblock, when all that lies there is gone.
+    /// Returns whether it has pages of its own, which go back with it. Otherwise they go back with its pageblock, when
+    /// all that lies there is gone.
     #[must_use]
     pub fn is_alone(&self) -> bool {
         self.owned.arena.own_pages(self.at).is_some()
@@ -435,7 +438,7 @@ impl Mark {
         std::ptr::eq(self.0.as_ptr(), Arc::as_ptr(&value.owned))
     }
 
-    /// Has the value's last handle gone?
+    /// Returns whether the value's last handle is gone.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.0.strong_count() == 0

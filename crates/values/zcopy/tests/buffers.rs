@@ -28,7 +28,7 @@ fn pool(domain: &Domain, bytes: u64) -> Pool {
         .expect("a pool")
 }
 
-/// Half of the pool, filled.
+/// Returns half of the pool, filled.
 fn half(pool: &Pool) -> Vec<Buffer> {
     let fill = |number| {
         let mut buffer = pool.alloc(BUFFER).expect("room");
@@ -38,7 +38,7 @@ fn half(pool: &Pool) -> Vec<Buffer> {
     (0..COUNT).map(fill).collect()
 }
 
-/// Has all buffers back.
+/// Waits until all buffers are back.
 fn wait_until_free(pool: &Pool) {
     while pool.in_use() > 0 {
         std::thread::yield_now();
@@ -110,7 +110,7 @@ struct Filled {
     pool: Pool,
     /// The slot of the last one sent.
     last: u32,
-    /// Those that were not sent.
+    /// Buffers that were not sent.
     rest: Vec<Buffer>,
     sender: Sender,
     socket: Socket,
@@ -177,7 +177,7 @@ fn a_buffer_is_not_given_back_before_its_bytes_are_read() {
     assert_eq!(one.socket.held_bytes(), 0);
     drop(one.rest);
     wait_until_free(&one.pool);
-    // And the connection is as it was.
+    // The connection is as before.
     assert_eq!(
         sockopt::socket_linger(&one.near).expect("an option"),
         None,
@@ -209,7 +209,7 @@ fn a_socket_that_the_program_lets_go_of_is_served_to_its_end() {
 fn a_reader_that_goes_gives_the_buffers_back() {
     let _dog = dog();
     let mut one = filled();
-    // With bytes unread: the connection is reset.
+    // Bytes are unread, so the connection is reset.
     drop(one.far);
     assert!(one.socket.finish(LONG).expect("notifications"));
     let piece = [Piece::Buffer(&one.rest[0])];

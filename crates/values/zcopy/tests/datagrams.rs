@@ -48,7 +48,7 @@ impl Batch {
                     .push(arena.copy(&pattern(seed + 1, value)).expect("room"));
                 let (number, cut) = (batch.values.len() - 1, (len - head) / 3);
                 let from = value - (len - head);
-                // In two pieces of the same page.
+                // The value is in two pieces of the same page.
                 let parts = vec![(number, from, from + cut), (number, from + cut, value)];
                 batch.parts.push((batch.headers.len() - 1, parts));
                 all += len;
@@ -168,7 +168,7 @@ fn a_datagram_that_is_too_long_is_an_error_and_those_before_it_are_gone() {
     let all = [short.clone(), short.clone(), long, short];
     assert_eq!(send(&all).expect("two"), 2);
     arrive(&far, &[vec![2; 100], vec![2; 100]]);
-    // Those that follow still go together.
+    // The datagrams that follow still go together.
     assert_eq!(send(&all[..2]).expect("two"), 2);
     assert_eq!(sender.counts().together, 2);
 }
@@ -194,7 +194,8 @@ fn registered_pages_that_the_kernel_copies_all_the_same_are_given_up_for_the_soc
     through_a_device(Way::Registered, true);
 }
 
-/// Batch after batch, each in the place of the last one, to another network namespace. To what is one socket for all of it the way is given up.
+/// Batch after batch, each in the place of the last one, to another network namespace. On one socket for all of it the
+/// way is given up.
 fn through_a_device(way: Way, one_socket: bool) {
     let _dog = dog();
     if let Err(why) = lab::possible() {
@@ -220,7 +221,7 @@ fn through_a_device(way: Way, one_socket: bool) {
         enter(0);
         let to = told.recv().expect("an address");
         let near = bound("0.0.0.0:0");
-        // What waits until the other host's address is known may be overtaken when it is.
+        // A datagram that waits until the other host's address is known may be overtaken when it is.
         near.send_to(b"first", to).expect("room");
         expect.send(vec![b"first".to_vec()]).expect("told");
         done.recv().expect("arrived");
@@ -250,7 +251,7 @@ fn through_a_device(way: Way, one_socket: bool) {
             drop(datagrams);
             drop(batch);
             if !one_socket && round % 4 == 0 {
-                // Another one registers what is there now.
+                // Another one registers the present pageblocks.
                 let counts = sender.counts();
                 assert!(counts.referred_bytes > 0, "{counts:?}");
                 sender = Sender::new().expect("sender");
@@ -301,7 +302,7 @@ fn device() -> Result<(), String> {
         let done = Command::new("ip").args(words.split(' ')).output();
         done.is_ok_and(|done| done.status.success())
     };
-    // What is sent by an ifb that nothing is mirrored to is dropped there, as a card drops what it has put on the wire.
+    // An ifb that nothing is mirrored to drops its datagrams, as a card drops what it has put on the wire.
     let made = [
         "link add ifb0 type ifb",
         "link set ifb0 up",

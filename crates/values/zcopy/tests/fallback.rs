@@ -13,7 +13,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use tranship_testkit::{is_root, skipped};
 use tranship_zcopy::{Arena, Piece, Sender, Socket, Value, Way};
 
-/// A child that one test forks has its own copy of what another one still fills, which is then sent by copying.
+/// A child that one test forks has its own copy of values that another test still fills, which are then sent by
+/// copying.
 static ONE_BY_ONE: Mutex<()> = Mutex::new(());
 
 fn alone() -> MutexGuard<'static, ()> {
@@ -75,7 +76,7 @@ fn without_privileges() -> bool {
         rlim_cur: 64 << 10,
         rlim_max: 64 << 10,
     };
-    // A user that nobody else is.
+    // A user that has no other process.
     let user = 1_000_000 + std::process::id();
     // SAFETY: of this child, which has one thread.
     let done = unsafe {
@@ -140,7 +141,7 @@ fn where_too_little_memory_may_be_locked_nothing_is_registered() {
     line.arrives();
 }
 
-/// From here on this child's call is refused with this number.
+/// Makes the kernel refuse this call of the child with this number from here on.
 fn refuse(call: libc::c_long, errno: i32) {
     let rules = BTreeMap::from([(call, Vec::new())]);
     let no = SeccompAction::Errno(errno.unsigned_abs());
@@ -233,7 +234,7 @@ fn a_ring_that_is_refused_with_any_number_is_copied() {
     line.arrives();
 }
 
-/// On loopback it copies what was to go by reference, and says so with the notification.
+/// On loopback the kernel copies data that was to go by reference, and reports that with the notification.
 #[test]
 fn a_socket_for_which_the_kernel_copies_is_copied_to_and_no_other() {
     let (_alone, _dog) = (alone(), dog());
@@ -285,7 +286,7 @@ fn of_datagrams_that_have_no_room_it_is_said_how_many_went() {
         };
         let arena = Arena::new().expect("arena");
         let (values, bytes) = protected(&arena, 1000);
-        // Of two lengths in turn, so that each goes by itself; then many of one, which go together.
+        // Two lengths in turn, so that each goes by itself; then many of one length, which go together.
         let cut = |number: usize| if number.is_multiple_of(2) { 1000 } else { 999 };
         let pieces: Vec<_> = (0..100)
             .map(|number| Piece::Part(&values[number], 0..cut(number)))
@@ -329,7 +330,7 @@ fn without_descriptors_nothing_is_left_for_the_next_socket() {
         // SAFETY: of this child, which has one thread.
         let done = unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const none) };
         assert_eq!(done, 0);
-        // More than there is room for, so that the last splice goes short.
+        // More values than there is room for, so that the last splice goes short.
         let many: Vec<_> = values[..60].iter().map(Piece::Value).collect();
         let sent = send(&first, 0, &many);
         assert!(sent < 60 * 20_000, "all of it had room");

@@ -1,5 +1,5 @@
-//! A hunt for corruption: threads write, send, free and allocate at random while slow readers compare every byte with what it was
-//! when it was sent; children are forked in between. `TRANSHIP_TORTURE=1` hunts through ten million operations.
+//! A hunt for corruption: threads write, send, free and allocate at random, while slow readers compare every byte with
+//! the bytes that were sent. Children are forked in between. `TRANSHIP_TORTURE=1` hunts through ten million operations.
 
 mod kit;
 
@@ -14,7 +14,8 @@ use tranship_testkit::{Random, Watchdog};
 use tranship_zcopy::{Arena, Piece, Sender, Socket, Value};
 
 const THREADS: u64 = 3;
-/// Bytes on their way before a reader is waited for: beyond what a socket holds, so that most of what is sent is unread for long.
+/// Bytes on their way before a reader is waited for: more than a socket holds, so that most sent bytes are unread for
+/// long.
 const UNREAD: usize = 8 << 20;
 /// Most things that a thread keeps: several pageblocks of each size. Children write all of them, so more would make a
 /// long hunt slow.
@@ -212,7 +213,7 @@ impl Things<'_> {
         whole
     }
 
-    /// A child looks at what it inherited, and writes it.
+    /// A child checks the values that it inherited, and writes them.
     fn fork(&self) {
         let child = kit::fork(|| {
             let same = self.values.iter().all(|value| {
@@ -229,7 +230,7 @@ impl Things<'_> {
     }
 }
 
-/// Reads what was sent, at an uneven pace, and compares it.
+/// Reads the sent bytes, at an uneven pace, and compares them.
 fn compare(
     connection: &pair::Pair,
     expected: &mpsc::Receiver<Vec<u8>>,
@@ -247,7 +248,7 @@ fn compare(
                 let _ = took.send(bytes.len());
             }
         }
-        // The sender is held up by what is unread: never more of it than it allows itself.
+        // Unread bytes hold up the sender: never more of them than it allows itself.
         while waiting.iter().map(Vec::len).sum::<usize>() > UNREAD / 2 {
             let bytes = waiting.pop_front().expect("not empty");
             same(&mut far, &bytes);

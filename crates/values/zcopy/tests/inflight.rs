@@ -124,8 +124,8 @@ fn a_write_to_sent_memory_is_seen_by_the_writer_and_not_by_the_reader() {
                 if sent < len {
                     break;
                 }
-                // By the program, and by the kernel on its behalf.
-                // SAFETY: our own memory, and no slice of it is alive.
+                // Written by the program, and by the kernel on its behalf. SAFETY: our own memory, and no slice of it
+                // is alive.
                 unsafe { at.write_bytes(0xa0 + turn, len / 2) };
                 let read = kit::read_from_file(at, len, len / 2);
                 // SAFETY: as above.
@@ -165,7 +165,7 @@ fn what_was_sent_stays_when_another_process_goes_on_with_the_memory() {
         expected.truncate(sent);
         arena.give_away();
         assert!(arena.alloc(10).is_err(), "it is somebody else's");
-        // Half of them, or none: what is in no block that somebody wants is used again.
+        // Half of them, or none: a block without wanted values is used again.
         let places: Vec<_> = values
             .iter()
             .step_by(2)
@@ -187,7 +187,7 @@ fn what_was_sent_stays_when_another_process_goes_on_with_the_memory() {
         churn(&next, 5000);
         drop(found);
         churn(&next, 5000);
-        // What the former process drops gives nothing back.
+        // Values that the former process drops give nothing back.
         drop((values, arena));
         churn(&next, 5000);
         exactly(&connection, &expected);

@@ -1,4 +1,4 @@
-//! When pageblocks are protected: if it pays.
+//! Protection of pageblocks if it pays.
 
 mod kit;
 
@@ -7,7 +7,7 @@ use std::io::Read;
 use tranship_sys::memfd;
 use tranship_zcopy::{Arena, Piece, Sender, Socket, Value, Way};
 
-/// Of one pageblock: it is full at once.
+/// Length of a value that fills one pageblock at once.
 const LEN: usize = 60_000;
 
 struct Line {
@@ -59,7 +59,7 @@ fn what_is_overwritten_as_often_as_it_is_sent_is_not_protected() {
         line.send(&values[step % 8]);
     }
     assert_eq!(arena.stats().frozen_blocks, protected, "pageblocks");
-    // Sent often enough, they are: what is owed is bounded.
+    // Sent often enough, they are: the debt is bounded.
     let mut sends = 0;
     while !values.iter().all(Value::is_protected) {
         line.send(&values[sends % 8]);
@@ -67,7 +67,7 @@ fn what_is_overwritten_as_often_as_it_is_sent_is_not_protected() {
         assert!(sends < 2000);
     }
     assert!(sends > 100, "after {sends} sends");
-    // One that is overwritten now and then makes no difference for long.
+    // A value that is overwritten now and then makes no difference for long.
     values[0] = made(&arena, 1);
     for _ in 0..5 {
         line.send(&values[0]);
@@ -91,7 +91,7 @@ fn who_is_told_to_refer_protects_all_the_same() {
     assert!(!value.is_protected());
 }
 
-/// Also where it takes long until one that was stored anew is sent.
+/// This also holds if it takes long until a newly stored value is sent.
 #[test]
 fn values_that_are_overwritten_unsent_owe_too() {
     let _dog = dog();
@@ -110,7 +110,7 @@ fn values_that_are_overwritten_unsent_owe_too() {
     assert_eq!(arena.stats().frozen_blocks, protected, "pageblocks");
 }
 
-/// A program's memory that it never sends is no reason not to protect what it does.
+/// A program's memory that it never sends is no reason not to protect the memory that it sends.
 #[test]
 fn memory_that_is_never_sent_owes_nothing() {
     let _dog = dog();

@@ -13,7 +13,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use tranship_testkit::skipped;
 use tranship_zcopy::{Arena, Piece, Value, Way};
 
-/// A child that one test forks has its own copy of what another one still fills, which is then sent by copying.
+/// A child that one test forks has its own copy of values that another test still fills, which are then sent by
+/// copying.
 static ONE_BY_ONE: Mutex<()> = Mutex::new(());
 
 fn alone() -> MutexGuard<'static, ()> {
@@ -148,7 +149,7 @@ fn by_recv(at: NonNull<u8>, len: usize) {
 
 fn by_recvmsg(at: NonNull<u8>, len: usize) {
     received(at, len, |from, to, len| {
-        // In two parts.
+        // The memory goes in two parts.
         let part = |at: *mut u8, len: usize| libc::iovec {
             iov_base: at.cast(),
             iov_len: len,

@@ -1,5 +1,6 @@
-//! A value is sent while another thread writes it: what arrives was there at some time of the call, and nothing that was written after it. On each
-//! way; the writer is the program, or the kernel on its behalf, and neighbours come and go meanwhile.
+//! A value is sent while another thread writes it. The bytes that arrive were there at some time of the call; none was
+//! written after it. On each way; the writer is the program, or the kernel on its behalf, and neighbours come and go
+//! meanwhile.
 
 mod kit;
 
@@ -46,7 +47,7 @@ struct Target {
     /// The last version that was begun, and the last one of which all bytes are there.
     begun: AtomicU64,
     done: AtomicU64,
-    /// No version beyond this.
+    /// Largest version.
     limit: AtomicU64,
     over: AtomicBool,
 }
@@ -68,7 +69,8 @@ impl Target {
         while !self.over.load(Ordering::SeqCst) {
             if version == self.limit.load(Ordering::SeqCst) {
                 spins += 1;
-                // A short wait is a busy one, so that the writing begins with the call; on one processor it must not be.
+                // A short wait is a busy one, so that the writing begins with the call; on one processor it must not
+                // be.
                 if spins % 256 == 0 {
                     std::thread::yield_now();
                 }
@@ -167,7 +169,7 @@ fn send_while_it_is_written(
         let piece = unsafe { Piece::raw(arena, at.as_ptr(), len) };
         line.send(&[piece], &[vec![0; len]]);
         let last = target.begun.load(Ordering::SeqCst);
-        // Each byte is another one before anybody reads.
+        // Each byte changes before any reader reads it.
         let limit = first + DURING + AFTER;
         target.limit.store(limit, Ordering::SeqCst);
         target.wait_for(limit);

@@ -44,8 +44,8 @@ impl Sending {
     }
 }
 
-/// Ten sends by vmsplice of 8 KiB and a header, two of a value that is not protected, five to be chosen; one sender of two is gone
-/// at the end.
+/// Ten sends by vmsplice of 8 KiB and a header, two of a value that is not protected, five to be chosen; one sender of
+/// two is gone at the end.
 fn send_some() {
     let arena = Arena::new().expect("arena");
     let values: Vec<_> = (0..64)
@@ -73,7 +73,7 @@ fn send_some() {
         take(sent.expect("room"));
     }
     drop(sender);
-    // It takes over the place of the other, and adds to what is there.
+    // It takes over the place of the other, and adds to its counts.
     let mut sender = Sender::new().expect("sender");
     for value in &values[..5] {
         let sent = sender.send(connection.near(), &mut socket, &[Piece::Value(value)]);
@@ -165,7 +165,7 @@ fn a_process_leaves_what_it_did_in_a_folder() {
     assert!(file.to_string_lossy().ends_with(&format!(".{pid}.zcopy")));
     check(&Report::of_file(file).expect("a report"));
 
-    // Whatever stands there, reading it harms nobody.
+    // Whatever the file contains, reading it does no harm.
     let mut bytes = std::fs::read(file).expect("read");
     let bent = folder.join("bent");
     let mut random = Random::printed("bent");

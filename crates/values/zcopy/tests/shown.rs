@@ -12,7 +12,7 @@ fn shown() -> usize {
     let maps = std::fs::read_to_string("/proc/self/smaps").expect("proc");
     let (mut is_one, mut bytes) = (false, 0);
     for line in maps.lines() {
-        // The first line of a mapping; the others begin with what they say.
+        // The first line of a mapping; the others begin with a key.
         if !line
             .split_whitespace()
             .next()
@@ -50,7 +50,7 @@ fn what_is_protected_is_shown_and_what_was_never_touched_is_not() {
     // Four pageblocks, and pages that are no whole ones.
     let mut values: Vec<_> = (0..64).map(|_| value(PAGE)).collect();
     values.extend((0..4).map(|_| value(18 * PAGE)));
-    // A pageblock of what is always copied.
+    // A pageblock of values that are always copied.
     values.extend((0..64).map(|_| value(1000)));
     let (small, all) = (16 * PAGE, (64 + 4 * 18) * PAGE);
     assert_eq!((memory(&arena), shown()), ((all + small) as u64, 0));

@@ -1,4 +1,5 @@
-//! Pageblocks of each size and each threshold of large values: what was asked for is there, in pages of its own or not, and all that is allowed can be used.
+//! Pageblocks of each size and each threshold of large values: the requested settings hold, in pages of their own or
+//! not, and all allowed sizes can be used.
 
 mod kit;
 
@@ -16,7 +17,7 @@ fn with(block_pages: usize, large: usize) -> Arena {
     Arena::with(&options).expect("arena")
 }
 
-/// Up to which length values share pageblocks.
+/// Returns the length up to which values share pageblocks.
 fn threshold(block_pages: usize, large: usize) -> usize {
     large.clamp(PAGE, 8 * PAGE).min(block_pages * PAGE / 2)
 }

@@ -47,13 +47,13 @@ pub(crate) struct ServeArgs {
     /// Makes the file, or makes it longer.
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub size: Option<u64>,
-    /// Refuse writes; several servers may then have the file.
+    /// Refuses writes; several servers may then serve the file.
     #[arg(long)]
     pub read_only: bool,
     /// Whether the page cache is used.
     #[arg(long, value_name = "HOW", default_value = "auto")]
     pub access: AccessArg,
-    /// Threads instead of io_uring, also where that is allowed.
+    /// Uses threads instead of io_uring, also where that is allowed.
     #[arg(long)]
     pub threads: bool,
     #[command(flatten)]
@@ -71,11 +71,11 @@ pub(crate) struct ProxyArgs {
     /// Address where this machine's programs connect: shm:NAME.
     #[arg(long, value_name = "ADDRESS")]
     pub listen: Option<String>,
-    /// The most that the block cache holds; 0: none, as is best where several proxies write. Less where the manager admits less, or wants it back
-    /// (`tranship stat`: heap `block cache`).
+    /// The most that the block cache holds; 0: none, as is best where several proxies write. Less where the manager
+    /// admits less, or wants it back (`tranship stat`: heap `block cache`).
     #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = parse_size_or_none)]
     pub cache: u64,
-    /// After so long without the server, requests fail until it is back; default: they wait.
+    /// Time without the server after which requests fail until it is back; default: they wait.
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub give_up: Option<std::time::Duration>,
     #[command(flatten)]
@@ -86,7 +86,7 @@ pub(crate) struct ProxyArgs {
 
 #[derive(ClapArgs, Debug)]
 pub(crate) struct NbdArgs {
-    /// Serve NBD clients, too: unix:PATH or tcp:HOST:PORT.
+    /// Serves NBD clients, too: unix:PATH or tcp:HOST:PORT.
     #[arg(long, value_name = "ADDRESS")]
     pub nbd: Option<tranship_block::nbd::Address>,
     /// The name of the NBD export; the empty name is always one.
@@ -109,7 +109,7 @@ pub(crate) struct BenchArgs {
     /// Bytes of a request, at most 256KiB.
     #[arg(long, value_name = "SIZE", default_value = "4KiB", value_parser = parse_request)]
     pub request: u32,
-    /// Requests under way at a time.
+    /// Number of requests under way at a time.
     #[arg(long, value_name = "N", default_value = "16", value_parser = clap::value_parser!(u32).range(1..=64))]
     pub depth: u32,
     /// Duration of each part.
@@ -127,11 +127,11 @@ pub(crate) struct BenchArgs {
 
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum AccessArg {
-    /// Without it where the file system can do so.
+    /// Without the page cache where the file system can do so.
     Auto,
-    /// Without it, or not at all.
+    /// Without the page cache, or not at all.
     Direct,
-    /// With it.
+    /// With the page cache.
     Buffered,
 }
 
@@ -143,7 +143,7 @@ pub(crate) enum TrustArg {
     Half,
     /// Only the end that sends can write it.
     Producer,
-    /// Nobody can, once it has come: the other end takes a copy.
+    /// No other process can write it once it has arrived: the other end takes a copy.
     None,
 }
 

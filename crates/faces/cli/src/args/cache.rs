@@ -22,15 +22,16 @@ pub(crate) struct CacheArgs {
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum CacheAction {
-    /// Prints values of a server of this machine, read by reference: out of memory that it shows to this process, read-only.
+    /// Prints values of a server of this machine, read by reference: out of memory that it shows to this process,
+    /// read-only.
     ///
-    /// The exit code is 1 if there is nothing under one of the keys, and if no server came in the time given.
+    /// The exit code is 1 if no value is stored under one of the keys, and if no server came in the time given.
     Get(GetArgs),
 }
 
 #[derive(ClapArgs, Debug)]
 pub(crate) struct GetArgs {
-    /// By a channel, from the server that was started with this --shm NAME: the only way so far.
+    /// Name of a channel of the server that was started with this --shm NAME: the only way so far.
     #[arg(long, value_name = "NAME")]
     pub shm: String,
     /// Longest time to wait for a server, and for its answers.
@@ -68,7 +69,7 @@ pub(crate) struct ServeArgs {
     /// Worker threads; default: one for each processor, four at most.
     #[arg(short, long, value_name = "N", value_parser = RangedU64ValueParser::<usize>::new().range(1..=256))]
     pub threads: Option<usize>,
-    /// Connections at a time.
+    /// Most connections at a time.
     #[arg(short, long, value_name = "N", default_value = "1024", value_parser = RangedU64ValueParser::<usize>::new().range(1..=1_000_000))]
     pub connections: usize,
     /// The longest value.
@@ -82,22 +83,22 @@ pub(crate) struct ServeArgs {
     /// nothing may stay. 0s: for ever.
     #[arg(long, value_name = "TIME", default_value = "5m", value_parser = parse_time)]
     pub deadline: Duration,
-    /// A Unix socket, for one's own user alone. If a server listens there, this one goes on with its values, listening sockets and
-    /// connections, and that one ends; else this one begins empty. It can be taken over there itself: the same command is for the first
-    /// start and for each upgrade.
+    /// A Unix socket, for one's own user alone. If a server listens there, this one goes on with its values, listening
+    /// sockets and connections, and that one ends; else this one begins empty. It can be taken over there itself: the
+    /// same command is for the first start and for each upgrade.
     #[arg(long, value_name = "SOCKET")]
     pub take_over: Option<PathBuf>,
     /// Shows values by reference to processes that connect to this name, under the manager's rules. All of these
     /// processes can read each value that one was shown.
     #[arg(long, value_name = "NAME")]
     pub shm: Option<String>,
-    /// Memory for values that are shown so, beside the other.
+    /// Memory for values that are shown by reference, beside the other.
     #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = parse_size, requires = "shm")]
     pub shm_memory: u64,
-    /// Processes that may read so at a time; each may hold its part of that memory.
+    /// Most processes that may read by reference at a time; each may hold its part of that memory.
     #[arg(long, value_name = "COUNT", default_value_t = 16, requires = "shm")]
     pub shm_readers: u16,
-    /// Values that one of them may hold at a time.
+    /// Most values that a reader may hold at a time.
     #[arg(long, value_name = "COUNT", default_value_t = 256, requires = "shm")]
     pub shm_held: u16,
     /// Longest time that a reader may hold a value before it gets no other.

@@ -17,7 +17,7 @@ pub(crate) struct DemoArgs {
     /// File for the picture of throughput over time.
     #[arg(long, value_name = "FILE", default_value = "tranship-demo.svg")]
     pub svg: PathBuf,
-    /// Write no picture, only the plot in the terminal.
+    /// Writes no picture, only the plot in the terminal.
     #[arg(long)]
     pub no_svg: bool,
     /// One object with all results instead of tables.
@@ -66,7 +66,7 @@ pub(crate) enum ConsumerRole {
 }
 
 impl ConsumerRole {
-    /// Those that work, in the order in which they are shown.
+    /// Consumers that work, in the order in which they are shown.
     pub(crate) const ALL: [Self; 4] = [Self::Hash, Self::Lz4, Self::Stats, Self::Writer];
 
     /// Returns the name as it is written on the command line.

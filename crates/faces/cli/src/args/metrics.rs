@@ -15,24 +15,24 @@ pub(crate) struct MetricsArgs {
     /// Format of the text that is printed. A client over HTTP names its format in its Accept header.
     #[arg(long, value_name = "TEXT", default_value = "openmetrics")]
     pub format: TextFormat,
-    /// Serve figures on a Unix socket at this path (mode 600).
+    /// Serves figures on a Unix socket at this path (mode 600).
     #[arg(long, value_name = "PATH")]
     pub unix: Option<PathBuf>,
-    /// Serve figures at this address, or port of the loopback.
+    /// Serves figures at this address, or port of the loopback.
     #[arg(long, value_name = "ADDR")]
     pub tcp: Option<String>,
-    /// Serve the page with live plots at this address, or port of the loopback.
+    /// Serves the page with live plots at this address, or port of the loopback.
     #[arg(long, value_name = "ADDR")]
     pub web: Option<String>,
     #[command(flatten)]
     pub reach: ReachArgs,
-    /// Numbers of descriptors that the manager passes on, and listens on: figures.
+    /// Numbers of the descriptors for figures that the manager passes on, listening already.
     #[arg(long, hide = true)]
     pub passed: Vec<i32>,
     /// Descriptor that was passed for the page.
     #[arg(long, hide = true)]
     pub passed_web: Option<i32>,
-    /// Lock this process down, and end when standard input does.
+    /// Locks this process down, and ends when standard input does.
     #[arg(long, hide = true)]
     pub lifeline: bool,
     #[command(flatten)]
@@ -54,13 +54,13 @@ pub(crate) struct ReachArgs {
 /// Services of a manager beside its own.
 #[derive(ClapArgs, Debug, Default)]
 pub(crate) struct ObserveArgs {
-    /// Serve figures (OpenMetrics) on a Unix socket beside the manager's own: SOCKET.metrics.
+    /// Serves figures (OpenMetrics) on a Unix socket beside the manager's own: SOCKET.metrics.
     #[arg(long)]
     pub metrics: bool,
-    /// Serve figures at this address, or port of the loopback.
+    /// Serves figures at this address, or port of the loopback.
     #[arg(long, value_name = "ADDR")]
     pub metrics_tcp: Option<String>,
-    /// Serve a page with live plots at this address, or port of the loopback.
+    /// Serves a page with live plots at this address, or port of the loopback.
     #[arg(long, value_name = "ADDR")]
     pub web: Option<String>,
     #[command(flatten)]

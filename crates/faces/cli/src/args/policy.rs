@@ -36,7 +36,7 @@ pub(crate) struct RunArgs {
     /// How long to run; default: until it is interrupted.
     #[arg(long = "for", value_name = "TIME", value_parser = parse_time)]
     pub duration: Option<std::time::Duration>,
-    /// Does not lock itself down to the manager's socket and a clock.
+    /// Runs without the lock-down to the manager's socket and a clock.
     #[arg(long)]
     pub no_sandbox: bool,
     #[command(flatten)]

@@ -24,7 +24,7 @@ pub(crate) struct TopArgs {
     /// Tab to begin with; in text, only that.
     #[arg(long, value_enum, value_name = "WHAT")]
     pub show: Option<Tab>,
-    /// Only lines in which this text occurs, in whatever case.
+    /// Shows only lines in which this text occurs, in whatever case.
     #[arg(long, value_name = "TEXT", default_value = "")]
     pub filter: String,
     /// The column to sort by, by its heading; with a dash before it the other way round. Needs --show.
@@ -35,7 +35,7 @@ pub(crate) struct TopArgs {
         requires = "show"
     )]
     pub sort: Option<String>,
-    /// In text, so many lines of each table at most.
+    /// Most lines of each table in text.
     #[arg(long, value_name = "N")]
     pub rows: Option<usize>,
     #[command(flatten)]

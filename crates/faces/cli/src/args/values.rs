@@ -7,7 +7,8 @@ use tranship_proto::text_fault;
 /// Address of the manager; shared by all commands that talk to it.
 #[derive(ClapArgs, Debug, Default)]
 pub(crate) struct ConnectArgs {
-    /// The manager's socket; default: $TRANSHIP_SOCKET, the system's, the user's. Where it is named, no manager is started.
+    /// The manager's socket; default: $TRANSHIP_SOCKET, the system's, the user's. Where it is named, no manager is
+    /// started.
     #[arg(long, value_name = "PATH")]
     pub socket: Option<PathBuf>,
 }

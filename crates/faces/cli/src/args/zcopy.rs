@@ -8,15 +8,16 @@ pub(crate) enum ZcopyAction {
     /// Shows by which way each program sent what, how often and why: counts of each choice, and the cost of each way
     /// there.
     ///
-    /// Programs are those that use ZCopy: tranship::zcopy, libtranship_zcopy.so, tranship cache. A running one is looked at from
-    /// outside and notices nothing. One that runs with TRANSHIP_ZCOPY_EXPLAIN=FOLDER keeps its counts in a file there, which is
-    /// still there when it has ended, however it did.
+    /// Programs are those that use ZCopy: tranship::zcopy, libtranship_zcopy.so, tranship cache. A running one is
+    /// looked at from outside and notices nothing. One that runs with TRANSHIP_ZCOPY_EXPLAIN=FOLDER keeps its counts in
+    /// a file there, which is still there when it has ended, however it did.
     Explain(ExplainArgs),
 }
 
 #[derive(ClapArgs, Debug)]
 pub(crate) struct ExplainArgs {
-    /// A process's number, a file that a program left, or a folder of them; default: all programs that run and may be looked at.
+    /// A process's number, a file that a program left, or a folder of them; default: all programs that run and may be
+    /// looked at.
     #[arg(value_name = "PID|FILE|FOLDER")]
     pub what: Option<PathBuf>,
     /// One JSON object.

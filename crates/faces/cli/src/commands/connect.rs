@@ -5,7 +5,7 @@ use tranship::{Domain, DomainBuilder, Error};
 #[cfg(feature = "net")]
 use tranship_transport::net::BuiltIn;
 
-/// Starts a manager when there is none.
+/// Joins the manager, and starts one if there is none.
 pub(super) fn join(args: &ConnectArgs, name: &str) -> Result<Domain, Error> {
     with_socket(args, name).connect()
 }

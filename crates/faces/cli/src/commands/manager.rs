@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use tranship::ErrorKind;
 use tranship_manager::{Config, ConfigError, Listener, Shutdown, paths};
 
-/// Read when no other is named, if it is there.
+/// Configuration that is read if no other is named, and if it is there.
 const SYSTEM_CONFIG: &str = "/etc/tranship/manager.toml";
 /// Pause between two looks at the socket of a manager that is starting.
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
@@ -66,7 +66,7 @@ fn serve(args: &DaemonArgs) -> Result<Answer> {
             0o600
         });
     let stop = Shutdown::new().context("making an eventfd")?;
-    // A socket that systemd made is served where it is.
+    // A socket that systemd made stays where it is.
     let bound = match Listener::from_systemd() {
         Some(inherited) => inherited,
         None => Listener::bind(&path, mode),
@@ -80,9 +80,9 @@ fn serve(args: &DaemonArgs) -> Result<Answer> {
     if let Some(doors) = &doors {
         doors.say();
     }
-    // Before there is another thread, which would keep them.
+    // Before there is another thread, which would keep the capabilities.
     tranship_sys::confine::drop_capabilities(config.kills()).context("dropping capabilities")?;
-    // It ends with this process. Afterwards no program can be started.
+    // The observer ends with this process. Afterwards no program can be started.
     let _observer = doors.map(metrics::Doors::start).transpose()?;
     take_signals(stop.clone())?;
     match listener.path() {
@@ -104,7 +104,7 @@ fn take_signals(stop: Shutdown) -> Result<()> {
     let take = move || {
         for signal in signals.forever() {
             if signal != SIGHUP {
-                // Fails only if the counter is full, and then it is signalled already.
+                // Fails only if the counter is full, and then the stop is signalled already.
                 let _ = stop.stop();
                 return;
             }
@@ -118,8 +118,8 @@ fn take_signals(stop: Shutdown) -> Result<()> {
     Ok(())
 }
 
-/// Starts this program again without a terminal and waits until somebody listens: the new process, or another
-/// manager that was faster.
+/// Starts this program again without a terminal and waits until a manager listens: the new process, or another one that
+/// was faster.
 fn daemonize(args: &DaemonArgs) -> Result<Answer> {
     let path = match &args.socket {
         Some(path) => path.clone(),
@@ -138,7 +138,7 @@ fn daemonize(args: &DaemonArgs) -> Result<Answer> {
             .arg(format!("{}ms", time.as_millis()));
     }
     args.observe.pass_on(&mut command);
-    // Its complaints go where ours go until it serves; it writes nothing to standard output.
+    // The child's error output goes where ours goes until it serves; it writes nothing to standard output.
     let mut child = command
         .stdin(Stdio::null())
         .stdout(Stdio::null())
@@ -151,7 +151,7 @@ fn daemonize(args: &DaemonArgs) -> Result<Answer> {
             return Ok(Answer::Yes);
         }
         match child.try_wait().context("waiting for the manager")? {
-            // It lost against another one, which is about to listen.
+            // The child lost against another manager, which is about to listen.
             Some(status) if status.code() == Some(exit::NEGATIVE.into()) => lost = true,
             Some(status) => bail!("the manager ended at once ({status})"),
             None => {}
@@ -165,7 +165,7 @@ fn daemonize(args: &DaemonArgs) -> Result<Answer> {
     if lost {
         bail!("another manager has locked {path}, and has not listened there for {PATIENCE:?}");
     }
-    // Whatever it waits for: it may have the lock, which keeps every other one away.
+    // Whatever the child waits for: it may have the lock, which keeps every other manager away.
     let _ = child.kill();
     let _ = child.wait();
     bail!(
@@ -189,7 +189,7 @@ fn usual_socket() -> Result<PathBuf> {
 
 fn load(file: &Path) -> Result<Config> {
     Config::load(file).map_err(|error| match error {
-        // It names the file itself.
+        // The error names the file itself.
         ConfigError::Read { .. } => error.into(),
         error => anyhow::Error::new(error).context(file.display().to_string()),
     })

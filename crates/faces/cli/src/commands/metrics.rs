@@ -1,7 +1,7 @@
 //! `tranship metrics`: figures for tools and browsers, in a process that is a client of the manager like any other.
 //!
-//! A manager that is to serve them starts this program with the sockets open, before it locks itself down; it has nothing to do with it
-//! from then on.
+//! A manager that is to serve them starts this program with the sockets open, before it locks itself down; it has
+//! nothing to do with it from then on.
 
 use super::connect;
 use crate::args::ConnectArgs;
@@ -44,7 +44,7 @@ pub(crate) fn run(args: &MetricsArgs) -> Result<Answer> {
     }
 }
 
-/// Asks once.
+/// Asks the manager once.
 fn look(args: &ConnectArgs) -> Result<Snapshot, Error> {
     let begun = Instant::now();
     let domain = connect::look(args)?;
@@ -145,7 +145,7 @@ pub(super) struct Doors {
     remove: Option<PathBuf>,
 }
 
-/// Opens them, if there are to be any.
+/// Opens the sockets, if there are to be any.
 pub(super) fn doors(
     config: &Config,
     args: &ObserveArgs,
@@ -249,14 +249,14 @@ impl Doors {
 /// The process beside a manager.
 #[derive(Debug)]
 pub(super) struct Beside {
-    /// By its standard input it hears of our end.
+    /// Process that hears of our end by its standard input.
     _child: Child,
     remove: Option<((u64, u64), PathBuf)>,
 }
 
 impl Drop for Beside {
     fn drop(&mut self) {
-        // Another manager may have made its own there by now.
+        // Another manager may have made its own socket there by now.
         if let Some((ours, path)) = &self.remove
             && inode(path) == Some(*ours)
         {

@@ -38,7 +38,7 @@ pub(crate) fn run(args: &RecvArgs) -> Result<Answer> {
                 // Standard output keeps text that ends in no line.
                 to.flush()?;
             }
-            // Its own word that this was all.
+            // The sender itself has said that this was all.
             Err(error) if error == ErrorKind::PeerGone => break,
             Err(error) if error == ErrorKind::NotConnected => {
                 receiver = open(&domain, args)?;

@@ -19,13 +19,13 @@ pub(crate) struct Place {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Listening {
     Yes,
-    /// No such file.
+    /// There is no such file.
     Absent,
     /// A file left by a manager that is gone.
     Dead,
     /// The socket cannot be used, and no manager is looked for or started past it.
     Unusable(SocketProblem),
-    /// Something else is wrong.
+    /// Another error.
     Refused(String),
 }
 
@@ -53,7 +53,7 @@ pub(crate) fn probe(path: &Path) -> Listening {
         connect(&socket, &address)
     };
     match attempt() {
-        // A full backlog: somebody has it open, and is busy.
+        // A full backlog: a process has it open, and is busy.
         Ok(()) | Err(Errno::AGAIN) => Listening::Yes,
         Err(Errno::NOENT | Errno::NOTDIR) => Listening::Absent,
         Err(Errno::CONNREFUSED | Errno::ACCESS | Errno::PERM) if is_other_file(path) => {

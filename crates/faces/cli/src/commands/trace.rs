@@ -13,7 +13,7 @@ use std::io::Write;
 use std::time::{Duration, Instant};
 use tranship::{BufferId, Did, Domain, DomainId, PoolId, StatRecord, Trace, TraceEvent};
 
-/// Between two looks.
+/// Time between two looks.
 const EVERY: Duration = Duration::from_millis(100);
 
 pub(crate) fn run(args: &TraceArgs) -> Result<Answer> {
@@ -47,7 +47,7 @@ fn said(args: &TraceArgs, names: &Names, pool: PoolId, on: bool) -> Result<Answe
     let mut out = output::stdout();
     let is = match (on, args.off) {
         (true, false) => "is traced",
-        (true, true) => "is traced still: somebody follows it",
+        (true, true) => "is still traced: a program follows it",
         (false, _) => "is not traced",
     };
     writeln!(out, "pool {} {is}", names.pool(pool))?;
@@ -128,7 +128,7 @@ fn show(args: &TraceArgs, domain: &Domain, names: &Names, target: Target) -> Res
     Ok(if any { Answer::Yes } else { Answer::No })
 }
 
-/// Events as they come, in the order of their times within a look.
+/// Prints events as they come, in the order of their times within a look.
 fn follow(args: &TraceArgs, domain: &Domain, pool: PoolId) -> Result<()> {
     let begun = Instant::now();
     let mut seen: HashMap<(DomainId, u32), u64> = HashMap::new();

@@ -230,7 +230,7 @@ pub(crate) fn stat_tables(records: &[StatRecord], out: &mut impl Write) -> io::R
     Ok(())
 }
 
-/// Names and channels only, one a line, without a heading: for `ls`.
+/// Returns names and channels only, one a line, without a heading: for `ls`.
 pub(crate) fn ls_lines(records: &[StatRecord]) -> Vec<String> {
     let names = Names::of(records);
     let line = |record: &StatRecord| match record {

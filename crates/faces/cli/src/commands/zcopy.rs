@@ -37,7 +37,7 @@ pub(super) fn run(action: &ZcopyAction) -> Result<Answer> {
 fn find(args: &ExplainArgs) -> Result<Vec<Report>> {
     let Some(what) = &args.what else {
         let all = Report::processes().into_iter();
-        // One that has ended meanwhile is none.
+        // A process that has ended meanwhile has no report.
         return Ok(all.filter_map(|pid| Report::of_process(pid).ok()).collect());
     };
     if let Some(pid) = what.to_str().and_then(|text| text.parse().ok()) {

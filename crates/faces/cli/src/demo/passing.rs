@@ -83,10 +83,10 @@ impl<'a> Producer<'a> {
         let chunk = (plan.frame as u64)
             .next_power_of_two()
             .clamp(64 << 10, 64 << 20);
-        // For each consumer a full queue and the one that it works on; one is being filled, one spare.
+        // Frames: for each consumer a full queue and the one that it works on; one is being filled, one is spare.
         let frames = ConsumerRole::ALL.len() * (QUEUE as usize + 1) + 4;
         let bytes = (plan.frame as u64).next_multiple_of(chunk) * frames as u64;
-        // All of them are needed again and again, however long a busy machine lets the others wait meanwhile.
+        // All frames are needed again and again, however long a busy machine lets the others wait meanwhile.
         let options = PoolOptions::new(bytes)
             .chunk_bytes(chunk)
             .preallocate(bytes)
@@ -123,7 +123,7 @@ impl<'a> Producer<'a> {
             more: args.into_iter().map(str::to_owned).collect(),
             stdin: Stdio::null(),
         })?;
-        // It connects before its lock-down, or ends, and then there is nobody to wait for.
+        // The consumer connects before its lock-down, or ends, and then there is no consumer to wait for.
         let sender = loop {
             match listener.accept_timeout(Duration::from_millis(100)) {
                 Ok(sender) => break sender,
@@ -135,7 +135,7 @@ impl<'a> Producer<'a> {
             }
         };
         worker.wait_ready()?;
-        // After its lock-down: all that it still needs, its counters and the frames' memory, it can make and map.
+        // After its lock-down: it can still make its counters and map the frames' memory.
         let mut lane = Lane::new(role, sender);
         lane.assign(&self.pool)?;
         Ok((worker, lane))
@@ -197,7 +197,7 @@ impl<'a> Producer<'a> {
         } = self;
         drop(pool);
         let begin = Instant::now();
-        // Not longer than people wait; memory that is still there then counts as leaked.
+        // Not longer than a user waits; memory that is still there then counts as leaked.
         while begin.elapsed() < LAST_PATIENCE
             && !(alone(&domain)? && Held::now()?.is_no_more_than(&before))
         {

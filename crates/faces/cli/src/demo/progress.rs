@@ -29,11 +29,11 @@ pub(crate) enum Line {
 pub(crate) struct Progress {
     pub frames: u64,
     pub bytes: u64,
-    /// Bytes that were copied on their way here, by whomever.
+    /// Bytes that were copied on their way here, by any process.
     pub copied: u64,
 }
 
-/// The consumer's side: says how far it is, at most ten times a second.
+/// Reporter of the consumer: it reports the progress, at most ten times a second.
 #[derive(Debug)]
 pub(crate) struct Reporter<W> {
     out: W,

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use std::io::{self, Write};
 use std::path::Path;
 
-/// Everything so far.
+/// Report so far.
 #[derive(Debug)]
 pub(crate) struct Report {
     total: u64,
@@ -41,11 +41,11 @@ struct Stage {
     mib_per_second: f64,
 }
 
-/// Something that must hold.
+/// Check that must hold.
 #[derive(Debug)]
 struct Check {
     what: String,
-    /// Unless nobody may look.
+    /// Result, unless nobody may look.
     holds: Option<bool>,
     found: String,
 }
@@ -99,7 +99,7 @@ impl Report {
         });
     }
 
-    /// Takes in one way of moving frames, and looks at the writer's output.
+    /// Adds one way of moving frames, and checks the writer's output.
     pub(crate) fn add(&mut self, reached: Reached, live: &Live, output: &Path) -> Result<()> {
         let over = reached.over.name();
         let mark = (self.time, format!("over {over}"));

@@ -17,7 +17,7 @@ pub(crate) struct Confinement {
 
 /// Locks this process down for good and then tries to get out.
 ///
-/// Traceable: others of its user may still look into it, to count its system calls.
+/// With `traceable`, other processes of its user may still look into it, to count its system calls.
 pub(crate) fn lock_down(traceable: bool) -> Result<Confinement> {
     let sandbox = match traceable {
         true => Sandbox::new().traceable(),
@@ -30,7 +30,7 @@ pub(crate) fn lock_down(traceable: bool) -> Result<Confinement> {
     })
 }
 
-/// Something that a locked-down process must not be able to do, and whether it could.
+/// Attempt that must fail in a locked-down process, and the function that returns whether it succeeded.
 type Attempt = (&'static str, fn() -> bool);
 
 /// Tries everything that must fail now; returns the names of attempts that did not.
@@ -65,7 +65,7 @@ mod tests {
 
     #[test]
     fn without_a_lock_down_the_attempts_succeed() {
-        // So that an empty list after a lock-down means something.
+        // A control, so that an empty list after a lock-down means something.
         let escaped = try_to_escape();
         let _ = std::fs::remove_file(escape_path());
         assert_eq!(escaped.len(), 5, "{escaped:?}");

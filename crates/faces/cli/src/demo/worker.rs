@@ -81,7 +81,7 @@ impl Worker {
         if let Some(path) = start.output {
             command.arg("--output").arg(path);
         }
-        // Nothing of the environment is its business; a locked-down process can hardly use it anyway.
+        // The consumer gets nothing of the environment; a locked-down process can hardly use it anyway.
         command
             .env_clear()
             .stdin(start.stdin)

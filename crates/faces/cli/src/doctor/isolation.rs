@@ -61,7 +61,7 @@ fn ptrace_scope() -> Finding {
     }
 }
 
-/// Capabilities with which nobody can be kept out, by their number.
+/// Capabilities that no isolation can keep out, by their number.
 const OUTSIDE: &[(u32, &str)] = &[
     (7, "SETUID"),
     (16, "SYS_MODULE"),
@@ -89,7 +89,7 @@ fn capabilities(status: &str) -> Finding {
         Finding::weak(
             name,
             held.join(" "),
-            "who has one of these can read and write any process: outside the threat model",
+            "a process that has one of these can read and write any other process: outside the threat model",
             "drop them (setpriv --bounding-set, CapabilityBoundingSet=, or another user)",
         )
     }

@@ -1,4 +1,4 @@
-//! Channels between machines: are there credentials, and do they do?
+//! Channels between machines: whether there are credentials, and whether they work.
 
 use super::finding::Finding;
 use tranship_transport::net::{Credentials, default_credentials};

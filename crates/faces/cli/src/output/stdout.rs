@@ -2,7 +2,7 @@
 
 use std::io::{self, ErrorKind, StdoutLock, Write};
 
-/// Standard output, locked. That nobody reads it any more is [`Unread`], which a broken pipe of anything else is not.
+/// Standard output, locked. The error for a missing reader is [`Unread`]; a broken pipe of anything else is not.
 #[derive(Debug)]
 pub(crate) struct Stdout(StdoutLock<'static>);
 

@@ -1,5 +1,5 @@
-//! The standard streams that this program was started with. Rust opens `/dev/null` for those that were closed: data would go nowhere, and
-//! nothing would be read, without an error.
+//! The standard streams that this program was started with. Rust opens `/dev/null` for those that were closed: data
+//! would go nowhere, and nothing would be read, without an error.
 
 use anyhow::{Result, bail};
 use rustix::fs::{OFlags, fcntl_getfl};

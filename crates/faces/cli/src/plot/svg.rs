@@ -9,7 +9,7 @@ const LEFT: f64 = 72.0;
 const RIGHT: f64 = 110.0;
 const TOP: f64 = 48.0;
 const BOTTOM: f64 = 44.0;
-/// Told apart by the colour-blind as well.
+/// Colours that the colour-blind can distinguish, too.
 const COLOURS: [&str; 6] = [
     "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9",
 ];

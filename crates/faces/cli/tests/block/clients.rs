@@ -99,7 +99,7 @@ fn a_file_system_through_the_server_and_through_a_proxy() {
             &format!("nbd+unix:///?socket={}", home.path(socket).display()),
         );
     }
-    // Where there is a port, it is said.
+    // If there is a port, the program prints it.
     let info = format!("nbd+unix:///?socket={}", home.path("p").display());
     let info = tool(&home, "nbdinfo", &["--json", &info]);
     let info: serde_json::Value = serde_json::from_slice(&info).expect("JSON");

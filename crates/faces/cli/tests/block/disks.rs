@@ -1,4 +1,5 @@
-//! Disks that are full, broken, cut or not to be written, and rows of proxies: the client is told, and its connection goes on.
+//! Disks that are full, broken, cut or not to be written, and rows of proxies: the client is told, and its connection
+//! goes on.
 
 use crate::kit::{Home, Running, have, run, started, watchdog};
 use crate::nbd::{Client, FLUSH, READ, TRIM, WRITE, ZERO};
@@ -193,7 +194,8 @@ fn a_read_only_export_refuses_what_writes() {
     assert!(read == [3; 8192]);
 }
 
-/// Three machines in a row: a proxy may ask a proxy, for NBD clients and for programs. Whichever of them dies costs no request.
+/// Three machines in a row: a proxy may ask a proxy, for NBD clients and for programs. Whichever of them dies costs no
+/// request.
 #[test]
 fn a_proxy_of_a_proxy_serves_nbd_and_channels() {
     let _dog = watchdog();

@@ -52,7 +52,7 @@ child!(
             if ctl.send(&next).is_err() {
                 return Ok(());
             }
-            // As the parent says: more, or enough.
+            // The parent says whether to write more.
             if ctl.recv::<bool>().ok().flatten() != Some(true) {
                 return Ok(());
             }
@@ -96,7 +96,7 @@ impl World {
         user.send(&true).expect("the user");
     }
 
-    /// Every block is of one write, whole, and no older than the last that was flushed.
+    /// Checks that every block is of one write, whole, and no older than the last that was flushed.
     fn check(&self, bytes: &[u8], whence: &str) {
         let mut last = HashMap::new();
         for write in self

@@ -47,7 +47,7 @@ impl Home {
             dir,
             _manager: Running(manager),
         };
-        // Its first answer says that it is there.
+        // The service's first answer shows that it is there.
         let there = || {
             let mut stat = home.command(&["stat"]);
             let stat = stat.stderr(Stdio::null()).stdout(Stdio::null());
@@ -105,7 +105,7 @@ pub fn started_saying(mut child: Child) -> (Running, Vec<String>) {
     (running, said)
 }
 
-/// Are these programs here?
+/// Returns whether these programs are here.
 pub fn have(programs: &[&str]) -> bool {
     let missing = programs.iter().find(|program| {
         let found = Command::new("sh")

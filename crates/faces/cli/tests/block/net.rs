@@ -104,7 +104,7 @@ fn a_file_system_over_a_lossy_network_with_the_server_killed_in_the_middle() {
     let (noise, back) = (std::fs::read(home.path("noise")), std::fs::read(back));
     let (noise, back) = (noise.expect("noise"), back.expect("read back"));
     assert!(noise == back[..noise.len()], "what was read back differs");
-    // And a file system, still in bad weather.
+    // A file system works too, still in bad weather.
     file_system_round_trip(&home, &export);
     assert!(lab.frames().1 > 0, "no frame was lost");
     drop(running);

@@ -1,4 +1,4 @@
-//! Why something failed is said: each reason in its own words.
+//! Reasons of failures: each is reported in its own words.
 
 use crate::kit::{Home, Running, run, started, watchdog};
 use crate::nbd::{Client, FLUSH};
@@ -100,7 +100,7 @@ fn levels_that_differ_are_both_said_at_once() {
         let said = failed(begun(home.command(&bench)));
         let words = format!("level of trust is `producer`, this end's is `{level}`");
         assert!(said.contains(&words), "{said}");
-        // It does not try again, and does not say that it would. Of the pool that was not taken it warns once.
+        // The program does not try again, and does not say that it would. It warns once of the pool that was not taken.
         assert!(!said.contains("trying again"), "{said}");
         assert!(said.matches("WARN").count() <= 1, "{said}");
     }

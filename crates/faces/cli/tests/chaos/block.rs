@@ -51,7 +51,7 @@ fn flushed(gauge: &Gauge, round: u64) {
     gauge.tick(FLUSHED);
 }
 
-/// Every block is of one write, whole, and no older than the last that was flushed.
+/// Checks that every block is of one write, whole, and no older than the last that was flushed.
 fn check(gauge: &Gauge, bytes: &[u8]) -> Result<(), Broken> {
     let begun = gauge.read(BEGUN);
     let mut last = HashMap::new();
@@ -169,7 +169,7 @@ fn a_disk_with_a_proxy() {
     ]);
     let proxy = proxy.arg("--nbd").arg(format!("unix:{}", socket.display()));
     let as_ever = |name, launch: Launch| {
-        // While there is no manager.
+        // Ends with this code while there is no manager.
         Party::new(name, move |_| launch.clone()).started_again_at(3)
     };
     let user = {

@@ -143,7 +143,7 @@ child!(
         drop(client);
         first.stop();
         let seat = Seat::take(ctl, "cache")?;
-        // Where the manager is away no heap is given.
+        // No heap is given while the manager is away.
         let until = Instant::now() + PATIENCE;
         let server = loop {
             match serve(Some(&seat.domain)) {

@@ -33,7 +33,7 @@ child!(
     }
 );
 
-/// With `ends` it stops now and then, in order, while viewers connect, and begins anew.
+/// Films. With `ends` it stops now and then, in order, while viewers connect, and begins anew.
 fn films(ctl: Control, ends: bool) -> Result<(), Broken> {
     let seat = Seat::take(ctl, "camera")?;
     let options_of_pool = || PoolOptions::new(POOL).name("frames");
@@ -106,7 +106,7 @@ impl Camera {
         let id = random.next();
         let mut frame = match self.pool.alloc_timeout(len, ROUND) {
             Ok(frame) => frame,
-            // Those that are under way come back first.
+            // Buffers that are under way come back first.
             Err(error) if error.kind() == ErrorKind::OutOfMemory => return Ok(()),
             Err(other) => return Err(format!("alloc: {other}")),
         };
@@ -151,7 +151,7 @@ child!(
                 let options = options().timeout(wait_for_camera.limit());
                 match seat.domain.open_with::<Receiver>("video", options) {
                     Ok(link) => from = Some(link),
-                    // A camera that ends is waited for: it refuses nobody.
+                    // A camera that ends is waited for: it refuses no viewer.
                     Err(e) if e.find::<Refusal>().is_some_and(Refusal::went_away) => {
                         return Err(format!("open: {e}"));
                     }

@@ -70,7 +70,7 @@ impl<'a> Transfer<'a> {
         self.receiver = Some(recv.start().expect("recv"));
     }
 
-    /// Both are on one channel: a receiver opens its file only then.
+    /// Returns whether both are on one channel: a receiver opens its file only then.
     fn is_joined(&self) -> bool {
         self.out.exists()
     }
@@ -181,7 +181,7 @@ fn strike(all: &mut Transfer<'_>, manager: &mut Party, blow: &mut Blow, after: u
             return manager.recover();
         }
     };
-    // One that has ended already has done so before anything was done to it.
+    // A program that has ended already did so before anything was done to it.
     let Some(peer) = peer.filter(|peer| !peer.has_ended()) else {
         return;
     };
@@ -223,7 +223,7 @@ fn finish(all: &mut Transfer<'_>, blow: &Blow) {
                         "{who} failed with {code} for nothing: {said}"
                     );
                 }
-                // Only where we killed it.
+                // A signal is allowed only where the test killed it.
                 signal => assert!(
                     blow.excuses() && signal == Exit::Signal(libc::SIGKILL),
                     "{who} ended with {signal:?}: {said}"
@@ -257,7 +257,7 @@ fn finish(all: &mut Transfer<'_>, blow: &Blow) {
             sender.kill();
             return;
         }
-        // Else the receiver has the end, so the sender was at it.
+        // Otherwise the receiver has the end, so the sender was at its end.
         let exit = sender.wait();
         let excused = blow.excuses();
         assert!(

@@ -12,7 +12,8 @@ use crate::scene::Scene;
 use crate::seat::{Broken, Order, ROUND, Seat, Wait, bearable, patiently, recv_over, send_over};
 
 const POOL: u64 = 8 << 20;
-/// Whatever is asked has room in one, also when two clients hold as much as they can: without a manager there may be no second.
+/// Size of a chunk. Every message fits into one, also when two clients hold as much as they can: without a manager
+/// there may be no second chunk.
 const CHUNK: u64 = 4 << 20;
 const LONGEST: u64 = 256 << 10;
 

@@ -25,7 +25,7 @@ fn pass(peers: &[Peer], milliseconds: u64) {
     let _ = poll(&mut fds, Some(&time));
 }
 
-/// Nothing, less than a frame, a frame and a bit, or up to all.
+/// Returns nothing, less than a frame, a frame and a bit, or up to all.
 fn quota(random: &mut Random, max_bytes: u64) -> u64 {
     match random.below(5) {
         0 => 0,
@@ -48,7 +48,7 @@ fn steer(admin: &Domain, random: &mut Random) -> usize {
     for (pool, max_bytes) in pools {
         match admin.set_quota(pool, quota(random, max_bytes)) {
             Ok(_) => set += 1,
-            // It has ended since.
+            // The pool has ended since.
             Err(error) => assert_eq!(error.kind(), ErrorKind::Stale, "{error}"),
         }
     }
@@ -61,7 +61,7 @@ fn transfer(scene: &Scene, admin: &Domain, number: u64, random: &mut Random) -> 
     let content = payload::made(len, number, random.next());
     let [from, out] = ["in", "out"].map(|name| scene.audit.path(name));
     std::fs::write(&from, &content).expect("the file");
-    // By reference, or copied into a pool of the receiver's, which has a quota as well.
+    // The file goes by reference, or is copied into a pool of the receiver's, which has a quota as well.
     let name = match number % 2 {
         0 => format!("file {number}"),
         _ => format!("copy:file-{}-{number}", std::process::id()),

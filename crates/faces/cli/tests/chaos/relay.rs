@@ -117,7 +117,7 @@ child!(
         let shown = patiently(|| seat.domain.listen_with::<Sender>("shown", options()))?;
         let (mut from, mut to) = (None::<Receiver>, None::<Sender>);
         let mut between = None::<Relay>;
-        // At which sides it waits for somebody.
+        // The sides at which the relay waits for a program.
         let (mut wants_source, mut wants_sink) = (true, true);
         loop {
             match seat.order(Duration::ZERO)? {
@@ -168,7 +168,7 @@ child!(
     }
 );
 
-/// Some of the relay's work; at which side somebody else is needed then.
+/// Does some of the relay's work; returns the side at which another program is needed then.
 fn carry(relay: &mut Relay) -> Result<Option<RelayEnd>, Broken> {
     match relay.turn() {
         Ok(0) => match poll(&mut relay.poll_items(), Some(ROUND)) {
@@ -180,7 +180,7 @@ fn carry(relay: &mut Relay) -> Result<Option<RelayEnd>, Broken> {
             match end {
                 RelayEnd::Source => drop(recv_over(&error)?),
                 RelayEnd::Sink => drop(send_over(&error)?),
-                // Its camera is gone, or the manager that knew that it may be handed on.
+                // The message's camera is gone, or the manager that knew that it may be handed on.
                 RelayEnd::Message => {
                     send_over(&error)?;
                     drop(relay.take_unsent());

@@ -109,7 +109,7 @@ impl Seat {
         if !self.ctl.is_ready() {
             return Ok(None);
         }
-        // Nobody to order any more is an order too.
+        // A test that is gone counts as an order too.
         Ok(Some(
             self.ctl.recv().map_err(broken)?.unwrap_or(Order::Quit),
         ))

@@ -39,7 +39,7 @@ pub fn open(page: &str, dir: &Path, wanted: &Value) -> Option<Value> {
         .args([browser, page])
         .arg(dir.join("profile"))
         .arg(wanted.to_string());
-    // It makes files at home, else.
+    // The browser makes files at home otherwise.
     command.env("HOME", dir).env("XDG_RUNTIME_DIR", dir);
     let output = command.stdin(Stdio::null()).output().expect("python3");
     let said = String::from_utf8_lossy(&output.stdout).into_owned();

@@ -85,7 +85,7 @@ fn said(from: impl Read + Send + 'static, words: &str) -> String {
         said.push_str(&line);
         assert!(n > 0, "it ended: {said}");
         if line.contains(words) {
-            // It is to be able to say more.
+            // The program must be able to print more.
             std::thread::spawn(move || std::io::copy(&mut log, &mut std::io::sink()));
             return line;
         }

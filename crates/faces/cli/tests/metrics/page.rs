@@ -41,7 +41,7 @@ fn page(more: &[&str]) -> Page {
 
 impl Page {
     fn shot(&self, name: &str) -> PathBuf {
-        // To be looked at: TRANSHIP_SHOTS=DIR keeps them.
+        // The pictures are kept in TRANSHIP_SHOTS=DIR, to be looked at.
         let keep = std::env::var_os("TRANSHIP_SHOTS").map(PathBuf::from);
         keep.unwrap_or_else(|| self.manager.dir.path().to_owned())
             .join(name)

@@ -82,7 +82,7 @@ fn who_waits_is_shown_with_whom_it_waits_for() {
         .map(|_| pool.alloc(64 << 10).expect("room"))
         .collect();
     let all = std::thread::scope(|s| {
-        // One more than there is memory for, and more than there are lines.
+        // One caller more than there is memory for, and more than there are lines.
         s.spawn(|| drop(pool.alloc(64 << 10).expect("alloc")));
         s.spawn(|| (0..20).for_each(|_| sender.send_inline(b"x", 0).map(drop).expect("send")));
         let all = loop {
@@ -172,7 +172,7 @@ fn without_a_page_or_a_terminal_it_says_what_to_do() {
     assert!(said.contains("--batch"), "{said}");
 }
 
-/// In order it goes with its manager, and nothing is left beside the socket.
+/// A page goes with a manager that ends in order, and nothing is left beside the socket.
 #[test]
 fn a_manager_that_ends_in_order_takes_its_page_along() {
     let _dog = Watchdog::new();

@@ -51,7 +51,7 @@ impl Stage {
         let join = |name: &str| loop {
             let builder = Domain::builder().name(name).socket(&socket);
             match builder.helper_thread(true).connect() {
-                // Its file is there before it listens.
+                // The socket's file is there before the manager listens.
                 Err(error) if error == ErrorKind::NoManager => std::thread::yield_now(),
                 joined => break joined.expect("connect"),
             }
@@ -96,7 +96,7 @@ impl Stage {
         self.dir.path().join("m.sock")
     }
 
-    /// `tranship top` with these arguments.
+    /// Returns the command `tranship top` with these arguments.
     pub fn top(&self, more: &[&str]) -> Command {
         top_at(&self.socket(), more)
     }

@@ -49,7 +49,7 @@ impl Terminal {
         unlockpt(&outside).expect("it");
         let name = ptsname(&outside, Vec::new()).expect("its name");
         let name = name.into_string().expect("text");
-        // Not this process's own, whose end would be its own.
+        // Not this process's own terminal, whose end would be its own.
         let mut inside = File::options();
         inside.read(true).write(true).custom_flags(libc::O_NOCTTY);
         let inside = inside.open(name);
@@ -115,7 +115,7 @@ impl Terminal {
                 return screen;
             }
             assert!(ended.is_none(), "it has ended, {ended:?}:\n{screen}");
-            // It may end without a word.
+            // The program may end without a word.
             let more = self.shown.1.wait_timeout(shown, LOOK);
             drop(more.expect("no panic"));
         }

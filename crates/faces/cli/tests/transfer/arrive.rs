@@ -96,7 +96,7 @@ fn stat_shows_who_waits_under_a_name() {
         listed.starts_with("film\ttranship-send#") && listed.ends_with(" -> (nobody)\n"),
         "{listed}"
     );
-    // Somebody waits for a name that nobody exports.
+    // A receiver waits for a name that no process exports.
     let waiting = manager.command(&["recv", "book"]).spawn().expect("recv");
     let _reader = Running(waiting);
     let listed = loop {
@@ -153,7 +153,7 @@ fn a_daemon_listens_when_its_starter_returns() {
     let term = rustix::process::Signal::TERM;
     rustix::process::kill_process(pid.expect("a process"), term).expect("a signal");
     gone();
-    // One that may leaves by itself, and takes its socket with it.
+    // A manager that may end by itself does, and takes its socket with it.
     assert!(daemonize("100ms").success());
     gone();
 }

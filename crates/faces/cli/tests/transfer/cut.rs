@@ -92,7 +92,7 @@ fn a_sender_that_fails_is_no_end_in_order() {
 fn a_receiver_that_leaves_something_is_no_success_of_the_sender() {
     let _dog = dog();
     let manager = Manager::start();
-    // It takes one message and has no more room in its pipe.
+    // The receiver takes one message and has no more room in its pipe.
     let mut recv = manager.command(&["recv", "x"]);
     let recv = spawn(recv.stdout(Stdio::piped()));
     let from = manager.path("in");
@@ -101,7 +101,7 @@ fn a_receiver_that_leaves_something_is_no_success_of_the_sender() {
     let stdin = read.try_clone().expect("the same file");
     let mut send = manager.command(&["send", "x", "--frame", "1000000"]);
     let mut send = spawn(send.stdin(stdin));
-    // It has read everything and sleeps: there is nothing left to wait for but the receiver.
+    // The sender has read everything and sleeps: it waits only for the receiver.
     while read.stream_position().expect("a place") < input().len() as u64 || !sleeps(&send) {
         assert_eq!(send.0.try_wait().expect("waiting"), None, "not taken");
     }
@@ -110,7 +110,7 @@ fn a_receiver_that_leaves_something_is_no_success_of_the_sender() {
     assert_eq!(code, Some(4), "{said}");
     assert!(said.contains("not taken: the receiver is gone"), "{said}");
 
-    // One that has enough has left the rest, too.
+    // A receiver that has enough leaves the rest of the transfer, too.
     let send = spawn(
         manager
             .command(&["send", "x", "--frame", "1000000"])

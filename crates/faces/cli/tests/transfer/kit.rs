@@ -64,12 +64,12 @@ impl Manager {
         Self::configured("")
     }
 
-    /// With that configuration, TOML.
+    /// Starts a manager with that configuration, TOML.
     pub(crate) fn configured(config: &str) -> Self {
         Self::run(config, |manager| manager)
     }
 
-    /// With so few descriptors.
+    /// Starts a manager with so few descriptors.
     pub(crate) fn limited(descriptors: u32) -> Self {
         Self::run("", |manager| {
             let mut limited = Command::new("sh");
@@ -89,7 +89,7 @@ impl Manager {
         manager.arg("--config").arg(&file);
         let child = wrap(manager).spawn();
         let mut child = Running(child.expect("a manager"));
-        // That it listens, not a pause, says that it is there.
+        // The manager is there when it listens; no pause would show that.
         while tranship_sys::socket::connect(&socket).is_err() {
             assert_eq!(
                 child.0.try_wait().expect("waiting"),
@@ -110,7 +110,7 @@ impl Manager {
     }
 }
 
-/// Some bytes that do not repeat with any buffer size.
+/// Returns some bytes that do not repeat with any buffer size.
 pub(crate) fn input() -> &'static [u8] {
     static INPUT: LazyLock<Vec<u8>> = LazyLock::new(|| {
         (0..3_000_001u32)

@@ -38,7 +38,7 @@ fn bytes_go_by_every_address_that_leads_to_another_process() {
         assert!(received == input(), "{address}: {} bytes", received.len());
         std::fs::remove_file(&to).expect("removing");
     }
-    // Nobody comes there either.
+    // No peer comes to this address either.
     let nobody = format!("tcp+plain:127.0.0.1:{}/films", plain.number());
     for command in ["send", "recv"] {
         let mut command = manager.command(&[command, &nobody, "--wait", "10ms"]);

@@ -57,7 +57,8 @@ fn who_is_one_too_many_is_told_so() {
 
 #[test]
 fn who_comes_when_the_manager_has_no_descriptors_left_is_told_so() {
-    // It keeps 256 for itself. One of ours may come while that of a look whether it listens is not gone yet.
+    // The manager keeps 256 descriptors for itself. A connection of ours may come while the one that checked whether it
+    // listens is not gone yet.
     let manager = Manager::limited(272);
     let path = manager.path("m.sock");
     let mut all = Vec::new();
@@ -181,7 +182,7 @@ fn a_closed_stream_is_an_error_before_anybody_is_met() {
         assert_eq!(code, Some(2), "{how}: {said}");
         assert!(said.contains("standard input is "), "{how}: {said}");
     }
-    // Each does without the stream that it does not use, and `/dev/null` is as good as any other.
+    // Each command works without the stream that it does not use, and `/dev/null` is as good as any other.
     let file = manager.path("out");
     let file = file.to_str().expect("a path");
     std::thread::scope(|s| {

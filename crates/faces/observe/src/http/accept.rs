@@ -1,8 +1,9 @@
-//! Which text an `Accept` header asks for.
+//! Choice of the text by an `Accept` header.
 
 use crate::text::Format;
 
-/// OpenMetrics, unless the asker would rather have the older text. A browser, which would only save OpenMetrics to a file, gets that one.
+/// Returns OpenMetrics, unless the client prefers the older text. A browser, which would only save OpenMetrics to a
+/// file, gets the older one.
 pub(crate) fn format(accept: Option<&str>) -> Format {
     let (mut open, mut plain) = ((0, 0u16), (0, 0u16));
     for item in accept.unwrap_or("*/*").split(',') {
@@ -20,7 +21,7 @@ pub(crate) fn format(accept: Option<&str>) -> Format {
                 _ => {}
             }
         }
-        // How exactly it is named counts before how much it is wished.
+        // The most exact name counts before the quality.
         let known = |versions: &[&str]| version.as_deref().is_none_or(|v| versions.contains(&v));
         let mut wish = |to_open: bool, exact: u8| {
             let at = if to_open { &mut open } else { &mut plain };
@@ -47,7 +48,7 @@ pub(crate) fn format(accept: Option<&str>) -> Format {
     }
 }
 
-/// `0.5`: 500; what is no quality: none at all.
+/// Parses `0.5` as 500; a text that is no quality is none at all.
 fn thousandths(text: &str) -> u16 {
     let value: f32 = text.parse().unwrap_or(0.0);
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // of 0 to 1000

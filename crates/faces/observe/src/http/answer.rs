@@ -12,7 +12,7 @@ const SCRIPT: &str = include_str!("../web/app.js");
 const PLOTS: &str = include_str!("../web/plots.js");
 const STYLE: &str = include_str!("../web/style.css");
 
-/// Sent with everything: nothing from elsewhere, nothing in a frame, no type guessed, nothing kept.
+/// Headers of every answer: nothing from elsewhere, nothing in a frame, no type guessed, nothing kept.
 const HEADERS: &str = "Content-Security-Policy: default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; \
 base-uri 'none'; form-action 'none'; frame-ancestors 'none'\r\n\
 X-Content-Type-Options: nosniff\r\nX-Frame-Options: DENY\r\nReferrer-Policy: no-referrer\r\nCross-Origin-Resource-Policy: same-origin\r\n\
@@ -74,12 +74,12 @@ impl Answer {
 pub(crate) struct Content {
     pub looks: Looks,
     pub tally: Mutex<Tally>,
-    /// Besides addresses and `localhost`.
+    /// Names besides addresses and `localhost`.
     pub hosts: Vec<String>,
 }
 
 impl Content {
-    /// `page`: the page is to be had here, too. `local`: no browser comes this way.
+    /// Returns the answer to a request. `page`: the page is served here, too. `local`: no browser comes this way.
     pub fn answer(&self, asked: &Asked, page: bool, local: bool) -> Answer {
         if !local && !host::allowed(asked.host.as_deref(), &self.hosts) {
             return Answer::wrong((

@@ -1,4 +1,4 @@
-//! Whose page may ask: the defence against names that are made to point here (DNS rebinding).
+//! Check of the page that asks: the defence against names that are made to point here (DNS rebinding).
 //!
 //! A browser sends a page's scripts only to the place that the page came from, by name. The owner of a name can let it
 //! point to this machine once the page is loaded. Then the page is "from here", and reads figures that only this
@@ -9,7 +9,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 /// Returns whether a request that names this host is answered.
 pub(crate) fn allowed(host: Option<&str>, names: &[String]) -> bool {
-    // Only HTTP/1.0 names none, and no browser speaks that.
+    // Only HTTP/1.0 requests have no host, and no browser speaks that.
     let Some(host) = host else {
         return true;
     };

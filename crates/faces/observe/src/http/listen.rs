@@ -12,7 +12,7 @@ use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 
-/// Connections that wait to be taken.
+/// Most connections that wait to be taken.
 const BACKLOG: i32 = 64;
 
 /// A socket that is listening.
@@ -25,7 +25,7 @@ pub enum Door {
 }
 
 impl Door {
-    /// One that was opened by somebody else.
+    /// Returns a door over a descriptor that another program opened.
     ///
     /// # Errors
     /// When it is neither.
@@ -57,7 +57,7 @@ impl AsFd for Door {
     }
 }
 
-/// Why it does not listen.
+/// Reason for which it does not listen.
 #[derive(Debug)]
 pub struct ListenError {
     place: String,
@@ -91,10 +91,10 @@ fn error(
     }
 }
 
-/// Listens at a path. A socket that nobody serves any more is replaced; one that is served is not, nor is anything else.
+/// Listens at a path. A socket that no process serves any more is replaced; a served one is not, and no other file is.
 ///
 /// # Errors
-/// Says what is there.
+/// The error names the file that is there.
 pub fn unix(path: &Path, mode: u32) -> Result<Door, ListenError> {
     let shown = path.display();
     tranship_sys::socket::check_path(path)
@@ -108,7 +108,7 @@ pub fn unix(path: &Path, mode: u32) -> Result<Door, ListenError> {
             ));
         }
         Ok(_) if UnixStream::connect(path).is_ok() => {
-            return Err(error(shown, "somebody listens there already", None));
+            return Err(error(shown, "a process listens there already", None));
         }
         Ok(_) => {
             let removed = std::fs::remove_file(path);
@@ -125,7 +125,7 @@ pub fn unix(path: &Path, mode: u32) -> Result<Door, ListenError> {
             SocketFlags::CLOEXEC,
             None,
         )?;
-        // Before it has a name: nobody gets in between.
+        // Before the socket has a name: no client gets in between.
         rustix::fs::fchmod(&fd, Mode::from_raw_mode(mode))?;
         bind(&fd, &address)?;
         listen(&fd, BACKLOG)?;
@@ -135,7 +135,8 @@ pub fn unix(path: &Path, mode: u32) -> Result<Door, ListenError> {
     Ok(Door::Unix(fd.into()))
 }
 
-/// Listens at an address: `127.0.0.1:8464`, `[::1]:8464`, `localhost:8464`, or a port alone, which is one of the loopback.
+/// Listens at an address: `127.0.0.1:8464`, `[::1]:8464`, `localhost:8464`, or a port alone, which is one of the
+/// loopback.
 ///
 /// # Errors
 /// Also where others could reach it, and `anywhere` does not say that they may.

@@ -8,16 +8,16 @@ const HEADERS: usize = 64;
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Asked {
     pub method: String,
-    /// Without the query.
+    /// Path without the query.
     pub path: String,
     pub host: Option<String>,
     pub accept: Option<String>,
 }
 
-/// Why it is none: status, and a line for people.
+/// Reason for which a request is none: status, and a line for people.
 pub(crate) type Wrong = (u16, &'static str);
 
-/// Nothing as long as the head is not whole.
+/// Parses the head of a request. Nothing as long as it is not whole.
 pub(crate) fn parse(bytes: &[u8]) -> Result<Option<Asked>, Wrong> {
     let mut headers = [httparse::EMPTY_HEADER; HEADERS];
     let mut request = httparse::Request::new(&mut headers);

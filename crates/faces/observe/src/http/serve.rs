@@ -18,9 +18,9 @@ pub mod limits {
     /// Connections at a time. When there are as many, the client that has been there longest without a request makes
     /// room. If all are being served, a new client is not heard.
     pub const CONNECTIONS: usize = 32;
-    /// From a connection's begin to the whole head of its request.
+    /// Longest time from a connection's begin to the whole head of its request.
     pub const HEARD: Duration = Duration::from_secs(5);
-    /// For taking the answer.
+    /// Longest time for taking the answer.
     pub const TAKEN: Duration = Duration::from_secs(10);
 }
 
@@ -57,7 +57,7 @@ impl Stream {
     }
 
     fn shutdown(&self, how: Shutdown) {
-        // Fails where the other side has ended it.
+        // Fails if the other side has ended the connection.
         let _ = either!(self, s => s.shutdown(how));
     }
 
@@ -89,7 +89,7 @@ enum Guest {
     Goes,
 }
 
-/// Those that are there, by the order in which they came.
+/// Clients that are there, by the order in which they came.
 #[derive(Default)]
 struct Guests {
     next: u64,
@@ -118,7 +118,7 @@ impl Guests {
 struct Shared {
     content: Content,
     guests: Mutex<Guests>,
-    /// One has left.
+    /// Rung when a client has left.
     left: Condvar,
 }
 
@@ -140,7 +140,8 @@ impl std::fmt::Debug for Server {
 }
 
 impl Server {
-    /// Figures come from `source`; `hosts` are names by which it is reached, besides addresses and `localhost`.
+    /// Creates a server. Figures come from `source`; `hosts` are names by which it is reached, besides addresses and
+    /// `localhost`.
     #[must_use]
     pub fn new(source: Box<dyn Source>, hosts: Vec<String>) -> Server {
         let content = Content {
@@ -158,7 +159,7 @@ impl Server {
         }
     }
 
-    /// In a thread of its own. `page`: with the page, not figures only.
+    /// Serves a door in a thread of its own. `page`: with the page, not figures only.
     ///
     /// # Errors
     /// When there is no thread to be had.
@@ -188,7 +189,7 @@ fn take(shared: &Arc<Shared>, stream: Stream, page: bool) {
     if guests.stay() >= CONNECTIONS {
         return;
     }
-    // Those that were sent away are still threads.
+    // Clients that were sent away are still threads.
     let many = |g: &mut Guests| g.all.len() >= 2 * CONNECTIONS;
     let waited = shared.left.wait_timeout_while(guests, HEARD, many);
     let (mut guests, waited) = waited.unwrap_or_else(PoisonError::into_inner);
@@ -218,7 +219,7 @@ fn take(shared: &Arc<Shared>, stream: Stream, page: bool) {
     }
 }
 
-/// Whatever comes, the place is free again.
+/// Guard that frees the place in any case.
 struct Leaves<'a>(&'a Shared, u64);
 
 impl Drop for Leaves<'_> {
@@ -231,7 +232,7 @@ impl Drop for Leaves<'_> {
 fn guest(shared: &Shared, id: u64, mut stream: Stream, page: bool) -> io::Result<()> {
     let local = matches!(stream, Stream::Unix(_));
     let asked = hear(&mut stream)?;
-    // From here on it is not sent away: what it wants is being made.
+    // From here on it is not sent away: its answer is being made.
     if let Some(at) = shared.guests().all.get_mut(&id) {
         *at = Guest::Served;
     }
@@ -240,7 +241,7 @@ fn guest(shared: &Shared, id: u64, mut stream: Stream, page: bool) -> io::Result
         Err(wrong) => Answer::wrong(wrong),
     };
     let bytes = answer.bytes();
-    // Not kept beside its copy for as long as a slow client takes.
+    // The answer is not kept beside its copy for as long as a slow client takes.
     drop(answer);
     let deadline = Instant::now() + TAKEN;
     let mut rest = bytes.as_slice();
@@ -254,7 +255,8 @@ fn guest(shared: &Shared, id: u64, mut stream: Stream, page: bool) -> io::Result
         }
     }
     stream.shutdown(Shutdown::Write);
-    // What it still sends is thrown away, a little of it: were it unread, the end would go out as a reset, and take the answer with it.
+    // Bytes that it still sends are thrown away, a little of them. If they were unread, the end would go out as a
+    // reset, and take the answer with it.
     let mut rest = [0; 1024];
     for _ in 0..HEAD_BYTES / rest.len() {
         stream.until(deadline)?;
@@ -265,7 +267,7 @@ fn guest(shared: &Shared, id: u64, mut stream: Stream, page: bool) -> io::Result
     Ok(())
 }
 
-/// The whole head of a request, or what is wrong with it.
+/// Reads the whole head of a request, or returns the error in it.
 fn hear(stream: &mut Stream) -> io::Result<Result<request::Asked, Wrong>> {
     let deadline = Instant::now() + HEARD;
     let mut bytes = Vec::new();

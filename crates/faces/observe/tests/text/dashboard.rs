@@ -1,4 +1,5 @@
-//! `dist/grafana-tranship.json`: it is JSON, and every metric that its expressions name is one that there is, used as its kind wants.
+//! `dist/grafana-tranship.json`: it is JSON, and every metric that its expressions name is one that there is, used as
+//! its kind wants.
 
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -33,7 +34,7 @@ fn expressions(value: &Value, found: &mut Vec<String>) {
     }
 }
 
-/// The metrics that an expression names, with what comes before each.
+/// Returns the metrics that an expression names, with the text before each.
 fn metrics(expression: &str) -> Vec<(&str, &str)> {
     let word = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let mut found = Vec::new();

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use tranship_observe::{FAMILIES, Format, Kind, Tally, render};
 use tranship_testkit::skipped;
 
-/// The labels of a sample, unescaped; what comes after them.
+/// Returns the labels of a sample, unescaped, and the text after them.
 fn labels(mut rest: &str) -> (BTreeMap<String, String>, &str) {
     let mut all = BTreeMap::new();
     let Some(inner) = rest.strip_prefix('{') else {
@@ -42,7 +42,7 @@ fn labels(mut rest: &str) -> (BTreeMap<String, String>, &str) {
     }
 }
 
-/// Every rule of the text that has no sense of its own to be wrong in.
+/// Checks every rule of the text that needs no other knowledge.
 fn check_open(text: &str) {
     let lines: Vec<_> = text
         .strip_suffix("# EOF\n")

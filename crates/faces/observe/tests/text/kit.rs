@@ -126,7 +126,7 @@ pub fn channel(id: u32, name: &str, taken: u64) -> StatRecord {
     })
 }
 
-/// Something of everything.
+/// Returns a snapshot with something of everything.
 pub fn whole() -> Snapshot {
     let mut records = vec![manager(), domain(1, "camera"), domain(2, "viewer")];
     records.push(pool(1, "frames", 1, 2 << 20));

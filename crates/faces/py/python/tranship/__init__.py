@@ -72,7 +72,7 @@ def connect(
     manager_timeout: float = 10,
 ) -> Domain:
     """Joins the manager: the one at `socket` (or $TRANSHIP_SOCKET), else the system's, else the user's, else one that it starts.
-    What only asks a manager that hangs is TimedOut after `manager_timeout` seconds."""
+    A call that only asks a hanging manager raises TimedOut after `manager_timeout` seconds."""
     return _native.connect(
         {
             "name": name,
@@ -94,7 +94,7 @@ def embedded(
     non_dumpable: bool = False,
     manager_timeout: float = 10,
 ) -> Domain:
-    """Runs a manager in this process, and joins it. Others join by `Domain.socket_path`."""
+    """Runs a manager in this process, and joins it. Other processes join by `Domain.socket_path`."""
     return _native.embedded(
         {
             "name": name,

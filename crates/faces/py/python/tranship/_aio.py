@@ -1,4 +1,4 @@
-"""Awaiting in asyncio: what the object's descriptor tells is looked at by the running loop."""
+"""Awaiting in asyncio: the running loop watches the object's descriptor."""
 
 import asyncio
 

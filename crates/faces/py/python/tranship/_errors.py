@@ -1,4 +1,4 @@
-"""Exceptions: one class for what a program tells apart, each also of a built-in class that programs know already.
+"""Exceptions: one class for each case that a program distinguishes, each also of a built-in class that programs know already.
 
 `kind` and `code` name the kind of error, one for one with the table in docs/errors.md; the text has the numbers.
 """
@@ -7,14 +7,14 @@ from ._native import KINDS
 
 
 class Error(Exception):
-    """Something was not done; the text says why, and what would be right."""
+    """An operation was not done; the text says the reason, and what would be right."""
 
     kind: str = ""
     code: int = 0
 
 
 class TimedOut(Error, TimeoutError):
-    """The time given is over."""
+    """The timeout is over."""
 
 
 class Full(Error, BlockingIOError, TimeoutError):
@@ -26,7 +26,7 @@ class PeerGone(Error, BrokenPipeError):
 
 
 class PeerDied(Error, ConnectionResetError):
-    """The other end died, or gave up: what came may not be all."""
+    """The other end died, or gave up: more messages may be missing."""
 
 
 class PeerViolation(Error, ConnectionAbortedError):
@@ -38,11 +38,11 @@ class NoManager(Error, ConnectionRefusedError):
 
 
 class ManagerAway(Error, ConnectionError):
-    """The manager is gone: what there is goes on, nothing new can be had."""
+    """The manager is gone: channels and pools that exist go on, and no new ones can be made."""
 
 
 class OutOfMemory(Error, MemoryError):
-    """There is no memory for it: now, or never as it is more than the pool's maximum."""
+    """There is no memory for it: now, or ever if it is more than the pool's maximum."""
 
 
 class AccessDenied(Error, PermissionError):
@@ -66,7 +66,7 @@ class Forked(Error, RuntimeError):
 
 
 class SystemFailed(Error, OSError):
-    """The system refused, or something that has no class of its own went wrong."""
+    """The system refused, or another error occurred that has no class of its own."""
 
 
 _CLASSES: dict[str, type[Error]] = {

@@ -417,7 +417,7 @@ class Sender(_End):
     def send_async(self, payload: _Sendable, word: int = 0) -> Coroutine[Any, Any, None]:
         """Awaits what `send` waits for. One task at a time."""
     def send_object_async(self, object: object, pool: Pool) -> Coroutine[Any, Any, None]:
-        """Awaits what `send_object` waits for, memory too."""
+        """Sends like `send_object`, and awaits it, memory too."""
     def send_array_async(self, array: ArrayLike, pool: Pool) -> Coroutine[Any, Any, None]:
         """Awaits what `send_array` waits for, memory too."""
     def move_buffer_async(self, buffer: Buffer, word: int = 0) -> Coroutine[Any, Any, None]:
@@ -480,9 +480,9 @@ class Receiver(_End):
     def recv_async(self) -> Coroutine[Any, Any, Buffer]:
         """Awaits the next message. One task at a time."""
     def recv_object_async(self) -> Coroutine[Any, Any, Any]:
-        """Awaits what `recv_object` waits for."""
+        """Receives like `recv_object`, and awaits it."""
     def recv_array_async(self) -> Coroutine[Any, Any, NDArray[Any]]:
-        """Awaits what `recv_array` waits for."""
+        """Receives like `recv_array`, and awaits it."""
     def fileno(self) -> int:
         """A descriptor for event loops: readable when `try_recv` is to be called."""
     def _is_ready(self) -> bool: ...

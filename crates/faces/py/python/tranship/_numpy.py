@@ -20,7 +20,7 @@ def _shape(shape):
 
 
 def plan_once(shape, dtype):
-    """Of an array: its bytes, or None if it can be in no memory, whether it is a plain row, its shape."""
+    """Returns an array's size in bytes (None if no memory can hold it), whether it is a plain row, and its shape."""
     dtype, shape = numpy.dtype(dtype), _shape(shape)
     if any(length < 0 for length in shape):
         raise ValueError(f"shape is {shape}: lengths are from 0 on")
@@ -33,7 +33,7 @@ def plan_once(shape, dtype):
 # Kept, as most arrays are like one before. It has nothing in which types that are equal can differ.
 plan = functools.lru_cache(256, typed=True)(plan_once)
 
-# An array of one dimension. It keeps what it is made of, and so a view of the buffer.
+# An array of one dimension. It keeps its source object, and so a view of the buffer.
 row = numpy.frombuffer
 nothing = numpy.empty
 
@@ -48,7 +48,7 @@ def shaped(row, shape, order):
 
 
 def zeros(pool, shape, dtype=None, order="C", *, timeout=None):
-    """As `empty`, filled with zeros."""
+    """Makes an array like `empty`, filled with zeros."""
     array = pool.empty(shape, dtype, order, timeout=timeout)
     array.fill(0)
     return array
@@ -67,7 +67,7 @@ def shown(view, dtype, copy):
 
 
 def _span(array):
-    """Where its first byte is, and where the last one ends."""
+    """Returns the address of its first byte, and the end of its last one."""
     low = high = array.__array_interface__["data"][0]
     if array.size == 0:
         return low, low
@@ -80,7 +80,7 @@ def _span(array):
 
 
 def place(array):
-    """Where its bytes are, if all between the first and the last are its own: address and length."""
+    """Returns address and length of its bytes, if all between the first and the last are its own."""
     _check(array)
     low, high = _span(array)
     if high - low != array.nbytes:
@@ -99,7 +99,7 @@ def _check(array):
 
 
 class _Bytes:
-    """What `shows_bytes` makes an array of: it keeps the array whose bytes they are."""
+    """The object that `shows_bytes` makes an array of: it keeps the array that owns the bytes."""
 
     def __init__(self, array):
         low, high = _span(array)
@@ -108,12 +108,12 @@ class _Bytes:
 
 
 def shows_bytes(array):
-    """All bytes from its first to its last, as an array that keeps it."""
+    """Returns all bytes from its first to its last, as an array that keeps it."""
     return numpy.asarray(_Bytes(array)) if array.nbytes else numpy.empty(0, numpy.uint8)
 
 
 def _as_it_lies(array):
-    """Without gaps, unless it lies in a pool: what is copied is copied without them."""
+    """Returns it without gaps, unless it lies in a pool: a copy is made without gaps."""
     low, high = _span(array)
     if high - low == array.nbytes or lies_in(low, high - low) is not None:
         return array
@@ -121,13 +121,13 @@ def _as_it_lies(array):
 
 
 def _laid(array):
-    """Shape, strides, and at which of its bytes the first item is."""
+    """Returns shape, strides, and the offset of the first item in its bytes."""
     low, _ = _span(array)
     return array.shape, array.strides, array.__array_interface__["data"][0] - low
 
 
 def rebuilt(kind, dtype, shape, strides, offset, data):
-    """An array over bytes, read-only. numpy looks whether all of it lies within them."""
+    """Returns a read-only array over bytes. numpy checks that all of it lies within them."""
     if dtype.hasobject:
         raise ValueError("an array of Python objects")
     # Nothing is nowhere: other bytes that cannot be written do as well.
@@ -148,7 +148,7 @@ _KINDS = {numpy.ndarray: None, numpy.memmap: None, numpy.matrix: numpy.matrix, n
 
 
 def reduced(value):
-    """How an array is pickled, its bytes beside the pickle. What is not known here stays as it is."""
+    """Pickles an array, with its bytes beside the pickle. An array of an unknown kind stays as it is."""
     kind = type(value)
     if kind is numpy.ma.MaskedArray:
         return masked, (value.data, value._mask, value._fill_value, value._hardmask)
@@ -159,7 +159,7 @@ def reduced(value):
 
 
 def described(value):
-    """An array, and in words that JSON has how it lies in its bytes."""
+    """Returns an array, and its layout in its bytes as JSON."""
     array = numpy.asanyarray(value)
     _check(array)
     array = _as_it_lies(array)

@@ -1,4 +1,4 @@
-"""Any object as one message: its pickle, and beside it, uncopied, what lies in pools already. Arrays also without pickle.
+"""Any object as one message: its pickle, and beside it, uncopied, the parts that lie in pools already. Arrays also without pickle.
 
 Unpickling runs what the sender says: take objects only from whom you would let run code here. An array alone runs nothing.
 """
@@ -23,7 +23,7 @@ _EINVAL = 22
 
 
 class Inside(NamedTuple):
-    """What lies in a pool: whose bytes they are, and where."""
+    """Bytes in a pool: their owner, and their place in it."""
 
     owner: Any
     buffer: Buffer
@@ -36,7 +36,7 @@ class Inside(NamedTuple):
 
 
 def rebuilt(data):
-    """What a pickled Buffer becomes: itself where it travelled beside the pickle, else one with a copy."""
+    """Restores a pickled Buffer: the buffer itself if it travelled beside the pickle, else one with a copy."""
     return data if type(data) is Buffer else copied(data)
 
 
@@ -53,7 +53,7 @@ class _Pickler(pickle.Pickler):
 
 
 def parts(value):
-    """The message's: the pickle and what has to be copied to a pool, as bytes and views; what is in one, as `Inside`."""
+    """Returns the parts of the message: the pickle and the parts to copy to a pool, as bytes and views; those in a pool as `Inside`."""
     beside = []
     stream = io.BytesIO()
     _Pickler(stream, 5, buffer_callback=beside.append).dump(value)
@@ -76,12 +76,12 @@ def _part(buffer):
 
 
 def _array_behind(owner):
-    """The array of which `owner` shows the bytes, if that is so."""
+    """Returns the array whose bytes `owner` shows, if there is one."""
     return getattr(getattr(owner, "base", None), "array", owner)
 
 
 def array_parts(value):
-    """As `parts`, of an array alone: first what says how it is."""
+    """Returns the parts of an array alone: first its description."""
     from ._numpy import described, shows_bytes
 
     array, word = described(value)
@@ -90,11 +90,11 @@ def array_parts(value):
 
 
 def frozen(message):
-    """Makes read-only what lies in pools, and cuts it out."""
+    """Makes the parts in pools read-only, and cuts them out."""
     for part in message:
         if isinstance(part, Inside):
             part.buffer._ask()
-    # Arrays first: what they can write of a buffer that goes along, too, they cannot write then.
+    # Arrays first: then they cannot write to a buffer that goes along, too.
     for part in message:
         if isinstance(part, Inside) and make_readonly(part.owner):
             part.buffer._freeze_array()

@@ -1,4 +1,4 @@
-"""Where the program `tranship` is that came with the package, to be started as the manager."""
+"""Path of the program `tranship` that came with the package, to be started as the manager."""
 
 import importlib.metadata
 import os
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 
 def _places() -> Iterator[str]:
-    """Where it may lie, the surest first."""
+    """Returns the places where it may lie, the surest first."""
     try:
         files = importlib.metadata.files(__package__) or ()
     except importlib.metadata.PackageNotFoundError:
@@ -22,7 +22,7 @@ def _places() -> Iterator[str]:
 
 
 def program() -> str | None:
-    """It; nothing where the environment names one, or where none came along: then it is looked for as anywhere."""
+    """Returns the path. None if the environment names a program, or if none came along: then the usual search applies."""
     if "TRANSHIP_BIN" in os.environ:
         return None
     for place in _places():

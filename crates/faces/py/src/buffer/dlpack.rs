@@ -77,7 +77,7 @@ struct Context {
     _view: Py<PyAny>,
 }
 
-/// The capsule that `__dlpack__` gives of bytes, with the view that keeps them.
+/// Makes the capsule that `__dlpack__` returns, with the view that keeps the bytes.
 pub(super) fn capsule<'py>(
     view: Bound<'py, PyAny>,
     bytes: Bytes,
@@ -146,7 +146,7 @@ pub(super) fn capsule<'py>(
 }
 
 /// # Safety
-/// `managed` is what `end` gives back.
+/// `managed` is a tensor that `end` gives back.
 unsafe fn new_capsule<'py>(
     py: Python<'py>,
     managed: *mut c_void,
@@ -160,9 +160,9 @@ unsafe fn new_capsule<'py>(
     }
 }
 
-/// The capsule goes; if nobody took the tensor out of it, which renames it, the tensor goes too.
+/// Ends a capsule. If no consumer took the tensor out of it, which renames it, the tensor goes too.
 unsafe extern "C" fn end(capsule: *mut ffi::PyObject) {
-    // SAFETY: the interpreter calls it with the capsule, once; under this name it has what `new_capsule` put in.
+    // SAFETY: the interpreter calls it with the capsule, once; under this name it has the tensor of `new_capsule`.
     unsafe {
         if ffi::PyCapsule_IsValid(capsule, NAME.as_ptr()) == 1 {
             delete(ffi::PyCapsule_GetPointer(capsule, NAME.as_ptr()).cast());
@@ -181,7 +181,7 @@ unsafe extern "C" fn end_versioned(capsule: *mut ffi::PyObject) {
     }
 }
 
-/// The consumer calls it once, from any thread.
+/// Deletes a tensor; the consumer calls it once, from any thread.
 unsafe extern "C" fn delete(managed: *mut Managed) {
     // SAFETY: a box of `capsule`'s, given back once.
     let managed = unsafe { Box::from_raw(managed) };
@@ -202,7 +202,7 @@ unsafe extern "C" fn delete_versioned(managed: *mut ManagedVersioned) {
 unsafe fn forget(context: *mut c_void) {
     // SAFETY: as the caller says.
     let context = unsafe { Box::from_raw(context.cast::<Context>()) };
-    // None where the interpreter is going down: then the view goes with it.
+    // None if the interpreter is going down: then the view goes with it.
     let mut context = Some(context);
     let _ = Python::try_attach(|_| drop(context.take()));
     std::mem::forget(context);

@@ -1,4 +1,4 @@
-//! Which memory Python has views of, so that an array can be led back to the buffer that it lies in.
+//! Memory of which Python has views, so that an array can be led back to the buffer that it lies in.
 
 use crate::fork::ForkEpoch;
 use pyo3::ffi;
@@ -6,11 +6,11 @@ use pyo3::prelude::*;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Buffers that overlap are parts of one another: how many that begin further up are looked at.
+/// Buffers that begin further up and are checked. Buffers that overlap are parts of one another.
 const LOOKS: usize = 64;
 
 struct Exported {
-    /// Whose list this is: a forked child has no part in its parent's memory, in place of which other may lie.
+    /// Process of this list: a forked child has no part in its parent's memory, in place of which other may lie.
     fork_epoch: ForkEpoch,
     /// Length of the memory, by its address and that of the Python object.
     lengths: BTreeMap<(usize, usize), usize>,
@@ -31,19 +31,20 @@ fn exported() -> MutexGuard<'static, Exported> {
     exported
 }
 
-/// The first view of a buffer. From here to [`remove`] the views keep the object alive.
+/// Adds a buffer at its first view. From here to [`remove`] the views keep the object alive.
 pub(super) fn insert(at: usize, len: usize, object: *mut ffi::PyObject) {
     exported()
         .lengths
         .insert((at, object.expose_provenance()), len);
 }
 
-/// The last view of it is gone.
+/// Removes a buffer after its last view.
 pub(super) fn remove(at: usize, object: *mut ffi::PyObject) {
     exported().lengths.remove(&(at, object.expose_provenance()));
 }
 
-/// The object that has all of this memory, and where in it that is. The caller has a view of the memory.
+/// Returns the object that has all of this memory, and the place of the memory in it. The caller has a view of the
+/// memory.
 pub(crate) fn find<'py>(
     py: Python<'py>,
     at: usize,

@@ -21,7 +21,7 @@ pub(crate) enum Held {
     Gone(&'static str),
 }
 
-/// Whose pool it lies in, as far as this process was told.
+/// Pool that it lies in, as far as this process was told.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Origin {
     pub(crate) trust: Option<Trust>,
@@ -77,7 +77,7 @@ impl Held {
         }
     }
 
-    /// A byte, if there are so many.
+    /// Returns a byte, if there are so many.
     pub(crate) fn byte(&self, at: usize) -> Option<u8> {
         let byte = |view: View<'_>, at| view.read_u8(at).ok();
         match self {
@@ -121,7 +121,7 @@ impl Held {
         }
     }
 
-    /// A private copy of all bytes.
+    /// Returns a private copy of all bytes.
     pub(crate) fn to_vec(&self) -> Vec<u8> {
         match self {
             Held::Own(buf) => buf.to_vec(),
@@ -157,7 +157,7 @@ impl Held {
         }
     }
 
-    /// From here on it is read-only, and may be shared.
+    /// Freezes it: from here on it is read-only, and may be shared.
     pub(crate) fn freeze(&mut self) {
         *self = match take(self) {
             Held::Own(buf) => Held::Shared(buf.freeze()),

@@ -51,7 +51,7 @@ impl Drop for Hold {
     fn drop(&mut self) {
         let buffer = self.0.get();
         let bytes = buffer.lock_if_ours().and_then(|held| held.bytes());
-        // Writable when the view was taken: arrays are made over what was just allocated.
+        // Writable when the view was taken: arrays are made over memory that was just allocated.
         let at = bytes.map_or(0, |bytes| bytes.ptr.addr().get());
         buffer.end_view(at, true, self.0.as_ptr());
     }

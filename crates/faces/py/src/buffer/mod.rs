@@ -24,7 +24,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use tranship::{Aggregate, Body, Buffer as Shared, BufferMut, Message, Payload, Trust};
 
-/// From here on copying lets other threads of the interpreter run.
+/// Size from which on copying lets other threads of the interpreter run.
 pub(crate) const LARGE: usize = 64 << 10;
 
 /// Bytes in a pool. `memoryview(buffer)` and `numpy.asarray(buffer)` show them without a copy.
@@ -72,7 +72,7 @@ impl Buffer {
         }
     }
 
-    /// Held briefly, and never while Python runs.
+    /// Locks it briefly, and never while Python runs.
     fn lock(&self) -> MutexGuard<'_, Held> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -95,7 +95,8 @@ impl Buffer {
         self.writable_views.load(Ordering::Relaxed) // as above
     }
 
-    /// Makes it read-only. Its views must be, too, unless `through_array` says that they were seen to.
+    /// Makes it read-only. Its views must be read-only, too, unless `through_array` says that the caller has made them
+    /// so.
     fn freeze_for(&self, held: &mut Held, through_array: bool) -> PyResult<()> {
         self.ask_for(held)?;
         let views = self.writable_views();
@@ -154,7 +155,7 @@ impl Buffer {
         })
     }
 
-    /// A part of it, to be sent as a piece, or for an array that lies in it.
+    /// Returns a part of it, to be sent as a piece, or for an array that lies in it.
     pub(crate) fn part(
         &self,
         py: Python<'_>,
@@ -200,7 +201,7 @@ impl Buffer {
         *self.lock() = Held::Own(buf);
     }
 
-    /// Takes out what it has, to be released by a channel. Without views only.
+    /// Takes out its content, to be released by a channel. Without views only.
     pub(crate) fn take_body(&self, py: Python<'_>) -> PyResult<Body> {
         let mut held = self.held(py)?;
         self.no_views(&held, "released")?;
@@ -217,7 +218,7 @@ impl Buffer {
         }
     }
 
-    /// A release that failed.
+    /// Takes back the content of a failed release.
     pub(crate) fn put_body(&self, body: Body) {
         *self.lock() = Held::of(body);
     }
@@ -387,7 +388,7 @@ impl Buffer {
         self.ask(py)
     }
 
-    /// Read-only, with writable views left: the caller has made the arrays read-only.
+    /// Makes it read-only, with writable views left: the caller has made the arrays read-only.
     fn _freeze_array(&self, py: Python<'_>) -> PyResult<()> {
         let mut held = self.held(py)?;
         self.freeze_for(&mut held, true)
@@ -410,7 +411,7 @@ impl Buffer {
         self.cut(py, start, stop)
     }
 
-    /// A byte, or a part as of `slice`.
+    /// Returns a byte, or a part like `slice`.
     fn __getitem__<'py>(&self, index: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         let py = index.py();
         let len = self.held(py)?.len();
@@ -470,7 +471,8 @@ impl Buffer {
         PyBytes::new_with(py, len, |to| {
             let mut at = 0;
             for part in parts {
-                // SAFETY: the bytes of a handle in `held`, which is locked; others may write them meanwhile, which a view allows.
+                // SAFETY: the bytes of a handle in `held`, which is locked; others may write them meanwhile, which a
+                // view allows.
                 let view = unsafe { tranship::View::new(part.ptr.as_ptr(), part.len) };
                 if let Some(to) = to.get_mut(at..at + part.len) {
                     let _ = view.copy_to_slice(0, to); // as long as the view
@@ -507,7 +509,7 @@ impl Buffer {
         slf
     }
 
-    /// With an error under way views only put the release off, as dropping does: the error is what matters.
+    /// With an error under way views only put the release off, as dropping does: the error is more important.
     fn __exit__(
         &self,
         py: Python<'_>,
@@ -521,7 +523,8 @@ impl Buffer {
         }
     }
 
-    /// Protocol 5 takes the bytes out of band, as a view; below it, and without a callback, they are copied.
+    /// Pickles it. Protocol 5 takes the bytes out of band, as a view; below it, and without a callback, they are
+    /// copied.
     fn __reduce_ex__<'py>(slf: Bound<'py, Self>, protocol: i32) -> PyResult<Bound<'py, PyTuple>> {
         let py = slf.py();
         drop(slf.get().held(py)?);
@@ -535,7 +538,7 @@ impl Buffer {
         (rebuilt, (bytes,)).into_pyobject(py)
     }
 
-    /// numpy asks for it where there is no view: so that it hears why.
+    /// Fails with the reason: numpy asks for it if there is no view.
     #[pyo3(signature = (dtype=None, copy=None))]
     fn __array__<'py>(
         slf: Bound<'py, Self>,
@@ -607,8 +610,8 @@ impl Buffer {
 }
 
 impl Drop for Buffer {
-    /// Most are given back in nanoseconds, for which nobody should have to wait for the GIL again. What may take a lock, or a system
-    /// call: a large one of our own, and whatever has its pages protected.
+    /// Drops the content. Most is given back in nanoseconds, for which no thread should wait for the GIL again. These
+    /// may take a lock, or a system call: a large buffer of our own, and any buffer whose pages are protected.
     fn drop(&mut self) {
         let held = self.held.get_mut().unwrap_or_else(PoisonError::into_inner);
         let own = self.origin.sender_pid.is_none() || self.moved;
@@ -619,12 +622,12 @@ impl Drop for Buffer {
 }
 
 impl Buffer {
-    /// None in a forked child, which has no part in it.
+    /// Locks it. None in a forked child, which has no part in it.
     fn lock_if_ours(&self) -> Option<MutexGuard<'_, Held>> {
         (!self.fork_epoch.is_inherited()).then(|| self.lock())
     }
 
-    /// One view more.
+    /// Counts one view more.
     fn begin_view(&self, object: &Bound<'_, Self>, bytes: Bytes) {
         if self.views.fetch_add(1, Ordering::Relaxed) == 0 {
             exports::insert(bytes.ptr.addr().get(), bytes.len, object.as_ptr());
@@ -634,7 +637,7 @@ impl Buffer {
         }
     }
 
-    /// One view less, of the memory at `at`.
+    /// Counts one view less, of the memory at `at`.
     fn end_view(&self, at: usize, writable: bool, object: *mut ffi::PyObject) {
         if writable {
             self.writable_views.fetch_sub(1, Ordering::Relaxed); // under the GIL
@@ -645,7 +648,7 @@ impl Buffer {
         }
     }
 
-    /// A part, sharing the memory. It ends writing.
+    /// Returns a part, sharing the memory. It ends writing.
     fn cut(&self, py: Python<'_>, start: usize, stop: usize) -> PyResult<Buffer> {
         let mut held = self.held(py)?;
         self.freeze_for(&mut held, false)?;

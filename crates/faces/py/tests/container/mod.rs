@@ -106,7 +106,7 @@ fn a_container_shares_only_the_socket() {
     open_folder(&built);
     let answers = compiled("tests/container/answers.c", &built);
     open_folder(&app);
-    // What is linked there lies where only its owner may look.
+    // A library that is linked there lies where only its owner may look.
     fs::copy(built.join("libtranship.so.0"), app.join("libtranship.so.0")).expect("copy");
     fs::copy(here("tests/container/answers.py"), app.join("answers.py")).expect("copy");
     copied(&stage.package, &app.join("package"));

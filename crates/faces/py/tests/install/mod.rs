@@ -1,4 +1,5 @@
-//! The package as its documentation says how to install it: in a new environment, out of this folder, with the program in it.
+//! The package as its documentation says how to install it: in a new environment, out of this folder, with the program
+//! in it.
 
 use crate::stage::{HOUR, Stage, blocks, here, output, stage};
 use std::fs;
@@ -35,7 +36,7 @@ impl Fresh {
         let env = folder.path().join("env");
         let python = env.join("bin/python");
         let step = |program: &Path, words: &[&str]| -> Result<String, String> {
-            // Whatever builds is found; and what was built before is used.
+            // Build tools are found, and files that were built before are used.
             let bin = stage.python.parent().unwrap_or(Path::new("/"));
             let path = std::env::var_os("PATH").unwrap_or_default();
             let path = std::iter::once(bin.to_owned()).chain(std::env::split_paths(&path));
@@ -59,7 +60,7 @@ impl Fresh {
             forget_who_asks(&mut command);
             let said = output(&mut command)?;
             if words.contains(&"install") {
-                // Not kept by pip: it takes minutes where nothing was built.
+                // The output is not hidden by pip: the build takes minutes where nothing was built.
                 let err = String::from_utf8_lossy(&said.stderr);
                 assert!(
                     err.contains("tranship: building the extension module"),
@@ -73,7 +74,7 @@ impl Fresh {
         match from {
             Source::Index => step(&python, &["-m", "pip", "install", ".[numpy]"])?,
             Source::Stage => {
-                // It finds there what it would install.
+                // It finds there the package that it would install.
                 let say = "import sysconfig; print(sysconfig.get_path('purelib'))";
                 let theirs = step(&stage.python, &["-c", say])?;
                 let ours = step(&python, &["-c", say])?;

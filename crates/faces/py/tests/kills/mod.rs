@@ -16,7 +16,8 @@ use tranship_testkit::chaos::Auditor;
 use tranship_testkit::resource::memory;
 use tranship_testkit::{Held, Random, Watchdog, artifact, skipped};
 
-/// In each of the four lanes before anything is measured: what a program and the manager need once, they have then.
+/// Messages in each of the four lanes before anything is measured: things that a program and the manager need once,
+/// they have then.
 const BEFORE: u64 = 2;
 /// Messages of a transfer that ends in order.
 const ORDERLY: u64 = 100;
@@ -146,7 +147,7 @@ impl Program {
         number(&line, word).unwrap_or_else(|| panic!("{line:?} instead of {word:?}"))
     }
 
-    /// SIGKILL. What it had said before.
+    /// Kills it by SIGKILL. Returns its output before.
     fn kill(mut self) -> Vec<String> {
         self.child.kill().expect("kill");
         self.child.wait().expect("its end");
@@ -190,7 +191,7 @@ struct Lane<'a> {
 #[derive(Clone, Copy, Debug, Default)]
 struct Figures {
     killed: u64,
-    /// Of these, with a channel; and with messages on it.
+    /// Number of these with a channel; and number with messages on it.
     connected: u64,
     in_the_midst: u64,
     messages: u64,
@@ -319,7 +320,7 @@ fn strange(domain: &Domain, known: &[u32]) -> Vec<String> {
     strange.map(|record| format!("{record:?}")).collect()
 }
 
-/// Waits until nothing is strange any more: the watchdog says what stays.
+/// Waits until nothing is strange any more: the watchdog reports the rest.
 fn wait_until_none(dog: &Watchdog, strange: impl Fn() -> Vec<String>) {
     let mut before = Vec::new();
     loop {
@@ -335,7 +336,8 @@ fn wait_until_none(dog: &Watchdog, strange: impl Fn() -> Vec<String>) {
     }
 }
 
-/// Of what there is more than before. Less there may be: something of the last visitor was perhaps still there.
+/// Returns the resources of which there are more than before. There may be less: something of the last visitor was
+/// perhaps still there.
 fn more(what: &str, now: &Held, before: &Held) -> Vec<String> {
     let figures = |held: &Held| {
         [
@@ -436,7 +438,7 @@ fn who_is_killed_at_work_leaves_nothing_and_the_other_is_told() {
     }
     eprintln!("the manager's memory: {was} B before, {is} B after");
 
-    // They work as before, and leave when the observer has connected.
+    // The four programs work as before, and leave when the observer has connected.
     in_all(&mut lanes, &dog, |lane| {
         lane.serve_one(Language::C);
         lane.serve_one(Language::Python);

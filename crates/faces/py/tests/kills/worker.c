@@ -1,8 +1,8 @@
 /*
  * One end of a channel, in C; worker.py is the same in Python.
  *
- *   worker send|receive NAME serve DOMAIN        whoever connects, one after the other, until that domain has: says who it was, how it ended,
- *                                                and after how many messages
+ *   worker send|receive NAME serve DOMAIN        serves one client after the other, until that domain has connected;
+ *                                                reports each client, its end, and its number of messages
  *   worker send|receive NAME once LEVEL COUNT    connects; ends in order after COUNT messages, of 0 never; a sender's pool is of that level
  */
 #include <inttypes.h>

@@ -50,7 +50,7 @@ def receives(receiver, count=None):
                 if not view.readonly:
                     view[0] = 0
             if number % 2:
-                # What cannot be passed back is kept.
+                # A buffer that cannot be sent back is kept.
                 with contextlib.suppress(tranship.Error):
                     receiver.pass_back(buffer)
             kept.append(buffer)

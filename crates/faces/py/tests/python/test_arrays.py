@@ -44,7 +44,7 @@ def test_asarray_shows_the_buffer_itself(pool):
 def test_shapes_orders_and_types(pool):
     record = numpy.dtype([("a", "i4"), ("b", "f8")])
     for shape in [(), 3, (2, 3), [4], (0, 5), numpy.int64(2)]:
-        # More than once: what the first one found out is kept.
+        # More than once: the findings of the first one are kept.
         for dtype in [numpy.complex64, "i2", float, None, record] * 2:
             want = numpy.empty(shape, dtype)
             got = pool.empty(shape, dtype)

@@ -200,7 +200,7 @@ def test_a_large_buffer_that_nobody_trusts_is_not_copied(domain, other):
     sender.send(buffer)
     got = first.result()
     assert got.id == buffer.id and bytes(got) == b"x" * 40_000
-    # What is smaller is copied.
+    # A smaller buffer is copied.
     small = sealed.copy(b"y" * 1000)
     sender.send(small)
     got = receiver.recv()

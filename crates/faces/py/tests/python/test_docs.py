@@ -75,7 +75,7 @@ def test_what_came_is_sent_on_if_its_writer_allows_it(domain, other):
     there, here = join(domain, other, "there")
     pool = domain.pool("asks", 1 << 20)
 
-    # A third, as a process may always send what is its own.
+    # A third, because a process may always send its own buffers.
     with tranship.connect("third", socket=domain.socket_path) as third:
         on, got = join(other, third, "on")
 

@@ -141,7 +141,7 @@ def test_a_listener_has_a_descriptor(domain, other):
         assert not readable(listener)
         opened = apart(other.receiver, "name")
         assert readable(listener, None)
-        # What was taken ahead of its time is not lost.
+        # A connection that was taken ahead of its time is not lost.
         with listener.accept() as sender, opened.result() as receiver:
             sender.send_inline(b"x")
             assert bytes(receiver.recv()) == b"x"
@@ -184,7 +184,7 @@ def test_a_sender_has_a_descriptor_for_what_comes_back(channel, pool):
             assert bytes(sender.recv_back()) == b"one"
         else:
             assert bytes(sender.try_recv_back()) == b"one"
-        # Sending between does not lose what was taken ahead of its time.
+        # Sending between does not lose a message that was taken ahead of its time.
         sender.send_inline(b"meanwhile")
         assert readable(sender, None)
         assert bytes(sender.recv_back(timeout=0)) == b"two"

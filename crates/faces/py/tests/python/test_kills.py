@@ -104,7 +104,7 @@ def test_a_writer_is_killed(domain, peer, seed):
                             assert shared_names(writer.process.pid) == [] and shared_names(os.getpid()) == before
                         if number == last:
                             writer.process.kill()
-                # What was held stays readable.
+                # Held buffers stay readable.
                 for number, kept in held:
                     assert bytes(memoryview(kept)[:8]) == number.to_bytes(8, "big")
             writer.process.wait()

@@ -206,7 +206,7 @@ def test_ctrl_c_ends_a_wait_for_consent(domain, pool, peer):
         reader = peer("receiver = domain.open('work', tranship.Receiver); say('ready'); hear()")
         sender = listener.accept()
     reader.hear()
-    os.kill(reader.process.pid, signal.SIGSTOP)  # who is stopped agrees to nothing
+    os.kill(reader.process.pid, signal.SIGSTOP)  # a stopped process agrees to nothing
     for call in (lambda: sender.send(pool.alloc(1)), lambda: sender.assign(pool)):
         interrupted(call)
     with pytest.raises(TimeoutError, match="pool"):

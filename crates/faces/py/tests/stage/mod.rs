@@ -110,7 +110,7 @@ fn package(target: &Path, library: &Path) -> PathBuf {
 pub fn stage() -> &'static Result<Stage, String> {
     static STAGE: OnceLock<Result<Stage, String>> = OnceLock::new();
     STAGE.get_or_init(|| {
-        // It downloads.
+        // The install downloads packages.
         let _dog = Watchdog::within(HOUR);
         let library = artifact("tranship-py", "libtranship_py.so");
         let target = library.ancestors().nth(2).expect("a target folder");
@@ -133,7 +133,7 @@ pub fn blocks(page: &str, language: &str) -> Vec<String> {
 pub fn compiled(source: &str, folder: &Path) -> PathBuf {
     let library = artifact("tranship-capi", "libtranship.so");
     let beside = library.parent().expect("its folder").display().to_string();
-    // By the name that programs ask for.
+    // The library's name that programs ask for.
     let link = folder.join("libtranship.so.0");
     if !link.exists() {
         std::os::unix::fs::symlink(&library, link).expect("a link");

@@ -18,7 +18,7 @@ pub(super) fn run(domain: &Domain, told: &Told) -> Result<()> {
     let mut said: Option<Instant> = None;
     let mut begin = None;
     loop {
-        // They come one after the other: all at once they would go round as a wave for ever.
+        // The callers come one after the other: all at once they would go round as a wave for ever.
         let callers = match told.callers() {
             0 => 0,
             all => {

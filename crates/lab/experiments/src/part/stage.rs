@@ -1,4 +1,5 @@
-//! A stage of the pipeline: reads a request out of the page that it came in, writes it into one of its own pool, and sends that on.
+//! A stage of the pipeline: reads a request out of the page that it came in, writes it into one of its own pool, and
+//! sends that on.
 
 use super::super::plan::{CALLERS, PAGE, STAGES};
 use super::work_queue::{WorkQueue, mark};

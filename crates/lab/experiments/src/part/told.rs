@@ -16,7 +16,8 @@ impl Told {
     }
 }
 
-/// Hears the parent from now on. When it says nothing more, as it is gone or has seen enough, this process ends, whatever it does.
+/// Listens to the parent from now on. When the parent says nothing more, because it is gone or has seen enough, this
+/// process ends at once.
 pub(super) fn listen() -> Result<Told> {
     let told = Told::default();
     let hears = told.clone();

@@ -18,7 +18,7 @@ const VARIES: f64 = 0.2;
 const REPORT: Duration = Duration::from_millis(50);
 /// Bytes of a request: the paper's payload.
 const PAYLOAD: usize = 1024;
-/// Between two looks while somebody waits for memory, and while nobody does.
+/// Time between two looks while a caller waits for memory, and while none does.
 const SOON: Duration = Duration::from_millis(1);
 const LATER: Duration = Duration::from_millis(10);
 
@@ -113,7 +113,7 @@ impl WorkQueue {
         due.min(most)
     }
 
-    /// Tells the parent now and then; false: it is not there.
+    /// Reports to the parent now and then; false: the parent is not there.
     pub fn report(&mut self) -> bool {
         if self.progress.at_ns != 0 && self.said.elapsed() < REPORT {
             return true;

@@ -3,7 +3,7 @@
 use super::Target;
 use crate::resource;
 
-/// Every descriptor of a memfd whose name begins so.
+/// Returns every descriptor of a memfd whose name begins so.
 #[must_use]
 pub fn memfds(name: &str) -> Vec<Target> {
     let wanted = format!("/memfd:{name}");
@@ -18,8 +18,8 @@ pub fn memfds(name: &str) -> Vec<Target> {
     .collect()
 }
 
-/// Every read-only shared mapping of a memfd whose name begins so. (What is mapped writable is the attacker's
-/// own to write.)
+/// Returns every read-only shared mapping of a memfd whose name begins so. (A writable mapping is the attacker's own to
+/// write.)
 #[must_use]
 pub fn mappings(name: &str) -> Vec<Target> {
     let wanted = format!("/memfd:{name}");

@@ -19,7 +19,7 @@ fn seal(t: &Target, seal: usize) -> Outcome {
     done(sc(libc::SYS_fcntl, &[ask!(t.fd()), ADD_SEALS, seal]))
 }
 
-/// Refused with EBUSY while somebody has it mapped writable, with EPERM when sealed.
+/// Adds the seal. Refused with EBUSY while a process has it mapped writable, with EPERM when sealed.
 fn add_seal_write(t: &Target) -> Outcome {
     seal(t, 8)
 }
@@ -72,7 +72,7 @@ fn dedupe_range(t: &Target) -> Outcome {
     ))
 }
 
-/// Immutable or append-only would stop the writer.
+/// Sets flags: immutable or append-only would stop the writer.
 fn set_flags(t: &Target) -> Outcome {
     let fd = ask!(t.fd());
     let mut worst = Outcome::Errno(libc::EPERM);
@@ -114,7 +114,7 @@ fn make_executable(t: &Target) -> Outcome {
     outcome
 }
 
-/// A fresh descriptor of the inode, with CAP_DAC_READ_SEARCH.
+/// Opens a fresh descriptor of the inode, with CAP_DAC_READ_SEARCH.
 fn open_by_handle(t: &Target) -> Outcome {
     let fd = ask!(t.fd());
     // handle_bytes, handle_type, 128 bytes of handle
@@ -201,7 +201,7 @@ fn use_if_any(fd: Result<usize, i32>) -> Outcome {
     use_writable(reopened)
 }
 
-/// Every ioctl of the file systems' type with no argument that could hurt anybody else.
+/// Tries every ioctl of the file systems' type with no argument that could hurt others.
 fn secret_ioctls(t: &Target) -> Outcome {
     let fd = ask!(t.fd());
     let zero = [0u64; 64];

@@ -51,7 +51,7 @@ fn recv(t: &Target) -> Outcome {
     done(sc(libc::SYS_recvfrom, &[b, ask!(at(t)), PAGE, 0, 0, 0]))
 }
 
-/// Ancillary data into the mapping.
+/// Receives ancillary data into the mapping.
 fn recvmsg_control(t: &Target) -> Outcome {
     let (a, b) = ask!(sockets());
     let on = [1i32];
@@ -62,7 +62,7 @@ fn recvmsg_control(t: &Target) -> Outcome {
     let iov = [address_mut(&mut buffer), PAGE];
     let mut message = [0, 0, address(&iov), 1, ask!(at(t)), 256, 0];
     ask!(sc(libc::SYS_recvmsg, &[b, address_mut(&mut message), 0]));
-    // The kernel drops what it cannot store; the length says how much it stored.
+    // The kernel drops data that it cannot store; the length says how much it stored.
     if message[5] == 0 {
         Outcome::Errno(libc::EFAULT)
     } else {
@@ -90,7 +90,7 @@ fn getcwd(t: &Target) -> Outcome {
     done(sc(libc::SYS_getcwd, &[ask!(at(t)), PAGE]))
 }
 
-/// `revents` of whatever the bytes there say.
+/// Polls with `revents` in the mapping, by the bytes that are there.
 fn poll(t: &Target) -> Outcome {
     done(sc(libc::SYS_poll, &[ask!(at(t)), 16, 0]))
 }
@@ -173,7 +173,7 @@ fn process_vm_readv_into(t: &Target) -> Outcome {
 
 extern "C" fn nothing(_: i32) {}
 
-/// A signal handler whose stack lies in the mapping.
+/// Runs a signal handler whose stack lies in the mapping.
 fn signal_frame(t: &Target) -> Outcome {
     let (start, len) = ask!(t.map());
     let stack = libc::stack_t {
@@ -195,7 +195,7 @@ fn signal_frame(t: &Target) -> Outcome {
     Outcome::Succeeded
 }
 
-/// clone stores the new thread's id.
+/// Makes clone store the new thread's id.
 fn parent_set_tid(t: &Target) -> Outcome {
     let flags = libc::CLONE_PARENT_SETTID | libc::CLONE_CHILD_SETTID | libc::SIGCHLD;
     let to = ask!(at(t));
@@ -208,11 +208,11 @@ fn parent_set_tid(t: &Target) -> Outcome {
         unsafe { libc::_exit(0) };
     }
     let _ = sc(libc::SYS_wait4, &[r, 0, 0, 0]);
-    // The kernel does not report that it could not store: what counts is what the victim sees.
+    // The kernel does not report that it could not store: the victim's view decides.
     Outcome::Errno(libc::EFAULT)
 }
 
-/// At its end a thread's word is set to 0, here one in the mapping.
+/// Ends a thread whose word, here one in the mapping, is set to 0 at its end.
 fn clear_child_tid(t: &Target) -> Outcome {
     let to = ask!(at(t));
     let thread = std::thread::spawn(move || {
@@ -228,7 +228,7 @@ fn clear_child_tid(t: &Target) -> Outcome {
     Outcome::Errno(libc::EFAULT)
 }
 
-/// The area into which the kernel stores the number of the core at every return.
+/// Registers the area into which the kernel stores the number of the core at every return.
 fn rseq_area(t: &Target) -> Outcome {
     let to = ask!(at(t));
     // SAFETY: looks up a symbol of the C library.
@@ -267,7 +267,7 @@ fn thread_pointer() -> usize {
     pointer
 }
 
-/// The second word is changed by the kernel.
+/// Makes the kernel change the second word.
 fn futex_wake_op(t: &Target) -> Outcome {
     let own = [0u32];
     let set = 0x5A << 12;
@@ -277,7 +277,7 @@ fn futex_wake_op(t: &Target) -> Outcome {
     ))
 }
 
-/// A lock in the mapping; only a word that is 0 is taken, so a few are tried.
+/// Takes a lock in the mapping; only a word that is 0 is taken, so a few are tried.
 fn futex_lock_pi(t: &Target) -> Outcome {
     let (start, len) = ask!(t.map());
     let mut last = Outcome::Errno(libc::EINVAL);
@@ -322,7 +322,8 @@ fn futex_requeue_away(t: &Target) -> Outcome {
     last
 }
 
-/// At its end a thread's robust list is walked and words with its id are marked: all words of the mapping.
+/// Ends a thread whose robust list is all words of the mapping: the kernel walks it and marks words with the thread's
+/// id.
 fn robust_list(t: &Target) -> Outcome {
     let to = ask!(at(t));
     let thread = std::thread::spawn(move || {

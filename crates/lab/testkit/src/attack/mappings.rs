@@ -68,7 +68,7 @@ fn mremap_dontunmap_then_mprotect(t: &Target) -> Outcome {
     scribble((moved, len))
 }
 
-/// Two mappings of it side by side, one moved over the other and cut: what is left shows the object, and no other.
+/// Moves one of two mappings of it side by side over the other and cuts it: the rest shows the object, and no other.
 fn mremap_over_itself(t: &Target) -> Outcome {
     let (at, len) = ask!(t.map());
     let copy = ask!(sc(libc::SYS_mremap, &[at, 0, len, 1]));
@@ -76,7 +76,8 @@ fn mremap_over_itself(t: &Target) -> Outcome {
     done(sc(libc::SYS_mremap, &[moved, PAGE, len, 1]))
 }
 
-/// One's own address space through its pidfd (Linux 6.13): the same advice as madvise(2) gives, in one call for several places.
+/// Gives the advice of madvise(2) to its own address space through its pidfd (Linux 6.13), in one call for several
+/// places.
 fn process_madvise(t: &Target, advice: i32) -> Outcome {
     let (at, len) = ask!(t.map());
     let itself = ask!(sc(libc::SYS_pidfd_open, &[std::process::id() as usize, 0]));
@@ -116,7 +117,7 @@ fn process_madvise_self(t: &Target) -> Outcome {
 
 const MADV_GUARD_INSTALL: i32 = 102;
 
-/// Beyond the object: reads there fault, and never reach another object.
+/// Grows the mapping beyond the object: reads there fault, and never reach another object.
 fn mremap_grow(t: &Target) -> Outcome {
     let (at, len) = ask!(t.map());
     let grown = ask!(sc(libc::SYS_mremap, &[at, len, 2 * len, 1]));
@@ -159,7 +160,7 @@ fn store(t: &Target) -> Outcome {
     scribble(ask!(t.map()))
 }
 
-/// /proc/self/mem ignores the protection of private mappings; a shared one it must not.
+/// Writes through /proc/self/mem, which ignores the protection of private mappings; that of a shared one it must not.
 fn own_proc_mem(t: &Target) -> Outcome {
     let (at, _) = ask!(t.map());
     let mem = ask!(open("/proc/self/mem", libc::O_RDWR));
@@ -184,7 +185,7 @@ fn process_vm_writev_self(t: &Target) -> Outcome {
     ))
 }
 
-/// A debugger may write where its child may not; not into a shared mapping that may not be written.
+/// Writes as a debugger, which may write where its child may not; not into a shared mapping that may not be written.
 fn poke_child(at: usize) -> Outcome {
     // SAFETY: the child only stops and ends.
     let child = unsafe { libc::fork() };
@@ -308,7 +309,7 @@ fn madvise_guard(t: &Target) -> Outcome {
     madvise(t, 102)
 }
 
-/// Poisoning takes a real page from the machine: never tried with the capability that allows it.
+/// Poisons a page. Poisoning takes a real page from the machine: never tried with the capability that allows it.
 fn poison(t: &Target, advice: i32) -> Outcome {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let caps = status
@@ -363,7 +364,7 @@ fn register(fd: usize, (at, len): (usize, usize), mode: u64) -> Result<usize, i3
     )
 }
 
-/// Fills what is not there: punches (refused when sealed), then puts a page of the attacker's choice.
+/// Fills a hole: punches (refused when sealed), then puts a page of the attacker's choice.
 fn uffd_copy_over_hole(t: &Target) -> Outcome {
     let (fd, map) = (ask!(userfaultfd(0)), ask!(t.map()));
     ask!(register(fd, map, 1));
@@ -389,7 +390,7 @@ fn uffd_missing(t: &Target) -> Outcome {
 }
 
 fn uffd_write_protect(t: &Target) -> Outcome {
-    // WP on shmem, and on what is not populated.
+    // WP on shmem, and on pages that are not populated.
     let (fd, map) = (ask!(userfaultfd(1 << 12 | 1)), ask!(t.map()));
     ask!(register(fd, map, 2));
     let mut range = [map.0 as u64, map.1 as u64, 0];
@@ -416,7 +417,7 @@ fn pagemap_scan_protect(t: &Target) -> Outcome {
     let (at, len) = ask!(t.map());
     let pagemap = ask!(open("/proc/self/pagemap", libc::O_RDONLY));
     let out = [0u64; 12];
-    // size, flags (write-protect what matches, check), start, end, walk_end, vec, vec_len, max_pages, then masks.
+    // size, flags (write-protect matching pages, check), start, end, walk_end, vec, vec_len, max_pages, then masks.
     let out_at = address(&out) as u64;
     let mut arg = [
         96u64,

@@ -51,7 +51,7 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// The kernel stopped it.
+    /// Returns whether the kernel stopped it.
     #[must_use]
     pub fn refused(self) -> bool {
         matches!(
@@ -73,7 +73,7 @@ pub enum Bite {
     /// Takes away the sleepers on a word of it, for which read access is enough. They wake at their bound, or never if
     /// they have none. Changes nothing else.
     Sleepers,
-    /// Never changes what others see; it must not crash or block them either.
+    /// Never changes the bytes that others see; it must not crash or block them either.
     Harmless,
 }
 
@@ -91,7 +91,7 @@ impl std::fmt::Debug for Attack {
     }
 }
 
-/// All attacks.
+/// Returns all attacks.
 #[must_use]
 pub fn all() -> Vec<Attack> {
     [
@@ -123,13 +123,13 @@ use attacks;
 const EVIL: u8 = 0xEE;
 const PAGE: usize = 4096;
 
-/// A raw system call. Deliberately callable with anything: it is used in forked children that are thrown
-/// away, whose crash is one of the expected outcomes.
+/// Makes a raw system call. Deliberately callable with anything: it is used in forked children that are thrown away,
+/// whose crash is one of the expected outcomes.
 fn sc(number: libc::c_long, args: &[usize]) -> Result<usize, i32> {
     let mut a = [0; 6];
     a[..args.len()].copy_from_slice(args);
-    // SAFETY: runs only in a forked child that ends after one attack; what it may destroy is its own copy of
-    // memory, or the target, which is what is being tested.
+    // SAFETY: runs only in a forked child that ends after one attack. It may destroy only its own copy of memory, or
+    // the target, which is under test.
     let r = unsafe { libc::syscall(number, a[0], a[1], a[2], a[3], a[4], a[5]) };
     usize::try_from(r).map_err(|_| crate::errno::errno())
 }
@@ -144,7 +144,7 @@ impl Target {
             .ok_or(Outcome::Unavailable(0))
     }
 
-    /// The given mapping, or a read-only one made from the descriptor.
+    /// Returns the given mapping, or a read-only one made from the descriptor.
     fn map(&self) -> Result<(usize, usize), Outcome> {
         if let Some(map) = self.map {
             return Ok(map);
@@ -179,7 +179,7 @@ const PROT_RW: usize = 3;
 const MAP_SHARED: usize = 1;
 const MAP_PRIVATE: usize = 2;
 
-/// Ends an attack early with what went wrong.
+/// Ends an attack early with its error.
 macro_rules! ask {
     ($e:expr) => {
         match $e {
@@ -211,7 +211,7 @@ fn done(result: Result<usize, i32>) -> Outcome {
     result.map_or_else(|e| Refusal::from(e).0, |_| Outcome::Succeeded)
 }
 
-/// A page of evil bytes, and its address.
+/// Returns a page of evil bytes.
 fn evil() -> Vec<u8> {
     vec![EVIL; PAGE]
 }
@@ -248,7 +248,7 @@ fn open(path: &str, flags: i32) -> Result<usize, i32> {
     )
 }
 
-/// With a writable descriptor in hand: every way to use it.
+/// Tries every way to use a writable descriptor.
 fn use_writable(fd: usize) -> Outcome {
     let mapped = sc(libc::SYS_mmap, &[0, PAGE, PROT_RW, MAP_SHARED, fd, 0]);
     if let Ok(at) = mapped {

@@ -1,5 +1,5 @@
-//! At the victim's process: its memory, descriptors, threads. Signals, limits and scheduling are outside
-//! the threat model and not tried.
+//! Attacks on the victim's process: its memory, descriptors, threads. Signals, limits and scheduling are outside the
+//! threat model and not tried.
 
 use super::{
     NONE, Outcome, PAGE, Target, address, address_mut, ask, attacks, done, evil, open, sc,
@@ -86,8 +86,8 @@ fn victim_pidfd_getfd(t: &Target) -> Outcome {
     done(sc(libc::SYS_pidfd_getfd, &[pidfd, number, 0]))
 }
 
-/// A new open file of what the victim holds; the owner may make it openable first. What the seals then still
-/// refuse is not asked here.
+/// Opens a new open file of the victim's descriptor; the owner may make it openable first. The later refusals of the
+/// seals are not tested here.
 fn victim_fd_reopened(t: &Target) -> Outcome {
     let link = ask!(path(t, &format!("fd/{}", t.victim_fd.unwrap_or(0))));
     let name = ask!(std::ffi::CString::new(link.as_str()).map_err(|_| libc::EINVAL));
@@ -121,7 +121,7 @@ fn listed(t: &Target, what: &str) -> Outcome {
 }
 
 fn victim_fd_listed(t: &Target) -> Outcome {
-    // With DAC_OVERRIDE the numbers may be listed; what they lead to is refused one by one.
+    // With DAC_OVERRIDE the numbers may be listed; their targets are refused one by one.
     match listed(t, "fd") {
         Outcome::Succeeded => {
             let link = ask!(path(t, "fd/0"));

@@ -1,4 +1,4 @@
-//! Runs attacks and judges them by what the victim sees.
+//! Runs attacks and judges them by the victim's view.
 
 use std::fmt::Write as _;
 use std::os::fd::AsRawFd as _;
@@ -15,7 +15,8 @@ pub struct Attempt {
 }
 
 impl Attempt {
-    /// Isolation held: the victim is whole, and what would bite something unprotected was refused.
+    /// Returns whether isolation held: the victim is whole, and each attack that would bite something unprotected was
+    /// refused.
     #[must_use]
     pub fn held(&self) -> bool {
         let seen = !matches!(
@@ -50,7 +51,7 @@ pub fn run_all(
     attacks.iter().map(|a| run(a, target, check)).collect()
 }
 
-/// A table for people: what was tried and how it ended.
+/// Returns a table for people: the attempts, and their ends.
 #[must_use]
 pub fn table(attempts: &[Attempt]) -> String {
     let mut out = String::new();

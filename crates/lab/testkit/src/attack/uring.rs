@@ -66,7 +66,7 @@ impl Ring {
         std::ptr::with_exposed_provenance_mut(self.rings + offset as usize)
     }
 
-    /// One request, and its result.
+    /// Makes one request, and returns its result.
     fn ask(&self, r: Request) -> Outcome {
         let entry = [
             u64::from(r.operation) | u64::from(r.flags) << 8 | (r.fd as u64) << 32,

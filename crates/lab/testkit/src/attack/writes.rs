@@ -124,7 +124,7 @@ fn aio_pwrite(t: &Target) -> Outcome {
     aio(ask!(t.fd()), 1, address(&evil()))
 }
 
-/// One request of the old asynchronous I/O: 0 read, 1 write.
+/// Makes one request of the old asynchronous I/O: 0 read, 1 write.
 pub(super) fn aio(fd: usize, operation: u64, buffer: usize) -> Outcome {
     let mut context = [0usize];
     ask!(sc(libc::SYS_io_setup, &[1, address_mut(&mut context)]));
@@ -226,7 +226,7 @@ fn unshare_range(t: &Target) -> Outcome {
     fallocate(t, libc::FALLOC_FL_UNSHARE_RANGE, 0, PAGE)
 }
 
-/// Every value of the mode that no attack above names (the kernel may learn new ones).
+/// Tries every value of the mode that no attack above names (the kernel may learn new ones).
 fn every_fallocate_mode_private(t: &Target) -> Outcome {
     let mut last = Outcome::Errno(libc::EOPNOTSUPP);
     let known = [0, 1, 2, 3, 8, 16, 17, 32, 64];
@@ -238,7 +238,7 @@ fn every_fallocate_mode_private(t: &Target) -> Outcome {
     last
 }
 
-/// A memfd of the attacker, full of evil bytes.
+/// Returns a memfd of the attacker, full of evil bytes.
 fn evil_file() -> Result<usize, i32> {
     let fd = sc(
         libc::SYS_memfd_create,
@@ -279,7 +279,7 @@ pub(super) fn pipe() -> Result<(usize, usize), i32> {
     Ok((ends[0] as usize, ends[1] as usize))
 }
 
-/// A pipe with a page of evil bytes in it.
+/// Returns a pipe with a page of evil bytes in it.
 pub(super) fn evil_pipe() -> Result<usize, i32> {
     let (read, write) = pipe()?;
     let bytes = evil();

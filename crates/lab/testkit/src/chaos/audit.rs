@@ -18,6 +18,8 @@ pub struct Auditor {
 }
 
 impl Auditor {
+    /// Creates an auditor.
+    ///
     /// # Panics
     /// When no folder can be made.
     #[must_use]
@@ -27,7 +29,7 @@ impl Auditor {
         Self { dir, shared }
     }
 
-    /// A place in the folder.
+    /// Returns a place in the folder.
     #[must_use]
     pub fn path(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
@@ -40,10 +42,10 @@ impl Auditor {
             .fold(launch, |launch, key| launch.env(key, self.dir.path()))
     }
 
-    /// Nothing is left: no process that names the folder, no file in it but these, no shared memory.
+    /// Checks that nothing is left: no process that names the folder, no file in it but these, no shared memory.
     ///
     /// # Panics
-    /// With what is left, when it does not go.
+    /// With the leftovers, when they do not go.
     pub fn nothing_is_left_but(&self, files: &[&str]) {
         let until = Instant::now() + PATIENCE;
         loop {
@@ -112,7 +114,8 @@ pub fn returns_to(what: &str, start: &Held, peers: &[&Peer]) {
     }
 }
 
-/// Other processes whose arguments or environment name a path. (A process that is not dumpable shows its arguments only.)
+/// Returns other processes whose arguments or environment name a path. (A process that is not dumpable shows its
+/// arguments only.)
 fn processes(path: &Path) -> Vec<u32> {
     let needle = path.as_os_str().as_bytes();
     let names = |pid: u32, what: &str| {
@@ -138,7 +141,7 @@ fn described(pid: u32) -> Option<String> {
     Some(format!("process {pid}: {command} {about:?} in {waits}"))
 }
 
-/// Everything below a folder but folders.
+/// Lists everything below a folder but folders.
 fn list(folder: &Path, into: &mut Vec<PathBuf>) {
     for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
         match entry.file_type() {
@@ -148,7 +151,7 @@ fn list(folder: &Path, into: &mut Vec<PathBuf>) {
     }
 }
 
-/// Ours among what has a name in shared memory.
+/// Returns our files among those that have a name in shared memory.
 fn shared_memory() -> BTreeSet<PathBuf> {
     let mut all = Vec::new();
     list(Path::new("/dev/shm"), &mut all);
@@ -173,7 +176,7 @@ mod tests {
             .stdin(Stdio::piped())
             .spawn()
             .expect("cat");
-        // It has the environment once it is the other program.
+        // A process has the environment once it is the other program.
         let left = loop {
             let left = audit.left(&["kept"]);
             if left.len() > 1 {

@@ -34,7 +34,7 @@ fn seconds(ticks: u64) -> f64 {
     ticks as f64 / rustix::param::clock_ticks_per_second() as f64
 }
 
-/// Of all processors: user, nice, system; irq, softirq, steal (proc(5)).
+/// Returns the time of all processors: user, nice, system; irq, softirq, steal (proc(5)).
 fn busy() -> Option<f64> {
     let stat = std::fs::read_to_string("/proc/stat").ok()?;
     let fields = stat.lines().next()?.split_whitespace().skip(1);
@@ -44,7 +44,7 @@ fn busy() -> Option<f64> {
     Some(seconds(busy.map(|at| fields[at]).sum()))
 }
 
-/// A process that lives.
+/// Returns the time of a living process.
 fn of(pid: u32) -> Option<f64> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // The name may have blanks in it; the rest begins with the state, field 3.

@@ -42,7 +42,7 @@ impl Gauge {
         assert!(written.is_ok(), "gauge {number}: {written:?}");
     }
 
-    /// One more, by its only writer.
+    /// Counts one more, by its only writer.
     pub fn tick(&self, number: usize) {
         self.set(number, self.read(number) + 1);
     }

@@ -10,7 +10,7 @@
 //! torture run is long, and its scenes come one after the other. There rates have to come back too. The time of that is
 //! printed, and judged if other programs leave the machine alone.
 //!
-//! NOT here: any program, and what it does (the tests bring them); named crash points (the kill tests of this crate).
+//! NOT here: any program, and its work (the tests bring them); named crash points (the kill tests of this crate).
 
 mod audit;
 mod bystanders;

@@ -19,7 +19,7 @@ impl std::fmt::Debug for Party {
 }
 
 impl Party {
-    /// One that is not started yet; `launch` is told how many were started before it.
+    /// Creates a party that is not started yet; `launch` is told how many were started before it.
     pub fn new(name: impl Into<String>, launch: impl Fn(u64) -> Launch + 'static) -> Self {
         Self {
             name: name.into(),
@@ -68,7 +68,7 @@ impl Party {
         self.peer = Some(peer.unwrap_or_else(|e| panic!("{}: {e}", self.name)));
     }
 
-    /// SIGKILL, to one that is stopped, too.
+    /// Kills it by SIGKILL, also if it is stopped.
     ///
     /// # Panics
     /// When it had ended by itself.
@@ -88,7 +88,7 @@ impl Party {
         self.gives_up.is_some_and(|code| exit == Exit::Code(code))
     }
 
-    /// SIGSTOP: it is there, holds what it holds, and does nothing.
+    /// Stops it by SIGSTOP: it is there, holds its resources, and does nothing.
     pub fn stop(&mut self) {
         if let Some(peer) = &self.peer {
             peer.stop();
@@ -96,7 +96,7 @@ impl Party {
         }
     }
 
-    /// Up again, as if nothing had happened to it: a stopped one goes on, a dead one is started.
+    /// Brings it up again, as if nothing had happened to it: a stopped one goes on, a dead one is started.
     pub fn recover(&mut self) {
         match &self.peer {
             Some(peer) => peer.resume(),
@@ -124,7 +124,7 @@ impl Party {
     /// Checks that it has not ended by itself; starts it again if it may end.
     ///
     /// # Panics
-    /// With what it said, when it has.
+    /// With its output, when it has ended.
     pub fn check(&mut self) {
         if let Some(peer) = self.peer.as_ref().filter(|peer| peer.has_ended()) {
             let exit = peer.wait();

@@ -27,7 +27,7 @@ impl Rate {
         Self { number, count, at }
     }
 
-    /// A second since the beginning, once that is long enough ago.
+    /// Returns the rate, once a second has passed since the beginning.
     pub fn look(&self, gauge: &Gauge) -> Option<f64> {
         let time = self.at.elapsed();
         (time >= WINDOW).then(|| (gauge.read(self.number) - self.count) as f64 / time.as_secs_f64())
@@ -40,7 +40,7 @@ pub(super) struct Recovery {
     /// The harm and the party that was struck, if it was a single blow.
     blow: Option<(Harm, String)>,
     step: String,
-    /// Everybody was started, had found the others, and some had flowed.
+    /// Time when all parties were started, had found each other, and some messages had flowed.
     pub flowing: Duration,
     /// Time when it was as fast as before.
     pub fast: Duration,
@@ -76,7 +76,7 @@ impl Recoveries {
         self.0.push(recovery);
     }
 
-    /// Says how long it took, and after what.
+    /// Prints how long it took, and after which blow.
     pub fn report(&self) {
         let mut by_blow: BTreeMap<String, Vec<&Recovery>> = BTreeMap::new();
         for recovery in &self.0 {

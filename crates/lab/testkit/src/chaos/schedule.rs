@@ -28,9 +28,9 @@ pub struct Blow {
 pub struct Step {
     pub number: u64,
     pub blows: Vec<Blow>,
-    /// Victims, with what passes before each.
+    /// Victims, with the time before each.
     pub recovery: Vec<(usize, Duration)>,
-    /// Whether what does not depend on the victims is waited for before they recover.
+    /// Whether flows that do not depend on the victims are waited for before the victims recover.
     pub looks: bool,
 }
 
@@ -102,7 +102,7 @@ impl Iterator for Schedule {
             after: self.pause(),
         };
         let mut blows: Vec<Blow> = victims.iter().copied().map(blow).collect();
-        // One that stands still may be killed as well.
+        // A party that stands still may be killed as well.
         if let (Some(&first), true) = (blows.first(), self.random.one_in(6)) {
             let after = self.pause();
             blows.push(Blow {

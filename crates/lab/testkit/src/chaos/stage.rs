@@ -1,4 +1,4 @@
-//! The parties, what moves between them, and the blows.
+//! Stage: the parties, the flows between them, and the blows.
 
 use super::bystanders::Bystanders;
 use super::recovery::{Rate, Recoveries, Recovery};
@@ -9,11 +9,11 @@ use rustix::time::Timespec;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Something that goes on, as long as certain parties are up.
+/// Flow that goes on, as long as certain parties are up.
 #[derive(Debug)]
 pub struct Flow {
     pub name: &'static str,
-    /// Which number of the gauge counts it.
+    /// Number in the gauge that counts it.
     pub counts: usize,
     /// Numbers of the parties without which it stands still. Those that only begin it (a manager) are not among them.
     pub needs: Vec<usize>,
@@ -25,7 +25,7 @@ pub const MANAGER: usize = 0;
 /// Number of further messages that prove that a flow goes on.
 const SOME: u64 = 5;
 
-/// Whether everybody is done with what the last step brought about.
+/// Whether all parties are done with the effects of the last step.
 pub type Settled = Box<dyn Fn(&[Party]) -> bool>;
 
 /// All of a scene.
@@ -36,8 +36,8 @@ pub struct Stage {
     dog: Watchdog,
     settled: Settled,
     recoveries: Recoveries,
-    /// Whether rates have to come back, and not only something flow: on a machine that is busy with nothing else, so no other scene
-    /// plays meanwhile.
+    /// Whether rates have to come back, and not only something flow: on a machine that is busy with nothing else, so no
+    /// other scene plays meanwhile.
     rated: Option<MutexGuard<'static, ()>>,
 }
 
@@ -61,7 +61,8 @@ impl std::fmt::Debug for Stage {
 }
 
 impl Stage {
-    /// Starts all parties, and waits until everything flows. `dog` is told of every step; `rated` is what [`alone`] says.
+    /// Starts all parties, and waits until everything flows. `dog` is told of every step; `rated` is the result of
+    /// [`alone`].
     #[must_use]
     pub fn new(
         parties: Vec<Party>,
@@ -88,8 +89,8 @@ impl Stage {
     /// Strikes so many times.
     ///
     /// # Panics
-    /// When a party ends by itself; in a torture run on a machine that does nothing else, when half of the recoveries take longer than
-    /// 2 s. What stands still, or does not get as fast as before, is the watchdog's.
+    /// When a party ends by itself; in a torture run on a machine that does nothing else, when half of the recoveries
+    /// take longer than 2 s. A flow that stands still, or does not get as fast as before, is the watchdog's.
     pub fn run(&mut self, schedule: Schedule, rounds: usize) {
         let begun = Bystanders::now(&self.parties);
         for step in schedule.take(rounds) {
@@ -121,7 +122,8 @@ impl Stage {
                 Harm::Stop => victim.stop(),
             }
         }
-        // A manager that stands still while it takes a dead reader from a reader set has writers wait for memory until it goes on.
+        // A manager that stands still while it takes a dead reader from a reader set makes writers wait for memory
+        // until it goes on.
         if step.looks && !step.stops_amid_a_death(MANAGER) {
             self.some_flow();
         }
@@ -160,7 +162,7 @@ impl Stage {
         begun.into_iter().map(ended).collect()
     }
 
-    /// Half of what it was is the rate's return; without a rate that some flowed is.
+    /// Waits until rates are as before: half of the old rate is enough. A flow without a rate must only flow.
     fn as_fast_as(&mut self, rates: &[f64]) {
         let Self {
             parties,
@@ -193,7 +195,7 @@ impl Stage {
         self.await_flows(|flow| flow.needs.iter().all(|party| up[*party]));
     }
 
-    /// Everything goes on.
+    /// Checks that everything goes on.
     pub fn all_flow(&mut self) {
         self.await_flows(|_| true);
     }

@@ -38,7 +38,7 @@ impl Cgroup {
 
     fn of(controller: &str, name: &str) -> Result<Self, Error> {
         let (parent, unified) = Self::parent(controller)?;
-        // Those that killed runs have left.
+        // Removes the groups that killed runs have left.
         for path in folder::of_the_dead(&parent) {
             let _ = std::fs::remove_dir(path);
         }
@@ -78,7 +78,7 @@ impl Cgroup {
         &self.path
     }
 
-    /// Bytes charged to it.
+    /// Returns the bytes charged to it.
     ///
     /// # Errors
     /// When the file cannot be read.
@@ -90,7 +90,7 @@ impl Cgroup {
         })
     }
 
-    /// Bytes of shared memory charged to it (the kernel updates this count lazily, some pages late).
+    /// Returns the bytes of shared memory charged to it (the kernel updates this count lazily, some pages late).
     ///
     /// # Errors
     /// When the file cannot be read.

@@ -1,5 +1,5 @@
-//! Children that share nothing with the test but what is named: own mount, pid, ipc, network, uts and (where
-//! possible) user namespaces, a minimal read-only file tree, a memory cgroup.
+//! Children that share only named things with the test: own mount, pid, ipc, network, uts and (where possible) user
+//! namespaces, a minimal read-only file tree, a memory cgroup.
 
 mod cgroup;
 mod root;
@@ -21,7 +21,8 @@ impl Container {
     /// Identifiers 0 to 65535 inside are these outside.
     pub(crate) const ID_MAP: &str = "0 100000 65536\n";
 
-    /// Own everything, user namespace included; an empty tree but for `/usr`, `/proc` and `/tmp`.
+    /// Creates a container with its own everything, user namespace included; an empty tree but for `/usr`, `/proc` and
+    /// `/tmp`.
     pub fn new() -> Self {
         Self {
             shared: Vec::new(),
@@ -36,13 +37,13 @@ impl Container {
         self
     }
 
-    /// Without a user namespace: root inside is root outside.
+    /// Makes it without a user namespace: root inside is root outside.
     pub fn without_users(mut self) -> Self {
         self.users = false;
         self
     }
 
-    /// Why containers are impossible here, if they are.
+    /// Returns why containers are impossible here, if they are.
     #[must_use]
     pub fn impossible() -> Option<String> {
         (!crate::is_root()).then(|| "containers need root".to_owned())

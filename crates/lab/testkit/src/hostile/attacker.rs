@@ -1,4 +1,4 @@
-//! One attacking process: what it knows, and what it keeps so that it stays in the manager's tables.
+//! One attacking process: its knowledge, and the things that it keeps so that it stays in the manager's tables.
 
 use std::any::Any;
 use std::collections::VecDeque;
@@ -40,7 +40,7 @@ impl Attacker {
         }
     }
 
-    /// Keeps connections and descriptors, so that what they have with the manager stays.
+    /// Keeps connections and descriptors, so that their entries in the manager stay.
     pub fn keep(&mut self, what: impl Any) {
         self.kept.push_back(Box::new(what));
         if self.kept.len() > KEPT {
@@ -48,13 +48,13 @@ impl Attacker {
         }
     }
 
-    /// A name that nobody has.
+    /// Returns a name that no other process has.
     pub fn fresh(&mut self) -> String {
         self.made += 1;
         format!("{}-{}", std::process::id(), self.made)
     }
 
-    /// One of the honest names.
+    /// Returns one of the honest names.
     pub fn victim(&mut self) -> Option<String> {
         let at = self.random.below(self.names.len() as u64);
         self.names.get(usize::try_from(at).ok()?).cloned()

@@ -27,7 +27,7 @@ pub struct Hoard {
 }
 
 impl Hoard {
-    /// None yet.
+    /// Creates an empty hoard.
     ///
     /// # Errors
     /// Where there is no io_uring, or it is forbidden.
@@ -59,8 +59,8 @@ impl Hoard {
                 at => Ok((at.expose_provenance(), len)),
             }
         };
-        // Offsets: submissions from word 10 on (head, tail, mask, entries, flags, dropped, array), completions from word 20 on
-        // (head, tail, mask, entries, overflow, cqes).
+        // Offsets: submissions from word 10 on (head, tail, mask, entries, flags, dropped, array), completions from
+        // word 20 on (head, tail, mask, entries, overflow, cqes).
         let submissions = params[16] as usize + 4 * params[0] as usize;
         let completions = params[25] as usize + 16 * params[1] as usize;
         let rings = map(submissions.max(completions), 0)?;
@@ -155,7 +155,7 @@ impl Hoard {
                 left -= self.enter(left)?;
             }
             self.waiting += now;
-            // What waits completes nothing; what was refused does at once.
+            // A waiting request completes nothing; a refused one completes at once.
             if let (_, Some(errno)) = self.take() {
                 return Err(io::Error::from_raw_os_error(errno));
             }
@@ -184,7 +184,7 @@ impl Hoard {
         self.waiting
     }
 
-    /// Takes what has completed: how many were woken, and why one was not queued.
+    /// Takes the completed requests: how many were woken, and why one was not queued.
     fn take(&mut self) -> (usize, Option<i32>) {
         let (mut woken, mut refused) = (0, None);
         let head = self.word(self.params[20]).load(Ordering::Relaxed);

@@ -54,7 +54,7 @@ impl Prey {
         let _ = futex::wake(self.refs.wake(), u32::MAX >> 1);
     }
 
-    /// Bytes of the slot that an id names.
+    /// Returns the bytes of the slot that an id names.
     pub fn capacity(&self, id: BufferId) -> u64 {
         let slot = self.table.slot(id.slot()).unwrap();
         slot.length().load(Ordering::Acquire)
@@ -122,7 +122,7 @@ impl Channel {
         first & 0xffff_ffff == (position + 1) & 0xffff_ffff
     }
 
-    /// The other side's line at a position, waiting for it.
+    /// Returns the other side's line at a position, waiting for it.
     pub fn line(&self, position: u64) -> [u64; 8] {
         let line = &self.theirs.lines()[Self::index(position)];
         while !self.has_line(position) {

@@ -41,7 +41,7 @@ child!(
         let tally = Arc::new(Mutex::new(Tally::new()));
         let (random, written) = (Random::seeded(orders.seed), Arc::clone(&tally));
         std::thread::spawn(move || attack(Attacker::new(random, orders.names, silent), &written));
-        // Asked after what was done, until nobody is there any more.
+        // Asked after the work that was done, until no test is there any more.
         while let Ok(Some(())) = ctl.recv() {
             let tally = tally.lock().unwrap_or_else(PoisonError::into_inner).clone();
             if ctl.send(&tally).is_err() {
@@ -85,8 +85,8 @@ pub struct Load {
 }
 
 impl Load {
-    /// Starts so many attackers, of these users in turn, against the manager at `socket`, whose honest domains offer `names`.
-    /// Each is in a session of its own; all on one core, if it is given.
+    /// Starts so many attackers, of these users in turn, against the manager at `socket`, whose honest domains offer
+    /// `names`. Each is in a session of its own; all on one core, if it is given.
     ///
     /// # Errors
     /// When a process, or a file that nobody answers for, cannot be made. Where there is no FUSE it goes without.
@@ -143,20 +143,20 @@ impl Load {
         Ok(all)
     }
 
-    /// They stand still.
+    /// Makes them stand still.
     pub fn pause(&self) {
         self.attackers.iter().for_each(Peer::stop);
     }
 
-    /// They go on.
+    /// Makes them go on.
     pub fn resume(&self) {
         self.attackers.iter().for_each(Peer::resume);
     }
 
-    /// Returns whether one of the attacks needs what is not here.
+    /// Checks whether one of the attacks needs a feature that is missing here.
     ///
     /// # Errors
-    /// What is missing, in words.
+    /// The missing feature, in words.
     pub fn whole() -> Result<(), String> {
         fuse::possible()
     }

@@ -1,8 +1,8 @@
 //! Clients that want to harm a manager, or other clients of it. They speak the protocol by hand.
 //!
-//! [`raw`] is such a client; [`requests`] and [`NUISANCES`] are what it says and does that is malformed, [`ATTACKS`] what is
-//! well-formed and meant to keep others from being served. [`Load`] runs all of it together, by several processes of several
-//! users, for as long as it is there.
+//! [`raw`] is such a client. [`requests`] and [`NUISANCES`] are malformed messages and acts. [`ATTACKS`] are
+//! well-formed ones that are meant to keep others from being served. [`Load`] runs all of it together, by several
+//! processes of several users, for as long as it is there.
 
 #![allow(
     clippy::cast_possible_truncation,

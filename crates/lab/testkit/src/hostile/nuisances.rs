@@ -184,7 +184,7 @@ nuisances! {
         "never without a word".to_owned()
     };
     others_pools_and_channels: "nothing granted", |_random| {
-        // What exists, everybody may see; ids are no secret.
+        // Every process may see the objects that exist; ids are no secret.
         let mut raw = Raw::again("thief");
         let (mut ids, mut domains) = (std::collections::BTreeSet::new(), std::collections::BTreeMap::new());
         raw.send(&Request::Stat { req: Req(1) }, &[]);
@@ -222,7 +222,7 @@ nuisances! {
             let mut raw = Raw::silent();
             let resume = Some(DomainId(id));
             raw.send(&Request::Hello { version: PROTOCOL_VERSION, name: "x".into(), resume, dumpable: true }, &[]);
-            // Of one that has just ended the id is free.
+            // The id of a process that has just ended is free.
             let lives = || std::path::Path::new(&format!("/proc/{pid}")).exists();
             if let Some((Event::Welcome { resumed: true, .. }, _)) = raw.recv()
                 && lives()
@@ -265,8 +265,8 @@ fn ready(raw: &Raw) -> bool {
     tranship_sys::epoll::wait_readable(&raw.fd, Some(std::time::Duration::ZERO)).unwrap_or(false)
 }
 
-/// The first answer that grants something, until the end of the connection or of an answer to `Stat`. (A channel
-/// that does not exist is claimed and gone at once.)
+/// Returns the first answer that grants something, until the end of the connection or of an answer to `Stat`. (A
+/// channel that does not exist is claimed and gone at once.)
 fn first_good_news(raw: &mut Raw) -> Option<Event> {
     let mut claimed = None;
     loop {
@@ -283,7 +283,7 @@ fn first_good_news(raw: &mut Raw) -> Option<Event> {
     }
 }
 
-/// More descriptors than the library would send.
+/// Sends more descriptors than the library would send.
 fn send_many(raw: &Raw, request: &Request, n: usize) -> bool {
     use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
     let (a, _b) = socket::pair().unwrap();

@@ -50,7 +50,7 @@ pub struct Raw {
 }
 
 impl Raw {
-    /// A connection that has said nothing.
+    /// Returns a connection that has said nothing.
     pub fn silent() -> Self {
         let fd = socket::connect(&path()).unwrap();
         let patience = PATIENCE.load(Ordering::Relaxed);
@@ -80,7 +80,7 @@ impl Raw {
         Self::silent().hello(name, None)
     }
 
-    /// Comes back as what this process was before, so that it stays one domain however often it is thrown out.
+    /// Comes back as the same domain as before, so that it stays one domain however often it is thrown out.
     pub fn again(name: &str) -> Self {
         let before = match LAST.load(Ordering::Relaxed) {
             0 => None,
@@ -89,7 +89,7 @@ impl Raw {
         Self::silent().hello(name, before).unwrap()
     }
 
-    /// Introduces this connection; returns what it is then, or why it is nothing.
+    /// Introduces this connection; returns the new domain, or the reason for none.
     ///
     /// # Errors
     /// The manager's reason, if it gave one.
@@ -137,7 +137,7 @@ impl Raw {
         (r.bytes > 0).then(|| (decode(&buf[..r.bytes]).unwrap(), r.fds))
     }
 
-    /// The next event that matches; others wait. What else comes is kept.
+    /// Waits for the next event that matches, and keeps the others.
     #[track_caller]
     pub fn wait<T>(&mut self, mut f: impl FnMut(&Event) -> Option<T>) -> (T, Vec<OwnedFd>) {
         if let Some((at, found)) = self
@@ -166,7 +166,7 @@ impl Raw {
         self.kept.extend(fds);
     }
 
-    /// Reads until the end of the connection; what the manager said at last.
+    /// Reads until the end of the connection; returns the last message of the manager.
     pub fn expelled(&mut self) -> Option<Refusal> {
         let mut last = None;
         while let Some((event, _)) = self.recv() {
@@ -177,7 +177,7 @@ impl Raw {
         last
     }
 
-    /// A pool with one chunk.
+    /// Creates a pool with one chunk.
     pub fn create_pool(&mut self, name: &str) -> Bait {
         self.create_pool_of(name, SLOTS, 4 * CHUNK, CHUNK)
     }
@@ -319,7 +319,7 @@ impl Raw {
         self.inbox.retain(|(e, _)| !matches!(e, Event::Stat { .. }));
     }
 
-    /// The next refusal that has come, without waiting for one.
+    /// Returns the next refusal that has come, without waiting for one.
     pub fn refused_meanwhile(&mut self) -> Option<Refusal> {
         let mut buf = [0u8; 17000];
         while let Ok(r) = socket::recvmsg(&self.fd, &mut buf, true) {

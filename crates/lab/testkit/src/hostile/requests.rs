@@ -12,7 +12,7 @@ use tranship_sys::socket;
 use super::raw::{CHUNK, SLOTS};
 use crate::Random;
 
-/// Descriptors that are none of what the protocol asks for.
+/// Returns descriptors of kinds that the protocol never asks for.
 pub fn bestiary() -> Vec<(&'static str, OwnedFd)> {
     let mut all: Vec<(&'static str, OwnedFd)> = Vec::new();
     let memfd = |flags, len| {
@@ -106,7 +106,7 @@ pub fn with_descriptors() -> Vec<Request> {
     ]
 }
 
-/// Everything that could be done with something of somebody else's.
+/// Returns everything that could be done with another domain's object.
 pub fn thefts(id: u32) -> Vec<Request> {
     let (req, pool, channel) = (Req(1), PoolId(id), ChannelId(id));
     let (index, serial) = (0, 1);
@@ -221,7 +221,7 @@ pub fn thefts(id: u32) -> Vec<Request> {
     ]
 }
 
-/// Any request, with numbers that are near, far, or at the limits.
+/// Returns any request, with numbers that are near, far, or at the limits.
 pub fn wild(random: &mut Random) -> Request {
     let mut n = || match random.below(4) {
         0 => random.below(40) as u32,

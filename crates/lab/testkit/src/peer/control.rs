@@ -21,7 +21,7 @@ const FDS: usize = 64;
 pub struct Control(OwnedFd);
 
 impl Control {
-    /// Two connected ends.
+    /// Returns two connected ends.
     ///
     /// # Errors
     /// When there is no descriptor left.

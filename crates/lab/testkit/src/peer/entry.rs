@@ -55,7 +55,7 @@ pub fn enter<R: Ended>(name: &str, body: fn(Control) -> R) {
     }
     let short = name.rsplit("::").next().unwrap_or(name);
     let short = std::ffi::CString::new(short).unwrap_or_default();
-    // SAFETY: plain system calls; what the runtime does before main for signals has not been done yet.
+    // SAFETY: plain system calls; the runtime has not done its own signal setup yet, because main has not begun.
     unsafe {
         libc::signal(libc::SIGPIPE, libc::SIG_IGN);
         libc::prctl(libc::PR_SET_NAME, short.as_ptr());

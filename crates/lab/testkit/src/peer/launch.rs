@@ -41,7 +41,7 @@ impl Launch {
         }
     }
 
-    /// Another program. It gets no control socket that it knows of; its end closes with it.
+    /// Launches another program. It gets no control socket that it knows of; its end closes with it.
     pub fn program(path: impl Into<PathBuf>) -> Self {
         Self {
             program: path.into(),
@@ -68,8 +68,8 @@ impl Launch {
         self
     }
 
-    /// Sets a variable. Of the test's own environment, what begins with `TRANSHIP_` is not inherited (but for what
-    /// concerns skips).
+    /// Sets a variable. Variables of the test's own environment that begin with `TRANSHIP_` are not inherited (except
+    /// those that concern skips).
     pub fn env(mut self, key: impl Into<OsString>, value: impl Into<OsString>) -> Self {
         let key = key.into();
         self.env.retain(|(k, _)| *k != key);
@@ -87,31 +87,32 @@ impl Launch {
         self
     }
 
-    /// `PR_SET_DUMPABLE` 0 before the body runs: others of its uid cannot look into it.
+    /// Sets `PR_SET_DUMPABLE` to 0 before the body runs: others of its uid cannot look into it.
     pub fn undumpable(mut self) -> Self {
         self.undumpable = true;
         self
     }
 
-    /// In namespaces and a file tree of its own.
+    /// Puts it into namespaces and a file tree of its own.
     pub fn container(mut self, container: Container) -> Self {
         self.container = Some(container);
         self
     }
 
-    /// In this memory cgroup from its first instruction on.
+    /// Puts it into this memory cgroup from its first instruction on.
     pub fn cgroup(mut self, cgroup: &Cgroup) -> Self {
         self.cgroup = Some(cgroup.path().join("cgroup.procs"));
         self
     }
 
-    /// In a session of its own, which has a share of the processors where the kernel groups by sessions (autogroup).
+    /// Puts it into a session of its own, which has a share of the processors where the kernel groups by sessions
+    /// (autogroup).
     pub fn own_session(mut self) -> Self {
         self.session = true;
         self
     }
 
-    /// Keeps what it writes to stderr for [`Peer::stderr`].
+    /// Keeps its stderr for [`Peer::stderr`].
     pub fn capture_stderr(mut self) -> Self {
         self.capture = true;
         self
@@ -123,7 +124,7 @@ impl Launch {
         self
     }
 
-    /// By default a child is killed when the thread that started it ends; not this one.
+    /// Lets it live on when the thread that started it ends. By default that kills it.
     pub fn outlives_thread(mut self) -> Self {
         self.outlives_thread = true;
         self
@@ -233,7 +234,7 @@ impl Launch {
     }
 }
 
-/// A string with a zero inside ends there, as it would in C.
+/// Makes a C string; one with a zero inside ends there, as it would in C.
 fn c_string(s: impl AsRef<OsStr>) -> CString {
     let bytes = s.as_ref().as_bytes();
     let end = bytes.iter().position(|b| *b == 0).unwrap_or(bytes.len());
@@ -266,7 +267,7 @@ fn clone(namespaces: i32) -> Result<Option<(u32, OwnedFd)>, Error> {
         exit_signal: u64::from(libc::SIGCHLD.cast_unsigned()),
         ..CloneArgs::default()
     };
-    // SAFETY: a fork without shared memory; the child does only what `setup` says (see there).
+    // SAFETY: a fork without shared memory; the child does only the steps of `setup` (see there).
     let pid = unsafe { libc::syscall(libc::SYS_clone3, &raw const args, size_of::<CloneArgs>()) };
     match u32::try_from(pid) {
         Err(_) => Err(Error::last_os_error()),

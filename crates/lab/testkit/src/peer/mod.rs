@@ -18,10 +18,10 @@ pub use launch::Launch;
 pub use privilege::{Privilege, own_user};
 use serde::{Serialize, de::DeserializeOwned};
 
-/// With the descriptor that takes their stderr, if it is captured.
+/// Living children, with the descriptor that takes their stderr, if it is captured.
 static LIVING: Mutex<BTreeMap<u32, Option<RawFd>>> = Mutex::new(BTreeMap::new());
 
-/// Children that this process started and has not reaped, and what they wrote to stderr if that is captured (for the
+/// Returns the children that this process started and has not reaped, and their stderr if that is captured (for the
 /// watchdog).
 pub(crate) fn living() -> Vec<(u32, String)> {
     LIVING
@@ -72,7 +72,7 @@ impl Peer {
         self.pidfd.as_fd()
     }
 
-    /// The control socket, to be polled or used from another thread.
+    /// Returns the control socket, to be polled or used from another thread.
     #[must_use]
     pub fn control(&self) -> &Control {
         &self.control
@@ -118,10 +118,10 @@ impl Peer {
         }
     }
 
-    /// [`Peer::recv`] for tests, which end when it fails.
+    /// Receives like [`Peer::recv`], for tests, which end when it fails.
     ///
     /// # Panics
-    /// When the child ended, with what it wrote to stderr if that was captured.
+    /// When the child ended, with its stderr if that was captured.
     #[track_caller]
     pub fn expect<T: DeserializeOwned>(&self) -> T {
         self.recv()
@@ -153,19 +153,19 @@ impl Peer {
         }
     }
 
-    /// SIGKILL, and waits until it is gone.
+    /// Kills it by SIGKILL, and waits until it is gone.
     pub fn kill(&self) -> Exit {
         self.signal(libc::SIGKILL);
         self.wait()
     }
 
-    /// SIGSTOP, and waits until all its threads stand.
+    /// Stops it by SIGSTOP, and waits until all its threads stand.
     pub fn stop(&self) {
         self.signal(libc::SIGSTOP);
         self.waitid(libc::WSTOPPED);
     }
 
-    /// SIGCONT; it runs again from now on.
+    /// Continues it by SIGCONT; it runs again from now on.
     pub fn resume(&self) {
         self.signal(libc::SIGCONT);
     }

@@ -14,8 +14,8 @@ pub enum Privilege {
     Root { capabilities: Vec<u32> },
 }
 
-/// A user that no process is but those that this one starts: number `which` (below 16) of its own. The kernel counts processes,
-/// and descriptors on their way, for each user.
+/// Returns a user that has only the processes that this one starts: number `which` (below 16) of its own. The kernel
+/// counts processes, and descriptors on their way, for each user.
 #[must_use]
 pub fn own_user(which: u32) -> u32 {
     100_000 + std::process::id() % 1_000_000 * 16 + which % 16
@@ -27,7 +27,7 @@ const CAP_DAC_READ_SEARCH: u32 = 2;
 const CAP_FOWNER: u32 = 3;
 
 impl Privilege {
-    /// The user nobody.
+    /// Returns the user nobody.
     #[must_use]
     pub fn nobody() -> Self {
         Self::User {
@@ -36,8 +36,8 @@ impl Privilege {
         }
     }
 
-    /// The strongest adversary of the threat model: root with CAP_CHOWN, DAC_OVERRIDE, DAC_READ_SEARCH
-    /// and FOWNER only.
+    /// Returns the strongest adversary of the threat model: root with CAP_CHOWN, DAC_OVERRIDE, DAC_READ_SEARCH and
+    /// FOWNER only.
     #[must_use]
     pub fn root_of_files() -> Self {
         Self::Root {
@@ -45,7 +45,7 @@ impl Privilege {
         }
     }
 
-    /// Why it is impossible here, if it is.
+    /// Returns why it is impossible here, if it is.
     #[must_use]
     pub fn impossible(&self) -> Option<String> {
         match self {

@@ -76,7 +76,7 @@ impl Setup {
         }
     }
 
-    /// Never returns: the process becomes the program, or reports the step and the error and ends.
+    /// Runs the steps; never returns: the process becomes the program, or reports the step and the error and ends.
     pub(super) fn run(&self, vectors: &Vectors) -> ! {
         let mut step = 0;
         let error = self.steps(vectors, &mut step).err().unwrap_or(libc::EINVAL);

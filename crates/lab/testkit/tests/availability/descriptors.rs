@@ -58,7 +58,7 @@ fn a_socket_that_lingers() {
     let attacker = stage.attacker(lingers(), 0);
     for surplus in [true, false, true] {
         let () = attacker.ask(&surplus);
-        // So that the last of it is what the manager gets, and not the attacker's own.
+        // So that the manager gets the last descriptor, and not the attacker itself.
         stage.manager.stop();
         let () = attacker.ask(&());
         stage.manager.resume();
@@ -72,7 +72,7 @@ child!(
         let mut kept = Vec::new();
         while let Some(surplus) = ctl.recv::<bool>().unwrap() {
             let file = std::fs::File::open(&path).unwrap();
-            // Whatever its fate: it may be cut off, or wait because all that could serve it are kept waiting by it.
+            // Whatever its fate: the client may be cut off, or wait because it keeps all helpers waiting itself.
             if let Ok(raw) = Raw::try_join("silent") {
                 let _ = raw.try_send(&request(surplus), &[file.as_fd()]);
                 kept.push((raw, file));

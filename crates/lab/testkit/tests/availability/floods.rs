@@ -54,7 +54,7 @@ child!(
             pool: PoolId(1),
             chunks: 1,
         });
-        // More than is heard at once, so that its end is seen before the last of it.
+        // More messages than are handled at once, so that the end is seen before the last of them.
         for _ in 0..40 {
             socket::sendmsg(&raw.fd, &nothing, &[], false).unwrap();
         }

@@ -13,7 +13,7 @@ child!(
     fn takes_memory(ctl: Control) {
         let mut raw = Raw::join("greedy");
         let mut got = 0u64;
-        // One message would be enough for the most, and then what is left of it.
+        // One message would be enough for most of it, and then the rest.
         for _ in 0..64 {
             let (fd, _table) = TableRw::create(64, 1 << 40, 1 << 20).unwrap();
             let req = raw.req();
@@ -56,7 +56,7 @@ fn all_memory_that_is_granted() {
     let Some(stage) = Stage::new("total = \"1GiB\"\n") else {
         return;
     };
-    let mut taken = 0; // one after the other: what is not used comes back after a while, and is granted again
+    let mut taken = 0; // one after the other: a chunk that is not used comes back after a while, and is granted again
     for which in [0, 1, 0] {
         let attacker = stage.attacker(takes_memory(), which);
         let got: u64 = attacker.expect();

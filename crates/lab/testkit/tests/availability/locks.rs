@@ -46,7 +46,7 @@ fn a_directory_of_somebody_else() {
     if !is_root() {
         return skipped("needs root, to be two users");
     }
-    // A user that nobody is.
+    // A user without processes.
     let uid = 64_900 + std::process::id() % 64;
     let taken = PathBuf::from(format!("/tmp/tranship-{uid}"));
     std::fs::create_dir(&taken).unwrap();

@@ -5,12 +5,12 @@
 //! for an attacker. The watchdog finds a request that waits for ever. `tranship-bench siege` measures how long it
 //! takes.
 //!
-//! * `descriptors`: whose being closed, or looked at, takes as long as their sender likes;
+//! * `descriptors`: descriptors whose closing, or inspection, takes as long as their sender likes;
 //! * `floods`: messages without end;
 //! * `greed`: memory and descriptors, as much as there is;
-//! * `locks`: what keeps a manager from its place;
-//! * `queues`: what untrusted peers cause to be queued to somebody;
-//! * `tables`: what the manager has to go through, or to remember.
+//! * `locks`: locks that keep a manager from its place;
+//! * `queues`: messages that untrusted peers cause to be queued for a domain;
+//! * `tables`: entries that the manager has to search, or to remember.
 
 mod descriptors;
 mod floods;

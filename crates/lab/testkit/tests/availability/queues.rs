@@ -108,7 +108,7 @@ child!(
                 std::thread::yield_now();
             }
         }
-        // For some it is over, and they keep what was sent to them.
+        // For some it is over, and they keep the descriptors that were sent to them.
         for (deaf, busy, _) in pairs.iter().take(3) {
             deaf.send(&Request::Goodbye, &[]);
             busy.send(&Request::Goodbye, &[]);
@@ -148,7 +148,7 @@ child!(
         raw.send(&Request::Stat { req }, &[]);
         let mut told = Vec::new();
         let mut answered = false;
-        // What there was no room for is said when there is: before the answer or after it.
+        // An answer for which there was no room is sent when there is room: before the other answer or after it.
         while !answered || told.last() == Some(&false) {
             match raw.recv() {
                 Some((Event::Traced { on, .. }, _)) => told.push(on),

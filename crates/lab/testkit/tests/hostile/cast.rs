@@ -25,7 +25,7 @@ use crate::stage::SOCKET;
 /// Order of the test to a victim.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Ask {
-    /// Honest frames that arrived whole, or what was wrong with one.
+    /// Honest frames that arrived whole, or the error of one.
     Arrived,
     /// A question to the manager.
     Stat,
@@ -136,7 +136,7 @@ fn join(name: &str) -> Arc<Domain> {
         .name(name)
         .socket(socket())
         .helper_thread(true);
-    // In the scene with another user it stays as it is.
+    // In the scene with another user the victim stays dumpable.
     let builder = if is_dumpable() {
         builder
     } else {
@@ -194,7 +194,7 @@ child!(
             std::thread::scope(|scope| {
                 while let Ok(mut sender) = still.accept() {
                     let (kept, buf) = (&kept, buf.clone());
-                    // As long as it takes to agree to the pool; an untrusted peer may never do so.
+                    // Waits as long as the agreement to the pool takes; an untrusted peer may never agree.
                     scope.spawn(move || {
                         sender.set_when_full(WhenFull::Wait);
                         let _ = sender.send(buf);
@@ -343,7 +343,7 @@ fn drink(receiver: &mut Receiver, frames: tranship_core::PoolId, facts: &Facts) 
         let buf = match message.body {
             tranship_core::Body::Buffer(buf) => Some(buf),
             tranship_core::Body::BufferMut(mut buf) => {
-                // Of a pool that all write it may; nothing must come of that.
+                // A buffer of a pool that all write may be written; nothing must come of that.
                 if buf.write(0, b"x").is_ok() && buf.id().pool() == frames {
                     facts.wrong(format!("{} can be written", buf.id()));
                 }
@@ -363,7 +363,7 @@ fn drink(receiver: &mut Receiver, frames: tranship_core::PoolId, facts: &Facts) 
         {
             facts.wrong(format!("{} changed while it was held", buf.id()));
         }
-        // What was wrong ends the channel here, so that nobody waits for another end of it.
+        // An error ends the channel here, so that no test waits for another end of it.
         if let Some(wrong) = &*facts.wrong.lock().unwrap() {
             return format!("wrong: {wrong}");
         }

@@ -54,7 +54,7 @@ fn lies() -> Vec<Lie> {
             "its ring cursor went to 2",
             |raw, c, _| {
                 take(raw, c, 0, 3);
-                // Its position shows that the writer has read 3.
+                // The sender's position shows that the writer has read 3.
                 c.line(u64::from(LINES) + 2);
                 c.own.head().store(2, Ordering::SeqCst);
             },
@@ -94,7 +94,7 @@ fn lies() -> Vec<Lie> {
             }
         }),
         lie("says_received_before_it_was_sent", GONE, |raw, c, _| {
-            // Only what is in the ring already: no slot with such a count is reused until the channel has left.
+            // Only lines that are in the ring already: no slot with such a count is reused until the channel has left.
             c.line(u64::from(LINES) - 1);
             for word in c.counts[0].1.counts() {
                 word.store(1, Ordering::SeqCst);

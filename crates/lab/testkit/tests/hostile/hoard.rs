@@ -33,7 +33,8 @@ enum Seen {
     Impossible(String),
 }
 
-/// Waiters on a word, and what wakes them. `harry` makes the victim wake, once or more often, and comes back when it has.
+/// Puts waiters on a word, and wakes them. `harry` makes the victim wake, once or more often, and comes back when it
+/// has.
 fn hoard(word: &AtomicU32, mut harry: impl FnMut()) -> Seen {
     let now = || word.load(Ordering::SeqCst);
     let mut hoard = match Hoard::new() {
@@ -101,7 +102,7 @@ child!(
 
         // A reader that lets go of a buffer whose writer wants to hear of it: the word beside its counters.
         let bait = raw.create_pool("bait");
-        // More of them than the receiver holds at once.
+        // More buffers than the receiver holds at once.
         for n in 0..BUFFERS {
             let slot = bait.table.slot(n).unwrap();
             slot.offset.store(u64::from(n) * 1024, Ordering::SeqCst);

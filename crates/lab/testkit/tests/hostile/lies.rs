@@ -92,7 +92,7 @@ impl Liar {
     fn may_forward(&mut self, channel: &mut Channel) {
         let (pool, slots) = (self.prey().pool, self.prey().slots);
         self.raw.assign(channel, pool, slots);
-        // What `Channel::count` counts.
+        // The counters that `Channel::count` counts.
         channel.counts.swap(0, 1);
     }
 
@@ -135,7 +135,8 @@ macro_rules! lies {
     };
 }
 
-// "Off:" says what was switched off to see the lie get through: the victim then gave no reason, for ever, or panicked.
+// "Off:" names the check that was switched off to see the lie get through: the victim then gave no reason, for ever, or
+// panicked.
 lies! {
     // Operations and inline lengths. Off: the length in `descriptor::parse`.
     no_operation: "operation 0 does not exist", |_l, c| c.push([0; 8]);
@@ -162,7 +163,7 @@ lies! {
     length_max: OUTSIDE, |l, c| c.push(line(BUFFER, l.id(0), 0, u64::MAX, 1));
     length_wraps: OUTSIDE, |l, c| c.push(line(BUFFER, l.id(0), 64, u64::MAX - 63, 1));
     length_one_too_long: OUTSIDE, |l, c| c.push(line(BUFFER, l.id(0), 0, 4 * CHUNK + 1, 1));
-    // What is moved is looked at as what is shared.
+    // A moved buffer is checked like a shared one.
     moves_out_of_a_known_pool_that_is_not_assigned: NOT_ASSIGNED, |l, c| {
         let id = BufferId::new(l.prey().pool, 0, 2);
         c.push(line(MOVED, id, 0, 64, 1));
@@ -348,7 +349,7 @@ lies! {
     a_living_id_and_more_bytes_than_it_has: ELSEWHERE, |l, c| {
         l.may_forward(c);
         let mut frame = l.frame();
-        // What lies last in its chunk has all that is left of it.
+        // The last buffer of a chunk has all that is left of the chunk.
         while l.prey().capacity(BufferId(frame[2])) == CHUNK - frame[3] % CHUNK {
             l.prey().release(BufferId(frame[2]));
             frame = l.frame();

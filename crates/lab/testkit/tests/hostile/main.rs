@@ -1,8 +1,8 @@
 //! A hostile peer against real victims: a manager daemon, a writer, a third domain, each a process of its own.
 //!
-//! The attacker is what docs/threat-model.md describes: (1) another user, (2) the same user against victims that
-//! are not dumpable, (3) root with only CAP_CHOWN, DAC_OVERRIDE, DAC_READ_SEARCH and FOWNER. It never uses the
-//! client library: it speaks the protocol by hand (`raw`), keeps every descriptor that it is given, and tries
+//! The attacker is the one of docs/threat-model.md: (1) another user, (2) the same user against victims that are not
+//! dumpable, (3) root with only CAP_CHOWN, DAC_OVERRIDE, DAC_READ_SEARCH and FOWNER. It never uses the client library:
+//! it speaks the protocol by hand (`raw`), keeps every descriptor that it is given, and tries
 //!
 //! * `siege`: everything that the attack library knows, on every shared object that it was given and on every victim;
 //! * `lies`: wrong lines, aggregates, ids, generations and flags in rings, towards a receiver;

@@ -18,7 +18,7 @@ child!(
 pub fn play(stage: &Stage) {
     let before = stage.manager_fds();
     for (index, nuisance) in NUISANCES.iter().enumerate() {
-        // A process for each: what one leaves behind goes with it.
+        // A process for each: the leftovers of one go with it.
         let pest = stage.attacker(pest());
         let said: String = pest.ask(&index);
         eprintln!("{:40} {said}", nuisance.name);

@@ -69,8 +69,8 @@ pub fn written() -> Vec<Written> {
     maps.lines().filter_map(one).collect()
 }
 
-/// A sum over the contents of those of `written` whose inode is in `inodes`: what others may see, and must
-/// not have changed.
+/// Returns a sum over the contents of those of `written` whose inode is in `inodes`: memory that others may see, and
+/// must not have changed.
 pub fn sums(written: &[Written], inodes: &[u64]) -> Vec<(u64, u64)> {
     let wanted = written.iter().filter(|w| inodes.contains(&w.inode));
     wanted.map(|w| (w.inode, sum(w))).collect()

@@ -56,7 +56,7 @@ child!(
         let mine: BTreeSet<u64> = shared::written().iter().map(|w| w.inode).collect();
         let objects = shared::memfds()
             .into_iter()
-            // Its stderr is one too.
+            // The process's stderr is a memfd, too.
             .filter(|(_, name, inode, _)| name.starts_with("tranship-") && !mine.contains(inode));
         let mut given = Vec::new();
         let mut targets = Vec::new();
@@ -111,7 +111,7 @@ fn written(peer: &Peer) -> Vec<Written> {
     }
 }
 
-/// The objects that are not what they were.
+/// Returns the objects that have changed.
 fn changed(given: &[Given], before: &BTreeSet<(u64, u64)>, after: &BTreeSet<(u64, u64)>) -> String {
     let changed: BTreeSet<u64> = before
         .symmetric_difference(after)
@@ -126,7 +126,7 @@ pub fn play(stage: &Stage) {
     let besieger = stage.attacker(besieger());
     let given: Vec<Given> = besieger.expect();
     let inodes: Vec<u64> = given.iter().map(|g| g.inode).collect();
-    // What the manager writes after its last message to the besieger is there when it has answered others.
+    // Words that the manager writes after its last message to the besieger are there when it has answered others.
     stage.still_serving("what was given");
     let before = sums(stage, &inodes);
     let names: BTreeSet<&str> = given.iter().map(|g| g.name.as_str()).collect();

@@ -78,7 +78,7 @@ impl Stage {
         }
     }
 
-    /// Starts the attacker. What it writes to stderr (its seed) is shown when something fails.
+    /// Starts the attacker. Its stderr (its seed) is shown when something fails.
     pub fn attacker(&self, launch: Launch) -> Peer {
         let privilege = match self.scene {
             Scene::RootOfFiles => Privilege::root_of_files(),

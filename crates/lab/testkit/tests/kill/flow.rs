@@ -17,7 +17,7 @@ pub fn fill(buf: &mut [u8], id: u64) {
 
 /// The piece is as the writer filled it.
 fn verify_piece(piece: &impl Debug, bytes: &[u8], id: u64, when: &str) -> Result<(), Broken> {
-    // A batch has no words of its own beside the buffers: there the id is what the buffer says.
+    // A batch has no words of its own beside the buffers: there the id is that of the buffer.
     let id = match (id, bytes.first_chunk()) {
         (0, Some(says)) => u64::from_le_bytes(*says),
         _ => id,
@@ -82,7 +82,7 @@ impl Kept {
         match body {
             Body::BufferMut(buf) => match link.pass_with(buf, word) {
                 Ok(()) => Ok(()),
-                // It is dropped then, and so the writer's again.
+                // The buffer is dropped then, and so the writer's again.
                 Err(failed) => send_over(&failed.error).map(|_| ()),
             },
             Body::AggregateMut(all) => {

@@ -1,5 +1,5 @@
-//! The forwarder: passes the writer's buffers on to the receiver and back to the writer, by reference. What was moved to it it moves on, to one of
-//! the two, or passes it back.
+//! The forwarder: passes the writer's buffers on to the receiver and back to the writer, by reference. It moves on, to
+//! one of the two, the buffers that were moved to it, or sends them back.
 
 use tranship_core::{
     Aggregate, AggregateMut, Body, BufferMut, Domain, ErrorKind, Listener, Message, Pool,
@@ -75,7 +75,7 @@ impl Forwarder {
                     self.from = None;
                     self.kept.clear()?;
                 }
-                most = 0; // the writer may wait for what is kept
+                most = 0; // the writer may wait for kept buffers
             }
         }
         while self.kept.len() as u64 > most {
@@ -179,7 +179,7 @@ impl Forwarder {
             false => &mut self.onward.1,
         };
         let Some(sender) = end else { return Ok(()) };
-        // What is not sent is dropped here, and so is the writer's again.
+        // A buffer that is not sent is dropped here, and so is the writer's again.
         if let Err(failed) = sender.move_buffer_with(buf, word)
             && send_over(&failed.error)?
         {

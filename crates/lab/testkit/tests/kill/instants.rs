@@ -31,7 +31,7 @@ fn at_random_instants() {
         let victim = ROLES[usize::try_from(random.below(4)).unwrap_or(0)];
         let began = Instant::now();
         random.instant(Duration::from_millis(3));
-        // Before: what the others make of it comes next.
+        // Before: the others' reaction comes next.
         eprintln!("{n}: {victim:?} is killed");
         stage.kill(victim);
         // The manager's absence is felt, and half of the others' too, before there is a new one.

@@ -12,10 +12,10 @@ child!(
     pub fn manager(ctl: Control) -> Result<(), String> {
         let text = |e: &dyn std::fmt::Display| e.to_string();
         let start: Start = ctl.recv().map_err(|e| text(&e))?.ok_or("no start")?;
-        // The total is what the flow needs and not a byte more: memory that is not given back is soon missed.
+        // The total is as much as the flow needs and not a byte more: memory that is not given back is soon missed.
         let config = Config {
             total: Some(PAIR_POOL + WRITER_POOL + LIST_POOL),
-            // So that a pool can ask for more than it may have.
+            // A pool can thus ask for more than it may have.
             default_quota: Some(WRITER_POOL),
             orphan_interval: std::time::Duration::from_millis(20),
             ..Config::default()
@@ -29,7 +29,7 @@ child!(
             let _ = ctl.recv::<()>();
             let _ = on_order.stop();
         });
-        // Not dumpable, as the daemon is, where this test may look into it all the same.
+        // Not dumpable, like the daemon, except where this test must look into it.
         tranship_manager::run(config, listener, &stop, is_root()).map_err(|e| text(&e))
     }
 );

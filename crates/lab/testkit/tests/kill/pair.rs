@@ -28,7 +28,7 @@ child!(
         loop {
             match seat.round()? {
                 None => seat.idle(),
-                // As many at once as the pool holds.
+                // Allocates as many at once as the pool holds.
                 Some(Order::Quota) => {
                     let mut all = Vec::new();
                     while (all.len() as u64) < PAIR_POOL / 4096 {

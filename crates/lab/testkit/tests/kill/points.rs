@@ -119,7 +119,7 @@ fn die_at_all_of(victim: Role) {
     stage.ends();
 }
 
-/// Does what brings the victim to the point, where the flow alone does not.
+/// Brings the victim to the point, where the flow alone does not.
 fn lure(stage: &mut Stage, victim: Role, name: &str, random: &mut Random) {
     if name.starts_with("resume.") {
         while stage.is_managed(victim) {
@@ -128,7 +128,7 @@ fn lure(stage: &mut Stage, victim: Role, name: &str, random: &mut Random) {
         }
     }
     if name == "reader.before_unmapped" {
-        // Of a dead writer's pool the chunks go as soon as nothing in them is alive.
+        // The chunks of a dead writer's pool go as soon as nothing in them is alive.
         while !stage.of(victim).has_ended() {
             stage.kill(Role::Writer);
             stage.replace(Role::Writer);
@@ -136,7 +136,7 @@ fn lure(stage: &mut Stage, victim: Role, name: &str, random: &mut Random) {
         }
     }
     if name.starts_with("shrink.") {
-        // It needs all of its memory as long as anybody takes from it; alone only for its spikes.
+        // The writer needs all of its memory only while a process takes from it; alone only for its spikes.
         let others = [Role::Forwarder, Role::Receiver];
         others.iter().for_each(|role| stage.kill(*role));
         stage.of(victim).wait();

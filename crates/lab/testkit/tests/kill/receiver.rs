@@ -112,7 +112,7 @@ fn round(ends: &mut [End; 2], seat: &mut Seat) -> Result<(), Broken> {
     if links.is_empty() {
         seat.idle();
     } else if poll(&mut links, Some(ROUND)).unwrap().is_empty() {
-        // The writer may wait for what is kept.
+        // The writer may wait for kept buffers.
         return ends.iter_mut().try_for_each(|end| end.kept.clear());
     }
     Ok(())

@@ -23,7 +23,7 @@ pub struct Start {
 /// Orders. Each is answered with `Done` when it is done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Order {
-    /// Begin (after the test has counted what the domain alone holds).
+    /// Begin (after the test has counted the resources that the domain alone holds).
     Go,
     /// Answer when so many more messages have come by each way.
     Advance(u64),
@@ -70,7 +70,8 @@ impl Seat {
             }
             std::thread::yield_now();
         };
-        // What the library opens once and keeps (it watches its cgroup) is there before anything is counted.
+        // Descriptors that the library opens once and keeps (it watches its cgroup) are there before anything is
+        // counted.
         match domain.create_pool(PoolOptions::new(1)) {
             Ok(pool) => drop(pool),
             Err(e) => bearable(&e)?,
@@ -102,7 +103,7 @@ impl Seat {
         self.ctl.send(&Done).map_err(broken)
     }
 
-    /// Does what every round has to do; an order that is the role's own comes back.
+    /// Does the work of every round; returns an order that is the role's own.
     pub fn round(&mut self) -> Result<Option<Order>, Broken> {
         if self.last_turn.elapsed() >= ROUND {
             self.last_turn = Instant::now();

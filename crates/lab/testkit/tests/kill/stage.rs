@@ -1,4 +1,4 @@
-//! The test's view: starts the parties, kills them, replaces them, counts what is left.
+//! Stage of the test: starts the parties, kills them, replaces them, counts leftovers.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -157,7 +157,7 @@ impl Stage {
 
     /// One of which nothing was waited for takes part after all.
     pub fn joins(&self, role: Role) {
-        // Once for having joined, once for the order to go.
+        // One answer for having joined, one for the order to go.
         self.of(role).expect::<Done>();
         self.of(role).expect::<Done>();
     }

@@ -192,7 +192,7 @@ impl Writer {
         Ok(())
     }
 
-    /// One that came back goes to the receiver as what it is.
+    /// Sends a buffer that came back to the receiver, in its form.
     fn move_again(&mut self, buf: BufferMut, word: u64) -> Result<(), Broken> {
         let end = &mut self.to_receiver.1;
         if let Some(sender) = end
@@ -280,7 +280,8 @@ impl Writer {
         Ok(())
     }
 
-    /// More than any pool may have, so that it is granted in part; and several chunks for one buffer, shown by one message.
+    /// More than any pool may have, so that it is granted in part; and several chunks for one buffer, shown by one
+    /// message.
     fn greed(&self, domain: &Domain) -> Result<(), Broken> {
         let more = WRITER_POOL + CHUNK;
         let options = PoolOptions::new(more).chunk_bytes(CHUNK).name("greed");
@@ -320,7 +321,7 @@ impl Writer {
     fn whole_quota(&mut self, seat: &mut Seat) -> Result<(), Broken> {
         let want = WRITER_POOL / CHUNK;
         let mut all = Vec::new();
-        // Others of the flow only give back when we take back what they send.
+        // Others of the flow only give back when we take the buffers that they send.
         while (all.len() as u64) < want {
             self.kept.clear()?;
             self.take_back(seat)?;

@@ -17,7 +17,7 @@ const EACH: usize = 40;
 enum Ask {
     /// Take the manager's news; then, how many descriptors there are.
     Turn,
-    /// Accept one of another user, within what came first.
+    /// Accept a connection of another user, among those that came first.
     Accept,
 }
 
@@ -56,7 +56,7 @@ fn connect(raw: &mut Raw, half: impl std::os::fd::AsFd) -> Req {
     req
 }
 
-/// Waits until the manager has done what was asked so far.
+/// Waits until the manager has done the requests so far.
 fn done(raw: &mut Raw) {
     let req = raw.req();
     raw.send(&Request::Stat { req }, &[]);
@@ -138,7 +138,7 @@ fn a_queue_that_is_full_has_room_for_other_users() {
     let before: usize = victim.ask(&Ask::Turn);
     let taker = stage.attacker(never_gives_up());
     let after = held_after(&victim, &taker, 10);
-    // One descriptor each.
+    // One descriptor for each connection.
     assert!(after <= before + 128, "{before} grew to {after}");
     let honest = stage.honest(is_let_in());
     honest.expect::<()>();

@@ -1,4 +1,5 @@
-//! Nobody waits for an untrusted peer: a manager, its honest clients and an attacker, of three users, each a process of its own.
+//! Nobody waits for an untrusted peer: a manager, its honest clients and an attacker, of three users, each a process of
+//! its own.
 //!
 //! An attacker can keep the objects that it makes busy: a thread sits in the kernel, in the middle of a call on the
 //! object, until a page comes from a file system (FUSE) that never answers. A process that then makes a call that needs

@@ -8,7 +8,7 @@ use tranship_testkit::{Control, child};
 use crate::stage::{Stage, path};
 use tranship_testkit::hostile::raw::Raw;
 
-// Takes what it is sent until nobody sends any more. Its helper thread runs.
+// Takes the messages that come until no sender is left. Its helper thread runs.
 child!(
     fn sleeps(ctl: Control) {
         let builder = Domain::builder().name("sleeps").socket(path());
@@ -36,7 +36,7 @@ child!(
     fn takes_sleepers_away(ctl: Control) {
         let mut raw = Raw::join("taker");
         let mut channel = raw.connect("bed", Role::Source);
-        // Nobody sleeps long before the first message has come.
+        // No thread sleeps long before the first message has come.
         let hello = [(1 << 32) | (5 << 40), 0, 0, 0, 0, 0, 0, 0];
         channel.push(hello);
         let nowhere = AtomicU32::new(0);

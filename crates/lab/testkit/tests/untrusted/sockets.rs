@@ -63,7 +63,7 @@ child!(
         let request = wake(&mut raw, &channel);
         raw.send(&request, &[far.as_fd()]);
         if raw.expelled().is_some() {
-            // Of the manager's making, then.
+            // The channel is then of the manager's making.
             raw = Raw::again("taker");
             channel = raw.connect("feed", Role::Sink);
             let request = wake(&mut raw, &channel);
@@ -73,7 +73,7 @@ child!(
             std::thread::spawn(move || rustix::net::recv(&near, rest, RecvFlags::empty()));
         }
         channel.own.asleep().store(2, Ordering::SeqCst);
-        // Until it wakes us, or has given us up.
+        // Until the peer wakes us, or has given us up.
         let seen = channel.theirs.wake().load(Ordering::SeqCst);
         while channel.theirs.wake().load(Ordering::SeqCst) == seen
             && channel.theirs.closed().load(Ordering::SeqCst) == 0

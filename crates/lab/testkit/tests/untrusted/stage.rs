@@ -38,8 +38,8 @@ child!(
     }
 );
 
-/// A process of the play. At its end, whatever has become of the test, nobody waits for the file any more: else it might not
-/// end.
+/// A process of the play. At its end, whatever has become of the test, nobody waits for the file any more: else it
+/// might not end.
 pub struct Actor {
     peer: Peer,
     file: Arc<fuse::Silent>,

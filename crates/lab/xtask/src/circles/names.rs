@@ -40,7 +40,7 @@ impl Modules {
         Ok(modules)
     }
 
-    /// `folder` is where the files of modules below it lie.
+    /// Reads a file; `folder` is the place of the files of modules below it.
     fn read_file(
         &mut self,
         texts: &BTreeMap<String, &str>,
@@ -106,7 +106,8 @@ impl Modules {
         Ok(())
     }
 
-    /// In which module the thing is defined that `path` names, seen from `from`; None: elsewhere, or it is a module.
+    /// Returns the module in which the thing is defined that `path` names, seen from `from`; None: elsewhere, or it is
+    /// a module.
     pub(super) fn definer(&self, from: &Path, path: &[String]) -> Option<&Path> {
         self.find(from, path, 0)
     }
@@ -150,7 +151,7 @@ impl Modules {
     }
 }
 
-/// The names that a `use` brings.
+/// Adds the names that a `use` brings.
 fn bring(tree: &UseTree, mut before: Path, module: &mut Module) {
     match tree {
         UseTree::Path(path) => {
@@ -178,7 +179,7 @@ fn bring(tree: &UseTree, mut before: Path, module: &mut Module) {
     }
 }
 
-/// `use a::b` where `a` is a name of the same module means nothing new for `b` itself.
+/// Adds a `use`. `use a::b` where `a` is a name of the same module means nothing new for `b` itself.
 fn used(module: &mut Module, name: String, path: Path) {
     if path.len() > 1 {
         module.names.entry(name).or_insert(Name::Used(path));
@@ -216,7 +217,7 @@ pub(super) fn attributes(item: &Item) -> &[Attribute] {
     }
 }
 
-/// `#[cfg(test)]`, and `#[cfg(all(test, ...))]`.
+/// Returns whether there is `#[cfg(test)]`, or `#[cfg(all(test, ...))]`.
 pub(super) fn is_for_tests(attributes: &[Attribute]) -> bool {
     attributes.iter().any(|attribute| {
         let Ok(list) = attribute.meta.require_list() else {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 pub(super) const CRATE: &str = "crates/faces/capi";
 
-/// A page: its name, the files of the source whose functions it has, what it is about.
+/// A page: its name, the files of the source whose functions it has, its subject.
 const PAGES: &[(&str, &[&str], &str)] = &[
     (
         "tranship_buf",
@@ -140,7 +140,7 @@ fn paragraphs(comment: &str) -> String {
     text.replace("\n\n", "\n.PP\n").replace('`', "")
 }
 
-/// The functions that a header declares, with the comment before each.
+/// Returns the functions that a header declares, with the comment before each.
 fn declarations(header: &str) -> Vec<Function> {
     let mut all = Vec::new();
     let mut comment = String::new();
@@ -178,7 +178,7 @@ fn declarations(header: &str) -> Vec<Function> {
     all
 }
 
-/// The functions that a header declares.
+/// Returns the functions that a header declares.
 pub(super) fn functions(header: &str) -> impl Iterator<Item = &str> {
     header.lines().filter_map(|line| {
         let starts = line.starts_with(|c: char| c.is_ascii_lowercase())

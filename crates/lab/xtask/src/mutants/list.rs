@@ -25,16 +25,17 @@ pub(super) struct Group {
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(super) struct Mutation {
     pub file: String,
-    /// Of the list.
+    /// Line in the list.
     pub line: usize,
     pub old: Vec<String>,
     pub new: Vec<String>,
-    /// Why it may live.
+    /// Reason for which it may live.
     pub why: Option<String>,
 }
 
 impl Mutation {
-    /// A filter is a part of the list's name, of the file's or of the changed text, or says where the mutation stands (`at`).
+    /// Returns whether a filter matches: it is a part of the list's name, of the file's or of the changed text, or
+    /// names the place of the mutation (`at`).
     pub fn matches(&self, group: &Group, filters: &[String]) -> bool {
         let at = self.at(group);
         let texts = [&group.name, &self.file];
@@ -52,7 +53,7 @@ impl Mutation {
         format!("{} -> {}", self.old.join(" "), self.new.join(" "))
     }
 
-    /// The text with the change.
+    /// Returns the text with the change.
     pub fn apply(&self, text: &str) -> Result<String> {
         let lines: Vec<&str> = text.lines().collect();
         let fits = |at: &usize| {
@@ -86,7 +87,7 @@ impl Mutation {
     }
 }
 
-/// All lists of a folder, in order.
+/// Reads all lists of a folder, in order.
 pub(super) fn read(folder: &Path) -> Result<Vec<Group>> {
     let files = std::fs::read_dir(folder).with_context(|| folder.display().to_string())?;
     let mut paths: Vec<_> = files.map(|file| Ok(file?.path())).collect::<Result<_>>()?;

@@ -8,7 +8,7 @@ use std::fmt;
 
 #[derive(Debug, Default)]
 pub(super) struct Table {
-    /// In the order of the lists.
+    /// Rows in the order of the lists.
     rows: Vec<(String, Row)>,
 }
 
@@ -46,7 +46,7 @@ impl Table {
     }
 }
 
-/// `crates/core/manager/src/state/memory.rs` as `manager/state/memory.rs`.
+/// Returns `crates/core/manager/src/state/memory.rs` as `manager/state/memory.rs`.
 fn short(file: &str) -> String {
     source::split(file).map_or_else(
         || file.to_owned(),

@@ -33,7 +33,8 @@ impl Changed {
 }
 
 impl Tree {
-    /// Copies what git knows, as it is in the working tree. What is the same already is left alone, with its time.
+    /// Copies the files that git knows, as they are in the working tree. A file that is the same already is left alone,
+    /// with its time.
     pub fn new(from: &Path) -> Result<Tree> {
         let target = std::env::var_os("CARGO_TARGET_DIR");
         let folder = target
@@ -47,7 +48,7 @@ impl Tree {
         let listed = listed.context("running git")?;
         ensure!(listed.status.success(), "git ls-files: {}", listed.status);
         let names = String::from_utf8(listed.stdout).context("names of files")?;
-        // What is gone meanwhile goes here too.
+        // A file that is gone meanwhile goes here too.
         let list = folder.join("names");
         let last = std::fs::read_to_string(&list).unwrap_or_default();
         let now: BTreeSet<&str> = names.split('\0').collect();
@@ -63,7 +64,7 @@ impl Tree {
                 continue;
             }
             std::fs::create_dir_all(copy.parent().context("a folder")?)?;
-            // With its mode.
+            // The copy has the file's mode.
             std::fs::copy(&source, &copy).with_context(|| copy.display().to_string())?;
         }
         std::fs::write(&list, &names).with_context(|| list.display().to_string())?;
@@ -92,7 +93,7 @@ impl Tree {
         Ok(built.status.success())
     }
 
-    /// Runs tests; what takes longer than the limit hangs.
+    /// Runs tests; a test that takes longer than the limit hangs.
     pub fn run(&self, args: &[String], limit: Duration) -> Result<Tests> {
         let run = self.cargo(args, &[], limit)?;
         Ok(match run.status.code() {
@@ -102,7 +103,8 @@ impl Tree {
         })
     }
 
-    /// `timeout` kills the tests too, not only cargo. As in a shell, `KEY=VALUE` words before all others are variables.
+    /// Runs cargo. `timeout` kills the tests too, not only cargo. As in a shell, `KEY=VALUE` words before all others
+    /// are variables.
     fn cargo(&self, args: &[String], more: &[&str], limit: Duration) -> Result<Output> {
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         let variables = args.iter().map_while(|arg| {
@@ -120,13 +122,13 @@ impl Tree {
         command
             .env("CARGO_TERM_COLOR", "never")
             .env("RUST_BACKTRACE", "0");
-        // Nobody debugs these programs, and without what that needs they are linked sooner.
+        // Nobody debugs these programs, and without debug information they are linked sooner.
         command.env("CARGO_PROFILE_DEV_DEBUG", "0").envs(variables);
         command.output().context("running timeout and cargo")
     }
 }
 
-/// `test NAME ... FAILED` or, of the quiet harness, the first of the list of failures.
+/// Returns the name in `test NAME ... FAILED` or, of the quiet harness, the first of the list of failures.
 fn first_failed(said: &str) -> String {
     let listed = said.lines().rev().take_while(|line| *line != "failures:");
     let listed: Vec<&str> = listed

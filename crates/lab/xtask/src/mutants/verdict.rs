@@ -3,7 +3,7 @@
 /// Verdict of the tests on a change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// By this test, or by a program that ended badly.
+    /// Noticed by this test, or by a program that ended badly.
     Killed(String),
     Hung,
     Survived,

@@ -1,6 +1,6 @@
 //! The pages that `mkdocs.yml` lists.
 
-/// In order. What has the form that ours has is read, which is not all that YAML allows.
+/// Returns the pages in order. It reads the form that our file has, which is not all that YAML allows.
 pub(super) fn pages(menu: &str) -> Vec<String> {
     let after = menu.lines().skip_while(|line| *line != "nav:").skip(1);
     let list = after.take_while(|line| line.is_empty() || line.starts_with([' ', '#']));

@@ -1,4 +1,5 @@
-//! The pages as mkdocs wants them: all that the site shows in one folder, links as they are, Markdown as its parser understands it.
+//! The pages as mkdocs wants them: all that the site shows in one folder, links as they are, Markdown as its parser
+//! understands it.
 
 use super::{MENU, nav};
 use crate::findings::Findings;
@@ -9,7 +10,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 
-/// Copies the pages that are listed, and what they link to, to a folder, whose contents go.
+/// Copies the listed pages, and the files that they link to, to a folder, whose contents go.
 pub(crate) fn stage(root: &Path, to: &Path) -> Result<Findings> {
     let tracked: BTreeSet<PathBuf> = tracked(root)?;
     let menu = fs::read_to_string(root.join(MENU)).context(MENU)?;
@@ -78,7 +79,7 @@ enum Shown {
     Page,
     /// A file of text, as a page.
     Source,
-    /// A page with what is in it.
+    /// A page with its content.
     Folder,
     AsIs,
 }
@@ -103,7 +104,7 @@ impl Shown {
     }
 }
 
-/// Without `..`.
+/// Joins paths without `..`.
 fn joined(folder: &Path, file: &str) -> PathBuf {
     let mut path = folder.to_owned();
     for part in Path::new(file).components() {
@@ -115,7 +116,7 @@ fn joined(folder: &Path, file: &str) -> PathBuf {
     path
 }
 
-/// The text with what leads to other files changed; code stays.
+/// Returns the text with its links to other files changed; code stays.
 fn with_links(text: &str, mut change: impl FnMut(&str) -> String) -> String {
     let mut out = String::new();
     let mut fenced = false;
@@ -161,7 +162,7 @@ fn understood(text: &str) -> String {
     let mut before = "";
     for line in text.lines() {
         if let Some(info) = line.strip_prefix("```") {
-            // It knows a language and nothing behind it.
+            // The highlighter knows a language and nothing behind it.
             let name = info.split(',').next().unwrap_or(info);
             language = if language.is_none() { Some(name) } else { None };
             let _ = writeln!(out, "```{}", if language.is_some() { name } else { "" });

@@ -1,5 +1,5 @@
-//! No `map_err(|_|` in product code: an error keeps its cause, or names the type of one that says nothing (`|_: TryFromIntError|`).
-//! A type that is just called `Error` says something.
+//! No `map_err(|_|` in product code: an error keeps its cause, or names the type of one that says nothing (`|_:
+//! TryFromIntError|`). A type that is just called `Error` says something.
 
 use crate::findings::Findings;
 use crate::source::{TextFile, code_only, crate_of};

@@ -1,4 +1,4 @@
-//! Every crate's top comment says what it is for and what is NOT there.
+//! Every crate's top comment says its purpose and the things that are NOT there.
 
 use crate::findings::Findings;
 use crate::source::TextFile;

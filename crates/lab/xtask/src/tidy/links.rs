@@ -22,7 +22,7 @@ pub(super) fn check(root: &Path, file: &TextFile, findings: &mut Findings) {
     }
 }
 
-/// The targets of `[text](target)` outside fenced and inline code, with line numbers.
+/// Returns the targets of `[text](target)` outside fenced and inline code, with line numbers.
 fn targets(text: &str) -> Vec<(usize, String)> {
     let mut found = Vec::new();
     let mut fenced = false;

@@ -28,7 +28,7 @@ const ALSO: &[&str] = &[
     // This crate keeps track of the holder of each buffer, so that slices of it are proved there.
     "crates/block/src/disk/step.rs",
     "crates/block/src/disk/uring.rs",
-    // It shows how a reader trusts a writer.
+    // The example shows how a reader trusts a writer.
     "examples/03_aggregate.rs",
 ];
 

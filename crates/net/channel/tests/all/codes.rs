@@ -1,4 +1,5 @@
-//! Every kind of error that the ends of channels have is seen at every address where it has a meaning, and changes nothing.
+//! Every kind of error that the ends of channels have is seen at every address where it has a meaning, and changes
+//! nothing.
 
 use crate::kit::*;
 use std::collections::BTreeSet;
@@ -21,7 +22,8 @@ impl Seen {
     }
 }
 
-/// All of them, but those that only the manager's or the machine's state gives: `core/tests/api`, `hung`, `facts`, `descriptors`, `unreachable`.
+/// All of them, but those that only the manager's or the machine's state gives: `core/tests/api`, `hung`, `facts`,
+/// `descriptors`, `unreachable`.
 const ALL: [ErrorKind; 18] = [
     ErrorKind::Refused,
     ErrorKind::TimedOut,
@@ -54,7 +56,7 @@ fn every_kind_where_it_has_a_meaning() {
         memory(&world, &address, &mut seen);
         transfers(&world, &address, &mut seen);
         let without: &[ErrorKind] = match scheme.as_str() {
-            // One domain has both ends: the pool is everybody's own, and nobody has to agree.
+            // One domain has both ends: the pool belongs to both, and no end has to agree.
             "local" => &[
                 ErrorKind::PoolNotAssigned,
                 ErrorKind::PoolPending,
@@ -122,7 +124,7 @@ fn memory(world: &World, address: &str, seen: &mut Seen) {
     drop(pool.alloc(64 << 10).expect("it is free"));
     let stale = match address.starts_with("shm:") {
         true => pool.lookup(id),
-        // Nobody was told that id.
+        // No domain was told that id.
         false => pool.lookup(tranship_core::BufferId::new(pool.id(), 0, 77)),
     };
     seen.see(ErrorKind::Stale, stale);
@@ -175,7 +177,7 @@ fn transfers(world: &World, address: &str, seen: &mut Seen) {
         let id = moved.id();
         seen.see(ErrorKind::BufferInvalid, pool_a.lookup(id));
         seen.see(ErrorKind::BufferState, moved.write(0, b"x"));
-        // Not this channel's sender's.
+        // A buffer that is not of this channel's sender.
         let (_other, mut elsewhere) = ends("elsewhere", quick());
         let failed = elsewhere.pass(moved).expect_err("it came otherwise");
         seen.see(ErrorKind::PoolNotAssigned, Err::<(), _>(failed.error));

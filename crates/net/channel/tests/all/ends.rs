@@ -115,7 +115,7 @@ fn a_sender_that_gives_up_is_told_from_one_that_closes() {
         assert_eq!(from.recv().expect("recv").to_vec(), b"the first of two");
         let end = from.recv().expect_err("given up");
         assert_eq!(end.kind(), ErrorKind::PeerDied, "{address}: {end}");
-        // And so for good.
+        // The error stays the same for ever.
         assert_eq!(from.recv().expect_err("still").kind(), ErrorKind::PeerDied);
     }
 }

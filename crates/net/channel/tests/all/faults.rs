@@ -1,4 +1,4 @@
-//! Between processes: an access that the level of trust does not allow faults, by the signal. The accesses are the
+//! Access between processes: one that the level of trust does not allow faults, by the signal. The accesses are the
 //! report's five, and that of a reader at `producer`.
 
 use crate::kit::*;

@@ -12,7 +12,7 @@ use tranship_core::{
 };
 
 const SOON: Duration = Duration::from_millis(1);
-/// Nothing comes to rest later.
+/// Time after which everything is at rest.
 const A_WHILE: Duration = Duration::from_millis(200);
 
 /// Looks now and then until it is open.
@@ -26,7 +26,7 @@ fn look<T>(mut opening: Opening<T>) -> T {
     }
 }
 
-/// Both ends, of which the one that opens looks now and then.
+/// Returns both ends, of which the one that opens looks now and then.
 fn looked_for<T: ChannelEnd + Send, U: ChannelEnd>(
     world: &World,
     address: &str,
@@ -192,10 +192,11 @@ fn answers(
     }
 }
 
-/// A task that finds no room sleeps. Nobody rings for room on that way, so it is woken now and then, and finds it when there is some.
+/// A task that finds no room sleeps. Nobody rings for room on that way, so it is woken now and then, and finds it when
+/// there is some.
 #[test]
 fn who_awaits_room_for_what_goes_back_is_woken() {
-    /// More than the descriptor's first bell, and whatever news there is, wakes it.
+    /// Rounds of which the later ones wake by more than the descriptor's first bell and the first news.
     const ROUNDS: u32 = 6;
     let _dog = dog();
     let world = World::new();

@@ -18,7 +18,7 @@ fn soon() -> Net {
     Net::plain(timing).expect("net")
 }
 
-/// Another machine, as far as can be seen: a process with a manager of its own.
+/// Returns a domain as on another machine: a process with a manager of its own.
 fn elsewhere() -> Domain {
     let domain = Domain::embedded().expect("embedded");
     add(&domain, "tcp+plain", Arc::new(soon()));
@@ -111,7 +111,7 @@ fn a_sender_that_is_killed() {
                 Ok(message) => message,
                 Err(end) => break end,
             };
-            // Whatever comes is whole.
+            // Every message that comes is whole.
             assert_eq!(message.word, number);
             assert_eq!(matches!(message.body, Body::BufferMut(_)), number % 2 == 1);
             assert!(message.to_vec() == pattern(number, BYTES), "{number}");
@@ -167,7 +167,7 @@ fn a_receiver_that_is_killed() {
             peer.kill();
             killed = true;
         }
-        // It stops to receive, and so all of our memory is out before it is found to be gone.
+        // The receiver stops to receive. So all of our memory is out before the receiver is found to be gone.
         let buf = match pool.alloc_timeout(BYTES, Duration::from_millis(20)) {
             Ok(mut buf) => {
                 buf.write(0, &pattern(number, BYTES)).expect("inside");

@@ -77,7 +77,7 @@ impl World {
         all
     }
 
-    /// Those whose bytes are carried.
+    /// Returns the ends whose bytes are carried.
     pub(crate) fn carried(&self, name: &str) -> Vec<String> {
         let unique = format!("{name}-{}-{:p}", std::process::id(), self);
         vec![

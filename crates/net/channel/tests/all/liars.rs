@@ -64,7 +64,7 @@ fn say(to: &mut dyn Transport, bytes: &[u8], payload: Option<Payload>) {
         bytes: FrameBytes::from_slice(bytes),
         payload,
     };
-    // It may have been sent away already.
+    // The liar may have been sent away already.
     let _ = to.send(&frame);
 }
 
@@ -133,7 +133,7 @@ fn receiver_finds(honest: &Honest, lie: &str, lies: &[Said]) {
         say(&mut *liar, bytes, payload);
     }
     is_sent_away(&mut *liar);
-    // Whatever of it was no lie comes first.
+    // Messages that were no lie come first.
     let end = loop {
         match from.recv() {
             Ok(_) => {}
@@ -298,7 +298,7 @@ fn a_sender_that_only_announces() {
     let end = from.recv().expect_err("nothing comes");
     assert_eq!(end.kind(), ErrorKind::Limit, "{end}");
     assert!(end.to_string().contains("20 s"), "{end}");
-    // It is told.
+    // The liar is told the reason.
     let told = std::iter::from_fn(|| heard(&mut *liar))
         .last()
         .expect("a frame");

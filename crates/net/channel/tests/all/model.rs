@@ -78,7 +78,7 @@ enum Buf {
     Frozen(Buffer),
 }
 
-/// Whose pool a buffer is of, and the level of that.
+/// Owner of a buffer's pool, and the pool's level.
 type Home = (usize, Trust);
 
 /// The level of the pools for copies.
@@ -246,7 +246,7 @@ impl Run {
                 let made = buf
                     .try_into_mut()
                     .unwrap_or_else(|buf| me.pool.copy(&buf.to_vec()).expect("a buffer"));
-                // It may be the same memory, or a copy in a pool of one's own.
+                // The buffer may be the same memory, or a copy in the party's own pool.
                 me.things.push(Thing {
                     writable: true,
                     home: (who, trust),
@@ -431,7 +431,7 @@ impl Party {
         let Some(at) = i.checked_rem(all.len()).map(|i| all[i]) else {
             return;
         };
-        // At its home already: nothing to give back.
+        // The buffer is at its home already: nothing to give back.
         let own = self.things[at].home.0 == who;
         if own && way == Way::Inside {
             return;

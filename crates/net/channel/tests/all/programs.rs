@@ -167,8 +167,8 @@ fn many_blocks_at_a_time() {
     });
 }
 
-/// The older benchmark: one region of 64 KiB in pieces, with and without the bytes being copied out. And that of the DMA engine: frames of one size after the
-/// other, 8 of them, up to 16 MiB.
+/// The older benchmark: one region of 64 KiB in pieces, with and without the bytes being copied out. And that of the
+/// DMA engine: frames of one size after the other, 8 of them, up to 16 MiB.
 #[test]
 fn regions_in_pieces_and_frames_of_all_sizes() {
     let most = if rounds(100) == 100 {

@@ -1,5 +1,5 @@
-//! Relays: whatever comes goes on, whatever the sink says goes back, by any pair of addresses; and nothing that a relay has taken is lost when one
-//! of its ends goes.
+//! Relays: whatever comes goes on, whatever the sink says goes back, by any pair of addresses; and nothing that a relay
+//! has taken is lost when one of its ends goes.
 
 use crate::kit::*;
 use std::collections::VecDeque;
@@ -235,7 +235,7 @@ fn everything_goes_on_and_comes_back_by_any_pair_of_addresses() {
                     let fits = match *answer {
                         "said" => matches!(said.body, Body::Inline(_)),
                         "released" => matches!(said.body, Body::Released(_)),
-                        // Where the relay has a copy there is nothing to pass on.
+                        // If the relay has a copy there is nothing to pass on.
                         _ => matches!(said.body, Body::BufferMut(_) | Body::Released(_)),
                     };
                     assert!(fits, "{into} {out}: {answer}, {said:?}");

@@ -34,7 +34,7 @@ fn a_receiver_that_does_not_receive_stops_its_sender() {
         let pool = pool(&world.a, 16 << 20);
         to.assign(&pool).expect("the receiver's domain agrees");
         let mut sent = 0u64;
-        // As many as both ends hold, and not one more: it has come to rest once it was full for a while.
+        // Both ends hold so many messages, and not one more: the channel has come to rest once it was full for a while.
         let mut fulls = 0;
         while fulls < 20 {
             let buf = pool.copy(&pattern(sent, BYTES)).expect("alloc");
@@ -43,7 +43,7 @@ fn a_receiver_that_does_not_receive_stops_its_sender() {
                 Err(failed) => {
                     assert_eq!(failed.kind(), ErrorKind::Full, "{address}: {failed}");
                     fulls += 1;
-                    // Those that the carriers have count as taken.
+                    // Messages that the carriers have count as taken.
                     let _ = to.wait_taken(Duration::from_millis(20));
                 }
             }
@@ -84,7 +84,7 @@ fn what_is_dropped_is_counted() {
             send(&mut to, &pool, number); // of every kind
         }
         let dropped = to.dropped();
-        // As many as both ends hold were not.
+        // The messages that both ends hold were not dropped.
         let most = MESSAGES - u64::from(LINES);
         let least = MESSAGES - 3 * u64::from(LINES);
         assert!(
@@ -194,7 +194,7 @@ fn a_receiver_that_keeps_everything_stops_its_sender() {
     }
 }
 
-/// Nor can it hold an aggregate of more pieces than its pool has buffers, which only shows when they come.
+/// A sink cannot hold an aggregate of more pieces than its pool has buffers, which only shows when they come.
 #[test]
 fn an_aggregate_that_never_fits() {
     let _dog = dog();

@@ -140,7 +140,7 @@ fn nothing_but_the_bytes_of_messages_is_carried() {
     let peer = sink().start().expect("start");
     peer.send(&(None::<PathBuf>, &address)).expect("send");
     let mut to = listener.accept().expect("accept");
-    // One buffer at a time, with other contents before.
+    // The pool has one buffer at a time, with other contents before.
     let options = PoolOptions::new(64 << 10).chunk_bytes(64 << 10);
     let pool = domain.create_pool(options).expect("pool");
     let (sent, beside) = (words(SENT), words(BESIDE));
@@ -153,7 +153,7 @@ fn nothing_but_the_bytes_of_messages_is_carried() {
     to.send(shared.slice(1024..1024 + sent.len()))
         .expect("send");
     drop(shared);
-    // Once the carrier has let it go.
+    // Available once the carrier has released it.
     let mut moved = pool.alloc(64 << 10).expect("alloc");
     moved.write(0, &sent).expect("inside");
     moved.truncate(sent.len());

@@ -92,7 +92,7 @@ fn awaiting() {
                 let mut to = block_on(opened).expect("open");
                 let pool = pool(&world.a, 1 << 20);
                 block_on(async {
-                    // More than fit at once.
+                    // More messages than fit at once.
                     for number in 0..1000 {
                         let buf = pool.copy(&pattern(number, 500)).expect("alloc");
                         to.send_with_async(buf, number).await.expect("send");

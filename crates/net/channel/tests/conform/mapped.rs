@@ -12,7 +12,7 @@ pub struct Mapped {
     pub may_write: bool,
 }
 
-/// Those with a file behind them.
+/// Returns the mappings with a file behind them.
 pub fn mapped(pid: u32) -> Vec<Mapped> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/smaps")).expect("its mappings");
     let mut all = Vec::new();

@@ -21,7 +21,7 @@ pub enum Order {
         lines: u8,
     },
     NewPool {
-        /// Of level `none`, with large buffers only.
+        /// All pools are of level `none`, with large buffers only.
         seals: bool,
         pool: PoolId,
         trust: Trust,
@@ -66,7 +66,7 @@ pub struct Here {
     /// Handles, 0: it is exclusive.
     pub shared: usize,
     pub writable: bool,
-    /// None: not the same at both ends of it.
+    /// Byte at both ends of it; none if they differ.
     pub data: Option<u8>,
     pub access: u8,
     pub at: usize,

@@ -39,7 +39,7 @@ struct Own {
 
 /// Address range for pools that all of their users may write, each in a part of it. Nothing else lies there.
 const ALL_WRITE: Range<usize> = 1 << 32..2 << 32;
-/// Of each.
+/// Bytes of each part.
 const ALL_WRITE_PART: usize = 4 << 20;
 
 pub struct Party {
@@ -226,7 +226,7 @@ impl Party {
         let bytes = usize::from(slots) * BUFFER;
         let options = PoolOptions::new(bytes as u64).chunk_bytes(BUFFER as u64);
         let options = options.seal_from(if seals { 1 } else { u64::MAX });
-        // Of every other one all memory is there at once, also that in which no buffer has lain yet.
+        // Every other pool has all its memory at once, also memory in which no buffer has lain yet.
         let begins = if pool % 2 == 1 && !seals { bytes } else { 0 };
         let mut options = options.preallocate(begins as u64).trust(trust);
         let all_write = (self.alone && trust.all_write()).then(|| {

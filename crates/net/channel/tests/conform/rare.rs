@@ -4,7 +4,7 @@
 use tranship_model::{BufferId, Op};
 
 const B: BufferId = BufferId { pool: 0, index: 0 };
-/// Of a pool that only its writer sends from.
+/// Buffer of a pool that only its writer sends from.
 const LENT: BufferId = BufferId { pool: 1, index: 0 };
 
 fn allocs(domain: u8, pool: u8) -> Op {

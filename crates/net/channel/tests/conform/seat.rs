@@ -81,7 +81,7 @@ impl Seat {
     pub fn is_empty(&self) -> bool {
         match self {
             Seat::Thread(..) => false,
-            // One that has panicked is of no use.
+            // A process that has panicked is of no use.
             Seat::Process(peer) => peer.has_ended(),
             Seat::Empty => true,
         }
@@ -115,7 +115,7 @@ impl Seat {
         self.answer()
     }
 
-    /// By SIGKILL.
+    /// Kills it by SIGKILL.
     pub fn kill(&mut self) {
         if let Seat::Process(peer) = self {
             peer.kill();

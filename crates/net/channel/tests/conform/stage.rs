@@ -17,7 +17,7 @@ pub struct Stage {
     /// Whether buffers of level `none` are sealed.
     pub seals: bool,
     prefix: String,
-    /// With the manager in it.
+    /// Domain with the manager in it.
     manager: Arc<Domain>,
     seats: RefCell<Vec<Seat>>,
     processes: bool,
@@ -149,7 +149,7 @@ impl Stage {
         *self.tally.borrow_mut().entry(name).or_default() += 1;
     }
 
-    /// Which of these outcomes there were none of.
+    /// Returns which of these outcomes did not occur.
     pub fn lacks<'a>(&self, wanted: &[&'a str]) -> Vec<&'a str> {
         let tally = self.tally.borrow();
         let missing = wanted.iter().copied();

@@ -57,7 +57,7 @@ pub fn walk<'a>(case: &Case, amount: &Amount, new: impl Fn() -> World<'a>) {
             if map.unseen.remove(&at) {
                 let after = |what| panic!("{what}\nafter\n{}", steps_so_far.join("\n"));
                 world.refuses(&case.limits).unwrap_or_else(after);
-                // It may have agreed to pools.
+                // The model may have agreed to pools.
                 at = map.ids[world.model()];
             }
             if step == dies_at {
@@ -107,7 +107,7 @@ impl Map {
         let mut random = Random::printed(case.name);
         let mut of = |state| {
             let mut all = ways.remove(&state).unwrap_or_default();
-            // In any order.
+            // The steps are shuffled.
             for last in (1..all.len()).rev() {
                 let other = random.below(last as u64 + 1);
                 all.swap(last, usize::try_from(other).unwrap_or(0));
@@ -140,7 +140,7 @@ impl Map {
         number.into_iter().collect()
     }
 
-    /// Any one, rarely towards the end.
+    /// Returns any one, rarely towards the end.
     fn any(&mut self, at: usize) -> Option<usize> {
         let ends = |op: &Op| matches!(op, Op::Close { .. });
         let goes_on = !self.random.one_in(20);

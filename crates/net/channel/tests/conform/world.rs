@@ -274,7 +274,7 @@ impl<'a> World<'a> {
         self.was
             .retain(|(_, id), _| self.model.buffers.contains_key(id));
         let held = |(domain, id): &(Domain, BufferId)| self.model.hold(*id, *domain).is_some();
-        // Those that it had, and that others have.
+        // The buffers that it had, and that others have.
         let gone = |domain: Domain| {
             let of = self
                 .was
@@ -385,7 +385,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// When all is let go, all of each pool can be had.
+    /// Ends the world: when everything is released, all of each pool can be allocated.
     pub fn end(self) -> Done {
         if self.stage.kills() {
             self.look_at_mappings()?;

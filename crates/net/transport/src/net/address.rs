@@ -1,4 +1,4 @@
-//! `HOST:PORT/NAME`: where a machine is, and which channel there.
+//! Address `HOST:PORT/NAME`: a machine, and a channel there.
 
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};

@@ -19,7 +19,7 @@ pub(super) fn make() -> io::Result<&'static OwnedFd> {
 /// Wakes the timer thread to check its sessions now.
 pub(super) fn wake() {
     if let Some(doorbell) = DOORBELL.get() {
-        // It fails only if it is rung already.
+        // This fails only if the doorbell is rung already.
         let _ = eventfd::signal(doorbell);
     }
 }

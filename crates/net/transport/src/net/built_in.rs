@@ -1,4 +1,4 @@
-//! `tcp:` and `tcp+plain:` as the environment says.
+//! Backends of `tcp:` and `tcp+plain:` with the settings of the environment.
 
 use super::Net;
 use super::address::Address;
@@ -9,10 +9,11 @@ use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use tranship_sys::process::trusted_env;
 
-/// Names the directory with our credentials.
+/// Variable that names the directory with our credentials.
 pub const CREDENTIALS_VARIABLE: &str = "TRANSHIP_TLS";
 
-/// `tcp:` and `tcp+plain:` as the environment says, shared by the whole process; made at their first use.
+/// Backends of `tcp:` and `tcp+plain:` with the settings of the environment, shared by the whole process; made at their
+/// first use.
 #[derive(Debug)]
 pub struct BuiltIn {
     plain: bool,

@@ -17,7 +17,7 @@ use std::time::{Duration, SystemTime};
 
 /// The authority's key, in its own directory and nowhere else.
 pub const CA_KEY_FILE: &str = "ca-key.pem";
-/// Clocks may differ by so much.
+/// Largest difference of clocks.
 const SLACK: Duration = Duration::from_secs(3600);
 
 /// PEM text of a certificate and of its key.
@@ -64,7 +64,8 @@ pub fn authority(name: &str, life: Duration) -> Result<Issued, Error> {
 /// addresses.
 ///
 /// # Errors
-/// [`ErrorKind::Credentials`] for an authority that cannot be used, [`ErrorKind::BadArgument`] for a name that no certificate can be for.
+/// [`ErrorKind::Credentials`] for an authority that cannot be used, [`ErrorKind::BadArgument`] for a name that no certificate can
+/// be for.
 pub fn issue(
     authority: &Issued,
     name: &str,
@@ -113,7 +114,8 @@ pub fn init(directory: &Path, name: &str, life: Duration) -> Result<(), Error> {
 /// mode 600.
 ///
 /// # Errors
-/// As [`issue`], with the authority's file that cannot be read; [`ErrorKind::System`] with the file that cannot be written: nothing is overwritten.
+/// As [`issue`], with the authority's file that cannot be read; [`ErrorKind::System`] with the file that cannot be written:
+/// nothing is overwritten.
 pub fn issue_into(
     authority: &Path,
     name: &str,

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tranship_sys::stream;
 
-/// The first pause after a failure; it doubles up to the last.
+/// First and last pause after a failure; the pause doubles.
 const PAUSES: [Duration; 2] = [Duration::from_millis(20), Duration::from_millis(640)];
 /// Refusals in a row after which the process counts as gone: a process that keeps a session keeps its port.
 const REFUSALS: u32 = 4;
@@ -25,7 +25,7 @@ const REFUSALS: u32 = 4;
 /// succeed.
 const TRIES: u32 = 5;
 
-/// Why there is no connection.
+/// Reason for which there is no connection.
 struct Failure {
     /// No process listens under that name yet.
     nobody: bool,
@@ -52,7 +52,7 @@ impl Failure {
 #[error("{0}")]
 pub struct Nobody(String);
 
-/// Why a handshake failed.
+/// Reason for which a handshake failed.
 struct Unmet {
     nobody: bool,
     why: String,
@@ -143,7 +143,7 @@ fn dial_any(
 ) -> Result<Met, Failure> {
     let mut failures = Vec::new();
     for (number, place) in places.iter().enumerate() {
-        // One that does not answer leaves the others their share of the time.
+        // A place that does not answer leaves the others their share of the time.
         let left = until.saturating_duration_since(Instant::now());
         let share = left / u32::try_from(places.len() - number).unwrap_or(u32::MAX);
         match meet(settings, address, *place, hello, Instant::now() + share) {
@@ -185,7 +185,7 @@ fn meet(
             nobody: true,
             refused: true,
             cut: false,
-            why: format!("nobody listens at {place}"),
+            why: format!("no process listens at {place}"),
         },
         _ => failed(error.to_string()),
     })?;
@@ -237,8 +237,8 @@ fn introduce(
         Status::Welcome => None,
         // Another connection for an old session: the answer names the process that is there now.
         Status::UnknownSession if hello.again => None,
-        Status::UnknownSession => Some("it takes us for somebody else".to_owned()),
-        Status::NoSuchName => Some(format!("nobody waits there as {:?}", address.name)),
+        Status::UnknownSession => Some("it does not know this session".to_owned()),
+        Status::NoSuchName => Some(format!("no listener there is named {:?}", address.name)),
         Status::OtherVersion => Some("it does not speak our version".to_owned()),
         Status::Busy => Some("it has too many connections".to_owned()),
     };
@@ -259,13 +259,14 @@ fn say(
     to.read_exact(answer)
 }
 
-/// Makes another connection for a session that has lost the one of this number, on a thread of its own, which says when it is not dialing any more.
+/// Makes another connection for a session that has lost the one of this number. It does so on a thread of its own,
+/// which notes when it is not dialing any more.
 pub(super) fn dial_again(session: &Arc<Session>, lines: u64) -> std::io::Result<()> {
     let called = Arc::clone(session);
     let started = timer::thread("tranship-dial", move || {
         redial(&called);
         let mut inner = called.lock();
-        // Of the next one that is lost it knows nothing.
+        // This thread knows nothing of the next lost connection.
         if inner.lines == lines {
             inner.connection.gave_up();
         }
@@ -280,7 +281,7 @@ fn redial(session: &Session) {
     let (mut pause, mut refusals) = (PAUSES[0], 0);
     loop {
         let inner = session.lock();
-        // The timer thread ends it when its time is over.
+        // The timer thread ends the session when its time is over.
         if patience_is_over(session, &inner) {
             return;
         }

@@ -17,7 +17,7 @@ const TELL_EVERY: u32 = 32;
 /// Most bytes that go out in one turn, however fast the other end takes them.
 const WRITE_BYTES: usize = 32 << 20;
 
-/// Frames of ours.
+/// A frame of ours.
 #[derive(Debug)]
 pub(super) struct Outgoing {
     pub bytes: FrameBytes,
@@ -39,10 +39,10 @@ pub(super) struct Inner {
     /// Counts connections, so that an old one's news is not taken for the new one's.
     pub(super) lines: u64,
     pub(super) program: Program,
-    /// Everything that the other end's program has not taken; how many came before.
+    /// Frames that the other end's program has not taken, and how many came before.
     pub(super) out: VecDeque<Outgoing>,
     pub(super) first: u64,
-    /// The program has been told that these were taken.
+    /// Number of taken frames that the program was told of.
     pub(super) told: u64,
     pub(super) taken: u64,
     pub(super) news: News,
@@ -92,7 +92,7 @@ impl Inner {
         self.connection.over().is_some()
     }
 
-    /// Goes on over another connection. The one before, if there was one.
+    /// Continues over another connection. Returns the one before, if there was one.
     pub(super) fn renew(&mut self, line: Line) -> Option<Link> {
         self.lines += 1;
         self.program.begin_anew();
@@ -228,7 +228,7 @@ impl Inner {
         }
     }
 
-    /// Takes the next record, if all of it but a buffer's bytes is here.
+    /// Takes the next record, if all of it except a buffer's bytes is here.
     pub(super) fn look(&mut self) -> Result<Look, &'static str> {
         match self.connection.up_mut() {
             Some(link) => link.look(),

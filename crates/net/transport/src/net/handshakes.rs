@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
-/// Connections whose handshake is under way; as many more may be on their way out.
+/// Most connections whose handshake is under way; as many more may be on their way out.
 pub(super) const MOST: usize = 64;
 /// Time of silence after which a client is the first to be sent away.
 const LONG: Duration = Duration::from_secs(1);
@@ -58,7 +58,7 @@ impl Progress {
         self.reach(Progress::WELCOME)
     }
 
-    /// Unless it was welcomed meanwhile.
+    /// Sends the client away, unless it was welcomed meanwhile.
     fn send_away(&self) -> bool {
         let relaxed = Ordering::Relaxed;
         let away = |now: u8| (now < Progress::WELCOME).then_some(Progress::SENT_AWAY);
@@ -79,7 +79,7 @@ struct Handshake {
     socket: TcpStream,
 }
 
-/// All of a port, by their number: the oldest first.
+/// Handshakes of a port, by their number: the oldest first.
 #[derive(Debug, Default)]
 pub(super) struct Handshakes {
     all: BTreeMap<u64, Handshake>,
@@ -99,9 +99,9 @@ impl Handshakes {
         if self.all.len() - leaving >= MOST {
             let victim = self.victim(now).filter(|_| leaving < MOST)?;
             let victim = self.all.get(&victim)?;
-            // One that was just welcomed is as good as gone from here.
+            // A client that was just welcomed leaves the handshakes anyway.
             if victim.progress.send_away() {
-                // Its thread comes back from wherever it waits.
+                // The client's thread comes back from wherever it waits.
                 let _ = victim.socket.shutdown(Shutdown::Both);
             }
         }
@@ -253,7 +253,7 @@ mod tests {
 
     #[test]
     fn there_are_so_many_at_most() {
-        // Their threads do not end: no more of them than that.
+        // The threads of these clients do not end: there must be no more of them than that.
         let mut world = World::new();
         world.come(1, 2 * MOST);
         assert!(world.comes(2).is_none());

@@ -10,8 +10,9 @@ use std::ops::Range;
 use std::sync::Arc;
 use tranship_sys::stream;
 
-/// Buffers up to this are sent by the kernel's copy, together with their frame; larger ones as references to their pages. Measured on a server that answers
-/// requests with values of 4 KiB to 256 KiB: the two meet between 4 KiB and 16 KiB.
+/// Buffers up to this are sent by the kernel's copy, together with their frame; larger ones as references to their
+/// pages. Measured on a server that answers requests with values of 4 KiB to 256 KiB: the two meet between 4 KiB and 16
+/// KiB.
 const COPY_BYTES: usize = 16 << 10;
 /// Bytes that are encrypted at once: one record of TLS. It holds more than the header of one of our records.
 const RECORD_BYTES: usize = 16 << 10;
@@ -40,7 +41,7 @@ impl Line {
     pub(super) fn new(socket: TcpStream, tls: Option<Box<rustls::Connection>>) -> io::Result<Line> {
         socket.set_nonblocking(true)?;
         if socket.peer_addr().is_ok_and(|peer| peer.ip().is_loopback()) {
-            // Where a sandbox does not allow it, it is only slower.
+            // If a sandbox does not allow the option, the connection is only slower.
             let _ = stream::hurry(&socket);
         }
         let tls = tls.map(|mut tls| {
@@ -137,7 +138,7 @@ impl Line {
         }
     }
 
-    /// Does something wait encrypted?
+    /// Returns whether encrypted output waits.
     pub(super) fn has_output(&self) -> bool {
         let waits = |Secured { tls, .. }: &Secured| tls.wants_write();
         self.tls.as_ref().is_some_and(waits)
@@ -190,7 +191,7 @@ impl Line {
     pub(super) fn close(&mut self) {
         if let Some(Secured { tls, .. }) = &mut self.tls {
             tls.send_close_notify();
-            // Best effort: the session's own farewell has been said.
+            // Best effort: the session's own farewell has been sent.
             let _ = push(tls, &self.socket);
         }
         let _ = self.socket.shutdown(std::net::Shutdown::Write);
@@ -225,7 +226,7 @@ impl Secured {
             let got = stream::recv(socket, &mut self.taken)?;
             self.waits = 0..got;
         }
-        // It takes a part of a record at a time; of nothing at all, that it is the end.
+        // `read_tls` takes a part of a record at a time. If it gets nothing at all, it takes that for the end.
         let some = self.tls.read_tls(&mut &self.taken[self.waits.clone()])?;
         self.waits.start += some;
         if let Err(error) = self.tls.process_new_packets() {

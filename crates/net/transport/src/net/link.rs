@@ -1,4 +1,5 @@
-//! One connection of a session, with all that is half sent or half received over it: none of it counts over the next one.
+//! One connection of a session, with all that is half sent or half received over it: none of it counts over the next
+//! one.
 
 use super::line::Line;
 use super::states::{Inward, Output};
@@ -145,7 +146,7 @@ impl Link {
         }
     }
 
-    /// Takes the next record, if all of it but a buffer's bytes is here.
+    /// Takes the next record, if all of it except a buffer's bytes is here.
     pub(super) fn look(&mut self) -> Result<Look, &'static str> {
         let Some(header) = self.header() else {
             return Ok(Look::Incomplete);

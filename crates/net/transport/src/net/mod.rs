@@ -1,4 +1,4 @@
-//! `tcp:HOST:PORT/NAME`: between machines, over TCP, by default with TLS in which both ends show certificates.
+//! Backend `tcp:HOST:PORT/NAME`: between machines, over TCP, by default with TLS in which both ends show certificates.
 //!
 //! Each end has memory of its own for a pool. Without TLS a buffer's bytes go out as references to their pages
 //! (`sendfile`), and arrive directly in their place. With TLS they are encrypted on the way out and decrypted on the
@@ -184,7 +184,7 @@ impl Net {
             .map_err(Error::system("eventfd"))?;
         let taken = || {
             wrong(format!(
-                "{place}: somebody waits as {:?} already",
+                "{place}: a listener named {:?} is there already",
                 address.name
             ))
         };
@@ -199,7 +199,7 @@ impl Backend for Net {
         Ok(Box::new(self.listen_at(name)?))
     }
 
-    /// Blocks for at most the time of a handshake.
+    /// Connects. Blocks for at most the time of a handshake.
     fn connect(&self, name: &str) -> Result<Box<dyn Transport>, Error> {
         let wrong = |why| Error::new(ErrorKind::InvalidEndpoint, why);
         let address = Address::parse(name).map_err(wrong)?;
@@ -301,7 +301,7 @@ impl Wait for Waiting {
         let session = &self.0;
         let mut inner = session.lock();
         if inner.bell.hear() || inner.is_over() {
-            // It fails only if nothing has rung.
+            // This fails only if nothing has rung.
             let _ = eventfd::drain(&session.doorbell);
             return;
         }
@@ -310,7 +310,7 @@ impl Wait for Waiting {
         let room = inner.is_blocked();
         inner.program.sleeps();
         drop(inner);
-        // Whatever the kernel says, the caller looks again.
+        // Whatever the kernel returns, the caller checks again.
         let _ = stream::wait(socket.as_deref(), room, Some(&session.doorbell), limit);
         session.lock().program.woke(std::time::Instant::now());
     }

@@ -23,7 +23,7 @@ impl<'a> Patient<'a> {
         }
     }
 
-    /// Tells when the other end says something.
+    /// Notes the progress when the other end sends something.
     pub(super) fn noting(mut self, progress: &'a Progress) -> Patient<'a> {
         self.progress = Some(progress);
         self
@@ -94,7 +94,7 @@ impl Write for Patient<'_> {
 pub(super) fn part(socket: &TcpStream) {
     const LONGEST: Duration = Duration::from_millis(500);
     let until = Instant::now() + LONGEST;
-    // All of it is a courtesy.
+    // A failure of this courtesy does not matter.
     let _ = socket.shutdown(std::net::Shutdown::Write);
     let mut patient = Patient::new(socket, until);
     let mut nowhere = [0; 4096];

@@ -20,9 +20,9 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tranship_sys::{epoll, eventfd, stream};
 
-/// Sessions of a port.
+/// Most sessions of a port.
 const MAX_SESSIONS: usize = 4096;
-/// Clients that wait at one name.
+/// Most clients that wait at one name.
 const MAX_WAITING: usize = 64;
 /// A name that was just taken may be offered again: so long a client waits for that.
 const BETWEEN: Duration = Duration::from_secs(1);
@@ -35,7 +35,7 @@ pub(super) struct Port {
     stop: OwnedFd,
     listens: Mutex<Option<JoinHandle<()>>>,
     book: Mutex<Book>,
-    /// A name was offered.
+    /// Rung when a name was offered.
     offered: Condvar,
 }
 
@@ -54,7 +54,7 @@ struct Book {
 /// Queue of the clients that connect to one name.
 #[derive(Debug)]
 pub(super) struct Door {
-    /// None once the name was given up.
+    /// Sessions that wait; none once the name was given up.
     waiting: Mutex<Option<Waiting>>,
     pub(super) doorbell: OwnedFd,
 }
@@ -86,7 +86,7 @@ impl Door {
     }
 
     pub(super) fn take(&self) -> Option<Arc<Session>> {
-        // It is rung at each arrival; there may be several.
+        // The doorbell is rung at each arrival; there may be several.
         let _ = eventfd::drain(&self.doorbell);
         self.lock().as_mut()?.sessions.pop_front()
     }
@@ -107,7 +107,7 @@ impl Door {
 }
 
 impl Place {
-    /// Gives back the session if the name was given up.
+    /// Puts a session into the queue. Returns it if the name was given up.
     fn put(mut self, session: Arc<Session>) -> Result<(), Arc<Session>> {
         match &mut *self.door.lock() {
             Some(waiting) => {
@@ -117,7 +117,7 @@ impl Place {
             None => return Err(session),
         }
         self.is_used = true;
-        // It fails only if it is rung already.
+        // This fails only if the doorbell is rung already.
         let _ = eventfd::signal(&self.door.doorbell);
         Ok(())
     }
@@ -236,11 +236,11 @@ impl Port {
 
 impl Drop for Port {
     fn drop(&mut self) {
-        // It fails only if it is rung already.
+        // This fails only if the doorbell is rung already.
         let _ = eventfd::signal(&self.stop);
         let listens = self.listens.get_mut();
         let listens = listens.unwrap_or_else(PoisonError::into_inner).take();
-        // So that the address is free once this is gone. The thread itself may be the last to have held it.
+        // The address is thus free once this is gone. The thread itself may be the last to have held it.
         if let Some(listens) = listens
             && listens.thread().id() != std::thread::current().id()
         {
@@ -251,7 +251,7 @@ impl Drop for Port {
 
 fn listen(listener: &TcpListener, stop: &OwnedFd, port: &Weak<Port>) {
     loop {
-        // Whatever the kernel says, both are looked at.
+        // Whatever the kernel returns, both are checked.
         let _ = stream::wait(Some(listener), false, Some(stop), Duration::from_secs(3600));
         let Some(port) = port.upgrade() else {
             return;
@@ -259,7 +259,7 @@ fn listen(listener: &TcpListener, stop: &OwnedFd, port: &Weak<Port>) {
         match listener.accept() {
             Ok((socket, from)) => welcome(&port, socket, from),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            // No descriptors, no memory: connections wait in the kernel's queue meanwhile.
+            // No descriptors, or no memory: connections wait in the kernel's queue meanwhile.
             Err(_) => {
                 let _ = epoll::wait_readable(stop, Some(Duration::from_millis(50)));
             }
@@ -272,15 +272,17 @@ fn welcome(port: &Arc<Port>, socket: TcpStream, from: SocketAddr) {
         let failed = |error: io::Error| error.to_string();
         let own = socket.try_clone().map_err(failed)?;
         let admitted = port.lock().handshakes.admit(from.ip(), own, Instant::now());
-        let (number, progress) =
-            admitted.ok_or_else(|| format!("{MOST} others are about to say who they are"))?;
+        let (number, progress) = admitted
+            .ok_or_else(|| format!("{MOST} other handshakes are under way, which is the limit"))?;
         let own = Arc::clone(port);
         let started = timer::thread("tranship-greet", move || {
             let parting = socket.try_clone();
             if let Err(why) = greet(&own, socket, from, &progress) {
                 let away = progress.is_sent_away();
                 own.refuse(match away {
-                    true => format!("{from}: it made room for others before it had said who it is"),
+                    true => {
+                        format!("{from}: it made room for others before its handshake was done")
+                    }
                     false => format!("{from}: {why}"),
                 });
                 if let Ok(socket) = parting
@@ -418,7 +420,7 @@ impl Handshake<'_> {
 
     fn new_session(&mut self, hello: &Hello) -> Decided {
         let Some(door) = self.port.door(&hello.name, self.until) else {
-            let why = format!("nobody waits as {:?}", hello.name);
+            let why = format!("no listener is named {:?}", hello.name);
             return Decided::refused(Status::NoSuchName, why);
         };
         let Some(place) = door.place() else {
@@ -458,7 +460,7 @@ impl Handshake<'_> {
         if inner.is_over() {
             return unknown();
         }
-        // From here on nothing is taken over the old connection, so that the number holds.
+        // From here on no frame is taken over the old connection, so that the number holds.
         session.lose(&mut inner, format!("{} connects again", session.peer));
         let (taken, lines) = (inner.taken, inner.lines);
         drop(inner);

@@ -26,7 +26,7 @@ use std::time::{Duration, Instant};
 use tranship_sys::epoll::{Epoll, Interest};
 use tranship_sys::eventfd;
 
-/// Frames that may be under way, or waiting to be.
+/// Most frames that may be under way, or waiting to be.
 const WINDOW: usize = 1024;
 
 /// Records without a frame that one look takes: an honest end sends one for many frames.
@@ -50,7 +50,7 @@ pub(super) enum Tells {
 pub(super) struct Session {
     pub(super) id: Secret,
     pub(super) timing: Timing,
-    /// The other end, for messages.
+    /// Name of the other end, for messages.
     pub(super) peer: String,
     /// Parameters for another connection, if this end makes it.
     pub(super) caller: Option<Caller>,
@@ -102,7 +102,7 @@ impl Session {
     /// Rings the doorbell: something is new that the socket does not show.
     pub(super) fn ring(&self, inner: &mut Inner) {
         inner.bell = Bell::Rung;
-        // It fails only if it is rung already.
+        // This fails only if the doorbell is rung already.
         let _ = eventfd::signal(&self.doorbell);
     }
 
@@ -120,7 +120,7 @@ impl Session {
         }
     }
 
-    /// Has the descriptor tell of room, too, for as long as output waits for some.
+    /// Makes the descriptor report room, too, for as long as output waits for some.
     pub(super) fn ask_for_room(&self, inner: &mut Inner) {
         let interest = match inner.is_blocked() {
             true => Interest::ReadWrite,
@@ -171,7 +171,7 @@ impl Session {
         self.lose(inner, why);
     }
 
-    /// Goes on over a new connection; the other end's program has taken `taken` frames of ours.
+    /// Continues over a new connection; the other end's program has taken `taken` frames of ours.
     pub(super) fn attach(&self, inner: &mut Inner, line: Line, taken: u64) {
         if inner.is_over() {
             return;
@@ -254,7 +254,7 @@ impl Session {
         let mut records = 0;
         loop {
             if records == MOST_RECORDS {
-                // More may wait: the program is to look again.
+                // More records may wait: the program is to look again.
                 self.ring(inner);
                 return None;
             }
@@ -354,11 +354,11 @@ impl Session {
         Ok(None)
     }
 
-    /// Has the descriptor tell of news from now on; false: there are news already.
+    /// Makes the descriptor report news from now on; false: there are news already.
     pub(super) fn arm(&self, tells: Tells) -> bool {
         let mut inner = self.lock();
         if inner.bell.hear() || inner.is_over() {
-            // It fails only if nothing has rung.
+            // This fails only if nothing has rung.
             let _ = eventfd::drain(&self.doorbell);
             return false;
         }

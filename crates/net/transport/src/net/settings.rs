@@ -6,19 +6,20 @@ use std::net::SocketAddr;
 use std::sync::Mutex;
 use std::time::Duration;
 
-/// `trusted-network` lets `tcp+plain:` leave this machine.
+/// Variable whose value `trusted-network` lets `tcp+plain:` leave this machine.
 pub const PLAIN_VARIABLE: &str = "TRANSHIP_PLAIN_TCP";
 
 /// Time limits of connections.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Timing {
-    /// After so long without a word this end says that it is there.
+    /// Time without a word after which this end sends a keepalive.
     pub keepalive: Duration,
-    /// After so long without a word from the other end the connection counts as lost: several keepalives of the other end.
+    /// Time without a word from the other end after which the connection counts as lost: several keepalives of the
+    /// other end.
     pub idle_timeout: Duration,
     /// Time during which a lost connection is made again. After that the other end counts as gone.
     pub grace: Duration,
-    /// TLS and the exchange of names.
+    /// Time for TLS and the exchange of names.
     pub handshake: Duration,
     /// Time that remaining frames have to go out after a program has released its channel.
     pub linger: Duration,
@@ -65,6 +66,6 @@ pub(super) struct Settings {
     pub(super) process: wire::Secret,
     /// Connections that were refused, and why the last one was.
     pub(super) refused: Mutex<(u64, Option<String>)>,
-    /// When refusals were last spoken of, and how many there were then.
+    /// Time of the last report on refusals, and their number then.
     pub(super) said: Mutex<Option<(std::time::Instant, u64)>>,
 }

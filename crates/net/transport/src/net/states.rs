@@ -15,12 +15,12 @@ use std::time::{Duration, Instant};
 /// The connection under a session, which is `U` while it is there.
 #[derive(Debug)]
 pub(super) enum Connection<U> {
-    /// The first one is about to be made.
+    /// The first connection is about to be made.
     New,
     Up(U),
     /// The connection is lost; the end that made it makes another one.
     Lost(Lost),
-    /// There will be none any more, and nothing is sent or received.
+    /// There will be no connection any more, and nothing is sent or received.
     Over(Over),
 }
 
@@ -28,7 +28,7 @@ pub(super) enum Connection<U> {
 #[derive(Debug)]
 pub(super) struct Lost {
     pub(super) since: Instant,
-    /// Why, or why the last attempt at another one failed.
+    /// Reason of the loss, or of the last failed attempt at another connection.
     pub(super) why: String,
     dialer: Dialer,
 }
@@ -145,7 +145,7 @@ pub(super) enum Output {
 pub(super) enum Program {
     /// The program looks for data, and looked last at that time.
     Looks(Instant),
-    /// Until there is something.
+    /// The program sleeps until there is something.
     Sleeps,
     /// The program has released the session, at that time. Frames that were sent still go out.
     Left { since: Instant, farewell: Farewell },
@@ -238,7 +238,7 @@ pub(super) enum News {
     /// The program took this many frames. The report goes with the next frame, or when the program waits.
     Taken {
         frames: u32,
-        /// One of them came with a buffer's bytes.
+        /// A frame of these came with a buffer's bytes.
         buffers: bool,
     },
     /// A record is to go out for it.
@@ -287,7 +287,7 @@ pub(super) enum Bell {
 }
 
 impl Bell {
-    /// Hears it: whether it was rung.
+    /// Hears the bell: returns whether it was rung.
     pub(super) fn hear(&mut self) -> bool {
         std::mem::replace(self, Bell::Silent) == Bell::Rung
     }
@@ -311,7 +311,7 @@ pub(super) enum Watch {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Inward {
     Unknown,
-    /// The last read took all of them: the next one that finds too little does not ask it again.
+    /// The last read took all of the bytes. The next one that finds too little does not ask the socket again.
     Drained,
 }
 

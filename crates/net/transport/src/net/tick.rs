@@ -48,7 +48,7 @@ impl Session {
                 self.end(inner, over);
             } else if self.caller.is_some()
                 && inner.connection.needs_dialer()
-                // Where no thread can be started now, it is tried again at the next look.
+                // If no thread can be started now, the next check tries it again.
                 && super::dial::dial_again(self, inner.lines).is_ok()
             {
                 inner.connection.dials();
@@ -127,10 +127,10 @@ impl Session {
                         if !self.apply(inner, &header) {
                             return false;
                         }
-                        // It may say that frames were taken.
+                        // The record may report that frames were taken.
                         self.ring(inner);
                     }
-                    // Learned, and said, by the program's own look.
+                    // The program's own look finds that, and reports it.
                     _ => return true,
                 },
                 Waits::Nothing => match inner.read() {

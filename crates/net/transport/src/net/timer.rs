@@ -14,7 +14,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tranship_sys::{eventfd, signals, stream};
 
-/// The shortest and the longest time between two looks.
+/// Shortest and longest time between two looks.
 const LOOKS: [Duration; 2] = [Duration::from_millis(10), Duration::from_millis(250)];
 const FOREVER: Duration = Duration::from_secs(3600);
 
@@ -38,7 +38,7 @@ pub(super) fn thread(
     started
 }
 
-/// Looks after a session until it has ended and the program has let go of it.
+/// Keeps a session until it has ended and the program has released it.
 pub(super) fn keep(session: Arc<Session>) -> io::Result<()> {
     static START: Mutex<()> = Mutex::new(());
     let starting = START.lock().unwrap_or_else(PoisonError::into_inner);
@@ -76,7 +76,7 @@ fn run(timer: &'static Timer) {
         blocked.clear();
         for session in &sessions {
             let Some(mut inner) = session.try_lock() else {
-                // Its program has it, perhaps for long: the others are not to wait for that.
+                // The session's program holds the lock, perhaps for long: the other sessions do not wait for that.
                 pause = pause.min(session::IDLE);
                 continue;
             };
@@ -97,7 +97,7 @@ fn run(timer: &'static Timer) {
             }
         }
         drop(sessions);
-        // Whatever the kernel says, everything is looked at again.
+        // Whatever the kernel returns, everything is checked again.
         let _ = stream::wait_for_room(&blocked, timer.doorbell, pause);
         let _ = eventfd::drain(timer.doorbell);
     }

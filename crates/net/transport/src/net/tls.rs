@@ -74,7 +74,7 @@ impl Credentials {
             .map_err(|error| error.context(directory.display().to_string()))
     }
 
-    /// Credentials out of PEM text.
+    /// Creates credentials from PEM text.
     ///
     /// # Errors
     /// [`ErrorKind::Credentials`], with the error and the part that has it.
@@ -248,7 +248,7 @@ pub(super) fn random<const N: usize>() -> Result<[u8; N], Error> {
     let mut bytes = [0; N];
     let provider = rustls::crypto::ring::default_provider();
     let filled = provider.secure_random.fill(&mut bytes);
-    // It says nothing beyond that, and is no error to keep.
+    // The error says nothing beyond that, so it is not kept as a cause.
     filled.map_err(|_: rustls::crypto::GetRandomFailed| {
         Error::new(ErrorKind::System, "the kernel gives no random numbers")
     })?;

@@ -61,7 +61,7 @@ pub(super) struct Answer {
 /// The bytes are not a message of this protocol.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Malformed {
-    /// Not this protocol at all, or lengths that cannot be.
+    /// The bytes are not of this protocol, or have impossible lengths.
     Nonsense,
     /// The bytes are of another version of this protocol.
     Version(u16),
@@ -166,9 +166,9 @@ pub(super) struct Header {
     pub kind: FrameKind,
     pub frame_bytes: usize,
     pub payload_bytes: usize,
-    /// The frame's, from 0; the next frame's where it is none.
+    /// Number of the frame, from 0; without a frame, the number of the next one.
     pub number: u64,
-    /// Frames of the other end that its program has taken.
+    /// Number of frames of the other end that its program has taken.
     pub taken: u64,
 }
 

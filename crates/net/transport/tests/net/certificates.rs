@@ -37,7 +37,7 @@ fn both_ends_must_be_of_the_same_authority() {
     let (here, there) = refused(&net(credentials()), &net(credentials()));
     assert!(here.contains("not of our authority"), "{here}");
     assert!(there.contains("refuses us"), "{there}");
-    // A server that everybody may be fooled by: the client is the one with the foreign authority.
+    // A server that accepts every client: the client is the one with the foreign authority.
     let (ca, other) = (
         certificate::authority("one", DAY).expect("authority"),
         certificate::authority("two", DAY).expect("authority"),
@@ -247,7 +247,7 @@ fn credentials_are_files_that_nobody_else_reads() {
     let open = Credentials::load(&own).expect_err("others may read it");
     assert!(open.to_string().contains("640"), "{open}");
     std::fs::set_permissions(&key, PermissionsExt::from_mode(0o600)).expect("mode");
-    // Another one's key.
+    // A key that belongs to another certificate.
     certificate::issue_into(&ca, "x", &[], DAY, &folder.path().join("x")).expect("issue");
     std::fs::copy(folder.path().join("x/key.pem"), &key).expect("copy");
     let foreign = Credentials::load(&own).expect_err("not its key");

@@ -1,5 +1,5 @@
-//! Ends that never stop talking: they have the program's attention, and that of the thread which keeps all sessions, for
-//! a bounded time each. And peers that are not authenticated, which keep nobody out.
+//! Ends that never stop talking: they have the program's attention, and that of the thread which keeps all sessions,
+//! for a bounded time each. And peers that are not authenticated, which keep nobody out.
 
 use crate::kit::*;
 use std::io::Write;
@@ -116,7 +116,7 @@ fn any_number_of_unknown_peers_keeps_nobody_out() {
                     }
                 });
             }
-            // They are in the way.
+            // The silent clients are in the way.
             while net.refused().0 < before + 200 {
                 std::thread::yield_now();
             }

@@ -1,4 +1,5 @@
-//! Peers that are not authenticated, at a port: they say anything, or nothing, and are many. None of them is let in, and none keeps others out.
+//! Peers that are not authenticated, at a port: they say anything, or nothing, and are many. None of them is let in,
+//! and none keeps others out.
 
 use crate::kit::*;
 use std::io::{Read, Write};
@@ -80,7 +81,7 @@ fn those_who_say_nothing_do_not_stay() {
     talk(&mut pair(&net, at, at, "honest"), 1, PAGE);
 }
 
-/// Not more than so many: the oldest make room, with words about it.
+/// Not more than so many unknown peers are kept: the oldest make room, with words about it.
 #[test]
 fn unknown_peers_are_so_many_at_most() {
     let _dog = Watchdog::new();
@@ -143,7 +144,7 @@ child!(
             let time = |t: libc::timeval| t.tv_sec * 1_000_000 + t.tv_usec;
             time(usage.ru_utime) + time(usage.ru_stime)
         };
-        // One thread spins: any other that does gets as much of the processors.
+        // This thread spins: any other spinning thread would get as much of the processors.
         let before = used(libc::RUSAGE_SELF);
         let own = used(libc::RUSAGE_THREAD);
         let spins = || used(libc::RUSAGE_THREAD) - own;

@@ -237,7 +237,7 @@ impl End {
         }
     }
 
-    /// Which frames of ours were taken, that we did not know of.
+    /// Returns the frames of ours that were taken since the last call.
     pub fn done(&mut self) -> Vec<u64> {
         let mut numbers = Vec::new();
         self.transport.done(&mut numbers);
@@ -261,7 +261,7 @@ pub fn pair(net: &Net, at: SocketAddr, through: SocketAddr, name: &str) -> [End;
     [accept(&mut listener), there]
 }
 
-/// Something goes there, and it comes back.
+/// Sends something there, and waits for it to come back.
 #[track_caller]
 pub fn talk([one, other]: &mut [End; 2], round: u32, bytes: usize) {
     let said = round.to_le_bytes();

@@ -52,7 +52,7 @@ fn what_cannot_be_ends_the_session_with_words() {
             }
         };
         assert!(why.contains("127.0.0.1"), "{what}: {why}");
-        // It does not come back either.
+        // The session does not come back either.
         let answer = say(at, &hello(true, session, 0, "lies"));
         assert_eq!(answer.get(10), Some(&3), "{what}");
         drop((end, listener));

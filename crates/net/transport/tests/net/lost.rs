@@ -133,7 +133,7 @@ fn who_does_not_look_is_not_gone() {
         for round in 0..4 {
             busy.send(b"wait", pattern(round, 1 << 20));
         }
-        // So many keepalives of both ends that the idle timeout would have been over.
+        // Waits for so many keepalives of both ends that the idle timeout would have been over.
         let (before, keepalive) = (relays[0].pieces(), calm().keepalive.as_millis());
         while u128::from(relays[0].pieces() - before) * keepalive
             < 3 * calm().idle_timeout.as_millis()

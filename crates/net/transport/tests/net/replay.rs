@@ -109,7 +109,8 @@ fn what_a_connection_said_says_nothing_to_another() {
     assert_eq!(recorder.connections(), 1);
 }
 
-/// A record is of one place in its connection. The second time it ends that, and the session goes on over another one with nothing twice.
+/// A record is of one place in its connection. The second time it ends that, and the session goes on over another one
+/// with nothing twice.
 #[test]
 fn a_record_that_comes_twice_is_taken_once() {
     let _dog = Watchdog::new();
@@ -123,7 +124,7 @@ fn a_record_that_comes_twice_is_taken_once() {
         let before = recorder.connections();
         recorder.twice.store(true, Ordering::SeqCst);
         talk(&mut ends, round, 1000);
-        // Whatever the client says next, a sign of life at the latest, was said twice.
+        // The client's next bytes, a keepalive at the latest, were then sent twice.
         while recorder.connections() == before {
             assert_eq!((ends[0].look(), ends[1].look()), (None, None), "twice");
             ends[1].wait();

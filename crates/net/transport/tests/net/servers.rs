@@ -24,8 +24,16 @@ fn a_server_may_say_anything() {
             "version 9",
         ),
         ("no such status", answer(99, 7, 0), "no tranship"),
-        ("no such name", answer(1, 7, 0), "nobody waits"),
-        ("an old session", answer(3, 7, 0), "somebody else"),
+        (
+            "no such name",
+            answer(1, 7, 0),
+            "no listener there is named",
+        ),
+        (
+            "an old session",
+            answer(3, 7, 0),
+            "does not know this session",
+        ),
         ("busy", answer(4, 7, 0), "too many"),
     ] {
         let server = TcpListener::bind("127.0.0.1:0").expect("listen");

@@ -126,7 +126,7 @@ fn keys(rest: &[u8], cas: bool, touch: Option<i64>) -> Result<Command<'_>, Wrong
     if rest.iter().all(|byte| *byte == b' ') {
         return Err(Wrong::UNKNOWN);
     }
-    // All of them in one go; only a long line can have a key that is too long.
+    // All in one pass; only a long line can have a key that is too long.
     if rest
         .iter()
         .fold(false, |wrong, byte| wrong | is_control(*byte))

@@ -19,45 +19,45 @@ pub enum Command<'a> {
     Store(Put<'a>),
     /// `delete`.
     Delete {
-        /// Which.
+        /// Key.
         key: &'a [u8],
-        /// Without an answer.
+        /// The client wants no answer.
         noreply: bool,
     },
     /// `incr`, `decr`.
     Arithmetic {
-        /// Which.
+        /// Key.
         key: &'a [u8],
-        /// By how much.
+        /// Amount.
         delta: u64,
-        /// `decr`.
+        /// True for `decr`.
         down: bool,
-        /// Without an answer.
+        /// The client wants no answer.
         noreply: bool,
     },
     /// `touch`.
     Touch {
-        /// Which.
+        /// Key.
         key: &'a [u8],
         /// The new time to live.
         expiry: i64,
-        /// Without an answer.
+        /// The client wants no answer.
         noreply: bool,
     },
     /// `flush_all`.
     Flush {
-        /// When: seconds from now, or above a month a date, seconds since 1970.
+        /// Time: seconds from now, or above a month a date, seconds since 1970.
         time: i64,
-        /// Without an answer.
+        /// The client wants no answer.
         noreply: bool,
     },
-    /// `stats`, and which.
+    /// `stats`, with the name of a part.
     Stats(&'a [u8]),
     /// `version`.
     Version,
     /// `verbosity`: accepted, without effect.
     Verbosity {
-        /// Without an answer.
+        /// The client wants no answer.
         noreply: bool,
     },
     /// `quit`.
@@ -71,7 +71,7 @@ pub enum Command<'a> {
 pub struct Put<'a> {
     /// Rule for a value that is stored already.
     pub mode: Mode,
-    /// Which.
+    /// Key.
     pub key: &'a [u8],
     /// The client's own word.
     pub flags: u32,
@@ -79,6 +79,6 @@ pub struct Put<'a> {
     pub expiry: i64,
     /// Bytes of the value, without its line end.
     pub len: usize,
-    /// Without an answer.
+    /// The client wants no answer.
     pub noreply: bool,
 }

@@ -2,7 +2,7 @@
 
 use super::words::{self, Wrong, key, number};
 
-/// Which meta command.
+/// Kind of a meta command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum MetaKind {
     /// `mg`
@@ -42,7 +42,7 @@ impl Flag<'_> {
 /// A meta command.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Meta<'a> {
-    /// Which.
+    /// Kind of the command.
     pub kind: MetaKind,
     /// Key as it came: perhaps in base64.
     pub key: &'a [u8],

@@ -4,14 +4,14 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Their bytes, of all connections.
+/// Bytes of announced values, of all connections.
 #[derive(Debug)]
 pub(super) struct Announced {
     bytes: Arc<AtomicU64>,
     most: u64,
 }
 
-/// One of them, until it is stored or its client is gone.
+/// Credit of an announced value, until it is stored or its client is gone.
 #[derive(Debug)]
 pub(super) struct Credit {
     bytes: Arc<AtomicU64>,

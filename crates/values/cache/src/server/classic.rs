@@ -159,7 +159,8 @@ fn get(
     replies.text(b"END\r\n");
 }
 
-/// A `get` with a line so long that its keys are answered as they come: of a key that cannot be one its client hears behind values.
+/// A `get` with a line so long that its keys are answered as they come: of a key that cannot be one its client hears
+/// behind values.
 #[derive(Debug)]
 pub(super) struct Keys {
     cas: bool,
@@ -169,9 +170,9 @@ pub(super) struct Keys {
 /// End of a list of keys.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum KeysEnd {
-    /// With their line.
+    /// The keys end with their line.
     Line,
-    /// With something that is no key: of so long a line the rest is not awaited.
+    /// The keys end with a word that is no key: the rest of such a long line is not awaited.
     Wrong,
 }
 
@@ -210,7 +211,7 @@ impl Keys {
             .strip_suffix(b"\r")
             .filter(|_| end.is_some())
             .unwrap_or(line);
-        // The last one may still go on.
+        // The last key may still continue.
         let whole = match end {
             Some(_) => line.len(),
             None => line
@@ -278,7 +279,7 @@ fn values<'a>(
 }
 
 impl Shared {
-    /// Forgets everything there is at a time: a number of seconds from now, or a date.
+    /// Removes everything at a time: a number of seconds from now, or a date.
     fn flush(&self, time: i64) {
         let (now, at) = self.store.moment(time);
         // Relaxed: nothing else depends on it.

@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 use tranship_sys::epoll::Interest;
 use tranship_zcopy::{Sender, Socket, ValueMut};
 
-/// The longest command line, but for a `get`: its keys are answered as they come.
+/// Longest command line, except of a `get`: its keys are answered as they come.
 const LINE: usize = 64 << 10;
 /// Bytes taken from the socket at once.
 const CHUNK: usize = 16 << 10;
@@ -34,7 +34,7 @@ const WAITING: (usize, usize, usize) = (64 << 20, 1 << 20, 4096);
 pub(super) enum Turn {
     /// The connection waits for its client.
     Done,
-    /// There are commands left.
+    /// Commands are left.
     More,
     /// The connection is over.
     End,
@@ -50,7 +50,7 @@ enum Expect {
         value: Incoming,
         /// The command, as it came.
         line: Vec<u8>,
-        /// Unless all of it was there with its command.
+        /// Credit, unless all of the value was there with its command.
         _credit: Option<Credit>,
     },
     /// Bytes that are no command.
@@ -69,7 +69,8 @@ pub(super) enum Store {
 }
 
 impl Store {
-    /// Says that the value is refused, to a client that wants to know: any other would take it for the answer to its next command.
+    /// Says that the value is refused, to a client that wants to know: any other would take it for the answer to its
+    /// next command.
     fn refuse(&self, answer: &str, replies: &mut Replies) {
         match self {
             Store::Classic(put) if put.noreply() => {}
@@ -84,15 +85,15 @@ pub(super) struct Connection {
     socket: Socket,
     /// Room for received bytes; it is not cleared between two reads.
     input: Vec<u8>,
-    /// Up to there it was received, and up to there it has been looked at.
+    /// Bytes of the input that were received, and bytes that were parsed.
     filled: usize,
     at: usize,
     expect: Expect,
     replies: Replies,
     interest: Interest,
-    /// Since when replies wait without a byte being taken.
+    /// Time since when replies wait without a byte being taken.
     stuck: Option<Instant>,
-    /// Since when a value that was announced waits without a byte of it.
+    /// Time since when an announced value waits without a byte of it.
     awaited: Option<Instant>,
     pace: Pace,
     /// Part of the memory that all clients' replies hold.
@@ -152,7 +153,7 @@ impl Connection {
         let mut input = Vec::new();
         let next = match &self.expect {
             Expect::Line => Next::Line,
-            // From its command on.
+            // The delay counts from the value's command on.
             Expect::Value { value, line, .. } => {
                 input.extend_from_slice(line);
                 input.extend_from_slice(b"\r\n");
@@ -161,7 +162,7 @@ impl Connection {
             }
             Expect::Swallow(bytes) => Next::Swallow(*bytes as u64),
             Expect::SwallowLine => Next::SwallowLine,
-            // As if the line began with the next key.
+            // Continues as if the line began with the next key.
             Expect::Keys(keys) => {
                 input.extend_from_slice(&keys.beginning());
                 Next::Line
@@ -190,7 +191,7 @@ impl Connection {
         (std::mem::replace(&mut self.interest, wish) != wish).then_some(wish)
     }
 
-    /// Does it hold memory, and nothing has gone on for so long (`patience`), or too little (`deadline`)?
+    /// Returns whether it holds memory, and nothing has gone on for so long (`patience`), or too little (`deadline`).
     pub(super) fn is_stuck(&self, now: Instant, patience: Duration, deadline: Duration) -> bool {
         let has_waited = |since| now.saturating_duration_since(since) >= patience;
         self.stuck.is_some_and(has_waited)
@@ -227,7 +228,7 @@ impl Connection {
 
     pub(super) fn turn(&mut self, shared: &Shared, worker: usize, sender: &mut Sender) -> Turn {
         let counts = &shared.counts[worker];
-        // Else a connection with notifications is ready for ever.
+        // Otherwise a connection with notifications is ready for ever.
         if sender.settle(&self.stream, &mut self.socket).is_err() {
             return Turn::End;
         }
@@ -294,7 +295,7 @@ impl Connection {
         self.input.copy_within(self.at..self.filled, 0);
         self.filled -= std::mem::take(&mut self.at);
         if self.filled == 0 {
-            // A long line's room.
+            // Frees the room of a long line.
             self.input.truncate(CHUNK);
             self.input.shrink_to(CHUNK);
         }
@@ -330,7 +331,7 @@ impl Connection {
             }
             Ok(count) => {
                 Counts::bump(&counts.bytes_read, count as u64);
-                // Less than there was room for: the rest, if any, is told of again.
+                // The read returned less than there was room for: the kernel reports the rest again, if there is any.
                 Ok(count == wanted)
             }
             Err(error)

@@ -1,6 +1,6 @@
-//! UDP: a request in one datagram, the reply in as many as it takes, each with memcached's eight bytes before it. Those of one
-//! reply are handed to the kernel together (UDP_SEGMENT), its values from where they lie: nothing is put together first, and where
-//! that is cheaper nothing is copied (MSG_ZEROCOPY).
+//! UDP: a request in one datagram, the reply in as many as it takes, each with memcached's eight bytes before it. Those
+//! of one reply are handed to the kernel together (UDP_SEGMENT), its values from where they lie: nothing is put
+//! together first, and where that is cheaper nothing is copied (MSG_ZEROCOPY).
 
 use super::shared::Shared;
 use super::{classic, meta};
@@ -38,7 +38,7 @@ impl Datagrams {
 
     /// Answers the waiting requests, a bounded number.
     pub(super) fn serve(&mut self, shared: &Shared, worker: usize, sender: &mut Sender) {
-        // Else the socket is ready for ever.
+        // Otherwise the socket is ready for ever.
         let _ = sender.settle(&self.udp, &mut self.socket);
         let mut room = [0; 2048];
         for _ in 0..64 {

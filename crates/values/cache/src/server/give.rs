@@ -32,7 +32,7 @@ pub(super) fn wait(running: &Arc<Running>, listener: &OwnedFd, doorbell: &OwnedF
 /// Returns the process that has it now, if it is another one.
 fn meet(running: &Arc<Running>, to: &OwnedFd, listener: &OwnedFd) -> io::Result<Option<u32>> {
     if !is_friend(to)? {
-        return Err(odd("somebody who is another user asked for the cache"));
+        return Err(odd("a process of another user asked for the cache"));
     }
     let Some(heard) = hear(to)? else {
         return Ok(None);
@@ -53,7 +53,7 @@ fn meet(running: &Arc<Running>, to: &OwnedFd, listener: &OwnedFd) -> io::Result<
         Some(why) => say(to, &Say::No(why.clone()), &[]).and(Err(odd(why))),
     };
     if given.is_ok() {
-        // They have nothing to give back any more: the arena is not ours.
+        // The threads have nothing to give back any more: the arena is not ours.
         drop(crew);
     } else {
         running.shared.store.arena().take_back();
@@ -99,7 +99,7 @@ fn give(running: &Running, crew: &mut Crew, to: &OwnedFd, listener: &OwnedFd) ->
     }
     // The name is to be had when the successor goes on; its readers come to that.
     crew.share_server = None;
-    // From here on it is the successor's, whether it hears this or that we are dead.
+    // From here on the cache is the successor's, whether the successor hears this or that we are dead.
     let _ = say(to, &Say::Yours, &[]);
     tracing::info!(items, clients, lost, slow, "handed over");
     Ok(())

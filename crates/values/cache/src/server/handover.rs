@@ -29,7 +29,7 @@ const LONGEST: usize = 1024;
 pub(super) enum Say {
     /// Hand it over, in this format.
     Take(u32),
-    /// No, and why.
+    /// Refusal, and the reason.
     No(String),
     /// Descriptors: arena, image, this socket's listener, TCP, and UDP if there is.
     Image,
@@ -148,7 +148,7 @@ pub(super) fn read_file(file: OwnedFd, most: u64) -> io::Result<Vec<u8>> {
     }
     file.seek(SeekFrom::Start(0))?;
     let mut bytes = Vec::new();
-    // It may have grown since.
+    // The file may have grown since.
     file.take(most).read_to_end(&mut bytes)?;
     Ok(bytes)
 }

@@ -11,7 +11,7 @@ const END: usize = 2;
 pub(super) struct Incoming {
     value: ValueMut,
     end: [u8; END],
-    /// Of both.
+    /// Bytes received of both.
     got: usize,
 }
 
@@ -89,7 +89,7 @@ mod tests {
         for first in 0..=whole.len() {
             let mut one = Incoming::new(arena.alloc(5).expect("room"));
             let mut behind = [0; 4];
-            // As readv(2) fills them.
+            // Fills both parts in order, as readv(2) does.
             let mut from = &whole[..first];
             for part in &mut one.parts(&mut behind) {
                 let (now, rest) = from.split_at(part.len().min(from.len()));

@@ -85,7 +85,7 @@ impl Once {
     }
 }
 
-/// Has nothing of an earlier server kept any more.
+/// Makes the service manager drop everything of an earlier server.
 pub(super) fn forget(to: &Notifier) {
     for name in [ARENA, KEYS, TCP, UDP] {
         if let Err(error) = to.remove(name) {

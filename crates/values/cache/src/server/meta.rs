@@ -55,7 +55,8 @@ fn number<T: std::str::FromStr>(meta: &Meta<'_>, letter: u8) -> Answer<Option<T>
         .transpose()
 }
 
-/// All flags that there are. Each command takes each of them, and heeds those that it has a meaning for: `P` and `L` are for proxies alone.
+/// All flags that there are. Each command takes each of them, and heeds those that it has a meaning for: `P` and `L`
+/// are for proxies alone.
 const FLAGS: &[u8] = b"bcfhklqstuvxCDEFIJLMNOPRT";
 /// The longest opaque, bytes.
 const OPAQUE: usize = 32;
@@ -142,7 +143,7 @@ impl OwnedSet {
         };
         let mut outcome = put(self.mode, self.expiry);
         if let (Mode::Append(_) | Mode::Prepend(_), Some(expiry)) = (self.mode, self.vivify) {
-            // Another may store it, or delete it, in between.
+            // Another client may store the value, or delete it, in between.
             while let Outcome::NotStored = outcome {
                 outcome = match put(Mode::Add, expiry) {
                     Outcome::NotStored => put(self.mode, expiry),
@@ -281,7 +282,7 @@ fn get(meta: &Meta<'_>, shared: &Shared, counts: &Counts, replies: &mut Replies)
         match flag.letter {
             b'c' => push(&mut line, b'c', item.cas),
             b'f' => push(&mut line, b'f', item.flags),
-            // As it was before this read.
+            // The mark as it was before this read.
             b'h' => push(&mut line, b'h', u8::from(item.fetched)),
             b'l' => push(&mut line, b'l', item.idle),
             b's' => push(&mut line, b's', len),

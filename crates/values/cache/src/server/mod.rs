@@ -1,4 +1,5 @@
-//! The server: threads with an epoll each, over one store. It goes on in another process when one asks for it (`handover`).
+//! The server: threads with an epoll each, over one store. It goes on in another process when one asks for it
+//! (`handover`).
 
 mod admission;
 mod announced;
@@ -173,7 +174,7 @@ impl Begin {
         );
         let (store, adopted) = adopted.map_err(io::Error::other)?;
         let connections = offered.streams.into_iter();
-        // One that cannot be served any more is none.
+        // A connection that cannot be served any more is dropped.
         let connections: Vec<_> = connections
             .filter_map(|(stream, client)| Connection::resume(stream, client, options.sending).ok())
             .collect();
@@ -366,8 +367,8 @@ impl Server {
         self.taken
     }
 
-    /// Has something called when another server has taken over, or one of its threads has failed ([`Server::failure`]): then this one is to be
-    /// stopped.
+    /// Calls a function when another server has taken over, or one of its threads has failed ([`Server::failure`]):
+    /// then this one is to be stopped.
     pub fn when_gone(&self, tell: impl FnOnce() + Send + 'static) {
         self.running.when_gone(Box::new(tell));
     }
@@ -478,7 +479,7 @@ mod tests {
         let (tell, told) = channel();
         server.when_gone(move || tell.send(()).expect("heard"));
         let running = &server.running;
-        // It has a client of its own.
+        // The listener has a client of its own.
         let listener = TcpListener::bind("127.0.0.1:0").expect("bind");
         let at = listener.local_addr().expect("an address");
         let mut client = TcpStream::connect(at).expect("connect");

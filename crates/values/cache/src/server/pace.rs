@@ -5,7 +5,7 @@
 
 use std::time::{Duration, Instant};
 
-/// Since when a client is about the same thing.
+/// Time since when a client is about the same command or reply.
 #[derive(Debug, Default)]
 pub(super) struct Pace {
     /// A command, with its value.
@@ -79,7 +79,7 @@ mod tests {
         pace.received(false, true);
         assert!(pace.is_behind(begun, LONG));
         assert!(!pace.is_behind(begun, 2 * LONG));
-        // Since then others became complete: this one began later.
+        // Other commands became complete since then: this one began later.
         while Instant::now() + LONG == begun {}
         pace.received(true, true);
         assert!(!pace.is_behind(begun, LONG));

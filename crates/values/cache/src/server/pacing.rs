@@ -28,7 +28,7 @@ impl Pacing {
     fn instead_of(usual: Option<String>, listener: impl AsFd) -> Pacing {
         let paces = usual.filter(|name| name.starts_with(PACES));
         Pacing {
-            // Where a sandbox does not allow it, it is only slower.
+            // If a sandbox does not allow the option, the connection is only slower.
             usual: paces.filter(|_| stream::hurry(listener).is_ok()),
         }
     }

@@ -21,7 +21,8 @@ pub(super) fn stats(which: &[u8], shared: &Shared, replies: &mut Replies) {
     replies.line("END");
 }
 
-/// Rows that exporters of memcached's numbers read, and that are always 0 here: of parts that memcached has and this server has not.
+/// Rows that exporters of memcached's numbers read, and that are always 0 here: of parts that memcached has and this
+/// server has not.
 const NOTHING: [&str; 45] = [
     "response_obj_oom",
     "response_obj_count",
@@ -72,10 +73,10 @@ const NOTHING: [&str; 45] = [
 
 /// Seconds of processor time, in user mode and in the kernel, as memcached writes them.
 fn processor_time() -> Option<[String; 2]> {
-    /// Of the clock in which the kernel counts them, a second.
+    /// Ticks a second of the clock in which the kernel counts processor time.
     const TICKS: u64 = 100;
     let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
-    // Behind the name, which may have anything in it; that is the second field.
+    // The fields behind the name, which may contain any character; the name is the second field.
     let (_, fields) = stat.rsplit_once(") ")?;
     let mut fields = fields.split(' ').skip(11);
     let mut seconds = || {

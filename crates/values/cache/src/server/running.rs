@@ -32,7 +32,7 @@ pub(super) struct Running {
 #[derive(Default)]
 pub(super) struct Crew {
     pub(super) workers: Vec<Worker>,
-    /// For readers by reference.
+    /// Share server, for readers by reference.
     pub(super) share_server: Option<ShareServer>,
 }
 
@@ -80,7 +80,7 @@ impl Running {
         })
     }
 
-    /// Has these work.
+    /// Makes the threads work.
     pub(super) fn serve(self: &Arc<Running>, crew: Crew) -> io::Result<()> {
         // Ordering: as in `pause`; threads that begin see it.
         let ends = self.is_stopping();
@@ -110,7 +110,7 @@ impl Running {
         Ok(())
     }
 
-    /// Has them stop where they are.
+    /// Makes the threads stop where they are.
     pub(super) fn pause(&self) -> Crew {
         // Ordering: release, partner of the workers' acquire after the doorbell.
         self.shared.stop.store(true, Ordering::Release);

@@ -34,8 +34,8 @@ pub struct Options {
     /// Longest time for a command with its value, from its first byte on, or for the replies that wait; however
     /// steadily the client goes on. Zero: for ever.
     pub deadline: Duration,
-    /// A Unix socket, for this user alone: takes over from the server that listens there, if one does, with its values, listening sockets and
-    /// connections; and lets itself be taken over there.
+    /// A Unix socket, for this user alone: takes over from the server that listens there, if one does, with its values,
+    /// listening sockets and connections; and lets itself be taken over there.
     pub take_over: Option<PathBuf>,
     /// Shows values to other processes by reference.
     pub share: Option<Share>,
@@ -51,7 +51,7 @@ pub enum Sending {
     /// The cheapest way, as measured.
     #[default]
     Chosen,
-    /// By this way wherever it can be used.
+    /// This way wherever it can be used.
     Told(Way),
     /// Values are copied behind the text before them, and the whole is copied again to be sent.
     Joined,
@@ -95,7 +95,7 @@ pub(crate) struct Shared {
     /// Connections now.
     pub(super) open: AtomicUsize,
     pub(super) stop: AtomicBool,
-    /// When all is to be forgotten, seconds of the store's clock; 0: never.
+    /// Time when all is to be removed, seconds of the store's clock; 0: never.
     pub(super) flush_at: AtomicI64,
     pub(super) started: Instant,
     pub(super) birth: SystemTime,

@@ -49,7 +49,7 @@ pub(super) fn ask(at: &Path) -> io::Result<Option<Offered>> {
     match heard.say {
         Say::Image => {}
         Say::No(why) => return Err(odd(format!("the server there refused: {why}"))),
-        _ => return Err(odd("the server there says something else")),
+        _ => return Err(odd("the server there gave an unexpected answer")),
     }
     let mut fds = heard.fds.into_iter();
     let mut next = || fds.next().ok_or_else(|| odd("descriptors are missing"));
@@ -107,7 +107,7 @@ impl Pending {
         {
             return Ok(());
         }
-        // It may have died on the way: then no process has it.
+        // The successor may have died on the way: then no process has the cache.
         let process = self.process.as_ref();
         let dead = process.map(|process| pidfd::wait_dead(process, Some(PATIENCE)));
         match dead {

@@ -49,7 +49,7 @@ impl Waiting {
         }
     }
 
-    /// Has all workers look.
+    /// Makes all workers check.
     pub(super) fn ring(&self) {
         for doorbell in self.doorbells.get().into_iter().flatten() {
             let _ = eventfd::signal(doorbell);

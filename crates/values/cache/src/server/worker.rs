@@ -29,7 +29,7 @@ pub(super) struct Worker {
     doorbell: OwnedFd,
     epoll: Epoll,
     sender: Sender,
-    /// By numbers that no client chooses, so a hash that is quick will do.
+    /// Connections by numbers that no client chooses, so a quick hash is enough.
     connections: HashMap<u64, Connection>,
     next: u64,
     /// Replies held more than they may when it looked last.
@@ -80,7 +80,7 @@ impl Worker {
         &self.shared.counts[self.number]
     }
 
-    /// Goes on with these.
+    /// Continues with these connections.
     pub(super) fn resume(&mut self, connections: Vec<Connection>) -> io::Result<()> {
         for connection in connections {
             self.epoll
@@ -97,7 +97,7 @@ impl Worker {
         self.connections.values()
     }
 
-    /// Serves until it is told to stop; it could go on then.
+    /// Serves until it is told to stop; it can continue after that.
     pub(super) fn run(mut self) -> Worker {
         let mut ready = Vec::new();
         // Connections with commands that are not yet looked at: each has its turn.
@@ -221,7 +221,7 @@ impl Worker {
     fn relieve(&mut self) {
         let mut relieves = self.shared.waiting.is_too_much(&self.shared.store);
         if relieves && !self.relieves {
-            // Those of the others may be slower.
+            // Clients of the other workers may be slower.
             self.shared.waiting.ring();
         }
         self.relieves = relieves;

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::time::Instant;
 use tranship_core::{Buffer, BufferId, DomainId};
 
-/// One domain's.
+/// Account of one domain.
 #[derive(Debug, Default)]
 pub(super) struct Account {
     given: HashMap<BufferId, Given>,
@@ -33,7 +33,8 @@ impl Account {
         let more = copy.len() as u64;
         match self.given.get(&copy.id()) {
             Some(given) if given.copy.is_held_by(domain) => return Ok(()),
-            // It has let go of it, and gets it anew: had it kept its place here, one that is asked for again and again would be had for ever.
+            // The reader has released the value and gets it anew. If the value kept its old place here, a reader that
+            // asks for it again and again would hold it for ever.
             Some(given) => {
                 self.bytes -= given.copy.len() as u64;
                 self.given.remove(&copy.id());
@@ -91,7 +92,7 @@ impl Account {
         self.oldest = self.given.values().map(|given| given.since).min();
     }
 
-    /// Does it hold nothing, as of the last look?
+    /// Returns whether it holds nothing, as of the last check.
     pub(super) fn is_empty(&self) -> bool {
         self.given.is_empty()
     }

@@ -32,7 +32,7 @@ pub(super) struct Client {
     greeted: bool,
     /// Output for which there was no room.
     waits: Option<Out>,
-    /// Since when its last question waits for memory.
+    /// Time since when its last question waits for memory.
     late: Option<Instant>,
     /// Time since when it has not taken its answers, or not accepted the pool.
     pub(super) stuck: Option<Instant>,
@@ -62,7 +62,7 @@ impl Client {
         self.domain
     }
 
-    /// Has been shown the pool?
+    /// Returns whether it has been shown the pool.
     pub(super) fn is_greeted(&self) -> bool {
         self.greeted
     }

@@ -25,7 +25,7 @@ struct Copy {
     of: Mark,
     cas: u64,
     buf: Buffer,
-    /// Asked for since it was last looked at.
+    /// The copy was asked for since the last check.
     used: bool,
 }
 
@@ -88,14 +88,15 @@ impl Copies {
             used: false,
         };
         let buf = copy.buf.clone();
-        // One that is over has its place in the order still.
+        // A copy that is over still has its place in the order.
         if self.by_key.insert(key.into(), copy).is_none() {
             self.order.push_back(key.into());
         }
         Ok(buf)
     }
 
-    /// Lets go of copies of so many bytes, as far as there are any: to look again whether there is room costs more than one copy.
+    /// Lets go of copies of so many bytes, as far as there are any: to look again whether there is room costs more than
+    /// one copy.
     fn drop_some(&mut self, bytes: usize) -> bool {
         let mut dropped = None;
         while dropped.is_none_or(|sum| sum < bytes)
@@ -106,7 +107,7 @@ impl Copies {
         dropped.is_some()
     }
 
-    /// Lets go of a copy, the one that was asked for longest ago, about. Its bytes.
+    /// Releases a copy, about the one that was asked for longest ago. Returns its bytes.
     fn drop_one(&mut self) -> Option<usize> {
         while let Some(key) = self.order.pop_front() {
             match self.by_key.get_mut(&key) {

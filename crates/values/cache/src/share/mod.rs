@@ -1,4 +1,5 @@
-//! Values by reference for other processes: a reader asks by a channel, and is sent a buffer of a pool that it maps read-only.
+//! Values by reference for other processes: a reader asks by a channel, and is sent a buffer of a pool that it maps
+//! read-only.
 //!
 //! ```text
 //!   reader (process)            ask: a key, by the control ring         share server (a thread of the server)

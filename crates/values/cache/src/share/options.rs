@@ -8,7 +8,7 @@ use tranship_core::Domain;
 /// Shows values to other processes by reference, under a name of the domain's manager.
 #[derive(Clone)]
 pub struct Share {
-    /// Whose manager knows the name, and whose pool the shown values lie in.
+    /// Domain whose manager knows the name, and whose pool the shown values lie in.
     pub domain: Domain,
     /// The name that readers connect to.
     pub name: String,

@@ -14,7 +14,8 @@ const UNDER_WAY: usize = LINES as usize / KEY.div_ceil(INLINE_BYTES) / 2;
 /// Reads values of a cache server (`tranship cache --shm NAME`) by reference: a value lies in memory of the server's,
 /// which this process can only read.
 ///
-/// A server that has ended, or was handed over to its successor, is [`ErrorKind::PeerGone`] or [`ErrorKind::PeerDied`]: open it again.
+/// A server that has ended, or was handed over to its successor, is [`ErrorKind::PeerGone`] or [`ErrorKind::PeerDied`]: open it
+/// again.
 ///
 /// ```
 /// # mod tranship { pub use tranship_core::*; pub use tranship_cache as cache; }
@@ -52,13 +53,14 @@ pub struct Reader {
 pub enum Answer {
     /// The key has this value.
     Hit(Hit),
-    /// Nothing.
+    /// No value is stored.
     Miss,
     /// The reader is not told the value, for this reason.
     Refused(Refused),
 }
 
-/// A value that is held: its bytes stay as they are, whatever becomes of the key, until this is dropped. It may outlive its [`Reader`].
+/// A value that is held: its bytes stay as they are, whatever becomes of the key, until this is dropped. It may outlive
+/// its [`Reader`].
 #[derive(Clone, Debug)]
 pub struct Hit {
     value: Buffer,

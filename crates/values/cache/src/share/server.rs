@@ -1,4 +1,5 @@
-//! The thread that readers of other processes ask: lets them in, answers, and sees to it that none holds more than its part.
+//! The thread that readers of other processes ask: lets them in, answers, and sees to it that none holds more than its
+//! part.
 
 use super::account::Account;
 use super::client::{Client, Common};
@@ -31,7 +32,7 @@ const PAUSE: Duration = Duration::from_millis(25);
 pub(crate) struct ShareServer {
     share: Share,
     patience: Duration,
-    /// None while the name cannot be had.
+    /// Listener; none while the name cannot be had.
     listener: Option<Listener<Sender>>,
     clients: Vec<Client>,
     common: Common,
@@ -108,7 +109,7 @@ impl ShareServer {
             self.complain(&error);
             limit = limit.min(PAUSE);
         }
-        // That they have the pool, or that there is memory for an answer, is told by nothing that is waited for.
+        // No descriptor reports that a reader has the pool, or that there is memory for an answer.
         let waits = |client: &Client| !client.is_greeted() || client.is_late();
         if self.clients.iter().any(waits) {
             limit = limit.min(NEW);

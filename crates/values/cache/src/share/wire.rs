@@ -1,7 +1,8 @@
 //! Codec of the messages between a reader and the share server: pure functions.
 //!
-//! A reader asks by the control ring: the key in pieces of up to [`INLINE_BYTES`], and in each message's word the length of the whole key. It is answered in the
-//! order of its questions. A value's answer is its buffer, with flags and number behind the value; all other answers are inline.
+//! A reader asks by the control ring: the key in pieces of up to [`INLINE_BYTES`], and in each message's word the
+//! length of the whole key. It is answered in the order of its questions. A value's answer is its buffer, with flags
+//! and number behind the value; all other answers are inline.
 
 use crate::parse::KEY;
 use tranship_core::INLINE_BYTES;
@@ -9,9 +10,9 @@ use tranship_core::INLINE_BYTES;
 pub(super) const VERSION: u16 = 2;
 /// Messages under way in each direction.
 pub(super) const LINES: u32 = 256;
-/// Behind each value: flags and number.
+/// Bytes behind each value: flags and number.
 pub(super) const TAIL: usize = 4 + 8;
-/// In the upper half of each word, so that another service's is found to be none.
+/// Mark in the upper half of each word, by which another service's word is recognised.
 const MARK: u64 = 0x7a63 << 48;
 
 const KIND: u32 = 40;
@@ -26,13 +27,13 @@ const REFUSED: u64 = 5;
 pub struct Limits {
     /// Bytes of values.
     pub bytes: u64,
-    /// Values.
+    /// Number of values.
     pub values: u32,
     /// Seconds that it may hold one before it gets no other.
     pub seconds: u32,
 }
 
-/// Why a reader does not get a value that may be there.
+/// Reason for which a reader does not get a value that may be there.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Refused {
     /// The reader would hold too many bytes.
@@ -42,7 +43,7 @@ pub enum Refused {
     Bytes {
         /// Amount that the reader holds.
         held: u64,
-        /// The value's.
+        /// Bytes of the value.
         more: u64,
         /// Amount that the reader may hold.
         most: u64,
@@ -60,7 +61,7 @@ pub enum Refused {
         "a value has been held for {seconds} s, and others are given out only {most} s long until it is dropped"
     )]
     Time {
-        /// Since when.
+        /// Time since when.
         seconds: u64,
         /// Longest time that a value may be held.
         most: u64,
@@ -70,9 +71,9 @@ pub enum Refused {
         "the server has no room to show {bytes} bytes by reference: its pool has {most} bytes, and others hold what is in it"
     )]
     NoRoom {
-        /// The value's.
+        /// Bytes of the value.
         bytes: u64,
-        /// The pool's.
+        /// Bytes of the pool.
         most: u64,
     },
     /// The server's manager has not given its pool the memory yet.
@@ -80,7 +81,7 @@ pub enum Refused {
         "the server's manager has not given the memory for {bytes} bytes in time; ask again later"
     )]
     Late {
-        /// The value's.
+        /// Bytes of the value.
         bytes: u64,
     },
     /// Too many others are connected or hold something.
@@ -91,10 +92,10 @@ pub enum Refused {
     },
 }
 
-/// From the share server, but for values.
+/// Message from the share server, other than a value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Say {
-    /// The first.
+    /// First message.
     Hello(u16, Limits),
     /// A buffer comes with it; seconds until it expires, if it does.
     Hit(Option<u32>),
@@ -127,7 +128,7 @@ pub(super) struct Asked {
 
 /// Invalid question.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("its question is none: {0}")]
+#[error("it sent an invalid question: {0}")]
 pub(super) struct Nonsense(&'static str);
 
 impl Asked {
@@ -170,7 +171,7 @@ pub(super) fn tail(flags: u32, cas: u64) -> [u8; TAIL] {
     tail
 }
 
-/// Flags and number.
+/// Returns flags and number.
 pub(super) fn read_tail(tail: [u8; TAIL]) -> (u32, u64) {
     let [a, b, c, d, cas @ ..] = tail;
     (u32::from_le_bytes([a, b, c, d]), u64::from_le_bytes(cas))

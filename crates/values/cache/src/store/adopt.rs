@@ -99,7 +99,7 @@ impl Store {
             entry.fetched = kept.fetched;
             entry.stale = kept.stale;
             entry.won = kept.won;
-            // The clock is as old as this process, so that it was not read for longer cannot be said.
+            // The clock is as old as this process, so a longer idle time cannot be expressed.
             entry.read = now.saturating_sub(kept.idle);
             let index = store.insert(&mut shard, entry);
             if kept.protected {
@@ -119,7 +119,7 @@ impl Store {
     /// If the kernel refuses; then the store must not be used.
     pub(crate) fn begin(&self) -> std::io::Result<()> {
         self.arena.begin()?;
-        // This process may have less than the former one.
+        // This process may have a smaller limit than the former one.
         self.make_room(0);
         Ok(())
     }

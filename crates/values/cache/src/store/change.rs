@@ -46,7 +46,8 @@ impl Store {
                 old.wrapping_add(delta)
             };
             let digits = new.to_string();
-            // A shorter number keeps the length, as in memcached. Not by `format!`, which panics where it is to fill up more than 65,535 characters.
+            // A shorter number keeps the length, as in memcached. Not by `format!`, which panics where it is to fill up
+            // more than 65,535 characters.
             let least = if down { text.len() } else { 0 };
             let len = least.max(digits.len());
             let Some(mut value) = self.room_for(&mut reserved, len) else {

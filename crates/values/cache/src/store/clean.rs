@@ -60,7 +60,8 @@ impl Store {
             drop(shard);
             // Now the manager may be asked.
             let lacks = lacks.and_then(|(index, len)| Some((index, self.arena.alloc(len).ok()?)));
-            // On with the one that lacked room: those before it were moved, perhaps to where a block that was wanted has been.
+            // Continues with the item that lacked room: the ones before it were moved, perhaps into a block that was
+            // wanted.
             (from, reserved) = match (lacks, next) {
                 (Some((index, room)), _) => (index as usize, Some(room)),
                 (None, Some(next)) => (next, None),

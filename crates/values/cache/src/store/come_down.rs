@@ -1,8 +1,8 @@
 //! Return of memory to the manager: pageblocks that hold few values are emptied, and then those with the values that
 //! were asked for longest ago.
 //!
-//! Memory goes back by the pageblock. Values that are evicted one by one, each out of another, give nothing back for long: so all of a pageblock goes, and
-//! of pageblocks no more than are wanted.
+//! Memory goes back by the pageblock. Values that are evicted one by one, each out of another, give nothing back for
+//! long: so all of a pageblock goes, and of pageblocks no more than are wanted.
 
 use super::shard::Shard;
 use super::{Store, lock};
@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering;
 
 /// Sparse pageblocks that are emptied in one go.
 const BLOCKS: usize = 64;
-/// Entries that are looked at under a shard's lock in one go. There is another one soon.
+/// Entries that are checked under a shard's lock in one pass. Another pass follows soon.
 const LOOKED_AT: usize = 4096;
 
 impl Store {

@@ -18,9 +18,9 @@ pub(super) struct Entry {
     pub(super) value: Value,
     pub(super) cas: u64,
     pub(super) flags: u32,
-    /// 0: never.
+    /// Time when it expires; 0: never.
     pub(super) expires: u32,
-    /// When it was last read, or stored.
+    /// Time when it was last read, or stored.
     pub(super) read: u32,
     pub(super) fetched: bool,
     pub(super) stale: bool,
@@ -71,7 +71,7 @@ pub(super) struct Links {
     pub(super) newer: u32,
     pub(super) older: u32,
     pub(super) protected: bool,
-    /// When it came there, seconds of the store's clock.
+    /// Time when it came there, seconds of the store's clock.
     pub(super) since: u32,
 }
 

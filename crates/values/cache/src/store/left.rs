@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use tranship_zcopy::{Mark, Value};
 
-/// Values from which on those that are over are looked for.
+/// Number of values from which on those that are over are searched.
 const FEW: usize = 64;
 
 #[derive(Debug, Default)]

@@ -1,7 +1,8 @@
 //! Store: keys and metadata in the heap, values in the arena.
 //!
-//! Keys are spread over shards by a keyed hash, each with a lock of its own. A value is stored without the line end that it has in the
-//! protocol, for which one of whole pages would need a page more. It is never changed in place: a new one takes its place.
+//! Keys are spread over shards by a keyed hash, each with a lock of its own. A value is stored without the line end
+//! that it has in the protocol, for which one of whole pages would need a page more. It is never changed in place: a
+//! new one takes its place.
 
 mod adopt;
 mod change;
@@ -24,17 +25,18 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use tranship_core::Domain;
 use tranship_zcopy::{Arena, Error, Value, ValueMut};
 
-/// Bytes beyond a value's that are evicted for it where the manager admits nothing: as much as one pageblock of other values may have to go.
+/// Bytes beyond a value's that are evicted for it where the manager admits nothing: as much as one pageblock of other
+/// values may have to go.
 const REFUSED_SLACK: u64 = 64 << 10;
 
 /// Rule for a new value when there is an old one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mode {
-    /// Whatever is there.
+    /// Stores whatever is there.
     Set,
-    /// Only if nothing is there.
+    /// Stores only if nothing is there.
     Add,
-    /// Only if something is there.
+    /// Stores only if a value is there.
     Replace,
     /// Behind the stored value, if that has this number; 0 is none.
     Append(Option<u64>),
@@ -69,7 +71,7 @@ pub enum Outcome {
     NoMemory,
 }
 
-/// Why a number was not changed.
+/// Reason for which a number was not changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NotCounted {
     /// Nothing is there.
@@ -129,7 +131,7 @@ pub struct Store {
     /// Bytes of the arena's pageblocks from which on the cleaner works.
     cleaner: AtomicUsize,
     left: Left,
-    /// Values that are stored no more lack to one that is to be stored.
+    /// A value that is to be stored lacks memory of values that are stored no more.
     short: AtomicBool,
     pub(crate) counts: Counts,
 }
@@ -143,7 +145,7 @@ pub(crate) struct Counts {
     pub(crate) expired_unfetched: AtomicU64,
     /// Items that were evicted and never read.
     pub(crate) evicted_unfetched: AtomicU64,
-    /// Asked for, and expired.
+    /// Items that were asked for, and had expired.
     pub(crate) get_expired: AtomicU64,
     pub(crate) moved: AtomicU64,
     pub(crate) items: AtomicU64,
@@ -151,7 +153,7 @@ pub(crate) struct Counts {
     pub(crate) no_memory: AtomicU64,
 }
 
-/// Times to live above are dates (memcached's protocol.txt).
+/// Limit of relative times to live; above it they are dates (memcached's protocol.txt).
 const MONTH: i64 = 60 * 60 * 24 * 30;
 
 impl Store {
@@ -191,7 +193,7 @@ impl Store {
                 Ok(value) => return Some(value),
                 Err(lack) => lack,
             };
-            // Where the manager admits nothing the cleaner has no room to work either, so once has to do.
+            // If the manager admits nothing, the cleaner has no room to work either: one attempt is enough.
             let refused = matches!(lack, Error::NotAdmitted { .. });
             if attempt == 0 || !refused {
                 self.clean(4);
@@ -227,7 +229,7 @@ impl Store {
         }
     }
 
-    /// Does memory lack that replies have?
+    /// Returns whether memory lacks that replies have.
     pub(crate) fn is_short(&self) -> bool {
         self.short.load(Ordering::Relaxed)
     }
@@ -433,7 +435,7 @@ impl Store {
         }
     }
 
-    /// Forgets everything.
+    /// Removes all items.
     pub fn clear(&self) {
         for shard in &self.shards {
             let mut shard = lock(shard);
@@ -624,7 +626,7 @@ impl Store {
     }
 
     fn shard(&self, key: &[u8]) -> (MutexGuard<'_, Shard>, u64) {
-        // Not as a slice is hashed, with its length before it: a key is all there is.
+        // Not as a slice is hashed, with its length before it: the key is the only input.
         let mut hasher = self.hasher.build_hasher();
         hasher.write(key);
         let hash = hasher.finish();
@@ -638,7 +640,7 @@ impl Store {
         self.numbers.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Seconds since the start, from 2 on: 0 is never, 1 is over.
+    /// Returns seconds since the start, from 2 on: 0 is never, 1 is over.
     pub(crate) fn now(&self) -> u32 {
         u32::try_from(self.started.elapsed().as_secs() + 2).unwrap_or(u32::MAX)
     }
@@ -667,7 +669,7 @@ impl Store {
     }
 }
 
-/// Seconds until a time: relative up to a month, a date above.
+/// Returns seconds until a time: relative up to a month, a date above.
 fn from_now(time: i64) -> i64 {
     if time <= MONTH {
         return time;

@@ -99,7 +99,7 @@ impl Shard {
 }
 
 impl Shard {
-    /// Entries from a place on, `count` places at most, whose value is wanted; and where to go on.
+    /// Returns entries from a place on, `count` places at most, whose value is wanted; and the place to continue at.
     pub(super) fn those_with(
         &self,
         from: usize,

@@ -286,7 +286,7 @@ fn an_index_that_lies_costs_values_and_nothing_else() {
             let item = next.get(&kept.key, None).expect("there");
             assert!(item.value.iter().all(|byte| *byte == b'v'));
         }
-        // Its own from here on.
+        // The numbers are the store's own from here on.
         next.clear();
         for number in 0..200u32 {
             set(

@@ -99,7 +99,7 @@ fn a_place_is_had_until_all_is_let_go_of() {
     assert!(full(two.ask(Do::Open)));
     one.ask(Do::Close);
     assert!(full(two.ask(Do::Open)), "it holds a value still");
-    // Its place is its own.
+    // The place is the reader's own.
     one.open();
     one.ask(Do::Close);
     one.ask(Do::Drop("k0".into()));

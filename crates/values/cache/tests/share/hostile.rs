@@ -56,7 +56,7 @@ fn questions_that_are_none() {
     for lie in lies {
         let mut liar = open(&domain);
         for (bytes, word) in lie {
-            // It may be away already.
+            // The liar may be away already.
             let _ = liar.send_control(bytes, *word);
         }
         is_sent_away(&mut liar);
@@ -98,7 +98,8 @@ fn answers_that_nobody_takes() {
         .expect("a domain");
     let mut reader = Reader::open(&honest, NAME).expect("a reader");
     until(|| {
-        // Again and again: its questions are full before there is no room for answers, where the server is slow to read them.
+        // Again and again: its questions are full before there is no room for answers, where the server is slow to read
+        // them.
         let _ = liar.send_control(b"key", word);
         assert!(reader.get(b"key").expect("answered").is_some());
         stage.stat("shm_expelled") == 1

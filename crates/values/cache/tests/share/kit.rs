@@ -95,7 +95,8 @@ pub enum Do {
     Close,
     /// Holds it, under a name.
     Get(Vec<u8>, String),
-    /// Of all these, so many times over; answers with how many there are, how many not, and how many were refused.
+    /// Asks for all these, so many times over; answers with how many there are, how many not, and how many were
+    /// refused.
     Many(Vec<Vec<u8>>, usize),
     Drop(String),
     Sum(String),

@@ -34,7 +34,7 @@ fn two_processes_read_the_same_page_and_cannot_write_it() {
     let got = one.open().hit("key");
     assert_eq!((got.flags, got.cas, got.ttl), (77, cas, None));
     assert_eq!((got.len, got.sum), (bytes.len(), sum(&bytes)));
-    // As by the socket.
+    // The same answers as by the socket.
     assert_eq!(
         line(&stage, "gets key\r\n"),
         format!("VALUE key 77 300000 {cas}")
@@ -76,7 +76,7 @@ fn what_there_is_and_is_not() {
             "{why:?}"
         );
     }
-    // More than go into the rings at once.
+    // More keys than go into the rings at once.
     let keys = vec![b"empty".to_vec(), long.into_bytes(), b"nothing".to_vec()];
     assert_eq!(reader.ask(Do::Many(keys, 1000)), Did::Many(2000, 1000, 0));
     assert_eq!(line(&stage, "touch mortal -1\r\n"), "TOUCHED");

@@ -40,7 +40,7 @@ fn the_name_is_there_again_with_the_next_manager() {
     old.open().hit("key");
     for round in 1..4 {
         assert_eq!(manager.kill(), Exit::Signal(9));
-        // Without one.
+        // Without a manager.
         assert_eq!(old.hit("key").sum, sum(&bytes(round - 1)), "{round}");
         manager = start(&at);
         stage.set("key", 1, &bytes(round));
@@ -71,7 +71,7 @@ fn a_manager_that_is_late_is_waited_for_and_others_are_answered_meanwhile() {
     patient.open();
     other.open().hit("small");
     manager.stop();
-    // Its copy needs memory that only the manager can give.
+    // The value's copy needs memory that only the manager can give.
     let question = Do::Get("large".into(), "large".into());
     patient.0.send(&question).expect("sent");
     let since = Instant::now();

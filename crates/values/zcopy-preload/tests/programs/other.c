@@ -82,7 +82,7 @@ void *realloc(void *at, size_t bytes)
     return to;
 }
 
-/* Calls go to whoever comes first, and end here: also those with blocks that nobody else can know. */
+/* Calls go to the first library, and end here: also those with blocks that no other library can know. */
 __attribute__((constructor)) static void mixes(void)
 {
     void (*volatile first_free)(void *) = free;

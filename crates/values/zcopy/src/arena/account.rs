@@ -45,7 +45,7 @@ impl Inner {
         self.account.as_ref().map(Account::heap)
     }
 
-    /// Does the manager want memory back?
+    /// Returns whether the manager wants memory back.
     pub(super) fn is_pressed(&self) -> bool {
         let account = self.account.as_ref();
         account.is_some_and(|account| account.excess() > 0)

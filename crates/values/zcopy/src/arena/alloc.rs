@@ -20,7 +20,8 @@ use tranship_sys::ForkGuard;
 
 /// Number of blocks that are kept with their pages: 4 MiB of them at the default size.
 const WARM: u32 = 64;
-/// Addresses of an arena's window that large values may make necessary: of the 128 TiB that a process has, so that two such fit twice.
+/// Addresses of an arena's window that large values may make necessary: of the 128 TiB that a process has, so that two
+/// such fit twice.
 const ADDRESSES: usize = 16 << 40;
 /// Longest value whose pages come in one call. A client that is told of a longer value may never see its bytes.
 pub(super) const POPULATED: usize = 4 << 20;
@@ -28,8 +29,8 @@ pub(super) const POPULATED: usize = 4 << 20;
 impl Inner {
     pub(crate) fn new(options: &Options) -> Result<Arc<Inner>, Error> {
         let (block_bytes, large) = (options.block_bytes(), options.large());
-        // Addresses cost nothing. With twice as many, a long value finds room between others; and each large one takes those of a whole pageblock,
-        // however few pages it has.
+        // Addresses cost nothing. With twice as many, a long value finds room between others; and each large one takes
+        // those of a whole pageblock, however few pages it has.
         let shortest = (large / PAGE + 1) * PAGE;
         let twice = options.max.saturating_mul(2).div_ceil(block_bytes as u64);
         let each = options.max / shortest as u64 + u64::from(GROUP);
@@ -369,7 +370,7 @@ impl Inner {
             .filter_map(|number| match &*self.block(number) {
                 Block::Cut(slots) => {
                     let all = u32::try_from(slots.cut.slots).ok()?;
-                    // In thousandths, so that blocks of all classes compare.
+                    // In thousandths, so that blocks of all classes can be compared.
                     (slots.live * 2 <= all).then(|| (slots.live * 1000 / all, number))
                 }
                 _ => None,
@@ -386,7 +387,7 @@ impl Inner {
 /// Places for a value.
 pub(super) struct Taken {
     pub(super) first: u32,
-    /// Of which so many bytes may have memory: where pages were there already, more than asked for.
+    /// Bytes of them that may have memory: where pages were there already, more than asked for.
     pub(super) bytes: u64,
     /// Number of bytes from its start that may have been used before. All others are zeros.
     used: usize,

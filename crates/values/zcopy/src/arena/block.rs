@@ -18,8 +18,8 @@ pub(super) enum State {
     Private = 2,
 }
 
-/// One [`State`] and [`Kind`] for each pageblock, to be read without a lock, and in a forked child, where locks may be held by
-/// threads that are not there.
+/// One [`State`] and [`Kind`] for each pageblock, to be read without a lock, and in a forked child, where locks may be
+/// held by threads that are not there.
 #[derive(Debug)]
 pub(super) struct States(Box<[AtomicU8]>, Box<[AtomicU32]>);
 
@@ -168,7 +168,7 @@ pub(super) struct Large {
     /// Bytes asked for.
     pub(super) len: usize,
     pub(super) blocks: u32,
-    /// Of which so many bytes have memory, or may have.
+    /// Bytes of them that have memory, or may have.
     pub(super) bytes: u64,
     /// Still a `ValueMut`.
     pub(super) filling: bool,
@@ -204,9 +204,9 @@ pub(super) struct Slots {
 /// Position of a pageblock from which a heap takes slots.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Listed {
-    /// For its main class.
+    /// Listed for its main class.
     pub(super) main: bool,
-    /// For its side class.
+    /// Listed for its side class.
     pub(super) side: bool,
 }
 

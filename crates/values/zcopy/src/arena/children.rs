@@ -7,7 +7,7 @@ use tranship_sys::{epoll, process};
 /// Children that may still see this arena's pages, and the memory that they keep from being used again.
 #[derive(Debug, Default)]
 pub(super) struct Children {
-    /// Readable at its end: the children of one fork, and theirs, are gone.
+    /// Pipes that are readable at their end: the children of one fork, and theirs, are gone.
     pub alive: Vec<End>,
     /// Runs of empty blocks: first, count, bytes.
     pub kept: Vec<(u32, u32, u64)>,

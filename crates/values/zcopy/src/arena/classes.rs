@@ -17,14 +17,14 @@ pub(crate) const PAGE: usize = 4096;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
 pub(crate) struct Class(u8);
 
-/// The largest class below a page, and those of 2, 3, 4, 5 and 8 pages.
+/// Largest class below a page, and those of 2, 3, 4, 5 and 8 pages.
 const SMALL: usize = 80;
 const PAGES: [usize; 5] = [2, 3, 4, 5, 8];
 /// Sizes of a third and a fifth of a page, which lie between two steps of a sixteenth. Without classes of their own a
 /// page would hold two of the one and four of the other. They have the last numbers, because one process hands the
 /// numbers of the others to another.
 const PARTS: [usize; 2] = [816, 1360];
-/// The steps below them.
+/// Steps below those parts.
 const BELOW: [usize; 2] = [800, 1344];
 const LATER: usize = SMALL + PAGES.len();
 /// Number of classes.

@@ -1,4 +1,4 @@
-//! Whether protecting pays.
+//! Decision whether protecting pays.
 //!
 //! A protected pageblock costs twice. It is mapped anew; and when its values are freed, its pages are given back and
 //! fresh ones are taken, because some of the old ones may be under way. An unprotected block keeps its pages. Therefore
@@ -15,7 +15,7 @@ const fn each(bytes: u64) -> u64 {
     if bytes < 16 << 10 { 16 } else { 4 }
 }
 
-/// More is never owed, so that a cache that was emptied soon goes by reference again.
+/// Most debt, so that an emptied cache soon goes by reference again.
 const MOST: u64 = 16 << 20;
 
 #[derive(Debug, Default)]

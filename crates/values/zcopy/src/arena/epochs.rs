@@ -27,7 +27,7 @@ impl Epochs {
         self.counts[block].load(Ordering::Acquire)
     }
 
-    /// Has a count fetched into the caches.
+    /// Prefetches a count into the caches.
     pub(crate) fn prefetch(&self, block: usize) {
         let at = self.counts.as_ptr().wrapping_add(block);
         tranship_sync::prefetch_read(at.cast());

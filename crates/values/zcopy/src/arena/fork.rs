@@ -152,7 +152,7 @@ extern "C" fn in_child() {
             write
         }));
         drop(under.exchange);
-        // Its tables are the parent's: other threads of the parent may have had their locks.
+        // The tables are the parent's: other threads of the parent may have had their locks.
         std::mem::forget(under.arena);
     }
 }

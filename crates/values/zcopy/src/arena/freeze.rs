@@ -170,7 +170,7 @@ mod tests {
     use std::sync::Arc;
     use tranship_sys::memfd;
 
-    /// Of a large value.
+    /// Bytes of a large value.
     const LARGE: usize = 10 * PAGE;
 
     fn arena() -> Arc<Inner> {

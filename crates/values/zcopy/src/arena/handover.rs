@@ -1,4 +1,5 @@
-//! Another process goes on with an arena: it gets the file, and where in it values lie, and believes none of it.
+//! Handover of an arena to another process: it gets the file, and the places of values in it, and believes none of
+//! them.
 //!
 //! All pageblocks that it takes over are frozen, whatever they were before. Memory that the former process sent by
 //! reference may still be under way, also out of blocks that hold no value any more. Hence all other pages are replaced
@@ -100,7 +101,7 @@ impl Inner {
         Ok((inner, found))
     }
 
-    /// Enters a value; none if nothing can be there, or something else is.
+    /// Enters a value; none if no value can be there, or another one is.
     fn claim(&self, place: &Place, taken: &mut BTreeMap<u32, u32>) -> Option<()> {
         let offset = usize::try_from(place.offset).ok()?;
         let len = usize::try_from(place.len).ok()?;
@@ -160,7 +161,7 @@ impl Inner {
         }
     }
 
-    /// Replaces all pages in which nothing is, once the former process no longer has the file. Before anything is allocated.
+    /// Replaces all pages without values, once the former process no longer has the file. Before anything is allocated.
     pub(crate) fn replace_rest(&self) -> io::Result<()> {
         let free = lock(&self.room).places.free_runs();
         for (first, blocks) in free {

@@ -8,14 +8,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// Threads beyond that many share heaps.
 pub(super) const HEAPS: usize = 16;
 
-/// A block as a heap remembers it: its number, and which use of it.
+/// A block as a heap remembers it: its number, and the number of its use.
 pub(super) type Entry = (u32, u64);
 
 #[derive(Debug)]
 pub(super) struct Heap {
-    /// By main class: blocks with free slots. One may be gone since, and its place be another block's.
+    /// Blocks with free slots, by main class. A block may be gone since, and its place be another block's.
     pub main: [VecDeque<Entry>; CLASSES],
-    /// By side class.
+    /// Blocks with free slots, by side class.
     pub side: [VecDeque<Entry>; CLASSES],
 }
 

@@ -52,7 +52,7 @@ pub(crate) struct Inner {
     pub(super) account: Option<Account>,
 }
 
-/// Which addresses and how much memory are taken.
+/// Record of the taken addresses and memory.
 #[derive(Debug)]
 pub(super) struct Room {
     pub(super) places: Places,
@@ -68,7 +68,7 @@ pub(super) struct Room {
 pub(super) struct Warm {
     pub(super) first: u32,
     pub(super) blocks: u32,
-    /// Of pages, from its start.
+    /// Bytes of pages, from its start.
     pub(super) bytes: u64,
 }
 

@@ -1,5 +1,5 @@
-//! Which parts of an arena's addresses can be touched: those in which a pageblock is taken. All else is inaccessible, so that whatever walks a process's memory
-//! (a debugger, a memory test after a crash, mlockall(2)) gives no pages to it.
+//! Parts of an arena's addresses that can be touched: those in which a pageblock is taken. All else is inaccessible. So
+//! a walker of a process's memory (a debugger, a memory test after a crash, mlockall(2)) gives no pages to it.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU16, Ordering};
@@ -15,7 +15,8 @@ pub(super) struct Opened {
     shift: u32,
 }
 
-// All relaxed: counts change under `Room`'s lock; a fork that misses a change sees a pageblock that is being taken or given back.
+// All relaxed: counts change under `Room`'s lock; a fork that misses a change sees a pageblock that is being taken or
+// given back.
 impl Opened {
     /// Creates a map of so many pageblocks, of which none is taken.
     pub(super) fn new(blocks: u32, block_bytes: usize) -> Opened {
@@ -32,8 +33,8 @@ impl Opened {
         self.taken[(block >> self.shift) as usize].load(Ordering::Relaxed) > 0
     }
 
-    /// Counts a run of blocks, taken or given back. Says which blocks can be touched from now on, or no more: they are in a row, as a part in the middle has
-    /// nothing but this run.
+    /// Counts a run of blocks, taken or given back. Says which blocks can be touched from now on, or no more: they are
+    /// in a row, as a part in the middle has nothing but this run.
     pub(super) fn count(&self, first: u32, blocks: u32, taken: bool) -> Range<u32> {
         let end = first + blocks;
         let parts = first >> self.shift..((end - 1) >> self.shift) + 1;

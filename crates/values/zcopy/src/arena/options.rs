@@ -71,8 +71,9 @@ impl Options {
         HeapOptions::new(self.max.min(MOST_BYTES)).name("zcopy")
     }
 
-    /// Values above that many bytes have pages of their own (from a page to half a pageblock, at most 32 KiB). Such a value's memory goes back when it is freed,
-    /// but it is protected by a call of its own, and takes addresses of a whole pageblock. The paper's threshold is 4096.
+    /// Values above that many bytes have pages of their own (from a page to half a pageblock, at most 32 KiB). Such a
+    /// value's memory goes back when it is freed, but it is protected by a call of its own, and takes addresses of a
+    /// whole pageblock. The paper's threshold is 4096.
     #[must_use]
     pub fn large_threshold(mut self, bytes: usize) -> Options {
         self.large = bytes;

@@ -1,11 +1,11 @@
-//! Which pageblocks of the arena's window are taken: best fit, neighbours grow together again.
+//! Taken pageblocks of the arena's window: best fit, neighbours grow together again.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Hands out runs of pageblocks. Not synchronised: its owner locks it.
 #[derive(Debug)]
 pub(super) struct Places {
-    /// From here to `end` nothing was ever taken.
+    /// From here to `end` no block was ever taken.
     frontier: u32,
     end: u32,
     by_start: BTreeMap<u32, u32>,

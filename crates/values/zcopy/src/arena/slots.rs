@@ -9,7 +9,7 @@ use std::ptr::NonNull;
 use std::sync::MutexGuard;
 use std::sync::atomic::Ordering;
 
-/// Full blocks that wait for values of their side class, at most, for each class.
+/// Most full blocks of each class that wait for values of their side class.
 const SIDES: usize = 2;
 
 impl Inner {
@@ -57,7 +57,8 @@ impl Inner {
             heap.main[class.index()].pop_front();
             self.drop_unused(entry);
             if let Some(side) = self.end_main(entry) {
-                // It serves its side class, for a while: of many such the oldest is given up, so that it can be frozen.
+                // The block serves its side class for a while: of many such blocks the oldest is given up, so that it
+                // can be frozen.
                 let waiting = &mut heap.side[side.index()];
                 waiting.push_back(entry);
                 if waiting.len() > SIDES

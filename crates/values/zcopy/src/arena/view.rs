@@ -232,13 +232,15 @@ impl View {
         assert!(offset + len <= self.len, "{offset} + {len} of {}", self.len);
         let at = self.window_at(offset);
         let file = self.own()?;
-        // SAFETY: our own window; the exchange shows the same bytes at the same addresses (frozen), or bytes that nobody uses.
+        // SAFETY: our own window; the exchange shows the same bytes at the same addresses (frozen), or bytes that
+        // nobody uses.
         unsafe {
             map::map_inherited(at, file, Access::ReadWrite, sharing, len, offset as u64)?;
-            // The exchange is done, whatever comes of this: a mapping just made refuses it only if there are no huge pages.
+            // The exchange is done, whatever comes of this: a mapping just made refuses it only if there are no huge
+            // pages.
             let _ = without_huge_pages(at, len);
-            // As the rest of shared memory: a core dump reads all pages, and those of a file that it has not get memory
-            // by that. A frozen page is there, and may be wanted.
+            // Like the rest of shared memory: a core dump reads all pages, and pages that the file does not have would
+            // get memory by that. A frozen page is there, and may be wanted.
             if let Sharing::Shared = sharing {
                 let _ = map::hint(at, len, Hint::DontDump);
             }

@@ -20,11 +20,11 @@ const WAYS: [Way; 5] = Way::ALL;
 /// Size below which copying always wins, and nothing else is tried (measured: a page's reference costs as much as
 /// copying 2 KiB).
 const SMALLEST: usize = 1024;
-/// From here on references are likely to be cheaper.
+/// Size from which on references are likely to be cheaper.
 const LIKELY: usize = 4096;
 /// Sends between two tries of a way that costs about the same, and between two measurements of the one in use.
 const PROBE: u64 = 64;
-/// Between two tries of any way, at most.
+/// Most sends between two tries of any way.
 const RAREST: u64 = 16384;
 /// Tries that change nothing until there are half as many.
 const FEW: u32 = 4;
@@ -69,7 +69,7 @@ struct Class {
 pub struct Explanation {
     /// Kind of socket: `unix`, `loopback` and `remote` (TCP), `udp-local`, `udp`.
     pub route: &'static str,
-    /// Up to so many bytes.
+    /// Largest size of the class, in bytes.
     pub up_to_bytes: usize,
     /// The way that is used now.
     pub way: Way,
@@ -97,7 +97,7 @@ pub struct Choice {
 
 #[derive(Debug)]
 pub(super) struct Chooser {
-    /// For each kind of socket, by the logarithm of the bytes.
+    /// Classes for each kind of socket, by the logarithm of the bytes.
     classes: [[Option<Box<Class>>; SIZES]; Route::ALL.len()],
     /// Route of the last stream for which a way was chosen.
     last: Option<Route>,
@@ -322,7 +322,7 @@ impl Class {
                 continue;
             }
             if !allows(WAYS[index]) {
-                // Another socket may.
+                // Another socket may have the resource.
                 mean.due = mean.due.max(self.sends + PROBE);
             } else if found.is_none() && mean.due <= self.sends {
                 found = Some(index);

@@ -45,7 +45,8 @@ counts! {
     calls,
     /// Sends that the kernel took less of than was offered.
     partial,
-    /// Sockets on which MSG_ZEROCOPY, or sending out of registered pages, was given up because the kernel copied all the same.
+    /// Sockets on which MSG_ZEROCOPY, or sending out of registered pages, was given up because the kernel copied all
+    /// the same.
     gave_up_notified,
     /// Datagrams.
     datagrams,

@@ -33,8 +33,8 @@ impl Sender {
     /// never change, as with [`Sender::send`].
     ///
     /// # Errors
-    /// As sendmsg(2), if none went: `WouldBlock` if there is no room, EMSGSIZE if the first is too long. `InvalidInput` for
-    /// [`Piece::File`].
+    /// As sendmsg(2), if none went: `WouldBlock` if there is no room, EMSGSIZE if the first is too long. `InvalidInput`
+    /// for [`Piece::File`].
     pub fn send_datagrams<'p>(
         &mut self,
         fd: impl AsFd,
@@ -206,7 +206,7 @@ impl Sender {
         self.registered.consider(arena);
     }
 
-    /// Sends the first few, copied; says how many.
+    /// Sends the first few, copied; returns how many.
     fn copy(
         &mut self,
         target: Target<'_>,
@@ -246,7 +246,7 @@ impl Sender {
         }
     }
 
-    /// Sends the first few by reference; says how many.
+    /// Sends the first few by reference; returns how many.
     fn refer(
         &mut self,
         target: Target<'_>,
@@ -256,7 +256,7 @@ impl Sender {
     ) -> io::Result<usize> {
         notified::begin(target.fd, socket, &mut self.counts)?;
         if socket.notified == Notified::Off {
-            // The kernel copied after all, as it just said.
+            // The kernel copied after all, as it has just reported.
             return self.copy(target, socket, segments, rest);
         }
         self.log.begin()?;
@@ -276,7 +276,7 @@ impl Sender {
         Ok(count)
     }
 
-    /// Sends the first few out of registered pages; says how many. Those that do not lie there are copied.
+    /// Sends the first few out of registered pages; returns how many. Those that do not lie there are copied.
     fn refer_registered(
         &mut self,
         target: Target<'_>,
@@ -327,7 +327,7 @@ fn keep(log: &mut HeaderLog, segments: &[Segment], packet: &mut Packet) -> bool 
     })
 }
 
-/// Puts as many datagrams into a packet as it takes whole; says how many.
+/// Puts as many datagrams into a packet as it takes whole; returns how many.
 fn gather(
     packet: &mut Packet,
     all: &[Datagram],

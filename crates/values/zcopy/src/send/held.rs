@@ -18,7 +18,7 @@ use tranship_sys::scatter::{self, Done};
 /// Handles that are kept for one socket.
 #[derive(Debug, Default)]
 pub(super) struct Held {
-    /// By their numbers, oldest first.
+    /// Sends by their numbers, oldest first.
     sends: VecDeque<Kept>,
     bytes: usize,
     stays: Option<Stays>,
@@ -83,7 +83,7 @@ impl Held {
         if self.sends.is_empty()
             && let Some(stays) = self.stays.take()
         {
-            // Only a socket that is none any more refuses it.
+            // Only a descriptor that is no socket any more refuses it.
             let _ = sockopt::set_socket_linger(&stays.fd, stays.linger);
         }
     }

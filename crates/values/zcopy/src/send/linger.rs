@@ -1,4 +1,5 @@
-//! Buffers whose socket the program has let go of: a thread keeps them until the kernel is done with them, and ends when there are none.
+//! Buffers whose socket the program has let go of: a thread keeps them until the kernel is done with them, and ends
+//! when there are none.
 //!
 //! As the thread has a descriptor of each such connection, its end (FIN) goes out when all bytes are acknowledged. A
 //! reader that takes nothing cannot have the buffers for ever: after [`LONGEST`] its connection is reset.

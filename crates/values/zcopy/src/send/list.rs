@@ -1,4 +1,4 @@
-//! Lists with files and buffers of shared pools: they go in parts, in order; where one part goes short, the call does.
+//! Lists with files and buffers of shared pools. They go in parts, in order; if one part goes short, the call does.
 //!
 //! A file's bytes go by sendfile(2). Buffers go with all that is around them in one call with MSG_ZEROCOPY. This needs
 //! a kernel that reports when it is done with them, and enough bytes. Otherwise they are copied, and neighbours that
@@ -64,7 +64,7 @@ impl Sender {
         Ok(sent)
     }
 
-    /// Sends some pieces up to the next file; says how many of them it was.
+    /// Sends some pieces up to the next file; returns how many of them it was.
     fn send_part(
         &mut self,
         fd: BorrowedFd<'_>,
@@ -211,7 +211,8 @@ impl Sender {
         }
         socket.held.begin(fd)?;
         self.counts.calls += 1;
-        // SAFETY: pages that never change again, the log's, which are never written twice, or buffers that are kept below.
+        // SAFETY: pages that never change again, the log's, which are never written twice, or buffers that are kept
+        // below.
         let sent = unsafe { scatter::send_zerocopy(fd, &pieces) }
             .inspect_err(|_| socket.held.end_if_empty())?;
         let number = notified::sent_one(socket);

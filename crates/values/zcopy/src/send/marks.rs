@@ -1,5 +1,5 @@
-//! Sends out of registered pages whose notifications are to come: which half of the log each refers to, and on which socket the kernel copied all
-//! the same.
+//! Sends out of registered pages whose notifications are to come: which half of the log each refers to, and on which
+//! socket the kernel copied all the same.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -28,7 +28,8 @@ pub(super) struct Marks {
     next: u64,
     /// Sends that the kernel copied all the same, one for each socket.
     copied: Vec<u64>,
-    /// Those that failed, of which it is yet to say that it is done with them. It says of them that it copied, as it used nothing.
+    /// Failed sends of which the kernel has still to report that it is done with them. It reports of them that it
+    /// copied, because it used nothing.
     failed: Vec<u64>,
 }
 

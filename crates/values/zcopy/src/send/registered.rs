@@ -35,9 +35,9 @@ const MESSAGE: usize = 64 * LONGEST;
 /// Datagrams for each protected pageblock that had to go otherwise before a range is made for them: by then that has
 /// cost more than the range.
 const MISSES: u64 = 8;
-/// Fewer say nothing.
+/// Sends below which a range cannot be judged.
 const LEAST: u64 = 2048;
-/// Of so many datagrams one may lie elsewhere, and of so many pageblocks one may have been freed.
+/// One of so many datagrams may lie elsewhere, and one of so many pageblocks may have been freed.
 const TOLERATED: u64 = 8;
 
 /// Registration state of a sender.
@@ -115,7 +115,7 @@ impl Registered {
         self.misses += datagrams as u64;
     }
 
-    /// Has another range made, if that has become worth it.
+    /// Asks for another range, if that has become worth it.
     pub(super) fn consider(&mut self, arena: &Arc<Inner>) {
         if self.refused || self.coming.is_some() || self.misses < self.patience.max(LEAST) {
             return;
@@ -158,13 +158,14 @@ impl Registered {
         }
     }
 
-    /// Does it have all of a datagram?
+    /// Returns whether it has all of a datagram.
     pub(super) fn has(&self, segments: &[Segment]) -> bool {
         let range = self.range.as_ref();
         range.is_some_and(|range| segments.iter().all(|segment| range.has(segment)))
     }
 
-    /// Puts a datagram's segments, where they lie in the range, into a packet; false if it has not all of them, or the packet no room.
+    /// Puts a datagram's segments, where they lie in the range, into a packet; false if it has not all of them, or the
+    /// packet no room.
     pub(super) fn places(&mut self, segments: &[Segment], packet: &mut Packet) -> bool {
         let Some(range) = &mut self.range else {
             return false;
@@ -191,7 +192,8 @@ impl Registered {
         let (half, marks) = (range.log.half, &mut range.marks);
         let mark = marks.begin(half, socket);
         let mut done = |mark, copied| marks.done(mark, copied);
-        // SAFETY: registered; pages that never change again, or the log's, of which no half is written that a send refers to.
+        // SAFETY: registered; pages that never change again, or the log's, of which no half is written that a send
+        // refers to.
         let (sent, follows) = unsafe { range.ring.send(fd, to, pieces, size, mark, &mut done) };
         match (&sent, follows) {
             (_, false) => marks.done(mark, false),
@@ -213,7 +215,7 @@ fn most_blocks(block_bytes: usize) -> u32 {
     u32::try_from((ring::MOST - LOG) / block_bytes).unwrap_or(u32::MAX - 1)
 }
 
-/// In place of a place.
+/// Mark in place of a place.
 const NOWHERE: u32 = u32::MAX;
 
 /// Pages that a ring knows.
@@ -226,7 +228,7 @@ struct Range {
     epochs: Arc<Epochs>,
     /// Number of protected pageblocks that had been given back when the range was made.
     renewed: u64,
-    /// For each pageblock of the arena its place, or [`NOWHERE`], and its epoch.
+    /// Place of each pageblock of the arena, or [`NOWHERE`], and its epoch.
     table: Vec<(u32, u32)>,
     blocks: u32,
     /// The address by which the kernel knows the first one.
@@ -281,7 +283,7 @@ impl Range {
         })
     }
 
-    /// Does it hold much that was freed?
+    /// Returns whether it holds much that was freed.
     fn is_stale(&self) -> bool {
         let since = self.epochs.renewed() - self.renewed;
         since * TOLERATED > u64::from(self.blocks).max(TOLERATED * TOLERATED)
@@ -388,7 +390,8 @@ impl Log {
             return None;
         }
         let to = self.area.at(at).as_ptr();
-        // SAFETY: inside the log, to which no send refers there; the source is mapped, says the caller, and cannot be the log.
+        // SAFETY: inside the log, to which no send refers there; the source is mapped, says the caller, and cannot be
+        // the log.
         unsafe { std::ptr::copy_nonoverlapping(from, to, len) };
         self.used = at + len;
         Some(to)

@@ -156,11 +156,11 @@ pub(super) struct Segment {
     pub(super) len: usize,
     /// Pages with the same bytes that never change again.
     pub(super) pages: Option<Pages>,
-    /// Why it is copied, if there are none.
+    /// Cause for which it is copied, if there are no pages.
     pub(super) cause: Cause,
     /// The file they are of.
     pub(super) file: Option<Place>,
-    /// Of a shared pool: others may write it, and it stays only as long as it is held.
+    /// The bytes are of a shared pool: others may write them, and they stay only as long as they are held.
     pub(super) shared: bool,
     /// The owner may have written since: the pages may not be those that the program sees.
     pub(super) unsure: bool,

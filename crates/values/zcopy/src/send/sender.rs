@@ -75,13 +75,14 @@ fn without_sigpipe<T>(ignored: bool, work: impl FnOnce() -> T) -> T {
     }
 }
 
-/// Does a send to it wait until there is room, or a signal comes?
+/// Returns whether a send to it waits until there is room, or a signal comes.
 fn waits_for_ever(fd: BorrowedFd<'_>) -> bool {
     let limit = sockopt::socket_timeout(fd, sockopt::Timeout::Send);
     limit.is_ok_and(|limit| limit.is_none()) && !stream::is_nonblocking(fd)
 }
 
-// SAFETY: the list of segments is empty between two sends, and of a packet nothing is used again; everything else may be sent.
+// SAFETY: the list of segments is empty between two sends, and of a packet nothing is used again; everything else may
+// be sent.
 unsafe impl Send for Sender {}
 
 impl Sender {
@@ -108,8 +109,9 @@ impl Sender {
         })
     }
 
-    /// Sends by this way wherever it can be used, and measures nothing. For one by reference full pageblocks are protected at the next send, also
-    /// where that does not pay, and for [`Way::Copy`] they are not. `None`: chooses again.
+    /// Sends by this way wherever it can be used, and measures nothing. For one by reference full pageblocks are
+    /// protected at the next send, also where that does not pay, and for [`Way::Copy`] they are not. `None`: chooses
+    /// again.
     pub fn force(&mut self, way: Option<Way>) {
         self.forced = way;
     }
@@ -187,7 +189,7 @@ impl Sender {
                 }
                 Piece::ReadOnly(bytes) => segments.push(Segment::of_read_only(bytes)),
                 Piece::Bytes(bytes) => segments.push(Segment::of_bytes(bytes)),
-                // For these it says yes.
+                // `may_refer` says yes for the other kinds, so none of them is here.
                 _ => {}
             }
         }
@@ -266,7 +268,8 @@ impl Sender {
             self.make_sure(segments, 0);
         }
         let sent = match self.by(way, fd, socket, segments, more) {
-            // Whatever it is refused with (no pipe, no room for notifications, pages that cannot be spliced, a sandbox), nothing of it went: it is copied.
+            // Whatever the reason of the refusal (no pipe, no room for notifications, pages that cannot be spliced, a
+            // sandbox), none of the bytes went: they are copied.
             Err(error) if way != Way::Copy => {
                 let copied = self.copy_instead(fd, segments, more, &error);
                 if copied.is_ok() && !is_later(&error) {
@@ -303,9 +306,10 @@ impl Sender {
         if !is_later(refused) {
             return copy::send(fd, segments, more, &mut self.counts);
         }
-        // splice(2) and sendfile(2) look for signals before they look for room, send(2) does when it has to wait: room there is goes first.
+        // splice(2) and sendfile(2) look for signals before they look for room, send(2) does when it has to wait: room
+        // there is goes first.
         match copy::send_now(fd, segments, more, &mut self.counts) {
-            // A socket that waits for ever has none of its own to say "not now".
+            // A socket that waits for ever has no "not now" of its own.
             Err(full)
                 if full.kind() == io::ErrorKind::WouldBlock
                     && refused.kind() == io::ErrorKind::WouldBlock
@@ -466,7 +470,7 @@ impl Sender {
             (segment, done) = (rest, to);
             self.push(segments, written.copied());
         }
-        // More may follow of which there was no room to tell.
+        // More runs may follow for which there was no room in the answer.
         let rest = if count == RUNS {
             segment.copied()
         } else {

@@ -24,9 +24,9 @@ pub struct Socket {
     pub(super) appetite: usize,
     /// The kernel takes several datagrams in one call.
     pub(super) together: bool,
-    /// For the send that is under way: most of it lies in pages that were registered.
+    /// Most of the send under way lies in pages that were registered.
     pub(super) registered: bool,
-    /// By which the notifications of such sends name it.
+    /// Number by which the notifications of such sends name it.
     pub(super) number: u32,
     /// The kernel copied data of registered pages all the same.
     pub(super) copies_registered: bool,

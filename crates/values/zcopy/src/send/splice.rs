@@ -1,7 +1,7 @@
 //! vmsplice(2) into a pipe, splice(2) from there to the socket: references to pages, nothing copied, also on loopback.
 //!
-//! The kernel hands at most 16 of a pipe's places to the socket at a time. A header and 16 pages so make two packets; sent by itself before
-//! them it would cost more.
+//! The kernel hands at most 16 of a pipe's places to the socket at a time. A header and 16 pages so make two packets;
+//! sent by itself before them it would cost more.
 
 use super::Counts;
 use super::header::HeaderLog;
@@ -148,8 +148,8 @@ fn copy_run(
     unsafe { scatter::send(socket, pieces, more) }
 }
 
-/// Sends a pipe's worth. Says how many bytes went, how many were offered, how many segments that finishes, and how far it goes
-/// into the next one.
+/// Sends a pipe's worth. Says how many bytes went, how many were offered, how many segments that finishes, and how far
+/// it goes into the next one.
 fn splice_run(
     socket: BorrowedFd<'_>,
     segments: &[Segment],

@@ -45,7 +45,7 @@ impl fmt::Display for Way {
     }
 }
 
-/// Why a send went the way it went.
+/// Reason for the way of a send.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum Why {
@@ -108,7 +108,7 @@ impl fmt::Display for Why {
     }
 }
 
-/// Why bytes were copied.
+/// Reason for which bytes were copied.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum Cause {
@@ -120,8 +120,8 @@ pub enum Cause {
     Written,
     /// They could have gone by reference; copying was the way of this send.
     Chosen,
-    /// Buffers of shared pools to a socket on which the kernel does not say when it is done with them (one of this machine), or too
-    /// few bytes of them.
+    /// Buffers of shared pools to a socket on which the kernel does not say when it is done with them (one of this
+    /// machine), or too few bytes of them.
     Shared,
 }
 
@@ -148,7 +148,7 @@ impl fmt::Display for Cause {
     }
 }
 
-/// Does an error mean "not now", which socket and way say with the same number?
+/// Returns whether an error means "not now", which socket and way report with the same number.
 pub(super) fn is_later(error: &io::Error) -> bool {
     matches!(
         error.kind(),

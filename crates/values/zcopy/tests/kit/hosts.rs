@@ -1,5 +1,5 @@
-//! Two hosts, and a cable between them whose driver leaves what is sent in its pages: two network namespaces with a pair of veth(4) devices. What the
-//! first one sends waits until it finds the second one, which says nothing by itself.
+//! Two hosts, and a cable between them whose driver leaves sent data in its pages: two network namespaces with a pair
+//! of veth(4) devices. The data of the first host waits until it finds the second one, which says nothing by itself.
 
 use std::fs::File;
 use std::net::{SocketAddr, UdpSocket};
@@ -16,7 +16,7 @@ pub struct Hosts {
 }
 
 impl Hosts {
-    /// `10.79.0.1` and `10.79.0.2`. The error says what is missing here.
+    /// Makes `10.79.0.1` and `10.79.0.2`. The error names the feature that is missing here.
     pub fn new() -> Result<Hosts, String> {
         if !is_root() {
             return Err("needs root, to make network namespaces and devices".into());
@@ -46,7 +46,7 @@ impl Hosts {
             // It answers no request for its address.
             ip("link set v1 up arp off")
         })?;
-        // Asks until it is told, and forgets nothing of what waits meanwhile.
+        // Asks until it gets an answer, and drops no waiting packet meanwhile.
         hosts.at(0, || {
             for (name, to) in [
                 ("mcast_solicit", "1000000"),
@@ -57,7 +57,8 @@ impl Hosts {
             }
             Ok::<(), String>(())
         })?;
-        // The kernel drops what comes before it has seen that the cable is in, which it looks at once a second on a machine with many such.
+        // The kernel drops packets before it has seen that the cable is in. It checks that once a second on a machine
+        // with many such devices.
         hosts.at(0, || is_up("v0"))?;
         hosts.at(1, || is_up("v1"))?;
         Ok(hosts)
@@ -68,7 +69,7 @@ impl Hosts {
         format!("/proc/{}/fd/{fd}", std::process::id()).into()
     }
 
-    /// Does something there.
+    /// Runs something on that host.
     pub fn at<T: Send + 'static>(
         &self,
         side: usize,
@@ -89,7 +90,7 @@ impl Hosts {
         })
     }
 
-    /// From here on what the first one sends arrives.
+    /// Makes the hosts find each other: from here on the first one's packets arrive.
     pub fn found(&self) {
         let said = self.at(0, || {
             ip(&format!(

@@ -1,7 +1,8 @@
-//! A connection in which what is sent waits in the kernel, for each way: by reference to its pages, if the way is one.
+//! A connection in which sent data waits in the kernel, for each way: by reference to its pages, if the way is one.
 //!
-//! What is looped to this machine the kernel copies when it delivers it, if it was sent by MSG_ZEROCOPY or out of registered pages. So there
-//! most must not be delivered: a stream's receiver has little room, and it is full before; datagrams wait for the address of their receiver.
+//! Data that is looped to this machine is copied by the kernel on delivery, if it was sent by MSG_ZEROCOPY or out of
+//! registered pages. So there most must not be delivered: a stream's receiver has little room, and it is full before;
+//! datagrams wait for the address of their receiver.
 
 use super::hosts::Hosts;
 use super::pair::{self, Pair};
@@ -27,7 +28,7 @@ enum Ends {
 }
 
 impl Line {
-    /// To this machine, by TCP or by a Unix socket.
+    /// Returns a line to this machine, by TCP or by a Unix socket.
     pub fn stream(way: Way, unix: bool) -> Line {
         let pair = match way {
             Way::Notified => pair::narrow(),
@@ -45,7 +46,7 @@ impl Line {
         line
     }
 
-    /// To another host, which is not found yet. The error says what is missing here.
+    /// Makes a line to another host, which is not found yet. The error names the feature that is missing here.
     pub fn datagrams(way: Way) -> Result<Line, String> {
         Line::datagrams_with_room(way, 4 << 20)
     }
@@ -88,7 +89,8 @@ impl Line {
         self.expected.push(bytes[..sent].to_vec());
     }
 
-    /// Sends as many of the pieces as there is room for, each a datagram where there are such. `bytes` are theirs; says of how many all went.
+    /// Sends as many of the pieces as there is room for, each a datagram where there are such. `bytes` are theirs; says
+    /// of how many all went.
     pub fn send(&mut self, pieces: &[Piece<'_>], bytes: &[Vec<u8>]) -> usize {
         let mut went = 0;
         let sent = match &self.ends {
@@ -122,7 +124,7 @@ impl Line {
         self.sender.counts()
     }
 
-    /// Of all that was sent by reference, the kernel has let nothing go yet.
+    /// Checks that the kernel has let go of nothing that was sent by reference.
     pub fn waits(&self) {
         match &self.ends {
             Ends::Stream(pair) => {

@@ -59,7 +59,7 @@ pub fn exactly(connection: &pair::Pair, expected: &[u8]) {
     }
 }
 
-/// Has the kernel write 0x77 into the second half of a value; says how many bytes.
+/// Makes the kernel write 0x77 into the second half of a value; returns how many bytes.
 pub fn read_from_file(at: NonNull<u8>, len: usize, from: usize) -> usize {
     let mut file = tempfile();
     file.write_all(&vec![0x77; len - from]).expect("write");
@@ -107,7 +107,7 @@ pub fn read_byte(from: &mut impl Read) {
     from.read_exact(&mut [0]).expect("a byte");
 }
 
-/// Does the kernel send out of registered memory?
+/// Checks that the kernel sends out of registered memory.
 pub fn ring_possible() -> Result<(), String> {
     let mut ring = Ring::new().map_err(|error| format!("no io_uring: {error}"))?;
     let (near, far) = (bound("127.0.0.1:0"), bound("127.0.0.1:0"));
@@ -128,7 +128,7 @@ pub fn bound(at: &str) -> UdpSocket {
     UdpSocket::bind(at.parse::<SocketAddr>().expect("an address")).expect("bind")
 }
 
-/// Is there something in the socket's queue of errors?
+/// Returns whether there is something in the socket's queue of errors.
 pub fn has_error(socket: BorrowedFd<'_>) -> bool {
     let mut poll = [rustix::event::PollFd::new(
         &socket,

@@ -59,7 +59,7 @@ impl Pair {
         got
     }
 
-    /// Is nothing there to be read?
+    /// Returns whether nothing is there to be read.
     fn is_dry(&self) -> bool {
         let dry = |read: std::io::Result<usize>| matches!(read, Err(error) if error.kind() == std::io::ErrorKind::WouldBlock);
         match self {

@@ -11,7 +11,7 @@ use tranship_block::front::{Forwarding, Front};
 
 pub(super) fn run(args: &ProxyArgs) -> Result<Answer> {
     if args.listen.is_none() && args.nbd.nbd.is_none() {
-        bail!("nobody could connect: --listen or --nbd says where");
+        bail!("no client could connect: give --listen or --nbd");
     }
     let signals = signals()?;
     let mut server = endpoint(&args.server, &args.channels)?;

@@ -18,7 +18,7 @@ struct Row<'a> {
     bytes: Option<usize>,
     flags: Option<u32>,
     cas: Option<u64>,
-    /// Null: never.
+    /// Seconds until it expires; null: never.
     expires_in_s: Option<u32>,
 }
 

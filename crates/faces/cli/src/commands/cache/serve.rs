@@ -13,9 +13,9 @@ use tranship::{Domain, ErrorKind};
 use tranship_cache::{Options, Server, Share};
 use tranship_sys::service::Notifier;
 
-/// Below that a handful of pageblocks is all there is.
+/// Least memory: below it there are only a few pageblocks.
 const LEAST: u64 = 8 << 20;
-/// Of one reader by reference.
+/// Bytes of one reader by reference.
 const PART: u64 = 64 << 10;
 /// Name of the domain.
 const NAME: &str = "tranship-cache";
@@ -54,7 +54,7 @@ pub(super) fn run(args: &ServeArgs) -> Result<Answer> {
     }
     if let Some(successor) = server.gone_to() {
         if let Some(service) = &service {
-            // Else the service would end with this process.
+            // Otherwise the service would end with this process.
             let told = service.say(&format!("MAINPID={successor}"));
             told.context("telling the service manager")?;
         }

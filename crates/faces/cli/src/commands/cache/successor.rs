@@ -22,7 +22,7 @@ impl Start {
         })
     }
 
-    /// Starts it, unless the last one is still at it.
+    /// Starts the program again, unless the last one is still starting.
     pub(super) fn again(&mut self) -> Result<()> {
         if let Some(last) = &mut self.last
             && last.try_wait()?.is_none()

@@ -20,7 +20,7 @@ pub(super) fn run(args: &RunArgs) -> Result<()> {
         signal_hook::flag::register(signal, stop.clone()).context("hearing signals")?;
     }
     if !args.no_sandbox {
-        // From here on it needs the manager's socket and a clock.
+        // From here on the process needs only the manager's socket and a clock.
         let sandbox = Sandbox::new().reconnects().lock_down();
         sandbox.context("locking this process down (--no-sandbox goes without)")?;
     }

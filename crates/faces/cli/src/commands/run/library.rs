@@ -98,7 +98,7 @@ fn written(folder: &Path, bytes: &[u8]) -> io::Result<PathBuf> {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     let part = path.with_added_extension(format!("{}-{number}", std::process::id()));
-    let _ = fs::remove_file(&part); // of a dead one with our number
+    let _ = fs::remove_file(&part); // of a dead process with our number
     let mut file = fs::File::options()
         .write(true)
         .create_new(true)
@@ -147,7 +147,7 @@ mod tests {
         assert!(fs::read(&path).expect("it") == bytes);
         let other = written(folder.path(), b"another version").expect("room");
         assert_ne!(other, path);
-        // Many at once, and nothing else stays.
+        // Many processes at once, and no other file stays.
         std::thread::scope(|scope| {
             for _ in 0..4 {
                 scope.spawn(|| fs::read(written(folder.path(), &bytes).expect("room")));

@@ -37,7 +37,7 @@ pub(super) struct App {
     /// Pages to which Enter has led, innermost last, with the chosen line of each.
     pub path: Vec<(Id, usize)>,
     pub entries: Vec<Entry>,
-    /// Why there is nothing new.
+    /// Reason for which there is nothing new.
     pub trouble: Option<String>,
     chosen: [Option<Id>; 5],
     at: [usize; 5],

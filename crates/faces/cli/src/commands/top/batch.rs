@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use std::io::Write;
 use std::time::{Duration, Instant};
 
-/// From the first look to the second where one says nothing of rates.
+/// Time from the first look to the second where one look has no rates.
 const FIRST: Duration = Duration::from_millis(300);
 
 pub(super) fn run(args: &TopArgs, mut source: Source) -> Result<Answer> {

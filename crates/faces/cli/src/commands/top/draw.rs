@@ -374,7 +374,7 @@ mod tests {
         has(&stage.press(&[KeyCode::Esc]), &["domain camera#1"]);
         let list = stage.press(&[KeyCode::Esc]);
         has(&list, &["viewer", "granted"]);
-        // One that goes while it is looked at.
+        // A domain that goes while its page is shown.
         stage.press(&[KeyCode::Enter]);
         let mut gone = sample::snapshot(3);
         gone.records.truncate(1);

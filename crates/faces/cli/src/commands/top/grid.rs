@@ -24,7 +24,7 @@ pub(super) enum Id {
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Cell {
     pub text: String,
-    /// `None`: sorted by its text.
+    /// Number to sort by; `None`: sorted by its text.
     pub number: Option<f64>,
     pub bar: Option<Bar>,
 }
@@ -44,7 +44,7 @@ pub(super) struct Bar {
 pub(super) struct Line {
     pub id: Id,
     pub cells: Vec<Cell>,
-    /// Somebody waits.
+    /// A caller waits.
     pub alarming: bool,
 }
 
@@ -131,7 +131,7 @@ pub(super) fn title(heading: &str) -> &str {
     heading.strip_prefix('>').unwrap_or(heading)
 }
 
-/// By which column, and whether the largest come first.
+/// Column to sort by, and whether the largest come first.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Sort {
     pub column: usize,

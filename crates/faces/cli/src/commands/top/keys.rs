@@ -12,7 +12,7 @@ pub(super) enum Flow {
     Leave,
 }
 
-/// For the help and the last line.
+/// Keys, for the help and the last line.
 pub(super) const KEYS: [(&str, &str); 11] = [
     ("1-5 Tab < >", "domains, pools, channels, blocked, holders"),
     ("up down PgUp PgDn", "choose a line"),

@@ -23,7 +23,7 @@ enum News {
     Key(Event),
     Page(Box<Result<Snapshot>>),
     Signal(i32),
-    /// Nothing can be typed any more.
+    /// No key can be typed any more.
     Deaf,
 }
 
@@ -46,17 +46,17 @@ pub(super) fn run(args: &TopArgs, source: Source) -> Result<Answer> {
     }
     let (send, news) = sync_channel(64);
     let signals = Signals::new([SIGTERM, SIGHUP, SIGINT]).context("taking signals")?;
-    // It also gives the terminal back when something here panics.
+    // This also gives the terminal back when something here panics.
     let mut terminal = ratatui::try_init().context("taking the terminal")?;
     let pace: Pace = Arc::new(Mutex::new(args.every));
     start(send, signals, source, Arc::clone(&pace));
     let ended = serve(&mut app, &mut terminal, &news, &pace);
-    // It shows the cursor again.
+    // This shows the cursor again.
     drop(terminal);
     ratatui::restore();
     match ended? {
         Some(signal) => {
-            // As if it had never been taken.
+            // The signal then acts as if it had never been caught.
             let _ = signal_hook::low_level::emulate_default_handler(signal);
             Ok(Answer::No)
         }
@@ -114,7 +114,7 @@ fn serve(
             Err(RecvTimeoutError::Timeout) => continue,
             Err(RecvTimeoutError::Disconnected) => return Ok(None),
         };
-        // All that has come is drawn once.
+        // All news that has come is drawn once.
         for one in std::iter::once(first).chain(news.try_iter()) {
             match one {
                 News::Key(Event::Key(key)) => {

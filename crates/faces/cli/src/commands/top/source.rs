@@ -99,7 +99,7 @@ pub(super) fn state(pid: u32) -> State {
     let said = match std::fs::read_to_string(format!("/proc/{pid}/stat")) {
         Ok(said) => said,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            // Without /proc nothing is known.
+            // Without /proc the state is not known.
             let proc = Path::new("/proc/self/stat").exists();
             return if proc { State::Ended } else { State::Runs };
         }

@@ -20,16 +20,16 @@ const NAMED: usize = 3;
 /// Everything, as it is shown.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct View {
-    /// When, ns of the monotonic clock.
+    /// Time of the page, ns of the monotonic clock.
     pub at_ns: u64,
-    /// Age of that, ns.
+    /// Age of the snapshot, ns.
     pub age_ns: u64,
-    /// For how long the manager has not answered, ns.
+    /// Time for which the manager has not answered, ns.
     pub silent_ns: u64,
     /// Process of the manager.
     pub manager_pid: u32,
     pub manager_state: State,
-    /// Records that are not on the page for want of room or time.
+    /// Records that are not on the page for lack of room or time.
     pub left_out: u64,
     /// Time span of the rates, ns; 0: there are no rates.
     pub span_ns: u64,
@@ -49,7 +49,7 @@ pub(super) struct DomainRow {
     /// Name and number.
     pub label: String,
     pub pools: usize,
-    /// Granted to its pools, and admitted to its heaps.
+    /// Bytes granted to its pools, and admitted to its heaps.
     pub granted_bytes: u64,
     pub live_bytes: u64,
     /// Bytes that it holds of others.
@@ -58,7 +58,7 @@ pub(super) struct DomainRow {
     pub sinks: usize,
     pub sent_per_s: f64,
     pub taken_per_s: f64,
-    /// Of its callers.
+    /// Number of its callers that wait.
     pub waiting: u64,
 }
 
@@ -69,7 +69,7 @@ pub(super) struct PoolRow {
     pub label: String,
     pub writer_label: String,
     pub allocs_per_s: f64,
-    /// Callers that waited on average.
+    /// Mean number of callers that waited.
     pub blocked_callers: f64,
 }
 
@@ -98,7 +98,7 @@ pub(super) struct Blocked {
     pub wants: String,
     pub pool: Option<PoolId>,
     pub channel: Option<u32>,
-    /// For how long, at least, ns.
+    /// Shortest time that they have waited, ns.
     pub waiting_ns: u64,
     /// Domains that they wait on.
     pub on: Vec<String>,
@@ -141,7 +141,7 @@ fn ns(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// The last page but one, which rates are reckoned from.
+/// The last page but one, from which rates are computed.
 #[derive(Debug, Default)]
 pub(super) struct Before {
     instance: u64,
@@ -469,7 +469,7 @@ fn sum_up(view: &mut View) {
 }
 
 impl View {
-    /// Channels that are open: not names that are offered or waited for, which have rows of their own.
+    /// Returns the open channels: not names that are offered or waited for, which have rows of their own.
     pub fn open_channels(&self) -> usize {
         let open = self.channels.iter().filter(|c| c.view.stat.channel.0 != 0);
         open.count()
@@ -578,7 +578,7 @@ mod tests {
         let view = Before::default().view(&said);
         let text = view.headline().0;
         assert!(text.contains("0 channels, 1 name, "), "{text}");
-        // The tab says the same, and so does the page of `tranship metrics`.
+        // The tab has the same number, and so does the page of `tranship metrics`.
         assert_eq!((view.open_channels(), view.channels.len()), (0, 1));
     }
 

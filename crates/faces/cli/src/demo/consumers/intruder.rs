@@ -164,7 +164,7 @@ mod tests {
 
     #[test]
     fn ordinary_shared_memory_falls_to_every_writing_attempt() {
-        // So that a list of refusals means something.
+        // A control, so that a list of refusals means something.
         let memfd = rustix::fs::memfd_create("open", rustix::fs::MemfdFlags::CLOEXEC);
         let memfd = File::from(memfd.expect("a memfd"));
         memfd.set_len(PAGE as u64).expect("a page");

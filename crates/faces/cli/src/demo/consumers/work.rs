@@ -17,11 +17,11 @@ pub(crate) trait Work {
 pub(crate) enum Outcome {
     /// BLAKE3 of every complete pass over the input.
     Hash {
-        /// Of the last complete pass, in hexadecimal; empty before the first is complete.
+        /// Hash of the last complete pass, in hexadecimal; empty before the first is complete.
         hash: String,
-        /// Complete passes.
+        /// Number of complete passes.
         passes: u64,
-        /// Passes whose hash was another one than the pass before had.
+        /// Passes whose hash differed from that of the pass before.
         changed: u64,
     },
     /// Sizes before and after LZ4.

@@ -38,7 +38,7 @@ pub(crate) fn join(args: &ConsumerArgs) -> Result<Joined> {
     })
 }
 
-/// Lets any process of this user count this one's system calls.
+/// Allows any process of this user to count this one's system calls.
 pub(crate) fn may_be_counted() {
     // Fails where the kernel knows no such restriction.
     let _ = rustix::process::set_ptracer(rustix::process::PTracer::Any);

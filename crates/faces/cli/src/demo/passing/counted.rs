@@ -14,16 +14,16 @@ const WARM_UP: u32 = 40;
 const COUNTED: u32 = 64;
 /// Number of spans. Work by the clock may fall into a span, so the one with the fewest calls counts.
 const SPANS: usize = 5;
-/// More are never under way, so nobody has to wait for memory.
+/// Most frames under way, so that no call has to wait for memory.
 const UNDER_WAY: u64 = 3;
 
 /// Counted system calls.
 #[derive(Clone, Debug)]
 pub(crate) struct Counted {
     pub frames: u32,
-    /// Of the thread that sends, by number; the reading of the file is not in it.
+    /// System calls of the thread that sends, by number; the reading of the file is not in it.
     pub producer: BTreeMap<u64, u64>,
-    /// Calls that read the file, which somebody has to do.
+    /// Calls that read the file, which one side has to do.
     pub file_reads: u64,
     pub consumer: BTreeMap<u64, u64>,
     /// System calls with which the consumer reports its result and leaves.
@@ -47,7 +47,7 @@ impl Counted {
     }
 }
 
-/// Counts; an error if this kernel lets nobody look.
+/// Counts the calls; an error if this kernel does not allow it.
 pub(crate) fn counted(producer: &Producer<'_>) -> Result<Counted> {
     let (worker, mut lane) = producer.start(ConsumerRole::Hash, &["--counted"], Wait::Spin)?;
     super::may_be_counted();

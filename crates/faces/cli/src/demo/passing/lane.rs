@@ -11,7 +11,7 @@ pub(super) const PATIENCE: Duration = Duration::from_millis(500);
 #[derive(Debug)]
 pub(super) struct Lane {
     pub(super) role: ConsumerRole,
-    /// None once the consumer is gone.
+    /// Sender; none once the consumer is gone.
     sender: Option<Sender>,
     patience: Duration,
     /// The consumer was waited for in vain: it gets frames again when it has taken all that it was sent.

@@ -4,8 +4,8 @@ use anyhow::{Context, Result};
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
 
-/// Taken before and after. The manager lives in this process, and whatever a consumer made goes with it at the
-/// latest, so nothing that leaks can hide elsewhere.
+/// Resources before or after. The manager lives in this process, and everything that a consumer made goes with it at
+/// the latest, so nothing that leaks can hide elsewhere.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Held {
     /// Kind of each descriptor.
@@ -20,7 +20,7 @@ impl Held {
     pub(crate) fn now() -> Result<Self> {
         let mut held = Self::default();
         for entry in std::fs::read_dir("/proc/self/fd").context("reading /proc/self/fd")? {
-            // One of them is the directory's own and is gone already when it is looked at.
+            // One of the descriptors is the directory's own and is gone already when it is read.
             let path = entry.context("reading /proc/self/fd")?.path();
             let Ok(target) = std::fs::read_link(&path) else {
                 continue;

@@ -39,7 +39,7 @@ pub(crate) struct Killed {
     /// Bytes of frames that it held, and frames that waited for it, when it was killed.
     pub held: u64,
     pub queued: u64,
-    /// When it was killed, and when the manager had let go of all that.
+    /// Time when it was killed, and time when the manager had released all.
     at: Option<Instant>,
     pub back_after: Option<Duration>,
 }

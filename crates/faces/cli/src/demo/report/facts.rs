@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 #[derive(Default, Debug, Serialize)]
 pub(super) struct Facts {
     pub(super) copied_bytes: u64,
-    /// Unless nobody may look.
+    /// System calls a frame, unless nobody may look.
     pub(super) syscalls_per_frame: Option<f64>,
     pub(super) leaked_bytes: u64,
     pub(super) leaked_fds: usize,

@@ -141,7 +141,7 @@ fn judged(counted: &Result<Counted>) -> (Option<bool>, String) {
     let counted = match counted {
         Ok(counted) => counted,
         Err(error) => {
-            // Where tracing is forbidden there is nothing to hold against anybody, nor for them.
+            // If tracing is forbidden, the check can neither fail nor pass.
             let cause = error.downcast_ref::<io::Error>().map(io::Error::kind);
             let forbidden = cause == Some(io::ErrorKind::PermissionDenied);
             let holds = (!forbidden).then_some(false);

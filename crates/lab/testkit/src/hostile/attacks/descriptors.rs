@@ -10,7 +10,8 @@ use tranship_proto::{PoolId, Req, Request};
 use crate::hostile::Attacker;
 use crate::hostile::raw::Raw;
 
-/// A TCP socket whose last close waits for an hour, and its peer: bytes that the peer does not take, and SO_LINGER.
+/// Returns a TCP socket whose last close waits for an hour, and its peer: bytes that the peer does not take, and
+/// SO_LINGER.
 ///
 /// # Panics
 /// Where there is no loopback.
@@ -27,7 +28,7 @@ pub fn lingering() -> (TcpStream, TcpStream) {
     (stream, peer)
 }
 
-/// A request with a descriptor that is none of what it asks for, or that it does not ask for.
+/// Sends a request with a descriptor of a wrong kind, or with one that it does not ask for.
 fn send(raw: &Raw, surplus: bool, fd: BorrowedFd<'_>) {
     let (req, pool) = (Req(1), PoolId(1));
     let request = if surplus {
@@ -48,7 +49,7 @@ pub(super) fn sockets_that_linger(attacker: &mut Attacker) {
         let (stream, peer) = lingering();
         let raw = Raw::join("lingers");
         send(&raw, surplus, stream.as_fd());
-        // Not the last one here, but there; until its peer goes.
+        // The manager's copy is the last descriptor; its close lingers until the peer goes.
         drop(stream);
         std::thread::sleep(Duration::from_millis(5 + attacker.random.below(20)));
         drop(peer);

@@ -8,11 +8,11 @@ use tranship_region::layout::TableRw;
 use crate::hostile::Attacker;
 use crate::hostile::raw::Raw;
 
-/// Of one burst.
+/// Domains of one burst.
 const DOMAINS: usize = 8;
 const EACH: usize = 24;
 
-/// An empty pool, or none.
+/// Returns an empty pool, or none.
 fn pool(raw: &mut Raw, max_bytes: u64, chunk_bytes: u64) -> Option<PoolId> {
     let (fd, _table) = TableRw::create(64, max_bytes, chunk_bytes).unwrap();
     let req = raw.req();
@@ -33,7 +33,7 @@ fn pool(raw: &mut Raw, max_bytes: u64, chunk_bytes: u64) -> Option<PoolId> {
     made
 }
 
-/// One message would be enough for the most of what there is, and then what is left of it. None of it is used.
+/// Takes memory: one message would be enough for most of it, and then the rest. None of it is used.
 pub(super) fn memory(attacker: &mut Attacker) {
     let mut raw = Raw::join("greedy");
     while let Some(pool) = pool(&mut raw, 1 << 40, 1 << 20) {

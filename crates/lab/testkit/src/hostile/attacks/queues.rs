@@ -53,7 +53,7 @@ pub(super) fn an_exporter_that_does_not_read(attacker: &mut Attacker) {
     attacker.keep((slow, raw));
 }
 
-/// They are to wake it by, and it is the attacker itself.
+/// Sends wake-up descriptors to a domain that is the attacker itself.
 pub(super) fn descriptors_that_nobody_takes(attacker: &mut Attacker) {
     let (mut slow, name) = (Raw::join("slow"), attacker.fresh());
     slow.export(&name, Role::Sink);

@@ -12,7 +12,7 @@ use crate::{Control, child};
 
 const CHUNK: u64 = 4096;
 const SLOTS: u32 = 1 << 16;
-/// Of the window; one chunk of it is there.
+/// Places of the window; one chunk of it is there.
 const PLACES: u64 = 1 << 16;
 
 child!(
@@ -32,7 +32,8 @@ child!(
     }
 );
 
-/// Buffers each of which lies in all chunks that there could be, as their dead writer says, and a reader that has them all.
+/// Buffers each of which lies in all chunks that there could be, as their dead writer says, and a reader that has them
+/// all.
 pub(super) fn the_table_of_a_dead_writer(attacker: &mut Attacker) {
     let (mut raw, name) = (Raw::join("reader"), attacker.fresh());
     raw.export(&name, Role::Sink);

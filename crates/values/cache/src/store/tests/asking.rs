@@ -18,7 +18,7 @@ const WAITED_FOR: Duration = Duration::from_millis(100);
 struct Tried {
     store: OnceLock<Weak<Store>>,
     begun: Mutex<Option<Instant>>,
-    /// Of each question in time: was the only shard's lock free?
+    /// Notes for each question in time whether the only shard's lock was free.
     free: Mutex<Vec<bool>>,
 }
 
@@ -105,7 +105,7 @@ fn a_value_that_grows_has_the_manager_asked_under_no_lock() {
                 let more = patient(store, 1 << 16);
                 tried.watch(|| {
                     let grown = store.put(b"grows", more, 0, 0, Mode::Append(None));
-                    // Where the manager does not answer in time even this value is evicted for itself.
+                    // If the manager does not answer in time, even this value is evicted for itself.
                     let gone = matches!(grown, Outcome::NoMemory | Outcome::NotStored);
                     assert!(gone || matches!(grown, Outcome::Stored { .. }), "{grown:?}");
                 });
