@@ -17,7 +17,7 @@ from maturin import (  # noqa: F401
 
 from progress import told
 
-ROOT = pathlib.Path(__file__).resolve().parents[3]
+ROOT = pathlib.Path(__file__).resolve().parents[4]
 # The files here go into the environment's `bin`; `pyproject.toml` names it.
 SCRIPTS = ROOT / "crates/faces/py/wheel.data/scripts"
 SCRIPTS.mkdir(parents=True, exist_ok=True)

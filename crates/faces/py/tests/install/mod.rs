@@ -49,7 +49,7 @@ impl Fresh {
             let mut command = Command::new(program);
             command
                 .args(words)
-                .current_dir(here("../.."))
+                .current_dir(here("../../.."))
                 .env("PATH", path)
                 .env("CARGO_TARGET_DIR", target)
                 .env("TRANSHIP_PROFILE", profile);

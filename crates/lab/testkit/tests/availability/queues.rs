@@ -44,8 +44,11 @@ child!(
             }
             drop(half);
             sent += 1;
-            if let Some(refusal) = raw.refused_meanwhile() {
-                break refusal.code;
+            // Those that were cancelled are answered, too.
+            match raw.refused_meanwhile() {
+                Some(refusal) if refusal.code == RefusalCode::Limit => break refusal.code,
+                _ if sent == 5_000 => break RefusalCode::State,
+                _ => {}
             }
         };
         ctl.send(&(sent, refused == RefusalCode::Limit)).unwrap();
