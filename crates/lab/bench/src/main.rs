@@ -78,7 +78,7 @@ enum Name {
     Netpath(Of<netpath::Netpath>),
     /// The block service's NBD exports against nbdkit and qemu-nbd.
     Block(Of<block::Block>),
-    /// GETs from a cache server: ours by reference, copied in batches, copied naively, and Debian's memcached.
+    /// GETs from a cache server: ours by reference, copied in batches, and Debian's memcached.
     ZcCache(Of<zcopy::cache::Cache>),
     /// Debian's memcached, built of its source package as it is and with its values from zc_malloc, by UDP and by TCP. Fetches the
     /// package (apt-get source) and builds it, the first time.

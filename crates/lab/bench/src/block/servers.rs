@@ -2,12 +2,12 @@
 
 use std::io::Write;
 use std::net::TcpListener;
-use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use tranship_core::Domain;
 
 use super::nbd;
 use super::work::{Access, SYSTEMS, size};
@@ -138,7 +138,8 @@ impl Starter<'_> {
         let socket = self.socket();
         self.tranship(&["manager", "--socket", &socket.display().to_string()])?;
         self.has_manager = true;
-        wait(|| UnixStream::connect(&socket).is_ok())
+        let join = || Domain::builder().name("block-bench").socket(&socket);
+        wait(|| join().connect().is_ok())
     }
 
     fn serve(&mut self, at: &str, system: &str, more: &[&str]) -> Result<()> {
