@@ -175,7 +175,8 @@ impl Domain {
 #[pymethods]
 impl Domain {
     /// Makes a pool of at most so many bytes. `trust` says who can write it besides this process: by default nobody.
-    /// Buffers begin at multiples of `align`;
+    /// At "half" and "full" every process that has the pool can punch holes into its memory: a reader that touches a
+    /// hole pays for the page. Buffers begin at multiples of `align`;
     /// `below` is the address below which all of it is mapped in this process. At level "none" buffers of at least
     /// `seal_from` bytes are not copied by who
     /// receives them: nobody can write them once they are sent. With `allow_forward` all that are sent its buffers

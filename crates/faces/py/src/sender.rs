@@ -254,6 +254,8 @@ fn nowhere(object: &Bound<'_, PyAny>) -> PyErr {
 impl Sender {
     /// Sends a buffer, an array that lies in one, or a list of such, by reference: all are read-only from then on. Of
     /// an array its bytes alone arrive.
+    ///
+    /// True: it was sent. False: it was dropped, as `when_full` says.
     #[pyo3(signature = (payload, word=Number::of(0), *, timeout=None), text_signature = "($self, payload, word=0, *, timeout=None)")]
     fn send(
         &self,

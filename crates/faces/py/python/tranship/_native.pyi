@@ -17,7 +17,7 @@ _Bytes: TypeAlias = _Exporter | NDArray[Any]
 _Sendable: TypeAlias = _Bytes | Sequence[_Bytes]
 _S = TypeVar("_S", bound=numpy.generic)
 # What a listener's connections are at this side.
-_End = TypeVar("_End", bound=Sender | Receiver)
+_Either = TypeVar("_Either", bound=Sender | Receiver)
 _E_co = TypeVar("_E_co", bound=Sender | Receiver, covariant=True, default=Any)
 
 KINDS: Final[list[tuple[int, str, int, str]]]
@@ -431,9 +431,12 @@ class Sender(_End):
     @property
     def dropped(self) -> int:
         """Messages that this sender has dropped, as `when_full` says."""
-    when_full: Literal["wait", "drop-new", "drop-oldest"]
-    """What a send does that finds the channel full: it waits; it drops the message; or the receiver skips each message
-    behind which a newer one waits, and a full channel drops the new one as with "drop-new"."""
+    @property
+    def when_full(self) -> Literal["wait", "drop-new", "drop-oldest"]:
+        """What a send does that finds the channel full. "wait": it waits. "drop-new": it drops the message. "drop-oldest": the
+        receiver skips each message behind which a newer one waits, and a full channel drops the new one as with "drop-new"."""
+    @when_full.setter
+    def when_full(self, when_full: Literal["wait", "drop-new", "drop-oldest"]) -> None: ...
     @property
     def peer_gone(self) -> bool:
         """Whether the receiver is closed, or dead."""
@@ -519,32 +522,32 @@ class Domain(_Closing):
         `below` is the address below which all of it is mapped in this process. At level "none" buffers of at least `seal_from` bytes are not copied by who
         receives them: nobody can write them once they are sent. With `allow_forward` all that are sent its buffers may send them on."""
     def listen(
-        self, name: str, end: type[_End], *, lines: int = 256, wait: _Wait = "spin-then-sleep"
-    ) -> Listener[_End]:
+        self, name: str, end: type[_Either], *, lines: int = 256, wait: _Wait = "spin-then-sleep"
+    ) -> Listener[_Either]:
         """Exports a name, at which others open the other end. `wait`: how this end waits: it looks again and again for some
         microseconds and then sleeps ("spin-then-sleep"), sleeps at once ("sleep"), or keeps a processor busy until there is something
         ("spin")."""
     def open(
         self,
         name: str,
-        end: type[_End],
+        end: type[_Either],
         *,
         timeout: float | None = None,
         lines: int = 256,
         wait: _Wait = "spin-then-sleep",
         snapshots: Pool | None = None,
-    ) -> _End:
+    ) -> _Either:
         """Connects to a name at which somebody listens for the other end, and waits for it. `end`: `tranship.Sender` or `tranship.Receiver`, which
         this side gets. `snapshots`, of a receiver: where messages out of pools of level "none" are copied to."""
     def open_async(
         self,
         name: str,
-        end: type[_End],
+        end: type[_Either],
         *,
         lines: int = 256,
         wait: _Wait = "spin-then-sleep",
         snapshots: Pool | None = None,
-    ) -> Coroutine[Any, Any, _End]:
+    ) -> Coroutine[Any, Any, _Either]:
         """Awaits what `open` waits for."""
     def stat(self) -> _Stat:
         """What the manager knows: of itself, domains, pools, channels, who holds what."""

@@ -47,7 +47,7 @@ impl Fresh {
             let mut command = Command::new(program);
             command
                 .args(words)
-                .current_dir(here("../.."))
+                .current_dir(here("../../.."))
                 .env("PATH", path)
                 .env("CARGO_TARGET_DIR", target)
                 .env("TRANSHIP_PROFILE", profile);
@@ -231,7 +231,7 @@ fn free_threaded() -> Option<PathBuf> {
 const WITHOUT_LOCK: &str = "
 import sys, threading, tranship
 assert not sys._is_gil_enabled()
-with tranship.embedded() as domain, domain.listen('numbers', 'send') as listener:
+with tranship.embedded() as domain, domain.listen('numbers', tranship.Sender) as listener:
     def receive():
         with domain.open('numbers', tranship.Receiver) as receiver:
             for number, buffer in enumerate(receiver):

@@ -11,7 +11,7 @@ from conftest import join
 
 import tranship
 
-ROOT = pathlib.Path(__file__).resolve().parents[4]
+ROOT = pathlib.Path(__file__).resolve().parents[5]
 
 
 def programs(page):

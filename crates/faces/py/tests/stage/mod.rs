@@ -121,7 +121,7 @@ pub fn stage() -> &'static Result<Stage, String> {
 
 /// What stands between two lines of a page.
 pub fn blocks(page: &str, language: &str) -> Vec<String> {
-    let text = fs::read_to_string(here("../..").join(page)).expect("the page");
+    let text = fs::read_to_string(here("../../..").join(page)).expect("the page");
     let begin = format!("\n```{language}\n");
     let parts = text.split(&begin).skip(1);
     let block = |part: &str| part.split("\n```").next().unwrap_or_default().to_owned();
