@@ -418,11 +418,6 @@ fn who_does_not_wait_is_told_that_the_receiver_has_not_consented_yet() {
         };
         assert_eq!(back.to_vec(), [byte; 100]);
     }
-    // Who would rather lose messages than wait loses these, too.
-    sender.set_when_full(WhenFull::DropNew);
-    sender.send(filled(&pool, 100, 4)).expect("dropped");
-    assert_eq!(sender.dropped(), 1);
-    sender.set_when_full(WhenFull::Error);
     // The request goes on: with the receiver's answer the pool is assigned, and its buffers come round.
     until(|| {
         let sent = sender.send(filled(&pool, 100, 9)).is_ok();

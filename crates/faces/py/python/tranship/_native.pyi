@@ -17,7 +17,7 @@ _Bytes: TypeAlias = _Exporter | NDArray[Any]
 _Sendable: TypeAlias = _Bytes | Sequence[_Bytes]
 _S = TypeVar("_S", bound=numpy.generic)
 # What a listener's connections are at this side.
-_End = TypeVar("_End", bound=Sender | Receiver)
+_Either = TypeVar("_Either", bound=Sender | Receiver)
 _E_co = TypeVar("_E_co", bound=Sender | Receiver, covariant=True, default=Any)
 
 KINDS: Final[list[tuple[int, str, int, str]]]
@@ -444,9 +444,13 @@ class Sender(_End):
     @property
     def dropped(self) -> int:
         """Messages that this sender has dropped, as `when_full` says."""
-    when_full: Literal["wait", "drop-new", "drop-oldest"]
-    """The action of a send that finds the channel full: it waits; it drops the message; or the receiver skips each
-    message behind which a newer one waits, and a full channel drops the new one as with "drop-new"."""
+    @property
+    def when_full(self) -> Literal["wait", "drop-new", "drop-oldest"]:
+        """The action of a send that finds the channel full. "wait": it waits. "drop-new": it drops the message.
+        "drop-oldest": the receiver skips each message behind which a newer one waits, and a full channel drops the new
+        one as with "drop-new"."""
+    @when_full.setter
+    def when_full(self, when_full: Literal["wait", "drop-new", "drop-oldest"]) -> None: ...
     @property
     def peer_gone(self) -> bool:
         """Whether the receiver is closed, or dead."""
@@ -537,33 +541,33 @@ class Domain(_Closing):
         copied by their receivers: no process can write them once they are sent. With `allow_forward` all receivers
         of its buffers may send them on."""
     def listen(
-        self, name: str, end: type[_End], *, lines: int = 256, wait: _Wait = "spin-then-sleep"
-    ) -> Listener[_End]:
+        self, name: str, end: type[_Either], *, lines: int = 256, wait: _Wait = "spin-then-sleep"
+    ) -> Listener[_Either]:
         """Exports a name, at which other processes open the other end. `wait` is how this end waits: it polls for
         some microseconds and then sleeps ("spin-then-sleep"), sleeps at once ("sleep"), or keeps a processor busy
         until there is a message ("spin")."""
     def open(
         self,
         name: str,
-        end: type[_End],
+        end: type[_Either],
         *,
         timeout: float | None = None,
         lines: int = 256,
         wait: _Wait = "spin-then-sleep",
         snapshots: Pool | None = None,
-    ) -> _End:
+    ) -> _Either:
         """Connects to a name at which a process listens for the other end, and waits for it. `end` is
         `tranship.Sender` or `tranship.Receiver`: the end that this side gets. A receiver copies messages out of
         pools of level "none" into the pool `snapshots`."""
     def open_async(
         self,
         name: str,
-        end: type[_End],
+        end: type[_Either],
         *,
         lines: int = 256,
         wait: _Wait = "spin-then-sleep",
         snapshots: Pool | None = None,
-    ) -> Coroutine[Any, Any, _End]:
+    ) -> Coroutine[Any, Any, _Either]:
         """Awaits what `open` waits for."""
     def stat(self) -> _Stat:
         """The manager's figures: of itself, domains, pools, channels, and the holders of buffers."""

@@ -234,7 +234,7 @@ fn free_threaded() -> Option<PathBuf> {
 const WITHOUT_LOCK: &str = "
 import sys, threading, tranship
 assert not sys._is_gil_enabled()
-with tranship.embedded() as domain, domain.listen('numbers', 'send') as listener:
+with tranship.embedded() as domain, domain.listen('numbers', tranship.Sender) as listener:
     def receive():
         with domain.open('numbers', tranship.Receiver) as receiver:
             for number, buffer in enumerate(receiver):

@@ -80,7 +80,7 @@ def apart(function, *arguments, **named):
 
 def join(domain, other, name="channel", **options):
     with domain.listen(name, tranship.Sender, **options) as listener:
-        opened = apart(other.receiver, name)
+        opened = apart(other.open, name, tranship.Receiver)
         sender = listener.accept()
     return sender, opened.result()
 

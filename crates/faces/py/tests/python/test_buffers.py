@@ -185,7 +185,7 @@ def test_a_large_buffer_that_nobody_trusts_is_not_copied(domain, other):
     sealed = domain.pool("sealed", 1 << 20, trust="none", chunk_bytes=1 << 16, seal_from=30_000)
     copies = other.pool("copies", 1 << 20)
     with domain.listen("x", tranship.Sender) as listener:
-        opened = apart(other.receiver, "x", snapshots=copies)
+        opened = apart(other.open, "x", tranship.Receiver, snapshots=copies)
         sender = listener.accept()
     receiver = opened.result()
     # Its pages cannot be written once it is sent, so no array may be left that could.

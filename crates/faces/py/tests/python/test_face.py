@@ -139,13 +139,13 @@ def readable(thing, timeout=0):
 def test_a_listener_has_a_descriptor(domain, other):
     with domain.listen("name", tranship.Sender) as listener:
         assert not readable(listener)
-        opened = apart(other.receiver, "name")
+        opened = apart(other.open, "name", tranship.Receiver)
         assert readable(listener, None)
         # A connection that was taken ahead of its time is not lost.
         with listener.accept() as sender, opened.result() as receiver:
             sender.send_inline(b"x")
             assert bytes(receiver.recv()) == b"x"
-        again = apart(other.receiver, "name")
+        again = apart(other.open, "name", tranship.Receiver)
         assert readable(listener, None)
         listener.accept(timeout=None).close()
         again.result().close()
@@ -160,7 +160,7 @@ def test_a_connection_that_a_descriptor_told_of_is_there_for_a_task(domain, othe
 
     with domain.listen("name", tranship.Receiver) as listener:
         assert not readable(listener)
-        opened = apart(other.sender, "name")
+        opened = apart(other.open, "name", tranship.Sender)
         assert readable(listener, None)
         with asyncio.run(listener.accept_async()) as receiver, opened.result() as sender:
             sender.send_inline(b"x")
@@ -210,7 +210,7 @@ def test_several_things_are_waited_for_together(domain, other, channel):
         assert tranship.wait(all, timeout=0) == []
         there.send(b"y")
         assert tranship.wait(all) == [here]
-        opened = apart(other.receiver, "name")
+        opened = apart(other.open, "name", tranship.Receiver)
         while tranship.wait(all) != [listener, here]:
             pass
         with listener.accept(), opened.result():

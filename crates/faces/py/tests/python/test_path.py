@@ -242,7 +242,7 @@ def test_taken_is_told(channel):
 
 def test_a_listener_hears_of_receivers_and_senders(domain, other):
     with domain.listen("in", tranship.Receiver) as listener:
-        opened = apart(other.sender, "in")
+        opened = apart(other.open, "in", tranship.Sender)
         receiver = listener.accept()
         sender = opened.result()
         assert isinstance(receiver, tranship.Receiver) and isinstance(sender, tranship.Sender)

@@ -6,6 +6,8 @@ import numpy
 import pytest
 from pages import PAGE, shown
 
+import tranship
+
 RECEIVE = """
 import json, pages
 with domain.open("pages", tranship.Receiver) as receiver:

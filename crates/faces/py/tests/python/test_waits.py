@@ -81,7 +81,7 @@ def test_ctrl_c_ends_a_receive(channel):
 @pytest.mark.parametrize("wait", ["spin-then-sleep", "spin", "sleep"])
 def test_each_way_to_wait_gets_a_message_and_ends(domain, other, wait):
     with domain.listen("c", tranship.Sender, wait=wait) as listener:
-        opened = apart(other.receiver, "c", wait=wait)
+        opened = apart(other.open, "c", tranship.Receiver, wait=wait)
         sender = listener.accept()
     with sender, opened.result() as receiver:
         taken = apart(receiver.recv)
@@ -190,8 +190,8 @@ def test_ctrl_c_ends_an_accept(domain):
 
 
 def test_ctrl_c_ends_a_connect_to_a_name(domain):
-    for opened in (domain.receiver, domain.sender):
-        interrupted(opened, "nobody")
+    for end in (tranship.Receiver, tranship.Sender):
+        interrupted(domain.open, "nobody", end)
 
 
 def test_ctrl_c_ends_a_send_and_a_wait_for_taking(full, pool):
