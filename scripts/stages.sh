@@ -24,7 +24,7 @@ stage_doc() {
 }
 stage_build() { "$cargo" build --quiet --workspace --all-targets; }
 # What tests ask for besides (libraries, other packages' programs) was built by the stage before, in one build of all with one set of features.
-stage_test() { TRANSHIP_BUILT=1 "$cargo" test --quiet --workspace --no-fail-fast; }
+stage_test() { TRANSHIP_BUILT=1 scripts/tests.sh && "$cargo" test --quiet --workspace --doc; }
 stage_loom() { scripts/loom.sh; }
 stage_examples() { scripts/examples.sh; }
 stage_torture() { TRANSHIP_TORTURE=1 "$cargo" test --release --workspace -- --nocapture; }
