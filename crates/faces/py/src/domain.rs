@@ -279,7 +279,7 @@ impl Domain {
         end.into_object(py, &self.told, by)
     }
 
-    /// Awaits what `open` waits for.
+    /// Connects like `open`, and awaits it.
     #[pyo3(signature = (name, end, *, lines=Number::of(256), wait="spin-then-sleep", snapshots=None), text_signature = "($self, name, end, *, lines=256, wait='spin-then-sleep', snapshots=None)")]
     fn open_async<'py>(
         &self,

@@ -319,7 +319,7 @@ impl Sender {
         Ok(())
     }
 
-    /// Awaits what `send` waits for. One task at a time.
+    /// Sends like `send`, and awaits it. One task at a time.
     #[pyo3(signature = (payload, word=Number::of(0)), text_signature = "($self, payload, word=0)")]
     fn send_async<'py>(
         slf: Bound<'py, Self>,
@@ -368,7 +368,7 @@ impl Sender {
         aio.call_method1("send_object", (slf, object, pool))
     }
 
-    /// Awaits what `move_buffer` waits for. If the move fails or is cancelled, the buffer is as it was.
+    /// Moves like `move_buffer`, and awaits it. If the move fails or is cancelled, the buffer is as it was.
     #[pyo3(signature = (buffer, word=Number::of(0)), text_signature = "($self, buffer, word=0)")]
     fn move_buffer_async<'py>(
         slf: Bound<'py, Self>,

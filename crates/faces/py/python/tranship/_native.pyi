@@ -415,13 +415,13 @@ class Sender(_End):
         """Sends an array with its type, shape and strides, without pickle. An array that lies in a pool is not
         copied; others are copied to `pool`."""
     def send_async(self, payload: _Sendable, word: int = 0) -> Coroutine[Any, Any, None]:
-        """Awaits what `send` waits for. One task at a time."""
+        """Sends like `send`, and awaits it. One task at a time."""
     def send_object_async(self, object: object, pool: Pool) -> Coroutine[Any, Any, None]:
         """Sends like `send_object`, and awaits it, memory too."""
     def send_array_async(self, array: ArrayLike, pool: Pool) -> Coroutine[Any, Any, None]:
-        """Awaits what `send_array` waits for, memory too."""
+        """Sends like `send_array`, and awaits it, memory too."""
     def move_buffer_async(self, buffer: Buffer, word: int = 0) -> Coroutine[Any, Any, None]:
-        """Awaits what `move_buffer` waits for. If the move fails or is cancelled, the buffer is as it was."""
+        """Moves like `move_buffer`, and awaits it. If the move fails or is cancelled, the buffer is as it was."""
     def wait_taken_async(self) -> Coroutine[Any, Any, None]:
         """Awaits that the receiver has taken all that was sent."""
     def wait_taken(self, timeout: float | None = None) -> None:
@@ -568,7 +568,7 @@ class Domain(_Closing):
         wait: _Wait = "spin-then-sleep",
         snapshots: Pool | None = None,
     ) -> Coroutine[Any, Any, _Either]:
-        """Awaits what `open` waits for."""
+        """Connects like `open`, and awaits it."""
     def stat(self) -> _Stat:
         """The manager's figures: of itself, domains, pools, channels, and the holders of buffers."""
     def leaks(self) -> _Leaks:
