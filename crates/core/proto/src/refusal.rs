@@ -379,7 +379,7 @@ mod tests {
         };
         assert_eq!(
             text(RefusalCode::Quota, 8192, 4096),
-            "the pool's quota does not cover it: asked 8192 bytes, there are 4096"
+            "the pool's quota does not cover it: asked 8192 bytes, 4096 are available"
         );
         assert_eq!(
             text(RefusalCode::BadName, 70, 64),
