@@ -206,7 +206,10 @@ fn what_is_charged_counts_against_what_the_holder_may_have() {
     };
     assert_eq!(refusal.code, RefusalCode::Charged);
     assert_eq!((refusal.asked, refusal.available), (CHUNK, 0));
-    assert!(refusal.to_string().contains("dropping buffers"), "{refusal}");
+    assert!(
+        refusal.to_string().contains("dropping buffers"),
+        "{refusal}"
+    );
     // Dropping buffers makes room.
     house.held.clear();
     period(&mut house);
