@@ -27,7 +27,7 @@ enum Op {
     Freeze(usize),
     Clone(usize),
     Slice(usize, usize, usize),
-    /// A frozen buffer that was never sent becomes writable again; of another one the bytes are copied.
+    /// A frozen buffer of the party's own that was never sent becomes writable again; of another one the bytes are copied.
     MakeMut(usize),
     Drop(usize),
     Inline(usize),
@@ -243,10 +243,11 @@ impl Run {
                 let Some(at) = me.frozen_at(i) else { return };
                 let thing = me.things.swap_remove(at);
                 let Buf::Frozen(buf) = thing.buf else { return };
-                let made = buf
-                    .try_into_mut()
-                    .unwrap_or_else(|buf| me.pool.copy(&buf.to_vec()).expect("a buffer"));
-                // The buffer may be the same memory, or a copy in the party's own pool.
+                let made = match buf.id().pool() == me.pool.id() {
+                    true => buf.try_into_mut(),
+                    false => Err(buf),
+                };
+                let made = made.unwrap_or_else(|buf| me.pool.copy(&buf.to_vec()).expect("room"));
                 me.things.push(Thing {
                     writable: true,
                     home: (who, trust),
