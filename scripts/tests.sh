@@ -1,12 +1,12 @@
 #!/bin/bash
 # tests.sh [WORD...]: runs the test programs of the workspace whose name or package has one of the words, or all, several at a time.
-# JOBS=N runs N at a time (default: one more than there are processors, as many tests wait most of their time). JOBS=1 CORES=0
+# JOBS=N runs N at a time (default: half as many as there are processors; with one more than there are, most time is saved). JOBS=1 CORES=0
 # runs each by itself on one processor, one test at a time: a test that only ends because another one keeps its program busy
 # shows so.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export CARGO=${CARGO:-cargo} CORES=${CORES:-}
-jobs=${JOBS:-$(($(nproc) + 1))}
+jobs=${JOBS:-$((($(nproc) + 1) / 2))}
 logs=$(mktemp -d)
 trap 'rm -rf "$logs"' EXIT
 
