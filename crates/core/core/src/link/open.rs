@@ -137,7 +137,7 @@ impl NamedOpening {
         match (away, &self.asking, self.ended) {
             (Some(away), ..) => Err(away),
             (None, None, _) => Err(self.timed_out(Awaited::Offer(self.name.clone()))),
-            // Who does not wait at all does not wait for a reason, either.
+            // A caller that does not wait at all is told no reason for waiting.
             _ if self.options.timeout == Some(Duration::ZERO) => {
                 Err(self.timed_out(Awaited::Offer(self.name.clone())))
             }

@@ -35,7 +35,7 @@ impl Memory {
         });
     }
 
-    /// What is free in slabs of any size keeps no slots.
+    /// Takes the slots away from free items, in slabs of any size.
     fn free_numbers(&self, store: &mut Store) {
         for class in 0..store.kegs.len() {
             self.with_keg(store, class, |keg, runs, hooks| keg.trim(runs, hooks));

@@ -616,7 +616,8 @@ fn who_wants_the_newest_gets_it() {
     }
 }
 
-/// Who has still to agree to a pool is not behind: a protocol that counts on its first message would wait for ever.
+/// A receiver that has still to agree to a pool is not behind: a protocol that counts on its first message would wait
+/// for ever.
 #[test]
 fn the_first_message_of_a_pool_is_not_dropped() {
     let _dog = dog();

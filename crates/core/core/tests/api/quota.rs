@@ -41,7 +41,7 @@ fn a_pool_gets_what_its_quota_says_from_now_on() {
     until(|| pool.stats().chunk_bytes_present <= bytes(2));
     held.push(pool.alloc_now(CHUNK).expect("within it"));
     full(&pool);
-    // Who waits goes on when it is raised.
+    // A caller that waits goes on when the quota is raised.
     thread::scope(|s| {
         let waits = s.spawn(|| pool.alloc(CHUNK).expect("in the end"));
         until(|| pool.stats().waiting == 1);

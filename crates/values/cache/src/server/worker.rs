@@ -217,7 +217,8 @@ impl Worker {
         }
     }
 
-    /// Closes its slowest clients while replies hold more than they may.
+    /// Closes its slowest clients while replies hold more than they may. Each worker looks at its own clients alone: another
+    /// one may have slower ones.
     fn relieve(&mut self) {
         let mut relieves = self.shared.waiting.is_too_much(&self.shared.store);
         if relieves && !self.relieves {
