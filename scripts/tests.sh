@@ -32,6 +32,7 @@ run() {
         printf '%5d s  %s FAILED\n' $((SECONDS - begun)) "$name"
         echo "$name" >>"$logs/failed"
         cat "$log"
+        { echo "== $name"; tail -n 60 "$log"; } >>"$logs/ends"
     fi
     sed -n 's/^test result: .* \([0-9]*\) passed; \([0-9]*\) failed.*/\1 \2/p' "$log" >>"$logs/counts"
 }
@@ -44,6 +45,8 @@ export -f run
 
 awk '{passed += $1; failed += $2} END {printf "%d passed, %d failed\n", passed, failed}' "$logs/counts"
 if [ -s "$logs/failed" ]; then
+    # Once more, where it is seen: the ends of their outputs.
+    cat "$logs/ends" >&2
     echo "tests.sh: failed: $(tr '\n' ' ' <"$logs/failed")" >&2
     exit 1
 fi

@@ -109,21 +109,21 @@ impl Level {
         Some(limit.saturating_sub(used))
     }
 
-    /// Returns the bytes in use, without page cache that was not used lately, and the limit. Returns `None` if there is
-    /// no limit.
+    /// Returns the bytes in use, without the page cache of files, and the limit. Returns `None` if there is no limit.
+    ///
+    /// The page cache fills every cgroup that reads more files than its limit, and the kernel takes it back when memory
+    /// is needed (admin-guide/cgroup-v2, "memory.stat"). Shared memory is not part of these fields.
     pub fn filled(&self) -> Option<(u64, u64)> {
         let limit = self.limit()?;
         let usage: u64 = read(&self.usage).ok()?.trim().parse().ok()?;
-        let key = match self.version {
-            Version::One => "total_inactive_file ",
-            Version::Two => "inactive_file ",
+        let keys = match self.version {
+            Version::One => ["total_inactive_file ", "total_active_file "],
+            Version::Two => ["inactive_file ", "active_file "],
         };
-        let cache = self
-            .stat
-            .as_ref()
-            .and_then(|file| read(file).ok())
-            .and_then(|stat| field(&stat, key))
-            .unwrap_or(0);
+        let stat = self.stat.as_ref().and_then(|file| read(file).ok());
+        let cache = stat.map_or(0, |stat| {
+            keys.iter().filter_map(|key| field(&stat, key)).sum()
+        });
         Some((usage.saturating_sub(cache), limit))
     }
 }
@@ -174,7 +174,7 @@ mod tests {
         let write = |name: &str, text: &str| std::fs::write(dir.path().join(name), text);
         write("memory.max", "1000\n").expect("write");
         write("memory.current", "900\n").expect("write");
-        write("memory.stat", "anon 1\ninactive_file 50\n").expect("write");
+        write("memory.stat", "anon 1\ninactive_file 20\nactive_file 30\n").expect("write");
         let level = Level::open(Version::Two, dir.path()).expect("level");
         assert_eq!((level.headroom(), level.limit()), (Some(150), Some(1000)));
         write("memory.max", "max\n").expect("write");

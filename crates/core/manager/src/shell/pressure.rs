@@ -83,7 +83,9 @@ impl Gauge {
 }
 
 fn judge(config: &PressureConfig, seen: Seen, fired: bool) -> Pressure {
-    if seen.full >= config.full || seen.filled >= config.full_filled || seen.at_limit {
+    // A cgroup is at its limit all the time if it reads many files: that alone says nothing.
+    let at_limit = seen.at_limit && seen.filled >= config.some_filled;
+    if seen.full >= config.full || seen.filled >= config.full_filled || at_limit {
         Pressure::Full
     } else if fired || seen.some >= config.some || seen.filled >= config.some_filled || seen.slowed
     {
@@ -116,7 +118,8 @@ mod tests {
             (filled(0.9), false, Pressure::Some),
             (filled(0.97), true, Pressure::Full),
             (Seen { slowed, ..none }, false, Pressure::Some),
-            (Seen { at_limit, ..none }, false, Pressure::Full),
+            (Seen { at_limit, ..none }, false, Pressure::None),
+            (Seen { at_limit, ..filled(0.9) }, false, Pressure::Full),
         ] {
             assert_eq!(judge(&config, seen, fired), expected, "{seen:?} {fired}");
         }
