@@ -243,11 +243,13 @@ fn round(
     for (place, told) in places.into_iter().zip(of_items) {
         readable[place] = *told;
     }
-    let waited_on = domains.iter_mut().filter(|d| !d.rest);
-    for (domain, told) in waited_on.zip(of_domains) {
-        if *told || domain.core.has_news() || domain.core.has_left_overs() {
+    let mut of_domains = of_domains.iter();
+    for domain in domains.iter_mut() {
+        let told = !domain.rest && of_domains.next().is_some_and(|told| *told);
+        // News of a domain that is not waited on are taken, too: its peers may wait for that.
+        if told || domain.core.has_news() || domain.core.has_left_overs() {
             domain.core.turn_quietly();
-            domain.rest = *told && is_readable(&domain.core);
+            domain.rest = (told || domain.rest) && is_readable(&domain.core);
         }
     }
     for (item, told) in items.iter().zip(&readable) {
