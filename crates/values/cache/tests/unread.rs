@@ -146,8 +146,7 @@ fn text_that_nobody_reads_is_limited() {
 fn who_reads_is_not_closed() {
     let _dog = Watchdog::new();
     let _alone = ALONE.lock();
-    // One thread has all clients: each thread closes the slowest of its own.
-    let server = server(1);
+    let server = server(4);
     let mut client = Client::new(&server);
     assert_eq!(client.set("k", LARGE), "STORED");
     let mut deaf = Vec::new();

@@ -7,7 +7,7 @@ use super::announced::Credit;
 use super::incoming::Incoming;
 use super::pace::Pace;
 use super::shared::{Sending, Shared};
-use super::waiting::Part;
+use super::waiting::{self, Part};
 use super::{classic, meta};
 use crate::image::{Client, Next};
 use crate::parse::{self, Command, Put};
@@ -210,23 +210,32 @@ impl Connection {
         bytes > 0 && (has_much || shared.waiting.is_much(&shared.store))
     }
 
-    /// Returns the time since when its replies hold memory of the server's, if they do.
-    pub(super) fn holds_since(&self) -> Option<Instant> {
+    /// Returns since when its replies hold memory of the server, if they do.
+    fn holds_since(&self) -> Option<Instant> {
         let holds = self.replies.room() > 0 || self.replies.waiting().1 > 0;
         self.pace.owed_since().filter(|_| holds)
     }
 
     /// Counts the memory that it holds.
-    fn count(&mut self, shared: &Shared) {
+    fn count(&mut self, shared: &Shared, client: waiting::Client) {
         let input = match self.input.capacity() {
             ..=CHUNK => 0,
             more => more,
         };
-        let part = self.part.get_or_insert_with(|| shared.waiting.part());
+        let since = self.holds_since();
+        let part = self.part.get_or_insert_with(|| shared.waiting.part(client));
         part.set((self.replies.room() + input) as u64);
+        part.holds(since);
     }
 
-    pub(super) fn turn(&mut self, shared: &Shared, worker: usize, sender: &mut Sender) -> Turn {
+    /// Reads, answers and sends, as one client of a worker.
+    pub(super) fn turn(
+        &mut self,
+        shared: &Shared,
+        client: waiting::Client,
+        sender: &mut Sender,
+    ) -> Turn {
+        let worker = client.0;
         let counts = &shared.counts[worker];
         // Otherwise a connection with notifications is ready for ever.
         if sender.settle(&self.stream, &mut self.socket).is_err() {
@@ -238,7 +247,7 @@ impl Connection {
             match self.step(shared, worker) {
                 Some(()) => {
                     commands += 1;
-                    self.count(shared);
+                    self.count(shared, client);
                 }
                 None if dry => break,
                 None => match self.read(counts) {
@@ -278,7 +287,7 @@ impl Connection {
             Err(error) if error.kind() == ErrorKind::Interrupted => return Turn::More,
             Err(_) => return Turn::End,
         }
-        self.count(shared);
+        self.count(shared, client);
         if self.ending && self.replies.is_empty() {
             return Turn::End;
         }

@@ -32,8 +32,6 @@ pub(super) struct Worker {
     /// Connections by numbers that no client chooses, so a quick hash is enough.
     connections: HashMap<u64, Connection>,
     next: u64,
-    /// Replies held more than they may when it looked last.
-    relieves: bool,
 }
 
 impl Worker {
@@ -68,7 +66,6 @@ impl Worker {
             sender,
             connections: HashMap::new(),
             next: 0,
-            relieves: false,
         })
     }
 
@@ -197,7 +194,7 @@ impl Worker {
             return Turn::Done;
         };
         let before = self.sender.counts();
-        let turn = connection.turn(&self.shared, self.number, &mut self.sender);
+        let turn = connection.turn(&self.shared, (self.number, token), &mut self.sender);
         note(&self.shared.counts[self.number], &before, &self.sender);
         let wish = connection.wish(&self.shared);
         let known =
@@ -217,25 +214,20 @@ impl Worker {
         }
     }
 
-    /// Closes its slowest clients while replies hold more than they may. Each worker looks at its own clients alone: another
-    /// one may have slower ones.
+    /// While replies hold more than they may, closes the slowest client of all workers. If it is another worker's,
+    /// rings that worker.
     fn relieve(&mut self) {
-        let mut relieves = self.shared.waiting.is_too_much(&self.shared.store);
-        if relieves && !self.relieves {
-            // Clients of the other workers may be slower.
-            self.shared.waiting.ring();
-        }
-        self.relieves = relieves;
-        while relieves {
-            let all = self.connections.iter();
-            let held = all.filter_map(|(token, one)| Some((one.holds_since()?, *token)));
-            let Some((_, slowest)) = held.min() else {
-                return;
-            };
-            self.close(slowest);
-            Counts::bump(&self.counts().slow_clients_closed, 1);
-            self.shared.store.relieved();
-            relieves = self.shared.waiting.is_too_much(&self.shared.store);
+        let (shared, mine) = (Arc::clone(&self.shared), self.number);
+        while shared.waiting.is_too_much(&shared.store) {
+            match shared.waiting.slowest() {
+                Some((worker, token)) if worker == mine => {
+                    self.close(token);
+                    Counts::bump(&self.counts().slow_clients_closed, 1);
+                    shared.store.relieved();
+                }
+                Some((other, _)) => return shared.waiting.ring(other),
+                None => return,
+            }
         }
     }
 
