@@ -29,7 +29,7 @@ fn main() -> ExitCode {
     let chore = std::env::args().nth(1).unwrap_or_else(|| "all".to_owned());
     let outcome = match chore.as_str() {
         "layers" => layers::check(&root),
-        "circles" => circles::check(&root),
+        "circles" => circles::show(&root),
         "errors" if std::env::args().nth(2).as_deref() == Some("write") => {
             errors::write(&root).and_then(|()| errors::check(&root))
         }

@@ -4,7 +4,6 @@ mod causes;
 mod headers;
 mod links;
 mod paths;
-mod size;
 mod unsafety;
 
 use crate::findings::Findings;
@@ -17,7 +16,6 @@ pub(crate) fn check(root: &Path) -> Result<Findings> {
     let mut findings = Findings::default();
     for file in source::files(root)? {
         findings.saw();
-        size::check(&file, &mut findings);
         causes::check(&file, &mut findings);
         headers::check(&file, &mut findings);
         unsafety::check(&file, &mut findings);

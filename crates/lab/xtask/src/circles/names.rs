@@ -7,6 +7,9 @@ use syn::{Attribute, Item, UseTree};
 /// A module's place in its crate, from the root: `["link", "sender"]`.
 pub(super) type Path = Vec<String>;
 
+/// An item of the crate: the module that defines it, and its name.
+pub(super) type Thing = (Path, String);
+
 /// Thing that a name stands for in a module.
 enum Name {
     /// Defined here.
@@ -31,12 +34,13 @@ pub(super) struct Modules {
 }
 
 impl Modules {
-    /// Reads the files that belong to a crate root.
+    /// Reads the files that belong to a crate root. The modules of a root `x/mod.rs` lie beside it.
     pub(super) fn read(texts: &BTreeMap<String, &str>, root: &str) -> Result<Modules> {
         let mut modules = Modules {
             all: BTreeMap::new(),
         };
-        modules.read_file(texts, root, Path::new(), "")?;
+        let folder = root.strip_suffix("mod.rs").unwrap_or_default();
+        modules.read_file(texts, root, Path::new(), folder)?;
         Ok(modules)
     }
 
@@ -106,13 +110,13 @@ impl Modules {
         Ok(())
     }
 
-    /// Returns the module in which the thing is defined that `path` names, seen from `from`; None: elsewhere, or it is
-    /// a module.
-    pub(super) fn definer(&self, from: &Path, path: &[String]) -> Option<&Path> {
+    /// Returns the thing that `path` names, seen from `from`, and what of the path is left behind the thing's name;
+    /// None: defined elsewhere, or it is a module.
+    pub(super) fn definer(&self, from: &Path, path: &[String]) -> Option<(Thing, Path)> {
         self.find(from, path, 0)
     }
 
-    fn find<'a>(&'a self, from: &Path, path: &[String], depth: usize) -> Option<&'a Path> {
+    fn find(&self, from: &Path, path: &[String], depth: usize) -> Option<(Thing, Path)> {
         // Names may be handed round in circles.
         if depth > 16 {
             return None;
@@ -128,10 +132,10 @@ impl Modules {
             }
         };
         while let Some((name, after)) = rest.split_first() {
-            let (place, module) = self.all.get_key_value(&at)?;
+            let module = self.all.get(&at)?;
             match module.names.get(name) {
                 _ if name == "super" => at.truncate(at.len().checked_sub(1)?),
-                Some(Name::Item) => return Some(place),
+                Some(Name::Item) => return Some(((at, name.clone()), after.to_vec())),
                 Some(Name::Module) => at.push(name.clone()),
                 Some(Name::Used(to)) => {
                     let whole: Path = to.iter().chain(after).cloned().collect();
