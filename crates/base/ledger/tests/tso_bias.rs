@@ -12,8 +12,8 @@ use tranship_ledger::{
     release_and_tell, send_again, still_names,
 };
 use tranship_sync::atomic::{AtomicU32, Ordering};
-use tranship_sync::tso::{self, Model};
 use tranship_sync::{Mark, Marks};
+use tranship_tso::{self as tso, Model};
 
 /// A's only buffer, which goes to B over two queues, and from there to C.
 struct System {

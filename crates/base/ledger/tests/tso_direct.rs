@@ -10,7 +10,7 @@ use tranship_ledger::{
     send_again, send_all, still_names,
 };
 use tranship_sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use tranship_sync::tso::Model;
+use tranship_tso::Model;
 
 /// The list, and its piece.
 const PARTS: [usize; 2] = [LIST, PIECES[0]];

@@ -4,7 +4,7 @@
 /// Returns when every running thread of the machine has passed a full fence. Blocks for milliseconds.
 pub(crate) fn fence_everybody() {
     #[cfg(loom)]
-    tranship_sync::tso::fence_everybody();
+    tranship_tso::fence_everybody();
     #[cfg(not(loom))]
     if !tranship_sys::membarrier::global() {
         // Many times the time that a store takes to become visible.

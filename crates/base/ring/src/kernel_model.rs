@@ -5,7 +5,6 @@ use loom::sync::{Condvar, Mutex};
 use std::convert::Infallible;
 use std::time::Duration;
 use tranship_sync::atomic::{AtomicU32, Ordering};
-use tranship_sync::tso;
 
 /// A single bucket for all words. As in the kernel, a word is compared under the lock under which wakers search for
 /// waiters.
@@ -32,7 +31,7 @@ impl Futex for Kernel {
     type Error = Infallible;
 
     fn wait_any(&self, points: &[Point<'_>], _limit: Duration) -> Result<Waited, Infallible> {
-        if tso::sleep_on(points.iter().map(|point| (point.wake, point.seen))) {
+        if tranship_tso::sleep_on(points.iter().map(|point| (point.wake, point.seen))) {
             return Ok(Waited::Woken);
         }
         let held = BUCKET.held.lock().expect("no panic");
@@ -46,7 +45,7 @@ impl Futex for Kernel {
 
 /// Wakes all waiters: fewer wait here than a single wake-up wakes.
 pub fn wake_some(word: &AtomicU32) {
-    if tso::wake_all(word) {
+    if tranship_tso::wake_all(word) {
         return;
     }
     let held = BUCKET.held.lock().expect("no panic");

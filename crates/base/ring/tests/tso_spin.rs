@@ -9,7 +9,7 @@
 
 use tranship_ring::{Consumer, Producer, Publish, Push, Ring, Slept, TIMED, Waker, sleep};
 use tranship_sync::atomic::{AtomicU32, Ordering};
-use tranship_sync::tso::{self, Model};
+use tranship_tso::{self as tso, Model};
 
 struct Ways {
     source: Ring,

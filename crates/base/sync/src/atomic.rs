@@ -1,15 +1,15 @@
-//! The atomics of the whole workspace: std's, or those of models under `--cfg loom`: loom's, and those of `tso`.
+//! The atomics of the whole workspace: std's, or those of models under `--cfg loom`: those of `tranship-tso`.
 //!
 //! loom gives `SeqCst` on a load, store or swap the meaning of `AcqRel` only; it models `fence(SeqCst)`
 //! fully. Code whose proof needs a `SeqCst` access therefore adds a fence under loom (see `Publish::SeqCst`).
 
-#[cfg(loom)]
-pub use crate::modelled::{
-    AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence, spin_loop, yield_now,
-};
 #[cfg(not(loom))]
 pub use std::{
     hint::spin_loop,
     sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence},
     thread::yield_now,
+};
+#[cfg(loom)]
+pub use tranship_tso::atomic::{
+    AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence, spin_loop, yield_now,
 };

@@ -21,5 +21,5 @@ pub fn light_fence() {
     #[cfg(not(loom))]
     std::sync::atomic::compiler_fence(Ordering::SeqCst);
     #[cfg(loom)]
-    crate::modelled::light_fence();
+    tranship_tso::atomic::light_fence();
 }

@@ -15,12 +15,8 @@ pub mod atomic;
 mod defer;
 mod fence;
 mod hazard;
-#[cfg(loom)]
-mod modelled;
 mod mpsc;
 mod prefetch;
-#[cfg(loom)]
-pub mod tso;
 
 pub use defer::{DeferProducer, DeferQueue};
 pub use fence::{fence_after_rmw, light_fence};

@@ -4,7 +4,7 @@
 
 use tranship_sync::atomic::{AtomicU32, Ordering, fence, yield_now};
 use tranship_sync::light_fence;
-use tranship_sync::tso::{self, Model};
+use tranship_tso::{self as tso, Model};
 
 #[derive(Default)]
 struct Words {

@@ -6,7 +6,7 @@ use crate::num::{bytes, real};
 use crate::pace::pace;
 use crate::policies::{UnknownPolicy, find};
 use crate::policy::{Policy, Wish};
-use crate::round::{Activity, Before, Round};
+use crate::round::{Activity, Round};
 use crate::snapshot::Snapshot;
 use std::collections::BTreeMap;
 
@@ -38,8 +38,7 @@ pub struct Target {
 pub struct Governor {
     config: Config,
     policy: Box<dyn Policy>,
-    at_ns: Option<u64>,
-    before: BTreeMap<u32, Before>,
+    before: Option<Snapshot>,
 }
 
 impl Governor {
@@ -57,15 +56,13 @@ impl Governor {
         Governor {
             config,
             policy,
-            at_ns: None,
-            before: BTreeMap::new(),
+            before: None,
         }
     }
 
     /// Ends a period: returns quotas for all pools of the snapshot, in its order.
     pub fn step(&mut self, snapshot: &Snapshot) -> Vec<Target> {
-        let elapsed = snapshot.at_ns.saturating_sub(self.at_ns.unwrap_or(0));
-        let round = Round::new(snapshot, elapsed, &self.before);
+        let round = Round::since(self.before.as_ref(), snapshot);
         let wishes = match self.policy.moves() {
             true => self.policy.wishes(&round),
             false => stay(&round),
@@ -76,9 +73,7 @@ impl Governor {
         let wanted = allot(&round.pools, &wishes, limit);
         let step = bytes(real(limit) * self.config.most_step);
         let quotas = pace(&round.pools, &wanted, limit, step);
-        self.at_ns = Some(snapshot.at_ns);
-        let known = snapshot.pools.iter();
-        self.before = known.map(|p| (p.id, Before::of(p))).collect();
+        self.before = Some(snapshot.clone());
         let all = snapshot.pools.iter().zip(quotas);
         all.map(|(p, quota_bytes)| Target {
             id: p.id,

@@ -9,8 +9,8 @@
 //!
 //! What it is for: the manager gives a [`Governor`] a [`Snapshot`] each period and sets the quotas that it returns. A
 //! policy only states its wishes ([`Policy`]). The governor keeps the sum within the limit, gives every pool its
-//! minimum, and moves quotas in bounded steps. [`sim`] plays the same governor against modelled programs, by the
-//! million steps. `docs/scheduling.md` has the formulas and where they come from.
+//! minimum, and moves quotas in bounded steps. The program `tranship-lab` plays the same governor against modelled
+//! programs. `docs/scheduling.md` has the formulas and where they come from.
 //!
 //! A new policy is one file in `policies/` and one line in [`POLICIES`].
 //!
@@ -28,7 +28,6 @@ mod policies;
 mod policy;
 mod predict;
 mod round;
-pub mod sim;
 mod snapshot;
 
 pub use config::Config;

@@ -52,35 +52,20 @@ impl Activity<'_> {
     }
 }
 
-/// The remembered state of a pool.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Before {
-    blocked_ns: u64,
-    collect_ns: u64,
-    allocs: u64,
-}
-
-impl Before {
-    pub fn of(state: &PoolState) -> Before {
-        Before {
-            blocked_ns: state.blocked_ns,
-            collect_ns: state.collect_ns,
-            allocs: state.allocs,
-        }
-    }
-}
-
 impl<'a> Round<'a> {
-    pub(crate) fn new(
-        snapshot: &'a Snapshot,
-        elapsed_ns: u64,
-        before: &BTreeMap<u32, Before>,
-    ) -> Round<'a> {
+    /// Compares a snapshot with the one before it. Without an earlier one every pool is fresh.
+    pub fn since(earlier: Option<&Snapshot>, snapshot: &'a Snapshot) -> Round<'a> {
+        let elapsed_ns = snapshot
+            .at_ns
+            .saturating_sub(earlier.map_or(0, |e| e.at_ns));
         let time = real(elapsed_ns.max(1));
-        let limit = snapshot.limit_bytes;
+        let before: BTreeMap<u32, &PoolState> = (earlier.iter())
+            .flat_map(|e| &e.pools)
+            .map(|p| (p.id, p))
+            .collect();
         let bounds = bounds(snapshot);
         let activity = |(state, (least_bytes, most_bytes)): (&'a PoolState, (u64, u64))| {
-            let since = |b: &Before| {
+            let since = |b: &&PoolState| {
                 Some([
                     state.blocked_ns.checked_sub(b.blocked_ns)?,
                     state.collect_ns.checked_sub(b.collect_ns)?,
@@ -101,7 +86,7 @@ impl<'a> Round<'a> {
         };
         Round {
             elapsed_ns,
-            limit_bytes: limit,
+            limit_bytes: snapshot.limit_bytes,
             pools: snapshot.pools.iter().zip(bounds).map(activity).collect(),
         }
     }

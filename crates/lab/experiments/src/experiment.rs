@@ -10,9 +10,10 @@ use crate::bar::Bar;
 use crate::machine::Machine;
 use crate::orderings::{self, Ordering};
 use crate::played::Played;
+use crate::sim;
 use crate::{figure7, plan, real, report};
 use anyhow::{Result, bail};
-use tranship_policy::{Config, sim};
+use tranship_policy::Config;
 
 /// Whether all orderings held.
 pub(crate) fn run(args: &ExperimentArgs) -> Result<bool> {

@@ -17,6 +17,7 @@ mod processes;
 mod real;
 mod report;
 mod residency;
+mod sim;
 mod simulate;
 mod tables;
 mod trace;

@@ -1,10 +1,10 @@
 //! What is run: the paper's programs, its schedule, and how much memory there is.
 
 use crate::args::Figure;
+use crate::sim::{self, Curve, Scenario};
 use anyhow::{Result, bail};
 use std::time::Duration;
 use tranship_policy::find;
-use tranship_policy::sim::{self, Curve, Scenario};
 
 /// The experiment's page: one chunk, the smallest there is. The paper's has 4 KiB.
 pub(crate) const PAGE: u64 = 64 << 10;

@@ -2,7 +2,7 @@
 
 use crate::plan::{BEGINS, ENDS, FALLS, OVER, PAGE, PEAK, PERIODS, STAGES, Setting, WARM};
 use crate::residency::Residency;
-use tranship_policy::sim::{self, AppFigures, Run};
+use crate::sim::{self, AppFigures, Run};
 
 #[derive(Debug)]
 pub(crate) struct Played {

@@ -7,12 +7,12 @@ use crate::plan::{CALLERS, HOLD, INTERFERER_HOLD, OVER, PAGE, STAGES, Setting};
 use crate::played::Played;
 use crate::processes::Process;
 use crate::residency::{Watch, outside};
+use crate::sim::{AppFrame, Frame, PoolFrame, Run};
 use anyhow::{Context, Result, bail};
 use std::path::Path;
 use std::time::{Duration, Instant};
 use tranship::manager::Config;
 use tranship::{Domain, PoolFigures, StatRecord};
-use tranship_policy::sim::{AppFrame, Frame, PoolFrame, Run};
 
 /// How often the manager sets quotas in the paper, and how often it can at most.
 const PERIOD: Duration = Duration::from_millis(250);

@@ -3,11 +3,11 @@
 use crate::args::SimulateArgs;
 use crate::output::{self, Table, size};
 use crate::report::SCHEMA;
+use crate::sim::{self, SCENARIOS, Scenario};
 use crate::tables::{Played, percent, tables};
 use crate::trace;
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
-use tranship_policy::sim::{self, SCENARIOS, Scenario};
 use tranship_policy::{Config, POLICIES, find};
 
 pub(crate) fn run(args: &SimulateArgs) -> Result<()> {

@@ -1,7 +1,7 @@
 //! What came of a simulation, for tables and pictures.
 
 use crate::output::{Table, size};
-use tranship_policy::sim::{self, AppFigures, PoolFigures, Run};
+use crate::sim::{self, AppFigures, PoolFigures, Run};
 
 /// A run and its figures.
 pub(crate) struct Played {

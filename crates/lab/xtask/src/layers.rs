@@ -27,7 +27,7 @@ const HOUSE: &[Folder] = &[
     Folder::new(
         "lab",
         4,
-        &["testkit", "model", "bench", "experiments", "xtask"],
+        &["tso", "testkit", "model", "bench", "experiments", "xtask"],
     ),
 ];
 
@@ -48,8 +48,8 @@ impl Folder {
     }
 }
 
-/// Crates that any crate's tests may use (a dev-dependency only).
-const FOR_TESTS: &[&str] = &["model", "testkit"];
+/// Crates that any crate's tests may use (a dev-dependency only), and its models (under `--cfg loom` only).
+const FOR_TESTS: &[&str] = &["model", "testkit", "tso"];
 
 #[derive(Deserialize)]
 struct Metadata {
@@ -67,6 +67,7 @@ struct Package {
 struct Dependency {
     name: String,
     kind: Option<String>,
+    target: Option<String>,
     path: Option<String>,
 }
 
@@ -115,7 +116,8 @@ fn judge(metadata: &Metadata) -> Findings {
             ));
         }
         for dep in package.dependencies.iter().filter(|dep| dep.path.is_some()) {
-            let in_tests = dep.kind.as_deref() == Some("dev");
+            let in_tests =
+                dep.kind.as_deref() == Some("dev") || dep.target.as_deref() == Some("cfg(loom)");
             let to = Place::of(&dep.name);
             let fine = to.as_ref().is_some_and(|to| {
                 to.name() == from.name()
@@ -190,7 +192,8 @@ mod tests {
                 .iter()
                 .map(|(name, kind)| Dependency {
                     name: (*name).to_owned(),
-                    kind: kind.map(str::to_owned),
+                    kind: kind.filter(|kind| *kind == "dev").map(str::to_owned),
+                    target: kind.filter(|kind| *kind != "dev").map(str::to_owned),
                     path: Some(String::new()),
                 })
                 .collect(),
@@ -263,6 +266,15 @@ mod tests {
         assert_eq!(
             errors(package("tranship-sync", &[("tranship-testkit", None)])),
             1
+        );
+    }
+
+    #[test]
+    fn the_explorer_is_open_to_models_only() {
+        let with = |kind| errors(package("tranship-sync", &[("tranship-tso", kind)]));
+        assert_eq!(
+            [with(Some("cfg(loom)")), with(Some("cfg(unix)")), with(None)],
+            [0, 1, 1]
         );
     }
 

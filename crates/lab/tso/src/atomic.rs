@@ -1,6 +1,6 @@
-//! Atomics in models: loom's, or, in an exploration of [`tso`](crate::tso), words of its memory.
+//! Atomics in models: loom's, or, in an exploration, words of its memory.
 
-use crate::tso::{Change, Op, Word, is_running, perform};
+use crate::session::{Change, Op, Word, is_running, perform};
 use loom::sync::atomic as weak;
 pub use loom::sync::atomic::Ordering;
 
@@ -198,9 +198,9 @@ pub fn fence(order: Ordering) {
     }
 }
 
-/// Models [`light_fence`](crate::light_fence). In an exploration it does nothing, as on the processor: the paying
+/// Models the `light_fence` of `tranship-sync`. In an exploration it does nothing, as on the processor: the paying
 /// thread makes the others pass a fence. loom has no such fence, so a full fence stands for it there.
-pub(crate) fn light_fence() {
+pub fn light_fence() {
     if !is_running() {
         weak::fence(Ordering::SeqCst);
     }

@@ -1,6 +1,6 @@
 //! The scenarios that belong to this crate.
 
-use super::app::{App, Kind};
+use super::app::App;
 use super::curve::Curve;
 use super::scenario::{PoolSpec, Scenario};
 
@@ -98,14 +98,14 @@ fn paper(limit_pages: u64, target: f64) -> Scenario {
     s.apps.push(App {
         name: "server".to_owned(),
         stages: (0..STAGES).collect(),
-        kind: Kind::Loop { hold_ms: 8.0 },
+        hold_ms: 8.0,
         demand: Curve::flat(SERVER_PAGES),
         processor: 0.0,
     });
     s.apps.push(App {
         name: "interferer".to_owned(),
         stages: vec![STAGES],
-        kind: Kind::Loop { hold_ms: 10.0 },
+        hold_ms: 10.0,
         demand: Curve(vec![
             (20_999, 0.0),
             (21_000, 5.0),
@@ -124,7 +124,7 @@ fn looping(name: &str, pool: usize, demand: Curve) -> App {
     App {
         name: name.to_owned(),
         stages: vec![pool],
-        kind: Kind::Loop { hold_ms: 10.0 },
+        hold_ms: 10.0,
         demand,
         processor: 0.0,
     }

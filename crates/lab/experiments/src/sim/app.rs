@@ -2,7 +2,7 @@
 
 use super::curve::Curve;
 use super::memory::Memory;
-use crate::num::{bytes, real};
+use super::num::{bytes, real};
 
 /// The longest request, in steps.
 const WHEEL: usize = 128;
@@ -16,28 +16,13 @@ pub struct App {
     pub name: String,
     /// The pools that a request passes, in this order, a page of each: places in the scenario's list.
     pub stages: Vec<usize>,
-    /// How the program uses its pools.
-    pub kind: Kind,
-    /// The number of callers, or pages, over time.
+    /// The time of a stage, ms. A caller holds a page of each stage for its time, and begins its next request when one
+    /// is done.
+    pub hold_ms: f64,
+    /// The number of callers over time.
     pub demand: Curve,
     /// The share of a processor that it takes from all others when it works without waiting.
     pub processor: f64,
-}
-
-/// How a program uses memory.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub enum Kind {
-    /// `demand` callers; each begins its next request when one is done, and holds a page of each stage for that stage's
-    /// time, in milliseconds.
-    Loop {
-        /// The time of a stage, ms.
-        hold_ms: f64,
-    },
-    /// One caller that collects `demand` pages of the first stage, then frees them all, periodically.
-    Batch {
-        /// The period of the batches, ms.
-        cycle_ms: u64,
-    },
 }
 
 /// A program in a running simulation.
@@ -47,8 +32,6 @@ pub(super) struct Player {
     /// By stage: how many requests end at each later step.
     wheels: Vec<[u64; WHEEL]>,
     callers: u64,
-    /// For a batch: when the next one begins.
-    next: u64,
     pub done: u64,
     /// The program's share of work in the last step, 1: it did not wait.
     pub busy: f64,
@@ -61,7 +44,6 @@ impl Player {
             app: app.clone(),
             wheels: vec![[0; WHEEL]; app.stages.len()],
             callers: 0,
-            next: 0,
             done: 0,
             busy: 0.0,
             random: seed | 1,
@@ -69,21 +51,13 @@ impl Player {
     }
 
     pub fn callers(&self) -> u64 {
-        match self.app.kind {
-            Kind::Loop { .. } => self.callers.max(1),
-            Kind::Batch { .. } => 1,
-        }
+        self.callers.max(1)
     }
 
     /// Does one step. `speed` is the share of a processor that it gets.
     pub fn step(&mut self, ms: u64, speed: f64, pools: &mut [Memory], room: &mut u64) {
         let demand = bytes(self.app.demand.at(ms).round());
-        match self.app.kind {
-            Kind::Loop { hold_ms } => {
-                self.round(ms, demand, hold_ms / speed.max(0.05), pools, room)
-            }
-            Kind::Batch { cycle_ms } => self.batch(ms, demand, cycle_ms, pools, room),
-        }
+        self.round(ms, demand, self.app.hold_ms / speed.max(0.05), pools, room);
     }
 
     fn round(&mut self, ms: u64, demand: u64, hold: f64, pools: &mut [Memory], room: &mut u64) {
@@ -126,32 +100,6 @@ impl Player {
             0 => 0.0,
             all => 1.0 - (real(waiting) / real(all)).min(1.0),
         };
-    }
-
-    fn batch(&mut self, ms: u64, demand: u64, cycle: u64, pools: &mut [Memory], room: &mut u64) {
-        let pool = &mut pools[self.app.stages[0]];
-        pool.waiting = 0;
-        self.busy = 0.0;
-        if demand == 0 {
-            let live = pool.live;
-            pool.release(live);
-            return;
-        }
-        if ms < self.next {
-            self.busy = 1.0;
-            return;
-        }
-        while pool.live < demand && pool.alloc(room) {}
-        if pool.live >= demand {
-            let live = pool.live;
-            pool.release(live);
-            self.done += demand;
-            self.next = ms + cycle.max(1);
-            self.busy = 1.0;
-        } else {
-            pool.waiting = 1;
-            pool.blocked_ns += 1_000_000;
-        }
     }
 
     /// Returns how many steps a request takes, at least one.

@@ -4,13 +4,12 @@
 //! therefore becomes a program that wants as much as the recorded pool used and missed: the memory in use, plus the
 //! memory that the waiting callers would have used (Little's law).
 
-use super::app::{App, Kind};
+use super::app::App;
 use super::curve::Curve;
+use super::num::real;
 use super::scenario::{PAGE, PoolSpec, Scenario};
-use crate::num::real;
-use crate::round::{Before, Round};
-use crate::snapshot::Snapshot;
 use std::collections::BTreeMap;
+use tranship_policy::{Round, Snapshot};
 
 /// The most pages of a replayed limit: a page stands for as much as that takes.
 const MOST_PAGES: u64 = 1 << 14;
@@ -64,11 +63,10 @@ pub fn from_trace(name: &str, trace: &[Snapshot]) -> Result<Scenario, TraceError
     let unit = limit.div_ceil(MOST_PAGES).max(PAGE).next_multiple_of(PAGE);
     let pages = |bytes: f64| (bytes / real(unit)).ceil();
     let mut specs: BTreeMap<u32, (PoolSpec, Vec<(u64, f64)>)> = BTreeMap::new();
-    let mut before = BTreeMap::new();
-    let mut at = first.at_ns;
+    let mut before = None;
     for snapshot in trace {
         let ms = (snapshot.at_ns - first.at_ns) / 1_000_000;
-        let round = Round::new(snapshot, snapshot.at_ns - at, &before);
+        let round = Round::since(before, snapshot);
         for a in &round.pools {
             let (_, points) = specs.entry(a.state.id).or_insert_with(|| {
                 let mut spec = PoolSpec::new(&a.state.name);
@@ -84,12 +82,7 @@ pub fn from_trace(name: &str, trace: &[Snapshot]) -> Result<Scenario, TraceError
                 points.push((ms, 0.0));
             }
         }
-        at = snapshot.at_ns;
-        before = snapshot
-            .pools
-            .iter()
-            .map(|p| (p.id, Before::of(p)))
-            .collect();
+        before = Some(snapshot);
     }
     if specs.is_empty() {
         return Err(TraceError::Empty);
@@ -101,7 +94,7 @@ pub fn from_trace(name: &str, trace: &[Snapshot]) -> Result<Scenario, TraceError
         apps.push(App {
             name: spec.name.clone(),
             stages: vec![place],
-            kind: Kind::Loop { hold_ms: 10.0 },
+            hold_ms: 10.0,
             demand: Curve(points),
             processor: 0.0,
         });
@@ -124,7 +117,7 @@ pub fn from_trace(name: &str, trace: &[Snapshot]) -> Result<Scenario, TraceError
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::snapshot::PoolState;
+    use tranship_policy::{Config, PoolState};
 
     fn trace(pages: &[(u64, u64)]) -> Vec<Snapshot> {
         let one = |(number, (used, waiting)): (u64, &(u64, u64))| Snapshot {
@@ -160,7 +153,7 @@ mod tests {
         assert_eq!(scenario.pools[0].first_pages, Some(10));
         let demand = &scenario.apps[0].demand;
         assert!((demand.at(500) - 15.0).abs() < 1e-9, "{demand:?}");
-        let run = super::super::run(&scenario, &crate::Config::of("throughput")).expect("a policy");
+        let run = super::super::run(&scenario, &Config::of("throughput")).expect("a policy");
         let last = run.frames.last().expect("frames");
         assert!(
             last.pools[0].blocked < 0.1 && run.pools == ["video"],

@@ -1,5 +1,5 @@
 //! Total store order, explored exhaustively: all that x86-64 may do with a few threads that run code over
-//! [`atomic`](crate::atomic).
+//! [`atomic`].
 //!
 //! Each thread has a store buffer, out of which its stores reach memory one by one, in their order, at any later
 //! moment. It sees them at once. Locked instructions and fences wait until it is empty. A fence that [all
@@ -7,18 +7,21 @@
 //! loom cannot: code that leaves a fence out because another thread pays for it. loom covers a case that this model
 //! cannot: orders that the compiler may change.
 //!
-//! The code is the product's own. Only the threads' actions are bounded.
+//! The code is the product's own. Only the threads' actions are bounded. `tranship-sync` takes its atomics from here
+//! under `--cfg loom`; without it this crate is empty.
+#![cfg(loom)]
 
+pub mod atomic;
 mod explore;
 mod session;
 
 pub use explore::{Model, Outcome};
-pub(crate) use session::{Change, Op, Word, is_running, perform};
 
-use crate::atomic::AtomicU32;
+use atomic::AtomicU32;
+use session::{Op, is_running, perform};
 
 /// Returns when every thread has passed a fence: `membarrier(2)`. Under loom it does nothing: there
-/// [`light_fence`](crate::light_fence) is a full one.
+/// [`light_fence`](atomic::light_fence) is a full one.
 pub fn fence_everybody() {
     if is_running() {
         perform(Op::FenceEverybody);

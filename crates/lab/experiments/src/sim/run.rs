@@ -50,7 +50,7 @@ pub struct PoolFrame {
 /// A program in a frame.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct AppFrame {
-    /// Requests done, per second; of a batch, pages.
+    /// Requests done, per second.
     pub per_second: f64,
     /// The share of its callers' time spent waiting and collecting.
     pub share: f64,

@@ -1,7 +1,7 @@
 //! Figures of a run.
 
+use super::num::real;
 use super::run::Run;
-use crate::num::real;
 use serde::Serialize;
 
 /// A program, over some time.
@@ -67,16 +67,4 @@ pub fn figures(run: &Run, from_ms: u64, to_ms: u64) -> (Vec<AppFigures>, Vec<Poo
         }
     });
     (apps.collect(), pools.collect())
-}
-
-/// Returns, for each period after the first, its end, and the largest change of any quota as a share of that quota
-/// before.
-pub fn moved(run: &Run) -> Vec<(u64, f64)> {
-    let change = |w: &[super::Frame]| {
-        let both = w[0].pools.iter().zip(&w[1].pools);
-        let part = both
-            .map(|(a, b)| real(a.quota_bytes.abs_diff(b.quota_bytes)) / real(a.quota_bytes.max(1)));
-        (w[1].at_ms, part.fold(0.0, f64::max))
-    };
-    run.frames.windows(2).map(change).collect()
 }

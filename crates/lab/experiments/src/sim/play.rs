@@ -2,13 +2,10 @@
 
 use super::app::Player;
 use super::memory::Memory;
+use super::num::real;
 use super::run::{AppFrame, Frame, PoolFrame, Run};
 use super::scenario::Scenario;
-use crate::config::Config;
-use crate::governor::Governor;
-use crate::num::real;
-use crate::policies::UnknownPolicy;
-use crate::snapshot::{PoolState, Snapshot};
+use tranship_policy::{Config, Governor, PoolState, Snapshot, UnknownPolicy};
 
 /// Counters at the beginning of a period.
 #[derive(Clone, Copy, Default)]

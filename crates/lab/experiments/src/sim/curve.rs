@@ -30,17 +30,12 @@ impl Curve {
             self.0.get(next),
         ) {
             (Some((t0, v0)), Some((t1, v1))) => {
-                let part = crate::num::real(ms - t0) / crate::num::real((t1 - t0).max(1));
+                let part = super::num::real(ms - t0) / super::num::real((t1 - t0).max(1));
                 v0 + (v1 - v0) * part
             }
             (Some((_, v)), None) | (None, Some((_, v))) => *v,
             (None, None) => 0.0,
         }
-    }
-
-    /// Returns the largest value.
-    pub fn top(&self) -> f64 {
-        self.0.iter().map(|(_, v)| *v).fold(0.0, f64::max)
     }
 }
 
@@ -57,9 +52,6 @@ mod tests {
         );
         let steps = Curve::steps(&[(0, 1.0), (10, 7.0)]);
         assert_eq!([0, 9, 10, 50].map(|t| steps.at(t)), [1.0, 1.0, 7.0, 7.0]);
-        assert_eq!(
-            (Curve::flat(3.0).at(7), Curve::default().at(7), steps.top()),
-            (3.0, 0.0, 7.0)
-        );
+        assert_eq!((Curve::flat(3.0).at(7), Curve::default().at(7)), (3.0, 0.0));
     }
 }

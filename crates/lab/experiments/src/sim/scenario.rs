@@ -1,7 +1,7 @@
 //! The description of a simulation.
 
 use super::app::App;
-use crate::snapshot::Rule;
+use tranship_policy::Rule;
 
 /// A page, the unit of requests.
 pub const PAGE: u64 = 4096;

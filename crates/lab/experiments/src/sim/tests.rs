@@ -1,10 +1,23 @@
 //! How quotas follow demand, by the simulator, which is deterministic.
 
+use crate::sim::{self, AppFigures, Run};
 use tranship_policy::Config;
-use tranship_policy::sim::{self, AppFigures, Run};
 
 /// A change is followed by that many periods at most.
 const PERIODS: u64 = 8;
+
+/// Returns, for each period after the first, its end, and the largest change of any quota as a share of that quota
+/// before.
+fn moved(run: &Run) -> Vec<(u64, f64)> {
+    let change = |w: &[sim::Frame]| {
+        let both = w[0].pools.iter().zip(&w[1].pools);
+        let part = both.map(|(a, b)| {
+            a.quota_bytes.abs_diff(b.quota_bytes) as f64 / a.quota_bytes.max(1) as f64
+        });
+        (w[1].at_ms, part.fold(0.0, f64::max))
+    };
+    run.frames.windows(2).map(change).collect()
+}
 
 fn play(scenario: &str, policy: &str) -> Run {
     let scenario = sim::scenario(scenario).expect("a scenario");
@@ -13,7 +26,7 @@ fn play(scenario: &str, policy: &str) -> Run {
 
 /// Returns the largest relative change of a quota between two periods within a time.
 fn stirs(run: &Run, from_ms: u64, to_ms: u64) -> f64 {
-    let moved = sim::moved(run).into_iter();
+    let moved = moved(run).into_iter();
     let within = moved.filter(|(at, _)| *at > from_ms && *at <= to_ms);
     within.fold(0.0, |most, (_, part)| part.max(most))
 }
