@@ -14,7 +14,7 @@ use crate::words::{Generations, NoWords, Words};
 #[error(
     "The reader set is of epoch {reader_set}, the control page shows {control_page}: take the manager's events first"
 )]
-pub struct StaleRoster {
+pub struct StaleReaderSet {
     /// The reader set's epoch.
     pub reader_set: u64,
     /// The control page's.
@@ -55,7 +55,7 @@ impl<R: Words, C: Words> ReaderSet<R, C> {
     /// one fence a batch. Call it with dozens of candidates: some costs are those of a call.
     ///
     /// # Errors
-    /// [`StaleRoster`]; then `batch` and all generations are as before.
+    /// [`StaleReaderSet`]; then `batch` and all generations are as before.
     // Crash: a writer that dies between the bump and the end leaves odd generations on buffers of a pool that
     // nobody will ever fill again. The manager's orphan verdict reads no generations, so nothing is to repair;
     // a forwarded receipt that meets one gives up, which loses a message of a dead writer's pool, no memory.
@@ -66,7 +66,7 @@ impl<R: Words, C: Words> ReaderSet<R, C> {
         generations: &G,
         mut epoch_now: E,
         batch: &mut Batch,
-    ) -> Result<(), StaleRoster>
+    ) -> Result<(), StaleReaderSet>
     where
         O: Words + ?Sized,
         G: Generations + ?Sized,
@@ -85,7 +85,7 @@ impl<R: Words, C: Words> ReaderSet<R, C> {
         let known = self.epoch;
         let mut check_epoch = || match epoch_now() {
             control_page if control_page == known => Ok(()),
-            control_page => Err(StaleRoster {
+            control_page => Err(StaleReaderSet {
                 reader_set: known,
                 control_page,
             }),

@@ -39,7 +39,7 @@ mod transfer;
 mod words;
 
 pub use bias::Bias;
-pub use collect::{Batch, StaleRoster, are_alive};
+pub use collect::{Batch, StaleReaderSet, are_alive};
 pub use generation::StaleReference;
 pub use handles::{Handles, LetGo, is_named};
 pub use order::{CollectStep, PassStep, Phase, ReceiptStep, ReturnStep, SendStep};

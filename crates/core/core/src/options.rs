@@ -4,7 +4,9 @@ use crate::domain::Offer;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
-use tranship_proto::{Levels, PoolId, Trust};
+use tranship_proto::{
+    Levels, MAX_CHUNK_BYTES, MIN_CHUNK_BYTES, PoolId, PoolShape, SLOT_LIMIT, Trust,
+};
 
 /// A pool to be made.
 ///
@@ -176,12 +178,25 @@ impl PoolOptions {
             });
         bytes.max(SEAL_LEAST)
     }
+    /// The pool's numbers, not checked.
+    pub(crate) fn shape(&self) -> PoolShape {
+        let chunk_bytes = self.chunk();
+        let max_bytes = self.max_bytes.checked_next_multiple_of(chunk_bytes);
+        PoolShape {
+            max_bytes: max_bytes.unwrap_or(u64::MAX),
+            slots: self.slot_count(),
+            chunk_bytes,
+            trust: self.trust,
+        }
+    }
     pub(crate) fn chunk(&self) -> u64 {
-        let chunk = self.chunk_bytes.unwrap_or_else(|| {
-            let least = (self.max_bytes / 256).max(1).next_power_of_two();
-            least.max(self.large_chunk()).clamp(64 << 10, 64 << 20)
-        });
-        chunk.max(4096)
+        self.chunk_bytes.unwrap_or_else(|| {
+            let least = (self.max_bytes / 256).max(1);
+            let least = least.checked_next_power_of_two().unwrap_or(MAX_CHUNK_BYTES);
+            least
+                .max(self.large_chunk())
+                .clamp(MIN_CHUNK_BYTES, MAX_CHUNK_BYTES)
+        })
     }
     /// One for the smallest buffer that is sealed, but no more than a sixteenth of the pool.
     fn large_chunk(&self) -> u64 {
@@ -193,15 +208,16 @@ impl PoolOptions {
             }
         }
     }
-    pub(crate) fn slot_count(&self) -> u64 {
-        self.slots.map_or_else(
-            || match self.trust {
+    fn slot_count(&self) -> u32 {
+        self.slots.unwrap_or_else(|| {
+            let range = match self.trust {
                 // Each may need a mapping of its own.
-                Trust::Half => (self.max_bytes / 4096).clamp(1, 4096),
-                _ => (self.max_bytes / 4096).clamp(1024, 1 << 20),
-            },
-            u64::from,
-        )
+                Trust::Half => 1..=4096,
+                _ => 1024..=u64::from(SLOT_LIMIT),
+            };
+            let slots = (self.max_bytes / 4096).clamp(*range.start(), *range.end());
+            u32::try_from(slots).unwrap_or(SLOT_LIMIT)
+        })
     }
 }
 

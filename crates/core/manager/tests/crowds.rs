@@ -16,7 +16,7 @@ const LINK_SOURCE: u32 = 6;
 const TABLE: u32 = 2;
 const REFS: u32 = 3;
 const SENT: u32 = 4;
-const CHUNK: u64 = 4096;
+const CHUNK: u64 = 64 << 10;
 /// The total memory.
 const TOTAL: u64 = 1 << 30;
 
@@ -178,10 +178,12 @@ fn of_pools() {
         let create = Request::CreatePool {
             req: Req(n),
             name: "crowd".into(),
-            max_bytes: TOTAL,
-            slots: LINES,
-            chunk_bytes: CHUNK,
-            trust: Trust::Producer,
+            shape: tranship_proto::PoolShape {
+                max_bytes: TOTAL,
+                slots: LINES,
+                chunk_bytes: CHUNK,
+                trust: Trust::Producer,
+            },
         };
         let events = house.ask(client.expect("joined"), create, object(TABLE, 8192));
         let [Event::PoolCreated { pool, .. }] = events[..] else {
@@ -231,10 +233,12 @@ fn of_claims_of_a_pool() {
         req,
         pool,
         name: "crowd".into(),
-        max_bytes: TOTAL,
-        slots: LINES,
-        chunk_bytes: CHUNK,
-        trust: Trust::Producer,
+        shape: tranship_proto::PoolShape {
+            max_bytes: TOTAL,
+            slots: LINES,
+            chunk_bytes: CHUNK,
+            trust: Trust::Producer,
+        },
     };
     let events = house.ask(writer, claim, object(TABLE, 8192));
     assert!(
@@ -262,12 +266,14 @@ fn reader_set(
         req,
         pool,
         name: "crowd".into(),
-        max_bytes: TOTAL,
-        slots: LINES,
-        chunk_bytes: CHUNK,
-        trust: Trust::Producer,
+        shape: tranship_proto::PoolShape {
+            max_bytes: TOTAL,
+            slots: LINES,
+            chunk_bytes: CHUNK,
+            trust: Trust::Producer,
+        },
     };
-    let named = Request::ClaimRoster {
+    let named = Request::ClaimReaderSet {
         req,
         pool,
         readers: vec![(reader, 1)],

@@ -55,10 +55,12 @@ fn no_room_is_a_refusal() {
     let create = |req| Request::CreatePool {
         req,
         name: "another".into(),
-        max_bytes: CHUNK,
-        slots: SLOTS,
-        chunk_bytes: CHUNK,
-        trust: tranship_proto::Trust::Producer,
+        shape: tranship_proto::PoolShape {
+            max_bytes: CHUNK,
+            slots: SLOTS,
+            chunk_bytes: CHUNK,
+            trust: tranship_proto::Trust::Producer,
+        },
     };
 
     let (before, mut all) = exhaust();

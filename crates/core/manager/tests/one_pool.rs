@@ -17,7 +17,7 @@ const MOST: u32 = 4096;
 const REFUSED: RefusalCode = RefusalCode::Limit;
 const LINES: u32 = 2;
 const SLOTS: u32 = 2;
-const CHUNK: u64 = 4096;
+const CHUNK: u64 = 64 << 10;
 const TABLE: u32 = 2;
 const REFS: u32 = 3;
 const SENT: u32 = 4;
@@ -65,10 +65,12 @@ fn make_pool(house: &mut House, writer: ClientId) -> PoolId {
     let create = Request::CreatePool {
         req: Req(1),
         name: "pool".into(),
-        max_bytes: CHUNK,
-        slots: SLOTS,
-        chunk_bytes: CHUNK,
-        trust: tranship_proto::Trust::Producer,
+        shape: tranship_proto::PoolShape {
+            max_bytes: CHUNK,
+            slots: SLOTS,
+            chunk_bytes: CHUNK,
+            trust: tranship_proto::Trust::Producer,
+        },
     };
     match house.ask(writer, create, object(TABLE, SLOTS, 8192))[..] {
         [Event::PoolCreated { pool, .. }] => pool,
@@ -282,15 +284,17 @@ fn names_on_the_reader_set_that_its_writer_claims() {
         req: Req(1),
         pool,
         name: "pool".into(),
-        max_bytes: CHUNK,
-        slots: SLOTS,
-        chunk_bytes: CHUNK,
-        trust: tranship_proto::Trust::Producer,
+        shape: tranship_proto::PoolShape {
+            max_bytes: CHUNK,
+            slots: SLOTS,
+            chunk_bytes: CHUNK,
+            trust: tranship_proto::Trust::Producer,
+        },
     };
     house.ask(writer, claim, object(TABLE, SLOTS, 8192));
     let reader_set = |house: &mut House, readers: Vec<(DomainId, u64)>, queues| {
         let req = Req(2);
-        let request = Request::ClaimRoster {
+        let request = Request::ClaimReaderSet {
             req,
             pool,
             readers,

@@ -383,10 +383,12 @@ fn who_does_not_read_is_not_heard_until_it_does() {
         req,
         pool: pool.id,
         name: "pool".into(),
-        max_bytes: pool.max_bytes,
-        slots: SLOTS,
-        chunk_bytes: CHUNK,
-        trust: tranship_proto::Trust::Producer,
+        shape: tranship_proto::PoolShape {
+            max_bytes: pool.max_bytes,
+            slots: SLOTS,
+            chunk_bytes: CHUNK,
+            trust: tranship_proto::Trust::Producer,
+        },
     };
     back.send(&claim, &[pool.table_fd.as_fd()]);
     back.wait(|e| matches!(e, Event::PoolCreated { pool: p, .. } if *p == pool.id).then_some(()));

@@ -32,16 +32,12 @@ fn stored(house: &mut House) -> Vec<Stored> {
 /// Returns the shell's facts about a stored descriptor.
 fn facts(stored: &Stored) -> Facts {
     let (size, header) = match stored {
-        Stored::Table {
-            max_bytes,
-            chunk_bytes,
-            ..
-        } => {
+        Stored::Table { shape, .. } => {
             let header = Header {
                 kind: 2,
                 count: SLOTS,
-                max_bytes: *max_bytes,
-                chunk_bytes: *chunk_bytes,
+                max_bytes: shape.max_bytes,
+                chunk_bytes: shape.chunk_bytes,
             };
             (8192, Some(header))
         }

@@ -40,13 +40,15 @@ fn writer(house: &mut House) {
         req: Req(1),
         pool: POOL,
         name: "pool".into(),
-        max_bytes: CHUNK,
-        slots: SLOTS,
-        chunk_bytes: CHUNK,
-        trust: tranship_proto::Trust::Producer,
+        shape: tranship_proto::PoolShape {
+            max_bytes: CHUNK,
+            slots: SLOTS,
+            chunk_bytes: CHUNK,
+            trust: tranship_proto::Trust::Producer,
+        },
     };
     house.ask(writer, claim, object(2, SLOTS, 8192));
-    let reader_set = Request::ClaimRoster {
+    let reader_set = Request::ClaimReaderSet {
         req: Req(2),
         pool: POOL,
         readers: vec![(SINK, 3)],
@@ -250,15 +252,17 @@ fn a_reader_set_is_no_probe() {
             req: Req(1),
             pool: PROBED,
             name: "probe".into(),
-            max_bytes: CHUNK,
-            slots: SLOTS,
-            chunk_bytes: CHUNK,
-            trust: tranship_proto::Trust::Producer,
+            shape: tranship_proto::PoolShape {
+                max_bytes: CHUNK,
+                slots: SLOTS,
+                chunk_bytes: CHUNK,
+                trust: tranship_proto::Trust::Producer,
+            },
         };
         house.ask(prober, claim, object(2, SLOTS, 8192));
         let mut said = Vec::new();
         for pool in [PROBED, POOL] {
-            let reader_set = Request::ClaimRoster {
+            let reader_set = Request::ClaimReaderSet {
                 req: Req(2),
                 pool,
                 readers: vec![reader],

@@ -1,7 +1,7 @@
 //! Messages from the manager to a domain.
 
 use crate::{
-    ChannelId, DomainId, ExportId, PoolFigures, PoolId, Refusal, Req, Role, StatRecord, Trust,
+    ChannelId, DomainId, ExportId, PoolFigures, PoolId, PoolShape, Refusal, Req, Role, StatRecord,
 };
 use serde::{Deserialize, Serialize};
 
@@ -89,10 +89,7 @@ pub enum Event {
         channel: ChannelId,
         pool: PoolId,
         writer: DomainId,
-        max_bytes: u64,
-        slots: u32,
-        chunk_bytes: u64,
-        trust: Trust,
+        shape: PoolShape,
         known: bool,
     },
     /// fds: 0. The answer to `Assign`: the source may send from the pool now.

@@ -13,6 +13,7 @@ mod id;
 mod page;
 mod refusal;
 mod request;
+mod shape;
 mod stat;
 mod text;
 mod trust;
@@ -26,6 +27,10 @@ pub use id::{BufferId, ChannelId, DomainId, ExportId, PoolId, Req, SLOT_LIMIT};
 pub use page::{ChannelView, HoldView, PageRecord, PoolView, decode_page, encode_page};
 pub use refusal::{AccessRule, Limited, Refusal, RefusalCode, SAID_NO};
 pub use request::{ALL_READERS, ChannelClaim, LocalChannel, Request, Role};
+pub use shape::{
+    MAX_CHUNK_BYTES, MAX_CHUNKS, MAX_POOL_BYTES, MIN_CHUNK_BYTES, OutOfRange, PoolShape,
+    check_range,
+};
 pub use stat::{
     ChannelStat, DomainStat, HeapStat, HogAction, HogStat, HoldStat, ManagerStat, PoolFigures,
     PoolStat, Pressure, StatRecord,

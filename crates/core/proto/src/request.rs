@@ -1,6 +1,6 @@
 //! Messages from a domain to the manager.
 
-use crate::{ChannelId, DomainId, ExportId, Levels, PoolId, Req, Trust};
+use crate::{ChannelId, DomainId, ExportId, Levels, PoolId, PoolShape, Req, Trust};
 use serde::{Deserialize, Serialize};
 
 /// Stands for a domain in [`AllowForward`](Request::AllowForward): all readers of the pool. No domain has this id.
@@ -79,10 +79,7 @@ pub enum Request {
     CreatePool {
         req: Req,
         name: String,
-        max_bytes: u64,
-        slots: u32,
-        chunk_bytes: u64,
-        trust: Trust,
+        shape: PoolShape,
     },
     /// fds: 0. The writer has no live buffer in the pool and has unmapped it.
     DestroyPool { pool: PoolId },
@@ -185,10 +182,7 @@ pub enum Request {
         req: Req,
         pool: PoolId,
         name: String,
-        max_bytes: u64,
-        slots: u32,
-        chunk_bytes: u64,
-        trust: Trust,
+        shape: PoolShape,
     },
     /// fds: 1 (chunk). After a restart: the writer shows a chunk again. Answer: `ChunkReady`.
     ClaimChunk {
@@ -221,7 +215,7 @@ pub enum Request {
     /// fds: 0. After a restart: the readers on the writer's reader set with the inodes of their `ref` counters, and its
     /// queues with their sinks and the numbers of these sinks' processes. Other processes are not believed. Answer:
     /// `Claimed`.
-    ClaimRoster {
+    ClaimReaderSet {
         req: Req,
         pool: PoolId,
         readers: Vec<(DomainId, u64)>,
@@ -333,7 +327,7 @@ impl Request {
             | Request::ClaimReader { req, .. }
             | Request::ClaimChannel { req, .. }
             | Request::ClaimAssign { req, .. }
-            | Request::ClaimRoster { req, .. }
+            | Request::ClaimReaderSet { req, .. }
             | Request::CreateHeap { req, .. }
             | Request::Admit { req, .. }
             | Request::SetQuota { req, .. }

@@ -234,7 +234,7 @@ impl Conn {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tranship_proto::Trust;
+    use tranship_proto::{PoolShape, Trust};
 
     #[test]
     fn offers_that_were_taken_back_are_not_answered_later() {
@@ -247,10 +247,12 @@ mod tests {
                 channel,
                 pool,
                 writer: DomainId(3),
-                max_bytes: 1 << 20,
-                slots: 1024,
-                chunk_bytes: 1 << 16,
-                trust: Trust::Producer,
+                shape: PoolShape {
+                    max_bytes: 1 << 20,
+                    slots: 1024,
+                    chunk_bytes: 1 << 16,
+                    trust: Trust::Producer,
+                },
                 known: false,
             };
             assert!(conn.keep_early((offer, Vec::new())).is_none());

@@ -2,6 +2,7 @@
 
 use std::io;
 pub use tranship_error::{Cause, Error, ErrorKind};
+pub use tranship_proto::OutOfRange;
 use tranship_proto::{Event, MAX_MARKS, MAX_NAME_BYTES, PoolId, Refusal};
 
 /// Makes the error for a refusal of the manager.
@@ -142,20 +143,6 @@ pub enum BadName {
     },
 }
 
-/// A number that is outside its range.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{what} is {value}; {min} to {max} are allowed")]
-pub struct OutOfRange {
-    /// The argument's name.
-    pub what: &'static str,
-    /// The given value.
-    pub value: u64,
-    /// Smallest allowed.
-    pub min: u64,
-    /// Largest allowed.
-    pub max: u64,
-}
-
 impl Cause for TimedOut {
     fn kind(&self) -> ErrorKind {
         ErrorKind::TimedOut
@@ -163,12 +150,6 @@ impl Cause for TimedOut {
 }
 
 impl Cause for BadName {
-    fn kind(&self) -> ErrorKind {
-        ErrorKind::BadArgument
-    }
-}
-
-impl Cause for OutOfRange {
     fn kind(&self) -> ErrorKind {
         ErrorKind::BadArgument
     }

@@ -30,21 +30,11 @@ impl DomainCore {
                 channel,
                 pool,
                 writer,
-                max_bytes,
-                slots,
-                chunk_bytes,
-                trust,
+                shape,
                 known,
             } => {
-                let shape = Offer {
-                    pool,
-                    writer,
-                    max_bytes,
-                    slots,
-                    chunk_bytes,
-                    trust,
-                };
-                self.offered(conn, channel, shape, known, fds)?;
+                let offer = Offer::new(pool, writer, shape);
+                self.offered(conn, channel, offer, known, fds)?;
             }
             Event::PoolOpen { channel, pool } => {
                 if let Some(link) = self.link(channel) {

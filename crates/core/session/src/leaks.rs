@@ -31,7 +31,7 @@ impl DomainCore {
         let own = self.register.all_own();
         let mut left = Vec::new();
         for ((pool, slot), note) in notes.as_deref().into_iter().flatten() {
-            let Some(of) = own.iter().find(|own| own.shape().pool == *pool) else {
+            let Some(of) = own.iter().find(|own| own.id() == *pool) else {
                 continue;
             };
             let slot = of.had(*slot);

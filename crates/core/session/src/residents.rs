@@ -8,7 +8,9 @@ use std::any::Any;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use tranship_proto::{BufferId, ChannelClaim, ChannelId, DomainId, Levels, PoolId, Request, Trust};
+use tranship_proto::{
+    BufferId, ChannelClaim, ChannelId, DomainId, Levels, PoolId, PoolShape, Request, Trust,
+};
 use tranship_region::layout::CountsRw;
 
 /// A pool that a sender wants to send from.
@@ -27,6 +29,27 @@ pub struct Offer {
     pub chunk_bytes: u64,
     /// The processes that can write the pool.
     pub trust: Trust,
+}
+
+impl Offer {
+    /// Offers a pool of this shape.
+    #[must_use]
+    pub fn new(pool: PoolId, writer: DomainId, shape: PoolShape) -> Offer {
+        let PoolShape {
+            max_bytes,
+            slots,
+            chunk_bytes,
+            trust,
+        } = shape;
+        Offer {
+            pool,
+            writer,
+            max_bytes,
+            slots,
+            chunk_bytes,
+            trust,
+        }
+    }
 }
 
 /// A queue that joins a pool's reader set.
@@ -52,8 +75,8 @@ pub struct Had {
 
 /// A pool that this domain writes.
 pub trait OwnMember: Any + Retired {
-    /// Returns the pool's shape as its writer offers it.
-    fn shape(&self) -> Offer;
+    fn id(&self) -> PoolId;
+    fn shape(&self) -> PoolShape;
     fn name(&self) -> &str;
     fn table_fd(&self) -> &OwnedFd;
     /// Returns the chunks present: index, serial, descriptor.

@@ -134,17 +134,13 @@ impl DomainCore {
     fn claim_all(&self, conn: &mut Conn) -> Result<(), Error> {
         let pools = self.register.all_own();
         for pool in &pools {
-            let shape = pool.shape();
-            let id = shape.pool;
+            let id = pool.id();
             self.claim(conn, Claim::Pool(id), &[pool.table_fd().as_fd()], |req| {
                 Request::ClaimPool {
                     req,
                     pool: id,
                     name: pool.name().into(),
-                    max_bytes: shape.max_bytes,
-                    slots: shape.slots,
-                    chunk_bytes: shape.chunk_bytes,
-                    trust: shape.trust,
+                    shape: pool.shape(),
                 }
             })?;
             for (index, serial, fd) in pool.chunks() {
@@ -169,7 +165,7 @@ impl DomainCore {
                 }
             })?;
         }
-        let is_ours = |id| pools.iter().any(|pool| pool.shape().pool == id);
+        let is_ours = |id| pools.iter().any(|pool| pool.id() == id);
         let rights = self.register.rights_of(is_ours);
         for (pool, domain) in rights {
             self.claim(conn, Claim::Right(pool, domain), &[], |req| {
@@ -177,10 +173,10 @@ impl DomainCore {
             })?;
         }
         for pool in &pools {
-            let id = pool.shape().pool;
+            let id = pool.id();
             for piece in pool.readers().chunks(PIECE) {
                 self.claim(conn, Claim::ReaderSet(id), &[], |req| {
-                    Request::ClaimRoster {
+                    Request::ClaimReaderSet {
                         req,
                         pool: id,
                         readers: piece.to_vec(),
@@ -190,7 +186,7 @@ impl DomainCore {
             }
             for piece in pool.queues().chunks(PIECE) {
                 self.claim(conn, Claim::ReaderSet(id), &[], |req| {
-                    Request::ClaimRoster {
+                    Request::ClaimReaderSet {
                         req,
                         pool: id,
                         readers: Vec::new(),

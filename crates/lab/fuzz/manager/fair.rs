@@ -189,7 +189,7 @@ fn is_claim(request: &Request) -> bool {
         Request::ClaimPool { .. }
             | Request::ClaimChunk { .. }
             | Request::ClaimReader { .. }
-            | Request::ClaimRoster { .. }
+            | Request::ClaimReaderSet { .. }
             | Request::ClaimChannel { .. }
             | Request::ClaimAssign { .. }
             | Request::ClaimDone { .. }

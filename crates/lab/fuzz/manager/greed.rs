@@ -110,12 +110,14 @@ impl World {
                         req,
                         pool,
                         name,
-                        max_bytes: 16 * CHUNK,
-                        slots: SLOTS,
-                        chunk_bytes: CHUNK,
-                        trust: Trust::Producer,
+                        shape: tranship_proto::PoolShape {
+                            max_bytes: 16 * CHUNK,
+                            slots: SLOTS,
+                            chunk_bytes: CHUNK,
+                            trust: Trust::Producer,
+                        },
                     },
-                    0 if little >= 10 => Request::ClaimRoster {
+                    0 if little >= 10 => Request::ClaimReaderSet {
                         req,
                         pool,
                         readers: (0..4).map(|i| (DomainId(req.0 + i), 1)).collect(),

@@ -103,10 +103,12 @@ impl World {
             |req| Request::CreatePool {
                 req,
                 name: "honest".to_owned(),
-                max_bytes: 16 * CHUNK,
-                slots: SLOTS,
-                chunk_bytes: CHUNK,
-                trust: tranship_proto::Trust::Producer,
+                shape: tranship_proto::PoolShape {
+                    max_bytes: 16 * CHUNK,
+                    slots: SLOTS,
+                    chunk_bytes: CHUNK,
+                    trust: tranship_proto::Trust::Producer,
+                },
             },
             &[(2, SLOTS, 8192)],
         );

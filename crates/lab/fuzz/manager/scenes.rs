@@ -132,9 +132,11 @@ pub fn create_pool(req: Req) -> Request {
     Request::CreatePool {
         req,
         name: "p".to_owned(),
-        max_bytes: 16 * CHUNK,
-        slots: SLOTS,
-        chunk_bytes: CHUNK,
-        trust: Trust::Producer,
+        shape: tranship_proto::PoolShape {
+            max_bytes: 16 * CHUNK,
+            slots: SLOTS,
+            chunk_bytes: CHUNK,
+            trust: Trust::Producer,
+        },
     }
 }

@@ -122,13 +122,15 @@ impl World {
                 req,
                 pool: PoolId(self.seen.pools[0]),
                 name: "p".to_owned(),
-                max_bytes: 16 * CHUNK,
-                slots: SLOTS,
-                chunk_bytes: CHUNK,
-                trust: Trust::Producer,
+                shape: tranship_proto::PoolShape {
+                    max_bytes: 16 * CHUNK,
+                    slots: SLOTS,
+                    chunk_bytes: CHUNK,
+                    trust: Trust::Producer,
+                },
             },
             22 => Request::ClaimAssign { req, channel, pool },
-            _ => Request::ClaimRoster {
+            _ => Request::ClaimReaderSet {
                 req,
                 pool,
                 readers: vec![(DomainId(UNKNOWN), 1)],

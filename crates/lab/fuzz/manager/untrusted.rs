@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use tranship_manager::state::{ClientId, Facts, Fd, Header, Input, Sealed};
 use tranship_proto::{
-    ChannelClaim, ChannelId, DomainId, ExportId, PoolId, Refusal, RefusalCode, Req, Request, Role,
-    Trust, decode,
+    ChannelClaim, ChannelId, DomainId, ExportId, PoolId, PoolShape, Refusal, RefusalCode, Req,
+    Request, Role, Trust, decode,
 };
 
 use super::bytes::Bytes;
@@ -167,8 +167,8 @@ impl World {
     fn belonging(&mut self, request: &Request) -> Vec<Fd> {
         let half = |role: Role| if role == Role::Source { 6 } else { 7 };
         match request {
-            Request::CreatePool { slots, .. } | Request::ClaimPool { slots, .. } => {
-                vec![self.object(2, *slots, 8192)]
+            Request::CreatePool { shape, .. } | Request::ClaimPool { shape, .. } => {
+                vec![self.object(2, shape.slots, 8192)]
             }
             Request::ShowChunks { chunks, .. } => {
                 let all = chunks.iter().map(|(_, serial)| self.chunk(*serial));
@@ -215,16 +215,18 @@ impl World {
         } else {
             (16 * CHUNK, SLOTS, CHUNK)
         };
-        // By the number, so that bytes that were found before mean the same.
-        let trust = Trust::ALL[(req.0 % 4) as usize];
+        let shape = PoolShape {
+            max_bytes,
+            slots,
+            chunk_bytes,
+            // By the number, so that bytes that were found before mean the same.
+            trust: Trust::ALL[(req.0 % 4) as usize],
+        };
         match bytes.below(40) {
             0..=2 => Request::CreatePool {
                 req,
                 name: "p".to_owned(),
-                max_bytes,
-                slots,
-                chunk_bytes,
-                trust,
+                shape,
             },
             3 => Request::DestroyPool { pool },
             4 | 5 => Request::Grant {
@@ -295,10 +297,7 @@ impl World {
                 req,
                 pool,
                 name: "p".to_owned(),
-                max_bytes,
-                slots,
-                chunk_bytes,
-                trust,
+                shape,
             },
             32 => Request::ClaimChunk {
                 req,
@@ -363,7 +362,7 @@ impl World {
                 trust: Trust::ALL[(req.0 % 4) as usize],
                 mapped: (0..n).map(|_| (bytes.number(), bytes.number())).collect(),
             },
-            _ => Request::ClaimRoster {
+            _ => Request::ClaimReaderSet {
                 req,
                 pool,
                 readers: (0..n)

@@ -12,7 +12,7 @@ use tranship_proto::{DomainId, Event, PROTOCOL_VERSION, Request};
 use super::fair::{self, Books};
 use super::honest::Honest;
 
-pub const CHUNK: u64 = 4096;
+pub const CHUNK: u64 = 64 << 10;
 pub const SLOTS: u32 = 16;
 pub const TOTAL: u64 = 64 * CHUNK;
 /// The manager's own, the honest domains', the untrusted ones'.
@@ -327,7 +327,7 @@ impl World {
                 assert!(self.tokens.contains(&pidfd));
                 self.watched.push((self.greeting, domain));
             }
-            Action::SetBoard { control_page, .. } => assert!(self.tokens.contains(&control_page)),
+            Action::SetEntry { control_page, .. } => assert!(self.tokens.contains(&control_page)),
             Action::ReadOrphan {
                 pool,
                 slots,

@@ -72,10 +72,12 @@ fn datagrams() {
         Request::CreatePool {
             req,
             name: name.clone(),
-            max_bytes: 1 << 30,
-            slots: 1024,
-            chunk_bytes: 65536,
-            trust: tranship_proto::Trust::Producer,
+            shape: tranship_proto::PoolShape {
+                max_bytes: 1 << 30,
+                slots: 1024,
+                chunk_bytes: 65536,
+                trust: tranship_proto::Trust::Producer,
+            },
         },
         Request::Connect {
             req,

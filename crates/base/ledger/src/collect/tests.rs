@@ -86,7 +86,7 @@ fn an_epoch_that_changes_at_any_check_restores_everything() {
             .unwrap_err();
         assert_eq!(
             stale,
-            StaleRoster {
+            StaleReaderSet {
                 reader_set: 7,
                 control_page: 8
             }

@@ -14,69 +14,38 @@ use super::store::Store;
 use super::tag::Tag;
 use super::waiters::Waiters;
 use crate::domain::DomainCore;
-use crate::error::{self, Error, ErrorKind, OutOfRange};
+use crate::error::{self, Error, ErrorKind};
 use crate::options::PoolOptions;
-use std::ops::RangeInclusive;
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::sync::{Arc, Mutex, Weak};
-use tranship_proto::{Event, Request, Trust};
+use tranship_proto::{Event, PoolShape, Request, Trust, check_range};
 use tranship_region::layout::TableRw;
 use tranship_zone::{Classes, PAGE, Zone, ZoneConfig};
-
-/// The largest pool: fewer than 2^32 pages, also when it is rounded up to whole chunks.
-const MAX_BYTES: u64 = (1 << 44) - (64 << 20);
 
 /// Whether such a pool can be.
 pub(crate) fn check(options: &PoolOptions) -> Result<(), Error> {
     checked(options).map(drop)
 }
 
-/// How many chunks and slots it is, if it can be.
-fn checked(options: &PoolOptions) -> Result<(u32, u32), Error> {
-    let check = |what, value: u64, is_good: bool, range: RangeInclusive<u64>| {
-        let (min, max) = (*range.start(), *range.end());
-        let error = OutOfRange {
-            what,
-            value,
-            min,
-            max,
-        };
-        let is_good = is_good && range.contains(&value);
-        is_good.then_some(value).ok_or(error)
-    };
-    let (chunk, align) = (options.chunk(), options.align_bytes);
-    let (is_power, sizes) = (chunk.is_power_of_two(), (64 << 10)..=(64 << 20));
-    check(
-        "the chunk size in bytes (a power of two)",
-        chunk,
-        is_power,
-        sizes,
-    )?;
-    let max_bytes = options.max_bytes;
-    check(
-        "the pool's maximum in bytes",
-        max_bytes,
-        true,
-        1..=MAX_BYTES,
-    )?;
+/// The shape of such a pool, if it can be.
+fn checked(options: &PoolOptions) -> Result<PoolShape, Error> {
+    let shape = options.shape();
+    shape.check()?;
+    let align = options.align_bytes;
     let what = "the alignment of buffers in bytes (a power of two)";
-    check(what, align, align.is_power_of_two(), 1..=chunk)?;
-    let max_bytes = max_bytes.next_multiple_of(chunk);
+    check_range(what, align, align.is_power_of_two(), 1..=shape.chunk_bytes)?;
     let what = "what the pool is to begin with, in bytes";
-    check(what, options.preallocated_bytes, true, 0..=max_bytes)?;
-    let most = tranship_proto::SLOT_LIMIT.into();
-    let slots = check("slots", options.slot_count(), true, 1..=most)?;
-    let chunks = check("chunks", max_bytes / chunk, true, 1..=u32::MAX.into())?;
+    check_range(what, options.preallocated_bytes, true, 0..=shape.max_bytes)?;
     crate::base::checked_name(&options.name)?;
-    #[allow(clippy::cast_possible_truncation)] // as just checked
-    Ok((chunks as u32, slots as u32))
+    Ok(shape)
 }
 
 impl OwnPool {
     pub(crate) fn create(domain: &DomainCore, options: PoolOptions) -> Result<Arc<OwnPool>, Error> {
-        let (chunk, (chunks, slots)) = (options.chunk(), checked(&options)?);
-        let max_bytes = u64::from(chunks) * chunk;
+        let shape = checked(&options)?;
+        let (chunk, chunks, slots) = (shape.chunk_bytes, shape.windows(), shape.slots);
+        let max_bytes = shape.max_bytes;
         let half = options.trust == Trust::Half;
         // Before anything is made.
         let mappings = half.then(|| guard::mappings(slots, chunks.into()));
@@ -88,10 +57,7 @@ impl OwnPool {
             |req| Request::CreatePool {
                 req,
                 name: options.name.clone(),
-                max_bytes,
-                slots,
-                chunk_bytes: chunk,
-                trust: options.trust,
+                shape,
             },
             &[shown.as_fd()],
         )?;

@@ -8,7 +8,7 @@ use crate::domain::{DomainCore, ForeignMember, Had, Joined, Offer, OwnMember};
 use crate::error::Error;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use tranship_proto::{BufferId, ChannelId, DomainId, PoolId};
+use tranship_proto::{BufferId, ChannelId, DomainId, PoolId, PoolShape};
 
 impl Retired for OwnPool {
     fn is_inherited(&self) -> bool {
@@ -21,7 +21,10 @@ impl Retired for OwnPool {
 }
 
 impl OwnMember for OwnPool {
-    fn shape(&self) -> Offer {
+    fn id(&self) -> PoolId {
+        self.id()
+    }
+    fn shape(&self) -> PoolShape {
         self.shape()
     }
     fn name(&self) -> &str {

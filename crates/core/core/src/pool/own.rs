@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 use tranship_ledger::{Handles, LetGo};
-use tranship_proto::{BufferId, DomainId, PoolId};
+use tranship_proto::{BufferId, DomainId, PoolId, PoolShape};
 use tranship_sync::DeferProducer;
 use tranship_zone::{CachePlace, Zone};
 
@@ -65,15 +65,16 @@ impl OwnPool {
     pub(crate) fn max_bytes(&self) -> u64 {
         self.memory.registration.max_bytes
     }
-    pub(crate) fn shape(&self) -> Offer {
-        Offer {
-            pool: self.id(),
-            writer: self.domain().id(),
+    pub(crate) fn shape(&self) -> PoolShape {
+        PoolShape {
             max_bytes: self.max_bytes(),
             slots: self.slot_count(),
             chunk_bytes: self.chunk_bytes(),
             trust: self.options().trust,
         }
+    }
+    pub(crate) fn offer(&self) -> Offer {
+        Offer::new(self.id(), self.domain().id(), self.shape())
     }
     pub(crate) fn slot_count(&self) -> u32 {
         self.memory.slots.count()

@@ -159,11 +159,8 @@ pub(crate) fn welcome_one(listener: &OwnedFd) -> Back {
                 back.control_page = Some(map);
             }
             Request::ClaimPool {
-                req,
-                pool,
-                max_bytes,
-                ..
-            } => back.claim = Some((req, pool, max_bytes)),
+                req, pool, shape, ..
+            } => back.claim = Some((req, pool, shape.max_bytes)),
             Request::ClaimDone { .. } => return back,
             _ => {}
         }

@@ -34,7 +34,7 @@ impl Shell {
                     }
                 }
             }
-            Action::SetBoard {
+            Action::SetEntry {
                 control_page,
                 entry,
                 pool,

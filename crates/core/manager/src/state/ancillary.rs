@@ -1,9 +1,42 @@
-//! The descriptors of a request.
+//! The descriptors of a request, and the lengths of the objects behind them (`docs/format.md`).
 
 use super::refuse::refusal;
-use super::types::{Done, Fail, Fd, FdToken, Sealed};
+use super::types::{Done, Facts, Fail, Fd, FdToken, Sealed};
 use std::collections::VecDeque;
-use tranship_proto::{RefusalCode, Trust};
+use tranship_proto::{RefusalCode, Role, Trust};
+use tranship_region::layout::{Kind, control_page, counts, page, refs, table, trace};
+
+/// Returns the length of a shared object with this number of slots, lines or entries.
+pub(super) fn bytes_of(kind: Kind, count: u32) -> u64 {
+    let bytes = match kind {
+        Kind::Table => table::len(count),
+        Kind::Refs => refs::len(count),
+        Kind::Sent | Kind::Rcvd => counts::len(count),
+        Kind::LinkSource | Kind::LinkSink => tranship_ring::len(count),
+        Kind::ControlPage => control_page::len(count),
+        Kind::Trace => trace::len(),
+        Kind::Page => page::len(count),
+    };
+    bytes as u64
+}
+
+/// Returns the kind of the half that an end writes.
+pub(super) fn half_of(role: Role) -> Kind {
+    match role {
+        Role::Source => Kind::LinkSource,
+        Role::Sink => Kind::LinkSink,
+    }
+}
+
+impl Facts {
+    /// Says whether it is a shared object of this kind and count.
+    pub(super) fn is(&self, kind: Kind, count: u32) -> bool {
+        let header = self.header.unwrap_or_default();
+        self.sealed == Sealed::OneWriter
+            && self.size == bytes_of(kind, count)
+            && (header.kind, header.count) == (kind as u32, count)
+    }
+}
 
 /// The descriptors of the present message; those that no handler takes are closed.
 #[derive(Debug)]
@@ -27,18 +60,14 @@ impl Ancillary {
         Ok(ends)
     }
 
-    /// Takes the next descriptor if it is a shared object of this kind, count and length.
-    pub fn take(&mut self, kind: u32, count: u32, bytes: u64) -> Result<Fd, Fail> {
+    /// Takes the next descriptor if it is a shared object of this kind and count.
+    pub fn take(&mut self, kind: Kind, count: u32) -> Result<Fd, Fail> {
         let fd = *self
             .fds
             .front()
             .ok_or(Fail::Expel(refusal(RefusalCode::BadDescriptor, 0, 1)))?;
-        let header = fd.facts.header.unwrap_or_default();
-        if fd.facts.sealed != Sealed::OneWriter
-            || fd.facts.size != bytes
-            || header.kind != kind
-            || header.count != count
-        {
+        if !fd.facts.is(kind, count) {
+            let bytes = bytes_of(kind, count);
             return Err(refusal(RefusalCode::BadDescriptor, bytes, fd.facts.size).into());
         }
         self.fds.pop_front();

@@ -1,13 +1,15 @@
 //! Assigning a pool to a channel, in two phases.
 
+use super::ancillary::bytes_of;
 use super::back_refs::BackRef;
 use super::extent::For;
 use super::model::{MAX_QUEUES, Offer, Opening, Queue, Reader};
 use super::types::Done;
-use super::{Ancillary, Fail, State, format, no_such, not_yours, refusal};
+use super::{Ancillary, Fail, State, no_such, not_yours, refusal};
 use tranship_proto::{
     ChannelId, DomainId, Event, Levels, Limited, PoolId, RefusalCode, Req, SAID_NO,
 };
+use tranship_region::layout::Kind;
 
 /// Offers that waited for room and are looked at in one go.
 const OFFERED: usize = 16;
@@ -42,7 +44,7 @@ impl State {
         if self.cx.client_of(sink).is_none() {
             return Err(refusal(RefusalCode::PeerGone, u64::from(sink.0), 0).into());
         }
-        let slots = p.slots;
+        let slots = p.shape.slots;
         // Each offer may be a queue, and its sink a reader, a moment later.
         let (queues, readers) = (p.queues.len(), p.readers.len());
         let offers = self.offers.count_of(pool);
@@ -58,11 +60,9 @@ impl State {
         if !self.cx.domains.contains_key(&p.writer) {
             return Err(no_such(pool.0));
         }
-        let sent = fds
-            .take(format::SENT, slots, format::counts_bytes(slots))?
-            .token;
-        self.cx
-            .hold_memory(sent, me, For::Tables, format::counts_bytes(slots));
+        let sent = fds.take(Kind::Sent, slots)?.token;
+        let bytes = bytes_of(Kind::Sent, slots);
+        self.cx.hold_memory(sent, me, For::Tables, bytes);
         let key = (channel, pool);
         let offer = Offer {
             req,
@@ -130,10 +130,7 @@ impl State {
             channel,
             pool,
             writer,
-            max_bytes: p.max_bytes,
-            slots: p.slots,
-            chunk_bytes: p.chunk_bytes,
-            trust: p.trust,
+            shape: p.shape,
             known,
         };
         let Some(process) = self.cx.domains.get(&writer).map(|d| d.pidfd) else {
@@ -213,12 +210,12 @@ impl State {
         if needs_refs && !with_refs {
             return Err(refusal(RefusalCode::State, 0, 1).into());
         }
-        let slots = p.slots;
-        let rcvd = fds.take(format::RCVD, slots, format::counts_bytes(slots))?;
+        let slots = p.shape.slots;
+        let rcvd = fds.take(Kind::Rcvd, slots)?;
         if !with_refs {
             return Ok((rcvd.token, None));
         }
-        match fds.take(format::REFS, slots, format::refs_bytes(slots)) {
+        match fds.take(Kind::Refs, slots) {
             Ok(refs) if me != self.pools[&pool].writer => {
                 Ok((rcvd.token, Some((refs.token, refs.facts.inode))))
             }
@@ -249,12 +246,12 @@ impl State {
         for token in self.claims.take_assigns(channel, pool) {
             self.cx.release(token);
         }
-        let slots = self.pools.get(&pool).map_or(0, |p| p.slots);
-        self.cx
-            .hold_memory(rcvd, me, For::Tables, format::counts_bytes(slots));
+        let slots = self.pools.get(&pool).map_or(0, |p| p.shape.slots);
+        let bytes = bytes_of(Kind::Rcvd, slots);
+        self.cx.hold_memory(rcvd, me, For::Tables, bytes);
         if let Some((refs, inode)) = refs {
-            self.cx
-                .hold_memory(refs, me, For::Tables, format::refs_bytes(slots));
+            let bytes = bytes_of(Kind::Refs, slots);
+            self.cx.hold_memory(refs, me, For::Tables, bytes);
             let reader = self.pools.reader_mut(pool, me);
             let old = match reader {
                 Some(r) => {
@@ -298,7 +295,7 @@ impl State {
     ) -> Done {
         match self.offers.get((channel, pool)) {
             Some(offer) if offer.sink == me => {
-                let trust = self.pools.get(&pool).map(|p| p.trust);
+                let trust = self.pools.get(&pool).map(|p| p.shape.trust);
                 match levels.zip(trust) {
                     Some((levels, trust)) if !levels.has(trust) => {
                         let why = refusal(RefusalCode::Trust, trust as u64, levels.bits());

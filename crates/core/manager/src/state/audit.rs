@@ -1,11 +1,13 @@
 //! Looks through the whole state for contradictions. For tests and for `debug` builds of tools.
 
 use super::accounts::KINDS;
+use super::ancillary::bytes_of;
 use super::model::{Answer, Channel, Chunk};
 use super::types::FdToken;
-use super::{BackRef, BackRefs, Of, State, format, watch};
+use super::{BackRef, BackRefs, Of, State, watch};
 use std::collections::{BTreeMap, BTreeSet};
 use tranship_proto::{DomainId, PoolId};
+use tranship_region::layout::{Kind, trace};
 
 impl State {
     /// Returns every descriptor that the state owns.
@@ -79,11 +81,11 @@ impl State {
         for (id, p) in self.pools.iter() {
             granted += p.granted_bytes();
             stranded += p.stranded_bytes();
-            if p.granted_bytes() > p.max_bytes {
+            if p.granted_bytes() > p.shape.max_bytes {
                 return Err(format!(
                     "pool {id}: {} granted of {}",
                     p.granted_bytes(),
-                    p.max_bytes
+                    p.shape.max_bytes
                 ));
             }
             if p.chunks.len() > p.granted as usize {
@@ -123,7 +125,7 @@ impl State {
                     return Err(format!("pool {id}: chunk {key:?} is not stranded"));
                 }
                 for d in holders {
-                    *strands.entry(*d).or_default() += p.chunk_bytes;
+                    *strands.entry(*d).or_default() += p.shape.chunk_bytes;
                     if !p.readers.get(d).is_some_and(|r| r.shown.contains(key)) {
                         return Err(format!("pool {id}: {d} does not hold {key:?}"));
                     }
@@ -249,29 +251,33 @@ impl State {
     fn audit_extent(&self) -> Result<(), String> {
         let claimed = self.claims.assigns().values().map(|a| a.facts.size);
         let refs = self.claims.readers().values();
-        let refs = refs.map(|r| format::refs_bytes(r.slots));
+        let refs = refs.map(|r| bytes_of(Kind::Refs, r.slots));
         let tables = self.pools.iter();
         let tables = tables.map(|(id, p)| p.table_bytes(self.offers.count_of(*id)));
-        let traces = self.traces.rings().map(|_| format::trace_shape().1);
+        let traces = self.traces.rings().map(|_| trace::len() as u64);
         let ends = self.claims.ends().values().map(|e| e.lines);
         let waiting = self.waiting.iter().map(|w| w.lines);
-        let bytes_of = |half| self.cx.descriptors.bytes_of(half);
-        let registered = self.registered.halves().map(bytes_of);
+        let kept = |half| self.cx.descriptors.bytes_of(half);
+        let registered = self.registered.halves().map(kept);
         let channels = self.channels.values();
-        let rings = channels.map(|c| c.ring_bytes(bytes_of));
+        let rings = channels.map(|c| c.ring_bytes(kept));
         let rings = rings.chain(registered);
         let data = self.pools.values();
-        let control_pages = format::control_page_bytes(self.cx.config.pools_per_domain);
+        let control_pages = bytes_of(Kind::ControlPage, self.cx.config.pools_per_domain);
         let sums = [
-            data.map(|p| p.chunks.len() as u64 * p.chunk_bytes).sum(),
+            data.map(|p| p.chunks.len() as u64 * p.shape.chunk_bytes)
+                .sum(),
             tables.chain(claimed).chain(refs).chain(traces).sum(),
             rings
-                .chain(ends.chain(waiting).map(format::link_bytes))
+                .chain(
+                    ends.chain(waiting)
+                        .map(|lines| bytes_of(Kind::LinkSource, lines)),
+                )
                 .sum(),
             self.cx.domains.len() as u64 * control_pages,
         ];
-        let kept = self.channels.values().filter_map(|c| c.source_ring);
-        self.cx.descriptors.audit(kept, sums)
+        let gone = self.channels.values().filter_map(|c| c.source_ring);
+        self.cx.descriptors.audit(gone, sums)
     }
 
     /// Counts queued messages and unanswered requests anew, by the user that caused them.
@@ -358,7 +364,7 @@ impl State {
                 count(r.uid, Of::Records, r.shown.len() + notes);
             }
             for s in p.stranded.values() {
-                let bytes = usize::try_from(p.chunk_bytes).unwrap_or(usize::MAX);
+                let bytes = usize::try_from(p.shape.chunk_bytes).unwrap_or(usize::MAX);
                 count(s.payer, Of::Bytes, bytes);
             }
         }

@@ -1,18 +1,19 @@
 //! Claims after a restart: the domains' words about their earlier objects. A claim is kept apart until both sides are
 //! there and agree (`settle`). A domain that comes back to the same manager is compared (`resume`).
 
+use super::ancillary::{bytes_of, half_of};
 use super::back_refs::BackRef;
 use super::brought::Brought;
 use super::claimed::{Claimed, ClaimedAssign, ClaimedEnd, ClaimedReader, Reads};
 use super::extent::For;
 use super::model::{Answer, MAX_QUEUES};
-use super::shape::Shape;
 use super::types::{ChunkKey, Done};
-use super::{Ancillary, Fail, Of, State, format, no_such, not_yours, refusal};
+use super::{Ancillary, Fail, Of, State, no_such, not_yours, refusal};
 use std::collections::BTreeSet;
 use tranship_proto::{
-    ChannelClaim, ChannelId, DomainId, Event, Limited, PoolId, RefusalCode, Req, Role,
+    ChannelClaim, ChannelId, DomainId, Event, Limited, PoolId, PoolShape, RefusalCode, Req, Role,
 };
+use tranship_region::layout::Kind;
 
 /// Most chunks that one claimed reader may name.
 const MAX_MAPPED: usize = 1 << 20;
@@ -43,7 +44,7 @@ impl State {
         req: Req,
         pool: PoolId,
         name: &str,
-        shape: Shape,
+        shape: PoolShape,
         fds: &mut Ancillary,
     ) -> Done {
         let same = self.claiming(me)?;
@@ -121,7 +122,7 @@ impl State {
                     return Err(refusal(RefusalCode::Claim, u64::from(serial), 0).into());
                 }
                 Self::check_place(p, index)?;
-                fds.are_chunks(p.chunk_bytes, p.trust)?;
+                fds.are_chunks(p.shape.chunk_bytes, p.shape.trust)?;
                 let fd = fds.take_any()?;
                 if p.unshown() == 0 {
                     // The memory exists and its readers use it, even if quota and total are exceeded. Other pools may
@@ -188,10 +189,10 @@ impl State {
             self.cx
                 .accounts
                 .check(uid, Of::Records, mapped.len() as u64)?;
-            let refs = fds.take(format::REFS, slots, format::refs_bytes(slots))?;
+            let refs = fds.take(Kind::Refs, slots)?;
             let (refs, inode) = (refs.token, refs.facts.inode);
-            self.cx
-                .hold_memory(refs, me, For::Tables, format::refs_bytes(slots));
+            let bytes = bytes_of(Kind::Refs, slots);
+            self.cx.hold_memory(refs, me, For::Tables, bytes);
             let mapped: BTreeSet<ChunkKey> = mapped.iter().copied().collect();
             self.cx.accounts.add(uid, Of::Records, mapped.len() as u64);
             self.claims.insert_reader(
@@ -260,7 +261,7 @@ impl State {
         if taken || other.is_some_and(|o| o.peer != me || o.domain != peer) {
             return Err(refusal(RefusalCode::Claim, u64::from(channel.0), 0).into());
         }
-        let half = fds.take(format::link_kind(role), lines, format::link_bytes(lines))?;
+        let half = fds.take(half_of(role), lines)?;
         // A process with a stolen id has not the memory that belongs to it: each end names the other's. And neither end
         // alone decides the channel's name.
         let strange = |o: &ClaimedEnd| {
@@ -276,8 +277,8 @@ impl State {
             return Err(refusal(RefusalCode::Claim, u64::from(channel.0), 0).into());
         }
         let (half, inode) = (half.token, half.facts.inode);
-        self.cx
-            .hold_memory(half, me, For::Rings, format::link_bytes(lines));
+        let bytes = bytes_of(half_of(role), lines);
+        self.cx.hold_memory(half, me, For::Rings, bytes);
         self.claims.insert_end(
             key,
             ClaimedEnd {

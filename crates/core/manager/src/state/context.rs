@@ -1,10 +1,10 @@
 //! The data that every handler needs: the time, the domains, their queued events, and their charges.
 
 use super::accounts::{Accounts, Of, at_most_half};
+use super::ancillary::bytes_of;
 use super::clients::Clients;
 use super::descriptors::Descriptors;
 use super::extent::{For, MANAGER, Piece};
-use super::format;
 use super::model::{Claiming, Domain};
 use super::pool::Pool;
 use super::refuse::refusal;
@@ -14,6 +14,7 @@ use crate::Config;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use tranship_proto::{DomainId, Event, PoolId, Refusal, RefusalCode};
+use tranship_region::layout::Kind;
 
 #[derive(Debug)]
 pub(super) struct Context {
@@ -89,7 +90,7 @@ impl Context {
     /// Stores a pool's epoch and quota in its entry, if there is one.
     pub fn publish(&mut self, id: PoolId, p: &Pool) {
         if let Some(control_page) = self.control_page_of(id, p) {
-            self.out.push(Action::SetBoard {
+            self.out.push(Action::SetEntry {
                 control_page,
                 entry: p.entry,
                 pool: Some(id),
@@ -131,7 +132,7 @@ impl Context {
     /// Holds a control page, which is counted to its domain's user.
     pub fn hold_control_page(&mut self, token: FdToken, uid: u32) {
         let (by, of) = (MANAGER, For::ControlPages);
-        let bytes = format::control_page_bytes(self.config.pools_per_domain);
+        let bytes = bytes_of(Kind::ControlPage, self.config.pools_per_domain);
         self.hold_piece(token, uid, Piece { by, of, bytes });
     }
 

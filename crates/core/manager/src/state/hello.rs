@@ -171,7 +171,7 @@ impl State {
             if let (Some(control_page), Some(p)) =
                 (self.live_control_page(pool), self.pools.get(&pool))
             {
-                self.cx.out.push(Action::SetBoard {
+                self.cx.out.push(Action::SetEntry {
                     control_page,
                     entry: p.entry,
                     pool: Some(pool),

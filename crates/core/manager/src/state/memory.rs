@@ -20,8 +20,8 @@ impl State {
         chunks: u32,
         least: u32,
     ) -> Result<u32, super::Refusal> {
-        let asked = u64::from(chunks) * pool.chunk_bytes;
-        let least = u64::from(least) * pool.chunk_bytes;
+        let asked = u64::from(chunks) * pool.shape.chunk_bytes;
+        let least = u64::from(least) * pool.shape.chunk_bytes;
         let quota = pool.quota_bytes.saturating_sub(pool.granted_bytes());
         let total = self.cx.room_for(pool.uid, pool.writer);
         if quota < least {
@@ -30,7 +30,7 @@ impl State {
         if total < least {
             return Err(self.cx.no_room(pool.uid, pool.writer, asked, least));
         }
-        let most = quota.min(total) / pool.chunk_bytes;
+        let most = quota.min(total) / pool.shape.chunk_bytes;
         Ok(chunks.min(u32::try_from(most).unwrap_or(u32::MAX)))
     }
 
@@ -92,7 +92,7 @@ impl State {
         least: u32,
     ) -> Result<u32, super::Fail> {
         let p = self.own_pool(me, id)?;
-        let (uid, bytes) = (p.uid, p.chunk_bytes);
+        let (uid, bytes) = (p.uid, p.shape.chunk_bytes);
         self.room_or_taken_back(uid, me, u64::from(least) * bytes);
         let fits = self.admit(&self.pools[&id], least, least).is_ok();
         let chunks = match fits && self.check_slowed(me)? {
@@ -122,7 +122,7 @@ impl State {
             p.granted += chunks;
             p.granted_at = self.cx.now;
             let (uid, writer) = (p.uid, p.writer);
-            let bytes = u64::from(chunks) * p.chunk_bytes;
+            let bytes = u64::from(chunks) * p.shape.chunk_bytes;
             self.cx.charge(uid, writer, bytes);
         }
     }
@@ -131,7 +131,7 @@ impl State {
         if let Some(p) = self.pools.get_mut(id) {
             p.granted -= chunks;
             let (uid, writer) = (p.uid, p.writer);
-            let bytes = u64::from(chunks) * p.chunk_bytes;
+            let bytes = u64::from(chunks) * p.shape.chunk_bytes;
             self.cx.uncharge(uid, writer, bytes);
         }
     }
@@ -175,7 +175,7 @@ impl State {
             let due = is_due(p.asked_to_shrink);
             let target = match scheduled {
                 true => Some(p.quota_bytes),
-                false => share(p.uid).map(|s| s.next_multiple_of(p.chunk_bytes)),
+                false => share(p.uid).map(|s| s.next_multiple_of(p.shape.chunk_bytes)),
             };
             if let Some(target_bytes) = target
                 && *id != asker
@@ -230,7 +230,7 @@ impl State {
             .filter(|(_, r)| r.shown.contains(&key))
             .map(|(d, _)| *d)
             .collect();
-        let bytes = p.chunk_bytes;
+        let bytes = p.shape.chunk_bytes;
         if let Some((answer @ Answer::Batch(_), _)) = chunk.ready {
             self.say_ready(id, key, answer); // for the other chunks of its batch
         }
@@ -265,7 +265,7 @@ impl State {
             self.cx.accounts.sub(r.uid, Of::Records, 1);
         }
         if let Some(mut stranded) = p.stranded.remove(&key) {
-            let bytes = p.chunk_bytes;
+            let bytes = p.shape.chunk_bytes;
             if stranded.holders.remove(&reader) {
                 self.cx.strands(reader, bytes, false);
             }

@@ -19,7 +19,6 @@ mod descriptors;
 mod endings;
 mod exports;
 mod extent;
-mod format;
 mod heaps;
 mod hello;
 mod hog;
@@ -45,7 +44,6 @@ mod resume;
 mod schedule;
 mod sealed;
 mod settle;
-mod shape;
 mod show;
 mod stat;
 mod steer;
@@ -369,15 +367,7 @@ impl State {
                 self.domain_ends(me, GoneReason::Closed);
                 Ok(())
             }
-            R::CreatePool {
-                req,
-                name,
-                max_bytes,
-                slots,
-                chunk_bytes,
-                trust,
-            } => {
-                let shape = shape::Shape::new(max_bytes, slots, chunk_bytes, trust);
+            R::CreatePool { req, name, shape } => {
                 self.create_pool(me, req, &name, shape, None, fds)
             }
             R::DestroyPool { pool } => self.destroy_pool(me, pool),
@@ -469,14 +459,8 @@ impl State {
                 req,
                 pool,
                 name,
-                max_bytes,
-                slots,
-                chunk_bytes,
-                trust,
-            } => {
-                let shape = shape::Shape::new(max_bytes, slots, chunk_bytes, trust);
-                self.claim_pool(me, req, pool, &name, shape, fds)
-            }
+                shape,
+            } => self.claim_pool(me, req, pool, &name, shape, fds),
             R::ClaimChunk {
                 req,
                 pool,
@@ -528,7 +512,7 @@ impl State {
                 let (cx, pools, heaps) = (&mut self.cx, &mut self.pools, &mut self.heaps);
                 quota::ask(cx, pools, heaps, (me, uid), req, (pool, quota_bytes))
             }
-            R::ClaimRoster {
+            R::ClaimReaderSet {
                 req,
                 pool,
                 readers,

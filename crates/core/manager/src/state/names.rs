@@ -1,11 +1,12 @@
 //! The name service: exports, connects that wait for them, channels in the making.
 
+use super::ancillary::{bytes_of, half_of};
 use super::back_refs::BackRef;
 use super::extent::For;
 use super::model::{Channel, Export, Stage, Waiting};
 use super::refuse::{check_lines, check_spelling};
 use super::types::{Done, FdToken};
-use super::{Ancillary, Fail, Of, State, barred, format, no_such, not_yours, refusal};
+use super::{Ancillary, Fail, Of, State, barred, no_such, not_yours, refusal};
 use std::collections::BTreeSet;
 use tranship_proto::{
     AccessRule, ChannelId, DomainId, Event, ExportId, GoneReason, Limited, RefusalCode, Req, Role,
@@ -174,11 +175,9 @@ impl State {
                 }
             }
         }
-        let half = fds
-            .take(format::link_kind(role), lines, format::link_bytes(lines))?
-            .token;
-        self.cx
-            .hold_memory(half, me, For::Rings, format::link_bytes(lines));
+        let half = fds.take(half_of(role), lines)?.token;
+        let bytes = bytes_of(half_of(role), lines);
+        self.cx.hold_memory(half, me, For::Rings, bytes);
         let w = Waiting {
             domain: me,
             uid,
@@ -356,15 +355,13 @@ impl State {
         check_lines(lines)?;
         let uid = self.cx.uid_of(me).ok_or(no_such(me.0))?;
         self.cx.accounts.check(uid, Of::Channels, 1)?;
-        let half = fds
-            .take(format::link_kind(role), lines, format::link_bytes(lines))?
-            .token;
+        let half = fds.take(half_of(role), lines)?.token;
         let Some(d) = self.cx.domains.get(&me) else {
             return Err(no_such(me.0));
         };
         let (uid, peer_pid, pidfd) = (d.uid, d.pid, d.pidfd);
-        self.cx
-            .hold_memory(half, me, For::Rings, format::link_bytes(lines));
+        let bytes = bytes_of(half_of(role), lines);
+        self.cx.hold_memory(half, me, For::Rings, bytes);
         let Some(c) = self.channels.get_mut(&id) else {
             return Err(no_such(id.0));
         };

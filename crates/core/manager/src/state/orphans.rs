@@ -20,7 +20,7 @@ impl State {
         p.batches.clear();
         self.sub_granted(id, unshown);
         if let Some(control_page) = control_page {
-            self.cx.out.push(Action::SetBoard {
+            self.cx.out.push(Action::SetEntry {
                 control_page,
                 entry,
                 pool: None,

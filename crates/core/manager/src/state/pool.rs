@@ -1,14 +1,14 @@
 //! Pools, and the facts about all of them: dead writers, awaited readers, changes that the store must be told of.
 
+use super::ancillary::bytes_of;
 use super::brought::BroughtQueues;
-use super::format;
 use super::model::{Batch, Chunk, Queue, Reader, Stranded};
-use super::shape::Shape;
 use super::types::{ChunkKey, Fd, FdToken};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Deref;
 use std::time::Duration;
-use tranship_proto::{ChannelId, DomainId, PoolId, Trust};
+use tranship_proto::{ChannelId, DomainId, PoolId, PoolShape};
+use tranship_region::layout::Kind;
 
 /// A pool.
 #[derive(Debug)]
@@ -17,10 +17,7 @@ pub(crate) struct Pool {
     pub writer: DomainId,
     /// The user that pays, for limits.
     pub uid: u32,
-    pub max_bytes: u64,
-    pub chunk_bytes: u64,
-    pub slots: u32,
-    pub trust: Trust,
+    pub shape: PoolShape,
     pub quota_bytes: u64,
     /// Set by the administrator: no policy moves the quota.
     pub pinned: bool,
@@ -62,15 +59,12 @@ pub(crate) struct Pool {
 
 impl Pool {
     /// Makes a pool without chunks and with an empty reader set.
-    pub fn new(name: &str, (writer, uid): (DomainId, u32), shape: Shape, table: Fd) -> Pool {
+    pub fn new(name: &str, (writer, uid): (DomainId, u32), shape: PoolShape, table: Fd) -> Pool {
         Pool {
             name: name.to_owned(),
             writer,
             uid,
-            max_bytes: shape.max_bytes,
-            chunk_bytes: shape.chunk_bytes,
-            slots: shape.slots,
-            trust: shape.trust,
+            shape,
             quota_bytes: 0,
             pinned: false,
             table: table.token,
@@ -106,28 +100,23 @@ impl Pool {
         &self.awaited
     }
     pub fn granted_bytes(&self) -> u64 {
-        u64::from(self.granted) * self.chunk_bytes
+        u64::from(self.granted) * self.shape.chunk_bytes
     }
     pub fn stranded_bytes(&self) -> u64 {
-        self.stranded.len() as u64 * self.chunk_bytes
+        self.stranded.len() as u64 * self.shape.chunk_bytes
     }
     /// Returns the bytes of its slot table, and of its counters, if it is offered over `offers` channels.
     pub fn table_bytes(&self, offers: usize) -> u64 {
         let readers = self.readers.values().filter(|r| r.refs.is_some()).count() as u64;
         // For a queue both sides' counters, for an offer the source's.
         let counts = (2 * self.queues.len() + offers) as u64;
-        format::table_bytes(self.slots)
-            + readers * format::refs_bytes(self.slots)
-            + counts * format::counts_bytes(self.slots)
-    }
-    /// Returns the places for chunks in its window.
-    pub fn windows(&self) -> u64 {
-        self.max_bytes / self.chunk_bytes
+        let of = |kind| bytes_of(kind, self.shape.slots);
+        of(Kind::Table) + readers * of(Kind::Refs) + counts * of(Kind::Sent)
     }
     /// Says whether a reader must unmap some chunks that are out of use before it is shown more. Otherwise a reader
     /// that never unmaps could strand any amount, by chunks that are returned and made anew.
     pub fn is_sated(&self, reader: &Reader) -> bool {
-        reader.shown.len() as u64 >= 2 * self.windows()
+        reader.shown.len() as u64 >= 2 * u64::from(self.shape.windows())
     }
     /// Returns the number of chunks that were granted and not yet shown.
     pub fn unshown(&self) -> u32 {
@@ -257,6 +246,7 @@ impl Pools {
 mod tests {
     use super::*;
     use crate::state::types::Facts;
+    use tranship_proto::Trust;
 
     const POOL: PoolId = PoolId(1);
 
@@ -265,7 +255,12 @@ mod tests {
             token: FdToken(1),
             facts: Facts::default(),
         };
-        let shape = Shape::new(1 << 20, 64, 1 << 16, Trust::default());
+        let shape = PoolShape {
+            max_bytes: 1 << 20,
+            slots: 64,
+            chunk_bytes: 1 << 16,
+            trust: Trust::default(),
+        };
         let mut pools = Pools::default();
         pools.insert(POOL, Pool::new("x", (DomainId(1), 0), shape, table));
         pools

@@ -1,12 +1,15 @@
 //! Pools: making, destroying, the right to forward.
 
+use super::ancillary::bytes_of;
 use super::back_refs::BackRef;
 use super::extent::For;
 use super::pool::Pool;
-use super::shape::Shape;
 use super::types::Done;
-use super::{Ancillary, Fail, Of, State, format, no_such, not_yours, refusal, schedule};
-use tranship_proto::{ALL_READERS, DomainId, Event, Limited, PoolId, RefusalCode, Req, check_name};
+use super::{Ancillary, Fail, Of, State, no_such, not_yours, refusal, schedule};
+use tranship_proto::{
+    ALL_READERS, DomainId, Event, Limited, PoolId, PoolShape, RefusalCode, Req, check_name,
+};
+use tranship_region::layout::Kind;
 
 /// Most domains with the right to forward one pool.
 const MAX_FORWARDERS: usize = 4096;
@@ -17,11 +20,13 @@ impl State {
         me: DomainId,
         req: Req,
         name: &str,
-        shape: Shape,
+        shape: PoolShape,
         claimed: Option<PoolId>,
         fds: &mut Ancillary,
     ) -> Done {
-        shape.check()?;
+        shape
+            .check()
+            .map_err(|e| refusal(RefusalCode::BadArgument, e.value, e.max))?;
         if !check_name(name) {
             return Err(refusal(RefusalCode::BadName, name.len() as u64, 64).into());
         }
@@ -34,7 +39,7 @@ impl State {
             let n = u64::from(self.cx.config.pools_per_domain);
             return Err(Limited::PoolsOfDomain.refuse(n + 1, n).into());
         };
-        let table = fds.take(format::TABLE, shape.slots, format::table_bytes(shape.slots))?;
+        let table = fds.take(Kind::Table, shape.slots)?;
         let header = table.facts.header.unwrap_or_default();
         if header.max_bytes != shape.max_bytes || header.chunk_bytes != shape.chunk_bytes {
             fds.fds.push_front(table);
@@ -60,7 +65,7 @@ impl State {
             true => schedule::first_pool_quota(cx, pools, heaps, uid, name, &shape),
             false => cx.first_quota(uid, shape.max_bytes),
         };
-        let table_bytes = format::table_bytes(shape.slots);
+        let table_bytes = bytes_of(Kind::Table, shape.slots);
         self.cx
             .hold_memory(table.token, me, For::Tables, table_bytes);
         let mut record = Pool::new(name, (me, uid), shape, table);

@@ -101,8 +101,12 @@ impl Outside {
         }
         let needs = figures.iter().filter_map(|(id, f)| {
             let p = pools.get(id).filter(|p| !p.is_orphan())?;
-            let least = cx.config.rule_of(&p.name).min_bytes.max(p.chunk_bytes);
-            let needed = needed_bytes(*f, p.granted_bytes(), p.chunk_bytes);
+            let least = cx
+                .config
+                .rule_of(&p.name)
+                .min_bytes
+                .max(p.shape.chunk_bytes);
+            let needed = needed_bytes(*f, p.granted_bytes(), p.shape.chunk_bytes);
             Some((*id, needed.max(least)))
         });
         let needs: Vec<(PoolId, u64)> = needs.collect();

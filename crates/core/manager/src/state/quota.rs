@@ -39,7 +39,8 @@ pub(super) fn ask(
 fn quota_of(pools: &Pools, heaps: &Heaps, id: PoolId) -> Option<(u64, u64)> {
     let pool = pools.get(&id).filter(|pool| !pool.is_orphan());
     let heap = || heaps.get(&id).map(|h| (h.quota_bytes, h.max_bytes));
-    pool.map(|p| (p.quota_bytes, p.max_bytes)).or_else(heap)
+    pool.map(|p| (p.quota_bytes, p.shape.max_bytes))
+        .or_else(heap)
 }
 
 /// Sets a quota by the administrator's word: from then on no policy moves it.
@@ -94,7 +95,7 @@ fn set_pool(cx: &mut Context, pools: &mut Pools, id: PoolId, quota_bytes: u64, t
     let Some(p) = pools.get_mut(id).filter(|p| !p.is_orphan()) else {
         return;
     };
-    p.quota_bytes = quota_bytes.min(p.max_bytes).min(cx.total_bytes);
+    p.quota_bytes = quota_bytes.min(p.shape.max_bytes).min(cx.total_bytes);
     let (writer, quota_bytes) = (p.writer, p.quota_bytes);
     let over = p.granted_bytes() > quota_bytes;
     cx.publish(id, p);

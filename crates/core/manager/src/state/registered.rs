@@ -1,11 +1,10 @@
 //! Channels within a process, or from it to elsewhere. No manager connects their ends: the process reports them. They
 //! serve `stat` only, and end with the connection that reported them.
 
-use super::ancillary::Ancillary;
+use super::ancillary::{Ancillary, bytes_of};
 use super::context::Context;
 use super::descriptors::Descriptors;
 use super::extent::For;
-use super::format;
 use super::model::RegisteredKey;
 use super::pool::Pools;
 use super::refuse::{check_lines, no_such, refusal};
@@ -15,6 +14,7 @@ use tranship_proto::{
     ChannelId, ChannelStat, DomainId, Limited, LocalChannel, MAX_ADDRESS_BYTES, PoolId,
     RefusalCode, Role, check_text,
 };
+use tranship_region::layout::Kind;
 
 /// Most channels of one domain; further ones are not shown.
 const MOST: usize = 256;
@@ -73,16 +73,20 @@ impl Registrations {
         let [ours, theirs] = channel.lines;
         check_lines(ours)?;
         check_lines(theirs)?;
-        let source = fds.take(format::LINK_SOURCE, ours, format::link_bytes(ours))?;
-        let sink = match fds.take(format::LINK_SINK, theirs, format::link_bytes(theirs)) {
+        let source = fds.take(Kind::LinkSource, ours)?;
+        let sink = match fds.take(Kind::LinkSink, theirs) {
             Ok(sink) => sink.token,
             Err(wrong) => {
                 fds.fds.push_front(source);
                 return Err(wrong);
             }
         };
-        cx.hold_memory(source.token, me, For::Rings, format::link_bytes(ours));
-        cx.hold_memory(sink, me, For::Rings, format::link_bytes(theirs));
+        for (half, kind, lines) in [
+            (source.token, Kind::LinkSource, ours),
+            (sink, Kind::LinkSink, theirs),
+        ] {
+            cx.hold_memory(half, me, For::Rings, bytes_of(kind, lines));
+        }
         let record = Registered {
             address: channel.address,
             role: channel.role,

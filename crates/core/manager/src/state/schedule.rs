@@ -9,12 +9,11 @@ use super::model::{Heap, Heaps};
 use super::pool::Pools;
 use super::pressure::Outside;
 use super::quota::{self, is_divided};
-use super::shape::Shape;
 use super::types::{Action, ClientId, Done, Figures};
 use crate::Config;
 use std::time::Duration;
 use tranship_policy::{Governor, PoolState, Snapshot};
-use tranship_proto::{Event, PoolFigures, PoolId, Req};
+use tranship_proto::{Event, PoolFigures, PoolId, PoolShape, Req};
 
 /// Heaps have no chunks: the smallest amount of memory that they ask for.
 const HEAP_GRAIN: u64 = 1 << 20;
@@ -235,16 +234,17 @@ impl Sight<'_> {
         let p = self.pools.get(&id).filter(|p| !p.is_orphan())?;
         let granted = p.granted_bytes();
         let mut rule = self.cx.config.rule_of(&p.name);
-        let most = self.cx.most_for(p.uid, p.max_bytes);
+        let most = self.cx.most_for(p.uid, p.shape.max_bytes);
         rule.max_bytes = rule.max_bytes.min(most);
         rule.min_bytes = rule.min_bytes.min(rule.max_bytes);
         if self.hogs.is_slowed(p.writer) {
             // A domain that holds too much of others' memory gets no more of its own.
-            rule.max_bytes = rule.max_bytes.min(granted).max(p.chunk_bytes);
+            rule.max_bytes = rule.max_bytes.min(granted).max(p.shape.chunk_bytes);
             rule.min_bytes = rule.min_bytes.min(rule.max_bytes);
         }
         if p.pinned {
-            (rule.min_bytes, rule.max_bytes) = (p.quota_bytes, p.quota_bytes.max(p.chunk_bytes));
+            (rule.min_bytes, rule.max_bytes) =
+                (p.quota_bytes, p.quota_bytes.max(p.shape.chunk_bytes));
         }
         // A writer without figures counts as using everything that it has.
         let silent = Figures {
@@ -268,7 +268,7 @@ impl Sight<'_> {
             waiters: u32::try_from(f.waiters).unwrap_or(u32::MAX),
             quota_bytes: p.quota_bytes,
             granted_bytes: granted,
-            grain_bytes: p.chunk_bytes,
+            grain_bytes: p.shape.chunk_bytes,
             rule,
             ..PoolState::default()
         })
@@ -282,7 +282,7 @@ pub(super) fn first_pool_quota(
     heaps: &Heaps,
     uid: u32,
     name: &str,
-    shape: &Shape,
+    shape: &PoolShape,
 ) -> u64 {
     let usual = cx.first_quota(uid, shape.max_bytes);
     let alive = pools.values().filter(|p| !p.is_orphan());

@@ -23,7 +23,7 @@ impl State {
         fds: &mut Ancillary,
     ) -> Done {
         let p = self.own_pool(me, id)?;
-        let bytes = p.chunk_bytes;
+        let bytes = p.shape.chunk_bytes;
         let mut places = BTreeSet::new();
         for &(index, serial) in keys {
             let there = p.chunks.get(&index).map_or(0, |c| c.serial);

@@ -5,10 +5,11 @@ use super::brought::Brought;
 use super::claimed::{Claimed, ClaimedReader, EndKey};
 use super::model::{Channel, Opening, Queue, Reader, Stage, Stranded};
 use super::pool::Pool;
-use super::types::{FdToken, Sealed, Then};
-use super::{Of, State, format, refusal};
+use super::types::{FdToken, Then};
+use super::{Of, State, refusal};
 use std::collections::BTreeSet;
 use tranship_proto::{ChannelId, DomainId, Event, PoolId, RefusalCode, Role};
+use tranship_region::layout::Kind;
 
 impl State {
     pub(super) fn settle(&mut self, what: &Claimed) {
@@ -205,9 +206,9 @@ impl State {
         let fits = |r: &ClaimedReader, p: &Pool| {
             let known = p.named.get(&reader) == Some(&r.inode)
                 && p.table_inode == r.table
-                && p.trust == r.trust;
+                && p.shape.trust == r.trust;
             known
-                && p.slots == r.slots
+                && p.shape.slots == r.slots
                 && p.writer != reader
                 // Another thread may already be offering the pool to this reader.
                 && p.readers.get(&reader).is_none_or(|r| r.refs.is_none())
@@ -265,7 +266,7 @@ impl State {
             proved: true,
             ..p.readers.remove(&reader).unwrap_or_default()
         };
-        let (windows, bytes) = (p.windows(), p.chunk_bytes);
+        let (windows, bytes) = (p.shape.windows(), p.shape.chunk_bytes);
         let mut gone = Vec::new();
         for key in mapped {
             let Some(p) = self.pools.get_mut(pool) else {
@@ -286,8 +287,8 @@ impl State {
                 }
                 true
             } else if !live
-                && (p.stranded.len() as u64) < windows
-                && u64::from(key.0) < windows
+                && p.stranded.len() < windows as usize
+                && key.0 < windows
                 && self.cx.accounts.room(uid, Of::Bytes) >= bytes
             {
                 // No other domain knows this chunk. It counts as stranded only as far as the total allows, so that a
@@ -374,16 +375,9 @@ impl State {
         if !reads(c.sink) || !reads(c.source) {
             return;
         }
-        let bytes = format::counts_bytes(p.slots);
-        let right = |facts: &super::Facts, kind: u32| {
-            let h = facts.header.unwrap_or_default();
-            facts.sealed == Sealed::OneWriter
-                && facts.size == bytes
-                && h.kind == kind
-                && h.count == p.slots
-        };
-        let good = right(&a.facts, format::SENT)
-            && right(&b.facts, format::RCVD)
+        let slots = p.shape.slots;
+        let good = a.facts.is(Kind::Sent, slots)
+            && b.facts.is(Kind::Rcvd, slots)
             && (a.domain, b.domain) == (c.source, c.sink)
             && !p.queues.contains_key(&channel);
         let (Some(a), Some(b)) = (

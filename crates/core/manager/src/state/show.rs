@@ -46,14 +46,14 @@ impl State {
     ) -> Done {
         let p = self.own_pool(me, id)?;
         let again = keys.first().is_some_and(|key| p.has(*key));
-        if again && p.trust == Trust::None {
+        if again && p.shape.trust == Trust::None {
             return self.show_sealed(me, req, id, keys, fds);
         }
         let asked = check_keys(p, keys)?;
         if least == 0 || least > asked {
             return Err(refusal(RefusalCode::BadArgument, least.into(), asked.into()).into());
         }
-        fds.are_chunks(p.chunk_bytes, p.trust)?;
+        fds.are_chunks(p.shape.chunk_bytes, p.shape.trust)?;
         let piece = p.piece();
         let granted = self.grant_shown(me, id, asked, least)?;
         let taken = granted.min(piece);
@@ -75,7 +75,7 @@ impl State {
     ) -> Result<u32, Fail> {
         let now = self.cx.now;
         let p = self.own_pool(me, id)?;
-        let (uid, bytes, before) = (p.uid, p.chunk_bytes, p.unshown().min(asked));
+        let (uid, bytes, before) = (p.uid, p.shape.chunk_bytes, p.unshown().min(asked));
         let missing = |before: u32| least.saturating_sub(before).max(1);
         if before < asked {
             // The memory taken back may be this pool's own.
@@ -106,10 +106,10 @@ impl State {
     ) -> Done {
         let (token, open) = (fd.token, fd.facts.sealed == Sealed::Open);
         let p = self.own_pool(me, id)?;
-        let bytes = p.chunk_bytes;
+        let bytes = p.shape.chunk_bytes;
         p.last_serial = p.last_serial.max(key.1);
         // Readers that claimed the chunk before its writer hold memory in use.
-        let unstranded = p.stranded.remove(&key).map(|s| (s, p.chunk_bytes));
+        let unstranded = p.stranded.remove(&key).map(|s| (s, p.shape.chunk_bytes));
         p.chunks.insert(
             key.0,
             Chunk {
@@ -184,8 +184,9 @@ impl State {
 
     /// Checks that a chunk may be put there.
     pub(super) fn check_place(p: &Pool, index: u32) -> Done {
-        if u64::from(index) >= p.windows() {
-            return Err(refusal(RefusalCode::BadArgument, index.into(), p.windows()).into());
+        let places = p.shape.windows();
+        if index >= places {
+            return Err(refusal(RefusalCode::BadArgument, index.into(), places.into()).into());
         }
         if p.chunks.contains_key(&index) {
             return Err(refusal(RefusalCode::State, index.into(), 0).into());

@@ -201,7 +201,7 @@ impl State {
             }
             Item::Hold(pool, domain) => {
                 let record = StatRecord::Hold(self.hold_stat(pool, domain)?);
-                let slots = self.pools.get(&pool)?.slots;
+                let slots = self.pools.get(&pool)?.shape.slots;
                 let action = self.read_hold(client, pool, domain, 0)?;
                 self.ask(client, record, action, u64::from(slots))
             }
@@ -217,7 +217,7 @@ impl State {
         from: u32,
     ) -> Option<Action> {
         let p = self.pools.get(&pool)?;
-        let to = from.saturating_add(SLOTS_AT_ONCE).min(p.slots);
+        let to = from.saturating_add(SLOTS_AT_ONCE).min(p.shape.slots);
         (from < to).then_some(Action::ReadHold {
             client,
             table: p.table,
@@ -393,15 +393,15 @@ impl State {
             name: p.name.clone(),
             writer: p.writer,
             writer_alive: !p.is_orphan(),
-            max_bytes: p.max_bytes,
+            max_bytes: p.shape.max_bytes,
             quota_bytes: p.quota_bytes,
             granted_bytes: p.granted_bytes(),
             stranded_bytes: p.stranded_bytes(),
-            data_bytes: p.chunks.len() as u64 * p.chunk_bytes,
+            data_bytes: p.chunks.len() as u64 * p.shape.chunk_bytes,
             table_bytes: p.table_bytes(self.offers.count_of(id)),
-            chunk_bytes: p.chunk_bytes,
-            slots: p.slots,
-            trust: p.trust,
+            chunk_bytes: p.shape.chunk_bytes,
+            slots: p.shape.slots,
+            trust: p.shape.trust,
             readers: u32::try_from(p.readers.len()).unwrap_or(u32::MAX),
             live_bytes: 0,
             garbage_bytes: 0,

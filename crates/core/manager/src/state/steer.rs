@@ -108,8 +108,8 @@ impl Seat {
                 continue;
             };
             let rule = cx.config.rule_of(&p.name);
-            let most = cx.most_for(p.uid, p.max_bytes).min(rule.max_bytes);
-            let most = most.max(p.chunk_bytes);
+            let most = cx.most_for(p.uid, p.shape.max_bytes).min(rule.max_bytes);
+            let most = most.max(p.shape.chunk_bytes);
             let least = least.get(id).copied().unwrap_or(0);
             if *quota_bytes > most {
                 return Err(refusal(RefusalCode::BadArgument, *quota_bytes, most).into());
@@ -163,10 +163,17 @@ fn least_of_all(cx: &Context, pools: &Pools) -> BTreeMap<PoolId, u64> {
     let least = alive.map(|(id, p)| {
         let least = match p.pinned {
             true => p.quota_bytes,
-            false => cx.config.rule_of(&p.name).min_bytes.max(p.chunk_bytes),
+            false => cx
+                .config
+                .rule_of(&p.name)
+                .min_bytes
+                .max(p.shape.chunk_bytes),
         };
-        let most = cx.most_for(p.uid, p.max_bytes);
-        (*id, least.min(most) / p.chunk_bytes * p.chunk_bytes)
+        let most = cx.most_for(p.uid, p.shape.max_bytes);
+        (
+            *id,
+            least.min(most) / p.shape.chunk_bytes * p.shape.chunk_bytes,
+        )
     });
     least.collect()
 }

@@ -7,16 +7,17 @@
 //! kept as pidfds, so that they are awaited for as long as they live.) The descriptors' names hold the rest of the
 //! state.
 
+use super::ancillary::bytes_of;
 use super::back_refs::BackRef;
 use super::extent::{For, Piece};
 use super::model::Chunk;
 use super::pool::Pool;
-use super::shape::Shape;
 use super::types::{Action, ChunkKey, Fd, FdToken, Sealed};
-use super::{Ancillary, Of, State, format};
+use super::{Ancillary, Of, State};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use tranship_proto::{DomainId, PoolId, Trust, check_name};
+use tranship_proto::{DomainId, PoolId, PoolShape, Trust, check_name};
+use tranship_region::layout::Kind;
 
 /// Most stored descriptors, in all and of one user's pools: the unit file has the same number.
 const MOST: usize = 4000;
@@ -35,14 +36,8 @@ pub enum Stored {
         writer: DomainId,
         /// The user that pays.
         uid: u32,
-        /// The pool's maximum size, bytes.
-        max_bytes: u64,
-        /// The number of slots.
-        slots: u32,
-        /// The chunks' size, bytes.
-        chunk_bytes: u64,
-        /// The trust level.
-        trust: Trust,
+        /// The pool's numbers.
+        shape: PoolShape,
         /// The pool's name.
         name: String,
     },
@@ -87,17 +82,17 @@ impl Stored {
             },
             "t" => {
                 let (pool, writer, uid) = (PoolId(small()?), DomainId(small()?), small()?);
-                let (max_bytes, slots, chunk_bytes) =
-                    (number()?, u32::try_from(number()?).ok()?, number()?);
-                let trust = usize::try_from(number()?).ok()?;
+                let shape = PoolShape {
+                    max_bytes: number()?,
+                    slots: u32::try_from(number()?).ok()?,
+                    chunk_bytes: number()?,
+                    trust: *Trust::ALL.get(usize::try_from(number()?).ok()?)?,
+                };
                 Stored::Table {
                     pool,
                     writer,
                     uid,
-                    max_bytes,
-                    slots,
-                    chunk_bytes,
-                    trust: *Trust::ALL.get(trust)?,
+                    shape,
                     name: unhex(parts.next()?)?,
                 }
             }
@@ -140,13 +135,16 @@ impl fmt::Display for Stored {
                 pool,
                 writer,
                 uid,
-                max_bytes,
-                slots,
-                chunk_bytes,
-                trust,
+                shape,
                 name,
             } => {
-                let trust = Trust::ALL.iter().position(|t| t == trust).unwrap_or(0);
+                let PoolShape {
+                    max_bytes,
+                    slots,
+                    chunk_bytes,
+                    trust,
+                } = *shape;
+                let trust = Trust::ALL.iter().position(|t| *t == trust).unwrap_or(0);
                 write!(
                     f,
                     "t.{}.{}.{uid}.{max_bytes}.{slots}.{chunk_bytes}.{trust}.",
@@ -205,10 +203,7 @@ impl State {
             pool,
             writer: p.writer,
             uid: p.uid,
-            max_bytes: p.max_bytes,
-            slots: p.slots,
-            chunk_bytes: p.chunk_bytes,
-            trust: p.trust,
+            shape: p.shape,
             name: p.name.clone(),
         };
         all.push((table, p.table));
@@ -282,10 +277,7 @@ impl State {
             Stored::Table {
                 writer,
                 uid,
-                max_bytes,
-                slots,
-                chunk_bytes,
-                trust,
+                shape,
                 name,
                 ..
             },
@@ -294,19 +286,16 @@ impl State {
         else {
             return None;
         };
-        let shape = Shape::new(*max_bytes, *slots, *chunk_bytes, *trust);
         shape.check().ok()?;
         let mut ancillary = Ancillary {
             fds: [*table].into(),
         };
-        let table = ancillary
-            .take(format::TABLE, *slots, format::table_bytes(*slots))
-            .ok()?;
+        let table = ancillary.take(Kind::Table, shape.slots).ok()?;
         let header = table.facts.header.unwrap_or_default();
         let ancillary = Ancillary {
             fds: found.chunks.iter().map(|(_, fd)| *fd).collect(),
         };
-        ancillary.are_chunks(*chunk_bytes, *trust).ok()?;
+        ancillary.are_chunks(shape.chunk_bytes, shape.trust).ok()?;
         let indices: BTreeSet<u32> = found.chunks.iter().map(|((index, _), _)| *index).collect();
         let serials: BTreeSet<u32> = found
             .chunks
@@ -315,13 +304,12 @@ impl State {
             .collect();
         let readers: BTreeSet<DomainId> = found.readers.iter().map(|(d, _, _)| *d).collect();
         let n = found.chunks.len();
-        let windows = max_bytes / chunk_bytes;
         let descriptors = 1 + n + found.readers.len();
         let good = check_name(name)
-            && (header.max_bytes, header.chunk_bytes) == (*max_bytes, *chunk_bytes)
+            && (header.max_bytes, header.chunk_bytes) == (shape.max_bytes, shape.chunk_bytes)
             && n > 0
             && (indices.len(), serials.len()) == (n, n)
-            && indices.last().is_some_and(|i| u64::from(*i) < windows)
+            && indices.last().is_some_and(|i| *i < shape.windows())
             && !serials.contains(&0)
             && readers.len() == found.readers.len()
             && !readers.contains(writer)
@@ -342,10 +330,7 @@ impl State {
             Stored::Table {
                 writer,
                 uid,
-                max_bytes,
-                slots,
-                chunk_bytes,
-                trust,
+                shape,
                 name,
                 ..
             },
@@ -356,15 +341,13 @@ impl State {
         };
         let by = self.cx.descriptors.maker();
         let piece = |of, bytes| Piece { by, of, bytes };
-        self.cx.hold_piece(
-            table.token,
-            uid,
-            piece(For::Tables, format::table_bytes(slots)),
-        );
+        let bytes = bytes_of(Kind::Table, shape.slots);
+        self.cx
+            .hold_piece(table.token, uid, piece(For::Tables, bytes));
         let mut chunks = BTreeMap::new();
         for ((index, serial), fd) in &found.chunks {
             self.cx
-                .hold_piece(fd.token, uid, piece(For::Data, chunk_bytes));
+                .hold_piece(fd.token, uid, piece(For::Data, shape.chunk_bytes));
             let chunk = Chunk {
                 serial: *serial,
                 fd: fd.token,
@@ -383,7 +366,6 @@ impl State {
             .accounts
             .add(uid, Of::Records, found.readers.len() as u64);
         self.back_refs.insert(writer, BackRef::Writes(id));
-        let shape = Shape::new(max_bytes, slots, chunk_bytes, trust);
         let mut record = Pool::new(&name, (writer, uid), shape, table);
         let named = found.readers.iter().map(|(d, inode, _)| (*d, *inode));
         record.named = named.collect();
@@ -447,10 +429,12 @@ mod tests {
                 pool: PoolId(7),
                 writer: DomainId(u32::MAX),
                 uid: 1000,
-                max_bytes: 1 << 46,
-                slots: 1024,
-                chunk_bytes: 65536,
-                trust: Trust::Full,
+                shape: PoolShape {
+                    max_bytes: 1 << 43,
+                    slots: 1024,
+                    chunk_bytes: 65536,
+                    trust: Trust::Full,
+                },
                 name: "a:b.c\u{e4}".repeat(8),
             },
             Stored::Chunk {

@@ -68,7 +68,7 @@ impl State {
             Item::Hold(pool, domain) => {
                 let p = self.pools.get(&pool)?;
                 let refs = p.readers.get(&domain)?.refs?;
-                let (table, slots) = (p.table, p.slots);
+                let (table, slots) = (p.table, p.shape.slots);
                 let record = StatRecord::Hold(self.hold_stat(pool, domain)?);
                 (record, Look::Held { table, refs, slots })
             }

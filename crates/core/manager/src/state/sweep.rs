@@ -3,12 +3,13 @@
 
 use super::pass::Pass;
 use super::pool::Pool;
-use super::types::{Action, FdToken, Sealed};
-use super::{Of, State, format};
+use super::types::{Action, FdToken};
+use super::{Of, State};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::time::Duration;
 use tranship_proto::{ChannelId, DomainId, Event, PoolId};
+use tranship_region::layout::Kind;
 
 /// Words that are read for all users in one tick: 2 MiB, half a millisecond.
 const WORDS: u32 = 1 << 19;
@@ -168,8 +169,8 @@ impl State {
             table: c.table,
             refs: c.refs,
             queues: c.queues,
-            chunk_bytes: p.map_or(1, |p| p.chunk_bytes),
-            windows: p.map_or(1, |p| u32::try_from(p.windows()).unwrap_or(u32::MAX)),
+            chunk_bytes: p.map_or(1, |p| p.shape.chunk_bytes),
+            windows: p.map_or(1, |p| p.shape.windows()),
         });
         false
     }
@@ -186,7 +187,7 @@ impl State {
         else {
             return;
         };
-        let slots = self.pools.get(&id).map(|p| p.slots);
+        let slots = self.pools.get(&id).map(|p| p.shape.slots);
         let slots = slots.or_else(|| self.claimed_counters(id).map(|c| c.slots));
         let Some(pass) = self.sweep.users.get_mut(&uid) else {
             return;
@@ -260,9 +261,9 @@ impl State {
             return None;
         }
         let settled = p.queues.values().map(|q| (q.sent, q.rcvd));
-        let (refs, queues) = self.claimed(id, p.slots)?;
+        let (refs, queues) = self.claimed(id, p.shape.slots)?;
         Some(Counters {
-            slots: p.slots,
+            slots: p.shape.slots,
             table: Some(p.table),
             refs: p
                 .readers
@@ -312,12 +313,8 @@ impl State {
         if readers.iter().any(|r| r.slots != slots) {
             return None;
         }
-        let right = |a: &super::claimed::ClaimedAssign, kind: u32| {
-            let (f, h) = (a.facts, a.facts.header.unwrap_or_default());
-            let bytes = format::counts_bytes(slots);
-            (f.sealed == Sealed::OneWriter && f.size == bytes && h.kind == kind && h.count == slots)
-                .then_some(a.fd)
-        };
+        let right =
+            |a: &super::claimed::ClaimedAssign, kind| a.facts.is(kind, slots).then_some(a.fd);
         let mut queues = Vec::new();
         for key in self.claims.assigns_of(id) {
             let (channel, _, is_source) = key;
@@ -329,7 +326,7 @@ impl State {
                 return None;
             };
             if is_source {
-                queues.push((right(a, format::SENT)?, right(other, format::RCVD)?));
+                queues.push((right(a, Kind::Sent)?, right(other, Kind::Rcvd)?));
             }
         }
         Some((readers.iter().map(|r| r.refs).collect(), queues))

@@ -7,12 +7,12 @@ use super::back_refs::{BackRefs, READS, WRITES};
 use super::clients::Client;
 use super::context::Context;
 use super::extent::For;
-use super::format;
 use super::pool::{Pool, Pools};
 use super::refuse::{no_such, not_yours, refusal};
 use super::types::{ClientId, Done, FdToken};
 use std::collections::{BTreeMap, BTreeSet};
 use tranship_proto::{DomainId, Event, Limited, PoolId, RefusalCode, Req};
+use tranship_region::layout::{Kind, trace};
 
 /// Ended domains whose records are kept; if there are more, each user keeps equally many.
 const MOST_GONE: usize = 32;
@@ -213,8 +213,7 @@ impl Traces {
         me: DomainId,
         fds: &mut Ancillary,
     ) -> Done {
-        let (count, bytes) = format::trace_shape();
-        let fd = fds.take(format::TRACE, count, bytes)?;
+        let fd = fds.take(Kind::Trace, trace::ENTRIES)?;
         let alive = |t: &Trace| t.alive && t.domain == me;
         let mut rings = self.rings.iter();
         let old = rings.find(|(_, t)| alive(t)).map(|(number, _)| *number);
@@ -233,7 +232,7 @@ impl Traces {
             }
         };
         let (name, pid, uid) = (d.name.clone(), d.pid, d.uid);
-        let fd = cx.hold_memory(fd.token, me, For::Tables, bytes);
+        let fd = cx.hold_memory(fd.token, me, For::Tables, trace::len() as u64);
         let ring = Trace {
             domain: me,
             name,

@@ -311,7 +311,7 @@ pub enum Action {
         domain: DomainId,
     },
     /// Store an entry of a control page (release).
-    SetBoard {
+    SetEntry {
         /// The control page.
         control_page: FdToken,
         /// Index.

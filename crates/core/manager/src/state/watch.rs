@@ -158,7 +158,7 @@ impl Watch {
                 if from == 0 {
                     r.hold.begin(room);
                 }
-                Some((p.table, refs, p.slots))
+                Some((p.table, refs, p.shape.slots))
             });
             let Some((table, refs, slots)) = found.filter(|(_, _, slots)| from < *slots) else {
                 self.end_look(uid, (pool, reader), cx, pools);
@@ -191,7 +191,7 @@ impl Watch {
     ) {
         let (now, linger) = (cx.now, cx.config.linger);
         let record = pools.get_mut(pool).and_then(|p| {
-            let (most, payer) = (p.max_bytes, p.uid);
+            let (most, payer) = (p.shape.max_bytes, p.uid);
             p.readers.get_mut(&reader).map(|r| (r, most, payer))
         });
         let Some((r, most_bytes, payer)) = record else {
@@ -230,7 +230,7 @@ impl Watch {
             return;
         };
         // A reader cannot hold more than the pool's size, whatever the table says.
-        let there = p.chunks.len() as u64 * p.chunk_bytes;
+        let there = p.chunks.len() as u64 * p.shape.chunk_bytes;
         let Some(r) = p.readers.get_mut(&reader) else {
             return;
         };
@@ -299,7 +299,7 @@ pub(super) fn audit(cx: &Context, pools: &Pools) -> Result<(), String> {
         }
         for (reader, r) in &p.readers {
             let bytes = r.hold.lingering_bytes;
-            if bytes > p.max_bytes {
+            if bytes > p.shape.max_bytes {
                 return Err(format!("pool {id}: {bytes} bytes of it linger at {reader}"));
             }
             if bytes > 0 {

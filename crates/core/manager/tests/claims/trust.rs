@@ -126,7 +126,7 @@ fn a_veto_for_the_level_says_what_is_taken() {
         };
         source.send(&assign, &[counts.sent.0.as_fd()]);
         let (trust, _) = sink.wait(|e| match e {
-            Event::PoolOffer { trust, .. } => Some(*trust),
+            Event::PoolOffer { shape, .. } => Some(shape.trust),
             _ => None,
         });
         assert_eq!(trust, Trust::Full);

@@ -94,10 +94,12 @@ impl Client {
             req: self.req(),
             pool: pool.id,
             name: "pool".into(),
-            max_bytes: pool.max_bytes,
-            slots: SLOTS,
-            chunk_bytes: CHUNK,
-            trust: pool.trust,
+            shape: tranship_proto::PoolShape {
+                max_bytes: pool.max_bytes,
+                slots: SLOTS,
+                chunk_bytes: CHUNK,
+                trust: pool.trust,
+            },
         };
         self.send(&claim, &[pool.table_fd.as_fd()]);
         for (index, serial, fd, _) in &pool.chunks {
@@ -120,7 +122,7 @@ impl Client {
     /// Claims the writer's reader set: these ways' sinks as readers, and these ways.
     pub fn claim_reader_set(&mut self, pool: &Pool, readers: &[&Way], queues: &[&Way]) {
         let reader = |w: &&Way| (w.sink, inode(&w.refs().0));
-        let claim = Request::ClaimRoster {
+        let claim = Request::ClaimReaderSet {
             req: self.req(),
             pool: pool.id,
             readers: readers.iter().map(reader).collect(),

@@ -144,7 +144,7 @@ impl House {
                         let not = Input::NotKilled { domain };
                         inputs.push_back(if self.may_kill { died } else { not });
                     }
-                    Action::SetBoard {
+                    Action::SetEntry {
                         pool: Some(pool),
                         quota_bytes,
                         ..

@@ -159,10 +159,12 @@ impl Client {
         let request = Request::CreatePool {
             req,
             name: "pool".to_owned(),
-            max_bytes: chunks * CHUNK,
-            slots: SLOTS,
-            chunk_bytes: CHUNK,
-            trust,
+            shape: tranship_proto::PoolShape {
+                max_bytes: chunks * CHUNK,
+                slots: SLOTS,
+                chunk_bytes: CHUNK,
+                trust,
+            },
         };
         self.send(&request, &[table.as_fd()]);
         req

@@ -71,10 +71,12 @@ impl Writer {
         let request = Request::CreatePool {
             req: Req(1),
             name: "pool".into(),
-            max_bytes: chunks * CHUNK,
-            slots: SLOTS,
-            chunk_bytes: CHUNK,
-            trust,
+            shape: tranship_proto::PoolShape {
+                max_bytes: chunks * CHUNK,
+                slots: SLOTS,
+                chunk_bytes: CHUNK,
+                trust,
+            },
         };
         let events = house.ask(client, request, Some((table, 8192)));
         let pool = events.iter().find_map(|e| match e {

@@ -57,10 +57,12 @@ impl World {
                 req,
                 pool,
                 name: "p".to_owned(),
-                max_bytes: 16 * CHUNK,
-                slots: SLOTS,
-                chunk_bytes: CHUNK,
-                trust: tranship_proto::Trust::Producer,
+                shape: tranship_proto::PoolShape {
+                    max_bytes: 16 * CHUNK,
+                    slots: SLOTS,
+                    chunk_bytes: CHUNK,
+                    trust: tranship_proto::Trust::Producer,
+                },
             };
             all.push((Claim::Pool(pool), request, Some((2, own.table))));
             for (index, (serial, inode)) in &own.chunks {
@@ -79,7 +81,7 @@ impl World {
                 .iter()
                 .map(|(c, q)| (*c, q.sink, q.process))
                 .collect();
-            let request = Request::ClaimRoster {
+            let request = Request::ClaimReaderSet {
                 req,
                 pool,
                 readers,
@@ -134,7 +136,7 @@ impl World {
             match &mut request {
                 Request::ClaimPool { req, .. }
                 | Request::ClaimChunk { req, .. }
-                | Request::ClaimRoster { req, .. }
+                | Request::ClaimReaderSet { req, .. }
                 | Request::ClaimReader { req, .. }
                 | Request::ClaimChannel { req, .. }
                 | Request::ClaimAssign { req, .. }
@@ -269,10 +271,12 @@ impl World {
                 let request = Request::CreatePool {
                     req,
                     name: "p".to_owned(),
-                    max_bytes: 16 * CHUNK,
-                    slots: SLOTS,
-                    chunk_bytes: CHUNK,
-                    trust: tranship_proto::Trust::Producer,
+                    shape: tranship_proto::PoolShape {
+                        max_bytes: 16 * CHUNK,
+                        slots: SLOTS,
+                        chunk_bytes: CHUNK,
+                        trust: tranship_proto::Trust::Producer,
+                    },
                 };
                 self.say(i, request, vec![fd]);
             }

@@ -30,7 +30,7 @@ use tranship_proto::{
 use domain::{Assign, Claim, Foreign, Link, Own, Proc, QueueOf, ReaderOf};
 use world::World;
 
-const CHUNK: u64 = 4096;
+const CHUNK: u64 = 64 << 10;
 const SLOTS: u32 = 16;
 
 /// The number that tells a piece of shared memory, or a process, from all others.

@@ -239,7 +239,7 @@ impl World {
                 }
             }
             Action::Watch { pidfd, domain } => self.watched.push((self.inode_of[&pidfd], domain)),
-            Action::SetBoard {
+            Action::SetEntry {
                 control_page,
                 entry,
                 pool,

@@ -35,10 +35,12 @@ impl World {
                 let request = Request::CreatePool {
                     req,
                     name: "p".to_owned(),
-                    max_bytes: 16 * CHUNK,
-                    slots: SLOTS,
-                    chunk_bytes: CHUNK,
-                    trust: self.trust(i),
+                    shape: tranship_proto::PoolShape {
+                        max_bytes: 16 * CHUNK,
+                        slots: SLOTS,
+                        chunk_bytes: CHUNK,
+                        trust: self.trust(i),
+                    },
                 };
                 self.say(i, request, vec![fd]);
             }

@@ -153,10 +153,12 @@ impl World {
                 req,
                 pool,
                 name,
-                max_bytes: 16 * CHUNK,
-                slots: SLOTS,
-                chunk_bytes: CHUNK,
-                trust: self.trust(i),
+                shape: tranship_proto::PoolShape {
+                    max_bytes: 16 * CHUNK,
+                    slots: SLOTS,
+                    chunk_bytes: CHUNK,
+                    trust: self.trust(i),
+                },
             };
             self.say(i, request, vec![fd]);
             for (index, serial) in chunks {
@@ -182,7 +184,7 @@ impl World {
             let reader_set = self.procs[i].reader_sets.get(&pool).into_iter().flatten();
             let sink = readers.first().map_or(DomainId(1), |r| r.0);
             let queues = reader_set.map(|c| (*c, sink, 0)).collect();
-            let request = Request::ClaimRoster {
+            let request = Request::ClaimReaderSet {
                 req,
                 pool,
                 readers,

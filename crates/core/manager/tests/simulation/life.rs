@@ -177,8 +177,8 @@ impl World {
             }
             // A pool's table comes before its chunks.
             let fd = match &mut stored {
-                Stored::Table { trust, .. } => {
-                    level = *trust;
+                Stored::Table { shape, .. } => {
+                    level = shape.trust;
                     self.table()
                 }
                 Stored::Chunk { index, .. } => {

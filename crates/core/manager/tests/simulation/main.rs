@@ -21,7 +21,7 @@ use tranship_proto::{
     Refusal, RefusalCode, Req, Request, Role, Trust,
 };
 
-const CHUNK: u64 = 4096;
+const CHUNK: u64 = 64 << 10;
 const SLOTS: u32 = 16;
 const TOTAL: u64 = 40 * CHUNK;
 

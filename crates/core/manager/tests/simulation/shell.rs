@@ -137,7 +137,7 @@ impl World {
                 assert!(self.tokens.contains(&pidfd));
                 self.watched.push((self.greeting, domain));
             }
-            Action::SetBoard {
+            Action::SetEntry {
                 control_page,
                 entry,
                 pool,
@@ -468,8 +468,8 @@ impl World {
                 let before = *self.trusts.entry(*pool).or_insert(trust);
                 assert_eq!(before, trust, "{pool} has another level than before");
             }
-            Event::PoolOffer { pool, trust, .. } => {
-                assert_eq!(self.trusts.get(pool), Some(trust), "{pool}");
+            Event::PoolOffer { pool, shape, .. } => {
+                assert_eq!(self.trusts.get(pool), Some(&shape.trust), "{pool}");
             }
             Event::ChunkAdded { pool, .. } => {
                 let shared = self.sealed[&fds[0]] == Sealed::Shared;

@@ -178,10 +178,12 @@ fn live(n: u64, due: Instant) -> Life {
     let create = |req| Request::CreatePool {
         req,
         name: "client".into(),
-        max_bytes: CHUNK,
-        slots: SLOTS,
-        chunk_bytes: CHUNK,
-        trust: tranship_proto::Trust::Producer,
+        shape: tranship_proto::PoolShape {
+            max_bytes: CHUNK,
+            slots: SLOTS,
+            chunk_bytes: CHUNK,
+            trust: tranship_proto::Trust::Producer,
+        },
     };
     let Event::PoolCreated { pool, .. } = ask(&mut raw, &create, &[table.as_fd()]) else {
         return (times, said);

@@ -30,10 +30,12 @@ pub fn claimant(domain: DomainId, pool: PoolId) -> (Raw, bool) {
         req: Req(1),
         pool,
         name: "claimed".into(),
-        max_bytes: 1 << 20,
-        slots: 64,
-        chunk_bytes: 1 << 16,
-        trust: tranship_proto::Trust::Producer,
+        shape: tranship_proto::PoolShape {
+            max_bytes: 1 << 20,
+            slots: 64,
+            chunk_bytes: 1 << 16,
+            trust: tranship_proto::Trust::Producer,
+        },
     };
     raw.send(&claim, &[table.as_fd()]);
     (raw, resumed)
@@ -43,7 +45,7 @@ pub fn claimant(domain: DomainId, pool: PoolId) -> (Raw, bool) {
 #[must_use]
 pub fn claim_of_nobody(pool: PoolId, from: u32) -> Request {
     let all = from..from + 500;
-    Request::ClaimRoster {
+    Request::ClaimReaderSet {
         req: Req(2),
         pool,
         readers: all.clone().map(|n| (DomainId(n), 1)).collect(),

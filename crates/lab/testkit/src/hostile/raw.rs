@@ -208,10 +208,12 @@ impl Raw {
         let request = Request::CreatePool {
             req,
             name: name.into(),
-            max_bytes,
-            slots,
-            chunk_bytes,
-            trust,
+            shape: tranship_proto::PoolShape {
+                max_bytes,
+                slots,
+                chunk_bytes,
+                trust,
+            },
         };
         self.send(&request, &[fd.as_fd()]);
         let (id, _) = self.wait(|e| match e {
@@ -398,17 +400,13 @@ impl Raw {
 
     /// Takes, as a sink, the pool that is offered next, and its first chunk if it is new.
     pub fn take_offer(&mut self, channel: &mut Channel) {
-        let ((pool, max_bytes, slots, chunk_bytes, known), mut fds) = self.wait(|e| match e {
+        let ((pool, shape, known), mut fds) = self.wait(|e| match e {
             Event::PoolOffer {
-                pool,
-                max_bytes,
-                slots,
-                chunk_bytes,
-                known,
-                ..
-            } => Some((*pool, *max_bytes, *slots, *chunk_bytes, *known)),
+                pool, shape, known, ..
+            } => Some((*pool, *shape, *known)),
             _ => None,
         });
+        let slots = shape.slots;
         let table_fd = fds.remove(0);
         let (rcvd_fd, rcvd) = CountsRw::create(Way::Rcvd, slots).unwrap();
         let accept = Request::AcceptPool {
@@ -419,7 +417,8 @@ impl Raw {
         if known {
             self.send(&accept, &[rcvd_fd.as_fd()]);
         } else {
-            let table = TableRo::open(&table_fd, slots, max_bytes, chunk_bytes).unwrap();
+            let table =
+                TableRo::open(&table_fd, slots, shape.max_bytes, shape.chunk_bytes).unwrap();
             let (refs_fd, refs) = RefsRw::create(slots).unwrap();
             self.send(&accept, &[rcvd_fd.as_fd(), refs_fd.as_fd()]);
             let (_, mut fds) = self.wait(|e| matches!(e, Event::ChunkAdded { .. }).then_some(()));

@@ -67,10 +67,12 @@ pub fn create(req: Req) -> Request {
     Request::CreatePool {
         req,
         name: "pest".into(),
-        max_bytes: 4 * CHUNK,
-        slots: SLOTS,
-        chunk_bytes: CHUNK,
-        trust: tranship_proto::Trust::Producer,
+        shape: tranship_proto::PoolShape {
+            max_bytes: 4 * CHUNK,
+            slots: SLOTS,
+            chunk_bytes: CHUNK,
+            trust: tranship_proto::Trust::Producer,
+        },
     }
 }
 
@@ -98,10 +100,12 @@ pub fn with_descriptors() -> Vec<Request> {
             req,
             pool: PoolId(5),
             name: name(),
-            max_bytes: 4 * CHUNK,
-            slots: SLOTS,
-            chunk_bytes: CHUNK,
-            trust: tranship_proto::Trust::Producer,
+            shape: tranship_proto::PoolShape {
+                max_bytes: 4 * CHUNK,
+                slots: SLOTS,
+                chunk_bytes: CHUNK,
+                trust: tranship_proto::Trust::Producer,
+            },
         },
     ]
 }
@@ -180,10 +184,12 @@ pub fn thefts(id: u32) -> Vec<Request> {
             req,
             pool,
             name: "x".into(),
-            max_bytes: 4 * CHUNK,
-            slots: SLOTS,
-            chunk_bytes: CHUNK,
-            trust: tranship_proto::Trust::Producer,
+            shape: tranship_proto::PoolShape {
+                max_bytes: 4 * CHUNK,
+                slots: SLOTS,
+                chunk_bytes: CHUNK,
+                trust: tranship_proto::Trust::Producer,
+            },
         },
         Request::ClaimChunk {
             req,
@@ -247,10 +253,12 @@ pub fn wild(random: &mut Random) -> Request {
         0 => Request::CreatePool {
             req,
             name,
-            max_bytes: wide,
-            slots: serial,
-            chunk_bytes: u64::from(index) << 7,
-            trust: tranship_proto::Trust::Producer,
+            shape: tranship_proto::PoolShape {
+                max_bytes: wide,
+                slots: serial,
+                chunk_bytes: u64::from(index) << 7,
+                trust: tranship_proto::Trust::Producer,
+            },
         },
         1 => Request::Export { req, name, role },
         2 => Request::Connect {
@@ -273,10 +281,12 @@ pub fn wild(random: &mut Random) -> Request {
             req,
             pool,
             name,
-            max_bytes: wide,
-            slots: serial,
-            chunk_bytes: u64::from(index),
-            trust: tranship_proto::Trust::Producer,
+            shape: tranship_proto::PoolShape {
+                max_bytes: wide,
+                slots: serial,
+                chunk_bytes: u64::from(index),
+                trust: tranship_proto::Trust::Producer,
+            },
         },
         6 => Request::ClaimDone { req },
         7 => Request::Grant {

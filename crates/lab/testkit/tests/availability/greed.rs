@@ -20,10 +20,12 @@ child!(
             let create = Request::CreatePool {
                 req,
                 name: "greed".into(),
-                max_bytes: 1 << 40,
-                slots: 64,
-                chunk_bytes: 1 << 20,
-                trust: tranship_proto::Trust::Producer,
+                shape: tranship_proto::PoolShape {
+                    max_bytes: 1 << 40,
+                    slots: 64,
+                    chunk_bytes: 1 << 20,
+                    trust: tranship_proto::Trust::Producer,
+                },
             };
             raw.send(&create, &[fd.as_fd()]);
             let (pool, _) = raw.wait(|e| match e {
@@ -83,10 +85,12 @@ child!(
                 let create = Request::CreatePool {
                     req,
                     name: "greed".into(),
-                    max_bytes: 1 << 16,
-                    slots: 64,
-                    chunk_bytes: 1 << 16,
-                    trust: tranship_proto::Trust::Producer,
+                    shape: tranship_proto::PoolShape {
+                        max_bytes: 1 << 16,
+                        slots: 64,
+                        chunk_bytes: 1 << 16,
+                        trust: tranship_proto::Trust::Producer,
+                    },
                 };
                 raw.send(&create, &[fd.as_fd()]);
                 let (refused, _) = raw.wait(|e| match e {

@@ -9,7 +9,7 @@ use crate::stage::Stage;
 use tranship_testkit::hostile::claimant::{claim_of_nobody, claimant};
 use tranship_testkit::hostile::raw::Raw;
 
-const CHUNK: u64 = 4096;
+const CHUNK: u64 = 64 << 10;
 const SLOTS: u32 = 1 << 20;
 /// Of the window; one chunk of it is there.
 const PLACES: u64 = 1 << 20;

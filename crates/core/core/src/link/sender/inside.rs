@@ -84,7 +84,7 @@ impl Sender {
             Home::Own(pool) => {
                 // SAFETY: pools outlive their outstanding slots, and this handle's is one.
                 let pool = unsafe { pool.as_ref() };
-                self.may_go_of(pool.domain().is(&self.link.domain), &pool.shape())
+                self.may_go_of(pool.domain().is(&self.link.domain), &pool.offer())
             }
             Home::Foreign(pool) => {
                 // SAFETY: as above.
@@ -96,7 +96,7 @@ impl Sender {
 
     /// Whether the receiver takes a pool of this domain's.
     pub(super) fn agree_inside(&self, pool: &OwnPool) -> Result<(), Error> {
-        self.may_go_of(true, &pool.shape())
+        self.may_go_of(true, &pool.offer())
     }
 
     fn may_go_of(&self, ours: bool, offer: &Offer) -> Result<(), Error> {

@@ -19,10 +19,12 @@ fn pool(raw: &mut Raw, max_bytes: u64, chunk_bytes: u64) -> Option<PoolId> {
     let create = Request::CreatePool {
         req,
         name: "greed".into(),
-        max_bytes,
-        slots: 64,
-        chunk_bytes,
-        trust: tranship_proto::Trust::Producer,
+        shape: tranship_proto::PoolShape {
+            max_bytes,
+            slots: 64,
+            chunk_bytes,
+            trust: tranship_proto::Trust::Producer,
+        },
     };
     raw.send(&create, &[fd.as_fd()]);
     let (made, _) = raw.wait(|e| match e {

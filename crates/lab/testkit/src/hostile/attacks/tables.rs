@@ -10,7 +10,7 @@ use crate::hostile::claimant::{claim_of_nobody, claimant};
 use crate::hostile::raw::Raw;
 use crate::{Control, child};
 
-const CHUNK: u64 = 4096;
+const CHUNK: u64 = 64 << 10;
 const SLOTS: u32 = 1 << 16;
 /// Places of the window; one chunk of it is there.
 const PLACES: u64 = 1 << 16;
