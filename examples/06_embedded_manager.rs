@@ -1,7 +1,8 @@
 //! A manager inside the program, with a configuration of its own: no daemon, nothing installed. Limits hold the same.
 
+use tranship::admin::StatRecord;
 use tranship::manager::Config;
-use tranship::{Domain, ErrorKind, PoolOptions, StatRecord};
+use tranship::{Domain, ErrorKind, PoolOptions};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     // The same keys as in the daemon's file.
@@ -32,7 +33,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let _little = small.alloc(1000)?;
 
     // The holders of buffers; `tranship ls` and `tranship stat` show the same.
-    for record in domain.stat()? {
+    for record in domain.admin().stat()? {
         match record {
             StatRecord::Manager(m) => {
                 println!(

@@ -4,8 +4,9 @@
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, Stdio};
+use tranship::Domain;
+use tranship::admin::StatRecord;
 use tranship::malloc::{Tranship, usage};
-use tranship::{Domain, StatRecord};
 
 #[global_allocator]
 static HEAP: Tranship = Tranship;
@@ -32,7 +33,7 @@ fn supervisor() -> Result {
     let mut said = BufReader::new(worker.stdout.take().ok_or("it is piped")?).lines();
     println!("worker: {}", said.next().ok_or("it said nothing")??);
 
-    let stat = domain.stat()?;
+    let stat = domain.admin().stat()?;
     let heap = stat.iter().find_map(|record| match record {
         StatRecord::Heap(heap) => Some(heap),
         _ => None,

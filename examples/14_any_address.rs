@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 use tranship::net::Over;
-use tranship::transport::net::{Credentials, Net, Timing, certificate};
+use tranship::net::{Credentials, Net, Timing, certificate};
 use tranship::{
     Body, ChannelOptions, Domain, ErrorKind, PollItem, Pool, PoolOptions, Receiver, Sender, Trust,
     poll,
@@ -158,7 +158,7 @@ fn main() -> Result<(), Any> {
     let net = Net::tls(credentials, Timing::default())?;
     let port = net.open("127.0.0.1:0".parse()?)?;
     for domain in [&here, &there] {
-        domain.add_carrier(Arc::new(Over::new("tcp", Arc::new(net.clone()))));
+        tranship::carrier::add_to(&domain, Arc::new(Over::new("tcp", Arc::new(net.clone()))));
     }
 
     for address in [

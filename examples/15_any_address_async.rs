@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tranship::net::Over;
-use tranship::transport::net::{Credentials, Net, Timing, certificate};
+use tranship::net::{Credentials, Net, Timing, certificate};
 use tranship::{
     Body, ChannelOptions, Domain, ErrorKind, Pool, PoolOptions, Receiver, Sender, Trust,
 };
@@ -146,7 +146,7 @@ async fn main() -> Result<(), Any> {
     let net = Net::tls(credentials, Timing::default())?;
     let port = net.open("127.0.0.1:0".parse()?)?;
     for domain in [&here, &there] {
-        domain.add_carrier(Arc::new(Over::new("tcp", Arc::new(net.clone()))));
+        tranship::carrier::add_to(&domain, Arc::new(Over::new("tcp", Arc::new(net.clone()))));
     }
 
     for address in [

@@ -47,11 +47,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     // The policy's own domain: two rights are all that it has.
     let socket = app.socket_path().ok_or("a socket")?.to_owned();
     let domain = Domain::builder().name("policy").socket(&socket).connect()?;
-    let steering = domain.steer()?;
+    let steering = domain.admin().steer()?;
     let other = Domain::builder().name("other").socket(&socket).connect()?;
     println!(
         "a second one: {}",
-        other.steer().expect_err("one at a time")
+        other.admin().steer().expect_err("one at a time")
     );
 
     // Both programs want all the memory that there is.

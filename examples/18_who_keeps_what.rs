@@ -2,14 +2,15 @@
 //! itself names them.
 
 use std::time::Duration;
+use tranship::admin::{DomainStat, Leaks, StatRecord};
 use tranship::manager::Config;
-use tranship::{Domain, DomainStat, Leaks, PoolOptions, Receiver, Sender, StatRecord};
+use tranship::{Domain, PoolOptions, Receiver, Sender};
 
 const FRAME: usize = 256 << 10;
 
 /// Returns the manager's record of a domain.
 fn record(of: &Domain) -> Result<DomainStat, Box<dyn std::error::Error>> {
-    let records = of.stat()?.into_iter();
+    let records = of.admin().stat()?.into_iter();
     let mut domains = records.filter_map(|record| match record {
         StatRecord::Domain(d) if d.domain == of.id() => Some(d),
         _ => None,
@@ -67,7 +68,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     );
     assert!(seen.lingering_bytes >= 4 * FRAME as u64);
 
-    let report = viewer.leaks();
+    let report = viewer.admin().leaks();
     println!("{report}");
     assert_eq!(report.held.len(), 4);
     drop(kept);

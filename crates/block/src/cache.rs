@@ -13,7 +13,8 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
-use tranship_core::{Account, Domain, Error, ErrorKind, HeapOptions};
+use tranship_core::heap::{Heap, HeapOptions};
+use tranship_core::{Account, Domain, Error, ErrorKind};
 
 /// Blocks that go at a time where memory is wanted back; a thread that waits for the cache has its turn in between.
 const AT_ONCE: u64 = 64;
@@ -115,14 +116,14 @@ impl Cache {
     /// The domain does not end before the cache does. Asks the manager.
     ///
     /// # Errors
-    /// As [`Domain::create_heap`]. Where the manager refused (its limits, its rules) nothing is kept from now on; else
+    /// As [`Heap::create`]. Where the manager refused (its limits, its rules) nothing is kept from now on; else
     /// nothing has changed, and it can be tried again.
     pub fn charge_to(self: &Arc<Cache>, domain: &Domain) -> Result<(), Error> {
         if self.account.get().is_some() || self.most_bytes < BLOCK_BYTES as u64 {
             return Ok(());
         }
         let heap = HeapOptions::new(self.most_bytes.min(MOST_BYTES)).name("block cache");
-        let account = domain.create_heap(heap).map(Account::new);
+        let account = Heap::create(&domain, heap).map(Account::new);
         if let Ok(account) = &account {
             account.ensure_some(self.held_bytes()); // memory that is not admitted goes, below
         }

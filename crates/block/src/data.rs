@@ -6,7 +6,8 @@ use crate::limits::HEAD_BYTES;
 use crate::memory::Heap;
 use std::io::Read;
 use std::time::Duration;
-use tranship_core::{Buffer, BufferMut, Error, OutOfBounds, Pool};
+use tranship_core::error::OutOfBounds;
+use tranship_core::{Buffer, BufferMut, Error, Pool};
 
 /// Bytes of a request. Those of 4 KiB or more begin at a page.
 ///

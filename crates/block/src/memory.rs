@@ -7,7 +7,8 @@
 
 use crate::limits::BLOCK_BYTES;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use tranship_core::{Account, Domain, HeapOptions};
+use tranship_core::heap::{self, HeapOptions};
+use tranship_core::{Account, Domain};
 
 /// Bytes that are kept for later requests; further memory that comes back goes to the system.
 const KEPT_BYTES: usize = 16 << 20;
@@ -43,7 +44,7 @@ pub(crate) fn charge_to(domain: &Domain) -> Option<Charged> {
         return None;
     }
     let heap = HeapOptions::new(KEPT_BYTES as u64).name("block requests");
-    let heap = domain.create_heap(heap).inspect_err(|error| {
+    let heap = heap::Heap::create(&domain, heap).inspect_err(|error| {
         tracing::warn!(%error, "what is kept for requests is not charged");
     });
     let heap = heap.ok()?;

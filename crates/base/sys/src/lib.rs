@@ -25,6 +25,7 @@ pub mod map;
 pub mod membarrier;
 pub mod memfd;
 pub mod notice;
+pub mod own_dir;
 pub mod pagemap;
 pub mod pages;
 pub mod pidfd;

@@ -4,7 +4,9 @@ use crate::kit::{self, watchdog};
 use std::sync::Arc;
 use tranship_block::front::Forwarding;
 use tranship_block::{Blocking, Cache, Cached, Data, Fault, Info, Job, Lease, Op, Request, Store};
-use tranship_core::{Domain, ErrorKind, Heap, HeapOptions, HeapStat, StatRecord, Trust};
+use tranship_core::admin::{HeapStat, StatRecord};
+use tranship_core::heap::{Heap, HeapOptions};
+use tranship_core::{Domain, ErrorKind, Trust};
 use tranship_manager::{Config, Embedded};
 
 const BLOCK: u64 = 4096;
@@ -21,7 +23,7 @@ fn until(mut is_so: impl FnMut() -> bool) {
 }
 
 fn heaps(domain: &Domain, name: &str) -> Vec<HeapStat> {
-    let stat = domain.stat().expect("stat").into_iter();
+    let stat = domain.admin().stat().expect("stat").into_iter();
     let heaps = stat.filter_map(|record| match record {
         StatRecord::Heap(heap) => Some(heap),
         _ => None,
@@ -123,7 +125,10 @@ fn blocks_are_admitted_and_go_back_when_the_manager_asks() {
         (8 * MIB..=8 * MIB + spare(8 * MIB)).contains(&stat.admitted_bytes),
         "{stat:?}"
     );
-    domain.set_quota(stat.heap, 2 * MIB).expect("a quota");
+    domain
+        .admin()
+        .set_quota(stat.heap, 2 * MIB)
+        .expect("a quota");
     until(|| domain.turn().is_ok() && cache.held_bytes() <= 2 * MIB);
     let held = cache.held_bytes();
     assert!(held >= MIB, "no more goes than is asked for: {held}");
@@ -132,7 +137,10 @@ fn blocks_are_admitted_and_go_back_when_the_manager_asks() {
     read_all(&store, 8 * MIB);
     assert!(cache.held_bytes() <= 2 * MIB);
     // The heap may have the memory again.
-    domain.set_quota(stat.heap, 8 * MIB).expect("a quota");
+    domain
+        .admin()
+        .set_quota(stat.heap, 8 * MIB)
+        .expect("a quota");
     until(|| {
         read_all(&store, 8 * MIB);
         cache.held_bytes() == 8 * MIB
@@ -145,7 +153,7 @@ fn blocks_are_admitted_and_go_back_when_the_manager_asks() {
 fn who_is_refused_keeps_less_and_nothing_fails() {
     let _dog = watchdog();
     let domain = with_total(4 * MIB);
-    let other: Heap = domain.create_heap(HeapOptions::new(4 * MIB)).expect("heap");
+    let other: Heap = Heap::create(&domain, HeapOptions::new(4 * MIB)).expect("heap");
     other.admit(3 * MIB, 3 * MIB).expect("there is so much");
     let (cache, store) = charged(&domain, 8 * MIB);
     until(|| {
@@ -163,7 +171,7 @@ fn a_manager_that_gives_no_heap_is_heeded() {
     config.limits.pools = 1;
     let domain = Domain::builder().config(config).embedded();
     let domain = domain.expect("a manager");
-    let _only = domain.create_heap(HeapOptions::new(MIB)).expect("heap");
+    let _only = Heap::create(&domain, HeapOptions::new(MIB)).expect("heap");
     let cache = Cache::new(MIB);
     let store = Cached::new(&cache, Numbers(MIB));
     read_all(&store, MIB);
@@ -210,13 +218,13 @@ fn a_new_manager_hears_of_it() {
     drop(first);
     read_all(&store, 4 * MIB);
     let _second = start();
-    until(|| domain.turn().is_ok() && domain.is_managed());
+    until(|| domain.turn().is_ok() && domain.admin().is_managed());
     until(|| {
         let heaps = heaps(&domain, "block cache");
         heaps.iter().any(|heap| heap.admitted_bytes >= 4 * MIB)
     });
     let id = heap(&domain).heap;
-    domain.set_quota(id, MIB).expect("a quota");
+    domain.admin().set_quota(id, MIB).expect("a quota");
     until(|| domain.turn().is_ok() && cache.held_bytes() <= MIB);
 }
 
@@ -244,6 +252,6 @@ fn an_idle_proxy_gives_back() {
     let full = full.expect("the cache's heap");
     assert!(full.admitted_bytes >= SIZE, "{full:?}");
     assert!(!heaps(manager, "block requests").is_empty());
-    manager.set_quota(full.heap, MIB).expect("a quota");
+    manager.admin().set_quota(full.heap, MIB).expect("a quota");
     until(|| cache.held_bytes() <= MIB);
 }

@@ -4,7 +4,8 @@ use crate::kit;
 use std::sync::Arc;
 use std::time::Duration;
 use tranship_block::{Access, Blocking, Data, Endpoint, Job, Op, Request, Store, sums};
-use tranship_core::{BufferMut, Domain, Limit, Pool, PoolOptions, Shortage, Trust};
+use tranship_core::error::{Limit, Shortage};
+use tranship_core::{BufferMut, Domain, Pool, PoolOptions, Trust};
 use tranship_manager::Config;
 
 const SIZE: u64 = 1 << 20;

@@ -27,10 +27,11 @@ const PERIOD: Duration = Duration::from_millis(250);
 /// does not admit is [in excess](Account::excess).
 ///
 /// ```
-/// use tranship_core::{Account, Domain, HeapOptions};
+/// use tranship_core::{Account, Domain};
+/// use tranship_core::heap::HeapOptions;
 ///
 /// let domain = Domain::embedded()?;
-/// let account = Account::new(domain.create_heap(HeapOptions::new(64 << 20).name("cache"))?);
+/// let account = Account::new(Heap::create(&domain, HeapOptions::new(64 << 20).name("cache"))?);
 /// assert!(account.ensure(4096) && account.charge(4096));
 /// assert_eq!(account.used_bytes(), 4096);
 /// account.discharge(4096);
@@ -249,14 +250,15 @@ fn step(used: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Domain, HeapOptions};
+    use crate::Domain;
+    use crate::heap::HeapOptions;
 
     /// Else who evicts one large value for another gives the room away in between, and has to evict all.
     #[test]
     fn room_that_is_made_is_kept_for_what_it_was_made_for() {
         const LARGE: u64 = 40 << 20;
         let domain = Domain::embedded().unwrap();
-        let heap = domain.create_heap(HeapOptions::new(64 << 20)).unwrap();
+        let heap = Heap::create(&domain, HeapOptions::new(64 << 20)).unwrap();
         let account = Account::new(heap);
         assert!(account.ensure(LARGE) && account.charge(LARGE));
         assert!(!account.ensure(LARGE), "the heap may have 64 MiB");

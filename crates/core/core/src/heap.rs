@@ -2,10 +2,12 @@
 
 use crate::domain::{DomainCore, OwnHeap};
 use crate::error::{self, Error};
-use crate::options::HeapOptions;
+use crate::membership::Domain;
 use std::sync::Arc;
 use std::time::Instant;
 use tranship_proto::{Event, PoolId, Request};
+
+pub use crate::options::HeapOptions;
 
 /// Private memory of this domain, charged to it like its pools. What the bytes are is the owner's business (anonymous
 /// memory under an allocator, say): this only asks before they are used and says when they were given to the kernel.
@@ -16,10 +18,11 @@ use tranship_proto::{Event, PoolId, Request};
 ///
 /// ```
 /// # use tranship_core as tranship;
-/// use tranship::{Domain, HeapOptions};
+/// use tranship::Domain;
+/// use tranship::heap::{Heap, HeapOptions};
 ///
 /// let domain = Domain::embedded()?;
-/// let heap = domain.create_heap(HeapOptions::new(64 << 20).name("cache"))?;
+/// let heap = Heap::create(&domain, HeapOptions::new(64 << 20).name("cache"))?;
 /// let granted = heap.admit(4096, 1 << 20)?; // at least a page, a MiB if there is
 /// assert!((4096..=1 << 20).contains(&granted));
 /// heap.give_back(granted);
@@ -32,7 +35,20 @@ pub struct Heap {
 }
 
 impl Heap {
-    pub(crate) fn create(domain: &DomainCore, options: HeapOptions) -> Result<Heap, Error> {
+    /// Makes a heap: private memory that is charged to this domain by the byte.
+    ///
+    /// Asks the manager and waits for its answer, as [`Domain::create_pool`] does.
+    ///
+    /// # Errors
+    /// `BadArgument` for a maximum outside its range or a name that is too long; `Limit`, `Access`, `Refused` by the
+    /// manager; `TimedOut` when it does not answer; `ManagerAway`, `CutOff`; `Forked`.
+    pub fn create(domain: &Domain, options: HeapOptions) -> Result<Heap, Error> {
+        let core = domain.core();
+        core.check_fork()?;
+        core.patiently(None, || Heap::make(core, options.clone()))
+    }
+
+    fn make(domain: &DomainCore, options: HeapOptions) -> Result<Heap, Error> {
         let (name, max_bytes) = (options.name, options.max_bytes);
         let make = |req| Request::CreateHeap {
             req,

@@ -3,6 +3,8 @@
 //! What it is for: everything a program does with tranship on its fast path. On its slow one it speaks with the manager by the crate `session`,
 //! which is named `domain` here.
 //!
+//! The feature `embedded` adds a manager as a thread of the program, `policy` a program of one's own that divides memory.
+//!
 //! ```text
 //!  Domain ── Pool ── BufferMut ─freeze─► Buffer ─send─► Sender ═ring═► Receiver ─► Buffer ─drop─► release
 //!     │        └ zones, kegs, runs over chunks; collector over the counters of all readers
@@ -11,12 +13,12 @@
 //!
 //! Folders, from below; each uses those before it:
 //!
-//! * `error/`, `options`: what everything uses.
-//! * `heap`: private memory that is charged like a pool; `account`: the same for an allocator that takes and gives all the time.
+//! * `error/`, `options`: errors and options, for all of it.
 //! * `pool/`: own pools (allocation, collection, growth, shrinking, waiting) and foreign ones.
 //! * `buffer/`, `aggregate`: the buffers themselves.
 //! * `link/`: sender, receiver, names, sleeping, awaiting.
-//! * `membership/`: the public `Domain`, and how to join.
+//! * `membership/`: the public `Domain`, how to join, and an operator's questions.
+//! * `heap`: private memory that is charged like a pool; `account`: such memory for an allocator that takes and gives often.
 //!
 //! `unsafe` is here for buffers on the hot path: handles point to their pool without counting, because a pool
 //! outlives its outstanding slots, and slices are made over mapped memory after the range was checked.
@@ -29,8 +31,8 @@ mod account;
 mod aggregate;
 mod aggregate_mut;
 mod buffer;
-mod error;
-mod heap;
+pub mod error;
+pub mod heap;
 mod link;
 mod mapped;
 mod membership;
@@ -44,28 +46,43 @@ pub use account::Account;
 pub use aggregate::{Aggregate, AggregateReader, MAX_PIECES};
 pub use aggregate_mut::AggregateMut;
 pub use buffer::{Buffer, BufferMut};
-pub use error::{
-    Awaited, BadName, Barrier, Cause, Error, ErrorKind, Holder, Limit, NoAddresses, NotTaken,
-    OutOfRange, PoolPending, RingFull, SendError, Shortage, SocketProblem, StaleId, TimedOut,
-    TooLarge, Violation,
-};
-pub use heap::Heap;
 pub use link::{
-    Body, Carrier, ChannelEnd, Driver, Ends, Handed, Inlet, Inline, Listener, Message, Opening,
-    Outlet, Payload, PollItem, REASONS, Receiver, Relay, RelayEnd, RelayStop, Sender, WithWhenFull,
-    poll,
+    Body, ChannelEnd, Inline, Listener, Message, Opening, Payload, PollItem, Receiver, Sender,
+    WithWhenFull, poll,
 };
 pub use mapped::Mapped;
-pub use membership::{Did, Domain, DomainBuilder, Steering, Trace, TraceEvent};
-pub use options::{ChannelOptions, HeapOptions, Outcome, PoolOptions, Wait, WhenFull};
-pub use pool::{Pool, PoolStats};
-pub use tranship_proto::{
-    BufferId, ChannelId, DomainId, PoolId, Refusal, RefusalCode, Role, StatRecord, Trust,
-};
-pub use tranship_proto::{
-    ChannelStat, DomainStat, HeapStat, HogAction, HogStat, HoldStat, ManagerStat, PoolFigures,
-    PoolStat, Pressure,
-};
-pub use tranship_region::{OutOfBounds, View};
+pub use membership::{Domain, DomainBuilder};
+pub use options::{ChannelOptions, Outcome, PoolOptions, Wait, WhenFull};
+pub use pool::Pool;
+pub use tranship_error::{Error, ErrorKind, SendError};
+pub use tranship_proto::{BufferId, ChannelId, DomainId, PoolId, Trust};
+pub use tranship_region::View;
 pub use tranship_ring::INLINE_BYTES;
-pub use tranship_session::{Got, HeldBuffer, LeakReport, Leaks, Offer, OwnBuffer};
+
+/// An operator's view: the manager's figures, quotas, histories of buffers, leaks ([`Domain::admin`]).
+pub mod admin {
+    pub use crate::membership::{Admin, Did, Trace, TraceEvent};
+    pub use crate::pool::PoolStats;
+    pub use tranship_proto::{
+        ChannelStat, DomainStat, HeapStat, HogAction, HogStat, HoldStat, ManagerStat, PoolFigures,
+        PoolStat, Pressure, StatRecord,
+    };
+    pub use tranship_session::{Got, HeldBuffer, LeakReport, Leaks, OwnBuffer};
+}
+
+/// Carriers of one's own: they carry channels to places without shared memory.
+pub mod carrier {
+    pub use crate::link::{Carrier, Driver, Ends, Handed, Inlet, Outlet, REASONS};
+    pub use crate::membership::add_to;
+}
+
+/// Policies that divide memory among pools, and a program of one's own that applies one
+/// ([`Admin::steer`](crate::admin::Admin::steer)).
+#[cfg(feature = "policy")]
+pub mod policy {
+    pub use crate::membership::Steering;
+    pub use tranship_policy::{
+        Activity, Config, Entry, Governor, POLICIES, Policy, PoolState, Round, Rule, Snapshot,
+        Target, UnknownPolicy, Wish, find,
+    };
+}

@@ -4,9 +4,8 @@
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
-use tranship_core::{
-    Body, Buffer, ChannelOptions, Domain, HeapOptions, Pool, PoolOptions, Receiver, Sender,
-};
+use tranship_core::heap::{Heap, HeapOptions};
+use tranship_core::{Body, Buffer, ChannelOptions, Domain, Pool, PoolOptions, Receiver, Sender};
 use tranship_manager::{Config, Embedded};
 use tranship_testkit::{Random, Watchdog};
 
@@ -107,7 +106,7 @@ fn round(path: &Path, round: usize, random: &mut Random) {
         4 => drop(Domain::embedded().expect("a manager of its own")),
         _ => {
             let domain = join(path, "heap", false);
-            let heap = domain.create_heap(HeapOptions::new(1 << 20));
+            let heap = Heap::create(&domain, HeapOptions::new(1 << 20));
             let nobody = ChannelOptions::new().timeout(Duration::ZERO);
             assert!(domain.open_with::<Receiver>("nobody", nobody).is_err());
             drop(domain);

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::JoinHandle;
 use tranship_error::Error;
+use tranship_sys::own_dir;
 
 /// Names of the directories that embedded managers make; a process id and a number follow.
 const PREFIX: &str = "embedded-";
@@ -47,8 +48,8 @@ impl Embedded {
         let (listener, path, dir) = match path {
             Some(path) => (Listener::bind(path, mode)?, path.to_owned(), None),
             None => {
-                let base = crate::paths::user_dir()
-                    .map_err(Error::system("a directory for the socket"))?;
+                let base =
+                    own_dir::user_dir().map_err(Error::system("a directory for the socket"))?;
                 remove_dead(&base);
                 let (listener, dir) = bind_fresh(&base, mode)?;
                 (listener, dir.join(SOCKET), Some(dir))
@@ -91,7 +92,7 @@ fn bind_fresh(base: &Path, mode: u32) -> Result<(Listener, PathBuf), Error> {
     let mut tries = 0..TRIES;
     loop {
         let dir = fresh(base, PREFIX);
-        let bound = crate::paths::own_dir(&dir)
+        let bound = own_dir::own_dir(&dir)
             .map_err(Error::system("a directory for the socket"))
             .and_then(|()| Listener::bind(&dir.join(SOCKET), mode));
         match bound {

@@ -11,7 +11,6 @@ mod config;
 #[warn(missing_docs, clippy::missing_errors_doc)]
 mod embedded;
 pub mod page;
-pub mod paths;
 mod shell;
 pub mod state;
 

@@ -29,6 +29,11 @@ pub struct Snapshot {
     pub records: Vec<PageRecord>,
 }
 
+/// Returns the path of the page of the manager that listens at a socket.
+pub fn path_of(socket: &Path) -> PathBuf {
+    socket.with_added_extension("stat")
+}
+
 /// A page, mapped read-only.
 #[derive(Debug)]
 pub struct Reader {
@@ -54,7 +59,7 @@ fn open(path: &Path) -> io::Result<(File, (u64, u64), u64)> {
 impl Reader {
     /// Opens the page of the manager that listens at a socket, or did.
     pub fn open(socket: &Path) -> io::Result<Reader> {
-        let path = crate::paths::page_of(socket);
+        let path = path_of(socket);
         let (file, place, bytes) = open(&path)?;
         let page = PageRo::open(&file, bytes).map_err(io::Error::other)?;
         Ok(Reader {
@@ -147,7 +152,7 @@ mod tests {
         let dir = tranship_testkit::folder().expect("a folder");
         let socket = dir.path().join("m.sock");
         let mode = rustix::fs::Mode::from_raw_mode(0o600);
-        let page = crate::paths::page_of(&socket);
+        let page = path_of(&socket);
         rustix::fs::mkfifoat(rustix::fs::CWD, &page, mode).expect("a pipe");
         let error = Reader::open(&socket).expect_err("a pipe");
         assert_eq!(error.kind(), io::ErrorKind::InvalidData, "{error}");

@@ -3,6 +3,7 @@
 //! A socket that exists is never passed over. It may belong to a manager that this user may not use, or that is just
 //! being restarted. A second manager beside it would meet no other domain.
 
+use super::places::Places;
 use crate::error::{Awaited, Error, ErrorKind, SocketProblem, TimedOut};
 use std::io;
 use std::os::fd::OwnedFd;
@@ -10,7 +11,7 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
-use tranship_manager::paths::{Places, own_dir};
+use tranship_sys::own_dir::own_dir;
 use tranship_sys::{errno, pidfd, socket};
 
 /// How long a program may take to start a manager. It is longer than the wait of `tranship manager --daemonize` itself,

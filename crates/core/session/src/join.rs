@@ -15,18 +15,18 @@ use super::state::{DomainCore, Life, Shared};
 use super::tasks::Tasks;
 use super::{helper, trace};
 use crate::error::Error;
+use std::any::Any;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use tranship_manager::Embedded;
 use tranship_sys::fork::ForkGuard;
 
 /// The manager to join, and how.
 pub struct Join {
     pub found: Found,
-    /// Set if the manager runs in this process.
-    pub embedded: Option<Embedded>,
+    /// The manager that runs in this process, if one does: it is dropped last when the domain closes.
+    pub embedded: Option<Box<dyn Any + Send>>,
     pub name: String,
     /// That was named.
     pub socket: Option<PathBuf>,

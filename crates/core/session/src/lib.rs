@@ -9,7 +9,7 @@
 //!
 //! - the base of all (`base/`, `error`);
 //! - talking to the manager (`wire`, `greeting`, `conn`);
-//! - finding and starting one (`discover`, `starter`, `cut_off`, `home`);
+//! - finding and starting one (`places`, `discover`, `starter`, `cut_off`, `home`);
 //! - a domain's possessions (`control_pages`, `heap`, `backlog`, `exports`, `tasks`, `notes`, `trace`, `pressure`);
 //! - its pools and channels (`residents`, `register`), and its whole state (`state`);
 //! - operations on that state: each event (`events`), the claims after a manager's restart (`resume`), a turn of all
@@ -46,6 +46,7 @@ mod join;
 mod leaks;
 mod leave;
 mod notes;
+pub mod places;
 mod poll;
 mod pressure;
 mod register;

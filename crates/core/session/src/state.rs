@@ -11,13 +11,13 @@ use super::residents::LinkMember;
 use super::tasks::Tasks;
 use super::trace::{self, Subject};
 use crate::error::{Error, ErrorKind};
+use std::any::Any;
 use std::mem::ManuallyDrop;
 use std::ops::Deref;
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use tranship_manager::Embedded;
 use tranship_proto::{ChannelId, DomainId, PoolId, Request};
 use tranship_region::layout::ControlPageRo;
 use tranship_region::layout::trace::What;
@@ -61,11 +61,11 @@ pub(super) struct Life {
     pub(super) left: AtomicBool,
     /// Whether a helper thread runs.
     helper: AtomicBool,
-    pub(super) embedded: Mutex<Option<Embedded>>,
+    pub(super) embedded: Mutex<Option<Box<dyn Any + Send>>>,
 }
 
 impl Life {
-    pub(super) fn new(embedded: Option<Embedded>) -> Life {
+    pub(super) fn new(embedded: Option<Box<dyn Any + Send>>) -> Life {
         Life {
             closed: AtomicBool::new(false),
             left: AtomicBool::new(false),

@@ -103,7 +103,9 @@ pub extern "C" fn tranship_domain_turn(
 #[unsafe(no_mangle)]
 pub extern "C" fn tranship_domain_is_managed(domain: Option<&Domain>) -> i32 {
     quietly(0, || {
-        domain.is_some_and(|domain| domain.0.is_managed()).into()
+        domain
+            .is_some_and(|domain| domain.0.admin().is_managed())
+            .into()
     })
 }
 

@@ -3,7 +3,8 @@
 mod common;
 
 use common::{Running, c, with_manager};
-use facade::{Domain, ErrorKind, PoolOptions, Receiver, Sender, StatRecord};
+use facade::admin::StatRecord;
+use facade::{Domain, ErrorKind, PoolOptions, Receiver, Sender};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 use tranship_testkit::{Held, Watchdog};
@@ -28,7 +29,7 @@ fn manager() -> Domain {
 fn wait_until_alone(domain: &Domain) {
     loop {
         domain.turn().expect("turn");
-        let all = domain.stat().expect("stat");
+        let all = domain.admin().stat().expect("stat");
         let left = all.iter().any(|record| match record {
             StatRecord::Domain(other) => other.domain != domain.id(),
             StatRecord::Pool(pool) => pool.writer != domain.id() || pool.stranded_bytes > 0,

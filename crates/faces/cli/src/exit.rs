@@ -2,7 +2,8 @@
 
 use crate::output;
 use std::process::ExitCode;
-use tranship::{Awaited, Error, ErrorKind, TimedOut};
+use tranship::error::{Awaited, TimedOut};
+use tranship::{Error, ErrorKind};
 use tranship_proto::shown;
 
 /// Done, or the answer is yes.
@@ -81,7 +82,7 @@ fn classify(error: &anyhow::Error) -> u8 {
 mod tests {
     use super::*;
     use anyhow::Context;
-    use tranship::NotTaken;
+    use tranship::error::NotTaken;
 
     #[test]
     fn an_absent_manager_has_its_own_code_also_below_context() {

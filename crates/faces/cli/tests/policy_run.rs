@@ -3,9 +3,10 @@
 
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
+use tranship::admin::StatRecord;
 use tranship::manager::Config;
 use tranship::policy::Target;
-use tranship::{Domain, ErrorKind, Pool, PoolOptions, StatRecord};
+use tranship::{Domain, ErrorKind, Pool, PoolOptions};
 use tranship_testkit::Watchdog;
 
 const MIB: u64 = 1 << 20;
@@ -61,7 +62,7 @@ fn quotas<const N: usize>(pools: &[Pool; N]) -> [u64; N] {
 }
 
 fn domains(domain: &Domain) -> usize {
-    let records = domain.stat().expect("statistics").into_iter();
+    let records = domain.admin().stat().expect("statistics").into_iter();
     records
         .filter(|r| matches!(r, StatRecord::Domain(_)))
         .count()
@@ -92,7 +93,10 @@ fn it_is_killed_and_its_quotas_stay_and_the_next_one_goes_on() {
         "{said}"
     );
     // A quota that is set by hand stays.
-    domain.set_quota(pools[0].id(), 5 * MIB).expect("by hand");
+    domain
+        .admin()
+        .set_quota(pools[0].id(), 5 * MIB)
+        .expect("by hand");
     until(|| quotas(&pools)[0] == 5);
     drop(first);
     // Until the manager has read all messages of the policy, and its end.
@@ -120,7 +124,7 @@ fn who_lies_changes_nothing() {
     let domain = manager(&socket, "static");
     let pools = [pool(&domain, "one"), pool(&domain, "small")];
     let liar = Domain::builder().name("liar").socket(&socket).connect();
-    let liar = liar.expect("connect").steer().expect("the right");
+    let liar = liar.expect("connect").admin().steer().expect("the right");
     let set = |quotas: [u64; 2]| {
         let both = pools.iter().zip(quotas);
         let targets = both.map(|(p, mib)| Target {

@@ -3,7 +3,9 @@
 use serde_json::Value;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
-use tranship::{Domain, HeapOptions, Limit, Pool, PoolOptions, Shortage};
+use tranship::error::{Limit, Shortage};
+use tranship::heap::{Heap, HeapOptions};
+use tranship::{Domain, Pool, PoolOptions};
 use tranship_testkit::Watchdog;
 
 const MIB: u64 = 1 << 20;
@@ -49,9 +51,7 @@ fn a_running_programs_quotas_are_shown_and_set() {
         pool(&domain, "twice"),
         pool(&domain, "twice"),
     ];
-    let heap = domain
-        .create_heap(HeapOptions::new(4 * MIB).name("bytes"))
-        .expect("heap");
+    let heap = Heap::create(&domain, HeapOptions::new(4 * MIB).name("bytes")).expect("heap");
     let frames = &pools[0];
     let held = frames.alloc(3 << 20).expect("alloc");
 

@@ -16,7 +16,8 @@ use std::os::fd::{AsFd as _, AsRawFd as _};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use tranship::{Awaited, ChannelOptions, DomainBuilder, PoolId, PoolOptions, Trust, Wait};
+use tranship::error::Awaited;
+use tranship::{ChannelOptions, DomainBuilder, PoolId, PoolOptions, Trust, Wait};
 
 /// This process's membership with a manager. A forked child connects anew.
 #[pyclass(frozen, weakref, module = "tranship")]
@@ -309,13 +310,13 @@ impl Domain {
     /// Whether its manager is there.
     #[getter]
     fn is_managed(&self, py: Python<'_>) -> PyResult<bool> {
-        Ok(self.get(py)?.is_managed())
+        Ok(self.get(py)?.admin().is_managed())
     }
 
     /// The manager's figures: of itself, domains, pools, channels, and the holders of buffers.
     fn stat<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let domain = self.get(py)?;
-        let records = py.detach(|| domain.stat()).or_raise(py)?;
+        let records = py.detach(|| domain.admin().stat()).or_raise(py)?;
         crate::stat::dict(py, records)
     }
 
@@ -323,14 +324,14 @@ impl Domain {
     /// channel.
     fn leaks<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let domain = self.get(py)?;
-        crate::stat::leaks(py, &py.detach(|| domain.leaks()))
+        crate::stat::leaks(py, &py.detach(|| domain.admin().leaks()))
     }
 
     /// Sets the quota of a pool, by its `id`. Returns the bytes that the manager gave it.
     fn set_quota(&self, py: Python<'_>, pool: Number, quota_bytes: Number) -> PyResult<u64> {
         let domain = self.get(py)?;
         let (pool, quota_bytes) = (pool.named("pool")?, quota_bytes.named("quota_bytes")?);
-        let set = py.detach(|| domain.set_quota(PoolId(pool), quota_bytes));
+        let set = py.detach(|| domain.admin().set_quota(PoolId(pool), quota_bytes));
         set.map_err(|error| raised(py, &error))
     }
 

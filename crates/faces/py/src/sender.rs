@@ -15,9 +15,9 @@ use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+use tranship::error::PoolPending;
 use tranship::{
-    Aggregate, Error, ErrorKind, INLINE_BYTES, Message, Outcome, Payload, PollItem, PoolPending,
-    WhenFull, poll,
+    Aggregate, Error, ErrorKind, INLINE_BYTES, Message, Outcome, Payload, PollItem, WhenFull, poll,
 };
 
 /// Values of `when_full`.

@@ -2,7 +2,7 @@
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
-use tranship::{Got, LeakReport, StatRecord};
+use tranship::admin::{Got, LeakReport, StatRecord};
 
 macro_rules! put {
     ($to:ident, $from:ident: $($field:ident),+ $(,)?) => {

@@ -16,9 +16,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
-use tranship::{
-    Awaited, Error, ErrorKind, NotTaken, PollItem, PoolPending, RingFull, Shortage, TimedOut, poll,
-};
+use tranship::error::{Awaited, NotTaken, PoolPending, RingFull, Shortage, TimedOut};
+use tranship::{Error, ErrorKind, PollItem, poll};
 
 /// The first turn, and all where signals have no descriptor.
 const BRIEF: Duration = Duration::from_millis(20);

@@ -12,7 +12,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use tranship::net::Over;
-use tranship::transport::net::{Credentials, Net, Timing, certificate};
+use tranship::net::{Credentials, Net, Timing, certificate};
 use tranship::{Domain, ErrorKind, PoolOptions, Sender};
 use tranship_testkit::{Watchdog, skipped};
 
@@ -141,7 +141,7 @@ fn three_languages_share_a_channel() {
     let port = net.open("127.0.0.1:0".parse().expect("an address"));
     let port = port.expect("a port");
     let carrier = Over::new("tcp", Arc::new(net));
-    domain.add_carrier(Arc::new(carrier));
+    tranship::carrier::add_to(&domain, Arc::new(carrier));
     let pool = domain.create_pool(PoolOptions::new(16 << 20));
     let pool = pool.expect("a pool");
     for address in ["shm:numbers", &format!("tcp:{port}/numbers")] {

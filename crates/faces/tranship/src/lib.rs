@@ -7,14 +7,17 @@
 //! |---|---|
 //! | `block` | `block`: a disk's blocks over channels, and NBD |
 //! | `net` | `net`: channels between machines, with TLS: addresses `tcp:HOST:PORT/NAME` |
+//! | `embedded` | `manager`, `Domain::embedded`: a manager as a thread of the program |
 //! | `cache` | `cache`: a cache server, and its values in other processes without being copied |
 //! | `malloc` | `malloc`: a `#[global_allocator]` under the manager |
 //! | `mbuf` | `mbuf`: network buffers |
+//! | `policy` | `policy`: a program of one's own divides memory among pools |
 //! | `sandbox` | `sandbox`: a process is locked down to what it needs as a domain |
 //! | `zcopy` | `zcopy`: values that are sent many times |
 //! | `zone` | `zone`: the allocator under all of it, for items of one's own |
 //!
-//! Each feature adds the module of its name.
+//! The root has what an ordinary program uses. The other modules have the rest, without features: [`error`] the causes of
+//! errors, [`admin`] an operator's questions, [`heap`] private memory under quotas, [`carrier`] channels of one's own.
 //!
 //! NOT here: any code of its own.
 
@@ -22,107 +25,29 @@
 
 #[doc(inline)]
 pub use tranship_core::{
-    // Buffers.
-    Aggregate,
-    AggregateMut,
-    AggregateReader,
-    // What goes wrong.
-    Awaited,
-    BadName,
-    Barrier,
-    // Channels.
-    Body,
-    Buffer,
-    // Names of things, and what the manager says of them.
-    BufferId,
-    BufferMut,
-    Cause,
-    ChannelEnd,
-    ChannelId,
-    ChannelOptions,
-    ChannelStat,
-    // A process's membership, and its memory.
-    Did,
-    Domain,
-    DomainBuilder,
-    DomainId,
-    DomainStat,
-    Error,
-    ErrorKind,
-    Got,
-    Heap,
-    HeapOptions,
-    HeapStat,
-    HeldBuffer,
-    HogAction,
-    HogStat,
-    HoldStat,
-    Holder,
-    INLINE_BYTES,
-    Inline,
-    LeakReport,
-    Leaks,
-    Limit,
-    Listener,
-    MAX_PIECES,
-    ManagerStat,
-    Mapped,
-    Message,
-    NoAddresses,
-    NotTaken,
-    Offer,
-    Opening,
-    OutOfBounds,
-    OutOfRange,
-    Outcome,
-    OwnBuffer,
-    Payload,
-    PollItem,
-    Pool,
-    PoolFigures,
-    PoolId,
-    PoolOptions,
-    PoolPending,
-    PoolStat,
-    PoolStats,
-    Pressure,
-    Receiver,
-    Refusal,
-    RefusalCode,
-    Relay,
-    RelayEnd,
-    RelayStop,
-    RingFull,
-    SendError,
-    Sender,
-    Shortage,
-    SocketProblem,
-    StaleId,
-    StatRecord,
-    TimedOut,
-    TooLarge,
-    Trace,
-    TraceEvent,
-    Trust,
-    View,
-    Violation,
-    Wait,
-    WhenFull,
-    WithWhenFull,
+    Aggregate, AggregateMut, AggregateReader, Body, Buffer, BufferId, BufferMut, ChannelEnd,
+    ChannelId, ChannelOptions, Domain, DomainBuilder, DomainId, Error, ErrorKind, INLINE_BYTES,
+    Inline, Listener, MAX_PIECES, Mapped, Message, Opening, Outcome, Payload, PollItem, Pool,
+    PoolId, PoolOptions, Receiver, SendError, Sender, Trust, View, Wait, WhenFull, WithWhenFull,
     poll,
 };
+#[doc(inline)]
+pub use tranship_core::{admin, carrier, error, heap};
 
-/// What carries channels to where no shared memory is, for carriers of one's own ([`Domain::add_carrier`]).
-pub mod carrier {
-    #[doc(inline)]
-    pub use tranship_core::{Carrier, Driver, Ends, Handed, Inlet, Outlet, Role};
-}
+#[cfg(feature = "policy")]
+#[doc(inline)]
+pub use tranship_core::policy;
 
-/// Channels between machines: [`add_to`](net::add_to) has a domain understand `tcp:HOST:PORT/NAME`.
+/// Channels between machines: [`add_to`](net::add_to) teaches a domain the addresses `tcp:HOST:PORT/NAME`.
 #[cfg(feature = "net")]
 pub mod net {
     #[doc(inline)]
     pub use tranship_channel::{Over, add_to};
+    #[doc(inline)]
+    pub use tranship_transport::net::{
+        CA_FILE, CERT_FILE, CREDENTIALS_VARIABLE, Credentials, KEY_FILE, Net, PLAIN_VARIABLE,
+        Timing, certificate,
+    };
 }
 
 /// A disk's blocks over channels, with caches that stay right, and over NBD.
@@ -146,36 +71,13 @@ pub mod cache {
     };
 }
 
-/// A manager inside a program of one's own: configuration and entry points.
+/// A manager inside a program of one's own: its configuration, and the entry points of a daemon.
+#[cfg(feature = "embedded")]
 pub mod manager {
     #[doc(inline)]
     pub use tranship_manager::{
         Config, ConfigError, Embedded, Forward, Limits, Listener, PressureConfig, Reserved, Rule,
         Shutdown, Who, run,
-    };
-}
-
-/// Policies that divide memory among pools, and a program of one's own that does ([`Domain::steer`]).
-pub mod policy {
-    #[doc(inline)]
-    pub use tranship_core::Steering;
-    #[doc(inline)]
-    pub use tranship_policy::{
-        Activity, Config, Entry, Governor, POLICIES, Policy, PoolState, Round, Rule, Snapshot,
-        Target, UnknownPolicy, Wish, find,
-    };
-}
-
-/// Connections that carry frames: what channels to elsewhere run over, and what one of one's own has to offer.
-#[cfg(feature = "net")]
-pub mod transport {
-    #[cfg(feature = "net")]
-    #[doc(inline)]
-    pub use tranship_transport::net;
-    #[doc(inline)]
-    pub use tranship_transport::{
-        Backend, Copying, Frame, FrameBytes, Listener, Payload, Place, RecvError, Source, Target,
-        Transport, Wait,
     };
 }
 

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 use tranship::Trust;
-use tranship::transport::net::{CA_FILE, CERT_FILE, CREDENTIALS_VARIABLE, KEY_FILE, certificate};
+use tranship::net::{CA_FILE, CERT_FILE, CREDENTIALS_VARIABLE, KEY_FILE, certificate};
 use tranship_testkit::lab::{self, Lab, Weather};
 use tranship_testkit::{Random, Watchdog, skipped};
 

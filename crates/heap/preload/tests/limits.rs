@@ -4,7 +4,9 @@ mod common;
 
 use common::{MIB, Stage, dog, resident};
 use std::process::Stdio;
-use tranship_core::{Domain, HeapOptions, Refusal, RefusalCode};
+use tranship_core::Domain;
+use tranship_core::error::{Refusal, RefusalCode};
+use tranship_core::heap::{Heap, HeapOptions};
 use tranship_testkit::{Control, Launch, child, skipped};
 
 child!(
@@ -166,7 +168,7 @@ fn what_one_heap_does_not_need_another_gets() {
     let had = stage.only_heap().admitted_bytes;
     let domain = Domain::builder().socket(&stage.path).connect();
     let domain = domain.expect("connect");
-    let heap = domain.create_heap(HeapOptions::new(total)).expect("heap");
+    let heap = Heap::create(&domain, HeapOptions::new(total)).expect("heap");
     let wanted = total - had + spare;
     for round in 1.. {
         // There is not that much: the manager asks domains with more than their share.

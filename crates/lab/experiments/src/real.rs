@@ -11,8 +11,9 @@ use crate::sim::{AppFrame, Frame, PoolFrame, Run};
 use anyhow::{Context, Result, bail};
 use std::path::Path;
 use std::time::{Duration, Instant};
+use tranship::Domain;
+use tranship::admin::{PoolFigures, StatRecord};
 use tranship::manager::Config;
-use tranship::{Domain, PoolFigures, StatRecord};
 
 /// How often the manager sets quotas in the paper, and how often it can at most.
 const PERIOD: Duration = Duration::from_millis(250);
@@ -77,7 +78,7 @@ pub(crate) fn play(figure: Figure, setting: &Setting, scale: f64, bar: &mut Bar)
         }
         let at_ms = scaled(due);
         bar.at(part(at_ms));
-        let (_, figures) = domain.pool_figures()?;
+        let (_, figures) = domain.admin().pool_figures()?;
         crew.hear()?;
         // The number of callers during most of the period.
         let callers = need.at(at_ms.saturating_sub(run.period_ms / 2));
@@ -204,7 +205,7 @@ impl Crew {
 
 /// Bytes granted and bytes stranded.
 fn granted(domain: &Domain) -> Result<(u64, u64)> {
-    let records = domain.stat()?;
+    let records = domain.admin().stat()?;
     let manager = records.iter().find_map(|record| match record {
         StatRecord::Manager(it) => Some((it.granted_bytes, it.stranded_bytes)),
         _ => None,

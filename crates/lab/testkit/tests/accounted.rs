@@ -8,9 +8,9 @@ use std::sync::{Arc, mpsc};
 use std::time::Duration;
 use tranship_block::{Cache, Cached, Data, Fault, Info, Job, Lease, Op, Request, Store};
 use tranship_cache::{Mode, Options, Outcome, Server};
+use tranship_core::admin::{HeapStat, ManagerStat, PoolStat, StatRecord};
 use tranship_core::{
-    Buffer, ChannelOptions, Domain, HeapStat, ManagerStat, Message, PoolId, PoolOptions, PoolStat,
-    Receiver, Sender, StatRecord, Trust,
+    Buffer, ChannelOptions, Domain, Message, PoolId, PoolOptions, Receiver, Sender, Trust,
 };
 use tranship_manager::{Config, PressureConfig};
 use tranship_testkit::{Control, Held, Peer, Watchdog, child};
@@ -72,9 +72,9 @@ child!(
         ctl.send(&socket).unwrap();
         while let Some(quota) = ctl.recv::<Option<(PoolId, u64)>>().unwrap() {
             if let Some((id, bytes)) = quota {
-                domain.set_quota(id, bytes).unwrap();
+                domain.admin().set_quota(id, bytes).unwrap();
             }
-            ctl.send(&domain.stat().unwrap()).unwrap();
+            ctl.send(&domain.admin().stat().unwrap()).unwrap();
         }
     }
 );

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use tranship_core::{Domain, DomainId, PoolOptions, Receiver, Sender, StatRecord};
+use tranship_core::admin::StatRecord;
+use tranship_core::{Domain, DomainId, PoolOptions, Receiver, Sender};
 use tranship_manager::{Config, Listener, Shutdown};
 use tranship_sys::crash;
 use tranship_testkit::{Control, Exit, Peer, Privilege, Watchdog, child};
@@ -153,7 +154,7 @@ fn it_says_what_it_may_need_and_how_long_it_took() {
     let limits = "[limits]\ndescriptors = 1000\nrecords = 3000\n";
     let _manager = start(&path, limits);
     let domain = join(&path, "one");
-    let records = domain.stat().unwrap();
+    let records = domain.admin().stat().unwrap();
     let manager = records.iter().find_map(|record| match record {
         StatRecord::Manager(manager) => Some(manager),
         _ => None,
@@ -276,12 +277,12 @@ fn a_loop_that_stands_still_is_ended_and_the_next_manager_goes_on() {
     let _next = start(&path, "");
     let ids = [from.id(), to.id()];
     let both_are_back = || {
-        let records = from.stat().unwrap_or_default();
+        let records = from.admin().stat().unwrap_or_default();
         let here = |id: &DomainId| {
             let it = |r: &StatRecord| matches!(r, StatRecord::Domain(d) if d.domain == *id && d.connected);
             records.iter().any(it)
         };
-        let _ = to.stat();
+        let _ = to.admin().stat();
         ids.iter().all(here)
     };
     while !both_are_back() {

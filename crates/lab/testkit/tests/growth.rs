@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use tempfile::TempDir;
-use tranship_core::{Body, Domain, ErrorKind, Pool, PoolOptions, Receiver, Sender, StatRecord};
+use tranship_core::admin::StatRecord;
+use tranship_core::{Body, Domain, ErrorKind, Pool, PoolOptions, Receiver, Sender};
 use tranship_manager::{Config, Listener, Shutdown};
 use tranship_testkit::syscalls::SyscallCounter;
 use tranship_testkit::{Control, Exit, Launch, Peer, Watchdog, child, payload};
@@ -129,7 +130,7 @@ fn stage(writer: Launch) -> Stage {
 
 /// Returns the memory that the manager has granted, in chunks.
 fn granted(domain: &Domain) -> u64 {
-    let books = domain.stat().unwrap();
+    let books = domain.admin().stat().unwrap();
     let all = books.iter().find_map(|record| match record {
         StatRecord::Manager(manager) => Some(manager.granted_bytes),
         _ => None,
@@ -202,7 +203,7 @@ fn of_a_manager_that_dies_while_a_pool_grows_nothing_is_missed() {
     stage.manager = manager().start().unwrap();
     stage.manager.send(&stage.path).unwrap();
     stage.manager.expect::<()>();
-    while !other.is_managed() || granted(&other) != CHUNKS as u64 + 1 {
+    while !other.admin().is_managed() || granted(&other) != CHUNKS as u64 + 1 {
         std::thread::yield_now();
     }
     assert!(stage.writer.ask::<bool>(&(RUN, true)));

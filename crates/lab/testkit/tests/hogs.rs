@@ -3,11 +3,14 @@
 
 use std::time::Duration;
 
+use tranship_core::admin::{DomainStat, HogAction, StatRecord};
+use tranship_core::error::{Barrier, Limit, RefusalCode, Shortage};
 use tranship_core::{
-    Barrier, BufferMut, ChannelOptions, Domain, DomainId, DomainStat, HogAction, Limit, Message,
-    Pool, PoolOptions, Receiver, RefusalCode, Role, Sender, Shortage, StatRecord, WhenFull,
+    BufferMut, ChannelOptions, Domain, DomainId, Message, Pool, PoolOptions, Receiver, Sender,
+    WhenFull,
 };
 use tranship_manager::Config;
+use tranship_proto::Role;
 use tranship_testkit::hostile::SOCKET;
 use tranship_testkit::hostile::raw::Raw;
 use tranship_testkit::{Control, Peer, Watchdog, child};
@@ -70,7 +73,7 @@ child!(
                 _ => {
                     let refusal = loop {
                         let _ = domain.turn();
-                        match domain.cut_off() {
+                        match domain.admin().cut_off() {
                             Some(Barrier::Refused(refusal)) => break refusal,
                             Some(other) => panic!("{other}"),
                             None => std::thread::yield_now(),
@@ -176,7 +179,7 @@ fn until(
 ) -> Option<DomainStat> {
     loop {
         domain.turn().expect("turn");
-        let records = domain.stat().expect("statistics");
+        let records = domain.admin().stat().expect("statistics");
         let found = records.into_iter().find_map(|r| match r {
             StatRecord::Domain(d) if d.domain == keeper => Some(d),
             _ => None,
@@ -203,7 +206,7 @@ fn what_a_reader_never_drops_is_charged_to_it_until_it_does() {
     let d = stage.until(|d| d.is_some_and(|d| d.hog.is_some()));
     let hog = d.and_then(|d| d.hog).expect("a hog");
     assert_eq!((hog.action, hog.over_bytes), (HogAction::Report, 128 << 10));
-    let records = stage.domain.stat().expect("statistics");
+    let records = stage.domain.admin().stat().expect("statistics");
     let hold = records.into_iter().find_map(|r| match r {
         StatRecord::Hold(h) if h.domain == stage.keeper => Some(h),
         _ => None,
@@ -226,7 +229,7 @@ fn a_stream_is_not_charged() {
     let stage = Stage::new("linger = \"10min\"", false);
     stage.until(|d| d.is_some());
     for _ in 0..3 {
-        let records = stage.domain.stat().expect("statistics");
+        let records = stage.domain.admin().stat().expect("statistics");
         let held = records.into_iter().find_map(|r| match r {
             StatRecord::Hold(h) if h.domain == stage.keeper => h.held_ms,
             _ => None,
@@ -234,7 +237,7 @@ fn a_stream_is_not_charged() {
         let held = held.unwrap_or(0);
         // Until the manager has checked again.
         until(&stage.domain, stage.keeper, |_| {
-            let records = stage.domain.stat().expect("statistics");
+            let records = stage.domain.admin().stat().expect("statistics");
             records.into_iter().any(|r| {
                 matches!(r, StatRecord::Hold(h) if h.domain == stage.keeper && h.held_ms > Some(held))
             })
@@ -338,7 +341,7 @@ fn who_does_not_unmap_is_charged_and_ended() {
     assert!(format!("{:?}", peer.wait()).contains('9'), "by SIGKILL");
     until(&domain, clinger, |d| d.is_none());
     loop {
-        let records = domain.stat().expect("statistics");
+        let records = domain.admin().stat().expect("statistics");
         let stranded = records.into_iter().find_map(|r| match r {
             StatRecord::Manager(m) => Some(m.stranded_bytes),
             _ => None,

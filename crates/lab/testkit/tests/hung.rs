@@ -4,10 +4,10 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use tranship_core::{
-    Awaited, Domain, Error, ErrorKind, HeapOptions, PoolOptions, Receiver, Sender, StatRecord,
-    TimedOut,
-};
+use tranship_core::admin::StatRecord;
+use tranship_core::error::{Awaited, TimedOut};
+use tranship_core::heap::{Heap, HeapOptions};
+use tranship_core::{Domain, Error, ErrorKind, PoolOptions, Receiver, Sender};
 use tranship_manager::{Config, Listener, Shutdown};
 use tranship_testkit::{Control, Peer, Watchdog, child};
 
@@ -73,7 +73,7 @@ fn who_only_asks_is_told_and_nothing_is_left() {
     });
     // Pools and heaps.
     let there = || {
-        let all = other.stat().unwrap().into_iter();
+        let all = other.admin().stat().unwrap().into_iter();
         all.filter(|r| matches!(r, StatRecord::Pool(_) | StatRecord::Heap(_)))
             .count()
     };
@@ -88,7 +88,7 @@ fn who_only_asks_is_told_and_nothing_is_left() {
         "a request for a pool",
     );
     late(
-        domain.create_heap(HeapOptions::new(MAX)),
+        Heap::create(&domain, HeapOptions::new(MAX)),
         "a request for a heap",
     );
     late(domain.listen::<Sender>("new"), "a request for a name");
@@ -100,19 +100,31 @@ fn who_only_asks_is_told_and_nothing_is_left() {
         receiver.set_pollable(),
         "a request for a descriptor to wait on",
     );
-    late(domain.stat(), "a question for what there is");
-    late(domain.pool_figures(), "a question for pools' figures");
-    late(domain.set_quota(pool.id(), MAX), "a request to set quotas");
-    late(domain.trace(pool.id(), true, true), "a request for a trace");
-    late(domain.traces(), "a question for traces");
-    late(domain.steer(), "a request for the right to set quotas");
+    late(domain.admin().stat(), "a question for what there is");
+    late(
+        domain.admin().pool_figures(),
+        "a question for pools' figures",
+    );
+    late(
+        domain.admin().set_quota(pool.id(), MAX),
+        "a request to set quotas",
+    );
+    late(
+        domain.admin().trace(pool.id(), true, true),
+        "a request for a trace",
+    );
+    late(domain.admin().traces(), "a question for traces");
+    late(
+        domain.admin().steer(),
+        "a request for the right to set quotas",
+    );
     late(join().manager_timeout(LIMIT).connect(), "hello");
 
     manager.resume();
     dog.step("on again");
     // Requests are answered in their order: all that was asked above is done by then. While a list asked for above is
     // still on its way, another one is refused.
-    while let Err(error) = domain.stat() {
+    while let Err(error) = domain.admin().stat() {
         let is_early = error == ErrorKind::TimedOut || error == ErrorKind::ChannelState;
         assert!(is_early, "{error}");
     }
@@ -130,7 +142,7 @@ fn who_only_asks_is_told_and_nothing_is_left() {
     dog.step("another steers");
     let steers = loop {
         domain.turn().unwrap();
-        match other.steer() {
+        match other.admin().steer() {
             Ok(steering) => break steering,
             Err(error) => assert_eq!(error, ErrorKind::Refused, "{error}"),
         }
@@ -139,7 +151,7 @@ fn who_only_asks_is_told_and_nothing_is_left() {
     // All of the pool can be allocated.
     had(|| receiver.set_pollable());
     drop(had(|| domain.create_pool(PoolOptions::new(MAX))));
-    drop(had(|| domain.create_heap(HeapOptions::new(MAX))));
+    drop(had(|| Heap::create(&domain, HeapOptions::new(MAX))));
     drop(had(|| domain.listen::<Sender>("newer")));
 }
 
@@ -163,13 +175,13 @@ fn a_stopped_manager_is_not_blamed_on_the_receiver() {
     std::thread::scope(|s| {
         let receives = s.spawn(|| b.open::<Receiver>("x").unwrap().recv().unwrap().to_vec());
         let mut sender = listener.accept().unwrap();
-        assert!(a.is_managed());
+        assert!(a.admin().is_managed());
         manager.stop();
         dog.step("stopped");
         let failed = sender.send_timeout(frame.clone(), Duration::from_millis(300));
         let failed = failed.expect_err("the manager does nothing");
         let (kind, text) = (failed.kind(), failed.error.to_string());
-        let managed = a.is_managed();
+        let managed = a.admin().is_managed();
         manager.resume();
         dog.step("on again");
         assert_eq!(kind, ErrorKind::ManagerAway, "{text}");
@@ -182,5 +194,5 @@ fn a_stopped_manager_is_not_blamed_on_the_receiver() {
         sender.send(frame).unwrap();
         assert_eq!(receives.join().unwrap(), [1; 100]);
     });
-    assert!(a.is_managed());
+    assert!(a.admin().is_managed());
 }

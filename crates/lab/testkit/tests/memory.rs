@@ -3,9 +3,11 @@
 
 use std::time::Duration;
 
+use tranship_core::admin::{ManagerStat, StatRecord};
+use tranship_core::error::{Limit, Shortage};
 use tranship_core::{
-    BufferMut, ChannelOptions, Domain, Error, ErrorKind, Limit, ManagerStat, Message, Pool,
-    PoolOptions, Receiver, Sender, Shortage, StatRecord, Trust, WhenFull,
+    BufferMut, ChannelOptions, Domain, Error, ErrorKind, Message, Pool, PoolOptions, Receiver,
+    Sender, Trust, WhenFull,
 };
 use tranship_manager::Config;
 use tranship_testkit::{Cgroup, Control, Exit, Held, Peer, Watchdog, child, skipped};
@@ -135,7 +137,7 @@ child!(
         let socket = domain.socket_path().unwrap().display().to_string();
         ctl.send(&socket).unwrap();
         while ctl.recv::<()>().unwrap().is_some() {
-            ctl.send(&domain.stat().unwrap()).unwrap();
+            ctl.send(&domain.admin().stat().unwrap()).unwrap();
         }
     }
 );
@@ -337,7 +339,7 @@ fn where_the_cgroup_ends_alloc_errs_and_nobody_is_killed() {
 /// Returns the manager's figures: granted, stranded, and stranded by the domain of that name.
 fn totals(manager: &Domain, name: &str) -> (u64, u64, u64) {
     let mut totals = (0, 0, 0);
-    for record in manager.stat().expect("stat") {
+    for record in manager.admin().stat().expect("stat") {
         match record {
             StatRecord::Manager(m) => {
                 assert!(m.granted_bytes + m.stranded_bytes <= m.total_bytes, "{m:?}");

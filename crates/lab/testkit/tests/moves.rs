@@ -4,9 +4,10 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use tranship_core::admin::StatRecord;
 use tranship_core::{
     AggregateMut, Body, BufferMut, ChannelOptions, Domain, ErrorKind, Message, Pool, PoolId,
-    PoolOptions, Receiver, Sender, StatRecord, Trust,
+    PoolOptions, Receiver, Sender, Trust,
 };
 use tranship_testkit::{Control, Exit, Peer, Watchdog, child};
 
@@ -327,7 +328,7 @@ fn nothing_is_left(domain: &Domain) {
         StatRecord::Pool(_) | StatRecord::Channel(_) => false,
         _ => true,
     };
-    while !domain.stat().unwrap().into_iter().all(is_over) {
+    while !domain.admin().stat().unwrap().into_iter().all(is_over) {
         std::thread::yield_now();
     }
 }

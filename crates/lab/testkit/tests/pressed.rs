@@ -4,7 +4,8 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use tranship_core::{BufferMut, Domain, PoolOptions, StatRecord, Trust};
+use tranship_core::admin::StatRecord;
+use tranship_core::{BufferMut, Domain, PoolOptions, Trust};
 use tranship_manager::{Config, PressureConfig};
 use tranship_proto::Pressure;
 use tranship_testkit::{Cgroup, Control, Held, Peer, Watchdog, child, skipped};
@@ -136,7 +137,7 @@ fn until(what: impl Fn() -> bool) {
 
 /// Returns the level, and how much may be granted.
 fn said(manager: &Domain) -> (Pressure, u64) {
-    let records = manager.stat().expect("statistics");
+    let records = manager.admin().stat().expect("statistics");
     let found = records.iter().find_map(|record| match record {
         StatRecord::Manager(m) => Some((m.pressure, m.limit_bytes)),
         _ => None,

@@ -8,9 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use tranship_core::{
-    Domain, ErrorKind, PollItem, Pool, PoolOptions, Receiver, Sender, StatRecord, poll,
-};
+use tranship_core::admin::StatRecord;
+use tranship_core::{Domain, ErrorKind, PollItem, Pool, PoolOptions, Receiver, Sender, poll};
 use tranship_manager::{Config, Listener, Shutdown};
 use tranship_testkit::{Control, Held, Peer, Watchdog, child, is_root, payload};
 
@@ -191,10 +190,15 @@ fn known(path: &Path, source: &Peer, sink: &Peer) {
     let looker = looker.unwrap();
     loop {
         let _ = (ask(source, "turn"), ask(sink, "turn"));
-        let channels = looker.stat().unwrap().into_iter().filter_map(|r| match r {
-            StatRecord::Channel(c) if c.source.is_some() && c.sink.is_some() => Some(c.name),
-            _ => None,
-        });
+        let channels = looker
+            .admin()
+            .stat()
+            .unwrap()
+            .into_iter()
+            .filter_map(|r| match r {
+                StatRecord::Channel(c) if c.source.is_some() && c.sink.is_some() => Some(c.name),
+                _ => None,
+            });
         let channels: Vec<_> = channels.collect();
         assert!(channels.iter().all(|name| !name.is_empty()));
         if channels.iter().any(|name| name == "flow") {
@@ -269,7 +273,7 @@ child!(
             if !ready.is_empty() {
                 break;
             }
-            if !said && !domain.is_managed() {
+            if !said && !domain.admin().is_managed() {
                 ctl.send(&"away").unwrap();
                 said = true;
             }

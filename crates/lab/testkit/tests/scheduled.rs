@@ -4,7 +4,8 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use tranship_core::{BufferMut, Domain, PoolOptions, StatRecord};
+use tranship_core::admin::StatRecord;
+use tranship_core::{BufferMut, Domain, PoolOptions};
 use tranship_manager::Config;
 use tranship_testkit::{Control, Held, Peer, Watchdog, child};
 
@@ -61,7 +62,7 @@ fn manager() -> Domain {
 /// Nothing beyond the total was granted, and no quotas beyond it are in force.
 fn check(manager: &Domain) {
     let (mut granted, mut quotas) = (0, 0);
-    for record in manager.stat().expect("statistics") {
+    for record in manager.admin().stat().expect("statistics") {
         match record {
             StatRecord::Manager(m) => granted = m.granted_bytes + m.stranded_bytes,
             StatRecord::Pool(p) => quotas += p.quota_bytes,

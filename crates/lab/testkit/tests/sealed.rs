@@ -5,10 +5,11 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::time::Duration;
 
+use tranship_core::admin::StatRecord;
 use tranship_core::{
-    Buffer, ChannelOptions, Domain, ErrorKind, Pool, PoolOptions, Receiver, Role, Sender,
-    StatRecord, Trust,
+    Buffer, ChannelOptions, Domain, ErrorKind, Pool, PoolOptions, Receiver, Sender, Trust,
 };
+use tranship_proto::Role;
 use tranship_proto::{BufferId, Event, RefusalCode, Request};
 use tranship_region::{Opts, Sealing, make};
 use tranship_sys::memfd::{self, Seals};
@@ -122,7 +123,7 @@ fn verify(buf: &Buffer, id: u64) {
 
 /// Bytes of chunks that the manager counts.
 fn data_bytes(domain: &Domain) -> u64 {
-    let records = domain.stat().expect("stat");
+    let records = domain.admin().stat().expect("stat");
     let manager = records.iter().find_map(|record| match record {
         StatRecord::Manager(stat) => Some(stat.data_bytes),
         _ => None,

@@ -4,9 +4,9 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use tranship_core::error::{Awaited, PoolPending, TimedOut};
 use tranship_core::{
-    Awaited, Domain, ErrorKind, PollItem, Pool, PoolOptions, PoolPending, Receiver, Sender,
-    TimedOut, WhenFull, poll,
+    Domain, ErrorKind, PollItem, Pool, PoolOptions, Receiver, Sender, WhenFull, poll,
 };
 use tranship_manager::{Config, Listener, Shutdown};
 use tranship_testkit::{Control, Peer, Watchdog, child, is_root};
@@ -169,7 +169,7 @@ fn nothing_is_given_back_to_a_manager_that_is_gone() {
         set.writer.turn().expect("that it is gone is no error");
         burst(&mut set, 1);
     }
-    assert!(!set.writer.is_managed());
+    assert!(!set.writer.admin().is_managed());
     assert_eq!(set.pool.stats().chunk_bytes_present, had);
     dog.step("a burst without it");
     burst(&mut set, 48);

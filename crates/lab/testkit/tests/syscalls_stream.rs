@@ -1,6 +1,7 @@
 //! A stream between two processes that poll: no system call per buffer on either side, counted from outside.
 
-use tranship_core::{ChannelOptions, Domain, PoolOptions, Receiver, Sender, StatRecord, Wait};
+use tranship_core::admin::StatRecord;
+use tranship_core::{ChannelOptions, Domain, PoolOptions, Receiver, Sender, Wait};
 use tranship_testkit::syscalls::SyscallCounter;
 use tranship_testkit::{Control, Watchdog, child};
 
@@ -52,7 +53,7 @@ child!(
 
 /// Messages that the receiver has taken, as the manager reads it from outside.
 fn taken(manager: &Domain) -> u64 {
-    let stat = manager.stat().expect("stat");
+    let stat = manager.admin().stat().expect("stat");
     let channel = stat.iter().find_map(|r| match r {
         StatRecord::Channel(c) if c.name == "stream" && c.source.is_some() => Some(c.taken),
         _ => None,

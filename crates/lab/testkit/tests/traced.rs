@@ -2,9 +2,8 @@
 //! there is room for.
 
 use std::collections::BTreeMap;
-use tranship_core::{
-    BufferId, Did, Domain, Pool, PoolOptions, Receiver, Sender, StatRecord, Trace, TraceEvent,
-};
+use tranship_core::admin::{Did, StatRecord, Trace, TraceEvent};
+use tranship_core::{BufferId, Domain, Pool, PoolOptions, Receiver, Sender};
 use tranship_manager::{Config, Forward};
 use tranship_proto::PoolId;
 use tranship_testkit::{Control, Peer, Watchdog, child};
@@ -111,7 +110,7 @@ impl Scene {
     }
 
     fn trace(&self, name: &str) -> Option<Trace> {
-        let all = self.manager.traces().expect("traces");
+        let all = self.manager.admin().traces().expect("traces");
         all.into_iter().find(|t| t.name == name)
     }
 
@@ -149,8 +148,17 @@ fn did(events: &[TraceEvent]) -> Vec<&'static str> {
 fn a_buffers_life_is_told_in_order_and_outlives_who_tells_it() {
     let _dog = Watchdog::new();
     let scene = Scene::new();
-    assert!(scene.manager.traces().expect("traces").is_empty(), "off");
-    assert!(scene.manager.trace(scene.pool, true, false).expect("on"));
+    assert!(
+        scene.manager.admin().traces().expect("traces").is_empty(),
+        "off"
+    );
+    assert!(
+        scene
+            .manager
+            .admin()
+            .trace(scene.pool, true, false)
+            .expect("on")
+    );
     let [camera, filter, display] = scene.whole_life();
     assert_eq!(did(&camera), ["allocated", "sent"]);
     assert_eq!(did(&filter), ["received", "sent", "released"]);
@@ -200,7 +208,11 @@ fn a_buffers_life_is_told_in_order_and_outlives_who_tells_it() {
 fn what_there_is_no_room_for_is_counted_and_off_is_off() {
     let _dog = Watchdog::new();
     let scene = Scene::new();
-    scene.manager.trace(scene.pool, true, false).expect("on");
+    scene
+        .manager
+        .admin()
+        .trace(scene.pool, true, false)
+        .expect("on");
     scene.whole_life();
     (0..42).for_each(|_| scene.pass(50));
     let camera = scene.trace("camera").expect("told");
@@ -216,7 +228,13 @@ fn what_there_is_no_room_for_is_counted_and_off_is_off() {
         "{last} {}",
         camera.lost
     );
-    assert!(!scene.manager.trace(scene.pool, false, false).expect("off"));
+    assert!(
+        !scene
+            .manager
+            .admin()
+            .trace(scene.pool, false, false)
+            .expect("off")
+    );
     // Until the process has heard of the tracing.
     let last = |name| {
         scene
@@ -260,11 +278,11 @@ fn a_follower_that_goes_leaves_nothing_on() {
     let socket = manager.socket_path().expect("socket").to_owned();
     let follower = Domain::builder().name("tool").socket(&socket).connect();
     let follower = follower.expect("connect");
-    assert!(follower.trace(pool.id(), true, true).expect("on"));
+    assert!(follower.admin().trace(pool.id(), true, true).expect("on"));
     let events = || {
         manager.turn().expect("turn");
         drop(pool.alloc(100).expect("room"));
-        let traces = manager.traces().expect("traces");
+        let traces = manager.admin().traces().expect("traces");
         traces.first().map_or(0, |t| t.events.len())
     };
     while events() < 4 {}
@@ -277,6 +295,7 @@ fn a_follower_that_goes_leaves_nothing_on() {
     }
     // The table counts with other shared memory, and is charged to its maker.
     let tables = manager
+        .admin()
         .stat()
         .expect("statistics")
         .into_iter()

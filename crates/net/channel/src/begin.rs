@@ -7,7 +7,8 @@ use crate::thread;
 use crate::wire::Wire;
 use crate::word::Hello;
 use std::sync::Arc;
-use tranship_core::{Driver, Ends, Error, Handed, Pool, Role};
+use tranship_core::carrier::{Driver, Ends, Handed};
+use tranship_core::{Error, Pool};
 
 /// Makes the program's end, and starts to carry its messages.
 pub(crate) fn begin(
@@ -17,8 +18,8 @@ pub(crate) fn begin(
     theirs: Hello,
     pool: Option<Pool>,
 ) -> Result<Handed, Error> {
-    match (ends.role(), pool) {
-        (Role::Sink, Some(pool)) => {
+    match (ends.sends(), pool) {
+        (false, Some(pool)) => {
             let (inlet, mut handed) = ends.receiving(&wire.place)?;
             let driver = ChannelDriver::new(Receiving::new(inlet, wire, pool, ours))?;
             handed.drive(Arc::clone(&driver) as Arc<dyn Driver>);

@@ -10,7 +10,8 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
-use tranship_core::{BufferMut, Driver, Error, Pool};
+use tranship_core::carrier::Driver;
+use tranship_core::{BufferMut, Error, Pool};
 use tranship_sys::epoll::{Epoll, Interest, Ready};
 use tranship_sys::eventfd;
 

@@ -9,7 +9,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
-use tranship_core::{Ends, Error, ErrorKind};
+use tranship_core::carrier::Ends;
+use tranship_core::{Error, ErrorKind};
 use tranship_sys::epoll::wait_any_readable;
 use tranship_sys::eventfd;
 use tranship_transport::{Listener, Transport};
@@ -138,7 +139,7 @@ fn welcome(transport: Box<dyn Transport>, ends: &Ends, taken: &Taken) {
 
 fn greet(mut wire: Wire, ends: &Ends) -> Result<(), Error> {
     // Before the introduction nothing is made for the client.
-    let theirs = meet::hear(&mut wire, ends.role())?;
+    let theirs = meet::hear(&mut wire, ends.sends())?;
     let made = meet::introduction(ends);
     let (ours, pool) =
         made.inspect_err(|error| meet::refuse(&mut wire, error.kind(), &error.to_string()))?;

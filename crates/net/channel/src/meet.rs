@@ -1,31 +1,32 @@
-//! Introduction of two carriers: each states its program's role and the room that the receiver has.
+//! Introduction of two carriers: each states the end that its program has and the room that the receiver has.
 
 use crate::wire::Wire;
 use crate::word::{Hello, Word};
 use std::time::{Duration, Instant};
-use tranship_core::{Ends, Error, ErrorKind, Pool, Role};
+use tranship_core::carrier::Ends;
+use tranship_core::{Error, ErrorKind, Pool};
 
 /// Longest time that the other end may take for its introduction.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Returns the introduction of this end, and the pool that receives for it.
 pub(crate) fn introduction(ends: &Ends) -> Result<(Hello, Option<Pool>), Error> {
-    let role = ends.role();
-    Ok(match role {
-        Role::Source => {
+    let sends = ends.sends();
+    Ok(match sends {
+        true => {
             let (messages, bytes) = (0, 0);
             let hello = Hello {
-                role,
+                sends,
                 messages,
                 bytes,
             };
             (hello, None)
         }
-        Role::Sink => {
+        false => {
             let pool = ends.arrivals()?;
             let (messages, bytes) = (ends.lines(), pool.max_bytes());
             let hello = Hello {
-                role,
+                sends,
                 messages,
                 bytes,
             };
@@ -44,12 +45,12 @@ pub(crate) fn say(wire: &mut Wire, hello: Hello) {
 ///
 /// # Errors
 /// `TimedOut`, `SameRole`, `PeerViolation`, and the reason for which the other end is gone.
-pub(crate) fn hear(wire: &mut Wire, role: Role) -> Result<Hello, Error> {
+pub(crate) fn hear(wire: &mut Wire, sends: bool) -> Result<Hello, Error> {
     let until = Instant::now() + PATIENCE;
     loop {
         wire.flush();
         match wire.next()? {
-            Some((Word::Hello(hello), 0)) => return judge(wire, hello, role),
+            Some((Word::Hello(hello), 0)) => return judge(wire, hello, sends),
             Some((Word::Over { kind, why }, 0)) => {
                 return Err(wire.told(kind, &why, ErrorKind::PeerGone));
             }
@@ -69,18 +70,18 @@ pub(crate) fn hear(wire: &mut Wire, role: Role) -> Result<Hello, Error> {
     }
 }
 
-fn judge(wire: &mut Wire, hello: Hello, role: Role) -> Result<Hello, Error> {
-    if hello.role == role {
-        let both = match role {
-            Role::Source => "send",
-            Role::Sink => "receive",
+fn judge(wire: &mut Wire, hello: Hello, sends: bool) -> Result<Hello, Error> {
+    if hello.sends == sends {
+        let both = match sends {
+            true => "send",
+            false => "receive",
         };
         let why = format!("both ends want to {both}: one sends, one receives");
         let kind = ErrorKind::SameRole;
         refuse(wire, kind, &why);
         return Err(Error::new(kind, format!("{}: {why}", wire.place)));
     }
-    if hello.role == Role::Sink && (hello.messages == 0 || hello.bytes == 0) {
+    if !hello.sends && (hello.messages == 0 || hello.bytes == 0) {
         return Err(wire.violation("a receiver that has room for nothing".to_owned()));
     }
     Ok(hello)

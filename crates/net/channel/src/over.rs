@@ -8,7 +8,8 @@ use std::any::Any;
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tranship_core::{Carrier, Domain, Ends, Error, ErrorKind, Handed};
+use tranship_core::carrier::{self, Carrier, Ends, Handed};
+use tranship_core::{Domain, Error, ErrorKind};
 use tranship_transport::{Backend, Copying, Transport};
 
 /// First and last pause between two checks whether a process listens; the pause doubles.
@@ -17,16 +18,16 @@ const PAUSES: [Duration; 2] = [Duration::from_millis(10), Duration::from_millis(
 /// Carries channels over connections of a backend.
 ///
 /// ```
-/// # mod tranship { pub use tranship_core::*; pub use tranship_channel as net; pub use tranship_transport as transport; }
+/// # mod tranship { pub use tranship_core::*; pub mod net { pub use tranship_channel::*; pub use tranship_transport::net::*; } }
 /// use std::sync::Arc;
-/// use tranship::net::Over;
-/// use tranship::transport::net::{Net, Timing};
+/// use tranship::carrier::add_to;
+/// use tranship::net::{Net, Over, Timing};
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// use tranship::Domain;
 ///
 /// let domain = Domain::embedded()?;
 /// let timing = Timing { grace: std::time::Duration::from_secs(60), ..Timing::default() };
-/// domain.add_carrier(Arc::new(Over::new("lan", Arc::new(Net::plain(timing)?)))); // `lan:HOST:PORT/NAME`
+/// add_to(&domain, Arc::new(Over::new("lan", Arc::new(Net::plain(timing)?)))); // `lan:HOST:PORT/NAME`
 /// # Ok(())
 /// # }
 /// ```
@@ -52,7 +53,7 @@ impl Over {
 /// None today.
 pub fn add_to(domain: &Domain) -> Result<(), Error> {
     let add = |scheme, backend: Arc<dyn Backend>| -> Result<(), Error> {
-        domain.add_carrier(Arc::new(Over::new(scheme, backend)));
+        carrier::add_to(domain, Arc::new(Over::new(scheme, backend)));
         Ok(())
     };
     add("copy", Arc::new(Copying))?;
@@ -79,7 +80,7 @@ impl Carrier for Over {
         let mut wire = Wire::new(self.connect(rest, ends)?);
         let (hello, pool) = meet::introduction(ends)?;
         meet::say(&mut wire, hello);
-        let theirs = meet::hear(&mut wire, ends.role())?;
+        let theirs = meet::hear(&mut wire, ends.sends())?;
         begin(wire, ends, hello, theirs, pool)
     }
 }

@@ -8,8 +8,9 @@ use crate::word::{CONTROLS, Hello, Word};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
+use tranship_core::carrier::Inlet;
 use tranship_core::{
-    AggregateMut, Body, BufferMut, Error, ErrorKind, Inlet, Inline, MAX_PIECES, Message, Pool,
+    AggregateMut, Body, BufferMut, Error, ErrorKind, Inline, MAX_PIECES, Message, Pool,
 };
 use tranship_transport::{FrameBytes, Place};
 

@@ -7,9 +7,8 @@ use crate::wire::Wire;
 use crate::word::{CONTROLS, Hello, Word};
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
-use tranship_core::{
-    Aggregate, AggregateMut, Body, Buffer, Error, ErrorKind, Inline, Message, Outlet,
-};
+use tranship_core::carrier::Outlet;
+use tranship_core::{Aggregate, AggregateMut, Body, Buffer, Error, ErrorKind, Inline, Message};
 use tranship_transport::{FrameBytes, Payload};
 
 /// Time between two checks, whatever happens.

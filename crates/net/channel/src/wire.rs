@@ -4,7 +4,8 @@ use crate::word::Word;
 use std::collections::{BTreeSet, VecDeque};
 use std::fmt;
 use std::time::Duration;
-use tranship_core::{Error, ErrorKind, REASONS};
+use tranship_core::carrier::REASONS;
+use tranship_core::{Error, ErrorKind};
 use tranship_sys::epoll::{Epoll, Interest, wait_readable};
 use tranship_transport::{Frame, Payload, Place, RecvError, Transport};
 

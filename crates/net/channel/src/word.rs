@@ -1,7 +1,7 @@
 //! Codec of the frames that the two carriers of a channel exchange: pure functions. All numbers are little-endian;
 //! `docs/protocol.md` has the table.
 
-use tranship_core::{INLINE_BYTES, Role};
+use tranship_core::INLINE_BYTES;
 use tranship_transport::FrameBytes;
 
 const MAGIC: [u8; 4] = *b"tsch";
@@ -14,8 +14,8 @@ const TEXT_BYTES: usize = 1024;
 /// Introduction that both ends send first.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Hello {
-    /// Role of the speaker.
-    pub(crate) role: Role,
+    /// Whether the speaker's program sends; otherwise it receives.
+    pub(crate) sends: bool,
     /// Messages, and bytes of them, that the speaker has room for and its program has not taken. A sender's are 0.
     pub(crate) messages: u32,
     pub(crate) bytes: u64,
@@ -128,9 +128,9 @@ impl Word {
                 out.push(1);
                 out.extend_from_slice(&MAGIC);
                 out.extend_from_slice(&VERSION.to_le_bytes());
-                out.push(match hello.role {
-                    Role::Source => 1,
-                    Role::Sink => 2,
+                out.push(match hello.sends {
+                    true => 1,
+                    false => 2,
                 });
                 out.extend_from_slice(&hello.messages.to_le_bytes());
                 out.extend_from_slice(&hello.bytes.to_le_bytes());
@@ -232,14 +232,14 @@ impl Word {
 }
 
 fn hello(from: &mut Reader<'_>) -> Option<Word> {
-    let role = match from.take()? {
-        [1] => Role::Source,
-        [2] => Role::Sink,
+    let sends = match from.take()? {
+        [1] => true,
+        [2] => false,
         _ => return None,
     };
     let (messages, bytes) = (from.u32()?, from.u64()?);
     let hello = Hello {
-        role,
+        sends,
         messages,
         bytes,
     };
@@ -272,7 +272,7 @@ mod tests {
         let why = "because".to_owned();
         vec![
             Word::Hello(Hello {
-                role: Role::Sink,
+                sends: false,
                 messages: 256,
                 bytes: 1 << 40,
             }),

@@ -6,7 +6,9 @@ use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use tranship_cache::{Options, Server};
-use tranship_core::{Domain, HeapOptions, HeapStat, StatRecord};
+use tranship_core::Domain;
+use tranship_core::admin::{HeapStat, StatRecord};
+use tranship_core::heap::{Heap, HeapOptions};
 use tranship_manager::{Config, Embedded};
 use tranship_testkit::Watchdog;
 
@@ -45,7 +47,7 @@ fn until(mut is_so: impl FnMut() -> bool) {
 }
 
 fn heaps(domain: &Domain) -> Vec<HeapStat> {
-    let stat = domain.stat().unwrap_or_default().into_iter();
+    let stat = domain.admin().stat().unwrap_or_default().into_iter();
     let heaps = stat.filter_map(|record| match record {
         StatRecord::Heap(heap) => Some(heap),
         _ => None,
@@ -128,7 +130,10 @@ fn a_server_evicts_down_to_what_the_manager_leaves_it() {
     });
     let heap = heaps(&domain).remove(0);
     assert!(heap.admitted_bytes >= resident(&server), "{heap:?}");
-    domain.set_quota(heap.heap, 8 * MIB).expect("a quota");
+    domain
+        .admin()
+        .set_quota(heap.heap, 8 * MIB)
+        .expect("a quota");
     // No client asks the server for anything meanwhile.
     until(|| resident(&server) <= 8 * MIB);
     until(|| heaps(&domain)[0].admitted_bytes <= 8 * MIB);
@@ -151,7 +156,7 @@ fn a_server_that_is_refused_memory_evicts_and_fails_nothing() {
     let dir = tranship_testkit::folder().expect("dir");
     let manager = manager(8 * MIB, &dir.path().join("socket"));
     let (domain, other) = (join(&manager, "cache"), join(&manager, "other"));
-    let other = other.create_heap(HeapOptions::new(8 * MIB)).expect("heap");
+    let other = Heap::create(&other, HeapOptions::new(8 * MIB)).expect("heap");
     other.admit(4 * MIB, 4 * MIB).expect("there is so much");
     let server = server(&domain, |_| {});
     let mut client = Client::new(&server);
@@ -194,7 +199,10 @@ fn a_new_manager_hears_of_the_values() {
             .any(|heap| heap.admitted_bytes >= 8 * MIB)
     });
     let heap = heaps(&domain).remove(0);
-    domain.set_quota(heap.heap, 2 * MIB).expect("a quota");
+    domain
+        .admin()
+        .set_quota(heap.heap, 2 * MIB)
+        .expect("a quota");
     until(|| resident(&server) <= 2 * MIB);
 }
 

@@ -8,7 +8,7 @@ use std::ops::{Deref, DerefMut};
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::{Arc, Weak};
-use tranship_core::Heap;
+use tranship_core::heap::Heap;
 
 /// The twin allocator (ZCopy, section 3.2.1): memory for values that are sent many times, beside the program's heap.
 ///

@@ -4,7 +4,9 @@ mod kit;
 
 use kit::dog;
 use std::os::fd::AsFd;
-use tranship_core::{Domain, HeapOptions, HeapStat, StatRecord};
+use tranship_core::Domain;
+use tranship_core::admin::{HeapStat, StatRecord};
+use tranship_core::heap::{Heap, HeapOptions};
 use tranship_manager::Config;
 use tranship_testkit::Random;
 use tranship_zcopy::{Arena, Error, Options, Value};
@@ -34,7 +36,7 @@ fn until(mut is_so: impl FnMut() -> bool) {
 }
 
 fn heaps(domain: &Domain) -> Vec<HeapStat> {
-    let stat = domain.stat().expect("stat").into_iter();
+    let stat = domain.admin().stat().expect("stat").into_iter();
     let heaps = stat.filter_map(|record| match record {
         StatRecord::Heap(heap) => Some(heap),
         _ => None,
@@ -81,7 +83,7 @@ fn what_is_there_is_admitted_and_goes_back_when_the_manager_asks() {
     let all = admitted(&domain);
     assert!((4 * MIB..=5 * MIB).contains(&all), "{all}");
     let heap = heaps(&domain).remove(0);
-    domain.set_quota(heap.heap, MIB).expect("a quota");
+    domain.admin().set_quota(heap.heap, MIB).expect("a quota");
     until(|| domain.turn().is_ok() && arena.excess() == 3 * MIB);
     // Memory that is freed now is not kept.
     until(|| {
@@ -110,7 +112,7 @@ fn what_is_free_and_kept_goes_first() {
     assert_eq!(resident(&arena), 2 * MIB, "kept for the next ones");
     assert!(admitted(&domain) >= 2 * MIB);
     let heap = heaps(&domain).remove(0);
-    domain.set_quota(heap.heap, MIB).expect("a quota");
+    domain.admin().set_quota(heap.heap, MIB).expect("a quota");
     until(|| domain.turn().is_ok() && arena.excess() == 0 && admitted(&domain) <= MIB);
     assert!(resident(&arena) <= MIB, "{}", resident(&arena));
 }
@@ -119,7 +121,7 @@ fn what_is_free_and_kept_goes_first() {
 fn what_is_not_admitted_is_an_error_and_what_is_freed_is_used_again() {
     let _dog = dog();
     let domain = with_total(2 * MIB);
-    let other = domain.create_heap(HeapOptions::new(2 * MIB)).expect("heap");
+    let other = Heap::create(&domain, HeapOptions::new(2 * MIB)).expect("heap");
     other.admit(MIB, MIB).expect("there is so much");
     let arena = arena(&domain);
     let mut values = values(&arena, 16);
@@ -167,7 +169,7 @@ fn nothing_has_memory_that_is_not_admitted() {
     }
     values.clear();
     let heap = heaps(&domain).remove(0);
-    domain.set_quota(heap.heap, 4096).expect("a quota");
+    domain.admin().set_quota(heap.heap, 4096).expect("a quota");
     until(|| domain.turn().is_ok() && arena.excess() == 0 && resident(&arena) == 0);
     until(|| admitted(&domain) == 0);
 }

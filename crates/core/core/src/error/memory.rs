@@ -129,7 +129,8 @@ pub struct NoAddresses {
 ///
 /// ```
 /// # use tranship_core as tranship;
-/// use tranship::{Domain, ErrorKind, PoolOptions, Shortage};
+/// use tranship::{Domain, ErrorKind, PoolOptions};
+/// use tranship::error::Shortage;
 ///
 /// let domain = Domain::embedded()?;
 /// let pool = domain.create_pool(PoolOptions::new(1 << 20))?;

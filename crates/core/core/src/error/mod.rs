@@ -6,7 +6,9 @@ mod memory;
 
 pub use channel::{NotTaken, PoolPending, RingFull, Violation};
 pub use memory::{Holder, Limit, NoAddresses, Shortage, StaleId, TooLarge};
-pub use tranship_error::{Cause, Error, ErrorKind, SendError};
-pub use tranship_session::error::{
-    Awaited, BadName, Barrier, OutOfRange, SocketProblem, TimedOut, protocol, refused, unexpected,
-};
+pub use tranship_error::Cause;
+pub(crate) use tranship_error::{Error, ErrorKind, SendError};
+pub use tranship_proto::{Refusal, RefusalCode};
+pub use tranship_region::OutOfBounds;
+pub use tranship_session::error::{Awaited, BadName, Barrier, OutOfRange, SocketProblem, TimedOut};
+pub(crate) use tranship_session::error::{protocol, refused, unexpected};

@@ -124,7 +124,7 @@ impl Outlet {
     /// # Errors
     /// As [`Receiver::send_control`]. It does not block.
     pub fn tell_released(&mut self, word: u64) -> Result<(), Error> {
-        self.0.tell_released(None, word)
+        self.0.tell_released(word)
     }
 
     /// The same, and what was said, of a carrier that goes: for these there is always room, and nothing comes after them.

@@ -26,7 +26,8 @@ use tranship_proto::Role;
 /// use std::io::Write;
 /// use std::sync::{Arc, Mutex};
 /// use std::time::Duration;
-/// use tranship::{Carrier, Domain, Driver, Ends, Error, ErrorKind, Handed, Outlet, Sender};
+/// use tranship::carrier::{Carrier, Driver, Ends, Handed, Outlet, add_to};
+/// use tranship::{Domain, Error, ErrorKind, Sender};
 ///
 /// /// `file:PATH`: what is sent goes into a file, by the sender's own thread.
 /// #[derive(Debug)]
@@ -74,7 +75,7 @@ use tranship_proto::Role;
 /// }
 ///
 /// let domain = Domain::embedded()?;
-/// domain.add_carrier(Arc::new(Files));
+/// add_to(&domain, Arc::new(Files));
 /// # let directory = tempfile::tempdir()?;
 /// # let path = directory.path().join("log");
 /// # let path = path.to_str().ok_or("a path")?;
@@ -139,9 +140,9 @@ impl Debug for Handed {
 }
 
 impl Ends {
-    /// The program's role.
-    pub fn role(&self) -> Role {
-        self.role
+    /// Says whether the program sends over the channel. Otherwise it receives.
+    pub fn sends(&self) -> bool {
+        self.role == Role::Source
     }
 
     /// How long opening may take; none: for ever.

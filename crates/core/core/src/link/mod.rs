@@ -3,7 +3,7 @@
 //! Its files, from below: what goes over a ring (`inline`, `descriptor`, `message`) or beside it (`store`), who carries it (`driver`), one end's state
 //! (`shared`) and what is done with that (`sleep`, `pollable`, `registered`, `member`), the two cursors (`sender`, `receiver`), how ends come
 //! about (`end`, `open`, `inside`, `feed`, `local`, `carrier`, `listener`), and what works with several or awaits (`poll`, `reactor`,
-//! `looking`, `futures`, `relay`, `carried`, `driven`).
+//! `looking`, `futures`, `carried`, `driven`).
 
 mod address;
 mod carried;
@@ -28,7 +28,6 @@ mod pollable;
 mod reactor;
 mod receiver;
 mod registered;
-mod relay;
 mod sender;
 mod shared;
 mod sleep;
@@ -50,5 +49,4 @@ pub use message::{Body, Message, Payload};
 pub(crate) use open::{End, check};
 pub use poll::{PollItem, poll};
 pub use receiver::Receiver;
-pub use relay::{Relay, RelayEnd, RelayStop};
 pub use sender::{Sender, WithWhenFull};

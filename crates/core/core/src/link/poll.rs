@@ -1,7 +1,7 @@
 //! Waiting on channels, listeners, domains and foreign descriptors together.
 
 use super::listener::Accepts;
-use super::shared::{Gone, LinkShared};
+use super::shared::LinkShared;
 use super::sleep::LOOK;
 use super::{ChannelEnd, Listener, Receiver, Sender};
 use crate::domain::{DomainCore, POLL_INTERVAL};
@@ -39,50 +39,12 @@ enum What<'a> {
     Receiver(&'a mut Receiver),
     Sender(&'a mut Sender),
     Control(&'a mut Sender),
-    Inward(&'a mut Receiver, Inward),
-    Onward(&'a mut Sender, Onward),
     Listener(&'a Accepts),
     Domain(&'a DomainCore),
     Descriptor(BorrowedFd<'a>, Interest),
 }
 
-/// What a relay waits for where it receives.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Inward {
-    pub(super) message: bool,
-    pub(super) again: Option<Instant>,
-}
-
-/// What a relay waits for where it sends.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Onward {
-    pub(super) room: bool,
-    pub(super) control: bool,
-    pub(super) again: Option<Instant>,
-}
-
-fn is_due(again: Option<Instant>) -> bool {
-    again.is_some_and(|again| Instant::now() >= again)
-}
-
-impl Onward {
-    fn is_ready(self, sender: &mut Sender) -> bool {
-        let gone = sender.link.gone() != Gone::No;
-        (self.control && sender.link.may_have_reply())
-            || (self.room && !gone && sender.may_send())
-            || is_due(self.again)
-    }
-}
-
 impl<'a> PollItem<'a> {
-    pub(super) fn inward(receiver: &'a mut Receiver, wants: Inward) -> PollItem<'a> {
-        PollItem(What::Inward(receiver, wants))
-    }
-
-    pub(super) fn onward(sender: &'a mut Sender, wants: Onward) -> PollItem<'a> {
-        PollItem(What::Onward(sender, wants))
-    }
-
     pub(crate) fn of_domain(domain: &'a DomainCore) -> PollItem<'a> {
         PollItem(What::Domain(domain))
     }
@@ -114,10 +76,8 @@ impl<'a> PollItem<'a> {
 
     fn link(&self) -> Option<&LinkShared> {
         match &self.0 {
-            What::Receiver(receiver) | What::Inward(receiver, _) => Some(&receiver.link),
-            What::Sender(sender) | What::Control(sender) | What::Onward(sender, _) => {
-                Some(&sender.link)
-            }
+            What::Receiver(receiver) => Some(&receiver.link),
+            What::Sender(sender) | What::Control(sender) => Some(&sender.link),
             _ => None,
         }
     }
@@ -136,10 +96,6 @@ impl<'a> PollItem<'a> {
             What::Receiver(receiver) => receiver.may_have_news(),
             What::Sender(sender) => sender.may_send(),
             What::Control(sender) => sender.link.may_have_reply(),
-            What::Inward(receiver, wants) => {
-                (wants.message && receiver.may_have_news()) || is_due(wants.again)
-            }
-            What::Onward(sender, wants) => wants.is_ready(sender),
             What::Listener(listener) => listener.has_connection(),
             What::Domain(domain) => {
                 let turned = domains.iter().find(|d| d.core.is(domain));
@@ -273,17 +229,6 @@ fn arm(item: &PollItem<'_>, sleep: &mut Sleep) -> Duration {
     let Some(link) = item.link() else {
         return LOOK;
     };
-    let again = match &item.0 {
-        What::Inward(_, Inward { again, .. }) | What::Onward(_, Onward { again, .. }) => *again,
-        _ => None,
-    };
-    let limit = again.map_or(LOOK, |again| {
-        again.saturating_duration_since(Instant::now())
-    });
-    limit.min(arm_link(item, link, sleep))
-}
-
-fn arm_link(item: &PollItem<'_>, link: &LinkShared, sleep: &mut Sleep) -> Duration {
     link.ring_for_ourselves();
     if !link.has_doorbell() {
         return POLL_INTERVAL;
@@ -292,15 +237,9 @@ fn arm_link(item: &PollItem<'_>, link: &LinkShared, sleep: &mut Sleep) -> Durati
     let same = sleep.filter(|(before, _)| *before == word);
     let (_, since) = *sleep.insert(same.unwrap_or((word, Instant::now())));
     match &item.0 {
-        What::Receiver(receiver) | What::Inward(receiver, _) if receiver.puts_aside() => {
-            POLL_INTERVAL
-        }
+        What::Receiver(receiver) if receiver.puts_aside() => POLL_INTERVAL,
         // The receiver gives lines back without a fence.
-        What::Sender(_) | What::Onward(_, Onward { room: true, .. })
-            if since.elapsed() < SETTLE =>
-        {
-            SETTLE
-        }
+        What::Sender(_) if since.elapsed() < SETTLE => SETTLE,
         _ => LOOK,
     }
 }

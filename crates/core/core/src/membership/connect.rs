@@ -2,11 +2,13 @@
 
 use super::shell::Domain;
 use crate::domain::discover::{self, Begin, Found, Start};
+use crate::domain::places::Places;
 use crate::domain::{DomainCore, Join, Leaks, MANAGER_TIMEOUT};
 use crate::error::{Error, ErrorKind};
+use std::any::Any;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use tranship_manager::paths::Places;
+#[cfg(feature = "embedded")]
 use tranship_manager::{Config, Embedded};
 use tranship_sys::process;
 
@@ -21,7 +23,8 @@ const MAX_TIMEOUT: Duration = Duration::from_secs(1 << 31);
 ///
 /// ```
 /// # use tranship_core as tranship;
-/// use tranship::{Domain, Leaks};
+/// use tranship::Domain;
+/// use tranship::admin::Leaks;
 ///
 /// let camera = Domain::builder().name("camera").leaks(Leaks::Off).embedded()?;
 /// let socket = camera.socket_path().unwrap();
@@ -38,6 +41,7 @@ pub struct DomainBuilder {
     high_descriptors: bool,
     autostart: bool,
     program: Option<PathBuf>,
+    #[cfg(feature = "embedded")]
     config: Option<Config>,
     leaks: Option<Leaks>,
     manager_timeout: Duration,
@@ -53,6 +57,7 @@ impl Default for DomainBuilder {
             high_descriptors: true,
             autostart: true,
             program: None,
+            #[cfg(feature = "embedded")]
             config: None,
             leaks: None,
             manager_timeout: MANAGER_TIMEOUT,
@@ -73,11 +78,12 @@ impl Domain {
     ///
     /// # Errors
     /// As there.
+    #[cfg(feature = "embedded")]
     pub fn embedded() -> Result<Domain, Error> {
         DomainBuilder::default().embedded()
     }
 
-    /// Joining with choices.
+    /// Joins with choices.
     pub fn builder() -> DomainBuilder {
         DomainBuilder::default()
     }
@@ -123,6 +129,7 @@ impl DomainBuilder {
         self
     }
     /// Configuration of an embedded manager.
+    #[cfg(feature = "embedded")]
     pub fn config(mut self, config: Config) -> Self {
         self.config = Some(config);
         self
@@ -188,6 +195,7 @@ impl DomainBuilder {
     ///
     /// # Errors
     /// `ManagerRunning`, `Unreachable` at the socket that was given; `BadArgument` for a configuration that is not consistent; `System`.
+    #[cfg(feature = "embedded")]
     pub fn embedded(self) -> Result<Domain, Error> {
         self.prepare()?;
         let manager = Embedded::start(
@@ -200,7 +208,7 @@ impl DomainBuilder {
             socket: Some(path),
             ..self
         }
-        .join(found, Some(manager))
+        .join(found, Some(Box::new(manager)))
     }
 
     fn prepare(&self) -> Result<(), Error> {
@@ -228,7 +236,7 @@ impl DomainBuilder {
         }
     }
 
-    fn join(&self, found: Found, embedded: Option<Embedded>) -> Result<Domain, Error> {
+    fn join(&self, found: Found, embedded: Option<Box<dyn Any + Send>>) -> Result<Domain, Error> {
         let core = DomainCore::join(Join {
             found,
             embedded,

@@ -1,8 +1,8 @@
 //! The histories of buffers, out of what their domains have recorded.
 
-use super::shell::Domain;
-use crate::error::{self, Error};
-use tranship_proto::{BufferId, ChannelId, DomainId, Event, PoolId, Request};
+use crate::error::Error;
+use std::os::fd::OwnedFd;
+use tranship_proto::{BufferId, ChannelId, DomainId};
 use tranship_region::layout::trace::What;
 use tranship_region::layout::{TraceRo, Traced};
 
@@ -14,10 +14,10 @@ use tranship_region::layout::{TraceRo, Traced};
 ///
 /// let domain = Domain::embedded()?;
 /// let pool = domain.create_pool(PoolOptions::new(1 << 20))?;
-/// domain.trace(pool.id(), true, true)?;
+/// domain.admin().trace(pool.id(), true, true)?;
 /// # domain.turn()?;
 /// drop(pool.copy(b"a frame")?);
-/// for trace in domain.traces()? {
+/// for trace in domain.admin().traces()? {
 ///     for event in &trace.events {
 ///         println!("{}: {:?} of {:?}", trace.name, event.did, event.buffer);
 ///     }
@@ -122,65 +122,20 @@ fn event((number, e): (u64, Traced)) -> TraceEvent {
     }
 }
 
-impl Domain {
-    /// Has all who have a pool record what they do with its buffers, from the next that they allocate or receive on; or no longer. Each does when it next calls the
-    /// library for anything slow, or [`turn`](Domain::turn)s. `while_here`: until this domain's connection ends. Says whether it is traced now: somebody else may
-    /// want it, too.
-    ///
-    /// Cost, while it is on: an event is written for each step of each buffer, and the fast paths are not taken. While it is off: none.
-    ///
-    /// # Errors
-    /// `Refused` for a pool that is not there, and for whoever is neither root, nor the manager's own user, nor that of the pool's writer.
-    pub fn trace(&self, pool: PoolId, on: bool, while_here: bool) -> Result<bool, Error> {
-        let make = |req| Request::Trace {
-            req,
-            pool,
-            on,
-            while_here,
-        };
-        match self.core().call(make, &[])?.0 {
-            Event::Tracing { on, .. } => Ok(on),
-            other => Err(error::unexpected(&other, "a trace was asked for")),
-        }
-    }
-
-    /// What domains have recorded, those that have ended included, as far as this user may see it: root and the manager's own user all of it, others what
-    /// their own domains did. It is what these domains say, whole entries of it: a liar can say anything of itself.
-    ///
-    /// # Errors
-    /// `TimedOut` when the manager has not answered within the [`manager_timeout`](crate::DomainBuilder::manager_timeout).
-    pub fn traces(&self) -> Result<Vec<Trace>, Error> {
-        let (mut all, mut after) = (Vec::new(), 0);
-        loop {
-            let make = |req| Request::NextTrace { req, after };
-            let (answer, fds) = self.core().call(make, &[])?;
-            let Event::TraceRing {
-                number,
-                domain,
-                name,
-                pid,
-                alive,
-                ..
-            } = answer
-            else {
-                return Ok(all);
-            };
-            let Some(ring) = fds.first().filter(|_| number > after) else {
-                return Err(error::protocol("a trace that does not come"));
-            };
-            after = number;
-            let read = TraceRo::open(ring)?.read();
-            let mut events: Vec<_> = read.events.into_iter().map(event).collect();
-            events.sort_by_key(|e| (e.at_ns, e.number));
-            all.push(Trace {
-                domain,
-                name,
-                pid,
-                alive,
-                events,
-                lost: read.lost,
-                torn: read.torn,
-            });
-        }
+impl Trace {
+    /// Reads a ring of records. Whose it is, the manager says.
+    pub(super) fn read(ring: &OwnedFd) -> Result<Trace, Error> {
+        let read = TraceRo::open(ring)?.read();
+        let mut events: Vec<_> = read.events.into_iter().map(event).collect();
+        events.sort_by_key(|e| (e.at_ns, e.number));
+        Ok(Trace {
+            domain: DomainId(0),
+            name: String::new(),
+            pid: 0,
+            alive: false,
+            events,
+            lost: read.lost,
+            torn: read.torn,
+        })
     }
 }

@@ -1,13 +1,18 @@
-//! The public [`Domain`]: joining a manager, what it knows, addresses; over everything else.
+//! The public [`Domain`]: joining a manager, an operator's questions, addresses; over everything else.
 
+mod admin;
 mod connect;
 mod history;
+#[cfg(all(test, feature = "embedded"))]
 mod leaks;
 mod poll;
 mod shell;
+#[cfg(feature = "policy")]
 mod steer;
 
+pub use admin::Admin;
 pub use connect::DomainBuilder;
 pub use history::{Did, Trace, TraceEvent};
-pub use shell::Domain;
+pub use shell::{Domain, add_to};
+#[cfg(feature = "policy")]
 pub use steer::Steering;

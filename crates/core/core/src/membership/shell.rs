@@ -1,20 +1,19 @@
 //! The public handle of a domain.
 
 use crate::base::lock;
-use crate::domain::DomainCore;
-use crate::error::{self, Barrier, Error, ErrorKind};
-use crate::heap::Heap;
+use crate::domain::{DomainCore, LeakReport};
+use crate::error::{Error, ErrorKind};
 use crate::link::{
     Accepts, Address, Carrier, ChannelEnd, End, Ends, Feed, Listener, Opening, Receiver,
     listen_local, look_for_named, open_local, open_named, unknown,
 };
-use crate::options::{ChannelOptions, HeapOptions, PoolOptions};
+use crate::options::{ChannelOptions, PoolOptions};
 use crate::pool::Pool;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
-use tranship_proto::{DomainId, Event, PoolFigures, PoolId, Request, Role, StatRecord};
+use tranship_proto::{DomainId, Role};
 
 /// A protection domain: this process's membership with a manager. Clone it freely; threads may share it.
 ///
@@ -91,30 +90,13 @@ impl Domain {
         core.patiently(None, || Pool::create(core, options.clone()))
     }
 
-    /// Makes a heap: private memory that is charged to this domain by the byte.
-    ///
-    /// Asks the manager and waits for it, as [`create_pool`](Domain::create_pool).
-    ///
-    /// # Errors
-    /// `BadArgument` for a maximum outside its range or a name that is too long; `Limit`, `Access`, `Refused` by the manager; `TimedOut` when it does not answer; `ManagerAway`, `CutOff`; `Forked`.
-    pub fn create_heap(&self, options: HeapOptions) -> Result<Heap, Error> {
-        let core = self.core();
-        core.check_fork()?;
-        core.patiently(None, || Heap::create(core, options.clone()))
-    }
-
-    /// Has this carry channels at addresses of its schemes from here on, in all handles of this domain. The last one that knows a scheme has it.
-    pub fn add_carrier(&self, carrier: Arc<dyn Carrier>) {
-        lock(&self.shared.carriers).push(carrier);
-    }
-
     /// Listens at an address, at which others connect. Each gets a channel of its own, of which this side has the end `E`.
     ///
     /// | address | the other end is |
     /// |---|---|
     /// | `NAME`, `shm:NAME` | any process that has joined the same manager |
     /// | `local:NAME` | in this process; the manager is not asked |
-    /// | any other `SCHEME:REST` | where a carrier says ([`add_carrier`](Domain::add_carrier)) |
+    /// | any other `SCHEME:REST` | where a carrier says ([`carrier::add_to`](crate::carrier::add_to)) |
     ///
     /// Waits for the manager as [`create_pool`](Domain::create_pool) does.
     ///
@@ -307,7 +289,7 @@ impl Domain {
     /// [`as_fd`](Domain::as_fd) is readable, or now and then. Never blocks for long.
     ///
     /// That the manager is away is no error, nor that it cannot be reached again: existing channels go on
-    /// ([`is_managed`](Domain::is_managed) and [`cut_off`](Domain::cut_off) tell).
+    /// ([`Admin::is_managed`](crate::admin::Admin::is_managed) and [`Admin::cut_off`](crate::admin::Admin::cut_off) tell).
     ///
     /// # Errors
     /// `Forked`; `System` when this process has no room for what the manager sends; `PeerViolation`.
@@ -320,66 +302,19 @@ impl Domain {
         }
     }
 
-    /// Sets what a pool or heap of any domain may have, until it ends or the manager is restarted; says what it may have now, which is no more than
-    /// the manager's total. If it has more it is asked to give the rest back, and gets nothing new before.
-    ///
-    /// # Errors
-    /// `Access` for whoever is neither root nor the manager's own user; `Refused` for what is not there;
-    /// `BadArgument` if it is more than the pool's or heap's maximum. `TimedOut` when it has not answered within the
-    /// [`manager_timeout`](crate::DomainBuilder::manager_timeout).
-    pub fn set_quota(&self, pool: PoolId, quota_bytes: u64) -> Result<u64, Error> {
-        let make = |req| Request::SetQuota {
-            req,
-            pool,
-            quota_bytes,
-        };
-        match self.core().call(make, &[])?.0 {
-            Event::QuotaSet { quota_bytes, .. } => Ok(quota_bytes),
-            other => Err(error::unexpected(&other, "a quota was set")),
-        }
+    /// Lets go of this handle, and reports the buffers that the domain still has. If it was the last handle, nothing is
+    /// printed.
+    pub fn close(self) -> LeakReport {
+        let report = self.core().leak_report();
+        self.core().hush_leaks();
+        report
     }
+}
 
-    /// What the manager knows: itself, domains, pools, channels, who holds what.
-    ///
-    /// # Errors
-    /// `TimedOut` when it has said nothing more of it for the [`manager_timeout`](crate::DomainBuilder::manager_timeout).
-    pub fn stat(&self) -> Result<Vec<StatRecord>, Error> {
-        self.core().stat()
-    }
-
-    /// What a policy is told of the pools: what their writers say, and their rules; and what all quotas together may be, bytes.
-    ///
-    /// # Errors
-    /// `TimedOut` when the manager has not answered within the [`manager_timeout`](crate::DomainBuilder::manager_timeout).
-    pub fn pool_figures(&self) -> Result<(u64, Vec<PoolFigures>), Error> {
-        let (mut all, mut after) = (Vec::new(), PoolId(0));
-        loop {
-            let make = |req| Request::Figures { req, after };
-            match self.core().call(make, &[])?.0 {
-                Event::Figures {
-                    limit_bytes, pools, ..
-                } => match pools.last().map(|p| p.pool) {
-                    Some(last) if last > after => {
-                        after = last;
-                        all.extend(pools);
-                    }
-                    _ => return Ok((limit_bytes, all)),
-                },
-                other => return Err(error::unexpected(&other, "figures were asked for")),
-            }
-        }
-    }
-
-    /// What keeps this process from reaching a manager again, if it was locked down after it had joined and the manager was
-    /// restarted. Channels go on with the memory that they have; everything new is `CutOff`.
-    pub fn cut_off(&self) -> Option<Barrier> {
-        self.core().cut_off()
-    }
-
-    /// Whether the manager is there, and has answered what this domain waited for last. Asks it nothing.
-    pub fn is_managed(&self) -> bool {
-        !self.core().fork.is_child() && self.core().is_answering()
-    }
+/// Adds a carrier to a domain: in all its handles, it carries the channels at addresses of its schemes. Of two carriers
+/// that know a scheme, the later one has it.
+pub fn add_to(domain: &Domain, carrier: Arc<dyn Carrier>) {
+    lock(&domain.shared.carriers).push(carrier);
 }
 
 impl AsFd for Domain {

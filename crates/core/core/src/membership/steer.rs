@@ -1,5 +1,6 @@
 //! A policy as a program of its own: it reads what the manager knows of the pools, and sets their quotas.
 
+use super::admin::Admin;
 use super::shell::Domain;
 use crate::error::{self, Error, ErrorKind};
 use std::time::{Duration, Instant};
@@ -16,13 +17,13 @@ const AT_ONCE: usize = 1000;
 /// quota that was set by hand stays. So a policy may be wrong, or hostile, and can do no worse than divide badly.
 ///
 /// ```
-/// # mod tranship { pub use tranship_core::*; pub use tranship_policy as policy; }
+/// # use tranship_core as tranship;
 /// use tranship::{Domain, PoolOptions};
 /// use tranship::policy::{Config, Governor};
 ///
 /// let domain = Domain::embedded()?;
 /// let _pool = domain.create_pool(PoolOptions::new(64 << 20).name("frames"))?;
-/// let steering = domain.steer()?;
+/// let steering = domain.admin().steer()?;
 /// let mut governor = Governor::new(Config::of("throughput"))?; // or a policy of one's own
 /// steering.step(&mut governor)?; // looks, and sets all quotas
 /// assert_eq!(steering.snapshot()?.pools.len(), 1);
@@ -34,7 +35,7 @@ pub struct Steering {
     begun: Instant,
 }
 
-impl Domain {
+impl Admin<'_> {
     /// From now on a policy in this program sets the quotas of all pools.
     ///
     /// # Errors
@@ -43,7 +44,7 @@ impl Domain {
     /// [`manager_timeout`](crate::DomainBuilder::manager_timeout).
     pub fn steer(&self) -> Result<Steering, Error> {
         let steering = Steering {
-            domain: self.clone(),
+            domain: self.domain.clone(),
             begun: Instant::now(),
         };
         match steering.take(true) {
@@ -59,7 +60,7 @@ impl Domain {
     /// What a policy is told of the pools, as it wants it. `at_ns` is what the caller's clock says.
     ///
     /// # Errors
-    /// As [`pool_figures`](Domain::pool_figures).
+    /// As [`pool_figures`](Admin::pool_figures).
     pub fn snapshot(&self, at_ns: u64) -> Result<Snapshot, Error> {
         let (limit_bytes, pools) = self.pool_figures()?;
         Ok(Snapshot {
@@ -79,6 +80,7 @@ impl Steering {
     pub fn snapshot(&self) -> Result<Snapshot, Error> {
         let at = self.begun.elapsed();
         self.domain
+            .admin()
             .snapshot(u64::try_from(at.as_nanos()).unwrap_or(u64::MAX))
     }
 
@@ -95,7 +97,7 @@ impl Steering {
             .collect();
         // In pieces, what shrinks has to come first: then no piece makes all together more than there is.
         if quotas.len() > AT_ONCE {
-            let now = self.domain.pool_figures()?.1;
+            let now = self.domain.admin().pool_figures()?.1;
             let quota_of = |id: PoolId| now.iter().find(|p| p.pool == id).map(|p| p.quota_bytes);
             quotas.sort_by_cached_key(|(id, quota)| quota_of(*id).is_none_or(|now| now < *quota));
         }
@@ -115,7 +117,7 @@ impl Steering {
     /// Takes the right again, from a manager that was started anew.
     ///
     /// # Errors
-    /// As [`steer`](Domain::steer).
+    /// As [`Admin::steer`].
     pub fn retake(&self) -> Result<(), Error> {
         self.take(true)
     }

@@ -196,7 +196,7 @@ mod tests {
         for length in lengths {
             length.store(u64::MAX, std::sync::atomic::Ordering::Relaxed);
         }
-        let report = to.leaks();
+        let report = to.admin().leaks();
         let bytes: Vec<u64> = report.held.iter().map(|held| held.bytes).collect();
         assert_eq!(
             bytes, [CHUNK as u64; 2],

@@ -3,9 +3,9 @@
 use crate::kit::*;
 use bytes::Buf as _;
 use std::io::{IoSlice, Read as _, Seek as _, Write as _};
+use tranship_core::error::{Limit, Shortage};
 use tranship_core::{
-    Aggregate, Body, Buffer, ChannelOptions, ErrorKind, Limit, MAX_PIECES, Message, Payload,
-    Shortage, WhenFull,
+    Aggregate, Body, Buffer, ChannelOptions, ErrorKind, MAX_PIECES, Message, Payload, WhenFull,
 };
 
 #[track_caller]

@@ -4,7 +4,8 @@ use crate::kit::*;
 use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
-use tranship_core::{ErrorKind, Holder, Limit, OutOfRange, Pool, PoolOptions, Shortage, TooLarge};
+use tranship_core::error::{Holder, Limit, OutOfRange, Shortage, TooLarge};
+use tranship_core::{ErrorKind, Pool, PoolOptions};
 use tranship_manager::Config;
 use tranship_testkit::Random;
 

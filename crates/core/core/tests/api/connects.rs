@@ -2,16 +2,15 @@
 
 use crate::kit::*;
 use std::time::Duration;
-use tranship_core::{
-    Awaited, ChannelOptions, Domain, ErrorKind, Listener, Opening, Receiver, Sender, TimedOut,
-};
+use tranship_core::error::{Awaited, TimedOut};
+use tranship_core::{ChannelOptions, Domain, ErrorKind, Listener, Opening, Receiver, Sender};
 
 /// The manager has handled what the domain asked, and the listener's domain has heard of it.
 fn settle(listens: &Domain, opens: &[&Domain]) {
     for domain in opens {
-        domain.stat().expect("the manager's answer");
+        domain.admin().stat().expect("the manager's answer");
     }
-    listens.stat().expect("the manager's answer");
+    listens.admin().stat().expect("the manager's answer");
 }
 
 fn opening(domain: &Domain, name: &str) -> Opening<Receiver> {

@@ -4,9 +4,8 @@ use crate::kit::*;
 use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use tranship_core::{
-    Barrier, Domain, Error, ErrorKind, Limit, PoolOptions, Receiver, RefusalCode, Sender, Shortage,
-};
+use tranship_core::error::{Barrier, Limit, RefusalCode, Shortage};
+use tranship_core::{Domain, Error, ErrorKind, PoolOptions, Receiver, Sender};
 use tranship_manager::{Config, Embedded, Rule, Who};
 use tranship_testkit::{Control, child, is_root, skipped};
 
@@ -39,7 +38,7 @@ fn lock_down(errno: i32) {
 }
 
 fn cut_off(domain: &Domain, what: &str, error: &Error) {
-    let barrier = domain.cut_off();
+    let barrier = domain.admin().cut_off();
     assert!(error.find() == barrier.as_ref(), "{what}: {error}");
     assert_eq!(error.kind(), ErrorKind::CutOff, "{what}");
 }
@@ -65,7 +64,7 @@ child!(
             assert_eq!(error.kind(), ErrorKind::ChunkPending);
         };
         never(&receiver.recv().unwrap_err());
-        assert_eq!(domain.cut_off(), Some(barrier));
+        assert_eq!(domain.admin().cut_off(), Some(barrier));
         assert_eq!(first_ready(&mut [&mut receiver], None), Some(0));
         never(&receiver.try_recv().unwrap_err());
         never(
@@ -75,7 +74,7 @@ child!(
         );
         // Nor does anything else that needs a manager; the rest goes on.
         domain.turn().unwrap();
-        assert!(!domain.is_managed());
+        assert!(!domain.admin().is_managed());
         cut_off(
             &domain,
             "pool",
@@ -91,7 +90,7 @@ child!(
             "listen",
             &domain.listen::<Receiver>("mine").unwrap_err(),
         );
-        cut_off(&domain, "stat", &domain.stat().unwrap_err());
+        cut_off(&domain, "stat", &domain.admin().stat().unwrap_err());
         let error = pool.alloc_now(2 * CHUNK).unwrap_err();
         assert!(
             matches!(
@@ -159,14 +158,14 @@ fn whom_the_next_manager_refuses_is_told_so_until_one_does_not() {
     let options = PoolOptions::new(1 << 20);
     let error = domain.create_pool(options.clone()).expect_err("unwanted");
     cut_off(&domain, "pool", &error);
-    let barrier = domain.cut_off();
+    let barrier = domain.admin().cut_off();
     assert!(
         matches!(barrier, Some(Barrier::Refused(refusal)) if refusal.code == RefusalCode::Access),
         "{barrier:?}"
     );
     drop(manager);
     let _manager = start(Config::default());
-    until(|| domain.turn().is_ok() && domain.is_managed());
-    assert_eq!(domain.cut_off(), None);
+    until(|| domain.turn().is_ok() && domain.admin().is_managed());
+    assert_eq!(domain.admin().cut_off(), None);
     domain.create_pool(options).expect("wanted again");
 }

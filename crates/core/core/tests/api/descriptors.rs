@@ -3,7 +3,8 @@
 use crate::kit::*;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::path::PathBuf;
-use tranship_core::{Domain, ErrorKind, Limit, Shortage};
+use tranship_core::error::{Limit, Shortage};
+use tranship_core::{Domain, ErrorKind};
 use tranship_manager::{Config, Embedded, Forward};
 use tranship_testkit::{Control, child};
 
@@ -81,12 +82,12 @@ child!(
             assert_eq!(held.to_vec(), [1; BUFFER], "reused while somebody reads it");
         };
         // Without a manager, and with one that only the writer has come back to.
-        until(|| !writer.is_managed() || writer.turn().is_err());
+        until(|| !writer.admin().is_managed() || writer.turn().is_err());
         all_but_the_held();
         let manager = Embedded::start(config, Some(&path)).unwrap();
         until(|| {
             let _ = writer.turn();
-            writer.is_managed()
+            writer.admin().is_managed()
         });
         for _ in 0..100 {
             let _ = writer.turn();
@@ -96,7 +97,7 @@ child!(
         let mut held = Some(held);
         until(|| {
             let _ = (writer.turn(), forwarder.turn(), reader.turn());
-            if reader.is_managed() {
+            if reader.admin().is_managed() {
                 held = None;
             }
             let all: Vec<_> = (0..4).map(|_| pool.alloc_now(BUFFER)).collect();
@@ -170,11 +171,11 @@ child!(
         });
         until(|| {
             let _ = (writer.turn(), reader.turn());
-            writer.is_managed() && reader.is_managed()
+            writer.admin().is_managed() && reader.admin().is_managed()
         });
         // Whatever the manager makes of the claims it has said by then.
         for _ in 0..3 {
-            until(|| writer.stat().is_ok() && reader.stat().is_ok());
+            until(|| writer.admin().stat().is_ok() && reader.admin().stat().is_ok());
         }
         for (i, held) in (0..).zip(&held) {
             assert_eq!(held.to_vec(), [i; CHUNK], "a chunk in use was given up");

@@ -3,7 +3,8 @@
 use crate::kit::*;
 use std::path::PathBuf;
 use std::time::Duration;
-use tranship_core::{ChannelOptions, Domain, Error, ErrorKind, NotTaken, Receiver, Sender, Wait};
+use tranship_core::error::NotTaken;
+use tranship_core::{ChannelOptions, Domain, Error, ErrorKind, Receiver, Sender, Wait};
 use tranship_testkit::{Control, child};
 
 const MESSAGES: u8 = 5;

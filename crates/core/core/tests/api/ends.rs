@@ -2,7 +2,8 @@
 
 use crate::kit::*;
 use std::thread;
-use tranship_core::{ChannelOptions, ErrorKind, Payload, StatRecord, Wait};
+use tranship_core::admin::StatRecord;
+use tranship_core::{ChannelOptions, ErrorKind, Payload, Wait};
 
 #[test]
 fn what_was_sent_before_the_sender_went_can_be_received() {
@@ -49,7 +50,7 @@ fn even_the_pool_may_go_first() {
     drop(pool);
     drop(sender);
     let known = |who: &tranship_core::Domain| {
-        let stat = who.stat().expect("stat");
+        let stat = who.admin().stat().expect("stat");
         stat.iter()
             .any(|r| matches!(r, StatRecord::Pool(p) if p.pool == id))
     };
@@ -155,7 +156,7 @@ fn all_memory_returns_when_everything_is_dropped() {
     until(|| {
         a.turn().expect("turn");
         b.turn().expect("turn");
-        let stat = a.stat().expect("stat");
+        let stat = a.admin().stat().expect("stat");
         let pools = stat
             .iter()
             .filter(|r| matches!(r, StatRecord::Pool(_)))

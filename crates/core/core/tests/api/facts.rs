@@ -2,8 +2,10 @@
 
 use crate::kit::*;
 use std::time::Duration;
-use tranship_core::{Domain, ErrorKind, PoolOptions, Receiver, Role, Sender, StatRecord};
+use tranship_core::admin::StatRecord;
+use tranship_core::{Domain, ErrorKind, PoolOptions, Receiver, Sender};
 use tranship_manager::{Config, Limits, Rule};
+use tranship_proto::Role;
 
 #[test]
 fn stat_tells_who_holds_what() {
@@ -19,7 +21,7 @@ fn stat_tells_who_holds_what() {
         sender.send(filled(&pool, CHUNK, i)).expect("send");
     }
     let held = [receiver.recv(), receiver.recv()];
-    let stat = b.stat().expect("stat");
+    let stat = b.admin().stat().expect("stat");
     assert!(matches!(&stat[0], StatRecord::Manager(m)
         if m.pid == std::process::id()
             && m.granted_bytes == pool.stats().chunk_bytes_present
@@ -74,7 +76,7 @@ fn stat_tells_who_holds_what() {
     let hold = hold.expect("b holds");
     assert_eq!((hold.buffers, hold.bytes), (2, 2 * CHUNK as u64));
     drop(held);
-    let stat = a.stat().expect("stat");
+    let stat = a.admin().stat().expect("stat");
     assert!(
         !stat
             .iter()
@@ -162,7 +164,7 @@ fn limits_per_user_are_refusals_and_leave_the_rest_alone() {
     let pools = [pool(&a, 1), pool(&b, 1)];
     let error = a.create_pool(PoolOptions::new(1 << 20)).expect_err("pools");
     assert!(
-        refusal(&error) == Some(tranship_core::RefusalCode::Limit),
+        refusal(&error) == Some(tranship_core::error::RefusalCode::Limit),
         "{error}"
     );
     of(&error, "pools and heaps of this user");
@@ -171,7 +173,7 @@ fn limits_per_user_are_refusals_and_leave_the_rest_alone() {
     assert!(names.iter().all(Result::is_ok));
     let error = a.listen::<Receiver>("w").expect_err("names");
     assert!(
-        refusal(&error) == Some(tranship_core::RefusalCode::Limit),
+        refusal(&error) == Some(tranship_core::error::RefusalCode::Limit),
         "{error}"
     );
     of(&error, "names that this user exports or waits for");
@@ -191,13 +193,13 @@ fn access_rules_decide_who_may_export_and_bind() {
     let b = join(&a, "b");
     let error = a.listen::<Sender>("private").expect_err("export");
     assert!(
-        refusal(&error) == Some(tranship_core::RefusalCode::Access),
+        refusal(&error) == Some(tranship_core::error::RefusalCode::Access),
         "{error}"
     );
     let _other = a.listen::<Sender>("pub/b").expect("export");
     let error = b.open::<Receiver>("pub/b").expect_err("bind");
     assert!(
-        refusal(&error) == Some(tranship_core::RefusalCode::Access),
+        refusal(&error) == Some(tranship_core::error::RefusalCode::Access),
         "{error}"
     );
     link(&a, &b, "pub/a");
@@ -233,7 +235,7 @@ fn a_helper_thread_answers_for_a_program_that_does_not() {
     // The writer gives its chunks back, and b's thread unmaps them.
     until(|| {
         a.turn().expect("turn");
-        let stat = a.stat().expect("stat");
+        let stat = a.admin().stat().expect("stat");
         stat.iter().any(|r| {
             matches!(r, StatRecord::Manager(m)
             if m.granted_bytes <= CHUNK as u64 && m.stranded_bytes == 0)
@@ -267,12 +269,12 @@ fn a_domain_that_says_goodbye_is_forgotten() {
     let second = b.clone();
     drop(b);
     assert!(
-        second.is_managed() && second.stat().is_ok(),
+        second.admin().is_managed() && second.admin().stat().is_ok(),
         "a clone keeps it"
     );
     drop(second);
     until(|| {
-        let stat = a.stat().expect("stat");
+        let stat = a.admin().stat().expect("stat");
         !stat
             .iter()
             .any(|r| matches!(r, StatRecord::Domain(d) if d.domain == id))
@@ -290,7 +292,7 @@ fn an_embedded_manager_goes_with_its_domain_and_links_go_on() {
     drop(a);
     until(|| {
         let _ = b.turn();
-        !b.is_managed()
+        !b.admin().is_managed()
     });
     for i in 0..50 {
         sender
@@ -304,7 +306,10 @@ fn an_embedded_manager_goes_with_its_domain_and_links_go_on() {
         .create_pool(PoolOptions::new(1 << 20))
         .expect_err("nothing new");
     assert_eq!(error.kind(), ErrorKind::ManagerAway, "{error}");
-    assert_eq!(b.stat().expect_err("away").kind(), ErrorKind::ManagerAway);
+    assert_eq!(
+        b.admin().stat().expect_err("away").kind(),
+        ErrorKind::ManagerAway
+    );
     let soon = tranship_core::ChannelOptions::new().timeout(Duration::from_secs(1));
     assert_eq!(
         c.open_with::<Sender>("y", soon).expect_err("away").kind(),

@@ -92,7 +92,7 @@ fn everything_is_refused(mut i: Inherited) {
     let soon = Duration::from_millis(1);
 
     forked!(i.a.turn());
-    forked!(i.a.stat());
+    forked!(i.a.admin().stat());
     forked!(i.a.create_pool(PoolOptions::new(1 << 20)));
     forked!(i.a.listen::<Receiver>("y"));
     forked!(i.b.open::<Sender>("child"));
@@ -103,7 +103,7 @@ fn everything_is_refused(mut i: Inherited) {
     let _ = (
         i.a.id(),
         i.a.socket_path(),
-        i.a.is_managed(),
+        i.a.admin().is_managed(),
         format!("{:?}", i.a),
     );
 
@@ -203,7 +203,7 @@ fn a_domain_of_its_own_works(path: &Path) {
         assert_eq!(*copy, [i; 5000]);
     }
     drop(receiver);
-    drop(own.stat().expect("stat"));
+    drop(own.admin().stat().expect("stat"));
 }
 
 child!(

@@ -1,7 +1,8 @@
 //! Buffers that travel on: through a third domain, in cycles, back to their writer.
 
 use crate::kit::*;
-use tranship_core::{ErrorKind, Payload, PoolOptions, RefusalCode};
+use tranship_core::error::RefusalCode;
+use tranship_core::{ErrorKind, Payload, PoolOptions};
 use tranship_manager::{Config, Forward};
 
 #[test]

@@ -3,8 +3,9 @@
 use crate::kit::*;
 use crate::played::*;
 use std::os::fd::OwnedFd;
-use tranship_core::{Domain, PollItem, Receiver, Role, Sender, poll};
+use tranship_core::{Domain, PollItem, Receiver, Sender, poll};
 use tranship_manager::{Config, Embedded};
+use tranship_proto::Role;
 use tranship_proto::{ChannelId, DomainId, Event, ExportId, Request};
 use tranship_ring::{HalfRo, HalfRw, Ring, Side, doorbell};
 use tranship_sys::{pidfd, socket};

@@ -2,9 +2,10 @@
 
 use crate::kit::*;
 use std::path::Path;
-use tranship_core::{
-    Domain, Error, ErrorKind, Heap, HeapOptions, HeapStat, RefusalCode, StatRecord,
-};
+use tranship_core::admin::{HeapStat, StatRecord};
+use tranship_core::error::RefusalCode;
+use tranship_core::heap::{Heap, HeapOptions};
+use tranship_core::{Domain, Error, ErrorKind};
 use tranship_manager::{Config, Embedded};
 
 const MIB: u64 = 1 << 20;
@@ -16,7 +17,7 @@ fn refused(result: Result<u64, Error>) -> RefusalCode {
 
 /// What the manager says of the heaps, and what it has granted in all.
 fn books(domain: &Domain) -> (Vec<HeapStat>, u64) {
-    let stat = domain.stat().expect("stat");
+    let stat = domain.admin().stat().expect("stat");
     let granted = stat.iter().find_map(|r| match r {
         StatRecord::Manager(m) => Some(m.granted_bytes),
         _ => None,
@@ -30,7 +31,7 @@ fn books(domain: &Domain) -> (Vec<HeapStat>, u64) {
 
 fn heap(domain: &Domain, max_bytes: u64) -> Heap {
     let options = HeapOptions::new(max_bytes).name("bytes");
-    domain.create_heap(options).expect("heap")
+    Heap::create(&domain, options).expect("heap")
 }
 
 #[test]
@@ -119,7 +120,7 @@ fn a_new_manager_is_told_what_a_heap_holds() {
             .is_err_and(|error| error == ErrorKind::ManagerAway)
     });
     let second = manager(&path);
-    until(|| a.stat().is_ok_and(|s| s.len() >= 4));
+    until(|| a.admin().stat().is_ok_and(|s| s.len() >= 4));
     let (heaps, granted) = books(&a);
     assert_eq!((heaps.len(), granted), (2, 49 * MIB), "{heaps:?}");
     assert!(
@@ -150,7 +151,7 @@ fn a_new_manager_is_told_what_a_heap_holds() {
 
 /// What is granted in all, if the manager is there.
 fn books_of(domain: &Domain) -> Option<u64> {
-    domain.stat().ok()?.iter().find_map(|r| match r {
+    domain.admin().stat().ok()?.iter().find_map(|r| match r {
         StatRecord::Manager(m) => Some(m.granted_bytes),
         _ => None,
     })

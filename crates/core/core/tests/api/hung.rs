@@ -7,10 +7,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
-use tranship_core::{
-    Domain, Error, ErrorKind, HeapOptions, Limit, Pool, Receiver, Role, Sender, Shortage, TimedOut,
-};
+use tranship_core::error::{Limit, Shortage, TimedOut};
+use tranship_core::heap::{Heap, HeapOptions};
+use tranship_core::{Domain, Error, ErrorKind, Pool, Receiver, Sender};
 use tranship_manager::{Config, Embedded};
+use tranship_proto::Role;
 use tranship_proto::{ChannelId, DomainId, Event, ExportId, PoolId, RefusalCode, Req, Request};
 use tranship_ring::{HalfRw, Side};
 use tranship_sys::{pidfd, socket};
@@ -87,7 +88,7 @@ impl Left {
         });
         until(|| {
             let _ = (self.writer.turn(), self.reader.turn());
-            self.writer.is_managed() && self.reader.is_managed()
+            self.writer.admin().is_managed() && self.reader.admin().is_managed()
         });
         both
     }
@@ -214,12 +215,12 @@ fn one_that_does_not_answer() {
     let error = left.pool.try_alloc(BUFFER).expect_err("hung");
     assert_eq!(error.kind(), ErrorKind::OutOfMemory);
     assert!(
-        left.writer.is_managed(),
+        left.writer.admin().is_managed(),
         "nothing was waited for in vain yet"
     );
-    let error = left.writer.stat().expect_err("hung");
+    let error = left.writer.admin().stat().expect_err("hung");
     assert_eq!(error.kind(), ErrorKind::TimedOut);
-    assert!(!left.writer.is_managed());
+    assert!(!left.writer.admin().is_managed());
     std::thread::scope(|s| {
         let waits = s.spawn(|| filled(&left.pool, BUFFER, 5));
         until(|| left.pool.stats().waiting > 0);
@@ -277,7 +278,7 @@ fn one_that_does_not_answer_in_a_short_time_is_asked_again() {
     let asked = gives_no_memory(&path);
     let builder = Domain::builder().socket(&path).manager_timeout(SHORT);
     let domain = had(|| builder.clone().connect());
-    let heap = had(|| domain.create_heap(HeapOptions::new(1 << 20)));
+    let heap = had(|| Heap::create(&domain, HeapOptions::new(1 << 20)));
     for times in 1..=3 {
         let error = heap.admit(1, 1 << 10).expect_err("nobody answers");
         let late = error.find::<TimedOut>().expect("for how long");

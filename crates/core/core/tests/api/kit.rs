@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
 use std::time::Duration;
+use tranship_core::error::{Limit, Refusal, RefusalCode, Shortage};
 use tranship_core::{
-    Body, Buffer, BufferMut, ChannelOptions, Domain, Error, Limit, Message, PollItem, Pool,
-    PoolOptions, Receiver, Refusal, RefusalCode, Sender, Shortage, Trust, poll,
+    Body, Buffer, BufferMut, ChannelOptions, Domain, Error, Message, PollItem, Pool, PoolOptions,
+    Receiver, Sender, Trust, poll,
 };
 use tranship_testkit::Watchdog;
 use tranship_testkit::probe::{Access, Probe};

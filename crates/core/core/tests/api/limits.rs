@@ -3,7 +3,8 @@
 use crate::kit::*;
 use std::thread;
 use std::time::Duration;
-use tranship_core::{Domain, Error, ErrorKind, Limit, PoolOptions, Shortage};
+use tranship_core::error::{Limit, Shortage};
+use tranship_core::{Domain, Error, ErrorKind, PoolOptions};
 use tranship_manager::{Config, Embedded};
 
 #[track_caller]

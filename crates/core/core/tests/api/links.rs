@@ -3,9 +3,12 @@
 use crate::kit::*;
 use std::thread;
 use std::time::{Duration, Instant};
+use tranship_core::error::{
+    Awaited, BadName, OutOfRange, PoolPending, RefusalCode, RingFull, TimedOut,
+};
 use tranship_core::{
-    Awaited, BadName, Body, ChannelOptions, Domain, Error, ErrorKind, OutOfRange, Outcome, Payload,
-    PoolOptions, PoolPending, Receiver, RefusalCode, RingFull, Sender, TimedOut, Wait, WhenFull,
+    Body, ChannelOptions, Domain, Error, ErrorKind, Outcome, Payload, PoolOptions, Receiver,
+    Sender, Wait, WhenFull,
 };
 
 fn lines(n: u32) -> ChannelOptions {

@@ -4,9 +4,8 @@ use crate::kit::*;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
-use tranship_core::{
-    ChannelOptions, ChannelStat, Domain, ErrorKind, Receiver, Sender, StatRecord, Trust, WhenFull,
-};
+use tranship_core::admin::{ChannelStat, StatRecord};
+use tranship_core::{ChannelOptions, Domain, ErrorKind, Receiver, Sender, Trust, WhenFull};
 
 fn local(from: &Domain, to: &Domain, name: &str, options: ChannelOptions) -> (Sender, Receiver) {
     let address = format!("local:{name}");
@@ -149,8 +148,8 @@ fn ends_keep_their_domain() {
     let buf = pool(&b, 4).copy(b"kept").expect("alloc");
     let id = b.id();
     let is_there = || {
-        a.stat().expect("stat").iter().any(|record| {
-        matches!(record, tranship_core::StatRecord::Domain(domain) if domain.domain == id)
+        a.admin().stat().expect("stat").iter().any(|record| {
+        matches!(record, tranship_core::admin::StatRecord::Domain(domain) if domain.domain == id)
     })
     };
     drop(b);
@@ -165,7 +164,7 @@ fn ends_keep_their_domain() {
 
 /// What the manager shows of channels of that address.
 fn shown(domain: &Domain, address: &str) -> Vec<ChannelStat> {
-    let records = domain.stat().expect("stat").into_iter();
+    let records = domain.admin().stat().expect("stat").into_iter();
     let of = |record| match record {
         StatRecord::Channel(channel) if channel.name == address => Some(channel),
         _ => None,

@@ -1,9 +1,10 @@
 //! Aggregates that are moved: every piece is what one that is moved by itself is, and all go or none.
 
 use crate::kit::*;
+use tranship_core::error::{Limit, Shortage};
 use tranship_core::{
-    AggregateMut, Body, ChannelOptions, ErrorKind, Limit, MAX_PIECES, Pool, PoolOptions, Receiver,
-    Sender, Shortage, Trust, WhenFull,
+    AggregateMut, Body, ChannelOptions, ErrorKind, MAX_PIECES, Pool, PoolOptions, Receiver, Sender,
+    Trust, WhenFull,
 };
 use tranship_testkit::probe::Access;
 

@@ -4,9 +4,10 @@
 mod walk;
 
 use crate::kit::*;
+use tranship_core::error::RefusalCode;
 use tranship_core::{
     Body, Buffer, BufferId, BufferMut, ChannelOptions, ErrorKind, Pool, PoolOptions, Receiver,
-    RefusalCode, Sender, Trust, WhenFull,
+    Sender, Trust, WhenFull,
 };
 use tranship_testkit::probe::Access;
 

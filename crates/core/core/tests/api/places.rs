@@ -1,7 +1,8 @@
 //! Where buffers begin, and where pools are mapped.
 
 use crate::kit::*;
-use tranship_core::{ErrorKind, NoAddresses, OutOfRange, PoolOptions, Trust};
+use tranship_core::error::{NoAddresses, OutOfRange};
+use tranship_core::{ErrorKind, PoolOptions, Trust};
 
 /// Of every size and level, here and in a reader, also when memory has come and gone for a while.
 #[test]
@@ -107,7 +108,7 @@ fn a_pool_is_mapped_within_its_range() {
     let at = first.alloc(1).expect("a buffer").view().as_ptr().addr();
     assert!(range.contains(&at), "{at:#x}");
     // It is full, and what is there stays; the manager was not asked.
-    let before = a.stat().expect("stat").len();
+    let before = a.admin().stat().expect("stat").len();
     let error = a.create_pool(options()).expect_err("no second one");
     assert_eq!(error.kind(), ErrorKind::PoolMap, "{error}");
     let why = error.find::<NoAddresses>().expect("the figures");
@@ -116,7 +117,7 @@ fn a_pool_is_mapped_within_its_range() {
         (32 << 20, range.start, range.end)
     );
     assert!(error.to_string().contains("33554432"), "{error}");
-    assert_eq!(a.stat().expect("stat").len(), before);
+    assert_eq!(a.admin().stat().expect("stat").len(), before);
     first.alloc(1).expect("it is as before");
     for none in [0..0, range.end..range.start, 0..4096] {
         let options = PoolOptions::new(1 << 20).address_range(none);

@@ -173,7 +173,7 @@ pub(crate) fn comes_back(domain: &Domain, manager: &OwnedFd) -> Back {
         let welcomes = s.spawn(|| welcome_one(manager));
         until(|| {
             let _ = domain.turn();
-            domain.is_managed() && welcomes.is_finished()
+            domain.admin().is_managed() && welcomes.is_finished()
         });
         welcomes.join().expect("the manager")
     })

@@ -8,9 +8,9 @@ use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::thread;
 use std::time::{Duration, Instant};
+use tranship_core::admin::StatRecord;
 use tranship_core::{
-    ChannelOptions, Domain, ErrorKind, PollItem, Receiver, Sender, StatRecord, WhenFull,
-    poll as poll_set,
+    ChannelOptions, Domain, ErrorKind, PollItem, Receiver, Sender, WhenFull, poll as poll_set,
 };
 
 fn readable(domain: &Domain, timeout: Duration) -> bool {
@@ -73,7 +73,7 @@ fn a_link_whose_sender_has_left_with_its_domain_is_pollable() {
         let is = |r: &StatRecord| matches!(r, StatRecord::Domain(d) if d.domain == id);
         domains.iter().any(is)
     };
-    until(|| !known(a.stat().expect("stat")));
+    until(|| !known(a.admin().stat().expect("stat")));
     receiver.set_pollable().expect("nobody is there to wake it");
     assert!(!receiver.arm());
     receiver.disarm();

@@ -3,10 +3,9 @@
 use crate::kit::*;
 use std::thread;
 use std::time::Duration;
-use tranship_core::{
-    Aggregate, ChannelOptions, ErrorKind, HeapOptions, Limit, Pool, PoolId, PoolOptions,
-    RefusalCode, Shortage, Trust,
-};
+use tranship_core::error::{Limit, RefusalCode, Shortage};
+use tranship_core::heap::{Heap, HeapOptions};
+use tranship_core::{Aggregate, ChannelOptions, ErrorKind, Pool, PoolId, PoolOptions, Trust};
 
 #[test]
 fn a_pool_gets_what_its_quota_says_from_now_on() {
@@ -28,7 +27,12 @@ fn a_pool_gets_what_its_quota_says_from_now_on() {
         );
     };
     let mut held: Vec<_> = (0..4).map(|_| pool.alloc(CHUNK).expect("room")).collect();
-    let set = |chunks| admin.set_quota(pool.id(), bytes(chunks)).expect("set");
+    let set = |chunks| {
+        admin
+            .admin()
+            .set_quota(pool.id(), bytes(chunks))
+            .expect("set")
+    };
     assert_eq!(set(4), bytes(4));
     until(|| pool.quota_bytes() == bytes(4));
     full(&pool);
@@ -68,7 +72,7 @@ fn a_quota_below_a_buffer_is_a_reason_to_wait() {
         let pool = a.create_pool(options).expect("pool");
         let set = |chunks: usize| {
             let bytes = (chunks * CHUNK) as u64;
-            admin.set_quota(pool.id(), bytes).expect("set");
+            admin.admin().set_quota(pool.id(), bytes).expect("set");
             until(|| pool.quota_bytes() == bytes);
         };
         for len in [100, CHUNK, SEALED] {
@@ -136,7 +140,7 @@ fn copies_wait_for_a_quota() {
     let none = pool_of(&a, Trust::None);
     let set = |chunks: usize| {
         let bytes = (chunks * CHUNK) as u64;
-        a.set_quota(copies.id(), bytes).expect("set");
+        a.admin().set_quota(copies.id(), bytes).expect("set");
         until(|| copies.quota_bytes() == bytes);
     };
     to.send(filled(&none, CHUNK, 1)).expect("send");
@@ -162,16 +166,22 @@ fn a_heap_is_asked_to_come_down_to_its_quota() {
     let _dog = dog();
     let (a, admin) = pair();
     const MIB: u64 = 1 << 20;
-    let heap = a.create_heap(HeapOptions::new(8 * MIB)).expect("heap");
+    let heap = Heap::create(&a, HeapOptions::new(8 * MIB)).expect("heap");
     heap.admit(4 * MIB, 4 * MIB).expect("admitted");
-    assert_eq!(admin.set_quota(heap.id(), 2 * MIB).expect("set"), 2 * MIB);
+    assert_eq!(
+        admin.admin().set_quota(heap.id(), 2 * MIB).expect("set"),
+        2 * MIB
+    );
     until(|| heap.pressure() == Some(2 * MIB));
     assert_eq!(heap.quota_bytes(), 2 * MIB);
     let error = heap.admit(1, 1).expect_err("over it");
     assert!(refusal(&error) == Some(RefusalCode::Quota), "{error}");
     heap.give_back(3 * MIB);
     assert_eq!(heap.admit(1, 8 * MIB).expect("the rest"), MIB);
-    assert_eq!(admin.set_quota(heap.id(), 8 * MIB).expect("set"), 8 * MIB);
+    assert_eq!(
+        admin.admin().set_quota(heap.id(), 8 * MIB).expect("set"),
+        8 * MIB
+    );
     heap.admit(6 * MIB, 6 * MIB).expect("raised");
 }
 
@@ -181,9 +191,15 @@ fn what_cannot_be_set_is_refused() {
     let (a, admin) = pair();
     let pool = pool(&a, 2);
     let max = pool.max_bytes();
-    let error = admin.set_quota(pool.id(), max + 1).expect_err("too much");
+    let error = admin
+        .admin()
+        .set_quota(pool.id(), max + 1)
+        .expect_err("too much");
     assert!(refusal(&error) == Some(RefusalCode::BadArgument), "{error}");
-    let error = admin.set_quota(PoolId(7777), 1).expect_err("nobody's");
+    let error = admin
+        .admin()
+        .set_quota(PoolId(7777), 1)
+        .expect_err("nobody's");
     assert!(refusal(&error) == Some(RefusalCode::NoSuchId), "{error}");
     assert_eq!(pool.quota_bytes(), max);
 }

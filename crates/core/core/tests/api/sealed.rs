@@ -1,9 +1,11 @@
 //! Large buffers of pools of level `none`: nobody can write them any more when they are sent, so nobody copies them.
 
 use crate::kit::*;
+use tranship_core::admin::StatRecord;
+use tranship_core::error::{Limit, Shortage};
 use tranship_core::{
-    Aggregate, Body, ChannelOptions, Domain, ErrorKind, Limit, Message, Payload, Pool, PoolOptions,
-    Receiver, Sender, Shortage, StatRecord, Trust, WhenFull,
+    Aggregate, Body, ChannelOptions, Domain, ErrorKind, Message, Payload, Pool, PoolOptions,
+    Receiver, Sender, Trust, WhenFull,
 };
 use tranship_testkit::probe::Access;
 
@@ -45,7 +47,7 @@ fn file_at(at: *const u8) -> u64 {
 
 /// What the manager counts of a pool's chunks.
 fn counted(domain: &Domain, pool: &Pool) -> u64 {
-    let records = domain.stat().expect("stat");
+    let records = domain.admin().stat().expect("stat");
     let of = records.iter().find_map(|record| match record {
         StatRecord::Pool(stat) if stat.pool == pool.id() => Some(stat.data_bytes),
         _ => None,

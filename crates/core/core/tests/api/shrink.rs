@@ -2,7 +2,8 @@
 
 use crate::kit::*;
 use std::time::{Duration, Instant};
-use tranship_core::{Domain, ErrorKind, Limit, Pool, PoolOptions, Shortage};
+use tranship_core::error::{Limit, Shortage};
+use tranship_core::{Domain, ErrorKind, Pool, PoolOptions};
 use tranship_manager::{Config, PressureConfig};
 
 fn options(chunks: usize) -> PoolOptions {

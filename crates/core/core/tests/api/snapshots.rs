@@ -2,9 +2,9 @@
 
 use crate::kit::*;
 use std::time::Duration;
+use tranship_core::error::{Awaited, RefusalCode, TimedOut, TooLarge};
 use tranship_core::{
-    Aggregate, Awaited, Body, ChannelOptions, Domain, ErrorKind, Pool, PoolOptions, Receiver,
-    RefusalCode, Sender, TimedOut, TooLarge, Trust,
+    Aggregate, Body, ChannelOptions, Domain, ErrorKind, Pool, PoolOptions, Receiver, Sender, Trust,
 };
 
 /// A link that copies into a pool of so many chunks.

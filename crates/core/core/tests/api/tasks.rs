@@ -8,9 +8,9 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, RawWaker, RawWakerVTable, Wake, Waker};
 use std::thread;
 use std::time::Duration;
+use tranship_core::error::BadName;
 use tranship_core::{
-    Aggregate, BadName, Body, ChannelOptions, ErrorKind, Message, Receiver, SendError, Sender,
-    WhenFull,
+    Aggregate, Body, ChannelOptions, ErrorKind, Message, Receiver, SendError, Sender, WhenFull,
 };
 use tranship_testkit::Random;
 
@@ -370,7 +370,7 @@ fn openings_are_awaited() {
         let mut wait = b.open_async::<Receiver>(&name, ChannelOptions::new());
         assert!(once(&mut wait, &woken).is_pending());
         drop(wait);
-        b.stat().expect("the manager has heard it");
+        b.admin().stat().expect("the manager has heard it");
         let sources = sources.get_or_insert_with(listen);
         let error = sources.accept_timeout(Duration::ZERO);
         assert_eq!(error.expect_err("nobody").kind(), ErrorKind::TimedOut);

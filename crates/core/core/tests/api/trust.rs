@@ -1,9 +1,10 @@
 //! Pools of the levels of trust: who can write which memory, what can be had of it, and which channels take it.
 
 use crate::kit::*;
+use tranship_core::admin::StatRecord;
+use tranship_core::error::{Refusal, RefusalCode};
 use tranship_core::{
-    Aggregate, Body, ChannelOptions, ErrorKind, Outcome, Pool, PoolOptions, Refusal, RefusalCode,
-    StatRecord, Trust,
+    Aggregate, Body, ChannelOptions, ErrorKind, Outcome, Pool, PoolOptions, Trust,
 };
 use tranship_testkit::probe::Access;
 
@@ -26,7 +27,7 @@ fn who_can_write() {
         assert_eq!(got.to_vec(), b"some bytes");
         assert_eq!(access(copy.view().as_ptr()), Access::ReadWrite);
         assert_eq!(access(got.view().as_ptr()), theirs, "{trust}");
-        let shown = a.stat().expect("stat");
+        let shown = a.admin().stat().expect("stat");
         let shown = shown.iter().find_map(|record| match record {
             StatRecord::Pool(stat) if stat.pool == pool.id() => Some(stat.trust),
             _ => None,

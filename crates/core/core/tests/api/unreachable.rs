@@ -3,7 +3,8 @@
 use crate::kit::*;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
-use tranship_core::{Domain, ErrorKind, SocketProblem};
+use tranship_core::error::SocketProblem;
+use tranship_core::{Domain, ErrorKind};
 use tranship_testkit::{Control, Privilege, child, is_root, skipped};
 
 child!(

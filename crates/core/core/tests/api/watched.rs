@@ -132,7 +132,7 @@ fn who_asks_all_the_time_gets_four_pages_a_second() {
     let _dog = dog();
     let a = embedded();
     let socket = a.socket_path().expect("a socket");
-    let page = tranship_manager::paths::page_of(&socket);
+    let page = tranship_manager::page::path_of(&socket);
     let mut reader = reader(&a);
     let first = reader.look(PATIENCE).expect("a page").at_ns;
     let begun = Instant::now();
@@ -143,5 +143,5 @@ fn who_asks_all_the_time_gets_four_pages_a_second() {
     }
     let took = begun.elapsed();
     assert!(took >= Duration::from_millis(4 * 250), "{took:?}");
-    a.stat().expect("the manager answers");
+    a.admin().stat().expect("the manager answers");
 }

@@ -13,7 +13,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use tranship::ErrorKind;
-use tranship_manager::{Config, ConfigError, Listener, Shutdown, paths};
+use tranship_manager::{Config, ConfigError, Listener, Shutdown};
+use tranship_session::places;
+use tranship_sys::own_dir;
 
 /// Configuration that is read if no other is named, and if it is there.
 const SYSTEM_CONFIG: &str = "/etc/tranship/manager.toml";
@@ -60,7 +62,7 @@ fn serve(args: &DaemonArgs) -> Result<Answer> {
     // The system's manager serves everybody whom its rules let in; a user's own serves that user.
     let mode = config
         .socket_mode
-        .unwrap_or(if path == Path::new(paths::SYSTEM_SOCKET) {
+        .unwrap_or(if path == Path::new(places::SYSTEM_SOCKET) {
             0o666
         } else {
             0o600
@@ -176,13 +178,13 @@ fn daemonize(args: &DaemonArgs) -> Result<Answer> {
 
 /// Root's manager is the system's; anybody else's is their own.
 fn usual_socket() -> Result<PathBuf> {
-    if let Some(path) = std::env::var_os(paths::SOCKET_ENV).filter(|path| !path.is_empty()) {
+    if let Some(path) = std::env::var_os(places::SOCKET_ENV).filter(|path| !path.is_empty()) {
         return Ok(path.into());
     }
     if rustix::process::geteuid().is_root() {
-        return Ok(paths::SYSTEM_SOCKET.into());
+        return Ok(places::SYSTEM_SOCKET.into());
     }
-    Ok(paths::user_dir()
+    Ok(own_dir::user_dir()
         .context("finding a directory for the socket")?
         .join("manager.sock"))
 }

@@ -18,8 +18,9 @@ use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 use tranship::Error;
 use tranship::sandbox::Sandbox;
-use tranship_manager::{Config, Listener, paths};
+use tranship_manager::{Config, Listener};
 use tranship_observe::{Door, Format, Server, Snapshot, Tally, render, tcp, unix};
+use tranship_session::places;
 
 pub(crate) fn run(args: &MetricsArgs) -> Result<Answer> {
     let mut doors = Vec::new();
@@ -48,8 +49,8 @@ pub(crate) fn run(args: &MetricsArgs) -> Result<Answer> {
 fn look(args: &ConnectArgs) -> Result<Snapshot, Error> {
     let begun = Instant::now();
     let domain = connect::look(args)?;
-    let records = domain.stat()?;
-    let (_, figures) = domain.pool_figures()?;
+    let records = domain.admin().stat()?;
+    let (_, figures) = domain.admin().pool_figures()?;
     Ok(Snapshot::new(begun, records, figures, std::process::id()))
 }
 
@@ -232,7 +233,7 @@ impl Doors {
             "LISTEN_FDS",
             "LISTEN_PID",
             "LISTEN_FDNAMES",
-            paths::SOCKET_ENV,
+            places::SOCKET_ENV,
         ] {
             command.env_remove(name);
         }

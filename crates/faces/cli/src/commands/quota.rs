@@ -9,13 +9,14 @@ use anyhow::{Result, anyhow, bail};
 use serde::Serialize;
 use serde_json::json;
 use std::io::Write;
-use tranship::{ErrorKind, Refusal, RefusalCode};
+use tranship::ErrorKind;
+use tranship::error::{Refusal, RefusalCode};
 use tranship_proto::{DomainId, PoolId, StatRecord};
 
 pub(crate) fn run(action: &QuotaAction) -> Result<Answer> {
     match action {
         QuotaAction::Show { target, view } => {
-            let all = Account::all(&connect::look(&view.connect)?.stat()?);
+            let all = Account::all(&connect::look(&view.connect)?.admin().stat()?);
             let shown = match target {
                 Some(target) => named(&all, target)?,
                 None => all.iter().collect(),
@@ -24,7 +25,7 @@ pub(crate) fn run(action: &QuotaAction) -> Result<Answer> {
         }
         QuotaAction::Set { target, size, view } => {
             let domain = connect::look(&view.connect)?;
-            let all = Account::all(&domain.stat()?);
+            let all = Account::all(&domain.admin().stat()?);
             let before = one(&all, target)?;
             if *size > before.max_bytes {
                 bail!(
@@ -32,7 +33,7 @@ pub(crate) fn run(action: &QuotaAction) -> Result<Answer> {
                     before.max_bytes
                 );
             }
-            let quota_bytes = match domain.set_quota(PoolId(before.id), *size) {
+            let quota_bytes = match domain.admin().set_quota(PoolId(before.id), *size) {
                 Ok(quota_bytes) => quota_bytes,
                 Err(error) => return Err(not_set(before, error)),
             };

@@ -10,7 +10,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use tranship_manager::paths::SOCKET_ENV;
+use tranship_session::places::SOCKET_ENV;
 
 /// Variable as `tranship-malloc` reads it.
 const HEAP_MAX_ENV: &str = "TRANSHIP_HEAP_MAX";

@@ -9,7 +9,8 @@ use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::os::fd::AsFd;
 use std::path::Path;
-use tranship::{BufferMut, Domain, Pool, PoolOptions, Sender, StatRecord};
+use tranship::admin::StatRecord;
+use tranship::{BufferMut, Domain, Pool, PoolOptions, Sender};
 
 pub(crate) fn run(args: &SendArgs) -> Result<Answer> {
     let mut from = match &args.file {
@@ -28,7 +29,7 @@ pub(crate) fn run(args: &SendArgs) -> Result<Answer> {
         .create_pool(PoolOptions::new(args.pool.max(args.frame)).name(name_of(&args.name)))?;
     let quota_bytes = pool.quota_bytes();
     let total_bytes = || {
-        let records = domain.stat().ok()?;
+        let records = domain.admin().stat().ok()?;
         records.iter().find_map(|record| match record {
             StatRecord::Manager(manager) => Some(manager.total_bytes),
             _ => None,

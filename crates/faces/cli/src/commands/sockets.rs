@@ -4,8 +4,8 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
-use tranship::SocketProblem;
-use tranship_manager::paths::Places;
+use tranship::error::SocketProblem;
+use tranship_session::places::Places;
 use tranship_sys::socket::MAX_PATH_BYTES;
 
 /// A place to look at, and why.

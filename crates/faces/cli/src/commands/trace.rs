@@ -11,14 +11,15 @@ use serde_json::{Value, json};
 use std::collections::{BTreeMap, HashMap};
 use std::io::Write;
 use std::time::{Duration, Instant};
-use tranship::{BufferId, Did, Domain, DomainId, PoolId, StatRecord, Trace, TraceEvent};
+use tranship::admin::{Did, StatRecord, Trace, TraceEvent};
+use tranship::{BufferId, Domain, DomainId, PoolId};
 
 /// Time between two looks.
 const EVERY: Duration = Duration::from_millis(100);
 
 pub(crate) fn run(args: &TraceArgs) -> Result<Answer> {
     let domain = connect::look(&args.view.connect)?;
-    let names = names_of(&domain.stat()?, &domain.traces()?);
+    let names = names_of(&domain.admin().stat()?, &domain.admin().traces()?);
     let target = match &args.target {
         Some(text) => names.target(text)?,
         None => Target::All,
@@ -28,6 +29,7 @@ pub(crate) fn run(args: &TraceArgs) -> Result<Answer> {
             bail!("a pool is traced, and what is done with all of its buffers: name a pool");
         };
         let on = domain
+            .admin()
             .trace(pool, !args.off, args.follow)
             .with_context(|| format!("tracing pool {}", names.pool(pool)))?;
         if args.follow {
@@ -76,7 +78,7 @@ impl Target {
 }
 
 fn show(args: &TraceArgs, domain: &Domain, names: &Names, target: Target) -> Result<Answer> {
-    let traces = domain.traces()?;
+    let traces = domain.admin().traces()?;
     let mut lives: BTreeMap<BufferId, Vec<(DomainId, TraceEvent)>> = BTreeMap::new();
     for t in &traces {
         for event in t.events.iter().filter(|e| target.has(t.domain, e)) {
@@ -133,14 +135,14 @@ fn follow(args: &TraceArgs, domain: &Domain, pool: PoolId) -> Result<()> {
     let begun = Instant::now();
     let mut seen: HashMap<(DomainId, u32), u64> = HashMap::new();
     // Events from before are not news.
-    for t in domain.traces()? {
+    for t in domain.admin().traces()? {
         let last = t.events.iter().map(|e| e.number).max().unwrap_or(0);
         seen.insert((t.domain, t.pid), last);
     }
     loop {
         let over = args.duration.is_some_and(|most| begun.elapsed() >= most);
-        let traces = domain.traces()?;
-        let names = names_of(&domain.stat()?, &traces);
+        let traces = domain.admin().traces()?;
+        let names = names_of(&domain.admin().stat()?, &traces);
         let mut news = Vec::new();
         for t in &traces {
             let last = seen.entry((t.domain, t.pid)).or_default();

@@ -15,7 +15,7 @@ pub(super) const SCHEMA: u32 = 1;
 
 /// Runs `tranship stat`.
 pub(crate) fn stat(args: &ViewArgs) -> Result<Answer> {
-    let records = connect::look(&args.connect)?.stat()?;
+    let records = connect::look(&args.connect)?.admin().stat()?;
     if args.json {
         output::json(&stat_json(&records))?;
     } else {
@@ -28,7 +28,7 @@ pub(crate) fn stat(args: &ViewArgs) -> Result<Answer> {
 
 /// Runs `tranship ls`.
 pub(crate) fn ls(args: &ViewArgs) -> Result<Answer> {
-    let records = connect::look(&args.connect)?.stat()?;
+    let records = connect::look(&args.connect)?.admin().stat()?;
     if args.json {
         let all = stat_json(&records);
         output::json(&json!({ "schema": SCHEMA, "channels": all["channels"] }))?;

@@ -22,9 +22,9 @@ use anyhow::{Context, Result};
 use lane::{Lane, PATIENCE};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
+use tranship::admin::StatRecord;
 use tranship::{
-    Buffer, ChannelOptions, Domain, ErrorKind, Pool, PoolOptions, Sender, StatRecord, Wait,
-    WhenFull,
+    Buffer, ChannelOptions, Domain, ErrorKind, Pool, PoolOptions, Sender, Wait, WhenFull,
 };
 
 /// Frames that may wait for one consumer.
@@ -58,7 +58,7 @@ pub(crate) struct Left {
 
 /// Returns whether the manager knows of nothing but this domain.
 fn alone(domain: &Domain) -> Result<bool> {
-    let records = domain.stat().context("asking the manager")?;
+    let records = domain.admin().stat().context("asking the manager")?;
     Ok(records.iter().all(|record| match record {
         StatRecord::Manager(_) => true,
         StatRecord::Domain(it) => it.domain == domain.id(),
@@ -205,7 +205,7 @@ impl<'a> Producer<'a> {
             std::thread::sleep(TURN);
         }
         let mut granted = 0;
-        for record in domain.stat()? {
+        for record in domain.admin().stat()? {
             if let StatRecord::Manager(it) = record {
                 granted += it.granted_bytes + it.stranded_bytes;
             }

@@ -5,8 +5,8 @@ use crate::args::ConnectArgs;
 use crate::commands::connect;
 use crate::commands::sockets::{self, Listening};
 use std::path::Path;
-use tranship::StatRecord;
-use tranship_manager::paths::{SOCKET_ENV, SYSTEM_SOCKET};
+use tranship::admin::StatRecord;
+use tranship_session::places::{SOCKET_ENV, SYSTEM_SOCKET};
 
 pub(super) fn look(given: Option<&Path>) -> Vec<Finding> {
     let places = sockets::candidates(given);
@@ -49,7 +49,7 @@ fn descriptors(path: &Path) -> Option<Finding> {
     let args = ConnectArgs {
         socket: Some(path.to_owned()),
     };
-    let records = connect::look(&args).ok()?.stat().ok()?;
+    let records = connect::look(&args).ok()?.admin().stat().ok()?;
     let (held, most) = records.iter().find_map(|record| match record {
         StatRecord::Manager(m) => Some((m.descriptors, m.max_descriptors)),
         _ => None,

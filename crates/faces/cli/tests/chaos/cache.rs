@@ -5,7 +5,8 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-use tranship::{Domain, StatRecord};
+use tranship::Domain;
+use tranship::admin::StatRecord;
 use tranship_cache::{Options, Server};
 use tranship_testkit::chaos::Flow;
 use tranship_testkit::{Control, child, payload};
@@ -113,7 +114,7 @@ fn agrees(seat: &Seat, server: &Server) -> Result<(), Broken> {
     let until = Instant::now() + PATIENCE;
     loop {
         seat.order(ROUND)?;
-        let known = patiently(|| seat.domain.stat())?;
+        let known = patiently(|| seat.domain.admin().stat())?;
         let admitted = known.iter().find_map(|record| match record {
             StatRecord::Heap(known) if known.heap == heap.id() => Some(known.admitted_bytes),
             _ => None,

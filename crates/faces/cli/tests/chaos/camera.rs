@@ -4,9 +4,9 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use tranship::error::Refusal;
 use tranship::{
-    ChannelOptions, ErrorKind, Listener, Message, Pool, PoolOptions, Receiver, Refusal, Sender,
-    WhenFull,
+    ChannelOptions, ErrorKind, Listener, Message, Pool, PoolOptions, Receiver, Sender, WhenFull,
 };
 use tranship_testkit::chaos::MANAGER;
 use tranship_testkit::{Control, child, payload};

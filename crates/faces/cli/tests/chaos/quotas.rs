@@ -2,7 +2,8 @@
 //! and every file arrives whole.
 
 use rustix::event::{PollFd, PollFlags, poll};
-use tranship::{Domain, ErrorKind, StatRecord};
+use tranship::admin::StatRecord;
+use tranship::{Domain, ErrorKind};
 use tranship_testkit::chaos::{alone, rounds};
 use tranship_testkit::{Exit, Peer, Random, Watchdog, payload};
 
@@ -39,14 +40,14 @@ fn quota(random: &mut Random, max_bytes: u64) -> u64 {
 
 /// Each pool that lives has another quota from now on; how many were set.
 fn steer(admin: &Domain, random: &mut Random) -> usize {
-    let all = admin.stat().expect("stat");
+    let all = admin.admin().stat().expect("stat");
     let pools = all.into_iter().filter_map(|record| match record {
         StatRecord::Pool(pool) if pool.writer_alive => Some((pool.pool, pool.max_bytes)),
         _ => None,
     });
     let mut set = 0;
     for (pool, max_bytes) in pools {
-        match admin.set_quota(pool, quota(random, max_bytes)) {
+        match admin.admin().set_quota(pool, quota(random, max_bytes)) {
             Ok(_) => set += 1,
             // The pool has ended since.
             Err(error) => assert_eq!(error.kind(), ErrorKind::Stale, "{error}"),

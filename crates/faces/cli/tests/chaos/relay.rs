@@ -5,8 +5,8 @@ use std::collections::{HashSet, VecDeque};
 use std::time::Duration;
 
 use tranship::{
-    Body, ChannelOptions, ErrorKind, Message, Pool, PoolOptions, Receiver, Relay, RelayEnd,
-    RelayStop, Sender, WhenFull, poll,
+    Body, Buffer, ChannelOptions, ErrorKind, Message, PollItem, Pool, PoolOptions, Receiver,
+    Sender, WhenFull, poll,
 };
 use tranship_testkit::chaos::Flow;
 use tranship_testkit::{Control, child, payload};
@@ -16,6 +16,7 @@ use crate::seat::{Broken, Order, ROUND, Seat, Wait, bearable, patiently, recv_ov
 
 const POOL: u64 = 8 << 20;
 const FRAME: u64 = 256 << 10;
+const LINES: u32 = 8;
 
 /// Numbers of the parties, and of their counters in the gauge.
 const CAMERA: usize = 0;
@@ -24,7 +25,7 @@ const VIEWER: usize = 2;
 
 fn options() -> ChannelOptions {
     ChannelOptions::new()
-        .lines(8)
+        .lines(LINES)
         .when_full(WhenFull::WaitFor(ROUND))
 }
 
@@ -110,85 +111,107 @@ fn hear(seat: &Seat, to: &mut Sender, out: &mut HashSet<u64>) -> Result<bool, Br
     }
 }
 
+/// The relay's channels, and the frames that the viewer has not released, oldest first.
+#[derive(Default)]
+struct Between {
+    from: Option<Receiver>,
+    to: Option<Sender>,
+    held: VecDeque<(Buffer, u64)>,
+}
+
 child!(
     fn relay(ctl: Control) -> Result<(), Broken> {
         let seat = Seat::take(ctl, "relay")?;
         let raw = patiently(|| seat.domain.listen_with::<Receiver>("raw", options()))?;
         let shown = patiently(|| seat.domain.listen_with::<Sender>("shown", options()))?;
-        let (mut from, mut to) = (None::<Receiver>, None::<Sender>);
-        let mut between = None::<Relay>;
-        // The sides at which the relay waits for a program.
-        let (mut wants_source, mut wants_sink) = (true, true);
+        let mut between = Between::default();
         loop {
             match seat.order(Duration::ZERO)? {
                 None => {}
                 Some(Order::Quit) => return Ok(()),
                 Some(Order::Rest) => {
-                    drop((between, from, to, raw, shown));
+                    drop((between, raw, shown));
                     return seat.rest();
                 }
             }
-            if wants_source {
+            if between.from.is_none() {
                 match raw.accept_timeout(ROUND) {
-                    Ok(next) => (from, wants_source) = (Some(next), false),
+                    Ok(next) => between.from = Some(next),
                     Err(error) => bearable(&error)?,
                 }
             }
-            if wants_sink {
+            if between.to.is_none() {
                 match shown.accept_timeout(ROUND) {
-                    Ok(next) => (to, wants_sink) = (Some(next), false),
+                    Ok(next) => between.to = Some(next),
                     Err(error) => bearable(&error)?,
                 }
             }
-            match &mut between {
-                None => {
-                    if let (Some(_), Some(_)) = (&from, &to)
-                        && let (Some(from), Some(to)) = (from.take(), to.take())
-                    {
-                        between = Some(Relay::new(from, to).map_err(|e| e.to_string())?);
-                    }
-                }
-                Some(relay) => {
-                    if let Some(next) = from.take() {
-                        let before = relay.replace_source(next);
-                        drop(before.map_err(|failed| failed.error.to_string())?);
-                    }
-                    if let Some(next) = to.take() {
-                        let before = relay.replace_sink(next);
-                        drop(before.map_err(|failed| failed.error.to_string())?);
-                    }
-                    if !wants_source && !wants_sink {
-                        let stopped = carry(relay)?;
-                        wants_source = stopped == Some(RelayEnd::Source);
-                        wants_sink = stopped == Some(RelayEnd::Sink);
-                    }
-                }
-            }
+            between.turn()?;
         }
     }
 );
 
-/// Does some of the relay's work; returns the side at which another program is needed then.
-fn carry(relay: &mut Relay) -> Result<Option<RelayEnd>, Broken> {
-    match relay.turn() {
-        Ok(0) => match poll(&mut relay.poll_items(), Some(ROUND)) {
-            Ok(_) => Ok(None),
-            Err(error) => bearable(&error).map(|()| None),
-        },
-        Ok(_) => Ok(None),
-        Err(RelayStop { end, error }) => {
-            match end {
-                RelayEnd::Source => drop(recv_over(&error)?),
-                RelayEnd::Sink => drop(send_over(&error)?),
-                // The message's camera is gone, or the manager that knew that it may be handed on.
-                RelayEnd::Message => {
-                    send_over(&error)?;
-                    drop(relay.take_unsent());
-                    return Ok(None);
+impl Between {
+    /// Hands on at most one frame, and back all that was released; waits for a round if there is nothing to do. Without
+    /// a viewer, its frames are dropped; without a camera, they are released to no one.
+    fn turn(&mut self) -> Result<(), Broken> {
+        let (Some(from), Some(to)) = (&mut self.from, &mut self.to) else {
+            return Ok(());
+        };
+        let mut sink_is_over = false;
+        let mut idle = true;
+        loop {
+            match to.try_recv_back() {
+                Ok(None) => break,
+                Ok(Some(said)) => {
+                    idle = false;
+                    let of = |(_, word): &(Buffer, u64)| *word == said.word;
+                    let at = self.held.iter().position(of);
+                    if let Some((frame, word)) = at.and_then(|at| self.held.remove(at))
+                        && let Err(failed) = from.release_with(frame, word)
+                    {
+                        send_over(&failed.error)?;
+                    }
+                }
+                Err(error) => {
+                    sink_is_over = recv_over(&error)?;
+                    break;
                 }
             }
-            Ok(Some(end))
         }
+        if sink_is_over || to.is_peer_gone() {
+            self.held.clear();
+            self.to = None;
+            return Ok(());
+        }
+        if self.held.len() >= LINES as usize {
+            poll(&mut [PollItem::control(to)], Some(ROUND)).map_err(|e| e.to_string())?;
+            return Ok(());
+        }
+        match from.try_recv() {
+            Ok(None) if idle => {
+                let mut items = [PollItem::receiver(from), PollItem::control(to)];
+                if let Err(error) = poll(&mut items, Some(ROUND)) {
+                    bearable(&error)?;
+                }
+            }
+            Ok(None) => {}
+            Ok(Some(message)) => {
+                let word = message.word;
+                let frame = message.into_buffer().ok_or("not a frame")?;
+                match to.send_with(frame.clone(), word) {
+                    Ok(_) => self.held.push_back((frame, word)),
+                    // The viewer is gone; or the frame's camera is, or the manager that knew of the right to forward.
+                    Err(failed) => drop(send_over(&failed.error)?),
+                }
+            }
+            Err(error) => {
+                if recv_over(&error)? {
+                    self.from = None;
+                }
+            }
+        }
+        Ok(())
     }
 }
 

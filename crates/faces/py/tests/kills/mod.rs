@@ -11,7 +11,8 @@ use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::thread;
 use std::time::Duration;
-use tranship::{Domain, ErrorKind, Receiver, Sender, StatRecord};
+use tranship::admin::StatRecord;
+use tranship::{Domain, ErrorKind, Receiver, Sender};
 use tranship_testkit::chaos::Auditor;
 use tranship_testkit::resource::memory;
 use tranship_testkit::{Held, Random, Watchdog, artifact, skipped};
@@ -308,7 +309,7 @@ fn in_all(lanes: &mut [Lane<'_>], dog: &Watchdog, what: impl Fn(&mut Lane<'_>) +
 /// Returns the domains that the manager knows besides the observer and the survivors.
 fn strange(domain: &Domain, known: &[u32]) -> Vec<String> {
     let known = |id: u32| id == domain.id().0 || known.contains(&id);
-    let all = domain.stat().expect("stat");
+    let all = domain.admin().stat().expect("stat");
     let strange = all.iter().filter(|record| match record {
         StatRecord::Domain(other) => !known(other.domain.0),
         StatRecord::Pool(pool) => !known(pool.writer.0) || pool.stranded_bytes > 0,
@@ -355,7 +356,7 @@ fn more(what: &str, now: &Held, before: &Held) -> Vec<String> {
 }
 
 fn granted(domain: &Domain) -> u64 {
-    let all = domain.stat().expect("stat");
+    let all = domain.admin().stat().expect("stat");
     let manager = all.iter().find_map(|record| match record {
         StatRecord::Manager(manager) => Some(manager.granted_bytes),
         _ => None,
@@ -452,7 +453,7 @@ fn who_is_killed_at_work_leaves_nothing_and_the_other_is_told() {
     }
     wait_until_none(&dog, || {
         let mut all = strange(&domain, &[]);
-        let names = domain.stat().expect("stat");
+        let names = domain.admin().stat().expect("stat");
         let channels = names
             .iter()
             .filter(|record| matches!(record, StatRecord::Channel(_)));

@@ -4,7 +4,8 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
-use tranship_core::{Domain, HeapStat, StatRecord};
+use tranship_core::Domain;
+use tranship_core::admin::{HeapStat, StatRecord};
 use tranship_manager::{Config, Embedded};
 use tranship_testkit::{Launch, Watchdog, artifact};
 
@@ -76,7 +77,7 @@ impl Stage {
             .name("looker")
             .socket(&self.path)
             .connect();
-        let stat = domain.expect("connect").stat().expect("stat");
+        let stat = domain.expect("connect").admin().stat().expect("stat");
         let mut granted = 0;
         let mut heaps = Vec::new();
         for record in stat {

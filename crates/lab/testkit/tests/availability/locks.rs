@@ -2,7 +2,8 @@
 
 use std::path::PathBuf;
 
-use tranship_manager::{Listener, paths};
+use tranship_manager::Listener;
+use tranship_sys::own_dir;
 use tranship_testkit::{Control, child, is_root, skipped};
 
 use crate::stage::{ATTACKERS, Stage};
@@ -36,7 +37,7 @@ fn a_lock_on_the_lock_file() {
 
 child!(
     fn user_dir(ctl: Control) {
-        ctl.send(&paths::user_dir().ok()).unwrap();
+        ctl.send(&own_dir::user_dir().ok()).unwrap();
     }
 );
 

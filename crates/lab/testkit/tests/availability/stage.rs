@@ -75,15 +75,15 @@ fn everything(round: u64) -> Result<(), String> {
         return Err(format!("{} bytes", got.len()));
     }
     drop((got, receiver, sender));
-    to.stat().map_err(|e| words(&e))?;
+    to.admin().stat().map_err(|e| words(&e))?;
     Ok(())
 }
 
 /// Users of the domains that there are.
 fn users() -> Vec<u32> {
-    let records = join("asker").unwrap().stat().unwrap();
-    let uid = |r: tranship_core::StatRecord| match r {
-        tranship_core::StatRecord::Domain(d) => Some(d.uid),
+    let records = join("asker").unwrap().admin().stat().unwrap();
+    let uid = |r: tranship_core::admin::StatRecord| match r {
+        tranship_core::admin::StatRecord::Domain(d) => Some(d.uid),
         _ => None,
     };
     records.into_iter().filter_map(uid).collect()
@@ -91,9 +91,9 @@ fn users() -> Vec<u32> {
 
 /// Bytes that are granted at the moment, in all.
 fn granted() -> u64 {
-    let records = join("asker").unwrap().stat().unwrap();
-    let bytes = |r: tranship_core::StatRecord| match r {
-        tranship_core::StatRecord::Manager(m) => Some(m.granted_bytes),
+    let records = join("asker").unwrap().admin().stat().unwrap();
+    let bytes = |r: tranship_core::admin::StatRecord| match r {
+        tranship_core::admin::StatRecord::Manager(m) => Some(m.granted_bytes),
         _ => None,
     };
     records.into_iter().find_map(bytes).unwrap()

@@ -82,7 +82,11 @@ impl Facts {
                 Some(wrong) => Err(wrong.clone()),
             }),
             Ask::Stat => Answer::Stat(match &self.domain {
-                Some(domain) => domain.stat().map(|s| s.len()).map_err(|e| e.to_string()),
+                Some(domain) => domain
+                    .admin()
+                    .stat()
+                    .map(|s| s.len())
+                    .map_err(|e| e.to_string()),
                 None => Ok(0),
             }),
             Ask::End => Answer::End(

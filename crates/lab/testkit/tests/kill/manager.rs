@@ -1,6 +1,6 @@
 //! The manager as a process of its own.
 
-use tranship_core::StatRecord;
+use tranship_core::admin::StatRecord;
 use tranship_manager::{Config, Listener, Shutdown};
 use tranship_testkit::{Control, child, is_root};
 
@@ -42,7 +42,7 @@ child!(
             match seat.round()? {
                 None => seat.idle(),
                 Some(Order::Alone) => {
-                    while !alone(&seat.domain.stat().map_err(broken)?) {
+                    while !alone(&seat.domain.admin().stat().map_err(broken)?) {
                         std::thread::yield_now();
                     }
                     seat.done()?;

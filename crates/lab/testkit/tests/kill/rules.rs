@@ -1,6 +1,7 @@
 //! Which errors are part of the game in which everybody is killed now and then. (The chaos scenes use this file, too.)
 
-use crate::product::{Error, ErrorKind, Refusal};
+use crate::product::error::Refusal;
+use crate::product::{Error, ErrorKind};
 
 /// Why a party ends: a rule was broken, and the test fails.
 pub type Broken = String;

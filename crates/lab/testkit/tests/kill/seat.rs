@@ -119,7 +119,7 @@ impl Seat {
             self.goal = None;
             self.done()?;
         }
-        if self.managed_asked && self.domain.is_managed() {
+        if self.managed_asked && self.domain.admin().is_managed() {
             self.managed_asked = false;
             self.done()?;
         }

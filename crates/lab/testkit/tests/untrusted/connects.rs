@@ -1,7 +1,8 @@
 //! Connections to a domain that turns and does not accept: given up at once, kept without end.
 
 use serde::{Deserialize, Serialize};
-use tranship_core::{Receiver, Role, Sender};
+use tranship_core::{Receiver, Sender};
+use tranship_proto::Role;
 use tranship_proto::{Event, Req, Request};
 use tranship_ring::{HalfRw, Side};
 use tranship_testkit::resource::Held;

@@ -2,7 +2,8 @@
 
 use std::sync::atomic::AtomicU32;
 
-use tranship_core::{ChannelOptions, Domain, Receiver, Role, Wait};
+use tranship_core::{ChannelOptions, Domain, Receiver, Wait};
+use tranship_proto::Role;
 use tranship_testkit::{Control, child};
 
 use crate::stage::{Stage, path};

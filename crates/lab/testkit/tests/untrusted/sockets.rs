@@ -7,7 +7,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use rustix::net::{RecvFlags, SendFlags};
-use tranship_core::{ChannelOptions, Receiver, Role, Sender, WhenFull};
+use tranship_core::{ChannelOptions, Receiver, Sender, WhenFull};
+use tranship_proto::Role;
 use tranship_proto::{Event, Request};
 use tranship_testkit::{Control, child, fuse};
 

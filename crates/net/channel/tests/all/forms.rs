@@ -6,9 +6,10 @@ use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 use std::thread;
 use std::time::Duration;
+use tranship_core::error::RingFull;
 use tranship_core::{
     Body, BufferMut, ChannelEnd, ChannelOptions, Error, ErrorKind, Message, Opening, Receiver,
-    RingFull, Sender,
+    Sender,
 };
 
 const SOON: Duration = Duration::from_millis(1);

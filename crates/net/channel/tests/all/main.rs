@@ -16,7 +16,6 @@ mod lost;
 mod messages;
 mod model;
 mod programs;
-mod relays;
 mod room;
 mod shown;
 mod slow;

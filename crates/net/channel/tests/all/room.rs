@@ -4,13 +4,13 @@ use crate::kit::*;
 use crate::messages::{check, send};
 use std::thread;
 use std::time::Duration;
-use tranship_core::{
-    Aggregate, ChannelOptions, Domain, ErrorKind, PoolOptions, RingFull, StatRecord, WhenFull,
-};
+use tranship_core::admin::StatRecord;
+use tranship_core::error::RingFull;
+use tranship_core::{Aggregate, ChannelOptions, Domain, ErrorKind, PoolOptions, WhenFull};
 
 /// Returns the bytes that pools of that name were granted.
 fn granted(domain: &Domain, name: &str) -> u64 {
-    let all = domain.stat().expect("stat");
+    let all = domain.admin().stat().expect("stat");
     let of = |record: StatRecord| match record {
         StatRecord::Pool(pool) if pool.name == name => pool.granted_bytes,
         _ => 0,

@@ -2,10 +2,11 @@
 
 use crate::kit::*;
 use std::thread;
-use tranship_core::{ChannelOptions, ChannelStat, Domain, PoolOptions, StatRecord};
+use tranship_core::admin::{ChannelStat, StatRecord};
+use tranship_core::{ChannelOptions, Domain, PoolOptions};
 
 fn shown(domain: &Domain, address: &str) -> Vec<ChannelStat> {
-    let records = domain.stat().expect("stat").into_iter();
+    let records = domain.admin().stat().expect("stat").into_iter();
     let of = |record| match record {
         StatRecord::Channel(channel) if channel.name == address => Some(channel),
         _ => None,

@@ -10,9 +10,10 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
+use tranship_core::error::{Limit, Shortage};
 use tranship_core::{
     Aggregate, AggregateMut, Body, Buffer, BufferMut, ChannelOptions, Domain, DomainId, Error,
-    ErrorKind, Limit, Listener, Message, Pool, PoolOptions, Receiver, Sender, Shortage, WhenFull,
+    ErrorKind, Listener, Message, Pool, PoolOptions, Receiver, Sender, WhenFull,
 };
 use tranship_model::{BufferId, Carries, ChannelId, Op, Outcome, PoolId, Trust, Way};
 use tranship_testkit::probe::{Access, Probe};

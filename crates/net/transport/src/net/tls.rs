@@ -25,10 +25,10 @@ pub const KEY_FILE: &str = "key.pem";
 /// Certificate and key of this end, and the authority that it trusts.
 ///
 /// ```
-/// # mod tranship { pub use tranship_transport::{self as transport, Error, ErrorKind}; }
+/// # mod tranship { pub use tranship_transport::{net, Error, ErrorKind}; }
 /// use std::time::Duration;
 /// use tranship::ErrorKind;
-/// use tranship::transport::net::{Credentials, certificate};
+/// use tranship::net::{Credentials, certificate};
 ///
 /// # let home = tempfile::tempdir().unwrap();
 /// # let (ca, ours) = (home.path().join("ca"), home.path().join("ours"));

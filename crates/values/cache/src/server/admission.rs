@@ -2,7 +2,7 @@
 
 use crate::store::Store;
 use std::sync::atomic::{AtomicBool, Ordering};
-use tranship_core::Heap;
+use tranship_core::heap::Heap;
 
 /// State that the log reported last.
 #[derive(Debug, Default)]

@@ -153,7 +153,7 @@ fn general(shared: &Shared, replies: &mut Replies) {
         row(replies, name, 0);
     }
     let heap = shared.store.arena().heap();
-    let unadmitted = heap.map_or(0, tranship_core::Heap::unadmitted_bytes);
+    let unadmitted = heap.map_or(0, tranship_core::heap::Heap::unadmitted_bytes);
     row(replies, "zcopy_manager", Admission::state(heap));
     row(replies, "zcopy_unadmitted_bytes", unadmitted);
     row(replies, "zcopy_arena_bytes", arena.used_bytes);

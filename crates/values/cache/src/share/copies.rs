@@ -4,7 +4,8 @@ use super::counts::Counts;
 use super::wire::{Refused, TAIL, tail};
 use crate::store::Item;
 use std::collections::{HashMap, VecDeque};
-use tranship_core::{Buffer, Error, Limit, Pool, Shortage};
+use tranship_core::error::{Limit, Shortage};
+use tranship_core::{Buffer, Error, Pool};
 use tranship_zcopy::Mark;
 
 fn is_late(error: &Error) -> bool {

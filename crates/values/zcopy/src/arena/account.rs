@@ -9,14 +9,15 @@ use super::inner::{Inner, Room, lock, pages};
 use super::options::Options;
 use crate::error::Error;
 use std::io;
-use tranship_core::{Account, Heap};
+use tranship_core::Account;
+use tranship_core::heap::Heap;
 
 impl Options {
     pub(super) fn open_account(&self) -> Result<Option<Account>, Error> {
         let Some(domain) = &self.domain else {
             return Ok(None);
         };
-        let heap = domain.create_heap(self.heap())?;
+        let heap = Heap::create(&domain, self.heap())?;
         Ok(Some(Account::new(heap)))
     }
 }

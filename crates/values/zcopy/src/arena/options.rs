@@ -1,7 +1,8 @@
 //! Options of an arena.
 
 use super::classes::{LARGEST, PAGE};
-use tranship_core::{Domain, HeapOptions};
+use tranship_core::Domain;
+use tranship_core::heap::HeapOptions;
 
 /// The most that a heap may have.
 const MOST_BYTES: u64 = 1 << 46;

@@ -45,20 +45,11 @@ impl Receiver {
         }
     }
 
-    /// The same where nothing is held, by who relays what another one has let go.
-    pub(in crate::link) fn tell_released(
-        &mut self,
-        id: Option<BufferId>,
-        word: u64,
-    ) -> Result<(), Error> {
+    /// Tells the sender, for a carrier, that something was released at the other end.
+    pub(in crate::link) fn tell_released(&mut self, word: u64) -> Result<(), Error> {
         self.sender_is_there()?;
-        let name = match (&self.store, id) {
-            (Some(store), id) => id.filter(|_| !store.carried),
-            (None, Some(id)) => self.assigned(id.pool())?.map(|_| id),
-            (None, None) => None,
-        };
         self.control_room()?;
-        self.put_released(name, word);
+        self.put_released(None, word);
         Ok(())
     }
 

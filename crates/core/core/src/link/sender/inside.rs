@@ -50,11 +50,6 @@ impl Sender {
         self.make_room(1)
     }
 
-    /// Whether the pieces of an aggregate go in a list.
-    pub(in crate::link) fn needs_lists(&self) -> bool {
-        self.store.is_none()
-    }
-
     /// The receiver takes no larger message.
     pub(in crate::link) fn limit(&mut self, bytes: u64) {
         self.most_bytes = bytes;

@@ -29,7 +29,7 @@ impl Place {
             false => (socket_mode & 0o022) << 1,
         };
         Ok(Place {
-            path: crate::paths::page_of(socket),
+            path: crate::page::path_of(socket),
             mode: 0o600 | others,
         })
     }

@@ -26,7 +26,7 @@ pub(super) fn run(args: &RecordArgs) -> Result<()> {
     for period in 0u32.. {
         // The clock of this process: a trace says what was seen when.
         let at_ns = u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
-        let snapshot = domain.snapshot(at_ns)?;
+        let snapshot = domain.admin().snapshot(at_ns)?;
         serde_json::to_writer(&mut out, &snapshot).map_err(std::io::Error::from)?;
         out.write_all(b"\n")?;
         out.flush()?; // a program that interrupts us has whole lines

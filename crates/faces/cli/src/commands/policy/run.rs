@@ -14,7 +14,7 @@ pub(super) fn run(args: &RunArgs) -> Result<()> {
     let name = config.policy.clone();
     let mut governor = Governor::new(config)?;
     let domain = connect::steer(&args.connect)?;
-    let steering = domain.steer().context("setting quotas")?;
+    let steering = domain.admin().steer().context("setting quotas")?;
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
         signal_hook::flag::register(signal, stop.clone()).context("hearing signals")?;

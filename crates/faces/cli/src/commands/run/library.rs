@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
-use tranship_manager::paths;
+use tranship_sys::own_dir;
 
 /// Names the library, before any other place.
 const LIBRARY_ENV: &str = "TRANSHIP_MALLOC";
@@ -81,9 +81,9 @@ fn folder() -> io::Result<PathBuf> {
         .and_then(|cache| {
             let folder = cache.join("tranship");
             fs::create_dir_all(&cache).ok()?;
-            paths::own_dir(&folder).ok().map(|()| folder)
+            own_dir::own_dir(&folder).ok().map(|()| folder)
         });
-    own.map_or_else(paths::user_dir, Ok)
+    own.map_or_else(own_dir::user_dir, Ok)
 }
 
 /// Returns the file with these bytes, written if it is not there. Its name depends on its content: other versions have

@@ -7,8 +7,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tranship::{Error, ErrorKind};
-use tranship_manager::page::{Reader, Snapshot};
-use tranship_manager::paths::page_of;
+use tranship_manager::page::{Reader, Snapshot, path_of};
 
 /// Time after which a silent manager's last figures are shown: twice the time in which it answers.
 const PATIENCE: Duration = Duration::from_millis(600);
@@ -48,7 +47,7 @@ impl Source {
                 }
                 Err(error) => {
                     forbidden |= error.kind() == io::ErrorKind::PermissionDenied;
-                    why.push(format!("{}: {error}", page_of(&socket).display()));
+                    why.push(format!("{}: {error}", path_of(&socket).display()));
                 }
             }
         }
@@ -77,7 +76,7 @@ impl Source {
                 Ok(said)
             }
             None => {
-                let path = page_of(&self.socket);
+                let path = path_of(&self.socket);
                 let text = format!("nothing was published at {} in {FIRST:?}", path.display());
                 Err(Error::new(ErrorKind::ManagerAway, text).into())
             }

@@ -10,7 +10,8 @@ use crate::demo::worker::Worker;
 use anyhow::{Context, Result};
 use rustix::process::Signal;
 use std::time::{Duration, Instant};
-use tranship::{DomainId, StatRecord, Wait};
+use tranship::admin::StatRecord;
+use tranship::{DomainId, Wait};
 
 const STOPPED: ConsumerRole = ConsumerRole::Stats;
 const KILLED: ConsumerRole = ConsumerRole::Lz4;
@@ -198,7 +199,12 @@ fn intrude(producer: &Producer<'_>) -> Result<(Vec<String>, Vec<String>)> {
 /// Returns the bytes of frames that a domain holds, as the manager sees it; nothing if it knows no such domain.
 fn held(producer: &Producer<'_>, domain: Option<DomainId>) -> Result<Option<u64>> {
     let mut held = None;
-    for record in producer.domain.stat().context("asking the manager")? {
+    for record in producer
+        .domain
+        .admin()
+        .stat()
+        .context("asking the manager")?
+    {
         match record {
             StatRecord::Domain(it) if Some(it.domain) == domain => {
                 held.get_or_insert(0);

@@ -1,7 +1,7 @@
 //! The manager wants memory back: no more is evicted than lies in as much memory.
 
 use super::*;
-use tranship_core::StatRecord;
+use tranship_core::admin::StatRecord;
 use tranship_testkit::{Random, Watchdog};
 
 const MIB: u64 = 1 << 20;
@@ -36,7 +36,7 @@ fn no_more_is_evicted_than_lies_in_what_is_wanted() {
     }
     let before = store.arena().stats().used_bytes;
     let heap = || {
-        let mut stat = domain.stat().expect("stat").into_iter();
+        let mut stat = domain.admin().stat().expect("stat").into_iter();
         let heap = stat.find_map(|record| match record {
             StatRecord::Heap(heap) => Some(heap),
             _ => None,
@@ -44,7 +44,10 @@ fn no_more_is_evicted_than_lies_in_what_is_wanted() {
         heap.expect("the arena's")
     };
     let quota = before - MIB;
-    domain.set_quota(heap().heap, quota).expect("a quota");
+    domain
+        .admin()
+        .set_quota(heap().heap, quota)
+        .expect("a quota");
     while domain.turn().is_err() || heap().admitted_bytes > quota {
         store.tidy();
     }
@@ -74,13 +77,13 @@ fn large_values_go_by_themselves() {
         store.put(&name(number), patient(&store, 1 << 18), 0, 0, Mode::Set);
     }
     store.get(&name(0), None).expect("there");
-    let heap = domain.stat().expect("stat").into_iter();
+    let heap = domain.admin().stat().expect("stat").into_iter();
     let mut heap = heap.filter_map(|record| match record {
         StatRecord::Heap(heap) => Some(heap.heap),
         _ => None,
     });
     let heap = heap.next().expect("the arena's");
-    domain.set_quota(heap, 12 * MIB).expect("a quota");
+    domain.admin().set_quota(heap, 12 * MIB).expect("a quota");
     while domain.turn().is_err() || store.arena().stats().used_bytes > 12 * MIB {
         store.tidy();
     }

@@ -1,56 +1,13 @@
-//! The place of a manager's socket.
+//! The user's own directory for sockets and other files of tranship.
+//!
+//! NOT here: the names of files in it.
 
+use crate::process;
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use tranship_sys::process;
 
-/// Names the socket to use, before any other.
-pub const SOCKET_ENV: &str = "TRANSHIP_SOCKET";
-/// The system's manager.
-pub const SYSTEM_SOCKET: &str = "/run/tranship/manager.sock";
-
-/// Returns the path of the statistics page of the manager that listens at a socket.
-pub fn page_of(socket: &Path) -> PathBuf {
-    socket.with_added_extension("stat")
-}
-
-/// The places to look at, in this order.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Places {
-    /// Named in the environment: then no other is tried.
-    pub named: Option<PathBuf>,
-    /// The system's manager.
-    pub system: PathBuf,
-    /// The user's own manager, which may be started there. `None`: there is no safe directory for it.
-    pub user: Option<PathBuf>,
-}
-
-impl Places {
-    /// Finds the places in the environment of this process, unless it is privileged. It makes no directory: the program
-    /// that starts a manager does ([`own_dir`]).
-    pub fn find() -> Places {
-        let named = process::trusted_env(SOCKET_ENV).map(PathBuf::from);
-        let user = find_user_dir().map(|d| d.join("manager.sock"));
-        Places {
-            named,
-            system: PathBuf::from(SYSTEM_SOCKET),
-            user,
-        }
-    }
-
-    /// Returns the places to try, in order.
-    pub fn candidates(&self) -> Vec<&Path> {
-        match &self.named {
-            Some(path) => vec![path],
-            None => std::iter::once(self.system.as_path())
-                .chain(self.user.as_deref())
-                .collect(),
-        }
-    }
-}
-
-/// Returns the places for a user's own manager socket, best first. The one in /tmp may belong to another user, who made
+/// Returns the places for a user's own directory, best first. The one in /tmp may belong to another user, who made
 /// it as an obstacle. No other user can make the one after it.
 fn user_dirs() -> Vec<PathBuf> {
     let uid = process::geteuid();

@@ -1,0 +1,155 @@
+//! The questions and orders of an operator.
+
+use super::history::Trace;
+use super::shell::Domain;
+use crate::domain::LeakReport;
+use crate::error::{self, Barrier, Error};
+use tranship_proto::{Event, PoolFigures, PoolId, Request, StatRecord};
+
+/// Questions and orders of an operator, by way of a domain: [`Domain::admin`].
+///
+/// ```
+/// # use tranship_core as tranship;
+/// use tranship::Domain;
+/// use tranship::admin::StatRecord;
+///
+/// let domain = Domain::embedded()?;
+/// for record in domain.admin().stat()? {
+///     if let StatRecord::Domain(stat) = record {
+///         println!("{}: {} bytes", stat.name, stat.charged_bytes());
+///     }
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Admin<'a> {
+    pub(super) domain: &'a Domain,
+}
+
+impl Domain {
+    /// Returns the questions and orders of an operator: figures, quotas, traces, leaks, and the manager's state.
+    pub fn admin(&self) -> Admin<'_> {
+        Admin { domain: self }
+    }
+}
+
+impl Admin<'_> {
+    /// Sets what a pool or heap of any domain may have, until it ends or the manager is restarted; says what it may have now, which is no more than
+    /// the manager's total. If it has more it is asked to give the rest back, and gets nothing new before.
+    ///
+    /// # Errors
+    /// `Access` for whoever is neither root nor the manager's own user; `Refused` for what is not there;
+    /// `BadArgument` if it is more than the pool's or heap's maximum. `TimedOut` when it has not answered within the
+    /// [`manager_timeout`](crate::DomainBuilder::manager_timeout).
+    pub fn set_quota(&self, pool: PoolId, quota_bytes: u64) -> Result<u64, Error> {
+        let make = |req| Request::SetQuota {
+            req,
+            pool,
+            quota_bytes,
+        };
+        match self.domain.core().call(make, &[])?.0 {
+            Event::QuotaSet { quota_bytes, .. } => Ok(quota_bytes),
+            other => Err(error::unexpected(&other, "a quota was set")),
+        }
+    }
+
+    /// What the manager knows: itself, domains, pools, channels, who holds what.
+    ///
+    /// # Errors
+    /// `TimedOut` when it has said nothing more of it for the [`manager_timeout`](crate::DomainBuilder::manager_timeout).
+    pub fn stat(&self) -> Result<Vec<StatRecord>, Error> {
+        self.domain.core().stat()
+    }
+
+    /// What a policy is told of the pools: what their writers say, and their rules; and what all quotas together may be, bytes.
+    ///
+    /// # Errors
+    /// `TimedOut` when the manager has not answered within the [`manager_timeout`](crate::DomainBuilder::manager_timeout).
+    pub fn pool_figures(&self) -> Result<(u64, Vec<PoolFigures>), Error> {
+        let (mut all, mut after) = (Vec::new(), PoolId(0));
+        loop {
+            let make = |req| Request::Figures { req, after };
+            match self.domain.core().call(make, &[])?.0 {
+                Event::Figures {
+                    limit_bytes, pools, ..
+                } => match pools.last().map(|p| p.pool) {
+                    Some(last) if last > after => {
+                        after = last;
+                        all.extend(pools);
+                    }
+                    _ => return Ok((limit_bytes, all)),
+                },
+                other => return Err(error::unexpected(&other, "figures were asked for")),
+            }
+        }
+    }
+
+    /// What keeps this process from reaching a manager again, if it was locked down after it had joined and the manager was
+    /// restarted. Channels go on with the memory that they have; everything new is `CutOff`.
+    pub fn cut_off(&self) -> Option<Barrier> {
+        self.domain.core().cut_off()
+    }
+
+    /// Whether the manager is there, and has answered what this domain waited for last. Asks it nothing.
+    pub fn is_managed(&self) -> bool {
+        !self.domain.core().fork.is_child() && self.domain.core().is_answering()
+    }
+
+    /// Has all who have a pool record what they do with its buffers, from the next that they allocate or receive on; or no longer. Each does when it next calls the
+    /// library for anything slow, or [`turn`](crate::Domain::turn)s. `while_here`: until this domain's connection ends. Says whether it is traced now: somebody else may
+    /// want it, too.
+    ///
+    /// Cost, while it is on: an event is written for each step of each buffer, and the fast paths are not taken. While it is off: none.
+    ///
+    /// # Errors
+    /// `Refused` for a pool that is not there, and for whoever is neither root, nor the manager's own user, nor that of the pool's writer.
+    pub fn trace(&self, pool: PoolId, on: bool, while_here: bool) -> Result<bool, Error> {
+        let make = |req| Request::Trace {
+            req,
+            pool,
+            on,
+            while_here,
+        };
+        match self.domain.core().call(make, &[])?.0 {
+            Event::Tracing { on, .. } => Ok(on),
+            other => Err(error::unexpected(&other, "a trace was asked for")),
+        }
+    }
+
+    /// What domains have recorded, those that have ended included, as far as this user may see it: root and the manager's own user all of it, others what
+    /// their own domains did. It is what these domains say, whole entries of it: a liar can say anything of itself.
+    ///
+    /// # Errors
+    /// `TimedOut` when the manager has not answered within the [`manager_timeout`](crate::DomainBuilder::manager_timeout).
+    pub fn traces(&self) -> Result<Vec<Trace>, Error> {
+        let (mut all, mut after) = (Vec::new(), 0);
+        loop {
+            let make = |req| Request::NextTrace { req, after };
+            let (answer, fds) = self.domain.core().call(make, &[])?;
+            let Event::TraceRing {
+                number,
+                domain,
+                name,
+                pid,
+                alive,
+                ..
+            } = answer
+            else {
+                return Ok(all);
+            };
+            let Some(ring) = fds.first().filter(|_| number > after) else {
+                return Err(error::protocol("a trace that does not come"));
+            };
+            after = number;
+            let mut trace = Trace::read(ring)?;
+            (trace.domain, trace.name, trace.pid, trace.alive) = (domain, name, pid, alive);
+            all.push(trace);
+        }
+    }
+
+    /// Returns the buffers that this domain has now: those of others that it holds, and its own that are not freed where
+    /// [`leaks`](crate::DomainBuilder::leaks) are noted. With such notes each entry has its age and origin.
+    pub fn leaks(&self) -> LeakReport {
+        self.domain.core().leak_report()
+    }
+}

@@ -1,0 +1,45 @@
+//! The places of managers' sockets.
+
+use std::path::{Path, PathBuf};
+use tranship_sys::own_dir;
+use tranship_sys::process;
+
+/// Names the socket to use, before any other.
+pub const SOCKET_ENV: &str = "TRANSHIP_SOCKET";
+/// The system's manager.
+pub const SYSTEM_SOCKET: &str = "/run/tranship/manager.sock";
+
+/// The places to look at, in this order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Places {
+    /// Named in the environment: then no other is tried.
+    pub named: Option<PathBuf>,
+    /// The system's manager.
+    pub system: PathBuf,
+    /// The user's own manager, which may be started there. `None`: there is no safe directory for it.
+    pub user: Option<PathBuf>,
+}
+
+impl Places {
+    /// Finds the places in the environment of this process, unless it is privileged. It makes no directory: the program
+    /// that starts a manager does ([`own_dir`](own_dir::own_dir)).
+    pub fn find() -> Places {
+        let named = process::trusted_env(SOCKET_ENV).map(PathBuf::from);
+        let user = own_dir::find_user_dir().map(|d| d.join("manager.sock"));
+        Places {
+            named,
+            system: PathBuf::from(SYSTEM_SOCKET),
+            user,
+        }
+    }
+
+    /// Returns the places to try, in order.
+    pub fn candidates(&self) -> Vec<&Path> {
+        match &self.named {
+            Some(path) => vec![path],
+            None => std::iter::once(self.system.as_path())
+                .chain(self.user.as_deref())
+                .collect(),
+        }
+    }
+}
