@@ -9,8 +9,8 @@
 
 mod codec;
 mod event;
+mod figures;
 mod id;
-mod page;
 mod refusal;
 mod request;
 mod shape;
@@ -23,8 +23,10 @@ pub use codec::{
     check_text, decode, encode,
 };
 pub use event::{Event, GoneReason};
+pub use figures::{
+    Figure, Kind, Record, Unit, Value, decode_page, encode_page, page_table, python_types, word_of,
+};
 pub use id::{BufferId, ChannelId, DomainId, ExportId, PoolId, Req, SLOT_LIMIT};
-pub use page::{ChannelView, HoldView, PageRecord, PoolView, decode_page, encode_page};
 pub use refusal::{AccessRule, Limited, Refusal, RefusalCode, SAID_NO};
 pub use request::{ALL_READERS, ChannelClaim, LocalChannel, Request, Role};
 pub use shape::{
@@ -33,7 +35,7 @@ pub use shape::{
 };
 pub use stat::{
     ChannelStat, DomainStat, HeapStat, HogAction, HogStat, HoldStat, ManagerStat, PoolFigures,
-    PoolStat, Pressure, StatRecord,
+    PoolStat, Pressure, RECORDS, StatRecord,
 };
 pub use text::{MAX_MARKS, TextFault, as_name, shown, text_fault};
 pub use trust::{Levels, Trust};

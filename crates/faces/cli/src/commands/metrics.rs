@@ -50,8 +50,7 @@ fn look(args: &ConnectArgs) -> Result<Snapshot, Error> {
     let begun = Instant::now();
     let domain = connect::look(args)?;
     let records = domain.admin().stat()?;
-    let (_, figures) = domain.admin().pool_figures()?;
-    Ok(Snapshot::new(begun, records, figures, std::process::id()))
+    Ok(Snapshot::new(begun, records, std::process::id()))
 }
 
 fn print(args: &MetricsArgs) -> Result<Answer> {
