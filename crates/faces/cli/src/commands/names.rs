@@ -6,7 +6,8 @@ use tranship_proto::{DomainId, PoolId, StatRecord, shown};
 /// Names of domains and pools; a number where there is none.
 pub(super) struct Names {
     pub(super) domains: HashMap<DomainId, String>,
-    pools: HashMap<PoolId, (String, DomainId)>,
+    /// The name of each pool, and the domain that writes it.
+    pub(super) pools: HashMap<PoolId, (String, DomainId)>,
 }
 
 impl Names {

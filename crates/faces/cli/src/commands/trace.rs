@@ -266,7 +266,7 @@ impl Names {
                 generation,
             )));
         }
-        let pools = self.pools.iter().filter(|(id, name)| {
+        let pools = self.pools.iter().filter(|(id, (name, _))| {
             name.as_str() == text || parts[..] == [Some(id.0)] || self.pool(**id) == text
         });
         let domains = self.domains.iter().filter(|(id, name)| {
@@ -301,7 +301,11 @@ mod tests {
                 (DomainId(8), "twice".into()),
             ]
             .into(),
-            pools: [(PoolId(3), "frames".into()), (PoolId(4), "twice".into())].into(),
+            pools: [
+                (PoolId(3), ("frames".into(), DomainId(7))),
+                (PoolId(4), ("twice".into(), DomainId(8))),
+            ]
+            .into(),
         };
         let buffer = Target::Buffer(BufferId::new(PoolId(3), 17, 2));
         for (text, expected) in [
