@@ -4,7 +4,7 @@ use tranship_proto::{DomainId, PoolId, Req, Request, Trust};
 
 use super::bytes::Bytes;
 use super::scenes::{connect, create_pool, export};
-use super::world::{CHUNK, SLOTS, UNTRUSTED, World};
+use super::world::{CHUNK, SLOTS, UNTRUSTED, World, shape};
 
 /// More than anybody may have, asked four times each.
 const ROUNDS: u32 = 64;
@@ -110,12 +110,7 @@ impl World {
                         req,
                         pool,
                         name,
-                        shape: tranship_proto::PoolShape {
-                            max_bytes: 16 * CHUNK,
-                            slots: SLOTS,
-                            chunk_bytes: CHUNK,
-                            trust: Trust::Producer,
-                        },
+                        shape: shape(Trust::Producer),
                     },
                     0 if little >= 10 => Request::ClaimReaderSet {
                         req,

@@ -7,7 +7,8 @@ use tranship_proto::{
     ChannelId, DomainId, Event, HeapStat, PoolId, PoolStat, Req, Request, Role, StatRecord,
 };
 
-use super::world::{CHUNK, HONEST, SLOTS, World};
+use super::simulated::Simulated;
+use super::world::{CHUNK, HONEST, SLOTS, World, shape};
 
 /// What they have.
 #[derive(Default)]
@@ -103,12 +104,7 @@ impl World {
             |req| Request::CreatePool {
                 req,
                 name: "honest".to_owned(),
-                shape: tranship_proto::PoolShape {
-                    max_bytes: 16 * CHUNK,
-                    slots: SLOTS,
-                    chunk_bytes: CHUNK,
-                    trust: tranship_proto::Trust::Producer,
-                },
+                shape: shape(tranship_proto::Trust::Producer),
             },
             &[(2, SLOTS, 8192)],
         );
@@ -253,10 +249,10 @@ impl World {
         let now = self.look();
         assert_eq!(now, self.honest.has, "what is the honest ones'");
         // Else what they let go here, and nobody closes, would one day be all that they may have.
-        if super::fair::are_many(self.state.accounts()[&HONEST]) {
+        if super::fair::are_many(self.shell.state.accounts()[&HONEST]) {
             self.closed(usize::MAX);
         }
-        let (granted, stranded) = self.state.memory();
+        let (granted, stranded) = self.shell.state.memory();
         // A liar may have claimed more than there is: then nobody is granted more.
         if granted + stranded <= super::world::TOTAL {
             let chunk = self.grow();

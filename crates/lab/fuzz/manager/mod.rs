@@ -3,7 +3,8 @@
 //! what the honest ones have, and may do, stays as it was.
 //!
 //! * `bytes`: an input, read as choices;
-//! * `world`: the shell around the state machine, and what must hold after each input;
+//! * `simulated`: the shell around the state machine, as in the manager's tests;
+//! * `world`: the clients, and what must hold after each input;
 //! * `fair`: what each user may have, and whose part of the state an input may change;
 //! * `untrusted`: who says what;
 //! * `scenes`, `greed`, `thief`: several requests that belong together;
@@ -14,6 +15,8 @@ mod fair;
 mod greed;
 mod honest;
 mod scenes;
+#[path = "../../../core/manager/tests/common/simulated.rs"]
+mod simulated;
 mod thief;
 mod untrusted;
 mod world;

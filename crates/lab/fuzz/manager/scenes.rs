@@ -3,7 +3,7 @@
 use tranship_proto::{ChannelId, PoolId, Req, Request, Role, Trust};
 
 use super::bytes::Bytes;
-use super::world::{CHUNK, SLOTS, World};
+use super::world::{World, shape};
 
 impl World {
     pub fn scene(&mut self, bytes: &mut Bytes<'_>) {
@@ -132,11 +132,6 @@ pub fn create_pool(req: Req) -> Request {
     Request::CreatePool {
         req,
         name: "p".to_owned(),
-        shape: tranship_proto::PoolShape {
-            max_bytes: 16 * CHUNK,
-            slots: SLOTS,
-            chunk_bytes: CHUNK,
-            trust: Trust::Producer,
-        },
+        shape: shape(Trust::Producer),
     }
 }

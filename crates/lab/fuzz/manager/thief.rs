@@ -5,7 +5,7 @@ use tranship_proto::{ChannelId, DomainId, Event, ExportId, PoolId, Req, Request,
 
 use super::bytes::Bytes;
 use super::scenes::{create_pool, export};
-use super::world::{CHUNK, SLOTS, UNTRUSTED, World};
+use super::world::{CHUNK, UNTRUSTED, World, shape};
 
 /// A domain that nobody knows.
 const UNKNOWN: u32 = 70_000;
@@ -122,12 +122,7 @@ impl World {
                 req,
                 pool: PoolId(self.seen.pools[0]),
                 name: "p".to_owned(),
-                shape: tranship_proto::PoolShape {
-                    max_bytes: 16 * CHUNK,
-                    slots: SLOTS,
-                    chunk_bytes: CHUNK,
-                    trust: Trust::Producer,
-                },
+                shape: shape(Trust::Producer),
             },
             22 => Request::ClaimAssign { req, channel, pool },
             _ => Request::ClaimReaderSet {

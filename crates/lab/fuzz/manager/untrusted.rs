@@ -9,6 +9,7 @@ use tranship_proto::{
 };
 
 use super::bytes::Bytes;
+use super::simulated::Simulated;
 use super::world::{CHUNK, HONEST, SLOTS, World};
 
 /// Connections of untrusted domains at a time.
@@ -47,7 +48,7 @@ impl World {
             }
             2 => self.feed(Input::Blocked { client }),
             3 => {
-                self.now += Duration::from_millis(u64::from(bytes.number()) % 20_000);
+                self.shell.now += Duration::from_millis(u64::from(bytes.number()) % 20_000);
                 self.feed(Input::Tick);
             }
             4 => {

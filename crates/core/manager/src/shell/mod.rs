@@ -52,7 +52,7 @@ use std::time::{Duration, Instant};
 use tranship_error::Error;
 use tranship_sys::epoll::{Epoll, Interest, Ready};
 use tranship_sys::{crash, eventfd, process, schedule};
-use watchdog::Place;
+use watchdog::Phase;
 use worker::Workers;
 
 /// Stops a running manager from outside.
@@ -188,7 +188,7 @@ impl Shell {
             buf: vec![0; tranship_proto::MAX_MESSAGE_BYTES + 1].into(),
             ids,
             notify,
-            store: store::Store::new(),
+            store: store::StoredNames::new(),
             beat: Arc::default(),
             used: process::thread_time(),
             exit: false,
@@ -216,7 +216,7 @@ impl Shell {
         let used = process::thread_time();
         self.state.turned(used.saturating_sub(self.used));
         self.used = used;
-        self.beat.at(Place::Waiting, 0, 0);
+        self.beat.at(Phase::Waiting, 0, 0);
         self.epoll
             .wait(ready, wait)
             .map_err(Error::system("epoll"))?;
@@ -227,11 +227,11 @@ impl Shell {
                 0 if r.token == STOP => return Ok(false),
                 0 if r.token == PRESSURE => self.gauge.fire(&self.epoll, r.hung_up),
                 0 => {
-                    self.beat.at(Place::Accepting, 0, 0);
+                    self.beat.at(Phase::Accepting, 0, 0);
                     self.accept();
                 }
                 WORKER => {
-                    self.beat.at(Place::Worker, 0, 0);
+                    self.beat.at(Phase::Worker, 0, 0);
                     self.worker_speaks(r.token & !KIND);
                 }
                 PAGE => self.pages.opened(),
@@ -246,7 +246,7 @@ impl Shell {
             }
         }
         if self.state.deadline().is_some_and(|d| d <= self.now()) {
-            self.beat.at(Place::Tick, 0, 0);
+            self.beat.at(Phase::Tick, 0, 0);
             self.feed(Input::Tick);
             self.sort_trash();
         }
@@ -267,7 +267,7 @@ impl Shell {
         if self.pages.wait(now) != Some(Duration::ZERO) {
             return;
         }
-        self.beat.at(Place::Page, 0, 0);
+        self.beat.at(Phase::Page, 0, 0);
         let (state, fds) = (&self.state, &self.fds);
         let file = |token: FdToken| fds.get(&token).map(|f| &***f);
         let file = &file;

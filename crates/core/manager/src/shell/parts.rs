@@ -8,7 +8,7 @@ use super::notify::Notify;
 use super::page::Pages;
 use super::party::Party;
 use super::pressure::Gauge;
-use super::store::Store;
+use super::store::StoredNames;
 use super::watchdog::Beat;
 use super::worker::Workers;
 use crate::state::{ClientId, FdToken, Input, State};
@@ -73,7 +73,7 @@ pub(super) struct Shell {
     pub buf: Box<[u8]>,
     pub ids: Option<PathBuf>,
     pub notify: Notify,
-    pub store: Store,
+    pub store: StoredNames,
     pub beat: Arc<Beat>,
     /// Processor time that this thread had used when it last began to wait.
     pub used: Duration,

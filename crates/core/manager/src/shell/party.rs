@@ -2,7 +2,7 @@
 
 use super::flight::Flight;
 use super::keep::Discarded;
-use super::watchdog::Place;
+use super::watchdog::Phase;
 use crate::state::{ClientId, FdToken, Input};
 use std::collections::VecDeque;
 use tranship_sys::epoll::Epoll;
@@ -28,15 +28,15 @@ pub(super) enum Task {
 
 impl Task {
     /// Returns the kind of task and its connection, for the watchdog.
-    pub fn place(&self) -> (Place, u64) {
+    pub fn place(&self) -> (Phase, u64) {
         match self {
-            Task::Read(c) => (Place::Reading, c.0),
-            Task::Arrived(c) => (Place::Carried, c.0),
-            Task::Write(c) => (Place::Writing, c.0),
-            Task::Ended(_) => (Place::Ended, 0),
-            Task::Answer(_) => (Place::Answer, 0),
-            Task::Sweep => (Place::Closing, 0),
-            Task::Look => (Place::Looking, 0),
+            Task::Read(c) => (Phase::Reading, c.0),
+            Task::Arrived(c) => (Phase::Carried, c.0),
+            Task::Write(c) => (Phase::Writing, c.0),
+            Task::Ended(_) => (Phase::Ended, 0),
+            Task::Answer(_) => (Phase::Answer, 0),
+            Task::Sweep => (Phase::Closing, 0),
+            Task::Look => (Phase::Looking, 0),
         }
     }
 }

@@ -4,7 +4,7 @@ use super::conn::Carrying;
 use super::keep::Discarded;
 use super::parts::{CLIENT, KIND, PARTY, Shell, WATCH};
 use super::party::{Party, Task};
-use super::watchdog::Place;
+use super::watchdog::Phase;
 use super::worker::{self, News};
 use crate::state::{ClientId, FdToken};
 use std::collections::VecDeque;
@@ -95,7 +95,7 @@ impl Shell {
     /// Does some of a party's tasks, for its share of the time.
     pub(super) fn serve_party(&mut self, uid: u32) {
         let (begin, used) = (Instant::now(), process::thread_time());
-        self.beat.at(Place::Events, uid, 0);
+        self.beat.at(Phase::Events, uid, 0);
         let mut ready: Vec<Ready> = Vec::new();
         match self.parties.get_mut(&uid) {
             Some(party) => {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Instant;
 
 #[derive(Debug)]
-pub(super) struct Store {
+pub(super) struct StoredNames {
     /// Set in a daemon only: a stored descriptor would come back to a program that embeds a manager.
     pub on: bool,
     /// The names in the store.
@@ -14,10 +14,10 @@ pub(super) struct Store {
     pub look: Instant,
 }
 
-impl Store {
-    pub fn new() -> Store {
+impl StoredNames {
+    pub fn new() -> StoredNames {
         let now = Instant::now();
-        Store {
+        StoredNames {
             on: false,
             names: BTreeSet::new(),
             version: 0,

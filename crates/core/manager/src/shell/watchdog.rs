@@ -17,7 +17,7 @@ const LOOKS: u32 = 8;
 /// The loop's position.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u64)]
-pub(super) enum Place {
+pub(super) enum Phase {
     Waiting,
     Accepting,
     Worker,
@@ -33,20 +33,20 @@ pub(super) enum Place {
     Page,
 }
 
-const PLACES: [(Place, &str); 13] = [
-    (Place::Waiting, "waiting"),
-    (Place::Accepting, "taking connections"),
-    (Place::Worker, "hearing a helper"),
-    (Place::Events, "asking for events"),
-    (Place::Reading, "reading from a client"),
-    (Place::Carried, "handling a message that brought something"),
-    (Place::Writing, "writing to a client"),
-    (Place::Ended, "handling the end of a process"),
-    (Place::Answer, "answering"),
-    (Place::Closing, "closing descriptors"),
-    (Place::Looking, "looking at ended connections"),
-    (Place::Tick, "doing what is due"),
-    (Place::Page, "writing statistics"),
+const PHASES: [(Phase, &str); 13] = [
+    (Phase::Waiting, "waiting"),
+    (Phase::Accepting, "taking connections"),
+    (Phase::Worker, "hearing a helper"),
+    (Phase::Events, "asking for events"),
+    (Phase::Reading, "reading from a client"),
+    (Phase::Carried, "handling a message that brought something"),
+    (Phase::Writing, "writing to a client"),
+    (Phase::Ended, "handling the end of a process"),
+    (Phase::Answer, "answering"),
+    (Phase::Closing, "closing descriptors"),
+    (Phase::Looking, "looking at ended connections"),
+    (Phase::Tick, "doing what is due"),
+    (Phase::Page, "writing statistics"),
 ];
 
 /// The loop's report about itself.
@@ -65,22 +65,22 @@ impl Beat {
         self.turn.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub fn at(&self, place: Place, user: u32, client: u64) {
+    pub fn at(&self, place: Phase, user: u32, client: u64) {
         self.user.store(user.into(), Ordering::Relaxed);
         self.client.store(client, Ordering::Relaxed);
         self.place.store(place as u64, Ordering::Relaxed);
     }
 
-    fn place(&self) -> (Place, &'static str) {
+    fn place(&self) -> (Phase, &'static str) {
         let place = self.place.load(Ordering::Relaxed);
-        let found = PLACES.into_iter().find(|(p, _)| *p as u64 == place);
-        found.unwrap_or(PLACES[0])
+        let found = PHASES.into_iter().find(|(p, _)| *p as u64 == place);
+        found.unwrap_or(PHASES[0])
     }
 
     fn words(&self, limit: Duration) -> String {
         let (place, what) = self.place();
         let of = match place {
-            Place::Waiting | Place::Accepting | Place::Worker | Place::Tick | Place::Page => {
+            Phase::Waiting | Phase::Accepting | Phase::Worker | Phase::Tick | Phase::Page => {
                 String::new()
             }
             _ => format!(
@@ -107,7 +107,7 @@ pub(super) fn start(limit: Duration) -> io::Result<Arc<Beat>> {
         while Arc::strong_count(&watched) > 1 {
             std::thread::sleep(limit / LOOKS);
             let turn = watched.turn.load(Ordering::Relaxed);
-            if turn != last || watched.place().0 == Place::Waiting {
+            if turn != last || watched.place().0 == Phase::Waiting {
                 (last, same) = (turn, 0);
                 continue;
             }

@@ -137,23 +137,9 @@ impl State {
             return self.cancel_offer(key);
         };
         self.cx.tell_for(uid, sink, offer, &[table, process]);
-        if sink != writer && !self.shown_all(pool, sink) {
-            self.start_feed(pool, sink, None);
+        if sink != writer && !self.pools.shown_all(pool, sink) {
+            self.pools.start_feed(&mut self.cx, pool, sink, None);
         }
-    }
-
-    /// Says whether a reader has all chunks of a pool, or is being sent them.
-    fn shown_all(&self, pool: PoolId, reader: DomainId) -> bool {
-        let Some(p) = self.pools.get(&pool) else {
-            return true;
-        };
-        let Some(r) = p.readers.get(&reader) else {
-            return true;
-        };
-        r.feed.is_some()
-            || p.chunks
-                .iter()
-                .all(|(i, c)| c.open || r.shown.contains(&(*i, c.serial)))
     }
 
     pub(super) fn accept_pool(

@@ -56,7 +56,7 @@ impl State {
 
     /// Says whether a process may still collect in a pool.
     pub fn is_written(&self, pool: PoolId) -> bool {
-        self.pools.get(&pool).is_some_and(|p| !p.is_orphan())
+        self.pools.is_written(pool)
     }
 
     /// Says whether a domain is to be shown a pool's chunks.

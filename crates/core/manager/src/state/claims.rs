@@ -83,7 +83,7 @@ impl State {
         fds: &mut Ancillary,
     ) -> Done {
         self.claiming(me)?;
-        let p = self.own_pool(me, id)?;
+        let p = self.pools.own(me, id)?;
         let (index, serial) = key;
         if let Some(old) = p.chunks.get(&index).map(|c| c.serial)
             && old < serial
@@ -91,9 +91,9 @@ impl State {
             // The message that the older chunk went was lost with its connection. The younger chunk is there and in
             // use. If it were refused, its readers would be told that it does not exist, and take their writer for a
             // liar.
-            self.chunk_goes(id, (index, old));
+            self.pools.chunk_goes(&mut self.cx, id, (index, old));
         }
-        let p = self.own_pool(me, id)?;
+        let p = self.pools.own(me, id)?;
         match p.chunks.get_mut(&index) {
             Some(c) if c.serial == serial => {
                 // Some reader has not been sent it yet: the answer comes when it has.
@@ -101,7 +101,7 @@ impl State {
                     let old = std::mem::replace(answer, Answer::Claim(req));
                     // One that came over this connection, and waits for its own chunks.
                     if let Answer::Batch(_) = old {
-                        self.say_ready(id, key, old);
+                        self.pools.say_ready(&mut self.cx, id, key, old);
                     }
                 } else {
                     let event = Event::ChunkReady {
@@ -121,7 +121,7 @@ impl State {
                 if serial == 0 || p.chunks.values().any(|c| c.serial == serial) {
                     return Err(refusal(RefusalCode::Claim, u64::from(serial), 0).into());
                 }
-                Self::check_place(p, index)?;
+                p.check_window(index)?;
                 fds.are_chunks(p.shape.chunk_bytes, p.shape.trust)?;
                 let fd = fds.take_any()?;
                 if p.unshown() == 0 {
@@ -129,7 +129,7 @@ impl State {
                     // have come earlier and been granted it, or the total is smaller now. A refusal would only make the
                     // manager forget it. Nothing more is granted until enough has come back.
                     let over = self.admit_one(id).is_err();
-                    self.add_granted(id, 1);
+                    self.pools.add_granted(&mut self.cx, id, 1);
                     if over {
                         self.cx.totals.was_claimed();
                     }
@@ -367,12 +367,12 @@ impl State {
         queues: &[(ChannelId, DomainId, u64)],
     ) -> Done {
         let same = self.claiming(me)?;
-        let p = self.own_pool(me, pool)?;
+        let p = self.pools.own(me, pool)?;
         if !same {
             let (uid, before) = (p.uid, p.named.len() + p.brought.len());
             let most = (readers.len() + queues.len()) as u64;
             self.cx.accounts.check(uid, Of::Records, most)?;
-            let p = self.own_pool(me, pool)?;
+            let p = self.pools.own(me, pool)?;
             // Each is looked for in the other.
             let some = p.named.len().max(p.brought.len()) + readers.len().max(queues.len());
             if some > MAX_QUEUES {

@@ -6,7 +6,6 @@ use super::clients::Clients;
 use super::descriptors::Descriptors;
 use super::extent::{For, MANAGER, Piece};
 use super::model::{Claiming, Domain};
-use super::pool::Pool;
 use super::refuse::refusal;
 use super::totals::Totals;
 use super::types::{Action, ClientId, FdToken, Then};
@@ -80,23 +79,18 @@ impl Context {
         self.domains.get(&domain).map(|d| d.uid)
     }
 
-    /// Returns the control page with a pool's entry, if there is one.
-    pub fn control_page_of(&self, id: PoolId, p: &Pool) -> Option<FdToken> {
-        let d = self.domains.get(&p.writer).filter(|_| !p.is_orphan())?;
-        let ours = d.entries.get(p.entry as usize) == Some(&Some(id));
-        ours.then_some(d.control_page)
+    /// Returns the first free entry of a domain's control page.
+    pub fn free_entry(&self, me: DomainId) -> Option<u32> {
+        let entries = &self.domains.get(&me)?.entries;
+        let entry = entries.iter().position(Option::is_none)?;
+        u32::try_from(entry).ok()
     }
 
-    /// Stores a pool's epoch and quota in its entry, if there is one.
-    pub fn publish(&mut self, id: PoolId, p: &Pool) {
-        if let Some(control_page) = self.control_page_of(id, p) {
-            self.out.push(Action::SetEntry {
-                control_page,
-                entry: p.entry,
-                pool: Some(id),
-                epoch: p.epoch,
-                quota_bytes: p.quota_bytes,
-            });
+    /// Gives an entry of a domain's control page to a pool.
+    pub fn take_entry(&mut self, me: DomainId, entry: u32, pool: PoolId) {
+        let d = self.domains.get_mut(&me);
+        if let Some(slot) = d.and_then(|d| d.entries.get_mut(entry as usize)) {
+            *slot = Some(pool);
         }
     }
 

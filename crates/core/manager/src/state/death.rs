@@ -3,9 +3,9 @@
 use super::back_refs::{BackRef, NAMED, READS, WRITES};
 use super::clients::Client;
 use super::types::Action;
-use super::{Of, State, refusal};
+use super::{Of, State};
 use std::time::Duration;
-use tranship_proto::{ChannelId, DomainId, Event, GoneReason, PoolId, Refusal, RefusalCode};
+use tranship_proto::{DomainId, GoneReason, PoolId, Refusal};
 
 /// Channels and pools of an ended domain that are handled at once.
 const PIECE: usize = 128;
@@ -58,7 +58,7 @@ impl State {
             let (cx, pools) = (&mut self.cx, &self.pools);
             self.traces.follows_no_more(cx, pools, client);
             for (pool, key) in gone.iter().flat_map(Client::chunks) {
-                self.chunk_reached(pool, key, id);
+                self.pools.chunk_reached(&mut self.cx, pool, key, id);
             }
         }
         if let Some(d) = self.cx.domains.get_mut(&id) {
@@ -121,7 +121,7 @@ impl State {
             self.back_refs.remove(id, BackRef::Named(pool));
         }
         let written = self.back_refs.pools(id, WRITES).into_iter();
-        let written = written.filter(|p| self.is_written(*p));
+        let written = written.filter(|p| self.pools.is_written(*p));
         for pool in some(written.collect()) {
             self.orphan(pool);
         }
@@ -136,36 +136,5 @@ impl State {
             self.cx.release(domain.control_page);
             self.traces.outlive(&mut self.cx, id);
         }
-    }
-
-    /// Cancels an offer that will not be answered: the source is told, and a later answer of the sink is ignored.
-    pub(super) fn cancel_offer(&mut self, key: (ChannelId, PoolId)) {
-        self.refuse_offer(key, refusal(RefusalCode::PeerGone, u64::from(key.1.0), 0));
-    }
-
-    pub(super) fn refuse_offer(&mut self, key: (ChannelId, PoolId), refusal: Refusal) {
-        let Some((offer, said)) = self.offers.remove(key) else {
-            return;
-        };
-        self.cx.release(offer.sent);
-        self.cx.tell(
-            offer.source,
-            Event::Refused {
-                req: offer.req,
-                refusal,
-            },
-            &[],
-        );
-        if said {
-            self.offer_over(key.1, offer.sink);
-        }
-    }
-
-    /// Ends one offer of a pool to a reader, whatever its outcome.
-    pub(super) fn offer_over(&mut self, pool: PoolId, sink: DomainId) {
-        if let Some(r) = self.pools.reader_mut(pool, sink) {
-            r.offers = r.offers.saturating_sub(1);
-        }
-        self.reader_may_leave(pool, sink);
     }
 }

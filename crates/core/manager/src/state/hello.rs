@@ -6,8 +6,8 @@ use super::types::{Action, ClientId, FdToken};
 use super::{Of, State, barred, refusal};
 use std::collections::{BTreeMap, BTreeSet};
 use tranship_proto::{
-    AccessRule, ChannelId, DomainId, Event, GoneReason, PROTOCOL_VERSION, PoolId, Refusal,
-    RefusalCode, Request, check_name,
+    AccessRule, DomainId, Event, GoneReason, PROTOCOL_VERSION, PoolId, Refusal, RefusalCode,
+    Request, check_name,
 };
 
 impl State {
@@ -168,9 +168,10 @@ impl State {
             d.entries.iter().flatten().copied().collect()
         });
         for pool in pools {
-            if let (Some(control_page), Some(p)) =
-                (self.live_control_page(pool), self.pools.get(&pool))
-            {
+            if let (Some(control_page), Some(p)) = (
+                self.pools.control_page_of(&self.cx, pool),
+                self.pools.get(&pool),
+            ) {
                 self.cx.out.push(Action::SetEntry {
                     control_page,
                     entry: p.entry,
@@ -201,26 +202,6 @@ impl State {
         self.cx.hold_control_page(control_page, uid);
     }
 
-    pub(super) fn fresh_id(&mut self) -> u32 {
-        let (domains, channels, exports) = (&self.cx.domains, &self.channels, &self.exports);
-        let claims = &self.claims;
-        self.ids.general(
-            |i| {
-                domains.contains_key(&DomainId(i))
-                    || channels.contains_key(&ChannelId(i))
-                    || exports.contains(i)
-                    || claims.names(i)
-            },
-            &mut self.cx.out,
-        )
-    }
-
-    fn general_id_taken(&self, i: u32) -> bool {
-        self.cx.domains.contains_key(&DomainId(i))
-            || self.channels.contains_key(&ChannelId(i))
-            || self.exports.contains(i)
-    }
-
     /// Ends a connection, and with it a domain that had only heaps. No other domain knows it, and its process may by
     /// now run another program (`exec`), which is charged for its own heap.
     pub(super) fn connection_ends(&mut self, client: ClientId) {
@@ -249,7 +230,7 @@ impl State {
             && tried.next().is_none()
             && none(ENDS)
             && none(READS)
-            && !written.into_iter().any(|p| self.is_written(p))
+            && !written.into_iter().any(|p| self.pools.is_written(p))
             && !named.into_iter().any(|p| forwards(p, id))
     }
 
@@ -278,7 +259,7 @@ impl State {
             if let Some(r) = self.pools.reader_mut(pool, id) {
                 r.marked = true;
             }
-            self.chunk_reached(pool, key, id);
+            self.pools.chunk_reached(&mut self.cx, pool, key, id);
         }
         self.detach(id);
     }

@@ -45,11 +45,11 @@ pub(crate) struct Hold {
     pub lingering_bytes: u64,
     oldest: Option<Seen>,
     /// The present look.
-    look: Look,
+    look: HeldLook,
 }
 
 #[derive(Debug, Default)]
-struct Look {
+struct HeldLook {
     notes: Vec<Note>,
     most: usize,
     /// The position of the look in the notes of the last one.
@@ -65,9 +65,9 @@ impl Hold {
     pub fn begin(&mut self, records: u64) {
         let more = usize::try_from(records).unwrap_or(usize::MAX);
         let most = more.saturating_mul(NOTES_PER_RECORD);
-        self.look = Look {
+        self.look = HeldLook {
             most: most.saturating_add(self.noted()).min(MAX_NOTES),
-            ..Look::default()
+            ..HeldLook::default()
         };
     }
 

@@ -1,11 +1,9 @@
 //! Admission and accounting: grants, returned memory, stranded memory, quotas.
 
-use super::model::{Answer, Stranded};
 use super::pool::Pool;
 use super::totals::SHRINK_PAUSE;
 use super::types::{ChunkKey, Done};
 use super::{Of, State, refusal};
-use std::collections::BTreeSet;
 use std::time::Duration;
 use tranship_proto::{DomainId, Event, PoolId, RefusalCode, Req};
 
@@ -55,7 +53,7 @@ impl State {
         let unused = self.pools.iter().filter(|(_, p)| unused(p));
         let unused: Vec<(PoolId, u32)> = unused.map(|(id, p)| (*id, p.unshown())).collect();
         for (id, chunks) in unused {
-            self.sub_granted(id, chunks);
+            self.pools.sub_granted(&mut self.cx, id, chunks);
         }
         true
     }
@@ -73,7 +71,7 @@ impl State {
     }
 
     pub(super) fn grant(&mut self, me: DomainId, req: Req, id: PoolId, chunks: u32) -> Done {
-        self.own_pool(me, id)?;
+        self.pools.own(me, id)?;
         if chunks == 0 {
             return Err(refusal(RefusalCode::BadArgument, 0, 1).into());
         }
@@ -91,7 +89,7 @@ impl State {
         chunks: u32,
         least: u32,
     ) -> Result<u32, super::Fail> {
-        let p = self.own_pool(me, id)?;
+        let p = self.pools.own(me, id)?;
         let (uid, bytes) = (p.uid, p.shape.chunk_bytes);
         self.room_or_taken_back(uid, me, u64::from(least) * bytes);
         let fits = self.admit(&self.pools[&id], least, least).is_ok();
@@ -105,7 +103,7 @@ impl State {
                 if n < chunks && self.cx.room_for(uid, me) < u64::from(chunks) * bytes {
                     self.ask_to_shrink(id);
                 }
-                self.add_granted(id, n);
+                self.pools.add_granted(&mut self.cx, id, n);
                 Ok(n)
             }
             Err(r) => {
@@ -114,25 +112,6 @@ impl State {
                 }
                 Err(r.into())
             }
-        }
-    }
-
-    pub(super) fn add_granted(&mut self, id: PoolId, chunks: u32) {
-        if let Some(p) = self.pools.get_mut(id) {
-            p.granted += chunks;
-            p.granted_at = self.cx.now;
-            let (uid, writer) = (p.uid, p.writer);
-            let bytes = u64::from(chunks) * p.shape.chunk_bytes;
-            self.cx.charge(uid, writer, bytes);
-        }
-    }
-
-    pub(super) fn sub_granted(&mut self, id: PoolId, chunks: u32) {
-        if let Some(p) = self.pools.get_mut(id) {
-            p.granted -= chunks;
-            let (uid, writer) = (p.uid, p.writer);
-            let bytes = u64::from(chunks) * p.shape.chunk_bytes;
-            self.cx.uncharge(uid, writer, bytes);
         }
     }
 
@@ -202,84 +181,17 @@ impl State {
     }
 
     pub(super) fn ungrant(&mut self, me: DomainId, id: PoolId, chunks: u32) -> Done {
-        let n = self.own_pool(me, id)?.unshown().min(chunks);
-        self.sub_granted(id, n);
+        let n = self.pools.own(me, id)?.unshown().min(chunks);
+        self.pools.sub_granted(&mut self.cx, id, n);
         Ok(())
     }
 
     pub(super) fn return_chunk(&mut self, me: DomainId, id: PoolId, key: ChunkKey) -> Done {
-        let p = self.own_pool(me, id)?;
+        let p = self.pools.own(me, id)?;
         if p.chunks.get(&key.0).is_none_or(|c| c.serial != key.1) {
             return Err(super::no_such(key.0));
         }
-        self.chunk_goes(id, key);
+        self.pools.chunk_goes(&mut self.cx, id, key);
         Ok(())
-    }
-
-    /// Takes a chunk out of use: its readers are to unmap it, and until then it is stranded.
-    pub(super) fn chunk_goes(&mut self, id: PoolId, key: ChunkKey) {
-        let Some(p) = self.pools.get_mut(id) else {
-            return;
-        };
-        let Some(chunk) = p.chunks.remove(&key.0) else {
-            return;
-        };
-        let holders: BTreeSet<DomainId> = p
-            .readers
-            .iter()
-            .filter(|(_, r)| r.shown.contains(&key))
-            .map(|(d, _)| *d)
-            .collect();
-        let bytes = p.shape.chunk_bytes;
-        if let Some((answer @ Answer::Batch(_), _)) = chunk.ready {
-            self.say_ready(id, key, answer); // for the other chunks of its batch
-        }
-        let payer = self.cx.payer(&holders);
-        if let Some(p) = self.pools.get_mut(id).filter(|_| !holders.is_empty()) {
-            let holders = holders.clone();
-            p.stranded.insert(key, Stranded { payer, holders });
-            self.cx.strand(payer, bytes);
-        }
-        self.sub_granted(id, 1);
-        self.cx.release(chunk.fd);
-        self.pools.changed(id);
-        for reader in holders {
-            self.cx.strands(reader, bytes, true);
-            let event = Event::ChunkGone {
-                pool: id,
-                index: key.0,
-                serial: key.1,
-            };
-            self.cx.tell(reader, event, &[]);
-        }
-    }
-
-    /// Records that a reader no longer maps a chunk.
-    pub(super) fn unhold_chunk(&mut self, id: PoolId, key: ChunkKey, reader: DomainId) {
-        let Some(p) = self.pools.get_mut(id) else {
-            return;
-        };
-        if let Some(r) = p.readers.get_mut(&reader)
-            && r.shown.remove(&key)
-        {
-            self.cx.accounts.sub(r.uid, Of::Records, 1);
-        }
-        if let Some(mut stranded) = p.stranded.remove(&key) {
-            let bytes = p.shape.chunk_bytes;
-            if stranded.holders.remove(&reader) {
-                self.cx.strands(reader, bytes, false);
-            }
-            self.cx.unstrand(stranded.payer, bytes);
-            if !stranded.holders.is_empty() {
-                // Of the remaining holders, another user pays.
-                stranded.payer = self.cx.payer(&stranded.holders);
-                self.cx.strand(stranded.payer, bytes);
-                if let Some(p) = self.pools.get_mut(id) {
-                    p.stranded.insert(key, stranded);
-                }
-            }
-        } else {
-            self.chunk_reached(id, key, reader);
-        }
     }
 }

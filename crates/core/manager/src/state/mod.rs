@@ -9,22 +9,27 @@ mod back_refs;
 mod bits;
 mod brought;
 mod channels;
+mod chunks;
 mod claimed;
 mod claims;
 mod clients;
 mod context;
+mod create;
 mod death;
 mod departures;
 mod descriptors;
 mod endings;
 mod exports;
 mod extent;
+mod feed;
+mod forget;
+mod fresh;
 mod heaps;
 mod hello;
 mod hog;
-mod hogs;
 mod hold;
 mod ids;
+mod judge;
 mod memory;
 mod model;
 mod names;
@@ -33,11 +38,9 @@ mod orphans;
 mod outbox;
 mod pass;
 mod pool;
-mod pools;
 mod pressure;
 mod quota;
 mod reader_set;
-mod readers;
 mod refuse;
 mod registered;
 mod resume;
@@ -55,6 +58,7 @@ mod trace;
 mod types;
 mod waiting;
 mod watch;
+mod withdraw;
 
 pub use clients::HELLO_TIMEOUT;
 pub use ids::{BLOCK, IdStart};
@@ -99,8 +103,9 @@ use types::{Done, Fail};
 use waiting::Waits;
 use watch::Watch;
 
-/// The manager's state: parts that own their data, each in a file of its own. Code that needs several parts is `impl
-/// State`.
+/// The manager's state: parts that own their data, each in a file of its own. A part knows the parts below it, which
+/// are arguments of its methods. Handlers that need several parts are `impl State`; no handler's file calls one that
+/// calls it back.
 #[derive(Debug)]
 pub struct State {
     cx: Context,
@@ -390,7 +395,7 @@ impl State {
                 index,
                 serial,
             } => self.unmapped(me, pool, (index, serial)),
-            R::Resync { req, pool } => self.resync(me, req, pool),
+            R::Resync { req, pool } => self.pools.resync(&mut self.cx, me, req, pool),
             R::AllowForward { req, pool, domain } => self.allow_forward(me, req, pool, domain),
             R::Export { req, name, role } => self.export(me, req, &name, role),
             R::Unexport { export } => self.unexport(me, export),

@@ -1,39 +1,9 @@
 //! The steps that follow when a message has gone out to a client, or cannot go out.
 
 use super::State;
-use super::types::{ChunkKey, ClientId, FdToken, Then};
-use tranship_proto::{DomainId, Event, PoolId};
+use super::types::{ClientId, Then};
 
 impl State {
-    /// Queues a chunk to a reader. Returns `false` if there is no connection or no room, or the reader does not read.
-    pub(super) fn push_chunk(
-        &mut self,
-        reader: DomainId,
-        pool: PoolId,
-        key: ChunkKey,
-        fd: FdToken,
-    ) -> bool {
-        let payer = self.pools.get(&pool).map_or(u32::MAX, |p| p.uid);
-        let client = self.cx.client_of(reader);
-        let room = |c: &ClientId| self.cx.clients.has_room_for_chunk(*c, payer);
-        let Some(client) = client.filter(room) else {
-            return false;
-        };
-        let event = Event::ChunkAdded {
-            pool,
-            index: key.0,
-            serial: key.1,
-        };
-        let (fds, then) = ([fd], Then::Chunk(pool, key));
-        let (message, cause) = ((event, fds.as_slice()), Some(payer));
-        let out = &mut self.cx.out;
-        self.cx.clients.push(client, message, then, cause, out);
-        self.cx.claimed_too(reader, |c| {
-            c.chunks.insert((pool, key));
-        });
-        true
-    }
-
     /// Handles that the oldest queued message went out.
     pub(super) fn sent(&mut self, client: ClientId) {
         let then = self.cx.clients.sent(client);
@@ -41,14 +11,14 @@ impl State {
         if let Some(domain) = domain {
             match then {
                 Then::Nothing => {}
-                Then::Chunk(pool, key) => self.chunk_reached(pool, key, domain),
+                Then::Chunk(pool, key) => self.pools.chunk_reached(&mut self.cx, pool, key, domain),
                 Then::Joined(pool, channel, epoch) => self.writer_told(pool, channel, epoch),
                 Then::Left(pool, left) => self.left_told(domain, pool, left),
             }
         }
         if self.cx.clients.has_room(client) {
             if let Some(domain) = domain {
-                self.feed_all(domain);
+                self.pools.feed_all(&mut self.cx, domain);
                 self.come_in(domain);
                 self.say_offers(domain);
                 let (cx, pools) = (&mut self.cx, &self.pools);
@@ -65,7 +35,7 @@ impl State {
         let chunks = self.cx.clients.blocked(client);
         if let Some(domain) = domain {
             for (pool, key) in chunks {
-                self.chunk_reached(pool, key, domain);
+                self.pools.chunk_reached(&mut self.cx, pool, key, domain);
             }
         }
     }

@@ -11,12 +11,12 @@ pub(super) struct Sweep {
     /// When the last pass began, and when its last pieces were read.
     pub begun: Duration,
     pub last: Duration,
-    pub users: BTreeMap<u32, Pass>,
+    pub users: BTreeMap<u32, PoolsPass>,
 }
 
 /// One user's pools.
 #[derive(Debug, Default)]
-pub(super) struct Pass {
+pub(super) struct PoolsPass {
     /// The work that may still be done in this tick.
     pub words: u32,
     pub units: usize,
@@ -28,7 +28,7 @@ pub(super) struct Pass {
     pub judging: Option<u32>,
 }
 
-impl Pass {
+impl PoolsPass {
     pub fn next_pool(&mut self) {
         self.rest.pop_front();
         self.begin();

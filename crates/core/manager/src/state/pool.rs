@@ -2,12 +2,14 @@
 
 use super::ancillary::bytes_of;
 use super::brought::BroughtQueues;
+use super::context::Context;
 use super::model::{Batch, Chunk, Queue, Reader, Stranded};
-use super::types::{ChunkKey, Fd, FdToken};
+use super::refuse::{no_such, not_yours, refusal};
+use super::types::{Action, ChunkKey, Done, Fail, Fd, FdToken};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Deref;
 use std::time::Duration;
-use tranship_proto::{ChannelId, DomainId, PoolId, PoolShape};
+use tranship_proto::{ChannelId, DomainId, PoolId, PoolShape, RefusalCode};
 use tranship_region::layout::Kind;
 
 /// A pool.
@@ -118,6 +120,17 @@ impl Pool {
     pub fn is_sated(&self, reader: &Reader) -> bool {
         reader.shown.len() as u64 >= 2 * u64::from(self.shape.windows())
     }
+    /// Checks that a chunk may be put into a window.
+    pub fn check_window(&self, index: u32) -> Done {
+        let windows = self.shape.windows();
+        if index >= windows {
+            return Err(refusal(RefusalCode::BadArgument, index.into(), windows.into()).into());
+        }
+        if self.chunks.contains_key(&index) {
+            return Err(refusal(RefusalCode::State, index.into(), 0).into());
+        }
+        Ok(())
+    }
     /// Returns the number of chunks that were granted and not yet shown.
     pub fn unshown(&self) -> u32 {
         self.granted
@@ -148,6 +161,72 @@ impl Deref for Pools {
 }
 
 impl Pools {
+    /// Returns a pool that `me` writes and that is in use.
+    pub fn own(&mut self, me: DomainId, id: PoolId) -> Result<&mut Pool, Fail> {
+        match self.all.get_mut(&id) {
+            None => Err(no_such(id.0)),
+            Some(p) if p.writer != me => Err(not_yours(id.0)),
+            Some(p) if p.is_orphan() => Err(no_such(id.0)),
+            Some(p) => Ok(p),
+        }
+    }
+
+    /// Says whether a process may still collect in a pool.
+    pub fn is_written(&self, id: PoolId) -> bool {
+        self.all.get(&id).is_some_and(|p| !p.is_orphan())
+    }
+
+    /// Returns the control page with a pool's entry, if there is one.
+    pub fn control_page_of(&self, cx: &Context, id: PoolId) -> Option<FdToken> {
+        let p = self.all.get(&id).filter(|p| !p.is_orphan())?;
+        let d = cx.domains.get(&p.writer)?;
+        let ours = d.entries.get(p.entry as usize) == Some(&Some(id));
+        ours.then_some(d.control_page)
+    }
+
+    /// Stores a pool's epoch and quota in its entry, if there is one.
+    pub fn publish(&self, cx: &mut Context, id: PoolId) {
+        if let (Some(control_page), Some(p)) = (self.control_page_of(cx, id), self.all.get(&id)) {
+            cx.out.push(Action::SetEntry {
+                control_page,
+                entry: p.entry,
+                pool: Some(id),
+                epoch: p.epoch,
+                quota_bytes: p.quota_bytes,
+            });
+        }
+    }
+
+    /// Raises the epoch that the writer reads before it collects.
+    pub fn raise_epoch(&mut self, cx: &mut Context, id: PoolId) -> u64 {
+        let Some(p) = self.all.get_mut(&id) else {
+            return 0;
+        };
+        p.epoch += 1;
+        let epoch = p.epoch;
+        self.publish(cx, id);
+        epoch
+    }
+
+    /// Grants chunks to a pool.
+    pub fn add_granted(&mut self, cx: &mut Context, id: PoolId, chunks: u32) {
+        if let Some(p) = self.all.get_mut(&id) {
+            p.granted += chunks;
+            p.granted_at = cx.now;
+            let bytes = u64::from(chunks) * p.shape.chunk_bytes;
+            cx.charge(p.uid, p.writer, bytes);
+        }
+    }
+
+    /// Ends grants of chunks.
+    pub fn sub_granted(&mut self, cx: &mut Context, id: PoolId, chunks: u32) {
+        if let Some(p) = self.all.get_mut(&id) {
+            p.granted -= chunks;
+            let bytes = u64::from(chunks) * p.shape.chunk_bytes;
+            cx.uncharge(p.uid, p.writer, bytes);
+        }
+    }
+
     pub fn get_mut(&mut self, id: PoolId) -> Option<&mut Pool> {
         self.all.get_mut(&id)
     }
@@ -197,12 +276,14 @@ impl Pools {
         Some(pool)
     }
 
-    /// Ends the wait for a reader; returns its pidfd.
-    pub fn awaits_no_more(&mut self, id: PoolId, reader: DomainId) -> Option<FdToken> {
-        let pidfd = self.all.get_mut(&id)?.awaited.remove(&reader)?;
-        self.awaited -= 1;
-        self.stored_version += 1;
-        Some(pidfd)
+    /// Ends the wait for a reader.
+    pub fn awaits_no_more(&mut self, cx: &mut Context, id: PoolId, reader: DomainId) {
+        let p = self.all.get_mut(&id);
+        if let Some(pidfd) = p.and_then(|p| p.awaited.remove(&reader)) {
+            self.awaited -= 1;
+            self.stored_version += 1;
+            cx.release(pidfd);
+        }
     }
 
     /// Records that a pool's contents for the store have changed, if the pool is stored at all.

@@ -98,7 +98,7 @@ fn set_pool(cx: &mut Context, pools: &mut Pools, id: PoolId, quota_bytes: u64, t
     p.quota_bytes = quota_bytes.min(p.shape.max_bytes).min(cx.total_bytes);
     let (writer, quota_bytes) = (p.writer, p.quota_bytes);
     let over = p.granted_bytes() > quota_bytes;
-    cx.publish(id, p);
+    pools.publish(cx, id);
     if !tell {
         return;
     }

@@ -4,8 +4,8 @@
 use super::back_refs::BackRef;
 use super::model::{Opening, Queue};
 use super::pool::Pool;
-use super::types::{FdToken, Left, Then};
-use super::{Of, State, refusal, watch};
+use super::types::{ChunkKey, Done, Left, Then};
+use super::{Of, State, no_such, refusal, watch};
 use tranship_proto::{ChannelId, DomainId, Event, PoolId, RefusalCode};
 
 /// The departures of queues never taken up that are remembered for a writer that is away. (The queues that the writer
@@ -13,25 +13,10 @@ use tranship_proto::{ChannelId, DomainId, Event, PoolId, RefusalCode};
 const UNJOINED_KEPT: usize = 65536;
 
 impl State {
-    /// Returns the control page with a pool's entry, if there is one.
-    pub(super) fn live_control_page(&self, id: PoolId) -> Option<FdToken> {
-        self.cx.control_page_of(id, self.pools.get(&id)?)
-    }
-
-    /// Raises the epoch that the writer reads before it collects.
-    pub(super) fn raise_epoch(&mut self, id: PoolId) -> u64 {
-        let Some(p) = self.pools.get_mut(id) else {
-            return 0;
-        };
-        p.epoch += 1;
-        self.cx.publish(id, p);
-        p.epoch
-    }
-
     /// Adds a queue to the reader set: the epoch first, then the writer's event. The ends are told when that has gone
     /// out.
     pub(super) fn join_queue(&mut self, id: PoolId, channel: ChannelId, queue: Queue) {
-        let epoch = self.raise_epoch(id);
+        let epoch = self.pools.raise_epoch(&mut self.cx, id);
         if let Some(c) = self.channels.get_mut(&channel) {
             c.pools.insert(id);
         }
@@ -50,7 +35,7 @@ impl State {
     /// Tells the writer of a queue, and of the reader's counters if it does not have them. A writer that is away or has
     /// not claimed the pool yet is told when it does.
     pub(super) fn say_joined(&mut self, id: PoolId, channel: ChannelId, epoch: u64) {
-        if self.live_control_page(id).is_none() {
+        if self.pools.control_page_of(&self.cx, id).is_none() {
             return;
         }
         let Some(p) = self.pools.get_mut(id) else {
@@ -178,7 +163,7 @@ impl State {
         }
         // A queue that the writer was never told of is not missed by it; a claimed queue it has had all along.
         if q.epoch > 0 || !matches!(q.opening, Some(Opening::Assigned { .. })) {
-            let epoch = self.raise_epoch(id);
+            let epoch = self.pools.raise_epoch(&mut self.cx, id);
             self.say_left(id, Left::Queue(channel), epoch);
         }
         self.reader_may_leave(id, q.sink);
@@ -189,7 +174,7 @@ impl State {
         let Some(p) = self.pools.get(&id).filter(|p| !p.is_orphan()) else {
             return;
         };
-        let live = self.live_control_page(id).is_some();
+        let live = self.pools.control_page_of(&self.cx, id).is_some();
         let writer = p.writer;
         if !self.cx.domains.contains_key(&writer) {
             return;
@@ -218,7 +203,7 @@ impl State {
         let writer = self.pools.get(&id).map(|p| p.writer);
         let kept = |w: DomainId| self.departures.count(w) < UNJOINED_KEPT;
         if writer.is_some_and(kept) {
-            let epoch = self.raise_epoch(id);
+            let epoch = self.pools.raise_epoch(&mut self.cx, id);
             self.say_left(id, Left::Queue(channel), epoch);
         }
     }
@@ -252,6 +237,48 @@ impl State {
         }
     }
 
+    /// Handles that a reader has unmapped a chunk.
+    pub(super) fn unmapped(&mut self, me: DomainId, id: PoolId, key: ChunkKey) -> Done {
+        // A reader gives up a pool whose writer has not come back. Its claim stays: it tells the writer that the
+        // reader's references are over.
+        if let Some(r) = self.claims.reader_mut((id, me)) {
+            if r.mapped.remove(&key) {
+                self.cx.accounts.sub(r.uid, Of::Records, 1);
+            }
+            r.over |= r.mapped.is_empty();
+            if r.over && r.gone_said {
+                self.cx.tell(me, Event::PoolGone { pool: id }, &[]);
+            }
+            return Ok(());
+        }
+        let found = self.pools.get_mut(id).map(|p| {
+            let live = p.chunks.get(&key.0).is_some_and(|c| c.serial == key.1);
+            (live, p.gone_said, p.readers.get_mut(&me))
+        });
+        let Some((live, gone_said, Some(r))) = found else {
+            // The reader gives up a pool that it is not known to read: it may forget the pool, once the writer has.
+            if !self.departures.has(id, me) {
+                self.cx.tell(me, Event::PoolGone { pool: id }, &[]);
+            }
+            return Ok(());
+        };
+        if !r.shown.contains(&key) {
+            // The last message of a reader that was shown nothing, or still held something when it was told that the
+            // pool is gone.
+            self.reader_may_leave(id, me);
+            if gone_said {
+                self.cx.tell(me, Event::PoolGone { pool: id }, &[]);
+            }
+            return Err(no_such(key.0));
+        }
+        r.marked |= live;
+        self.pools.unhold_chunk(&mut self.cx, id, key, me);
+        self.pools.feed_all(&mut self.cx, me);
+        self.reader_may_leave(id, me);
+        self.pool_may_end(id);
+        Ok(())
+    }
+
     /// Drops a reader, with everything that it held.
     pub(super) fn drop_reader(&mut self, id: PoolId, reader: DomainId) {
         let Some(p) = self.pools.get(&id) else { return };
@@ -282,7 +309,7 @@ impl State {
             self.say_left_unjoined(id, channel);
         }
         for key in keys {
-            self.unhold_chunk(id, key, reader);
+            self.pools.unhold_chunk(&mut self.cx, id, key, reader);
         }
         watch::hold_ends(&mut self.cx, &mut self.pools, id, reader);
         let Some(r) = self
@@ -303,7 +330,7 @@ impl State {
             self.cx.release(refs);
             self.pools.changed(id);
             if r.known {
-                let epoch = self.raise_epoch(id);
+                let epoch = self.pools.raise_epoch(&mut self.cx, id);
                 self.say_left(id, Left::Reader(reader), epoch);
             }
         }

@@ -15,10 +15,10 @@ impl State {
     /// Gives a pool its place in the new control page. The reader set is sent again from the start, its epoch first:
     /// the writer may not collect before it has all of it.
     pub(super) fn pool_again(&mut self, me: DomainId, req: Req, id: PoolId) -> Done {
-        let Some(entry) = self.free_entry(me) else {
+        let Some(entry) = self.cx.free_entry(me) else {
             return Err(Limited::PoolsOfDomain.refuse(1, 0).into());
         };
-        self.take_entry(me, entry, id);
+        self.cx.take_entry(me, entry, id);
         let left: Vec<Left> = self.departures.of(me, id).collect();
         let Some(client) = self.cx.client_of(me) else {
             return Ok(());
@@ -35,7 +35,7 @@ impl State {
         p.entry = entry;
         p.epoch = 1 + (queues.len() + left.len()) as u64;
         let quota_bytes = p.quota_bytes;
-        self.cx.publish(id, p);
+        self.pools.publish(&mut self.cx, id);
         let created = Event::PoolCreated {
             req,
             pool: id,
@@ -181,7 +181,7 @@ impl State {
             self.give_up_reading(me, &c.readers, &c.chunks);
         }
         let mut pools = self.back_refs.pools(me, WRITES);
-        pools.retain(|id| self.is_written(*id));
+        pools.retain(|id| self.pools.is_written(*id));
         for pool in pools {
             if !c.pools.contains(&pool) {
                 self.orphan(pool);
@@ -198,9 +198,9 @@ impl State {
                 .collect();
             let unshown = p.unshown();
             for key in gone {
-                self.chunk_goes(pool, key);
+                self.pools.chunk_goes(&mut self.cx, pool, key);
             }
-            self.sub_granted(pool, unshown);
+            self.pools.sub_granted(&mut self.cx, pool, unshown);
         }
     }
 
@@ -235,7 +235,7 @@ impl State {
                 r.marked = true;
             }
             for key in unmapped {
-                self.unhold_chunk(pool, key, me);
+                self.pools.unhold_chunk(&mut self.cx, pool, key, me);
             }
             self.reader_may_leave(pool, me);
             self.pool_may_end(pool);

@@ -84,7 +84,7 @@ impl Schedule {
         if outside.squeezed(cx, pools, heaps, figures) {
             return;
         }
-        let sight = Sight {
+        let sight = PolicyView {
             cx,
             pools,
             heaps,
@@ -134,7 +134,7 @@ pub(super) fn say_figures(
     (client, req): (ClientId, Req),
     figures: &[(PoolId, Option<Figures>)],
 ) {
-    let sight = Sight {
+    let sight = PolicyView {
         cx,
         pools,
         heaps,
@@ -177,14 +177,14 @@ pub(super) fn say_figures(
 }
 
 /// The sources of a policy's view.
-struct Sight<'a> {
+struct PolicyView<'a> {
     cx: &'a Context,
     pools: &'a Pools,
     heaps: &'a Heaps,
     hogs: &'a Hogs,
 }
 
-impl Sight<'_> {
+impl PolicyView<'_> {
     /// Returns the memory for pools, and each pool's state.
     fn snapshot(&self, figures: &[(PoolId, Option<Figures>)]) -> Snapshot {
         let pools = figures

@@ -22,7 +22,7 @@ impl State {
         keys: &[ChunkKey],
         fds: &mut Ancillary,
     ) -> Done {
-        let p = self.own_pool(me, id)?;
+        let p = self.pools.own(me, id)?;
         let bytes = p.shape.chunk_bytes;
         let mut places = BTreeSet::new();
         for &(index, serial) in keys {
@@ -40,7 +40,7 @@ impl State {
         let answer = Answer::Batch(p.new_batch(req, taken));
         for &key in keys.iter().take(taken as usize) {
             let fd = fds.take_any()?;
-            let p = self.own_pool(me, id)?;
+            let p = self.pools.own(me, id)?;
             let Some(c) = p.chunks.get_mut(&key.0) else {
                 continue;
             };
@@ -49,7 +49,8 @@ impl State {
                 let old = std::mem::replace(&mut c.fd, fd.token);
                 self.cx.release(old);
                 self.cx.hold_memory(fd.token, me, For::Data, bytes);
-                self.show_around(id, key, fd.token, answer);
+                self.pools
+                    .show_around(&mut self.cx, id, key, fd.token, answer);
                 continue;
             }
             fds.fds.push_back(fd); // not wanted
@@ -57,21 +58,11 @@ impl State {
                 // Some reader has not been sent it yet.
                 Some((waits, _)) => {
                     let before = std::mem::replace(waits, answer);
-                    self.say_ready(id, key, before);
+                    self.pools.say_ready(&mut self.cx, id, key, before);
                 }
-                None => self.say_ready(id, key, answer),
+                None => self.pools.say_ready(&mut self.cx, id, key, answer),
             }
         }
         Ok(())
-    }
-
-    /// Drops open chunks whose writer is gone: no reader was ever shown them, and none will be.
-    pub(super) fn open_chunks_go(&mut self, id: PoolId) {
-        let chunks = self.pools.get(&id).map(|p| p.chunks.iter());
-        let open = chunks.into_iter().flatten().filter(|(_, c)| c.open);
-        let open: Vec<ChunkKey> = open.map(|(index, c)| (*index, c.serial)).collect();
-        for key in open {
-            self.chunk_goes(id, key);
-        }
     }
 }

@@ -1,6 +1,6 @@
 //! Taking up claims once all their sides are there.
 
-use super::back_refs::{BackRef, NAMED, WRITES};
+use super::back_refs::{BackRef, NAMED, READS, WRITES};
 use super::brought::Brought;
 use super::claimed::{Claimed, ClaimedReader, EndKey};
 use super::model::{Channel, Opening, Queue, Reader, Stage, Stranded};
@@ -50,7 +50,10 @@ impl State {
                 for pool in self.back_refs.pools(me, NAMED) {
                     self.settle_brought(pool, Some(me));
                 }
-                self.feed_returned(me);
+                // The manager may be gone by the time at which the domain would ask for what it missed.
+                for pool in self.back_refs.pools(me, READS) {
+                    self.pools.feed_missed(&mut self.cx, pool, me);
+                }
             }
         }
     }
@@ -236,7 +239,7 @@ impl State {
             return self.cx.release(r.refs);
         }
         self.take_up_reader(pool, reader, (r.refs, r.inode), r.mapped);
-        self.no_longer_awaited(pool, reader);
+        self.pools.awaits_no_more(&mut self.cx, pool, reader);
         self.pools.changed(pool);
         // A reader that is being offered the pool again is about to answer with the same counters.
         let offered = |r: &Reader| r.offers > 0;
@@ -408,7 +411,7 @@ impl State {
         };
         let sink = queue.sink;
         self.join_queue(pool, channel, queue);
-        self.feed_missed(pool, sink);
+        self.pools.feed_missed(&mut self.cx, pool, sink);
     }
 
     /// Drops one end of a channel whose other end has not come back.

@@ -4,10 +4,10 @@
 use super::extent::For;
 use super::model::{Answer, Batch, Chunk};
 use super::pool::Pool;
-use super::types::{ChunkKey, Done, Fd, FdToken, Sealed};
+use super::types::{ChunkKey, Done, Fd, Sealed};
 use super::{Ancillary, Fail, State, refusal};
 use std::collections::BTreeSet;
-use tranship_proto::{DomainId, Event, MAX_FDS, PoolId, RefusalCode, Req, Trust};
+use tranship_proto::{DomainId, MAX_FDS, PoolId, RefusalCode, Req, Trust};
 
 /// Most messages to readers for one request, beyond those for a single chunk.
 const SHOWN: usize = 64;
@@ -44,7 +44,7 @@ impl State {
         least: u32,
         fds: &mut Ancillary,
     ) -> Done {
-        let p = self.own_pool(me, id)?;
+        let p = self.pools.own(me, id)?;
         let again = keys.first().is_some_and(|key| p.has(*key));
         if again && p.shape.trust == Trust::None {
             return self.show_sealed(me, req, id, keys, fds);
@@ -57,7 +57,7 @@ impl State {
         let piece = p.piece();
         let granted = self.grant_shown(me, id, asked, least)?;
         let taken = granted.min(piece);
-        let number = self.own_pool(me, id)?.new_batch(req, taken);
+        let number = self.pools.own(me, id)?.new_batch(req, taken);
         for key in keys.iter().take(taken as usize) {
             let fd = fds.take_any()?;
             self.add_chunk(me, id, *key, fd, Answer::Batch(number))?;
@@ -74,14 +74,14 @@ impl State {
         least: u32,
     ) -> Result<u32, Fail> {
         let now = self.cx.now;
-        let p = self.own_pool(me, id)?;
+        let p = self.pools.own(me, id)?;
         let (uid, bytes, before) = (p.uid, p.shape.chunk_bytes, p.unshown().min(asked));
         let missing = |before: u32| least.saturating_sub(before).max(1);
         if before < asked {
             // The memory taken back may be this pool's own.
             self.room_or_taken_back(uid, me, u64::from(missing(before)) * bytes);
         }
-        let p = self.own_pool(me, id)?;
+        let p = self.pools.own(me, id)?;
         let before = p.unshown().min(asked);
         if before < asked {
             match self.grant_some(me, id, asked - before, missing(before)) {
@@ -90,7 +90,7 @@ impl State {
                 Err(_) => {}
             }
         }
-        self.own_pool(me, id)?.granted_at = now; // the granted memory is being used
+        self.pools.own(me, id)?.granted_at = now; // the granted memory is being used
         Ok(before)
     }
 
@@ -105,7 +105,7 @@ impl State {
         answer: Answer,
     ) -> Done {
         let (token, open) = (fd.token, fd.facts.sealed == Sealed::Open);
-        let p = self.own_pool(me, id)?;
+        let p = self.pools.own(me, id)?;
         let bytes = p.shape.chunk_bytes;
         p.last_serial = p.last_serial.max(key.1);
         // Readers that claimed the chunk before its writer hold memory in use.
@@ -130,97 +130,10 @@ impl State {
             c.chunks.insert((id, key));
         });
         match open {
-            true => self.say_ready(id, key, answer),
-            false => self.show_around(id, key, token, answer),
+            true => self.pools.say_ready(&mut self.cx, id, key, answer),
+            false => self.pools.show_around(&mut self.cx, id, key, token, answer),
         }
         Ok(())
-    }
-
-    /// Shows a chunk to all readers.
-    pub(super) fn show_around(
-        &mut self,
-        id: PoolId,
-        key: ChunkKey,
-        token: FdToken,
-        answer: Answer,
-    ) {
-        let readers = self.pools.get(&id).map(|p| p.readers.keys().copied());
-        let readers: Vec<DomainId> = readers.into_iter().flatten().collect();
-        let mut waits = BTreeSet::new();
-        for reader in readers {
-            if self.show_to(reader, id, key, token) {
-                waits.insert(reader);
-            }
-        }
-        if waits.is_empty() {
-            self.say_ready(id, key, answer);
-        } else if let Some(c) = self
-            .pools
-            .get_mut(id)
-            .and_then(|p| p.chunks.get_mut(&key.0))
-        {
-            c.ready = Some((answer, waits));
-        }
-    }
-
-    /// Handles that a queued chunk has gone out to a reader, or never will.
-    pub(super) fn chunk_reached(&mut self, pool: PoolId, key: ChunkKey, reader: DomainId) {
-        let Some(p) = self.pools.get_mut(pool) else {
-            return;
-        };
-        let Some(c) = p.chunks.get_mut(&key.0).filter(|c| c.serial == key.1) else {
-            return;
-        };
-        let Some((answer, waits)) = &mut c.ready else {
-            return;
-        };
-        waits.remove(&reader);
-        if waits.is_empty() {
-            let answer = *answer;
-            c.ready = None;
-            self.say_ready(pool, key, answer);
-        }
-    }
-
-    /// Checks that a chunk may be put there.
-    pub(super) fn check_place(p: &Pool, index: u32) -> Done {
-        let places = p.shape.windows();
-        if index >= places {
-            return Err(refusal(RefusalCode::BadArgument, index.into(), places.into()).into());
-        }
-        if p.chunks.contains_key(&index) {
-            return Err(refusal(RefusalCode::State, index.into(), 0).into());
-        }
-        Ok(())
-    }
-
-    /// Handles that a chunk is ready, or gone: its writer is told, once all of its batch are.
-    pub(super) fn say_ready(&mut self, pool: PoolId, (index, serial): ChunkKey, answer: Answer) {
-        let Some(p) = self.pools.get_mut(pool) else {
-            return;
-        };
-        let writer = p.writer;
-        let event = match answer {
-            Answer::Claim(req) => Event::ChunkReady {
-                req,
-                pool,
-                index,
-                serial,
-            },
-            Answer::Batch(number) => {
-                let Some(batch) = p.batches.get_mut(&number) else {
-                    return;
-                };
-                batch.left -= 1;
-                if batch.left > 0 {
-                    return;
-                }
-                let (req, chunks) = (batch.req, batch.taken);
-                p.batches.remove(&number);
-                Event::ChunksReady { req, pool, chunks }
-            }
-        };
-        self.cx.tell(writer, event, &[]);
     }
 }
 
@@ -239,7 +152,7 @@ fn check_keys(p: &Pool, keys: &[ChunkKey]) -> Result<u32, Fail> {
             return Err(bad(serial.into(), last.into()));
         }
         last = serial;
-        State::check_place(p, index)?;
+        p.check_window(index)?;
         if !places.insert(index) {
             return Err(refusal(RefusalCode::State, index.into(), 0).into());
         }

@@ -6,6 +6,7 @@ use super::schedule::millionths;
 use super::types::{Action, ClientId, Cursors, Done, FdToken, Figures};
 use super::{Of, State, refusal};
 use std::collections::BTreeMap;
+use std::ops::Bound::{Excluded, Unbounded};
 use tranship_proto::{
     ChannelId, ChannelStat, DomainId, DomainStat, Event, ExportId, HeapStat, HoldStat, ManagerStat,
     PoolId, PoolStat, RefusalCode, Req, Role, StatRecord,
@@ -23,7 +24,6 @@ const RECORDS_AT_ONCE: usize = 32;
 
 /// Returns the first key of a map after one, or the first of all.
 fn after<K: Ord + Copy, V>(map: &BTreeMap<K, V>, last: Option<K>) -> Option<K> {
-    use std::ops::Bound::{Excluded, Unbounded};
     let from = last.map_or(Unbounded, Excluded);
     map.range((from, Unbounded)).next().map(|(key, _)| *key)
 }
@@ -65,97 +65,47 @@ impl State {
 
     /// Returns the item after one, in the present state.
     pub(super) fn next_item(&self, last: Item) -> Option<Item> {
-        let mut last = Some(last);
-        let domain = match last {
-            Some(Item::Manager) => Some(None),
-            Some(Item::Domain(id)) => Some(Some(id)),
-            _ => None,
+        let domain = |id| after(&self.cx.domains, id).map(Item::Domain);
+        let pool = |id| after(&self.pools, id).map(Item::Pool);
+        let heap = |id| after(&self.heaps, id).map(Item::Heap);
+        let channel = |id| after(&self.channels, id).map(Item::Channel);
+        let registered = |key| self.registered.after(key).map(Item::Registered);
+        let export = |id| self.exports.after(id).map(Item::Export);
+        let waiting = |key| {
+            let w = self.waiting.after(key)?;
+            Some(Item::Waiting(w.domain, w.req))
         };
-        if let Some(id) = domain {
-            if let Some(id) = after(&self.cx.domains, id) {
-                return Some(Item::Domain(id));
-            }
-            last = None;
-        }
-        // Each kind begins when the one before it has ended.
-        if let None | Some(Item::Pool(_)) = last {
-            let id = if let Some(Item::Pool(id)) = last {
-                Some(id)
-            } else {
-                None
-            };
-            if let Some(id) = after(&self.pools, id) {
-                return Some(Item::Pool(id));
-            }
-            last = None;
-        }
-        if let None | Some(Item::Heap(_)) = last {
-            let id = if let Some(Item::Heap(id)) = last {
-                Some(id)
-            } else {
-                None
-            };
-            if let Some(id) = after(&self.heaps, id) {
-                return Some(Item::Heap(id));
-            }
-            last = None;
-        }
-        if let None | Some(Item::Channel(_)) = last {
-            let id = if let Some(Item::Channel(id)) = last {
-                Some(id)
-            } else {
-                None
-            };
-            if let Some(id) = after(&self.channels, id) {
-                return Some(Item::Channel(id));
-            }
-            last = None;
-        }
-        if let None | Some(Item::Registered(_)) = last {
-            let key = if let Some(Item::Registered(key)) = last {
-                Some(key)
-            } else {
-                None
-            };
-            if let Some(key) = self.registered.after(key) {
-                return Some(Item::Registered(key));
-            }
-            last = None;
-        }
-        if let None | Some(Item::Export(_)) = last {
-            let id = if let Some(Item::Export(id)) = last {
-                Some(id)
-            } else {
-                None
-            };
-            if let Some(id) = self.exports.after(id) {
-                return Some(Item::Export(id));
-            }
-            last = None;
-        }
-        if let None | Some(Item::Waiting(..)) = last {
-            let w = if let Some(Item::Waiting(d, r)) = last {
-                Some((d, r))
-            } else {
-                None
-            };
-            if let Some(w) = self.waiting.after(w) {
-                return Some(Item::Waiting(w.domain, w.req));
-            }
-            last = None;
-        }
-        let (first, reader) = match last {
-            Some(Item::Hold(pool, reader)) => (pool, Some(reader)),
-            _ => (PoolId(0), None),
+        let hold = |pool, reader| {
+            let same = self.pools.get(&pool);
+            let same = same.and_then(|p| after(&p.readers, reader));
+            let rest = self.pools.range((Excluded(pool), Unbounded));
+            let mut rest = rest.filter_map(|(id, p)| Some((*id, *p.readers.keys().next()?)));
+            let next = same.map(|reader| (pool, reader)).or_else(|| rest.next());
+            next.map(|(pool, reader)| Item::Hold(pool, reader))
         };
-        let same = self.pools.get(&first);
-        if let Some(id) = same.and_then(|p| after(&p.readers, reader)) {
-            return Some(Item::Hold(first, id));
-        }
-        use std::ops::Bound::{Excluded, Unbounded};
-        let rest = self.pools.range((Excluded(first), Unbounded));
-        let mut holds = rest.filter_map(|(id, p)| Some(Item::Hold(*id, *p.readers.keys().next()?)));
-        holds.next()
+        // The first of each kind. A kind begins when the one before it has ended.
+        let kinds: [&dyn Fn() -> Option<Item>; 8] = [
+            &|| domain(None),
+            &|| pool(None),
+            &|| heap(None),
+            &|| channel(None),
+            &|| registered(None),
+            &|| export(None),
+            &|| waiting(None),
+            &|| hold(PoolId(0), None),
+        ];
+        let (next, kind) = match last {
+            Item::Manager => (None, 0),
+            Item::Domain(id) => (domain(Some(id)), 1),
+            Item::Pool(id) => (pool(Some(id)), 2),
+            Item::Heap(id) => (heap(Some(id)), 3),
+            Item::Channel(id) => (channel(Some(id)), 4),
+            Item::Registered(key) => (registered(Some(key)), 5),
+            Item::Export(id) => (export(Some(id)), 6),
+            Item::Waiting(domain, req) => (waiting(Some((domain, req))), 7),
+            Item::Hold(pool, reader) => (hold(pool, Some(reader)), 8),
+        };
+        next.or_else(|| kinds[kind..].iter().find_map(|first| first()))
     }
 
     /// Continues an answer while there is room.

@@ -375,7 +375,7 @@ impl State {
         let awaited = found.readers.iter().map(|(d, _, pidfd)| (*d, *pidfd));
         self.pools.insert_orphan(id, record, awaited.collect());
         // The memory exists, even if it exceeds the total.
-        self.add_granted(id, n);
+        self.pools.add_granted(&mut self.cx, id, n);
         self.cx.totals.was_claimed();
         self.sweep_first(id);
     }
@@ -407,14 +407,8 @@ impl State {
             self.cx.accounts.sub(uid, Of::Records, 1);
             self.back_refs.remove(reader, BackRef::Named(id));
         }
-        self.no_longer_awaited(id, reader);
+        self.pools.awaits_no_more(&mut self.cx, id, reader);
         std::mem::take(&mut self.cx.out)
-    }
-
-    pub(super) fn no_longer_awaited(&mut self, id: PoolId, reader: DomainId) {
-        if let Some(pidfd) = self.pools.awaits_no_more(id, reader) {
-            self.cx.release(pidfd);
-        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! The order in which counters of dead pools are read: in passes over all of them, in pieces, so that the manager
 //! delays no client. Each slot is judged by itself. A dead slot of a dead pool stays dead, so a pass may take its time.
 
-use super::pass::Pass;
+use super::pass::PoolsPass;
 use super::pool::Pool;
 use super::types::{Action, FdToken};
 use super::{Of, State};
@@ -177,8 +177,9 @@ impl State {
 
     /// Takes a piece that was read.
     pub(super) fn swept(&mut self, id: PoolId, read: &Range<u32>, live: Option<Vec<(u32, u32)>>) {
-        let is_next =
-            |p: &Pass| p.rest.front() == Some(&id) && p.next == read.start && p.judging.is_none();
+        let is_next = |p: &PoolsPass| {
+            p.rest.front() == Some(&id) && p.next == read.start && p.judging.is_none()
+        };
         let users = self.sweep.users.iter();
         let Some(uid) = users
             .filter(|(_, p)| is_next(p))
@@ -239,12 +240,27 @@ impl State {
         }
         let over = pass.rest.front() != Some(&id);
         for key in dead {
-            self.chunk_goes(id, key);
+            self.pools.chunk_goes(&mut self.cx, id, key);
         }
         if over {
             self.orphan_judged(id);
         }
         true
+    }
+
+    /// Gives up the chunks of an orphan in which nothing is alive.
+    fn orphan_judged(&mut self, id: PoolId) {
+        let Some(p) = self.pools.get_mut(id) else {
+            return;
+        };
+        if !p.gone_said && p.chunks.is_empty() {
+            p.gone_said = true;
+            let readers: Vec<DomainId> = p.readers.keys().copied().collect();
+            for reader in readers {
+                self.cx.tell(reader, Event::PoolGone { pool: id }, &[]);
+            }
+        }
+        self.pool_may_end(id);
     }
 
     /// Returns the counters of a pool whose writer has died, with those that were claimed and not taken up before.

@@ -29,7 +29,7 @@ pub(super) struct Watch {
     last: Duration,
     /// There was no reader to look at, and none has come since.
     idle: bool,
-    users: BTreeMap<u32, Pass>,
+    users: BTreeMap<u32, ReadersLook>,
     /// The user whose turn it is in this tick, the users after it, and the words for all of them.
     turn: Option<u32>,
     after: VecDeque<u32>,
@@ -40,7 +40,7 @@ pub(super) struct Watch {
 
 /// One user's readers.
 #[derive(Debug, Default)]
-pub(super) struct Pass {
+pub(super) struct ReadersLook {
     rest: VecDeque<(PoolId, DomainId)>,
     /// Of the first reader, the next slot.
     next: u32,

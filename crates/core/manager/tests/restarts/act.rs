@@ -15,13 +15,13 @@ impl World {
     /// Joins or comes back, after the old connection was read to its end.
     fn join(&mut self, i: usize) -> bool {
         let p = &mut self.procs[i];
-        if self.away || p.client.is_some() || !p.socket.is_empty() || self.now < p.late {
+        if self.away || p.client.is_some() || !p.socket.is_empty() || self.shell.now < p.late {
             return false;
         }
         p.down(&mut self.closed);
         let client = ClientId(self.fresh());
         self.procs[i].client = Some(client);
-        self.feed(Input::Connected {
+        self.tell(Input::Connected {
             client,
             uid: 1000,
             gid: 1000,
@@ -34,8 +34,9 @@ impl World {
             dumpable: false,
         };
         let process = self.procs[i].id;
+        self.shell.greeting = process;
         let (pidfd, control_page) = (Some(self.token(process)), Some(self.token(0)));
-        self.feed(Input::Hello {
+        self.tell(Input::Hello {
             client,
             request,
             pidfd,
@@ -57,12 +58,7 @@ impl World {
                 req,
                 pool,
                 name: "p".to_owned(),
-                shape: tranship_proto::PoolShape {
-                    max_bytes: 16 * CHUNK,
-                    slots: SLOTS,
-                    chunk_bytes: CHUNK,
-                    trust: tranship_proto::Trust::Producer,
-                },
+                shape: shape(Trust::Producer),
             };
             all.push((Claim::Pool(pool), request, Some((2, own.table))));
             for (index, (serial, inode)) in &own.chunks {
@@ -271,12 +267,7 @@ impl World {
                 let request = Request::CreatePool {
                     req,
                     name: "p".to_owned(),
-                    shape: tranship_proto::PoolShape {
-                        max_bytes: 16 * CHUNK,
-                        slots: SLOTS,
-                        chunk_bytes: CHUNK,
-                        trust: tranship_proto::Trust::Producer,
-                    },
+                    shape: shape(Trust::Producer),
                 };
                 self.say(i, request, vec![fd]);
             }

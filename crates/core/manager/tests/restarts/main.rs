@@ -15,60 +15,30 @@
 mod act;
 mod domain;
 mod hear;
+#[path = "../common/simulated.rs"]
+mod simulated;
 mod world;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 use tranship_manager::Config;
-use tranship_manager::state::{
-    Action, ClientId, Facts, Fd, FdToken, Header, IdStart, Input, Sealed, State,
-};
+use tranship_manager::state::{ClientId, Fd, FdToken, Input, Sealed};
 use tranship_proto::{
-    ChannelClaim, ChannelId, DomainId, Event, PROTOCOL_VERSION, PoolId, Req, Request, Role,
+    ChannelClaim, ChannelId, DomainId, Event, PROTOCOL_VERSION, PoolId, Refusal, Req, Request,
+    Role, Trust,
 };
 
 use domain::{Assign, Claim, Foreign, Link, Own, Proc, QueueOf, ReaderOf};
+use simulated::{CHUNK, Orphan, Rng, SLOTS, Shell, Simulated, first_seed, from_env, shape};
 use world::World;
-
-const CHUNK: u64 = 64 << 10;
-const SLOTS: u32 = 16;
 
 /// The number that tells a piece of shared memory, or a process, from all others.
 type Inode = u64;
 
-struct Rng(u64);
-
-impl Rng {
-    fn next(&mut self) -> u64 {
-        // splitmix64
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-    fn below(&mut self, n: usize) -> usize {
-        (self.next() % n.max(1) as u64) as usize
-    }
-    fn one_in(&mut self, n: usize) -> bool {
-        self.below(n) == 0
-    }
-    fn pick<T: Clone>(&mut self, of: &[T]) -> Option<T> {
-        (!of.is_empty()).then(|| of[self.below(of.len())].clone())
-    }
-}
-
-fn from_env(name: &str) -> Option<u64> {
-    std::env::var(name).ok()?.parse().ok()
-}
-
 #[test]
 fn what_came_back_is_as_good_as_new() {
     let given = from_env("TRANSHIP_SEED");
-    let clock = std::time::SystemTime::now()
-        .duration_since(std::time::UNIX_EPOCH)
-        .unwrap();
-    let first = given.unwrap_or(clock.as_nanos() as u64);
+    let first = first_seed(given);
     let torture = std::env::var_os("TRANSHIP_TORTURE").is_some();
     let runs = match given {
         Some(_) => 1,

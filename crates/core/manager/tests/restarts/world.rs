@@ -4,12 +4,9 @@ use super::*;
 
 pub struct World {
     pub rng: Rng,
-    pub state: State,
-    pub now: Duration,
+    pub shell: Shell,
     pub procs: Vec<Proc>,
-    pub inode_of: BTreeMap<FdToken, Inode>,
     pub control_pages: BTreeMap<(FdToken, u32), (Option<PoolId>, u64)>,
-    pub watched: Vec<(u64, DomainId)>,
     /// Halves whose owner has said that it no longer takes or sends.
     pub closed: BTreeSet<Inode>,
     /// Assignments over which something may have been sent.
@@ -21,9 +18,6 @@ pub struct World {
     pub away: bool,
     /// Steps for which the manager counts as new.
     fresh_for: usize,
-    next: u64,
-    instance: u64,
-    ids: IdStart,
     req: u32,
 }
 
@@ -40,34 +34,23 @@ fn config() -> Config {
 
 impl World {
     pub fn new(seed: u64) -> World {
-        let ids = IdStart {
-            next: 1,
-            next_pool: 0,
-        };
         World {
             rng: Rng(seed),
-            state: State::new(config(), 1 << 30, 1, 1, ids),
-            now: Duration::ZERO,
+            shell: Shell::new(config(), 1 << 30),
             procs: Vec::new(),
-            inode_of: BTreeMap::new(),
             control_pages: BTreeMap::new(),
-            watched: Vec::new(),
             closed: BTreeSet::new(),
             dirty: BTreeSet::new(),
             returned: BTreeSet::new(),
             counts: BTreeMap::new(),
             away: false,
             fresh_for: 0,
-            next: 1,
-            instance: 1,
-            ids,
             req: 0,
         }
     }
 
     pub fn fresh(&mut self) -> u64 {
-        self.next += 1;
-        self.next
+        self.shell.number()
     }
 
     pub fn req(&mut self) -> Req {
@@ -80,9 +63,7 @@ impl World {
     }
 
     pub fn token(&mut self, inode: Inode) -> FdToken {
-        let token = FdToken(self.fresh());
-        self.inode_of.insert(token, inode);
-        token
+        self.shell.token(inode)
     }
 
     /// Makes a descriptor of some memory, for the manager.
@@ -93,22 +74,8 @@ impl World {
             6 | 7 => (2, 8192),
             _ => (SLOTS, 4096),
         };
-        let header = Some(Header {
-            kind,
-            count,
-            max_bytes: 16 * CHUNK,
-            chunk_bytes: CHUNK,
-        });
-        Fd {
-            token: self.token(inode),
-            facts: Facts {
-                sealed: Sealed::OneWriter,
-                size,
-                header,
-                made_here: false,
-                inode,
-            },
-        }
+        self.shell
+            .object((kind, count, size), Sealed::OneWriter, inode)
     }
 
     /// Makes every domain act, and all messages arrive at once, so that there is something to lose.
@@ -145,7 +112,7 @@ impl World {
 
     pub fn run(&mut self, steps: usize) {
         for _ in 0..steps {
-            self.now += Duration::from_millis(self.rng.below(40) as u64);
+            self.shell.now += Duration::from_millis(self.rng.below(40) as u64);
             self.comes_to_be();
             let i = self.rng.below(self.procs.len());
             // While some are back at a new manager and others are not, deaths matter most.
@@ -159,7 +126,7 @@ impl World {
                 2 | 3 if self.away || self.rng.one_in(2) => self.restart(),
                 2 | 3 => self.is_killed(),
                 4 => self.hang_up(i),
-                5..=30 => self.feed(Input::Tick),
+                5..=30 => self.tell(Input::Tick),
                 31..=280 => drop(self.goes_out(i)),
                 281..=530 => drop(self.comes_in(i)),
                 531..=780 => drop(self.hears(i)),
@@ -179,7 +146,7 @@ impl World {
         let control_page = matches!(event, Event::Welcome { .. })
             .then_some(FdToken(inodes.first().copied().unwrap_or(0)));
         p.socket.push_back((event, inodes, control_page));
-        self.feed(Input::Sent { client });
+        self.tell(Input::Sent { client });
         true
     }
 
@@ -192,7 +159,7 @@ impl World {
         if std::env::var_os("TRANSHIP_TRACE").is_some() {
             println!("{:?} -> {request:?}", p.domain);
         }
-        self.feed(Input::Request {
+        self.tell(Input::Request {
             client,
             request,
             fds,
@@ -200,75 +167,10 @@ impl World {
         true
     }
 
-    pub fn feed(&mut self, input: Input) {
-        if self.away {
-            return;
-        }
-        let mut inputs = VecDeque::from([input]);
-        while let Some(input) = inputs.pop_front() {
-            for action in self.state.step(self.now, input) {
-                self.carry_out(action, &mut inputs);
-            }
-            if let Err(e) = self.state.audit() {
-                panic!("{e}");
-            }
-        }
-    }
-
-    fn carry_out(&mut self, action: Action, inputs: &mut VecDeque<Input>) {
-        match action {
-            Action::Send { client, event, fds } => {
-                if std::env::var_os("TRANSHIP_TRACE").is_some() {
-                    println!("{client:?} <- {event:?}");
-                }
-                let is_welcome = matches!(event, Event::Welcome { .. });
-                let inodes = fds
-                    .iter()
-                    .map(|fd| if is_welcome { fd.0 } else { self.inode_of[fd] });
-                let inodes = inodes.collect();
-                assert!(!matches!(event, Event::Expelled { .. }), "{event:?}");
-                if let Some(p) = self.procs.iter_mut().find(|p| p.client == Some(client)) {
-                    p.flight.push_back((event, inodes));
-                }
-            }
-            Action::Disconnect { client, refusal } => {
-                assert_eq!(refusal, None, "an honest domain was expelled");
-                if let Some(p) = self.procs.iter_mut().find(|p| p.client == Some(client)) {
-                    p.flight.clear();
-                    p.down(&mut self.closed);
-                }
-            }
-            Action::Watch { pidfd, domain } => self.watched.push((self.inode_of[&pidfd], domain)),
-            Action::SetEntry {
-                control_page,
-                entry,
-                pool,
-                epoch,
-                ..
-            } => drop(
-                self.control_pages
-                    .insert((control_page, entry), (pool, epoch)),
-            ),
-            Action::ReadOrphan {
-                pool,
-                slots,
-                refs,
-                queues,
-                ..
-            } => {
-                // Only the visible part.
-                let held = refs
-                    .iter()
-                    .any(|refs| self.is_held(pool, self.inode_of[refs]));
-                let live = held
-                    || queues
-                        .iter()
-                        .any(|(_, rcvd)| self.is_taken(pool, self.inode_of[rcvd]));
-                let live = Some(if live { vec![(0, 15)] } else { Vec::new() });
-                inputs.push_back(Input::OrphanRead { pool, slots, live });
-            }
-            Action::ReserveIds { next, next_pool } => self.ids = IdStart { next, next_pool },
-            _ => {}
+    /// Gives the manager an input, if there is one.
+    pub fn tell(&mut self, input: Input) {
+        if !self.away {
+            self.feed(input);
         }
     }
 
@@ -314,17 +216,10 @@ impl World {
         self.count("died");
         let p = self.procs.swap_remove(i);
         if let Some(client) = p.client {
-            self.feed(Input::HungUp { client });
+            self.tell(Input::HungUp { client });
         }
-        let domains: Vec<DomainId> = self
-            .watched
-            .iter()
-            .filter(|w| w.0 == p.id)
-            .map(|w| w.1)
-            .collect();
-        self.watched.retain(|w| w.0 != p.id);
-        for domain in domains {
-            self.feed(Input::ProcessDied { domain });
+        for domain in self.shell.take_watched(p.id) {
+            self.tell(Input::ProcessDied { domain });
         }
     }
 
@@ -335,7 +230,7 @@ impl World {
         };
         self.count("hung up");
         self.procs[i].flight.clear();
-        self.feed(Input::HungUp { client });
+        self.tell(Input::HungUp { client });
         // The messages in its socket are read to the end before it comes back (`looks`).
         self.procs[i].client = None;
         self.procs[i].outbox.clear();
@@ -344,7 +239,7 @@ impl World {
     /// Kills the manager.
     fn is_killed(&mut self) {
         self.away = true;
-        self.watched.clear();
+        self.shell.watched.clear();
         for p in &mut self.procs {
             p.flight.clear();
             p.outbox.clear();
@@ -358,9 +253,8 @@ impl World {
         self.is_killed();
         self.fresh_for = 150;
         self.away = false;
-        self.instance += 1;
-        self.now = Duration::ZERO;
-        self.state = State::new(config(), 1 << 30, self.instance, 1, self.ids);
+        self.shell.now = Duration::ZERO;
+        self.shell.restart(config());
         // A domain may be stopped for longer than others are asked to wait.
         for i in 0..self.procs.len() {
             self.procs[i].late = match self.rng.one_in(6) {
@@ -413,8 +307,8 @@ impl World {
                 moved |= self.looks(i);
                 self.is_safe();
             }
-            self.now += Duration::from_millis(300);
-            self.feed(Input::Tick);
+            self.shell.now += Duration::from_millis(300);
+            self.tell(Input::Tick);
             quiet = if moved { 0 } else { quiet + 1 };
             if quiet > 20 {
                 break;
@@ -516,5 +410,54 @@ impl World {
             }
         }
         *self.counts.entry("safe").or_default() += checked;
+    }
+}
+
+impl Simulated for World {
+    fn shell(&mut self) -> &mut Shell {
+        &mut self.shell
+    }
+
+    /// A request that never arrived keeps its descriptors until the manager's death.
+    fn owns_all(&self) -> bool {
+        false
+    }
+
+    fn hears(&mut self, client: ClientId, event: Event, fds: Vec<FdToken>) -> bool {
+        assert!(!matches!(event, Event::Expelled { .. }), "{event:?}");
+        let is_welcome = matches!(event, Event::Welcome { .. });
+        let inode = |fd: &FdToken| {
+            if is_welcome {
+                fd.0
+            } else {
+                self.shell.tokens[fd]
+            }
+        };
+        let inodes = fds.iter().map(inode).collect();
+        if let Some(p) = self.procs.iter_mut().find(|p| p.client == Some(client)) {
+            p.flight.push_back((event, inodes));
+        }
+        false
+    }
+
+    fn is_dropped(&mut self, client: ClientId, refusal: Option<Refusal>) {
+        assert_eq!(refusal, None, "an honest domain was expelled");
+        if let Some(p) = self.procs.iter_mut().find(|p| p.client == Some(client)) {
+            p.flight.clear();
+            p.down(&mut self.closed);
+        }
+    }
+
+    fn entry_is_set(&mut self, at: (FdToken, u32), pool: Option<PoolId>, epoch: u64) {
+        self.control_pages.insert(at, (pool, epoch));
+    }
+
+    /// Only the visible part.
+    fn alive(&mut self, orphan: &Orphan) -> Option<Vec<(u32, u32)>> {
+        let inode = |token: &FdToken| self.shell.tokens[token];
+        let held = |refs: &FdToken| self.is_held(orphan.pool, inode(refs));
+        let taken = |(_, rcvd): &(FdToken, FdToken)| self.is_taken(orphan.pool, inode(rcvd));
+        let live = orphan.refs.iter().any(held) || orphan.queues.iter().any(taken);
+        Some(if live { vec![(0, 15)] } else { Vec::new() })
     }
 }

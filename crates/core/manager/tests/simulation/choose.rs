@@ -35,12 +35,7 @@ impl World {
                 let request = Request::CreatePool {
                     req,
                     name: "p".to_owned(),
-                    shape: tranship_proto::PoolShape {
-                        max_bytes: 16 * CHUNK,
-                        slots: SLOTS,
-                        chunk_bytes: CHUNK,
-                        trust: self.trust(i),
-                    },
+                    shape: shape(self.trust(i)),
                 };
                 self.say(i, request, vec![fd]);
             }
@@ -348,11 +343,11 @@ impl World {
                 self.say(i, Request::AllowForward { req, pool, domain }, vec![]);
             }
             (2, _, Some(channel)) => {
-                let ends = self.ends();
+                let ends = self.shell.ends().to_vec();
                 self.say(i, Request::WakeFd { req, channel }, ends);
             }
             (7, ..) if self.rng.one_in(2) => {
-                let heaps: Vec<PoolId> = self.state.heaps().keys().copied().collect();
+                let heaps: Vec<PoolId> = self.shell.state.heaps().keys().copied().collect();
                 let Some(heap) = self.rng.pick(&heaps) else {
                     return;
                 };

@@ -153,12 +153,7 @@ impl World {
                 req,
                 pool,
                 name,
-                shape: tranship_proto::PoolShape {
-                    max_bytes: 16 * CHUNK,
-                    slots: SLOTS,
-                    chunk_bytes: CHUNK,
-                    trust: self.trust(i),
-                },
+                shape: shape(self.trust(i)),
             };
             self.say(i, request, vec![fd]);
             for (index, serial) in chunks {

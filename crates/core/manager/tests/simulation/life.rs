@@ -15,8 +15,7 @@ impl World {
     }
 
     pub(super) fn connect(&mut self, i: usize) {
-        let client = ClientId(self.next_client);
-        self.next_client += 1;
+        let client = ClientId(self.shell.number());
         self.procs[i].client = Some(client);
         self.procs[i].queue.clear();
         let uid = 1000 + self.procs[i].id as u32 % 3;
@@ -45,7 +44,7 @@ impl World {
             self.control_page_of.insert(client, control_page);
         }
         let process = self.procs[i].id;
-        self.greeting = process;
+        self.shell.greeting = process;
         self.feed(Input::Hello {
             client,
             request,
@@ -58,7 +57,7 @@ impl World {
     pub(super) fn say(&mut self, i: usize, request: Request, mut fds: Vec<Fd>) {
         let Some(client) = self.procs[i].client else {
             for fd in fds {
-                self.tokens.remove(&fd.token);
+                self.shell.tokens.remove(&fd.token);
             }
             return;
         };
@@ -102,14 +101,7 @@ impl World {
                 ..Proc::default()
             });
         }
-        let domains: Vec<DomainId> = self
-            .watched
-            .iter()
-            .filter(|(id, _)| *id == p.id)
-            .map(|(_, d)| *d)
-            .collect();
-        self.watched.retain(|(id, _)| *id != p.id);
-        for domain in domains {
+        for domain in self.shell.take_watched(p.id) {
             self.feed(Input::ProcessDied { domain });
         }
         if !hang_up_first {
@@ -141,16 +133,12 @@ impl World {
             self.all_lives = false;
         }
         self.count("restarted");
-        self.instance += 1;
-        let stored = self.state.stored();
-        self.state = State::new(config(self.policy), TOTAL, self.instance, 1, self.ids);
-        self.tokens.clear();
-        self.later.clear();
+        let stored = self.shell.state.stored();
+        self.shell.restart(config(self.policy));
         self.control_pages.clear();
         self.control_page_of.clear();
         self.joined.clear();
         self.heap_books.clear();
-        self.watched.clear();
         for p in &mut self.procs {
             p.client = None;
             p.queue.clear();
@@ -224,7 +212,7 @@ impl World {
             }
         }
         let n = all.len();
-        let actions = self.state.take_stored(all);
+        let actions = self.shell.state.take_stored(all);
         let closed = actions.iter().filter(|a| matches!(a, Action::Close(_)));
         if closed.count() < n {
             self.count("taken back");
@@ -234,31 +222,27 @@ impl World {
 
     /// Ends an awaited reader.
     pub(super) fn end_awaited(&mut self) {
-        let awaited = self.state.awaited();
+        let awaited = self.shell.state.awaited();
         if let Some((pool, reader, token)) = self.rng.pick(&awaited) {
-            assert!(self.tokens.contains(&token));
+            assert!(self.shell.owns(token));
             self.count("awaited in vain");
-            let actions = self.state.awaited_ended(pool, reader);
+            let actions = self.shell.state.awaited_ended(pool, reader);
             self.do_all(actions);
         }
     }
 
     fn do_all(&mut self, actions: Vec<Action>) {
-        let (mut inputs, mut gone) = (VecDeque::new(), BTreeSet::new());
-        for action in actions {
-            self.act(action, &mut inputs, &mut gone);
-        }
-        if let Err(e) = self.state.audit() {
-            panic!("{e}");
-        }
+        let mut inputs = VecDeque::new();
+        self.carry_out(actions, &mut inputs);
         for input in inputs {
             self.feed(input);
         }
         assert!(
-            self.state
+            self.shell
+                .state
                 .stored()
                 .iter()
-                .all(|(_, t)| self.tokens.contains(t))
+                .all(|(_, t)| self.shell.owns(*t))
         );
     }
 }

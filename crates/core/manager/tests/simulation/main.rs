@@ -8,44 +8,23 @@ mod choose;
 mod hear;
 mod life;
 mod shell;
+#[path = "../common/simulated.rs"]
+mod simulated;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 use tranship_manager::Config;
 use tranship_manager::state::{
-    Action, ClientId, Cursors, Facts, Fd, FdToken, Figures, Header, HeldSlot, IdStart, Input,
-    Sealed, State, Stored,
+    Action, ClientId, Facts, Fd, FdToken, Figures, HeldSlot, HogNotice, Input, Sealed, Stored,
 };
 use tranship_proto::{
     ChannelClaim, ChannelId, DomainId, Event, Levels, LocalChannel, PROTOCOL_VERSION, PoolId,
     Refusal, RefusalCode, Req, Request, Role, Trust,
 };
 
-const CHUNK: u64 = 64 << 10;
-const SLOTS: u32 = 16;
+use simulated::{CHUNK, Rng, SLOTS, Shell, Simulated, first_seed, from_env, shape, traced};
+
 const TOTAL: u64 = 40 * CHUNK;
-
-struct Rng(u64);
-
-impl Rng {
-    fn next(&mut self) -> u64 {
-        // splitmix64
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-    fn below(&mut self, n: usize) -> usize {
-        usize::try_from(self.next() % n.max(1) as u64).unwrap()
-    }
-    fn one_in(&mut self, n: usize) -> bool {
-        self.below(n) == 0
-    }
-    fn pick<T: Clone>(&mut self, of: &[T]) -> Option<T> {
-        (!of.is_empty()).then(|| of[self.below(of.len())].clone())
-    }
-}
 
 /// A process with one domain, as it sees the world.
 #[derive(Default)]
@@ -86,26 +65,17 @@ struct Proc {
 
 struct World {
     rng: Rng,
-    state: State,
-    now: Duration,
+    shell: Shell,
     procs: Vec<Proc>,
-    tokens: BTreeSet<FdToken>,
     /// The sealing of sent objects, and the levels of pools.
     sealed: BTreeMap<FdToken, Sealed>,
     trusts: BTreeMap<PoolId, Trust>,
-    next_token: u64,
-    next_client: u64,
     next_proc: u64,
     req: u32,
     control_pages: BTreeMap<(FdToken, u32), (u64, Option<PoolId>)>,
     control_page_of: BTreeMap<ClientId, FdToken>,
-    instance: u64,
-    /// The watching process of each domain.
-    watched: Vec<(u64, DomainId)>,
-    /// Closed descriptors that the state was not told of yet.
-    later: Vec<Input>,
-    greeting: u64,
-    ids: IdStart,
+    /// The domains before the present input.
+    domains_before: usize,
     domains_seen: BTreeSet<DomainId>,
     pools_seen: BTreeSet<PoolId>,
     channels_seen: BTreeSet<ChannelId>,
@@ -146,30 +116,18 @@ fn config(policy: &str) -> Config {
 impl World {
     fn new(seed: u64) -> World {
         let policy = ["static", "throughput", "priority", "qos"][(seed % 4) as usize];
-        let ids = IdStart {
-            next: 1,
-            next_pool: 0,
-        };
         World {
             rng: Rng(seed),
-            state: State::new(config(policy), TOTAL, 1, 1, ids),
+            shell: Shell::new(config(policy), TOTAL),
             policy,
-            now: Duration::ZERO,
             procs: Vec::new(),
-            tokens: BTreeSet::new(),
             sealed: BTreeMap::new(),
             trusts: BTreeMap::new(),
-            next_token: 1,
-            next_client: 1,
             next_proc: 1,
             req: 0,
             control_pages: BTreeMap::new(),
             control_page_of: BTreeMap::new(),
-            instance: 1,
-            watched: Vec::new(),
-            later: Vec::new(),
-            greeting: 0,
-            ids,
+            domains_before: 0,
             domains_seen: BTreeSet::new(),
             pools_seen: BTreeSet::new(),
             channels_seen: BTreeSet::new(),
@@ -185,10 +143,7 @@ impl World {
     }
 
     fn token(&mut self) -> FdToken {
-        let t = FdToken(self.next_token);
-        self.next_token += 1;
-        self.tokens.insert(t);
-        t
+        self.shell.token(0)
     }
 
     fn fd(&mut self, kind: u32, count: u32, size: u64) -> Fd {
@@ -224,36 +179,9 @@ impl World {
             false => right,
         };
         let kind = if self.rng.one_in(400) { 9 } else { kind };
-        let header = Some(Header {
-            kind,
-            count,
-            max_bytes: 16 * CHUNK,
-            chunk_bytes: CHUNK,
-        });
-        let token = self.token();
-        self.sealed.insert(token, sealed);
-        Fd {
-            token,
-            facts: Facts {
-                sealed,
-                size,
-                header,
-                made_here: false,
-                inode: 0,
-            },
-        }
-    }
-
-    /// Makes two ends as the shell does.
-    fn ends(&mut self) -> Vec<Fd> {
-        let end = |fd: Fd| Fd {
-            facts: Facts {
-                made_here: true,
-                ..Facts::default()
-            },
-            ..fd
-        };
-        vec![end(self.counters(3)), end(self.counters(3))]
+        let fd = self.shell.object((kind, count, size), sealed, 0);
+        self.sealed.insert(fd.token, sealed);
+        fd
     }
 
     fn counters(&mut self, kind: u32) -> Fd {
@@ -282,14 +210,14 @@ impl World {
     }
 
     fn close_some(&mut self) {
-        for closed in std::mem::take(&mut self.later) {
+        for closed in std::mem::take(&mut self.shell.later) {
             self.feed(closed);
         }
     }
 
     fn run(&mut self, steps: usize) {
         for _ in 0..steps {
-            self.now += Duration::from_millis(self.rng.below(8) as u64);
+            self.shell.now += Duration::from_millis(self.rng.below(8) as u64);
             if self.procs.len() < 6 || (self.procs.len() < 12 && self.rng.one_in(50)) {
                 self.spawn();
             }
@@ -301,7 +229,7 @@ impl World {
                 8 if self.rng.one_in(3) => self.restart(),
                 9..=40 => self.feed(Input::Tick),
                 41..=43 => self.end_awaited(),
-                _ if self.later.len() > 20 => self.close_some(),
+                _ if self.shell.later.len() > 20 => self.close_some(),
                 44..=500 if !self.procs[i].deaf || self.rng.one_in(50) => {
                     for _ in 0..1 + self.rng.below(6) {
                         if i < self.procs.len() {
@@ -316,45 +244,22 @@ impl World {
         while !self.procs.is_empty() {
             self.die(0);
         }
-        while !self.state.awaited().is_empty() {
+        while !self.shell.state.awaited().is_empty() {
             self.end_awaited();
         }
         for _ in 0..200 {
-            self.now += Duration::from_millis(250);
+            self.shell.now += Duration::from_millis(250);
             self.feed(Input::Tick);
         }
         self.close_some();
-        assert_eq!(self.state.users(), 0, "somebody still has something");
-        assert_eq!(
-            self.state.population(),
-            [0, 0, 0, 0],
-            "something outlived everybody"
-        );
-        assert!(
-            self.tokens.is_empty(),
-            "{} descriptors outlived everybody",
-            self.tokens.len()
-        );
-        assert_eq!(self.state.memory(), (0, 0));
+        self.shell.is_empty();
     }
-}
-
-/// Says whether every input, event and action is to be printed.
-fn traced() -> bool {
-    std::env::var_os("TRANSHIP_TRACE").is_some()
-}
-
-fn from_env(name: &str) -> Option<u64> {
-    std::env::var(name).ok()?.parse().ok()
 }
 
 #[test]
 fn nothing_contradicts_itself_whatever_comes_in_which_order() {
     let given = from_env("TRANSHIP_SEED");
-    let clock = std::time::SystemTime::now()
-        .duration_since(std::time::UNIX_EPOCH)
-        .unwrap();
-    let first = given.unwrap_or(clock.as_nanos() as u64);
+    let first = first_seed(given);
     let steps = from_env("TRANSHIP_STEPS").unwrap_or(6000) as usize;
     let mut counts = BTreeMap::new();
     let few = if given.is_some() { 1 } else { 12 };

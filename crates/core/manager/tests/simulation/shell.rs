@@ -1,288 +1,144 @@
-//! The shell around the state machine: executes its actions, and checks its events and their order.
+//! The shell around the state machine: answers for the processes, and checks the order of events.
 
+use super::simulated::Orphan;
 use super::*;
+use std::ops::Range;
 
-impl World {
-    /// Gives the state one input, and executes all its actions and their consequences. Then it checks everything.
-    pub(super) fn feed(&mut self, input: Input) {
-        if traced() {
-            println!("{input:?}");
-        }
-        let claims = matches!(
-            &input,
+impl Simulated for World {
+    fn shell(&mut self) -> &mut Shell {
+        &mut self.shell
+    }
+
+    fn before(&mut self, input: &Input) {
+        self.showing = matches!(
+            input,
             Input::Request {
-                request: Request::ClaimChunk { .. },
+                request: Request::ShowChunks { .. } | Request::ClaimChunk { .. },
                 ..
             }
         );
-        let sum = |(granted, stranded): (u64, u64)| granted + stranded;
-        let before = sum(self.state.memory());
-        if let Input::HungUp { client } = input {
-            self.later.push(Input::Parted { client });
-        }
-        let mut inputs = VecDeque::from([input]);
-        while let Some(input) = inputs.pop_front() {
-            self.showing = matches!(
-                &input,
-                Input::Request {
-                    request: Request::ShowChunks { .. } | Request::ClaimChunk { .. },
-                    ..
-                }
-            );
-            self.note_heaps(&input);
-            self.note_given_back(&input);
-            let (hung_up, domains) = (
-                matches!(input, Input::HungUp { .. }),
-                self.state.population()[0],
-            );
-            let actions = self.state.step(self.now, input);
-            if traced() {
-                actions.iter().for_each(|a| println!("    {a:?}"));
-            }
-            if hung_up && self.state.population()[0] < domains {
-                self.count("ended with its heaps");
-            }
-            let mut disconnected = BTreeSet::new();
-            for action in actions {
-                self.act(action, &mut inputs, &mut disconnected);
-            }
-            if let Err(e) = self.state.audit() {
-                panic!("{e}");
-            }
+        self.domains_before = self.shell.state.population()[0];
+        self.note_heaps(input);
+        self.note_given_back(input);
+    }
+
+    fn after(&mut self, input: &Input) {
+        let ended = self.shell.state.population()[0] < self.domains_before;
+        if ended && matches!(input, Input::HungUp { .. }) {
+            self.count("ended with its heaps");
         }
         let books = self.heap_books.iter().map(|(id, (_, n))| (*id, *n));
-        assert_eq!(self.state.heaps(), books.collect(), "heaps");
-        // Only existing memory goes beyond the total.
-        let now = sum(self.state.memory());
-        assert!(now <= TOTAL.max(before) || claims);
-        if now > TOTAL && claims {
-            self.count("claimed beyond the total");
-        }
-        assert_eq!(
-            self.state.held_tokens(),
-            self.tokens,
-            "descriptors leaked or were closed early"
-        );
+        assert_eq!(self.shell.state.heaps(), books.collect(), "heaps");
     }
 
-    pub(super) fn act(
-        &mut self,
-        action: Action,
-        inputs: &mut VecDeque<Input>,
-        gone: &mut BTreeSet<ClientId>,
-    ) {
-        match action {
-            Action::Send { client, event, fds } => {
-                assert!(
-                    !gone.contains(&client),
-                    "event to a connection that is closed: {event:?}"
-                );
-                assert_eq!(fds.len(), event.fds());
-                for fd in &fds {
-                    assert!(
-                        self.tokens.contains(fd),
-                        "{event:?} carries a closed descriptor"
-                    );
-                }
-                self.check_order(client, &event);
-                self.check_admitted(client, &event);
-                self.check_trust(client, &event, &fds);
-                if let Event::ChunkAdded {
-                    pool,
-                    index,
-                    serial,
-                } = event
-                    && self.showing
-                {
-                    self.waited.insert((client, pool, index, serial));
-                }
-                if let Event::QueueJoined { pool, channel, .. } = event {
-                    let known = self.joined.entry((pool, channel));
-                    let known = known.or_insert((fds[0], false));
-                    assert_eq!(known.0, fds[0], "the counters of a queue changed");
-                }
-                if let Some(p) = self.proc_of(client) {
-                    p.queue.push_back((event, fds));
-                } else {
-                    panic!("event to nobody: {event:?}");
-                }
-            }
-            Action::Close(t) => {
-                assert!(self.tokens.remove(&t), "{t:?} closed twice");
-                let closed = Input::Closed { token: t };
-                if self.rng.one_in(2) {
-                    inputs.push_back(closed);
-                } else {
-                    self.later.push(closed);
-                }
-                self.control_pages.retain(|(b, _), _| *b != t);
-                self.joined.retain(|_, (rcvd, _)| *rcvd != t);
-            }
-            Action::Disconnect { client, refusal } => {
-                gone.insert(client);
-                self.later.push(Input::Parted { client });
-                self.heaps_end(client);
-                self.control_page_of.remove(&client);
-                self.count(if refusal.is_some() {
-                    "expelled"
-                } else {
-                    "parted"
-                });
-                if let Some(p) = self.proc_of(client) {
-                    p.client = None;
-                    p.queue.clear();
-                }
-            }
-            Action::Watch { pidfd, domain } => {
-                assert!(self.tokens.contains(&pidfd));
-                self.watched.push((self.greeting, domain));
-            }
-            Action::SetEntry {
-                control_page,
-                entry,
-                pool,
-                epoch,
-                ..
-            } => {
-                assert!(
-                    self.tokens.contains(&control_page),
-                    "a closed control page is written"
-                );
-                let old = self
-                    .control_pages
-                    .insert((control_page, entry), (epoch, pool));
-                if let (Some((old, was)), Some(_)) = (old, pool) {
-                    assert!(
-                        was != pool || old <= epoch,
-                        "epoch of {pool:?} fell from {old} to {epoch}"
-                    );
-                }
-            }
-            Action::ReadOrphan {
-                pool,
-                slots,
-                table,
-                refs,
-                queues,
-                ..
-            } => {
-                for t in refs
-                    .iter()
-                    .chain(&table)
-                    .chain(queues.iter().flat_map(|(a, b)| [a, b]))
-                {
-                    assert!(self.tokens.contains(t));
-                }
-                let live = if self.all_lives {
-                    vec![(0, 15)]
-                } else if self.rng.one_in(3) {
-                    vec![(0, 2)]
-                } else {
-                    Vec::new()
-                };
-                self.count(if table.is_some() {
-                    "orphan read"
-                } else {
-                    "unclaimed read"
-                });
-                let live = (!self.rng.one_in(20)).then_some(live);
-                inputs.push_back(Input::OrphanRead { pool, slots, live });
-            }
-            Action::ReadHold {
-                client,
-                table,
-                refs,
-                ..
-            } => {
-                assert!(self.tokens.contains(&table) && self.tokens.contains(&refs));
-                inputs.push_back(Input::HoldRead {
-                    client,
-                    buffers: 1,
-                    bytes: 1,
-                });
-            }
-            Action::ReadCursors {
-                client,
-                source,
-                sink,
-                ..
-            } => {
-                let mut halves = [source, sink].into_iter().flatten();
-                assert!(halves.all(|half| self.tokens.contains(&half)));
-                let cursors = Cursors {
-                    taken: 1,
-                    ..Cursors::default()
-                };
-                inputs.push_back(Input::CursorsRead { client, cursors });
-            }
-            Action::ReadFigures { asker, pools } => {
-                self.count("figures read");
-                let mut said = |(pool, table)| {
-                    assert!(self.tokens.contains(&table));
-                    let figures = Figures {
-                        blocked_ns: self.rng.next() >> self.rng.below(64),
-                        collect_ns: self.rng.next() >> self.rng.below(64),
-                        allocs: self.rng.next() >> self.rng.below(64),
-                        live_bytes: self.rng.next() >> self.rng.below(64),
-                        peak_bytes: self.rng.next() >> self.rng.below(64),
-                        cached: self.rng.next(),
-                        live_buffers: self.rng.next() >> self.rng.below(64),
-                        waiters: self.rng.next(),
-                        garbage_bytes: self.rng.next(),
-                        cached_bytes: self.rng.next(),
-                        padding_bytes: self.rng.next(),
-                    };
-                    (pool, (!self.rng.one_in(4)).then_some(figures))
-                };
-                let figures = pools.into_iter().map(&mut said).collect();
-                inputs.push_back(Input::FiguresRead { asker, figures });
-            }
-            Action::ReadHeld {
-                pool,
-                reader,
-                table,
-                refs,
-                slots,
-            } => {
-                assert!(self.tokens.contains(&table) && self.tokens.contains(&refs));
-                self.count("held read");
-                // Most of it stays the same from one look to the next.
-                let mut held: Vec<HeldSlot> = Vec::new();
-                for slot in slots.clone() {
-                    if self.rng.one_in(2) {
-                        held.push(HeldSlot {
-                            slot,
-                            generation: if self.rng.one_in(4) { 4 } else { 2 },
-                            bytes: self.rng.next() >> self.rng.below(64),
-                            moved: self.rng.one_in(8),
-                        });
-                    }
-                }
-                inputs.push_back(Input::HeldRead {
-                    pool,
-                    reader,
-                    slots,
-                    held,
-                });
-            }
-            Action::ReadPool { client, table } => {
-                assert!(self.tokens.contains(&table));
-                let figures = None;
-                inputs.push_back(Input::PoolRead { client, figures });
-            }
-            Action::SayHog(notice) => {
-                self.count("hog");
-                assert!(notice.action.is_none() || notice.charged_bytes > notice.over_bytes);
-            }
-            Action::Kill { domain, pidfd } => {
-                assert!(self.tokens.contains(&pidfd));
-                inputs.push_back(Input::NotKilled { domain });
-            }
-            Action::ReserveIds { next, next_pool } => self.ids = IdStart { next, next_pool },
-            Action::Scheduled | Action::Exit => {}
+    fn hears(&mut self, client: ClientId, event: Event, fds: Vec<FdToken>) -> bool {
+        self.check_order(client, &event);
+        self.check_admitted(client, &event);
+        self.check_trust(client, &event, &fds);
+        if let Event::ChunkAdded {
+            pool,
+            index,
+            serial,
+        } = event
+            && self.showing
+        {
+            self.waited.insert((client, pool, index, serial));
+        }
+        if let Event::QueueJoined { pool, channel, .. } = event {
+            let known = self.joined.entry((pool, channel));
+            let known = known.or_insert((fds[0], false));
+            assert_eq!(known.0, fds[0], "the counters of a queue changed");
+        }
+        let to = self.proc_of(client);
+        let to = to.unwrap_or_else(|| panic!("event to nobody: {event:?}"));
+        to.queue.push_back((event, fds));
+        false
+    }
+
+    fn is_dropped(&mut self, client: ClientId, refusal: Option<Refusal>) {
+        self.heaps_end(client);
+        self.control_page_of.remove(&client);
+        self.count(match refusal {
+            Some(_) => "expelled",
+            None => "parted",
+        });
+        if let Some(p) = self.proc_of(client) {
+            p.client = None;
+            p.queue.clear();
         }
     }
 
+    fn is_closed(&mut self, token: FdToken) -> bool {
+        self.control_pages.retain(|(b, _), _| *b != token);
+        self.joined.retain(|_, (rcvd, _)| *rcvd != token);
+        self.rng.one_in(2)
+    }
+
+    fn entry_is_set(&mut self, at: (FdToken, u32), pool: Option<PoolId>, epoch: u64) {
+        let old = self.control_pages.insert(at, (epoch, pool));
+        if let (Some((old, was)), Some(_)) = (old, pool) {
+            assert!(
+                was != pool || old <= epoch,
+                "epoch of {pool:?} fell from {old} to {epoch}"
+            );
+        }
+    }
+
+    fn alive(&mut self, orphan: &Orphan) -> Option<Vec<(u32, u32)>> {
+        let live = if self.all_lives {
+            vec![(0, 15)]
+        } else if self.rng.one_in(3) {
+            vec![(0, 2)]
+        } else {
+            Vec::new()
+        };
+        self.count(match orphan.table {
+            Some(_) => "orphan read",
+            None => "unclaimed read",
+        });
+        (!self.rng.one_in(20)).then_some(live)
+    }
+
+    fn figures(&mut self) -> Option<Figures> {
+        self.count("figures read");
+        let rng = &mut self.rng;
+        let mut any = || rng.next() >> rng.below(64);
+        let figures = Figures {
+            blocked_ns: any(),
+            collect_ns: any(),
+            allocs: any(),
+            live_bytes: any(),
+            peak_bytes: any(),
+            cached: any(),
+            live_buffers: any(),
+            waiters: any(),
+            garbage_bytes: any(),
+            cached_bytes: any(),
+            padding_bytes: any(),
+        };
+        (!self.rng.one_in(4)).then_some(figures)
+    }
+
+    /// Most of it stays the same from one look to the next.
+    fn held(&mut self, _: DomainId, slots: Range<u32>) -> Vec<HeldSlot> {
+        self.count("held read");
+        let some = slots.filter(|_| self.rng.one_in(2)).collect::<Vec<_>>();
+        let held = some.into_iter().map(|slot| HeldSlot {
+            slot,
+            generation: if self.rng.one_in(4) { 4 } else { 2 },
+            bytes: self.rng.next() >> self.rng.below(64),
+            moved: self.rng.one_in(8),
+        });
+        held.collect()
+    }
+
+    fn is_hog(&mut self, notice: &HogNotice) {
+        self.count("hog");
+        assert!(notice.action.is_none() || notice.charged_bytes > notice.over_bytes);
+    }
+}
+
+impl World {
     /// Notes the effect of an input on the books about heaps, except answers.
     fn note_heaps(&mut self, input: &Input) {
         match input {
@@ -501,7 +357,7 @@ impl World {
             .iter()
             .any(|p| p.pools.contains_key(&pool) && sees(p));
         assert!(
-            told || brought || !self.state.is_written(pool),
+            told || brought || !self.shell.state.is_written(pool),
             "{event:?} before the writer was told"
         );
         let later = self
@@ -526,6 +382,7 @@ impl World {
         let mut checked = 0;
         for (pool, epoch) in &p.epochs {
             let Some((now, open)) = self
+                .shell
                 .state
                 .reader_set(*pool)
                 .filter(|_| p.pools.contains_key(pool))

@@ -35,7 +35,7 @@ impl State {
         };
         let uid = d.uid;
         self.cx.accounts.check(uid, Of::Pools, 1)?;
-        let Some(entry) = self.free_entry(me) else {
+        let Some(entry) = self.cx.free_entry(me) else {
             let n = u64::from(self.cx.config.pools_per_domain);
             return Err(Limited::PoolsOfDomain.refuse(n + 1, n).into());
         };
@@ -77,10 +77,8 @@ impl State {
         self.cx.claimed_too(me, |c| {
             c.pools.insert(pool);
         });
-        self.take_entry(me, entry, pool);
-        if let Some(p) = self.pools.get(&pool) {
-            self.cx.publish(pool, p);
-        }
+        self.cx.take_entry(me, entry, pool);
+        self.pools.publish(&mut self.cx, pool);
         self.cx.tell(
             me,
             Event::PoolCreated {
@@ -94,48 +92,8 @@ impl State {
         Ok(())
     }
 
-    pub(super) fn fresh_pool_id(&mut self) -> Result<PoolId, Fail> {
-        let (pools, heaps, claims) = (&self.pools, &self.heaps, &self.claims);
-        let taken = |i| {
-            let id = PoolId(i);
-            pools.contains_key(&id) || heaps.contains_key(&id) || claims.names_pool(id)
-        };
-        let most = u64::from(PoolId::MAX.0);
-        let id = self.ids.pool(taken, &mut self.cx.out).map(PoolId);
-        id.ok_or(Limited::PoolIds.refuse(most + 1, most).into())
-    }
-
-    pub(super) fn free_entry(&self, me: DomainId) -> Option<u32> {
-        let entries = &self.cx.domains.get(&me)?.entries;
-        entries
-            .iter()
-            .position(Option::is_none)
-            .and_then(|i| u32::try_from(i).ok())
-    }
-
-    pub(super) fn take_entry(&mut self, me: DomainId, entry: u32, pool: PoolId) {
-        if let Some(slot) = self
-            .cx
-            .domains
-            .get_mut(&me)
-            .and_then(|d| d.entries.get_mut(entry as usize))
-        {
-            *slot = Some(pool);
-        }
-    }
-
-    /// Returns a pool that `me` writes and that is in use.
-    pub(super) fn own_pool(&mut self, me: DomainId, id: PoolId) -> Result<&mut Pool, Fail> {
-        match self.pools.get_mut(id) {
-            None => Err(no_such(id.0)),
-            Some(p) if p.writer != me => Err(not_yours(id.0)),
-            Some(p) if p.is_orphan() => Err(no_such(id.0)),
-            Some(p) => Ok(p),
-        }
-    }
-
     pub(super) fn destroy_pool(&mut self, me: DomainId, id: PoolId) -> Done {
-        self.own_pool(me, id)?;
+        self.pools.own(me, id)?;
         self.orphan(id);
         Ok(())
     }
@@ -148,7 +106,7 @@ impl State {
         domain: DomainId,
     ) -> Done {
         if domain == ALL_READERS {
-            self.own_pool(me, pool)?.readers_forward = true;
+            self.pools.own(me, pool)?.readers_forward = true;
             self.cx
                 .tell(me, Event::ForwardAllowed { req, pool, domain }, &[]);
             return Ok(());
