@@ -192,7 +192,7 @@ mod tests {
         let fd = memfd::create("futex").expect("memfd");
         memfd::fallocate(&fd, page as u64).expect("fallocate");
         let rw = map::map_shared_rw(&fd, page, 0).expect("map");
-        let ro = map::map_shared_ro(&fd, page, 0).expect("map");
+        let ro = map::map_shared(&fd, map::Access::Read, page, 0).expect("map");
         // SAFETY: mapped for ever, aligned, only used atomically.
         (unsafe { rw.cast().as_ref() }, ro.cast().as_ptr())
     }

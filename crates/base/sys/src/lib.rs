@@ -1,7 +1,7 @@
 //! System calls.
 //!
-//! What it is for: every call into the kernel that tranship makes, in safe wrappers where safety can
-//! be proved locally.
+//! What it is for: every call into the kernel that several parts make, in safe wrappers where safety can be proved
+//! locally. Calls of one part alone lie with it (`zcopy/src/kernel`).
 //!
 //! NOT here: layouts, policy, anything that knows what a pool is.
 
@@ -10,7 +10,6 @@ compile_error!("tranship runs on Linux only: it rests on sealed memfds, futexes 
 
 pub mod cgroup;
 pub mod confine;
-pub mod counter;
 pub mod crash;
 pub mod epoll;
 pub mod errno;
@@ -25,16 +24,11 @@ pub mod map;
 pub mod membarrier;
 pub mod memfd;
 pub mod notice;
-pub mod pagemap;
 pub mod pages;
 pub mod pidfd;
-pub mod pipe;
 pub mod pressure;
 pub mod process;
-pub mod ring;
-pub mod scatter;
 pub mod schedule;
-pub mod segment;
 pub mod service;
 pub mod signals;
 pub mod socket;

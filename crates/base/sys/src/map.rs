@@ -266,11 +266,6 @@ pub fn map_shared_rw(fd: impl AsFd, len: usize, offset: u64) -> io::Result<NonNu
     map_shared(fd, Access::ReadWrite, len, offset)
 }
 
-/// Maps a shared file for reading, like [`map_shared`].
-pub fn map_shared_ro(fd: impl AsFd, len: usize, offset: u64) -> io::Result<NonNull<u8>> {
-    map_shared(fd, Access::Read, len, offset)
-}
-
 /// Maps `fd` at `addr`, and replaces the mapping there.
 ///
 /// If the kernel fails half-way it may leave a hole there. The hole is closed again with zeros that can only be read.
@@ -536,7 +531,7 @@ mod tests {
             let slot = base.add(3 * page);
             map_fixed(slot, &fd, Access::ReadWrite, page, 0).expect("map");
             slot.as_ptr().write_volatile(7);
-            let other = map_shared_ro(&fd, page, 0).expect("second");
+            let other = map_shared(&fd, Access::Read, page, 0).expect("second");
             assert_eq!(other.as_ptr().read_volatile(), 7);
             for addr in [base, slot, other] {
                 assert!(

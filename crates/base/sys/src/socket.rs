@@ -173,11 +173,6 @@ const SO_PEERPIDFD: i32 = 77;
 const SO_PASSPIDFD: i32 = 76;
 const SO_PASSRIGHTS: i32 = 83;
 
-/// Sets whether every received message brings its sender's credentials.
-pub fn pass_credentials(fd: impl AsFd, on: bool) -> io::Result<()> {
-    set_option(fd.as_fd(), libc::SO_PASSCRED, on)
-}
-
 /// Sets whether every received message brings a pidfd of its sender. Returns false if the kernel (before 6.5) cannot.
 pub fn pass_pidfd(fd: impl AsFd, on: bool) -> io::Result<bool> {
     if_known(set_option(fd.as_fd(), SO_PASSPIDFD, on))

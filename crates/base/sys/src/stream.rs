@@ -8,31 +8,6 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::Duration;
 
-/// Takes at most `len` bytes that wait in a socket to `to`; returns 0 at the end of the stream.
-///
-/// # Safety
-/// The range is this process's own memory, without references to it. The kernel checks that it is writable (`EFAULT`).
-pub unsafe fn recv_into(socket: impl AsFd, to: *mut u8, len: usize) -> io::Result<usize> {
-    loop {
-        // SAFETY: as the caller promises.
-        let got = unsafe {
-            libc::recv(
-                socket.as_fd().as_raw_fd(),
-                to.cast(),
-                len,
-                libc::MSG_DONTWAIT,
-            )
-        };
-        if let Ok(got) = usize::try_from(got) {
-            return Ok(got);
-        }
-        let error = io::Error::last_os_error();
-        if error.kind() != io::ErrorKind::Interrupted {
-            return Err(error);
-        }
-    }
-}
-
 /// Takes at most `len` bytes that wait in a socket; 0: the end of the stream.
 pub fn recv(socket: impl AsFd, to: &mut [u8]) -> io::Result<usize> {
     let got = rustix::io::retry_on_intr(|| {
@@ -262,17 +237,8 @@ mod tests {
     }
 
     #[test]
-    fn the_kernel_refuses_memory_that_is_not_writable() {
-        let (one, other) = pair();
-        assert_eq!(send(&one, b"x", false).expect("send"), 1);
-        crate::epoll::wait_readable(&other, None).expect("wait");
-        let fixed = b"constant";
-        // SAFETY: the kernel refuses it: it is not writable.
-        let refused = unsafe { recv_into(&other, fixed.as_ptr().cast_mut(), 1) };
-        assert_eq!(
-            refused.expect_err("read-only").raw_os_error(),
-            Some(libc::EFAULT)
-        );
+    fn a_peer_is_watched_and_told_to_hurry() {
+        let (one, _other) = pair();
         watch(&one, Duration::from_secs(2), Duration::from_secs(9)).expect("options");
         assert!(sockopt::tcp_nodelay(&one).expect("option"));
         hurry(&one).expect("option");

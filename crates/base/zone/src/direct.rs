@@ -41,17 +41,6 @@ impl CachePlace {
         CachePlace(number & (PLACES - 1) as u8)
     }
 
-    /// Makes a place from a number without a check.
-    ///
-    /// # Safety
-    /// The number belongs to a place ([`number`](Self::number)).
-    #[inline(always)]
-    #[must_use]
-    pub unsafe fn numbered_unchecked(number: u8) -> CachePlace {
-        debug_assert!(usize::from(number) < PLACES);
-        CachePlace(number)
-    }
-
     #[inline(always)]
     fn index(self) -> usize {
         usize::from(self.0)

@@ -241,13 +241,13 @@ impl Front {
 
     /// Returns the number of items handed out.
     pub(crate) fn allocs(&self) -> u64 {
-        // Ordering: pairs with `end` and `count_one`.
+        // Ordering: pairs with `end` and `count_more`.
         self.allocs.load(Ordering::Acquire) / 2 + self.slow_allocs.load(Ordering::Acquire)
     }
 
     /// Returns the number of items taken back.
     pub(crate) fn frees(&self) -> u64 {
-        // Ordering: pairs with `end` and `count_one`.
+        // Ordering: pairs with `end` and `count_more`.
         self.frees.load(Ordering::Acquire) / 2 + self.slow_frees.load(Ordering::Acquire)
     }
 

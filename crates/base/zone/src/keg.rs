@@ -227,14 +227,6 @@ impl Keg {
         self.slabs.get(slab).map(|slab| slab.run)
     }
 
-    /// Says whether the slab's chunk drains: its items should be freed, not used again.
-    #[must_use]
-    pub fn is_frozen(&self, slab: u32) -> bool {
-        self.slabs
-            .get(slab)
-            .is_some_and(|slab| slab.state == State::Frozen)
-    }
-
     /// Appends up to `want` items of the slabs that are there, the fullest first; returns how many.
     pub fn alloc(&mut self, out: &mut Vec<u32>, want: usize) -> usize {
         let mut left = want;

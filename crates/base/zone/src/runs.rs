@@ -123,12 +123,6 @@ impl RunAllocator {
         self.chunk(index).is_some()
     }
 
-    /// Returns the chunk in which a run begins.
-    #[must_use]
-    pub fn chunk_of(&self, run: Run) -> u32 {
-        run.first_page / self.chunk_pages
-    }
-
     /// Returns the chunks that a run touches.
     #[must_use]
     pub fn chunks_of(&self, run: Run) -> Range<u32> {

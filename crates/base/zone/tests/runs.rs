@@ -114,7 +114,7 @@ proptest! {
                     let run = runs.alloc(pages);
                     prop_assert_eq!(run.is_some(), best.is_some(), "{} pages", pages);
                     let Some(run) = run else { continue };
-                    let index = runs.chunk_of(run) as usize;
+                    let index = runs.chunks_of(run).start as usize;
                     prop_assert_eq!((run.first_page + pages - 1) as usize / PAGES, index);
                     let (used, draining) = model.chunks[index].expect("present");
                     prop_assert!(!draining);

@@ -8,7 +8,8 @@ use std::ffi::{c_int, c_void};
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::Ordering;
-use tranship_sys::{errno, scatter, signals};
+use tranship_sys::{errno, signals};
+use zcopy::kernel::scatter;
 use zcopy::{Counts, Piece, Sender, Socket};
 
 /// Pieces shorter than that are not worth a question.

@@ -17,6 +17,8 @@
 
 mod arena;
 mod error;
+#[doc(hidden)]
+pub mod kernel;
 mod report;
 mod send;
 mod tally;

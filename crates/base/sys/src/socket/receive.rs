@@ -1,6 +1,6 @@
 //! Receiving: every descriptor that arrives is owned at once, so none can leak.
 
-use super::control::{Control, Creds, FDS_SPACE, MAX_FDS, own, space};
+use super::control::{Control, FDS_SPACE, MAX_FDS, own, space};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
@@ -11,8 +11,6 @@ pub struct Received {
     pub bytes: usize,
     /// The descriptors of the message.
     pub fds: Vec<OwnedFd>,
-    /// The sender's credentials, if the socket passes them.
-    pub creds: Option<Creds>,
     /// The sender's pidfd, if the socket passes pidfds.
     pub pidfd: Option<OwnedFd>,
     /// The message was longer than the buffer; the rest is lost.
@@ -21,8 +19,8 @@ pub struct Received {
     pub ctrunc: bool,
 }
 
-/// Room for the descriptors, the credentials and the pidfd.
-const CONTROL: usize = FDS_SPACE + space(size_of::<libc::ucred>()) + space(size_of::<RawFd>());
+/// Room for the descriptors and the pidfd.
+const CONTROL: usize = FDS_SPACE + space(size_of::<RawFd>());
 
 /// Takes one message. Returns `WouldBlock` if there is none now and `dontwait` is set.
 ///
@@ -130,7 +128,6 @@ fn receive_into(
     let mut received = Received {
         bytes,
         fds: Vec::new(),
-        creds: None,
         pidfd: None,
         truncated: message.msg_flags & libc::MSG_TRUNC != 0,
         ctrunc: message.msg_flags & libc::MSG_CTRUNC != 0,
@@ -166,11 +163,6 @@ fn take_control(message: &libc::msghdr, received: &mut Received) {
             (libc::SOL_SOCKET, SCM_PIDFD) if len >= size_of::<RawFd>() => {
                 // SAFETY: there is room for a descriptor.
                 received.pidfd = own(unsafe { data.cast::<RawFd>().read_unaligned() });
-            }
-            (libc::SOL_SOCKET, libc::SCM_CREDENTIALS) if len >= size_of::<libc::ucred>() => {
-                // SAFETY: there is room for a `ucred`, plain integers.
-                let raw = unsafe { data.cast::<libc::ucred>().read_unaligned() };
-                received.creds = Some(raw.into());
             }
             _ => {}
         }

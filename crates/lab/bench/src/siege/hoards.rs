@@ -57,7 +57,7 @@ child!(
     fn hoarder(ctl: Control) {
         let polls: bool = ctl.recv().unwrap().unwrap();
         let mut raw = Raw::join("hoarder");
-        let page = map::map_shared_ro(&raw.kept[0], 4096, 0).unwrap();
+        let page = map::map_shared(&raw.kept[0], map::Access::Read, 4096, 0).unwrap();
         // SAFETY: in the mapping that was just made.
         let wake = word(unsafe { page.as_ptr().add(WAKE) }.cast_const().cast());
         let mut hoard = Hoard::new().unwrap();

@@ -11,11 +11,12 @@
 use super::block::State;
 use super::children::End;
 use super::inner::{Inner, Room, lock};
+use crate::kernel::pipe;
 use std::cell::RefCell;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
-use tranship_sys::{fork, pipe};
+use tranship_sys::fork;
 
 impl Room {
     /// Puts an empty run of blocks aside while children live.

@@ -2,9 +2,9 @@
 
 use super::Counts;
 use super::segment::Segment;
+use crate::kernel::scatter;
 use std::io;
 use std::os::fd::BorrowedFd;
-use tranship_sys::scatter;
 
 pub(super) fn send(
     socket: BorrowedFd<'_>,

@@ -13,12 +13,12 @@ use super::sender::Sender;
 use super::socket::{Notified, Socket};
 use super::way::{Way, Why, is_later, is_the_sockets};
 use crate::arena::Inner;
+use crate::kernel::segment as gso;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use tranship_sys::process;
-use tranship_sys::segment as gso;
 
 /// Destination of datagrams.
 #[derive(Clone, Copy, Debug)]

@@ -2,9 +2,10 @@
 
 use super::Counts;
 use super::segment::Segment;
+use crate::kernel::scatter;
 use std::io;
 use std::os::fd::BorrowedFd;
-use tranship_sys::{scatter, stream};
+use tranship_sys::stream;
 
 pub(super) fn send(
     socket: BorrowedFd<'_>,

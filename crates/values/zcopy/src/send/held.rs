@@ -6,6 +6,7 @@
 //! kind. A socket's empty queue does not prove it either, because a reader on the same machine may still have the
 //! pages. Values of an arena need none of this: their pages are never written again.
 
+use crate::kernel::scatter::{self, Done};
 use rustix::event::{PollFd, PollFlags};
 use rustix::net::sockopt;
 use std::collections::VecDeque;
@@ -13,7 +14,6 @@ use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 use tranship_core::Buffer;
-use tranship_sys::scatter::{self, Done};
 
 /// Handles that are kept for one socket.
 #[derive(Debug, Default)]

@@ -9,13 +9,14 @@ use super::sender::Sender;
 use super::socket::{Notified, Socket};
 use super::way::{Way, Why, is_later, said};
 use super::{copy, notified};
+use crate::kernel::scatter;
 use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
 use std::os::unix::fs::FileExt;
 use tranship_core::Buffer;
-use tranship_sys::{scatter, signals, stream};
+use tranship_sys::{signals, stream};
 
 /// Bytes of buffers from which on waiting for a notification is worth it, as the kernel's own documentation has it.
 const LEAST: usize = 10 << 10;

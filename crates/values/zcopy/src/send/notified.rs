@@ -8,9 +8,9 @@ use super::header::HeaderLog;
 use super::segment::Segment;
 use super::socket::Notified;
 use super::{Counts, Socket};
+use crate::kernel::scatter;
 use std::io;
 use std::os::fd::BorrowedFd;
-use tranship_sys::scatter;
 
 /// Notifications that may be outstanding before they are read.
 const OUTSTANDING: u32 = 64;

@@ -16,6 +16,7 @@ use super::packet::Packet;
 use super::segment::Segment;
 use crate::arena::classes::PAGE;
 use crate::arena::{Epochs, Inner};
+use crate::kernel::ring::{self, Ring};
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
@@ -23,7 +24,6 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
 use tranship_sys::map;
-use tranship_sys::ring::{self, Ring};
 
 /// Bytes of the log, in two halves.
 const LOG: usize = 1 << 20;

@@ -5,10 +5,10 @@ use super::linger;
 use super::marks;
 use super::route::Route;
 use super::way::Way;
+use crate::kernel::scatter;
 use std::io;
 use std::os::fd::AsFd;
 use std::time::Duration;
-use tranship_sys::scatter;
 
 /// Properties of a socket, and the buffers of shared pools that the kernel may still read for it. Each send takes this
 /// record. A stream is connected, and no other code takes its notifications (`MSG_ERRQUEUE`).

@@ -8,10 +8,10 @@ use super::header::HeaderLog;
 use super::segment::Segment;
 use super::way::is_later;
 use crate::arena::classes::PAGE;
+use crate::kernel::{pipe, scatter};
 use smallvec::SmallVec;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
-use tranship_sys::{pipe, scatter};
 
 /// Pieces in one call.
 const PIECES: usize = 64;

@@ -10,9 +10,9 @@ use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::BorrowedFd;
 use std::ptr::NonNull;
 use tranship_sys::map;
-use tranship_sys::ring::Ring;
 use tranship_testkit::Watchdog;
 use tranship_zcopy::Way;
+use tranship_zcopy::kernel::ring::Ring;
 
 pub const WAYS: [Way; 4] = [Way::Copy, Way::Splice, Way::File, Way::Notified];
 

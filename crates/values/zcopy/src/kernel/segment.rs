@@ -12,8 +12,8 @@ pub const MOST_BYTES: usize = 65_000;
 
 /// Sends the pieces in a row, without waiting, to an address or to the socket's peer. They are cut into datagrams of
 /// `size` bytes, of which the last may be shorter; without a `size` they are not cut. All bytes are sent or none. With
-/// `zerocopy` they are sent by reference to the pages, on a socket that [may](crate::scatter::allow_zerocopy). A
-/// notification comes when the pages are free: [`crate::scatter::notification`].
+/// `zerocopy` they are sent by reference to the pages, on a socket that [may](super::scatter::allow_zerocopy). A
+/// notification comes when the pages are free: [`super::scatter::notification`].
 ///
 /// # Safety
 /// The pieces are mapped memory. With `zerocopy` the bytes do not change until the last reader has taken them.

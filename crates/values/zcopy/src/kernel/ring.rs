@@ -1,8 +1,7 @@
 //! A ring of io_uring(7) that sends datagrams out of registered memory (Linux 6.15): the pages are looked up and held
 //! once, at registration, instead of for each send.
 
-use crate::map;
-use crate::segment::{FLAGS, with_message};
+use super::segment::{FLAGS, with_message};
 use rustix::fd::OwnedFd;
 use rustix::io_uring::{
     IORING_NOTIF_USAGE_ZC_COPIED, IORING_OFF_CQ_RING, IORING_OFF_SQ_RING, IORING_OFF_SQES,
@@ -16,6 +15,7 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
+use tranship_sys::map;
 
 /// Bytes of memory that can be registered.
 pub const MOST: usize = 1 << 30;
@@ -123,7 +123,7 @@ impl Ring {
         Ok(())
     }
 
-    /// Sends pieces like [`crate::segment::send_pieces`], by reference to registered pages. Returns true if a
+    /// Sends pieces like [`super::segment::send_pieces`], by reference to registered pages. Returns true if a
     /// notification with this mark comes when the kernel no longer needs the pages, maybe within this call
     /// ([`Ring::notified`]). That also holds for a send that fails after the kernel has taken it. Each notification
     /// says whether the kernel copied the bytes after all.

@@ -122,7 +122,7 @@ impl Pagemap {
     fn read(&self, addr: NonNull<u8>, len: usize, runs: &mut [Range<usize>]) -> io::Result<usize> {
         const FILE: u64 = 1 << 61;
         const SWAPPED_OR_PRESENT: u64 = 3 << 62;
-        let page = crate::page_size();
+        let page = tranship_sys::page_size();
         let mut words = [0u8; 8 * 4096];
         let begin = addr.addr().get() / page;
         let (mut at, end) = (begin, (addr.addr().get() + len) / page);
@@ -160,13 +160,13 @@ const MOST: usize = 16;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{map, memfd};
+    use tranship_sys::{map, memfd};
 
     type Way = fn(&Pagemap, NonNull<u8>, usize, &mut [Range<usize>]) -> io::Result<usize>;
 
     #[test]
     fn a_written_page_is_found_and_a_read_one_is_not() {
-        let page = crate::page_size();
+        let page = tranship_sys::page_size();
         let len = 5000 * page;
         let fd = memfd::create("test").expect("memfd");
         memfd::fallocate(&fd, len as u64).expect("fallocate");
