@@ -24,7 +24,7 @@ mod producer;
 mod ring;
 mod wait;
 #[cfg(all(test, not(loom)))]
-mod wraps;
+mod tests;
 
 pub use consumer::Consumer;
 pub use front::Ending;

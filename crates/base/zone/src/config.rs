@@ -20,7 +20,7 @@ pub struct ZoneConfig {
     /// back at their next call.
     pub barrier: Option<Barrier>,
     /// Whether the program's allocator consists of this zone. Then no reaper keeps time for it (it is told by
-    /// [`ItemZone::period_over`](crate::ItemZone::period_over)). Its locks are the innermost, because other code
+    /// [`Zone::period_over`](crate::Zone::period_over)). Its locks are the innermost, because other code
     /// allocates while it holds locks of its own.
     pub allocator: bool,
     /// Whether a forked child finds all caches shut, so that it cannot use inherited items.

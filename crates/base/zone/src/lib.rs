@@ -24,35 +24,15 @@
 //! [`Classes`] maps sizes to classes; [`RunAllocator`], [`SlotNumbers`] and [`Keg`] are plain structures which their
 //! owner locks. The buffers of pools are made of these.
 //!
-//! For items in a process's own memory, complete parts exist: an [`Arena`] (private memory, a memfd, or the caller's
-//! own [`Memory`](arena::Memory)), [`ItemKeg`]s over it, and [`ItemZone`]s over these. Zones hand out addresses:
+//! Items in a process's own memory have a crate of their own over this one: `tranship-items`.
 //!
-//! ```
-//! # mod tranship { pub use tranship_zone as zone; }
-//! use std::sync::Arc;
-//! use tranship::zone::{Arena, Bytes, ItemKeg, ItemOptions, ItemZone};
-//!
-//! let arena = Arc::new(Arena::private(1 << 30)?);
-//! let keg = ItemKeg::new(&arena, 256, 64)?;
-//! let zone = ItemZone::new(&keg, Bytes, ItemOptions::named("example").max(100_000));
-//! let item = zone.alloc(()).expect("there are 100000");
-//! assert_eq!(arena.tag_of(item.as_ptr()), keg.tag());
-//! // SAFETY: allocated from this zone, freed once.
-//! unsafe { zone.free(item) };
-//! # Ok::<(), Box<dyn std::error::Error>>(())
-//! ```
-//!
-//! - [`Object`]: callbacks for items on their way.
-//! - [`item::Request`]: how long an allocation may wait.
 //! - [`reaper`]: when memory goes back, and the effects of a fork.
-//! - [`item::DebugOptions`]: how wrong use is found.
 //!
 //! NOT here: shared memory between domains, liveness of sent buffers, quotas. They are behind [`Backend`],
-//! [`SlabSource`], [`SlabHooks`] and [`Memory`](arena::Memory).
+//! [`SlabSource`] and [`SlabHooks`].
 
 #![warn(missing_docs, clippy::missing_errors_doc)]
 
-pub mod arena;
 mod backend;
 mod bits;
 mod bucket;
@@ -62,7 +42,6 @@ mod config;
 mod depot;
 mod direct;
 mod front;
-pub mod item;
 mod keg;
 mod local;
 pub mod lock;
@@ -75,12 +54,10 @@ mod table;
 mod wss;
 mod zone;
 
-pub use arena::Arena;
 pub use backend::Backend;
 pub use classes::Classes;
 pub use config::{Barrier, Level, ZoneConfig, ZoneStats};
 pub use direct::CachePlace;
-pub use item::{Bytes, ItemKeg, ItemOptions, ItemZone, Object};
 pub use keg::{GrowError, Keg, NewSlab, Place, SlabHooks, SlabShape, SlabSource};
 pub use own_work::around_own_work;
 pub use runs::{PAGE, Run, RunAllocator};

@@ -103,7 +103,7 @@ impl<T> Lock<T> {
     /// # Safety
     /// The rules of [`release`](Self::release) hold, and there is no other reference to the value.
     #[allow(clippy::mut_from_ref, reason = "who holds the lock has the value")]
-    pub(crate) unsafe fn held(&self) -> &mut T {
+    pub unsafe fn held(&self) -> &mut T {
         // SAFETY: passed on to the caller.
         unsafe { &mut *self.value.get() }
     }

@@ -1,6 +1,6 @@
-//! Timekeeping for reclamation, the list of all zones, and the effects of a fork on them.
+//! Timekeeping for reclamation, the list of all managed zones, and the effects of a fork on them.
 //!
-//! Every [`period`](set_period) (a quarter of a second) each item zone gives back three kinds of memory:
+//! Every [`period`](set_period) (a quarter of a second) each managed zone gives back three kinds of memory:
 //!
 //! - Items that lay in its depot untouched for two periods, beyond the working set: the most that was lately taken out
 //!   of it.
@@ -11,13 +11,13 @@
 //! without waking while no zone does. It has a small stack, and all signals are blocked. If it cannot be started, or
 //! the program forbids it, the allocations and frees that leave their thread's cache keep time instead.
 //!
-//! **Fork.** The locks of all item zones, kegs and arenas are taken before a fork and released after it, so the child
+//! **Fork.** The locks of all managed zones, kegs and arenas are taken before a fork and released after it, so the child
 //! finds them whole. Private memory is copied with its contents, and both processes continue alone. Items that the
 //! parent's other threads had cached go back in the child after a period. A cache whose thread was in the middle of an
 //! allocation or free is lost to the child. Memory of a memfd is not inherited: the child must not touch items in it.
 
+use crate::backend::Backend;
 use crate::config::Level;
-use crate::item::{ItemKeg, ItemStats};
 use crate::local::Reclaiming;
 use crate::lock::Lock;
 use crate::own_work::OwnWork;
@@ -37,42 +37,60 @@ pub enum Driver {
     Nobody,
 }
 
-/// A zone's name and figures.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Report {
-    /// The zone's name.
-    pub name: String,
-    /// The zone's counters and present state.
-    pub stats: ItemStats,
-}
-
-/// A zone that takes part.
-pub(crate) trait Managed: Send + Sync {
-    fn period(&self) -> bool;
-    /// Says whether the program's allocator consists of the zone.
-    fn is_allocator(&self) -> bool;
-    fn report(&self) -> Report;
-    fn drain(&self, level: Level);
-    fn keg(&self) -> &Arc<ItemKeg>;
+/// A backend whose zone takes part.
+pub trait Managed: Backend {
     /// Runs actions that wait for a moment without locks.
     fn act(&self);
-    /// Takes the locks of a phase, before a fork.
-    fn hold(&self, phase: Phase);
-    /// Gives them back. `child`: this is the new process.
+    /// Gives all free memory behind the zone to the system; returns the number of bytes.
+    fn purge(&self) -> u64;
+    /// Returns what other zones may share: the keg, and the arena, whose locks are taken after those of all kegs.
+    fn shared(&self) -> [Arc<dyn Shared>; 2];
+    /// Takes the backend's locks of a phase, before a fork.
+    fn hold_for_fork(&self, phase: Phase);
+    /// Releases them. `child`: this is the new process.
     ///
     /// # Safety
-    /// `hold` was called with this phase.
-    unsafe fn release(&self, phase: Phase, child: bool);
+    /// `hold_for_fork` was called with this phase.
+    unsafe fn release_after_fork(&self, phase: Phase, child: bool);
+}
+
+/// A part that several zones may share.
+pub trait Shared: Send + Sync {
+    /// Takes the part's locks before a fork.
+    fn hold(&self);
+    /// Releases them.
+    ///
+    /// # Safety
+    /// `hold` was called.
+    unsafe fn release(&self);
 }
 
 /// Order in which locks are taken: all zones' locks of a phase before any of the next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Phase {
+pub enum Phase {
+    /// The backend's, which sets the zone's pressure.
     Pressure,
+    /// The zone's, of a thread that takes other threads' caches.
     Thief,
+    /// Those of the zone's caches.
     Caches,
+    /// The zone's, of its depot.
     Depot,
+    /// The backend's, of its limit.
     Limit,
+}
+
+/// A zone with its backend, whatever that is.
+pub(crate) trait Member: Send + Sync {
+    fn period(&self) -> bool;
+    /// Says whether the program's allocator consists of the zone.
+    fn is_allocator(&self) -> bool;
+    fn drain(&self, level: Level);
+    fn backend(&self) -> &dyn Managed;
+    fn hold(&self, phase: Phase);
+    /// # Safety
+    /// `hold` was called with this phase.
+    unsafe fn release(&self, phase: Phase, child: bool);
 }
 
 const PHASES: [Phase; 5] = [
@@ -83,7 +101,7 @@ const PHASES: [Phase; 5] = [
     Phase::Limit,
 ];
 
-static ZONES: Lock<Vec<Weak<dyn Managed>>> = Lock::new(Vec::new());
+static ZONES: Lock<Vec<Weak<dyn Member>>> = Lock::new(Vec::new());
 static DRIVER: AtomicU32 = AtomicU32::new(THREAD);
 const THREAD: u32 = 0;
 const CALLS: u32 = 1;
@@ -139,33 +157,24 @@ pub fn period_over() -> bool {
     more
 }
 
-/// Returns all item zones of this process, in the order in which they were made.
-#[must_use]
-pub fn reports() -> Vec<Report> {
-    zones().iter().map(|zone| zone.report()).collect()
-}
-
-/// Drains all item zones of this process, and gives all free memory of their arenas back. It serves a process that is
+/// Drains all managed zones of this process, and gives all free memory of their arenas back. It serves a process that is
 /// short of memory now. Returns the number of bytes that went back to the system.
 pub fn reclaim(level: Level) -> u64 {
     let _work = OwnWork::begin();
     let zones = zones();
     zones.iter().for_each(|zone| zone.drain(level));
-    let purge = |zone: &Arc<dyn Managed>| {
-        zone.keg().reap();
-        zone.keg().arena().purge() * crate::runs::PAGE
-    };
-    zones.iter().map(purge).sum()
+    zones.iter().map(|zone| zone.backend().purge()).sum()
 }
 
-fn zones() -> Vec<Arc<dyn Managed>> {
+fn zones() -> Vec<Arc<dyn Member>> {
     let mut all = ZONES.lock();
     all.retain(|zone| zone.strong_count() > 0);
     all.iter().filter_map(Weak::upgrade).collect()
 }
 
 /// Returns the number of the present period.
-pub(crate) fn now() -> u64 {
+#[must_use]
+pub fn now() -> u64 {
     PERIODS.load(Ordering::Relaxed)
 }
 
@@ -179,7 +188,7 @@ pub(crate) fn survive_forks() {
 }
 
 /// Lets a zone begin to take part.
-pub(crate) fn join(zone: Weak<dyn Managed>) {
+pub(crate) fn join(zone: Weak<dyn Member>) {
     ZONES.lock().push(zone);
 }
 
@@ -264,11 +273,11 @@ fn rest(period: Duration) {
 
 /// Runs the zones' actions that need a thread without locks.
 fn act() {
-    zones().iter().for_each(|zone| zone.act());
+    zones().iter().for_each(|zone| zone.backend().act());
 }
 
 /// Asks for a zone's action soon. The caller holds no lock of a zone.
-pub(crate) fn wake_to_act() {
+pub fn wake_to_act() {
     if DRIVER.load(Ordering::Relaxed) == THREAD {
         keep_time();
     }
@@ -284,13 +293,33 @@ pub(crate) fn wake_to_act() {
 /// The locks that are held over a fork. Only the forking thread touches it, between `before_fork` and the release.
 static HELD: Lock<Held> = Lock::new(Held {
     zones: Vec::new(),
-    kegs: Vec::new(),
+    parts: Vec::new(),
 });
 
 struct Held {
-    zones: Vec<Arc<dyn Managed>>,
-    /// Each keg once; the first keg of each arena is marked.
-    kegs: Vec<(Arc<ItemKeg>, bool)>,
+    zones: Vec<Arc<dyn Member>>,
+    /// Each shared part once.
+    parts: Vec<Arc<dyn Shared>>,
+}
+
+/// Takes the locks of some zones, and of the parts that they share and that are not held yet.
+fn hold_all(zones: &[Arc<dyn Member>], parts: &mut Vec<Arc<dyn Shared>>) {
+    for phase in PHASES {
+        zones.iter().for_each(|zone| zone.hold(phase));
+    }
+    // All kegs before any arena.
+    for kind in 0..2 {
+        for zone in zones {
+            let part = zone.backend().shared()[kind].clone();
+            if !parts
+                .iter()
+                .any(|held| std::ptr::addr_eq(Arc::as_ptr(held), Arc::as_ptr(&part)))
+            {
+                part.hold();
+                parts.push(part);
+            }
+        }
+    }
 }
 
 extern "C" fn before_fork() {
@@ -300,33 +329,14 @@ extern "C" fn before_fork() {
     let mut zones = zones();
     // Zones of an allocator come last: other zones allocate under their own locks.
     zones.sort_by_key(|zone| zone.is_allocator());
-    let mut kegs: Vec<(Arc<ItemKeg>, bool)> = Vec::with_capacity(zones.len());
-    for keg in zones.iter().map(|zone| zone.keg()) {
-        if !kegs.iter().any(|(other, _)| Arc::ptr_eq(other, keg)) {
-            let first = !kegs
-                .iter()
-                .any(|(other, _)| Arc::ptr_eq(other.arena(), keg.arena()));
-            kegs.push((keg.clone(), first));
-        }
-    }
+    let mut parts = Vec::with_capacity(2 * zones.len());
     let others = zones.partition_point(|zone| !zone.is_allocator());
-    let theirs = |keg: &Arc<ItemKeg>| zones[..others].iter().any(|z| Arc::ptr_eq(z.keg(), keg));
-    let other_kegs = kegs.partition_point(|(keg, _)| theirs(keg));
     ZONES.hold();
     crate::registry::hold();
     crate::front::hold();
-    for (zones, kegs) in [
-        (&zones[..others], &kegs[..other_kegs]),
-        (&zones[others..], &kegs[other_kegs..]),
-    ] {
-        for phase in PHASES {
-            zones.iter().for_each(|zone| zone.hold(phase));
-        }
-        kegs.iter().for_each(|(keg, _)| keg.hold());
-        let arenas = kegs.iter().filter(|(_, first)| *first);
-        arenas.for_each(|(keg, _)| keg.arena().hold());
-    }
-    *held = Held { zones, kegs };
+    hold_all(&zones[..others], &mut parts);
+    hold_all(&zones[others..], &mut parts);
+    *held = Held { zones, parts };
     std::mem::forget(held);
 }
 
@@ -349,15 +359,10 @@ fn after_fork(child: bool) {
             HELD.held(),
             Held {
                 zones: Vec::new(),
-                kegs: Vec::new(),
+                parts: Vec::new(),
             },
         );
-        for (keg, first) in &held.kegs {
-            if *first {
-                keg.arena().release();
-            }
-        }
-        held.kegs.iter().for_each(|(keg, _)| keg.release());
+        held.parts.iter().rev().for_each(|part| part.release());
         for phase in PHASES.into_iter().rev() {
             held.zones
                 .iter()

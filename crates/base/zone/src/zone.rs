@@ -11,7 +11,7 @@ use crate::depot::Depot;
 use crate::direct::CachePlace;
 use crate::local;
 use crate::lock::Lock;
-use crate::reaper::{self, Managed};
+use crate::reaper::{self, Managed, Member, Phase};
 use crate::registry::Identity;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -39,14 +39,14 @@ struct Hot {
     place: CachePlace,
 }
 
-pub(crate) struct Inner<B> {
+struct Inner<B> {
     hot: Hot,
     identity: Identity,
     limit: AtomicU32,
     max: AtomicU32,
     keep: AtomicU32,
     closed: AtomicBool,
-    pub(crate) config: ZoneConfig,
+    config: ZoneConfig,
     depot: Lock<Depot>,
     members: Lock<Members>,
     /// The lock of a thief: one at a time, because it holds many caches' locks.
@@ -56,7 +56,7 @@ pub(crate) struct Inner<B> {
     counters: Counters,
     /// Whether the zone takes part in reclamation by time.
     managed: bool,
-    pub(crate) backend: B,
+    backend: B,
     me: Weak<Self>,
 }
 
@@ -113,9 +113,10 @@ impl<B: Backend> Zone<B> {
     }
 
     /// Makes a zone that takes part in reclamation by time, and survives a fork.
-    pub(crate) fn managed(config: ZoneConfig, backend: B) -> Self
+    #[must_use]
+    pub fn managed(config: ZoneConfig, backend: B) -> Self
     where
-        Inner<B>: Managed,
+        B: Managed,
     {
         let zone = Self::with(config, backend, true);
         let inner: Weak<Inner<B>> = Arc::downgrade(&zone.inner);
@@ -123,8 +124,9 @@ impl<B: Backend> Zone<B> {
         zone
     }
 
-    /// Ends a period, see [`ItemZone::period_over`](crate::ItemZone::period_over).
-    pub(crate) fn period_over(&self) -> bool {
+    /// Ends a period, for a zone for which no thread keeps time ([`ZoneConfig::allocator`]). Returns whether there may be
+    /// more to do after the next period.
+    pub fn period_over(&self) -> bool {
         self.inner.period_over()
     }
 
@@ -142,17 +144,18 @@ impl<B: Backend> Zone<B> {
     }
 
     /// Does the work of `alloc` after `alloc_cached` found nothing, without counting a failure.
-    pub(crate) fn obtain(&self) -> Option<u32> {
+    #[must_use]
+    pub fn obtain(&self) -> Option<u32> {
         self.inner.obtain()
     }
 
     /// Records that an allocation failed after all.
-    pub(crate) fn count_failure(&self) {
+    pub fn count_failure(&self) {
         self.inner.counters.failures.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Counts items that came from the backend, and went out, past the zone.
-    pub(crate) fn count_imported(&self, items: u64) {
+    pub fn count_imported(&self, items: u64) {
         let counters = &self.inner.counters;
         counters.imported.fetch_add(items, Ordering::Relaxed);
         // Ordering: as in `Front::count_alloc`.
@@ -160,12 +163,14 @@ impl<B: Backend> Zone<B> {
     }
 
     /// Says whether an allocator consists of the zone, see [`ZoneConfig::allocator`].
-    pub(crate) fn is_allocator(&self) -> bool {
+    #[must_use]
+    pub fn is_allocator(&self) -> bool {
         self.inner.config.allocator
     }
 
     /// Says whether [`close`](Self::close) was called.
-    pub(crate) fn is_closed(&self) -> bool {
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
         self.inner.closed.load(Ordering::Relaxed)
     }
 
@@ -263,7 +268,7 @@ impl<B: Backend> Zone<B> {
 
     /// Sets the size of buckets and of the depot, in items. Buckets change as they are next exchanged, and cached items
     /// stay.
-    pub(crate) fn resize_caches(&self, bucket_items: u32, depot_items: u32) {
+    pub fn resize_caches(&self, bucket_items: u32, depot_items: u32) {
         let inner = &*self.inner;
         inner.max.store(bucket_items, Ordering::Relaxed);
         inner.limit.store(bucket_items, Ordering::Relaxed);
@@ -305,7 +310,7 @@ impl<B: Backend> Zone<B> {
 }
 
 impl<B: Backend> Inner<B> {
-    pub(crate) fn stats(&self) -> ZoneStats {
+    fn stats(&self) -> ZoneStats {
         let (depot, working_set) = {
             let depot = self.depot.lock();
             (depot.items() as u64, depot.working_set() as u64)
@@ -341,6 +346,37 @@ impl<B: Backend> Inner<B> {
             contended: counters.contended.load(Ordering::Relaxed),
             bucket_items: self.limit.load(Ordering::Relaxed),
             threads: u32::try_from(members.caches.len()).unwrap_or(u32::MAX),
+        }
+    }
+}
+
+impl<B: Managed> Member for Inner<B> {
+    fn period(&self) -> bool {
+        self.period_over()
+    }
+
+    fn is_allocator(&self) -> bool {
+        self.config.allocator
+    }
+
+    fn drain(&self, level: Level) {
+        self.drain_to(level);
+    }
+
+    fn backend(&self) -> &dyn Managed {
+        &self.backend
+    }
+
+    fn hold(&self, phase: Phase) {
+        self.hold_zone(phase);
+        self.backend.hold_for_fork(phase);
+    }
+
+    unsafe fn release(&self, phase: Phase, child: bool) {
+        // SAFETY: passed on to the caller.
+        unsafe {
+            self.backend.release_after_fork(phase, child);
+            self.release_zone(phase, child);
         }
     }
 }

@@ -124,14 +124,14 @@ pub mod zcopy {
 #[cfg(feature = "zone")]
 pub mod zone {
     #[doc(inline)]
-    pub use tranship_zone::item::{
+    pub use tranship_items::item::{
         Alarm, AllocError, DebugOptions, ItemStats, ItemsOut, KegError, MAX_ITEM_BYTES, Refused,
         Request, Wait, Warning,
     };
     #[doc(inline)]
-    pub use tranship_zone::reaper::{Driver, reclaim, set_driver};
+    pub use tranship_items::reaper::{Driver, reclaim, set_driver};
     #[doc(inline)]
-    pub use tranship_zone::{
+    pub use tranship_items::{
         Arena, Bytes, ItemKeg, ItemOptions, ItemZone, Level, Object, ZoneConfig, ZoneStats,
     };
 }

@@ -10,8 +10,8 @@ use crate::environment::Environment;
 use crate::link::{Gone, Link, News};
 use crate::meta;
 use std::sync::atomic::{AtomicBool, Ordering};
+use tranship_items::lock::{Guard, Lock};
 use tranship_sys::{process, time};
-use tranship_zone::lock::{Guard, Lock};
 
 /// Bounds of the step, an eighth of the heap, in which memory is requested and given back.
 const LEAST_STEP: u64 = 1 << 20;

@@ -8,10 +8,10 @@ use crate::{account, fork, huge, inside, meta, window, wrong};
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
+use tranship_items::arena::{ArenaStats, Owner, PAGES_TAG};
+use tranship_items::item::{Bytes, ItemKeg, ItemOptions, ItemZone};
+use tranship_items::{Arena, Level, PAGE, ZoneConfig};
 use tranship_sys::time;
-use tranship_zone::arena::{ArenaStats, Owner, PAGES_TAG};
-use tranship_zone::item::{Bytes, ItemKeg, ItemOptions, ItemZone};
-use tranship_zone::{Arena, Level, PAGE, ZoneConfig};
 
 const PAGE_BYTES: usize = 4096;
 const _: () = assert!(PAGE_BYTES as u64 == PAGE);
@@ -280,7 +280,7 @@ fn make() -> Option<&'static Heap> {
 
 impl Heap {
     fn new() -> std::io::Result<Heap> {
-        tranship_zone::around_own_work(inside::enter, inside::leave);
+        tranship_items::around_own_work(inside::enter, inside::leave);
         // Before the zones' own handlers, so that their locks are taken before the heap's.
         fork::install()?;
         let window = window::Charged::reserve()?;

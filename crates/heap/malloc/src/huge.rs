@@ -3,8 +3,8 @@
 use crate::account;
 use std::collections::BTreeMap;
 use std::ptr::NonNull;
+use tranship_items::lock::Lock;
 use tranship_sys::map;
-use tranship_zone::lock::Lock;
 
 /// Addresses and lengths.
 static MAPPINGS: Lock<BTreeMap<usize, usize>> = Lock::new(BTreeMap::new());

@@ -14,7 +14,7 @@
 use crate::classes::BYTES;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU8, Ordering};
-use tranship_zone::arena;
+use tranship_items::arena;
 
 /// Bytes of the unit in which items are numbered, and that they are aligned to.
 pub(crate) const UNIT: usize = 16;

@@ -8,8 +8,8 @@
 use crate::environment;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use tranship_items::lock::Lock;
 use tranship_sys::map;
-use tranship_zone::lock::Lock;
 
 const BLOCK: usize = 64 << 10;
 /// The first size to try, for a heap without a limit; less if a limit of the process forbids it. Tables of a heap are

@@ -93,8 +93,8 @@ pub fn usage() -> Usage {
 pub fn stats() -> HeapStats {
     let (arena, mappings, mapped_bytes) = heap::stats();
     HeapStats {
-        used_bytes: arena.used_pages * tranship_zone::PAGE,
-        spare_bytes: (arena.committed_pages - arena.used_pages) * tranship_zone::PAGE,
+        used_bytes: arena.used_pages * tranship_items::PAGE,
+        spare_bytes: (arena.committed_pages - arena.used_pages) * tranship_items::PAGE,
         mappings,
         mapped_bytes,
     }

@@ -4,7 +4,7 @@ use crate::{account, environment, marks};
 use std::io;
 use std::ops::Range;
 use std::ptr::NonNull;
-use tranship_zone::arena::{MAX_BYTES, Memory, Private};
+use tranship_items::arena::{MAX_BYTES, Memory, Private};
 
 const LEAST_BYTES: u64 = 64 << 20;
 /// The window's size as a multiple of the heap's limit: scattered free pages cannot serve a request that is longer than

@@ -5,9 +5,9 @@ use std::alloc::{GlobalAlloc, Layout};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+use tranship_items::{Arena, Bytes, ItemKeg, ItemOptions, ItemZone, reaper};
 use tranship_malloc::Tranship;
 use tranship_testkit::{Random, Watchdog};
-use tranship_zone::{Arena, Bytes, ItemKeg, ItemOptions, ItemZone, reaper};
 
 #[global_allocator]
 static ALLOCATOR: Tranship = Tranship;
@@ -101,7 +101,7 @@ fn zones_beside_the_heap_and_forks_do_not_wait_for_each_other() {
         let pid = unsafe { libc::fork() };
         if pid == 0 {
             use_both(&zone, 9);
-            reaper::reclaim(tranship_zone::Level::All);
+            reaper::reclaim(tranship_items::Level::All);
             tranship_malloc::trim();
             use_both(&zone, 9);
             // SAFETY: ends the process.

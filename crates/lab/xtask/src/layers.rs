@@ -18,6 +18,7 @@ const HOUSE: &[Folder] = &[
         1,
         &["proto", "policy", "manager", "session", "core", "sandbox"],
     ),
+    Folder::new("items", 1, &["items"]),
     Folder::new("net", 2, &["transport", "channel"]),
     Folder::new("packets", 2, &["mbuf", "netpath"]),
     Folder::new("values", 2, &["zcopy", "zcopy-preload", "cache"]),

@@ -6,8 +6,8 @@ use crate::histogram::Histogram;
 use crate::size::ClusterSize;
 use std::fmt;
 use std::sync::atomic::Ordering;
-use tranship_zone::PAGE;
-use tranship_zone::item::ItemStats;
+use tranship_items::PAGE;
+use tranship_items::item::ItemStats;
 
 /// One zone.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

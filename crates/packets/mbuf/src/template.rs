@@ -9,8 +9,8 @@ use crate::tag::Tag;
 use crate::zones::{Make, Template};
 use std::os::fd::AsRawFd;
 use std::ptr::NonNull;
-use tranship_zone::Object;
-use tranship_zone::item::{AllocError, Refused, Request, Wait};
+use tranship_items::Object;
+use tranship_items::item::{AllocError, Refused, Request, Wait};
 
 impl Object for Template {
     type Arg<'a> = ();

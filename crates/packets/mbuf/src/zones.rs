@@ -24,8 +24,8 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering, compiler_fence};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Instant;
 use tranship_core::Pool;
-use tranship_zone::item::{AllocError, Request, Wait};
-use tranship_zone::{Arena, Bytes, ItemKeg, ItemOptions, ItemZone, Level};
+use tranship_items::item::{AllocError, Request, Wait};
+use tranship_items::{Arena, Bytes, ItemKeg, ItemOptions, ItemZone, Level};
 
 /// How long an allocation may wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

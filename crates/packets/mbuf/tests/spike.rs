@@ -3,9 +3,9 @@
 use std::sync::mpsc::{channel, sync_channel};
 use std::thread;
 use std::time::Duration;
+use tranship_items::reaper;
 use tranship_mbuf::{Chain, Limits, MbufOptions, Mbufs};
 use tranship_testkit::Watchdog;
-use tranship_zone::reaper;
 
 const SPIKE: usize = 16384;
 

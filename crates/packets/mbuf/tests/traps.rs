@@ -8,12 +8,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::Duration;
+use tranship_items::reaper::{self, Driver};
 use tranship_mbuf::{
     Calls, Chain, Checksum, ClusterSize, Error, ExtKind, Flags, Header, Limits, MHLEN, MINCLSIZE,
     MLEN, MbufOptions, Mbufs, PERSISTENT, Routine, SendTag, Tag, What, inject,
 };
 use tranship_testkit::Watchdog;
-use tranship_zone::reaper::{self, Driver};
 
 fn mbufs() -> Mbufs {
     limited(Limits::NONE)

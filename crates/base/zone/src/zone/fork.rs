@@ -6,7 +6,7 @@ use crate::reaper::Phase;
 
 impl<B: Backend> Inner<B> {
     /// Takes the locks of a phase.
-    pub(crate) fn hold_zone(&self, phase: Phase) {
+    pub(super) fn hold_zone(&self, phase: Phase) {
         match phase {
             Phase::Thief => self.thief.hold(),
             Phase::Caches => {
@@ -23,7 +23,7 @@ impl<B: Backend> Inner<B> {
     ///
     /// # Safety
     /// This thread, or the one it was forked from, called `hold_zone` with this phase.
-    pub(crate) unsafe fn release_zone(&self, phase: Phase, child: bool) {
+    pub(super) unsafe fn release_zone(&self, phase: Phase, child: bool) {
         // SAFETY: the caller holds these locks.
         unsafe {
             match phase {

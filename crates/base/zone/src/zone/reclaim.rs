@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering;
 const IDLE_PERIODS: u32 = 4;
 
 impl<B: Backend> Inner<B> {
-    pub(crate) fn drain_to(&self, level: Level) {
+    pub(super) fn drain_to(&self, level: Level) {
         let keep = match level {
             Level::WorkingSet => self.depot().working_set(),
             _ => 0,
@@ -70,7 +70,7 @@ impl<B: Backend> Inner<B> {
     /// Ends a period and returns whether there may be more to do later. Items that lay untouched in the depot for two
     /// periods go back, and so do items cached by threads that did nothing for a while. Buckets shrink if no thread was
     /// in another's way.
-    pub(crate) fn period_over(&self) -> bool {
+    pub(super) fn period_over(&self) -> bool {
         let keep = self.depot().period();
         self.trim(keep);
         self.shrink_buckets(false);

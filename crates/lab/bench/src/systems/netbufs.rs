@@ -5,9 +5,9 @@ use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, Result};
+use tranship_items::reaper::{self, Driver};
+use tranship_items::{Arena, Bytes, ItemKeg, ItemOptions, ItemZone};
 use tranship_mbuf::{Chain, Mbufs};
-use tranship_zone::reaper::{self, Driver};
-use tranship_zone::{Arena, Bytes, ItemKeg, ItemOptions, ItemZone};
 
 pub const MBUF: usize = 256;
 pub const CLUSTER: usize = 2048;

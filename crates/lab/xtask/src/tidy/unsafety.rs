@@ -10,6 +10,7 @@ const MAY: &[&str] = &[
     "region",
     "ledger",
     "zone",
+    "items",
     "session",
     "core",
     "mbuf",

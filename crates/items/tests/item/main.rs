@@ -10,9 +10,9 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use tranship_zone::arena::Arena;
-use tranship_zone::item::{AllocError, Refused, Request, Wait};
-use tranship_zone::{Bytes, ItemKeg, ItemOptions, ItemZone, Level, Object};
+use tranship_items::arena::Arena;
+use tranship_items::item::{AllocError, Refused, Request, Wait};
+use tranship_items::{Bytes, ItemKeg, ItemOptions, ItemZone, Level, Object};
 
 fn keg(bytes: u64) -> Arc<ItemKeg> {
     let arena = Arc::new(Arena::private(256 << 20).expect("arena"));

@@ -5,12 +5,12 @@
 //! no other thread is served.
 
 use super::request::Wait;
-use crate::lock::Lock;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Instant;
 use tranship_sys::futex;
+use tranship_zone::lock::Lock;
 
 const WAITING: u32 = 0;
 const GRANTED: u32 = 1;

@@ -1,12 +1,12 @@
 //! The memory of an arena's pages.
 
-use crate::runs::PAGE;
 use std::io;
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU16, Ordering};
 use tranship_sys::{map, memfd};
+use tranship_zone::PAGE;
 
 const PAGE_BYTES: usize = 4096;
 const _: () = assert!(PAGE_BYTES as u64 == PAGE);

@@ -3,9 +3,9 @@
 //! A freed page keeps its memory until it has been free through one whole period (two calls of [`Pages::age`]).
 //! Frequent freeing and reuse therefore cost no system calls.
 
-use crate::runs::{PAGE, Run, RunAllocator};
 use std::collections::VecDeque;
 use std::ops::Range;
+use tranship_zone::{PAGE, Run, RunAllocator};
 
 const ABSENT: u8 = 0;
 const USED: u8 = 1;

@@ -10,13 +10,14 @@ mod pages;
 
 pub use memory::{File, Memory, Private};
 
-use crate::lock::{Guard, Lock};
-use crate::runs::{PAGE, Run};
 use map::{Entry, PageMap};
 use pages::Pages;
 use std::io;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
+use tranship_zone::lock::{Guard, Lock};
+use tranship_zone::reaper::Shared;
+use tranship_zone::{PAGE, Run};
 
 /// The longest window: items are named by their offset in units of [`UNIT`], in 32 bits.
 pub const MAX_BYTES: u64 = UNIT << 32;
@@ -53,7 +54,7 @@ pub struct ArenaStats {
 /// A window of at most 64 GiB. Share it with an `Arc`. All methods may be called by any thread.
 ///
 /// ```
-/// # mod tranship { pub use tranship_zone as zone; }
+/// # mod tranship { pub use tranship_items as zone; }
 /// use tranship::zone::Arena;
 ///
 /// let arena = Arena::private(1 << 30)?;
@@ -297,24 +298,6 @@ impl Arena {
         committed > used
     }
 
-    /// Takes the locks before a fork.
-    pub(crate) fn hold(&self) {
-        self.pages.hold();
-        self.tags.hold();
-    }
-
-    /// Releases the arena's locks.
-    ///
-    /// # Safety
-    /// The rules of [`Lock::release`] hold.
-    pub(crate) unsafe fn release(&self) {
-        // SAFETY: passed on to the caller.
-        unsafe {
-            self.tags.release();
-            self.pages.release();
-        }
-    }
-
     /// Returns the address at an offset in the window.
     #[inline]
     pub(crate) fn at(&self, offset: u64) -> NonNull<u8> {
@@ -412,5 +395,20 @@ impl std::fmt::Debug for Arena {
             .field("bytes", &self.bytes)
             .field("stats", &self.stats())
             .finish_non_exhaustive()
+    }
+}
+
+impl Shared for Arena {
+    fn hold(&self) {
+        self.pages.hold();
+        self.tags.hold();
+    }
+
+    unsafe fn release(&self) {
+        // SAFETY: passed on to the caller.
+        unsafe {
+            self.tags.release();
+            self.pages.release();
+        }
     }
 }

@@ -1,12 +1,4 @@
 //! Items in memory: kegs over an arena, and zones over kegs.
-//!
-//! ```text
-//!    ItemZone "packet"    ItemZone "mbuf"         caches, ctor and dtor, init and fini, a limit each
-//!             └─────┬──────────┘
-//!                ItemKeg                          slabs of items of one size, a reserve
-//!                   │
-//!                 Arena                           pages, and whose they are
-//! ```
 
 mod alarm;
 mod debug;

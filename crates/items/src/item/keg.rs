@@ -1,13 +1,14 @@
 //! A keg of items in an arena, shared by the zones over it.
 
 use crate::arena::{Arena, UNIT};
-use crate::keg::{Keg, NewSlab, Place, SlabHooks, SlabShape, SlabSource};
-use crate::lock::Lock;
-use crate::runs::{PAGE, Run};
-use crate::slots::SlotSet;
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use tranship_zone::SlotSet;
+use tranship_zone::lock::Lock;
+use tranship_zone::reaper::Shared;
+use tranship_zone::{Keg, NewSlab, Place, SlabHooks, SlabShape, SlabSource};
+use tranship_zone::{PAGE, Run};
 
 /// The largest items of kegs, bytes. For a larger item, pages of the arena are better.
 pub const MAX_ITEM_BYTES: u64 = 1 << 20;
@@ -202,20 +203,6 @@ impl ItemKeg {
         }
     }
 
-    /// Takes the lock before a fork.
-    pub(crate) fn hold(&self) {
-        self.slabs.hold();
-    }
-
-    /// Releases the lock.
-    ///
-    /// # Safety
-    /// The rules of [`Lock::release`] hold.
-    pub(crate) unsafe fn release(&self) {
-        // SAFETY: passed on to the caller.
-        unsafe { self.slabs.release() };
-    }
-
     /// Returns the number that zones use for an item: its offset in the arena, in units.
     #[must_use]
     pub fn number_of(&self, item: NonNull<u8>) -> u32 {
@@ -239,7 +226,7 @@ impl ItemKeg {
         u64::from(self.slabs.lock().shape().pages) * PAGE
     }
 
-    fn grow(&self, keg: &mut Keg) -> Result<(), crate::keg::GrowError> {
+    fn grow(&self, keg: &mut Keg) -> Result<(), tranship_zone::GrowError> {
         keg.grow(&mut Pages(&self.arena), &mut Tags(self))
     }
 
@@ -251,6 +238,17 @@ impl ItemKeg {
         let within = offset.checked_sub(keg.run_of(slab)?.offset())?;
         let index = u16::try_from(within / self.stride).ok()?;
         (within % self.stride == 0 && index < keg.shape().items).then_some(Place { slab, index })
+    }
+}
+
+impl Shared for ItemKeg {
+    fn hold(&self) {
+        self.slabs.hold();
+    }
+
+    unsafe fn release(&self) {
+        // SAFETY: passed on to the caller.
+        unsafe { self.slabs.release() };
     }
 }
 

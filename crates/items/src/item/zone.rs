@@ -9,13 +9,13 @@ use super::request::{AllocError, Request};
 use super::stats::ItemStats;
 use super::supply::Supply;
 use crate::arena::UNIT;
-use crate::config::{Level, ZoneConfig};
-use crate::lock::Lock;
-use crate::reaper;
-use crate::zone::Zone;
 use std::ptr::NonNull;
 use std::sync::Arc;
 use tranship_sys::membarrier;
+use tranship_zone::Zone;
+use tranship_zone::lock::Lock;
+use tranship_zone::reaper;
+use tranship_zone::{Level, ZoneConfig};
 
 const UNIT_LEN: usize = 1 << UNIT.trailing_zeros();
 
@@ -82,7 +82,7 @@ impl ItemOptions {
 /// memory, and are reported ([`destroy`](Self::destroy)).
 ///
 /// ```
-/// # mod tranship { pub use tranship_zone as zone; }
+/// # mod tranship { pub use tranship_items as zone; }
 /// use std::sync::Arc;
 /// use tranship::zone::{Arena, Bytes, ItemKeg, ItemOptions, ItemZone};
 ///

@@ -6,8 +6,8 @@ use common::watchdog;
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use tranship_zone::reaper::{self, Driver};
-use tranship_zone::{Arena, Bytes, ItemKeg, ItemOptions, ItemZone, Level};
+use tranship_items::reaper::{self, Driver};
+use tranship_items::{Arena, Bytes, ItemKeg, ItemOptions, ItemZone, Level};
 
 fn churn(zone: &ItemZone<Bytes>, items: usize) {
     let all: Vec<NonNull<u8>> = (0..items).map(|_| zone.alloc(()).expect("room")).collect();

@@ -5,8 +5,8 @@ mod common;
 use common::watchdog;
 use std::sync::Arc;
 use std::time::Duration;
-use tranship_zone::reaper::{self, Driver};
-use tranship_zone::{Arena, Bytes, ItemKeg, ItemOptions, ItemZone};
+use tranship_items::reaper::{self, Driver};
+use tranship_items::{Arena, Bytes, ItemKeg, ItemOptions, ItemZone};
 
 fn threads() -> usize {
     std::fs::read_dir("/proc/self/task").expect("tasks").count()

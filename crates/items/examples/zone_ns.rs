@@ -4,7 +4,8 @@ use std::hint::black_box;
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::time::Instant;
-use tranship_zone::{Arena, Backend, Bytes, ItemKeg, ItemOptions, ItemZone, Zone, ZoneConfig};
+use tranship_items::{Arena, Bytes, ItemKeg, ItemOptions, ItemZone};
+use tranship_zone::{Backend, Zone, ZoneConfig};
 
 /// Numbers counted up; returned ones are forgotten.
 struct Endless(std::sync::atomic::AtomicU32);

@@ -9,11 +9,11 @@
 
 use super::keg::ItemKeg;
 use crate::arena::UNIT;
-use crate::lock::Lock;
 use std::backtrace::Backtrace;
 use std::collections::{HashMap, VecDeque};
 use std::fmt::Write as _;
 use std::ptr::NonNull;
+use tranship_zone::lock::Lock;
 
 const FREED: u8 = 0xdf;
 const REDZONE: u8 = 0xbb;

@@ -1,6 +1,6 @@
 //! An item zone's figures.
 
-use crate::config::ZoneStats;
+use tranship_zone::ZoneStats;
 
 /// A zone's counters and its present state.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -7,11 +7,11 @@ use super::limit::Limit;
 use super::object::Object;
 use super::request::{AllocError, Wait};
 use super::stats::ItemStats;
-use crate::backend::Backend;
-use crate::config::ZoneStats;
-use crate::lock::Lock;
-use crate::reaper;
 use std::sync::Arc;
+use tranship_zone::Backend;
+use tranship_zone::ZoneStats;
+use tranship_zone::lock::Lock;
+use tranship_zone::reaper;
 
 /// Items that go to the keg under one lock.
 const GIVEN_AT_ONCE: usize = 256;

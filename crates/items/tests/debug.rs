@@ -8,8 +8,8 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-use tranship_zone::item::{Alarm, AllocError, DebugOptions, Refused, Request, Wait};
-use tranship_zone::{Arena, Bytes, ItemKeg, ItemOptions, ItemZone, Level, Object};
+use tranship_items::item::{Alarm, AllocError, DebugOptions, Refused, Request, Wait};
+use tranship_items::{Arena, Bytes, ItemKeg, ItemOptions, ItemZone, Level, Object};
 
 fn keg() -> Arc<ItemKeg> {
     let arena = Arc::new(Arena::private(64 << 20).expect("arena"));
