@@ -5,7 +5,7 @@
 //! the figure. New lines come last in their record: the page's words follow the table.
 
 use crate::figures::{Field, Figure, Kind, Reading, Record, Value, Writing};
-use crate::{ChannelId, DomainId, PoolId, Role, Trust};
+use crate::{ChannelId, DomainId, HogAction, PoolId, Pressure, Role, Trust};
 use serde::{Deserialize, Serialize};
 
 macro_rules! records {
@@ -130,6 +130,8 @@ records! {
         lingering_bytes: u64 = Gauge;
         /// The rule that it has broken, if any.
         hog: Option<HogStat> = Fact;
+        /// Memory that it may still be granted: of the total, of its user's share, and of the limit for one domain.
+        room_bytes: u64 = Most;
     }
 
     /// A rule that a domain has broken: it holds more memory of others than the rule allows.
@@ -282,6 +284,27 @@ records! {
     }
 }
 
+impl Field for Option<HogStat> {
+    const PYTHON: &'static str = "_HogStat | None";
+    fn value(&self) -> Value<'_> {
+        self.as_ref()
+            .map_or(Value::Absent, |hog| Value::Record(hog))
+    }
+    fn put(&self, to: &mut Writing) {
+        to.words.push(u64::from(self.is_some()));
+        if let Some(hog) = self {
+            hog.put(to);
+        }
+    }
+    fn take(from: &mut Reading<'_>) -> Option<Self> {
+        Some(if from.next() == 0 {
+            None
+        } else {
+            HogStat::take(from)
+        })
+    }
+}
+
 /// One record of the answer to `Stat`, and of the statistics page.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum StatRecord {
@@ -366,76 +389,6 @@ impl DomainStat {
     /// Returns the bytes of others' memory that are charged to it.
     pub fn charged_bytes(&self) -> u64 {
         self.lingering_bytes.saturating_add(self.stranded_bytes)
-    }
-}
-
-/// The memory shortage outside of the manager, on the machine or in a cgroup.
-#[derive(
-    Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash, Default, Serialize, Deserialize,
-)]
-#[serde(rename_all = "lowercase")]
-pub enum Pressure {
-    /// The state is not known.
-    #[default]
-    Unwatched,
-    /// Memory is not short.
-    None,
-    /// Some tasks wait for memory: idle memory is requested.
-    Some,
-    /// All tasks wait for memory, or a limit is near: no pool grows.
-    Full,
-}
-
-impl Pressure {
-    /// All, by their numbers.
-    pub const ALL: [Pressure; 4] = [
-        Pressure::Unwatched,
-        Pressure::None,
-        Pressure::Some,
-        Pressure::Full,
-    ];
-
-    /// Returns the word for the state.
-    pub fn name(self) -> &'static str {
-        match self {
-            Pressure::Unwatched => "unwatched",
-            Pressure::None => "none",
-            Pressure::Some => "some",
-            Pressure::Full => "full",
-        }
-    }
-}
-
-/// The action against a domain that holds too much memory of others.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, Default, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum HogAction {
-    /// The manager reports it and does nothing else.
-    #[default]
-    Report,
-    /// The domain is granted memory rarely, and no more than it needs.
-    Throttle,
-    /// The manager ends the domain's membership.
-    Disconnect,
-    /// The manager kills its process.
-    Kill,
-}
-
-impl HogAction {
-    /// Returns the word in the configuration.
-    pub fn name(self) -> &'static str {
-        match self {
-            HogAction::Report => "report",
-            HogAction::Throttle => "throttle",
-            HogAction::Disconnect => "disconnect",
-            HogAction::Kill => "kill",
-        }
-    }
-}
-
-impl std::fmt::Display for HogAction {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(self.name())
     }
 }
 
