@@ -150,7 +150,7 @@ pub struct Config {
     pub linger: Duration,
     /// How much may be charged to a domain in this way, and the action when it is more: the first rule that matches.
     pub hog: Vec<HogRule>,
-    /// What the policy is told about pools, by their names: the first rule that matches.
+    /// A policy's rules for pools, by their names: the first rule that matches.
     pub pool: Vec<PoolRule>,
     /// The users, besides root and the manager's own, whose policy may set quotas; none if empty. These rules have no
     /// names.

@@ -1,4 +1,4 @@
-//! An input, read as choices; zeros when it is over.
+//! An input, read as choices. After its end every choice is zero.
 
 pub struct Bytes<'a> {
     rest: &'a [u8],
@@ -35,7 +35,7 @@ impl<'a> Bytes<'a> {
         self.below(n) == n - 1
     }
 
-    /// Mostly small, sometimes any, sometimes at a limit.
+    /// Returns a number: mostly a small one, sometimes any, sometimes one at a limit.
     pub fn number(&mut self) -> u32 {
         match self.byte() {
             small @ 0..=199 => u32::from(small) % 24,
@@ -54,7 +54,7 @@ impl<'a> Bytes<'a> {
         u64::from(self.number()) << self.below(33)
     }
 
-    /// One of those that there are, or any.
+    /// Returns one of these ids, or any number.
     pub fn pick(&mut self, of: &[u32]) -> u32 {
         match self.byte() {
             known @ 0..=239 if !of.is_empty() => of[usize::from(known) % of.len()],

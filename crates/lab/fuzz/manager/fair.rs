@@ -1,5 +1,5 @@
-//! What each user may have, by the rules of the documents and not by the state's own checks; and whose part of the state an
-//! input may change. That the state's sums are true is seen to by its audit.
+//! Each user's limits, by the rules of the documents and not by the state's own checks. An input changes nothing of
+//! other users than its sender's. The state's audit checks its sums.
 
 use std::collections::BTreeMap;
 
@@ -28,9 +28,9 @@ const DESCRIPTORS: usize = 4;
 const RECORDS: usize = 5;
 const BYTES: usize = 6;
 
-/// What one user may have, whatever there is.
+/// The limits of one user, whatever the limits of all are.
 const LIMITS: Counts = [6, 8, 24, 8, 60, 200, u64::MAX, u64::MAX];
-/// What there is for all.
+/// The limits of all users together.
 const ALL: Counts = [
     u64::MAX,
     u64::MAX,
@@ -41,7 +41,7 @@ const ALL: Counts = [
     TOTAL,
     256,
 ];
-/// Memory of one domain, and of a pool or heap as it is made.
+/// The memory limit of one domain, and the first quota of a pool or heap.
 const DOMAIN: u64 = 24 * CHUNK;
 pub const QUOTA: u64 = 12 * CHUNK;
 
@@ -67,7 +67,7 @@ pub fn limits() -> Limits {
     }
 }
 
-/// Whether a user has half of the descriptors that it may have.
+/// Says whether a user has half of the descriptors that it may have.
 pub fn are_many(counts: Counts) -> bool {
     counts[DESCRIPTORS] > LIMITS[DESCRIPTORS] / 2
 }
@@ -76,7 +76,7 @@ pub fn descriptors() -> usize {
     usize::try_from(ALL[DESCRIPTORS]).expect("few")
 }
 
-/// Who speaks in an input.
+/// Returns the client that an input comes from.
 pub fn speaker(input: &Input) -> Option<ClientId> {
     match input {
         Input::Connected { client, .. }
@@ -91,7 +91,7 @@ pub fn speaker(input: &Input) -> Option<ClientId> {
     }
 }
 
-/// Who has how much, at a moment.
+/// Each user's share of everything, at one moment.
 pub struct Books {
     users: BTreeMap<u32, Counts>,
     memory: Vec<(DomainId, PoolId, u64)>,
@@ -124,10 +124,10 @@ impl Books {
         its.map(|(.., bytes)| bytes).sum()
     }
 
-    /// Whether all is fair that a step of `uid`, or of nobody, has changed.
+    /// Checks that a step of `uid`, or of no user, changed nothing of other users.
     pub fn check(&self, after: &Books, input: &Input, uid: Option<u32>, honest: bool) {
         let claims = matches!(input, Input::Request { request, .. } if is_claim(request));
-        // Who pays for what is out of use changes as its holders do; what is claimed is there already.
+        // The payer of memory out of use changes with its holders. Claimed memory exists already.
         let asks = matches!(
             input,
             Input::Request {
@@ -142,7 +142,7 @@ impl Books {
                     continue;
                 }
                 let mine = uid == Some(*user);
-                // Who waited for a name has a channel now.
+                // A client that waited for a name has a channel now.
                 let waited = self.has(*user, WAITS) > after.has(*user, WAITS);
                 let passes_on = matches!(of, RECORDS | BYTES);
                 let passes_on = passes_on || of == CHANNELS && (claims || waited);
@@ -174,7 +174,7 @@ impl Books {
     }
 }
 
-/// Three quarters of what others leave; all of it, for the manager's own user.
+/// Returns three quarters of the rest that others leave; for the manager's own user, all of it.
 fn share(uid: u32, left: u64) -> u64 {
     match uid {
         OWNER => left,

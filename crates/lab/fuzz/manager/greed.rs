@@ -1,4 +1,4 @@
-//! A user who asks for much more of something than it may have, over up to three connections.
+//! A user that asks for much more of something than it may have, over up to three connections.
 
 use tranship_proto::{DomainId, PoolId, Req, Request, Trust};
 
@@ -6,9 +6,9 @@ use super::bytes::Bytes;
 use super::scenes::{connect, create_pool, export};
 use super::world::{CHUNK, SLOTS, UNTRUSTED, World, shape};
 
-/// More than anybody may have, asked four times each.
+/// Objects that are asked for, four times each: more than any user may have.
 const ROUNDS: u32 = 64;
-/// Ids that nobody has.
+/// Ids that no object has.
 const UNKNOWN: u32 = 60_000;
 
 #[derive(Clone, Copy, PartialEq)]
@@ -88,7 +88,7 @@ impl World {
             (Of::Cancelled, 1) => Request::CancelConnect {
                 req: Req(req.0 - 1),
             },
-            // One waits for a second name, which comes when all the channels are there already.
+            // A connect waits for a second name, which is exported when all channels exist already.
             (Of::Channels, 0) if n == 0 => export(req, &name),
             (Of::Channels, 0) if n == 1 => connect(req, &format!("{name}-later")),
             (Of::Channels, 0) if n == ROUNDS - 1 => export(req, &format!("{name}-later")),

@@ -1,4 +1,4 @@
-//! Two honest domains: a name, a channel between them with a pool, a heap; and that all of it stays as it is.
+//! Two honest domains with a name, a channel between them, a pool and a heap. All of it stays as it is.
 
 use std::collections::VecDeque;
 
@@ -10,7 +10,7 @@ use tranship_proto::{
 use super::simulated::Simulated;
 use super::world::{CHUNK, HONEST, SLOTS, World, shape};
 
-/// What they have.
+/// The objects of the honest domains.
 #[derive(Default)]
 pub struct Honest {
     pub clients: [Option<ClientId>; 2],
@@ -24,12 +24,12 @@ pub struct Honest {
 }
 
 impl Honest {
-    /// From now on it is their own doing.
+    /// Lets the honest domains change what they have.
     pub fn leave(&mut self) {
         (self.channel, self.pool) = (None, None);
     }
 
-    /// They have what they have by nobody's doing but their own.
+    /// Takes an event. No other domain changes anything of the honest domains.
     pub fn is_there(&self) -> bool {
         self.pool.is_some()
     }
@@ -38,7 +38,7 @@ impl Honest {
         let over = match event {
             Event::PeerGone { channel, .. } => self.channel == Some(channel),
             Event::PoolGone { pool } => self.pool == Some(pool),
-            // Nobody else sends over their channel.
+            // No other domain sends over their channel.
             Event::PoolOffer { pool, .. } => self.pool != Some(pool),
             Event::Expelled { .. } => true,
             _ => false,
@@ -53,7 +53,7 @@ impl World {
         self.ask_with(who, request, &[])
     }
 
-    /// Asks with objects of these kinds and counts and sizes; what is answered until now.
+    /// Sends a request with objects of these kinds, counts and sizes; returns the answers until now.
     fn ask_with(
         &mut self,
         who: usize,
@@ -81,7 +81,7 @@ impl World {
         all
     }
 
-    /// They come, and make what they have.
+    /// Lets the honest domains join, and make their objects.
     pub fn settle(&mut self) {
         for who in 0..2 {
             let client = self.connect(HONEST, 1_000_000 + who as u64);
@@ -141,7 +141,7 @@ impl World {
         assert!(self.honest.has.len() >= 5, "{:?}", self.honest.has);
     }
 
-    /// The second connects to the first's name.
+    /// Connects the second domain to the first domain's name.
     fn open(&mut self) -> ChannelId {
         self.ask_with(
             1,
@@ -174,7 +174,7 @@ impl World {
         channel
     }
 
-    /// One more chunk; its number.
+    /// Shows one more chunk; returns its serial.
     fn grow(&mut self) -> (u32, u32) {
         let pool = self.honest.pool.expect("one");
         let granted = self.ask(0, |req| Request::Grant {
@@ -186,7 +186,7 @@ impl World {
         assert!(granted.iter().any(one), "{granted:?}");
         self.honest.serial += 1;
         let serial = self.honest.serial;
-        // The first stays.
+        // The first chunk stays.
         let index = (serial - 1).min(1);
         let show = |req| Request::ShowChunks {
             req,
@@ -200,7 +200,7 @@ impl World {
         (index, serial)
     }
 
-    /// It goes again, and its reader unmaps it.
+    /// Returns a chunk, which its reader unmaps.
     fn shrink(&mut self, (index, serial): (u32, u32)) {
         let pool = self.honest.pool.expect("one");
         self.ask(0, |_| Request::ReturnChunk {
@@ -221,7 +221,7 @@ impl World {
         });
     }
 
-    /// What there is of theirs, as everybody may see it.
+    /// Returns the records of their objects, as any client may see them.
     fn look(&mut self) -> Vec<StatRecord> {
         let events = self.ask(1, |req| Request::Stat { req });
         let end = |e: &Event| matches!(e, Event::StatEnd { .. });
@@ -244,16 +244,16 @@ impl World {
         records.filter(of_ours).collect()
     }
 
-    /// They have what they had, and may do what they might do.
+    /// Checks that the honest domains have everything that they had, and may do everything that they might do.
     pub fn still_honest(&mut self) {
         let now = self.look();
         assert_eq!(now, self.honest.has, "what is the honest ones'");
-        // Else what they let go here, and nobody closes, would one day be all that they may have.
+        // Descriptors that they release here are closed late: otherwise these would use up their limit.
         if super::fair::are_many(self.shell.state.accounts()[&HONEST]) {
             self.closed(usize::MAX);
         }
         let (granted, stranded) = self.shell.state.memory();
-        // A liar may have claimed more than there is: then nobody is granted more.
+        // If a liar has claimed more than the total, no domain is granted more.
         if granted + stranded <= super::world::TOTAL {
             let chunk = self.grow();
             self.shrink(chunk);

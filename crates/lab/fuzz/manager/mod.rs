@@ -1,14 +1,14 @@
-//! Requests to the manager, any of them from anybody in any order, against its state machine: two honest domains are there
-//! before, and whatever untrusted domains say, nothing contradicts itself, no more is granted than there is, no descriptor is lost, and
-//! what the honest ones have, and may do, stays as it was.
+//! Any requests to the manager's state machine, from any client, in any order. Two honest domains are there before.
+//! Whatever untrusted domains say, the books agree, no more than the total is granted, and no descriptor is lost. The
+//! honest domains keep everything that they have, and may do everything that they might do.
 //!
 //! * `bytes`: an input, read as choices;
 //! * `simulated`: the shell around the state machine, as in the manager's tests;
 //! * `world`: the clients, and what must hold after each input;
-//! * `fair`: what each user may have, and whose part of the state an input may change;
-//! * `untrusted`: who says what;
+//! * `fair`: each user's limits, and the user whose part of the state an input may change;
+//! * `untrusted`: the untrusted domains' requests;
 //! * `scenes`, `greed`, `thief`: several requests that belong together;
-//! * `honest`: two domains with a name, a channel, a pool, a heap, and what they notice.
+//! * `honest`: two domains with a name, a channel, a pool, a heap, and the events that they get.
 
 mod bytes;
 mod fair;
@@ -27,7 +27,7 @@ use world::World;
 /// Most steps of an input.
 const STEPS: usize = 400;
 
-/// One connection, and the bytes of its messages.
+/// Plays one connection, with these bytes as its messages.
 pub fn messages(data: &[u8]) {
     let (mut bytes, mut world) = (Bytes::of(data), World::new());
     let untrusted = world.arrive(0);
@@ -43,7 +43,7 @@ pub fn messages(data: &[u8]) {
     world.end();
 }
 
-/// Several clients of two users, what they say, and their ends.
+/// Plays several clients of two users: their requests and their ends.
 pub fn sequences(data: &[u8]) {
     let (mut bytes, mut world) = (Bytes::of(data), World::new());
     for _ in 0..STEPS {

@@ -1,4 +1,4 @@
-//! What bytes alone seldom come to: untrusted domains that share a pool, and what becomes of its chunks.
+//! Scenes that bytes alone seldom reach: untrusted domains share a pool, and its chunks come and go.
 
 use tranship_proto::{ChannelId, PoolId, Req, Request, Role, Trust};
 
@@ -23,7 +23,7 @@ impl World {
         ChannelId(self.seen.channels.last().copied().unwrap_or(0))
     }
 
-    /// Two get a channel, with a pool of the one or with the newest one, as far as the steps go.
+    /// Gives two domains a channel, with a pool of one of them or the newest pool, as far as the steps go.
     fn befriend(&mut self, bytes: &mut Bytes<'_>) {
         let (writer, reader) = (self.untrusted(bytes), self.untrusted(bytes));
         let (steps, anew) = (bytes.below(8), !bytes.one_in(2));
@@ -64,14 +64,14 @@ impl World {
         self.drain(reader);
     }
 
-    /// Chunks of the newest pool come, go, are unmapped by one who may read them, and come again in the same place.
+    /// Shows chunks of the newest pool, returns them, has a reader unmap them, and shows others in the same window.
     fn trade(&mut self, bytes: &mut Bytes<'_>) {
         let (writer, reader) = (self.untrusted(bytes), self.untrusted(bytes));
         let (req, pool) = (Req(bytes.number()), self.newest_pool());
         for _ in 0..bytes.below(8) {
             let what = bytes.below(8);
             let index = bytes.small(4);
-            // Odd ones are sealed as the pool wants them.
+            // Chunks with odd serials are sealed as the pool prescribes.
             self.serial += 2 * u32::from(what < 4);
             let serial = self.serial;
             let (from, request) = match what {
@@ -117,7 +117,7 @@ pub fn export(req: Req, name: &str) -> Request {
     Request::Export { req, name, role }
 }
 
-/// Waits if there is no such name.
+/// Makes a connect that waits if there is no such name.
 pub fn connect(req: Req, name: &str) -> Request {
     Request::Connect {
         req,

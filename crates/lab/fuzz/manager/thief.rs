@@ -1,4 +1,4 @@
-//! One who asks for what is another's: it is refused, or expelled, or not answered at all.
+//! A thief: a domain that asks for other domains' objects. It is refused, expelled, or not answered at all.
 
 use tranship_manager::state::ClientId;
 use tranship_proto::{ChannelId, DomainId, Event, ExportId, PoolId, Req, Request, Trust};
@@ -7,14 +7,14 @@ use super::bytes::Bytes;
 use super::scenes::{create_pool, export};
 use super::world::{CHUNK, UNTRUSTED, World, shape};
 
-/// A domain that nobody knows.
+/// An id that no domain has.
 const UNKNOWN: u32 = 70_000;
 
 impl World {
     pub fn trespass(&mut self, bytes: &mut Bytes<'_>) {
         let which = bytes.below(UNTRUSTED.len());
         let mut thief = self.arrive(which);
-        // It has been here before, or says so, or does not.
+        // The thief has been here before, or says so, or does not.
         match bytes.below(3) {
             0 => self.greet(thief, None),
             1 => self.greet(thief, Some(DomainId(UNKNOWN))),
@@ -41,7 +41,7 @@ impl World {
         self.closed(usize::MAX);
     }
 
-    /// About the first things that there are, which are the honest ones', or about the newest.
+    /// Makes a request about the first objects, which belong to the honest domains, or about the newest.
     fn theft(&mut self, thief: ClientId, bytes: &mut Bytes<'_>) -> Request {
         let (newest, what) = (bytes.one_in(2), bytes.below(24));
         let one = |ids: &[u32], at: usize| {
@@ -73,7 +73,7 @@ impl World {
                 pool,
                 domain: DomainId(one(&self.seen.domains, 0)),
             },
-            // A pool of its own, to somebody else's channel.
+            // The thief's own pool, for another domain's channel.
             6 => {
                 self.tell(thief, create_pool(req));
                 self.drain(thief);
@@ -117,7 +117,7 @@ impl World {
             18 => Request::CloseChannel { channel },
             19 => Request::Drained { channel },
             20 => Request::WakeFd { req, channel },
-            // If there were no such pool, it would be the thief's to claim.
+            // A pool that does not exist could be claimed by the thief.
             21 => Request::ClaimPool {
                 req,
                 pool: PoolId(self.seen.pools[0]),

@@ -1,4 +1,4 @@
-//! What untrusted domains say: bytes, and requests that are as they should be but for their numbers.
+//! The untrusted domains' messages: bytes, and requests that are right except for their numbers.
 
 use std::time::Duration;
 
@@ -35,7 +35,7 @@ impl World {
         }
     }
 
-    /// One step of one of them.
+    /// Does one step of one untrusted domain.
     pub fn something(&mut self, bytes: &mut Bytes<'_>) {
         let client = self.untrusted(bytes);
         match bytes.below(32) {
@@ -74,7 +74,7 @@ impl World {
                 }
             }
             14 => {
-                // Another connection of the same process, which says that it is what that was.
+                // Another connection of the same process, which resumes the same domain.
                 let Some((uid, process)) = self.clients.get(&client).map(|c| (c.uid, c.process))
                 else {
                     return;
@@ -92,13 +92,13 @@ impl World {
         }
     }
 
-    /// With the descriptors that it should have.
+    /// Sends a request with the descriptors that it should have.
     pub fn tell(&mut self, client: ClientId, request: Request) {
         let fds = self.belonging(&request);
         self.say(client, request, fds);
     }
 
-    /// A message as it comes off the wire: a length, bytes, and descriptors with it.
+    /// Sends a message as it comes off the wire: a length, bytes, and descriptors.
     pub fn datagram(&mut self, client: ClientId, bytes: &mut Bytes<'_>) {
         let len = usize::from(bytes.byte());
         match decode::<Request>(bytes.take(len)) {
@@ -114,7 +114,7 @@ impl World {
         }
     }
 
-    /// With the descriptors that it should have, or others.
+    /// Sends a request with the descriptors that it should have, or with others.
     fn utter(&mut self, client: ClientId, request: Request, bytes: &mut Bytes<'_>) {
         let mut fds = self.belonging(&request);
         if bytes.one_in(12) {
@@ -125,7 +125,7 @@ impl World {
                 1 => fds.iter_mut().for_each(|fd| fd.facts.sealed = Sealed::No),
                 _ => fds.iter_mut().for_each(|fd| fd.facts.header = None),
             }
-            // What was thrown away is nobody's.
+            // Descriptors that were thrown away belong to nobody.
             let kept: Vec<_> = fds.iter().map(|fd| fd.token).collect();
             self.forget_but(&kept);
         }
@@ -156,7 +156,7 @@ impl World {
         Fd { token, facts }
     }
 
-    /// Every other one is as those have it that all write.
+    /// Makes a chunk; every other one is sealed as in a pool that all domains write.
     fn chunk(&mut self, serial: u32) -> Fd {
         let mut chunk = self.object(0, 0, CHUNK);
         if serial.is_multiple_of(2) {
@@ -196,7 +196,7 @@ impl World {
         }
     }
 
-    /// Any request, about what there is or what there is not.
+    /// Makes any request, about objects that exist or do not.
     fn request(&mut self, bytes: &mut Bytes<'_>) -> Request {
         let req = Req(bytes.number());
         let pool = PoolId(bytes.pick(&self.seen.pools));
@@ -220,7 +220,7 @@ impl World {
             max_bytes,
             slots,
             chunk_bytes,
-            // By the number, so that bytes that were found before mean the same.
+            // The number decides, so that inputs that were found before mean the same.
             trust: Trust::ALL[(req.0 % 4) as usize],
         };
         match bytes.below(40) {

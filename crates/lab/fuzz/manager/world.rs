@@ -14,11 +14,11 @@ use super::simulated::{Orphan, Shell, Simulated};
 
 pub use super::simulated::{CHUNK, SLOTS, shape};
 pub const TOTAL: u64 = 64 * CHUNK;
-/// The manager's own, the honest domains', the untrusted ones'.
+/// Users: the manager's own, the honest domains', the untrusted domains'.
 pub const OWNER: u32 = 1;
 pub const HONEST: u32 = 2;
 pub const UNTRUSTED: [u32; 2] = [3, 4];
-/// The shell reads no more of who has more than a few dozen descriptors waiting to be closed.
+/// The shell does not read a client with more than this many descriptors waiting to be closed.
 const PILE: usize = 128;
 
 /// A connection.
@@ -30,7 +30,7 @@ pub struct Client {
     pub queued: VecDeque<Event>,
 }
 
-/// Ids that were seen, whosever they are.
+/// Ids that were seen, of any owner.
 #[derive(Default)]
 pub struct Seen {
     pub domains: Vec<u32>,
@@ -42,12 +42,12 @@ pub struct Seen {
 pub struct World {
     pub shell: Shell,
     pub clients: BTreeMap<ClientId, Client>,
-    /// Of the last chunk that an untrusted domain has shown in a scene.
+    /// The serial of the last chunk that an untrusted domain has shown in a scene.
     pub serial: u32,
     pub seen: Seen,
     /// The user that says the present input, what each user had before it, and whether the honest domains were there.
     before: Option<(Option<u32>, Books, bool)>,
-    /// What the honest domains hear; none until they are there.
+    /// The honest domains, and their events; none until they have joined.
     pub honest: Honest,
 }
 
@@ -85,14 +85,14 @@ impl World {
         self.shell.token(0)
     }
 
-    /// A shared object as it should be.
+    /// Makes a shared object as it should be.
     pub fn object(&mut self, kind: u32, count: u32, size: u64) -> Fd {
         let inode = self.shell.next;
         let object = (kind, count, size);
         self.shell.object(object, Sealed::OneWriter, inode)
     }
 
-    /// A connection of a user.
+    /// Opens a connection of a user.
     pub fn connect(&mut self, uid: u32, process: u64) -> ClientId {
         let client = ClientId(self.number());
         let new = Client {
@@ -112,7 +112,7 @@ impl World {
         client
     }
 
-    /// A connection of a process of its own.
+    /// Opens a connection of a new process.
     pub fn arrive(&mut self, which: usize) -> ClientId {
         let process = self.number();
         self.connect(UNTRUSTED[which % 2], process)
@@ -128,7 +128,7 @@ impl World {
         self.hello(client, request);
     }
 
-    /// As the shell does: with a pidfd, and a control page if it is the first.
+    /// Says hello as the shell does: with a pidfd, and a control page if it is the first hello.
     pub fn hello(&mut self, client: ClientId, request: Request) {
         let Some(from) = self.clients.get_mut(&client) else {
             return;
@@ -147,7 +147,7 @@ impl World {
     }
 
     pub fn say(&mut self, client: ClientId, request: Request, mut fds: Vec<Fd>) {
-        // What two are going to share, the shell makes.
+        // The shell makes the two sockets that two clients will share.
         if matches!(request, Request::WakeFd { .. }) {
             fds.extend(self.shell.ends());
         }
@@ -159,14 +159,14 @@ impl World {
         self.closed(self.shell.later.len().saturating_sub(PILE));
     }
 
-    /// Of what was made for a request, the rest goes.
+    /// Drops descriptors that were made for a request and not used.
     pub fn forget_but(&mut self, kept: &[FdToken]) {
         let held = self.shell.state.held_tokens();
         let owned = &mut self.shell.tokens;
         owned.retain(|t, _| held.contains(t) || kept.contains(t));
     }
 
-    /// The oldest message to a client goes out.
+    /// Sends the oldest message to a client.
     pub fn sent(&mut self, client: ClientId) {
         let queue = self.clients.get_mut(&client).map(|c| &mut c.queued);
         if queue.is_some_and(|q| q.pop_front().is_some()) {
@@ -174,7 +174,7 @@ impl World {
         }
     }
 
-    /// All messages to a client go out.
+    /// Sends all messages to a client.
     pub fn drain(&mut self, client: ClientId) {
         while self
             .clients
@@ -191,7 +191,7 @@ impl World {
         }
     }
 
-    /// The end of a process; its connections are closed before, or after.
+    /// Ends a process. Its connections are closed before it, or after.
     pub fn die(&mut self, process: u64, first: bool) {
         let of = |c: &Client| c.process == process;
         let mut mine = self
@@ -209,7 +209,7 @@ impl World {
         clients.iter().for_each(|c| self.hang_up(*c));
     }
 
-    /// The state hears that something is closed.
+    /// Tells the state that up to `n` descriptors or connections are closed.
     pub fn closed(&mut self, n: usize) {
         for _ in 0..n {
             match self.shell.later.pop_front() {
@@ -245,7 +245,7 @@ impl World {
         }
     }
 
-    /// The untrusted domains go, the honest have what they had, and then they go: nothing is left.
+    /// Ends the untrusted domains, checks the honest ones, and ends these too: nothing is left.
     pub fn end(mut self) {
         self.still_honest();
         let untrusted = |world: &World| {
@@ -270,7 +270,7 @@ impl World {
         self.shell.is_empty();
     }
 
-    /// Time enough for all that goes by itself.
+    /// Waits for everything that goes by itself.
     fn wait(&mut self) {
         for _ in 0..100 {
             self.shell.now += Duration::from_millis(250);

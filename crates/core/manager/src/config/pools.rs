@@ -1,4 +1,4 @@
-//! What the policy is told about pools.
+//! A policy's rules for pools.
 
 use super::access::pattern;
 use super::units::{opt_memory, parse_duration};

@@ -273,7 +273,7 @@ impl State {
         Ok(())
     }
 
-    /// Ends a channel in the making because `who` went away or does not want it.
+    /// Ends a channel in the making because one end (`who`) went away or does not want it.
     pub(super) fn drop_incoming(&mut self, id: ChannelId, who: DomainId) {
         let Some(c) = self.channels.get(&id).filter(|c| c.is_incoming()) else {
             return;

@@ -5,11 +5,8 @@ use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use tranship_region::Sealing;
+use tranship_region::layout::{FORMAT_VERSION, MAGIC};
 use tranship_sys::memfd;
-
-/// Magic of every shared object but the chunk (`docs/format.md`).
-const MAGIC: u64 = 0x0050_4948_534e_4152;
-const VERSION: u32 = 1;
 
 /// Memory up to this size is closed at once, by its holder.
 pub(in crate::shell) const SMALL_BYTES: u64 = 1 << 20;
@@ -44,7 +41,7 @@ fn header(file: &File) -> Option<Header> {
     file.read_exact_at(&mut raw, 0).ok()?;
     let u32_at = |at: usize| raw.get(at..at + 4)?.try_into().ok().map(u32::from_le_bytes);
     let u64_at = |at: usize| raw.get(at..at + 8)?.try_into().ok().map(u64::from_le_bytes);
-    if u64_at(0)? != MAGIC || u32_at(8)? != VERSION || u32_at(20)? != 0 {
+    if u64_at(0)? != MAGIC || u32_at(8)? != FORMAT_VERSION || u32_at(20)? != 0 {
         return None;
     }
     Some(Header {
