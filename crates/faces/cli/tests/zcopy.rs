@@ -75,14 +75,14 @@ fn check_json(text: &str, pid: u32) {
     let counts = &ours["counts"];
     let bytes = |name: &str| counts[name].as_u64().expect("a number");
     assert!(bytes("referred_bytes") + bytes("copied_bytes") > 20 * 100_000);
-    let choices = ours["choices"].as_array().expect("a list").iter();
+    let choices = ours["choices"].as_array().expect("a list");
     let sends: u64 = choices
+        .iter()
         .map(|choice| choice["sends"].as_u64().expect("a number"))
         .sum();
     assert_eq!(sends, bytes("sends"));
-    let sizes = ours["sizes"].as_array().expect("a list");
     assert!(
-        sizes.iter().any(|size| size["socket"] == "loopback"),
+        choices.iter().all(|choice| choice["socket"] == "loopback"),
         "{text}"
     );
 }
@@ -102,12 +102,7 @@ fn a_server_that_runs_and_one_that_was_killed() {
             text.contains(&format!("tranship (process {pid}): ")),
             "{text}"
         );
-        for part in [
-            "Ways, and why",
-            "Why bytes were copied",
-            "What they cost",
-            "loopback",
-        ] {
+        for part in ["Ways, and why", "Why bytes were copied", "loopback"] {
             assert!(text.contains(part), "no {part:?} in {text}");
         }
         check_json(&said(&["--json"]), pid);

@@ -67,7 +67,7 @@ pub mod block {
 pub mod cache {
     #[doc(inline)]
     pub use tranship_cache::{
-        Answer, Hit, Limits, Options, Reader, Refused, Sending, Server, Share, Stats, Taken,
+        Answer, Hit, Limits, Options, Reader, Refused, Server, Share, Stats, Taken,
     };
 }
 
@@ -115,8 +115,8 @@ pub mod sandbox {
 pub mod zcopy {
     #[doc(inline)]
     pub use tranship_zcopy::{
-        Arena, Cause, Choice, Copied, Counts, Error, Explanation, Mark, Options, Piece, Place,
-        Report, ReportError, Sender, Socket, Stats, Took, Value, ValueMut, Way, Why,
+        Arena, Cause, Copied, Counts, Error, Mark, Options, Piece, Place, Report, ReportError,
+        Sender, Socket, Stats, Took, Value, ValueMut, Way, Why,
     };
 }
 

@@ -24,7 +24,7 @@ mod stats;
 mod store;
 
 pub use image::FORMAT;
-pub use server::{Options, Sending, Server, Taken};
+pub use server::{Options, Server, Taken};
 pub use share::{Answer, Hit, Limits, Reader, Refused, Share};
 pub use stats::Stats;
 pub use store::{Item, Mode, NotCounted, Outcome, Store, StoreOptions};

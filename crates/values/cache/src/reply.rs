@@ -23,7 +23,7 @@ enum Out {
 }
 
 /// Replies in their order.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Replies {
     queue: VecDeque<Out>,
     /// All waiting text, in a row, from a place on: the text before it was sent.
@@ -31,35 +31,12 @@ pub(crate) struct Replies {
     said: usize,
     bytes: usize,
     values: usize,
-    /// Values of up to so many bytes go along with the text around them, in one piece.
-    joined: usize,
 }
 
 /// A small value is copied to the text around it sooner than named to the kernel as a piece of its own.
 const SMALL: usize = 256;
 
-impl Default for Replies {
-    fn default() -> Replies {
-        Replies {
-            queue: VecDeque::new(),
-            text: Vec::new(),
-            said: 0,
-            bytes: 0,
-            values: 0,
-            joined: SMALL,
-        }
-    }
-}
-
 impl Replies {
-    /// Creates replies that copy all values to the text around them.
-    pub(crate) fn joined() -> Replies {
-        Replies {
-            joined: usize::MAX,
-            ..Replies::default()
-        }
-    }
-
     pub(crate) fn text(&mut self, text: &[u8]) {
         self.write(|to| to.extend_from_slice(text));
     }
@@ -104,7 +81,7 @@ impl Replies {
     /// Adds a value and a line end, which goes along with the text behind it.
     pub(crate) fn value(&mut self, value: Value) {
         let len = value.len();
-        if len <= self.joined {
+        if len <= SMALL {
             self.text(&value);
         } else {
             self.bytes += len;
@@ -211,10 +188,7 @@ impl Replies {
 
     /// Forgets all of it.
     pub(crate) fn clear(&mut self) {
-        *self = Replies {
-            joined: self.joined,
-            ..Replies::default()
-        };
+        *self = Replies::default();
     }
 
     fn advance(&mut self, mut sent: usize) {

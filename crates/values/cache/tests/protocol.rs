@@ -367,13 +367,10 @@ fn a_datagram_brings_no_longer_value_than_a_stream() {
 /// many.
 #[test]
 fn every_way_of_sending_answers_with_the_same_bytes() {
-    use tranship_cache::Sending;
     use tranship_zcopy::Way;
     const SIZES: [usize; 6] = [1, 257, 4095, 4096, 65_536, 1_000_000];
-    let mut ways = Way::ALL.map(Sending::Told).to_vec();
-    ways.extend([Sending::Chosen, Sending::Joined]);
-    for sending in ways {
-        let server = server(|options| options.sending = sending);
+    for way in Way::ALL.map(Some).into_iter().chain([None]) {
+        let server = server(|options| options.way = way);
         let mut c = client(&server);
         let body = |size: usize, at: usize| u8::try_from((at * 7 + size) % 251).expect("small");
         for size in SIZES {
@@ -393,10 +390,7 @@ fn every_way_of_sending_answers_with_the_same_bytes() {
                 let mut value = vec![0; size + 2];
                 c.stream.read_exact(&mut value).expect("a value");
                 let same = (0..size).all(|at| value[at] == body(size, at));
-                assert!(
-                    same && value.ends_with(b"\r\n"),
-                    "{size}, {sending:?}, {round}"
-                );
+                assert!(same && value.ends_with(b"\r\n"), "{size}, {way:?}, {round}");
             }
             assert_eq!((c.line(), c.line()), ("END".to_owned(), "MN".to_owned()));
         }

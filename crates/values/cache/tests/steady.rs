@@ -4,7 +4,7 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::sync::Mutex;
-use tranship_cache::{Options, Sending, Server};
+use tranship_cache::{Options, Server};
 use tranship_testkit::{Random, Watchdog, payload};
 use tranship_zcopy::{Counts, Report, Way};
 
@@ -77,41 +77,40 @@ fn steady_sets_cause_no_copy_on_write() {
     let _dog = Watchdog::new();
     let mut random = Random::printed("steady sets");
     let small = |n: u64| usize::try_from(n).expect("small");
-    for sending in [Sending::Chosen, Sending::Told(Way::Splice)] {
-        let server = server(|options| {
-            options.memory = 24 << 20;
-            options.sending = sending;
-        });
-        let mut client = client(&server);
-        let frozen = || server.store().arena().stats().frozen_blocks;
-        // Some values are only read, so that it pays to protect them.
-        for key in 0..300 {
-            let value = payload::made(20_000, key, 1);
-            set(&mut client, &format!("k{key}"), &value);
-        }
-        let mut read = (0..300).cycle();
-        while frozen() == 0 {
-            let key = read.next().expect("a key");
-            assert!(get(&mut client, &format!("k{key}")).is_some());
-        }
-        let (mut hits, mut sets) = (0, 0);
-        for step in 0..6000 {
-            let key = random.below(3000);
-            if random.one_in(2) {
-                let most = [300, 5000, 20_000, 100_000][small(random.below(4))];
-                let value = payload::made(small(random.below(most)), key, 1);
-                set(&mut client, &format!("k{key}"), &value);
-                sets += 1;
-            } else if let Some(value) = get(&mut client, &format!("k{key}")) {
-                assert_eq!(value, payload::made(value.len(), key, 1));
-                hits += 1;
-            }
-            if step % 16 == 0 {
-                assert_eq!(copied_on_write(), 0, "bytes after {sets} SETs");
-            }
-        }
-        assert!(hits > 100 && sets > 1000, "{hits} hits, {sets} SETs");
+    let server = server(|options| {
+        options.memory = 24 << 20;
+        // Protects all that is sent.
+        options.way = Some(Way::Splice);
+    });
+    let mut client = client(&server);
+    let frozen = || server.store().arena().stats().frozen_blocks;
+    // Some values are only read, so that it pays to protect them.
+    for key in 0..300 {
+        let value = payload::made(20_000, key, 1);
+        set(&mut client, &format!("k{key}"), &value);
     }
+    let mut read = (0..300).cycle();
+    while frozen() == 0 {
+        let key = read.next().expect("a key");
+        assert!(get(&mut client, &format!("k{key}")).is_some());
+    }
+    let (mut hits, mut sets) = (0, 0);
+    for step in 0..6000 {
+        let key = random.below(3000);
+        if random.one_in(2) {
+            let most = [300, 5000, 20_000, 100_000][small(random.below(4))];
+            let value = payload::made(small(random.below(most)), key, 1);
+            set(&mut client, &format!("k{key}"), &value);
+            sets += 1;
+        } else if let Some(value) = get(&mut client, &format!("k{key}")) {
+            assert_eq!(value, payload::made(value.len(), key, 1));
+            hits += 1;
+        }
+        if step % 16 == 0 {
+            assert_eq!(copied_on_write(), 0, "bytes after {sets} SETs");
+        }
+    }
+    assert!(hits > 100 && sets > 1000, "{hits} hits, {sets} SETs");
 }
 
 /// The senders' counts of this process.
@@ -130,9 +129,6 @@ fn a_multi_get_by_datagrams_is_answered_in_one_call() {
     let _dog = Watchdog::new();
     let server = server(|options| {
         options.udp = Some(SocketAddr::from(([127, 0, 0, 1], 0)));
-        // A way that is chosen by measuring may take a call more: one that the device refuses, one for the kernel's
-        // report.
-        options.sending = Sending::Told(Way::Copy);
     });
     let mut client = client(&server);
     let value = |n: usize| payload::made(1300, n as u64, 1);

@@ -3,11 +3,13 @@
 use std::io::Write;
 
 /// Bytes from which on a block comes from the twin allocator.
-const LEAST: usize = 16 << 10;
+const LEAST: usize = 256 << 10;
 
 #[derive(Debug)]
 pub(crate) struct Wishes {
     pub(crate) least: usize,
+    /// Bytes from which on a send goes by reference.
+    pub(crate) send: Option<usize>,
     pub(crate) max: Option<u64>,
     /// Pages of a pageblock, and from which size on values have pages of their own.
     pub(crate) block_pages: Option<usize>,
@@ -21,6 +23,7 @@ pub(crate) fn wishes() -> Wishes {
             .and_then(short)
             .unwrap_or(LEAST)
             .max(1),
+        send: number("TRANSHIP_ZCOPY_SEND", SIZE).and_then(short),
         max: number("TRANSHIP_ZCOPY_MAX", SIZE),
         block_pages: number("TRANSHIP_ZCOPY_BLOCK_PAGES", COUNT).and_then(short),
         large: number("TRANSHIP_ZCOPY_LARGE", SIZE).and_then(short),

@@ -35,6 +35,9 @@ struct Ours {
 impl Ours {
     fn new() -> Option<Ours> {
         let mut sender = Sender::new().ok()?;
+        if let Some(bytes) = wishes().send {
+            sender.refer_from(bytes);
+        }
         let kept = sender.descriptors().ok()?;
         kept.iter().copied().for_each(descriptors::keep);
         Some(Ours {

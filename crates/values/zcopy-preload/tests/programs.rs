@@ -14,6 +14,8 @@ fn preloaded(program: impl AsRef<Path>, library: &Path) -> Command {
     let mut command = Command::new(program.as_ref());
     command
         .env("LD_PRELOAD", library)
+        .env("TRANSHIP_ZCOPY_MIN", "16KiB")
+        .env("TRANSHIP_ZCOPY_SEND", "16KiB")
         .env("TRANSHIP_ZCOPY_STATS", "1");
     command
 }
@@ -257,6 +259,8 @@ fn limits_of_data_and_of_addresses_leave_a_program_as_it_is() {
         let output = command
             .args(["-c", &script, "sh"])
             .args([&program, &library()])
+            .env("TRANSHIP_ZCOPY_MIN", "16KiB")
+            .env("TRANSHIP_ZCOPY_SEND", "16KiB")
             .env("TRANSHIP_ZCOPY_STATS", "1")
             .output()
             .expect("runs");

@@ -27,5 +27,5 @@ mod value;
 pub use arena::{Options, Place, Stats};
 pub use error::Error;
 pub use report::{Copied, Report, ReportError, Took};
-pub use send::{Cause, Choice, Counts, Explanation, Piece, Sender, Socket, Way, Why};
+pub use send::{Cause, Counts, Piece, Sender, Socket, Way, Why};
 pub use value::{Arena, Mark, Value, ValueMut};

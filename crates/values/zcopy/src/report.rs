@@ -2,7 +2,7 @@
 //!
 //! Another process wrote the page: it may be wrong, and its reader must not be harmed by that.
 
-use crate::send::{Cause, Choice, Counts, Explanation, Route, Way, Why};
+use crate::send::{Cause, Counts, Route, Way, Why};
 use crate::tally::{NAME, layout};
 use std::fs::File;
 use std::io;
@@ -35,18 +35,19 @@ pub struct Report {
     pub unseen: u64,
     /// Bytes and calls that were sent.
     pub counts: Counts,
-    /// Sends by way and reason, the most frequent first.
+    /// Sends by kind of socket, way and reason, the most frequent first.
     pub took: Vec<Took>,
     /// Reasons for copied bytes, the one with the most first.
     pub copied: Vec<Copied>,
-    /// Cost of each way, by kind of socket and size; the means of several senders.
-    pub sizes: Vec<Explanation>,
 }
 
 /// Sends that went one way for one reason.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Took {
+    /// Kind of socket: `unix`, `loopback` and `remote` (TCP), `udp-local`, `udp`; `other` also for sends that the
+    /// program itself copied, whose sockets are not known.
+    pub socket: &'static str,
     /// The way.
     pub way: Way,
     /// The reason.
@@ -196,15 +197,15 @@ impl Report {
                 .iter()
                 .fold(0u64, |sum, place| sum.wrapping_add(place[at]))
         };
-        let all = || {
-            Way::ALL
-                .into_iter()
-                .flat_map(|way| Why::ALL.map(|why| (way, why)))
-        };
-        let mut took: Vec<_> = all()
-            .map(|(way, why)| {
-                let at = layout::choice(way.index(), why.index());
+        let whys = |route, way| Why::ALL.into_iter().map(move |why| (route, way, why));
+        let ways = |route| Way::ALL.into_iter().flat_map(move |way| whys(route, way));
+        let mut took: Vec<_> = Route::ALL
+            .into_iter()
+            .flat_map(ways)
+            .map(|(route, way, why)| {
+                let at = layout::choice(route.index(), way.index(), why.index());
                 Took {
+                    socket: route.name(),
                     way,
                     why,
                     sends: of(at),
@@ -234,62 +235,8 @@ impl Report {
             counts: Counts::read(of),
             took,
             copied,
-            sizes: sizes(places),
         }
     }
-}
-
-fn sizes(places: &[Vec<u64>]) -> Vec<Explanation> {
-    let mut all = Vec::new();
-    for route in Route::ALL {
-        for doubling in 0..layout::DOUBLINGS {
-            let logarithm = layout::SMALLEST + u32::try_from(doubling).expect("few");
-            let at = layout::size(route.index(), logarithm);
-            let used = places.iter().filter(|place| place[at] > 0);
-            // Several senders may differ; the sender that sent most decides.
-            let Some(most) = used.clone().max_by_key(|place| place[at]) else {
-                continue;
-            };
-            let current = usize::try_from(most[at + 1] & 0xff).unwrap_or(0);
-            let changes = |place: &Vec<u64>| place[at + 1] >> layout::CHANGES_SHIFT;
-            let choices = Way::ALL.into_iter().enumerate();
-            all.push(Explanation {
-                route: route.name(),
-                up_to_bytes: (2 << logarithm) - 1,
-                way: Way::ALL.get(current).copied().unwrap_or(Way::Copy),
-                sends: used
-                    .clone()
-                    .fold(0, |sum: u64, place| sum.wrapping_add(place[at])),
-                changes: u32::try_from(used.clone().map(changes).fold(0, u64::wrapping_add))
-                    .unwrap_or(u32::MAX),
-                choices: choices
-                    .filter_map(|(number, way)| mean(used.clone(), at + 2 + 2 * number, way))
-                    .collect(),
-            });
-        }
-    }
-    all
-}
-
-/// Returns the mean cost of a way over some senders; none if no sender tried it.
-fn mean<'a>(places: impl Iterator<Item = &'a Vec<u64>>, at: usize, way: Way) -> Option<Choice> {
-    let mut choice = Choice {
-        way,
-        ns_per_kib: 0.0,
-        samples: 0,
-        refused: false,
-    };
-    let mut sum = 0.0;
-    for place in places {
-        choice.refused |= place[at + 1] & layout::REFUSED != 0;
-        let samples = u32::try_from(place[at + 1] & !layout::REFUSED).unwrap_or(0);
-        choice.samples = choice.samples.saturating_add(samples);
-        sum += f64::from_bits(place[at]) * f64::from(samples);
-    }
-    if choice.samples > 0 && sum.is_finite() {
-        choice.ns_per_kib = sum / f64::from(choice.samples);
-    }
-    (choice.samples > 0 || choice.refused).then_some(choice)
 }
 
 fn words(file: &File, at: usize, count: usize) -> io::Result<Vec<u64>> {

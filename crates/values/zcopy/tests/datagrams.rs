@@ -8,7 +8,7 @@ use std::os::fd::AsFd;
 use std::process::Command;
 use tranship_testkit::lab::{self, Lab};
 use tranship_testkit::{Random, is_root, skipped};
-use tranship_zcopy::{Arena, Explanation, Piece, Sender, Socket, Value, Way};
+use tranship_zcopy::{Arena, Piece, Sender, Socket, Value, Way};
 
 /// Bytes and datagrams of a batch: as many as a receiver's buffer holds, which counts some hundred bytes for each
 /// besides.
@@ -174,16 +174,11 @@ fn a_datagram_that_is_too_long_is_an_error_and_those_before_it_are_gone() {
 }
 
 #[test]
-fn by_reference_through_a_device_that_copies_all_is_as_it_was_and_it_is_given_up() {
-    through_a_device(Way::Notified, true);
-}
-
-#[test]
 fn out_of_registered_pages_is_as_it_was_also_where_they_were_replaced_since() {
     if let Err(why) = ring_possible() {
         return skipped(why);
     }
-    through_a_device(Way::Registered, false);
+    through_a_device(false);
 }
 
 #[test]
@@ -191,12 +186,12 @@ fn registered_pages_that_the_kernel_copies_all_the_same_are_given_up_for_the_soc
     if let Err(why) = ring_possible() {
         return skipped(why);
     }
-    through_a_device(Way::Registered, true);
+    through_a_device(true);
 }
 
 /// Batch after batch, each in the place of the last one, to another network namespace. On one socket for all of it the
 /// way is given up.
-fn through_a_device(way: Way, one_socket: bool) {
+fn through_a_device(one_socket: bool) {
     let _dog = dog();
     if let Err(why) = lab::possible() {
         return skipped(why);
@@ -226,7 +221,7 @@ fn through_a_device(way: Way, one_socket: bool) {
         expect.send(vec![b"first".to_vec()]).expect("told");
         done.recv().expect("arrived");
         let mut sender = Sender::new().expect("sender");
-        sender.force(Some(way));
+        sender.force(Some(Way::Registered));
         let mut socket = Socket::new(&near).expect("a socket");
         let arena = Arena::new().expect("arena");
         let (mut referred, mut gave_up) = (0, 0);
@@ -255,7 +250,7 @@ fn through_a_device(way: Way, one_socket: bool) {
                 let counts = sender.counts();
                 assert!(counts.referred_bytes > 0, "{counts:?}");
                 sender = Sender::new().expect("sender");
-                sender.force(Some(way));
+                sender.force(Some(Way::Registered));
             }
             sender.settle(&near, &mut socket).expect("settled");
             let counts = sender.counts();
@@ -270,11 +265,6 @@ fn through_a_device(way: Way, one_socket: bool) {
 }
 
 #[test]
-fn what_a_device_does_not_copy_goes_by_reference_many_in_a_call() {
-    into_a_device(Some(Way::Notified));
-}
-
-#[test]
 fn what_is_registered_goes_by_reference_many_in_a_call() {
     if let Err(why) = ring_possible() {
         return skipped(why);
@@ -283,7 +273,7 @@ fn what_is_registered_goes_by_reference_many_in_a_call() {
 }
 
 #[test]
-fn registering_is_found_to_be_worth_it() {
+fn pages_of_which_many_datagrams_go_are_registered() {
     if let Err(why) = ring_possible() {
         return skipped(why);
     }
@@ -333,12 +323,8 @@ fn into_a_device(way: Option<Way>) {
     sender.force(way);
     let mut socket = Socket::new(&near).expect("a socket");
     if way.is_none() {
-        // Which one is the cheapest depends on the machine; the pages are registered, and the way is tried.
-        let tried = |sender: &Sender| {
-            let tried = |row: &Explanation| row.choices.iter().any(|it| it.way == Way::Registered);
-            sender.explain().iter().any(tried)
-        };
-        while !tried(&sender) {
+        // Copied, until a thread has registered the pages.
+        while sender.counts().referred_bytes == 0 {
             let sent = sender.send_datagrams(&near, &mut socket, to, &datagrams);
             assert_eq!(sent.expect("room"), datagrams.len());
         }

@@ -79,8 +79,8 @@ fn hunt(arena: &Arena, mut random: Random, operations: u64) -> u64 {
                 30..50 => things.free(&mut random),
                 50..60 => things.write(&mut random),
                 60..99 => {
-                    sender.force(match random.below(6) {
-                        way @ 0..4 => Some(WAYS[usize::try_from(way).expect("small")]),
+                    sender.force(match random.below(5) {
+                        way @ 0..3 => Some(WAYS[usize::try_from(way).expect("small")]),
                         _ => None,
                     });
                     while unread > UNREAD {

@@ -14,6 +14,7 @@ Environment:
   TRANSHIP_MALLOC        The allocator that `run` puts under a program
   TRANSHIP_HEAP_MAX      The most that a heap under that allocator may use; `run --quota` sets it
   TRANSHIP_ZCOPY_MIN     Of programs with libtranship_zcopy.so: from which size blocks are its own
+  TRANSHIP_ZCOPY_SEND    Of these programs: from which size sends go by reference
   TRANSHIP_ZCOPY_MAX     The most that it may use
   TRANSHIP_ZCOPY_BLOCK_PAGES, TRANSHIP_ZCOPY_LARGE
                          Pages of a pageblock; from which size on blocks have pageblocks of their own

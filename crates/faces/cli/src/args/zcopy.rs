@@ -5,8 +5,7 @@ use std::path::PathBuf;
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum ZcopyAction {
-    /// Shows by which way each program sent what, how often and why: counts of each choice, and the cost of each way
-    /// there.
+    /// Shows by which way each program sent how much, to which kind of socket, and why.
     ///
     /// Programs are those that use ZCopy: tranship::zcopy, libtranship_zcopy.so, tranship cache. A running one is
     /// looked at from outside and notices nothing. One that runs with TRANSHIP_ZCOPY_EXPLAIN=FOLDER keeps its counts in

@@ -7,7 +7,7 @@ use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 use std::io::{self, Write};
 use std::path::Path;
-use tranship::zcopy::{Choice, Report};
+use tranship::zcopy::Report;
 
 pub(super) fn run(action: &ZcopyAction) -> Result<Answer> {
     let ZcopyAction::Explain(args) = action;
@@ -91,7 +91,6 @@ fn write(out: &mut impl Write, report: &Report) -> io::Result<()> {
     }
     section(out, "Ways, and why", &ways(report))?;
     section(out, "Why bytes were copied", &causes(report))?;
-    section(out, "What they cost, by socket and size", &costs(report))?;
     section(out, "Events", &events(report))
 }
 
@@ -107,9 +106,10 @@ fn section(out: &mut impl Write, title: &str, table: &Table) -> io::Result<()> {
 }
 
 fn ways(report: &Report) -> Table {
-    let mut table = Table::new(&["way", ">sends", ">bytes", "why"]);
+    let mut table = Table::new(&["socket", "way", ">sends", ">bytes", "why"]);
     for took in &report.took {
         table.row(vec![
+            took.socket.to_owned(),
             took.way.to_string(),
             took.sends.to_string(),
             size(took.bytes),
@@ -129,37 +129,6 @@ fn causes(report: &Report) -> Table {
         ]);
     }
     table
-}
-
-fn costs(report: &Report) -> Table {
-    let mut table = Table::new(&[
-        "socket",
-        ">up to",
-        ">sends",
-        "way",
-        ">changes",
-        "ns for 1 KiB (measured)",
-    ]);
-    for row in &report.sizes {
-        let costs: Vec<_> = row.choices.iter().map(cost).collect();
-        table.row(vec![
-            row.route.to_owned(),
-            size(row.up_to_bytes as u64 + 1),
-            row.sends.to_string(),
-            row.way.to_string(),
-            row.changes.to_string(),
-            costs.join(", "),
-        ]);
-    }
-    table
-}
-
-fn cost(choice: &Choice) -> String {
-    let way = choice.way;
-    if choice.refused {
-        return format!("{way} refused by the kernel");
-    }
-    format!("{way} {:.0} ({})", choice.ns_per_kib, choice.samples)
 }
 
 fn events(report: &Report) -> Table {
@@ -195,14 +164,6 @@ fn as_json(report: &Report) -> Value {
         .rows()
         .map(|(name, count)| (name.to_owned(), count.into()))
         .collect();
-    let choice = |choice: &Choice| {
-        json!({
-            "way": choice.way.to_string(),
-            "ns_per_kib": choice.ns_per_kib,
-            "samples": choice.samples,
-            "refused": choice.refused,
-        })
-    };
     json!({
         "program": report.program,
         "pid": report.pid,
@@ -211,6 +172,7 @@ fn as_json(report: &Report) -> Value {
         "unseen_senders": report.unseen,
         "counts": counts,
         "choices": report.took.iter().map(|took| json!({
+            "socket": took.socket,
             "way": took.way.to_string(),
             "why": took.why.to_string(),
             "sends": took.sends,
@@ -219,14 +181,6 @@ fn as_json(report: &Report) -> Value {
         "copied": report.copied.iter().map(|copied| json!({
             "why": copied.cause.to_string(),
             "bytes": copied.bytes,
-        })).collect::<Vec<_>>(),
-        "sizes": report.sizes.iter().map(|row| json!({
-            "socket": row.route,
-            "up_to_bytes": row.up_to_bytes,
-            "way": row.way.to_string(),
-            "sends": row.sends,
-            "changes": row.changes,
-            "ways": row.choices.iter().map(choice).collect::<Vec<_>>(),
         })).collect::<Vec<_>>(),
     })
 }

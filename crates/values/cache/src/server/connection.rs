@@ -6,7 +6,7 @@
 use super::announced::Credit;
 use super::incoming::Incoming;
 use super::pace::Pace;
-use super::shared::{Sending, Shared};
+use super::shared::Shared;
 use super::waiting::{self, Part};
 use super::{classic, meta};
 use crate::image::{Client, Next};
@@ -46,7 +46,7 @@ enum Expect {
     Line,
     /// The bytes of a value and its line end.
     Value {
-        put: Store,
+        put: Arriving,
         value: Incoming,
         /// The command, as it came.
         line: Vec<u8>,
@@ -63,18 +63,18 @@ enum Expect {
 
 /// Consumer of a value that has arrived.
 #[derive(Debug)]
-pub(super) enum Store {
+pub(super) enum Arriving {
     Classic(classic::Owned),
     Meta(meta::OwnedSet),
 }
 
-impl Store {
+impl Arriving {
     /// Says that the value is refused, to a client that wants to know: any other would take it for the answer to its
     /// next command.
     fn refuse(&self, answer: &str, replies: &mut Replies) {
         match self {
-            Store::Classic(put) if put.noreply() => {}
-            Store::Classic(_) | Store::Meta(_) => replies.line(answer),
+            Arriving::Classic(put) if put.noreply() => {}
+            Arriving::Classic(_) | Arriving::Meta(_) => replies.line(answer),
         }
     }
 }
@@ -102,7 +102,7 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    pub(super) fn new(stream: TcpStream, sending: Sending) -> io::Result<Connection> {
+    pub(super) fn new(stream: TcpStream) -> io::Result<Connection> {
         stream.set_nonblocking(true)?;
         stream.set_nodelay(true)?;
         Ok(Connection {
@@ -112,10 +112,7 @@ impl Connection {
             filled: 0,
             at: 0,
             expect: Expect::Line,
-            replies: match sending {
-                Sending::Joined => Replies::joined(),
-                Sending::Chosen | Sending::Told(_) => Replies::default(),
-            },
+            replies: Replies::default(),
             interest: Interest::Read,
             stuck: None,
             awaited: None,
@@ -126,12 +123,8 @@ impl Connection {
     }
 
     /// Continues a command that another process began.
-    pub(super) fn resume(
-        stream: TcpStream,
-        client: Client,
-        sending: Sending,
-    ) -> io::Result<Connection> {
-        let mut own = Connection::new(stream, sending)?;
+    pub(super) fn resume(stream: TcpStream, client: Client) -> io::Result<Connection> {
+        let mut own = Connection::new(stream)?;
         own.filled = client.input.len();
         own.input = client.input;
         own.ending = client.ending;
@@ -217,7 +210,7 @@ impl Connection {
     }
 
     /// Counts the memory that it holds.
-    fn count(&mut self, shared: &Shared, client: waiting::Client) {
+    fn count(&mut self, shared: &Shared, client: waiting::Token) {
         let input = match self.input.capacity() {
             ..=CHUNK => 0,
             more => more,
@@ -232,7 +225,7 @@ impl Connection {
     pub(super) fn turn(
         &mut self,
         shared: &Shared,
-        client: waiting::Client,
+        client: waiting::Token,
         sender: &mut Sender,
     ) -> Turn {
         let worker = client.0;
@@ -408,7 +401,7 @@ impl Connection {
         }
     }
 
-    fn stored(&mut self, shared: &Shared, worker: usize, put: Store, value: Incoming) {
+    fn stored(&mut self, shared: &Shared, worker: usize, put: Arriving, value: Incoming) {
         let value = match value.finish() {
             Ok(value) => value,
             Err(ended) => {
@@ -421,8 +414,8 @@ impl Connection {
             }
         };
         match put {
-            Store::Classic(put) => put.store(shared, worker, value.freeze(), &mut self.replies),
-            Store::Meta(set) => set.store(shared, worker, value.freeze(), &mut self.replies),
+            Arriving::Classic(put) => put.store(shared, worker, value.freeze(), &mut self.replies),
+            Arriving::Meta(set) => set.store(shared, worker, value.freeze(), &mut self.replies),
         }
     }
 
@@ -470,7 +463,7 @@ impl Connection {
                 Counts::bump(&shared.counts[worker].cmd_meta, 1);
                 if let parse::MetaKind::Set(len) = meta.kind {
                     match meta::OwnedSet::new(&meta) {
-                        Ok(set) => self.expect_value(shared, worker, len, Store::Meta(set)),
+                        Ok(set) => self.expect_value(shared, worker, len, Arriving::Meta(set)),
                         Err(answer) => {
                             self.replies.line(answer);
                             self.expect = Expect::Swallow(len.saturating_add(2));
@@ -497,7 +490,7 @@ impl Connection {
             shared,
             worker,
             put.len,
-            Store::Classic(classic::Owned::new(put)),
+            Arriving::Classic(classic::Owned::new(put)),
         );
     }
 
@@ -513,7 +506,7 @@ impl Connection {
     }
 
     /// Prepares for a value that follows: its memory first.
-    fn expect_value(&mut self, shared: &Shared, worker: usize, len: usize, put: Store) {
+    fn expect_value(&mut self, shared: &Shared, worker: usize, len: usize, put: Arriving) {
         let counts = &shared.counts[worker];
         Counts::bump(&counts.cmd_set, 1);
         let answer = if len > shared.options.longest {
@@ -531,8 +524,8 @@ impl Connection {
             "SERVER_ERROR out of memory storing object"
         };
         match &put {
-            Store::Classic(put) => put.forget(shared),
-            Store::Meta(set) => set.forget(shared),
+            Arriving::Classic(put) => put.forget(shared),
+            Arriving::Meta(set) => set.forget(shared),
         }
         put.refuse(answer, &mut self.replies);
         self.expect = Expect::Swallow(len.saturating_add(2));

@@ -1,6 +1,6 @@
 //! UDP: a request in one datagram, the reply in as many as it takes, each with memcached's eight bytes before it. Those
 //! of one reply are handed to the kernel together (UDP_SEGMENT), its values from where they lie: nothing is put
-//! together first, and where that is cheaper nothing is copied (MSG_ZEROCOPY).
+//! together first. To another machine they go out of registered pages.
 
 use super::shared::Shared;
 use super::{classic, meta};

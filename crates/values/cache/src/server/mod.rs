@@ -20,7 +20,7 @@ mod take;
 mod waiting;
 mod worker;
 
-pub use shared::{Options, Sending};
+pub use shared::Options;
 
 use crate::share::{self, ShareServer};
 use crate::stats::{Counts, Stats};
@@ -176,7 +176,7 @@ impl Begin {
         let connections = offered.streams.into_iter();
         // A connection that cannot be served any more is dropped.
         let connections: Vec<_> = connections
-            .filter_map(|(stream, client)| Connection::resume(stream, client, options.sending).ok())
+            .filter_map(|(stream, client)| Connection::resume(stream, client).ok())
             .collect();
         let datagrams = match (options.udp, offered.datagrams) {
             (Some(_), Some(socket)) => Some(socket),
@@ -493,7 +493,7 @@ mod tests {
             eventfd::create().expect("a doorbell"),
         )
         .expect("a worker");
-        let connection = Connection::new(stream, Sending::default()).expect("a connection");
+        let connection = Connection::new(stream).expect("a connection");
         worker.resume(vec![connection]).expect("one");
         let crew = Crew {
             workers: vec![worker],

@@ -41,20 +41,8 @@ pub struct Options {
     pub share: Option<Share>,
     /// Domain whose manager admits the memory of values, and may want it back; none: no manager does.
     pub domain: Option<Domain>,
-    /// Way in which replies are sent.
-    pub sending: Sending,
-}
-
-/// Way in which replies are sent. Only the first is for use; the others serve to measure the value of a way.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Sending {
-    /// The cheapest way, as measured.
-    #[default]
-    Chosen,
-    /// This way wherever it can be used.
-    Told(Way),
-    /// Values are copied behind the text before them, and the whole is copied again to be sent.
-    Joined,
+    /// Way in which values are sent, to measure its worth; none: by their size ([`tranship_zcopy::Sender`]).
+    pub way: Option<Way>,
 }
 
 impl Default for Options {
@@ -74,7 +62,7 @@ impl Default for Options {
             take_over: None,
             share: None,
             domain: None,
-            sending: Sending::Chosen,
+            way: None,
         }
     }
 }

@@ -2,8 +2,8 @@
 //! more.
 //!
 //! Stored values take no more memory for being in replies as well. Beyond the limit no client's next command is read
-//! before its replies are taken. The slowest clients of all workers are closed, until the limit is kept again: each by
-//! its own worker, which another worker rings.
+//! before its replies are taken. The slowest clients of all workers are closed, until the limit is kept again. A client
+//! is closed by its own worker, which the other workers ring.
 
 use crate::store::Store;
 use std::collections::BTreeSet;
@@ -21,24 +21,24 @@ pub(super) struct Waiting {
     doorbells: OnceLock<Vec<OwnedFd>>,
 }
 
-/// What the clients of all workers hold.
+/// Memory that the clients of all workers hold.
 #[derive(Debug, Default)]
 struct All {
     /// Bytes of text, and of input that is not parsed yet.
     text: AtomicU64,
     /// Clients whose replies hold memory, the slowest first. Changed only when a client begins or ends to hold some, or
     /// its oldest reply is another one.
-    slow: Mutex<BTreeSet<(Instant, Client)>>,
+    slow: Mutex<BTreeSet<(Instant, Token)>>,
 }
 
 /// A client: number of its worker, and its token there.
-pub(super) type Client = (usize, u64);
+pub(super) type Token = (usize, u64);
 
 /// A client's part of what all clients hold.
 #[derive(Debug)]
 pub(super) struct Part {
     all: Arc<All>,
-    client: Client,
+    client: Token,
     text: u64,
     since: Option<Instant>,
 }
@@ -59,7 +59,7 @@ impl Waiting {
     }
 
     /// Returns the part of a client that has nothing waiting.
-    pub(super) fn part(&self, client: Client) -> Part {
+    pub(super) fn part(&self, client: Token) -> Part {
         Part {
             all: Arc::clone(&self.all),
             client,
@@ -69,7 +69,7 @@ impl Waiting {
     }
 
     /// Returns the client of all workers that has not taken its oldest reply for longest, if any replies hold memory.
-    pub(super) fn slowest(&self) -> Option<Client> {
+    pub(super) fn slowest(&self) -> Option<Token> {
         self.all.slow().first().map(|(_, client)| *client)
     }
 
@@ -100,7 +100,7 @@ impl Waiting {
 }
 
 impl All {
-    fn slow(&self) -> std::sync::MutexGuard<'_, BTreeSet<(Instant, Client)>> {
+    fn slow(&self) -> std::sync::MutexGuard<'_, BTreeSet<(Instant, Token)>> {
         self.slow.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -2,7 +2,7 @@
 
 use super::connection::{Connection, Turn};
 use super::datagram::Datagrams;
-use super::shared::{Sending, Shared};
+use super::shared::Shared;
 use crate::stats::Counts;
 use hashbrown::HashMap;
 use std::io::{self, ErrorKind, Write};
@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use tranship_sys::epoll::{Epoll, Interest};
-use tranship_sys::{eventfd, signals};
+use tranship_sys::eventfd;
 use tranship_zcopy::Sender;
 
 const LISTENER: u64 = u64::MAX;
@@ -50,12 +50,7 @@ impl Worker {
             epoll.add(datagrams.as_socket(), DATAGRAMS, Interest::Read)?;
         }
         let mut sender = Sender::new()?;
-        if signals::ignores_sigpipe() {
-            sender.ignores_sigpipe();
-        }
-        if let Sending::Told(way) = shared.options.sending {
-            sender.force(Some(way));
-        }
+        sender.force(shared.options.way);
         Ok(Worker {
             shared,
             number,
@@ -164,7 +159,7 @@ impl Worker {
         let made = if open < self.shared.options.connections {
             Counts::bump(&self.counts().total_connections, 1);
             self.shared.pacing.welcome(&stream);
-            Connection::new(stream, self.shared.options.sending)
+            Connection::new(stream)
         } else {
             Counts::bump(&self.counts().rejected_connections, 1);
             let _ = stream.set_nonblocking(true);
@@ -275,6 +270,5 @@ impl Drop for Worker {
         self.shared
             .open
             .fetch_sub(self.connections.len(), Ordering::Relaxed);
-        let _ = &self.doorbell;
     }
 }

@@ -123,7 +123,7 @@ pub struct Store {
     arena: Arena,
     shards: Box<[Mutex<Shard>]>,
     hasher: RandomState,
-    memory: AtomicU64,
+    memory: u64,
     longest: usize,
     used: AtomicU64,
     numbers: AtomicU64,
@@ -172,7 +172,7 @@ impl Store {
             arena,
             shards: (0..shards).map(|_| Mutex::default()).collect(),
             hasher: RandomState::new(),
-            memory: AtomicU64::new(options.memory),
+            memory: options.memory,
             longest: options.longest,
             used: AtomicU64::new(0),
             numbers: AtomicU64::new(1),
@@ -477,20 +477,11 @@ impl Store {
         }
     }
 
-    /// Sets a new limit, and evicts items above it.
-    pub fn set_memory(&self, bytes: u64) {
-        // Relaxed: a number on which nothing else depends.
-        self.memory.store(bytes, Ordering::Relaxed);
-        self.make_room(0);
-    }
-
     /// Returns the limit, and how much of it is used, in bytes.
     #[must_use]
     pub fn memory(&self) -> (u64, u64) {
-        (
-            self.memory.load(Ordering::Relaxed),
-            self.used.load(Ordering::Relaxed),
-        )
+        // Relaxed: a number on which nothing else depends.
+        (self.memory, self.used.load(Ordering::Relaxed))
     }
 
     /// Returns the arena.

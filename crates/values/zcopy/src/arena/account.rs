@@ -72,7 +72,7 @@ impl Inner {
             // SAFETY: all of it is free.
             unsafe { self.view.close(offset, len) };
         }
-        room.places.give(first, blocks);
+        room.runs.give(first, blocks);
     }
 
     /// Frees a place, and gives its memory to the kernel.

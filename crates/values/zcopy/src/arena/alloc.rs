@@ -9,7 +9,7 @@ use super::fork;
 use super::inner::{Inner, Room, Warm, lock, pages};
 use super::opened::Opened;
 use super::options::Options;
-use super::places::Places;
+use super::runs::Runs;
 use super::stats::Counters;
 use super::view::{ALIGN, View};
 use crate::error::Error;
@@ -54,7 +54,7 @@ impl Inner {
             groups: (0..blocks / GROUP).map(|_| OnceLock::new()).collect(),
             heaps: std::array::from_fn(|_| Mutex::default()),
             room: Mutex::new(Room {
-                places: Places::new(blocks),
+                runs: Runs::new(blocks),
                 used: 0,
                 children: Children::default(),
                 warm: Vec::new(),
@@ -183,12 +183,12 @@ impl Inner {
         if !self.charge(bytes) {
             return Err(refused);
         }
-        let Some(first) = room.places.take(blocks) else {
+        let Some(first) = room.runs.take(blocks) else {
             self.discharge(bytes);
             return Err(full);
         };
         if let Err(error) = self.open(&mut room, first, blocks) {
-            room.places.give(first, blocks);
+            room.runs.give(first, blocks);
             self.discharge(bytes);
             return Err(error.into());
         }
@@ -384,7 +384,7 @@ impl Inner {
     }
 }
 
-/// Places for a value.
+/// Runs for a value.
 pub(super) struct Taken {
     pub(super) first: u32,
     /// Bytes of them that may have memory: where pages were there already, more than asked for.

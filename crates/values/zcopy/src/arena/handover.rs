@@ -10,7 +10,7 @@ use super::block::{Block, Kind, Large, Slots, State};
 use super::classes::{Class, PAGE};
 use super::inner::{Inner, lock, pages};
 use super::options::Options;
-use super::places::Places;
+use super::runs::Runs;
 use super::view::View;
 use crate::error::Error;
 use std::collections::BTreeMap;
@@ -97,7 +97,7 @@ impl Inner {
                 inner.states.lend(block);
             }
         }
-        lock(&inner.room).places = Places::with_taken(inner.block_count(), &stretches);
+        lock(&inner.room).runs = Runs::with_taken(inner.block_count(), &stretches);
         Ok((inner, found))
     }
 
@@ -163,7 +163,7 @@ impl Inner {
 
     /// Replaces all pages without values, once the former process no longer has the file. Before anything is allocated.
     pub(crate) fn replace_rest(&self) -> io::Result<()> {
-        let free = lock(&self.room).places.free_runs();
+        let free = lock(&self.room).runs.free_runs();
         for (first, blocks) in free {
             let (offset, len) = self.span(first, blocks);
             // SAFETY: nothing is allocated there.

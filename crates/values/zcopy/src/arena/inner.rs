@@ -7,7 +7,7 @@ use super::debt::Debt;
 use super::epochs::Epochs;
 use super::heap::{HEAPS, Heap};
 use super::opened::Opened;
-use super::places::Places;
+use super::runs::Runs;
 use super::stats::{Counters, Stats};
 use super::view::View;
 use std::io;
@@ -55,7 +55,7 @@ pub(crate) struct Inner {
 /// Record of the taken addresses and memory.
 #[derive(Debug)]
 pub(super) struct Room {
-    pub(super) places: Places,
+    pub(super) runs: Runs,
     /// Bytes of pageblocks and of large values.
     pub(super) used: u64,
     pub(super) children: Children,
@@ -184,7 +184,7 @@ impl Inner {
 
     /// Returns the first block from which on none was ever taken.
     pub(super) fn frontier(&self) -> u32 {
-        lock(&self.room).places.frontier()
+        lock(&self.room).runs.frontier()
     }
 
     pub(super) fn block_count(&self) -> u32 {

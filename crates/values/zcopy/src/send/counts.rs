@@ -39,8 +39,6 @@ counts! {
     copied_bytes,
     /// Bytes that went by reference to their pages.
     referred_bytes,
-    /// Bytes of values that were copied because their pageblock was not protected (yet), or a page had been written.
-    unprotected_bytes,
     /// System calls.
     calls,
     /// Sends that the kernel took less of than was offered.

@@ -2,15 +2,16 @@
 //!
 //! By reference a call takes fewer of them (`packet`).
 //!
-//! Pages are looked up for each send (MSG_ZEROCOPY), or once for many (`registered`).
+//! By reference they go out of pages that were looked up once for many sends (`registered`). To look them up for each
+//! send (MSG_ZEROCOPY) costs as much as copying a page.
 
-use super::choice::Chosen;
-use super::header::HeaderLog;
+use super::choice::{Chosen, Weight};
 use super::notified;
 use super::packet::Packet;
+use super::route::Route;
 use super::segment::{self, Datagram, Piece, Segment};
 use super::sender::Sender;
-use super::socket::{Notified, Socket};
+use super::socket::Socket;
 use super::way::{Way, Why, is_later, is_the_sockets};
 use crate::arena::Inner;
 use crate::kernel::segment as gso;
@@ -18,7 +19,6 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
-use tranship_sys::process;
 
 /// Destination of datagrams.
 #[derive(Clone, Copy, Debug)]
@@ -60,20 +60,24 @@ impl Sender {
         let arena = datagrams
             .iter()
             .find_map(|one| one.as_ref().iter().find_map(Piece::arena));
+        let fd = fd.as_fd();
+        let target = Target { fd, to };
+        let route = socket.route.to(to);
+        let pieces = datagrams.iter().flat_map(|one| one.as_ref());
+        let protects = self.protects(socket, route, Weight::at_most(pieces, datagrams.len()));
         for datagram in datagrams {
             let first = segments.len();
-            self.resolve(datagram.as_ref(), arena, &mut segments);
+            self.resolve(datagram.as_ref(), arena, protects, &mut segments);
             self.make_sure(&mut segments, first);
             all.push(Datagram {
                 len: segments[first..].iter().map(|segment| segment.len).sum(),
                 segments: first..segments.len(),
             });
         }
-        let fd = fd.as_fd();
-        let target = Target { fd, to };
-        self.look_at_registered(target, socket, arena, &segments);
-        let route = socket.route.to(to);
-        let chosen = self.decide(socket, route, segment::referable(&segments));
+        let weight = Weight::of(&segments, all.len());
+        self.look_at_registered(route, socket, arena, &segments, protects);
+        let referable = segment::referable(&segments);
+        let chosen = self.decide(socket, route, referable, || weight);
         if chosen.way != Way::Copy {
             let pieces = datagrams.iter().flat_map(|one| one.as_ref());
             pieces.for_each(|piece| piece.lend(arena));
@@ -106,37 +110,28 @@ impl Sender {
         &mut self,
         target: Target<'_>,
         socket: &mut Socket,
-        chosen: Chosen,
+        mut chosen: Chosen,
         segments: &[Segment],
         all: &[Datagram],
     ) -> io::Result<usize> {
         let route = socket.route.to(target.to);
-        let referable = segment::referable(segments);
-        let Chosen {
-            mut way,
-            mut why,
-            timed,
-        } = chosen;
-        let begin = timed.then(process::thread_time);
-        if way == Way::Registered {
+        if chosen.way == Way::Registered {
             self.registered.prefetch(segments);
         }
         let mut done = 0;
         while let Some(first) = all.get(done) {
-            if !socket.allows(route, way) {
-                (way, why) = (Way::Copy, Why::Refused);
-            }
             let rest = &all[done..];
-            let outcome = match way {
-                Way::Notified => self.refer(target, socket, segments, rest),
+            let outcome = match chosen.way {
                 Way::Registered => self.refer_registered(target, socket, segments, rest),
                 _ => self.copy(target, socket, segments, rest),
             };
             let outcome = match outcome {
                 // An error of a datagram's socket is reported once, and not lost.
-                Err(error) if way != Way::Copy && !is_later(&error) && !is_the_sockets(&error) => {
-                    self.chooser.refused(route, referable, way, &error);
-                    (way, why) = (Way::Copy, Why::Refused);
+                Err(error)
+                    if chosen.way != Way::Copy && !is_later(&error) && !is_the_sockets(&error) =>
+                {
+                    self.chooser.refused(self.counts.sends, route);
+                    chosen = Chosen::copy(Why::Refused);
                     self.copy(target, socket, segments, rest)
                 }
                 other => other,
@@ -151,32 +146,24 @@ impl Sender {
             let range = first.segments.start..gone.last().map_or(0, |last| last.segments.end);
             let bytes = gone.iter().map(|one| one.len).sum();
             self.counts.together += u64::from(count > 1);
-            self.note(way, why, &segments[range], bytes);
+            self.note(route, chosen, &segments[range], bytes);
             done += count;
-        }
-        if let Some(begin) = begin
-            && done == all.len()
-            && why != Why::Refused
-        {
-            let bytes = all.iter().map(|one| one.len).sum();
-            let ns = process::thread_time().saturating_sub(begin).as_nanos();
-            self.chooser.learn(route, referable, way, ns, bytes);
         }
         self.counts.partial += u64::from(done < all.len());
         Ok(done)
     }
 
-    /// Returns whether most bytes of the datagrams lie in registered pages. Bytes that do not, although they could,
-    /// count towards registering more.
+    /// Finds out whether most bytes of the datagrams lie in registered pages. Bytes that do not, although they could,
+    /// count towards registering more if that `pays`.
     fn look_at_registered(
         &mut self,
-        target: Target<'_>,
+        route: Route,
         socket: &mut Socket,
         arena: Option<&Arc<Inner>>,
         segments: &[Segment],
+        pays: bool,
     ) {
-        let route = socket.route.to(target.to);
-        let (Some(arena), true) = (arena, route.leaves()) else {
+        let (Some(arena), true) = (arena, route == Route::Datagrams) else {
             return;
         };
         // A lock of the arena may be held for ever in a forked child.
@@ -195,8 +182,7 @@ impl Sender {
             return;
         }
         socket.registered = self.registered.is_ready(arena);
-        let referable = segment::referable(segments);
-        if self.chooser.rules_out(route, referable, Way::Registered) {
+        if !pays {
             return;
         }
         if !socket.registered {
@@ -246,36 +232,6 @@ impl Sender {
         }
     }
 
-    /// Sends the first few by reference; returns how many.
-    fn refer(
-        &mut self,
-        target: Target<'_>,
-        socket: &mut Socket,
-        segments: &[Segment],
-        rest: &[Datagram],
-    ) -> io::Result<usize> {
-        notified::begin(target.fd, socket, &mut self.counts)?;
-        if socket.notified == Notified::Off {
-            // The kernel copied after all, as it has just reported.
-            return self.copy(target, socket, segments, rest);
-        }
-        self.log.begin()?;
-        let most = if socket.together { alike(rest) } else { 1 };
-        let (log, packet) = (&mut self.log, &mut self.packet);
-        let count = gather(packet, &rest[..most], |one, packet| {
-            keep(log, &segments[one.segments.clone()], packet)
-        });
-        if count == 0 {
-            return self.copy(target, socket, segments, rest);
-        }
-        self.counts.calls += 1;
-        let (pieces, size) = (self.packet.pieces(), cut(rest, count));
-        // SAFETY: pages that never change again, or the log's, which are never written twice.
-        unsafe { gso::send_pieces(target.fd, target.to, pieces, size, true) }?;
-        notified::sent_one(socket);
-        Ok(count)
-    }
-
     /// Sends the first few out of registered pages; returns how many. Those that do not lie there are copied.
     fn refer_registered(
         &mut self,
@@ -310,21 +266,6 @@ impl Sender {
 pub(super) fn no_files() -> io::Error {
     let text = "a file's bytes cannot be part of a datagram: read them first";
     io::Error::new(io::ErrorKind::InvalidInput, text)
-}
-
-/// Keeps a datagram's pieces where they stay as they are; false if one of them does not.
-fn keep(log: &mut HeaderLog, segments: &[Segment], packet: &mut Packet) -> bool {
-    segments.iter().all(|segment| {
-        if segment.shared {
-            // Nothing keeps a datagram's buffers.
-            return false;
-        }
-        // SAFETY: the piece's own bytes.
-        let from = segment
-            .pages
-            .or_else(|| unsafe { log.keep(segment.at, segment.len) });
-        from.is_some_and(|from| packet.push(from, segment.len))
-    })
 }
 
 /// Puts as many datagrams into a packet as it takes whole; returns how many.

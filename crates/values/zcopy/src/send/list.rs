@@ -4,6 +4,8 @@
 //! a kernel that reports when it is done with them, and enough bytes. Otherwise they are copied, and neighbours that
 //! can go by reference go by themselves.
 
+use super::choice::{Chosen, NOTIFIED};
+use super::route::Route;
 use super::segment::{Piece, Segment};
 use super::sender::Sender;
 use super::socket::{Notified, Socket};
@@ -18,8 +20,6 @@ use std::os::unix::fs::FileExt;
 use tranship_core::Buffer;
 use tranship_sys::{signals, stream};
 
-/// Bytes of buffers from which on waiting for a notification is worth it, as the kernel's own documentation has it.
-const LEAST: usize = 10 << 10;
 /// Bytes offered in one call with MSG_ZEROCOPY. All bytes that are offered, not only those that have room, count
 /// against RLIMIT_MEMLOCK (8 MiB by default, for all sockets of a user). Bytes that do not fit are refused.
 const AT_ONCE: usize = 1 << 20;
@@ -45,7 +45,7 @@ impl Sender {
         let (mut sent, mut rest) = (0, pieces);
         while let Some(first) = rest.first() {
             let (count, outcome) = match first {
-                Piece::File(file, range) => (1, self.send_file(fd, file, range)),
+                Piece::File(file, range) => (1, self.send_file(fd, socket.route, file, range)),
                 _ => self.send_part(fd, socket, rest),
             };
             let offered: usize = rest[..count].iter().map(Piece::len).sum();
@@ -76,7 +76,7 @@ impl Sender {
         let all = &rest[..stretch];
         let of_buffers = |piece: &&Piece<'_>| piece.buffer().is_some();
         let shared: usize = all.iter().filter(of_buffers).map(Piece::len).sum();
-        if shared >= LEAST && socket.allows(socket.route, Way::Notified) {
+        if shared >= NOTIFIED && socket.allows(socket.route, Way::Notified) {
             let more = stretch < rest.len();
             return (stretch, self.send_kept(fd, socket, all, more));
         }
@@ -103,7 +103,7 @@ impl Sender {
         let mut owners = Vec::with_capacity(pieces.len());
         for piece in pieces {
             let first = segments.len();
-            self.resolve(std::slice::from_ref(piece), None, &mut segments);
+            self.resolve(std::slice::from_ref(piece), None, true, &mut segments);
             piece.lend(None);
             let whole: Vec<Segment> = segments.drain(first..).collect();
             for mut segment in whole {
@@ -153,26 +153,30 @@ impl Sender {
                 // Bytes that may change, too many to be put aside.
                 let more = more || segments.len() > 1;
                 let sent = copy::send(fd, &segments[..1], more, &mut self.counts);
-                self.note_copied(Why::Kept, &segments[..1], &sent);
+                self.note_copied(socket.route, Why::Kept, &segments[..1], &sent);
                 (1, sent)
             }
             Ok((count, sent)) => {
-                self.note(Way::Notified, Why::Kept, &segments[..count], sent);
+                let chosen = Chosen {
+                    way: Way::Notified,
+                    why: Why::Kept,
+                };
+                self.note(socket.route, chosen, &segments[..count], sent);
                 (count, Ok(sent))
             }
             // No room for pinned pages or for notifications, a socket that cannot, a sandbox.
             Err(error) if !is_later(&error) => {
                 let sent = copy::send(fd, segments, more, &mut self.counts);
-                self.note_copied(Why::Refused, segments, &sent);
+                self.note_copied(socket.route, Why::Refused, segments, &sent);
                 (segments.len(), said(error, sent))
             }
             Err(error) => (segments.len(), Err(error)),
         }
     }
 
-    fn note_copied(&mut self, why: Why, segments: &[Segment], sent: &io::Result<usize>) {
+    fn note_copied(&mut self, to: Route, why: Why, segments: &[Segment], sent: &io::Result<usize>) {
         if let Ok(sent) = sent {
-            self.note(Way::Copy, why, segments, *sent);
+            self.note(to, Chosen::copy(why), segments, *sent);
         }
     }
 
@@ -234,6 +238,7 @@ impl Sender {
     fn send_file(
         &mut self,
         fd: BorrowedFd<'_>,
+        to: Route,
         file: &File,
         range: &Range<u64>,
     ) -> io::Result<usize> {
@@ -262,7 +267,7 @@ impl Sender {
                 }
                 Ok(0) => break,
                 Ok(now) => {
-                    self.note_file(way, now);
+                    self.note_file(to, way, now);
                     sent += now;
                 }
                 Err(error) if sent == 0 => return Err(error),

@@ -2,10 +2,10 @@
 //!
 //! ```text
 //!   pieces ─► segments: copied, or pages that no longer change
-//!                 │ choice: by kind of socket and size, from what each way has cost here
-//!        ┌────────┼──────────────┬───────────────┐
-//!      copy    splice          file          notified
-//!     sendmsg  vmsplice,splice sendfile      MSG_ZEROCOPY      (datagrams also: registered, SENDMSG_ZC)
+//!                 │ choice: by kind of socket and size
+//!        ┌────────┼──────────────┐
+//!      copy    splice         notified
+//!     sendmsg  vmsplice,splice MSG_ZEROCOPY      (datagrams: copy, or registered: SENDMSG_ZC)
 //! ```
 //!
 //! A call sends as much as there is room for and returns how much, as send(2): no part of it waits here. Datagrams go
@@ -17,7 +17,6 @@ mod choice;
 mod copy;
 mod counts;
 mod datagrams;
-mod file;
 mod header;
 mod held;
 mod linger;
@@ -25,6 +24,7 @@ mod list;
 mod marks;
 mod notified;
 mod packet;
+mod probe;
 mod registered;
 mod route;
 mod segment;
@@ -33,7 +33,6 @@ mod socket;
 mod splice;
 mod way;
 
-pub use choice::{Choice, Explanation};
 pub use counts::Counts;
 pub(crate) use route::Route;
 pub use segment::Piece;

@@ -5,10 +5,8 @@ use crate::arena::Inner;
 use crate::{Arena, Value};
 use std::fs::File;
 use std::ops::Range;
-use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::sync::Arc;
 use tranship_core::Buffer;
-use tranship_sys::process;
 
 /// A piece of a message.
 #[derive(Clone, Debug)]
@@ -125,6 +123,14 @@ impl<'a> Piece<'a> {
         }
     }
 
+    /// Returns whether it can go by reference, if its pages are protected.
+    pub(super) fn may_refer(&self) -> bool {
+        matches!(
+            self,
+            Piece::Value(_) | Piece::Part(..) | Piece::Raw(_) | Piece::ReadOnly(_)
+        )
+    }
+
     /// Returns the buffer of a shared pool that it belongs to.
     pub(super) fn buffer(&self) -> Option<&'a Buffer> {
         match self {
@@ -159,7 +165,7 @@ pub(super) struct Segment {
     /// Cause for which it is copied, if there are no pages.
     pub(super) cause: Cause,
     /// The file they are of.
-    pub(super) file: Option<Place>,
+    pub(super) file: Option<InFile>,
     /// The bytes are of a shared pool: others may write them, and they stay only as long as they are held.
     pub(super) shared: bool,
     /// The owner may have written since: the pages may not be those that the program sees.
@@ -173,28 +179,17 @@ pub(super) struct Datagram {
     pub len: usize,
 }
 
-/// A place in an arena's file.
+/// Bytes in an arena's file.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place {
-    fd: RawFd,
-    /// File that the descriptor stood for when it was made.
+pub(super) struct InFile {
+    /// The file, by its device and inode.
     identity: (u64, u64),
     pub(super) offset: u64,
 }
 
-impl Place {
+impl InFile {
     pub(super) fn is_of(&self, identity: (u64, u64)) -> bool {
         self.identity == identity
-    }
-
-    /// Returns the file; none if the program closed it, and there may be another one under its number.
-    pub(super) fn file(&self) -> Option<BorrowedFd<'_>> {
-        // SAFETY: the arena's, which the piece borrows, or the file that took its number, whose identity alone is asked
-        // for.
-        let fd = unsafe { BorrowedFd::borrow_raw(self.fd) };
-        process::identity(fd)
-            .is_ok_and(|now| now == self.identity)
-            .then_some(fd)
     }
 }
 
@@ -205,16 +200,14 @@ impl Segment {
     pub(super) fn of_arena(arena: &Inner, at: *const u8, len: usize) -> Segment {
         arena.sent(at, len);
         let offset = arena.frozen(at, len);
-        let (fd, identity) = arena.file();
         Segment {
             at,
             len,
             cause: Cause::Unprotected,
             shared: false,
             pages: offset.map(|offset| arena.pages_at(offset).as_ptr().cast_const()),
-            file: offset.map(|offset| Place {
-                fd: fd.as_raw_fd(),
-                identity,
+            file: offset.map(|offset| InFile {
+                identity: arena.file().1,
                 offset: offset as u64,
             }),
             unsure: false,
@@ -285,7 +278,7 @@ impl Segment {
             cause: self.cause,
             shared: self.shared,
             pages: self.pages.map(|pages| pages.wrapping_add(len)),
-            file: self.file.map(|place| Place {
+            file: self.file.map(|place| InFile {
                 offset: place.offset + len as u64,
                 ..place
             }),

@@ -1,6 +1,6 @@
 //! Sender: one for each thread.
 
-use super::choice::{Chooser, Chosen, Explanation};
+use super::choice::{Chooser, Chosen, Weight};
 use super::counts::Counts;
 use super::header::HeaderLog;
 use super::packet::Packet;
@@ -10,7 +10,7 @@ use super::segment::{self, Datagram, Piece, Segment};
 use super::socket::Socket;
 use super::splice::{self, Pipe};
 use super::way::{Cause, Way, Why, is_later, said};
-use super::{copy, file, notified};
+use super::{copy, notified};
 use crate::arena::Inner;
 use crate::arena::classes::PAGE;
 use crate::kernel::pagemap::Pagemap;
@@ -22,11 +22,10 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::ptr::NonNull;
 use std::sync::Arc;
 use tranship_sys::ForkGuard;
-use tranship_sys::process;
 use tranship_sys::signals;
 use tranship_sys::stream;
 
-/// Sends values. One for each thread: it has a pipe, its knowledge of the cheapest way, and no lock.
+/// Sends values. One for each thread: it has a pipe, a place for its counts, and no lock.
 ///
 /// ```
 /// # mod tranship { pub use tranship_zcopy as zcopy; }
@@ -49,6 +48,8 @@ pub struct Sender {
     pipe: Option<Pipe>,
     pub(super) log: HeaderLog,
     pub(super) chooser: Chooser,
+    /// Page where other processes see the counts.
+    tally: Tally,
     pub(super) counts: Counts,
     /// Counts that the place on the page had before this sender.
     before: Counts,
@@ -58,20 +59,15 @@ pub struct Sender {
     pub(super) datagrams: Vec<Datagram>,
     pub(super) packet: Packet,
     pub(super) forced: Option<Way>,
-    ignores_sigpipe: bool,
     guard: ForkGuard,
 }
 
-/// Bytes of a partial send that are enough to measure its way.
-const TELLING: usize = 128 << 10;
 /// Runs of written pages that are told apart in one piece.
 const RUNS: usize = 8;
 
-fn without_sigpipe<T>(ignored: bool, work: impl FnOnce() -> T) -> T {
-    if ignored {
-        work()
-    } else {
-        signals::without_sigpipe(work)
+fn push(segments: &mut Vec<Segment>, segment: Segment) {
+    if segment.len > 0 {
+        segments.push(segment);
     }
 }
 
@@ -91,12 +87,13 @@ impl Sender {
     /// # Errors
     /// If the kernel has no memory.
     pub fn new() -> io::Result<Sender> {
-        let chooser = Chooser::new();
+        let tally = Tally::claim();
         Ok(Sender {
             pipe: None,
             log: HeaderLog::new()?,
-            before: Counts::published(&chooser.tally),
-            chooser,
+            before: Counts::published(&tally),
+            tally,
+            chooser: Chooser::default(),
             counts: Counts::default(),
             pagemap: None,
             registered: Registered::default(),
@@ -104,21 +101,19 @@ impl Sender {
             datagrams: Vec::new(),
             packet: Packet::default(),
             forced: None,
-            ignores_sigpipe: false,
             guard: ForkGuard::new()?,
         })
     }
 
-    /// Sends by this way wherever it can be used, and measures nothing. For one by reference full pageblocks are
-    /// protected at the next send, also where that does not pay, and for [`Way::Copy`] they are not. `None`: chooses
-    /// again.
+    /// Sends by this way wherever it can be used. For one by reference full pageblocks are protected at the next send,
+    /// also where that does not pay, and for [`Way::Copy`] they are not. `None`: chooses again.
     pub fn force(&mut self, way: Option<Way>) {
         self.forced = way;
     }
 
-    /// Says that the program ignores SIGPIPE as long as this sender lives. Else each send that is not copied asks.
-    pub fn ignores_sigpipe(&mut self) {
-        self.ignores_sigpipe = true;
+    /// Sends to streams within this machine by reference from that many bytes on (256 KiB unless told).
+    pub fn refer_from(&mut self, bytes: usize) {
+        self.chooser.spliced = bytes;
     }
 
     /// Sends the pieces in order: as many bytes as there is room for; returns how many. It waits for a blocking socket
@@ -147,29 +142,25 @@ impl Sender {
         sent
     }
 
-    /// Returns whether any of these may go by reference and that is likely to pay. Otherwise the caller can as well use
-    /// send(2), which need not know the kind of the socket. The caller then reports the cost by [`Sender::copied`].
-    /// Protects nothing.
+    /// Returns whether any of these may go by reference, and that pays on a stream socket without notifications.
+    /// Otherwise the caller can as well use send(2), and then calls [`Sender::copied`]. Protects nothing.
     #[must_use]
     pub fn may_refer(&mut self, pieces: &[Piece<'_>]) -> bool {
         // A sender that cannot have its own resources reports that at the send.
         if self.renew_after_fork().is_err() {
             return true;
         }
-        let mut referable = 0;
-        for piece in pieces {
-            match piece {
-                Piece::Bytes(_) => {}
-                Piece::Raw(raw) if raw.arena.inner.could_refer(raw.at, raw.len) => {
-                    referable += raw.len;
-                }
-                Piece::Raw(_) => {}
-                Piece::ReadOnly(bytes) => referable += bytes.len(),
-                // Theirs is to be told more than a length.
-                _ => return true,
-            }
+        let could = pieces.iter().filter(|piece| match piece {
+            Piece::Bytes(_) => false,
+            Piece::Raw(raw) => raw.arena.inner.could_refer(raw.at, raw.len),
+            _ => true,
+        });
+        let pays = |weight| self.chooser.may_pay(weight);
+        match self.forced {
+            Some(way) => way != Way::Copy && could.count() > 0,
+            // Most are too small, and then nothing is looked up.
+            None => pays(Weight::at_most(pieces.iter(), 0)) && pays(Weight::at_most(could, 0)),
         }
-        referable > 0 && (self.forced.is_some() || !self.chooser.copies(referable))
     }
 
     /// Counts a send that the caller made by copying, of pieces for which [`Sender::may_refer`] said no, and of which
@@ -185,7 +176,7 @@ impl Sender {
             match piece {
                 Piece::Raw(raw) => {
                     let segment = Segment::of_arena(&raw.arena.inner, raw.at, raw.len);
-                    self.push(&mut segments, segment);
+                    push(&mut segments, segment);
                 }
                 Piece::ReadOnly(bytes) => segments.push(Segment::of_read_only(bytes)),
                 Piece::Bytes(bytes) => segments.push(Segment::of_bytes(bytes)),
@@ -197,11 +188,12 @@ impl Sender {
         self.counts.calls += 1;
         let offered = segments.iter().map(|segment| segment.len).sum::<usize>();
         self.counts.partial += u64::from(sent < offered);
-        let why = match segment::referable(&segments) {
-            0 => Why::Nothing,
-            _ => Why::Cheapest,
+        let why = match (segment::referable(&segments), self.forced) {
+            (0, _) => Why::Nothing,
+            (_, Some(_)) => Why::Told,
+            (_, None) => Why::Small,
         };
-        self.note(Way::Copy, why, &segments, sent);
+        self.note(Route::Other, Chosen::copy(why), &segments, sent);
         segments.clear();
         self.segments = segments;
         self.publish();
@@ -218,7 +210,8 @@ impl Sender {
     ) -> io::Result<usize> {
         let mut segments = std::mem::take(&mut self.segments);
         segments.clear();
-        self.resolve(pieces, None, &mut segments);
+        let protects = self.protects(socket, socket.route, Weight::at_most(pieces.iter(), 0));
+        self.resolve(pieces, None, protects, &mut segments);
         let sent = self.send_segments(fd, socket, pieces, &mut segments, more);
         segments.clear();
         self.segments = segments;
@@ -232,14 +225,14 @@ impl Sender {
             (self.pipe, self.pagemap) = (None, None);
             self.registered.forget();
             self.guard = ForkGuard::new()?;
-            self.chooser.tally = Tally::claim();
-            self.before = Counts::published(&self.chooser.tally);
+            self.tally = Tally::claim();
+            self.before = Counts::published(&self.tally);
         }
         Ok(())
     }
 
     pub(super) fn publish(&self) {
-        self.counts.publish(&self.chooser.tally, &self.before);
+        self.counts.publish(&self.tally, &self.before);
     }
 
     fn send_segments(
@@ -257,41 +250,26 @@ impl Sender {
         } else {
             0
         };
-        let Chosen {
-            mut way,
-            mut why,
-            timed,
-        } = self.decide(socket, socket.route, referable);
-        let begin = timed.then(process::thread_time);
-        if way != Way::Copy {
+        let mut chosen = self.decide(socket, socket.route, referable, || Weight::of(segments, 0));
+        if chosen.way != Way::Copy {
             pieces.iter().for_each(|piece| piece.lend(None));
             self.make_sure(segments, 0);
         }
-        let sent = match self.by(way, fd, socket, segments, more) {
+        let sent = match self.by(chosen.way, fd, socket, segments, more) {
             // Whatever the reason of the refusal (no pipe, no room for notifications, pages that cannot be spliced, a
             // sandbox), none of the bytes went: they are copied.
-            Err(error) if way != Way::Copy => {
+            Err(error) if chosen.way != Way::Copy => {
                 let copied = self.copy_instead(fd, segments, more, &error);
                 if copied.is_ok() && !is_later(&error) {
-                    self.chooser.refused(socket.route, referable, way, &error);
+                    self.chooser.refused(self.counts.sends, socket.route);
                 }
-                (way, why) = (Way::Copy, Why::Refused);
+                chosen = Chosen::copy(Why::Refused);
                 said(error, copied)?
             }
-            other => {
-                let sent = other?;
-                // A short part of a send says little about the cost of a whole one.
-                if let Some(begin) = begin
-                    && (sent == total || sent >= TELLING)
-                {
-                    let ns = process::thread_time().saturating_sub(begin).as_nanos();
-                    self.chooser.learn(socket.route, referable, way, ns, sent);
-                }
-                sent
-            }
+            other => other?,
         };
         self.counts.partial += u64::from(sent < total);
-        self.note(way, why, segments, sent);
+        self.note(socket.route, chosen, segments, sent);
         Ok(sent)
     }
 
@@ -322,17 +300,31 @@ impl Sender {
     }
 
     /// Decides the way of a send of which so many bytes may go by reference, and the reason.
-    pub(super) fn decide(&mut self, socket: &Socket, route: Route, referable: usize) -> Chosen {
-        let told = |way, why| Chosen {
-            way,
-            why,
-            timed: false,
-        };
+    pub(super) fn decide(
+        &mut self,
+        socket: &Socket,
+        route: Route,
+        referable: usize,
+        weight: impl FnOnce() -> Weight,
+    ) -> Chosen {
         match self.forced {
-            _ if referable == 0 => told(Way::Copy, Why::Nothing),
-            Some(way) if socket.allows(route, way) => told(way, Why::Told),
-            Some(_) => told(Way::Copy, Why::Socket),
-            None => self.chooser.choose(socket, route, referable),
+            _ if referable == 0 => Chosen::copy(Why::Nothing),
+            Some(way) if socket.allows(route, way) => Chosen {
+                way,
+                why: Why::Told,
+            },
+            Some(_) => Chosen::copy(Why::Socket),
+            None => self
+                .chooser
+                .choose(self.counts.sends, socket, route, weight()),
+        }
+    }
+
+    /// Returns whether full pageblocks are to be protected before a send of that weight at most.
+    pub(super) fn protects(&self, socket: &Socket, route: Route, weight: Weight) -> bool {
+        match self.forced {
+            None => self.chooser.pays(self.counts.sends, socket, route, weight),
+            Some(way) => way != Way::Copy,
         }
     }
 
@@ -353,7 +345,7 @@ impl Sender {
                 };
                 let appetite = &mut socket.appetite;
                 let (log, counts) = (&mut self.log, &mut self.counts);
-                let sent = without_sigpipe(self.ignores_sigpipe, || {
+                let sent = signals::without_sigpipe(|| {
                     splice::send(fd, segments, pipe, appetite, log, counts)
                 });
                 if !pipe.is_empty() {
@@ -361,43 +353,50 @@ impl Sender {
                 }
                 sent
             }
-            Way::File => without_sigpipe(self.ignores_sigpipe, || {
-                file::send(fd, segments, &mut self.counts)
-            }),
             Way::Notified => notified::send(fd, socket, segments, &mut self.log, &mut self.counts),
-            Way::Registered => unreachable!("datagrams go by themselves"),
+            Way::File | Way::Registered => unreachable!("files and datagrams go by themselves"),
         }
     }
 
-    /// Turns pieces into segments; values are likely to be of the arena that is `known`.
+    /// Turns pieces into segments; values are likely to be of the arena that is `known`. Protects their full
+    /// pageblocks if that was found to pay.
     pub(super) fn resolve<'p>(
         &mut self,
         pieces: &'p [Piece<'_>],
         known: Option<&'p Arc<Inner>>,
+        protects: bool,
         segments: &mut Vec<Segment>,
     ) {
+        let told = self.forced.is_some();
+        let protect = |arena: &Inner| match told {
+            _ if !protects => {}
+            false => arena.freeze_if_it_pays(),
+            true => arena.freeze_queued(),
+        };
         for piece in pieces.iter().filter(|piece| piece.len() > 0) {
             match piece {
                 Piece::Value(value) => {
                     let arena = value.arena_or(known);
-                    self.protect(arena);
+                    protect(arena);
                     let segment = Segment::of_arena(arena, value.as_ptr(), value.len());
-                    self.push(segments, segment);
+                    push(segments, segment);
                 }
                 Piece::Part(value, range) => {
                     let arena = value.arena_or(known);
-                    self.protect(arena);
+                    protect(arena);
                     let bytes = &value[range.clone()];
                     let segment = Segment::of_arena(arena, bytes.as_ptr(), bytes.len());
-                    self.push(segments, segment);
+                    push(segments, segment);
                 }
                 Piece::Raw(raw) => {
                     let arena = &raw.arena.inner;
-                    arena.enqueue_large(raw.at);
-                    self.protect(arena);
+                    if protects {
+                        arena.enqueue_large(raw.at);
+                    }
+                    protect(arena);
                     let segment = Segment::of_arena(arena, raw.at, raw.len);
                     let unsure = segment.pages.is_some();
-                    self.push(segments, Segment { unsure, ..segment });
+                    push(segments, Segment { unsure, ..segment });
                 }
                 Piece::ReadOnly(bytes) => segments.push(Segment::of_read_only(bytes)),
                 Piece::Bytes(bytes) => segments.push(Segment::of_bytes(bytes)),
@@ -408,26 +407,6 @@ impl Sender {
                 Piece::File(..) => unreachable!("files go by themselves, and not as datagrams"),
             }
         }
-    }
-
-    /// Protects full pageblocks of an arena before a part of it is sent: if that pays, and always for a sender that was
-    /// told a way that needs it.
-    fn protect(&self, arena: &Inner) {
-        match self.forced {
-            None => arena.freeze_if_it_pays(),
-            Some(Way::Copy) => {}
-            Some(_) => arena.freeze_queued(),
-        }
-    }
-
-    fn push(&mut self, segments: &mut Vec<Segment>, segment: Segment) {
-        if segment.len == 0 {
-            return;
-        }
-        if segment.pages.is_none() {
-            self.counts.unprotected_bytes += segment.len as u64;
-        }
-        segments.push(segment);
     }
 
     /// Asks the page tables about segments from a place on whose owners may have written since they were protected.
@@ -450,12 +429,12 @@ impl Sender {
     /// sees, and are copied.
     fn push_raw(&mut self, segments: &mut Vec<Segment>, mut segment: Segment) {
         if segment.pages.is_none() {
-            return self.push(segments, segment);
+            return push(segments, segment);
         }
         let mut runs = [const { 0..0 }; RUNS];
         let first = segment.at.addr() % PAGE;
         let Some(count) = self.written(segment, &mut runs) else {
-            return self.push(segments, segment.copied());
+            return push(segments, segment.copied());
         };
         // Bytes of the segment that are done with.
         let mut done = 0;
@@ -464,11 +443,11 @@ impl Sender {
             if from > done {
                 let (clean, rest) = segment.split(from - done);
                 (segment, done) = (rest, from);
-                self.push(segments, clean);
+                push(segments, clean);
             }
             let (written, rest) = segment.split((to - done).min(segment.len));
             (segment, done) = (rest, to);
-            self.push(segments, written.copied());
+            push(segments, written.copied());
         }
         // More runs may follow for which there was no room in the answer.
         let rest = if count == RUNS {
@@ -476,7 +455,7 @@ impl Sender {
         } else {
             segment
         };
-        self.push(segments, rest);
+        push(segments, rest);
     }
 
     /// Returns the runs of written pages around a segment; none if that is not known.
@@ -493,9 +472,10 @@ impl Sender {
         pagemap.touched(start, len, runs).ok()
     }
 
-    pub(super) fn note(&mut self, way: Way, why: Why, segments: &[Segment], sent: usize) {
-        let tally = &self.chooser.tally;
-        let at = layout::choice(way.index(), why.index());
+    /// Counts what went one way, and why.
+    pub(super) fn note(&mut self, to: Route, chosen: Chosen, segments: &[Segment], sent: usize) {
+        let (tally, Chosen { way, why }) = (&self.tally, chosen);
+        let at = layout::choice(to.index(), way.index(), why.index());
         tally.add(at, 1);
         tally.add(at + 1, sent as u64);
         let mut copied = [0; Cause::ALL.len()];
@@ -505,9 +485,7 @@ impl Sender {
             let kept = segment.shared && way == Way::Notified;
             if segment.pages.is_none() && !kept {
                 copied[segment.cause as usize] += part;
-            } else if way == Way::Copy
-                || matches!(way, Way::File | Way::Registered) && segment.file.is_none()
-            {
+            } else if way == Way::Copy || way == Way::Registered && segment.file.is_none() {
                 copied[Cause::Chosen as usize] += part;
             } else {
                 self.counts.referred_bytes += part;
@@ -525,9 +503,9 @@ impl Sender {
     }
 
     /// Counts bytes of a file.
-    pub(super) fn note_file(&mut self, way: Way, sent: usize) {
-        let tally = &self.chooser.tally;
-        let at = layout::choice(way.index(), Why::File.index());
+    pub(super) fn note_file(&mut self, to: Route, way: Way, sent: usize) {
+        let tally = &self.tally;
+        let at = layout::choice(to.index(), way.index(), Why::File.index());
         tally.add(at, 1);
         tally.add(at + 1, sent as u64);
         if way == Way::File {
@@ -554,7 +532,7 @@ impl Sender {
             None => self.pagemap.insert(Pagemap::open()?),
         };
         all.push(pagemap.as_fd().as_raw_fd());
-        all.extend(self.chooser.tally.descriptor());
+        all.extend(self.tally.descriptor());
         Ok(all)
     }
 
@@ -562,11 +540,5 @@ impl Sender {
     #[must_use]
     pub fn counts(&self) -> Counts {
         self.counts
-    }
-
-    /// Returns the way that it takes for each size on each kind of socket, and the reason.
-    #[must_use]
-    pub fn explain(&self) -> Vec<Explanation> {
-        self.chooser.explain()
     }
 }

@@ -54,13 +54,10 @@ impl Socket {
         let route = Route::of(fd.as_fd())?;
         // Another process had it, or another program does it: the owner of a notification cannot be known.
         let others = route.leaves() && scatter::allows_zerocopy(&fd)?;
-        let notified = if others {
-            Notified::Off
-        } else if route.leaves() {
-            Notified::Untried
-        } else {
-            // The kernel copies data that is looped to this machine; asking it not to only costs.
-            Notified::Off
+        // The kernel copies data that is looped to this machine; asking it not to only costs.
+        let notified = match route {
+            Route::Remote if !others => Notified::Untried,
+            _ => Notified::Off,
         };
         Ok(Socket {
             route,
@@ -136,9 +133,10 @@ impl Socket {
     pub(super) fn allows(&self, route: Route, way: Way) -> bool {
         match way {
             Way::Copy => true,
-            Way::Splice | Way::File => route.is_stream(),
-            Way::Notified => route.leaves() && self.notified != Notified::Off,
-            Way::Registered => route.leaves() && self.registered,
+            Way::Splice => route.is_stream(),
+            Way::File => false,
+            Way::Notified => route == Route::Remote && self.notified != Notified::Off,
+            Way::Registered => route == Route::Datagrams && self.registered,
         }
     }
 }

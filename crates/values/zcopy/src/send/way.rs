@@ -10,11 +10,11 @@ pub enum Way {
     Copy,
     /// vmsplice(2) and splice(2): references to pages by way of a pipe.
     Splice,
-    /// sendfile(2) from the arena's file.
+    /// sendfile(2): parts of files ([`crate::Piece::File`]), and nothing else.
     File,
-    /// MSG_ZEROCOPY: references to pages, and a notification when they are free.
+    /// MSG_ZEROCOPY: references to pages, and a notification when they are free. Streams to other machines.
     Notified,
-    /// io_uring's SENDMSG_ZC: datagrams out of pages that were registered before.
+    /// io_uring's SENDMSG_ZC: datagrams to other machines, out of pages that were registered before.
     Registered,
 }
 
@@ -51,19 +51,17 @@ impl fmt::Display for Way {
 pub enum Why {
     /// Nothing of it could go by reference: see [`Cause`].
     Nothing,
-    /// Less than 1 KiB of it could.
+    /// Too little of it could for references to pay on that kind of socket.
     Small,
-    /// Nothing has been measured yet for its size on this kind of socket.
-    Guess,
-    /// The way costs least here, as measured.
-    Cheapest,
-    /// To measure the way's cost here.
-    Probe,
+    /// Enough of it could for references to pay on that kind of socket.
+    Large,
+    /// Datagrams whose pages are not registered yet.
+    Unregistered,
     /// The program said so ([`crate::Sender::force`]).
     Told,
-    /// The kernel refused another way, or a signal ended it before the first byte.
+    /// The kernel copies by every other way, refused one a short time ago, or a signal ended it before the first byte.
     Refused,
-    /// The socket cannot do as the program said.
+    /// The socket has no other way, or cannot do as the program said.
     Socket,
     /// Buffers of shared pools: they are kept until the kernel says that it is done with them.
     Kept,
@@ -73,12 +71,11 @@ pub enum Why {
 
 impl Why {
     /// All of them.
-    pub const ALL: [Why; 10] = [
+    pub const ALL: [Why; 9] = [
         Why::Nothing,
         Why::Small,
-        Why::Guess,
-        Why::Cheapest,
-        Why::Probe,
+        Why::Large,
+        Why::Unregistered,
         Why::Told,
         Why::Refused,
         Why::Socket,
@@ -95,13 +92,12 @@ impl fmt::Display for Why {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Why::Nothing => "nothing of it could go by reference",
-            Why::Small => "less than 1 KiB of it could go by reference",
-            Why::Guess => "nothing measured yet",
-            Why::Cheapest => "measured cheapest",
-            Why::Probe => "tried, to measure it",
+            Why::Small => "too few bytes for references to pay there",
+            Why::Large => "enough bytes for references to pay there",
+            Why::Unregistered => "its pages are not registered yet",
             Why::Told => "the program said so",
-            Why::Refused => "the kernel refused another way, or a signal ended it",
-            Why::Socket => "the socket cannot do what the program said",
+            Why::Refused => "the kernel copies or refused otherwise, or a signal ended it",
+            Why::Socket => "the socket has no other way, or not what the program said",
             Why::Kept => "buffers of shared pools, kept until the kernel is done with them",
             Why::File => "a file's pages",
         })

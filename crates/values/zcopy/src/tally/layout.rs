@@ -2,11 +2,13 @@
 //!
 //! ```text
 //!   head │ place │ place │ …        a place for each sender; only it writes there
-//!          owner, counts, sends by way and reason, copied bytes by cause, what each way costs by kind of socket and size
+//!          owner, counts, sends by kind of socket, way and reason, copied bytes by cause
 //! ```
 
+use crate::send::{Cause, Route, Way, Why};
+
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"zc-tally");
-pub(crate) const VERSION: u64 = 2;
+pub(crate) const VERSION: u64 = 3;
 /// Senders that have a place; the sends of others are not seen.
 pub(crate) const PLACES: usize = 128;
 
@@ -29,40 +31,22 @@ pub(crate) const OWNER: usize = 0;
 pub(crate) const LEFT: u64 = u64::MAX;
 pub(crate) const COUNTS: usize = 1;
 pub(crate) const COUNTS_MOST: usize = 15;
-/// Sends and bytes for each way and reason.
+/// Sends and bytes for each kind of socket, way and reason.
 pub(crate) const CHOICES: usize = 16;
-const WAYS: usize = 8;
-const WHYS: usize = 12;
+const ROUTES: usize = Route::ALL.len();
+const WAYS: usize = Way::ALL.len();
+const WHYS: usize = Why::ALL.len();
 /// Bytes for each cause.
-pub(crate) const CAUSES: usize = CHOICES + 2 * WAYS * WHYS;
-const CAUSES_MOST: usize = 8;
-/// Words for each kind of socket and doubling of the size. They are the sends, the way in use, and how often it
-/// changed. For each way there are its cost (a `f64`, nanoseconds a KiB) and how often it was measured.
-pub(crate) const SIZES: usize = CAUSES + CAUSES_MOST;
-const ROUTES: usize = 8;
-/// Doublings from [`SMALLEST`] on; the last stands for all above.
-pub(crate) const DOUBLINGS: usize = 22;
-/// The logarithm of the smallest size of which there is anything to say.
-pub(crate) const SMALLEST: u32 = 10;
-const SIZE_WORDS: usize = 2 + 2 * WAYS;
-pub(crate) const CHANGES_SHIFT: u32 = 8;
-pub(crate) const REFUSED: u64 = 1 << 63;
+pub(crate) const CAUSES: usize = CHOICES + 2 * ROUTES * WAYS * WHYS;
 /// Words of a place: whole pages.
-pub(crate) const PLACE: usize = 3584;
-const _: () = assert!(SIZES + ROUTES * DOUBLINGS * SIZE_WORDS <= PLACE);
+pub(crate) const PLACE: usize = 1024;
+const _: () = assert!(CAUSES + Cause::ALL.len() <= PLACE);
 
 /// Words in all.
 pub(crate) const ALL: usize = HEAD + PLACES * PLACE;
 
-/// Sends of a way for a reason; the word behind it is their bytes.
-pub(crate) fn choice(way: usize, why: usize) -> usize {
-    debug_assert!(way < WAYS && why < WHYS);
-    CHOICES + 2 * (way * WHYS + why)
-}
-
-/// Returns the position of the record for a kind of socket and a size; `logarithm` is its number of bits less one.
-pub(crate) fn size(route: usize, logarithm: u32) -> usize {
-    debug_assert!(route < ROUTES);
-    let doubling = logarithm.saturating_sub(SMALLEST) as usize;
-    SIZES + (route * DOUBLINGS + doubling.min(DOUBLINGS - 1)) * SIZE_WORDS
+/// Returns the position of a way's sends to a kind of socket for a reason; the word behind it has their bytes.
+pub(crate) fn choice(route: usize, way: usize, why: usize) -> usize {
+    debug_assert!(route < ROUTES && way < WAYS && why < WHYS);
+    CHOICES + 2 * ((route * WAYS + way) * WHYS + why)
 }

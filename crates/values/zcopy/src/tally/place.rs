@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tranship_sys::{ForkGuard, process};
 
 #[derive(Debug)]
-pub(crate) struct Tally(Option<Place>);
+pub(crate) struct Tally(Option<Claimed>);
 
 #[derive(Debug)]
-struct Place {
+struct Claimed {
     words: &'static [AtomicU64],
     /// A forked child has no such memory.
     guard: ForkGuard,
@@ -33,7 +33,7 @@ impl Tally {
                         .compare_exchange(owner, me, Ordering::Acquire, Ordering::Relaxed)
                         .is_ok()
                 {
-                    return Some(Place {
+                    return Some(Claimed {
                         words,
                         guard: page.guard,
                         file: page.file.as_raw_fd(),

@@ -14,7 +14,7 @@ use tranship_testkit::Watchdog;
 use tranship_zcopy::Way;
 use tranship_zcopy::kernel::ring::Ring;
 
-pub const WAYS: [Way; 4] = [Way::Copy, Way::Splice, Way::File, Way::Notified];
+pub const WAYS: [Way; 3] = [Way::Copy, Way::Splice, Way::Notified];
 
 /// Ends a test that hangs.
 pub fn dog() -> Watchdog {

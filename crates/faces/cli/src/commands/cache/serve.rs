@@ -105,7 +105,7 @@ fn options(args: &ServeArgs) -> Result<Options> {
         take_over: args.take_over.clone(),
         domain: member(args, share.as_ref())?,
         share,
-        sending: defaults.sending,
+        way: defaults.way,
     })
 }
 

@@ -195,7 +195,7 @@ pub fn run<A: Asks>(load: Load) -> Result<Vec<Measured>> {
         }
         ensure!(moved.elapsed() < STUCK, "an answer does not come");
         match begun {
-            // Until the set has been touched and the chooser has looked around.
+            // Until the set has been touched.
             None if start.elapsed() > load.budget => {
                 (begun, cpu) = (Some(Instant::now()), cpu_of(load.pid)?);
             }

@@ -1,7 +1,6 @@
 //! `zc-cache`: GETs from a cache server over TCP on loopback, one server core, connections in a closed loop on the other.
 //!
-//! `tranship` is ours as it is; `batched` is ours with every reply copied, all that are due in one call; `naive` is ours with replies
-//! put together in a buffer before; `memcached` is Debian's. All servers of one set of values run at once, filled once; measured in
+//! `tranship` is ours as it is; `batched` is ours with every reply copied, all that are due in one call; `memcached` is Debian's. All servers of one set of values run at once, filled once; measured in
 //! turn.
 
 mod load;
@@ -22,15 +21,8 @@ use crate::report::{Key, Row, bytes};
 use crate::stats::Measured;
 use anyhow::{Context, Result};
 
-/// What can be named; the last three only are where they are named.
-const SYSTEMS: [&str; 6] = [
-    "tranship",
-    "batched",
-    "memcached",
-    "naive",
-    "vmsplice",
-    "sendfile",
-];
+/// What can be named; the last only are where they are named.
+const SYSTEMS: [&str; 4] = ["tranship", "batched", "memcached", "vmsplice"];
 /// Those that are measured unless others are named.
 const USUAL: usize = 3;
 /// Which values are asked for.

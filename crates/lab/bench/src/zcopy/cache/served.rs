@@ -7,16 +7,14 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
-use tranship_cache::{Options, Sending, Server};
+use tranship_cache::{Options, Server};
 use tranship_zcopy::Way;
 
 /// Ours, by how they send.
-pub const OURS: [(&str, Sending); 5] = [
-    ("tranship", Sending::Chosen),
-    ("batched", Sending::Told(Way::Copy)),
-    ("naive", Sending::Joined),
-    ("vmsplice", Sending::Told(Way::Splice)),
-    ("sendfile", Sending::Told(Way::File)),
+pub const OURS: [(&str, Option<Way>); 3] = [
+    ("tranship", None),
+    ("batched", Some(Way::Copy)),
+    ("vmsplice", Some(Way::Splice)),
 ];
 /// The longest value that is asked for.
 const LONGEST: usize = 2 << 20;
@@ -171,7 +169,7 @@ pub fn debians() -> Option<PathBuf> {
 
 /// The process that [`Served::ours`] starts.
 pub fn child((system, threads, memory): (String, usize, u64)) -> Result<()> {
-    let (_, sending) = OURS
+    let (_, way) = OURS
         .iter()
         .find(|(name, _)| *name == system)
         .context("no such server")?;
@@ -181,7 +179,7 @@ pub fn child((system, threads, memory): (String, usize, u64)) -> Result<()> {
         threads,
         connections: 4096,
         longest: LONGEST,
-        sending: *sending,
+        way: *way,
         ..Options::default()
     })?;
     println!("{}", server.address().port());

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Hands out runs of pageblocks. Not synchronised: its owner locks it.
 #[derive(Debug)]
-pub(super) struct Places {
+pub(super) struct Runs {
     /// From here to `end` no block was ever taken.
     frontier: u32,
     end: u32,
@@ -12,9 +12,9 @@ pub(super) struct Places {
     by_count: BTreeSet<(u32, u32)>,
 }
 
-impl Places {
-    pub(super) fn new(blocks: u32) -> Places {
-        Places {
+impl Runs {
+    pub(super) fn new(blocks: u32) -> Runs {
+        Runs {
             frontier: 0,
             end: blocks,
             by_start: BTreeMap::new(),
@@ -23,15 +23,15 @@ impl Places {
     }
 
     /// Creates places with these runs taken, in ascending order, apart from each other.
-    pub(super) fn with_taken(blocks: u32, taken: &[(u32, u32)]) -> Places {
-        let mut places = Places::new(blocks);
+    pub(super) fn with_taken(blocks: u32, taken: &[(u32, u32)]) -> Runs {
+        let mut runs = Runs::new(blocks);
         for &(start, count) in taken {
-            if start > places.frontier {
-                places.insert(places.frontier, start - places.frontier);
+            if start > runs.frontier {
+                runs.insert(runs.frontier, start - runs.frontier);
             }
-            places.frontier = start + count;
+            runs.frontier = start + count;
         }
-        places
+        runs
     }
 
     /// Returns all free runs.
@@ -112,15 +112,15 @@ mod tests {
         fn runs_never_overlap_and_all_come_together_again(
             steps in proptest::collection::vec((1u32..6, any::<bool>(), any::<prop::sample::Index>()), 1..200)
         ) {
-            let mut places = Places::new(64);
+            let mut free = Runs::new(64);
             let mut owner = [None; 64];
             let mut runs: Vec<(u32, u32)> = Vec::new();
             for (count, give, which) in steps {
                 if give && !runs.is_empty() {
                     let (start, count) = runs.swap_remove(which.index(runs.len()));
-                    places.give(start, count);
+                    free.give(start, count);
                     owner[start as usize..(start + count) as usize].fill(None);
-                } else if let Some(start) = places.take(count) {
+                } else if let Some(start) = free.take(count) {
                     for place in &mut owner[start as usize..(start + count) as usize] {
                         prop_assert!(place.replace(start).is_none());
                     }
@@ -131,9 +131,9 @@ mod tests {
                 }
             }
             for (start, count) in runs {
-                places.give(start, count);
+                free.give(start, count);
             }
-            prop_assert_eq!(places.take(64), Some(0));
+            prop_assert_eq!(free.take(64), Some(0));
         }
     }
 }
