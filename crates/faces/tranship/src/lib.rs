@@ -173,10 +173,7 @@ pub mod transport {
     #[doc(inline)]
     pub use tranship_transport::net;
     #[doc(inline)]
-    pub use tranship_transport::{
-        Backend, Copying, Frame, FrameBytes, Listener, Payload, Place, RecvError, Source, Target,
-        Transport, Wait,
-    };
+    pub use tranship_transport::{Backend, Copying, FrameBytes, Met, Source, Target, Transport};
 }
 
 /// A `#[global_allocator]` whose heap the manager admits, limits and rebalances like a pool.
