@@ -28,7 +28,7 @@ impl Moment {
 
 /// Lease: it says whether data that was read before may be used again. Cloneable; all clones are the same lease.
 #[derive(Clone, Debug)]
-pub struct Lease(Option<Arc<Mutex<Known>>>);
+pub struct Lease(Option<Arc<Mutex<LeaseState>>>);
 
 /// State of a lease.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -40,7 +40,7 @@ pub(crate) struct Standing {
 }
 
 #[derive(Debug, Default)]
-struct Known {
+struct LeaseState {
     version: u64,
     /// Opening of its disk that the server serves.
     opening: Option<u128>,
@@ -49,7 +49,7 @@ struct Known {
     until: Option<Moment>,
 }
 
-impl Known {
+impl LeaseState {
     fn standing(&self, now: Moment) -> Standing {
         Standing {
             version: self.version,
@@ -89,7 +89,7 @@ impl Lease {
         Lease(Some(Arc::default()))
     }
 
-    fn lock(&self) -> Option<MutexGuard<'_, Known>> {
+    fn lock(&self) -> Option<MutexGuard<'_, LeaseState>> {
         let known = self.0.as_ref()?;
         Some(known.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -134,14 +134,14 @@ mod tests {
         Moment(Duration::from_millis(ms))
     }
 
-    fn standing(known: &Known, ms: u64) -> (u64, bool) {
+    fn standing(known: &LeaseState, ms: u64) -> (u64, bool) {
         let standing = known.standing(at(ms));
         (standing.version, standing.holds)
     }
 
     #[test]
     fn it_holds_for_a_term_after_the_question() {
-        let mut known = Known::default();
+        let mut known = LeaseState::default();
         assert_eq!(standing(&known, 0), (0, false));
         known.met(Some(7));
         assert_eq!(standing(&known, 0), (1, false));
@@ -156,7 +156,7 @@ mod tests {
 
     #[test]
     fn writes_of_others_and_other_openings_are_another_version() {
-        let mut known = Known::default();
+        let mut known = LeaseState::default();
         known.met(Some(7));
         known.heard(7, 3, at(0));
         assert_eq!(standing(&known, 1), (2, true));

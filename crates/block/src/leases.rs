@@ -35,7 +35,7 @@ struct Client {
 }
 
 #[derive(Debug)]
-struct Known {
+struct LeaseBook {
     writes: u64,
     clients: HashMap<u64, Client>,
     /// Time by which the leases of clients that are gone, and those of an earlier server, have ended.
@@ -44,9 +44,9 @@ struct Known {
     said: bool,
 }
 
-impl Known {
-    fn new(now: Instant) -> Known {
-        Known {
+impl LeaseBook {
+    fn new(now: Instant) -> LeaseBook {
+        LeaseBook {
             writes: 0,
             clients: HashMap::new(),
             gone: now + WAIT,
@@ -125,8 +125,8 @@ impl std::fmt::Debug for Late {
 }
 
 #[derive(Debug)]
-struct Shared {
-    known: Mutex<Known>,
+struct SharedLeases {
+    known: Mutex<LeaseBook>,
     late: Mutex<Late>,
     changed: Condvar,
 }
@@ -136,14 +136,14 @@ struct Shared {
 pub(crate) struct Leases {
     /// Number of this opening of a disk, which no other opening has.
     pub(crate) opening: u128,
-    shared: Arc<Shared>,
+    shared: Arc<SharedLeases>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Leases {
     pub(crate) fn new() -> std::io::Result<Arc<Leases>> {
-        let shared = Arc::new(Shared {
-            known: Mutex::new(Known::new(Instant::now())),
+        let shared = Arc::new(SharedLeases {
+            known: Mutex::new(LeaseBook::new(Instant::now())),
             late: Mutex::default(),
             changed: Condvar::new(),
         });
@@ -187,8 +187,8 @@ pub(crate) fn random() -> u64 {
     std::hash::Hasher::finish(&random)
 }
 
-impl Shared {
-    fn known(&self) -> MutexGuard<'_, Known> {
+impl SharedLeases {
+    fn known(&self) -> MutexGuard<'_, LeaseBook> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -318,9 +318,9 @@ mod tests {
     }
 
     /// Returns clients with caches, 1 and 2, and 3 without; leases of an earlier server have ended.
-    fn three() -> (Known, Clock) {
+    fn three() -> (LeaseBook, Clock) {
         let start = Instant::now();
-        let mut known = Known::new(start);
+        let mut known = LeaseBook::new(start);
         for (number, caches) in [(1, true), (2, true), (3, false)] {
             known.enter(number, caches);
         }
@@ -363,7 +363,7 @@ mod tests {
     #[test]
     fn what_an_earlier_server_gave_is_waited_for() {
         let start = Instant::now();
-        let mut known = Known::new(start);
+        let mut known = LeaseBook::new(start);
         known.enter(1, false);
         assert_eq!(known.wrote(1, start), start + WAIT);
     }

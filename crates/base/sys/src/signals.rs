@@ -28,6 +28,19 @@ pub fn block_all() -> io::Result<Mask> {
     }
 }
 
+/// Starts a thread that no signal disturbs, with a stack of that many bytes.
+pub fn thread(
+    name: &str,
+    stack_bytes: usize,
+    run: impl FnOnce() + Send + 'static,
+) -> io::Result<std::thread::JoinHandle<()>> {
+    let mask = block_all()?;
+    let thread = std::thread::Builder::new().name(name.to_owned());
+    let started = thread.stack_size(stack_bytes).spawn(run);
+    restore(&mask);
+    started
+}
+
 /// Says whether the program ignores SIGPIPE.
 pub fn ignores_sigpipe() -> bool {
     // SAFETY: all-zero is a valid action, which the kernel fills in; the second pointer may be null.

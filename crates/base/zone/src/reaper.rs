@@ -226,13 +226,7 @@ fn keep_time() {
 }
 
 fn start() -> std::io::Result<()> {
-    let mask = signals::block_all()?;
-    let thread = std::thread::Builder::new()
-        .name("tranship-zone".into())
-        .stack_size(128 << 10)
-        .spawn(run);
-    signals::restore(&mask);
-    thread.map(drop)
+    signals::thread("tranship-zone", 128 << 10, run).map(drop)
 }
 
 fn run() {

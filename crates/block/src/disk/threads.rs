@@ -10,7 +10,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 const THREADS: usize = 8;
 
 #[derive(Debug, Default)]
-struct Shared {
+struct StepQueue {
     queue: Mutex<Queue>,
     changed: Condvar,
 }
@@ -29,11 +29,11 @@ impl std::fmt::Debug for Queue {
 
 /// The threads.
 #[derive(Debug)]
-pub(super) struct Threads(Arc<Shared>);
+pub(super) struct Threads(Arc<StepQueue>);
 
 impl Threads {
     pub(super) fn new(file: &Arc<File>) -> io::Result<Threads> {
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(StepQueue::default());
         for _ in 0..THREADS {
             let (shared, file) = (Arc::clone(&shared), Arc::clone(file));
             let thread = std::thread::Builder::new().name("block-disk".into());
@@ -54,7 +54,7 @@ impl Threads {
     }
 }
 
-impl Shared {
+impl StepQueue {
     fn lock(&self) -> std::sync::MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }

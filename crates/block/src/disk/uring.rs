@@ -25,7 +25,7 @@ struct Steps {
     next: u64,
 }
 
-struct Shared {
+struct SharedRing {
     ring: IoUring,
     /// The thread that holds this lock may write to the submission queue.
     steps: Mutex<Steps>,
@@ -37,7 +37,7 @@ struct Shared {
 
 /// A ring with a thread that takes completed steps.
 pub(super) struct Ring {
-    shared: Arc<Shared>,
+    shared: Arc<SharedRing>,
     thread: Option<std::thread::JoinHandle<()>>,
 }
 
@@ -62,7 +62,7 @@ impl Ring {
         if !needs.iter().all(|code| probe.is_supported(*code)) {
             return Err(io::ErrorKind::Unsupported.into());
         }
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(SharedRing {
             ring,
             steps: Mutex::default(),
             unseen: AtomicBool::new(false),
@@ -108,7 +108,7 @@ impl Drop for Ring {
     }
 }
 
-impl Shared {
+impl SharedRing {
     fn lock(&self) -> std::sync::MutexGuard<'_, Steps> {
         self.steps.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -24,12 +24,12 @@ struct Waits {
 pub(super) struct Door {
     asks: Listener<Receiver>,
     answers: Listener<Sender>,
-    shared: Arc<Shared>,
+    shared: Arc<DoorState>,
     clients: Vec<JoinHandle<()>>,
 }
 
 /// State that the threads of clients share.
-struct Shared {
+struct DoorState {
     at: Endpoint,
     domain: Domain,
     /// Memory that is kept for requests.
@@ -53,7 +53,7 @@ impl Door {
         Ok(Door {
             asks: domain.listen_with::<Receiver>(&at.asks(), at.channels())?,
             answers: domain.listen_with::<Sender>(&at.answers(), at.channels())?,
-            shared: Arc::new(Shared {
+            shared: Arc::new(DoorState {
                 at: at.clone(),
                 _charged: memory::charge_to(&domain),
                 domain,
@@ -126,7 +126,7 @@ impl Door {
     }
 }
 
-impl Shared {
+impl DoorState {
     fn is_over(&self) -> bool {
         // Ordering: acquire, partner: the front's end.
         self.stop.load(Ordering::Acquire)

@@ -54,13 +54,13 @@ const ROUND: Duration = Duration::from_millis(100);
 /// ```
 #[derive(Debug)]
 pub struct Export {
-    shared: Arc<Shared>,
+    shared: Arc<ExportState>,
     address: Address,
     thread: Option<JoinHandle<()>>,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct ExportState {
     store: Arc<dyn Store>,
     name: String,
     stop: AtomicBool,
@@ -87,7 +87,7 @@ impl Export {
     pub fn start(at: &Address, name: &str, store: Arc<dyn Store>) -> io::Result<Export> {
         let listener = Listener::new(at)?;
         let address = listener.address(at);
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(ExportState {
             store,
             name: name.to_owned(),
             stop: AtomicBool::new(false),
@@ -124,14 +124,14 @@ impl Drop for Export {
     }
 }
 
-impl Shared {
+impl ExportState {
     fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<u64, Guest>> {
         self.clients.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Lets clients in until the end.
-fn admit(shared: &Arc<Shared>, listener: &Listener) {
+fn admit(shared: &Arc<ExportState>, listener: &Listener) {
     let limit = rustix::event::Timespec {
         tv_sec: 0,
         tv_nsec: i64::from(ROUND.subsec_nanos()),
@@ -162,7 +162,7 @@ fn admit(shared: &Arc<Shared>, listener: &Listener) {
     }
 }
 
-fn begin(shared: &Arc<Shared>, number: u64, stream: Stream) -> io::Result<()> {
+fn begin(shared: &Arc<ExportState>, number: u64, stream: Stream) -> io::Result<()> {
     let replies = Arc::new(Replies::new(stream.try_clone()?, &shared.budget));
     let mut clients = shared.lock();
     if clients.len() >= MAX_CLIENTS {
@@ -204,7 +204,7 @@ fn begin(shared: &Arc<Shared>, number: u64, stream: Stream) -> io::Result<()> {
 }
 
 fn serve(
-    shared: &Shared,
+    shared: &ExportState,
     number: u64,
     who: &str,
     mut stream: Stream,

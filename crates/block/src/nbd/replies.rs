@@ -101,7 +101,7 @@ fn send(
 pub(super) struct Replies {
     stream: Stream,
     budget: Arc<Budget>,
-    state: Mutex<State>,
+    state: Mutex<ReplyQueue>,
     /// Rung when a request ended, or the connection broke.
     room: Condvar,
     /// Rung when there is work for the writer.
@@ -109,7 +109,7 @@ pub(super) struct Replies {
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct ReplyQueue {
     waiting: VecDeque<Reply>,
     /// Replies are held back, this many bytes of them.
     held: Option<usize>,
@@ -123,7 +123,7 @@ struct State {
     ended: bool,
 }
 
-impl State {
+impl ReplyQueue {
     /// Returns to the budget bytes that were sent, or that no client takes any more.
     fn settle(&mut self, budget: &Budget, (bytes, count): (usize, usize)) {
         budget.shrink(self.bytes, self.bytes - bytes);
@@ -159,14 +159,14 @@ impl Replies {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, ReplyQueue> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Begins a request; waits while too many are under way, and calls `before` it does. False: the connection is
     /// broken, and the request did not begin.
     pub(super) fn begin(&self, before: impl FnOnce()) -> bool {
-        let has_room = |state: &mut State| state.broken || state.count < MAX_COUNT;
+        let has_room = |state: &mut ReplyQueue| state.broken || state.count < MAX_COUNT;
         let mut state = self.wait_for(has_room, before);
         state.count += usize::from(!state.broken);
         !state.broken
@@ -188,10 +188,10 @@ impl Replies {
         &self,
         bytes: usize,
         before: impl FnOnce(),
-        gives_up: impl Fn(&State) -> bool,
+        gives_up: impl Fn(&ReplyQueue) -> bool,
     ) -> Option<bool> {
         let mut charged = false;
-        let mut ends = |state: &mut State| {
+        let mut ends = |state: &mut ReplyQueue| {
             let (from, to) = (state.bytes, state.bytes + bytes);
             charged = !state.broken && self.budget.grow(from, to);
             state.bytes = if charged { to } else { from };
@@ -209,9 +209,9 @@ impl Replies {
 
     fn wait_for(
         &self,
-        mut ends: impl FnMut(&mut State) -> bool,
+        mut ends: impl FnMut(&mut ReplyQueue) -> bool,
         before: impl FnOnce(),
-    ) -> MutexGuard<'_, State> {
+    ) -> MutexGuard<'_, ReplyQueue> {
         let mut state = self.lock();
         if ends(&mut state) {
             return state;
@@ -239,7 +239,7 @@ impl Replies {
     /// Waits until only so many requests are under way, and nothing waits that can be sent.
     pub(super) fn drain(&self, left: usize) {
         self.release();
-        let busy = |state: &mut State| {
+        let busy = |state: &mut ReplyQueue| {
             state.count > left || !state.broken && (state.sending || !state.waiting.is_empty())
         };
         drop(self.room.wait_while(self.lock(), busy));
@@ -276,7 +276,7 @@ impl Replies {
     }
 
     /// Sends the waiting replies until there are none, or no room. The sender is the thread that has set `sending`.
-    fn send<'a>(&'a self, mut state: MutexGuard<'a, State>, flags: SendFlags) {
+    fn send<'a>(&'a self, mut state: MutexGuard<'a, ReplyQueue>, flags: SendFlags) {
         while !state.waiting.is_empty() {
             let mut taken = std::mem::take(&mut state.waiting);
             drop(state);
@@ -308,7 +308,7 @@ impl Replies {
     /// Runs the writer's thread until the end.
     pub(super) fn write(&self) {
         loop {
-            let idle = |state: &mut State| !(state.full || state.ended || state.broken);
+            let idle = |state: &mut ReplyQueue| !(state.full || state.ended || state.broken);
             let waited = self.work.wait_while(self.lock(), idle);
             let state = waited.unwrap_or_else(PoisonError::into_inner);
             if state.broken || !state.full {

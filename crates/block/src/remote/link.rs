@@ -1,7 +1,7 @@
 //! The life of a connection: connecting, taking answers, and beginning again when the server is gone.
 
 use super::question::Question;
-use super::{ROUND, Remote, State};
+use super::{ROUND, Remote, Requests};
 use crate::transient::{PAUSE, Patience, is_transient};
 use crate::wire::{self, Ask, Hello, Say, VERSION};
 use crate::{Fault, Info, Op};
@@ -300,7 +300,7 @@ impl Remote {
     /// Puts the questions of a lost connection back, in their order, before those that wait already.
     fn lost(&self, link: Link) {
         let mut state = self.lock();
-        let State {
+        let Requests {
             out, queue, away, ..
         } = &mut *state;
         let out = out.take();

@@ -109,14 +109,14 @@ pub struct Remote {
     client: Arc<Client>,
     /// Number that stays the same at each connection: see [`Hello`](crate::wire::Hello).
     session: u64,
-    state: Mutex<State>,
+    state: Mutex<Requests>,
     changed: Condvar,
     connected: AtomicU64,
     own: Weak<Remote>,
 }
 
 #[derive(Default)]
-struct State {
+struct Requests {
     /// Sender to the server, when it may be asked.
     out: Option<Sender>,
     /// Pool from which writes are sent; the server can read all of it.
@@ -136,7 +136,7 @@ struct State {
     numbers: u64,
 }
 
-impl std::fmt::Debug for State {
+impl std::fmt::Debug for Requests {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} away, {} waiting", self.away.len(), self.queue.len())
     }
@@ -207,7 +207,7 @@ impl Remote {
         self.lock().info.is_some()
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, Requests> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -223,16 +223,20 @@ impl Remote {
     }
 
     /// Waits until the condition holds, or the time is over.
-    fn wait_until(&self, limit: Duration, is_so: impl Fn(&State) -> bool) -> MutexGuard<'_, State> {
-        let waits = |state: &mut State| !is_so(state);
+    fn wait_until(
+        &self,
+        limit: Duration,
+        is_so: impl Fn(&Requests) -> bool,
+    ) -> MutexGuard<'_, Requests> {
+        let waits = |state: &mut Requests| !is_so(state);
         let waited = self.changed.wait_timeout_while(self.lock(), limit, waits);
         waited.unwrap_or_else(PoisonError::into_inner).0
     }
 
     /// Asks the waiting questions, as far as there is room. The own thread does it, and each caller that submits.
     /// Returns the reason why the rest waits.
-    fn ask(&self, state: &mut State) -> Option<Error> {
-        let State {
+    fn ask(&self, state: &mut Requests) -> Option<Error> {
+        let Requests {
             out: Some(out),
             pool: Some(pool),
             queue,

@@ -8,10 +8,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Knowledge that all channels to one server share.
 #[derive(Debug, Default)]
-pub(crate) struct Safety(Mutex<Known>);
+pub(crate) struct Safety(Mutex<WriteRecord>);
 
 #[derive(Debug, Default)]
-struct Known {
+struct WriteRecord {
     boot: Option<u128>,
     /// Counts writes that were acknowledged, and how many of them a flush covers.
     written: u64,
@@ -22,7 +22,7 @@ struct Known {
 }
 
 impl Safety {
-    fn lock(&self) -> MutexGuard<'_, Known> {
+    fn lock(&self) -> MutexGuard<'_, WriteRecord> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -31,7 +31,7 @@ static BASE: AtomicUsize = AtomicUsize::new(0);
 static LEN: AtomicUsize = AtomicUsize::new(0);
 /// Bytes of blocks in use. Written under the lock.
 static COUNTED: AtomicUsize = AtomicUsize::new(0);
-static STATE: Lock<State> = Lock::new(State {
+static STATE: Lock<BlockTable> = Lock::new(BlockTable {
     kinds: NonNull::dangling(),
     blocks: 0,
     top: 0,
@@ -40,7 +40,7 @@ static STATE: Lock<State> = Lock::new(State {
     chains: [None; CLASSES],
 });
 
-struct State {
+struct BlockTable {
     /// One byte for each block, in the window's first blocks.
     kinds: NonNull<u8>,
     blocks: usize,
@@ -58,7 +58,7 @@ struct Link {
 }
 
 // SAFETY: the pointers are to memory that only the holder of the lock touches.
-unsafe impl Send for State {}
+unsafe impl Send for BlockTable {}
 
 /// Allocates memory aligned to `align`, a power of two up to 64 KiB; `None` if the window is full. Large memory is
 /// zeros.
@@ -165,7 +165,7 @@ fn class_of(bytes: usize) -> usize {
     (bytes.next_power_of_two().trailing_zeros() as usize).saturating_sub(4)
 }
 
-impl State {
+impl BlockTable {
     /// Reserves the window: as much as may be had.
     #[cold]
     fn open(&mut self) -> Option<()> {

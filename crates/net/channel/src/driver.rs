@@ -24,7 +24,7 @@ const MEMORY_ROUND: Duration = Duration::from_millis(50);
 /// Longest delay before a channel's thread reads the other end's messages while the program sends all the time and
 /// waits for nothing.
 const TICK: Duration = Duration::from_millis(1);
-/// Time between two checks where the kernel cannot wait, now or for a connection.
+/// Time between two checks where the kernel cannot wait.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// Work of one side of a channel. Only [`Side::finish`] waits.
@@ -60,7 +60,6 @@ pub(crate) struct ChannelDriver<S: Side> {
     waits: AtomicBool,
     /// The connection has told that something is new, and is not watched.
     told: AtomicBool,
-    is_watched: bool,
     epoll: Epoll,
     /// Doorbell, also in the epoll instance: for news that the connection does not show.
     doorbell: OwnedFd,
@@ -92,14 +91,13 @@ impl<S: Side + 'static> ChannelDriver<S> {
         let doorbell = eventfd::create().map_err(Error::system("eventfd"))?;
         let added = epoll.add(&doorbell, DOORBELL, Interest::Read);
         added.map_err(Error::system("epoll_ctl"))?;
-        let is_watched = side.wire().watch(&epoll)?;
+        side.wire().watch(&epoll)?;
         let side = Some(side);
         Ok(Arc::new(ChannelDriver {
             state: Mutex::new(State { side, over: None }),
             again: AtomicBool::new(false),
             waits: AtomicBool::new(false),
             told: AtomicBool::new(false),
-            is_watched,
             epoll,
             doorbell,
             thread: Mutex::default(),
@@ -179,10 +177,6 @@ impl<S: Side + 'static> ChannelDriver<S> {
 
     /// Sleeps until something is new, at most so long.
     fn sleep(&self, limit: Duration, is_thread: bool) {
-        let limit = match self.is_watched {
-            true => limit,
-            false => limit.min(POLL_INTERVAL),
-        };
         let mut ready: Vec<Ready> = Vec::with_capacity(2);
         if self.epoll.wait(&mut ready, Some(limit)).is_err() {
             std::thread::sleep(limit.min(POLL_INTERVAL));
@@ -313,7 +307,7 @@ impl<S: Side> std::fmt::Debug for ChannelDriver<S> {
 mod tests {
     use super::*;
     use std::os::fd::{AsFd, BorrowedFd};
-    use tranship_transport::{Frame, RecvError, Transport, Wait};
+    use tranship_transport::{FrameBytes, Source, Target, Transport};
 
     /// A connection that always has something.
     #[derive(Debug)]
@@ -324,22 +318,36 @@ mod tests {
     }
 
     impl Transport for Restless {
-        fn send(&mut self, _: &Frame) -> Result<(), Error> {
+        fn send(&mut self, _: &[u8], _: Option<&Arc<dyn Source>>) -> Result<(), Error> {
             Ok(())
         }
 
-        fn recv(&mut self) -> Result<Option<Frame>, RecvError> {
+        fn recv(&mut self) -> Result<Option<(FrameBytes, usize)>, Error> {
             Ok(None)
         }
 
-        fn done(&mut self, _: &mut Vec<u64>) {}
-
-        fn waiter(&self) -> Arc<dyn Wait> {
-            unreachable!("it is watched")
+        fn came(&self) -> usize {
+            0
         }
 
-        fn watched(&self) -> Option<(BorrowedFd<'_>, bool)> {
-            Some((self.news.as_fd(), false))
+        fn fill(&mut self, _: &mut dyn Target) -> Result<bool, Error> {
+            Ok(true)
+        }
+
+        fn done(&mut self) -> u64 {
+            0
+        }
+
+        fn peer_place(&self) -> String {
+            "here".to_owned()
+        }
+
+        fn why(&self) -> Option<String> {
+            None
+        }
+
+        fn watched(&self) -> (BorrowedFd<'_>, bool) {
+            (self.news.as_fd(), false)
         }
 
         fn arm(&mut self, _: bool) -> bool {

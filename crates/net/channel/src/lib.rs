@@ -9,7 +9,7 @@
 //! * [`Over`]: a carrier, over any connections whose bytes are carried ([`Backend`]).
 //! * [`add_to`]: all that are built in: `copy:`, and with the feature `net` `tcp:` and `tcp+plain:`.
 //! * `wire`: the frames. `sending`, `receiving`: the work of each end. `driver`: the thread that does it, the program's
-//!   or the channel's. `meet`, `listen`: how channels begin.
+//!   or the channel's. `meet`, `begin`: how channels begin.
 //!
 //! A buffer's bytes go from the sender's mapping straight into the socket, and out of it straight into a buffer of a
 //! pool of the receiver's domain, which is charged to it. Nothing is sent that the receiver has not said it has room
@@ -23,12 +23,10 @@
 mod begin;
 mod bytes;
 mod driver;
-mod listen;
 mod meet;
 mod over;
 mod receiving;
 mod sending;
-mod thread;
 mod wire;
 mod word;
 

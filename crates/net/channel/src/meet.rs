@@ -12,32 +12,25 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Returns the introduction of this end, and the pool that receives for it.
 pub(crate) fn introduction(ends: &Ends) -> Result<(Hello, Option<Pool>), Error> {
     let sends = ends.sends();
-    Ok(match sends {
-        true => {
-            let (messages, bytes) = (0, 0);
-            let hello = Hello {
-                sends,
-                messages,
-                bytes,
-            };
-            (hello, None)
-        }
+    let (pool, messages, bytes) = match sends {
+        true => (None, 0, 0),
         false => {
             let pool = ends.arrivals()?;
-            let (messages, bytes) = (ends.lines(), pool.max_bytes());
-            let hello = Hello {
-                sends,
-                messages,
-                bytes,
-            };
-            (hello, Some(pool))
+            let bytes = pool.max_bytes();
+            (Some(pool), ends.lines(), bytes)
         }
-    })
+    };
+    let hello = Hello {
+        sends,
+        messages,
+        bytes,
+    };
+    Ok((hello, pool))
 }
 
 /// Sends the introduction of this end.
 pub(crate) fn say(wire: &mut Wire, hello: Hello) {
-    wire.push(&Word::Hello(hello), None);
+    wire.push(&Word::Hello(hello));
     wire.flush();
 }
 
@@ -90,6 +83,6 @@ fn judge(wire: &mut Wire, hello: Hello, sends: bool) -> Result<Hello, Error> {
 /// Tells the other end that nothing more comes.
 pub(crate) fn refuse(wire: &mut Wire, kind: ErrorKind, why: &str) {
     let (kind, why) = (kind.number(), why.to_owned());
-    wire.push(&Word::Over { kind, why }, None);
+    wire.push(&Word::Over { kind, why });
     wire.flush();
 }

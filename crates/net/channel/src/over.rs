@@ -1,7 +1,6 @@
 //! A carrier over a backend: listening, connecting.
 
 use crate::begin::begin;
-use crate::listen::Listening;
 use crate::meet;
 use crate::wire::Wire;
 use std::any::Any;
@@ -72,8 +71,14 @@ impl Carrier for Over {
     }
 
     fn listen(&self, _: &str, rest: &str, ends: Ends) -> Result<Box<dyn Any + Send + Sync>, Error> {
-        let listener = self.backend.listen(rest)?;
-        Ok(Box::new(Listening::start(listener, ends)?))
+        let met = move |transport| {
+            let wire = Wire::new(transport);
+            let from = wire.place.clone();
+            if let Err(error) = greet(wire, &ends) {
+                tracing::warn!(address = ends.address(), from, %error, "a channel was not made");
+            }
+        };
+        self.backend.listen(rest, Arc::new(met))
     }
 
     fn open(&self, _: &str, rest: &str, ends: &Ends) -> Result<Handed, Error> {
@@ -118,6 +123,17 @@ impl Over {
             pause = (pause * 2).min(PAUSES[1]);
         }
     }
+}
+
+/// Makes a channel with a client. Before its introduction nothing is made for it.
+fn greet(mut wire: Wire, ends: &Ends) -> Result<(), Error> {
+    let theirs = meet::hear(&mut wire, ends.role())?;
+    let made = meet::introduction(ends);
+    let (ours, pool) =
+        made.inspect_err(|error| meet::refuse(&mut wire, error.kind(), &error.to_string()))?;
+    meet::say(&mut wire, ours);
+    let handed = begin(wire, ends, ours, theirs, pool)?;
+    ends.hand_out(handed)
 }
 
 /// Returns whether it may be otherwise in a moment.

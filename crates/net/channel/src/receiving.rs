@@ -6,13 +6,12 @@ use crate::meet;
 use crate::wire::Wire;
 use crate::word::{CONTROLS, Hello, Word};
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tranship_core::carrier::Inlet;
 use tranship_core::{
     AggregateMut, Body, BufferMut, Error, ErrorKind, Inline, MAX_PIECES, Message, Pool,
 };
-use tranship_transport::{FrameBytes, Place};
+use tranship_transport::FrameBytes;
 
 /// Time between two checks, whatever happens.
 const ROUND: Duration = Duration::from_secs(1);
@@ -57,8 +56,7 @@ pub(crate) struct Receiving {
 
 /// A buffer whose bytes come.
 struct Arriving {
-    buffer: Arc<Mutex<BufferMut>>,
-    place: Place,
+    buffer: BufferMut,
     what: What,
 }
 
@@ -71,8 +69,7 @@ struct Wanted {
 
 #[derive(Clone, Copy)]
 enum What {
-    Shared(u64),
-    Moved(u64),
+    Message { moved: bool, word: u64 },
     Piece,
 }
 
@@ -169,9 +166,7 @@ impl Receiving {
 
     fn hear(&mut self, word: Word, brings: u64) -> Result<(), Over> {
         let carried = match &word {
-            Word::Shared { bytes, .. } | Word::Moved { bytes, .. } | Word::Piece { bytes } => {
-                *bytes
-            }
+            Word::Buffer { bytes, .. } | Word::Piece { bytes } => *bytes,
             _ => 0,
         };
         let in_list = matches!(word, Word::Piece { .. }) == self.list.is_some();
@@ -187,27 +182,17 @@ impl Receiving {
                     Inline::new(&bytes).ok_or_else(|| self.wire.violation("too long".into()))?;
                 self.deliver(word, Body::Inline(inline))?;
             }
-            Word::Shared { word, bytes } => {
+            Word::Buffer { moved, word, bytes } => {
                 self.count(bytes)?;
-                self.expect(bytes, What::Shared(word));
-            }
-            Word::Moved { word, bytes } => {
-                self.count(bytes)?;
-                self.expect(bytes, What::Moved(word));
+                self.expect(bytes, What::Message { moved, word });
             }
             Word::Aggregate {
+                moved,
                 word,
                 pieces,
                 bytes,
-            } => self.begin_list(word, pieces, bytes, false)?,
-            Word::MovedAggregate {
-                word,
-                pieces,
-                bytes,
-            } => self.begin_list(word, pieces, bytes, true)?,
-            Word::Piece { bytes } => {
-                self.expect_piece(bytes)?;
-            }
+            } => self.begin_list(word, pieces, bytes, moved)?,
+            Word::Piece { bytes } => self.expect_piece(bytes)?,
             Word::End => return Err(Over::Closed),
             Word::Told { controls } => self.note_heard(controls)?,
             Word::Over { kind, why } => {
@@ -314,14 +299,8 @@ impl Receiving {
         });
         let error = match supplied.unwrap_or_else(|| self.pool.try_alloc(len)) {
             Ok(buffer) => {
-                let buffer = Arc::new(Mutex::new(buffer));
-                let place = Place::from(Room::of(&buffer));
                 self.wanted = None;
-                self.arriving = Some(Arriving {
-                    buffer,
-                    place,
-                    what,
-                });
+                self.arriving = Some(Arriving { buffer, what });
                 return Ok(true);
             }
             Err(error) => error,
@@ -373,30 +352,23 @@ impl Receiving {
 
     /// Takes the bytes of a buffer that have come; false: not all have.
     fn finish_buffer(&mut self) -> Result<bool, Over> {
-        let Some(arriving) = &self.arriving else {
+        let Some(arriving) = &mut self.arriving else {
             return Ok(true);
         };
-        if !arriving.place.is_empty() {
-            let filled = self.wire.fill(&arriving.place);
+        if !arriving.buffer.is_empty() {
+            let filled = self.wire.fill(&mut Room(&mut arriving.buffer));
             if !filled.map_err(|error| self.gone(error))? {
                 return Ok(false);
             }
         }
-        let Some(Arriving {
-            buffer,
-            place,
-            what,
-        }) = self.arriving.take()
-        else {
+        let Some(Arriving { buffer, what }) = self.arriving.take() else {
             return Ok(true);
         };
-        drop(place);
-        // No other thread has the buffer: the connection keeps no place.
-        let buffer = Arc::into_inner(buffer).ok_or_else(|| Error::from(ErrorKind::System))?;
-        let buffer = buffer.into_inner().unwrap_or_else(PoisonError::into_inner);
         match what {
-            What::Shared(word) => self.deliver(word, Body::Buffer(buffer.freeze()))?,
-            What::Moved(word) => self.deliver(word, Body::BufferMut(buffer))?,
+            What::Message { moved: false, word } => {
+                self.deliver(word, Body::Buffer(buffer.freeze()))?;
+            }
+            What::Message { moved: true, word } => self.deliver(word, Body::BufferMut(buffer))?,
             What::Piece => {
                 if let Some(list) = &mut self.list {
                     list.pieces -= 1;
@@ -434,7 +406,7 @@ impl Receiving {
         if untold > 0 && self.wire.is_idle() && (much || self.taken == self.came) {
             let messages = self.taken;
             (self.told, self.untold_bytes) = (messages, 0);
-            self.wire.push(&Word::Taken { messages }, None);
+            self.wire.push(&Word::Taken { messages });
         }
     }
 
@@ -454,7 +426,7 @@ impl Receiving {
                 // Any other message is no message to carry, or a lie of our own process.
                 _ => continue,
             };
-            self.wire.push(&word, None);
+            self.wire.push(&word);
             self.said += 1;
         }
     }
@@ -539,7 +511,7 @@ impl Side for Receiving {
         match over {
             Over::Unwanted => self.leave(),
             Over::Closed => {
-                self.wire.push(&Word::Ended, None);
+                self.wire.push(&Word::Ended);
                 let since = Instant::now();
                 // Messages that come meanwhile do not matter; the end of the sender does.
                 while !self.wire.flush() && self.wire.next().is_ok() && since.elapsed() < LINGER {

@@ -1,6 +1,6 @@
 //! A channel by which the program sends: its bytes into the connection.
 
-use crate::bytes::{Moved, Shared};
+use crate::bytes::Outgoing;
 use crate::driver::Side;
 use crate::meet;
 use crate::wire::Wire;
@@ -8,8 +8,8 @@ use crate::word::{CONTROLS, Hello, Word};
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 use tranship_core::carrier::Outlet;
-use tranship_core::{Aggregate, AggregateMut, Body, Buffer, Error, ErrorKind, Inline, Message};
-use tranship_transport::{FrameBytes, Payload};
+use tranship_core::{Body, Buffer, Error, ErrorKind, Inline, Message};
+use tranship_transport::{FrameBytes, Source};
 
 /// Time between two checks, whatever happens.
 const ROUND: Duration = Duration::from_secs(1);
@@ -41,7 +41,7 @@ pub(crate) struct Sending {
     /// Next message, for which the receiver has no room.
     next: Option<Message>,
     /// Messages of the receiver's program for which there is no room yet.
-    said: VecDeque<Said>,
+    said: VecDeque<Message>,
     told: u64,
     /// Number of those messages that the receiver knows to have arrived.
     told_of: u64,
@@ -51,22 +51,6 @@ pub(crate) struct Sending {
     seen: u64,
     /// Progress counts at the last progress after the program closed its end, and the time of that.
     progress: Option<([u64; 3], Instant)>,
-}
-
-/// Message of the receiver's program to the sender's.
-enum Said {
-    Bytes(u64, FrameBytes),
-    Released(u64),
-}
-
-impl Said {
-    fn into_message(self) -> Option<Message> {
-        let (word, body) = match self {
-            Said::Bytes(word, bytes) => (word, Body::Inline(Inline::new(&bytes)?)),
-            Said::Released(word) => (word, Body::Released(None)),
-        };
-        Some(Message { word, body })
-    }
 }
 
 /// Reason for the end.
@@ -162,7 +146,7 @@ impl Sending {
                 why: "the sender died or gave up before it closed the channel".to_owned(),
             },
         };
-        self.wire.push(&word, None);
+        self.wire.push(&word);
         self.wire.flush();
         self.closing = Some(word);
         None
@@ -177,19 +161,20 @@ impl Sending {
     fn send(&mut self, message: Message) {
         let (word, bytes) = (message.word, message.len() as u64);
         match message.body {
-            Body::Inline(inline) => self.wire.push(&inline_word(word, &inline), None),
-            Body::Buffer(buf) => {
-                let word = Word::Shared { word, bytes };
-                self.wire.push(&word, Some(Payload::from(Shared(buf))));
+            Body::Inline(inline) => self.send_inline(word, &inline),
+            Body::Buffer(buffer) => self.send_buffer(word, Outgoing::Shared(buffer)),
+            Body::BufferMut(buffer) => self.send_buffer(word, Outgoing::Moved(buffer)),
+            Body::Aggregate(aggregate) => {
+                let pieces = aggregate.pieces().iter();
+                let pieces = pieces.map(|piece| Outgoing::Shared(Buffer::clone(piece)));
+                self.send_pieces(false, word, bytes, pieces);
             }
-            Body::BufferMut(buf) => {
-                let word = Word::Moved { word, bytes };
-                self.wire.push(&word, Some(Payload::from(Moved(buf))));
+            Body::AggregateMut(aggregate) => {
+                let pieces = aggregate.into_pieces().into_iter().map(Outgoing::Moved);
+                self.send_pieces(true, word, bytes, pieces);
             }
-            Body::Aggregate(aggregate) => self.send_aggregate(&aggregate, word, bytes),
-            Body::AggregateMut(aggregate) => self.move_aggregate(aggregate, word, bytes),
             // No sender sends a release.
-            Body::Released(_) => self.wire.push(&inline_word(word, &[]), None),
+            Body::Released(_) => self.send_inline(word, &[]),
         }
         self.sent += 1;
         self.under_way.push_back(self.wire.pushed());
@@ -197,35 +182,37 @@ impl Sending {
         self.untaken_bytes += bytes;
     }
 
-    fn send_aggregate(&mut self, aggregate: &Aggregate, word: u64, bytes: u64) {
-        let pieces = aggregate.pieces();
-        let count = u32::try_from(pieces.len()).unwrap_or(u32::MAX);
-        let head = Word::Aggregate {
-            word,
-            pieces: count,
-            bytes,
-        };
-        self.wire.push(&head, None);
-        for piece in pieces {
-            let bytes = piece.len() as u64;
-            let payload = Payload::from(Shared(Buffer::clone(piece)));
-            self.wire.push(&Word::Piece { bytes }, Some(payload));
-        }
+    fn send_inline(&mut self, word: u64, inline: &[u8]) {
+        let bytes = FrameBytes::from_slice(inline);
+        self.wire.push(&Word::Inline { word, bytes });
     }
 
-    fn move_aggregate(&mut self, aggregate: AggregateMut, word: u64, bytes: u64) {
-        let pieces = aggregate.into_pieces();
+    fn send_buffer(&mut self, word: u64, buffer: Outgoing) {
+        let word = Word::Buffer {
+            moved: matches!(buffer, Outgoing::Moved(_)),
+            word,
+            bytes: buffer.view().len() as u64,
+        };
+        self.wire.push_with(&word, buffer);
+    }
+
+    fn send_pieces(
+        &mut self,
+        moved: bool,
+        word: u64,
+        bytes: u64,
+        pieces: impl ExactSizeIterator<Item = Outgoing>,
+    ) {
         let count = u32::try_from(pieces.len()).unwrap_or(u32::MAX);
-        let head = Word::MovedAggregate {
+        self.wire.push(&Word::Aggregate {
+            moved,
             word,
             pieces: count,
             bytes,
-        };
-        self.wire.push(&head, None);
+        });
         for piece in pieces {
-            let bytes = piece.len() as u64;
-            let payload = Payload::from(Moved(piece));
-            self.wire.push(&Word::Piece { bytes }, Some(payload));
+            let bytes = piece.view().len() as u64;
+            self.wire.push_with(&Word::Piece { bytes }, piece);
         }
     }
 
@@ -251,9 +238,11 @@ impl Sending {
                 None => return Ok(()),
                 Some((Word::Taken { messages }, 0)) => self.note_taken(messages)?,
                 Some((Word::Control { word, bytes }, 0)) => {
-                    self.note_said(Said::Bytes(word, bytes))?
+                    let inline = Inline::new(&bytes);
+                    let inline = inline.ok_or_else(|| self.wire.violation("too long".into()))?;
+                    self.note_said(word, Body::Inline(inline))?;
                 }
-                Some((Word::Released { word }, 0)) => self.note_said(Said::Released(word))?,
+                Some((Word::Released { word }, 0)) => self.note_said(word, Body::Released(None))?,
                 Some((Word::Ended, 0)) if self.closing == Some(Word::End) => {
                     return Err(Over::Ended);
                 }
@@ -298,21 +287,21 @@ impl Sending {
         Ok(())
     }
 
-    fn note_said(&mut self, said: Said) -> Result<(), Error> {
+    fn note_said(&mut self, word: u64, body: Body) -> Result<(), Error> {
         if self.said.len() as u64 >= CONTROLS {
             let text = format!("more than {CONTROLS} words that the program has not taken");
             return Err(self.wire.violation(text));
         }
-        self.said.push_back(said);
+        self.said.push_back(Message { word, body });
         self.hand_over_what_was_said();
         Ok(())
     }
 
     fn hand_over_what_was_said(&mut self) {
         while let Some(said) = self.said.front() {
-            let is_told = match said {
-                Said::Bytes(word, bytes) => self.outlet.send_control(bytes, *word).is_ok(),
-                Said::Released(word) => self.outlet.tell_released(*word).is_ok(),
+            let is_told = match &said.body {
+                Body::Inline(bytes) => self.outlet.send_control(bytes, said.word).is_ok(),
+                _ => self.outlet.tell_released(said.word).is_ok(),
             };
             if !is_told {
                 break;
@@ -324,7 +313,7 @@ impl Sending {
         if self.told > self.told_of && self.wire.is_idle() {
             let controls = self.told;
             self.told_of = controls;
-            self.wire.push(&Word::Told { controls }, None);
+            self.wire.push(&Word::Told { controls });
         }
     }
 }
@@ -367,8 +356,7 @@ impl Side for Sending {
         match over {
             Over::Ended => self.outlet.acknowledge(self.sent),
             Over::Lost(error) => {
-                let rest = self.said.drain(..).filter_map(Said::into_message);
-                self.outlet.say_last(rest);
+                self.outlet.say_last(self.said.drain(..));
                 if error.kind() == ErrorKind::PeerViolation {
                     tracing::warn!(place = self.wire.place, %error, "the channel is closed");
                     meet::refuse(&mut self.wire, error.kind(), &error.to_string());
@@ -377,9 +365,4 @@ impl Side for Sending {
             }
         }
     }
-}
-
-fn inline_word(word: u64, inline: &[u8]) -> Word {
-    let bytes = FrameBytes::from_slice(inline);
-    Word::Inline { word, bytes }
 }

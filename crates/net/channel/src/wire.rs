@@ -1,16 +1,14 @@
 //! A connection as a carrier uses it: frames out in order as there is room, frames in, and news of both.
 
 use crate::word::Word;
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 use tranship_core::carrier::REASONS;
 use tranship_core::{Error, ErrorKind};
-use tranship_sys::epoll::{Epoll, Interest, wait_readable};
-use tranship_transport::{Frame, Payload, Place, RecvError, Transport};
-
-/// Time between two checks where nothing tells of news.
-const POLL_INTERVAL: Duration = Duration::from_millis(5);
+use tranship_sys::epoll::{Epoll, Interest};
+use tranship_transport::{FrameBytes, Source, Target, Transport};
 
 /// Words of another end's: nothing of them moves a cursor or begins a line.
 struct Shown<'a>(&'a str);
@@ -31,13 +29,9 @@ impl fmt::Display for Shown<'_> {
 pub(crate) struct Wire {
     transport: Box<dyn Transport>,
     /// Frames for which there was no room yet.
-    out: VecDeque<Frame>,
-    /// Frames that the connection has; how many of them the other end has taken, from the first on, and which of the
-    /// later ones.
+    out: VecDeque<(FrameBytes, Option<Arc<dyn Source>>)>,
+    /// Frames that the connection has.
     sent: u64,
-    done: u64,
-    early: BTreeSet<u64>,
-    numbers: Vec<u64>,
     /// The connection is watched for room, too.
     wants_room: bool,
     pub(crate) place: String,
@@ -45,30 +39,28 @@ pub(crate) struct Wire {
 
 impl Wire {
     pub(crate) fn new(transport: Box<dyn Transport>) -> Wire {
-        let place = transport.peer_place();
         Wire {
-            place: place.unwrap_or_else(|| "this machine".to_owned()),
+            place: transport.peer_place(),
             transport,
             out: VecDeque::new(),
             sent: 0,
-            done: 0,
-            early: BTreeSet::new(),
-            numbers: Vec::new(),
             wants_room: false,
         }
     }
 
-    pub(crate) fn push(&mut self, word: &Word, payload: Option<Payload>) {
-        self.out.push_back(Frame {
-            bytes: word.encode(),
-            payload: payload.filter(|payload| !payload.is_empty()),
-        });
+    pub(crate) fn push(&mut self, word: &Word) {
+        self.out.push_back((word.encode(), None));
+    }
+
+    pub(crate) fn push_with(&mut self, word: &Word, buffer: impl Source + 'static) {
+        let buffer = (!buffer.view().is_empty()).then(|| Arc::new(buffer) as Arc<dyn Source>);
+        self.out.push_back((word.encode(), buffer));
     }
 
     /// Returns whether all pushed frames are on their way. If the other end is gone, that shows when frames are read.
     pub(crate) fn flush(&mut self) -> bool {
-        while let Some(frame) = self.out.front() {
-            if self.transport.send(frame).is_err() {
+        while let Some((frame, buffer)) = self.out.front() {
+            if self.transport.send(frame, buffer.as_ref()).is_err() {
                 return false;
             }
             self.sent += 1;
@@ -84,18 +76,7 @@ impl Wire {
 
     /// Returns the number of pushed frames that the other end has, from the first on.
     pub(crate) fn done(&mut self) -> u64 {
-        self.transport.done(&mut self.numbers);
-        for number in self.numbers.drain(..) {
-            // A backend reports frames in any order.
-            match number == self.done {
-                true => self.done += 1,
-                false => _ = self.early.insert(number),
-            }
-            while self.early.remove(&self.done) {
-                self.done += 1;
-            }
-        }
-        self.done
+        self.transport.done()
     }
 
     /// Returns the next frame, if one is there, and how many bytes of a buffer belong to it.
@@ -103,26 +84,21 @@ impl Wire {
     /// # Errors
     /// `PeerGone`, `PeerViolation`, with words.
     pub(crate) fn next(&mut self) -> Result<Option<(Word, u64)>, Error> {
-        let frame = match self.transport.recv() {
-            Ok(Some(frame)) => frame,
-            Ok(None) | Err(RecvError::NotNow(_)) => return Ok(None),
-            Err(RecvError::Over(error)) => return Err(self.over(error)),
+        let heard = self.transport.recv().map_err(|error| self.over(error))?;
+        let Some((bytes, follows)) = heard else {
+            return Ok(None);
         };
-        let word = Word::decode(&frame.bytes);
+        let word = Word::decode(&bytes);
         let word = word.map_err(|malformed| self.violation(malformed.to_string()))?;
-        Ok(Some((word, self.transport.brings() as u64)))
+        Ok(Some((word, follows as u64)))
     }
 
     /// Takes bytes of the last frame's buffer to their place; returns whether all are there.
     ///
     /// # Errors
     /// As [`Wire::next`].
-    pub(crate) fn fill(&mut self, place: &Place) -> Result<bool, Error> {
-        match self.transport.fill(place) {
-            Ok(all) => Ok(all),
-            Err(RecvError::NotNow(_)) => Ok(false),
-            Err(RecvError::Over(error)) => Err(self.over(error)),
-        }
+    pub(crate) fn fill(&mut self, place: &mut dyn Target) -> Result<bool, Error> {
+        self.transport.fill(place).map_err(|error| self.over(error))
     }
 
     pub(crate) fn over(&self, error: Error) -> Error {
@@ -163,11 +139,6 @@ impl Wire {
         self.transport.came()
     }
 
-    /// Returns the owner of the other end in words; empty: the owner is not known.
-    pub(crate) fn owner(&self) -> String {
-        self.transport.peer_owner()
-    }
-
     /// Returns whether the connection is known to be over, also while a buffer's bytes have still to be taken.
     pub(crate) fn is_over(&self) -> bool {
         self.transport.why().is_some()
@@ -181,27 +152,15 @@ impl Wire {
 
     /// Waits for something new from the other end, at most that long.
     pub(crate) fn wait(&mut self, limit: Duration) {
-        let waiter = self.transport.waiter();
-        if !waiter.arm() {
-            return;
-        }
-        match waiter.descriptor() {
-            // Whatever the kernel returns, the caller checks again.
-            Some(fd) => _ = wait_readable(fd, Some(limit)),
-            None => waiter.wait(limit.min(POLL_INTERVAL)),
-        }
+        self.transport.wait(limit);
     }
 
-    /// Makes an epoll instance report news under the number 0 to one of its waiting threads. False: the connection has
-    /// no descriptor to wait for, and the caller checks it now and then.
-    pub(crate) fn watch(&mut self, epoll: &Epoll) -> Result<bool, Error> {
-        let Some((fd, wants_room)) = self.transport.watched() else {
-            return Ok(false);
-        };
+    /// Makes an epoll instance report news under the number 0 to one of its waiting threads.
+    pub(crate) fn watch(&mut self, epoll: &Epoll) -> Result<(), Error> {
+        let (fd, wants_room) = self.transport.watched();
         self.wants_room = wants_room;
         let watched = epoll.add(fd, 0, interest(wants_room));
-        watched.map_err(Error::system("epoll_ctl"))?;
-        Ok(true)
+        watched.map_err(Error::system("epoll_ctl"))
     }
 
     /// Returns whether all news is handled. Later news is reported, if the last was (`was_told`), or if the set of
@@ -210,9 +169,8 @@ impl Wire {
         if !self.transport.arm(tells) {
             return false;
         }
-        if let Some((fd, wants_room)) = self.transport.watched()
-            && (was_told || wants_room != self.wants_room)
-        {
+        let (fd, wants_room) = self.transport.watched();
+        if was_told || wants_room != self.wants_room {
             self.wants_room = wants_room;
             // This fails for no descriptor that is watched.
             let _ = epoll.modify(fd, 0, interest(wants_room));

@@ -30,24 +30,15 @@ pub(crate) enum Word {
         word: u64,
         bytes: FrameBytes,
     },
-    /// A buffer's bytes follow: shared.
-    Shared {
+    /// A buffer's bytes follow: shared or moved.
+    Buffer {
+        moved: bool,
         word: u64,
         bytes: u64,
     },
-    /// A buffer's bytes follow: moved.
-    Moved {
-        word: u64,
-        bytes: u64,
-    },
-    /// Aggregate that is shared: its pieces follow, with their number and total bytes.
+    /// An aggregate's pieces follow, with their number and total bytes: shared or moved.
     Aggregate {
-        word: u64,
-        pieces: u32,
-        bytes: u64,
-    },
-    /// Aggregate that is moved: its pieces follow, with their number and total bytes.
-    MovedAggregate {
+        moved: bool,
         word: u64,
         pieces: u32,
         bytes: u64,
@@ -136,18 +127,18 @@ impl Word {
                 out.extend_from_slice(&hello.bytes.to_le_bytes());
             }
             Word::Inline { word, bytes } => text(&mut out, 2, *word, bytes),
-            Word::Shared { word, bytes } => numbers(&mut out, 3, &[*word, *bytes]),
-            Word::Moved { word, bytes } => numbers(&mut out, 4, &[*word, *bytes]),
+            Word::Buffer { moved, word, bytes } => {
+                numbers(&mut out, if *moved { 4 } else { 3 }, &[*word, *bytes]);
+            }
             Word::Aggregate {
+                moved,
                 word,
                 pieces,
                 bytes,
-            } => list(&mut out, 5, *word, *bytes, *pieces),
-            Word::MovedAggregate {
-                word,
-                pieces,
-                bytes,
-            } => list(&mut out, 13, *word, *bytes, *pieces),
+            } => {
+                numbers(&mut out, if *moved { 13 } else { 5 }, &[*word, *bytes]);
+                out.extend_from_slice(&pieces.to_le_bytes());
+            }
             Word::Piece { bytes } => numbers(&mut out, 6, &[*bytes]),
             Word::End => out.push(7),
             Word::Ended => out.push(8),
@@ -190,15 +181,13 @@ impl Word {
                 word: from.u64()?,
                 bytes: from.rest(INLINE_BYTES)?,
             },
-            3 => Word::Shared {
+            3 | 4 => Word::Buffer {
+                moved: kind == 4,
                 word: from.u64()?,
                 bytes: from.u64()?,
             },
-            4 => Word::Moved {
-                word: from.u64()?,
-                bytes: from.u64()?,
-            },
-            5 => Word::Aggregate {
+            5 | 13 => Word::Aggregate {
+                moved: kind == 13,
                 word: from.u64()?,
                 bytes: from.u64()?,
                 pieces: from.u32()?,
@@ -219,11 +208,6 @@ impl Word {
             12 => Word::Over {
                 kind: from.u16()?,
                 why: String::from_utf8_lossy(&from.rest(TEXT_BYTES)?).into_owned(),
-            },
-            13 => Word::MovedAggregate {
-                word: from.u64()?,
-                bytes: from.u64()?,
-                pieces: from.u32()?,
             },
             14 => Word::Released { word: from.u64()? },
             _ => return None,
@@ -253,11 +237,6 @@ fn numbers(out: &mut FrameBytes, kind: u8, numbers: &[u64]) {
     }
 }
 
-fn list(out: &mut FrameBytes, kind: u8, word: u64, bytes: u64, pieces: u32) {
-    numbers(out, kind, &[word, bytes]);
-    out.extend_from_slice(&pieces.to_le_bytes());
-}
-
 fn text(out: &mut FrameBytes, kind: u8, word: u64, bytes: &[u8]) {
     numbers(out, kind, &[word]);
     out.extend_from_slice(bytes);
@@ -280,9 +259,18 @@ mod tests {
                 word: u64::MAX,
                 bytes: bytes.clone(),
             },
-            Word::Shared { word: 1, bytes: 2 },
-            Word::Moved { word: 3, bytes: 4 },
+            Word::Buffer {
+                moved: false,
+                word: 1,
+                bytes: 2,
+            },
+            Word::Buffer {
+                moved: true,
+                word: 3,
+                bytes: 4,
+            },
             Word::Aggregate {
+                moved: false,
                 word: 5,
                 pieces: 6,
                 bytes: 7,
@@ -294,7 +282,8 @@ mod tests {
             Word::Control { word: 10, bytes },
             Word::Told { controls: 11 },
             Word::Over { kind: 11, why },
-            Word::MovedAggregate {
+            Word::Aggregate {
+                moved: true,
                 word: 12,
                 pieces: 13,
                 bytes: 14,

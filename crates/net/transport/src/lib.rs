@@ -1,207 +1,144 @@
 //! Connections: they carry frames in order between two ends, and report when frames have been taken.
 //!
-//! * [`Transport`], [`Listener`], [`Backend`]: the traits, small so that new carriers (a DMA engine, a mailbox) fit in.
+//! * [`Transport`], [`Backend`]: the traits, small so that new carriers (a DMA engine, a mailbox) fit in.
 //! * [`Copying`] over Unix stream sockets, `net::Net` over TCP and TLS (feature `net`).
-//! * [`Payload`], [`Place`]: the bytes that go with a frame, by reference: where they lie, and where they go.
+//! * [`Source`], [`Target`]: the memory of the bytes that go with a frame, by reference.
 //!
-//! NOT here: channels, credit, and the meaning of a frame (`channel`); pools and their buffers (`core`): they reach
-//! this crate as [`Source`] and [`Target`].
+//! NOT here: channels, credit, and the meaning of a frame (`channel`); pools and their buffers (`core`).
 
 #![warn(missing_docs, clippy::missing_errors_doc)]
 #![deny(unsafe_code)]
 
+mod door;
 #[cfg(feature = "net")]
 pub mod net;
-mod payload;
 mod stream;
 
+use std::any::Any;
 use std::fmt::Debug;
+use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Duration;
+use tranship_region::View;
 
-pub use payload::{Payload, Place, Source, Target};
-pub use stream::{Copying, Readable};
+pub use stream::Copying;
 pub use tranship_error::{Error, ErrorKind};
 
 /// Bytes of a frame; most frames fit without a heap allocation.
 pub type FrameBytes = smallvec::SmallVec<[u8; 64]>;
 
-/// One message.
+/// Memory whose bytes go out with a frame, by reference.
 ///
-/// ```
-/// # mod tranship { pub use tranship_transport as transport; }
-/// use tranship::transport::{Frame, FrameBytes, Payload};
-///
-/// let frame = Frame {
-///     bytes: FrameBytes::from_slice(b"a picture follows"),
-///     payload: Some(Payload::from(vec![7; 1 << 20])), // by reference, until the other end has it
-/// };
-/// assert_eq!(frame.payload.map(|bytes| bytes.len()), Some(1 << 20));
-/// ```
-#[derive(Debug, Default)]
-pub struct Frame {
-    /// Bytes of the frame itself, before the payload.
-    pub bytes: FrameBytes,
-    /// A buffer's bytes, which go with it; only on the way out.
-    pub payload: Option<Payload>,
+/// The bytes must not change until the other end has taken the frame; their owner keeps this rule. An owner that breaks
+/// it sends the bytes that are there at that time, and harms only its own message. A carrier may read the bytes any
+/// number of times.
+pub trait Source: Send + Sync + Debug {
+    /// Returns the bytes. Their number stays the same.
+    fn view(&self) -> View<'_>;
 }
 
-impl Clone for Frame {
-    fn clone(&self) -> Frame {
-        Frame {
-            // Copied as a block; a derived clone goes byte by byte.
-            bytes: FrameBytes::from_slice(&self.bytes),
-            payload: self.payload.clone(),
-        }
+impl Source for Vec<u8> {
+    fn view(&self) -> View<'_> {
+        View::from_slice(self)
     }
 }
 
-/// Reason for which nothing comes now.
-#[derive(Debug)]
-pub enum RecvError {
-    /// There is a frame, and this process lacks the means to take it (memory, descriptors): the frame waits for them.
-    NotNow(Error),
-    /// Nothing comes now or later. `PeerGone`: all that the other end sent has been taken. `PeerViolation`: the other
-    /// end sent bytes that the protocol does not allow. `Limit`: something that came was lost because this process had
-    /// no free descriptors.
-    Over(Error),
+/// Memory to which the bytes of a frame arrive: exactly as many as there are.
+pub trait Target {
+    /// Copies in bytes, which all fit.
+    ///
+    /// # Errors
+    /// The error that kept them from being written.
+    fn write(&mut self, offset: usize, bytes: &[u8]) -> Result<(), Error>;
+    /// Takes the bytes that wait in a stream socket, from `offset` to at most the end. Returns how many came. 0: the
+    /// end of the stream.
+    ///
+    /// # Errors
+    /// Those of `recv(2)`.
+    fn receive(&mut self, offset: usize, socket: BorrowedFd<'_>) -> io::Result<usize>;
 }
 
-impl<E: Into<Error>> From<E> for RecvError {
-    fn from(why: E) -> RecvError {
-        RecvError::Over(why.into())
-    }
-}
-
-/// One end of a connection. Nothing here blocks.
+/// One end of a connection. Nothing here blocks, but [`Transport::wait`].
 ///
 /// ```
 /// # mod tranship { pub use tranship_transport as transport; }
+/// use std::sync::Arc;
+/// use std::sync::mpsc::channel;
 /// use std::time::Duration;
-/// use tranship::transport::{Backend, Copying, Frame, FrameBytes, RecvError, Transport};
-///
-/// /// The next frame; the end is an error.
-/// fn next(end: &mut dyn Transport) -> Result<Frame, RecvError> {
-///     loop {
-///         if let Some(frame) = end.recv()? {
-///             return Ok(frame);
-///         }
-///         end.waiter().wait(Duration::from_secs(1));
-///     }
-/// }
+/// use tranship::transport::{Backend, Copying};
 ///
 /// # let name = format!("doc-transport-{}", std::process::id());
-/// let mut listener = Copying.listen(&name)?;
+/// let (come, comes) = channel();
+/// let _listens = Copying.listen(&name, Arc::new(move |end| drop(come.send(end))))?;
 /// let mut here = Copying.connect(&name)?;
-/// let mut there = loop {
-///     match listener.accept()? {
-///         Some(end) => break end,
-///         None => listener.waiter().wait(Duration::from_secs(1)),
+/// let mut there = comes.recv().unwrap();
+/// here.send(b"hello", None)?;
+/// let (frame, follows) = loop {
+///     match there.recv()? {
+///         Some(frame) => break frame,
+///         None => there.wait(Duration::from_secs(1)),
 ///     }
 /// };
-/// here.send(&Frame { bytes: FrameBytes::from_slice(b"hello"), payload: None })?;
-/// let frame = next(&mut *there).unwrap();
-/// assert_eq!(&frame.bytes[..], b"hello");
+/// assert_eq!((&frame[..], follows), (&b"hello"[..], 0));
 /// # Ok::<(), tranship_transport::Error>(())
 /// ```
 pub trait Transport: Send + Debug {
-    /// Sends a frame; frames arrive whole, once, in order, or the connection ends. `Full`: no room now, and nothing has
-    /// changed.
+    /// Sends a frame, with the bytes of a buffer; frames arrive whole, once, in order, or the connection ends. `Full`:
+    /// no room now, and nothing has changed. The buffer is dropped when the other end has taken the frame.
     ///
     /// # Errors
-    /// `Full`; `PeerGone` when the connection is over; `System`. It does not block.
-    fn send(&mut self, frame: &Frame) -> Result<(), Error>;
-    /// Takes the next frame, if one is there. The bytes of a buffer may follow it.
-    ///
-    /// # Errors
-    /// The connection is over, or the peer broke the protocol. It does not block.
-    fn recv(&mut self) -> Result<Option<Frame>, RecvError>;
-    /// Returns the number of bytes that follow the frame that [`Transport::recv`] returned last. The caller takes them
+    /// `Full`; `PeerGone` when the connection is over; `System`.
+    fn send(&mut self, frame: &[u8], buffer: Option<&Arc<dyn Source>>) -> Result<(), Error>;
+    /// Takes the next frame, if one is there, and says how many bytes of a buffer follow it. The caller takes these
     /// before the next frame.
-    fn brings(&self) -> usize {
-        0
-    }
+    ///
+    /// # Errors
+    /// Nothing comes now or later. `PeerGone`: all that the other end sent has been taken. `PeerViolation`: the other
+    /// end sent bytes that the protocol does not allow.
+    fn recv(&mut self) -> Result<Option<(FrameBytes, usize)>, Error>;
     /// Returns the number of those following bytes that were taken.
-    fn came(&self) -> usize {
-        0
-    }
+    fn came(&self) -> usize;
     /// Takes the next bytes that are there to their place (of exactly the buffer's length); returns whether all have
     /// come. The frame counts as taken only then.
     ///
     /// # Errors
-    /// As [`recv`](Transport::recv). It does not block.
-    fn fill(&mut self, _place: &Place) -> Result<bool, RecvError> {
-        Ok(true)
-    }
-    /// Adds the numbers, from 0, of our frames that the other end has taken since the last call. They come in any
-    /// order, however late, each once. It is called before each [`Transport::recv`]; a carrier may have none for some
-    /// calls.
-    fn done(&mut self, numbers: &mut Vec<u64>);
-    /// Returns the address of the other end, where it has one.
-    fn peer_place(&self) -> Option<String> {
-        None
-    }
-    /// Returns the owner of the other end in words: its process, or its host. All connections of one owner are counted
-    /// together. Empty: not known.
-    fn peer_owner(&self) -> String {
-        let place = self.peer_place().unwrap_or_default();
-        place
-            .rsplit_once(':')
-            .map_or_else(String::new, |(host, _)| host.to_owned())
-    }
+    /// As [`recv`](Transport::recv).
+    fn fill(&mut self, place: &mut dyn Target) -> Result<bool, Error>;
+    /// Returns the number of our frames that the other end is known to have taken, from the first on.
+    fn done(&mut self) -> u64;
+    /// Returns the address of the other end in words.
+    fn peer_place(&self) -> String;
     /// Returns in words why [`Transport::recv`] reports that nothing more will come.
-    fn why(&self) -> Option<String> {
-        None
-    }
-    /// Returns the object to wait on until [`Transport::recv`] or [`Transport::done`] has something new.
-    fn waiter(&self) -> Arc<dyn Wait>;
-    /// Returns the descriptor for a caller that also waits for other things. The descriptor is always the same; it
-    /// becomes readable with news after [`Transport::arm`]. The flag says whether to watch it for being writable, too.
-    /// None: the transport has no descriptor.
-    fn watched(&self) -> Option<(BorrowedFd<'_>, bool)> {
-        None
-    }
+    fn why(&self) -> Option<String>;
+    /// Returns the descriptor to wait on, always the same. It becomes readable with news for [`Transport::recv`] or
+    /// [`Transport::done`] after [`Transport::arm`]. The flag says whether to watch it for being writable, too.
+    fn watched(&self) -> (BorrowedFd<'_>, bool);
     /// Makes the descriptor report news from now on; false: there are news already. With `_tells` it first reports that
     /// frames with a buffer's bytes were taken. Otherwise that report goes with the next frame, or after a while.
     fn arm(&mut self, _tells: bool) -> bool {
         true
     }
-}
-
-/// Wait for news of a connection.
-pub trait Wait: Send + Sync + Debug {
     /// Waits for news since the last call, at most `limit`; may come back early.
-    fn wait(&self, limit: Duration);
-    /// Returns the descriptor that becomes readable with news after [`Wait::arm`]. None: there is none, and the caller
-    /// checks now and then.
-    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
-        None
-    }
-    /// Makes the descriptor report news from now on; false: there are news already.
-    fn arm(&self) -> bool {
-        true
+    fn wait(&mut self, limit: Duration) {
+        if self.arm(true) {
+            let (fd, wants_room) = self.watched();
+            // Whatever the kernel returns, the caller checks again.
+            let _ = tranship_sys::stream::wait(Some(fd), wants_room, None::<BorrowedFd<'_>>, limit);
+        }
     }
 }
 
-/// A name to which one client may connect.
-pub trait Listener: Send + Debug {
-    /// Returns the connection, if one is there.
-    ///
-    /// # Errors
-    /// No client can be accepted any more. It does not block.
-    fn accept(&mut self) -> Result<Option<Box<dyn Transport>>, Error>;
-    /// Returns the object to wait on until [`Listener::accept`] has a connection.
-    fn waiter(&self) -> Arc<dyn Wait>;
-}
+/// Takes a new connection. It may block: it has a thread of its own.
+pub type Met = Arc<dyn Fn(Box<dyn Transport>) + Send + Sync>;
 
 /// A way to make connections: [`Copying`], or `net::Net`. [`Transport`] has an example.
 pub trait Backend: Send + Sync + Debug {
-    /// Takes the name, and listens at it.
+    /// Takes the name, and gives each connection to `met`, on a thread of its own, until the result is dropped.
     ///
     /// # Errors
     /// `NameTaken`, `InvalidEndpoint`; `System`. It does not block.
-    fn listen(&self, name: &str) -> Result<Box<dyn Listener>, Error>;
+    fn listen(&self, name: &str, met: Met) -> Result<Box<dyn Any + Send + Sync>, Error>;
     /// Connects to the listener of that name.
     ///
     /// # Errors

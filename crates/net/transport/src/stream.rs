@@ -1,17 +1,18 @@
 //! Backend `copy:`: every frame, with the bytes of its buffer, is copied into a Unix stream socket and out of it. The
 //! baseline.
 
-use super::{Backend, Frame, FrameBytes, Listener, Place, RecvError, Transport, Wait};
-use crate::{Error, ErrorKind};
+use crate::door::{Door, thread};
+use crate::{Backend, Error, ErrorKind, FrameBytes, Met, Source, Target, Transport};
+use std::any::Any;
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::sync::Arc;
+use std::thread::JoinHandle;
 use std::time::Duration;
-use tranship_sys::epoll::wait_readable;
-use tranship_sys::socket;
+use tranship_sys::{epoll, eventfd, socket, stream};
 
 /// Longest frame without the bytes of a buffer; a longer one is a violation.
 const MAX_FRAME_BYTES: usize = 1 << 16;
@@ -32,10 +33,9 @@ struct End {
     stream: UnixStream,
     out: VecDeque<u8>,
     inward: Vec<u8>,
-    /// Frames of ours that the other end has reported as taken, and those that the caller was told of.
+    /// Frames of ours, and those of them that the other end has reported as taken.
     sent: u64,
     taken: u64,
-    told: u64,
     /// Frames of theirs that were taken and not told yet.
     untold: u32,
     /// Bytes of the buffer that belongs to the frame given last: how many there are, how many of them came.
@@ -58,37 +58,26 @@ fn unless(kind: io::ErrorKind) -> impl Fn(std::io::Error) -> Error {
     }
 }
 
+/// A listener's thread; it ends when this is dropped.
 #[derive(Debug)]
-struct Name(Arc<UnixListener>);
-
-/// Waits for a descriptor to be readable.
-#[derive(Debug)]
-pub struct Readable(pub Arc<OwnedFd>);
-
-/// Waits for a socket to be readable, or to have room for waiting output.
-#[derive(Debug)]
-struct Room(OwnedFd);
-
-impl Wait for Room {
-    fn wait(&self, limit: Duration) {
-        // Whatever the kernel returns, the caller checks again.
-        let _ = tranship_sys::stream::wait(Some(&self.0), true, None::<&OwnedFd>, limit);
-    }
+struct Name {
+    stop: Arc<OwnedFd>,
+    thread: Option<JoinHandle<()>>,
 }
 
-impl Wait for Readable {
-    fn wait(&self, limit: Duration) {
-        // Whatever the kernel returns, the caller checks again.
-        let _ = wait_readable(&*self.0, Some(limit));
-    }
-
-    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
-        Some(self.0.as_fd())
+impl Drop for Name {
+    fn drop(&mut self) {
+        // This fails only if the doorbell is rung already.
+        let _ = eventfd::signal(&self.stop);
+        // The name is thus free once this is gone.
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
     }
 }
 
 impl Backend for Copying {
-    fn listen(&self, name: &str) -> Result<Box<dyn Listener>, Error> {
+    fn listen(&self, name: &str, met: Met) -> Result<Box<dyn Any + Send + Sync>, Error> {
         let address = abstract_name(name)?;
         let listener =
             UnixListener::bind_addr(&address).map_err(unless(io::ErrorKind::AddrInUse))?;
@@ -97,67 +86,75 @@ impl Backend for Copying {
             .map_err(Error::system("fcntl"))?;
         // Connections inherit the setting, so none has descriptors in it when it is accepted.
         let _ = socket::pass_rights(&listener, false);
-        Ok(Box::new(Name(Arc::new(listener))))
+        let stop = Arc::new(eventfd::create().map_err(Error::system("eventfd"))?);
+        let (own, door) = (Arc::clone(&stop), Door::new(met));
+        let thread = thread("tranship-listen", move || listen(&listener, &own, &door))
+            .map_err(Error::system("starting a carrier's thread"))?;
+        let thread = Some(thread);
+        Ok(Box::new(Name { stop, thread }))
     }
 
     fn connect(&self, name: &str) -> Result<Box<dyn Transport>, Error> {
         let address = abstract_name(name)?;
         let nobody = unless(io::ErrorKind::ConnectionRefused);
         let stream = UnixStream::connect_addr(&address).map_err(nobody)?;
-        End::over(stream)
+        Ok(Box::new(End::over(stream)?))
     }
 }
 
-impl Listener for Name {
-    fn accept(&mut self) -> Result<Option<Box<dyn Transport>>, Error> {
-        match self.0.accept() {
-            Ok((stream, _)) => Ok(Some(End::over(stream)?)),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
-            Err(error) => Err(Error::system("accept")(error)),
+fn listen(listener: &UnixListener, stop: &OwnedFd, door: &Arc<Door>) {
+    loop {
+        // Whatever the kernel returns, both are checked.
+        let _ = stream::wait(Some(listener), false, Some(stop), Duration::from_secs(3600));
+        // The descriptor is readable once the listener is to end, and stays so.
+        if epoll::wait_readable(stop, Some(Duration::ZERO)).unwrap_or(true) {
+            return;
+        }
+        let made = match listener.accept() {
+            Ok((stream, _)) => welcome(stream, door),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(()),
+            // No descriptors, or no memory: connections wait in the kernel's queue meanwhile.
+            Err(error) => {
+                let _ = epoll::wait_readable(stop, Some(Duration::from_millis(50)));
+                Err(Error::system("accept")(error))
+            }
+        };
+        if let Err(error) = made {
+            tracing::debug!(%error, "a connection was not made");
         }
     }
-
-    fn waiter(&self) -> Arc<dyn Wait> {
-        readable(&*self.0)
-    }
 }
 
-/// Returns a waiter of its own; without free descriptors, one that never waits.
-pub(super) fn readable(fd: impl AsFd) -> Arc<dyn Wait> {
-    match fd.as_fd().try_clone_to_owned() {
-        Ok(fd) => Arc::new(Readable(Arc::new(fd))),
-        Err(_) => Arc::new(Restless),
-    }
-}
-
-#[derive(Debug)]
-struct Restless;
-
-impl Wait for Restless {
-    fn wait(&self, _: Duration) {
-        std::thread::yield_now();
-    }
+fn welcome(stream: UnixStream, door: &Arc<Door>) -> Result<(), Error> {
+    let peer = socket::peer_credentials(&stream).map_err(Error::system("getsockopt"))?;
+    let place = door.place(format!("user {}", peer.uid));
+    let place =
+        place.ok_or_else(|| Error::new(ErrorKind::Limit, "too many are about to connect"))?;
+    let end = Box::new(End::over(stream)?);
+    let started = thread("tranship-greet", move || place.go_in(end));
+    started
+        .map_err(Error::system("starting a carrier's thread"))
+        .map(drop)
 }
 
 impl End {
-    fn over(stream: UnixStream) -> Result<Box<dyn Transport>, Error> {
+    fn over(stream: UnixStream) -> Result<End, Error> {
         stream
             .set_nonblocking(true)
             .map_err(Error::system("fcntl"))?;
         // No code takes any; an older kernel does not know how to refuse them.
         let _ = socket::pass_rights(&stream, false);
-        Ok(Box::new(End {
+        Ok(End {
             stream,
             out: VecDeque::new(),
             inward: Vec::new(),
             sent: 0,
             taken: 0,
-            told: 0,
             untold: 0,
             brings: 0,
             came: 0,
             hung_up: false,
-        }))
+        })
     }
 
     fn flush(&mut self) -> Result<(), Error> {
@@ -203,7 +200,7 @@ impl End {
     }
 
     /// Takes the first waiting message; an empty one only reports how many frames were taken.
-    fn take(&mut self) -> Result<Option<FrameBytes>, RecvError> {
+    fn take(&mut self) -> Result<Option<FrameBytes>, Error> {
         let Some((header, rest)) = self.inward.split_at_checked(HEADER) else {
             return Ok(None);
         };
@@ -241,24 +238,21 @@ impl End {
 }
 
 impl Transport for End {
-    fn send(&mut self, frame: &Frame) -> Result<(), Error> {
+    fn send(&mut self, frame: &[u8], buffer: Option<&Arc<dyn Source>>) -> Result<(), Error> {
         self.flush()?;
-        if frame.bytes.len() > MAX_FRAME_BYTES || self.out.len() > MAX_WAITING_BYTES {
+        if frame.len() > MAX_FRAME_BYTES || self.out.len() > MAX_WAITING_BYTES {
             return Err(ErrorKind::Full.into());
         }
-        let payload = match &frame.payload {
-            Some(payload) => payload.view().map_err(Error::of(ErrorKind::Full))?.to_vec(),
-            None => Vec::new(),
-        };
-        self.put(&frame.bytes, payload.len());
-        self.out.extend(payload);
+        let bytes = buffer.map_or_else(Vec::new, |buffer| buffer.view().to_vec());
+        self.put(frame, bytes.len());
+        self.out.extend(bytes);
         self.sent += 1;
         // The frame is on its way even if the other end is found to be gone now; that is learned by receiving.
         let _ = self.flush();
         Ok(())
     }
 
-    fn recv(&mut self) -> Result<Option<Frame>, RecvError> {
+    fn recv(&mut self) -> Result<Option<(FrameBytes, usize)>, Error> {
         let _ = self.flush();
         if self.brings > 0 {
             return Ok(None);
@@ -270,10 +264,7 @@ impl Transport for End {
                     if self.brings == 0 {
                         self.count();
                     }
-                    return Ok(Some(Frame {
-                        bytes,
-                        ..Frame::default()
-                    }));
+                    return Ok(Some((bytes, self.brings)));
                 }
                 None => {}
             }
@@ -292,25 +283,23 @@ impl Transport for End {
         }
     }
 
-    fn brings(&self) -> usize {
-        self.brings
-    }
-
     fn came(&self) -> usize {
         self.came
     }
 
-    fn fill(&mut self, place: &Place) -> Result<bool, RecvError> {
+    fn fill(&mut self, place: &mut dyn Target) -> Result<bool, Error> {
         let _ = self.flush();
         while self.came < self.brings {
             let left = self.brings - self.came;
             let got = match self.inward.len().min(left) {
                 0 if self.hung_up => return Err(ErrorKind::PeerGone.into()),
-                0 => match place.receive(self.came, &self.stream) {
+                0 => match place.receive(self.came, self.stream.as_fd()) {
                     Ok(got @ 1..) => got,
-                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
-                    Err(error) if socket::is_shortage(&error) => {
-                        return Err(RecvError::NotNow(ErrorKind::OutOfMemory.into()));
+                    Err(error)
+                        if error.kind() == io::ErrorKind::WouldBlock
+                            || socket::is_shortage(&error) =>
+                    {
+                        return Ok(false);
                     }
                     Ok(0) | Err(_) => {
                         self.hung_up = true;
@@ -331,24 +320,19 @@ impl Transport for End {
         Ok(true)
     }
 
-    fn done(&mut self, numbers: &mut Vec<u64>) {
-        numbers.extend(self.told..self.taken);
-        self.told = self.taken;
+    fn done(&mut self) -> u64 {
+        self.taken
     }
 
-    fn peer_owner(&self) -> String {
-        let peer = socket::peer_credentials(&self.stream);
-        peer.map_or_else(|_| String::new(), |peer| format!("user {}", peer.uid))
+    fn peer_place(&self) -> String {
+        "this machine".to_owned()
     }
 
-    fn watched(&self) -> Option<(BorrowedFd<'_>, bool)> {
-        Some((self.stream.as_fd(), !self.out.is_empty()))
+    fn why(&self) -> Option<String> {
+        None
     }
 
-    fn waiter(&self) -> Arc<dyn Wait> {
-        match self.stream.as_fd().try_clone_to_owned() {
-            Ok(fd) if !self.out.is_empty() => Arc::new(Room(fd)),
-            _ => readable(&self.stream),
-        }
+    fn watched(&self) -> (BorrowedFd<'_>, bool) {
+        (self.stream.as_fd(), !self.out.is_empty())
     }
 }

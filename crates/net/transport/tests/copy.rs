@@ -3,18 +3,21 @@
 use std::io::{Read, Write};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixStream};
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 use tranship_testkit::Watchdog;
-use tranship_transport::{Backend, Copying, ErrorKind, Frame, FrameBytes, RecvError, Transport};
+use tranship_transport::{Backend, Copying, Error, ErrorKind, FrameBytes, Transport};
 
 /// Returns an honest end, and a socket of a peer that sends any bytes it likes.
 fn met(name: &str) -> (Box<dyn Transport>, UnixStream) {
     let name = format!("{name}-{}", std::process::id());
-    let mut listener = Copying.listen(&name).expect("listen");
+    let (come, comes) = mpsc::channel();
+    let _listens = Copying
+        .listen(&name, Arc::new(move |end| drop(come.send(end))))
+        .expect("listen");
     let address = SocketAddr::from_abstract_name(format!("tranship/copy/{name}"));
     let liar = UnixStream::connect_addr(&address.expect("address")).expect("connect");
-    let end = listener.accept().expect("accept").expect("it is there");
-    (end, liar)
+    (comes.recv().expect("accept"), liar)
 }
 
 fn header(len: u32, taken: u32, follows: u64) -> Vec<u8> {
@@ -26,11 +29,11 @@ fn header(len: u32, taken: u32, follows: u64) -> Vec<u8> {
     .concat()
 }
 
-fn next(end: &mut dyn Transport) -> Result<Frame, RecvError> {
+fn next(end: &mut dyn Transport) -> Result<FrameBytes, Error> {
     loop {
         match end.recv()? {
-            Some(frame) => return Ok(frame),
-            None => end.waiter().wait(Duration::from_millis(100)),
+            Some((frame, _)) => return Ok(frame),
+            None => end.wait(Duration::from_millis(100)),
         }
     }
 }
@@ -50,17 +53,12 @@ fn what_cannot_be_is_a_violation() {
     .enumerate()
     {
         let (mut end, mut liar) = met(&format!("lies-{number}"));
-        let frame = Frame {
-            bytes: FrameBytes::from_slice(b"one"),
-            ..Frame::default()
-        };
-        end.send(&frame).expect("send");
+        end.send(b"one", None).expect("send");
         liar.write_all(&lie).expect("lie");
         let why = loop {
             match next(&mut *end) {
-                Ok(frame) => assert_eq!(&frame.bytes[..], b"frame", "{what}"),
-                Err(RecvError::Over(why)) => break why,
-                Err(other) => panic!("{what}: {other:?}"),
+                Ok(frame) => assert_eq!(&frame[..], b"frame", "{what}"),
+                Err(why) => break why,
             }
         };
         assert_eq!(why, ErrorKind::PeerViolation, "{what}: {why}");
@@ -76,7 +74,7 @@ fn half_a_frame_is_none() {
         assert!(end.recv().expect("it is there").is_none());
         liar.write_all(&[byte]).expect("a byte");
     }
-    assert_eq!(&next(&mut *end).expect("a frame").bytes[..], b"frame");
+    assert_eq!(&next(&mut *end).expect("a frame")[..], b"frame");
     // A look that finds nothing reports the taken frames.
     assert!(end.recv().expect("it is there").is_none());
     let mut said = [0; 16];
@@ -85,7 +83,7 @@ fn half_a_frame_is_none() {
     liar.write_all(&header(5, 0, 0)).expect("half a frame");
     liar.shutdown(std::net::Shutdown::Write).expect("the end");
     match next(&mut *end) {
-        Err(RecvError::Over(why)) => assert_eq!(why, ErrorKind::PeerGone, "{why}"),
+        Err(why) => assert_eq!(why, ErrorKind::PeerGone, "{why}"),
         other => panic!("{other:?}"),
     }
 }

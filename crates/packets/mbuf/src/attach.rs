@@ -3,7 +3,7 @@
 use crate::chain::Chain;
 use crate::counts::Routine;
 use crate::error::{Error, NoBuffers, What};
-use crate::ext::{self, Place};
+use crate::ext::{self, OwnerPlace};
 use crate::flags::Flags;
 use crate::inject;
 use crate::layout::{ExtKind, OWNER_WORDS};
@@ -94,8 +94,15 @@ impl Chain {
             Flags::RDONLY | Flags::VOLATILE
         };
         let (at, len) = (buf.view().as_ptr().cast_mut(), buf.len());
-        self.put(Place::Inside(buf), at, len, ExtKind::Buffer, -1, storage)
-            .map_err(|(error, place)| (error, unplace(place)))
+        self.put(
+            OwnerPlace::Inside(buf),
+            at,
+            len,
+            ExtKind::Buffer,
+            -1,
+            storage,
+        )
+        .map_err(|(error, place)| (error, unplace(place)))
     }
 
     /// Attaches a piece of a file, which is not mapped here (`M_EXTPG`; a sendfile buffer): it can be sent on with
@@ -122,12 +129,12 @@ impl Chain {
             .map_err(|(error, place)| (error, unplace(place)))
     }
 
-    fn place<T>(&self, owner: T) -> Result<Place<T>, (Error, T)> {
+    fn place<T>(&self, owner: T) -> Result<OwnerPlace<T>, (Error, T)> {
         let heap = size_of::<T>() > OWNER_WORDS * 8 || align_of::<T>() > 8;
         if heap && inject::fails() {
             return Err((NoBuffers::from(What::Owner).into(), owner));
         }
-        Ok(Place::new(owner))
+        Ok(OwnerPlace::new(owner))
     }
 
     fn attach_owner<T: Send + 'static>(
@@ -156,13 +163,13 @@ impl Chain {
 
     fn put<T: Send + 'static>(
         &mut self,
-        place: Place<T>,
+        place: OwnerPlace<T>,
         at: *mut u8,
         len: usize,
         kind: ExtKind,
         fd: i32,
         storage: Flags,
-    ) -> Result<(), (Error, Place<T>)> {
+    ) -> Result<(), (Error, OwnerPlace<T>)> {
         if let Err(error) = self.check_vacant() {
             return Err((error, place));
         }
@@ -189,9 +196,9 @@ impl Chain {
     }
 }
 
-fn unplace<T>(place: Place<T>) -> T {
+fn unplace<T>(place: OwnerPlace<T>) -> T {
     match place {
-        Place::Inside(value) => value,
-        Place::Heap(value) => *value,
+        OwnerPlace::Inside(value) => value,
+        OwnerPlace::Heap(value) => *value,
     }
 }

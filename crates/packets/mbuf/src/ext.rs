@@ -51,18 +51,18 @@ pub(crate) unsafe fn attach(seg: Seg, storage: Flags) {
 }
 
 /// Room for an owner: in the mbuf if it is small enough, otherwise on the heap.
-pub(crate) enum Place<T> {
+pub(crate) enum OwnerPlace<T> {
     Inside(T),
     Heap(Box<T>),
 }
 
-impl<T> Place<T> {
+impl<T> OwnerPlace<T> {
     /// Makes room for an owner; `None` if there is no memory.
-    pub(crate) fn new(value: T) -> Place<T> {
+    pub(crate) fn new(value: T) -> OwnerPlace<T> {
         if size_of::<T>() <= OWNER_WORDS * 8 && align_of::<T>() <= 8 {
-            Place::Inside(value)
+            OwnerPlace::Inside(value)
         } else {
-            Place::Heap(Box::new(value))
+            OwnerPlace::Heap(Box::new(value))
         }
     }
 }
@@ -71,7 +71,7 @@ impl<T> Place<T> {
 ///
 /// # Safety
 /// The rules of [`describe`] hold; the caller does its other steps.
-pub(crate) unsafe fn keep<T: Send + 'static>(seg: Seg, place: Place<T>) -> NonNull<T> {
+pub(crate) unsafe fn keep<T: Send + 'static>(seg: Seg, place: OwnerPlace<T>) -> NonNull<T> {
     /// # Safety
     /// `words` holds a `T`, which is not used again.
     unsafe fn drop_inside<T>(words: *mut u8) {
@@ -84,17 +84,17 @@ pub(crate) unsafe fn keep<T: Send + 'static>(seg: Seg, place: Place<T>) -> NonNu
         // SAFETY: as the caller promises.
         drop(unsafe { Box::from_raw(words.cast::<*mut T>().read()) });
     }
-    // SAFETY: the owner's part is the caller's alone, aligned for 8, and large enough, see `Place::new`.
+    // SAFETY: the owner's part is the caller's alone, aligned for 8, and large enough, see `OwnerPlace::new`.
     unsafe {
         let owner = seg.owner();
         let words = (&raw mut (*owner).words).cast::<u8>();
         match place {
-            Place::Inside(value) => {
+            OwnerPlace::Inside(value) => {
                 (*owner).drop = Some(drop_inside::<T>);
                 words.cast::<T>().write(value);
                 NonNull::new_unchecked(words.cast())
             }
-            Place::Heap(value) => {
+            OwnerPlace::Heap(value) => {
                 (*owner).drop = Some(drop_boxed::<T>);
                 let value = Box::into_raw(value);
                 words.cast::<*mut T>().write(value);

@@ -2,7 +2,7 @@
 
 use crate::counts::{Routine, count};
 use crate::error::{NoBuffers, What};
-use crate::ext::{self, Place};
+use crate::ext::{self, OwnerPlace};
 use crate::flags::{Flags, Kind};
 use crate::layout::ExtKind;
 use crate::seg::Seg;
@@ -135,7 +135,7 @@ impl Inner {
         // written only while it is unique, which `Seg::writable` asks.
         unsafe {
             ext::describe(seg, at, bytes, ExtKind::Buffer, -1);
-            ext::keep(seg, Place::new(buf.freeze()));
+            ext::keep(seg, OwnerPlace::new(buf.freeze()));
             ext::attach(seg, Flags::NONE);
         }
         Ok(())

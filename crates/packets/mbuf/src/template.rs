@@ -1,6 +1,6 @@
 //! The form of a zone's mbufs when they come from the keg, and how that is undone.
 
-use crate::ext::{self, Place};
+use crate::ext::{self, OwnerPlace};
 use crate::header::Header;
 use crate::layout::{ExtKind, Raw};
 use crate::seg::Seg;
@@ -47,7 +47,7 @@ impl Object for Template {
                 let fd = file.as_raw_fd();
                 // SAFETY: the item belongs to this call alone.
                 unsafe {
-                    ext::keep(seg, Place::new(file.clone()));
+                    ext::keep(seg, OwnerPlace::new(file.clone()));
                     ext::describe(seg, std::ptr::null_mut(), 0, ExtKind::File, fd);
                 }
             }

@@ -22,7 +22,7 @@ const UDP_REPLY: u32 = 0x3938_3736;
 const UDP_HELLO: usize = 4;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum State {
+enum Message {
     Start = 1,
     Running = 2,
     End = 4,
@@ -141,7 +141,7 @@ impl Iperf {
             Step::Cookie => {
                 let come = self.take(COOKIE).is_some();
                 if come {
-                    say(set, control, State::Parameters);
+                    say(set, control, Message::Parameters);
                     self.step = Step::Parameters;
                 }
                 come
@@ -152,7 +152,7 @@ impl Iperf {
                 };
                 self.parameters = serde_json::from_slice(&text).unwrap_or_default();
                 self.streams.clear();
-                say(set, control, State::Streams);
+                say(set, control, Message::Streams);
                 self.step = Step::Streams;
                 true
             }
@@ -161,8 +161,8 @@ impl Iperf {
                 let wanted = self.parameters.parallel.unwrap_or(1).clamp(1, STREAMS);
                 let all = self.streams.len() == wanted;
                 if all {
-                    say(set, control, State::Start);
-                    say(set, control, State::Running);
+                    say(set, control, Message::Start);
+                    say(set, control, Message::Running);
                     self.step = Step::Running(Instant::now());
                 }
                 all
@@ -172,7 +172,7 @@ impl Iperf {
                 let Some(state) = self.take(1) else {
                     return false;
                 };
-                if state[0] != State::End as u8 {
+                if state[0] != Message::End as u8 {
                     self.forget(set);
                     return false;
                 }
@@ -181,7 +181,7 @@ impl Iperf {
                 for handle in self.streams.iter().filter_map(|stream| stream.tcp) {
                     set.get_mut::<tcp::Socket<'_>>(handle).close();
                 }
-                say(set, control, State::Results);
+                say(set, control, Message::Results);
                 self.step = Step::Results(begun);
                 true
             }
@@ -193,14 +193,14 @@ impl Iperf {
                 let length = u32::try_from(results.len()).unwrap_or(u32::MAX);
                 write(set, control, &length.to_be_bytes());
                 write(set, control, results.as_bytes());
-                say(set, control, State::Display);
+                say(set, control, Message::Display);
                 self.step = Step::Done;
                 true
             }
             Step::Done => {
                 let over = self
                     .take(1)
-                    .is_some_and(|state| state[0] == State::Done as u8);
+                    .is_some_and(|state| state[0] == Message::Done as u8);
                 if over {
                     let sum = |of: fn(&Stream) -> u64| self.streams.iter().map(of).sum();
                     self.finished.push(Moved {
@@ -351,7 +351,7 @@ impl Iperf {
     }
 }
 
-fn say(set: &mut SocketSet<'_>, control: SocketHandle, state: State) {
+fn say(set: &mut SocketSet<'_>, control: SocketHandle, state: Message) {
     write(set, control, &[state as u8]);
 }
 

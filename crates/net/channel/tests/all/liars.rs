@@ -7,7 +7,7 @@ use std::time::Duration;
 use tranship_core::{ChannelOptions, Domain, ErrorKind, Pool, Receiver, Sender};
 use tranship_testkit::Random;
 use tranship_transport::net::Net;
-use tranship_transport::{Backend, Frame, FrameBytes, Payload, Transport};
+use tranship_transport::{Backend, FrameBytes, Source, Transport};
 
 const LINES: u32 = 4;
 const ROOM: u64 = 1 << 20;
@@ -59,20 +59,17 @@ fn word(kind: u8, numbers: &[u64], rest: &[u8]) -> Vec<u8> {
     out
 }
 
-fn say(to: &mut dyn Transport, bytes: &[u8], payload: Option<Payload>) {
-    let frame = Frame {
-        bytes: FrameBytes::from_slice(bytes),
-        payload,
-    };
+fn say(to: &mut dyn Transport, frame: &[u8], buffer: Option<Vec<u8>>) {
+    let buffer = buffer.map(|bytes| Arc::new(bytes) as Arc<dyn Source>);
     // The liar may have been sent away already.
-    let _ = to.send(&frame);
+    let _ = to.send(frame, buffer.as_ref());
 }
 
-fn heard(from: &mut dyn Transport) -> Option<Frame> {
+fn heard(from: &mut dyn Transport) -> Option<FrameBytes> {
     loop {
         match from.recv() {
-            Ok(Some(frame)) => return Some(frame),
-            Ok(None) => from.waiter().wait(Duration::from_millis(100)),
+            Ok(Some((frame, _))) => return Some(frame),
+            Ok(None) => from.wait(Duration::from_millis(100)),
             Err(_) => return None,
         }
     }
@@ -103,7 +100,7 @@ impl Honest {
         let mut liar = self.liar(1);
         let receiver = listener.accept().expect("accept");
         let hello = heard(&mut *liar).expect("a hello");
-        assert_eq!(hello.bytes[0], 1);
+        assert_eq!(hello[0], 1);
         (receiver, liar)
     }
 
@@ -113,14 +110,14 @@ impl Honest {
         let mut liar = self.liar(2);
         let sender = listener.accept().expect("accept");
         let hello = heard(&mut *liar).expect("a hello");
-        assert_eq!(hello.bytes[0], 1);
+        assert_eq!(hello[0], 1);
         (sender, liar)
     }
 }
 
 /// Waits until a liar is told that it is over. Before that the program does nothing: it could make a truth of the lie.
 fn is_sent_away(liar: &mut dyn Transport) {
-    while heard(liar).is_some_and(|frame| frame.bytes[0] != 12) {}
+    while heard(liar).is_some_and(|frame| frame[0] != 12) {}
 }
 
 /// A sender's lie: the receiver gets the messages before it, and then this.
@@ -129,7 +126,7 @@ fn receiver_finds(honest: &Honest, lie: &str, lies: &[Said]) {
     say(&mut *liar, &word(2, &[9], b"first"), None);
     assert_eq!(from.recv().expect("recv").to_vec(), b"first");
     for (bytes, payload) in lies {
-        let payload = (*payload > 0).then(|| Payload::from(pattern(1, *payload)));
+        let payload = (*payload > 0).then(|| pattern(1, *payload));
         say(&mut *liar, bytes, payload);
     }
     is_sent_away(&mut *liar);
@@ -221,7 +218,7 @@ fn receivers_that_lie() {
         let (mut to, mut liar) = honest.sender();
         to.send_inline(b"first", 0).expect("send");
         assert_eq!(
-            &heard(&mut *liar).expect("a message").bytes[9..],
+            &heard(&mut *liar).expect("a message")[9..],
             b"first",
             "{lie}"
         );
@@ -302,7 +299,7 @@ fn a_sender_that_only_announces() {
     let told = std::iter::from_fn(|| heard(&mut *liar))
         .last()
         .expect("a frame");
-    assert_eq!(told.bytes[0], 12);
+    assert_eq!(told[0], 12);
 }
 
 /// A client that does not introduce itself, or does so wrongly, keeps no other client out.
@@ -394,7 +391,7 @@ fn words_may_say_anything() {
     let mut says = |liar: &mut dyn Transport| {
         for _ in 0..random.below(12) {
             let (bytes, payload) = bent(&mut random);
-            let payload = (payload > 0).then(|| Payload::from(pattern(1, payload)));
+            let payload = (payload > 0).then(|| pattern(1, payload));
             say(liar, &bytes, payload);
         }
     };

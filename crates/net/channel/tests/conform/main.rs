@@ -111,9 +111,9 @@ fn copy() {
     random("copy", (60, 200), &Stage::threads("copy", DOMAINS));
 }
 
-/// Over a backend that says everything late and out of order.
+/// Over a backend that says everything late.
 #[test]
-fn late_and_out_of_order() {
+fn late() {
     random("late", (60, 200), &Stage::threads("slow", DOMAINS));
 }
 

@@ -4,7 +4,8 @@ use super::Net;
 use super::address::Address;
 use super::settings::{PLAIN_VARIABLE, Security, Timing};
 use super::tls::{CERT_FILE, Credentials};
-use crate::{Backend, Error, ErrorKind, Listener, Transport};
+use crate::{Backend, Error, ErrorKind, Met, Transport};
+use std::any::Any;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use tranship_sys::process::trusted_env;
@@ -103,8 +104,8 @@ pub fn default_credentials() -> Result<PathBuf, Error> {
 }
 
 impl Backend for BuiltIn {
-    fn listen(&self, name: &str) -> Result<Box<dyn Listener>, Error> {
-        self.net_for(name)?.listen(name)
+    fn listen(&self, name: &str, met: Met) -> Result<Box<dyn Any + Send + Sync>, Error> {
+        self.net_for(name)?.listen(name, met)
     }
 
     fn connect(&self, name: &str) -> Result<Box<dyn Transport>, Error> {

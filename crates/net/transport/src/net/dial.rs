@@ -1,15 +1,15 @@
 //! Connecting: the first time, and again when a connection was lost.
 
 use super::address::Address;
-use super::caller::Caller;
 use super::line::Line;
-use super::over::Over;
 use super::patient::{self, Patient};
-use super::session::Session;
+use super::session::{Caller, Session};
 use super::settings::{Security, Settings};
+use super::states::Over;
 use super::tls::TlsStream;
 use super::wire::{Answer, HELLO_BYTES, Hello, Malformed, Secret, Status};
 use super::{timer, tls};
+use crate::door::thread;
 use crate::{Error, ErrorKind};
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -27,23 +27,25 @@ const TRIES: u32 = 5;
 
 /// Reason for which there is no connection.
 struct Failure {
-    /// No process listens under that name yet.
-    nobody: bool,
-    /// No process listens at any of the places.
-    refused: bool,
-    /// A process listens, and went in the middle.
-    cut: bool,
+    kind: Kind,
     why: String,
 }
 
-impl Failure {
-    fn failed(why: String) -> Failure {
-        Failure {
-            nobody: false,
-            refused: false,
-            cut: false,
-            why,
-        }
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Other,
+    /// A process listens, and went in the middle.
+    Cut,
+    /// A process listens, but not under that name yet.
+    NoName,
+    /// No process listens at any of the places.
+    Refused,
+}
+
+impl From<String> for Failure {
+    fn from(why: String) -> Failure {
+        let kind = Kind::Other;
+        Failure { kind, why }
     }
 }
 
@@ -52,37 +54,21 @@ impl Failure {
 #[error("{0}")]
 pub struct Nobody(String);
 
-/// Reason for which a handshake failed.
-struct Unmet {
-    nobody: bool,
-    why: String,
-}
-
-impl From<String> for Unmet {
-    fn from(why: String) -> Unmet {
-        Unmet { nobody: false, why }
-    }
-}
-
-impl From<&str> for Unmet {
-    fn from(why: &str) -> Unmet {
-        why.to_owned().into()
-    }
-}
-
 /// Makes a session with the listener at an address. Blocks for at most the time of a handshake.
 pub(super) fn connect(settings: &Arc<Settings>, address: Address) -> Result<Arc<Session>, Error> {
     let (id, (line, answer, peer)) = dial_first(settings, &address).map_err(|failure| {
-        let why = match failure.refused {
-            true => format!(
+        let why = match failure.kind {
+            Kind::Refused => format!(
                 "{}; does the program there run, and is that its port?",
                 failure.why
             ),
-            false => failure.why,
+            _ => failure.why,
         };
-        match failure.nobody {
-            true => Error::because(ErrorKind::InvalidEndpoint, "", Nobody(why)),
-            false => Error::new(ErrorKind::InvalidEndpoint, why),
+        match failure.kind {
+            Kind::Refused | Kind::NoName => {
+                Error::because(ErrorKind::InvalidEndpoint, "", Nobody(why))
+            }
+            Kind::Other | Kind::Cut => Error::new(ErrorKind::InvalidEndpoint, why),
         }
     })?;
     let caller = Caller {
@@ -107,12 +93,14 @@ fn dial_first(settings: &Settings, address: &Address) -> Result<(Secret, Met), F
         let hello = Hello {
             again: false,
             // If the last session was made after all, no end has it, and it ends.
-            session: tls::random().map_err(|error| Failure::failed(error.to_string()))?,
+            session: tls::random().map_err(|error| error.to_string())?,
             taken: 0,
             name: address.name.clone(),
         };
         match dial(settings, address, &hello, until) {
-            Err(Failure { cut: true, .. }) if tries < TRIES && Instant::now() + pause < until => {}
+            Err(Failure {
+                kind: Kind::Cut, ..
+            }) if tries < TRIES && Instant::now() + pause < until => {}
             met => return met.map(|met| (hello.session, met)),
         }
         tries += 1;
@@ -128,8 +116,7 @@ fn dial(
     until: Instant,
 ) -> Result<Met, Failure> {
     let looked_up = address.places();
-    let places = looked_up
-        .map_err(|error| Failure::failed(format!("{:?} is not found: {error}", address.host)))?;
+    let places = looked_up.map_err(|error| format!("{:?} is not found: {error}", address.host))?;
     dial_any(settings, address, &places, hello, until)
 }
 
@@ -152,20 +139,18 @@ fn dial_any(
         }
     }
     if failures.is_empty() {
-        let why = format!("{:?} has no address", address.host);
-        return Err(Failure::failed(why));
+        return Err(format!("{:?} has no address", address.host).into());
     }
-    let nobody = failures.iter().all(|failure| failure.nobody);
-    let refused = failures.iter().all(|failure| failure.refused);
-    let cut = failures.iter().any(|failure| failure.cut);
+    let are_all = |kinds: &[Kind]| failures.iter().all(|failure| kinds.contains(&failure.kind));
+    let kind = match failures.iter().any(|failure| failure.kind == Kind::Cut) {
+        _ if are_all(&[Kind::Refused]) => Kind::Refused,
+        _ if are_all(&[Kind::Refused, Kind::NoName]) => Kind::NoName,
+        true => Kind::Cut,
+        false => Kind::Other,
+    };
     let all: Vec<_> = failures.into_iter().map(|failure| failure.why).collect();
     let why = all.join("; ");
-    Err(Failure {
-        nobody,
-        refused,
-        cut,
-        why,
-    })
+    Err(Failure { kind, why })
 }
 
 fn meet(
@@ -175,16 +160,14 @@ fn meet(
     hello: &Hello,
     until: Instant,
 ) -> Result<Met, Failure> {
-    let failed = |why: String| Failure::failed(format!("{place}: {why}"));
+    let failed = |why: String| Failure::from(format!("{place}: {why}"));
     settings.security.allows(place).map_err(failed)?;
     let left = until.saturating_duration_since(Instant::now());
     let left = left.max(Duration::from_millis(1));
     let socket = TcpStream::connect_timeout(&place, left);
     let socket = socket.map_err(|error| match error.kind() {
         io::ErrorKind::ConnectionRefused => Failure {
-            nobody: true,
-            refused: true,
-            cut: false,
+            kind: Kind::Refused,
             why: format!("no process listens at {place}"),
         },
         _ => failed(error.to_string()),
@@ -193,16 +176,17 @@ fn meet(
     introduce(settings, address, &socket, &mut patient, hello)
         .and_then(|(secured, answer)| {
             let line = socket.try_clone().and_then(|own| Line::new(own, secured));
-            let line = line.map_err(|error| Unmet::from(error.to_string()))?;
+            let line = line.map_err(|error| error.to_string())?;
             Ok((line, answer, place.to_string()))
         })
-        .map_err(|Unmet { nobody, why }| {
+        .map_err(|Failure { kind, why }| {
             patient::part(&socket);
-            Failure {
-                nobody,
-                cut: patient.was_cut(),
-                ..failed(why)
-            }
+            let kind = match kind {
+                Kind::Other if patient.was_cut() => Kind::Cut,
+                kind => kind,
+            };
+            let why = format!("{place}: {why}");
+            Failure { kind, why }
         })
 }
 
@@ -212,7 +196,7 @@ fn introduce(
     socket: &TcpStream,
     patient: &mut Patient<'_>,
     hello: &Hello,
-) -> Result<(Option<Box<rustls::Connection>>, Answer), Unmet> {
+) -> Result<(Option<Box<rustls::Connection>>, Answer), Failure> {
     let timing = &settings.timing;
     let watched = stream::watch(socket, timing.keepalive, timing.idle_timeout);
     watched.map_err(|error| error.to_string())?;
@@ -242,9 +226,12 @@ fn introduce(
         Status::OtherVersion => Some("it does not speak our version".to_owned()),
         Status::Busy => Some("it has too many connections".to_owned()),
     };
-    let nobody = answer.status == Status::NoSuchName;
+    let kind = match answer.status {
+        Status::NoSuchName => Kind::NoName,
+        _ => Kind::Other,
+    };
     match refused {
-        Some(why) => Err(Unmet { nobody, why }),
+        Some(why) => Err(Failure { kind, why }),
         None => Ok((secured, answer)),
     }
 }
@@ -263,7 +250,7 @@ fn say(
 /// which notes when it is not dialing any more.
 pub(super) fn dial_again(session: &Arc<Session>, lines: u64) -> std::io::Result<()> {
     let called = Arc::clone(session);
-    let started = timer::thread("tranship-dial", move || {
+    let started = thread("tranship-dial", move || {
         redial(&called);
         let mut inner = called.lock();
         // This thread knows nothing of the next lost connection.
@@ -295,10 +282,6 @@ fn redial(session: &Session) {
         let until = Instant::now() + caller.settings.timing.handshake;
         let met = dial(&caller.settings, &caller.address, &hello, until);
         let mut inner = session.lock();
-        let gone = |why: String| Over {
-            violation: false,
-            why,
-        };
         match met {
             Ok((line, answer, _)) => {
                 let known = answer.status == Status::Welcome && answer.process == caller.process;
@@ -312,17 +295,18 @@ fn redial(session: &Session) {
                                 session.peer
                             ),
                         };
-                        session.end(&mut inner, gone(why));
+                        session.end(&mut inner, Over::gone(why));
                     }
                 };
             }
             Err(Failure {
-                refused: true, why, ..
+                kind: Kind::Refused,
+                why,
             }) => {
                 refusals += 1;
                 if refusals >= REFUSALS {
                     let why = format!("{why}: the process there is gone");
-                    return session.end(&mut inner, gone(why));
+                    return session.end(&mut inner, Over::gone(why));
                 }
             }
             Err(Failure { why, .. }) => {
@@ -359,8 +343,7 @@ mod tests {
             security: Security::Plain { anywhere: false },
             timing,
             process: [1; 16],
-            refused: Default::default(),
-            said: Default::default(),
+            refusals: Default::default(),
         })
     }
 
@@ -394,7 +377,7 @@ mod tests {
         });
         let address = Address::parse(&format!("{at}/x")).expect("address");
         let failure = dial_first(&settings, &address).expect_err("sent away");
-        assert!(failure.cut, "{}", failure.why);
+        assert!(failure.kind == Kind::Cut, "{}", failure.why);
         assert_eq!(sent_away.join().expect("no panic"), TRIES as usize);
     }
 
@@ -405,7 +388,7 @@ mod tests {
         let any = "127.0.0.1:0".parse().expect("address");
         let settings = settings(Duration::from_secs(6));
         let port = Port::open(&settings, any).expect("port");
-        let _door = port.offer("x").expect("offer").expect("free");
+        assert!(port.offer("x", Arc::new(|_| {})));
         let silent = TcpListener::bind(any).expect("listen");
         let silent_at = silent.local_addr().expect("address");
         let nobody = TcpListener::bind(any).expect("listen");
@@ -420,11 +403,11 @@ mod tests {
         );
         // The process is known to be gone only if no process listens at any of them.
         let none = ask(&settings, &[nobody_at, nobody_at]).expect_err("nobody");
-        assert!(none.refused, "{}", none.why);
+        assert!(none.kind == Kind::Refused, "{}", none.why);
         let settings = self::settings(Duration::from_millis(300));
         for places in [[silent_at, nobody_at], [nobody_at, silent_at]] {
             let none = ask(&settings, &places).expect_err("nobody");
-            assert!(!none.refused, "{}", none.why);
+            assert!(none.kind != Kind::Refused, "{}", none.why);
             for place in places {
                 assert!(none.why.contains(&place.to_string()), "{}", none.why);
             }

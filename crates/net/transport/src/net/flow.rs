@@ -3,12 +3,12 @@
 
 use super::line::Line;
 use super::link::{Link, Look, Waits, Writing};
-use super::over::Over;
-use super::states::{Bell, Coming, Connection, Farewell, LastLook, News, Output, Program, Watch};
+use super::states::{Coming, Connection, Farewell, News, Over, Program};
 use super::wire::{FrameKind, Header};
-use crate::{FrameBytes, Payload, Place};
+use crate::{FrameBytes, Source, Target};
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
+use std::sync::Arc;
 use std::time::Instant;
 
 /// Frames received before the sender is told.
@@ -21,7 +21,7 @@ const WRITE_BYTES: usize = 32 << 20;
 #[derive(Debug)]
 pub(super) struct Outgoing {
     pub bytes: FrameBytes,
-    pub payload: Option<Payload>,
+    pub buffer: Option<Arc<dyn Source>>,
 }
 
 /// A frame that the program has, whose buffer's bytes have not all come.
@@ -42,15 +42,15 @@ pub(super) struct Inner {
     /// Frames that the other end's program has not taken, and how many came before.
     pub(super) out: VecDeque<Outgoing>,
     pub(super) first: u64,
-    /// Number of taken frames that the program was told of.
-    pub(super) told: u64,
     pub(super) taken: u64,
     pub(super) news: News,
     pub(super) given: Option<Given>,
-    pub(super) last_look: LastLook,
+    /// The program's last look found something.
+    pub(super) has_found: bool,
     /// There may be something that the socket does not show.
-    pub(super) bell: Bell,
-    pub(super) watch: Watch,
+    pub(super) is_rung: bool,
+    /// The timer thread knows that output waits for room.
+    pub(super) is_watched: bool,
 }
 
 impl Given {
@@ -78,13 +78,12 @@ impl Inner {
             program: Program::Looks(now),
             out: VecDeque::new(),
             first: 0,
-            told: 0,
             taken: 0,
             news: News::Nothing,
             given: None,
-            last_look: LastLook::Something,
-            bell: Bell::Silent,
-            watch: Watch::No,
+            has_found: true,
+            is_rung: false,
+            is_watched: false,
         }
     }
 
@@ -122,15 +121,11 @@ impl Inner {
         let Some(link) = self.connection.up() else {
             return false;
         };
-        match link.output {
-            Output::Closed(_) => false,
-            Output::Open => {
-                link.writing.is_some()
-                    || link.next < self.out.len()
-                    || self.news == News::Due
-                    || link.line.has_output()
-            }
-        }
+        link.closed.is_none()
+            && (link.writing.is_some()
+                || link.next < self.out.len()
+                || self.news == News::Due
+                || link.line.has_output())
     }
 
     /// Returns the number of all frames that went into the socket.
@@ -160,14 +155,14 @@ impl Inner {
         let Some(link) = self.connection.up_mut() else {
             return Ok(());
         };
-        if let Output::Closed(_) = link.output {
+        if link.closed.is_some() {
             return Ok(());
         }
         let mut bytes = 0;
         loop {
             let Some(writing) = &mut link.writing else {
-                let (kind, frame, payload) = if let Some(out) = self.out.get(link.next) {
-                    (FrameKind::Frame, &out.bytes[..], out.payload.clone())
+                let (kind, frame, buffer) = if let Some(out) = self.out.get(link.next) {
+                    (FrameKind::Frame, &out.bytes[..], out.buffer.clone())
                 } else if self.news == News::Due {
                     (FrameKind::News, &[][..], None)
                 } else if self.program.farewell() == Some(Farewell::Due) {
@@ -178,11 +173,11 @@ impl Inner {
                 let header = Header {
                     kind,
                     frame_bytes: frame.len(),
-                    payload_bytes: payload.as_ref().map_or(0, Payload::len),
+                    payload_bytes: buffer.as_ref().map_or(0, |buffer| buffer.view().len()),
                     number: self.first + link.next as u64,
                     taken: self.taken,
                 };
-                link.writing = Some(Writing::new(&header, frame, payload));
+                link.writing = Some(Writing::new(&header, frame, buffer));
                 self.news.said();
                 continue;
             };
@@ -220,11 +215,15 @@ impl Inner {
 
     /// Returns the consumer of the data that has come.
     pub(super) fn waits(&self) -> Waits {
-        match (self.connection.up(), &self.given) {
-            (None, _) => Waits::Nothing,
-            (Some(link), None) => link.waits(),
-            (Some(link), Some(_)) if link.has_bytes() => Waits::Program,
-            (Some(_), Some(_)) => Waits::Nothing,
+        let Some(link) = self.connection.up() else {
+            return Waits::Nothing;
+        };
+        match &self.given {
+            Some(given) if given.coming != Coming::Frame => match link.has_bytes() {
+                true => Waits::Program,
+                false => Waits::Nothing,
+            },
+            _ => link.waits(),
         }
     }
 
@@ -237,7 +236,7 @@ impl Inner {
     }
 
     /// Takes some of a buffer's bytes to their place; 0: the end.
-    pub(super) fn fill_some(&mut self, place: &Place) -> io::Result<usize> {
+    pub(super) fn fill_some(&mut self, place: &mut dyn Target) -> io::Result<usize> {
         let Some(given) = &mut self.given else {
             return Ok(0);
         };

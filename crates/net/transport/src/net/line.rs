@@ -3,17 +3,15 @@
 //! Nothing here blocks: `WouldBlock` says that there is no room, or that nothing waits.
 
 use super::wire::{HEADER_BYTES, MAX_FRAME_BYTES};
-use crate::{Payload, Place};
+use crate::Target;
 use std::io::{self, BufRead, ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::ops::Range;
+use std::os::fd::AsFd;
 use std::sync::Arc;
+use tranship_region::View;
 use tranship_sys::stream;
 
-/// Buffers up to this are sent by the kernel's copy, together with their frame; larger ones as references to their
-/// pages. Measured on a server that answers requests with values of 4 KiB to 256 KiB: the two meet between 4 KiB and 16
-/// KiB.
-const COPY_BYTES: usize = 16 << 10;
 /// Bytes that are encrypted at once: one record of TLS. It holds more than the header of one of our records.
 const RECORD_BYTES: usize = 16 << 10;
 const _: () = assert!(RECORD_BYTES > HEADER_BYTES + MAX_FRAME_BYTES);
@@ -91,41 +89,25 @@ impl Line {
     pub(super) fn send_record(
         &mut self,
         head: &[u8],
-        payload: Option<&Payload>,
+        bytes: Option<View<'_>>,
         at: usize,
     ) -> io::Result<usize> {
         let rest = head.get(at..).unwrap_or_default();
-        let Some(payload) = payload else {
+        let Some(bytes) = bytes else {
             return self.send(rest, false);
         };
-        let file = payload.file().filter(|_| payload.len() > COPY_BYTES);
-        if self.tls.is_none() && file.is_none() {
-            let all = payload.view().map_err(io::Error::other)?;
-            let view = all.sub(at.saturating_sub(head.len())..all.len());
-            let view = view.map_err(io::Error::other)?;
-            return view.send_after(rest, &*self.socket);
-        }
         let done = at.saturating_sub(head.len());
-        let left = payload.len() - done;
-        if let (None, Some((file, start))) = (&self.tls, file) {
-            if !rest.is_empty() {
-                return self.send(rest, true);
-            }
-            // A signal ends a splice before its first byte, also on a socket that does not block.
-            loop {
-                match stream::send_file(&*self.socket, file, start + done as u64, left) {
-                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                    sent => return sent,
-                }
-            }
+        if self.tls.is_none() {
+            let left = bytes.sub(done..bytes.len()).map_err(io::Error::other)?;
+            return left.send_after(rest, &*self.socket);
         }
+        let left = bytes.len() - done;
         // A copy: encrypted bytes must not change meanwhile, and others may write there at some levels of trust.
         let mut record = [0; RECORD_BYTES];
         let (front, back) = record.split_at_mut(rest.len());
         front.copy_from_slice(rest);
         let taken = left.min(back.len());
-        let view = payload.view().map_err(io::Error::other)?;
-        let copied = view.copy_to_slice(done, &mut back[..taken]);
+        let copied = bytes.copy_to_slice(done, &mut back[..taken]);
         copied.map_err(io::Error::other)?;
         self.send(&record[..rest.len() + taken], taken < left)
     }
@@ -164,12 +146,16 @@ impl Line {
         }
     }
 
-    /// Takes some bytes to their place, from `at` on; 0: the end.
-    pub(super) fn recv_to(&mut self, place: &Place, at: usize) -> io::Result<usize> {
+    /// Takes some of the last `left` bytes of a place, which begin at `at`; 0: the end.
+    pub(super) fn recv_to(
+        &mut self,
+        place: &mut dyn Target,
+        at: usize,
+        left: usize,
+    ) -> io::Result<usize> {
         let Some(secured) = &mut self.tls else {
-            return place.receive(at, &*self.socket);
+            return place.receive(at, self.socket.as_fd());
         };
-        let left = place.len() - at;
         loop {
             let mut reader = secured.tls.reader();
             match reader.fill_buf() {

@@ -2,10 +2,10 @@
 //! one.
 
 use super::line::Line;
-use super::states::{Inward, Output};
 use super::wire::{FrameKind, HEADER_BYTES, Header, MAX_FRAME_BYTES};
-use crate::{FrameBytes, Payload, Place};
+use crate::{FrameBytes, Source, Target};
 use std::io::{self, ErrorKind};
+use std::sync::Arc;
 use std::time::Instant;
 use tranship_sys::epoll::Interest;
 
@@ -17,28 +17,28 @@ const LOOK_BYTES: usize = 2 * (HEADER_BYTES + MAX_FRAME_BYTES);
 pub(super) struct Writing {
     pub(super) kind: FrameKind,
     head: Vec<u8>,
-    payload: Option<Payload>,
+    buffer: Option<Arc<dyn Source>>,
     /// Bytes of both that are gone.
     at: usize,
 }
 
 impl Writing {
-    pub(super) fn new(header: &Header, frame: &[u8], payload: Option<Payload>) -> Writing {
+    pub(super) fn new(header: &Header, frame: &[u8], buffer: Option<Arc<dyn Source>>) -> Writing {
         Writing {
             kind: header.kind,
             head: [&header.encode()[..], frame].concat(),
-            payload,
+            buffer,
             at: 0,
         }
     }
 
     /// Sends some more of it; 0: all is gone.
     pub(super) fn send_some(&mut self, line: &mut Line) -> io::Result<usize> {
-        let payload = self.payload.as_ref();
-        if self.at == self.head.len() + payload.map_or(0, Payload::len) {
+        let bytes = self.buffer.as_ref().map(|buffer| buffer.view());
+        if self.at == self.head.len() + bytes.map_or(0, |bytes| bytes.len()) {
             return Ok(0);
         }
-        let sent = line.send_record(&self.head, payload, self.at)?;
+        let sent = line.send_record(&self.head, bytes, self.at)?;
         self.at += sent;
         Ok(sent)
     }
@@ -48,7 +48,8 @@ impl Writing {
 #[derive(Debug)]
 pub(super) struct Link {
     pub(super) line: Line,
-    pub(super) output: Output,
+    /// Reason for which the connection takes no more frames. Frames may still come.
+    pub(super) closed: Option<String>,
     /// Events that the session's descriptor reports.
     pub(super) interest: Interest,
     /// Number of the frames in the socket that the other end's program has not taken.
@@ -57,7 +58,8 @@ pub(super) struct Link {
     /// Bytes that have come and belong to no buffer, from `start` on.
     inward: Vec<u8>,
     start: usize,
-    known: Inward,
+    /// The last read took all of the bytes: the next one that finds too little does not ask the socket again.
+    drained: bool,
     pub(super) heard: Instant,
     pub(super) said: Instant,
 }
@@ -82,13 +84,13 @@ impl Link {
         let now = Instant::now();
         Link {
             line,
-            output: Output::Open,
+            closed: None,
             interest: Interest::Read,
             next: 0,
             writing: None,
             inward: Vec::new(),
             start: 0,
-            known: Inward::Unknown,
+            drained: false,
             heard: now,
             said: now,
         }
@@ -107,15 +109,13 @@ impl Link {
             // A whole record is there.
             return Err(ErrorKind::WouldBlock.into());
         }
-        if std::mem::replace(&mut self.known, Inward::Unknown) == Inward::Drained {
+        if std::mem::take(&mut self.drained) {
             return Err(ErrorKind::WouldBlock.into());
         }
         let mut piece = [0; LOOK_BYTES];
         let room = LOOK_BYTES - self.inward.len();
         let got = self.line.recv(&mut piece[..room])?;
-        if self.line.is_plain() && (1..room).contains(&got) {
-            self.known = Inward::Drained;
-        }
+        self.drained = self.line.is_plain() && (1..room).contains(&got);
         self.inward.extend_from_slice(&piece[..got]);
         if got > 0 {
             self.heard = Instant::now();
@@ -162,12 +162,17 @@ impl Link {
     }
 
     /// Takes some of the `left` bytes of a buffer that are still to come to their place, from `at` on; 0: the end.
-    pub(super) fn fill_some(&mut self, place: &Place, at: usize, left: usize) -> io::Result<usize> {
+    pub(super) fn fill_some(
+        &mut self,
+        place: &mut dyn Target,
+        at: usize,
+        left: usize,
+    ) -> io::Result<usize> {
         let waiting = &self.inward[self.start..];
         match waiting.len().min(left) {
             0 => {
-                self.known = Inward::Unknown;
-                let got = self.line.recv_to(place, at)?;
+                self.drained = false;
+                let got = self.line.recv_to(place, at, left)?;
                 if got > 0 {
                     self.heard = Instant::now();
                 }

@@ -1,9 +1,7 @@
 //! Backend `tcp:HOST:PORT/NAME`: between machines, over TCP, by default with TLS in which both ends show certificates.
 //!
-//! Each end has memory of its own for a pool. Without TLS a buffer's bytes go out as references to their pages
-//! (`sendfile`), and arrive directly in their place. With TLS they are encrypted on the way out and decrypted on the
-//! way in. At most one buffer of each place in a pool is under way, and the other end has a place for each. Nothing is
-//! therefore sent for which the other end has no room.
+//! Each end has memory of its own for a pool. Without TLS a buffer's bytes go from their mapping into the socket, and
+//! arrive directly in their place. With TLS they are encrypted on the way out and decrypted on the way in.
 //!
 //! ```text
 //!  program ── Transport ──┐                                       one TCP connection after the other
@@ -18,14 +16,13 @@
 mod address;
 mod alarm;
 mod built_in;
-mod caller;
 pub mod certificate;
 mod dial;
+mod end;
 mod flow;
 mod handshakes;
 mod line;
 mod link;
-mod over;
 mod patient;
 mod port;
 mod session;
@@ -36,18 +33,15 @@ mod timer;
 mod tls;
 mod wire;
 
-use super::{Backend, Frame, Listener, Place, RecvError, Transport, Wait};
-use crate::{Error, ErrorKind};
+use crate::{Backend, Error, ErrorKind, Met, Transport};
 use address::Address;
-use port::{Door, Port};
-use session::{Session, Tells};
+use end::End;
+use port::Port;
 use settings::{Security, Settings};
+use std::any::Any;
 use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
-use std::time::Duration;
-use tranship_sys::{eventfd, stream};
 
 pub use built_in::{BuiltIn, CREDENTIALS_VARIABLE, default_credentials};
 pub use dial::Nobody;
@@ -88,8 +82,7 @@ impl Net {
                 security,
                 timing,
                 process,
-                refused: Mutex::default(),
-                said: Mutex::default(),
+                refusals: Mutex::default(),
             }),
             ports: Arc::default(),
             kept: Arc::default(),
@@ -149,11 +142,12 @@ impl Net {
     /// Returns the number of connections to our ports that were refused, and the reason of the last refusal in words.
     #[must_use]
     pub fn refused(&self) -> (u64, Option<String>) {
-        let refused = self.settings.refused.lock();
-        refused.unwrap_or_else(PoisonError::into_inner).clone()
+        let refusals = self.settings.refusals.lock();
+        let refusals = refusals.unwrap_or_else(PoisonError::into_inner);
+        (refusals.count, refusals.why.clone())
     }
 
-    fn listen_at(&self, address: &str) -> Result<Name, Error> {
+    fn listen_at(&self, address: &str, met: Met) -> Result<Name, Error> {
         let wrong = |why| Error::new(ErrorKind::InvalidEndpoint, why);
         let address = Address::parse(address).map_err(wrong)?;
         let lost = format!("{:?} is not found", address.host);
@@ -163,24 +157,21 @@ impl Net {
         let nowhere = || wrong(format!("{:?} has no address", address.host));
         let place = places.first().ok_or_else(nowhere)?;
         let port = self.port(*place)?;
-        let offered = port
-            .offer(&address.name)
-            .map_err(Error::system("eventfd"))?;
-        let taken = || {
-            wrong(format!(
+        if !port.offer(&address.name, met) {
+            let text = format!(
                 "{place}: a listener named {:?} is there already",
                 address.name
-            ))
-        };
-        let door = offered.ok_or_else(taken)?;
+            );
+            return Err(wrong(text));
+        }
         let name = address.name;
-        Ok(Name { port, name, door })
+        Ok(Name { port, name })
     }
 }
 
 impl Backend for Net {
-    fn listen(&self, name: &str) -> Result<Box<dyn Listener>, Error> {
-        Ok(Box::new(self.listen_at(name)?))
+    fn listen(&self, name: &str, met: Met) -> Result<Box<dyn Any + Send + Sync>, Error> {
+        Ok(Box::new(self.listen_at(name, met)?))
     }
 
     /// Connects. Blocks for at most the time of a handshake.
@@ -196,114 +187,10 @@ impl Backend for Net {
 struct Name {
     port: Arc<Port>,
     name: String,
-    door: Arc<Door>,
-}
-
-impl Listener for Name {
-    fn accept(&mut self) -> Result<Option<Box<dyn Transport>>, Error> {
-        Ok(self
-            .door
-            .take()
-            .map(|session| Box::new(End(session)) as Box<dyn Transport>))
-    }
-
-    fn waiter(&self) -> Arc<dyn Wait> {
-        super::stream::readable(&self.door.doorbell)
-    }
 }
 
 impl Drop for Name {
     fn drop(&mut self) {
-        self.port.withdraw(&self.name, &self.door);
-    }
-}
-
-#[derive(Debug)]
-struct End(Arc<Session>);
-
-impl Transport for End {
-    fn send(&mut self, frame: &Frame) -> Result<(), Error> {
-        self.0.send(frame)
-    }
-
-    fn recv(&mut self) -> Result<Option<Frame>, RecvError> {
-        self.0.recv()
-    }
-
-    fn brings(&self) -> usize {
-        self.0.brings()
-    }
-
-    fn came(&self) -> usize {
-        self.0.came()
-    }
-
-    fn fill(&mut self, place: &Place) -> Result<bool, RecvError> {
-        self.0.fill(place)
-    }
-
-    fn done(&mut self, numbers: &mut Vec<u64>) {
-        self.0.done(numbers);
-    }
-
-    fn peer_place(&self) -> Option<String> {
-        Some(self.0.peer.clone())
-    }
-
-    fn why(&self) -> Option<String> {
-        let inner = self.0.lock();
-        inner.connection.over().map(|over| over.why.clone())
-    }
-
-    fn watched(&self) -> Option<(BorrowedFd<'_>, bool)> {
-        Some((self.0.ready.as_fd(), false))
-    }
-
-    fn arm(&mut self, tells: bool) -> bool {
-        self.0.arm(match tells {
-            true => Tells::Buffers,
-            false => Tells::Nothing,
-        })
-    }
-
-    fn waiter(&self) -> Arc<dyn Wait> {
-        Arc::new(Waiting(Arc::clone(&self.0)))
-    }
-}
-
-impl Drop for End {
-    fn drop(&mut self) {
-        self.0.leave();
-    }
-}
-
-#[derive(Debug)]
-struct Waiting(Arc<Session>);
-
-impl Wait for Waiting {
-    fn wait(&self, limit: Duration) {
-        let session = &self.0;
-        let mut inner = session.lock();
-        if inner.bell.hear() || inner.is_over() {
-            // This fails only if nothing has rung.
-            let _ = eventfd::drain(&session.doorbell);
-            return;
-        }
-        session.tell(&mut inner);
-        let socket = inner.connection.up().map(|link| link.line.socket());
-        let room = inner.is_blocked();
-        inner.program.sleeps();
-        drop(inner);
-        // Whatever the kernel returns, the caller checks again.
-        let _ = stream::wait(socket.as_deref(), room, Some(&session.doorbell), limit);
-        session.lock().program.woke(std::time::Instant::now());
-    }
-
-    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
-        Some(self.0.ready.as_fd())
-    }
-
-    fn arm(&self) -> bool {
-        self.0.arm(Tells::All)
+        self.port.withdraw(&self.name);
     }
 }

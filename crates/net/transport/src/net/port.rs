@@ -2,6 +2,7 @@
 //!
 //! Each connection does its handshake on a thread of its own; there are so many of them at most ([`Handshakes`]).
 
+use super::end::End;
 use super::handshakes::{Handshakes, MOST, Progress};
 use super::line::Line;
 use super::patient::{self, Patient};
@@ -10,21 +11,21 @@ use super::settings::{Security, Settings};
 use super::tls::TlsStream;
 use super::wire::{Answer, HELLO_BYTES, Hello, Malformed, Secret, Status};
 use super::{timer, tls};
-use crate::{Error, ErrorKind};
-use std::collections::{HashMap, VecDeque};
+use crate::door::{Admission, Door, MOST as MOST_INSIDE, MOST_OF_ONE, thread};
+use crate::{Error, ErrorKind, Met};
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tranship_sys::{epoll, eventfd, stream};
 
 /// Most sessions of a port.
 const MAX_SESSIONS: usize = 4096;
-/// Most clients that wait at one name.
-const MAX_WAITING: usize = 64;
-/// A name that was just taken may be offered again: so long a client waits for that.
+/// Time between two reports of refusals in the log.
 const BETWEEN: Duration = Duration::from_secs(1);
 
 /// A port.
@@ -35,8 +36,6 @@ pub(super) struct Port {
     stop: OwnedFd,
     listens: Mutex<Option<JoinHandle<()>>>,
     book: Mutex<Book>,
-    /// Rung when a name was offered.
-    offered: Condvar,
 }
 
 /// A session, and the certificate of its client.
@@ -45,92 +44,8 @@ type Known = (Weak<Session>, Option<Arc<[u8]>>);
 #[derive(Debug, Default)]
 struct Book {
     doors: HashMap<String, Arc<Door>>,
-    /// Names that were taken, until when they may come back.
-    recent: HashMap<String, Instant>,
     sessions: HashMap<Secret, Known>,
     handshakes: Handshakes,
-}
-
-/// Queue of the clients that connect to one name.
-#[derive(Debug)]
-pub(super) struct Door {
-    /// Sessions that wait; none once the name was given up.
-    waiting: Mutex<Option<Waiting>>,
-    pub(super) doorbell: OwnedFd,
-}
-
-#[derive(Debug, Default)]
-struct Waiting {
-    sessions: VecDeque<Arc<Session>>,
-    /// Clients that have a place and are still being welcomed.
-    coming: usize,
-}
-
-/// A place at a door, for one session. Dropping it gives the place up.
-#[derive(Debug)]
-pub(super) struct Place {
-    door: Arc<Door>,
-    is_used: bool,
-}
-
-impl Door {
-    fn new(doorbell: OwnedFd) -> Door {
-        Door {
-            waiting: Mutex::new(Some(Waiting::default())),
-            doorbell,
-        }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Option<Waiting>> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(super) fn take(&self) -> Option<Arc<Session>> {
-        // The doorbell is rung at each arrival; there may be several.
-        let _ = eventfd::drain(&self.doorbell);
-        self.lock().as_mut()?.sessions.pop_front()
-    }
-
-    /// Takes a place, before the client is told that it is welcome; none if too many wait.
-    fn place(self: &Arc<Self>) -> Option<Place> {
-        if let Some(waiting) = &mut *self.lock() {
-            if waiting.sessions.len() + waiting.coming >= MAX_WAITING {
-                return None;
-            }
-            waiting.coming += 1;
-        }
-        Some(Place {
-            door: self.clone(),
-            is_used: false,
-        })
-    }
-}
-
-impl Place {
-    /// Puts a session into the queue. Returns it if the name was given up.
-    fn put(mut self, session: Arc<Session>) -> Result<(), Arc<Session>> {
-        match &mut *self.door.lock() {
-            Some(waiting) => {
-                waiting.coming -= 1;
-                waiting.sessions.push_back(session);
-            }
-            None => return Err(session),
-        }
-        self.is_used = true;
-        // This fails only if the doorbell is rung already.
-        let _ = eventfd::signal(&self.door.doorbell);
-        Ok(())
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        if !self.is_used
-            && let Some(waiting) = &mut *self.door.lock()
-        {
-            waiting.coming -= 1;
-        }
-    }
 }
 
 impl Port {
@@ -147,12 +62,11 @@ impl Port {
             stop: eventfd::create().map_err(failed)?,
             listens: Mutex::new(None),
             book: Mutex::default(),
-            offered: Condvar::new(),
         });
         let stop = port.stop.try_clone().map_err(failed)?;
         let weak = Arc::downgrade(&port);
         let run = move || listen(&listener, &stop, &weak);
-        let started = timer::thread("tranship-port", run).map_err(failed)?;
+        let started = thread("tranship-port", run).map_err(failed)?;
         *port.listens.lock().unwrap_or_else(PoisonError::into_inner) = Some(started);
         Ok(port)
     }
@@ -161,64 +75,38 @@ impl Port {
         self.book.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Offers a name; None: it is offered already.
-    pub(super) fn offer(&self, name: &str) -> io::Result<Option<Arc<Door>>> {
-        let door = Arc::new(Door::new(eventfd::create()?));
-        let mut book = self.lock();
-        if book.doors.contains_key(name) {
-            return Ok(None);
+    /// Offers a name; false: it is offered already.
+    pub(super) fn offer(&self, name: &str, met: Met) -> bool {
+        match self.lock().doors.entry(name.to_owned()) {
+            Entry::Occupied(_) => false,
+            Entry::Vacant(free) => {
+                free.insert(Door::new(met));
+                true
+            }
         }
-        book.doors.insert(name.to_owned(), Arc::clone(&door));
-        drop(book);
-        self.offered.notify_all();
-        Ok(Some(door))
     }
 
-    /// Withdraws a name; the clients that waited there are told.
-    pub(super) fn withdraw(&self, name: &str, door: &Door) {
-        let mut book = self.lock();
-        book.doors.remove(name);
-        let now = Instant::now();
-        book.recent.retain(|_, until| *until > now);
-        book.recent.insert(name.to_owned(), now + BETWEEN);
-        drop(book);
-        let waiting = door.lock().take();
-        for session in waiting.into_iter().flat_map(|waiting| waiting.sessions) {
-            session.leave();
-        }
+    /// Withdraws a name.
+    pub(super) fn withdraw(&self, name: &str) {
+        // Not dropped under the lock: it has the listener's function.
+        let door = self.lock().doors.remove(name);
+        drop(door);
     }
 
     fn refuse(&self, why: String) {
-        let refused = self.settings.refused.lock();
-        let mut refused = refused.unwrap_or_else(PoisonError::into_inner);
-        let count = refused.0 + 1;
-        *refused = (count, Some(why.clone()));
-        drop(refused);
-        let said = self.settings.said.lock();
-        let mut said = said.unwrap_or_else(PoisonError::into_inner);
+        let refusals = self.settings.refusals.lock();
+        let mut refusals = refusals.unwrap_or_else(PoisonError::into_inner);
+        refusals.count += 1;
         // A client that comes often does not fill the log.
-        let often = said.is_some_and(|(when, _)| when.elapsed() < BETWEEN);
+        let often = refusals
+            .said
+            .is_some_and(|(when, _)| when.elapsed() < BETWEEN);
         if !often {
-            let unsaid = count - 1 - said.map_or(0, |(_, count)| count);
+            let unsaid = refusals.count - 1 - refusals.said.map_or(0, |(_, count)| count);
             tracing::warn!(port = %self.address, unsaid, "refused: {why}");
-            *said = Some((Instant::now(), count));
+            refusals.said = Some((Instant::now(), refusals.count));
         }
-    }
-
-    fn door(&self, name: &str, until: Instant) -> Option<Arc<Door>> {
-        let mut book = self.lock();
-        loop {
-            if let Some(door) = book.doors.get(name) {
-                return Some(Arc::clone(door));
-            }
-            let until = until.min(*book.recent.get(name)?);
-            let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return None;
-            }
-            let waited = self.offered.wait_timeout(book, left);
-            book = waited.unwrap_or_else(PoisonError::into_inner).0;
-        }
+        refusals.why = Some(why);
     }
 
     fn remember(&self, session: &Arc<Session>, who: Option<Arc<[u8]>>) -> bool {
@@ -275,9 +163,10 @@ fn welcome(port: &Arc<Port>, socket: TcpStream, from: SocketAddr) {
         let (number, progress) = admitted
             .ok_or_else(|| format!("{MOST} other handshakes are under way, which is the limit"))?;
         let own = Arc::clone(port);
-        let started = timer::thread("tranship-greet", move || {
+        let started = thread("tranship-greet", move || {
             let parting = socket.try_clone();
-            if let Err(why) = greet(&own, socket, from, &progress) {
+            let greeted = greet(&own, socket, from, &progress);
+            if let Err(why) = &greeted {
                 let away = progress.is_sent_away();
                 own.refuse(match away {
                     true => {
@@ -285,13 +174,17 @@ fn welcome(port: &Arc<Port>, socket: TcpStream, from: SocketAddr) {
                     }
                     false => format!("{from}: {why}"),
                 });
-                if let Ok(socket) = parting
+                if let Ok(socket) = &parting
                     && !away
                 {
-                    patient::part(&socket);
+                    patient::part(socket);
                 }
             }
             own.lock().handshakes.dismiss(number);
+            drop((own, parting));
+            if let Ok(Some((place, session))) = greeted {
+                place.go_in(Box::new(End(session)));
+            }
         });
         started.map(drop).map_err(|error| {
             port.lock().handshakes.dismiss(number);
@@ -303,13 +196,13 @@ fn welcome(port: &Arc<Port>, socket: TcpStream, from: SocketAddr) {
     }
 }
 
-/// Does the handshake with a new client.
+/// Does the handshake with a new client. A new session goes in at its place.
 fn greet(
     port: &Arc<Port>,
     socket: TcpStream,
     from: SocketAddr,
     progress: &Progress,
-) -> Result<(), String> {
+) -> Result<Option<(Admission, Arc<Session>)>, String> {
     let failed = |error: io::Error| tls::explain(&error);
     let timing = &port.settings.timing;
     let until = Instant::now() + timing.handshake;
@@ -331,12 +224,7 @@ fn greet(
             hear(&mut TlsStream { tls, socket })
         }
     };
-    let mut handshake = Handshake {
-        port,
-        from,
-        until,
-        who,
-    };
+    let mut handshake = Handshake { port, from, who };
     let decided = match hello.map_err(failed)? {
         Ok(hello) => handshake.decide(&hello),
         Err(Malformed::Version(other)) => {
@@ -372,10 +260,7 @@ fn greet(
             let line = Line::new(socket, secured).map_err(failed)?;
             session.attach(&mut session.lock(), line, 0);
             timer::keep(Arc::clone(&session)).map_err(failed)?;
-            place.put(session).map_err(|session| {
-                session.leave();
-                "the name was just given up".to_owned()
-            })
+            Ok(Some((place, session)))
         }
         Decided::Again(session, _, theirs, lines) => {
             said.map_err(failed)?;
@@ -385,14 +270,14 @@ fn greet(
             if inner.lines == lines && !inner.is_over() {
                 session.attach(&mut inner, line, theirs);
             }
-            Ok(())
+            Ok(None)
         }
     }
 }
 
 enum Decided {
     Refused(Status, String),
-    New(Place, Arc<Session>),
+    New(Admission, Arc<Session>),
     /// The session, the frames that were taken here and there, and the number of the connection that it had.
     Again(Arc<Session>, u64, u64, u64),
 }
@@ -406,7 +291,6 @@ impl Decided {
 struct Handshake<'a> {
     port: &'a Arc<Port>,
     from: SocketAddr,
-    until: Instant,
     who: Option<Arc<[u8]>>,
 }
 
@@ -419,12 +303,16 @@ impl Handshake<'_> {
     }
 
     fn new_session(&mut self, hello: &Hello) -> Decided {
-        let Some(door) = self.port.door(&hello.name, self.until) else {
+        let door = self.port.lock().doors.get(&hello.name).cloned();
+        let Some(door) = door else {
             let why = format!("no listener is named {:?}", hello.name);
             return Decided::refused(Status::NoSuchName, why);
         };
-        let Some(place) = door.place() else {
-            let why = format!("{MAX_WAITING} clients wait at {:?}", hello.name);
+        let Some(place) = door.place(self.from.ip().to_string()) else {
+            let why = format!(
+                "too many clients wait at {:?} (at most {MOST_OF_ONE} of one host, {MOST_INSIDE} of all)",
+                hello.name
+            );
             return Decided::refused(Status::Busy, why);
         };
         let session = Session::new(
@@ -489,26 +377,4 @@ fn hear(from: &mut impl Read) -> io::Result<Result<Hello, Malformed>> {
 fn tell(to: &mut impl Write, answer: &Answer) -> io::Result<()> {
     to.write_all(&answer.encode())?;
     to.flush()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// A client that is told that it is welcome already has a place, so that none is sent away after the welcome.
-    #[test]
-    fn places_at_a_door_are_taken_before_anybody_is_welcome() {
-        let door = Arc::new(Door::new(eventfd::create().expect("eventfd")));
-        let mut places: Vec<_> = (0..MAX_WAITING)
-            .map(|_| door.place().expect("a place"))
-            .collect();
-        assert!(door.place().is_none());
-        drop(places.pop());
-        let again = door.place().expect("one was given up");
-        assert!(door.place().is_none());
-        // A name that was given up sends away each client that comes to it.
-        *door.lock() = None;
-        drop((again, places));
-        assert!(door.place().is_some());
-    }
 }

@@ -7,17 +7,15 @@
 //!
 //! Here: the calls of the program. The timed work is in `tick`, the records themselves are in `flow`.
 
+use super::address::Address;
 use super::alarm;
-use super::caller::Caller;
 use super::flow::{Given, Inner, Outgoing};
 use super::line::Line;
-use super::link::{Link, Look};
-use super::over::{Over, broken};
-use super::settings::Timing;
-use super::states::{Bell, Coming, LastLook, News, Output, Watch};
+use super::link::{Link, Look, Waits};
+use super::settings::{Settings, Timing};
+use super::states::{Coming, News, Over};
 use super::wire::{FrameKind, Header, MAX_FRAME_BYTES, Secret};
-use crate::{Error, ErrorKind};
-use crate::{Frame, FrameBytes, Place, RecvError};
+use crate::{Error, ErrorKind, FrameBytes, Source, Target};
 use std::fmt::Debug;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -35,14 +33,13 @@ pub(super) const MOST_RECORDS: usize = 256;
 /// Time after which a program that has not looked counts as busy: the timer thread sends the waiting records.
 pub(super) const IDLE: Duration = Duration::from_millis(10);
 
-/// Reports of taken frames that go out before a wait. The others go with the next frame, or the timer thread sends
-/// them.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Tells {
-    Nothing,
-    /// Frames for which the other end keeps a buffer.
-    Buffers,
-    All,
+/// Parameters with which a session reaches the other end again.
+#[derive(Debug)]
+pub(super) struct Caller {
+    pub(super) settings: Arc<Settings>,
+    pub(super) address: Address,
+    /// The process that has the session.
+    pub(super) process: Secret,
 }
 
 /// A session.
@@ -101,7 +98,7 @@ impl Session {
 
     /// Rings the doorbell: something is new that the socket does not show.
     pub(super) fn ring(&self, inner: &mut Inner) {
-        inner.bell = Bell::Rung;
+        inner.is_rung = true;
         // This fails only if the doorbell is rung already.
         let _ = eventfd::signal(&self.doorbell);
     }
@@ -163,11 +160,11 @@ impl Session {
 
     /// Notes that the other end has closed the connection.
     pub(super) fn closed(&self, inner: &mut Inner) {
-        let closed = || format!("{} closed the connection", self.peer);
-        let why = match inner.connection.up_mut().map(|link| &mut link.output) {
-            Some(Output::Closed(why)) => std::mem::take(why),
-            _ => closed(),
-        };
+        let why = inner
+            .connection
+            .up_mut()
+            .and_then(|link| link.closed.take());
+        let why = why.unwrap_or_else(|| format!("{} closed the connection", self.peer));
         self.lose(inner, why);
     }
 
@@ -182,7 +179,7 @@ impl Session {
                 "{} says that it has taken {taken} frames, of which {} to {all} can be",
                 self.peer, inner.first
             );
-            return self.end(inner, broken(why));
+            return self.end(inner, Over::broken(why));
         }
         let socket = line.socket();
         let before = inner.renew(line);
@@ -209,7 +206,7 @@ impl Session {
                     self.peer
                 );
                 if let Some(link) = inner.connection.up_mut() {
-                    link.output = Output::Closed(why);
+                    link.closed = Some(why);
                 }
                 self.ring(inner);
                 true
@@ -225,7 +222,7 @@ impl Session {
                 "{} says that it has taken {} frames, of which {} to {sent} can be",
                 self.peer, header.taken, inner.first
             );
-            self.end(inner, broken(why));
+            self.end(inner, Over::broken(why));
             return false;
         }
         inner.forget(header.taken);
@@ -234,57 +231,69 @@ impl Session {
                 "{} sent frame {} where {} is next",
                 self.peer, header.number, inner.taken
             );
-            self.end(inner, broken(why));
+            self.end(inner, Over::broken(why));
             return false;
         }
         if header.kind == FrameKind::Bye {
             let why = format!("{} has ended the channel", self.peer);
-            let over = Over {
-                violation: false,
-                why,
-            };
-            self.end(inner, over);
+            self.end(inner, Over::gone(why));
             return false;
         }
         true
     }
 
+    /// Applies the records before the next frame; returns what waits after them. A record that is not valid waits for
+    /// the program, too. `Record`: there are more records than one look takes.
+    pub(super) fn advance(&self, inner: &mut Inner) -> Waits {
+        for _ in 0..MOST_RECORDS {
+            match inner.waits() {
+                Waits::Program => return Waits::Program,
+                Waits::Record => {
+                    if let Ok(Look::Record(header, _)) = inner.look()
+                        && !self.apply(inner, &header)
+                    {
+                        return Waits::Nothing;
+                    }
+                }
+                Waits::Nothing => match inner.read() {
+                    Ok(0) => {
+                        self.closed(inner);
+                        return Waits::Nothing;
+                    }
+                    Ok(_) => {}
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                        return Waits::Nothing;
+                    }
+                    Err(error) => {
+                        self.failed(inner, &error);
+                        return Waits::Nothing;
+                    }
+                },
+            }
+        }
+        Waits::Record
+    }
+
     /// Returns the next frame's record, with everything before it applied. None: not yet, or the session is over.
     fn next_record(&self, inner: &mut Inner) -> Option<(Header, FrameBytes)> {
-        let mut records = 0;
-        loop {
-            if records == MOST_RECORDS {
-                // More records may wait: the program is to look again.
+        match self.advance(inner) {
+            Waits::Nothing => return None,
+            // The program is to look again.
+            Waits::Record => {
                 self.ring(inner);
                 return None;
             }
-            match inner.look() {
-                Err(rule) => {
-                    let why = format!("{} sent {rule}", self.peer);
-                    self.end(inner, broken(why));
-                    return None;
-                }
-                Ok(Look::Record(header, bytes)) => {
-                    if !self.apply(inner, &header) {
-                        return None;
-                    }
-                    if header.kind == FrameKind::Frame {
-                        return Some((header, bytes));
-                    }
-                    records += 1;
-                }
-                Ok(Look::Incomplete) => match inner.read() {
-                    Ok(0) => {
-                        self.closed(inner);
-                        return None;
-                    }
-                    Ok(_) => {}
-                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => return None,
-                    Err(error) => {
-                        self.failed(inner, &error);
-                        return None;
-                    }
-                },
+            Waits::Program => {}
+        }
+        match inner.look() {
+            Ok(Look::Record(header, bytes)) => {
+                self.apply(inner, &header).then_some((header, bytes))
+            }
+            Ok(Look::Incomplete) => None,
+            Err(rule) => {
+                let why = format!("{} sent {rule}", self.peer);
+                self.end(inner, Over::broken(why));
+                None
             }
         }
     }
@@ -299,32 +308,31 @@ impl Session {
         })
     }
 
-    pub(super) fn send(&self, frame: &Frame) -> Result<(), Error> {
+    pub(super) fn send(&self, frame: &[u8], buffer: Option<&Arc<dyn Source>>) -> Result<(), Error> {
         let mut inner = self.lock();
         let inner = &mut *inner;
         if inner.is_over() {
             return Err(ErrorKind::PeerGone.into());
         }
-        let len = frame.bytes.len();
+        let len = frame.len();
         if inner.out.len() >= WINDOW || len == 0 || len > MAX_FRAME_BYTES {
             return Err(ErrorKind::Full.into());
         }
         inner.out.push_back(Outgoing {
-            bytes: frame.bytes.clone(),
-            payload: frame.payload.clone(),
+            bytes: FrameBytes::from_slice(frame),
+            buffer: buffer.cloned(),
         });
-        if !self.flush(inner) && inner.watch == Watch::No {
-            inner.watch = Watch::Timer;
+        if !self.flush(inner) && !std::mem::replace(&mut inner.is_watched, true) {
             alarm::wake();
         }
         Ok(())
     }
 
-    pub(super) fn recv(&self) -> Result<Option<Frame>, RecvError> {
+    pub(super) fn recv(&self) -> Result<Option<(FrameBytes, usize)>, Error> {
         let mut inner = self.lock();
         let inner = &mut *inner;
         self.flush(inner);
-        if inner.watch == Watch::Timer {
+        if inner.is_watched {
             inner.program.looked(Instant::now());
         }
         if inner.given.is_some() {
@@ -337,37 +345,30 @@ impl Session {
                     inner.given = Some(Given::new(header.frame_bytes, payload_bytes));
                 }
             }
-            inner.last_look = LastLook::Something;
-            return Ok(Some(Frame {
-                bytes,
-                ..Frame::default()
-            }));
+            inner.has_found = true;
+            return Ok(Some((bytes, header.payload_bytes)));
         }
         if let Some(gone) = Session::gone(inner) {
-            return Err(gone.into());
+            return Err(gone);
         }
         // The next frame also reports the frames that were taken. A program that looks again first, or sleeps, sends no
         // frame.
-        if std::mem::replace(&mut inner.last_look, LastLook::Nothing) == LastLook::Nothing {
+        if !std::mem::take(&mut inner.has_found) {
             self.tell(inner);
         }
         Ok(None)
     }
 
     /// Makes the descriptor report news from now on; false: there are news already.
-    pub(super) fn arm(&self, tells: Tells) -> bool {
+    pub(super) fn arm(&self, tells: bool) -> bool {
         let mut inner = self.lock();
-        if inner.bell.hear() || inner.is_over() {
+        if std::mem::take(&mut inner.is_rung) || inner.is_over() {
             // This fails only if nothing has rung.
             let _ = eventfd::drain(&self.doorbell);
             return false;
         }
-        let due = match (tells, inner.news) {
-            (Tells::Nothing, _) => false,
-            (Tells::Buffers, News::Taken { buffers, .. }) => buffers,
-            (Tells::Buffers | Tells::All, _) => true,
-        };
-        if due {
+        // Only for frames with a buffer the other end keeps something.
+        if tells && !matches!(inner.news, News::Taken { buffers: false, .. }) {
             self.tell(&mut inner);
         }
         self.ask_for_room(&mut inner);
@@ -382,18 +383,12 @@ impl Session {
         }
     }
 
-    pub(super) fn brings(&self) -> usize {
-        let inner = self.lock();
-        let given = inner.given.as_ref();
-        given.map_or(0, |given| given.payload_bytes)
-    }
-
     pub(super) fn came(&self) -> usize {
         let inner = self.lock();
         inner.given.as_ref().map_or(0, Given::came)
     }
 
-    pub(super) fn fill(&self, place: &Place) -> Result<bool, RecvError> {
+    pub(super) fn fill(&self, place: &mut dyn Target) -> Result<bool, Error> {
         let mut inner = self.lock();
         let inner = &mut *inner;
         // A program that takes large buffers all the time leaves the timer thread no moment to report.
@@ -404,7 +399,7 @@ impl Session {
         self.flush(inner);
         loop {
             if let Some(gone) = Session::gone(inner) {
-                return Err(gone.into());
+                return Err(gone);
             }
             match &inner.given {
                 None => return Ok(true),
@@ -418,7 +413,7 @@ impl Session {
                     };
                     if (header.frame_bytes, header.payload_bytes) != (frame_bytes, payload_bytes) {
                         let why = format!("{} sent another frame the second time", self.peer);
-                        self.end(inner, broken(why));
+                        self.end(inner, Over::broken(why));
                     } else if let Some(given) = &mut inner.given {
                         given.coming = Coming::Bytes(0);
                     }
@@ -443,12 +438,6 @@ impl Session {
                 },
             }
         }
-    }
-
-    pub(super) fn done(&self, numbers: &mut Vec<u64>) {
-        let mut inner = self.lock();
-        numbers.extend(inner.told..inner.first);
-        inner.told = inner.first;
     }
 
     /// Returns whether output waits for room and no thread looks after it.

@@ -64,8 +64,15 @@ pub(super) struct Settings {
     pub(super) timing: Timing,
     /// Identity of this process for other processes.
     pub(super) process: wire::Secret,
-    /// Connections that were refused, and why the last one was.
-    pub(super) refused: Mutex<(u64, Option<String>)>,
-    /// Time of the last report on refusals, and their number then.
-    pub(super) said: Mutex<Option<(std::time::Instant, u64)>>,
+    pub(super) refusals: Mutex<Refusals>,
+}
+
+/// Connections that were refused.
+#[derive(Debug, Default)]
+pub(super) struct Refusals {
+    pub(super) count: u64,
+    /// Reason of the last refusal.
+    pub(super) why: Option<String>,
+    /// Time of the last report in the log, and the count then.
+    pub(super) said: Option<(std::time::Instant, u64)>,
 }

@@ -4,13 +4,36 @@
 //! | | states |
 //! |---|---|
 //! | [`Connection`] | new, up, lost (dialed for or not), over |
-//! | [`Output`] | of a connection that is up: open, or closed with a reason |
-//! | [`Program`] | ours: looks, sleeps, has left (farewell due, said, closed) |
+//! | [`Program`] | ours: looks, has left (farewell due, said, closed) |
 //! | [`News`] | report of taken frames to the other end: nothing, some may wait, due |
 //! | [`Coming`] | a buffer whose frame the program has: its frame comes again first, or its bytes come |
 
-use super::over::Over;
 use std::time::{Duration, Instant};
+
+/// Reason of a session's end.
+#[derive(Clone, Debug)]
+pub(super) struct Over {
+    pub(super) violation: bool,
+    pub(super) why: String,
+}
+
+impl Over {
+    /// Returns the end of a session by the other end's fault.
+    pub(super) fn broken(rule: impl Into<String>) -> Over {
+        Over {
+            violation: true,
+            why: rule.into(),
+        }
+    }
+
+    /// Returns the end of a session whose other end is gone, or is not needed any more.
+    pub(super) fn gone(why: impl Into<String>) -> Over {
+        Over {
+            violation: false,
+            why: why.into(),
+        }
+    }
+}
 
 /// The connection under a session, which is `U` while it is there.
 #[derive(Debug)]
@@ -131,22 +154,11 @@ impl<U> Connection<U> {
     }
 }
 
-/// Whether a connection takes frames to send. A connection that does not may still receive.
-#[derive(Debug, Default)]
-pub(super) enum Output {
-    #[default]
-    Open,
-    /// Output is closed, for this reason.
-    Closed(String),
-}
-
 /// Use that our program makes of the session.
 #[derive(Debug)]
 pub(super) enum Program {
     /// The program looks for data, and looked last at that time.
     Looks(Instant),
-    /// The program sleeps until there is something.
-    Sleeps,
     /// The program has released the session, at that time. Frames that were sent still go out.
     Left { since: Instant, farewell: Farewell },
 }
@@ -168,18 +180,6 @@ impl Program {
         }
     }
 
-    pub(super) fn sleeps(&mut self) {
-        if let Program::Looks(_) = self {
-            *self = Program::Sleeps;
-        }
-    }
-
-    pub(super) fn woke(&mut self, now: Instant) {
-        if let Program::Sleeps = self {
-            *self = Program::Looks(now);
-        }
-    }
-
     pub(super) fn left(&mut self, now: Instant) {
         if self.left_at().is_none() {
             *self = Program::Left {
@@ -192,14 +192,14 @@ impl Program {
     pub(super) fn left_at(&self) -> Option<Instant> {
         match self {
             Program::Left { since, .. } => Some(*since),
-            Program::Looks(_) | Program::Sleeps => None,
+            Program::Looks(_) => None,
         }
     }
 
     pub(super) fn farewell(&self) -> Option<Farewell> {
         match self {
             Program::Left { farewell, .. } => Some(*farewell),
-            Program::Looks(_) | Program::Sleeps => None,
+            Program::Looks(_) => None,
         }
     }
 
@@ -225,7 +225,6 @@ impl Program {
     pub(super) fn is_attentive(&self, now: Instant, within: Duration) -> bool {
         match self {
             Program::Looks(at) => now.saturating_duration_since(*at) < within,
-            Program::Sleeps => true,
             Program::Left { .. } => false,
         }
     }
@@ -277,42 +276,6 @@ pub(super) enum Coming {
     Frame,
     /// This many bytes have come.
     Bytes(usize),
-}
-
-/// Whether the doorbell was rung and not heard yet.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Bell {
-    Silent,
-    Rung,
-}
-
-impl Bell {
-    /// Hears the bell: returns whether it was rung.
-    pub(super) fn hear(&mut self) -> bool {
-        std::mem::replace(self, Bell::Silent) == Bell::Rung
-    }
-}
-
-/// Result of the program's last look.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum LastLook {
-    Something,
-    Nothing,
-}
-
-/// Whether the timer thread knows that output waits for room.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Watch {
-    No,
-    Timer,
-}
-
-/// Knowledge about the bytes in the socket.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Inward {
-    Unknown,
-    /// The last read took all of the bytes. The next one that finds too little does not ask the socket again.
-    Drained,
 }
 
 #[cfg(test)]

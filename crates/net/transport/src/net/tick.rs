@@ -2,13 +2,12 @@
 //! step takes longer for an end that never stops talking.
 
 use super::flow::Inner;
-use super::link::{Look, Waits};
-use super::over::{Over, seconds};
-use super::session::{MOST_RECORDS, Session};
-use super::states::{Farewell, News};
+use super::link::Waits;
+use super::session::Session;
+use super::states::{Farewell, News, Over};
 use std::io::ErrorKind;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Most pieces after a farewell that one look takes.
 const MOST_PIECES: usize = 128;
@@ -20,12 +19,7 @@ impl Session {
         if let Some(left) = inner.program.left_at() {
             let late = now.saturating_duration_since(left) > self.timing.linger;
             if late || inner.is_over() || self.is_finished(inner) {
-                let why = "the program has let go of the channel".to_owned();
-                let over = Over {
-                    violation: false,
-                    why,
-                };
-                self.end(inner, over);
+                self.end(inner, Over::gone("the program has let go of the channel"));
                 return false;
             }
         }
@@ -41,11 +35,7 @@ impl Session {
                     seconds(gone_for),
                     seconds(self.timing.grace)
                 );
-                let over = Over {
-                    violation: false,
-                    why,
-                };
-                self.end(inner, over);
+                self.end(inner, Over::gone(why));
             } else if self.caller.is_some()
                 && inner.connection.needs_dialer()
                 // If no thread can be started now, the next check tries it again.
@@ -116,50 +106,28 @@ impl Session {
 
     /// Applies the records before the next frame; returns whether something waits for the program.
     fn peek(&self, inner: &mut Inner) -> bool {
-        for _ in 0..MOST_RECORDS {
-            match inner.waits() {
-                Waits::Program => {
-                    self.ring(inner);
-                    return true;
-                }
-                Waits::Record => match inner.look() {
-                    Ok(Look::Record(header, _)) => {
-                        if !self.apply(inner, &header) {
-                            return false;
-                        }
-                        // The record may report that frames were taken.
-                        self.ring(inner);
-                    }
-                    // The program's own look finds that, and reports it.
-                    _ => return true,
-                },
-                Waits::Nothing => match inner.read() {
-                    Ok(0) => {
-                        self.closed(inner);
-                        return false;
-                    }
-                    Ok(_) => {}
-                    Err(error) if error.kind() == ErrorKind::WouldBlock => return false,
-                    Err(error) => {
-                        self.failed(inner, &error);
-                        return false;
-                    }
-                },
-            }
+        let taken = inner.first;
+        let waits = self.advance(inner);
+        if matches!(waits, Waits::Program) || inner.first != taken {
+            self.ring(inner);
         }
-        true
+        !matches!(waits, Waits::Nothing)
     }
+}
+
+fn seconds(time: Duration) -> String {
+    format!("{:.1} s", time.as_secs_f64())
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::line::Line;
+    use super::super::session::MOST_RECORDS;
     use super::super::settings::Timing;
     use super::super::wire::{FrameKind, HEADER_BYTES, Header};
     use super::*;
     use std::io::Write;
     use std::net::{TcpListener, TcpStream};
-    use std::time::Duration;
 
     /// Makes another connection for a session: our socket, and the other end.
     fn connect(session: &Session) -> (Arc<TcpStream>, TcpStream) {
@@ -229,7 +197,7 @@ mod tests {
         }
         arrives(&socket, &other, &record);
         let frame = session.recv().expect("it is there").expect("a frame");
-        assert_eq!(&frame.bytes[..], b"frame");
+        assert_eq!(&frame.0[..], b"frame");
     }
 
     #[test]
@@ -253,6 +221,6 @@ mod tests {
             "{left} bytes"
         );
         // Only the session itself knows of bytes that it has read and not looked at.
-        assert!(session.lock().bell.hear());
+        assert!(session.lock().is_rung);
     }
 }

@@ -5,14 +5,13 @@
 
 use super::alarm;
 use super::session::{self, Session};
-use super::states::Watch;
+use crate::door::thread;
 use std::io;
 use std::net::TcpStream;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use tranship_sys::{eventfd, signals, stream};
+use tranship_sys::{eventfd, stream};
 
 /// Shortest and longest time between two looks.
 const LOOKS: [Duration; 2] = [Duration::from_millis(10), Duration::from_millis(250)];
@@ -25,18 +24,6 @@ struct Timer {
 }
 
 static TIMER: OnceLock<Timer> = OnceLock::new();
-
-/// Starts a thread that no signal disturbs.
-pub(super) fn thread(
-    name: &str,
-    run: impl FnOnce() + Send + 'static,
-) -> io::Result<JoinHandle<()>> {
-    let mask = signals::block_all()?;
-    let thread = std::thread::Builder::new().name(name.to_owned());
-    let started = thread.stack_size(256 << 10).spawn(run);
-    signals::restore(&mask);
-    started
-}
 
 /// Keeps a session until it has ended and the program has released it.
 pub(super) fn keep(session: Arc<Session>) -> io::Result<()> {
@@ -86,13 +73,10 @@ fn run(timer: &'static Timer) {
                 continue;
             }
             pause = pause.min((session.timing.keepalive / 4).clamp(LOOKS[0], LOOKS[1]));
-            inner.watch = match inner.is_blocked() {
-                true => Watch::Timer,
-                false => Watch::No,
-            };
+            inner.is_watched = inner.is_blocked();
             if Session::is_stuck(&inner, Instant::now()) {
                 blocked.extend(inner.connection.up().map(|link| link.line.socket()));
-            } else if inner.watch == Watch::Timer || inner.program.left_at().is_some() {
+            } else if inner.is_watched || inner.program.left_at().is_some() {
                 pause = pause.min(session::IDLE);
             }
         }

@@ -5,17 +5,16 @@ use std::time::Duration;
 use tranship_sys::epoll::wait_readable;
 use tranship_testkit::{Relay, Watchdog};
 use tranship_transport::net::{Net, Timing};
-use tranship_transport::{ErrorKind, RecvError};
+use tranship_transport::{Error, ErrorKind};
 
 /// Takes a message; if none is there it arms, and sleeps without a limit.
-fn asleep(end: &mut End) -> Result<Came, RecvError> {
+fn asleep(end: &mut End) -> Result<Came, Error> {
     loop {
         if let Some(came) = end.try_look()? {
             return Ok(came);
         }
-        let waiter = end.waiter();
-        if waiter.arm() {
-            let fd = waiter.descriptor().expect("a descriptor");
+        if end.transport.arm(true) {
+            let (fd, _) = end.transport.watched();
             assert!(wait_readable(fd, None).expect("wait"));
         }
     }
@@ -51,9 +50,7 @@ fn a_descriptor_tells_of_everything_that_comes() {
                         other.send(&frame, Vec::new());
                     }
                     match asleep(&mut other) {
-                        Err(RecvError::Over(gone)) => {
-                            assert_eq!(gone, ErrorKind::PeerGone, "{gone}")
-                        }
+                        Err(gone) => assert_eq!(gone, ErrorKind::PeerGone, "{gone}"),
                         more => panic!("{more:?}"),
                     }
                 });

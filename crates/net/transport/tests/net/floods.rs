@@ -7,7 +7,6 @@ use std::net::{Shutdown, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tranship_testkit::{Relay, Watchdog};
-use tranship_transport::Backend;
 use tranship_transport::net::{Net, Timing};
 
 /// Beats without a frame, as fast as the socket takes them, until it is closed or told to stop.
@@ -27,15 +26,15 @@ fn who_talks_without_end_holds_nobody_up() {
     let relay = Relay::new(at);
     let mut honest = pair(&net, at, relay.at, "honest");
     let names = ["waits", "left", "looks"].map(|name| {
-        let listener = net.listen(&format!("{at}/{name}")).expect("listen");
+        let listener = listen(&net, &format!("{at}/{name}"));
         (name, listener)
     });
     let stop = AtomicBool::new(false);
     let keepalive = record(2, b"", 0, 0, 0);
     let [waits, left, looks] = [1, 2, 3].map(|n: u8| met(at, [n; 16], names[usize::from(n) - 1].0));
-    let [_waits, mut leaves, mut looked] = names.map(|(_, listener)| listener);
-    drop(accept(&mut leaves));
-    let mut looked = accept(&mut looked);
+    let [_waits, leaves, looked] = names.map(|(_, listener)| listener);
+    drop(accept(&leaves));
+    let mut looked = accept(&looked);
     std::thread::scope(|scope| {
         for socket in [&waits, &left, &looks] {
             scope.spawn(|| talks(socket, &keepalive, &stop));

@@ -4,6 +4,7 @@
 use crate::kit::*;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tranship_testkit::{Control, Random, Watchdog, child};
 use tranship_transport::Backend;
@@ -104,20 +105,24 @@ fn unknown_peers_are_so_many_at_most() {
     }
 }
 
-/// No program takes the clients; they do not pile up.
+/// A listener that has not done with its clients: they do not pile up.
 #[test]
 fn so_many_wait_at_a_name() {
     let _dog = Watchdog::new();
     let net = plain();
     let at = open(&net);
-    let _listener = net.listen(&format!("{at}/busy")).expect("listen");
+    let gate = Arc::new(Mutex::new(()));
+    let (shut, waits) = (gate.lock().expect("a gate"), Arc::clone(&gate));
+    let waits = Arc::new(move |_| drop(waits.lock()));
+    let _listener = net.listen(&format!("{at}/busy"), waits).expect("listen");
     let _waiting: Vec<_> = (0..64u8).map(|n| met(at, [n; 16], "busy")).collect();
     assert_eq!(
         say(at, &hello(false, [64; 16], 0, "busy")).get(10),
         Some(&4)
     );
     let (_, why) = net.refused();
-    assert!(why.is_some_and(|why| why.contains("64 clients wait")));
+    assert!(why.is_some_and(|why| why.contains("too many clients wait")));
+    drop(shut);
 }
 
 child!(
@@ -125,7 +130,7 @@ child!(
     fn exhausted(ctl: Control) {
         let net = plain();
         let at = open(&net);
-        let _name = net.listen(&format!("{at}/open")).expect("listen");
+        let _name = listen(&net, &format!("{at}/open"));
         let limit = rustix::process::Rlimit {
             current: Some(64),
             maximum: Some(64),

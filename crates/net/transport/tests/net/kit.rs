@@ -1,16 +1,14 @@
 //! Kit of every test here: two ends in this process, which send frames with buffers and check every byte that comes.
 
+use std::any::Any;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::{Arc, Mutex};
+use std::os::fd::BorrowedFd;
+use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 use tranship_sys::stream;
 use tranship_transport::net::{Credentials, Net, Timing, certificate};
-use tranship_transport::{
-    Backend, Error, Frame, FrameBytes, Listener, Payload, Place, RecvError, Source, Target,
-    Transport, Wait,
-};
+use tranship_transport::{Backend, Error, Source, Target, Transport};
 
 pub const PAGE: usize = 4096;
 pub const DAY: Duration = Duration::from_secs(86400);
@@ -84,56 +82,18 @@ pub fn pattern(round: u32, bytes: usize) -> Vec<u8> {
     all
 }
 
-/// Bytes that lie in a file, too, but not at its beginning.
-#[derive(Debug)]
-struct InFile {
-    bytes: Vec<u8>,
-    file: std::fs::File,
-}
-
-impl Source for InFile {
-    fn view(&self) -> Result<tranship_region::View<'_>, Error> {
-        self.bytes.view()
-    }
-
-    fn len(&self) -> usize {
-        Source::len(&self.bytes)
-    }
-
-    fn file(&self) -> Option<(BorrowedFd<'_>, u64)> {
-        Some((self.file.as_fd(), PAGE as u64))
-    }
-}
-
-/// Large ones are references to a file's pages.
-fn payload(bytes: Vec<u8>) -> Payload {
-    if bytes.len() <= 16 << 10 {
-        return bytes.into();
-    }
-    let mut file = tempfile::tempfile().expect("a file");
-    let written = file.write_all(&[0xee; PAGE]);
-    written
-        .and_then(|()| file.write_all(&bytes))
-        .expect("write");
-    InFile { bytes, file }.into()
-}
-
 /// Destination of arriving bytes.
-#[derive(Clone, Debug)]
-struct Memory(Arc<Mutex<Vec<u8>>>);
+#[derive(Debug)]
+struct Memory(Vec<u8>);
 
 impl Target for Memory {
-    fn len(&self) -> usize {
-        self.0.lock().expect("memory").len()
-    }
-
-    fn write(&self, offset: usize, bytes: &[u8]) -> Result<(), Error> {
-        self.0.lock().expect("memory")[offset..offset + bytes.len()].copy_from_slice(bytes);
+    fn write(&mut self, offset: usize, bytes: &[u8]) -> Result<(), Error> {
+        self.0[offset..offset + bytes.len()].copy_from_slice(bytes);
         Ok(())
     }
 
-    fn receive(&self, offset: usize, socket: BorrowedFd<'_>) -> io::Result<usize> {
-        stream::recv(socket, &mut self.0.lock().expect("memory")[offset..])
+    fn receive(&mut self, offset: usize, socket: BorrowedFd<'_>) -> io::Result<usize> {
+        stream::recv(socket, &mut self.0[offset..])
     }
 }
 
@@ -145,7 +105,9 @@ pub type Came = (Vec<u8>, Vec<u8>);
 pub struct End {
     pub transport: Box<dyn Transport>,
     /// Frame that has come except for its buffer's bytes.
-    arriving: Option<(Vec<u8>, Memory, Place)>,
+    arriving: Option<(Vec<u8>, Memory)>,
+    /// Frames of ours of which [`End::done`] has told.
+    told: u64,
 }
 
 impl End {
@@ -153,6 +115,7 @@ impl End {
         End {
             transport,
             arriving: None,
+            told: 0,
         }
     }
 
@@ -162,11 +125,8 @@ impl End {
     }
 
     pub fn try_send(&mut self, frame: &[u8], bytes: Vec<u8>) -> Result<(), Error> {
-        let payload = (!bytes.is_empty()).then(|| payload(bytes));
-        self.transport.send(&Frame {
-            bytes: FrameBytes::from_slice(frame),
-            payload,
-        })
+        let buffer = (!bytes.is_empty()).then(|| Arc::new(bytes) as Arc<dyn Source>);
+        self.transport.send(frame, buffer.as_ref())
     }
 
     pub fn send(&mut self, frame: &[u8], bytes: Vec<u8>) {
@@ -175,27 +135,24 @@ impl End {
     }
 
     /// The next frame with all of its bytes, if it is there.
-    pub fn try_look(&mut self) -> Result<Option<Came>, RecvError> {
+    pub fn try_look(&mut self) -> Result<Option<Came>, Error> {
         if self.arriving.is_none() {
-            let Some(frame) = self.transport.recv()? else {
+            let Some((frame, follows)) = self.transport.recv()? else {
                 return Ok(None);
             };
-            let brings = self.transport.brings();
-            if brings == 0 {
-                return Ok(Some((frame.bytes.to_vec(), Vec::new())));
+            if follows == 0 {
+                return Ok(Some((frame.to_vec(), Vec::new())));
             }
-            let memory = Memory(Arc::new(Mutex::new(vec![0; brings])));
-            let place = Place::from(memory.clone());
-            self.arriving = Some((frame.bytes.to_vec(), memory, place));
+            self.arriving = Some((frame.to_vec(), Memory(vec![0; follows])));
         }
-        let Some((_, _, place)) = &self.arriving else {
+        let Some((_, memory)) = &mut self.arriving else {
             return Ok(None);
         };
-        if !self.transport.fill(place)? {
+        if !self.transport.fill(memory)? {
             return Ok(None);
         }
         let came = self.arriving.take();
-        Ok(came.map(|(frame, memory, _)| (frame, memory.0.lock().expect("memory").clone())))
+        Ok(came.map(|(frame, memory)| (frame, memory.0)))
     }
 
     #[track_caller]
@@ -216,12 +173,8 @@ impl End {
         }
     }
 
-    pub fn wait(&self) {
-        self.waiter().wait(Duration::from_millis(100));
-    }
-
-    pub fn waiter(&self) -> Arc<dyn Wait> {
-        self.transport.waiter()
+    pub fn wait(&mut self) {
+        self.transport.wait(Duration::from_millis(100));
     }
 
     /// Looks until there is an end to it, whatever comes before that, and says which.
@@ -231,34 +184,50 @@ impl End {
             match self.try_look() {
                 Ok(Some(_)) => {}
                 Ok(None) => self.wait(),
-                Err(RecvError::Over(error)) => return error,
-                Err(error) => panic!("{error:?}"),
+                Err(error) => return error,
             }
         }
     }
 
     /// Returns the frames of ours that were taken since the last call.
     pub fn done(&mut self) -> Vec<u64> {
-        let mut numbers = Vec::new();
-        self.transport.done(&mut numbers);
-        numbers
+        let before = std::mem::replace(&mut self.told, self.transport.done());
+        (before..self.told).collect()
     }
 }
 
-pub fn accept(listener: &mut Box<dyn Listener>) -> End {
-    loop {
-        match listener.accept().expect("accept") {
-            Some(end) => return End::new(end),
-            None => listener.waiter().wait(Duration::from_millis(100)),
-        }
+/// A listener, until it is dropped.
+pub struct Listener {
+    _listens: Box<dyn Any + Send + Sync>,
+    comes: mpsc::Receiver<Box<dyn Transport>>,
+}
+
+impl Listener {
+    pub fn try_accept(&self) -> Option<End> {
+        self.comes.try_recv().ok().map(End::new)
     }
+}
+
+pub fn try_listen(net: &Net, address: &str) -> Result<Listener, Error> {
+    let (come, comes) = mpsc::channel();
+    // A connection that comes when the listener is gone is dropped.
+    let _listens = net.listen(address, Arc::new(move |end| drop(come.send(end))))?;
+    Ok(Listener { _listens, comes })
+}
+
+pub fn listen(net: &Net, address: &str) -> Listener {
+    try_listen(net, address).expect("listen")
+}
+
+pub fn accept(listener: &Listener) -> End {
+    End::new(listener.comes.recv().expect("accept"))
 }
 
 /// Returns a listener's end at a name of a port, and a client's end that connects to it `through` another address.
 pub fn pair(net: &Net, at: SocketAddr, through: SocketAddr, name: &str) -> [End; 2] {
-    let mut listener = net.listen(&format!("{at}/{name}")).expect("listen");
+    let listener = listen(net, &format!("{at}/{name}"));
     let there = End::connect(net, &format!("{through}/{name}"));
-    [accept(&mut listener), there]
+    [accept(&listener), there]
 }
 
 /// Sends something there, and waits for it to come back.

@@ -3,7 +3,7 @@
 use crate::kit::*;
 use std::io::Write;
 use tranship_testkit::Watchdog;
-use tranship_transport::{Backend, ErrorKind, RecvError};
+use tranship_transport::ErrorKind;
 
 #[test]
 fn what_cannot_be_ends_the_session_with_words() {
@@ -37,15 +37,15 @@ fn what_cannot_be_ends_the_session_with_words() {
         }),
     ]) {
         let session = [number; 16];
-        let mut listener = net.listen(&format!("{at}/lies")).expect("listen");
+        let listener = listen(&net, &format!("{at}/lies"));
         let mut socket = met(at, session, "lies");
         socket.write_all(&lie).expect("lie");
-        let mut end = accept(&mut listener);
+        let mut end = accept(&listener);
         let why = loop {
             match end.try_look() {
                 Ok(Some((frame, _))) => assert_eq!(frame, b"frame", "{what}"),
                 Ok(None) => end.wait(),
-                Err(RecvError::Over(why)) if why == ErrorKind::PeerViolation => {
+                Err(why) if why == ErrorKind::PeerViolation => {
                     break why.to_string();
                 }
                 Err(other) => panic!("{what}: {other:?}, {:?}", end.transport.why()),
@@ -65,9 +65,9 @@ fn a_count_does_not_go_back() {
     let _dog = Watchdog::new();
     let net = plain();
     let at = open(&net);
-    let mut listener = net.listen(&format!("{at}/counts")).expect("listen");
+    let listener = listen(&net, &format!("{at}/counts"));
     let mut socket = met(at, [1; 16], "counts");
-    let mut end = accept(&mut listener);
+    let mut end = accept(&listener);
     end.send(b"frame", Vec::new());
     for taken in [1, 0] {
         socket.write_all(&record(2, b"", 0, 0, taken)).expect("say");
@@ -83,13 +83,13 @@ fn a_session_is_gone_on_with_only_by_who_knows_it() {
     let _dog = Watchdog::new();
     let net = plain();
     let at = open(&net);
-    let mut listener = net.listen(&format!("{at}/mine")).expect("listen");
+    let listener = listen(&net, &format!("{at}/mine"));
     let session = *b"fedcba9876543210";
     let first = met(at, session, "mine");
     // The same number again, as if it were new; one that nobody has; and more frames taken than there are.
     assert_eq!(say(at, &hello(false, session, 0, "mine")).get(10), Some(&4));
     assert_eq!(say(at, &hello(true, [5; 16], 0, "mine")).get(10), Some(&3));
-    let mut end = accept(&mut listener);
+    let mut end = accept(&listener);
     assert_eq!(end.look(), None);
     assert_eq!(say(at, &hello(true, session, 7, "mine")).get(10), Some(&0));
     end.over();
@@ -109,9 +109,9 @@ fn what_is_sent_again_is_the_same() {
         ([2; 16], b"frame", 200, false),
         ([3; 16], b"fram\0", 1 << 20, false),
     ] {
-        let mut listener = net.listen(&format!("{at}/again")).expect("listen");
+        let listener = listen(&net, &format!("{at}/again"));
         let mut first = met(at, session, "again");
-        let mut end = accept(&mut listener);
+        let mut end = accept(&listener);
         let begun = [record(1, b"frame", 100, 0, 0), vec![7; 50]].concat();
         first.write_all(&begun).expect("half of it");
         while end.transport.came() < 50 {

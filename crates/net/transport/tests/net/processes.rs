@@ -4,7 +4,7 @@ use crate::kit::*;
 use std::net::SocketAddr;
 use std::time::Duration;
 use tranship_testkit::{Control, Relay, Watchdog, child};
-use tranship_transport::{Backend, ErrorKind};
+use tranship_transport::ErrorKind;
 
 // Gives its address away, serves one client, and waits to be killed.
 child!(
@@ -12,9 +12,9 @@ child!(
         let at: SocketAddr = ctl.recv().expect("control").expect("start");
         let net = plain();
         let at = net.open(at).expect("open");
-        let mut listener = net.listen(&format!("{at}/killed")).expect("listen");
+        let listener = listen(&net, &format!("{at}/killed"));
         ctl.send(&at).expect("control");
-        let mut end = accept(&mut listener);
+        let mut end = accept(&listener);
         loop {
             assert_eq!(end.look(), None);
             end.wait();
@@ -63,9 +63,9 @@ child!(
             Some(at) => End::connect(&net, &format!("{at}/stopped")),
             None => {
                 let at = open(&net);
-                let mut listener = net.listen(&format!("{at}/stopped")).expect("listen");
+                let listener = listen(&net, &format!("{at}/stopped"));
                 ctl.send(&at).expect("control");
-                accept(&mut listener)
+                accept(&listener)
             }
         };
         loop {
@@ -95,10 +95,10 @@ fn a_process_that_was_stopped_goes_on() {
             }
             false => {
                 let at = open(&net);
-                let mut listener = net.listen(&format!("{at}/stopped")).expect("listen");
+                let listener = listen(&net, &format!("{at}/stopped"));
                 let relay = Relay::new(at);
                 other.send(&Some(relay.at)).expect("send");
-                (relay, accept(&mut listener))
+                (relay, accept(&listener))
             }
         };
         end.send(&[0], pattern(0, PAGE));

@@ -1,6 +1,6 @@
 //! Copying bytes out of a chain and into it.
 
-use crate::chain::{Chain, find};
+use crate::chain::Chain;
 use crate::counts::Routine;
 use crate::error::{Error, check_total};
 use crate::flags::Flags;
@@ -204,11 +204,5 @@ impl Chain {
         let mut byte = [0];
         self.copydata(offset, &mut byte)?;
         Ok(byte[0])
-    }
-
-    /// Says whether the byte at `offset` and the `len - 1` after it are in one mbuf and can be read there.
-    #[must_use]
-    pub fn is_contiguous(&self, offset: usize, len: usize) -> bool {
-        find(self.first(), offset).is_some_and(|(seg, at)| seg.readable() && seg.len() - at >= len)
     }
 }

@@ -1,12 +1,5 @@
 use super::*;
 
-fn over(why: &str) -> Over {
-    Over {
-        violation: false,
-        why: why.to_owned(),
-    }
-}
-
 /// Each state, with a connection that has a number.
 fn all(now: Instant) -> [Connection<u32>; 4] {
     let mut lost = Connection::Up(0);
@@ -15,7 +8,7 @@ fn all(now: Instant) -> [Connection<u32>; 4] {
         Connection::New,
         Connection::Up(1),
         lost,
-        Connection::Over(over("first")),
+        Connection::Over(Over::gone("first")),
     ]
 }
 
@@ -49,7 +42,7 @@ fn a_connection_goes_from_state_to_state() {
         ("over", None),
     ];
     assert_eq!(lost, same);
-    let ended = turned(|connection| connection.end(over("second")));
+    let ended = turned(|connection| connection.end(Over::gone("second")));
     let gone = ("over", None);
     assert_eq!(ended, [gone, ("over", Some(1)), gone, gone]);
 }
@@ -61,7 +54,7 @@ fn the_first_reasons_and_times_stay() {
     lost.lose("later".to_owned(), now + Duration::from_secs(1));
     let known = lost.lost().map(|lost| (lost.since, lost.why.as_str()));
     assert_eq!(known, Some((now, "it broke")));
-    ended.end(over("second"));
+    ended.end(Over::gone("second"));
     assert_eq!(ended.over().map(|over| over.why.as_str()), Some("first"));
     lost.failed("nobody listens".to_owned());
     let known = lost.lost().map(|lost| (lost.since, lost.why.as_str()));
@@ -89,30 +82,18 @@ fn a_lost_connection_is_dialed_for_once() {
 }
 
 #[test]
-fn a_program_looks_sleeps_and_leaves() {
+fn a_program_looks_and_leaves() {
     let now = Instant::now();
     let [idle, later] = [Duration::from_millis(10), Duration::from_secs(1)];
     let mut program = Program::Looks(now);
     assert!(program.is_attentive(now, idle) && !program.is_attentive(now + later, idle));
     program.looked(now + later);
     assert!(program.is_attentive(now + later, idle));
-    program.sleeps();
-    program.looked(now);
-    assert!(matches!(program, Program::Sleeps) && program.is_attentive(now + later, idle));
-    program.woke(now);
-    assert!(matches!(program, Program::Looks(at) if at == now));
-    program.sleeps();
     program.left(now);
-    for change in [Program::sleeps, |program: &mut Program| {
-        let later = Instant::now();
-        program.woke(later);
-        program.looked(later);
-        program.left(later);
-    }] {
-        change(&mut program);
-        assert_eq!(program.left_at(), Some(now));
-        assert!(!program.is_attentive(now, idle));
-    }
+    program.looked(now + later);
+    program.left(now + later);
+    assert_eq!(program.left_at(), Some(now));
+    assert!(!program.is_attentive(now, idle));
 }
 
 #[test]
@@ -152,10 +133,4 @@ fn news_wait_until_they_are_many_or_old() {
         news.hurry();
         assert_eq!(news, News::Due);
     }
-}
-
-#[test]
-fn a_bell_is_heard_once() {
-    let mut bell = Bell::Rung;
-    assert!(bell.hear() && !bell.hear());
 }
