@@ -22,9 +22,9 @@ mod kernel;
 mod line;
 mod producer;
 mod ring;
-mod wait;
 #[cfg(all(test, not(loom)))]
 mod tests;
+mod wait;
 
 pub use consumer::Consumer;
 pub use front::Ending;

@@ -127,7 +127,7 @@ impl Over {
 
 /// Makes a channel with a client. Before its introduction nothing is made for it.
 fn greet(mut wire: Wire, ends: &Ends) -> Result<(), Error> {
-    let theirs = meet::hear(&mut wire, ends.role())?;
+    let theirs = meet::hear(&mut wire, ends.sends())?;
     let made = meet::introduction(ends);
     let (ours, pool) =
         made.inspect_err(|error| meet::refuse(&mut wire, error.kind(), &error.to_string()))?;

@@ -4,11 +4,13 @@
 //! A file's page goes into a pipe, the file is written, and the pipe is read. New bytes come out if the pipe refers to
 //! the page.
 
+use crate::kernel::pipe;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::fs::FileExt;
 use std::sync::OnceLock;
-use tranship_sys::{map, memfd, pipe};
+use tranship_sys::map::{self, Access};
+use tranship_sys::memfd;
 
 /// Returns whether vmsplice(2) refers to pages. Tried once a process.
 pub(super) fn vmsplice_refers() -> bool {
@@ -28,7 +30,7 @@ fn refers(put: impl FnOnce(&File, &[(*const u8, usize)]) -> io::Result<usize>) -
     let (read, write) = pipe::nonblocking()?;
     let file = File::from(memfd::create("tranship-zcopy-probe")?);
     file.write_all_at(&[0; LEN], 0)?;
-    let page = map::map_shared_ro(&file, LEN, 0)?;
+    let page = map::map_shared(&file, Access::Read, LEN, 0)?;
     let done = put(&File::from(write), &[(page.as_ptr().cast_const(), LEN)]);
     // SAFETY: the mapping of just now; the pipe keeps its page.
     unsafe { map::unmap(page, LEN)? };
