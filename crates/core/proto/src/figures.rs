@@ -60,7 +60,11 @@ impl Figure {
         let found = suffixes
             .iter()
             .find_map(|(suffix, unit)| Some((*unit, self.name.strip_suffix(suffix)?)));
-        found.unwrap_or((Unit::Count, self.name))
+        let whole = match self.name {
+            "bytes" => Unit::Bytes,
+            _ => Unit::Count,
+        };
+        found.unwrap_or((whole, self.name))
     }
 
     /// Returns the unit.

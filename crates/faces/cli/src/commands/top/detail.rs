@@ -7,6 +7,9 @@ use crate::commands::words::{count, rate, share, time, waiting};
 use crate::output::size;
 use tranship_proto::{DomainId, PoolId, Record};
 
+/// Figures on a line.
+const ON_A_LINE: usize = 5;
+
 /// A line, and the object that Enter on it shows.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Entry {
@@ -40,14 +43,11 @@ impl Page {
             heading: false,
         });
     }
-    /// A line for each figure of a record that has one.
+    /// All figures of a record that are there, some on a line.
     fn figures(&mut self, record: &dyn Record) {
-        let lines = figures::lines(record);
-        self.0.extend(lines.into_iter().map(|text| Entry {
-            text,
-            to: None,
-            heading: false,
-        }));
+        for some in figures::lines(record).chunks(ON_A_LINE) {
+            self.line(some.join(", "));
+        }
     }
     fn section(&mut self, text: &str, lines: Vec<(String, Option<Id>)>) {
         if lines.is_empty() {
