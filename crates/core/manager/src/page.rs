@@ -6,7 +6,7 @@ use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-use tranship_proto::{PageRecord, decode_page};
+use tranship_proto::{StatRecord, decode_page};
 use tranship_region::layout::PageRo;
 use tranship_sys::{futex, time};
 
@@ -26,7 +26,7 @@ pub struct Snapshot {
     /// Records that had no room.
     pub left_out: u64,
     /// The records of the page.
-    pub records: Vec<PageRecord>,
+    pub records: Vec<StatRecord>,
 }
 
 /// A page, mapped read-only.

@@ -7,9 +7,12 @@
 
 #![forbid(unsafe_code)]
 
+mod choice;
 mod codec;
 mod event;
+mod figures;
 mod id;
+mod listing;
 mod page;
 mod refusal;
 mod request;
@@ -17,18 +20,21 @@ mod stat;
 mod text;
 mod trust;
 
+pub use choice::{HogAction, Pressure};
 pub use codec::{
     DecodeError, MAX_ADDRESS_BYTES, MAX_FDS, MAX_MESSAGE_BYTES, MAX_NAME_BYTES, check_name,
     check_text, decode, encode,
 };
 pub use event::{Event, GoneReason};
+pub use figures::{Figure, Kind, Record, Unit, Value};
 pub use id::{BufferId, ChannelId, DomainId, ExportId, PoolId, Req, SLOT_LIMIT};
-pub use page::{ChannelView, HoldView, PageRecord, PoolView, decode_page, encode_page};
+pub use listing::{page_table, python_types, word_of};
+pub use page::{decode_page, encode_page};
 pub use refusal::{AccessRule, Limited, Refusal, RefusalCode, SAID_NO};
 pub use request::{ALL_READERS, ChannelClaim, LocalChannel, Request, Role};
 pub use stat::{
-    ChannelStat, DomainStat, HeapStat, HogAction, HogStat, HoldStat, ManagerStat, PoolFigures,
-    PoolStat, Pressure, StatRecord,
+    ChannelStat, DomainStat, HeapStat, HogStat, HoldStat, ManagerStat, PoolFigures, PoolStat,
+    RECORDS, StatRecord,
 };
 pub use text::{MAX_MARKS, TextFault, as_name, shown, text_fault};
 pub use trust::{Levels, Trust};

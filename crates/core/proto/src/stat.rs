@@ -1,9 +1,309 @@
-//! The records of `tranship ls` and `tranship stat`.
+//! The table of figures: everything that `tranship stat`, `tranship top`, metrics, JSON and Python say of a manager.
+//!
+//! A new figure is one line here, and its value where the record is made. A line has the name (it ends in the unit), the
+//! type, the kind, after `as` the metric's name if that is another one, and `on page` if only the statistics page has
+//! the figure. New lines come last in their record: the page's words follow the table.
 
-use crate::{ChannelId, DomainId, PoolId, Role, Trust};
+use crate::figures::{Field, Figure, Kind, Reading, Record, Value, Writing};
+use crate::{ChannelId, DomainId, HogAction, PoolId, Pressure, Role, Trust};
 use serde::{Deserialize, Serialize};
 
-/// One record of the answer to `Stat`.
+macro_rules! records {
+    ($(
+        $(#[doc = $about:literal])+
+        $record:ident {
+            $(
+                $(#[doc = $help:literal])+
+                $name:ident: $type:ty = $kind:ident $(as $metric:literal)? $(on $page:ident)?;
+            )+
+        }
+    )+) => {
+        $(
+            $(#[doc = $about])+
+            #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+            pub struct $record {
+                $( $(#[doc = $help])+ pub $name: $type, )+
+            }
+
+            impl $record {
+                const FIGURES: &[Figure] = &[$(Figure {
+                    name: stringify!($name),
+                    kind: Kind::$kind,
+                    page_only: records!(@is $($page)?),
+                    metric: records!(@some $($metric)?),
+                    python: <$type as Field>::PYTHON,
+                    help: concat!($($help),+),
+                }),+];
+
+                pub(crate) fn put(&self, to: &mut Writing) {
+                    $( self.$name.put(to); )+
+                }
+
+                pub(crate) fn take(from: &mut Reading<'_>) -> Option<Self> {
+                    Some(Self { $( $name: Field::take(from)?, )+ })
+                }
+            }
+
+            impl Record for $record {
+                fn figures(&self) -> &'static [Figure] {
+                    Self::FIGURES
+                }
+                fn values(&self) -> Vec<Value<'_>> {
+                    vec![$( self.$name.value() ),+]
+                }
+            }
+        )+
+
+        /// Every record: its name, its meaning, its figures.
+        pub const RECORDS: &[(&str, &str, &[Figure])] =
+            &[$( (stringify!($record), concat!($($about),+), $record::FIGURES) ),+];
+    };
+    (@is $page:ident) => { true };
+    (@is) => { false };
+    (@some $metric:literal) => { Some($metric) };
+    (@some) => { None };
+}
+
+records! {
+    /// The manager.
+    ManagerStat {
+        /// Random per start.
+        instance: u64 = Fact;
+        /// Process id.
+        pid: u32 = Fact;
+        /// Time since the manager's start.
+        uptime_s: u64 = Gauge;
+        /// The most that may be granted in all.
+        total_bytes: u64 = Gauge as "memory_limit";
+        /// Granted to pools and heaps now.
+        granted_bytes: u64 = Gauge as "memory_granted";
+        /// Returned by writers, still mapped by readers.
+        stranded_bytes: u64 = Gauge as "memory_stranded";
+        /// Chunks of pools: granted, made and not returned. Heaps are private memory, and not included.
+        data_bytes: u64 = Fact;
+        /// Slot tables, counters and histories.
+        table_bytes: u64 = Fact;
+        /// Halves of channels.
+        ring_bytes: u64 = Fact;
+        /// Memory that the manager itself shares with its domains: a page for each client.
+        control_page_bytes: u64 = Fact;
+        /// Descriptors that the manager holds for its clients.
+        descriptors: u64 = Gauge;
+        /// The most descriptors that it may hold.
+        max_descriptors: u64 = Gauge as "manager_descriptors_limit";
+        /// The most that its own process may need for one user, by that user's limits.
+        own_bytes_per_user: u64 = Gauge as "manager_memory_per_user_limit";
+        /// The longest turn of its loop since its start, processor time.
+        longest_turn_us: u64 = Most;
+        /// The memory shortage outside, on the machine or in a cgroup.
+        pressure: Pressure = Fact;
+        /// The most that may be granted at present: less than the total while memory is short outside.
+        limit_bytes: u64 = Gauge as "memory_effective_limit";
+    }
+
+    /// A domain.
+    DomainStat {
+        /// The domain's id.
+        domain: DomainId = Fact;
+        /// The domain's name for itself.
+        name: String = Fact;
+        /// Process id.
+        pid: u32 = Fact;
+        /// User id.
+        uid: u32 = Fact;
+        /// Whether the domain is connected. A domain without a connection is kept until its process ends.
+        connected: bool = Gauge;
+        /// Whether processes of the same user may look into it (ptrace).
+        dumpable: bool = Fact;
+        /// Returned chunks that it still maps: charged to it.
+        stranded_bytes: u64 = Gauge;
+        /// Chunks of its pools. The domain made them, and its cgroup is charged for them.
+        data_bytes: u64 = Gauge;
+        /// Slot tables of its pools, and counters of those and of others.
+        table_bytes: u64 = Gauge;
+        /// Its halves of channels.
+        ring_bytes: u64 = Gauge;
+        /// Granted to its own pools and admitted to its heaps.
+        own_bytes: u64 = Gauge;
+        /// Buffers of others' pools that were moved to it, or that it has held for longer than the manager's `linger`:
+        /// charged to it.
+        lingering_bytes: u64 = Gauge;
+        /// The rule that it has broken, if any.
+        hog: Option<HogStat> = Fact;
+    }
+
+    /// A rule that a domain has broken: it holds more memory of others than the rule allows.
+    HogStat {
+        /// The manager's action.
+        action: HogAction = Fact;
+        /// The limit that the domain's charge exceeds.
+        over_bytes: u64 = Fact;
+        /// How long it has exceeded the limit.
+        since_ms: u64 = Fact;
+    }
+
+    /// A pool.
+    PoolStat {
+        /// The pool's id.
+        pool: PoolId = Fact;
+        /// The pool's name.
+        name: String = Fact;
+        /// The domain that allocates and fills.
+        writer: DomainId = Fact;
+        /// Whether the writer is still alive.
+        writer_alive: bool = Fact;
+        /// The processes that can write the pool.
+        trust: Trust = Fact;
+        /// The pool's granted memory.
+        granted_bytes: u64 = Gauge;
+        /// The pool's present quota.
+        quota_bytes: u64 = Gauge;
+        /// The most that the pool may ever have.
+        max_bytes: u64 = Gauge;
+        /// Chunks that are there: less than granted while some are being made.
+        data_bytes: u64 = Gauge;
+        /// Chunks that are partly in use, by the writer's word.
+        live_bytes: u64 = Gauge;
+        /// The most of the live bytes at once, lately, by the writer's word.
+        peak_bytes: u64 = Gauge;
+        /// Buffers that the writer's last look found dead and that were not used again until then, by its word.
+        garbage_bytes: u64 = Gauge;
+        /// Free buffers in the caches of the writer's threads, by its word.
+        cached_bytes: u64 = Gauge;
+        /// At level `half`: pages of buffers beyond the requested length, by the writer's word. It counts buffers in
+        /// use, and free buffers as they last were.
+        padding_bytes: u64 = Gauge;
+        /// The pool's slot table, and the counters of its writer, readers and channels.
+        table_bytes: u64 = Gauge;
+        /// Buffers of the pool that are charged to their holders.
+        lingering_bytes: u64 = Gauge;
+        /// Returned chunks that a reader still maps.
+        stranded_bytes: u64 = Gauge;
+        /// The size of a chunk.
+        chunk_bytes: u64 = Fact;
+        /// Slots in its table: the most buffers at a time.
+        slots: u32 = Fact;
+        /// Domains that read the pool.
+        readers: u32 = Gauge;
+        /// Buffers in use, by the writer's word.
+        live_buffers: u64 = Gauge;
+        /// Buffers in caches, by the writer's word.
+        cached_buffers: u64 = Gauge;
+        /// Buffers handed out, by the writer's word.
+        allocs: u64 = Counter as "pool_allocations";
+        /// Time that callers waited for memory, summed over callers, by the writer's word.
+        blocked_ns: u64 = Counter;
+        /// Time spent collecting, by the writer's word.
+        collect_ns: u64 = Counter;
+        /// Callers that wait for memory, by the writer's word.
+        waiters: u64 = Gauge;
+        /// The share of its callers' time that may be spent waiting, if the configuration has one.
+        target_ppm: Option<u32> = Most;
+        /// How long a caller has waited at least; 0: no caller waits.
+        waiting_ns: u64 = Most on page;
+    }
+
+    /// A heap: private memory of its owner, admitted by the byte.
+    HeapStat {
+        /// The heap's id. Heaps and pools are counted together.
+        heap: PoolId = Fact;
+        /// The heap's name.
+        name: String = Fact;
+        /// The domain that owns the memory.
+        owner: DomainId = Fact;
+        /// The heap's admitted memory.
+        admitted_bytes: u64 = Gauge;
+        /// Allocated in the heap, by its owner's word, if it gives any.
+        live_bytes: u64 = Gauge;
+        /// Free and kept, by its owner's word.
+        cached_bytes: u64 = Gauge;
+        /// The heap's present quota.
+        quota_bytes: u64 = Gauge;
+        /// The most that the heap may ever have.
+        max_bytes: u64 = Gauge;
+    }
+
+    /// A channel, or a name without one, exported or awaited (`channel` 0, no sink or no source). A channel within a
+    /// process, or to elsewhere, is shown by its domain's word: the name is the whole address, the number is the
+    /// domain's own.
+    ChannelStat {
+        /// The channel's id.
+        channel: ChannelId = Fact;
+        /// The name under which it was made.
+        name: String = Fact;
+        /// Sending end.
+        source: Option<DomainId> = Fact;
+        /// Receiving end.
+        sink: Option<DomainId> = Fact;
+        /// The other end's place by the carrier's word, if it is not a domain of this manager.
+        place: Option<String> = Fact;
+        /// For a name without a channel: the exporter's role.
+        exported_as: Option<Role> = Fact;
+        /// For a name that no domain exports yet: the role of the domain that waits for it.
+        waiting_as: Option<Role> = Fact;
+        /// Messages that the receiver has taken.
+        taken: u64 = Counter as "channel_messages";
+        /// Messages sent and not taken.
+        depth: u64 = Gauge;
+        /// Places for messages in its ring.
+        lines: u32 = Gauge;
+        /// How often the sender found no room.
+        stalls: u64 = Counter;
+        /// Time that the sender waited for room, without the present wait.
+        stalled_ns: u64 = Counter;
+        /// How long the sender has been waiting for room; 0: it does not wait.
+        waiting_ns: u64 = Most;
+        /// Whether the receiver sleeps until a message comes.
+        sink_asleep: bool = Fact;
+        /// Both halves of its ring.
+        ring_bytes: u64 = Gauge;
+        /// Pools assigned to it.
+        pools: Vec<PoolId> = Fact;
+    }
+
+    /// The buffers of a pool that a domain holds.
+    HoldStat {
+        /// The holder.
+        domain: DomainId = Fact;
+        /// The pool.
+        pool: PoolId = Fact;
+        /// Buffers with a reference of the holder.
+        buffers: u32 = Gauge as "held_buffers";
+        /// Length of those buffers.
+        bytes: u64 = Gauge as "held";
+        /// Buffers of these that are charged to the holder.
+        lingering_bytes: u64 = Gauge as "held_lingering";
+        /// How long the manager has seen it hold the oldest buffer. The manager looks once a period.
+        held_ms: Option<u64> = Most as "held_oldest";
+        /// The least time for which it has had its oldest buffer.
+        oldest_ns: u64 = Most on page;
+        /// Length of the oldest buffer.
+        oldest_bytes: u64 = Most on page;
+    }
+}
+
+impl Field for Option<HogStat> {
+    const PYTHON: &'static str = "_HogStat | None";
+    fn value(&self) -> Value<'_> {
+        self.as_ref()
+            .map_or(Value::Absent, |hog| Value::Record(hog))
+    }
+    fn put(&self, to: &mut Writing) {
+        to.words.push(u64::from(self.is_some()));
+        if let Some(hog) = self {
+            hog.put(to);
+        }
+    }
+    fn take(from: &mut Reading<'_>) -> Option<Self> {
+        Some(if from.next() == 0 {
+            None
+        } else {
+            HogStat::take(from)
+        })
+    }
+}
+
+/// One record of the answer to `Stat`, and of the statistics page.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum StatRecord {
     /// The manager itself; always first.
@@ -20,73 +320,52 @@ pub enum StatRecord {
     Heap(HeapStat),
 }
 
-/// The manager's totals, bytes.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct ManagerStat {
-    /// Random per start.
-    pub instance: u64,
-    /// Process id.
-    pub pid: u32,
-    /// Seconds since the manager's start.
-    pub uptime_s: u64,
-    /// The most that may be granted in all, bytes.
-    pub total_bytes: u64,
-    /// Granted to pools now.
-    pub granted_bytes: u64,
-    /// Returned by writers but still mapped by readers.
-    pub stranded_bytes: u64,
-    /// Bytes of existing chunks of pools: granted, made and not returned. Heaps are private memory, and not included.
-    pub data_bytes: u64,
-    /// Slot tables and counters.
-    pub table_bytes: u64,
-    /// Halves of channels.
-    pub ring_bytes: u64,
-    /// Bytes that the manager itself shares with its domains.
-    pub control_page_bytes: u64,
-    /// Number of descriptors that the manager holds for its clients.
-    pub descriptors: u64,
-    /// The most descriptors that it may hold.
-    pub max_descriptors: u64,
-    /// Most bytes that its own process may need for one user, by that user's limits.
-    pub own_bytes_per_user: u64,
-    /// The longest turn of its loop since its start, in microseconds of processor time.
-    pub longest_turn_us: u64,
-    /// The memory shortage outside.
-    pub pressure: Pressure,
-    /// The most that may be granted at present, bytes: less than the total while memory is short outside.
-    pub limit_bytes: u64,
-}
-
-/// The memory shortage outside of the manager, on the machine or in a cgroup.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Pressure {
-    /// The state is not known.
-    Unwatched,
-    /// Memory is not short.
-    None,
-    /// Some tasks wait for memory: idle memory is requested.
-    Some,
-    /// All tasks wait for memory, or a limit is near: no pool grows.
-    Full,
-}
-
-impl Pressure {
-    /// All, by their numbers.
-    pub const ALL: [Pressure; 4] = [
-        Pressure::Unwatched,
-        Pressure::None,
-        Pressure::Some,
-        Pressure::Full,
-    ];
-
-    /// Returns the word for the state.
-    pub fn name(self) -> &'static str {
+impl StatRecord {
+    /// Returns the record.
+    pub fn record(&self) -> &dyn Record {
         match self {
-            Pressure::Unwatched => "unwatched",
-            Pressure::None => "none",
-            Pressure::Some => "some",
-            Pressure::Full => "full",
+            StatRecord::Manager(record) => record,
+            StatRecord::Domain(record) => record,
+            StatRecord::Pool(record) => record,
+            StatRecord::Channel(record) => record,
+            StatRecord::Hold(record) => record,
+            StatRecord::Heap(record) => record,
+        }
+    }
+
+    /// Returns the name of the list that has it in JSON and Python. The manager's record is in none: it is `manager`.
+    pub fn list(&self) -> &'static str {
+        match self {
+            StatRecord::Manager(_) => "manager",
+            StatRecord::Domain(_) => "domains",
+            StatRecord::Pool(_) => "pools",
+            StatRecord::Channel(_) => "channels",
+            StatRecord::Hold(_) => "holds",
+            StatRecord::Heap(_) => "heaps",
+        }
+    }
+
+    /// Writes its words; returns its kind on the statistics page.
+    pub(crate) fn put(&self, to: &mut Writing) -> u64 {
+        match self {
+            StatRecord::Manager(record) => (record.put(to), 1).1,
+            StatRecord::Domain(record) => (record.put(to), 2).1,
+            StatRecord::Pool(record) => (record.put(to), 3).1,
+            StatRecord::Channel(record) => (record.put(to), 4).1,
+            StatRecord::Hold(record) => (record.put(to), 5).1,
+            StatRecord::Heap(record) => (record.put(to), 6).1,
+        }
+    }
+
+    pub(crate) fn take(kind: u64, from: &mut Reading<'_>) -> Option<Self> {
+        match kind {
+            1 => ManagerStat::take(from).map(StatRecord::Manager),
+            2 => DomainStat::take(from).map(StatRecord::Domain),
+            3 => PoolStat::take(from).map(StatRecord::Pool),
+            4 => ChannelStat::take(from).map(StatRecord::Channel),
+            5 => HoldStat::take(from).map(StatRecord::Hold),
+            6 => HeapStat::take(from).map(StatRecord::Heap),
+            _ => None,
         }
     }
 }
@@ -104,198 +383,11 @@ impl ManagerStat {
     }
 }
 
-/// A domain.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct DomainStat {
-    /// The domain's id.
-    pub domain: DomainId,
-    /// The domain's name for itself.
-    pub name: String,
-    /// Process id.
-    pub pid: u32,
-    /// User id.
-    pub uid: u32,
-    /// Whether the domain is connected; a domain without a connection is kept until its process ends.
-    pub connected: bool,
-    /// Whether processes of the same uid may ptrace it.
-    pub dumpable: bool,
-    /// Bytes of returned chunks that it still maps.
-    pub stranded_bytes: u64,
-    /// Bytes of shared memory that it made and that its cgroup is charged for: chunks of its pools.
-    pub data_bytes: u64,
-    /// Bytes of slot tables of its pools, and of counters of those and of others.
-    pub table_bytes: u64,
-    /// Bytes of its halves of channels.
-    pub ring_bytes: u64,
-    /// Memory granted to its own pools and admitted to its heaps, bytes.
-    pub own_bytes: u64,
-    /// Buffers of others' pools that were moved to it, or that it has held for longer than the manager's `linger`,
-    /// bytes.
-    pub lingering_bytes: u64,
-    /// The rule that it has broken, if any.
-    pub hog: Option<HogStat>,
-}
-
 impl DomainStat {
     /// Returns the bytes of others' memory that are charged to it.
     pub fn charged_bytes(&self) -> u64 {
         self.lingering_bytes.saturating_add(self.stranded_bytes)
     }
-}
-
-/// The action against a domain that holds too much memory of others.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum HogAction {
-    /// The manager reports it and does nothing else.
-    Report,
-    /// The domain is granted memory rarely, and no more than it needs.
-    Throttle,
-    /// The manager ends the domain's membership.
-    Disconnect,
-    /// The manager kills its process.
-    Kill,
-}
-
-impl HogAction {
-    /// Returns the word in the configuration.
-    pub fn name(self) -> &'static str {
-        match self {
-            HogAction::Report => "report",
-            HogAction::Throttle => "throttle",
-            HogAction::Disconnect => "disconnect",
-            HogAction::Kill => "kill",
-        }
-    }
-}
-
-impl std::fmt::Display for HogAction {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-/// A domain that holds more memory of others than a rule allows, for as long as the rule says.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct HogStat {
-    /// The manager's action.
-    pub action: HogAction,
-    /// The limit that its charge exceeds, bytes.
-    pub over_bytes: u64,
-    /// How long it has exceeded the limit, ms.
-    pub since_ms: u64,
-}
-
-/// A pool.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct PoolStat {
-    /// The pool's id.
-    pub pool: PoolId,
-    /// The pool's name.
-    pub name: String,
-    /// The domain that allocates and fills.
-    pub writer: DomainId,
-    /// Whether the writer is still alive.
-    pub writer_alive: bool,
-    /// Largest size, bytes.
-    pub max_bytes: u64,
-    /// The pool's present quota, bytes.
-    pub quota_bytes: u64,
-    /// The pool's granted memory, bytes.
-    pub granted_bytes: u64,
-    /// Bytes that are returned but still mapped by a reader.
-    pub stranded_bytes: u64,
-    /// Chunks that are there, bytes.
-    pub data_bytes: u64,
-    /// Bytes of its slot table, and of its writer's, readers' and channels' counters.
-    pub table_bytes: u64,
-    /// Chunk size, bytes.
-    pub chunk_bytes: u64,
-    /// Slots in its table.
-    pub slots: u32,
-    /// The processes that can write the pool.
-    pub trust: Trust,
-    /// Number of domains that read it.
-    pub readers: u32,
-    /// Bytes of chunks that are partly in use, by the writer's word.
-    pub live_bytes: u64,
-    /// Bytes of buffers that the writer's last look found dead and that were not used again until then, by the writer's
-    /// word.
-    pub garbage_bytes: u64,
-    /// Bytes of free buffers in the writer's threads' caches, by the writer's word.
-    pub cached_bytes: u64,
-    /// At level `half`: bytes of buffers' pages beyond the requested length, by the writer's word: of buffers in use,
-    /// and of free ones as they last were.
-    pub padding_bytes: u64,
-    /// Bytes of the pool that are charged to their holders.
-    pub lingering_bytes: u64,
-}
-
-/// A channel; or a name without one, exported or awaited (`channel` 0, no sink or no source). For a channel within a
-/// process, or to elsewhere, the domain's word is shown: the name is the whole address, the number is that domain's
-/// own.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct ChannelStat {
-    /// The channel's id.
-    pub channel: ChannelId,
-    /// The name under which it was made.
-    pub name: String,
-    /// Sending end.
-    pub source: Option<DomainId>,
-    /// Receiving end.
-    pub sink: Option<DomainId>,
-    /// For a name without a channel: the exporter's role.
-    pub exported_as: Option<Role>,
-    /// For a name that no domain exports yet: the role of the domain that waits for it.
-    pub waiting_as: Option<Role>,
-    /// Pools assigned to it.
-    pub pools: Vec<PoolId>,
-    /// Messages taken by the sink so far.
-    pub taken: u64,
-    /// Lines in the data ring.
-    pub lines: u32,
-    /// Both ends' halves, bytes.
-    pub ring_bytes: u64,
-    /// The other end's place by the carrier's word, if it is not a domain of this manager.
-    pub place: Option<String>,
-}
-
-/// The buffers of one pool that one domain holds.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct HoldStat {
-    /// The holder.
-    pub domain: DomainId,
-    /// The pool.
-    pub pool: PoolId,
-    /// Buffers with a reference of this domain.
-    pub buffers: u32,
-    /// Bytes of those buffers.
-    pub bytes: u64,
-    /// Bytes of these buffers that are charged to the holder.
-    pub lingering_bytes: u64,
-    /// How long the manager has seen it hold the oldest buffer, ms. The manager looks once a period.
-    pub held_ms: Option<u64>,
-}
-
-/// A heap: private memory of its owner, admitted by the byte.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct HeapStat {
-    /// The heap's id; heaps and pools are counted together.
-    pub heap: PoolId,
-    /// The heap's name.
-    pub name: String,
-    /// The domain that owns the memory.
-    pub owner: DomainId,
-    /// Largest size, bytes.
-    pub max_bytes: u64,
-    /// The heap's present quota, bytes.
-    pub quota_bytes: u64,
-    /// The heap's admitted memory, bytes.
-    pub admitted_bytes: u64,
-    /// Bytes allocated in the heap, by its owner's word, if it gives any.
-    pub live_bytes: u64,
-    /// Bytes that are free and kept, by its owner's word.
-    pub cached_bytes: u64,
 }
 
 /// The facts about a pool for a policy: its writer's figures, as far as they are possible, and its rule

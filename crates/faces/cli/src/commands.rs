@@ -7,6 +7,7 @@ mod cache;
 #[cfg(feature = "net")]
 mod cert;
 pub(crate) mod connect;
+mod figures;
 mod generate;
 mod manager;
 mod metrics;
@@ -21,6 +22,7 @@ pub(crate) mod sockets;
 mod top;
 mod trace;
 mod view;
+mod words;
 #[cfg(feature = "zcopy")]
 mod zcopy;
 

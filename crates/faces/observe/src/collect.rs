@@ -4,13 +4,16 @@
 //! over time. The number of series is bounded whatever clients do: of each sort the [`SHOWN`] largest objects are shown
 //! by name, all others in one series whose labels say `(others)`.
 
-use crate::families::*;
+use crate::families::{
+    self, BUILD, CHANNELS, DOMAIN_COUNT, DOMAINS, Family, HEAPS, LOOK, OMITTED, POOL_ORPHANED,
+    POOLS, SHARED, UP,
+};
 use crate::look::Snapshot;
 use crate::tally::{Labels, Tally};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use tranship_proto::{
-    ChannelStat, DomainId, DomainStat, HeapStat, HoldStat, ManagerStat, PoolFigures, PoolId,
-    PoolStat, StatRecord, shown,
+    ChannelStat, DomainId, DomainStat, HeapStat, HoldStat, Kind, ManagerStat, PoolId, PoolStat,
+    Record, StatRecord, Unit, Value, shown,
 };
 
 /// Most objects of each sort.
@@ -74,10 +77,6 @@ fn largest<T, K: std::hash::Hash + Eq + Ord + Copy>(
 #[allow(clippy::cast_precision_loss)] // above 2^53 bytes, or nanoseconds in 104 days: text has 16 digits
 fn float(n: u64) -> f64 {
     n as f64
-}
-
-fn seconds(ns: u64) -> f64 {
-    float(ns) / 1e9
 }
 
 /// Names of domains and pools by number.
@@ -160,20 +159,19 @@ pub(crate) fn collect(looked: Result<&Snapshot, &str>, tally: &mut Tally) -> Sam
     };
     tally.begin(s.manager.map_or(0, |m| m.instance));
     if let Some(m) = s.manager {
-        of_manager(&mut out, m);
+        add(&mut out, tally, ("manager", 0), m, &[]);
+        shared(&mut out, m);
     }
     counts(&mut out, &s);
     for d in &s.domains {
-        of_domain(&mut out, d, &names);
+        of_domain(&mut out, tally, d, &names);
     }
-    let figures: HashMap<PoolId, &PoolFigures> =
-        snapshot.figures.iter().map(|f| (f.pool, f)).collect();
     for p in &s.pools {
-        of_pool(&mut out, tally, p, figures.get(&p.pool).copied(), &names);
+        of_pool(&mut out, tally, p, &names);
     }
-    of_heaps(&mut out, &s.heaps, &names);
+    of_heaps(&mut out, tally, &s.heaps, &names);
     of_channels(&mut out, tally, &s.channels, &names);
-    of_holds(&mut out, &s.holds, &names);
+    of_holds(&mut out, tally, &s.holds, &names);
     for ((metric, labels), value) in tally.end() {
         out.0
             .entry(metric)
@@ -183,13 +181,38 @@ pub(crate) fn collect(looked: Result<&Snapshot, &str>, tally: &mut Tally) -> Sam
     out
 }
 
-fn of_manager(out: &mut Samples, m: &ManagerStat) {
-    out.add(&UPTIME, &[], float(m.uptime_s));
-    out.add(&TURN, &[], float(m.longest_turn_us) / 1e6);
-    out.add(&LIMIT, &[], float(m.total_bytes));
-    out.add(&EFFECTIVE, &[], float(m.limit_bytes));
-    out.add(&GRANTED, &[], float(m.granted_bytes));
-    out.add(&STRANDED, &[], float(m.stranded_bytes));
+/// Adds a record's figures, as far as they are metrics, to the series of these labels.
+fn add(
+    out: &mut Samples,
+    tally: &mut Tally,
+    (name, object): (&str, u64),
+    record: &dyn Record,
+    values: &[&str],
+) {
+    for ((figure, value), family) in record.each().zip(families::of(name)) {
+        let Some(family) = family else {
+            continue;
+        };
+        let number = match value {
+            Value::Number(number) => float(number),
+            Value::Flag(flag) => f64::from(u8::from(flag)),
+            _ => continue,
+        };
+        let value = match figure.unit() {
+            Unit::Time(second) => number / float(second),
+            Unit::Ppm => number / 1e6,
+            Unit::Bytes | Unit::Count => number,
+        };
+        match figure.kind {
+            Kind::Counter => tally.add(family.name, object, &labels(family, values), value),
+            Kind::Most => out.raise(family, values, value),
+            Kind::Gauge | Kind::Fact => out.add(family, values, value),
+        }
+    }
+}
+
+/// Adds all shared memory by kind.
+fn shared(out: &mut Samples, m: &ManagerStat) {
     for (kind, bytes) in [
         ("data", m.data_bytes),
         ("stranded", m.stranded_bytes),
@@ -199,9 +222,6 @@ fn of_manager(out: &mut Samples, m: &ManagerStat) {
     ] {
         out.add(&SHARED, &[kind], float(bytes));
     }
-    out.add(&DESCRIPTORS, &[], float(m.descriptors));
-    out.add(&MOST_DESCRIPTORS, &[], float(m.max_descriptors));
-    out.add(&OWN, &[], float(m.own_bytes_per_user));
 }
 
 /// Adds the numbers of objects; also where a number is zero.
@@ -256,7 +276,7 @@ fn counts(out: &mut Samples, s: &Sorted<'_>) {
     }
 }
 
-fn of_domain(out: &mut Samples, d: &DomainStat, names: &Names<'_>) {
+fn of_domain(out: &mut Samples, tally: &mut Tally, d: &DomainStat, names: &Names<'_>) {
     let shown = names.shown_domains.contains(&d.domain);
     let uid = d.uid.to_string();
     let l = if shown {
@@ -265,67 +285,28 @@ fn of_domain(out: &mut Samples, d: &DomainStat, names: &Names<'_>) {
         [OTHERS; 2]
     };
     out.add(&DOMAIN_COUNT, &l, 1.0);
-    out.add(&DOMAIN_CONNECTED, &l, f64::from(u8::from(d.connected)));
-    out.add(&DOMAIN_DATA, &l, float(d.data_bytes));
-    out.add(&DOMAIN_TABLES, &l, float(d.table_bytes));
-    out.add(&DOMAIN_RINGS, &l, float(d.ring_bytes));
-    out.add(&DOMAIN_LINGERING, &l, float(d.lingering_bytes));
-    out.add(&DOMAIN_STRANDED, &l, float(d.stranded_bytes));
+    add(out, tally, ("domain", d.domain.0.into()), d, &l);
 }
 
-fn of_pool(
-    out: &mut Samples,
-    tally: &mut Tally,
-    p: &PoolStat,
-    f: Option<&PoolFigures>,
-    names: &Names<'_>,
-) {
+fn of_pool(out: &mut Samples, tally: &mut Tally, p: &PoolStat, names: &Names<'_>) {
     let shown = names.shown_pools.contains(&p.pool);
     let l = if shown {
         [p.name.as_str(), names.domain(p.writer)]
     } else {
         [OTHERS; 2]
     };
-    out.add(&POOL_QUOTA, &l, float(p.quota_bytes));
-    out.add(&POOL_GRANTED, &l, float(p.granted_bytes));
-    out.add(&POOL_MOST, &l, float(p.max_bytes));
-    out.add(&POOL_GARBAGE, &l, float(p.garbage_bytes));
-    out.add(&POOL_CACHED, &l, float(p.cached_bytes));
-    out.add(&POOL_LINGERING, &l, float(p.lingering_bytes));
-    out.add(&POOL_STRANDED, &l, float(p.stranded_bytes));
-    out.add(&POOL_DATA, &l, float(p.data_bytes));
-    out.add(&POOL_TABLES, &l, float(p.table_bytes));
-    out.add(&POOL_READERS, &l, p.readers.into());
     out.add(&POOL_ORPHANED, &l, f64::from(u8::from(!p.writer_alive)));
-    let Some(f) = f else {
-        return;
-    };
-    out.add(&POOL_LIVE, &l, float(f.live_bytes));
-    out.add(&POOL_BUFFERS, &l, float(f.live_buffers));
-    out.add(&POOL_WAITERS, &l, f.waiters.into());
-    if let Some(ppm) = f.target_ppm {
-        out.raise(&POOL_TARGET, &l, f64::from(ppm) / 1e6);
-    }
-    let object = p.pool.0.into();
-    for (family, value) in [
-        (&POOL_BLOCKED, seconds(f.blocked_ns)),
-        (&POOL_COLLECT, seconds(f.collect_ns)),
-        (&POOL_ALLOCS, float(f.allocs)),
-    ] {
-        tally.add(family.name, object, &labels(family, &l), value);
-    }
+    add(out, tally, ("pool", p.pool.0.into()), p, &l);
 }
 
-fn of_heaps(out: &mut Samples, heaps: &[&HeapStat], names: &Names<'_>) {
+fn of_heaps(out: &mut Samples, tally: &mut Tally, heaps: &[&HeapStat], names: &Names<'_>) {
     let shown = largest(heaps, |h| (h.admitted_bytes, h.heap));
-    for h in heaps {
+    for &h in heaps {
         let l = match shown.contains(&h.heap) {
             true => [h.name.as_str(), names.domain(h.owner)],
             false => [OTHERS; 2],
         };
-        out.add(&HEAP_QUOTA, &l, float(h.quota_bytes));
-        out.add(&HEAP_ADMITTED, &l, float(h.admitted_bytes));
-        out.add(&HEAP_MOST, &l, float(h.max_bytes));
+        add(out, tally, ("heap", h.heap.0.into()), h, &l);
     }
 }
 
@@ -350,22 +331,19 @@ fn of_channels(out: &mut Samples, tally: &mut Tally, channels: &[&ChannelStat], 
             true => [c.name.as_str(), end(c.source), end(c.sink)],
             false => [OTHERS; 3],
         };
-        out.add(&CHANNEL_LINES, &l, c.lines.into());
-        out.add(&CHANNEL_RINGS, &l, float(c.ring_bytes));
-        let family = &CHANNEL_MESSAGES;
-        tally.add(family.name, number(c), &labels(family, &l), float(c.taken));
+        add(out, tally, ("channel", number(c)), c, &l);
     }
 }
 
-fn of_holds(out: &mut Samples, holds: &[&HoldStat], names: &Names<'_>) {
+fn of_holds(out: &mut Samples, tally: &mut Tally, holds: &[&HoldStat], names: &Names<'_>) {
     let shown = largest(holds, |h| (h.bytes, (h.domain, h.pool)));
-    for h in holds {
+    for &h in holds {
         let pool = names.pools.get(&h.pool).copied().unwrap_or("");
         let l = match shown.contains(&(h.domain, h.pool)) {
             true => [names.domain(h.domain), pool],
             false => [OTHERS; 2],
         };
-        out.add(&HOLD_BYTES, &l, float(h.bytes));
-        out.add(&HOLD_BUFFERS, &l, h.buffers.into());
+        let number = u64::from(h.domain.0) << 32 | u64::from(h.pool.0);
+        add(out, tally, ("hold", number), h, &l);
     }
 }

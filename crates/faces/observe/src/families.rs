@@ -1,4 +1,8 @@
-//! Table of every metric.
+//! Every metric: those of the table of figures, and a few that are computed.
+
+use std::collections::HashMap;
+use std::sync::LazyLock;
+use tranship_proto::{Figure, Kind as FigureKind, RECORDS, word_of};
 
 /// Meaning of a metric's values.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -39,11 +43,17 @@ impl Family {
     }
 }
 
-const POOL: &[&str] = &["pool", "domain"];
-const HEAP: &[&str] = &["heap", "domain"];
-const DOMAIN: &[&str] = &["domain", "uid"];
-const CHANNEL: &[&str] = &["channel", "from", "to"];
-const HOLD: &[&str] = &["domain", "pool"];
+/// Returns the labels by which a record's samples are told apart.
+fn labels(record: &str) -> &'static [&'static str] {
+    match record {
+        "domain" => &["domain", "uid"],
+        "pool" => &["pool", "domain"],
+        "heap" => &["heap", "domain"],
+        "channel" => &["channel", "from", "to"],
+        "hold" => &["domain", "pool"],
+        _ => &[],
+    }
+}
 
 macro_rules! families {
     ($($id:ident = $kind:ident $name:literal $(in $unit:literal)? $labels:expr, $help:literal;)*) => {
@@ -54,71 +64,61 @@ macro_rules! families {
             help: $help,
             labels: $labels,
         };)*
-        /// All families, in the order in which they are printed.
-        pub const FAMILIES: &[Family] = &[$($id),*];
+        const COMPUTED: &[Family] = &[$($id),*];
     };
     (@unit $unit:literal) => { Some($unit) };
     (@unit) => { None };
 }
 
+// Families that are computed from several figures.
 families! {
-    UP = Gauge "tranship_up" &[], "1: the manager answered; 0: none is there, or it does not answer, and nothing else is said.";
-    BUILD = Info "tranship_build" &["version"], "What says this.";
+    UP = Gauge "tranship_up" &[], "1: the manager answered; 0: no manager answers, and nothing else is exported.";
+    BUILD = Info "tranship_build" &["version"], "The program that exports this.";
     LOOK = Gauge "tranship_look_seconds" in "seconds" &[], "How long the manager took to answer.";
     OMITTED = Gauge "tranship_objects_summed" &["kind"], "Objects beyond the number that is shown one by one; their figures are in the series labelled (others).";
-    UPTIME = Gauge "tranship_manager_uptime_seconds" in "seconds" &[], "Since the manager's start.";
-    TURN = Gauge "tranship_manager_longest_turn_seconds" in "seconds" &[], "The longest turn of the manager's loop since its start, processor time.";
-    LIMIT = Gauge "tranship_memory_limit_bytes" in "bytes" &[], "What may be granted in all.";
-    EFFECTIVE = Gauge "tranship_memory_effective_limit_bytes" in "bytes" &[], "What may be granted at present, while memory is short outside.";
-    GRANTED = Gauge "tranship_memory_granted_bytes" in "bytes" &[], "Granted to pools and heaps.";
-    STRANDED = Gauge "tranship_memory_stranded_bytes" in "bytes" &[], "Returned by writers, still mapped by readers.";
     SHARED = Gauge "tranship_memory_shared_bytes" in "bytes" &["kind"], "Shared memory that there is: data, stranded, tables, rings, control pages.";
-    DESCRIPTORS = Gauge "tranship_manager_descriptors" &[], "Descriptors that the manager holds for its clients.";
-    MOST_DESCRIPTORS = Gauge "tranship_manager_descriptors_limit" &[], "And how many it may hold.";
-    OWN = Gauge "tranship_manager_memory_per_user_limit_bytes" in "bytes" &[], "The most that the manager's own process may come to need for one user.";
     DOMAINS = Gauge "tranship_domains" &["state"], "Domains: connected, or kept without a connection until their process ends.";
     POOLS = Gauge "tranship_pools" &["state"], "Pools: live, or orphaned when their writer is gone.";
     HEAPS = Gauge "tranship_heaps" &[], "Heaps.";
-    CHANNELS = Gauge "tranship_channels" &["state"], "Channels: open, exported names that nobody is connected to, and names that somebody waits for.";
-
-    POOL_QUOTA = Gauge "tranship_pool_quota_bytes" in "bytes" POOL, "What the pool may have now.";
-    POOL_GRANTED = Gauge "tranship_pool_granted_bytes" in "bytes" POOL, "What it has.";
-    POOL_MOST = Gauge "tranship_pool_max_bytes" in "bytes" POOL, "What it may ever have.";
-    POOL_LIVE = Gauge "tranship_pool_live_bytes" in "bytes" POOL, "In use, as its writer says.";
-    POOL_GARBAGE = Gauge "tranship_pool_garbage_bytes" in "bytes" POOL, "Found dead when its writer last looked, as it says.";
-    POOL_CACHED = Gauge "tranship_pool_cached_bytes" in "bytes" POOL, "Free and at hand, as its writer says.";
-    POOL_LINGERING = Gauge "tranship_pool_lingering_bytes" in "bytes" POOL, "Charged to those who hold it.";
-    POOL_STRANDED = Gauge "tranship_pool_stranded_bytes" in "bytes" POOL, "Returned, still mapped by a reader.";
-    POOL_DATA = Gauge "tranship_pool_data_bytes" in "bytes" POOL, "Chunks that are there.";
-    POOL_TABLES = Gauge "tranship_pool_table_bytes" in "bytes" POOL, "Its slot table and all its counters.";
-    POOL_BUFFERS = Gauge "tranship_pool_live_buffers" POOL, "Buffers in use, as its writer says.";
-    POOL_READERS = Gauge "tranship_pool_readers" POOL, "Domains that read it.";
-    POOL_ORPHANED = Gauge "tranship_pool_orphaned" POOL, "1 when its writer is gone.";
-    POOL_WAITERS = Gauge "tranship_pool_waiters" POOL, "Callers that wait for memory.";
-    POOL_TARGET = Gauge "tranship_pool_target_ratio" in "ratio" POOL, "The share of its callers' time that may be spent waiting, where the configuration says one.";
-    POOL_BLOCKED = Counter "tranship_pool_blocked_seconds" in "seconds" POOL, "Time that callers waited for memory, summed over callers.";
-    POOL_COLLECT = Counter "tranship_pool_collect_seconds" in "seconds" POOL, "Time spent collecting.";
-    POOL_ALLOCS = Counter "tranship_pool_allocations" POOL, "Buffers handed out.";
-
-    HEAP_QUOTA = Gauge "tranship_heap_quota_bytes" in "bytes" HEAP, "What the heap may have now.";
-    HEAP_ADMITTED = Gauge "tranship_heap_admitted_bytes" in "bytes" HEAP, "What it has.";
-    HEAP_MOST = Gauge "tranship_heap_max_bytes" in "bytes" HEAP, "What it may ever have.";
-
-    DOMAIN_COUNT = Gauge "tranship_domain_processes" DOMAIN, "Domains of this name and user.";
-    DOMAIN_CONNECTED = Gauge "tranship_domain_connected" DOMAIN, "Those of them with a connection.";
-    DOMAIN_DATA = Gauge "tranship_domain_data_bytes" in "bytes" DOMAIN, "Chunks that it made.";
-    DOMAIN_TABLES = Gauge "tranship_domain_table_bytes" in "bytes" DOMAIN, "Slot tables and counters that it made.";
-    DOMAIN_RINGS = Gauge "tranship_domain_ring_bytes" in "bytes" DOMAIN, "Halves of channels that it made.";
-    DOMAIN_LINGERING = Gauge "tranship_domain_lingering_bytes" in "bytes" DOMAIN, "Of others' pools, held for long or moved to it, and charged to it.";
-    DOMAIN_STRANDED = Gauge "tranship_domain_stranded_bytes" in "bytes" DOMAIN, "Returned chunks that it still maps.";
-
-    CHANNEL_MESSAGES = Counter "tranship_channel_messages" CHANNEL, "Messages that the receiver has taken.";
-    CHANNEL_LINES = Gauge "tranship_channel_lines" CHANNEL, "Places for messages in its ring.";
-    CHANNEL_RINGS = Gauge "tranship_channel_ring_bytes" in "bytes" CHANNEL, "Both halves of its ring.";
-
-    HOLD_BYTES = Gauge "tranship_held_bytes" in "bytes" HOLD, "Bytes of a pool's buffers that a reader holds.";
-    HOLD_BUFFERS = Gauge "tranship_held_buffers" HOLD, "Buffers of a pool that a reader holds.";
+    CHANNELS = Gauge "tranship_channels" &["state"], "Channels: open, exported names without a channel, and awaited names.";
+    POOL_ORPHANED = Gauge "tranship_pool_orphaned" &["pool", "domain"], "1 when its writer is gone.";
+    DOMAIN_COUNT = Gauge "tranship_domain_processes" &["domain", "uid"], "Domains of this name and user.";
 }
+
+/// Families of the table of figures: for each record, in the order of its figures.
+static TABLE: LazyLock<HashMap<String, Vec<Option<Family>>>> = LazyLock::new(|| {
+    let of = |record: &str, figure: &Figure| {
+        let (name, unit) = figure.metric_name(record)?;
+        Some(Family {
+            name: name.leak(),
+            kind: match figure.kind {
+                FigureKind::Counter => Kind::Counter,
+                _ => Kind::Gauge,
+            },
+            unit,
+            help: figure.help.trim_start(),
+            labels: labels(record),
+        })
+    };
+    let record = |(name, _, figures): &(&str, &str, &'static [Figure])| {
+        let word = word_of(name);
+        let families = figures.iter().map(|figure| of(&word, figure)).collect();
+        (word, families)
+    };
+    RECORDS.iter().map(record).collect()
+});
+
+/// Returns the families of a record's figures, in the table's order.
+pub(crate) fn of(record: &str) -> &'static [Option<Family>] {
+    TABLE.get(record).map_or(&[], Vec::as_slice)
+}
+
+/// All families, in the order in which they are printed.
+pub static FAMILIES: LazyLock<Vec<Family>> = LazyLock::new(|| {
+    let words = RECORDS.iter().map(|(name, ..)| word_of(name));
+    let table = words.flat_map(|word| of(&word).iter().flatten());
+    COMPUTED.iter().chain(table).copied().collect()
+});
 
 #[cfg(test)]
 mod tests {
@@ -129,7 +129,7 @@ mod tests {
     fn names_are_as_openmetrics_wants_them() {
         let names: BTreeSet<_> = FAMILIES.iter().map(|f| f.name).collect();
         assert_eq!(names.len(), FAMILIES.len(), "one of them twice");
-        for f in FAMILIES {
+        for f in FAMILIES.iter() {
             let fits = |c: char| c.is_ascii_lowercase() || c == '_';
             assert!(
                 f.name.starts_with("tranship_") && f.name.chars().all(fits),

@@ -6,11 +6,12 @@
 //! slow reader.
 //!
 //! ```text
-//!  manager ──Stat, Figures──► Source ──► Snapshot ─┬─► collect ──► text       /metrics
-//!                        (at most twice a second)  └─► json                   /data.json  ◄── the page (web/)
+//!  manager ──Stat──► Source ──► Snapshot ─┬─► collect ──► text       /metrics
+//!               (at most twice a second)  └─► json                   /data.json  ◄── the page (web/)
 //! ```
 //!
-//! * `families.rs`: every metric, its type and unit: the dashboard in `dist/` is compared with it.
+//! * `families.rs`: every metric, its type and unit, from the table of figures (`proto`): the dashboard in `dist/` is
+//!   compared with it.
 //! * `collect.rs`, `tally.rs`: records become series, bounded in number; counters that do not fall when an object ends.
 //! * `text.rs`: OpenMetrics 1.0, and the older text of Prometheus.
 //! * `http/`: requests, the clients that may ask, the answers, limits.
@@ -29,7 +30,7 @@ mod text;
 pub use families::{FAMILIES, Family, Kind};
 pub use http::listen::{Door, ListenError, tcp, unix};
 pub use http::serve::{Server, limits};
-pub use json::page_data;
+pub use json::{page_data, record_json};
 pub use look::{Snapshot, Source};
 pub use tally::Tally;
 pub use text::Format;

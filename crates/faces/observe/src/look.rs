@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-use tranship_proto::{PoolFigures, StatRecord};
+use tranship_proto::StatRecord;
 
 /// Time for which a look serves all clients: however many ask, the manager is asked twice a second at most.
 const FRESH: Duration = Duration::from_millis(500);
@@ -31,25 +31,17 @@ pub struct Snapshot {
     pub took: Duration,
     /// The answer to `Stat`.
     pub records: Vec<StatRecord>,
-    /// Figures of pools for policies.
-    pub figures: Vec<PoolFigures>,
 }
 
 impl Snapshot {
     /// Makes a snapshot of the records that came since `begun`. The asker itself is left out: a domain for a moment, by
     /// its process.
-    pub fn new(
-        begun: Instant,
-        records: Vec<StatRecord>,
-        figures: Vec<PoolFigures>,
-        asker: u32,
-    ) -> Snapshot {
+    pub fn new(begun: Instant, records: Vec<StatRecord>, asker: u32) -> Snapshot {
         let asks = |r: &StatRecord| matches!(r, StatRecord::Domain(d) if d.pid == asker);
         Snapshot {
             at_ms: now_ms(),
             took: begun.elapsed(),
             records: records.into_iter().filter(|r| !asks(r)).collect(),
-            figures,
         }
     }
 }

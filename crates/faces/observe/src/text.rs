@@ -29,7 +29,7 @@ impl Format {
 
 pub(crate) fn encode(samples: &Samples, format: Format) -> String {
     let mut out = String::new();
-    for family in FAMILIES {
+    for family in FAMILIES.iter() {
         let series = samples.0.get(family.name);
         let Some(series) = series.filter(|s| !s.is_empty()) else {
             continue;

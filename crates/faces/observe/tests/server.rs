@@ -8,7 +8,7 @@ use tranship_observe::{Server, Snapshot, limits, tcp, unix};
 use tranship_testkit::Watchdog;
 
 fn served() -> (Server, SocketAddr) {
-    let source = || Ok(Snapshot::new(Instant::now(), Vec::new(), Vec::new(), 0));
+    let source = || Ok(Snapshot::new(Instant::now(), Vec::new(), 0));
     let server = Server::new(Box::new(source), vec!["Named.example".to_owned()]);
     let door = tcp("0", false).expect("a port");
     let address = door.address().expect("an address");

@@ -3,6 +3,7 @@
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 use tranship::{Got, LeakReport, StatRecord};
+use tranship_proto::{Record, Value};
 
 macro_rules! put {
     ($to:ident, $from:ident: $($field:ident),+ $(,)?) => {
@@ -18,15 +19,36 @@ pub(crate) fn dict(py: Python<'_>, records: Vec<StatRecord>) -> PyResult<Bound<'
         all.set_item(list, PyList::empty(py))?;
     }
     for record in records {
-        let (list, entry) = entry(py, record)?;
-        match all.get_item(list)? {
+        let entry = figures(py, record.record())?;
+        match all.get_item(record.list())? {
             Some(list) if list.is_instance_of::<PyList>() => {
                 list.call_method1("append", (entry,))?;
             }
-            _ => all.set_item(list, entry)?,
+            _ => all.set_item(record.list(), entry)?,
         }
     }
     Ok(all)
+}
+
+/// Returns a record by the names of its figures, without those that only the statistics page has.
+fn figures<'py>(py: Python<'py>, record: &dyn Record) -> PyResult<Bound<'py, PyDict>> {
+    let to = PyDict::new(py);
+    for (figure, value) in record.each().filter(|(figure, _)| !figure.page_only) {
+        match value {
+            Value::Absent => to.set_item(figure.name, py.None())?,
+            Value::Flag(flag) => to.set_item(figure.name, flag)?,
+            Value::Number(number) => to.set_item(figure.name, number)?,
+            Value::Text(text) => to.set_item(figure.name, text)?,
+            Value::Domain(id) => to.set_item(figure.name, id.0)?,
+            Value::Pool(id) => to.set_item(figure.name, id.0)?,
+            Value::Pools(ids) => {
+                let ids: Vec<u32> = ids.iter().map(|id| id.0).collect();
+                to.set_item(figure.name, ids)?;
+            }
+            Value::Record(record) => to.set_item(figure.name, figures(py, record)?)?,
+        }
+    }
+    Ok(to)
 }
 
 /// Buffers that a domain has.
@@ -58,63 +80,4 @@ pub(crate) fn leaks<'py>(py: Python<'py>, report: &LeakReport) -> PyResult<Bound
     all.set_item("held", held)?;
     all.set_item("own", own)?;
     Ok(all)
-}
-
-fn entry(py: Python<'_>, record: StatRecord) -> PyResult<(&'static str, Bound<'_, PyDict>)> {
-    let to = PyDict::new(py);
-    let list = match record {
-        StatRecord::Manager(of) => {
-            put!(to, of: instance, pid, uptime_s, total_bytes, granted_bytes, stranded_bytes);
-            put!(to, of: data_bytes, table_bytes, ring_bytes, control_page_bytes);
-            put!(to, of: descriptors, max_descriptors, own_bytes_per_user, longest_turn_us);
-            put!(to, of: limit_bytes);
-            to.set_item("pressure", of.pressure.name())?;
-            "manager"
-        }
-        StatRecord::Domain(of) => {
-            to.set_item("domain", of.domain.0)?;
-            put!(to, of: name, pid, uid, connected, dumpable, stranded_bytes);
-            put!(to, of: data_bytes, table_bytes, ring_bytes, own_bytes, lingering_bytes);
-            let hog = of.hog.map(|hog| {
-                let to = PyDict::new(py);
-                to.set_item("action", hog.action.name())?;
-                put!(to, hog: over_bytes, since_ms);
-                PyResult::Ok(to)
-            });
-            to.set_item("hog", hog.transpose()?)?;
-            "domains"
-        }
-        StatRecord::Pool(of) => {
-            to.set_item("pool", of.pool.0)?;
-            to.set_item("writer", of.writer.0)?;
-            to.set_item("trust", of.trust.name())?;
-            put!(to, of: name, writer_alive, max_bytes, quota_bytes, granted_bytes);
-            put!(to, of: stranded_bytes, data_bytes, table_bytes, chunk_bytes, slots, readers);
-            put!(to, of: live_bytes, garbage_bytes, cached_bytes, padding_bytes, lingering_bytes);
-            "pools"
-        }
-        StatRecord::Channel(of) => {
-            to.set_item("channel", of.channel.0)?;
-            to.set_item("source", of.source.map(|domain| domain.0))?;
-            to.set_item("sink", of.sink.map(|domain| domain.0))?;
-            let pools: Vec<u32> = of.pools.iter().map(|pool| pool.0).collect();
-            to.set_item("pools", pools)?;
-            put!(to, of: name, taken, lines, ring_bytes, place);
-            "channels"
-        }
-        StatRecord::Hold(of) => {
-            to.set_item("domain", of.domain.0)?;
-            to.set_item("pool", of.pool.0)?;
-            put!(to, of: buffers, bytes, lingering_bytes, held_ms);
-            "holds"
-        }
-        StatRecord::Heap(of) => {
-            to.set_item("heap", of.heap.0)?;
-            to.set_item("owner", of.owner.0)?;
-            put!(to, of: name, max_bytes, quota_bytes, admitted_bytes);
-            put!(to, of: live_bytes, cached_bytes);
-            "heaps"
-        }
-    };
-    Ok((list, to))
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tranship_manager::Config;
 use tranship_manager::state::{
-    Action, ClientId, Facts, Fd, FdToken, Header, HeldSlot, IdStart, Input, Sealed, State,
+    Action, ClientId, Cursors, Facts, Fd, FdToken, Header, HeldSlot, IdStart, Input, Sealed, State,
 };
 use tranship_proto::{DomainId, Event, PROTOCOL_VERSION, Request};
 
@@ -362,9 +362,19 @@ impl World {
                     bytes,
                 });
             }
-            Action::ReadTaken { client, half } => {
-                assert!(self.tokens.contains(&half));
-                inputs.push_back(Input::TakenRead { client, taken: 1 });
+            Action::ReadCursors {
+                client,
+                source,
+                sink,
+                ..
+            } => {
+                let mut halves = [source, sink].into_iter().flatten();
+                assert!(halves.all(|half| self.tokens.contains(&half)));
+                let cursors = Cursors {
+                    taken: 1,
+                    ..Cursors::default()
+                };
+                inputs.push_back(Input::CursorsRead { client, cursors });
             }
             Action::ReadFigures { asker, pools } => {
                 assert!(pools.iter().all(|(_, table)| self.tokens.contains(table)));

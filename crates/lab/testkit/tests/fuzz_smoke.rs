@@ -114,6 +114,7 @@ fn datagrams() {
                 bytes: 3,
                 lingering_bytes: 2,
                 held_ms: Some(1),
+                ..HoldStat::default()
             }),
         },
     ];

@@ -1,5 +1,5 @@
-//! Chores of the repository, run by `make lint` and CI: `cargo run -p xtask -- layers | circles | errors | header |
-//! numbers | tidy | weight | site | all`, by `make test` also `surface check`; by `make mutants`: `mutants`, by `make
+//! Chores of the repository, run by `make lint` and CI: `cargo run -p xtask -- layers | circles | errors | figures |
+//! header | numbers | tidy | weight | site | all`, by `make test` also `surface check`; by `make mutants`: `mutants`, by `make
 //! site`: `site stage DIR`. `lines` counts.
 //!
 //! Purpose: the rules of ARCHITECTURE.md that neither the compiler nor clippy can check, and whether tests notice
@@ -9,6 +9,7 @@
 
 mod circles;
 mod errors;
+mod figures;
 mod findings;
 mod header;
 mod layers;
@@ -34,6 +35,10 @@ fn main() -> ExitCode {
             errors::write(&root).and_then(|()| errors::check(&root))
         }
         "errors" => errors::check(&root),
+        "figures" if std::env::args().nth(2).as_deref() == Some("write") => {
+            figures::write(&root).and_then(|()| figures::check(&root))
+        }
+        "figures" => figures::check(&root),
         "header" if std::env::args().nth(2).as_deref() == Some("write") => {
             header::write(&root).and_then(|()| header::check(&root))
         }
@@ -59,6 +64,7 @@ fn main() -> ExitCode {
         "all" => layers::check(&root).and_then(|mut found| {
             found.merge(circles::check(&root)?);
             found.merge(errors::check(&root)?);
+            found.merge(figures::check(&root)?);
             found.merge(header::check(&root)?);
             found.merge(numbers::check(&root)?);
             found.merge(tidy::check(&root)?);
@@ -74,7 +80,7 @@ fn main() -> ExitCode {
         "mutants" => return mutate(&root),
         other => {
             eprintln!(
-                "xtask: unknown chore `{other}`; known: layers, circles, errors [write], header [check | write], numbers, surface [check | write], tidy, weight, site [stage DIR], all, lines [CRATE...], mutants [FILTER...]"
+                "xtask: unknown chore `{other}`; known: layers, circles, errors [write], figures [write], header [check | write], numbers, surface [check | write], tidy, weight, site [stage DIR], all, lines [CRATE...], mutants [FILTER...]"
             );
             return ExitCode::from(2);
         }

@@ -109,8 +109,16 @@ fn item(address: &str, page: &str) -> Result<String> {
     );
     let declared = between(page, "item-decl\"><code>", "</code></pre>").context("a declaration")?;
     let mut text = format!("\ntranship::{name}\n");
-    for line in plain(declared)
+    // The fields of a record of figures are the table's. A review sees a change there, and in Python's stub.
+    let is_record = tranship_proto::RECORDS
+        .iter()
+        .any(|(record, ..)| name.ends_with(record));
+    let declared = plain(declared);
+    for line in declared
         .lines()
+        .filter(|line| {
+            !is_record || !line.trim_start().starts_with("pub ") || line.contains("struct")
+        })
         .filter(|line| !line.trim().is_empty())
     {
         writeln!(text, "    {line}")?;

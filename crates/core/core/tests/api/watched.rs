@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use tranship_core::{ChannelOptions, Domain, Sender, WhenFull};
 use tranship_manager::page::{Reader, Snapshot};
 use tranship_manager::{Config, Embedded};
-use tranship_proto::{ChannelView, PageRecord};
+use tranship_proto::{ChannelStat, StatRecord};
 
 const PATIENCE: Duration = Duration::from_secs(1);
 
@@ -25,11 +25,11 @@ fn open(socket: &Path) -> Reader {
 }
 
 /// Looks until a channel is so.
-fn until(reader: &mut Reader, name: &str, so: impl Fn(&ChannelView) -> bool) -> ChannelView {
+fn until(reader: &mut Reader, name: &str, so: impl Fn(&ChannelStat) -> bool) -> ChannelStat {
     loop {
         let said = reader.look(PATIENCE).unwrap_or_default();
         let channels = said.records.into_iter().filter_map(|r| match r {
-            PageRecord::Channel(c) if c.stat.name == name => Some(c),
+            StatRecord::Channel(c) if c.name == name => Some(c),
             _ => None,
         });
         if let Some(found) = channels.into_iter().find(&so) {
@@ -42,7 +42,7 @@ fn names(said: &Snapshot) -> usize {
     let names = said
         .records
         .iter()
-        .filter(|r| matches!(r, PageRecord::Channel(_)));
+        .filter(|r| matches!(r, StatRecord::Channel(_)));
     names.count()
 }
 

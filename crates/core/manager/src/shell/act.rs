@@ -2,10 +2,12 @@
 
 use super::parts::Shell;
 use super::party::Task;
-use super::{counters, hog, idfile};
-use crate::state::{Action, ClientId, Input};
+use super::{counters, hog, idfile, look};
+use crate::state::{Action, ClientId, FdToken, Input};
+use std::fs::File;
 use std::sync::atomic::Ordering;
 use tranship_region::layout::ControlPageRw;
+use tranship_sys::time::monotonic_ns;
 use tranship_sys::{crash, socket};
 
 impl Shell {
@@ -105,13 +107,16 @@ impl Shell {
                 };
                 self.answer_later(client, read);
             }
-            Action::ReadTaken { client, half } => {
-                let taken = self
-                    .fds
-                    .get(&half)
-                    .and_then(|f| counters::taken(f).ok())
-                    .unwrap_or(0);
-                self.answer_later(client, Input::TakenRead { client, taken });
+            Action::ReadCursors {
+                client,
+                source,
+                sink,
+                lines,
+            } => {
+                let file = |half: Option<FdToken>| self.fds.get(&half?).map(|f| -> &File { f });
+                let halves = [source, sink].map(file);
+                let cursors = look::cursors(halves, lines, monotonic_ns());
+                self.answer_later(client, Input::CursorsRead { client, cursors });
             }
             Action::ReadFigures { asker, pools } => {
                 let read = |token| self.fds.get(&token).map(|f| counters::figures(f));

@@ -14,7 +14,6 @@ use zerocopy::IntoBytes;
 const TABLE_AT: u64 = 4096;
 const REFS_AT: u64 = 128;
 const COUNTS_AT: u64 = 64;
-const HEAD_AT: u64 = 256;
 const FIGURES_AT: u64 = 128;
 
 fn words(file: &File, at: u64, slots: &Range<u32>) -> io::Result<Vec<u32>> {
@@ -218,22 +217,11 @@ fn held_slot(slot: u32, entry: &[u8]) -> HeldSlot {
     }
 }
 
-/// Returns the number of lines that a sink has taken.
-pub(super) fn taken(half: &File) -> io::Result<u64> {
-    let mut raw = [0u8; 8];
-    half.read_exact_at(&mut raw, HEAD_AT)?;
-    Ok(u64::from_le_bytes(raw))
-}
-
 /// Reads a writer's figures about its pool.
 // Trust: each word is the writer's claim; its users bound it by the granted size.
 pub(super) fn figures(table: &File) -> io::Result<Figures> {
-    let mut raw = [0u8; 88];
-    table.read_exact_at(&mut raw, FIGURES_AT)?;
     let mut words = [0u64; 11];
-    for (word, raw) in words.iter_mut().zip(raw.as_chunks::<8>().0) {
-        *word = u64::from_le_bytes(*raw);
-    }
+    table.read_exact_at(words.as_mut_bytes(), FIGURES_AT)?;
     let [
         blocked_ns,
         collect_ns,

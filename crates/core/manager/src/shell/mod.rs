@@ -16,6 +16,7 @@ mod in_flight;
 mod keep;
 mod listener;
 pub(crate) mod lock;
+mod look;
 mod machine;
 mod notify;
 mod out;

@@ -64,7 +64,8 @@ pub(crate) use model::Item;
 pub use stored::Stored;
 pub(crate) use survey::{Look, Surveyed};
 pub use types::{
-    Action, ClientId, Facts, Fd, FdToken, Figures, Header, HeldSlot, HogNotice, Input, Sealed,
+    Action, ClientId, Cursors, Facts, Fd, FdToken, Figures, Header, HeldSlot, HogNotice, Input,
+    Sealed,
 };
 
 use crate::Config;
@@ -236,7 +237,7 @@ impl State {
                 buffers,
                 bytes,
             } => self.hold_read(client, buffers, bytes),
-            Input::TakenRead { client, taken } => self.taken_read(client, taken),
+            Input::CursorsRead { client, cursors } => self.cursors_read(client, cursors),
             Input::FiguresRead { asker, figures } => {
                 let (cx, hogs, outside) = (&mut self.cx, &self.hogs, &mut self.outside);
                 let (pools, heaps) = (&mut self.pools, &mut self.heaps);

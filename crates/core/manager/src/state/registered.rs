@@ -135,13 +135,11 @@ impl Registrations {
             name: r.address.clone(),
             source,
             sink,
-            exported_as: None,
-            waiting_as: None,
             pools: r.pool.into_iter().collect(),
-            taken: 0,
             lines: r.lines,
             ring_bytes: descriptors.bytes_of(r.source_half) + descriptors.bytes_of(r.sink_half),
             place: r.place.clone(),
+            ..ChannelStat::default()
         };
         Some((record, r.sink_half))
     }

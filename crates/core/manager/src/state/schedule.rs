@@ -301,6 +301,6 @@ pub(super) fn first_pool_quota(
 }
 
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // of a share: below a million
-fn millionths(share: f64) -> u32 {
+pub(super) fn millionths(share: f64) -> u32 {
     (share * 1e6).round() as u32
 }

@@ -2,7 +2,8 @@
 
 use super::extent::For;
 use super::model::{Item, StatRun};
-use super::types::{Action, ClientId, Done, Figures};
+use super::schedule::millionths;
+use super::types::{Action, ClientId, Cursors, Done, FdToken, Figures};
 use super::{Of, State, refusal};
 use std::collections::BTreeMap;
 use tranship_proto::{
@@ -15,6 +16,8 @@ const MAX_SLOTS_READ: u64 = 4 << 20;
 
 /// Slots that are read at once.
 const SLOTS_AT_ONCE: u32 = 16384;
+/// Reading a channel's cursors counts as that many slots.
+const CURSORS: u64 = 16;
 /// Records that are sent at once.
 const RECORDS_AT_ONCE: usize = 32;
 
@@ -23,6 +26,19 @@ fn after<K: Ord + Copy, V>(map: &BTreeMap<K, V>, last: Option<K>) -> Option<K> {
     use std::ops::Bound::{Excluded, Unbounded};
     let from = last.map_or(Unbounded, Excluded);
     map.range((from, Unbounded)).next().map(|(key, _)| *key)
+}
+
+fn read_cursors(
+    client: ClientId,
+    (source, sink): (Option<FdToken>, Option<FdToken>),
+    lines: u32,
+) -> Action {
+    Action::ReadCursors {
+        client,
+        source,
+        sink,
+        lines,
+    }
 }
 
 impl State {
@@ -189,15 +205,20 @@ impl State {
             Item::Waiting(domain, req) => self.waiting_record(domain, req),
             Item::Channel(id) => {
                 let record = self.channel_record(id)?;
-                match self.channels.get(&id)?.sink_half {
-                    None => Some(record),
-                    Some(half) => self.ask(client, record, Action::ReadTaken { client, half }, 1),
-                }
+                let c = self.channels.get(&id)?;
+                let halves = (c.source_half, c.sink_half);
+                self.ask(
+                    client,
+                    record,
+                    read_cursors(client, halves, c.lines),
+                    CURSORS,
+                )
             }
             Item::Registered(key) => {
-                let (record, half) = self.registered.record(key, &self.cx.descriptors)?;
-                let record = StatRecord::Channel(record);
-                self.ask(client, record, Action::ReadTaken { client, half }, 1)
+                let (record, sink) = self.registered.record(key, &self.cx.descriptors)?;
+                let source = self.registered.get(key)?.source_half;
+                let read = read_cursors(client, (Some(source), Some(sink)), record.lines);
+                self.ask(client, StatRecord::Channel(record), read, CURSORS)
             }
             Item::Hold(pool, domain) => {
                 let record = StatRecord::Hold(self.hold_stat(pool, domain)?);
@@ -261,11 +282,7 @@ impl State {
     pub(super) fn pool_read(&mut self, client: ClientId, figures: Option<Figures>) {
         self.fill(client, |record| {
             if let (StatRecord::Pool(p), Some(f)) = (record, figures) {
-                // Trust: a writer's word about memory that it was granted.
-                p.live_bytes = f.live_bytes.min(p.granted_bytes);
-                p.garbage_bytes = f.garbage_bytes.min(p.granted_bytes);
-                p.cached_bytes = f.cached_bytes.min(p.granted_bytes);
-                p.padding_bytes = f.padding_bytes.min(p.granted_bytes);
+                f.say(p);
             }
         });
         // The reading came at once, so the records of few pools are of one moment. The rest continues when this one has
@@ -287,10 +304,9 @@ impl State {
         Some(HoldStat {
             domain,
             pool,
-            buffers: 0,
-            bytes: 0,
             lingering_bytes: hold.lingering_bytes,
             held_ms: held.map(|ms| u64::try_from(ms).unwrap_or(u64::MAX)),
+            ..HoldStat::default()
         })
     }
 
@@ -315,7 +331,7 @@ impl State {
         }
     }
 
-    /// Returns a channel's record without the number of taken messages.
+    /// Returns a channel's record without the figures that only its ends know.
     pub(super) fn channel_record(&self, id: ChannelId) -> Option<StatRecord> {
         let c = self.channels.get(&id)?;
         Some(StatRecord::Channel(ChannelStat {
@@ -323,47 +339,34 @@ impl State {
             name: c.name.clone(),
             source: (!c.source_gone).then_some(c.source),
             sink: Some(c.sink),
-            exported_as: None,
-            waiting_as: None,
             pools: c.pools.iter().take(1024).copied().collect(),
-            taken: 0,
             lines: c.lines,
             ring_bytes: c.ring_bytes(|half| self.cx.descriptors.bytes_of(half)),
-            place: None,
+            ..ChannelStat::default()
         }))
     }
 
     pub(super) fn export_record(&self, id: ExportId) -> Option<StatRecord> {
         let e = self.exports.get(id)?;
         Some(StatRecord::Channel(ChannelStat {
-            channel: ChannelId(0),
             name: e.name.clone(),
             source: (e.role == Role::Source).then_some(e.domain),
             sink: (e.role == Role::Sink).then_some(e.domain),
             exported_as: Some(e.role),
-            waiting_as: None,
-            pools: Vec::new(),
-            taken: 0,
-            lines: 0,
-            ring_bytes: 0,
-            place: None,
+            ..ChannelStat::default()
         }))
     }
 
     pub(super) fn waiting_record(&self, domain: DomainId, req: Req) -> Option<StatRecord> {
         let w = self.waiting.get(domain, req)?;
         Some(StatRecord::Channel(ChannelStat {
-            channel: ChannelId(0),
             name: w.name.clone(),
             source: (w.role == Role::Source).then_some(w.domain),
             sink: (w.role == Role::Sink).then_some(w.domain),
-            exported_as: None,
             waiting_as: Some(w.role),
-            pools: Vec::new(),
-            taken: 0,
             lines: w.lines,
             ring_bytes: self.cx.descriptors.bytes_of(w.half),
-            place: None,
+            ..ChannelStat::default()
         }))
     }
 
@@ -403,11 +406,9 @@ impl State {
             slots: p.slots,
             trust: p.trust,
             readers: u32::try_from(p.readers.len()).unwrap_or(u32::MAX),
-            live_bytes: 0,
-            garbage_bytes: 0,
-            cached_bytes: 0,
-            padding_bytes: 0,
             lingering_bytes: p.lingering_bytes,
+            target_ppm: self.cx.config.rule_of(&p.name).target.map(millionths),
+            ..PoolStat::default()
         }))
     }
 
@@ -441,10 +442,11 @@ impl State {
         }
     }
 
-    pub(super) fn taken_read(&mut self, client: ClientId, taken: u64) {
+    /// Takes a channel's cursors that were read.
+    pub(super) fn cursors_read(&mut self, client: ClientId, cursors: Cursors) {
         self.complete(client, |record| {
             if let StatRecord::Channel(c) = record {
-                c.taken = taken;
+                cursors.say(c);
             }
         });
     }

@@ -2,7 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 use tranship_proto::{
-    ChannelId, DomainId, Event, HogAction, PoolId, Pressure, Refusal, Req, Request,
+    ChannelId, ChannelStat, DomainId, Event, HogAction, PoolId, PoolStat, Pressure, Refusal, Req,
+    Request,
 };
 
 /// A connection, as the shell numbers them. Never used twice.
@@ -99,6 +100,60 @@ pub struct Figures {
     pub cached_bytes: u64,
     /// Bytes of buffers' pages beyond the requested length.
     pub padding_bytes: u64,
+}
+
+impl Figures {
+    /// Puts the figures into the pool's record.
+    pub(crate) fn say(self, to: &mut PoolStat) {
+        // Trust: a writer's word about memory that it was granted.
+        let bound = |bytes: u64| bytes.min(to.granted_bytes);
+        *to = PoolStat {
+            live_bytes: bound(self.live_bytes),
+            peak_bytes: bound(self.peak_bytes),
+            garbage_bytes: bound(self.garbage_bytes),
+            cached_bytes: bound(self.cached_bytes),
+            padding_bytes: bound(self.padding_bytes),
+            live_buffers: self.live_buffers,
+            cached_buffers: self.cached,
+            allocs: self.allocs,
+            blocked_ns: self.blocked_ns,
+            collect_ns: self.collect_ns,
+            waiters: self.waiters,
+            ..std::mem::take(to)
+        };
+    }
+}
+
+/// A channel's cursors. Trust: each number is the word of one of its ends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Cursors {
+    /// Messages that the sink has taken.
+    pub taken: u64,
+    /// Messages sent and not taken.
+    pub depth: u64,
+    /// How often the source found no room.
+    pub stalls: u64,
+    /// Time that it waited then.
+    pub stalled_ns: u64,
+    /// How long it has been waiting for room; 0: it does not wait.
+    pub waiting_ns: u64,
+    /// Whether the sink sleeps until a message comes.
+    pub sink_asleep: bool,
+}
+
+impl Cursors {
+    /// Puts the cursors into the channel's record.
+    pub(crate) fn say(self, to: &mut ChannelStat) {
+        *to = ChannelStat {
+            taken: self.taken,
+            depth: self.depth,
+            stalls: self.stalls,
+            stalled_ns: self.stalled_ns,
+            waiting_ns: self.waiting_ns,
+            sink_asleep: self.sink_asleep,
+            ..std::mem::take(to)
+        };
+    }
 }
 
 /// A slot that a reader's counter says it holds, as the pool's table has it.
@@ -232,12 +287,12 @@ pub enum Input {
         /// Bytes of these buffers.
         bytes: u64,
     },
-    /// The answer to `Action::ReadTaken`.
-    TakenRead {
+    /// The answer to `Action::ReadCursors`.
+    CursorsRead {
         /// The client that asked.
         client: ClientId,
-        /// The sink's head.
-        taken: u64,
+        /// The channel's cursors, as far as they could be read.
+        cursors: Cursors,
     },
     /// The answer to `Action::ReadFigures`, in its order; `None` for figures that could not be read.
     FiguresRead {
@@ -351,12 +406,16 @@ pub enum Action {
         /// The slots.
         slots: std::ops::Range<u32>,
     },
-    /// Read the head of a sink's half. Answered at once.
-    ReadTaken {
+    /// Read a channel's cursors. Answered at once.
+    ReadCursors {
         /// The client that asked.
         client: ClientId,
+        /// The source's half.
+        source: Option<FdToken>,
         /// The sink's half.
-        half: FdToken,
+        sink: Option<FdToken>,
+        /// Lines in the channel's ring.
+        lines: u32,
     },
     /// Read the writers' figures about their pools. Answered at once.
     ReadFigures {

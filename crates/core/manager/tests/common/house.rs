@@ -5,8 +5,8 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 use tranship_manager::state::{
-    Action, ClientId, Facts, Fd, FdToken, Figures, Header, HeldSlot, HogNotice, IdStart, Input,
-    Sealed, State,
+    Action, ClientId, Cursors, Facts, Fd, FdToken, Figures, Header, HeldSlot, HogNotice, IdStart,
+    Input, Sealed, State,
 };
 use tranship_manager::{Config, Limits};
 use tranship_proto::{DomainId, Event, PROTOCOL_VERSION, PoolId, Refusal, RefusalCode, Request};
@@ -102,9 +102,12 @@ impl House {
                         let live = Some(self.alive.clone());
                         inputs.push_back(Input::OrphanRead { pool, slots, live });
                     }
-                    Action::ReadTaken { client, .. } => {
-                        let taken = TAKEN;
-                        inputs.push_back(Input::TakenRead { client, taken });
+                    Action::ReadCursors { client, .. } => {
+                        let cursors = Cursors {
+                            taken: TAKEN,
+                            ..Cursors::default()
+                        };
+                        inputs.push_back(Input::CursorsRead { client, cursors });
                     }
                     Action::ReadFigures { asker, pools } => {
                         let said = |(id, _)| (id, self.figures.get(&id).copied());

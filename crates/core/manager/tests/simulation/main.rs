@@ -13,8 +13,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 use tranship_manager::Config;
 use tranship_manager::state::{
-    Action, ClientId, Facts, Fd, FdToken, Figures, Header, HeldSlot, IdStart, Input, Sealed, State,
-    Stored,
+    Action, ClientId, Cursors, Facts, Fd, FdToken, Figures, Header, HeldSlot, IdStart, Input,
+    Sealed, State, Stored,
 };
 use tranship_proto::{
     ChannelClaim, ChannelId, DomainId, Event, Levels, LocalChannel, PROTOCOL_VERSION, PoolId,

@@ -201,9 +201,19 @@ impl World {
                     bytes: 1,
                 });
             }
-            Action::ReadTaken { client, half } => {
-                assert!(self.tokens.contains(&half));
-                inputs.push_back(Input::TakenRead { client, taken: 1 });
+            Action::ReadCursors {
+                client,
+                source,
+                sink,
+                ..
+            } => {
+                let mut halves = [source, sink].into_iter().flatten();
+                assert!(halves.all(|half| self.tokens.contains(&half)));
+                let cursors = Cursors {
+                    taken: 1,
+                    ..Cursors::default()
+                };
+                inputs.push_back(Input::CursorsRead { client, cursors });
             }
             Action::ReadFigures { asker, pools } => {
                 self.count("figures read");

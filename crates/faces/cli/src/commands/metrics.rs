@@ -49,8 +49,7 @@ fn look(args: &ConnectArgs) -> Result<Snapshot, Error> {
     let begun = Instant::now();
     let domain = connect::look(args)?;
     let records = domain.stat()?;
-    let (_, figures) = domain.pool_figures()?;
-    Ok(Snapshot::new(begun, records, figures, std::process::id()))
+    Ok(Snapshot::new(begun, records, std::process::id()))
 }
 
 fn print(args: &MetricsArgs) -> Result<Answer> {

@@ -6,7 +6,7 @@ use tranship_proto::{DomainId, PoolId, StatRecord, shown};
 /// Names of domains and pools; a number where there is none.
 pub(super) struct Names {
     pub(super) domains: HashMap<DomainId, String>,
-    pub(super) pools: HashMap<PoolId, String>,
+    pools: HashMap<PoolId, (String, DomainId)>,
 }
 
 impl Names {
@@ -18,7 +18,9 @@ impl Names {
         for record in records {
             match record {
                 StatRecord::Domain(d) => drop(names.domains.insert(d.domain, d.name.clone())),
-                StatRecord::Pool(p) => drop(names.pools.insert(p.pool, p.name.clone())),
+                StatRecord::Pool(p) => {
+                    names.pools.insert(p.pool, (p.name.clone(), p.writer));
+                }
                 _ => {}
             }
         }
@@ -30,8 +32,14 @@ impl Names {
         format!("{}#{}", shown(name), id.0)
     }
 
+    /// Returns the domain that writes a pool; nothing, if the pool is gone.
+    pub(super) fn writer(&self, id: PoolId) -> String {
+        let pool = self.pools.get(&id);
+        pool.map_or_else(String::new, |(_, writer)| self.domain(*writer))
+    }
+
     pub(super) fn pool(&self, id: PoolId) -> String {
-        let name = self.pools.get(&id).map_or("", String::as_str);
+        let name = self.pools.get(&id).map_or("", |(name, _)| name.as_str());
         format!("{}#{}", shown(name), id.0)
     }
 }

@@ -10,7 +10,6 @@ mod keys;
 mod screen;
 mod source;
 mod view;
-mod words;
 
 #[cfg(test)]
 mod sample;

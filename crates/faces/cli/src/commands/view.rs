@@ -1,14 +1,18 @@
 //! Figures of the manager, for people and for programs.
 
 use super::connect;
+use super::figures;
 use super::names::Names;
 use crate::args::ViewArgs;
 use crate::exit::Answer;
 use crate::output::{self, Table, size};
 use anyhow::Result;
-use serde_json::{Value, json};
+use serde_json::json;
 use std::io::{self, Write};
-use tranship_proto::{ChannelStat, DomainId, DomainStat, ManagerStat, Pressure, StatRecord, shown};
+use tranship_observe::record_json;
+use tranship_proto::{
+    ChannelStat, DomainId, Figure, Kind, ManagerStat, Pressure, Record, StatRecord, Value, shown,
+};
 
 /// Version of the JSON; it rises when a field changes its meaning or leaves.
 pub(super) const SCHEMA: u32 = 1;
@@ -42,192 +46,101 @@ pub(crate) fn ls(args: &ViewArgs) -> Result<Answer> {
     Ok(Answer::Yes)
 }
 
+/// Lists of records, in the order in which they are shown.
+const LISTS: [&str; 5] = ["domains", "pools", "heaps", "channels", "holds"];
+
 /// Returns all records as one object.
-pub(crate) fn stat_json(records: &[StatRecord]) -> Value {
+pub(crate) fn stat_json(records: &[StatRecord]) -> serde_json::Value {
     let mut object = json!({ "schema": SCHEMA });
-    for record in records {
-        let (list, value) = match record {
-            StatRecord::Manager(manager) => {
-                object["manager"] = json!(manager);
-                continue;
-            }
-            StatRecord::Domain(domain) => ("domains", json!(domain)),
-            StatRecord::Pool(pool) => ("pools", json!(pool)),
-            StatRecord::Channel(channel) => ("channels", json!(channel)),
-            StatRecord::Hold(hold) => ("holds", json!(hold)),
-            StatRecord::Heap(heap) => ("heaps", json!(heap)),
-        };
-        if object[list].is_null() {
-            object[list] = json!([]);
-        }
-        if let Some(list) = object[list].as_array_mut() {
-            list.push(value);
-        }
+    for list in LISTS {
+        object[list] = json!([]);
     }
-    for list in ["domains", "pools", "heaps", "channels", "holds"] {
-        if object[list].is_null() {
-            object[list] = json!([]);
+    for record in records {
+        let value = record_json(record);
+        match object[record.list()].as_array_mut() {
+            Some(list) => list.push(value),
+            None => object[record.list()] = value,
         }
     }
     object
 }
 
-/// Prints all records as tables.
+/// Prints all records as tables: a column for each figure that some record has.
 pub(crate) fn stat_tables(records: &[StatRecord], out: &mut impl Write) -> io::Result<()> {
     let names = Names::of(records);
-    let mut domains = Table::new(&[
-        ">domain",
-        "name",
-        ">pid",
-        ">uid",
-        "state",
-        "dumpable",
-        ">data",
-        ">tables",
-        ">rings",
-        ">own",
-        ">lingering",
-        ">stranded",
-        "hog",
-    ]);
-    let mut pools = Table::new(&[
-        ">pool",
-        "name",
-        "writer",
-        "trust",
-        ">granted",
-        ">quota",
-        ">max",
-        ">data",
-        ">live",
-        ">garbage",
-        ">cached",
-        ">padding",
-        ">tables",
-        ">lingering",
-        ">stranded",
-        ">chunk",
-        ">slots",
-        ">readers",
-    ]);
-    let mut heaps = Table::new(&[
-        ">heap",
-        "name",
-        "owner",
-        ">admitted",
-        ">live",
-        ">cached",
-        ">quota",
-        ">max",
-    ]);
-    let mut channels = Table::new(&[
-        ">channel", "name", "from", "to", ">taken", ">lines", ">rings", "pools",
-    ]);
-    let mut holds = Table::new(&[
-        "holder",
-        "pool",
-        ">buffers",
-        ">bytes",
-        ">lingering",
-        ">oldest",
-    ]);
     for record in records {
-        match record {
-            StatRecord::Manager(m) => writeln!(
-                out,
-                "manager pid {}, up {} s: granted {} of {}, stranded {}, {} of {} descriptors, \
-                 at most {} of its own for each user, longest loop iteration {:.1} ms\n\
-                 memory pressure: {}\n\
-                 shared memory {}: data {}, stranded {}, tables {}, rings {}, control_pages {}\n",
-                m.pid,
-                m.uptime_s,
-                size(m.granted_bytes),
-                size(m.total_bytes),
-                size(m.stranded_bytes),
-                m.descriptors,
-                m.max_descriptors,
-                size(m.own_bytes_per_user),
-                f64::from(u32::try_from(m.longest_turn_us).unwrap_or(u32::MAX)) / 1e3,
-                outside(m),
-                size(m.shared_bytes()),
-                size(m.data_bytes),
-                size(m.stranded_bytes),
-                size(m.table_bytes),
-                size(m.ring_bytes),
-                size(m.control_page_bytes),
-            )?,
-            StatRecord::Domain(d) => domains.row(domain_row(d)),
-            StatRecord::Pool(p) => pools.row(vec![
-                p.pool.0.to_string(),
-                p.name.clone(),
-                names.domain(p.writer) + if p.writer_alive { "" } else { " (dead)" },
-                p.trust.to_string(),
-                size(p.granted_bytes),
-                size(p.quota_bytes),
-                size(p.max_bytes),
-                size(p.data_bytes),
-                size(p.live_bytes),
-                size(p.garbage_bytes),
-                size(p.cached_bytes),
-                size(p.padding_bytes),
-                size(p.table_bytes),
-                size(p.lingering_bytes),
-                size(p.stranded_bytes),
-                size(p.chunk_bytes),
-                p.slots.to_string(),
-                p.readers.to_string(),
-            ]),
-            StatRecord::Heap(h) => heaps.row(vec![
-                h.heap.0.to_string(),
-                h.name.clone(),
-                names.domain(h.owner),
-                size(h.admitted_bytes),
-                size(h.live_bytes),
-                size(h.cached_bytes),
-                size(h.quota_bytes),
-                size(h.max_bytes),
-            ]),
-            StatRecord::Channel(c) => channels.row(vec![
-                if c.channel.0 == 0 {
-                    "-".to_owned()
-                } else {
-                    c.channel.0.to_string()
-                },
-                c.name.clone(),
-                end(&names, c.source, c),
-                end(&names, c.sink, c),
-                c.taken.to_string(),
-                c.lines.to_string(),
-                size(c.ring_bytes),
-                c.pools
-                    .iter()
-                    .map(|pool| names.pool(*pool))
-                    .collect::<Vec<_>>()
-                    .join(" "),
-            ]),
-            // A domain that reads a pool without holding anything is counted with the pool's readers.
-            StatRecord::Hold(h) if h.buffers == 0 => {}
-            StatRecord::Hold(h) => holds.row(vec![
-                names.domain(h.domain),
-                names.pool(h.pool),
-                h.buffers.to_string(),
-                size(h.bytes),
-                size(h.lingering_bytes),
-                h.held_ms.map_or("-".to_owned(), age),
-            ]),
+        if let StatRecord::Manager(m) = record {
+            manager_table(m).write(out)?;
         }
     }
-    let mut first = true;
-    for table in [domains, pools, heaps, channels, holds]
-        .iter()
-        .filter(|table| !table.is_empty())
-    {
-        if !std::mem::take(&mut first) {
-            writeln!(out)?;
+    for list in LISTS {
+        let idle = |r: &&StatRecord| matches!(r, StatRecord::Hold(h) if h.buffers == 0);
+        // A domain that reads a pool without holding anything is counted with the pool's readers.
+        let rows = records.iter().filter(|r| r.list() == list && !idle(r));
+        let rows: Vec<Vec<String>> = rows.map(|r| row(r, &names)).collect();
+        let Some(first) = records.iter().find(|r| r.list() == list) else {
+            continue;
+        };
+        let some = |column: usize| rows.iter().any(|row| row[column] != figures::NONE);
+        let columns: Vec<_> = shown_figures(first.record()).zip(0..).collect();
+        let columns: Vec<_> = columns.into_iter().filter(|(_, at)| some(*at)).collect();
+        if columns.is_empty() {
+            continue;
         }
+        let heading = columns.iter().map(|((figure, value), _)| {
+            let right = figure.kind != Kind::Fact || matches!(value, Value::Number(_));
+            format!("{}{}", if right { ">" } else { "" }, figure.title())
+        });
+        let heading: Vec<String> = heading.collect();
+        let heading: Vec<&str> = heading.iter().map(String::as_str).collect();
+        let mut table = Table::new(&heading);
+        for row in &rows {
+            table.row(columns.iter().map(|(_, at)| row[*at].clone()).collect());
+        }
+        writeln!(out, "\n{list}")?;
         table.write(out)?;
     }
     Ok(())
+}
+
+/// Returns the figures that the manager's answer has.
+fn shown_figures(record: &dyn Record) -> impl Iterator<Item = (&'static Figure, Value<'_>)> {
+    record.each().filter(|(figure, _)| !figure.page_only)
+}
+
+fn manager_table(m: &ManagerStat) -> Table {
+    let mut table = Table::new(&["manager", ">"]);
+    for (figure, value) in shown_figures(m) {
+        let text = match figure.name {
+            "pressure" => outside(m),
+            _ => figures::text(figure, value),
+        };
+        table.row(vec![figure.title().to_owned(), text]);
+    }
+    table.row(vec!["shared".to_owned(), size(m.shared_bytes())]);
+    table
+}
+
+/// Returns a record's cells. Domains and pools have their names, but for the record's own number.
+fn row(record: &StatRecord, names: &Names) -> Vec<String> {
+    let own = !matches!(record, StatRecord::Hold(_));
+    let cell = |(at, (figure, value)): (usize, (&Figure, Value<'_>))| match (value, record) {
+        (Value::Number(0), StatRecord::Channel(_)) if at == 0 => figures::NONE.to_owned(),
+        (_, StatRecord::Channel(c)) if figure.name == "source" => end(names, c.source, c),
+        (_, StatRecord::Channel(c)) if figure.name == "sink" => end(names, c.sink, c),
+        (Value::Domain(id), _) if !(own && at == 0) => names.domain(id),
+        (Value::Pool(id), _) if !(own && at == 0) => names.pool(id),
+        (Value::Pools([]), _) => figures::NONE.to_owned(),
+        (Value::Pools(ids), _) => {
+            let ids: Vec<String> = ids.iter().map(|id| names.pool(*id)).collect();
+            ids.join(" ")
+        }
+        (value, _) => figures::text(figure, value),
+    };
+    shown_figures(record.record())
+        .enumerate()
+        .map(cell)
+        .collect()
 }
 
 /// Returns names and channels only, one a line, without a heading: for `ls`.
@@ -245,48 +158,15 @@ pub(crate) fn ls_lines(records: &[StatRecord]) -> Vec<String> {
     records.iter().filter_map(line).collect()
 }
 
-/// Returns in words how short memory is on the machine and in its cgroups, and what is granted because of that.
+/// Returns in words how short memory is on the machine and in its cgroups.
 fn outside(m: &ManagerStat) -> String {
     let pressure = match m.pressure {
-        Pressure::Unwatched => "not watched".to_owned(),
-        Pressure::None => "none".to_owned(),
-        Pressure::Some => "some: caches are asked for".to_owned(),
-        Pressure::Full => "full: caches are asked for, and nobody grows".to_owned(),
+        Pressure::Unwatched => "not watched",
+        Pressure::None => "none",
+        Pressure::Some => "some: caches are asked for",
+        Pressure::Full => "full: caches are asked for, and no pool grows",
     };
-    match m.limit_bytes < m.total_bytes {
-        true => format!("{pressure}; at most {} at present", size(m.limit_bytes)),
-        false => pressure,
-    }
-}
-
-fn domain_row(d: &DomainStat) -> Vec<String> {
-    vec![
-        d.domain.0.to_string(),
-        d.name.clone(),
-        d.pid.to_string(),
-        d.uid.to_string(),
-        if d.connected { "connected" } else { "away" }.to_owned(),
-        if d.dumpable { "yes" } else { "no" }.to_owned(),
-        size(d.data_bytes),
-        size(d.table_bytes),
-        size(d.ring_bytes),
-        size(d.own_bytes),
-        size(d.lingering_bytes),
-        size(d.stranded_bytes),
-        d.hog.as_ref().map_or("-".to_owned(), |hog| {
-            let (over, since) = (size(hog.over_bytes), age(hog.since_ms));
-            format!("{}: over {over} for {since}", hog.action)
-        }),
-    ]
-}
-
-/// Returns a duration.
-fn age(ms: u64) -> String {
-    match ms {
-        0..10_000 => format!("{}.{} s", ms / 1000, ms % 1000 / 100),
-        10_000..600_000 => format!("{} s", ms / 1000),
-        600_000.. => format!("{} min", ms / 60_000),
-    }
+    pressure.to_owned()
 }
 
 /// Returns one end of a channel. A name that is exported, or waited for, has only one; of a carried channel the other
@@ -304,7 +184,8 @@ fn end(names: &Names, domain: Option<DomainId>, channel: &ChannelStat) -> String
 mod tests {
     use super::*;
     use tranship_proto::{
-        ChannelId, HeapStat, HogAction, HogStat, HoldStat, ManagerStat, PoolId, PoolStat, Role,
+        ChannelId, DomainStat, HeapStat, HogAction, HogStat, HoldStat, PoolId, PoolStat, Role,
+        Trust,
     };
 
     /// Returns the line of a name without a channel; the reader exports it, or waits for it.
@@ -316,11 +197,7 @@ mod tests {
             sink: Some(DomainId(2)),
             exported_as,
             waiting_as,
-            pools: vec![],
-            taken: 0,
-            lines: 0,
-            ring_bytes: 0,
-            place: None,
+            ..ChannelStat::default()
         })
     }
 
@@ -332,18 +209,13 @@ mod tests {
             pid: 10,
             uid: 0,
             connected: true,
-            dumpable: false,
-            stranded_bytes: 0,
-            data_bytes: 0,
-            table_bytes: 0,
-            ring_bytes: 0,
-            own_bytes: 0,
             lingering_bytes: 16 << 20,
             hog: Some(HogStat {
                 action: HogAction::Throttle,
                 over_bytes: 8 << 20,
                 since_ms: 5300,
             }),
+            ..DomainStat::default()
         };
         vec![
             StatRecord::Manager(ManagerStat {
@@ -352,7 +224,6 @@ mod tests {
                 uptime_s: 5,
                 total_bytes: 1 << 30,
                 granted_bytes: 64 << 20,
-                stranded_bytes: 0,
                 data_bytes: 63 << 20,
                 table_bytes: 64 << 10,
                 ring_bytes: 40 << 10,
@@ -361,8 +232,9 @@ mod tests {
                 max_descriptors: 900,
                 own_bytes_per_user: 32 << 20,
                 longest_turn_us: 1300,
-                pressure: tranship_proto::Pressure::Full,
+                pressure: Pressure::Full,
                 limit_bytes: 512 << 20,
+                ..ManagerStat::default()
             }),
             StatRecord::Domain(domain(writer, "camera")),
             StatRecord::Domain(domain(reader, "")),
@@ -374,18 +246,16 @@ mod tests {
                 max_bytes: 1 << 28,
                 quota_bytes: 1 << 28,
                 granted_bytes: 64 << 20,
-                stranded_bytes: 0,
-                data_bytes: 63 << 20,
-                table_bytes: 64 << 10,
                 chunk_bytes: 1 << 20,
                 slots: 1024,
-                trust: tranship_proto::Trust::Full,
+                trust: Trust::Full,
                 readers: 1,
                 live_bytes: 32 << 20,
                 garbage_bytes: 3 << 20,
                 cached_bytes: 5 << 20,
                 padding_bytes: 700 << 10,
-                lingering_bytes: 16 << 20,
+                target_ppm: Some(50_000),
+                ..PoolStat::default()
             }),
             StatRecord::Heap(HeapStat {
                 heap: PoolId(8),
@@ -395,33 +265,26 @@ mod tests {
                 quota_bytes: 256 << 20,
                 admitted_bytes: 33 << 20,
                 live_bytes: 30 << 20,
-                cached_bytes: 2 << 20,
+                ..HeapStat::default()
             }),
             StatRecord::Channel(ChannelStat {
                 channel: ChannelId(3),
                 name: "video".to_owned(),
                 source: Some(writer),
                 sink: Some(reader),
-                exported_as: None,
-                waiting_as: None,
                 pools: vec![pool],
                 taken: 12,
                 lines: 256,
-                ring_bytes: 40 << 10,
-                place: None,
+                ..ChannelStat::default()
             }),
             StatRecord::Channel(ChannelStat {
                 channel: ChannelId(u32::MAX),
                 name: "tcp:0.0.0.0:7700/film".to_owned(),
                 source: Some(writer),
                 sink: None,
-                exported_as: None,
-                waiting_as: None,
-                pools: vec![],
                 taken: 3,
-                lines: 256,
-                ring_bytes: 40 << 10,
                 place: Some("10.0.0.7:51000".to_owned()),
+                ..ChannelStat::default()
             }),
             alone("audio", Some(Role::Sink), None),
             alone("film", None, Some(Role::Sink)),
@@ -432,6 +295,7 @@ mod tests {
                 bytes: 16 << 20,
                 lingering_bytes: 16 << 20,
                 held_ms: Some(61_000),
+                ..HoldStat::default()
             }),
         ]
     }
@@ -442,18 +306,19 @@ mod tests {
         stat_tables(&records(), &mut out).expect("tables");
         let text = String::from_utf8(out).expect("text");
         for part in [
-            "granted 64.0 MiB of 1.0 GiB",
-            "camera#1 (dead)",
+            "manager\n",
+            "camera#1",
             "frames#7",
             "python3",
             "33.0 MiB",
-            "memory pressure: full: caches are asked for, and nobody grows; at most 512.0 MiB at present",
-            "shared memory 63.1 MiB",
+            "full: caches are asked for, and no pool grows",
+            "63.1 MiB",
             "16.0 MiB",
-            "throttle: over 8.0 MiB for 5.3 s",
+            "action throttle, over 8.0 MiB, since 5.3 s",
             "3.0 MiB",
             "700.0 KiB",
-            "61 s",
+            "61.0 s",
+            "5 %",
         ] {
             assert!(text.contains(part), "{part}:\n{text}");
         }

@@ -166,9 +166,9 @@ fn keys_choose_what_is_seen() {
         "{channels}"
     );
     terminal.press("\r");
-    terminal.has("the sender found no room 0 times");
+    terminal.has("the sender waited 0 % of its time");
     terminal.press("\x1b");
-    terminal.has("stalls/s");
+    terminal.has("rate/s");
     terminal.press("5");
     terminal.has("its bytes");
     terminal.press("/nothing");

@@ -138,15 +138,15 @@ class Table {
 const pools = new Table($("pools"), [
   { title: "Pool", text: true, value: (p) => p.name },
   { title: "Writer", text: true, value: (p) => (p.domain || "(gone)") + (p.writer_alive ? "" : " †") },
-  { title: "In use, has; may have", bar: (t, p) => bar(t, [["has", p.granted_bytes], ["live", p.live], ["stranded", p.stranded_bytes]], p.max_bytes, p.quota_bytes), value: (p) => p.granted_bytes / p.max_bytes },
-  { title: "In use", value: (p) => p.live, format: bytes },
+  { title: "In use, has; may have", bar: (t, p) => bar(t, [["has", p.granted_bytes], ["live", p.live_bytes], ["stranded", p.stranded_bytes]], p.max_bytes, p.quota_bytes), value: (p) => p.granted_bytes / p.max_bytes },
+  { title: "In use", value: (p) => p.live_bytes, format: bytes },
   { title: "Has", value: (p) => p.granted_bytes, format: bytes },
   { title: "May have", value: (p) => p.quota_bytes, format: bytes },
   { title: "Max", value: (p) => p.max_bytes, format: bytes },
   { title: "Stranded", value: (p) => p.stranded_bytes, format: bytes, warn: (p) => p.stranded_bytes > 0 },
   { title: "Waiting", value: (p) => p.waiters, warn: (p) => p.waiters > 0 },
   { title: "Blocked", value: (p) => p.blocked, format: (v) => (Number.isFinite(v) ? callers(v) : "–") },
-  { title: "Allocs/s", value: (p) => p.allocs, format: (v) => (Number.isFinite(v) ? short(v) : "–") },
+  { title: "Allocs/s", value: (p) => p.rate, format: (v) => (Number.isFinite(v) ? short(v) : "–") },
   { title: "Readers", value: (p) => p.readers },
 ], 4);
 const channels = new Table($("channels"), [
@@ -179,7 +179,7 @@ const heaps = new Table($("heaps"), [
 ], 3);
 
 function tiles(d) {
-  const m = d.manager, waiting = d.pools.reduce((n, p) => n + (p.figures ? p.figures.waiters : 0), 0);
+  const m = d.manager, waiting = d.pools.reduce((n, p) => n + p.waiters, 0);
   const all = [
     ["Granted", bytes(m.granted_bytes), `of ${bytes(m.total_bytes)}`, [[["live", m.granted_bytes]], m.total_bytes]],
     ["Shared memory", bytes(m.data_bytes + m.stranded_bytes + m.table_bytes + m.ring_bytes + m.control_page_bytes), `${bytes(m.data_bytes)} in buffers`],
@@ -206,16 +206,13 @@ function take(d) {
   const count = (p) => `${d.manager.instance}/${p}`;
   for (const p of d.pools) {
     p.key = count(p.pool);
-    const f = p.figures;
-    p.live = f ? f.live_bytes : 0;
-    p.waiters = f ? f.waiters : 0;
     p.gone = !p.writer_alive;
-    p.blocked = f ? blocked.rate(p.key, at, f.blocked_ns, 1e-9) : NaN;
-    p.allocs = f ? allocs.rate(p.key, at, f.allocs, 1) : NaN;
+    p.blocked = blocked.rate(p.key, at, p.blocked_ns, 1e-9);
+    p.rate = allocs.rate(p.key, at, p.allocs, 1);
     granted.add(p.key, at, p.granted_bytes);
     quota.add(p.key, at, p.quota_bytes);
     blocked.add(p.key, at, p.blocked);
-    allocs.add(p.key, at, p.allocs);
+    allocs.add(p.key, at, p.rate);
   }
   for (const c of d.channels) {
     c.key = count(`${c.sink || c.source}/${c.channel}`);
@@ -271,7 +268,7 @@ async function look() {
   try {
     const answer = await fetch("data.json", { cache: "no-store", signal: AbortSignal.timeout(15000) });
     const d = await answer.json();
-    if (!answer.ok || d.schema !== 1) throw new Error(`not what this page understands (${answer.status})`);
+    if (!answer.ok || d.schema !== 2) throw new Error(`not what this page understands (${answer.status})`);
     if (!d.up) return trouble(`The manager does not answer: ${d.error}`);
     trouble("");
     $("all").hidden = false;

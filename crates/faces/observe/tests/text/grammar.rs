@@ -113,7 +113,7 @@ fn check_open(text: &str) {
 fn every_line_is_as_the_standard_says() {
     let whole = text(&whole(), Format::OpenMetrics);
     check_open(&whole);
-    for family in FAMILIES {
+    for family in FAMILIES.iter() {
         assert!(
             whole.contains(&format!("# TYPE {} ", family.name)),
             "{} is never said",
@@ -154,7 +154,7 @@ fn the_older_text_names_counters_in_full() {
         !old.contains("# UNIT ") && !old.contains(" info\n"),
         "{old}"
     );
-    for family in FAMILIES {
+    for family in FAMILIES.iter() {
         let kind = if family.kind == Kind::Counter {
             "counter"
         } else {
@@ -217,7 +217,7 @@ fn the_parser_of_the_python_client_takes_both() {
         let Some(said) = parsed(&text(&whole(), format), which) else {
             return;
         };
-        for family in FAMILIES {
+        for family in FAMILIES.iter() {
             let sample = family.sample_name();
             let lines: Vec<_> = said
                 .lines()

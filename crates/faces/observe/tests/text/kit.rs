@@ -3,8 +3,8 @@
 use std::time::Duration;
 use tranship_observe::{Format, Snapshot, Tally, render};
 use tranship_proto::{
-    ChannelId, ChannelStat, DomainId, DomainStat, HeapStat, HoldStat, ManagerStat, PoolFigures,
-    PoolId, PoolStat, Pressure, StatRecord, Trust,
+    ChannelId, ChannelStat, DomainId, DomainStat, HeapStat, HoldStat, ManagerStat, PoolId,
+    PoolStat, Pressure, StatRecord,
 };
 
 /// Names that try to be something else.
@@ -47,67 +47,28 @@ pub fn domain(id: u32, name: &str) -> StatRecord {
         pid: 1000 + id,
         uid: 1000,
         connected: true,
-        dumpable: false,
-        stranded_bytes: 0,
         data_bytes: 1 << 20,
-        table_bytes: 4096,
-        ring_bytes: 4096,
-        own_bytes: 1 << 20,
-        lingering_bytes: 4096,
-        hog: None,
+        ..DomainStat::default()
     })
 }
 
 pub fn pool(id: u32, name: &str, writer: u32, granted_bytes: u64) -> StatRecord {
+    pool_with(id, name, writer, granted_bytes, 1)
+}
+
+pub fn pool_with(id: u32, name: &str, writer: u32, granted_bytes: u64, allocs: u64) -> StatRecord {
     StatRecord::Pool(PoolStat {
         pool: PoolId(id),
         name: name.to_owned(),
         writer: DomainId(writer),
         writer_alive: true,
-        max_bytes: 1 << 24,
         quota_bytes: 1 << 22,
         granted_bytes,
-        stranded_bytes: 0,
-        data_bytes: granted_bytes,
-        table_bytes: 4096,
-        chunk_bytes: 65536,
-        slots: 1024,
-        trust: Trust::Producer,
-        readers: 1,
-        live_bytes: 1 << 19,
-        garbage_bytes: 4096,
-        cached_bytes: 8192,
-        padding_bytes: 0,
-        lingering_bytes: 4096,
-    })
-}
-
-pub fn figures(id: u32, name: &str, allocs: u64) -> PoolFigures {
-    PoolFigures {
-        pool: PoolId(id),
-        name: name.to_owned(),
-        blocked_ns: 1_500_000_000,
-        collect_ns: 1000,
         allocs,
-        live_bytes: 1 << 19,
-        peak_bytes: 1 << 19,
-        live_buffers: 8,
-        garbage_bytes: 4096,
-        cached_bytes: 8192,
-        lingering_bytes: 4096,
-        waiters: 1,
-        quota_bytes: 1 << 22,
-        granted_bytes: 1 << 20,
-        chunk_bytes: 65536,
-        min_bytes: 0,
-        max_bytes: 1 << 24,
-        weight: 1,
-        priority: 0,
+        blocked_ns: 1_500_000_000,
         target_ppm: Some(50_000),
-        callers: 1,
-        group: None,
-        group_max_bytes: None,
-    }
+        ..PoolStat::default()
+    })
 }
 
 pub fn channel(id: u32, name: &str, taken: u64) -> StatRecord {
@@ -116,29 +77,23 @@ pub fn channel(id: u32, name: &str, taken: u64) -> StatRecord {
         name: name.to_owned(),
         source: Some(DomainId(1)),
         sink: Some(DomainId(2)),
-        exported_as: None,
-        waiting_as: None,
         pools: vec![PoolId(1)],
         taken,
         lines: 256,
-        ring_bytes: 40960,
-        place: None,
+        ..ChannelStat::default()
     })
 }
 
 /// Returns a snapshot with something of everything.
 pub fn whole() -> Snapshot {
     let mut records = vec![manager(), domain(1, "camera"), domain(2, "viewer")];
-    records.push(pool(1, "frames", 1, 2 << 20));
+    records.push(pool_with(1, "frames", 1, 2 << 20, 100));
     records.push(StatRecord::Heap(HeapStat {
         heap: PoolId(900),
         name: "heap".to_owned(),
         owner: DomainId(2),
-        max_bytes: 1 << 20,
-        quota_bytes: 1 << 20,
         admitted_bytes: 4096,
-        live_bytes: 1024,
-        cached_bytes: 1024,
+        ..HeapStat::default()
     }));
     records.push(channel(1, "video", 12));
     records.push(StatRecord::Hold(HoldStat {
@@ -148,23 +103,21 @@ pub fn whole() -> Snapshot {
         bytes: 8192,
         lingering_bytes: 4096,
         held_ms: Some(7),
+        ..HoldStat::default()
     }));
-    let mut figures_ = vec![figures(1, "frames", 100)];
     for (name, id) in HOSTILE.iter().zip(100..) {
         records.push(domain(id, name));
         records.push(pool(id, name, id, 4096));
         records.push(channel(id, name, 1));
-        figures_.push(figures(id, name, 1));
     }
-    of(records, figures_)
+    of(records)
 }
 
-pub fn of(records: Vec<StatRecord>, figures: Vec<PoolFigures>) -> Snapshot {
+pub fn of(records: Vec<StatRecord>) -> Snapshot {
     Snapshot {
         at_ms: 1,
         took: Duration::from_millis(2),
         records,
-        figures,
     }
 }
 

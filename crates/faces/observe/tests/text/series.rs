@@ -1,6 +1,6 @@
 //! Number of series, and their sums.
 
-use super::kit::{channel, domain, figures, manager, of, pool, samples, text, whole};
+use super::kit::{channel, domain, manager, of, pool, pool_with, samples, text, whole};
 use tranship_observe::{Format, Snapshot, Tally, render};
 use tranship_proto::{DomainId, HoldStat, PoolId, StatRecord};
 
@@ -9,23 +9,20 @@ const SHOWN: usize = 500;
 
 fn crowd(n: u32) -> Snapshot {
     let mut records = vec![manager()];
-    let mut said = Vec::new();
     for id in 1..=n {
         let name = format!("p{id}");
         records.push(domain(id, &name));
-        records.push(pool(id, &name, id, u64::from(id) << 12));
+        records.push(pool_with(id, &name, id, u64::from(id) << 12, 10));
         records.push(channel(id, &name, id.into()));
         records.push(StatRecord::Hold(HoldStat {
             domain: DomainId(id),
             pool: PoolId(id),
             buffers: 1,
             bytes: id.into(),
-            lingering_bytes: 0,
-            held_ms: None,
+            ..HoldStat::default()
         }));
-        said.push(figures(id, &name, 10));
     }
-    of(records, said)
+    of(records)
 }
 
 #[test]
@@ -66,7 +63,7 @@ fn a_crowd_is_summed_up() {
 
 #[test]
 fn nothing_is_said_of_nobody() {
-    let all = samples(&text(&of(vec![manager()], Vec::new()), Format::OpenMetrics));
+    let all = samples(&text(&of(vec![manager()]), Format::OpenMetrics));
     let value = |name: &str| all.iter().find(|(n, _)| n == name).map(|(_, v)| *v);
     assert_eq!(value("tranship_pools{state=\"live\"}"), Some(0.0));
     assert!(
@@ -80,12 +77,9 @@ fn of_one_name_there_is_one_series_whose_counters_do_not_fall() {
     let mut tally = Tally::default();
     let mut look = |ids: &[(u32, u64)]| {
         let mut records = vec![manager(), domain(1, "camera")];
-        records.extend(ids.iter().map(|(id, _)| pool(*id, "frames", 1, 1 << 20)));
-        let said = ids
-            .iter()
-            .map(|(id, allocs)| figures(*id, "frames", *allocs))
-            .collect();
-        let text = render(Ok(&of(records, said)), &mut tally, Format::OpenMetrics);
+        let pools = ids.iter();
+        records.extend(pools.map(|(id, allocs)| pool_with(*id, "frames", 1, 1 << 20, *allocs)));
+        let text = render(Ok(&of(records)), &mut tally, Format::OpenMetrics);
         let all = samples(&text);
         let value = |metric: &str| {
             let name = format!("{metric}{{pool=\"frames\",domain=\"camera\"}}");
@@ -106,7 +100,7 @@ fn of_one_name_there_is_one_series_whose_counters_do_not_fall() {
 fn long_names_are_cut_between_characters() {
     let name = "ü".repeat(200);
     let records = vec![manager(), domain(1, &name), pool(1, &name, 1, 4096)];
-    let text = text(&of(records, Vec::new()), Format::OpenMetrics);
+    let text = text(&of(records), Format::OpenMetrics);
     let longest = text.lines().filter(|l| l.contains('ü')).map(str::len).max();
     assert!(longest.is_some_and(|n| n < 400), "{longest:?}");
     assert!(text.contains("ü…\""));
@@ -115,7 +109,7 @@ fn long_names_are_cut_between_characters() {
 #[test]
 fn who_asks_is_not_there() {
     let records = vec![manager(), domain(1, "camera"), domain(2, "tranship-stat")];
-    let snapshot = Snapshot::new(std::time::Instant::now(), records, Vec::new(), 1002);
+    let snapshot = Snapshot::new(std::time::Instant::now(), records, 1002);
     assert_eq!(snapshot.records.len(), 2);
     assert!(!text(&snapshot, Format::OpenMetrics).contains("tranship-stat"));
     assert!(whole().records.len() > 10);

@@ -24,8 +24,11 @@ KINDS: Final[list[tuple[int, str, int, str]]]
 INLINE_BYTES: Final[int]
 __version__: Final[str]
 
+# Figures: made by `cargo run -p xtask -- figures write`.
 @type_check_only
 class _ManagerStat(TypedDict):
+    """The manager."""
+
     instance: int
     pid: int
     uptime_s: int
@@ -44,13 +47,9 @@ class _ManagerStat(TypedDict):
     limit_bytes: int
 
 @type_check_only
-class _HogStat(TypedDict):
-    action: str
-    over_bytes: int
-    since_ms: int
-
-@type_check_only
 class _DomainStat(TypedDict):
+    """A domain."""
+
     domain: int
     name: str
     pid: int
@@ -66,41 +65,83 @@ class _DomainStat(TypedDict):
     hog: _HogStat | None
 
 @type_check_only
+class _HogStat(TypedDict):
+    """A rule that a domain has broken: it holds more memory of others than the rule allows."""
+
+    action: str
+    over_bytes: int
+    since_ms: int
+
+@type_check_only
 class _PoolStat(TypedDict):
+    """A pool."""
+
     pool: int
-    writer: int
-    trust: str
     name: str
+    writer: int
     writer_alive: bool
-    max_bytes: int
-    quota_bytes: int
+    trust: str
     granted_bytes: int
-    stranded_bytes: int
+    quota_bytes: int
+    max_bytes: int
     data_bytes: int
-    table_bytes: int
-    chunk_bytes: int
-    slots: int
-    readers: int
     live_bytes: int
+    peak_bytes: int
     garbage_bytes: int
     cached_bytes: int
     padding_bytes: int
+    table_bytes: int
     lingering_bytes: int
+    stranded_bytes: int
+    chunk_bytes: int
+    slots: int
+    readers: int
+    live_buffers: int
+    cached_buffers: int
+    allocs: int
+    blocked_ns: int
+    collect_ns: int
+    waiters: int
+    target_ppm: int | None
+
+@type_check_only
+class _HeapStat(TypedDict):
+    """A heap: private memory of its owner, admitted by the byte."""
+
+    heap: int
+    name: str
+    owner: int
+    admitted_bytes: int
+    live_bytes: int
+    cached_bytes: int
+    quota_bytes: int
+    max_bytes: int
 
 @type_check_only
 class _ChannelStat(TypedDict):
+    """A channel, or a name without one, exported or awaited (`channel` 0, no sink or no source). A channel within a process, or to elsewhere, is shown by its domain's word: the name is the whole address, the number is the domain's own."""
+
     channel: int
+    name: str
     source: int | None
     sink: int | None
-    pools: list[int]
-    name: str
-    taken: int
-    lines: int
-    ring_bytes: int
     place: str | None
+    exported_as: str | None
+    waiting_as: str | None
+    taken: int
+    depth: int
+    lines: int
+    stalls: int
+    stalled_ns: int
+    waiting_ns: int
+    sink_asleep: bool
+    ring_bytes: int
+    pools: list[int]
 
 @type_check_only
 class _HoldStat(TypedDict):
+    """The buffers of a pool that a domain holds."""
+
     domain: int
     pool: int
     buffers: int
@@ -108,16 +149,7 @@ class _HoldStat(TypedDict):
     lingering_bytes: int
     held_ms: int | None
 
-@type_check_only
-class _HeapStat(TypedDict):
-    heap: int
-    owner: int
-    name: str
-    max_bytes: int
-    quota_bytes: int
-    admitted_bytes: int
-    live_bytes: int
-    cached_bytes: int
+# End of figures.
 
 @type_check_only
 class _Stat(TypedDict):

@@ -10,6 +10,10 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 
+/// Line of a page in whose place the site shows the table of figures.
+const FIGURES: &str =
+    "<!-- figures: the site has the table of crates/core/proto/src/stat.rs here -->\n";
+
 /// Copies the listed pages, and the files that they link to, to a folder, whose contents go.
 pub(crate) fn stage(root: &Path, to: &Path) -> Result<Findings> {
     let tracked: BTreeSet<PathBuf> = tracked(root)?;
@@ -28,6 +32,7 @@ pub(crate) fn stage(root: &Path, to: &Path) -> Result<Findings> {
             Shown::Page => {
                 let text = fs::read_to_string(root.join(&path));
                 let text = text.with_context(|| path.display().to_string())?;
+                let text = text.replace(FIGURES, &tranship_proto::page_table());
                 let folder = path.parent().unwrap_or(Path::new(""));
                 let mut links = Vec::new();
                 let text = with_links(&text, |target| {

@@ -1,10 +1,10 @@
 //! Since when a state holds, which can only be known by looking again and again. Every age here is therefore "at
 //! least", from the first look on.
 
-use super::look::Had;
+use super::super::look::Had;
 use std::collections::HashMap;
 use std::time::Duration;
-use tranship_proto::{DomainId, HoldView, PoolId};
+use tranship_proto::{DomainId, HoldStat, PoolId};
 
 /// Slots of all readers that are read for one page; the remaining readers wait for the next page.
 const SLOTS: u64 = 1 << 20;
@@ -27,7 +27,7 @@ struct Hold {
     /// Generation, and since when.
     slots: HashMap<u32, (u32, Duration)>,
     /// The result of the last look.
-    view: Option<HoldView>,
+    view: Option<HoldStat>,
     looked: u64,
     round: u64,
 }
@@ -66,7 +66,7 @@ impl Ages {
     }
 
     /// Says whether a reader is to be looked at now; if not, the error is the last view of it.
-    pub fn turn_of(&mut self, key: Key, slots: u32) -> Result<(), Option<HoldView>> {
+    pub fn turn_of(&mut self, key: Key, slots: u32) -> Result<(), Option<HoldStat>> {
         let hold = self.holds.entry(key).or_default();
         hold.round = self.round;
         let late = self.round - hold.looked;
@@ -107,7 +107,7 @@ impl Ages {
     }
 
     /// Ends the look at a reader: slots that are no longer held are forgotten.
-    pub fn seen(&mut self, key: Key, all: &[u32], view: &HoldView) {
+    pub fn seen(&mut self, key: Key, all: &[u32], view: &HoldStat) {
         let hold = self.holds.entry(key).or_default();
         hold.slots.retain(|slot, _| all.binary_search(slot).is_ok());
         hold.view = Some(view.clone());
@@ -124,7 +124,6 @@ impl Ages {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tranship_proto::HoldStat;
 
     fn had(slot: u32, generation: u32) -> Had {
         Had {
@@ -136,18 +135,13 @@ mod tests {
 
     const KEY: Key = (PoolId(1), DomainId(2));
 
-    fn view() -> HoldView {
-        HoldView {
-            stat: HoldStat {
-                domain: KEY.1,
-                pool: KEY.0,
-                buffers: 1,
-                bytes: 1,
-                lingering_bytes: 0,
-                held_ms: None,
-            },
-            oldest_ns: 0,
-            oldest_bytes: 0,
+    fn view() -> HoldStat {
+        HoldStat {
+            domain: KEY.1,
+            pool: KEY.0,
+            buffers: 1,
+            bytes: 1,
+            ..HoldStat::default()
         }
     }
 

@@ -7,7 +7,6 @@
 
 mod ages;
 mod file;
-mod look;
 mod run;
 mod sight;
 

@@ -1,15 +1,11 @@
 //! A page that is being put together: records, and the reader whose counters are being read.
 
-use super::super::counters;
+use super::super::{counters, look};
 use super::ages::Ages;
-use super::look::{self, Cursors};
 use super::sight::Sight;
 use crate::state::{FdToken, Look, Surveyed};
 use std::time::Duration;
-use tranship_proto::{
-    ChannelStat, ChannelView, HoldStat, HoldView, PageRecord, PoolStat, PoolView, StatRecord,
-    encode_page,
-};
+use tranship_proto::{ChannelStat, HoldStat, PoolStat, StatRecord, encode_page};
 use tranship_region::layout::page;
 use tranship_sys::time::monotonic_ns;
 
@@ -23,7 +19,7 @@ struct Holding {
     refs: FdToken,
     slots: u32,
     next: u32,
-    view: HoldView,
+    stat: HoldStat,
     oldest: Option<(Duration, u64)>,
     all: Vec<u32>,
 }
@@ -46,7 +42,7 @@ impl Run {
         self.holding.is_some()
     }
 
-    fn put(&mut self, record: &PageRecord) {
+    fn put(&mut self, record: &StatRecord) {
         let before = self.words.len();
         encode_page(record, &mut self.words);
         if self.words.len() > page::MAX_WORDS as usize {
@@ -61,12 +57,12 @@ impl Run {
             (StatRecord::Manager(mut m), _) => {
                 // The state's time is that of its last input.
                 m.uptime_s = sight.now.as_secs();
-                PageRecord::Manager(m)
+                StatRecord::Manager(m)
             }
-            (StatRecord::Domain(d), _) => PageRecord::Domain(d),
-            (StatRecord::Heap(h), _) => PageRecord::Heap(h),
-            (StatRecord::Pool(stat), look) => PageRecord::Pool(pool(ages, sight, stat, look)),
-            (StatRecord::Channel(stat), look) => PageRecord::Channel(channel(sight, stat, look)),
+            (StatRecord::Domain(d), _) => StatRecord::Domain(d),
+            (StatRecord::Heap(h), _) => StatRecord::Heap(h),
+            (StatRecord::Pool(stat), look) => StatRecord::Pool(pool(ages, sight, stat, look)),
+            (StatRecord::Channel(stat), look) => StatRecord::Channel(channel(sight, stat, look)),
             (StatRecord::Hold(stat), Look::Held { table, refs, slots }) => {
                 return self.begin_hold(ages, stat, (table, refs, slots));
             }
@@ -89,16 +85,12 @@ impl Run {
                     refs,
                     slots,
                     next: 0,
-                    view: HoldView {
-                        stat,
-                        oldest_ns: 0,
-                        oldest_bytes: 0,
-                    },
+                    stat,
                     oldest: None,
                     all: Vec::new(),
                 });
             }
-            Err(Some(last)) => self.put(&PageRecord::Hold(last)),
+            Err(Some(last)) => self.put(&StatRecord::Hold(last)),
             Err(None) => self.left_out += 1,
         }
     }
@@ -108,7 +100,7 @@ impl Run {
         let Some(mut holding) = self.holding.take() else {
             return;
         };
-        let key = (holding.view.stat.pool, holding.view.stat.domain);
+        let key = (holding.stat.pool, holding.stat.domain);
         let now = sight.now;
         let from = holding.next;
         let to = from.saturating_add(SLOTS_AT_ONCE).min(holding.slots);
@@ -118,7 +110,7 @@ impl Run {
             return;
         };
         let had = look::held(table, refs, &(from..to)).unwrap_or_default();
-        let stat = &mut holding.view.stat;
+        let stat = &mut holding.stat;
         let bytes = had.iter().fold(0u64, |sum, h| sum.saturating_add(h.bytes));
         stat.buffers += u32::try_from(had.len()).unwrap_or(u32::MAX);
         stat.bytes = stat.bytes.saturating_add(bytes);
@@ -131,11 +123,11 @@ impl Run {
             return;
         }
         if let Some((since, bytes)) = holding.oldest {
-            holding.view.oldest_ns = ns(now.saturating_sub(since));
-            holding.view.oldest_bytes = bytes;
+            holding.stat.oldest_ns = ns(now.saturating_sub(since));
+            holding.stat.oldest_bytes = bytes;
         }
-        ages.seen(key, &holding.all, &holding.view);
-        self.put(&PageRecord::Hold(holding.view));
+        ages.seen(key, &holding.all, &holding.stat);
+        self.put(&StatRecord::Hold(holding.stat));
     }
 }
 
@@ -143,62 +135,23 @@ fn ns(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-fn pool(ages: &mut Ages, sight: &Sight<'_>, stat: PoolStat, look: Look) -> PoolView {
+fn pool(ages: &mut Ages, sight: &Sight<'_>, mut stat: PoolStat, look: Look) -> PoolStat {
     let figures = match look {
         Look::Figures { table } => (sight.file)(table).and_then(|f| counters::figures(f).ok()),
         _ => None,
     };
-    let f = figures.unwrap_or_default();
-    let waiting = match f.waiters {
-        0 => Duration::ZERO,
+    figures.unwrap_or_default().say(&mut stat);
+    if stat.waiters > 0 {
         // Never 0: a thread is waiting.
-        _ => ages
-            .waits(stat.pool, sight.now)
-            .max(Duration::from_nanos(1)),
-    };
-    // Trust: a writer's word about memory that it was granted.
-    let most = stat.granted_bytes;
-    PoolView {
-        blocked_ns: f.blocked_ns,
-        collect_ns: f.collect_ns,
-        allocs: f.allocs,
-        live_bytes: f.live_bytes.min(most),
-        peak_bytes: f.peak_bytes.min(most),
-        live_buffers: f.live_buffers,
-        cached_buffers: f.cached,
-        garbage_bytes: f.garbage_bytes.min(most),
-        cached_bytes: f.cached_bytes.min(most),
-        waiters: f.waiters,
-        waiting_ns: ns(waiting),
-        stat: PoolStat {
-            live_bytes: f.live_bytes.min(most),
-            garbage_bytes: f.garbage_bytes.min(most),
-            cached_bytes: f.cached_bytes.min(most),
-            padding_bytes: f.padding_bytes.min(most),
-            ..stat
-        },
+        stat.waiting_ns = ns(ages.waits(stat.pool, sight.now)).max(1);
     }
+    stat
 }
 
-fn channel(sight: &Sight<'_>, mut stat: ChannelStat, look: Look) -> ChannelView {
-    let c = match look {
-        Look::Rings { source, sink } => {
-            let [source, sink] = [source, sink].map(|t| t.and_then(|t| (sight.file)(t)));
-            look::cursors(source, sink, stat.lines)
-        }
-        _ => Cursors::default(),
-    };
-    stat.taken = c.taken;
-    let waiting = match c.waits_since_ns {
-        0 => 0,
-        since => monotonic_ns().saturating_sub(since).max(1),
-    };
-    ChannelView {
-        stat,
-        depth: c.depth,
-        stalls: c.stalls,
-        stalled_ns: c.stalled_ns,
-        waiting_ns: waiting,
-        sink_asleep: c.sink_asleep,
+fn channel(sight: &Sight<'_>, mut stat: ChannelStat, look: Look) -> ChannelStat {
+    if let Look::Rings { source, sink } = look {
+        let halves = [source, sink].map(|half| (sight.file)(half?));
+        look::cursors(halves, stat.lines, monotonic_ns()).say(&mut stat);
     }
+    stat
 }

@@ -58,7 +58,7 @@ impl App {
             top: 0,
             view: None,
             grid: Grid {
-                heading: &[],
+                heading: Vec::new(),
                 lines: Vec::new(),
             },
             path: Vec::new(),

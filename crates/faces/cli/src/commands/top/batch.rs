@@ -101,7 +101,7 @@ fn write_text(
         if grid.lines.is_empty() {
             continue;
         }
-        let mut table = Table::new(grid.heading);
+        let mut table = Table::new(&grid.heading);
         let rows = args.rows.unwrap_or(usize::MAX);
         let left = grid.lines.len().saturating_sub(rows);
         for line in grid.lines.into_iter().take(rows) {

@@ -2,9 +2,13 @@
 
 use super::grid::Id;
 use super::view::{ChannelRow, PoolRow, View};
-use super::words::{count, rate, share, time, waiting};
+use crate::commands::figures;
+use crate::commands::words::{count, rate, share, time, waiting};
 use crate::output::size;
-use tranship_proto::{DomainId, PoolId};
+use tranship_proto::{DomainId, PoolId, Record};
+
+/// Figures on a line.
+const ON_A_LINE: usize = 5;
 
 /// A line, and the object that Enter on it shows.
 #[derive(Clone, PartialEq, Debug)]
@@ -39,6 +43,12 @@ impl Page {
             heading: false,
         });
     }
+    /// All figures of a record that are there, some on a line.
+    fn figures(&mut self, record: &dyn Record) {
+        for some in figures::lines(record).chunks(ON_A_LINE) {
+            self.line(some.join(", "));
+        }
+    }
     fn section(&mut self, text: &str, lines: Vec<(String, Option<Id>)>) {
         if lines.is_empty() {
             return;
@@ -54,7 +64,7 @@ impl Page {
 }
 
 fn channel_id(c: &ChannelRow) -> Id {
-    let s = &c.view.stat;
+    let s = &c.stat;
     Id::Channel(s.channel.0, s.source, s.sink, s.name.clone())
 }
 
@@ -65,22 +75,22 @@ fn channel_text(c: &ChannelRow) -> String {
         c.source_label,
         c.sink_label,
         rate(c.taken_per_s),
-        c.view.depth,
-        c.view.stat.lines,
+        c.stat.depth,
+        c.stat.lines,
         rate(c.stalls_per_s),
     )
 }
 
 fn pool_text(p: &PoolRow) -> String {
-    let (v, s) = (&p.view, &p.view.stat);
+    let s = &p.stat;
     format!(
         "{} of {}: {} live, {} granted of {}, {}",
         p.label,
         p.writer_label,
-        size(v.live_bytes),
+        size(s.live_bytes),
         size(s.granted_bytes),
         size(s.quota_bytes),
-        waiting(v.waiters),
+        waiting(s.waiters),
     )
 }
 
@@ -102,36 +112,18 @@ fn domain(view: &View, id: DomainId, page: &mut Page) {
     let Some(d) = view.domains.iter().find(|d| d.stat.domain == id) else {
         return;
     };
-    let s = &d.stat;
     page.heading(&format!("domain {}", d.label));
     page.line(format!(
-        "process {}, user {}, {}{}",
-        s.pid,
-        s.uid,
-        if s.connected { "connected" } else { "away" },
-        if s.dumpable {
-            ", not isolated from its user"
-        } else {
-            ""
-        },
-    ));
-    page.line(format!(
-        "made data {}, tables {}, rings {}; holds {} of others', strands {}",
-        size(s.data_bytes),
-        size(s.table_bytes),
-        size(s.ring_bytes),
+        "holds {} of others', sends {}/s, takes {}/s",
         size(d.held_bytes),
-        size(s.stranded_bytes),
-    ));
-    page.line(format!(
-        "sends {}/s, takes {}/s",
         rate(d.sent_per_s),
         rate(d.taken_per_s)
     ));
+    page.figures(&d.stat);
     let waits = view.blocked.iter().filter(|b| b.domain == Some(id));
     page.section("waits for", waits.map(blocked_entry).collect());
-    let pools = view.pools.iter().filter(|p| p.view.stat.writer == id);
-    let pools = pools.map(|p| (pool_text(p), Some(Id::Pool(p.view.stat.pool))));
+    let pools = view.pools.iter().filter(|p| p.stat.writer == id);
+    let pools = pools.map(|p| (pool_text(p), Some(Id::Pool(p.stat.pool))));
     page.section("writes pools", pools.collect());
     let heaps = view.heaps.iter().filter(|h| h.owner == id);
     let heaps = heaps.map(|h| {
@@ -149,20 +141,20 @@ fn domain(view: &View, id: DomainId, page: &mut Page) {
         own.map(|c| (channel_text(c), Some(channel_id(c))))
             .collect()
     };
-    page.section("sends over", of(|c| c.view.stat.source));
-    page.section("receives over", of(|c| c.view.stat.sink));
-    let holds = view.holders.iter().filter(|h| h.view.stat.domain == id);
-    let holds = holds.map(|h| (held(&h.pool_label, h), Some(Id::Pool(h.view.stat.pool))));
+    page.section("sends over", of(|c| c.stat.source));
+    page.section("receives over", of(|c| c.stat.sink));
+    let holds = view.holders.iter().filter(|h| h.stat.domain == id);
+    let holds = holds.map(|h| (held(&h.pool_label, h), Some(Id::Pool(h.stat.pool))));
     page.section("holds", holds.collect());
 }
 
 fn held(what: &str, h: &super::view::Holder) -> String {
-    let (n, bytes) = (h.view.stat.buffers, size(h.view.stat.bytes));
-    let oldest = time(h.view.oldest_ns);
+    let (n, bytes) = (h.stat.buffers, size(h.stat.bytes));
+    let oldest = time(h.stat.oldest_ns);
     format!(
         "{what}: {}, {bytes}; the oldest, {}, for {oldest}",
         count(n.into(), "buffer"),
-        size(h.view.oldest_bytes)
+        size(h.stat.oldest_bytes)
     )
 }
 
@@ -178,57 +170,26 @@ fn blocked_entry(b: &super::view::Blocked) -> (String, Option<Id>) {
 }
 
 fn pool(view: &View, id: PoolId, page: &mut Page) {
-    let Some(p) = view.pools.iter().find(|p| p.view.stat.pool == id) else {
+    let Some(p) = view.pools.iter().find(|p| p.stat.pool == id) else {
         return;
     };
-    let (v, s) = (&p.view, &p.view.stat);
+    let s = &p.stat;
     page.heading(&format!("pool {}", p.label));
     page.to(format!("writer {}", p.writer_label), Id::Domain(s.writer));
-    page.line(format!(
-        "trust {}, at most {}, quota {}, granted {}, stranded {}",
-        s.trust,
-        size(s.max_bytes),
-        size(s.quota_bytes),
-        size(s.granted_bytes),
-        size(s.stranded_bytes),
-    ));
-    page.line(format!(
-        "live {} (lately at most {}), garbage {}, cached {}; chunks of {}, {} slots",
-        size(v.live_bytes),
-        size(v.peak_bytes),
-        size(v.garbage_bytes),
-        size(v.cached_bytes),
-        size(s.chunk_bytes),
-        s.slots,
-    ));
-    page.line(format!(
-        "{} in use, {} in caches, {} handed out, {}/s; waited {}, collected {}",
-        count(v.live_buffers, "buffer"),
-        v.cached_buffers,
-        v.allocs,
-        rate(p.allocs_per_s),
-        time(v.blocked_ns),
-        time(v.collect_ns),
-    ));
+    page.line(format!("{} allocs/s", rate(p.allocs_per_s)));
+    page.figures(s);
     let waits = view.blocked.iter().filter(|b| b.pool == Some(id));
     let waits = waits.map(|b| {
         let text = format!("{}, for {}", count(b.callers, "caller"), time(b.waiting_ns));
         (format!("{text}; on {}", b.on.join("; ")), None)
     });
     page.section("who waits", waits.collect());
-    let mut holders: Vec<_> = view
-        .holders
-        .iter()
-        .filter(|h| h.view.stat.pool == id)
-        .collect();
-    holders.sort_by_key(|h| std::cmp::Reverse(h.view.oldest_ns));
+    let mut holders: Vec<_> = view.holders.iter().filter(|h| h.stat.pool == id).collect();
+    holders.sort_by_key(|h| std::cmp::Reverse(h.stat.oldest_ns));
     let holders = holders.into_iter();
-    let holders = holders.map(|h| (held(&h.label, h), Some(Id::Domain(h.view.stat.domain))));
+    let holders = holders.map(|h| (held(&h.label, h), Some(Id::Domain(h.stat.domain))));
     page.section("who holds buffers", holders.collect());
-    let over = view
-        .channels
-        .iter()
-        .filter(|c| c.view.stat.pools.contains(&id));
+    let over = view.channels.iter().filter(|c| c.stat.pools.contains(&id));
     let over = over.map(|c| (channel_text(c), Some(channel_id(c))));
     page.section("is sent over", over.collect());
 }
@@ -239,19 +200,14 @@ fn heap(view: &View, id: PoolId, page: &mut Page) {
     };
     page.heading(&format!("heap {}#{}", h.name, id.0));
     page.to(format!("owner #{}", h.owner.0), Id::Domain(h.owner));
-    page.line(format!(
-        "admitted {} of {}, at most {}",
-        size(h.admitted_bytes),
-        size(h.quota_bytes),
-        size(h.max_bytes)
-    ));
+    page.figures(h);
 }
 
 fn channel(view: &View, id: &Id, page: &mut Page) {
     let Some(c) = view.channels.iter().find(|c| channel_id(c) == *id) else {
         return;
     };
-    let (v, s) = (&c.view, &c.view.stat);
+    let s = &c.stat;
     page.heading(&format!("channel {}", c.label));
     for (what, label, end) in [
         ("from", &c.source_label, s.source),
@@ -263,31 +219,16 @@ fn channel(view: &View, id: &Id, page: &mut Page) {
         }
     }
     page.line(format!(
-        "taken {}, {}/s; sent {}/s; {} of {} lines are full; rings {}",
-        s.taken,
+        "taken {}/s; sent {}/s; {} stalls/s; the sender waited {} of its time",
         rate(c.taken_per_s),
         rate(c.sent_per_s),
-        v.depth,
-        s.lines,
-        size(s.ring_bytes),
-    ));
-    page.line(format!(
-        "the sender found no room {} times, {}/s, and waited {}, {} of its time{}",
-        v.stalls,
         rate(c.stalls_per_s),
-        time(v.stalled_ns.saturating_add(v.waiting_ns)),
         share(c.stalled_share),
-        match v.waiting_ns {
-            0 => String::new(),
-            ns => format!("; it has been waiting for {}", time(ns)),
-        },
     ));
-    if v.sink_asleep {
-        page.line("the receiver sleeps until something comes".to_owned());
-    }
+    page.figures(s);
     let pools = view.pools.iter();
-    let pools = pools.filter(|p| s.pools.contains(&p.view.stat.pool));
-    let pools = pools.map(|p| (pool_text(p), Some(Id::Pool(p.view.stat.pool))));
+    let pools = pools.filter(|p| s.pools.contains(&p.stat.pool));
+    let pools = pools.map(|p| (pool_text(p), Some(Id::Pool(p.stat.pool))));
     page.section("pools", pools.collect());
 }
 
@@ -315,16 +256,14 @@ fn blocked(view: &View, who: &str, wants: &str, page: &mut Page) {
         page.to("the pool".to_owned(), Id::Pool(pool));
     }
     let channels = view.channels.iter();
-    let same = |c: &&ChannelRow| {
-        Some(c.view.stat.channel.0) == b.channel && c.view.stat.source == b.domain
-    };
+    let same = |c: &&ChannelRow| Some(c.stat.channel.0) == b.channel && c.stat.source == b.domain;
     if let Some(c) = channels.into_iter().find(same) {
         page.to(channel_text(c), channel_id(c));
     }
 }
 
 fn holder(view: &View, domain: DomainId, pool: PoolId, page: &mut Page) {
-    let same = |h: &&super::view::Holder| h.view.stat.domain == domain && h.view.stat.pool == pool;
+    let same = |h: &&super::view::Holder| h.stat.domain == domain && h.stat.pool == pool;
     let Some(h) = view.holders.iter().find(same) else {
         return;
     };

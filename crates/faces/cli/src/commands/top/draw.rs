@@ -3,8 +3,8 @@
 use super::app::{App, Mode};
 use super::grid::{Bar, Line as GridLine, title};
 use super::keys::KEYS;
-use super::words::time;
 use crate::args::top::Tab;
+use crate::commands::words::time;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
@@ -165,7 +165,7 @@ fn bar_text(app: &App, bar: Bar, width: usize) -> Text<'static> {
 fn widths(app: &App, shown: &[GridLine], room: usize) -> Vec<usize> {
     let sorted = app.sort().column;
     let mut widths: Vec<usize> = (0..)
-        .zip(app.grid.heading)
+        .zip(&app.grid.heading)
         .map(|(i, h)| {
             let own = title(h).chars().count() + usize::from(i == sorted);
             let cells = shown.iter().filter_map(|l| l.cells.get(i));
@@ -196,7 +196,7 @@ fn table(app: &mut App, frame: &mut Frame<'_>, area: Rect) {
             false => text.to_owned(),
         }
     };
-    let heading = (0..).zip(app.grid.heading).map(|(i, h)| {
+    let heading = (0..).zip(&app.grid.heading).map(|(i, &h)| {
         let arrow = match (i == sort.column, sort.down) {
             (true, true) => "v",
             (true, false) => "^",
@@ -421,7 +421,7 @@ mod tests {
         let mut said = sample::snapshot(3);
         let more = (10..40).map(|i| sample::channel(3, i, &format!("c{i}")));
         said.records
-            .extend(more.map(tranship_proto::PageRecord::Channel));
+            .extend(more.map(tranship_proto::StatRecord::Channel));
         stage.app.take(&said);
         stage.type_in("s"); // by depth: all the same
         stage.press(&[KeyCode::End]);

@@ -1,11 +1,11 @@
 //! The five tables: the same on the screen and in text. A cell is a text and a key to sort by.
 
 use super::view::{Blocked, ChannelRow, DomainRow, Holder, PoolRow, View};
-use super::words::{rate, share, time};
 use crate::args::top::Tab;
+use crate::commands::words::{rate, share, time};
 use crate::output::size;
 use std::cmp::Ordering;
-use tranship_proto::{DomainId, PoolId, shown};
+use tranship_proto::{ChannelStat, DomainId, HeapStat, PoolId, PoolStat, shown};
 
 /// Object of a line, to find it again in the next page and to show all about it.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -52,77 +52,113 @@ pub(super) struct Line {
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Grid {
     /// Beginning with `>`: aligned to the right.
-    pub heading: &'static [&'static str],
+    pub heading: Vec<&'static str>,
     pub lines: Vec<Line>,
 }
 
-const DOMAINS: &[&str] = &[
-    ">domain",
-    "name",
-    ">pid",
-    ">uid",
-    "state",
-    ">pools",
-    ">granted",
-    ">live",
-    ">held",
-    ">stranded",
-    ">out",
-    ">sent/s",
-    ">in",
-    ">taken/s",
-    ">waits",
+/// A column: its heading, and its cell in a line.
+type Column<R> = (&'static str, fn(&R) -> Cell);
+
+const DOMAINS: &[Column<DomainRow>] = &[
+    (">domain", |d| count(d.stat.domain.0.into())),
+    ("name", |d| text(&d.stat.name)),
+    (">pid", |d| count(d.stat.pid.into())),
+    (">uid", |d| count(d.stat.uid.into())),
+    ("state", |d| {
+        text(if d.stat.connected {
+            "connected"
+        } else {
+            "away"
+        })
+    }),
+    (">pools", |d| count(d.pools as u64)),
+    (">granted", |d| bytes(d.granted_bytes)),
+    (">live", |d| bytes(d.live_bytes)),
+    (">held", |d| bytes(d.held_bytes)),
+    (">stranded", |d| bytes(d.stat.stranded_bytes)),
+    (">out", |d| count(d.sources as u64)),
+    (">sent/s", |d| per_second(d.sent_per_s)),
+    (">in", |d| count(d.sinks as u64)),
+    (">taken/s", |d| per_second(d.taken_per_s)),
+    (">waits", |d| count(d.waiting)),
 ];
-const POOLS: &[&str] = &[
-    ">pool",
-    "name",
-    "writer",
-    "use",
-    ">live",
-    ">garbage",
-    ">cached",
-    ">stranded",
-    ">granted",
-    ">quota",
-    ">allocs/s",
-    ">blocked",
-    ">waits",
-    ">for",
-    ">readers",
+const POOLS: &[Column<PoolRow>] = &[
+    (">pool", |p| count(p.stat.pool.0.into())),
+    ("name", |p| text(&p.stat.name)),
+    ("writer", |p| text(&p.writer_label)),
+    ("use", |p| Bar::of(&p.stat).cell()),
+    (">live", |p| bytes(p.stat.live_bytes)),
+    (">garbage", |p| bytes(p.stat.garbage_bytes)),
+    (">cached", |p| bytes(p.stat.cached_bytes)),
+    (">stranded", |p| bytes(p.stat.stranded_bytes)),
+    (">granted", |p| bytes(p.stat.granted_bytes)),
+    (">quota", |p| bytes(p.stat.quota_bytes)),
+    (">allocs/s", |p| per_second(p.allocs_per_s)),
+    (">blocked", |p| {
+        amount(p.blocked_callers, format!("{:.2}", p.blocked_callers))
+    }),
+    (">waits", |p| count(p.stat.waiters)),
+    (">for", |p| lasting(p.stat.waiting_ns)),
+    (">readers", |p| count(p.stat.readers.into())),
 ];
-const CHANNELS: &[&str] = &[
-    ">channel",
-    "name",
-    "from",
-    "to",
-    ">rate/s",
-    ">depth",
-    ">lines",
-    ">full",
-    ">stalls/s",
-    ">stalled",
-    ">waits",
-    ">taken",
-    "pools",
+const CHANNELS: &[Column<ChannelRow>] = &[
+    (">channel", |c| match c.stat.channel.0 {
+        0 => text("-"),
+        id => count(id.into()),
+    }),
+    ("name", |c| text(&c.stat.name)),
+    ("from", |c| text(&c.source_label)),
+    ("to", |c| text(&c.sink_label)),
+    (">rate/s", |c| per_second(c.taken_per_s)),
+    (">depth", |c| count(c.stat.depth)),
+    (">lines", |c| count(c.stat.lines.into())),
+    (">full", |c| {
+        let full = full(&c.stat);
+        amount(full, share(full))
+    }),
+    (">stalls/s", |c| per_second(c.stalls_per_s)),
+    (">stalled", |c| {
+        amount(c.stalled_share, share(c.stalled_share))
+    }),
+    (">waits", |c| lasting(c.stat.waiting_ns)),
+    (">taken", |c| count(c.stat.taken)),
+    ("pools", |c| {
+        let pools = c.stat.pools.iter().map(|p| format!("#{}", p.0));
+        text(pools.collect::<Vec<_>>().join(" "))
+    }),
 ];
-const BLOCKED: &[&str] = &["who", ">callers", "wants", ">for", "on"];
-const HOLDERS: &[&str] = &[
-    "holder",
-    "pool",
-    "of",
-    ">buffers",
-    ">bytes",
-    ">oldest",
-    ">its bytes",
+const BLOCKED: &[Column<Blocked>] = &[
+    ("who", |b| text(&b.label)),
+    (">callers", |b| count(b.callers)),
+    ("wants", |b| text(&b.wants)),
+    (">for", |b| lasting(b.waiting_ns)),
+    ("on", |b| text(b.on.join("; "))),
+];
+const HOLDERS: &[Column<Holder>] = &[
+    ("holder", |h| text(&h.label)),
+    ("pool", |h| text(&h.pool_label)),
+    ("of", |h| text(&h.writer_label)),
+    (">buffers", |h| count(h.stat.buffers.into())),
+    (">bytes", |h| bytes(h.stat.bytes)),
+    (">oldest", |h| lasting(h.stat.oldest_ns)),
+    (">its bytes", |h| bytes(h.stat.oldest_bytes)),
 ];
 
-pub(super) fn heading(tab: Tab) -> &'static [&'static str] {
+fn titles<R>(columns: &[Column<R>]) -> Vec<&'static str> {
+    columns.iter().map(|(title, _)| *title).collect()
+}
+
+fn cells<R>(columns: &[Column<R>], row: &R) -> Vec<Cell> {
+    columns.iter().map(|(_, cell)| cell(row)).collect()
+}
+
+pub(super) fn heading(tab: Tab) -> Vec<&'static str> {
     match tab {
-        Tab::Domains => DOMAINS,
-        Tab::Pools => POOLS,
-        Tab::Channels => CHANNELS,
-        Tab::Blocked => BLOCKED,
-        Tab::Holders => HOLDERS,
+        Tab::Domains => titles(DOMAINS),
+        Tab::Pools => titles(POOLS),
+        Tab::Channels => titles(CHANNELS),
+        Tab::Blocked => titles(BLOCKED),
+        Tab::Holders => titles(HOLDERS),
     }
 }
 
@@ -217,132 +253,65 @@ fn per_second(value: f64) -> Cell {
     amount(value, rate(value))
 }
 
+fn lasting(ns: u64) -> Cell {
+    number(ns, time(ns))
+}
+
+/// Returns the share of a channel's lines that are full.
+#[allow(clippy::cast_precision_loss)] // for people
+fn full(c: &ChannelStat) -> f64 {
+    match c.lines {
+        0 => 0.0,
+        lines => c.depth as f64 / f64::from(lines),
+    }
+}
+
 fn domain_line(d: &DomainRow) -> Line {
-    let s = &d.stat;
     Line {
-        id: Id::Domain(s.domain),
+        id: Id::Domain(d.stat.domain),
         alarming: d.waiting > 0,
-        cells: vec![
-            count(s.domain.0.into()),
-            text(&s.name),
-            count(s.pid.into()),
-            count(s.uid.into()),
-            text(if s.connected { "connected" } else { "away" }),
-            count(d.pools as u64),
-            bytes(d.granted_bytes),
-            bytes(d.live_bytes),
-            bytes(d.held_bytes),
-            bytes(s.stranded_bytes),
-            count(d.sources as u64),
-            per_second(d.sent_per_s),
-            count(d.sinks as u64),
-            per_second(d.taken_per_s),
-            count(d.waiting),
-        ],
+        cells: cells(DOMAINS, d),
     }
 }
 
 fn pool_line(p: &PoolRow) -> Line {
-    let (v, s) = (&p.view, &p.view.stat);
-    let bar = Bar {
-        live: v.live_bytes,
-        garbage: v.garbage_bytes,
-        cached: v.cached_bytes,
-        stranded: s.stranded_bytes,
-        granted: s.granted_bytes,
-        quota: s.quota_bytes,
-    };
     Line {
-        id: Id::Pool(s.pool),
-        alarming: v.waiters > 0,
-        cells: vec![
-            count(s.pool.0.into()),
-            text(&s.name),
-            text(&p.writer_label),
-            Cell {
-                bar: Some(bar),
-                ..text(bar.draw(10))
-            },
-            bytes(v.live_bytes),
-            bytes(v.garbage_bytes),
-            bytes(v.cached_bytes),
-            bytes(s.stranded_bytes),
-            bytes(s.granted_bytes),
-            bytes(s.quota_bytes),
-            per_second(p.allocs_per_s),
-            amount(p.blocked_callers, format!("{:.2}", p.blocked_callers)),
-            count(v.waiters),
-            number(v.waiting_ns, time(v.waiting_ns)),
-            count(s.readers.into()),
-        ],
+        id: Id::Pool(p.stat.pool),
+        alarming: p.stat.waiters > 0,
+        cells: cells(POOLS, p),
     }
 }
 
 /// Returns a heap's line among the pools: private memory, whose use is not known.
-fn heap_line(h: &tranship_proto::HeapStat, view: &View) -> Line {
+fn heap_line(h: &HeapStat, view: &View) -> Line {
     let owner = view.domains.iter().find(|d| d.stat.domain == h.owner);
     let bar = Bar {
         granted: h.admitted_bytes,
         quota: h.quota_bytes,
         ..Bar::default()
     };
-    let none = || text("");
+    let cell = |(title, _): &Column<PoolRow>| match *title {
+        ">pool" => count(h.heap.0.into()),
+        "name" => text(format!("{} (heap)", h.name)),
+        "writer" => text(owner.map_or_else(|| format!("#{}", h.owner.0), |d| d.label.clone())),
+        "use" => bar.cell(),
+        ">granted" => bytes(h.admitted_bytes),
+        ">quota" => bytes(h.quota_bytes),
+        _ => text(""),
+    };
     Line {
         id: Id::Heap(h.heap),
         alarming: false,
-        cells: vec![
-            count(h.heap.0.into()),
-            text(format!("{} (heap)", h.name)),
-            text(owner.map_or_else(|| format!("#{}", h.owner.0), |d| d.label.clone())),
-            Cell {
-                bar: Some(bar),
-                ..text(bar.draw(10))
-            },
-            none(),
-            none(),
-            none(),
-            none(),
-            bytes(h.admitted_bytes),
-            bytes(h.quota_bytes),
-            none(),
-            none(),
-            none(),
-            none(),
-            none(),
-        ],
+        cells: POOLS.iter().map(cell).collect(),
     }
 }
 
-#[allow(clippy::cast_precision_loss)] // for people
 fn channel_line(c: &ChannelRow) -> Line {
-    let (v, s) = (&c.view, &c.view.stat);
-    let full = match s.lines {
-        0 => 0.0,
-        lines => v.depth as f64 / f64::from(lines),
-    };
-    let id = Id::Channel(s.channel.0, s.source, s.sink, s.name.clone());
-    let pools: Vec<String> = s.pools.iter().map(|p| format!("#{}", p.0)).collect();
+    let s = &c.stat;
     Line {
-        id,
-        alarming: v.waiting_ns > 0,
-        cells: vec![
-            match s.channel.0 {
-                0 => text("-"),
-                id => count(id.into()),
-            },
-            text(&s.name),
-            text(&c.source_label),
-            text(&c.sink_label),
-            per_second(c.taken_per_s),
-            count(v.depth),
-            count(s.lines.into()),
-            amount(full, share(full)),
-            per_second(c.stalls_per_s),
-            amount(c.stalled_share, share(c.stalled_share)),
-            number(v.waiting_ns, time(v.waiting_ns)),
-            count(s.taken),
-            text(pools.join(" ")),
-        ],
+        id: Id::Channel(s.channel.0, s.source, s.sink, s.name.clone()),
+        alarming: s.waiting_ns > 0,
+        cells: cells(CHANNELS, c),
     }
 }
 
@@ -350,30 +319,15 @@ fn blocked_line(b: &Blocked) -> Line {
     Line {
         id: Id::Blocked(b.label.clone(), b.wants.clone()),
         alarming: true,
-        cells: vec![
-            text(&b.label),
-            count(b.callers),
-            text(&b.wants),
-            number(b.waiting_ns, time(b.waiting_ns)),
-            text(b.on.join("; ")),
-        ],
+        cells: cells(BLOCKED, b),
     }
 }
 
 fn holder_line(h: &Holder) -> Line {
-    let v = &h.view;
     Line {
-        id: Id::Holder(v.stat.domain, v.stat.pool),
+        id: Id::Holder(h.stat.domain, h.stat.pool),
         alarming: false,
-        cells: vec![
-            text(&h.label),
-            text(&h.pool_label),
-            text(&h.writer_label),
-            count(v.stat.buffers.into()),
-            bytes(v.stat.bytes),
-            number(v.oldest_ns, time(v.oldest_ns)),
-            bytes(v.oldest_bytes),
-        ],
+        cells: cells(HOLDERS, h),
     }
 }
 
@@ -423,6 +377,24 @@ impl Grid {
 }
 
 impl Bar {
+    fn of(p: &PoolStat) -> Bar {
+        Bar {
+            live: p.live_bytes,
+            garbage: p.garbage_bytes,
+            cached: p.cached_bytes,
+            stranded: p.stranded_bytes,
+            granted: p.granted_bytes,
+            quota: p.quota_bytes,
+        }
+    }
+
+    fn cell(self) -> Cell {
+        Cell {
+            bar: Some(self),
+            ..text(self.draw(10))
+        }
+    }
+
     /// Returns the parts of the bar. The whole is the quota, or the memory that is there if that is more: `#` live, `g`
     /// garbage, `c` cached, `+` granted for nothing of these, `s` stranded.
     pub fn parts(self) -> ([(char, u64); 5], u64) {
@@ -476,13 +448,13 @@ mod tests {
     use super::super::sample;
     use super::super::view::Before;
     use super::*;
-    use tranship_proto::PageRecord;
+    use tranship_proto::StatRecord;
 
     fn view() -> View {
         let mut said = sample::snapshot(1);
         let mut other = sample::channel(1, 4, "audio");
-        other.stat.taken = 5;
-        said.records.push(PageRecord::Channel(other));
+        other.taken = 5;
+        said.records.push(StatRecord::Channel(other));
         Before::default().view(&said)
     }
 

@@ -1,15 +1,16 @@
 //! Meaning of a page: rates between two of them, sums by domain, and which caller waits on which domain.
 
 use super::source::{State, state};
-use super::words::{count, time, waiting};
+use crate::commands::names::Names;
+use crate::commands::words::{count, time, waiting};
 use crate::output::size;
 use serde::Serialize;
 use std::collections::HashMap;
 use std::time::Duration;
 use tranship_manager::page::Snapshot;
 use tranship_proto::{
-    ChannelView, DomainId, DomainStat, HeapStat, HoldView, ManagerStat, PageRecord, PoolId,
-    PoolView, shown,
+    ChannelStat, DomainId, DomainStat, HeapStat, HoldStat, ManagerStat, PoolId, PoolStat,
+    StatRecord, shown,
 };
 
 /// Time without an answer after which a manager is shown as silent.
@@ -65,7 +66,7 @@ pub(super) struct DomainRow {
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct PoolRow {
     #[serde(flatten)]
-    pub view: PoolView,
+    pub stat: PoolStat,
     pub label: String,
     pub writer_label: String,
     pub allocs_per_s: f64,
@@ -76,7 +77,7 @@ pub(super) struct PoolRow {
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct ChannelRow {
     #[serde(flatten)]
-    pub view: ChannelView,
+    pub stat: ChannelStat,
     pub label: String,
     pub source_label: String,
     pub sink_label: String,
@@ -107,7 +108,7 @@ pub(super) struct Blocked {
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Holder {
     #[serde(flatten)]
-    pub view: HoldView,
+    pub stat: HoldStat,
     pub label: String,
     pub pool_label: String,
     pub writer_label: String,
@@ -116,9 +117,8 @@ pub(super) struct Holder {
 /// Identity of a channel: channels of different processes have numbers of their own.
 type ChannelKey = (u32, Option<DomainId>, Option<DomainId>, String);
 
-fn channel_key(c: &ChannelView) -> ChannelKey {
-    let s = &c.stat;
-    (s.channel.0, s.source, s.sink, s.name.clone())
+fn channel_key(c: &ChannelStat) -> ChannelKey {
+    (c.channel.0, c.source, c.sink, c.name.clone())
 }
 
 fn label(name: &str, id: u32) -> String {
@@ -146,8 +146,8 @@ fn ns(time: Duration) -> u64 {
 pub(super) struct Before {
     instance: u64,
     at_ns: u64,
-    pools: HashMap<PoolId, PoolView>,
-    channels: HashMap<ChannelKey, ChannelView>,
+    pools: HashMap<PoolId, PoolStat>,
+    channels: HashMap<ChannelKey, ChannelStat>,
     /// Time span of the last rates: a page without news has the same rates.
     span_ns: u64,
     older: Option<Box<Before>>,
@@ -162,8 +162,8 @@ impl Before {
         };
         for record in &said.records {
             match record {
-                PageRecord::Pool(p) => drop(before.pools.insert(p.stat.pool, p.clone())),
-                PageRecord::Channel(c) => drop(before.channels.insert(channel_key(c), c.clone())),
+                StatRecord::Pool(p) => drop(before.pools.insert(p.pool, p.clone())),
+                StatRecord::Channel(c) => drop(before.channels.insert(channel_key(c), c.clone())),
                 _ => {}
             }
         }
@@ -190,42 +190,6 @@ impl Before {
     }
 }
 
-struct Names {
-    domains: HashMap<DomainId, String>,
-    pools: HashMap<PoolId, (String, DomainId)>,
-}
-
-impl Names {
-    fn of(records: &[PageRecord]) -> Names {
-        let mut names = Names {
-            domains: HashMap::new(),
-            pools: HashMap::new(),
-        };
-        for record in records {
-            match record {
-                PageRecord::Domain(d) => {
-                    names.domains.insert(d.domain, label(&d.name, d.domain.0));
-                }
-                PageRecord::Pool(p) => {
-                    let s = &p.stat;
-                    let value = (label(&s.name, s.pool.0), s.writer);
-                    names.pools.insert(s.pool, value);
-                }
-                _ => {}
-            }
-        }
-        names
-    }
-    fn domain(&self, id: DomainId) -> String {
-        let known = self.domains.get(&id);
-        known.cloned().unwrap_or_else(|| format!("#{}", id.0))
-    }
-    fn pool(&self, id: PoolId) -> String {
-        let known = self.pools.get(&id).map(|(label, _)| label.clone());
-        known.unwrap_or_else(|| format!("#{}", id.0))
-    }
-}
-
 fn build(said: &Snapshot, before: &Before, span_ns: u64) -> View {
     let names = Names::of(&said.records);
     let silent = said.silent.filter(|for_so_long| *for_so_long >= SILENT);
@@ -247,27 +211,24 @@ fn build(said: &Snapshot, before: &Before, span_ns: u64) -> View {
     };
     for record in &said.records {
         match record {
-            PageRecord::Manager(m) => view.manager = Some(m.clone()),
-            PageRecord::Domain(d) => view.domains.push(domain_row(d)),
-            PageRecord::Pool(p) => {
-                let old = before.pools.get(&p.stat.pool);
+            StatRecord::Manager(m) => view.manager = Some(m.clone()),
+            StatRecord::Domain(d) => view.domains.push(domain_row(d)),
+            StatRecord::Pool(p) => {
+                let old = before.pools.get(&p.pool);
                 view.pools.push(pool_row(p, old, span_ns, &names));
             }
-            PageRecord::Heap(h) => view.heaps.push(h.clone()),
-            PageRecord::Channel(c) => {
+            StatRecord::Heap(h) => view.heaps.push(h.clone()),
+            StatRecord::Channel(c) => {
                 let old = before.channels.get(&channel_key(c));
                 view.channels.push(channel_row(c, old, span_ns, &names));
             }
             // A domain that reads a pool without holding anything is counted with the pool's readers.
-            PageRecord::Hold(h) if h.stat.buffers == 0 => {}
-            PageRecord::Hold(h) => view.holders.push(Holder {
-                view: h.clone(),
-                label: names.domain(h.stat.domain),
-                pool_label: names.pool(h.stat.pool),
-                writer_label: names
-                    .pools
-                    .get(&h.stat.pool)
-                    .map_or_else(String::new, |(_, writer)| names.domain(*writer)),
+            StatRecord::Hold(h) if h.buffers == 0 => {}
+            StatRecord::Hold(h) => view.holders.push(Holder {
+                stat: h.clone(),
+                label: names.domain(h.domain),
+                pool_label: names.pool(h.pool),
+                writer_label: names.writer(h.pool),
             }),
         }
     }
@@ -292,50 +253,48 @@ fn domain_row(d: &DomainStat) -> DomainRow {
     }
 }
 
-fn pool_row(p: &PoolView, old: Option<&PoolView>, span_ns: u64, names: &Names) -> PoolRow {
+fn pool_row(p: &PoolStat, old: Option<&PoolStat>, span_ns: u64, names: &Names) -> PoolRow {
     let span_ns = if old.is_some() { span_ns } else { 0 };
     let old = old.unwrap_or(p);
     PoolRow {
-        label: names.pool(p.stat.pool),
-        writer_label: names.domain(p.stat.writer)
-            + if p.stat.writer_alive { "" } else { " (dead)" },
+        label: names.pool(p.pool),
+        writer_label: names.domain(p.writer) + if p.writer_alive { "" } else { " (dead)" },
         allocs_per_s: per_second(p.allocs, old.allocs, span_ns),
         blocked_callers: per_second(p.blocked_ns, old.blocked_ns, span_ns) / 1e9,
-        view: p.clone(),
+        stat: p.clone(),
     }
 }
 
 fn channel_row(
-    c: &ChannelView,
-    old: Option<&ChannelView>,
+    c: &ChannelStat,
+    old: Option<&ChannelStat>,
     span_ns: u64,
     names: &Names,
 ) -> ChannelRow {
     let span_ns = if old.is_some() { span_ns } else { 0 };
     let old = old.unwrap_or(c);
-    let s = &c.stat;
-    let sent = |c: &ChannelView| c.stat.taken.saturating_add(c.depth);
+    let sent = |c: &ChannelStat| c.taken.saturating_add(c.depth);
     // A wait that is not over counts, too.
-    let stalled = |c: &ChannelView| c.stalled_ns.saturating_add(c.waiting_ns);
+    let stalled = |c: &ChannelStat| c.stalled_ns.saturating_add(c.waiting_ns);
     let share = per_second(stalled(c), stalled(old), span_ns) / 1e9;
-    let missing = || match &s.place {
+    let missing = || match &c.place {
         Some(place) => shown(place).into_owned(),
-        None if s.waiting_as.is_some() => "(not exported yet)".to_owned(),
+        None if c.waiting_as.is_some() => "(not exported yet)".to_owned(),
         None => "(nobody)".to_owned(),
     };
     let end = |d: Option<DomainId>| d.map_or_else(missing, |d| names.domain(d));
     ChannelRow {
-        label: match s.channel.0 {
-            0 => shown(&s.name).into_owned(),
-            id => label(&s.name, id),
+        label: match c.channel.0 {
+            0 => shown(&c.name).into_owned(),
+            id => label(&c.name, id),
         },
-        source_label: end(s.source),
-        sink_label: end(s.sink),
+        source_label: end(c.source),
+        sink_label: end(c.sink),
         sent_per_s: per_second(sent(c), sent(old), span_ns),
-        taken_per_s: per_second(s.taken, old.stat.taken, span_ns),
+        taken_per_s: per_second(c.taken, old.taken, span_ns),
         stalls_per_s: per_second(c.stalls, old.stalls, span_ns),
         stalled_share: share.clamp(0.0, 1.0),
-        view: c.clone(),
+        stat: c.clone(),
     }
 }
 
@@ -344,17 +303,17 @@ fn channel_row(
 /// out of the channel.
 fn blocked(view: &View) -> Vec<Blocked> {
     let mut all = Vec::new();
-    for p in view.pools.iter().filter(|p| p.view.waiters > 0) {
-        let (s, v) = (&p.view.stat, &p.view);
+    for p in view.pools.iter().filter(|p| p.stat.waiters > 0) {
+        let s = &p.stat;
         let mut holders: Vec<&Holder> = view
             .holders
             .iter()
-            .filter(|h| h.view.stat.pool == s.pool)
+            .filter(|h| h.stat.pool == s.pool)
             .collect();
-        holders.sort_by_key(|h| std::cmp::Reverse(h.view.oldest_ns));
+        holders.sort_by_key(|h| std::cmp::Reverse(h.stat.oldest_ns));
         let named = holders.iter().take(NAMED).map(|h| {
-            let had = &h.view;
-            let (n, bytes) = (had.stat.buffers, size(had.stat.bytes));
+            let had = &h.stat;
+            let (n, bytes) = (had.buffers, size(had.bytes));
             format!(
                 "{} has {}, {bytes}, for {}",
                 h.label,
@@ -375,17 +334,17 @@ fn blocked(view: &View) -> Vec<Blocked> {
         all.push(Blocked {
             domain: Some(s.writer),
             label: p.writer_label.clone(),
-            callers: v.waiters,
+            callers: s.waiters,
             wants: format!("memory of {}", p.label),
             pool: Some(s.pool),
             channel: None,
-            waiting_ns: v.waiting_ns,
+            waiting_ns: s.waiting_ns,
             on,
         });
     }
-    for c in view.channels.iter().filter(|c| c.view.waiting_ns > 0) {
-        let s = &c.view.stat;
-        let how = match c.view.sink_asleep {
+    for c in view.channels.iter().filter(|c| c.stat.waiting_ns > 0) {
+        let s = &c.stat;
+        let how = match c.stat.sink_asleep {
             true => " (asleep)",
             false => "",
         };
@@ -396,10 +355,10 @@ fn blocked(view: &View) -> Vec<Blocked> {
             wants: format!("room in {}", c.label),
             pool: None,
             channel: Some(s.channel.0),
-            waiting_ns: c.view.waiting_ns,
+            waiting_ns: c.stat.waiting_ns,
             on: vec![format!(
                 "{}{how} has {} to take",
-                c.sink_label, c.view.depth
+                c.sink_label, c.stat.depth
             )],
         });
     }
@@ -408,14 +367,14 @@ fn blocked(view: &View) -> Vec<Blocked> {
 
 /// Returns the receivers that have not taken what was sent over channels of a pool, the one with the most first.
 fn underway(view: &View, pool: PoolId) -> Vec<String> {
-    let of = |c: &&ChannelRow| c.view.depth > 0 && c.view.stat.pools.contains(&pool);
+    let of = |c: &&ChannelRow| c.stat.depth > 0 && c.stat.pools.contains(&pool);
     let mut channels: Vec<&ChannelRow> = view.channels.iter().filter(of).collect();
-    channels.sort_by_key(|c| std::cmp::Reverse(c.view.depth));
+    channels.sort_by_key(|c| std::cmp::Reverse(c.stat.depth));
     let named = channels.iter().take(NAMED);
     let named = named.map(|c| {
         format!(
             "{} has {} to take from {}",
-            c.sink_label, c.view.depth, c.label
+            c.sink_label, c.stat.depth, c.label
         )
     });
     named.collect()
@@ -429,10 +388,10 @@ fn sum_up(view: &mut View) {
         index.insert(row.stat.domain, row);
     }
     for p in &view.pools {
-        if let Some(d) = index.get_mut(&p.view.stat.writer) {
+        if let Some(d) = index.get_mut(&p.stat.writer) {
             d.pools += 1;
-            d.granted_bytes += p.view.stat.granted_bytes;
-            d.live_bytes += p.view.live_bytes;
+            d.granted_bytes += p.stat.granted_bytes;
+            d.live_bytes += p.stat.live_bytes;
         }
     }
     for h in &view.heaps {
@@ -443,9 +402,9 @@ fn sum_up(view: &mut View) {
     for c in view
         .channels
         .iter()
-        .filter(|c| c.view.stat.exported_as.is_none())
+        .filter(|c| c.stat.exported_as.is_none())
     {
-        let s = &c.view.stat;
+        let s = &c.stat;
         if let Some(d) = s.source.and_then(|id| index.get_mut(&id)) {
             d.sources += 1;
             d.sent_per_s += c.sent_per_s;
@@ -456,8 +415,8 @@ fn sum_up(view: &mut View) {
         }
     }
     for h in &view.holders {
-        if let Some(d) = index.get_mut(&h.view.stat.domain) {
-            d.held_bytes += h.view.stat.bytes;
+        if let Some(d) = index.get_mut(&h.stat.domain) {
+            d.held_bytes += h.stat.bytes;
         }
     }
     for b in &view.blocked {
@@ -471,7 +430,7 @@ fn sum_up(view: &mut View) {
 impl View {
     /// Returns the open channels: not names that are offered or waited for, which have rows of their own.
     pub fn open_channels(&self) -> usize {
-        let open = self.channels.iter().filter(|c| c.view.stat.channel.0 != 0);
+        let open = self.channels.iter().filter(|c| c.stat.channel.0 != 0);
         open.count()
     }
 
@@ -571,8 +530,8 @@ mod tests {
         let words = "2 domains, 1 pool, 1 channel, 0 names, 3 callers wait";
         assert!(text.contains(words), "{text}");
         for record in &mut said.records {
-            if let PageRecord::Channel(c) = record {
-                c.stat.channel.0 = 0;
+            if let StatRecord::Channel(c) = record {
+                c.channel.0 = 0;
             }
         }
         let view = Before::default().view(&said);

@@ -2,7 +2,7 @@
 
 /// Returns a rate: `0`, `950`, `12.3k`, `4.5M`, each second.
 #[allow(clippy::cast_precision_loss)] // for people
-pub(super) fn rate(per_second: f64) -> String {
+pub(in crate::commands) fn rate(per_second: f64) -> String {
     let mut value = per_second;
     for unit in ["", "k", "M", "G"] {
         if value < 999.5 {
@@ -18,7 +18,7 @@ pub(super) fn rate(per_second: f64) -> String {
 
 /// Returns a time: `-` for none, `12 us`, `3.4 ms`, `5.0 s`, `12 m`, `3.1 h`.
 #[allow(clippy::cast_precision_loss)] // for people
-pub(super) fn time(ns: u64) -> String {
+pub(in crate::commands) fn time(ns: u64) -> String {
     let seconds = ns as f64 / 1e9;
     match ns {
         0 => "-".to_owned(),
@@ -31,12 +31,12 @@ pub(super) fn time(ns: u64) -> String {
 }
 
 /// Returns a count in words: `1 buffer`, `2 buffers`.
-pub(super) fn count(n: u64, what: &str) -> String {
+pub(in crate::commands) fn count(n: u64, what: &str) -> String {
     format!("{n} {what}{}", if n == 1 { "" } else { "s" })
 }
 
 /// Returns in words how many callers of a blocking call wait.
-pub(super) fn waiting(callers: u64) -> String {
+pub(in crate::commands) fn waiting(callers: u64) -> String {
     match callers {
         1 => "1 caller waits".to_owned(),
         n => format!("{n} callers wait"),
@@ -44,7 +44,7 @@ pub(super) fn waiting(callers: u64) -> String {
 }
 
 /// Returns a share of one.
-pub(super) fn share(of: f64) -> String {
+pub(in crate::commands) fn share(of: f64) -> String {
     format!("{:.0} %", of * 100.0)
 }
 

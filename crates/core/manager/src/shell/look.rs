@@ -1,6 +1,7 @@
 //! Reading facts that only a channel's ends or a reader know: a channel's cursors, and the buffers that a reader holds.
 //! As in `counters`, they are copied out of the page cache.
 
+use crate::state::Cursors;
 use std::fs::File;
 use std::io;
 use std::ops::Range;
@@ -22,19 +23,8 @@ fn word(raw: &[u8], at: usize) -> u64 {
     bytes.map_or(0, u64::from_le_bytes)
 }
 
-/// A channel's cursors. Trust: each number is the word of one of its ends.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(super) struct Cursors {
-    pub taken: u64,
-    pub depth: u64,
-    pub stalls: u64,
-    pub stalled_ns: u64,
-    pub waits_since_ns: u64,
-    pub sink_asleep: bool,
-}
-
-/// Reads the cursors of a channel with `lines` lines, as far as its halves are known.
-pub(super) fn cursors(source: Option<&File>, sink: Option<&File>, lines: u32) -> Cursors {
+/// Reads the cursors of a channel with `lines` lines, as far as its halves (source, sink) are known.
+pub(super) fn cursors([source, sink]: [Option<&File>; 2], lines: u32, now_ns: u64) -> Cursors {
     let mut found = Cursors::default();
     let mut raw = [0u8; 136];
     if sink.is_some_and(|f| f.read_exact_at(&mut raw, ASLEEP_AT).is_ok()) {
@@ -47,7 +37,11 @@ pub(super) fn cursors(source: Option<&File>, sink: Option<&File>, lines: u32) ->
     if source.read_exact_at(&mut raw, STALLS_AT).is_ok() {
         found.stalls = word(&raw, 0);
         found.stalled_ns = word(&raw, 8);
-        found.waits_since_ns = word(&raw, 16);
+        found.waiting_ns = match word(&raw, 16) {
+            0 => 0,
+            // Never 0: the source waits.
+            since => now_ns.saturating_sub(since).max(1),
+        };
     }
     found.depth = depth(source, found.taken, lines);
     found
@@ -144,7 +138,7 @@ mod tests {
         let (from, to) = (Ring::new(source.1, sees), Ring::new(sink.1, seen));
         let mut producer = Producer::new();
         let mut taken = 0;
-        let look = || cursors(Some(&files[0]), Some(&files[1]), LINES);
+        let look = || cursors([Some(&files[0]), Some(&files[1])], LINES, 12);
         for round in 0..200u64 {
             let want = 1 + round % u64::from(LINES);
             while producer.tail() - taken < want {
@@ -159,12 +153,12 @@ mod tests {
         }
         from.stall();
         from.wait(5);
-        assert_eq!((look().stalls, look().waits_since_ns), (1, 5));
+        assert_eq!((look().stalls, look().waiting_ns), (1, 7));
         from.stall(); // it waits already
         from.wait_no_more(12);
         let found = look();
         assert_eq!(
-            (found.stalls, found.stalled_ns, found.waits_since_ns),
+            (found.stalls, found.stalled_ns, found.waiting_ns),
             (1, 7, 0)
         );
         assert!(!found.sink_asleep);
