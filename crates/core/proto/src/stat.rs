@@ -130,6 +130,8 @@ records! {
         lingering_bytes: u64 = Gauge;
         /// The rule that it has broken, if any.
         hog: Option<HogStat> = Fact;
+        /// Memory that it may still be granted: of the total, of its user's share, and of the limit for one domain.
+        room_bytes: u64 = Most;
     }
 
     /// A rule that a domain has broken: it holds more memory of others than the rule allows.

@@ -386,6 +386,7 @@ impl State {
             own_bytes: d.bytes,
             lingering_bytes: d.lingering_bytes(),
             hog: self.hogs.stat(id, self.cx.now),
+            room_bytes: self.cx.room_for(d.uid, id),
         }))
     }
 

@@ -63,6 +63,7 @@ class _DomainStat(TypedDict):
     own_bytes: int
     lingering_bytes: int
     hog: _HogStat | None
+    room_bytes: int
 
 @type_check_only
 class _HogStat(TypedDict):
