@@ -3,7 +3,8 @@
 #   make demo [FILE=...]   the main job on real input, under a minute
 #   make test              everything that must be green: format, lints, features, layers, tidy, tests, loom models, examples;
 #                          lists at its end what was skipped (TRANSHIP_NO_SKIP=1 makes that a failure)
-#   make lint              the first part of it
+#   make quick             between two edits: format, lints and unit tests, from the files of the last build
+#   make lint              the first part of `make test`
 #   make library           builds what `make install` installs
 #   make install           copies it: the program, the C library, headers, manual: PREFIX=/usr/local, DESTDIR=, LIBDIR=PREFIX/lib
 #   make bench             the numbers (minutes); make bench BENCH=roundtrip for one bench
@@ -24,7 +25,7 @@ PROFILE ?= release
 TARGET ?= $(or $(CARGO_TARGET_DIR),target)/$(if $(filter dev,$(PROFILE)),debug,$(PROFILE))
 export CARGO
 
-.PHONY: help demo test lint bench bench-build torture wheel site mutants library install deps
+.PHONY: help demo test quick lint bench bench-build torture wheel site mutants library install deps
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -33,7 +34,10 @@ demo:
 	$(CARGO) run --release --quiet -p tranship-cli -- demo $(FILE)
 
 test:
-	@scripts/stages.sh deps fmt clippy features rules doc build test loom examples
+	@scripts/stages.sh deps fmt clippy features rules doc test loom examples
+
+quick:
+	@CARGO_INCREMENTAL=1 scripts/stages.sh fmt clippy units
 
 lint:
 	@scripts/stages.sh fmt clippy features rules

@@ -33,13 +33,7 @@ def series(rows, across):
 def bench_panels(report):
     """(title, across, unit, curves, logarithmic) for each mode and operation of a bench."""
     rows = report["rows"]
-    over_time = {}
-    for row in (row for row in rows if row.get("points")):
-        title = f"{row['mode']}, {row.get('buffers', '')} buffers"
-        over_time.setdefault(title, {})[row["system"]] = row["points"]
-    for title, curves in over_time.items():
-        yield title, "ms", "bytes", curves, False
-    rows = [row for row in rows if not row.get("points") and row.get("median_ns")]
+    rows = [row for row in rows if row.get("median_ns")]
     for group in sorted({(row["mode"], row.get("op", "")) for row in rows}):
         of = [row for row in rows if (row["mode"], row.get("op", "")) == group]
         across = next((key for key in ["payload_bytes", "buffers"] if all(key in row for row in of)), None)

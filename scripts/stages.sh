@@ -1,6 +1,6 @@
 #!/bin/bash
 # Runs the named stages one after the other, stops at the first that fails, prints how long each took and what was skipped.
-# Stages: deps fmt clippy features rules doc build test loom examples torture loom-torture
+# Stages: deps fmt clippy features rules doc units test loom examples torture loom-torture
 set -uo pipefail
 cd "$(dirname "$0")/.."
 cargo=${CARGO:-cargo}
@@ -22,9 +22,8 @@ stage_doc() {
         [ -z "$shown" ] || { printf 'an example there names a crate below `tranship`:\n%s\n' "$shown" >&2; return 1; }
     done
 }
-stage_build() { "$cargo" build --quiet --workspace --all-targets; }
-# What tests ask for besides (libraries, other packages' programs) was built by the stage before, in one build of all with one set of features.
-stage_test() { TRANSHIP_BUILT=1 scripts/tests.sh && "$cargo" test --quiet --workspace --doc; }
+stage_units() { "$cargo" test --quiet --workspace --lib --bins; }
+stage_test() { scripts/tests.sh && "$cargo" test --quiet --workspace --doc; }
 stage_loom() { scripts/loom.sh; }
 stage_examples() { scripts/examples.sh; }
 stage_torture() { TRANSHIP_TORTURE=1 "$cargo" test --release --workspace -- --nocapture; }

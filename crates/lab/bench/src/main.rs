@@ -5,7 +5,6 @@
 
 mod alloc;
 mod bench;
-mod block;
 mod case;
 mod channels;
 mod clock;
@@ -26,7 +25,6 @@ mod plan;
 mod python;
 mod report;
 mod siege;
-mod spike;
 mod stats;
 mod systems;
 mod touch;
@@ -71,21 +69,13 @@ enum Name {
     Malloc(Of<malloc::Malloc>),
     /// Packets allocated and freed against DPDK's.
     Mbuf(Of<mbuf::Mbuf>),
-    /// Resident memory over time around a spike of network buffers: our mbufs, and allocators with and without reclamation (one run
-    /// unless told otherwise; 7 s each, of each system at each load).
-    MbumaFig7(Of<spike::Spike>),
     /// iperf3 through a forwarder and against an echo server of mbufs, in network namespaces (as root).
     Netpath(Of<netpath::Netpath>),
-    /// The block service's NBD exports against nbdkit and qemu-nbd.
-    Block(Of<block::Block>),
     /// GETs from a cache server: ours by reference, copied in batches, and Debian's memcached.
     ZcCache(Of<zcopy::cache::Cache>),
-    /// Debian's memcached, built of its source package as it is and with its values from zc_malloc, by UDP and by TCP. Fetches the
-    /// package (apt-get source) and builds it, the first time.
-    ZcMemcached(Of<zcopy::memcached::Memcached>),
     /// memcached's own tests, of Debian's source package, against the cache server. Fetches the package (apt-get source) the first
     /// time, and builds nothing.
-    ZcSuite(Of<zcopy::memcached::suite::Suite>),
+    ZcSuite(Of<zcopy::suite::Suite>),
     /// Debian's Varnish, unmodified, with libtranship_zcopy.so and without, under wrk or ab.
     ZcVarnish(Of<zcopy::varnish::Varnish>),
     /// A manager under hostile clients, and what honest ones of another user see of it (as root). Each user has a cgroup with an
@@ -120,11 +110,8 @@ fn main() -> ExitCode {
         Name::Python(of) => of.run("python"),
         Name::Malloc(of) => of.run("malloc"),
         Name::Mbuf(of) => of.run("mbuf"),
-        Name::MbumaFig7(of) => of.run("mbuma-fig7"),
         Name::Netpath(of) => of.run("netpath"),
-        Name::Block(of) => of.run("block"),
         Name::ZcCache(of) => of.run("zc-cache"),
-        Name::ZcMemcached(of) => of.run("zc-memcached"),
         Name::ZcSuite(of) => of.run("zc-suite"),
         Name::ZcVarnish(of) => of.run("zc-varnish"),
         Name::Siege(of) => of.run("siege"),
@@ -144,7 +131,6 @@ fn child(bench: &str, given: &str) -> Result<()> {
     match bench {
         "alloc" => alloc::child(serde_json::from_str(given)?),
         "malloc" => malloc::child(serde_json::from_str(given)?),
-        "mbuma-fig7" => spike::child(serde_json::from_str(given)?),
         "zc-cache" => zcopy::cache::child(serde_json::from_str(given)?),
         "zc-origin" => zcopy::varnish::origin(),
         _ => anyhow::bail!("{bench} starts no processes of this program"),

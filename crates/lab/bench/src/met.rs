@@ -93,7 +93,6 @@ mod tests {
             median_ns: 1.0,
             p99_ns: 1.0,
             per_second: 1.0,
-            points: Vec::new(),
             facts: Facts::new(),
             sampled: Some(Sampled {
                 placement,

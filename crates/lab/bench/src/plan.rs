@@ -121,7 +121,6 @@ mod tests {
             median_ns: ns,
             p99_ns: ns,
             per_second: 1e9 / ns,
-            points: Vec::new(),
             facts: Facts::new(),
             sampled: Some(Sampled {
                 placement: Some(placement),

@@ -70,9 +70,6 @@ pub struct Row {
     pub over: BTreeMap<&'static str, f64>,
     #[serde(flatten)]
     pub facts: Facts,
-    /// Of the first run.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub points: Vec<(f64, f64)>,
     /// Each run, in their order.
     #[serde(skip)]
     pub runs: Vec<Measured>,
@@ -117,7 +114,6 @@ impl Row {
                 .flat_map(|run| run.facts.keys())
                 .map(fact)
                 .collect(),
-            points: runs.first().map_or_else(Vec::new, |run| run.points.clone()),
             runs: runs.to_vec(),
         }
     }

@@ -20,9 +20,6 @@ pub struct Measured {
     pub per_second: f64,
     #[serde(default)]
     pub facts: Facts,
-    /// What was seen over time: milliseconds from the start, and a figure.
-    #[serde(default)]
-    pub points: Vec<(f64, f64)>,
     /// Of benches that tell placements apart.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sampled: Option<Sampled>,

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 /// Builds a package of this workspace, in the profile of the calling test, and says where its file is. With
-/// `TRANSHIP_BUILT` set it is there already (`scripts/stages.sh` builds everything at once: a package alone has other
+/// `TRANSHIP_BUILT` set it is there already (`scripts/tests.sh` builds everything at once: a package alone has other
 /// features, and so takes a build of its own).
 ///
 /// # Panics

@@ -4,7 +4,6 @@ pub mod allocators;
 #[cfg(feature = "iceoryx2")]
 pub mod iceoryx2;
 pub mod kernel;
-pub mod netbufs;
 pub mod raw;
 pub mod shared;
 pub mod tranship;

@@ -1,6 +1,6 @@
-//! Values out of memory over sockets: cache servers, memcached, Varnish.
+//! Values out of memory over sockets: cache servers, Varnish.
 
 pub mod cache;
-pub mod memcached;
 mod pairs;
+pub mod suite;
 pub mod varnish;

@@ -3,7 +3,7 @@
 //! for by wrk, or ab if that is all there is; Varnish has the first core, the client the second. The paper's figure 10, and on from
 //! there. `hot`: one object; `cold`: objects of 512 MiB, at most 16384, at random, which only wrk can.
 
-use super::cache::{cpu_of, on_cores};
+use super::cache::{cpu_of, on_core};
 use super::pairs::Ratio;
 use crate::bench::Bench;
 use crate::options::{Common, size};
@@ -182,7 +182,7 @@ fn started(common: &Common) -> Result<(Ended, Vec<Running>)> {
         .args(["child", "zc-origin", ""])
         .stdin(Stdio::null())
         .stdout(Stdio::piped());
-    on_cores(&mut origin, common.cores(), 1);
+    on_core(&mut origin, common.cores()[0]);
     let mut origin = Ended(origin.spawn()?);
     let mut line = String::new();
     BufReader::new(origin.0.stdout.take().context("no output")?).read_line(&mut line)?;
@@ -231,7 +231,7 @@ impl Running {
         if system == "preload-1k" {
             command.env("TRANSHIP_ZCOPY_MIN", "1KiB");
         }
-        on_cores(&mut command, common.cores(), 1);
+        on_core(&mut command, common.cores()[0]);
         let mut varnish = Running {
             system,
             manager: Ended(command.spawn()?),
@@ -305,8 +305,7 @@ impl Running {
             command.arg("-s").arg(path);
         }
         command.arg(&url).stdin(Stdio::null());
-        let [a, b] = common.cores();
-        on_cores(&mut command, [b, a], 1);
+        on_core(&mut command, common.cores()[1]);
         let server = self.server()?;
         let before = cpu_of(server)?;
         let begun = Instant::now();

@@ -12,9 +12,12 @@ use tranship_sys::stream;
 /// Without a byte for so long, the server is taken for stuck: a value is missing.
 const STUCK: Duration = Duration::from_secs(100);
 /// What a run says of the server's processor time, ns for a request.
-pub const CPU: &str = "server_cpu_ns";
+const CPU: &str = "server_cpu_ns";
 /// And percent of a core.
 const SHARE: &str = "server_cpu_percent";
+
+/// Connections at a time.
+const CONNECTIONS: usize = 16;
 
 /// What is asked.
 #[derive(Debug, Clone, Copy)]
@@ -44,7 +47,7 @@ pub fn told(rows: Vec<Vec<Measured>>, op: &str) -> Vec<Measured> {
 }
 
 /// The command for a value.
-pub fn get(index: usize) -> String {
+fn get(index: usize) -> String {
     format!("get {}\r\n", key(index))
 }
 
@@ -57,7 +60,7 @@ fn head(load: &Load) -> usize {
 }
 
 /// Bytes of the answer to a get.
-pub fn answer(load: &Load) -> usize {
+fn answer(load: &Load) -> usize {
     head(load) + load.value + "\r\nEND\r\n".len()
 }
 
@@ -138,15 +141,14 @@ fn line(stream: &mut TcpStream) -> Result<String> {
 }
 
 /// Numbers at random, other ones in each process.
-#[derive(Debug)]
-pub struct Numbers(u64);
+struct Numbers(u64);
 
 impl Numbers {
-    pub fn new() -> Numbers {
+    fn new() -> Numbers {
         Numbers(0x9e37_79b9_7f4a_7c15 ^ u64::from(std::process::id()))
     }
 
-    pub fn next(&mut self, below: usize) -> usize {
+    fn next(&mut self, below: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
@@ -154,24 +156,12 @@ impl Numbers {
     }
 }
 
-/// One connection, or what stands for one.
-pub trait Asks: Sized {
-    /// At a time.
-    const CONNECTIONS: usize;
-
-    fn new(load: &Load) -> Result<Self>;
-    /// Asks for values at random, as many as go together.
-    fn ask(&mut self, load: &Load, numbers: &mut Numbers) -> Result<()>;
-    /// Looks whether the answer is there, whole.
-    fn hear(&mut self, load: &Load, room: &mut [u8]) -> Result<bool>;
-}
-
 /// Asks, and measures.
-pub fn run<A: Asks>(load: Load) -> Result<Vec<Measured>> {
+pub fn run(load: Load) -> Result<Vec<Measured>> {
     let mut numbers = Numbers::new();
     let mut all = Vec::new();
-    for _ in 0..A::CONNECTIONS {
-        let mut one = A::new(&load)?;
+    for _ in 0..CONNECTIONS {
+        let mut one = Connection::new(&load)?;
         one.ask(&load, &mut numbers)?;
         all.push((one, clock::ticks()));
     }
@@ -218,23 +208,21 @@ pub fn run<A: Asks>(load: Load) -> Result<Vec<Measured>> {
     }
 }
 
-/// A connection that stays.
-pub struct Kept {
+struct Connection {
     stream: TcpStream,
     /// Bytes that are still to come.
     missing: usize,
 }
 
-impl Asks for Kept {
-    const CONNECTIONS: usize = 16;
-
-    fn new(load: &Load) -> Result<Kept> {
+impl Connection {
+    fn new(load: &Load) -> Result<Connection> {
         let stream = TcpStream::connect(("127.0.0.1", load.port))?;
         stream.set_nonblocking(true)?;
         stream.set_nodelay(true)?;
-        Ok(Kept { stream, missing: 0 })
+        Ok(Connection { stream, missing: 0 })
     }
 
+    /// Asks for values at random, as many as go together.
     fn ask(&mut self, load: &Load, numbers: &mut Numbers) -> Result<()> {
         let keys = (0..load.depth).map(|_| get(numbers.next(load.count)));
         self.stream.write_all(keys.collect::<String>().as_bytes())?;
@@ -242,6 +230,7 @@ impl Asks for Kept {
         Ok(())
     }
 
+    /// Looks whether the answer is there, whole.
     fn hear(&mut self, load: &Load, room: &mut [u8]) -> Result<bool> {
         let got = match load.copies {
             true => self.stream.read(room),

@@ -6,11 +6,11 @@
 mod load;
 mod served;
 
-pub use load::{Asks, CPU, Load, Numbers, answer, cpu_of, fill, get, run, told};
-pub use served::{Place, Served, child, on_cores};
+pub use load::cpu_of;
+pub use served::{child, on_core};
 
-use load::Kept;
-use served::debians;
+use load::{Load, fill, run, told};
+use served::{Place, Served, debians};
 
 use super::pairs::Ratio;
 use crate::bench::Bench;
@@ -128,18 +128,16 @@ impl Rig {
     fn start(common: &Common, systems: &[&'static str], value: usize, set: usize) -> Result<Rig> {
         let count = (set / value).max(1);
         let place = Place {
-            cores: common.cores(),
-            threads: 1,
+            core: common.cores()[0],
             // What lies beside the values, and slabs that are not full.
             memory: (count * (value + 256)) as u64 * 3 / 2 + (96 << 20),
-            udp: false,
         };
         let mut servers = Vec::new();
         for &system in systems {
             let served = match system {
                 "memcached" => {
                     let program = debians().context("no memcached")?;
-                    Served::memcached(&program, None, place)
+                    Served::memcached(&program, place)
                 }
                 ours => Served::ours(ours, place),
             };
@@ -192,7 +190,7 @@ impl Rig {
                     Cell {
                         system,
                         key,
-                        measure: Box::new(move |number| ask::<Kept>(number, core, load, client)),
+                        measure: Box::new(move |number| ask(number, core, load, client)),
                     }
                 });
                 outcome.group(common.runs_or(9), cells.collect());
@@ -202,10 +200,10 @@ impl Rig {
 }
 
 /// A client in a process of its own.
-pub fn ask<A: Asks>(number: u64, core: usize, load: Load, op: &str) -> Result<Vec<Measured>> {
+fn ask(number: u64, core: usize, load: Load, op: &str) -> Result<Vec<Measured>> {
     let members = vec![Member {
         core,
-        body: Box::new(move |_| run::<A>(load)),
+        body: Box::new(move |_| run(load)),
     }];
     Ok(told(party::run(number, members)?, op))
 }

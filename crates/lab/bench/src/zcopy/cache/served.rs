@@ -1,4 +1,4 @@
-//! A server of memcached's protocol, as a process that ends with who asks it: Debian's memcached, one of another build, or ours.
+//! A server of memcached's protocol, as a process that ends with who asks it: Debian's memcached, or ours.
 
 use anyhow::{Context, Result, bail, ensure};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -24,21 +24,16 @@ const PATIENCE: Duration = Duration::from_secs(300);
 /// What a server is to be.
 #[derive(Debug, Clone, Copy)]
 pub struct Place {
-    /// The first alone for one thread, else both.
-    pub cores: [usize; 2],
-    pub threads: usize,
+    pub core: usize,
     /// Bytes that it may keep.
     pub memory: u64,
-    pub udp: bool,
 }
 
 /// A running server. Ends when dropped.
 #[derive(Debug)]
 pub struct Served {
     child: Child,
-    /// Where it is asked: by UDP if it was to serve that.
     pub port: u16,
-    pub tcp_port: u16,
     _folder: Option<tempfile::TempDir>,
 }
 
@@ -60,14 +55,10 @@ impl Served {
         let mut command = Command::new(std::env::current_exe()?);
         command
             .args(["child", "zc-cache"])
-            .arg(serde_json::to_string(&(
-                system,
-                place.threads,
-                place.memory,
-            ))?)
+            .arg(serde_json::to_string(&(system, place.memory))?)
             .stdin(Stdio::null())
             .stdout(Stdio::piped());
-        on_cores(&mut command, place.cores, place.threads);
+        on_core(&mut command, place.core);
         let mut child = command.spawn().context("starting a server")?;
         let mut line = String::new();
         BufReader::new(child.stdout.take().context("no output")?).read_line(&mut line)?;
@@ -75,24 +66,21 @@ impl Served {
         let mut served = Served {
             child,
             port: 0,
-            tcp_port: 0,
             _folder: None,
         };
-        served.tcp_port = port.with_context(|| format!("{system} said {line:?}"))?;
-        served.port = served.tcp_port;
+        served.port = port.with_context(|| format!("{system} said {line:?}"))?;
         Ok(served)
     }
 
-    /// A memcached, and the library that it is linked with, if it is.
-    pub fn memcached(program: &Path, library: Option<&Path>, place: Place) -> Result<Served> {
+    /// Debian's memcached.
+    pub fn memcached(program: &Path, place: Place) -> Result<Served> {
         let folder = tempfile::tempdir()?;
         let ports = folder.path().join("ports");
         let mut command = Command::new(program);
         // -1: any port.
         command
-            .args(["-l", "127.0.0.1", "-p", "-1", "-U"])
-            .arg(if place.udp { "-1" } else { "0" })
-            .args(["-t", &place.threads.to_string(), "-c", "4096", "-I", "2m"])
+            .args(["-l", "127.0.0.1", "-p", "-1", "-U", "0"])
+            .args(["-t", "1", "-c", "4096", "-I", "2m"])
             .args(["-m", &(place.memory >> 20).to_string()])
             .env("MEMCACHED_PORT_FILENAME", &ports)
             .stdin(Stdio::null())
@@ -101,18 +89,12 @@ impl Served {
         if rustix::process::geteuid().is_root() {
             command.args(["-u", "root"]);
         }
-        if let Some(library) = library {
-            // Of the memory that it asks for by malloc(3) nothing is the library's.
-            command.env("TRANSHIP_ZCOPY_MIN", "1024GiB");
-            command.env("LD_LIBRARY_PATH", library.parent().context("no folder")?);
-        }
-        on_cores(&mut command, place.cores, place.threads);
+        on_core(&mut command, place.core);
         let child = command.spawn();
         let child = child.with_context(|| format!("starting {}", program.display()))?;
         let mut served = Served {
             child,
             port: 0,
-            tcp_port: 0,
             _folder: Some(folder),
         };
         let begun = Instant::now();
@@ -125,16 +107,10 @@ impl Served {
                 bail!("{}: {status}: {said}", program.display());
             }
             if let Ok(text) = std::fs::read_to_string(&ports) {
-                let port = |word| {
-                    let port = text.lines().find_map(|line| line.strip_prefix(word));
-                    Ok::<u16, anyhow::Error>(port.context("no port")?.trim().parse()?)
-                };
-                served.tcp_port = port("TCP INET: ")?;
-                served.port = if place.udp {
-                    port("UDP INET: ")?
-                } else {
-                    served.tcp_port
-                };
+                let port = text
+                    .lines()
+                    .find_map(|line| line.strip_prefix("TCP INET: "));
+                served.port = port.context("no port")?.trim().parse()?;
                 return Ok(served);
             }
             ensure!(begun.elapsed() < PATIENCE, "it does not listen");
@@ -143,15 +119,12 @@ impl Served {
     }
 }
 
-/// Has a program run on one core, or on both if it has more threads than one, and end with this one.
-pub fn on_cores(command: &mut Command, cores: [usize; 2], threads: usize) {
+/// Has a program run on one core, and end with this one.
+pub fn on_core(command: &mut Command, core: usize) {
     let settle = move || {
         rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
         let mut set = rustix::thread::CpuSet::new();
-        set.set(cores[0]);
-        if threads > 1 {
-            set.set(cores[1]);
-        }
+        set.set(core);
         rustix::thread::sched_setaffinity(None, &set)?;
         Ok(())
     };
@@ -168,7 +141,7 @@ pub fn debians() -> Option<PathBuf> {
 }
 
 /// The process that [`Served::ours`] starts.
-pub fn child((system, threads, memory): (String, usize, u64)) -> Result<()> {
+pub fn child((system, memory): (String, u64)) -> Result<()> {
     let (_, way) = OURS
         .iter()
         .find(|(name, _)| *name == system)
@@ -176,7 +149,7 @@ pub fn child((system, threads, memory): (String, usize, u64)) -> Result<()> {
     let server = Server::start(Options {
         listen: SocketAddr::from(([127, 0, 0, 1], 0)),
         memory,
-        threads,
+        threads: 1,
         connections: 4096,
         longest: LONGEST,
         way: *way,

@@ -1,7 +1,6 @@
 //! `zc-suite`: memcached's own tests, `t/*.t` of Debian's source package, each against a cache server of its own that was just started. The tests are told
 //! of it by `T_MEMD_USE_DAEMON`. Nothing is built: what they ask the program itself for, how it was configured, a script answers.
 
-use super::source;
 use crate::bench::Bench;
 use crate::options::Common;
 use crate::plan::Outcome;
@@ -21,7 +20,7 @@ const PATIENCE: &str = "60";
 
 /// The page that lists the files that do not pass, and why: they are about memcached's inside, or about options that its
 /// servers are started with. All others pass.
-const PAGE: &str = include_str!("../../../../../../docs/zcopy.md");
+const PAGE: &str = include_str!("../../../../../docs/zcopy.md");
 
 /// What the page says of a file that does not pass.
 fn inside(name: &str) -> Option<&'static str> {
@@ -30,6 +29,10 @@ fn inside(name: &str) -> Option<&'static str> {
     let mut whys = row.filter_map(|line| line.strip_prefix(&format!("| `{name}` | ")));
     whys.next()?.strip_suffix(" |")
 }
+
+/// Where the package is, if the machine's own lists have no sources.
+const DEBIAN: &str = "Types: deb-src\nURIs: http://deb.debian.org/debian\nSuites: bookworm\nComponents: main\n\
+    Signed-By: /usr/share/keyrings/debian-archive-keyring.gpg\n";
 
 #[derive(Debug, clap::Args)]
 pub struct Suite {
@@ -46,8 +49,7 @@ impl Bench for Suite {
     /// Runs all files; one that passes or fails against the list is a failure.
     fn measure(&self, _common: &Common) -> Result<Outcome> {
         let mut outcome = Outcome::default();
-        let folder = super::folder(self.folder.as_deref());
-        let source = match folder.and_then(|folder| prepared(&folder)) {
+        let source = match self.folder().and_then(|folder| prepared(&folder)) {
             Ok(source) => source,
             Err(error) => {
                 eprintln!("SKIPPED: zc-suite: {error:#}");
@@ -61,6 +63,16 @@ impl Bench for Suite {
     }
 }
 
+impl Suite {
+    fn folder(&self) -> Result<PathBuf> {
+        if let Some(folder) = &self.folder {
+            return Ok(folder.clone());
+        }
+        let exe = std::env::current_exe()?;
+        Ok(exe.parent().context("no folder")?.join("zc-memcached"))
+    }
+}
+
 /// The source's folder, with what stands for the program.
 fn prepared(folder: &Path) -> Result<PathBuf> {
     let perl = Command::new("perl")
@@ -70,11 +82,66 @@ fn prepared(folder: &Path) -> Result<PathBuf> {
     ensure!(perl.is_ok_and(|perl| perl.success()), "no perl");
     std::fs::create_dir_all(folder)?;
     // The tests are run in it, so it has to be named from the root on.
-    let source = source::unpacked(folder)?.canonicalize()?;
+    let source = unpacked(folder)?.canonicalize()?;
     let program = source.join("memcached-debug");
     std::fs::write(&program, PROGRAM)?;
     std::fs::set_permissions(&program, PermissionsExt::from_mode(0o755))?;
     Ok(source)
+}
+
+/// The source's folder; fetched if it is not there.
+fn unpacked(folder: &Path) -> Result<PathBuf> {
+    let found = || {
+        let all = std::fs::read_dir(folder).ok()?;
+        let mut paths = all.filter_map(|entry| Some(entry.ok()?.path()));
+        paths.find(|path| {
+            let name = path.file_name().and_then(|name| name.to_str());
+            path.is_dir() && name.is_some_and(|name| name.starts_with("memcached-"))
+        })
+    };
+    if let Some(found) = found() {
+        return Ok(found);
+    }
+    let fetch = |options: &[String]| {
+        let mut command = Command::new("apt-get");
+        say(command
+            .args(options)
+            .args(["source", "memcached"])
+            .current_dir(folder))
+    };
+    if fetch(&[]).is_err() {
+        // Lists of our own: nothing of the machine's changes.
+        let lists = folder.join("lists");
+        std::fs::create_dir_all(lists.join("partial"))?;
+        let parts = folder.join("parts");
+        std::fs::create_dir_all(&parts)?;
+        std::fs::write(parts.join("source.sources"), DEBIAN)?;
+        let options = [
+            "Dir::Etc::SourceList=/dev/null".to_owned(),
+            format!("Dir::Etc::SourceParts={}", parts.display()),
+            format!("Dir::State::Lists={}", lists.display()),
+        ];
+        let options: Vec<_> = options
+            .into_iter()
+            .flat_map(|it| ["-o".to_owned(), it])
+            .collect();
+        say(Command::new("apt-get").args(&options).arg("update"))?;
+        fetch(&options)?;
+    }
+    found().context("apt-get source left no folder")
+}
+
+fn say(command: &mut Command) -> Result<()> {
+    let output = command.stdin(Stdio::null()).output();
+    let output = output.with_context(|| format!("{command:?}"))?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(
+        output.status.success(),
+        "{command:?}: {}: {}",
+        output.status,
+        said.trim()
+    );
+    Ok(())
 }
 
 fn files(source: &Path) -> Result<Vec<String>> {
