@@ -135,7 +135,7 @@ fn pair_of(
     at: SocketAddr,
     through: SocketAddr,
 ) -> [End; 2] {
-    let listener = listen(&server, &format!("{at}/twice"));
+    let listener = listen(server, &format!("{at}/twice"));
     let there = End::connect(client, &format!("{through}/twice"));
     [accept(&listener), there]
 }
