@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::thread;
 use tranship::{
     Body, Buffer, ChannelOptions, Domain, Error, ErrorKind, Listener, PollItem, PoolOptions,
-    Receiver, Sender, poll,
+    Receiver, Released, Sender, poll,
 };
 
 const FRAMES: u64 = 500;
@@ -45,7 +45,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                         .all(|byte| u64::from(*byte) == message.word % 256)
                 );
                 seen += 1;
-                match from.release_with(message.body, message.word) {
+                match from.send_back((Released(message.body), message.word)) {
                     Ok(()) => {} // and the camera hears of it
                     // The peer has too many messages to take, or has sent all and gone: the frame is released all the
                     // same.
@@ -65,7 +65,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     for n in 0..FRAMES {
         let mut frame = pool.alloc(50_000)?;
         frame.fill(u8::try_from(n % 256)?);
-        to.send_with(frame, n)?;
+        to.send((frame.freeze(), n))?;
         while let Some(said) = to.try_recv_back()? {
             done += u64::from(matches!(said.body, Body::Released(Some(_))));
         }
@@ -98,7 +98,7 @@ fn relay(mut from: Receiver, viewers: &Listener<Sender>) -> Result<u32, Error> {
                 if let Some((frame, word)) = held.iter().position(of).and_then(|at| held.remove(at))
                 {
                     (sent, idle) = (sent - 1, false);
-                    let _ = from.release_with(frame, word);
+                    let _ = from.send_back((Released(frame), word));
                 }
             }
             if to.is_peer_gone() {
@@ -120,7 +120,7 @@ fn relay(mut from: Receiver, viewers: &Listener<Sender>) -> Result<u32, Error> {
                 }
             }
             for (frame, word) in held.range(sent..) {
-                match to.send_with(frame.clone(), *word) {
+                match to.send((frame.clone(), *word)) {
                     Ok(_) => (sent, idle) = (sent + 1, false),
                     Err(failed) if failed.kind() == ErrorKind::PeerGone => break,
                     Err(failed) => return Err(failed.error),

@@ -2,7 +2,7 @@
 
 use rustix::fs::{FallocateFlags, MemfdFlags, Mode};
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 
 pub use rustix::fs::SealFlags as Seals;
 
@@ -179,9 +179,50 @@ pub fn facts(fd: impl AsFd) -> io::Result<Facts> {
     })
 }
 
+/// A quick look at a descriptor's number.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Glance {
+    /// Size, bytes.
+    pub size: u64,
+    /// The file's memory, bytes.
+    pub resident: u64,
+    /// The inode's number.
+    pub inode: u64,
+}
+
+/// Returns the file that a number stands for in this process now, or `None` for no descriptor. It serves observers of
+/// all files of a process, which come and go meanwhile. It takes no descriptor of them, because that would keep their
+/// memory alive.
+pub fn glance(number: RawFd) -> Option<Glance> {
+    let mut stat = std::mem::MaybeUninit::<libc::stat>::uninit();
+    // SAFETY: the kernel writes a local, which is as large as it expects; a number that is no descriptor is an error.
+    if unsafe { libc::fstat(number, stat.as_mut_ptr()) } != 0 {
+        return None;
+    }
+    // SAFETY: it succeeded, so the kernel has written all of it.
+    let stat = unsafe { stat.assume_init() };
+    Some(Glance {
+        size: u64::try_from(stat.st_size).unwrap_or(0),
+        resident: u64::try_from(stat.st_blocks).unwrap_or(0) * 512,
+        inode: stat.st_ino,
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_glance_says_what_there_is_and_that_there_is_nothing() {
+        let fd = create("test").expect("memfd");
+        set_len(&fd, 3 << 20).expect("size");
+        let seen = glance(fd.as_raw_fd()).expect("a descriptor");
+        assert_eq!((seen.size, seen.resident), (3 << 20, 0));
+        fallocate(&fd, 3 << 20).expect("fallocate");
+        let full = glance(fd.as_raw_fd()).expect("a descriptor");
+        assert_eq!((full.resident, full.inode), (3 << 20, seen.inode));
+        assert_eq!(glance(-1), None);
+    }
 
     #[test]
     fn a_fresh_memfd_is_closed_to_all_and_not_executable() {

@@ -47,8 +47,8 @@ pub use aggregate::{Aggregate, AggregateReader, MAX_PIECES};
 pub use aggregate_mut::AggregateMut;
 pub use buffer::{Buffer, BufferMut};
 pub use link::{
-    Body, ChannelEnd, Inline, Listener, Message, Opening, Payload, PollItem, Receiver, Sender,
-    WithWhenFull, poll,
+    Body, ChannelEnd, Inline, Listener, Message, Opening, Payload, PayloadBack, PollItem, Receiver,
+    Released, Sender, poll,
 };
 pub use mapped::Mapped;
 pub use membership::{Domain, DomainBuilder};

@@ -27,9 +27,9 @@
 pub use tranship_core::{
     Aggregate, AggregateMut, AggregateReader, Body, Buffer, BufferId, BufferMut, ChannelEnd,
     ChannelId, ChannelOptions, Domain, DomainBuilder, DomainId, Error, ErrorKind, INLINE_BYTES,
-    Inline, Listener, MAX_PIECES, Mapped, Message, Opening, Outcome, Payload, PollItem, Pool,
-    PoolId, PoolOptions, Receiver, SendError, Sender, Trust, View, Wait, WhenFull, WithWhenFull,
-    poll,
+    Inline, Listener, MAX_PIECES, Mapped, Message, Opening, Outcome, Payload, PayloadBack,
+    PollItem, Pool, PoolId, PoolOptions, Receiver, Released, SendError, Sender, Trust, View, Wait,
+    WhenFull, poll,
 };
 #[doc(inline)]
 pub use tranship_core::{admin, carrier, error, heap};

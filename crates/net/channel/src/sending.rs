@@ -300,7 +300,7 @@ impl Sending {
     fn hand_over_what_was_said(&mut self) {
         while let Some(said) = self.said.front() {
             let is_told = match &said.body {
-                Body::Inline(bytes) => self.outlet.send_control(bytes, said.word).is_ok(),
+                Body::Inline(bytes) => self.outlet.send_back(bytes, said.word).is_ok(),
                 _ => self.outlet.tell_released(said.word).is_ok(),
             };
             if !is_told {

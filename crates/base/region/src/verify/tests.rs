@@ -339,6 +339,7 @@ mod userfault {
             assert!(!writer.is_finished());
             verify_as(&fd, LEN, Sealing::Shared).expect("good");
             backed(&fd).expect("good");
+            assert_eq!(memfd::glance(target).expect("a memfd").size, LEN as u64);
             let map = RwMapping::map(&fd, LEN).expect("a mapping");
             assert_eq!(map.view().read_u32(0).ok(), Some(0));
             assert!(

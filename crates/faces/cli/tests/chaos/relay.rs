@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tranship::{
     Body, Buffer, ChannelOptions, ErrorKind, Message, PollItem, Pool, PoolOptions, Receiver,
-    Sender, WhenFull, poll,
+    Released, Sender, poll,
 };
 use tranship_testkit::chaos::Flow;
 use tranship_testkit::{Control, child, payload};
@@ -24,9 +24,7 @@ const RELAY: usize = 1;
 const VIEWER: usize = 2;
 
 fn options() -> ChannelOptions {
-    ChannelOptions::new()
-        .lines(LINES)
-        .when_full(WhenFull::WaitFor(ROUND))
+    ChannelOptions::new().lines(LINES)
 }
 
 child!(
@@ -87,7 +85,7 @@ fn film(
         Err(other) => return Err(format!("alloc: {other}")),
     };
     payload::fill(&mut frame, id, payload::mix(id));
-    match to.send_with(frame, id) {
+    match to.send_timeout((frame, id), ROUND) {
         Ok(_) => {
             out.insert(id);
             Ok(false)
@@ -168,7 +166,7 @@ impl Between {
                     let of = |(_, word): &(Buffer, u64)| *word == said.word;
                     let at = self.held.iter().position(of);
                     if let Some((frame, word)) = at.and_then(|at| self.held.remove(at))
-                        && let Err(failed) = from.release_with(frame, word)
+                        && let Err(failed) = from.send_back((Released(frame), word))
                     {
                         send_over(&failed.error)?;
                     }
@@ -199,7 +197,7 @@ impl Between {
             Ok(Some(message)) => {
                 let word = message.word;
                 let frame = message.into_buffer().ok_or("not a frame")?;
-                match to.send_with(frame.clone(), word) {
+                match to.send_timeout((frame.clone(), word), ROUND) {
                     Ok(_) => self.held.push_back((frame, word)),
                     // The viewer is gone; or the frame's camera is, or the manager that knew of the right to forward.
                     Err(failed) => drop(send_over(&failed.error)?),
@@ -272,7 +270,7 @@ child!(
 
 /// Releases a frame; it is released also if no camera is there to hear of it.
 fn tell(from: &mut Receiver, frame: Message) -> Result<(), Broken> {
-    match from.release_with(frame.body, frame.word) {
+    match from.send_back((Released(frame.body), frame.word)) {
         Ok(()) => Ok(()),
         Err(failed) => send_over(&failed.error).map(drop),
     }

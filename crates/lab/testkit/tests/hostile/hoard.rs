@@ -71,7 +71,7 @@ child!(
     fn hoarder(ctl: Control) {
         // The manager's answers to a client: its control page.
         let mut raw = Raw::join("hoarder");
-        let page = map::map_shared_ro(&raw.kept[0], 4096, 0).unwrap();
+        let page = map::map_shared(&raw.kept[0], map::Access::Read, 4096, 0).unwrap();
         // SAFETY: in the mapping that was just made.
         let page = unsafe { page.as_ptr().add(WAKE) }.cast_const();
         // The wake-up comes after the message: that of the last one but one has come with the last.

@@ -64,7 +64,7 @@ child!(
             let len = usize::try_from(len).unwrap();
             // SAFETY: the number is of a descriptor that stays open in `raw`.
             let borrowed = unsafe { std::os::fd::BorrowedFd::borrow_raw(fd) };
-            let at = map::map_shared_ro(borrowed, len, 0).unwrap();
+            let at = map::map_shared(borrowed, map::Access::Read, len, 0).unwrap();
             given.push(Given { name, inode });
             targets.push(Target {
                 fd: Some(fd),
