@@ -11,14 +11,15 @@ use tranship_core::{
 };
 
 const SIZE: u64 = 1 << 20;
-const VERSION: u16 = 3;
+const VERSION: u16 = 4;
 /// Bits of a word below the number.
 const LEN_BITS: u32 = 20;
 
 /// Returns the first message of a client: the number of that message, and its fields.
 fn hello(ticket: u128, version: u16) -> Vec<u8> {
     let session = u64::try_from(ticket % (1 << 64)).expect("small");
-    said(&(0u8, version, ticket, session, session, false))
+    let session = session.to_le_bytes();
+    said(&(0u8, version, ticket.to_le_bytes(), session, session, false))
 }
 
 fn said(words: &impl Serialize) -> Vec<u8> {
@@ -307,7 +308,7 @@ fn a_server_that_lies_loses_its_client_and_costs_it_nothing() {
             read_only: false,
             boot: 1,
         },
-        None::<u128>,
+        None::<u64>,
     ));
     let done = |result: Result<Vec<u32>, Fault>| said(&(2u8, result, None::<u64>));
     // The lies: instead of a ticket, instead of a welcome, and instead of an answer to the number that was asked.

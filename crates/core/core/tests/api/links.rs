@@ -421,7 +421,7 @@ fn who_does_not_wait_is_told_that_the_receiver_has_not_consented_yet() {
     }
     // The request goes on: with the receiver's answer the pool is assigned, and its buffers come round.
     until(|| {
-        let sent = sender.send(filled(&pool, 100, 9)).is_ok();
+        let sent = sender.try_send(filled(&pool, 100, 9)).is_ok();
         b.turn().expect("turn");
         sent
     });
@@ -433,7 +433,7 @@ fn who_does_not_wait_is_told_that_the_receiver_has_not_consented_yet() {
     // One that is never answered leaves with its end.
     let other = a.create_pool(tranship_core::PoolOptions::new(1 << 20));
     let other = other.expect("pool");
-    let error = sender.send(filled(&other, 1, 1)).expect_err("consent");
+    let error = sender.try_send(filled(&other, 1, 1)).expect_err("consent");
     assert_eq!(error.error.kind(), ErrorKind::PoolPending, "{error}");
     assert!(!sender.try_assign(&other).expect("asked"));
     let late = sender.assign_timeout(&other, Duration::from_millis(1));
