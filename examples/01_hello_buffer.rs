@@ -3,7 +3,7 @@
 //! Two domains in one program, to keep it short; in life they are processes that join the same manager.
 
 use std::thread;
-use tranship::{Body, Domain, PoolOptions, Receiver, Sender};
+use tranship::{Body, Domain, Receiver, Sender};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     // The manager runs inside the first domain; the second joins by its socket.
@@ -24,10 +24,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         String::from_utf8(text).map_err(|e| say(&e))
     });
 
-    let pool = writer.create_pool(PoolOptions::new(1 << 20).name("greetings"))?;
     let mut sender = writer.listen::<Sender>("greetings")?.accept()?;
 
-    let mut buf = pool.alloc(5)?; // writable, known to nobody
+    let mut buf = sender.alloc(5)?; // writable, in a pool that the receiver alone can read
     buf.copy_from_slice(b"hello");
     let frozen = buf.freeze(); // read-only from here on, may be cloned, cut and sent
     sender.send(frozen.clone())?;

@@ -2,9 +2,7 @@
 
 use std::thread;
 use std::time::Duration;
-use tranship::{
-    ChannelOptions, Domain, ErrorKind, Payload, PoolOptions, Receiver, Sender, WhenFull,
-};
+use tranship::{ChannelOptions, Domain, ErrorKind, PoolOptions, Receiver, Sender};
 
 const FRAMES: u64 = 2000;
 const FRAME: usize = 64 << 10;
@@ -38,16 +36,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         // Blocks until the reader lets go of a frame, if all memory is in use.
         let mut frame = pool.alloc(FRAME)?;
         frame.fill(u8::try_from(n % 251)?);
-        // Try first, so that we hear of a full ring; the frame comes back with the error.
-        sender.set_when_full(WhenFull::Error);
-        if let Err(error) = sender.send_with(frame, n) {
+        // Try first, so that we hear of a full ring; the frame and its number come back with the error.
+        if let Err(error) = sender.try_send((frame.freeze(), n)) {
             assert_eq!(error.kind(), ErrorKind::Full);
             full += 1;
-            sender.set_when_full(WhenFull::WaitFor(Duration::from_secs(60)));
-            let Payload::Buffer(frame) = error.unsent else {
-                unreachable!()
-            };
-            sender.send_with(frame, n)?;
+            sender.send_timeout(error.unsent, Duration::from_secs(60))?;
             waited += 1;
         }
     }

@@ -34,9 +34,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             }
             // The upper half only; the bytes stay where the camera put them.
             let half = frame.len() / 2;
-            output
-                .send_with(frame.slice(..half), word)
-                .expect("forward");
+            output.send((frame.slice(..half), word)).expect("forward");
         }
         dropped
     });
@@ -64,7 +62,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     for n in 0..FRAMES {
         let mut frame = pool.alloc(100_000)?;
         frame.fill(u8::try_from(n % 256)?);
-        sender.send_with(frame, n)?;
+        sender.send((frame.freeze(), n))?;
     }
     drop(sender);
     let dropped: u64 = filter.join().map_err(|_| "the filter panicked")?;

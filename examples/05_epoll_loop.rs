@@ -20,7 +20,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                     .open::<Sender>("events")
                     .expect("open");
                 for n in 0..100 {
-                    sender.send_inline(&who.to_le_bytes(), n).expect("send");
+                    sender.send((&who.to_le_bytes()[..], n)).expect("send");
                 }
             })
         })

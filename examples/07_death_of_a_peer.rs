@@ -1,7 +1,7 @@
 //! A peer is killed in the middle of the work: the sender hears of it, its memory returns, a new peer takes over.
 
 use std::process::{Command, Stdio};
-use tranship::{Domain, ErrorKind, Payload, PoolOptions, Receiver, Sender};
+use tranship::{Domain, ErrorKind, PoolOptions, Receiver, Sender};
 
 /// Runs this program again, as a worker.
 fn worker(socket: &str) -> Result<(), Box<dyn std::error::Error>> {
@@ -35,7 +35,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     };
     let send = |sender: &mut Sender, n: u64| match pool.alloc(1 << 20) {
         Ok(job) => sender
-            .send_with(job, n)
+            .send((job.freeze(), n))
             .map_err(|e| (e.error, Some(e.unsent))),
         Err(error) => Err((error, None)),
     };
@@ -50,7 +50,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let unsent = loop {
         match send(&mut sender, 20) {
             Ok(_) => {}
-            Err((error, Some(Payload::Buffer(job)))) if error == ErrorKind::PeerGone => break job,
+            Err((error, Some(job))) if error == ErrorKind::PeerGone => break job,
             Err((failure, _)) => return Err(failure.into()),
         }
     };
@@ -58,7 +58,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     drop(sender);
     println!(
         "the boss knows, and still has the job of {} bytes",
-        unsent.len()
+        unsent.0.len()
     );
 
     let (mut second, mut sender) = hire()?;

@@ -3,7 +3,8 @@
 
 use std::thread;
 use tranship::{
-    Body, ChannelOptions, Domain, ErrorKind, PoolOptions, Receiver, Relay, RelayEnd, Sender,
+    Body, ChannelOptions, Domain, ErrorKind, PoolOptions, Receiver, Relay, RelayEnd, Released,
+    Sender,
 };
 
 const FRAMES: u64 = 500;
@@ -42,7 +43,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                         .all(|byte| u64::from(*byte) == message.word % 256)
                 );
                 seen += 1;
-                match from.release_with(message.body, message.word) {
+                match from.send_back((Released(message.body), message.word)) {
                     Ok(()) => {} // and the camera hears of it
                     // The peer has too many messages to take, or has sent all and gone: the frame is released all the
                     // same.
@@ -77,7 +78,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     for n in 0..FRAMES {
         let mut frame = pool.alloc(50_000)?;
         frame.fill(u8::try_from(n % 256)?);
-        to.send_with(frame, n)?;
+        to.send((frame.freeze(), n))?;
         while let Some(said) = to.try_recv_back()? {
             done += u64::from(matches!(said.body, Body::Released(Some(_))));
         }

@@ -31,7 +31,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             };
             // At level `producer` this would be an error, because only the camera could write.
             frame.write(0, &[255; BYTES / 2]).expect("ours to write");
-            output.move_buffer_with(frame, word).expect("move on");
+            output.send((frame, word)).expect("move on");
         }
     });
     let display = thread::spawn(move || {
@@ -60,7 +60,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     for n in 0..FRAMES {
         let mut frame = pool.alloc(BYTES)?;
         frame.write(0, &[u8::try_from(n % 256)?; BYTES])?;
-        sender.move_buffer_with(frame, n)?;
+        sender.send((frame, n))?;
     }
     drop(sender);
     filter.join().map_err(|_| "the filter panicked")?;

@@ -28,7 +28,7 @@ fn worker(domain: &Domain) -> Result<(), Failed> {
     let name = format!("requests {}", domain.id().0);
     let listener = domain.listen::<Receiver>(&name)?;
     let mut replies = domain.open::<Sender>("replies")?;
-    replies.send_inline(name.as_bytes(), 0)?;
+    replies.send(name.as_bytes())?;
     let mut requests = listener.accept_timeout(MOMENT)?;
     // Everything else that is needed is opened before this point.
     if Sandbox::new().lock_down()? != Landlock::Whole {
@@ -50,7 +50,7 @@ fn worker(domain: &Domain) -> Result<(), Failed> {
                     .count() as u64
             }
         };
-        replies.send_inline(&[], answer)?;
+        replies.send((&[], answer))?;
     }
     Ok(())
 }
@@ -95,7 +95,7 @@ impl Boss {
             None => self.next()?,
         };
         let buffer = self.pool.copy(text.as_bytes())?;
-        let sent = desk.requests.send_with(buffer, what);
+        let sent = desk.requests.send((buffer.freeze(), what));
         sent.map_err(|unsent| unsent.error)?;
         let answer = desk.replies.recv()?.word;
         self.desk = Some(desk);

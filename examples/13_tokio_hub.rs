@@ -37,13 +37,13 @@ fn worker(domain: &Domain) -> Result<(), Any> {
     let name = format!("jobs {}", domain.id().0);
     let listener = domain.listen::<Receiver>(&name)?;
     let mut results = domain.open::<Sender>("results")?;
-    results.send_inline(name.as_bytes(), 0)?;
+    results.send(name.as_bytes())?;
     let mut jobs = listener.accept_timeout(MOMENT)?;
     // Until the hub drops its end.
     while let Ok(job) = jobs.recv() {
         let loud = job.to_vec().to_ascii_uppercase();
         // The word says which client it is for.
-        results.send_with(pool.copy(&loud)?, job.word)?;
+        results.send((pool.copy(&loud)?.freeze(), job.word))?;
     }
     Ok(())
 }
@@ -76,7 +76,7 @@ async fn serve(
                 let mut job = pool.alloc_async(length).await?;
                 job.write(0, &text[..length])?;
                 // Waits for the worker if it is far behind: then clients wait in the socket's queue.
-                jobs.send_with_async(job, number).await?;
+                jobs.send_async((job.freeze(), number)).await?;
                 asking.insert(number, client);
             }
             // Whichever branch comes second is dropped, and has taken nothing.

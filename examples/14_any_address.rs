@@ -52,14 +52,14 @@ fn write(domain: &Domain, address: &str, level: &str) -> Result<(), Any> {
         let bytes = bytes(number)?;
         // Waits while the reader is behind, by whatever way that comes to be known.
         if number % 3 == 2 {
-            to.send_inline(b"a word in between", number)?;
+            to.send((b"a word in between", number))?;
             continue;
         }
         let mut buf = pool.alloc(bytes.len())?;
         buf.write(0, &bytes)?;
         match number % 3 {
-            0 => to.send_with(buf, number)?,
-            _ => to.move_buffer_with(buf, number)?,
+            0 => to.send((buf.freeze(), number))?,
+            _ => to.send((buf, number))?,
         };
     }
     Ok(())

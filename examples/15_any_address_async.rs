@@ -49,15 +49,15 @@ async fn write(domain: &Domain, address: &str, level: &str) -> Result<(), Any> {
         let bytes = bytes(number)?;
         // Each send waits while the reader is behind; other tasks run meanwhile.
         if number % 3 == 2 {
-            to.send_inline_async(b"a word in between", number)?.await?;
+            to.send_async((b"a word in between", number)).await?;
             continue;
         }
         let mut buf = pool.alloc_async(bytes.len()).await?;
         buf.write(0, &bytes)?;
         match number % 3 {
-            0 => to.send_with_async(buf.freeze(), number).await?,
-            _ => to.move_buffer_with_async(buf, number).await?,
-        }
+            0 => to.send_async((buf.freeze(), number)).await?,
+            _ => to.send_async((buf, number)).await?,
+        };
     }
     // Messages that were sent are not lost by our end.
     Ok(to.wait_taken_async().await?)

@@ -11,7 +11,7 @@ use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::time::Duration;
 use tranship::zcopy::{Piece, Sender, Socket};
-use tranship::{Body, Domain, PoolOptions, Receiver};
+use tranship::{Body, ChannelOptions, Domain, PoolOptions, Receiver};
 
 const FRAME: usize = 300_000;
 const FRAMES: u64 = 100;
@@ -74,12 +74,13 @@ fn main() -> Fallible<()> {
     });
 
     // Four frames at most: the camera waits for those that are under way.
-    let pool = camera.create_pool(PoolOptions::new(2 << 20).name("frames"))?;
-    let mut film = camera.listen::<tranship::Sender>("film")?.accept()?;
+    let frames = ChannelOptions::new().pool(PoolOptions::new(2 << 20).name("frames"));
+    let listener = camera.listen_with::<tranship::Sender>("film", frames)?;
+    let mut film = listener.accept()?;
     for n in 0..FRAMES {
-        let mut frame = pool.alloc(FRAME)?;
+        let mut frame = film.alloc(FRAME)?;
         frame.fill(u8::try_from(n)?);
-        film.send_with(frame, n)?;
+        film.send((frame.freeze(), n))?;
     }
     drop(film);
     let (referred, copied) = server.join().map_err(|_| "the server panicked")??;

@@ -81,7 +81,7 @@ fn show(viewer: &mut Sender, pool: &Pool, frame: &Buffer, number: u64) -> Result
         Err(error) if error.kind() == ErrorKind::ManagerAway => return Ok(()),
         assigned => assigned?,
     };
-    viewer.send_with(frame.clone(), number)?;
+    viewer.send((frame.clone(), number))?;
     Ok(())
 }
 

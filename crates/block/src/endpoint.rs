@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
-use tranship_core::{ChannelOptions, Domain, Error, PoolOptions, Trust, Wait, WhenFull};
+use tranship_core::{ChannelOptions, Domain, Error, PoolOptions, Trust, Wait};
 
 /// Most bytes that one end of a connection has for messages to send, and as many for those that are carried to it. A
 /// message of the largest size takes 320 KiB.
@@ -133,7 +133,6 @@ impl Endpoint {
         let channels = ChannelOptions::new()
             .lines(LINES)
             .wait(Wait::Sleep)
-            .when_full(WhenFull::Error)
             .accept_trust([self.trust])
             .accept_pools(|offer| offer.max_bytes <= POOL_BYTES && offer.slots <= SLOTS);
         let shared = ["shm:", "local:"]

@@ -9,10 +9,13 @@ pub enum Fault {
     #[error("{len} bytes at {offset} reach beyond the {size} bytes there are")]
     Bounds {
         /// Position in bytes.
+        #[serde(with = "postcard::fixint::le")]
         offset: u64,
         /// Number of bytes.
+        #[serde(with = "postcard::fixint::le")]
         len: u64,
         /// Size of the store in bytes.
+        #[serde(with = "postcard::fixint::le")]
         size: u64,
     },
     /// Writes are refused.

@@ -43,7 +43,7 @@ pub(crate) struct Standing {
 struct Known {
     version: u64,
     /// Opening of its disk that the server serves.
-    opening: Option<u128>,
+    opening: Option<u64>,
     /// Number of writes that others had done.
     writes: u64,
     until: Option<Moment>,
@@ -57,14 +57,14 @@ impl Known {
         }
     }
 
-    fn met(&mut self, opening: Option<u128>) {
+    fn met(&mut self, opening: Option<u64>) {
         if self.opening != opening || opening.is_none() {
             self.version += 1;
             (self.opening, self.writes, self.until) = (opening, 0, None);
         }
     }
 
-    fn heard(&mut self, opening: u128, writes: u64, asked: Moment) {
+    fn heard(&mut self, opening: u64, writes: u64, asked: Moment) {
         // Later answers may be here already, also those of another server.
         if self.opening != Some(opening) || writes < self.writes {
             return;
@@ -104,7 +104,7 @@ impl Lease {
     }
 
     /// Notes the opening of its disk that a server serves; none: it gives no leases.
-    pub(crate) fn met(&self, opening: Option<u128>) {
+    pub(crate) fn met(&self, opening: Option<u64>) {
         if let Some(mut known) = self.lock() {
             known.met(opening);
         }
@@ -112,7 +112,7 @@ impl Lease {
 
     /// Notes an answer to a question that was asked then: so many writes of others were done before the server got the
     /// question.
-    pub(crate) fn heard(&self, opening: u128, writes: u64, asked: Moment) {
+    pub(crate) fn heard(&self, opening: u64, writes: u64, asked: Moment) {
         if let Some(mut known) = self.lock() {
             known.heard(opening, writes, asked);
         }

@@ -135,7 +135,7 @@ struct Shared {
 #[derive(Debug)]
 pub(crate) struct Leases {
     /// Number of this opening of a disk, which no other opening has.
-    pub(crate) opening: u128,
+    pub(crate) opening: u64,
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
 }
@@ -151,7 +151,7 @@ impl Leases {
         let thread = std::thread::Builder::new().name("block-leases".into());
         let thread = thread.spawn(move || own.answer_late())?;
         Ok(Arc::new(Leases {
-            opening: u128::from(random()) << 64 | u128::from(random()),
+            opening: random(),
             shared,
             thread: Some(thread),
         }))

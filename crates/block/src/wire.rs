@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use tranship_core::{Body, Buffer, Error, ErrorKind, Message, Trust};
 
 /// Version that both ends must speak.
-pub(crate) const VERSION: u16 = 3;
+pub(crate) const VERSION: u16 = 4;
 /// Bits of the word for the length; the others are the number's.
 const LEN_BITS: u32 = 20;
 
@@ -28,11 +28,14 @@ pub(crate) enum Ask {
 pub(crate) struct Hello {
     pub version: u16,
     /// Ticket that came by the channel of the answers.
+    #[serde(with = "postcard::fixint::le")]
     pub ticket: u128,
     /// Number of the session. Older channels of the same session are over: no request that still waits in them is done
     /// after the answer.
+    #[serde(with = "postcard::fixint::le")]
     pub session: u64,
     /// Number that is the same in all sessions of a client.
+    #[serde(with = "postcard::fixint::le")]
     pub client: u64,
     /// The client wants leases.
     pub caches: bool,
@@ -45,7 +48,7 @@ pub(crate) enum Say {
     Ticket(u128),
     /// Answer to `Hello`. The number is that of the opening of the disk, as long as it is open; without one there are
     /// no leases.
-    Welcome(Info, Option<u128>),
+    Welcome(Info, Option<u64>),
     /// Answer to `Do`, with the checksums of the data that was read. If the client gets a lease, it has the number of
     /// writes of others that were done when the question came.
     Done(Result<Vec<u32>, Fault>, Option<u64>),
@@ -147,7 +150,7 @@ mod tests {
         };
         for say in [
             Say::Ticket(u128::MAX),
-            Say::Welcome(info, Some(u128::MAX)),
+            Say::Welcome(info, Some(u64::MAX)),
             Say::Done(Err(bounds), Some(u64::MAX)),
             Say::Done(Ok(Vec::new()), Some(u64::MAX)),
             Say::Version(u16::MAX),

@@ -5,9 +5,9 @@ use tranship_sync::atomic::{AtomicU64, Ordering};
 
 /// Words of a line.
 pub(crate) const WORDS: usize = 8;
-/// Most bytes that fit into the line of a message. The first word says what the line is, and the second is the sender's
-/// word. The message's bytes take the rest.
-pub const INLINE_BYTES: usize = (WORDS - 2) * size_of::<u64>();
+/// Most bytes that fit into the line of a message. The first word says what the line is, the second is the sender's
+/// word, and the last is zero: a later version may need it. The message's bytes take the rest.
+pub const INLINE_BYTES: usize = (WORDS - 3) * size_of::<u64>();
 /// The part of word 0 that belongs to the ring: the sequence number.
 pub(crate) const SEQUENCE: u64 = 0xffff_ffff;
 

@@ -98,12 +98,12 @@ impl Answers {
         // Counted before the answer is there: with an answer the client may ask again. Ordering: relaxed; a count.
         self.asked.fetch_sub(1, Ordering::Relaxed);
         let sent = match answer.read.take() {
-            Some(read) => to.send_buf(read, answer.word).map_err(|refused| {
-                answer.read = Some(refused.unsent);
+            Some(read) => to.try_send((read, answer.word)).map_err(|refused| {
+                answer.read = Some(refused.unsent.0);
                 refused.error
             }),
             None => {
-                let sent = to.send_inline(&answer.words, answer.word);
+                let sent = to.try_send((&answer.words[..], answer.word));
                 sent.map_err(|refused| refused.error)
             }
         };

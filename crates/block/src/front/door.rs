@@ -161,7 +161,7 @@ impl Shared {
         let ticket = u128::from(random()) << 64 | u128::from(random());
         let mut waiting = self.waiting();
         // Under the lock: the client may show it at once. A client that is gone is found later.
-        let _ = answers.send_inline(&wire::encode(&Say::Ticket(ticket)), 0);
+        let _ = answers.try_send(&wire::encode(&Say::Ticket(ticket))[..]);
         waiting.insert(ticket, Waits { answers, _place });
     }
 
@@ -173,7 +173,7 @@ impl Shared {
         let mut waits = waits.ok_or_else(other)?;
         if hello.version != VERSION {
             let say = wire::encode(&Say::Version(VERSION));
-            let _ = waits.answers.send_inline(&say, 0);
+            let _ = waits.answers.try_send(&say[..]);
             let text = format!("it speaks version {}, not {VERSION}", hello.version);
             return Err(Error::new(ErrorKind::ChannelBind, text));
         }

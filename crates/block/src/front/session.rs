@@ -117,7 +117,7 @@ impl Session {
             if matches!(&assigned, Err(error) if error.kind() == ErrorKind::ChannelTrust) {
                 // The client would only see that this end is gone.
                 let words = wire::encode(&Say::Trust(self.pool.trust()));
-                let _ = to.send_inline(&words, 0);
+                let _ = to.try_send(&words[..]);
             }
             assigned
         };
@@ -130,7 +130,7 @@ impl Session {
         self.welcomed = true;
         let words = wire::encode(&Say::Welcome(info, opening));
         self.answers
-            .with(|to| Ok(to.send_inline(&words, 0).map(drop)?))
+            .with(|to| Ok(to.try_send(&words[..]).map(drop)?))
     }
 
     fn take(&mut self, message: Message, is_over: &dyn Fn() -> bool) -> Result<(), Error> {

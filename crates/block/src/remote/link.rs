@@ -31,7 +31,7 @@ struct Link {
     since: Instant,
     welcome: Option<Info>,
     /// Opening of its disk that the server serves, if it gives leases.
-    opening: Option<u128>,
+    opening: Option<u64>,
 }
 
 /// Returns whether the error stays until somebody corrects its cause.
@@ -139,7 +139,7 @@ impl Remote {
         });
         link.greeted = true;
         let out = link.out.as_mut().ok_or(ErrorKind::ChannelState)?;
-        let sent = out.send_inline(&wire::encode(&hello), 0);
+        let sent = out.try_send(&wire::encode(&hello)[..]);
         sent.map(drop).map_err(|refused| refused.error)
     }
 

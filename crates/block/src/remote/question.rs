@@ -60,11 +60,11 @@ impl Question {
         let word = |len| wire::word(number, len);
         match &self.memory {
             Memory::Sealed(message) => {
-                let sent = to.send_buf(message.clone(), word(self.len));
+                let sent = to.try_send((message.clone(), word(self.len)));
                 sent.map(drop).map_err(|refused| refused.error)
             }
             _ => {
-                let sent = to.send_inline(&wire::encode(&self.ask), word(0));
+                let sent = to.try_send((&wire::encode(&self.ask)[..], word(0)));
                 sent.map(drop).map_err(|refused| refused.error)
             }
         }

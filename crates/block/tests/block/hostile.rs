@@ -11,14 +11,15 @@ use tranship_core::{
 };
 
 const SIZE: u64 = 1 << 20;
-const VERSION: u16 = 3;
+const VERSION: u16 = 4;
 /// Bits of a word below the number.
 const LEN_BITS: u32 = 20;
 
 /// Returns the first message of a client: the number of that message, and its fields.
 fn hello(ticket: u128, version: u16) -> Vec<u8> {
     let session = u64::try_from(ticket % (1 << 64)).expect("small");
-    said(&(0u8, version, ticket, session, session, false))
+    let session = session.to_le_bytes();
+    said(&(0u8, version, ticket.to_le_bytes(), session, session, false))
 }
 
 fn said(words: &impl Serialize) -> Vec<u8> {
@@ -73,7 +74,7 @@ impl Client {
     }
 
     fn say(&mut self, words: &[u8]) -> Result<(), Error> {
-        Ok(self.asks.send_inline(words, 0).map(drop)?)
+        Ok(self.asks.send(words).map(drop)?)
     }
 
     fn buffer(&self, data: usize, head: &[u8]) -> BufferMut {
@@ -146,24 +147,24 @@ fn whoever_says_what_no_client_says_loses_its_connection_and_nobody_else_anythin
     let whole = 4096u64;
     type Act<'a> = &'a dyn Fn(&mut Client);
     let acts: [Act<'_>; 7] = [
-        &|client| client.say(&[9; 48]).expect("said"),
+        &|client| client.say(&[9; 40]).expect("said"),
         // Lengths that the buffer has not, and that none has.
         &|client| {
             let buffer = client.buffer(4096, &head).freeze();
-            client.asks.send_buf(buffer, 8192).expect("sent");
+            client.asks.send((buffer, 8192)).expect("sent");
         },
         &|client| {
             let buffer = client.buffer(8192, &head).freeze();
-            client.asks.send_buf(buffer, 0).expect("sent");
+            client.asks.send(buffer).expect("sent");
         },
         &|client| {
             let buffer = client.buffer((256 << 10) + 4096, &head).freeze();
             let len = (256 << 10) + 4096;
-            client.asks.send_buf(buffer, len).expect("sent");
+            client.asks.send((buffer, len)).expect("sent");
         },
         &|client| {
             let buffer = client.buffer(4096, &head);
-            let moved = client.asks.move_buffer_with(buffer, whole);
+            let moved = client.asks.send((buffer, whole));
             moved.expect("moved");
         },
         &|client| {
@@ -172,7 +173,7 @@ fn whoever_says_what_no_client_says_loses_its_connection_and_nobody_else_anythin
                 .expect("room");
             both.push_back(client.buffer(0, &head).freeze())
                 .expect("room");
-            client.asks.send_aggregate(both, whole).expect("sent");
+            client.asks.send((both, whole)).expect("sent");
         },
         // More questions than may be unanswered, of a kind for which the disk takes its time.
         &|client| {
@@ -195,16 +196,16 @@ fn whoever_says_what_no_client_says_loses_its_connection_and_nobody_else_anythin
         // More data, and less, than it says; data with a request that has none; none with one that has some.
         &|client| {
             let buffer = client.buffer(4095, &head).freeze();
-            client.asks.send_buf(buffer, 4095).expect("sent");
+            client.asks.send((buffer, 4095)).expect("sent");
         },
         &|client| {
             let buffer = client.buffer(8192, &head).freeze();
-            client.asks.send_buf(buffer, 8192).expect("sent");
+            client.asks.send((buffer, 8192)).expect("sent");
         },
         &|client| {
             let flush = request(Request::new(Op::Flush, 0, 0));
             let buffer = client.buffer(4096, &flush).freeze();
-            client.asks.send_buf(buffer, 4096).expect("sent");
+            client.asks.send((buffer, 4096)).expect("sent");
         },
         &|client| client.say(&head).expect("said"),
     ];
@@ -307,7 +308,7 @@ fn a_server_that_lies_loses_its_client_and_costs_it_nothing() {
             read_only: false,
             boot: 1,
         },
-        None::<u128>,
+        None::<u64>,
     ));
     let done = |result: Result<Vec<u32>, Fault>| said(&(2u8, result, None::<u64>));
     // The lies: instead of a ticket, instead of a welcome, and instead of an answer to the number that was asked.
@@ -319,27 +320,26 @@ fn a_server_that_lies_loses_its_client_and_costs_it_nothing() {
         buffer
     };
     let lies: [Lie<'_>; 6] = [
-        &|to, _| to.send_inline(&[9; 48], 0).map(drop).expect("sent"),
+        &|to, _| to.send(&[9; 40]).map(drop).expect("sent"),
         // To a question that was not asked; of no length, and of another one.
         &|to, number| {
             let word = (number + 1) << LEN_BITS;
-            to.send_inline(&done(Err(Fault::Invalid)), word)
+            to.send((&done(Err(Fault::Invalid))[..], word))
                 .expect("sent");
         },
         &|to, number| {
             let word = number << LEN_BITS;
-            to.send_inline(&done(Ok(vec![1])), word).expect("sent");
+            to.send((&done(Ok(vec![1]))[..], word)).expect("sent");
         },
         &|to, number| {
             let answer = buffer(512, &done(Ok(vec![1]))).freeze();
-            to.send_buf(answer, number << LEN_BITS | 512).expect("sent");
+            to.send((answer, number << LEN_BITS | 512)).expect("sent");
         },
         &|to, number| {
             let answer = buffer(4096, &done(Ok(vec![1]))).freeze();
-            to.send_buf(answer, number << LEN_BITS | 8192)
-                .expect("sent");
+            to.send((answer, number << LEN_BITS | 8192)).expect("sent");
         },
-        &|to, _| to.send_inline(&info, 0).map(drop).expect("sent"),
+        &|to, _| to.send(&info[..]).map(drop).expect("sent"),
     ];
     for (when, lie) in [(0, lies[0]), (1, lies[0])]
         .into_iter()
@@ -350,14 +350,12 @@ fn a_server_that_lies_loses_its_client_and_costs_it_nothing() {
         if when == 0 {
             lie(&mut answer, 0);
         } else {
-            answer
-                .send_inline(&said(&(0u8, 7u128)), 0)
-                .expect("a ticket");
+            answer.send(&said(&(0u8, 7u128))[..]).expect("a ticket");
             ask.recv().expect("a hello");
             let number = if when == 1 {
                 0
             } else {
-                answer.send_inline(&info, 0).expect("a welcome");
+                answer.send(&info[..]).expect("a welcome");
                 ask.recv().expect("a question").word >> LEN_BITS
             };
             lie(&mut answer, number);

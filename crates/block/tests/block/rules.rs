@@ -190,7 +190,7 @@ fn a_connection_that_ends_before_anything_is_agreed_costs_no_memory() {
         .expect("the name");
     let mut answer = answers.accept().expect("the client");
     // A ticket: the number of what is said, and its word.
-    answer.send_inline(&[0, 7], 0).expect("sent");
+    answer.send(&[0, 7]).expect("sent");
     drop(asks.accept().expect("the client"));
     drop((answer, answers, asks));
     let disk = kit::disk(service.file(), SIZE, Access::Auto, false);

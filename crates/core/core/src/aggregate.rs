@@ -4,7 +4,7 @@
 
 use crate::buffer::{Buffer, Handle, Home, Reference};
 use crate::error::{Error, ErrorKind, Limit, SendError, Shortage, Violation};
-use crate::options::WhenFull;
+use crate::options::{Patience, WhenFull};
 use crate::pool::Pool;
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
@@ -183,12 +183,12 @@ fn no_room(pieces: usize, more: usize) -> Option<Error> {
 pub(crate) fn make_list(
     pool: Option<&Pool>,
     pieces: impl Iterator<Item = Handle> + Clone,
-    when_full: WhenFull,
+    patience: Patience,
 ) -> Result<Buffer, Error> {
-    let alloc = |pool: &Pool, bytes| match when_full {
-        WhenFull::Wait => pool.alloc(bytes),
-        WhenFull::WaitFor(time) => pool.alloc_timeout(bytes, time),
-        WhenFull::Error | WhenFull::DropNew | WhenFull::DropOldest => pool.try_alloc(bytes),
+    let alloc = |pool: &Pool, bytes| match patience {
+        Patience::Channel(WhenFull::Wait) => pool.alloc(bytes),
+        Patience::AtMost(time) if !time.is_zero() => pool.alloc_timeout(bytes, time),
+        Patience::AtMost(_) | Patience::Channel(_) => pool.try_alloc(bytes),
     };
     let bytes = layout::len(pieces.clone().count());
     let mut list = match (pool, pieces.clone().find_map(own_pool)) {

@@ -7,8 +7,8 @@ use crate::pool::Pool;
 use std::collections::VecDeque;
 use std::io;
 
-/// A list of buffers that nobody else has, to be [moved](crate::Sender::move_aggregate) as one message: the receiver has all of them then, as
-/// [`Body::AggregateMut`](crate::Body::AggregateMut), and each is what a buffer that was [moved by itself](crate::Sender::move_buffer) is.
+/// A list of buffers that no other handle has. [`Sender::send`](crate::Sender::send) gives all of them away as one message: all or none. The receiver gets
+/// [`Body::AggregateMut`](crate::Body::AggregateMut), in which each piece is as a [`BufferMut`] that was sent by itself.
 ///
 /// ```
 /// # use tranship_core as tranship;

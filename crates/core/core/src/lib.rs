@@ -52,8 +52,8 @@ pub use error::{
 pub use heap::Heap;
 pub use link::{
     Body, Carrier, ChannelEnd, Driver, Ends, Handed, Inlet, Inline, Listener, Message, Opening,
-    Outlet, Payload, PollItem, REASONS, Receiver, Relay, RelayEnd, RelayStop, Sender, WithWhenFull,
-    poll,
+    Outlet, Payload, PayloadBack, PollItem, REASONS, Receiver, Relay, RelayEnd, RelayStop,
+    Released, Sender, poll,
 };
 pub use mapped::Mapped;
 pub use membership::{Did, Domain, DomainBuilder, Steering, Trace, TraceEvent};

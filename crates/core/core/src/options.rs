@@ -4,7 +4,7 @@ use crate::domain::Offer;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
-use tranship_proto::{Levels, PoolId, Trust};
+use tranship_proto::{ChannelId, Levels, PoolId, Trust};
 
 /// A pool to be made.
 ///
@@ -48,6 +48,8 @@ pub struct PoolOptions {
     /// Where the pool is mapped here, if not anywhere.
     pub(crate) addresses: Option<Range<usize>>,
     pub(crate) readers_forward: bool,
+    /// The channel whose own pool it is.
+    pub(crate) only_over: Option<ChannelId>,
     seal_from: Option<u64>,
 }
 
@@ -71,6 +73,7 @@ impl PoolOptions {
             align_bytes: 1,
             addresses: None,
             readers_forward: false,
+            only_over: None,
             seal_from: None,
         }
     }
@@ -245,28 +248,37 @@ impl Default for Wait {
     }
 }
 
-/// What a send does when the receiver is behind: the ring is full, or it has still to agree to the pool.
+/// What [`Sender::send`](crate::Sender::send) does while the receiver is behind. [`try_send`](crate::Sender::try_send) and
+/// [`send_timeout`](crate::Sender::send_timeout) fail instead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum WhenFull {
     /// Wait, for ever.
     #[default]
     Wait,
-    /// Wait at most that long, then give the buffer back in an error.
-    WaitFor(Duration),
-    /// Give the buffer back in an error at once.
-    Error,
-    /// Drop what was to be sent, count it, go on. The receiver's consent to a new pool is waited for all the same.
+    /// Drop the message that was to be sent, and count it. The receiver's consent to a new pool is waited for all the same.
     DropNew,
-    /// Drop what is older: the receiver skips each message behind which a newer one waits ([`Receiver::skipped`](crate::Receiver::skipped)). Where
-    /// the ring is full, what was to be sent is dropped as with [`DropNew`](WhenFull::DropNew): give the ring as many lines as messages may come
+    /// Drop older messages: the receiver skips each message behind which a newer one waits ([`Receiver::skipped`](crate::Receiver::skipped)). Where
+    /// the ring is full, the new message is dropped as with [`DropNew`](WhenFull::DropNew). Give the ring as many lines as messages may come
     /// between two looks of the receiver, so that its last message is the newest. Where bytes are carried this is as `DropNew`.
     DropOldest,
 }
 
-impl WhenFull {
-    /// Whether what finds no room is dropped.
+/// How long a send waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Patience {
+    /// As the channel says.
+    Channel(WhenFull),
+    /// This send alone, which drops nothing.
+    AtMost(Duration),
+}
+
+impl Patience {
+    /// Whether a message that finds no room is dropped.
     pub(crate) fn drops(self) -> bool {
-        matches!(self, WhenFull::DropNew | WhenFull::DropOldest)
+        matches!(
+            self,
+            Patience::Channel(WhenFull::DropNew | WhenFull::DropOldest)
+        )
     }
 }
 
@@ -299,14 +311,14 @@ impl std::fmt::Debug for Consent {
 ///
 /// ```
 /// # use tranship_core as tranship;
-/// use tranship::{ChannelOptions, Domain, ErrorKind, Receiver, Sender, WhenFull};
+/// use tranship::{ChannelOptions, Domain, ErrorKind, Receiver, Sender};
 ///
 /// let domain = Domain::embedded()?;
 /// let listener = domain.listen::<Receiver>("local:video")?;
-/// let options = ChannelOptions::new().lines(16).when_full(WhenFull::Error);
+/// let options = ChannelOptions::new().lines(16);
 /// let mut sender = domain.open_with::<Sender>("local:video", options)?;
 /// let receiver = listener.accept()?;
-/// let full = (0..).find_map(|frame| sender.send_inline(b"a frame", frame).err());
+/// let full = (0..).find_map(|frame| sender.try_send((b"a frame", frame)).err());
 /// assert_eq!(full.unwrap().kind(), ErrorKind::Full); // instead of waiting for the receiver
 /// drop(receiver);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -321,6 +333,7 @@ pub struct ChannelOptions {
     levels: Levels,
     pub(crate) snapshots: Option<PoolId>,
     pub(crate) arrivals: Option<PoolOptions>,
+    pub(crate) pool: Option<Box<PoolOptions>>,
 }
 
 impl Default for ChannelOptions {
@@ -334,6 +347,7 @@ impl Default for ChannelOptions {
             levels: Levels::ALL,
             snapshots: None,
             arrivals: None,
+            pool: None,
         }
     }
 }
@@ -375,6 +389,12 @@ impl ChannelOptions {
     /// has [sealed](PoolOptions::seal_from) is not copied.
     pub fn snapshots(mut self, pool: PoolId) -> Self {
         self.snapshots = Some(pool);
+        self
+    }
+    /// The shape of the pool from which this end's sender allocates ([`Sender::alloc`](crate::Sender::alloc)): its size, its level of trust. Default: at
+    /// most 1 GiB of addresses and 1024 buffers, at level [`Producer`](crate::Trust::Producer).
+    pub fn pool(mut self, pool: PoolOptions) -> Self {
+        self.pool = Some(Box::new(pool));
         self
     }
     /// Copies what is received into a pool that is made for each channel by itself ([`snapshots`](ChannelOptions::snapshots) names one for all): nobody who is sent a buffer of it sees what

@@ -61,7 +61,7 @@ fn what_is_sent_comes_again_in_the_order_of_its_slots() {
         let options = PoolOptions::new(1 << 20).chunk_bytes(1 << 16);
         let pool = a.create_pool(options.preallocate(1 << 20)).expect("pool");
         for _ in 0..others {
-            sender.send_inline(b"another", 0).expect("send");
+            sender.send(b"another").expect("send");
             drop(receiver.recv().expect("recv"));
         }
         let mut send = |times: usize| {

@@ -46,21 +46,21 @@ fn round(pool: &Pool, to: &mut Sender, from: &mut Receiver) -> u64 {
     buf.write(0, b"moved").expect("inside");
     let shared = pool.alloc(4096).expect("alloc").freeze();
     let before = TAKEN.get();
-    to.move_buffer_with(buf, 1).expect("move");
+    to.send((buf, 1)).expect("move");
     let message = from.recv().expect("recv");
     let Body::BufferMut(buf) = message.body else {
         panic!("not moved");
     };
     // A copy, as those out of a pool of level `none` are, has nowhere to go back.
-    match from.pass_with(buf, 2) {
+    match from.send_back((buf, 2)) {
         Ok(()) => drop(to.try_recv_back().expect("no lie").expect("it is back")),
         Err(failed) => drop(failed.unsent),
     }
-    to.send_with(shared.clone(), 3).expect("send");
+    to.send((shared.clone(), 3)).expect("send");
     drop((from.recv().expect("recv"), shared));
-    to.send_inline(b"a few bytes", 4).expect("send");
+    to.send((b"a few bytes", 4)).expect("send");
     drop(from.recv().expect("recv"));
-    from.send_control(b"and back", 5).expect("room");
+    from.send_back((b"and back", 5)).expect("room");
     drop(to.try_recv_back().expect("no lie").expect("it is there"));
     to.wait_taken(None).expect("taken");
     TAKEN.get() - before

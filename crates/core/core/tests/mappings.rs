@@ -80,7 +80,7 @@ fn without_mappings_buffers_go_on_changing_hands() {
         let mut moves = true;
         for buf in bufs {
             match moves {
-                true => to.move_buffer(buf).expect("move"),
+                true => to.send(buf).expect("move"),
                 false => to.send(buf.freeze()).expect("send"),
             };
             moves = !moves;
@@ -97,7 +97,7 @@ fn without_mappings_buffers_go_on_changing_hands() {
         for message in got {
             if let Some(mut buf) = message.into_buffer_mut() {
                 buf.write(0, b"theirs").expect("it is ours to write");
-                from.pass(buf).expect("pass");
+                from.send_back(buf).expect("pass");
             }
         }
         while let Some(back) = to.try_recv_back().expect("no lie") {
@@ -117,7 +117,7 @@ fn without_mappings_buffers_go_on_changing_hands() {
     let mut buf = pool.alloc(4096).expect("alloc");
     buf.write(0, b"text").expect("inside");
     let at = buf.view().as_ptr();
-    to.move_buffer(buf).expect("move");
+    to.send(buf).expect("move");
     assert_eq!(access(at), Access::None);
     let moved = from.recv().expect("recv").into_buffer_mut().expect("moved");
     let theirs = moved.view().as_ptr();

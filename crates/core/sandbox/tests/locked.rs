@@ -127,7 +127,7 @@ child!(
             let mut answer = pool.alloc(job.len()).unwrap();
             let bytes: Vec<u8> = job.to_vec().iter().map(|byte| byte + 1).collect();
             answer.write(0, &bytes).unwrap();
-            answers.send(answer).unwrap();
+            answers.send(answer.freeze()).unwrap();
         };
         ctl.send(&end.number()).unwrap();
     }
@@ -156,7 +156,7 @@ fn a_domain_that_is_locked_down_goes_on() {
         let len = usize::from(n) * CHUNK / 8;
         let mut job = pool.alloc(len).expect("memory");
         job.write(0, &vec![n; len]).expect("within it");
-        jobs.send(job).expect("sent");
+        jobs.send(job.freeze()).expect("sent");
         match answers.recv().expect("an answer").body {
             Body::Buffer(answer) => {
                 assert_eq!(answer.to_vec(), vec![n + 1; len]);

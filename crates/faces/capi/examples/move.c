@@ -32,7 +32,7 @@ static void *filtered(void)
         return manager; /* not NULL: it went wrong */
     memset(frame.ptr, 2, frame.len); /* the same memory, now the filter's */
     frame.word = 42;
-    CHECK(tranship_pass(receiver, &frame, TRANSHIP_FOREVER, &error));
+    CHECK(tranship_send_back(receiver, &frame, TRANSHIP_FOREVER, &error));
     tranship_receiver_close(receiver);
     tranship_domain_close(domain);
     return NULL;
@@ -73,7 +73,7 @@ static void *camera(void)
 
     CHECK(tranship_alloc(pool, 4096, TRANSHIP_FOREVER, &frame, &error));
     memset(frame.ptr, 1, frame.len);
-    CHECK(tranship_move(sender, &frame, TRANSHIP_FOREVER, &error));
+    CHECK(tranship_send(sender, &frame, TRANSHIP_FOREVER, &error));
     pthread_join(thread, &wrong);
     CHECK(tranship_recv_back(sender, TRANSHIP_FOREVER, &frame, &error)); /* also when the receiver is gone */
     printf("back: %zu bytes of %d, word %d\n", frame.len, *(const unsigned char *)frame.ptr, (int)frame.word);

@@ -14,16 +14,14 @@ int main(void)
 {
     tranship_error *error = NULL;
     tranship_domain *domain = NULL;
-    tranship_pool *pool = NULL;
     tranship_listener *listener = NULL;
     tranship_sender *sender = NULL;
     tranship_buf frame;
 
     if (tranship_connect(NULL, &domain, &error) != TRANSHIP_OK ||
-        tranship_pool_create(domain, 64 << 20, NULL, &pool, &error) != TRANSHIP_OK ||
         tranship_listen(domain, "video", TRANSHIP_SENDER, NULL, &listener, &error) != TRANSHIP_OK ||
         tranship_accept_sender(listener, TRANSHIP_FOREVER, &sender, &error) != TRANSHIP_OK ||
-        tranship_alloc(pool, 8 << 20, TRANSHIP_FOREVER, &frame, &error) != TRANSHIP_OK)
+        tranship_sender_alloc(sender, 8 << 20, TRANSHIP_FOREVER, &frame, &error) != TRANSHIP_OK)
         return failed(error);
     memcpy(frame.ptr, "hello", 5);                       /* this process's alone, and writable */
     frame.word = 7;                                      /* a word that travels with it */
@@ -31,7 +29,6 @@ int main(void)
         return failed(error);                            /* what was sent can no longer be written */
     tranship_sender_close(sender);
     tranship_listener_close(listener);
-    tranship_pool_close(pool);
     tranship_domain_close(domain);
     return 0;
 }

@@ -136,7 +136,7 @@ enum {
 #define TRANSHIP_MS(n) ((int64_t)(n) * INT64_C(1000000))
 
 /** The most bytes that a message can have inline. */
-#define TRANSHIP_INLINE_BYTES 48
+#define TRANSHIP_INLINE_BYTES 40
 
 
 /** Nothing: what was sent, released, or never was there. */
@@ -154,7 +154,7 @@ enum {
 /** Pieces of several buffers, as one message. */
 #define TRANSHIP_BUF_AGGREGATE 4
 
-/** From tranship_recv_back: the receiver has let go of something (tranship_release_with). Its name is tranship_buf_id. */
+/** From tranship_recv_back: the receiver has let go of something (tranship_send_back_released). Its name is tranship_buf_id. */
 #define TRANSHIP_BUF_RELEASED 5
 
 /** In `flags`: the bytes may be written. */
@@ -441,9 +441,8 @@ tranship_status tranship_aggregate_piece(const struct tranship_buf *aggregate,
 /** Lets go what is in it: the memory goes back to its pool when nobody has it any more. Of nothing, and of NULL, it does nothing. */
 void tranship_release(struct tranship_buf *buf);
 
-/** Ends writing: from here on it can be shared (tranship_buf_clone). tranship_send does this by itself. */
-tranship_status tranship_freeze(struct tranship_buf *buf,
-                                struct tranship_error **error);
+/** Ends writing: from here on it can be shared (tranship_buf_clone), and tranship_send shares it. */
+tranship_status tranship_freeze(struct tranship_buf *buf, struct tranship_error **error);
 
 /**
  * A frozen buffer that was never sent, and of which this is the only handle, is made writable again, without copying. Any other:
@@ -681,33 +680,33 @@ tranship_status tranship_recv(struct tranship_receiver *receiver,
                               struct tranship_error **error);
 
 /**
- * Passes a buffer that was moved here back to the sender, whose pool it is of, with the word `buf->word`; the sender gets it from
- * tranship_recv_back. `buf` then holds nothing; on failure it is as before.
+ * Hands a buffer that was given to this receiver back to the sender, whose pool it is of, with the word `buf->word`; the sender gets it from
+ * tranship_recv_back. Inline bytes are copied. `buf` then holds nothing; on failure it is as before.
  *
  * Waits for room on the way back for `timeout_ns`, as tranship_alloc does: TRANSHIP_ERR_FULL if there is none. Who has to go on whatever
  * the sender does takes TRANSHIP_NOW; two ends that wait for each other wait for ever.
  */
-tranship_status tranship_pass(struct tranship_receiver *receiver,
-                              struct tranship_buf *buf,
-                              int64_t timeout_ns,
-                              struct tranship_error **error);
+tranship_status tranship_send_back(struct tranship_receiver *receiver,
+                                   struct tranship_buf *buf,
+                                   int64_t timeout_ns,
+                                   struct tranship_error **error);
 
 /**
  * Lets go of what came by this channel, as tranship_release does, and has the sender get the word `buf->word` for it, as TRANSHIP_BUF_RELEASED from
- * tranship_recv_back. Waits for room on the way back for `timeout_ns`, as tranship_pass does. `buf` then holds nothing; on failure it is as before.
+ * tranship_recv_back. Waits for room on the way back for `timeout_ns`, as tranship_send_back does. `buf` then holds nothing; on failure it is as before.
  */
-tranship_status tranship_release_with(struct tranship_receiver *receiver,
-                                      struct tranship_buf *buf,
-                                      int64_t timeout_ns,
-                                      struct tranship_error **error);
+tranship_status tranship_send_back_released(struct tranship_receiver *receiver,
+                                            struct tranship_buf *buf,
+                                            int64_t timeout_ns,
+                                            struct tranship_error **error);
 
-/** Sends up to TRANSHIP_INLINE_BYTES bytes back to the sender, with a word. Waits for room on the way back for `timeout_ns`, as tranship_pass does. */
-tranship_status tranship_send_control(struct tranship_receiver *receiver,
-                                      const void *data,
-                                      size_t len,
-                                      uint64_t word,
-                                      int64_t timeout_ns,
-                                      struct tranship_error **error);
+/** Sends up to TRANSHIP_INLINE_BYTES bytes back to the sender, with a word. Waits for room on the way back for `timeout_ns`, as tranship_send_back does. */
+tranship_status tranship_send_back_bytes(struct tranship_receiver *receiver,
+                                         const void *data,
+                                         size_t len,
+                                         uint64_t word,
+                                         int64_t timeout_ns,
+                                         struct tranship_error **error);
 
 /**
  * Makes messages of this receiver show on the domain's descriptor (tranship_domain_fd). Call tranship_receiver_arm before each wait.
@@ -749,37 +748,41 @@ tranship_status tranship_sender_set_when_full(struct tranship_sender *sender,
 uint64_t tranship_sender_dropped(const struct tranship_sender *sender);
 
 /**
- * Sends what is in `buf`, with the word `buf->word`: a buffer by reference, which is frozen first and shared from there on, an aggregate, or
- * inline bytes. No byte of a buffer is copied. `buf` then holds nothing; keep a handle by tranship_buf_clone if it is still needed.
+ * A buffer of `len` bytes from the channel's own pool, in `buf`, which only the receiver can read, and which goes over this channel only. The first call makes the
+ * pool. Waits for memory for `timeout_ns`, as tranship_alloc does. `buf` need not be initialised; what was in it is not released. On failure it holds nothing.
+ */
+tranship_status tranship_sender_alloc(struct tranship_sender *sender,
+                                      size_t len,
+                                      int64_t timeout_ns,
+                                      struct tranship_buf *buf,
+                                      struct tranship_error **error);
+
+/**
+ * Sends the contents of `buf`, with the word `buf->word`. A buffer of kind TRANSHIP_BUF_EXCLUSIVE is given away; after tranship_buf_freeze it is shared,
+ * as every other buffer. An aggregate is shared, and inline bytes are copied. No byte of a buffer is copied. `buf` then holds nothing; keep a handle by
+ * tranship_buf_clone if it is still needed.
  *
- * Waits for room for `timeout_ns`, as tranship_alloc does. On failure (TRANSHIP_ERR_FULL, TRANSHIP_ERR_PEER_GONE, ...) what was to be sent is
- * in `buf` still, frozen.
+ * Waits for room for `timeout_ns`, as tranship_alloc does. On failure (TRANSHIP_ERR_FULL, TRANSHIP_ERR_PEER_GONE, ...) `buf` is as before.
  */
 tranship_status tranship_send(struct tranship_sender *sender,
                               struct tranship_buf *buf,
                               int64_t timeout_ns,
                               struct tranship_error **error);
 
-/** Sends up to TRANSHIP_INLINE_BYTES bytes inside the message itself, with a word: no pool, no buffer. Waits and fails as tranship_send does. */
-tranship_status tranship_send_inline(struct tranship_sender *sender,
-                                     const void *data,
-                                     size_t len,
-                                     uint64_t word,
-                                     int64_t timeout_ns,
-                                     struct tranship_error **error);
-
 /**
- * Moves a buffer that nobody else has, with the word `buf->word`: it is the receiver's alone from here on, which may write it if its pool is
- * of level `half` or `full`. `buf` then holds nothing. Waits and fails as tranship_send does; on failure the buffer is in `buf` still.
+ * Sends up to TRANSHIP_INLINE_BYTES bytes inside the message itself, with a word: no pool, no buffer. Waits and fails as tranship_send does;
+ * TRANSHIP_ERR_TOO_LARGE for more bytes.
  */
-tranship_status tranship_move(struct tranship_sender *sender,
-                              struct tranship_buf *buf,
-                              int64_t timeout_ns,
-                              struct tranship_error **error);
+tranship_status tranship_send_bytes(struct tranship_sender *sender,
+                                    const void *data,
+                                    size_t len,
+                                    uint64_t word,
+                                    int64_t timeout_ns,
+                                    struct tranship_error **error);
 
 /**
- * What the receiver has sent back, if something is there: a few bytes (tranship_send_control), a buffer (tranship_pass), or word
- * of a release (tranship_release_with). Waits for it for `timeout_ns` as tranship_recv does: TRANSHIP_ERR_TIMED_OUT if nothing has come by then. What was
+ * What the receiver has sent back, if something is there: a few bytes (tranship_send_back_bytes), a buffer (tranship_send_back), or word
+ * of a release (tranship_send_back_released). Waits for it for `timeout_ns` as tranship_recv does: TRANSHIP_ERR_TIMED_OUT if nothing has come by then. What was
  * said before the receiver went is still there; after it TRANSHIP_ERR_PEER_GONE, and with TRANSHIP_NOW TRANSHIP_ERR_TIMED_OUT. `out` is filled as by tranship_recv.
  */
 tranship_status tranship_recv_back(struct tranship_sender *sender,

@@ -18,7 +18,7 @@ pub const BUF_INLINE: u32 = 3;
 /// Pieces of several buffers, as one message.
 pub const BUF_AGGREGATE: u32 = 4;
 
-/// From tranship_recv_back: the receiver has let go of something (tranship_release_with). Its name is tranship_buf_id.
+/// From tranship_recv_back: the receiver has let go of something (tranship_send_back_released). Its name is tranship_buf_id.
 pub const BUF_RELEASED: u32 = 5;
 
 /// In `flags`: the bytes may be written.
@@ -372,7 +372,7 @@ pub extern "C" fn tranship_release(buf: Option<&mut Buf>) {
     }
 }
 
-/// Ends writing: from here on it can be shared (tranship_buf_clone). tranship_send does this by itself.
+/// Ends writing: from here on it can be shared (tranship_buf_clone), and tranship_send shares it.
 #[unsafe(no_mangle)]
 pub extern "C" fn tranship_freeze(
     buf: Option<&mut Buf>,

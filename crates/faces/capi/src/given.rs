@@ -1,6 +1,6 @@
 //! What C passes: pointers that should not be NULL, strings, arrays, times.
 
-use facade::{Error, ErrorKind, View, WhenFull};
+use facade::{Error, ErrorKind, View};
 use std::borrow::Cow;
 use std::ffi::{CStr, c_char, c_void};
 use std::time::Duration;
@@ -73,16 +73,6 @@ pub(crate) fn patience(timeout_ns: i64) -> Option<Duration> {
 #[cold]
 pub(crate) fn nanoseconds(timeout_ns: i64) -> Duration {
     Duration::from_nanos(timeout_ns.unsigned_abs())
-}
-
-/// How a send with such a timeout deals with a full ring; `own` is what the sender does by itself.
-#[inline(always)]
-pub(crate) fn when_full(timeout_ns: i64, own: WhenFull) -> WhenFull {
-    match timeout_ns {
-        FOREVER => own,
-        ..=0 => WhenFull::Error,
-        _ => WhenFull::WaitFor(nanoseconds(timeout_ns)),
-    }
 }
 
 /// As much of a text as there is room for, with a 0 at its end; how long it is, as `snprintf` says it.

@@ -1,10 +1,10 @@
 //! The receiving end of a channel.
 
-use crate::buf::{Buf, place};
+use crate::buf::{BUF_INLINE, Buf, place};
 use crate::given::{FOREVER, bytes, nanoseconds, patience, there};
 use crate::open::closed;
 use crate::status::{Error, Status, border, quietly};
-use facade::{ErrorKind, Message};
+use facade::{ErrorKind, Message, Released};
 use std::ffi::c_void;
 use std::mem::MaybeUninit;
 
@@ -46,13 +46,13 @@ pub extern "C" fn tranship_recv(
     })
 }
 
-/// Passes a buffer that was moved here back to the sender, whose pool it is of, with the word `buf->word`; the sender gets it from
-/// tranship_recv_back. `buf` then holds nothing; on failure it is as before.
+/// Hands a buffer that was given to this receiver back to the sender, whose pool it is of, with the word `buf->word`; the sender gets it from
+/// tranship_recv_back. Inline bytes are copied. `buf` then holds nothing; on failure it is as before.
 ///
 /// Waits for room on the way back for `timeout_ns`, as tranship_alloc does: TRANSHIP_ERR_FULL if there is none. Who has to go on whatever
 /// the sender does takes TRANSHIP_NOW; two ends that wait for each other wait for ever.
 #[unsafe(no_mangle)]
-pub extern "C" fn tranship_pass(
+pub extern "C" fn tranship_send_back(
     receiver: Option<&mut Receiver>,
     buf: Option<&mut Buf>,
     timeout_ns: i64,
@@ -62,19 +62,26 @@ pub extern "C" fn tranship_pass(
         let receiver = &mut there(receiver, "receiver")?.0;
         let buf = there(buf, "buf")?;
         let word = buf.word;
+        if buf.kind == BUF_INLINE {
+            let inline = buf.inline_to_send()?;
+            let sent = receiver.send_back_timeout((inline, word), patience(timeout_ns));
+            sent.map_err(|failed| failed.error)?;
+            buf.release();
+            return Ok(());
+        }
         let back = buf.take_exclusive()?;
-        let passed = receiver.pass_timeout(back, word, patience(timeout_ns));
-        passed.map_err(|failed| {
-            buf.put_exclusive(failed.unsent);
+        let sent = receiver.send_back_timeout((back, word), patience(timeout_ns));
+        sent.map_err(|failed| {
+            buf.put_exclusive(failed.unsent.0);
             failed.error
         })
     })
 }
 
 /// Lets go of what came by this channel, as tranship_release does, and has the sender get the word `buf->word` for it, as TRANSHIP_BUF_RELEASED from
-/// tranship_recv_back. Waits for room on the way back for `timeout_ns`, as tranship_pass does. `buf` then holds nothing; on failure it is as before.
+/// tranship_recv_back. Waits for room on the way back for `timeout_ns`, as tranship_send_back does. `buf` then holds nothing; on failure it is as before.
 #[unsafe(no_mangle)]
-pub extern "C" fn tranship_release_with(
+pub extern "C" fn tranship_send_back_released(
     receiver: Option<&mut Receiver>,
     buf: Option<&mut Buf>,
     timeout_ns: i64,
@@ -85,18 +92,18 @@ pub extern "C" fn tranship_release_with(
         let buf = there(buf, "buf")?;
         let word = buf.word;
         let body = buf.take_body()?;
-        let released = receiver.release_timeout(body, word, patience(timeout_ns));
+        let released = receiver.send_back_timeout((Released(body), word), patience(timeout_ns));
         released.map_err(|failed| {
-            let body = failed.unsent;
+            let body = failed.unsent.0;
             buf.put_message(Message { word, body });
             failed.error
         })
     })
 }
 
-/// Sends up to TRANSHIP_INLINE_BYTES bytes back to the sender, with a word. Waits for room on the way back for `timeout_ns`, as tranship_pass does.
+/// Sends up to TRANSHIP_INLINE_BYTES bytes back to the sender, with a word. Waits for room on the way back for `timeout_ns`, as tranship_send_back does.
 #[unsafe(no_mangle)]
-pub extern "C" fn tranship_send_control(
+pub extern "C" fn tranship_send_back_bytes(
     receiver: Option<&mut Receiver>,
     data: *const c_void,
     len: usize,
@@ -107,7 +114,7 @@ pub extern "C" fn tranship_send_control(
     border(error, || {
         let receiver = &mut there(receiver, "receiver")?.0;
         let bytes = bytes(data, len, "data")?;
-        let sent = receiver.send_control_timeout(bytes, word, patience(timeout_ns));
+        let sent = receiver.send_back_timeout((bytes, word), patience(timeout_ns));
         sent.map_err(|failed| failed.error)
     })
 }

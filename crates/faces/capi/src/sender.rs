@@ -1,11 +1,11 @@
 //! The sending end of a channel.
 
-use crate::buf::{BUF_AGGREGATE, BUF_INLINE, Buf, place};
-use crate::given::{FOREVER, bytes, nanoseconds, patience, there, when_full};
+use crate::buf::{BUF_AGGREGATE, BUF_EXCLUSIVE, BUF_INLINE, Buf, place};
+use crate::given::{FOREVER, bytes, nanoseconds, patience, there};
 use crate::open::closed;
 use crate::pool::{self, Pool};
 use crate::status::{Error, Status, border, quietly};
-use facade::ErrorKind;
+use facade::{ErrorKind, Payload, SendError};
 use std::ffi::c_void;
 use std::mem::MaybeUninit;
 
@@ -67,11 +67,34 @@ pub extern "C" fn tranship_sender_dropped(sender: Option<&Sender>) -> u64 {
     sender.map_or(0, |sender| sender.0.dropped())
 }
 
-/// Sends what is in `buf`, with the word `buf->word`: a buffer by reference, which is frozen first and shared from there on, an aggregate, or
-/// inline bytes. No byte of a buffer is copied. `buf` then holds nothing; keep a handle by tranship_buf_clone if it is still needed.
+/// A buffer of `len` bytes from the channel's own pool, in `buf`, which only the receiver can read, and which goes over this channel only. The first call makes the
+/// pool. Waits for memory for `timeout_ns`, as tranship_alloc does. `buf` need not be initialised; what was in it is not released. On failure it holds nothing.
+#[unsafe(no_mangle)]
+pub extern "C" fn tranship_sender_alloc(
+    sender: Option<&mut Sender>,
+    len: usize,
+    timeout_ns: i64,
+    buf: Option<&mut MaybeUninit<Buf>>,
+    error: Option<&mut Option<Box<Error>>>,
+) -> Status {
+    border(error, || {
+        let buf = place(buf, "buf")?;
+        let sender = &mut there(sender, "sender")?.0;
+        let got = match timeout_ns {
+            FOREVER => sender.alloc(len)?,
+            ..=0 => sender.try_alloc(len)?,
+            _ => sender.alloc_timeout(len, nanoseconds(timeout_ns))?,
+        };
+        buf.put_exclusive(got);
+        Ok(())
+    })
+}
+
+/// Sends the contents of `buf`, with the word `buf->word`. A buffer of kind TRANSHIP_BUF_EXCLUSIVE is given away; after tranship_buf_freeze it is shared,
+/// as every other buffer. An aggregate is shared, and inline bytes are copied. No byte of a buffer is copied. `buf` then holds nothing; keep a handle by
+/// tranship_buf_clone if it is still needed.
 ///
-/// Waits for room for `timeout_ns`, as tranship_alloc does. On failure (TRANSHIP_ERR_FULL, TRANSHIP_ERR_PEER_GONE, ...) what was to be sent is
-/// in `buf` still, frozen.
+/// Waits for room for `timeout_ns`, as tranship_alloc does. On failure (TRANSHIP_ERR_FULL, TRANSHIP_ERR_PEER_GONE, ...) `buf` is as before.
 #[unsafe(no_mangle)]
 pub extern "C" fn tranship_send(
     sender: Option<&mut Sender>,
@@ -82,31 +105,32 @@ pub extern "C" fn tranship_send(
     border(error, || {
         let sender = &mut there(sender, "sender")?.0;
         let buf = there(buf, "buf")?;
-        let how = when_full(timeout_ns, sender.when_full());
-        let mut sender = sender.with_when_full(how);
         let word = buf.word;
         match buf.kind {
+            BUF_EXCLUSIVE => {
+                let given = buf.take_exclusive()?;
+                send(sender, (given, word), timeout_ns).map_err(|failed| {
+                    buf.put_exclusive(failed.unsent.0);
+                    failed.error
+                })
+            }
             BUF_AGGREGATE => {
                 let aggregate = *buf.take_aggregate()?;
-                let sent = sender.send_aggregate(aggregate, word);
-                sent.map(drop).map_err(|failed| {
-                    buf.put_aggregate(Box::new(failed.unsent));
+                send(sender, (aggregate, word), timeout_ns).map_err(|failed| {
+                    buf.put_aggregate(Box::new(failed.unsent.0));
                     failed.error
                 })
             }
             BUF_INLINE => {
                 let inline = buf.inline_to_send()?;
-                sender
-                    .send_inline(inline, word)
-                    .map_err(|failed| failed.error)?;
+                send(sender, (inline, word), timeout_ns).map_err(|failed| failed.error)?;
                 buf.release();
                 Ok(())
             }
             _ => {
                 let shared = buf.take_shared()?;
-                let sent = sender.send_buf(shared, word);
-                sent.map(drop).map_err(|failed| {
-                    buf.put_shared(failed.unsent);
+                send(sender, (shared, word), timeout_ns).map_err(|failed| {
+                    buf.put_shared(failed.unsent.0);
                     failed.error
                 })
             }
@@ -114,9 +138,10 @@ pub extern "C" fn tranship_send(
     })
 }
 
-/// Sends up to TRANSHIP_INLINE_BYTES bytes inside the message itself, with a word: no pool, no buffer. Waits and fails as tranship_send does.
+/// Sends up to TRANSHIP_INLINE_BYTES bytes inside the message itself, with a word: no pool, no buffer. Waits and fails as tranship_send does;
+/// TRANSHIP_ERR_TOO_LARGE for more bytes.
 #[unsafe(no_mangle)]
-pub extern "C" fn tranship_send_inline(
+pub extern "C" fn tranship_send_bytes(
     sender: Option<&mut Sender>,
     data: *const c_void,
     len: usize,
@@ -127,39 +152,27 @@ pub extern "C" fn tranship_send_inline(
     border(error, || {
         let sender = &mut there(sender, "sender")?.0;
         let inline = bytes(data, len, "data")?;
-        let how = when_full(timeout_ns, sender.when_full());
-        let mut sender = sender.with_when_full(how);
-        let sent = sender.send_inline(inline, word);
-        sent.map(drop).map_err(|failed| failed.error)
+        send(sender, (inline, word), timeout_ns).map_err(|failed| failed.error)
     })
 }
 
-/// Moves a buffer that nobody else has, with the word `buf->word`: it is the receiver's alone from here on, which may write it if its pool is
-/// of level `half` or `full`. `buf` then holds nothing. Waits and fails as tranship_send does; on failure the buffer is in `buf` still.
-#[unsafe(no_mangle)]
-pub extern "C" fn tranship_move(
-    sender: Option<&mut Sender>,
-    buf: Option<&mut Buf>,
+/// Sends, and waits for that time.
+#[inline(always)]
+fn send<P: Payload>(
+    sender: &mut facade::Sender,
+    payload: P,
     timeout_ns: i64,
-    error: Option<&mut Option<Box<Error>>>,
-) -> Status {
-    border(error, || {
-        let sender = &mut there(sender, "sender")?.0;
-        let buf = there(buf, "buf")?;
-        let word = buf.word;
-        let how = when_full(timeout_ns, sender.when_full());
-        let mut sender = sender.with_when_full(how);
-        let moved = buf.take_exclusive()?;
-        let sent = sender.move_buffer_with(moved, word);
-        sent.map(drop).map_err(|failed| {
-            buf.put_exclusive(failed.unsent);
-            failed.error
-        })
-    })
+) -> Result<(), SendError<P::Unsent>> {
+    let sent = match timeout_ns {
+        FOREVER => sender.send(payload),
+        ..=0 => sender.try_send(payload),
+        _ => sender.send_timeout(payload, nanoseconds(timeout_ns)),
+    };
+    sent.map(drop)
 }
 
-/// What the receiver has sent back, if something is there: a few bytes (tranship_send_control), a buffer (tranship_pass), or word
-/// of a release (tranship_release_with). Waits for it for `timeout_ns` as tranship_recv does: TRANSHIP_ERR_TIMED_OUT if nothing has come by then. What was
+/// What the receiver has sent back, if something is there: a few bytes (tranship_send_back_bytes), a buffer (tranship_send_back), or word
+/// of a release (tranship_send_back_released). Waits for it for `timeout_ns` as tranship_recv does: TRANSHIP_ERR_TIMED_OUT if nothing has come by then. What was
 /// said before the receiver went is still there; after it TRANSHIP_ERR_PEER_GONE, and with TRANSHIP_NOW TRANSHIP_ERR_TIMED_OUT. `out` is filled as by tranship_recv.
 #[unsafe(no_mangle)]
 pub extern "C" fn tranship_recv_back(

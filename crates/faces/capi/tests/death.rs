@@ -105,13 +105,13 @@ fn a_killed_receiver_leaves_nothing() {
         let mut sender = listener.accept().expect("accept");
         for word in 0..(round as u64 * 37) % 400 + 1 {
             let frame = pool.alloc(10_000).expect("alloc");
-            sender.send_with(frame, word).expect("send");
+            sender.send((frame.freeze(), word)).expect("send");
         }
         receives.kill();
         let end = loop {
             // The pool is finite: what the dead one had comes back, or this waits for ever.
             let frame = pool.alloc(10_000).expect("alloc");
-            match sender.send(frame) {
+            match sender.send(frame.freeze()) {
                 Ok(_) => {}
                 Err(failed) => break failed.error.kind(),
             }

@@ -297,9 +297,9 @@ fn rust_sends_to_c() {
     let pool = domain.create_pool(PoolOptions::new(1 << 20)).expect("pool");
     for word in 0..3 {
         let frame = pool.copy(b"from Rust").expect("alloc");
-        sender.send_with(frame, word).expect("send");
+        sender.send((frame.freeze(), word)).expect("send");
     }
-    sender.send_inline(b"inline", 3).expect("send");
+    sender.send((b"inline", 3)).expect("send");
     drop(sender);
     let said = receives.ends_well();
     let line = |len, word, text| format!("{len} bytes, word {word}: {text}\n");
@@ -318,7 +318,7 @@ fn a_sender_that_gives_up_is_not_taken_for_one_that_is_done() {
     // No 0 is behind what is shown.
     let mut frame = pool.copy(b"xyzzy").expect("alloc");
     frame.truncate(3);
-    sender.send(frame).expect("send");
+    sender.send(frame.freeze()).expect("send");
     sender.wait_taken(None).expect("taken");
     sender.abandon();
     let output = receives.ends();
@@ -342,13 +342,13 @@ fn a_poll_loop_leaves_those_outside_for_whom_it_has_no_place() {
     std::thread::scope(|scope| {
         let late = scope.spawn(open);
         for sender in &mut senders {
-            sender.send_inline(&[1], 0).expect("send");
+            sender.send(&[1]).expect("send");
             sender.wait_taken(None).expect("taken");
         }
         // A place for the late one.
         senders.pop();
         let mut late = late.join().expect("the late one");
-        late.send_inline(&[1], 0).expect("send");
+        late.send(&[1]).expect("send");
         late.wait_taken(None).expect("taken");
     });
     drop(polls.child().stdin.take());
@@ -369,7 +369,7 @@ fn a_poll_loop_serves_many_and_its_input() {
         .collect();
     for word in 0..100 {
         for sender in &mut senders {
-            sender.send_inline(&[1], word).expect("send");
+            sender.send((&[1], word)).expect("send");
         }
     }
     // The input ends: no newcomers. Then the senders do, one of them not in order.

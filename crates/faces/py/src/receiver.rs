@@ -3,9 +3,9 @@
 use crate::buffer::{Buffer, Origin};
 use crate::driven::{Doorbell, Driven, Kept};
 use crate::errors::{OrRaise as _, closed};
-use crate::foreign::View;
 use crate::fork::{ForkEpoch, let_go};
 use crate::number::Number;
+use crate::sender::bytes_of;
 use crate::wait::{By, Waits, limit, wait};
 use pyo3::exceptions::{PyOSError, PyStopIteration};
 use pyo3::prelude::*;
@@ -14,7 +14,9 @@ use pyo3::types::PyType;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use tranship::{Body, ChannelOptions, Error, ErrorKind, Message, PollItem, SendError, Trust, poll};
+use tranship::{
+    Body, ChannelOptions, Error, ErrorKind, Message, PollItem, Released, SendError, Trust, poll,
+};
 
 /// Trust levels of pools, as they were when the pools were offered, by id.
 #[derive(Clone, Debug, Default)]
@@ -355,65 +357,73 @@ impl Receiver {
         self.with(py, Inner::is_ready)
     }
 
-    /// Sends a buffer that was moved here back to the sender. `Full` if the sender takes nothing back for `timeout`
-    /// seconds. By default the call does not wait; None is for ever.
-    #[pyo3(signature = (buffer, word=Number::of(0), *, timeout=Some(0.0)), text_signature = "($self, buffer, word=0, *, timeout=0.0)")]
-    fn pass_back(
+    /// Sends a payload back to the sender. A buffer that was given to this receiver is handed back, and closed here. An
+    /// object with bytes goes in the message itself, up to `INLINE_BYTES` bytes.
+    ///
+    /// With `released` a message of this channel is released as `Buffer.release` does, and the sender gets `word` for it
+    /// from `recv_back`. BufferError while there are views.
+    ///
+    /// `Full` if the sender takes nothing back for `timeout` seconds. Then the buffer is as it was. By default the call
+    /// does not wait; None is for ever.
+    #[pyo3(signature = (payload, word=Number::of(0), *, timeout=Some(0.0), released=false), text_signature = "($self, payload, word=0, *, timeout=0.0, released=False)")]
+    fn send_back(
         &self,
         py: Python<'_>,
-        buffer: &Bound<'_, Buffer>,
+        payload: &Bound<'_, PyAny>,
         word: Number,
         timeout: Option<f64>,
+        released: bool,
     ) -> PyResult<()> {
         self.fork_epoch.check(py)?;
         let (word, limit) = (word.named("word")?, limit(timeout)?);
-        let mut buf = Some(buffer.get().take_own(py)?);
-        let passed = self.hand_back(py, limit, &mut buf, |end, buf, slice| {
-            end.pass_timeout(buf, word, slice)
-        });
-        if let Some(buf) = buf {
-            buffer.get().give_back(buf);
+        let buffer = payload.cast::<Buffer>().map(Bound::get);
+        match (buffer, released) {
+            (Ok(buffer), true) => {
+                let mut body = Some(buffer.take_body(py)?);
+                let sent = self.hand_back(py, limit, &mut body, |end, body, slice| {
+                    let sent = end.send_back_timeout((Released(body), word), slice);
+                    sent.map_err(|failed| failed.map(|(body, _)| body))
+                });
+                if let Some(body) = body {
+                    buffer.put_body(body);
+                }
+                sent
+            }
+            (Ok(buffer), false) => {
+                let mut buf = Some(buffer.take_own(py)?);
+                let sent = self.hand_back(py, limit, &mut buf, |end, buf, slice| {
+                    let sent = end.send_back_timeout((buf, word), slice);
+                    sent.map_err(|failed| failed.map(|(buf, _)| buf))
+                });
+                if let Some(buf) = buf {
+                    buffer.give_back(buf);
+                }
+                sent
+            }
+            (Err(error), true) => Err(error.into()),
+            (Err(_), false) => {
+                let bytes = bytes_of(payload)?;
+                self.hand_back(py, limit, &mut Some(()), |end, (), slice| {
+                    let sent = end.send_back_timeout((&bytes[..], word), slice);
+                    sent.map_err(|failed| failed.map(|((), _)| ()))
+                })
+            }
         }
-        passed
     }
 
-    /// Releases a message of this channel, as `Buffer.release` does, and the sender gets `word` for it from
-    /// `recv_back`. The message may be a buffer, a list, or a few bytes. BufferError while there are views. `Full` if
-    /// the sender takes nothing back for `timeout` seconds, as with `pass_back`: then the buffer is as it was.
-    #[pyo3(signature = (buffer, word=Number::of(0), *, timeout=Some(0.0)), text_signature = "($self, buffer, word=0, *, timeout=0.0)")]
-    fn release_with(
-        &self,
-        py: Python<'_>,
-        buffer: &Bound<'_, Buffer>,
+    /// Sends back like `send_back`, and awaits room for it.
+    #[pyo3(signature = (payload, word=Number::of(0), *, released=false), text_signature = "($self, payload, word=0, *, released=False)")]
+    fn send_back_async<'py>(
+        slf: Bound<'py, Self>,
+        payload: Bound<'py, PyAny>,
         word: Number,
-        timeout: Option<f64>,
-    ) -> PyResult<()> {
-        self.fork_epoch.check(py)?;
-        let (word, limit) = (word.named("word")?, limit(timeout)?);
-        let mut body = Some(buffer.get().take_body(py)?);
-        let released = self.hand_back(py, limit, &mut body, |end, body, slice| {
-            end.release_timeout(body, word, slice)
-        });
-        if let Some(body) = body {
-            buffer.get().put_body(body);
-        }
-        released
-    }
-
-    /// Sends up to `INLINE_BYTES` bytes back to the sender, waiting for `timeout` seconds as `pass_back`.
-    #[pyo3(signature = (data, word=Number::of(0), *, timeout=Some(0.0)), text_signature = "($self, data, word=0, *, timeout=0.0)")]
-    fn send_control(
-        &self,
-        py: Python<'_>,
-        data: &Bound<'_, PyAny>,
-        word: Number,
-        timeout: Option<f64>,
-    ) -> PyResult<()> {
-        let (bytes, limit) = (View::of_data(data)?.to_vec(), limit(timeout)?);
-        let word = word.named("word")?;
-        self.hand_back(py, limit, &mut Some(()), |end, (), slice| {
-            end.send_control_timeout(&bytes, word, slice)
-        })
+        released: bool,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let aio = slf.py().import("tranship._aio")?;
+        aio.call_method1(
+            "send_back",
+            (slf, payload, word.named::<u64>("word")?, released),
+        )
     }
 
     /// Closes it. The end of a `with` does.

@@ -1,7 +1,7 @@
 //! `tranship.Sender`.
 
 use crate::arrays::{make_readonly, place};
-use crate::buffer::{Buffer, Origin};
+use crate::buffer::{Buffer, Held, Origin};
 use crate::driven::Kept;
 use crate::errors::{OrRaise as _, busy, closed, raised};
 use crate::foreign::{View, lies_in};
@@ -16,7 +16,7 @@ use pyo3::types::{PyList, PyTuple};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tranship::{
-    Aggregate, Error, ErrorKind, INLINE_BYTES, Message, Outcome, Payload, PollItem, PoolPending,
+    Aggregate, Error, ErrorKind, INLINE_BYTES, Message, Outcome, PollItem, PoolPending, Trust,
     WhenFull, poll,
 };
 
@@ -121,23 +121,23 @@ impl Sender {
                 return Ok(None);
             }
             let sender = inner.driven.end();
-            let how = match turn {
-                None => WhenFull::Error,
+            let time = match turn {
+                None => Duration::ZERO,
                 Some(Turn {
                     signals: Some(signals),
                     slice,
                 }) if !pending => {
                     let mut items = [PollItem::sender(sender), PollItem::readable(signals)];
                     poll(&mut items, Some(*slice))?;
-                    WhenFull::Error
+                    Duration::ZERO
                 }
                 // The receiver has to agree to the pool, of which no descriptor tells.
-                Some(turn) => WhenFull::WaitFor(turn.slice.min(Duration::from_millis(20))),
+                Some(turn) => turn.slice.min(Duration::from_millis(20)),
             };
             let Some(what) = cargo.take() else {
                 return Ok(Some(true));
             };
-            let unsent = match inner.attempt(how, what, word) {
+            let unsent = match inner.attempt(time, what, word) {
                 Ok(outcome) => return Ok(Some(outcome == Outcome::Sent)),
                 Err(unsent) => unsent,
             };
@@ -201,11 +201,31 @@ fn armed<T>(what: impl FnOnce(&mut Inner) -> T) -> impl FnOnce(&mut Inner) -> T 
     }
 }
 
-/// Returns the cargo of an object that Python gave.
+/// Returns the cargo of an object that Python shares, or gives away.
+fn outgoing(object: &Bound<'_, PyAny>, moves: bool) -> PyResult<Cargo> {
+    match moves {
+        true => {
+            let buffer = object.cast::<Buffer>()?;
+            buffer.get().take_own(object.py()).map(Cargo::Moved)
+        }
+        false => cargo_of(object),
+    }
+}
+
+/// A buffer that was to be given away is the object's again.
+fn give_back(object: &Bound<'_, PyAny>, cargo: Option<Cargo>) {
+    if let Some(Cargo::Moved(buf)) = cargo
+        && let Ok(buffer) = object.cast::<Buffer>()
+    {
+        buffer.get().give_back(buf);
+    }
+}
+
+/// Returns the cargo of an object that Python shares.
 fn cargo_of(object: &Bound<'_, PyAny>) -> PyResult<Cargo> {
     let py = object.py();
     if let Ok(buffer) = object.cast::<Buffer>() {
-        return buffer.get().outgoing(py).map(Cargo::from);
+        return buffer.get().outgoing(py);
     }
     if object.is_instance_of::<PyList>() || object.is_instance_of::<PyTuple>() {
         if object.len()? == 0 {
@@ -221,23 +241,35 @@ fn cargo_of(object: &Bound<'_, PyAny>) -> PyResult<Cargo> {
             let pushed = all.push_back(piece);
             pushed.map_err(|failed| raised(py, &failed.error))?;
         }
-        return Ok(Cargo::Shared(Payload::Aggregate(all)));
+        return Ok(Cargo::Pieces(all));
     }
-    Ok(match part_of(object)? {
-        Some(part) => Cargo::Shared(Payload::Buffer(part)),
-        None => Cargo::Inline(Vec::new()),
-    })
+    match part_of(object)? {
+        Some(part) => Ok(Cargo::Shared(part)),
+        None => bytes_of(object).map(Cargo::Inline),
+    }
 }
 
-/// The part of a buffer that an array, or a view, lies in. From here on it is read-only. None: it has no bytes, and is in no pool.
+/// Returns a copy of an object's bytes, which go in the message itself.
+pub(crate) fn bytes_of(object: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
+    let bytes = View::of_data(object)?;
+    match bytes.len() {
+        ..=INLINE_BYTES => Ok(bytes.to_vec()),
+        long => {
+            let text = format!(
+                "{long} bytes are too many for the message itself, which holds {INLINE_BYTES}: pool.copy() copies them into a buffer, send_array() an array"
+            );
+            let error = Error::new(ErrorKind::TooLarge, text);
+            Err(raised(object.py(), &error))
+        }
+    }
+}
+
+/// The part of a buffer that an array, or a view, lies in. From here on it is read-only. None: it is in no pool.
 fn part_of(object: &Bound<'_, PyAny>) -> PyResult<Option<tranship::Buffer>> {
     let py = object.py();
     let (address, len) = place(object)?;
     let Some((buffer, at)) = lies_in(py, address, len) else {
-        return match len {
-            0 => Ok(None),
-            _ => Err(nowhere(object)),
-        };
+        return Ok(None);
     };
     buffer.get().ask(py)?;
     let is_array = make_readonly(object)?;
@@ -248,59 +280,71 @@ fn nowhere(object: &Bound<'_, PyAny>) -> PyErr {
     let kind = object.get_type().qualname();
     let kind = kind.map_or_else(|_| "it".into(), |kind| kind.to_string());
     PyTypeError::new_err(format!(
-        "{kind} is not in a pool: pool.copy() copies it there, send_array() an array, send_inline() sends up to {INLINE_BYTES} bytes in the message itself"
+        "{kind} is not in a pool: pool.copy() copies it there, send_array() an array"
     ))
 }
 
 #[pymethods]
 impl Sender {
+    /// A writable buffer of the channel's own pool, with the bytes that the memory held before. Only the receiver can
+    /// read that pool, and its buffers go over this channel only. Waits for memory that the receiver still holds, at most
+    /// `timeout` seconds.
+    #[pyo3(signature = (nbytes, *, timeout=None))]
+    fn alloc(&self, py: Python<'_>, nbytes: Number, timeout: Option<f64>) -> PyResult<Buffer> {
+        self.fork_epoch.check(py)?;
+        let bytes = nbytes.named("nbytes")?;
+        let got = wait(py, limit(timeout)?, By::Time, |turn| {
+            let got = self.turn(|inner| match inner.is_under_way() {
+                true => Ok(None),
+                false => inner
+                    .driven
+                    .end()
+                    .alloc_timeout(bytes, turn.slice)
+                    .map(Some),
+            });
+            match got {
+                None => Ok(Some(None)), // closed by another thread
+                Some(got) => got.map(|buf| Some(Some(buf))),
+            }
+        })?;
+        let busy = || busy("a send_async of this sender is under way: await it first");
+        let buf = got.ok_or_else(|| closed("sender"))?.ok_or_else(busy)?;
+        let origin = Origin {
+            trust: Some(Trust::default()),
+            sender_pid: None,
+        };
+        Ok(Buffer::new(Held::Own(buf), origin))
+    }
+
+    /// Allocates like `alloc`, and awaits memory.
+    #[pyo3(signature = (nbytes))]
+    fn alloc_async<'py>(slf: Bound<'py, Self>, nbytes: Number) -> PyResult<Bound<'py, PyAny>> {
+        let aio = slf.py().import("tranship._aio")?;
+        aio.call_method1("alloc", (slf, nbytes.named::<usize>("nbytes")?))
+    }
+
     /// Sends a buffer, an array that lies in one, or a list of such, by reference: all are read-only from then on. Of
-    /// an array its bytes alone arrive.
+    /// an array its bytes alone arrive. Other objects with bytes go in the message itself, up to `INLINE_BYTES` bytes.
+    ///
+    /// With `move` a buffer that was never sent and has no views is given away, and closed here. If the send fails, the
+    /// buffer is as it was.
     ///
     /// True: it was sent. False: it was dropped, as `when_full` says.
-    #[pyo3(signature = (payload, word=Number::of(0), *, timeout=None), text_signature = "($self, payload, word=0, *, timeout=None)")]
+    #[pyo3(signature = (payload, word=Number::of(0), *, timeout=None, r#move=false), text_signature = "($self, payload, word=0, *, timeout=None, move=False)")]
     fn send(
         &self,
         py: Python<'_>,
         payload: &Bound<'_, PyAny>,
         word: Number,
         timeout: Option<f64>,
+        r#move: bool,
     ) -> PyResult<bool> {
         self.fork_epoch.check(py)?;
         let word = word.named("word")?;
-        self.deliver(py, &mut Some(cargo_of(payload)?), word, timeout)
-    }
-
-    /// Sends up to `INLINE_BYTES` bytes in the message itself.
-    #[pyo3(signature = (data, word=Number::of(0), *, timeout=None), text_signature = "($self, data, word=0, *, timeout=None)")]
-    fn send_inline(
-        &self,
-        py: Python<'_>,
-        data: &Bound<'_, PyAny>,
-        word: Number,
-        timeout: Option<f64>,
-    ) -> PyResult<bool> {
-        let (bytes, word) = (View::of_data(data)?.to_vec(), word.named("word")?);
-        self.deliver(py, &mut Some(Cargo::Inline(bytes)), word, timeout)
-    }
-
-    /// Gives away a buffer that was never sent and has no views.
-    #[pyo3(signature = (buffer, word=Number::of(0), *, timeout=None), text_signature = "($self, buffer, word=0, *, timeout=None)")]
-    fn move_buffer(
-        &self,
-        py: Python<'_>,
-        buffer: &Bound<'_, Buffer>,
-        word: Number,
-        timeout: Option<f64>,
-    ) -> PyResult<bool> {
-        self.fork_epoch.check(py)?;
-        let word = word.named("word")?;
-        let mut cargo = Some(Cargo::Moved(buffer.get().take_own(py)?));
-        let moved = self.deliver(py, &mut cargo, word, timeout);
-        if let Some(Cargo::Moved(buf)) = cargo {
-            buffer.get().give_back(buf);
-        }
-        moved
+        let mut cargo = Some(outgoing(payload, r#move)?);
+        let sent = self.deliver(py, &mut cargo, word, timeout);
+        give_back(payload, cargo);
+        sent
     }
 
     /// Sends any object that can be pickled. Parts of it that lie in a pool and have at least 1 KiB are not copied.
@@ -319,15 +363,17 @@ impl Sender {
         Ok(())
     }
 
-    /// Sends like `send`, and awaits it. One task at a time.
-    #[pyo3(signature = (payload, word=Number::of(0)), text_signature = "($self, payload, word=0)")]
+    /// Sends like `send`, and awaits it. One task at a time. A buffer that is cancelled before it was given away is as it
+    /// was.
+    #[pyo3(signature = (payload, word=Number::of(0), *, r#move=false), text_signature = "($self, payload, word=0, *, move=False)")]
     fn send_async<'py>(
         slf: Bound<'py, Self>,
         payload: Bound<'py, PyAny>,
         word: Number,
+        r#move: bool,
     ) -> PyResult<Bound<'py, PyAny>> {
         let aio = slf.py().import("tranship._aio")?;
-        aio.call_method1("send", (slf, payload, word.named::<u64>("word")?))
+        aio.call_method1("send", (slf, payload, word.named::<u64>("word")?, r#move))
     }
 
     /// Sends an array with its type, shape and strides, without pickle. An array that lies in a pool is not copied;
@@ -368,17 +414,6 @@ impl Sender {
         aio.call_method1("send_object", (slf, object, pool))
     }
 
-    /// Moves like `move_buffer`, and awaits it. If the move fails or is cancelled, the buffer is as it was.
-    #[pyo3(signature = (buffer, word=Number::of(0)), text_signature = "($self, buffer, word=0)")]
-    fn move_buffer_async<'py>(
-        slf: Bound<'py, Self>,
-        buffer: Bound<'py, Buffer>,
-        word: Number,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        let aio = slf.py().import("tranship._aio")?;
-        aio.call_method1("move", (slf, buffer, word.named::<u64>("word")?))
-    }
-
     /// Awaits that the receiver has taken all that was sent.
     fn wait_taken_async<'py>(slf: Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         let aio = slf.py().import("tranship._aio")?;
@@ -386,20 +421,17 @@ impl Sender {
     }
 
     /// Begins to send. True: it is done. Else `_doorbell` tells when to look again, by `_look`.
-    fn _begin(&self, py: Python<'_>, payload: &Bound<'_, PyAny>, word: u64) -> PyResult<bool> {
+    fn _begin(
+        &self,
+        py: Python<'_>,
+        payload: &Bound<'_, PyAny>,
+        word: u64,
+        moves: bool,
+    ) -> PyResult<bool> {
         self.fork_epoch.check(py)?;
-        let mut cargo = Some(cargo_of(payload)?);
-        self.beginning(py, |inner| inner.begin(&mut cargo, word))
-    }
-
-    /// Begins to move.
-    fn _begin_move(&self, py: Python<'_>, buffer: &Bound<'_, Buffer>, word: u64) -> PyResult<bool> {
-        self.fork_epoch.check(py)?;
-        let mut cargo = Some(Cargo::Moved(buffer.get().take_own(py)?));
+        let mut cargo = Some(outgoing(payload, moves)?);
         let begun = self.beginning(py, |inner| inner.begin(&mut cargo, word));
-        if let Some(Cargo::Moved(buf)) = cargo {
-            buffer.get().give_back(buf);
-        }
+        give_back(payload, cargo);
         begun
     }
 
@@ -419,7 +451,7 @@ impl Sender {
 
     /// Takes back a send that was begun. A buffer that was to be moved has its memory again.
     #[pyo3(signature = (buffer=None))]
-    fn _cancel(&self, py: Python<'_>, buffer: Option<&Bound<'_, Buffer>>) -> PyResult<()> {
+    fn _cancel(&self, py: Python<'_>, buffer: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
         self.fork_epoch.check(py)?;
         let unsent = self.with(py, |inner| {
             let unsent = inner.driven.end().take_unsent();
@@ -427,7 +459,7 @@ impl Sender {
         });
         // Closed: it went with the sender.
         if let (Ok(Some(buf)), Some(buffer)) = (unsent, buffer) {
-            buffer.get().give_back(buf);
+            give_back(buffer, Some(Cargo::Moved(buf)));
         }
         Ok(())
     }

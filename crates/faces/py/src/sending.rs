@@ -1,11 +1,13 @@
 //! Sends from Python: the given objects, and their way: by a try, or by a future if there is no room.
 
-use crate::buffer::Outgoing;
 use crate::driven::{Doorbell, Driven};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
-use tranship::{Body, BufferMut, Error, ErrorKind, Message, Outcome, Payload, SendError, WhenFull};
+use tranship::{
+    Aggregate, Body, Buffer, BufferMut, Error, ErrorKind, Message, Outcome, Payload, SendError,
+    WhenFull,
+};
 
 /// An end of a channel at work.
 pub(crate) struct Inner {
@@ -33,9 +35,10 @@ impl From<Error> for Stopped {
     }
 }
 
-impl From<SendError<Message>> for Stopped {
-    fn from(failed: SendError<Message>) -> Stopped {
-        Stopped(Box::new((failed.error, moved(failed.unsent))))
+/// A buffer comes back that was to be given away.
+impl From<SendError<(BufferMut, u64)>> for Stopped {
+    fn from(failed: SendError<(BufferMut, u64)>) -> Stopped {
+        Stopped(Box::new((failed.error, Some(failed.unsent.0))))
     }
 }
 
@@ -49,7 +52,7 @@ pub(crate) fn moved(message: Message) -> Option<BufferMut> {
 impl Inner {
     pub(crate) fn new(sender: tranship::Sender) -> Inner {
         Inner {
-            when_full: sender.when_full(),
+            when_full: WhenFull::Wait,
             driven: Driven::new(sender),
             doorbell: None,
             replies: None,
@@ -178,20 +181,19 @@ impl Inner {
         self.look(&doorbell)
     }
 
-    /// Makes one attempt, which waits as it is told. A message that finds the channel full is dropped if the channel
+    /// Makes one attempt, which waits at most that long. A message that finds the channel full is dropped if the channel
     /// says so.
     pub(crate) fn attempt(
         &mut self,
-        how: WhenFull,
+        time: Duration,
         cargo: Cargo,
         word: u64,
     ) -> Result<Outcome, Unsent> {
-        let drops = matches!(self.when_full, WhenFull::DropNew | WhenFull::DropOldest);
-        let when_full = self.when_full;
+        let drops = self.when_full != WhenFull::Wait;
         let sender = self.driven.end();
-        match attempt(sender, how, cargo, word) {
+        match attempt(sender, Some(time), cargo, word) {
             Err(unsent) if drops && unsent.0 == ErrorKind::Full => {
-                attempt(sender, when_full, unsent.1, word)
+                attempt(sender, None, unsent.1, word)
             }
             done => done,
         }
@@ -203,7 +205,7 @@ impl Inner {
         let Some(what) = cargo.take() else {
             return Ok(true);
         };
-        let (error, what) = match self.attempt(WhenFull::Error, what, word) {
+        let (error, what) = match self.attempt(Duration::ZERO, what, word) {
             Ok(_) => return Ok(true),
             Err(unsent) => *unsent,
         };
@@ -212,16 +214,22 @@ impl Inner {
             return Err(error);
         }
         self.begin_other(|end| match what {
-            Cargo::Shared(payload) => {
-                Box::pin(async move { Ok(end.send_with_async(payload, word).await?) })
-            }
+            Cargo::Shared(buf) => Box::pin(async move {
+                let sent = end.send_async((buf, word)).await;
+                Ok(sent.map(drop).map_err(|failed| failed.error)?)
+            }),
+            Cargo::Pieces(all) => Box::pin(async move {
+                let sent = end.send_async((all, word)).await;
+                Ok(sent.map(drop).map_err(|failed| failed.error)?)
+            }),
             Cargo::Moved(buf) => {
-                Box::pin(async move { Ok(end.move_buffer_with_async(buf, word).await?) })
+                Box::pin(async move { Ok(end.send_async((buf, word)).await.map(drop)?) })
             }
             // A copy of the bytes goes with the future.
-            Cargo::Inline(bytes) => {
-                Box::pin(async move { Ok(end.send_inline_async(&bytes, word)?.await?) })
-            }
+            Cargo::Inline(bytes) => Box::pin(async move {
+                let sent = end.send_async((&bytes[..], word)).await;
+                Ok(sent.map(drop).map_err(|failed| failed.error)?)
+            }),
         });
         let looked = self.look(&doorbell);
         if looked.is_err() {
@@ -235,40 +243,43 @@ type Other = Pin<Box<dyn Future<Output = Result<(), Stopped>> + Send>>;
 
 /// Cargo of a send.
 pub(crate) enum Cargo {
-    Shared(Payload),
+    Shared(Buffer),
+    Pieces(Aggregate),
     Moved(BufferMut),
     Inline(Vec<u8>),
-}
-
-impl From<Outgoing> for Cargo {
-    fn from(outgoing: Outgoing) -> Cargo {
-        match outgoing {
-            Outgoing::Buffers(payload) => Cargo::Shared(payload),
-            Outgoing::Inline(bytes) => Cargo::Inline(bytes),
-        }
-    }
 }
 
 /// Cargo that was not sent, and the reason.
 pub(crate) type Unsent = Box<(Error, Cargo)>;
 
-/// Makes one attempt.
+/// Makes one attempt; without a time it does what the channel says.
 fn attempt(
     sender: &mut tranship::Sender,
-    how: WhenFull,
+    time: Option<Duration>,
     cargo: Cargo,
     word: u64,
 ) -> Result<Outcome, Unsent> {
-    let mut sender = sender.with_when_full(how);
     match cargo {
-        Cargo::Shared(payload) => sender
-            .send_with(payload, word)
-            .map_err(|failed| Box::new((failed.error, Cargo::Shared(failed.unsent)))),
-        Cargo::Moved(buf) => sender
-            .move_buffer_with(buf, word)
-            .map_err(|failed| Box::new((failed.error, Cargo::Moved(failed.unsent)))),
-        Cargo::Inline(bytes) => sender
-            .send_inline(&bytes, word)
-            .map_err(|failed| Box::new((failed.error, Cargo::Inline(bytes)))),
+        Cargo::Shared(buf) => once(sender, time, (buf, word), |(buf, _)| Cargo::Shared(buf)),
+        Cargo::Pieces(all) => once(sender, time, (all, word), |(all, _)| Cargo::Pieces(all)),
+        Cargo::Moved(buf) => once(sender, time, (buf, word), |(buf, _)| Cargo::Moved(buf)),
+        Cargo::Inline(bytes) => {
+            let sent = once(sender, time, (&bytes[..], word), |_| ());
+            sent.map_err(|(error, ())| (error, Cargo::Inline(bytes)))
+        }
     }
+    .map_err(Box::new)
+}
+
+fn once<P: Payload, T>(
+    sender: &mut tranship::Sender,
+    time: Option<Duration>,
+    payload: P,
+    back: impl FnOnce(P::Unsent) -> T,
+) -> Result<Outcome, (Error, T)> {
+    let sent = match time {
+        Some(time) => sender.send_timeout(payload, time),
+        None => sender.send(payload),
+    };
+    sent.map_err(|failed| (failed.error, back(failed.unsent)))
 }

@@ -77,6 +77,7 @@ pub use tranship_core::{
     Outcome,
     OwnBuffer,
     Payload,
+    PayloadBack,
     PollItem,
     Pool,
     PoolFigures,
@@ -92,6 +93,7 @@ pub use tranship_core::{
     Relay,
     RelayEnd,
     RelayStop,
+    Released,
     RingFull,
     SendError,
     Sender,
@@ -108,7 +110,6 @@ pub use tranship_core::{
     Violation,
     Wait,
     WhenFull,
-    WithWhenFull,
     poll,
 };
 

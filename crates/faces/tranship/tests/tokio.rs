@@ -31,7 +31,7 @@ child!(
         while let Some(messages) = ctl.recv::<u64>().unwrap() {
             for _ in 0..messages {
                 let buf = pool.copy(&next.to_le_bytes()).unwrap();
-                sender.send_with(buf.freeze(), next).unwrap();
+                sender.send((buf.freeze(), next)).unwrap();
                 next += 1;
             }
             ctl.send(&()).unwrap();
@@ -222,24 +222,20 @@ fn a_send_that_takes_too_long_gives_its_buffer_back() {
         assert_eq!(unsent.to_vec(), 0u64.to_le_bytes());
         peer.send(&2u64).expect("send");
         for n in 0..2 {
-            sender.send_with_async(buf(n), n).await.expect("send");
+            sender.send_async((buf(n), n)).await.expect("send");
             assert_eq!(peer.expect::<u64>(), n);
         }
         // Full.
         for n in 2..4 {
-            sender.send_with_async(buf(n), n).await.expect("room");
+            sender.send_async((buf(n), n)).await.expect("room");
         }
-        assert!(
-            timeout(soon, sender.send_with_async(buf(4), 4))
-                .await
-                .is_err()
-        );
+        assert!(timeout(soon, sender.send_async((buf(4), 4))).await.is_err());
         let unsent = sender.take_unsent().expect("it comes back");
         let Body::Buffer(unsent) = unsent.body else {
             panic!("{unsent:?}")
         };
         peer.send(&3u64).expect("send");
-        sender.send_with_async(unsent, 4).await.expect("send");
+        sender.send_async((unsent, 4)).await.expect("send");
         sender.wait_taken_async().await.expect("taken");
         for n in 2..5 {
             assert_eq!(peer.expect::<u64>(), n);
@@ -298,7 +294,7 @@ fn a_death_wakes_who_awaits() {
         let (fourth, mut four) = set.sink("four", sink()).await;
         for sender in [&mut three, &mut four] {
             for _ in 0..2 {
-                let sent = sender.send_inline_async(b"", 0).expect("short");
+                let sent = sender.send_async(b"");
                 sent.await.expect("room");
             }
         }
@@ -311,7 +307,7 @@ fn a_death_wakes_who_awaits() {
             for n in 0..3 {
                 assert_eq!(receiver.recv_async().await.expect("recv").word, n);
             }
-            let full = sender.send_inline_async(b"", 0).expect("short");
+            let full = sender.send_async(b"");
             let dies = async {
                 tokio::task::yield_now().await; // they sleep by now
                 if !manager {
@@ -351,14 +347,14 @@ fn tasks_live_through_a_restart_of_the_manager() {
         }
         second.send(&4u64).expect("send");
         for n in 0..3 {
-            let sent = two.send_inline_async(b"", n).expect("short");
+            let sent = two.send_async((b"", n));
             sent.await.expect("send");
         }
         dog.step("with the next");
         let newcomer = source().start().expect("a source");
         let waits = async {
             // To a new pool the receiver has to agree, by the manager.
-            two.send_with_async(buf, 3).await.expect("send");
+            two.send_async((buf, 3)).await.expect("send");
             listener.accept_async().await.expect("accept")
         };
         let comes_back = async {
@@ -387,7 +383,7 @@ fn the_thread_that_wakes_ends_when_nobody_awaits() {
     runtime().block_on(async {
         let (peer, mut sender) = set.sink("x", idler()).await;
         peer.expect::<()>();
-        sender.send_inline(b"", 7).expect("send");
+        sender.send((b"", 7)).expect("send");
         assert_eq!(peer.expect::<u64>(), 7);
     });
 }

@@ -36,7 +36,7 @@ child!(
             let mut buf = pool.alloc(FRAME).unwrap();
             payload::fill(&mut buf, id, 1);
             let buf = buf.freeze();
-            sender.send_with(buf.clone(), id).unwrap();
+            sender.send((buf.clone(), id)).unwrap();
             held.push(buf);
         }
         let mut answers = domain.open::<Receiver>("back").unwrap();
@@ -79,7 +79,7 @@ child!(
         for id in 0..ANSWERS {
             let mut buf = pool.alloc(FRAME).unwrap();
             payload::fill(&mut buf, 1000 + id, 1);
-            sender.send(buf).unwrap();
+            sender.send(buf.freeze()).unwrap();
         }
         let (pid, uid) = receiver.peer_pid_uid();
         let met: Met = (std::process::id(), pid, uid, namespace("pid"));

@@ -143,7 +143,7 @@ impl Stage {
             buf.fill(7);
             match moved {
                 false => sender.send(buf.freeze()).expect("sent"),
-                true => sender.move_buffer(buf).expect("moved"),
+                true => sender.send(buf).expect("moved"),
             };
         }
         let keeper = DomainId(peer.expect::<u32>());

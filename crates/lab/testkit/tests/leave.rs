@@ -51,7 +51,7 @@ child!(
         for id in 0..MESSAGES {
             let mut buf = pool.alloc(CHUNK).unwrap();
             payload::fill(&mut buf, id, payload::mix(id));
-            sender.send_with(buf.freeze(), id).unwrap();
+            sender.send((buf.freeze(), id)).unwrap();
         }
         ctl.send(&()).unwrap();
         match ctl.recv::<String>().unwrap().unwrap().as_str() {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tranship_core::{
     AggregateMut, Body, BufferMut, ChannelOptions, Domain, ErrorKind, Message, Pool, PoolId,
-    PoolOptions, Receiver, Sender, StatRecord, Trust,
+    PoolOptions, Receiver, Released, Sender, StatRecord, Trust,
 };
 use tranship_testkit::{Control, Exit, Peer, Watchdog, child};
 
@@ -62,7 +62,7 @@ child!(
         let mut buf = moved(&mut from);
         let writes = buf.write(0, &[2; CHUNK]).is_ok();
         let byte = buf.to_vec()[CHUNK - 1];
-        back.move_buffer(buf).unwrap();
+        back.send(buf).unwrap();
         ctl.send(&(writes, byte)).unwrap();
         let _: Option<()> = ctl.recv().unwrap();
     }
@@ -89,7 +89,7 @@ impl Stage {
         also(&domain, &pool, &to);
         let mut buf = pool.alloc(CHUNK).unwrap();
         buf.write(0, &[1; CHUNK]).unwrap();
-        to.move_buffer(buf).unwrap();
+        to.send(buf).unwrap();
         Stage {
             domain,
             pool,
@@ -231,12 +231,12 @@ fn writes(pool: &Pool, lists: &Pool, mut to: Sender) {
                 let byte = word.to_le_bytes()[0];
                 buf.write(0, &[byte; CHUNK]).unwrap();
                 let error = match word % 2 {
-                    1 => to.move_buffer_with(buf, word).err().map(|e| e.error),
+                    1 => to.send((buf, word)).err().map(|e| e.error),
                     _ => {
                         let mut all = AggregateMut::new();
                         all.push_back(buf).unwrap();
                         all.set_list_pool(lists);
-                        to.move_aggregate(all, word).err().map(|e| e.error)
+                        to.send((all, word)).err().map(|e| e.error)
                     }
                 };
                 if let Some(error) = error {
@@ -274,8 +274,10 @@ fn takes(mut from: Receiver, copies: PoolId) -> ErrorKind {
         let _ = buf.write(0, &[byte; CHUNK]);
         is_whole(&buf.to_vec(), word);
         let handed = match buf.id().pool() == copies || word.is_multiple_of(3) {
-            true => from.release_with(buf, word).map_err(|failed| failed.error),
-            false => from.pass_with(buf, word).map_err(|failed| failed.error),
+            true => from
+                .send_back((Released(buf), word))
+                .map_err(|failed| failed.error),
+            false => from.send_back((buf, word)).map_err(|failed| failed.error),
         };
         if let Err(error) = handed {
             assert!(matches!(

@@ -60,10 +60,10 @@ fn small_pool(domain: &Domain, name: &str) -> Pool {
 fn send_one(pool: &Pool, sender: &mut Sender, id: u64) {
     let mut buf = pool.alloc(BYTES).unwrap();
     payload::fill(&mut buf, id, payload::mix(id));
-    let mut unsent = buf.freeze().into();
+    let mut unsent = (buf.freeze(), id);
     // Without a manager a pool cannot be assigned: try again.
     loop {
-        match sender.send_with(unsent, id) {
+        match sender.send(unsent) {
             Ok(_) => return,
             Err(error) if error.error.to_string().contains("manager") => unsent = error.unsent,
             Err(error) => panic!("message {id}: {}", error.error),
@@ -292,7 +292,7 @@ fn who_only_polls_a_listener_joins_the_next_manager() {
     let _second = start_manager(&path);
     let domain = Domain::builder().socket(&path).connect().unwrap();
     let mut sender = domain.open::<Sender>("late").unwrap();
-    sender.send_inline(b"", 7).unwrap();
+    sender.send((b"", 7)).unwrap();
     assert_eq!(waits.expect::<u64>(), 7);
 }
 

@@ -57,7 +57,7 @@ child!(
                     Err(other) => panic!("alloc: {other}"),
                 };
                 payload::fill(&mut buf, id, payload::mix(id));
-                match to.send_with(buf, id) {
+                match to.send((buf.freeze(), id)) {
                     Ok(_) => {}
                     Err(failed) if failed.kind() == ErrorKind::PeerGone => break,
                     Err(failed) => panic!("send: {failed}"),

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use tranship_core::{
     Awaited, Domain, ErrorKind, PollItem, Pool, PoolOptions, PoolPending, Receiver, Sender,
-    TimedOut, WhenFull, poll,
+    TimedOut, poll,
 };
 use tranship_manager::{Config, Listener, Shutdown};
 use tranship_testkit::{Control, Peer, Watchdog, child, is_root};
@@ -90,7 +90,7 @@ fn set(options: PoolOptions, readers: usize) -> Set {
         reader.send(&path).expect("send");
         let mut sender = listener.accept().expect("accept");
         reader.send(&1usize).expect("send");
-        sender.send(filled(&pool, 1)).expect("send");
+        sender.send(filled(&pool, 1).freeze()).expect("send");
         assert_eq!(reader.expect::<Vec<u8>>(), [1]);
         (reader, sender)
     });
@@ -130,7 +130,7 @@ fn a_reader_that_stands_still_delays_nobodys_growth() {
     for at in [1, 0] {
         dog.step(format!("reader {at}"));
         let (reader, sender) = &mut set.readers[at];
-        sender.send(filled(&set.pool, 3)).expect("send");
+        sender.send(filled(&set.pool, 3).freeze()).expect("send");
         reader.resume();
         assert_eq!(reader.ask::<Vec<u8>>(&1usize), [3]);
     }
@@ -187,7 +187,7 @@ fn a_message_that_cannot_be_had_without_a_manager_waits_for_the_next_one() {
     set.readers[0].0.stop();
     let held: Vec<_> = (0..MANY).map(|_| filled(&set.pool, 2)).collect();
     let (reader, sender) = &mut set.readers[0];
-    sender.send(filled(&set.pool, 3)).expect("send");
+    sender.send(filled(&set.pool, 3).freeze()).expect("send");
     set.manager.kill();
     reader.resume();
     dog.step("without a manager");
@@ -228,10 +228,9 @@ fn who_has_connected_and_does_not_receive_yet_is_not_waited_for() {
     idler.expect::<()>();
     assert!(!sender.try_assign(&set.pool).expect("asked"));
     // The sender gives the message back at once, or in time.
-    let soon = WhenFull::WaitFor(Duration::from_millis(5));
-    for when_full in [WhenFull::Error, soon] {
-        sender.set_when_full(when_full);
-        let error = sender.send(filled(&set.pool, 2)).expect_err("not yet");
+    for time in [Duration::ZERO, Duration::from_millis(5)] {
+        let error = sender.send_timeout(filled(&set.pool, 2), time);
+        let error = error.expect_err("not yet");
         assert!(
             matches!(error.error.find(), Some(&PoolPending { pool, .. }) if pool == set.pool.id()),
             "{error}"
@@ -242,7 +241,8 @@ fn who_has_connected_and_does_not_receive_yet_is_not_waited_for() {
     while !sender.try_assign(&set.pool).expect("asked") {
         set.writer.turn().expect("turn");
     }
-    sender.set_when_full(WhenFull::Error);
-    sender.send_with(filled(&set.pool, 3), 77).expect("room");
+    sender
+        .try_send((filled(&set.pool, 3).freeze(), 77))
+        .expect("room");
     assert_eq!(idler.expect::<u64>(), 77);
 }

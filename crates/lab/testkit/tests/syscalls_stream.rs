@@ -26,7 +26,7 @@ child!(
         for n in 0u64.. {
             let mut buf = pool.alloc(FRAME).unwrap();
             buf[..8].copy_from_slice(&n.to_le_bytes());
-            sender.send_with(buf, n).unwrap();
+            sender.send((buf.freeze(), n)).unwrap();
         }
     }
 );

@@ -1,4 +1,4 @@
-//! A limit that pages repeat stands there with its name, as in "48 bytes (`INLINE_BYTES`)", and is the code's.
+//! A limit that pages repeat stands there with its name, as in "40 bytes (`INLINE_BYTES`)", and is the code's.
 
 use crate::findings::Findings;
 use anyhow::{Context, Result};
@@ -66,13 +66,13 @@ mod tests {
 
     #[test]
     fn a_limit_is_the_codes_and_named() {
-        assert_eq!(wrong("up to 48 bytes (`INLINE_BYTES`) inline"), None);
-        assert_eq!(wrong("up to 48 bytes (`TRANSHIP_INLINE_BYTES`)"), None);
-        assert_eq!(wrong("inline (48 bytes, `INLINE_BYTES`), 4096 bytes"), None);
+        assert_eq!(wrong("up to 40 bytes (`INLINE_BYTES`) inline"), None);
+        assert_eq!(wrong("up to 40 bytes (`TRANSHIP_INLINE_BYTES`)"), None);
+        assert_eq!(wrong("inline (40 bytes, `INLINE_BYTES`), 4096 bytes"), None);
         assert_eq!(wrong("2,048 bytes and 148 bytes"), None);
         let other = wrong("up to 56 bytes (`INLINE_BYTES`)");
-        assert_eq!(other.as_deref(), Some("56 bytes, but INLINE_BYTES is 48"));
-        let bare = wrong("64 bytes, or 48 bytes").expect("no name");
-        assert!(bare.starts_with("48 bytes without a name"), "{bare}");
+        assert_eq!(other.as_deref(), Some("56 bytes, but INLINE_BYTES is 40"));
+        let bare = wrong("64 bytes, or 40 bytes").expect("no name");
+        assert!(bare.starts_with("40 bytes without a name"), "{bare}");
     }
 }

@@ -312,7 +312,7 @@ impl Sending {
     fn hand_over_what_was_said(&mut self) {
         while let Some(said) = self.said.front() {
             let is_told = match said {
-                Said::Bytes(word, bytes) => self.outlet.send_control(bytes, *word).is_ok(),
+                Said::Bytes(word, bytes) => self.outlet.send_back(bytes, *word).is_ok(),
                 Said::Released(word) => self.outlet.tell_released(*word).is_ok(),
             };
             if !is_told {

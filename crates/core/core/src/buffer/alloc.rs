@@ -78,7 +78,7 @@ impl Pool {
 
     /// A buffer of this pool that was sent and that somebody may still hold, by its id: all of its memory, of which the
     /// sender may have used a part. An id that is [`stale`](crate::StaleId) names nothing any more, or nothing yet; one of a buffer that was
-    /// moved ([`Sender::move_buffer`](crate::Sender::move_buffer)) is [`ErrorKind::BufferInvalid`](crate::ErrorKind::BufferInvalid).
+    /// given away is [`ErrorKind::BufferInvalid`](crate::ErrorKind::BufferInvalid).
     /// It does not block.
     ///
     /// # Errors

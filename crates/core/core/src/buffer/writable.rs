@@ -17,7 +17,7 @@ use tranship_sys::map::Access;
 ///
 /// The first contents of an allocated one are whatever the buffer held before. It can be used as a slice, unless others can write its
 /// pool ([`PoolOptions::trust`](crate::PoolOptions::trust)). [`freeze`](BufferMut::freeze) makes it one that can be shared;
-/// [`Sender::move_buffer`](crate::Sender::move_buffer) gives it away; [`Receiver::pass`](crate::Receiver::pass) hands one that came by a move back;
+/// [`Sender::send`](crate::Sender::send) gives it away; [`Receiver::send_back`](crate::Receiver::send_back) hands one that came by a move back;
 /// dropping it frees it, or lets its pool's writer have it again.
 ///
 /// One that came by a move can be written at the levels of trust at which every domain may ([`is_writable`](BufferMut::is_writable)).

@@ -114,15 +114,17 @@ impl Outlet {
     /// Says something to the program, as its receiver does.
     ///
     /// # Errors
-    /// As [`Receiver::send_control`]. It does not block.
-    pub fn send_control(&mut self, bytes: &[u8], word: u64) -> Result<(), SendError<()>> {
-        self.0.send_control(bytes, word)
+    /// As [`Receiver::send_back`]. It does not block.
+    pub fn send_back(&mut self, bytes: &[u8], word: u64) -> Result<(), SendError<()>> {
+        self.0
+            .send_back((bytes, word))
+            .map_err(|failed| failed.map(drop))
     }
 
     /// Says to the program that its receiver has let go of something.
     ///
     /// # Errors
-    /// As [`Receiver::send_control`]. It does not block.
+    /// As [`Receiver::send_back`]. It does not block.
     pub fn tell_released(&mut self, word: u64) -> Result<(), Error> {
         self.0.tell_released(None, word)
     }

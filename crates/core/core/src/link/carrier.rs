@@ -79,8 +79,8 @@ use tranship_proto::Role;
 /// # let path = directory.path().join("log");
 /// # let path = path.to_str().ok_or("a path")?;
 /// let mut sender = domain.open::<Sender>(&format!("file:{path}"))?;
-/// sender.send_inline(b"hello, ", 0)?;
-/// sender.send_inline(b"file", 0)?;
+/// sender.send(b"hello, ")?;
+/// sender.send(b"file")?;
 /// drop(sender); // waits until all is there
 /// assert_eq!(std::fs::read(path)?, b"hello, file");
 /// # Ok::<(), Box<dyn std::error::Error>>(())

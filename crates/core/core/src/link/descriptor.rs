@@ -121,7 +121,10 @@ pub(crate) fn inline(first: u64, line: &Line) -> Option<(u64, Inline)> {
     }
     // Ordering: relaxed, after the acquire of word 0.
     let word = |i: usize| line.words[i].load(Ordering::Relaxed).to_le();
-    let words = [word(2), word(3), word(4), word(5), word(6), word(7)];
+    if word(7) != 0 {
+        return None;
+    }
+    let words = [word(2), word(3), word(4), word(5), word(6)];
     #[allow(clippy::cast_possible_truncation)] // at most INLINE_BYTES
     Some((
         u64::from_le(word(1)),
@@ -147,16 +150,14 @@ pub(crate) fn take_skippable(words: &mut [u64; 8]) -> bool {
     may
 }
 
-/// Too many bytes for an inline message.
+/// Too many bytes for a line.
 #[cold]
 pub(super) fn too_long(bytes: &[u8]) -> Error {
-    Error::new(
-        ErrorKind::BadArgument,
-        format!(
-            "{} bytes do not fit inline, the limit is {INLINE_BYTES}; put them into a buffer",
-            bytes.len()
-        ),
-    )
+    let text = format!(
+        "{} bytes are too many for a line, which holds {INLINE_BYTES}: put them into a buffer (`alloc`, `pool.copy`)",
+        bytes.len()
+    );
+    Error::new(ErrorKind::TooLarge, text)
 }
 
 /// Takes a line apart. It is the caller's copy: nothing here is read twice from shared memory.
@@ -185,7 +186,8 @@ pub(crate) fn parse(words: &[u64; 8]) -> Result<Descriptor, Violation> {
                 return Err(Violation::InlineLength { bytes: len });
             }
             zero(0, words[0] >> 48 << 48)?;
-            let [_, _, words @ ..] = *words;
+            zero(7, words[7])?;
+            let [_, _, words @ .., _] = *words;
             Ok(Descriptor::Inline(Inline {
                 words: words.map(u64::to_le),
                 len,
@@ -263,6 +265,9 @@ mod tests {
             if tidy > 0 {
                 first = (op << 32) | if op == OP_INLINE { len << 40 } else { 0 };
             }
+            if tidy > 1 && op == OP_INLINE {
+                words[7] = 0;
+            }
             if tidy > 1 && op != OP_INLINE {
                 (words[5], words[6], words[7]) = (words[5] & 0xffff_ffff, 0, 0);
                 // One of them after all, in one word.
@@ -312,7 +317,7 @@ mod tests {
         ];
         // Bits of word 0 above the operation, and of the last three words.
         let reserved = |op: usize| match op {
-            0 => vec![(0, 48..64)],
+            0 => vec![(0, 48..64), (7, 0..64)],
             5 => vec![
                 (0, 40..64),
                 (3, 0..64),
@@ -344,8 +349,8 @@ mod tests {
             assert_eq!(parse(&line), Err(Violation::Operation { op }));
         }
         assert_eq!(
-            parse(&[(1 << 32) | (49 << 40), 0, 0, 0, 0, 0, 0, 0]),
-            Err(Violation::InlineLength { bytes: 49 })
+            parse(&[(1 << 32) | (41 << 40), 0, 0, 0, 0, 0, 0, 0]),
+            Err(Violation::InlineLength { bytes: 41 })
         );
     }
 }

@@ -1,24 +1,23 @@
 //! Awaiting, by plain futures: any runtime runs them, and none is needed. Each does what its `try_` form does; finding nothing, it puts
 //! its task to sleep and looks again.
 
-use super::inline::Inline;
+use super::back::PayloadBack;
 use super::looking::Looking;
-use super::message::{Body, Message, Payload};
+use super::message::{Body, Message};
+use super::payload::Payload;
 use super::reactor;
 use super::receiver::goes_later;
 use super::shared::LinkShared;
-use super::{ChannelEnd, Listener, Receiver, Sender, descriptor};
-use crate::aggregate_mut::AggregateMut;
-use crate::buffer::BufferMut;
+use super::{ChannelEnd, Listener, Receiver, Sender};
 use crate::domain::POLL_INTERVAL;
 use crate::error::{Error, ErrorKind, SendError};
-use crate::options::WhenFull;
+use crate::options::Outcome;
 use crate::pool::Pool;
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tranship_ring::{SETTLE, Waker};
 use tranship_sys::time::monotonic_ns;
 
@@ -113,62 +112,22 @@ impl Receiver {
 }
 
 impl Receiver {
-    /// Passes a buffer back, as [`pass_with`](Receiver::pass_with), for awaiting: it waits for room as [`pass_timeout`](Receiver::pass_timeout) does,
-    /// for ever. If the future is dropped before it is ready the buffer is, too: its pool has it again, and nobody is told.
+    /// Sends a payload back, waiting for room as [`send_back_timeout`](Receiver::send_back_timeout) does, for ever, without blocking the thread.
+    ///
+    /// A future that is dropped before it is ready drops its payload, and sends nothing: a buffer is its pool's again, and the sender does not hear of it.
     ///
     /// # Errors
-    /// As [`pass`](Receiver::pass), and `System` as for [`recv_async`](Receiver::recv_async).
-    pub fn pass_async(
+    /// As [`send_back`](Receiver::send_back), and `System` as for [`recv_async`](Receiver::recv_async).
+    pub fn send_back_async<P: PayloadBack>(
         &mut self,
-        buf: BufferMut,
-        word: u64,
-    ) -> impl Future<Output = Result<(), SendError<BufferMut>>> + Send + Unpin {
-        self.when_room(buf, move |from: &mut Receiver, buf| {
-            from.pass_with(buf, word)
-        })
-    }
-
-    /// Lets go of something and has the sender hear of it, as [`release_with`](Receiver::release_with), for awaiting: it waits for room as
-    /// [`pass_async`](Receiver::pass_async) does. If the future is dropped before it is ready it is released, and nobody is told.
-    ///
-    /// # Errors
-    /// As [`release_with`](Receiver::release_with), and `System` as for [`recv_async`](Receiver::recv_async).
-    pub fn release_async(
-        &mut self,
-        what: impl Into<Body>,
-        word: u64,
-    ) -> impl Future<Output = Result<(), SendError<Body>>> + Send + Unpin {
-        let release = move |from: &mut Receiver, body: Body| from.release_with(body, word);
-        self.when_room(what.into(), release)
-    }
-
-    /// Sends a few bytes back, as [`send_control`](Receiver::send_control), for awaiting: it waits for room as [`pass_async`](Receiver::pass_async) does.
-    /// If the future is dropped before it is ready nothing was sent.
-    ///
-    /// # Errors
-    /// As [`send_control`](Receiver::send_control), and `System` as for [`recv_async`](Receiver::recv_async).
-    pub fn send_control_async(
-        &mut self,
-        bytes: &[u8],
-        word: u64,
-    ) -> impl Future<Output = Result<(), SendError<()>>> + Send + Unpin {
-        self.when_room((), move |from: &mut Receiver, ()| {
-            from.send_control(bytes, word)
-        })
-    }
-
-    /// Does it whenever there may be room, until it goes.
-    fn when_room<T: Unpin>(
-        &mut self,
-        what: T,
-        mut go: impl FnMut(&mut Receiver, T) -> Result<(), SendError<T>> + Unpin,
-    ) -> impl Future<Output = Result<(), SendError<T>>> + Unpin {
-        let (mut registration, mut what) = (Registration::default(), Some(what));
+        payload: P,
+    ) -> impl Future<Output = Result<(), SendError<P::Unsent>>> + Send + Unpin {
+        let (mut registration, mut kept) = (Registration::default(), Some(payload));
         poll_fn(move |context| {
-            let Some(unsent) = what.take() else {
+            let Some(unsent) = kept.take() else {
                 return Poll::Pending; // it was ready before
             };
-            let failed = match go(self, unsent) {
+            let failed = match unsent.go_back(self, 0) {
                 Ok(()) => {
                     registration.end();
                     return Poll::Ready(Ok(()));
@@ -187,105 +146,42 @@ impl Receiver {
             };
             if let Err(error) = begun {
                 registration.end();
-                return Poll::Ready(Err(SendError::new(error, failed.unsent)));
+                return Poll::Ready(Err(SendError::new(error, failed.unsent.unsent_back())));
             }
-            what = Some(failed.unsent);
+            kept = Some(failed.unsent);
             Poll::Pending
         })
     }
 }
 
-struct Sending<'a> {
+struct Sending<'a, P: Payload> {
     sender: &'a mut Sender,
-    message: Option<Message>,
+    payload: Option<P>,
     registration: Registration,
 }
 
 impl Sender {
-    /// Sends a buffer or an aggregate, for awaiting in any runtime. It waits as long as it takes, for room and for the receiver's consent
-    /// to a new pool, whatever [`WhenFull`] says. On failure what was to be sent comes back.
+    /// Sends a payload without blocking the thread, in any runtime. It does what the channel's [`WhenFull`](crate::WhenFull) says while the receiver
+    /// is behind, and waits for the receiver's consent to a new pool.
     ///
-    /// A future that is dropped before it is ready has sent nothing. What it had to send stays with the sender:
+    /// A future that is dropped before it is ready has sent nothing. Its payload stays with the sender:
     /// [`take_unsent`](Sender::take_unsent) gives it back.
     ///
     /// # Errors
     /// As [`send`](Sender::send), and [`ErrorKind::System`] where the thread that wakes tasks, or its descriptors, cannot be had.
-    pub fn send_async(
+    pub fn send_async<P: Payload>(
         &mut self,
-        payload: impl Into<Payload>,
-    ) -> impl Future<Output = Result<(), SendError<Message>>> + Send + Unpin {
-        self.send_with_async(payload, 0)
+        payload: P,
+    ) -> impl Future<Output = Result<Outcome, SendError<P::Unsent>>> + Send + Unpin {
+        self.unsent = None;
+        Sending {
+            sender: self,
+            payload: Some(payload),
+            registration: Registration::default(),
+        }
     }
 
-    /// Sends a buffer together with a 64-bit word that arrives with the message, without blocking the thread.
-    ///
-    /// # Errors
-    /// As without the word.
-    pub fn send_with_async(
-        &mut self,
-        payload: impl Into<Payload>,
-        word: u64,
-    ) -> impl Future<Output = Result<(), SendError<Message>>> + Send + Unpin {
-        let body = match payload.into() {
-            Payload::Buffer(buf) => Body::Buffer(buf),
-            Payload::Aggregate(aggregate) => Body::Aggregate(aggregate),
-        };
-        Sending::new(self, Message { word, body })
-    }
-
-    /// Moves a buffer, as [`move_buffer`](Sender::move_buffer), for awaiting: see [`send_async`](Sender::send_async).
-    ///
-    /// # Errors
-    /// As [`move_buffer`](Sender::move_buffer), and `System` as for [`Receiver::recv_async`].
-    pub fn move_buffer_async(
-        &mut self,
-        buf: BufferMut,
-    ) -> impl Future<Output = Result<(), SendError<Message>>> + Send + Unpin {
-        self.move_buffer_with_async(buf, 0)
-    }
-
-    /// Moves a buffer together with a 64-bit word that arrives with the message, without blocking the thread.
-    ///
-    /// # Errors
-    /// As without the word.
-    pub fn move_buffer_with_async(
-        &mut self,
-        buf: BufferMut,
-        word: u64,
-    ) -> impl Future<Output = Result<(), SendError<Message>>> + Send + Unpin {
-        let body = Body::BufferMut(buf);
-        Sending::new(self, Message { word, body })
-    }
-
-    /// Moves all pieces of an aggregate, as [`move_aggregate`](Sender::move_aggregate), for awaiting: see [`send_async`](Sender::send_async).
-    ///
-    /// # Errors
-    /// As [`move_aggregate`](Sender::move_aggregate), and `System` as for [`Receiver::recv_async`].
-    pub fn move_aggregate_async(
-        &mut self,
-        aggregate: AggregateMut,
-        word: u64,
-    ) -> impl Future<Output = Result<(), SendError<Message>>> + Send + Unpin {
-        let body = Body::AggregateMut(aggregate);
-        Sending::new(self, Message { word, body })
-    }
-
-    /// Sends up to [`INLINE_BYTES`](crate::INLINE_BYTES) bytes inside the descriptor, for awaiting: see [`send_async`](Sender::send_async).
-    ///
-    /// # Errors
-    /// [`ErrorKind::BadArgument`] at once if there are more.
-    pub fn send_inline_async(
-        &mut self,
-        bytes: &[u8],
-        word: u64,
-    ) -> Result<impl Future<Output = Result<(), SendError<Message>>> + Send + Unpin + use<'_>, Error>
-    {
-        let inline = Inline::new(bytes).ok_or_else(|| descriptor::too_long(bytes))?;
-        let body = Body::Inline(inline);
-        Ok(Sending::new(self, Message { word, body }))
-    }
-
-    /// What the last future of an `_async` send that was dropped had still to send. The next such send drops it.
+    /// Takes the payload of the last future of [`send_async`](Sender::send_async) that was dropped before it was ready. The next such send drops it.
     pub fn take_unsent(&mut self) -> Option<Message> {
         self.unsent.take().map(|message| *message)
     }
@@ -348,75 +244,50 @@ impl Sender {
 
     /// Sends a message without waiting.
     pub(super) fn try_message(&mut self, message: Message) -> Result<(), SendError<Message>> {
-        let mut now = self.with_when_full(WhenFull::Error);
-        let word = message.word;
-        let back = |body| Message { word, body };
-        match message.body {
+        let Message { word, body } = message;
+        let sent = self.within(Duration::ZERO, |now| match body {
             Body::Inline(inline) => {
-                let sent = now.send_inline(&inline, word);
-                sent.map(|_| ())
-                    .map_err(|failed| failed.map(|()| back(Body::Inline(inline))))
+                let sent = now.copy_in(&inline, word);
+                sent.map_err(|error| SendError::new(error, Body::Inline(inline)))
             }
-            Body::Buffer(buf) => {
-                let sent = now.send_buf(buf, word);
-                sent.map(|_| ())
-                    .map_err(|failed| failed.map(|buf| back(Body::Buffer(buf))))
-            }
-            Body::Aggregate(aggregate) => {
-                let sent = now.send_aggregate(aggregate, word);
-                sent.map(|_| ())
-                    .map_err(|failed| failed.map(|all| back(Body::Aggregate(all))))
-            }
-            Body::BufferMut(buf) => {
-                let sent = now.move_buffer_with(buf, word);
-                sent.map(|_| ())
-                    .map_err(|failed| failed.map(|buf| back(Body::BufferMut(buf))))
-            }
-            Body::AggregateMut(aggregate) => {
-                let sent = now.move_aggregate(aggregate, word);
-                sent.map(|_| ())
-                    .map_err(|failed| failed.map(|all| back(Body::AggregateMut(all))))
+            Body::Buffer(buf) => now.share(buf, word).map_err(|e| e.map(Body::Buffer)),
+            Body::Aggregate(all) => now.share_all(all, word).map_err(|e| e.map(Body::Aggregate)),
+            Body::BufferMut(buf) => now.give(buf, word).map_err(|e| e.map(Body::BufferMut)),
+            Body::AggregateMut(all) => {
+                let sent = now.give_all(all, word);
+                sent.map_err(|e| e.map(Body::AggregateMut))
             }
             Body::Released(id) => {
-                let text = "that something was released is told by its receiver, and to its sender: Receiver::release_with";
+                let text = "only a receiver tells that something was released: Receiver::send_back";
                 let error = Error::new(ErrorKind::BadArgument, text);
-                Err(SendError::new(error, back(Body::Released(id))))
+                Err(SendError::new(error, Body::Released(id)))
             }
-        }
+        });
+        sent.map(drop)
+            .map_err(|failed| failed.map(|body| Message { word, body }))
     }
 }
 
-impl<'a> Sending<'a> {
-    fn new(sender: &'a mut Sender, message: Message) -> Sending<'a> {
-        sender.unsent = None;
-        Sending {
-            sender,
-            message: Some(message),
-            registration: Registration::default(),
-        }
-    }
-}
-
-impl Future for Sending<'_> {
-    type Output = Result<(), SendError<Message>>;
+impl<P: Payload> Future for Sending<'_, P> {
+    type Output = Result<Outcome, SendError<P::Unsent>>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let Sending {
             sender,
-            message,
+            payload,
             registration,
         } = self.get_mut();
         loop {
-            let Some(unsent) = message.take() else {
+            let Some(unsent) = payload.take() else {
                 return Poll::Pending; // it was ready before
             };
-            let failed = match sender.try_message(unsent) {
-                Ok(()) => {
+            let failed = match sender.within(Duration::ZERO, |now| unsent.go(now, 0)) {
+                Err(failed) if !sender.drops(&failed.error) => failed,
+                done => {
                     registration.end_stall();
                     registration.end();
-                    return Poll::Ready(Ok(()));
+                    return Poll::Ready(Ok(done.unwrap_or(Outcome::Dropped)));
                 }
-                Err(failed) => failed,
             };
             let full = failed.kind() == ErrorKind::Full;
             if full {
@@ -433,9 +304,9 @@ impl Future for Sending<'_> {
             };
             if let Err(error) = begun {
                 registration.end();
-                return Poll::Ready(Err(SendError::new(error, failed.unsent)));
+                return Poll::Ready(Err(SendError::new(error, failed.unsent.unsent())));
             }
-            *message = Some(failed.unsent);
+            *payload = Some(failed.unsent);
             let has_room = full && sender.has_moved();
             if !has_room && !sender.link.domain.has_news() {
                 return Poll::Pending;
@@ -445,11 +316,12 @@ impl Future for Sending<'_> {
     }
 }
 
-impl Drop for Sending<'_> {
+impl<P: Payload> Drop for Sending<'_, P> {
     fn drop(&mut self) {
         self.registration.end_stall();
         self.registration.end();
-        self.sender.unsent = self.message.take().map(Box::new);
+        let unsent = self.payload.take().and_then(|kept| kept.into_message(0));
+        self.sender.unsent = unsent.map(Box::new);
     }
 }
 

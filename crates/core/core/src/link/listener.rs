@@ -30,7 +30,7 @@ use tranship_sys::epoll::wait_readable;
 /// let listener = domain.listen::<Receiver>("local:jobs")?; // this side receives
 /// let mut jobs = domain.open::<Sender>("local:jobs")?; // elsewhere
 /// let mut worker = listener.accept()?;
-/// jobs.send_inline(b"a job", 0)?;
+/// jobs.send(b"a job")?;
 /// assert_eq!(worker.recv()?.to_vec(), b"a job");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```

@@ -27,7 +27,7 @@ type Look<T> = Box<dyn FnMut() -> Result<Option<T>, Error> + Send>;
 /// assert!(opening.try_open()?.is_none()); // nobody listens there yet
 /// let listener = domain.listen::<Receiver>("local:jobs")?;
 /// let mut sender = opening.try_open()?.expect("somebody does now");
-/// sender.send_inline(b"a job", 0)?;
+/// sender.send(b"a job")?;
 /// assert_eq!(listener.accept()?.recv()?.to_vec(), b"a job");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```

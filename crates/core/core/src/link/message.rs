@@ -2,7 +2,7 @@
 
 use crate::aggregate::Aggregate;
 use crate::aggregate_mut::AggregateMut;
-use crate::buffer::{Buffer, BufferMut};
+use crate::buffer::{Buffer, BufferMut, Handle};
 use crate::link::inline::Inline;
 use std::io;
 use tranship_proto::BufferId;
@@ -19,7 +19,7 @@ use tranship_proto::BufferId;
 /// # let mut sender = domain.open::<Sender>("local:video")?;
 /// # let mut receiver = listener.accept()?;
 ///
-/// sender.send_with(pool.copy(b"a frame")?, 60)?;
+/// sender.send((pool.copy(b"a frame")?.freeze(), 60))?;
 /// let message = receiver.recv()?;
 /// assert_eq!((message.word, message.len()), (60, 7));
 /// match message.body {
@@ -45,14 +45,12 @@ pub enum Body {
     Buffer(Buffer),
     /// Pieces of several buffers, by reference.
     Aggregate(Aggregate),
-    /// A buffer that is this domain's from here on ([`Sender::move_buffer`](crate::Sender::move_buffer)), or its again
-    /// ([`Receiver::pass`](crate::Receiver::pass)).
+    /// A buffer that its sender gave away, or one that its receiver hands back.
     BufferMut(BufferMut),
-    /// Several of them as one message ([`Sender::move_aggregate`](crate::Sender::move_aggregate)).
+    /// Several buffers that their sender gave away as one message.
     AggregateMut(AggregateMut),
-    /// Only from [`Sender::try_recv_back`](crate::Sender::try_recv_back): the receiver has let go of something that this sender sent, and says so
-    /// ([`Receiver::release_with`](crate::Receiver::release_with)). The id is the buffer's where its memory is shared; a copy, what was carried, inline bytes and
-    /// an aggregate have none.
+    /// Only from [`Sender::recv_back`](crate::Sender::recv_back): the receiver has [released](crate::Released) something that this sender sent.
+    /// The id is the buffer's where its memory is shared. A copy, a carried buffer, inline bytes and an aggregate have none.
     Released(Option<BufferId>),
 }
 
@@ -155,31 +153,11 @@ impl From<Inline> for Body {
     }
 }
 
-/// Something that can be sent.
-#[derive(Debug)]
-pub enum Payload {
-    /// A buffer.
-    Buffer(Buffer),
-    /// Pieces.
-    Aggregate(Aggregate),
-}
-
-impl From<Buffer> for Payload {
-    #[inline(always)]
-    fn from(buf: Buffer) -> Payload {
-        Payload::Buffer(buf)
-    }
-}
-
-impl From<BufferMut> for Payload {
-    #[inline(always)]
-    fn from(buf: BufferMut) -> Payload {
-        Payload::Buffer(buf.freeze())
-    }
-}
-
-impl From<Aggregate> for Payload {
-    fn from(aggregate: Aggregate) -> Payload {
-        Payload::Aggregate(aggregate)
-    }
+/// What is known of something that a receiver is about to release.
+pub(super) enum Name {
+    Buffer(Handle),
+    /// It has no name that both ends know.
+    None,
+    /// It was released already.
+    Gone,
 }

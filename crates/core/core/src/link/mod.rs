@@ -1,11 +1,12 @@
 //! Links: a one-way data ring with a control ring back, in shared memory.
 //!
 //! Its files, from below: what goes over a ring (`inline`, `descriptor`, `message`) or beside it (`store`), who carries it (`driver`), one end's state
-//! (`shared`) and what is done with that (`sleep`, `pollable`, `registered`, `member`), the two cursors (`sender`, `receiver`), how ends come
+//! (`shared`) and what is done with that (`sleep`, `pollable`, `registered`, `member`), the two cursors (`sender`, `receiver`) and what they send (`payload`, `back`), how ends come
 //! about (`end`, `open`, `inside`, `feed`, `local`, `carrier`, `listener`), and what works with several or awaits (`poll`, `reactor`,
 //! `looking`, `futures`, `relay`, `carried`, `driven`).
 
 mod address;
+mod back;
 mod carried;
 mod carrier;
 mod descriptor;
@@ -23,6 +24,7 @@ mod member;
 mod memory;
 mod message;
 mod open;
+mod payload;
 mod poll;
 mod pollable;
 mod reactor;
@@ -35,6 +37,7 @@ mod sleep;
 mod store;
 
 pub(crate) use address::{Address, unknown};
+pub use back::{PayloadBack, Released};
 pub use carried::{Inlet, Outlet, REASONS};
 pub use carrier::{Carrier, Ends, Handed};
 pub use driver::Driver;
@@ -46,9 +49,10 @@ pub use listener::Listener;
 pub(crate) use local::{listen as listen_local, open as open_local};
 pub use looking::Opening;
 pub(crate) use looking::{look_for_named, open as open_named};
-pub use message::{Body, Message, Payload};
+pub use message::{Body, Message};
 pub(crate) use open::{End, check};
+pub use payload::Payload;
 pub use poll::{PollItem, poll};
 pub use receiver::Receiver;
 pub use relay::{Relay, RelayEnd, RelayStop};
-pub use sender::{Sender, WithWhenFull};
+pub use sender::Sender;

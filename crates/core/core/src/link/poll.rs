@@ -26,7 +26,7 @@ use tranship_sys::epoll::{Interest, wait_each};
 ///
 /// let (mut here, there) = std::os::unix::net::UnixStream::pair()?;
 /// here.write_all(b"!")?;
-/// sender.send_inline(b"a frame", 0)?;
+/// sender.send(b"a frame")?;
 /// let mut items = [PollItem::receiver(&mut receiver), PollItem::readable(&there)];
 /// assert_eq!(poll(&mut items, None)?, [0, 1]); // the places of all that are ready
 /// # Ok::<(), Box<dyn std::error::Error>>(())

@@ -27,14 +27,14 @@ use super::sleep::sleep_on;
 use super::store::Store;
 use crate::base::millis;
 use crate::domain::DomainCore;
-use crate::error::{Awaited, Error, SendError, TimedOut};
+use crate::error::{Awaited, Error, TimedOut};
 use crate::options::{ChannelOptions, Wait};
 use crate::pool::Pool;
 use std::ptr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tranship_proto::{ChannelId, DomainId, Role};
-use tranship_ring::{Consumer, Ending, INLINE_BYTES, Line, Lines, Producer, Publish, Waker};
+use tranship_ring::{Consumer, Ending, Line, Lines, Producer, Publish, Waker};
 use tranship_sys::ForkGuard;
 
 /// Receives messages from one sender.
@@ -49,7 +49,7 @@ use tranship_sys::ForkGuard;
 /// # let listener = domain.listen::<Receiver>("local:video")?;
 /// # let mut sender = domain.open::<Sender>("local:video")?;
 /// # let mut receiver = listener.accept()?;
-/// sender.send_with(pool.copy(b"a frame")?, 60)?;
+/// sender.send((pool.copy(b"a frame")?.freeze(), 60))?;
 /// let message = receiver.recv()?; // `try_recv`, `recv_timeout` and `recv_async` are its other forms
 /// assert_eq!((message.word, message.to_vec()), (60, b"a frame".to_vec()));
 /// drop(message); // the writer has its memory again
@@ -386,19 +386,10 @@ impl Receiver {
         }
     }
 
-    /// Sends up to [`INLINE_BYTES`] bytes back to the sender over the control ring. Fails when that is full.
-    /// It does not block; [`send_control_timeout`](Receiver::send_control_timeout) and [`send_control_async`](Receiver::send_control_async) wait for room.
-    ///
-    /// # Errors
-    /// `BadArgument` for more bytes; `Full` when the sender does not take what it was sent back; `PeerGone`; `Forked`.
-    pub fn send_control(&mut self, bytes: &[u8], word: u64) -> Result<(), SendError<()>> {
-        let fail = |error: Error| Err(SendError::new(error, ()));
-        if bytes.len() > INLINE_BYTES {
-            return fail(descriptor::too_long(bytes));
-        }
-        if let Err(error) = self.sender_is_there().and_then(|()| self.control_room()) {
-            return fail(error);
-        }
+    /// Sends a few bytes back, which a line holds.
+    pub(super) fn say(&mut self, bytes: &[u8], word: u64) -> Result<(), Error> {
+        self.sender_is_there()?;
+        self.control_room()?;
         let line = descriptor::inline_line(bytes, word);
         let _ = self.control.push(self.control_lines, Publish::SeqCst, line);
         self.link.notify();

@@ -32,9 +32,9 @@ const LISTS_BYTES: u64 = 1 << 20;
 /// | inline bytes, a shared buffer, an aggregate | the same to the sink, by reference where memory is shared: the relay needs the right to forward ([`Pool::allow_forward`]) |
 /// | a moved buffer, a moved aggregate | moves it on |
 /// | what was copied (level `none`), or carried here | the copy, which is a buffer of the relay's own |
-/// | from the sink: words ([`Receiver::send_control`]) | the same to the source |
-/// | a release that is told ([`Receiver::release_with`]) | tells it, with the buffer's id if the source knows that |
-/// | a buffer that is passed back ([`Receiver::pass`]) | passes it back; if it is not the source's, releases it and tells that |
+/// | from the sink: bytes ([`Receiver::send_back`]) | the same to the source |
+/// | a release that is told ([`Released`](crate::Released)) | tells it, with the buffer's id if the source knows that |
+/// | a buffer that is handed back | hands it back; if it is not the source's, releases it and tells that |
 /// | the source's end | is over when all is handed on ([`RelayEnd::Source`]); dropped then, it ends for the sink as the source did |
 /// | the sink's end | hands back what that had said, and is over ([`RelayEnd::Sink`]): the next message stays, for [another sink](Relay::replace_sink). [`turn`](Relay::turn) tells it while something still waits for the source to take it, which each further turn tries |
 ///
@@ -54,7 +54,7 @@ const LISTS_BYTES: u64 = 1 << 20;
 /// let relay = thread::spawn(move || Relay::new(middle, out).map(|mut relay| relay.run()));
 ///
 /// let pool = domain.create_pool(PoolOptions::new(1 << 20))?;
-/// to.send_with(pool.copy(b"by way of the relay")?, 7)?;
+/// to.send((pool.copy(b"by way of the relay")?.freeze(), 7))?;
 /// let message = from.recv()?;
 /// assert_eq!((message.word, message.to_vec()), (7, b"by way of the relay".to_vec()));
 /// drop(to);
@@ -369,12 +369,12 @@ impl Relay {
         };
         let body = match said.body {
             Body::Inline(inline) => {
-                let sent = self.from.send_control(&inline, word);
+                let sent = self.from.say(&inline, word);
                 sent.err()
-                    .filter(|failed| waits(failed.kind()))
+                    .filter(|error| waits(error.kind()))
                     .map(|_| Body::Inline(inline))
             }
-            Body::BufferMut(buf) => match self.from.pass_with(buf, word) {
+            Body::BufferMut(buf) => match self.from.hand_back(buf, word) {
                 Ok(()) => None,
                 Err(failed) if waits(failed.kind()) => Some(Body::BufferMut(failed.unsent)),
                 // It is not the source's.

@@ -1,5 +1,6 @@
 //! The sending end of a link.
 
+mod alloc;
 mod assign;
 mod close;
 mod collect;
@@ -13,16 +14,15 @@ mod replies;
 mod room;
 mod seal;
 
-pub use self::forms::WithWhenFull;
 use super::descriptor::{self, Carries, Reference};
-use super::message::{Body, Message, Payload};
+use super::message::{Body, Message};
 use super::shared::{Assignment, Gone, LinkShared};
 use super::store::Store;
 use crate::buffer::{Buffer, Handle, Home, Tag};
 use crate::domain::Asked;
 use crate::error::{Error, ErrorKind, SendError};
-use crate::options::{ChannelOptions, Outcome, Wait, WhenFull};
-use crate::pool::{FEW, OwnPool, Place};
+use crate::options::{ChannelOptions, Outcome, Patience, PoolOptions, Wait};
+use crate::pool::{FEW, OwnPool, Place, Pool};
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
@@ -30,7 +30,7 @@ use std::time::Instant;
 use tranship_ledger::{FirstSend, SendStep, Sent};
 use tranship_proto::{BufferId, PoolId};
 use tranship_region::layout::CountsRw;
-use tranship_ring::{INLINE_BYTES, Lines, Producer, Publish};
+use tranship_ring::{Lines, Producer, Publish};
 use tranship_sync::DeferProducer;
 use tranship_sys::{ForkGuard, crash};
 
@@ -50,9 +50,9 @@ use tranship_sys::{ForkGuard, crash};
 /// # let mut receiver = listener.accept()?;
 /// let frame = pool.copy(b"a frame")?.freeze();
 /// sender.send(frame.clone())?; // shared: both ends have it
-/// sender.send_with(frame, 60)?; // with a number of the program's own
-/// sender.send_inline(b"a few bytes", 0)?; // inside the line itself
-/// sender.move_buffer(pool.copy(b"yours")?)?; // given away
+/// sender.send((frame, 60))?; // with a number of the program's own
+/// sender.send(b"a few bytes")?; // inside the line itself
+/// sender.send(pool.copy(b"yours")?)?; // given away
 /// # for what in [&b"a frame"[..], b"a frame", b"a few bytes", b"yours"] {
 /// #     assert_eq!(receiver.recv()?.to_vec(), what);
 /// # }
@@ -70,7 +70,7 @@ pub struct Sender {
     /// Since when the receiver has no manager, as far as is known: it dies, or comes back.
     away_since: Option<Instant>,
     wait: Wait,
-    when_full: WhenFull,
+    patience: Patience,
     /// What a line says of whether its message may be skipped, however it is sent: as long as the channel is to drop the oldest.
     skippable: u64,
     dropped: u64,
@@ -85,6 +85,10 @@ pub struct Sender {
     /// Looks for dead buffers at each send whose number among those sent first has none of these bits.
     look_mask: u32,
     pace: pace::Pace,
+    /// The channel's own pool, made when a buffer is first allocated from it.
+    pool: Option<Pool>,
+    /// The shape of that pool, if it is not the usual one.
+    pool_options: Option<Box<PoolOptions>>,
     /// What a future that was dropped had still to send.
     pub(super) unsent: Option<Box<Message>>,
 }
@@ -120,7 +124,7 @@ impl Sender {
             unanswered: Vec::new(),
             away_since: None,
             wait: options.wait,
-            when_full: options.when_full,
+            patience: Patience::Channel(options.when_full),
             skippable: descriptor::skippable(options.when_full),
             dropped: 0,
             store: None,
@@ -129,57 +133,20 @@ impl Sender {
             taken: 0,
             look_mask: FEW - 1,
             pace: pace::Pace::default(),
+            pool: None,
+            pool_options: options.pool.clone(),
             unsent: None,
             link,
         })
     }
 
-    /// Sends a buffer or an aggregate. On failure what was to be sent comes back.
-    ///
-    /// When the channel is full, or the receiver has still to agree to the buffer's pool, it does what the channel's [`WhenFull`] says; by default it waits, for ever. Else it does not block,
-    /// but for the first send of a sealed buffer ([`PoolOptions::seal_from`](crate::PoolOptions::seal_from)): the manager has to confirm that.
-    ///
-    /// # Errors
-    /// `Full`, `PoolPending` when it was not to wait, or not so long; `PeerGone`, `PeerViolation` when the channel is over; `ChannelTrust` for a pool of a level that the receiver does not accept,
-    /// `Refused` for one that it does not want, or that is somebody else's and may not be passed on ([`Pool::allow_forward`](crate::Pool::allow_forward)); `BufferInvalid` for a buffer of another domain; `TooLarge` where the bytes are carried and
-    /// can never have room; `ManagerAway`, `CutOff` where a pool has still to be assigned; `Forked`; `System`.
-    #[inline(always)]
-    pub fn send(&mut self, payload: impl Into<Payload>) -> Result<Outcome, SendError<Payload>> {
-        self.send_with(payload, 0)
-    }
-
-    /// Sends a buffer together with a 64-bit word that arrives with the message.
-    ///
-    /// # Errors
-    /// As [`send`](Sender::send). It blocks as that does.
-    #[inline(always)]
-    pub fn send_with(
-        &mut self,
-        payload: impl Into<Payload>,
-        word: u64,
-    ) -> Result<Outcome, SendError<Payload>> {
-        match payload.into() {
-            Payload::Buffer(buf) => {
-                let sent = self.send_buf(buf, word);
-                sent.map_err(|failed| failed.map(Payload::Buffer))
-            }
-            Payload::Aggregate(aggregate) => {
-                let sent = self.send_aggregate(aggregate, word);
-                sent.map_err(|failed| failed.map(Payload::Aggregate))
-            }
-        }
-    }
-
     /// Sends a buffer by reference.
-    ///
-    /// Cost: one line written, one locked instruction to publish it, none if the receiver busy-polls ([`Wait::Spin`]). Every eighth send also looks
-    /// at the eight oldest buffers that were sent, for those that nobody has any more; of buffers of 64 KiB and more that are sent at leisure, each send at the
-    /// oldest, so that what is still in the processor's caches is used next.
-    ///
-    /// # Errors
-    /// As [`send`](Sender::send). It blocks as that does.
     #[inline(always)]
-    pub fn send_buf(&mut self, buf: Buffer, word: u64) -> Result<Outcome, SendError<Buffer>> {
+    pub(in crate::link) fn share(
+        &mut self,
+        buf: Buffer,
+        word: u64,
+    ) -> Result<Outcome, SendError<Buffer>> {
         match self.send_fresh(buf, word) {
             None => Ok(Outcome::Sent),
             Some(buf) => self.send_any(buf, word).map_err(|e| *e),
@@ -255,17 +222,11 @@ impl Sender {
         Ok(Outcome::Sent)
     }
 
-    /// Sends up to [`INLINE_BYTES`] bytes inside the descriptor: no buffer, no counting.
-    ///
-    /// # Errors
-    /// `BadArgument` for more bytes; `Full`, `PeerGone`, `Forked` as [`send`](Sender::send). It blocks as that does.
+    /// Sends bytes inside the line, which holds them: no buffer, no counting.
     #[inline(always)]
-    pub fn send_inline(&mut self, bytes: &[u8], word: u64) -> Result<Outcome, SendError<()>> {
-        if bytes.len() > INLINE_BYTES {
-            return Err(SendError::new(descriptor::too_long(bytes), ()));
-        }
+    pub(in crate::link) fn copy_in(&mut self, bytes: &[u8], word: u64) -> Result<Outcome, Error> {
         if let Err(error) = self.alive().and_then(|()| self.make_room(1)) {
-            return self.not_sent(error, ());
+            return self.not_sent(error, ()).map_err(|failed| failed.error);
         }
         let how = self.link.ring.how_to_publish();
         let mut line = descriptor::inline_line(bytes, word);
@@ -276,13 +237,19 @@ impl Sender {
     }
 
     fn not_sent<T>(&mut self, error: Error, unsent: T) -> Result<Outcome, SendError<T>> {
-        // The receiver is behind, or there is nobody to bring the two together.
-        let behind = matches!(error.kind(), ErrorKind::Full | ErrorKind::ManagerAway);
-        if behind && self.when_full.drops() {
-            self.dropped += 1;
-            return Ok(Outcome::Dropped);
+        match self.drops(&error) {
+            true => Ok(Outcome::Dropped),
+            false => Err(SendError::new(error, unsent)),
         }
-        Err(SendError::new(error, unsent))
+    }
+
+    /// Whether a message that was not sent for this reason is dropped and counted, as the channel says: the receiver is behind, or no manager is there
+    /// to bring the two together.
+    pub(super) fn drops(&mut self, error: &Error) -> bool {
+        let behind = matches!(error.kind(), ErrorKind::Full | ErrorKind::ManagerAway);
+        let drops = behind && self.patience.drops();
+        self.dropped += u64::from(drops);
+        drops
     }
 
     #[cold]

@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 use tranship_ledger::{Handles, LetGo};
-use tranship_proto::{BufferId, DomainId, PoolId};
+use tranship_proto::{BufferId, ChannelId, DomainId, PoolId};
 use tranship_sync::DeferProducer;
 use tranship_zone::{CachePlace, Zone};
 
@@ -58,6 +58,10 @@ impl OwnPool {
     }
     pub(crate) fn id(&self) -> PoolId {
         self.memory.registration.id
+    }
+    /// The channel over which alone its buffers go, if it is one's own.
+    pub(crate) fn only_over(&self) -> Option<ChannelId> {
+        self.options().only_over
     }
     pub(super) fn options(&self) -> &PoolOptions {
         &self.memory.registration.options

@@ -4,8 +4,7 @@ use crate::kit::*;
 use bytes::Buf as _;
 use std::io::{IoSlice, Read as _, Seek as _, Write as _};
 use tranship_core::{
-    Aggregate, Body, Buffer, ChannelOptions, ErrorKind, Limit, MAX_PIECES, Message, Payload,
-    Shortage, WhenFull,
+    Aggregate, Body, Buffer, ChannelOptions, ErrorKind, Limit, MAX_PIECES, Message, Shortage,
 };
 
 #[track_caller]
@@ -165,7 +164,7 @@ fn a_received_one_can_be_walked_and_its_pieces_kept() {
     all.push_back(filled(&pools[2], 3 * CHUNK, 77))
         .expect("room");
     let expected = all.to_vec();
-    sender.send_with(all.clone(), 5).expect("send");
+    sender.send((all.clone(), 5)).expect("send");
     // SAFETY: the test writes no sent buffer.
     unsafe { receiver.trust_writer() };
     sender.send(all).expect("send");
@@ -258,7 +257,7 @@ fn what_cannot_be_sent_comes_back_whole() {
     let _dog = dog();
     let (a, b) = pair();
     let pool = pool(&a, 2);
-    let options = ChannelOptions::new().lines(2).when_full(WhenFull::Error);
+    let options = ChannelOptions::new().lines(2);
     let (mut sender, mut receiver) = link_with(&a, &b, "x", options);
     sender.assign(&pool).expect("assign");
     let mut all = Aggregate::new();
@@ -266,11 +265,9 @@ fn what_cannot_be_sent_comes_back_whole() {
     all.push_back(text(&pool, "two")).expect("room");
     sender.send(all.clone()).expect("room");
     sender.send(all.clone()).expect("room");
-    let error = sender.send(all).expect_err("full");
+    let error = sender.try_send(all).expect_err("full");
     assert_eq!(error.error.kind(), ErrorKind::Full);
-    let Payload::Aggregate(back) = error.unsent else {
-        panic!("an aggregate")
-    };
+    let back = error.unsent;
     assert_eq!(back.to_vec(), b"one two");
     receiver.recv().expect("recv");
     sender.send(back).expect("room");
@@ -339,9 +336,7 @@ fn forwarding_anothers_one_needs_a_pool_for_the_list() {
         ),
         "{error}"
     );
-    let Payload::Aggregate(mut back) = error.unsent else {
-        panic!("an aggregate")
-    };
+    let mut back = error.unsent;
     back.set_list_pool(&own);
     middle_out.send(back).expect("forward");
     assert_eq!(last.recv().expect("recv").to_vec(), [1; 1000]);
@@ -390,7 +385,7 @@ fn one_buffer_named_again_and_again_is_written_with_little_memory() {
     two.push_back(mixed.slice(5..)).expect("room");
     two.push_front(mixed.slice(..5)).expect("room");
     sender.send(two).expect("send");
-    sender.send_inline(b"0123456789", 0).expect("send");
+    sender.send(b"0123456789").expect("send");
     for _ in 0..2 {
         let got = receiver.recv().expect("recv");
         let mut written = Vec::new();

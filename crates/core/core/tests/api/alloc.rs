@@ -364,7 +364,7 @@ fn a_buffer_of_many_chunks_is_one_piece_and_can_be_had_again() {
         for (i, block) in big.chunks_mut(1000).enumerate() {
             block.fill(round.wrapping_add(i.to_le_bytes()[0]));
         }
-        sender.send(big).expect("send");
+        sender.send(big.freeze()).expect("send");
         drop(small);
         let got = receiver.recv().expect("recv").to_vec();
         assert_eq!(got.len(), len);

@@ -148,7 +148,7 @@ fn small_buffers_travel_whole() {
     for len in 0..=64usize {
         let bytes: Vec<u8> = (0..len).map(|i| (i * 3).to_le_bytes()[0]).collect();
         sender
-            .send(pool.copy(&bytes).expect("alloc"))
+            .send(pool.copy(&bytes).expect("alloc").freeze())
             .expect("send");
         let got = buf(receiver.recv().expect("recv"));
         assert_eq!(got.to_vec(), bytes);

@@ -23,7 +23,7 @@ fn opening(domain: &Domain, name: &str) -> Opening<Receiver> {
 /// Accepts one and sends it a word.
 fn serve(listener: &Listener<Sender>, word: u64) -> Sender {
     let mut sender = listener.accept().expect("accept");
-    sender.send_inline(b"", word).expect("send");
+    sender.send((b"", word)).expect("send");
     sender
 }
 
@@ -151,6 +151,6 @@ fn one_thread_listens_opens_and_accepts() {
     let listener = a.listen::<Sender>("x").expect("listen");
     let mut receiver = b.open::<Receiver>("x").expect("open");
     let mut sender = listener.accept().expect("accept");
-    sender.send_inline(b"", 3).expect("send");
+    sender.send((b"", 3)).expect("send");
     assert_eq!(receiver.recv().expect("recv").word, 3);
 }

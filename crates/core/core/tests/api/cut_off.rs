@@ -125,14 +125,14 @@ fn who_is_locked_down_is_told_that_nothing_new_comes() {
         confined.send(&(&path, errno)).expect("send");
         let mut sender = listener.accept().expect("accept");
         let early = filled(&pool, CHUNK, 2);
-        sender.send_with(filled(&pool, CHUNK, 1), 1).expect("send");
+        sender.send((filled(&pool, CHUNK, 1), 1)).expect("send");
         confined.expect::<()>();
         // It does not read while the pool grows beyond what the manager can tell it.
         let held: Vec<_> = (0..MANY).map(|_| filled(&pool, CHUNK, 3)).collect();
         drop(manager);
-        sender.send_with(early, 2).expect("what it has goes on");
+        sender.send((early, 2)).expect("what it has goes on");
         let youngest = held.last().expect("many").clone();
-        sender.send_with(youngest, 3).expect("send");
+        sender.send((youngest, 3)).expect("send");
         confined.ask::<()>(&());
     }
 }

@@ -18,7 +18,7 @@ fn a_steady_stream_never_collects_to_allocate() {
     let (mut sender, mut receiver) = link(&a, &b, "x");
     let mut send = |times| {
         for n in 0..times {
-            sender.send_with(filled(&pool, LEN, 1), n).expect("send");
+            sender.send((filled(&pool, LEN, 1), n)).expect("send");
             assert_eq!(receiver.recv().expect("recv").word, n);
         }
     };
@@ -41,7 +41,7 @@ fn what_no_sender_has_looked_at_is_found_by_who_is_short() {
         let (mut sender, mut receiver) = link(&a, &b, &format!("x{count}"));
         for keep in [true, false] {
             for n in 0..count {
-                sender.send_with(filled(&pool, KIB, 1), n).expect("send");
+                sender.send((filled(&pool, KIB, 1), n)).expect("send");
             }
             let mut taken: Vec<_> = (0..count).map(|_| receiver.recv().expect("recv")).collect();
             let last = if keep { taken.pop() } else { None };
@@ -54,7 +54,7 @@ fn what_no_sender_has_looked_at_is_found_by_who_is_short() {
         }
         // Of a sender that is gone too.
         for n in 0..count {
-            sender.send_with(filled(&pool, KIB, 1), n).expect("send");
+            sender.send((filled(&pool, KIB, 1), n)).expect("send");
         }
         drop(sender);
         for n in 0..count {
@@ -77,7 +77,7 @@ fn of_many_that_are_dead_the_one_that_is_held_is_left() {
     for held in [0, 1, 15, 16, 17, 31, 32, 33, all / 2, all - 1] {
         for n in 0..all {
             let buf = filled(&pool, LEN, n.to_le_bytes()[0]);
-            sender.send_with(buf, n as u64).expect("send");
+            sender.send((buf, n as u64)).expect("send");
         }
         let mut taken: Vec<_> = (0..all).map(|_| receiver.recv().expect("recv")).collect();
         let kept = taken.remove(held);
@@ -110,7 +110,7 @@ fn a_sender_looks_at_what_its_receiver_is_well_past() {
         let (mut sender, mut receiver) = link_with(&a, &b, &format!("x{taken}"), options);
         for n in 0..all {
             let buf = filled(&pool, LEN, 1);
-            sender.send_with(buf, n as u64).expect("send");
+            sender.send((buf, n as u64)).expect("send");
             drop(receiver.recv().expect("recv"));
         }
         drop(pool.alloc_now(4 * CHUNK).expect("all of it, and all news"));
@@ -120,7 +120,7 @@ fn a_sender_looks_at_what_its_receiver_is_well_past() {
                 (0..taken).for_each(|_| drop(receiver.recv().expect("recv")));
             }
             let buf = filled(&pool, LEN, 1);
-            sender.send_with(buf, n as u64).expect("send");
+            sender.send((buf, n as u64)).expect("send");
         }
         let found = pool.stats().collected - before;
         assert_eq!(found, collected, "{taken} taken of {all}");
@@ -139,7 +139,7 @@ fn more_can_be_under_way_than_a_trail_holds() {
     let (mut sender, mut receiver) = link_with(&a, &b, "x", ChannelOptions::new().lines(2048));
     for _ in 0..3 {
         for n in 0..1500 {
-            sender.send_with(filled(&pool, 64, 1), n).expect("send");
+            sender.send((filled(&pool, 64, 1), n)).expect("send");
         }
         for n in 0..1500 {
             assert_eq!(receiver.recv().expect("recv").word, n);
@@ -159,7 +159,7 @@ fn a_receiver_that_spins_can_be_awaited() {
     std::thread::scope(|s| {
         s.spawn(move || {
             for n in 0..100 {
-                sender.send_with(filled(&pool, 64, 1), n).expect("send");
+                sender.send((filled(&pool, 64, 1), n)).expect("send");
                 sender.wait_taken(None).expect("taken");
             }
         });

@@ -2,7 +2,7 @@
 
 use crate::kit::*;
 use std::thread;
-use tranship_core::{ChannelOptions, ErrorKind, Payload, StatRecord, Wait};
+use tranship_core::{ChannelOptions, ErrorKind, StatRecord, Wait};
 
 #[test]
 fn what_was_sent_before_the_sender_went_can_be_received() {
@@ -13,7 +13,7 @@ fn what_was_sent_before_the_sender_went_can_be_received() {
     for i in 0..100 {
         sender.send(filled(&pool, 4096, i)).expect("send");
     }
-    sender.send_inline(b"last", 0).expect("send");
+    sender.send(b"last").expect("send");
     drop(sender);
     let held: Vec<_> = (0..100)
         .map(|_| buf(receiver.recv().expect("recv")))
@@ -79,15 +79,13 @@ fn without_a_receiver_the_buffer_comes_back() {
     let channel = format!("channel {} ", sender.channel());
     assert!(error.to_string().contains(&channel), "{error}");
     assert_eq!(error.error.kind(), ErrorKind::PeerGone);
-    let Payload::Buffer(back) = error.unsent else {
-        panic!("a buffer")
-    };
+    let back = error.unsent;
     assert_eq!(back.bytes(), Some(&[2u8; 100][..]));
     let batch = sender
-        .send_batch([back.clone(), back.clone()])
+        .send_many([back.clone(), back.clone()])
         .expect_err("nobody");
     assert_eq!(batch.unsent.len(), 2);
-    assert!(sender.send_inline(b"", 0).is_err());
+    assert!(sender.send(b"").is_err());
     // It can go elsewhere; and what was on its way is free again.
     let (mut other, mut taker) = link(&a, &b, "y");
     other.send(back).expect("send");
@@ -106,7 +104,7 @@ fn a_sender_that_waits_for_room_hears_of_the_end() {
         let failure = thread::scope(|s| {
             let sending = s.spawn(move || {
                 loop {
-                    if let Err(error) = sender.send_inline(b"", 0) {
+                    if let Err(error) = sender.send(b"") {
                         return error.error;
                     }
                 }

@@ -33,9 +33,7 @@ fn inherited() -> Inherited {
     let listener = a.listen::<Sender>("child").expect("listen");
     sender.send(filled(&pool, 1000, 1)).expect("send");
     let received = buf(block_on(receiver.recv_async()).expect("recv"));
-    sender
-        .move_buffer(pool.alloc(30).expect("alloc"))
-        .expect("move");
+    sender.send(pool.alloc(30).expect("alloc")).expect("move");
     let moved = receiver.recv().expect("recv").into_buffer_mut();
     let mut aggregate = Aggregate::new();
     aggregate.push_back(filled(&pool, 10, 2)).expect("room");
@@ -121,12 +119,12 @@ fn everything_is_refused(mut i: Inherited) {
     drop(i.pool.clone());
 
     forked!(send i.sender.send(i.frozen.clone()));
-    forked!(send i.sender.send_batch([i.frozen.clone()]));
-    forked!(send i.sender.send_inline(b"x", 0));
+    forked!(send i.sender.send_many([i.frozen.clone()]));
+    forked!(send i.sender.send(b"x"));
     forked!(send i.sender.send(i.aggregate.clone()));
     forked!(i.sender.assign(&i.pool));
     forked!(send block_on(i.sender.send_async(i.frozen.clone())));
-    forked!(send block_on(i.sender.send_inline_async(b"x", 0).expect("short")));
+    forked!(send block_on(i.sender.send_async(b"x")));
     forked!(block_on(i.sender.assign_async(&i.pool)));
     forked!(block_on(i.sender.wait_taken_async()));
     assert!(i.sender.take_unsent().is_none());
@@ -146,8 +144,8 @@ fn everything_is_refused(mut i: Inherited) {
     forked!(i.receiver.try_recv());
     forked!(i.receiver.recv_timeout(soon));
     forked!(i.receiver.set_pollable());
-    forked!(send i.receiver.send_control(b"x", 0));
-    forked!(send i.receiver.pass(i.moved.take().expect("one was moved")));
+    forked!(send i.receiver.send_back(b"x"));
+    forked!(send i.receiver.send_back(i.moved.take().expect("one was moved")));
     assert!(!i.receiver.arm(), "nothing to sleep on");
     i.receiver.disarm();
     let _ = (
@@ -256,11 +254,11 @@ child!(
         assert!(matches!(&got.body, Body::Aggregate(all) if all.to_vec() == [2; 10]));
         assert_eq!(i.receiver.recv().expect("recv").to_vec(), [3; 100]);
         let moved = i.moved.take().expect("one was moved");
-        i.receiver.pass(moved).expect("it is ours");
+        i.receiver.send_back(moved).expect("it is ours");
         let passed = i.sender.try_recv_back().expect("no lie");
         assert_eq!(passed.expect("it is back").len(), 30);
         i.own.fill(9);
-        i.sender.send(i.own).expect("send");
+        i.sender.send(i.own.freeze()).expect("send");
         assert_eq!(i.receiver.recv().expect("recv").to_vec(), [9; 50]);
         drop((i.frozen, i.received, i.aggregate, got));
         until(|| i.pool.try_alloc(8 * CHUNK).is_ok());

@@ -53,7 +53,7 @@ fn who_is_connected_to_a_name_whose_listener_goes_waits_for_the_next() {
         let listener = a.listen::<Sender>("name").expect("listen again");
         let mut sender = listener.accept().expect("accept");
         let mut receiver = opens.join().expect("no panic");
-        sender.send_inline(b"", 5).expect("send");
+        sender.send((b"", 5)).expect("send");
         assert_eq!(receiver.recv().expect("recv").word, 5);
     });
 }
@@ -126,7 +126,7 @@ impl Pressed {
     }
 
     fn sends(&mut self) {
-        self.sender.send_inline(b"x", 0).expect("room");
+        self.sender.send(b"x").expect("room");
     }
 }
 

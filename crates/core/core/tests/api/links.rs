@@ -4,7 +4,7 @@ use crate::kit::*;
 use std::thread;
 use std::time::{Duration, Instant};
 use tranship_core::{
-    Awaited, BadName, Body, ChannelOptions, Domain, Error, ErrorKind, OutOfRange, Outcome, Payload,
+    Awaited, BadName, Body, ChannelOptions, Domain, Error, ErrorKind, OutOfRange, Outcome,
     PoolOptions, PoolPending, Receiver, RefusalCode, RingFull, Sender, TimedOut, Wait, WhenFull,
 };
 
@@ -18,10 +18,10 @@ fn inline_messages_carry_48_bytes_and_a_word() {
     let (a, b) = pair();
     let pool = pool(&a, 2);
     let (mut sender, mut receiver) = link(&a, &b, "x");
-    for len in 0..=48usize {
+    for len in 0..=40usize {
         let bytes: Vec<u8> = (0..len).map(|i| i.to_le_bytes()[0]).collect();
         sender
-            .send_inline(&bytes, u64::MAX - len as u64)
+            .send((&bytes[..], u64::MAX - len as u64))
             .expect("send");
         let got = receiver.recv().expect("recv");
         assert_eq!((got.word, got.len()), (u64::MAX - len as u64, len));
@@ -29,15 +29,16 @@ fn inline_messages_carry_48_bytes_and_a_word() {
         assert!(matches!(&got.body, Body::Inline(inline) if **inline == bytes));
         assert!(got.into_buffer().is_none());
     }
-    let error = sender.send_inline(&[0; 49], 0).expect_err("49 bytes");
-    assert!(error.to_string().contains("49 bytes"), "{error}");
-    assert_eq!(error.error.kind(), ErrorKind::BadArgument);
+    let error = sender.send(&[0; 41][..]).expect_err("41 bytes");
+    assert!(error.to_string().contains("41 bytes"), "{error}");
+    assert!(error.to_string().contains("pool.copy"), "{error}");
+    assert_eq!(error.error.kind(), ErrorKind::TooLarge);
     // In order with buffers.
     for i in 0..100u64 {
         if i % 3 == 0 {
-            sender.send_inline(b"inline", i).expect("send");
+            sender.send((b"inline", i)).expect("send");
         } else {
-            sender.send_with(filled(&pool, 10, 1), i).expect("send");
+            sender.send((filled(&pool, 10, 1), i)).expect("send");
         }
         if i % 7 == 6 {
             for j in i - 6..=i {
@@ -66,7 +67,7 @@ fn every_way_of_waiting_delivers() {
                 }
             });
             for i in 0..300u64 {
-                sender.send_with(filled(&pool, 64, 0), i).expect("send");
+                sender.send((filled(&pool, 64, 0), i)).expect("send");
             }
         });
     }
@@ -81,7 +82,7 @@ fn a_batch_may_be_longer_than_the_ring() {
     thread::scope(|s| {
         s.spawn(|| {
             let bufs = (0..100).map(|i| filled(&pool, 16, i)).collect::<Vec<_>>();
-            sender.send_batch(bufs).expect("batch");
+            sender.send_many(bufs).expect("batch");
         });
         for i in 0..100u8 {
             assert_eq!(receiver.recv().expect("recv").to_vec(), [i; 16]);
@@ -94,33 +95,31 @@ fn full_is_an_error_that_gives_the_buffer_back() {
     let _dog = dog();
     let (a, b) = pair();
     let pool = pool(&a, 4);
-    let (mut sender, mut receiver) = link_with(&a, &b, "x", lines(4).when_full(WhenFull::Error));
+    let (mut sender, mut receiver) = link_with(&a, &b, "x", lines(4));
     sender.assign(&pool).expect("assign");
     for i in 0..4 {
         sender.send(filled(&pool, 16, i)).expect("room");
     }
     assert_eq!(sender.queued(), 4);
-    let error = sender.send(filled(&pool, 16, 9)).expect_err("full");
+    let error = sender.try_send(filled(&pool, 16, 9)).expect_err("full");
     assert!(matches!(
         error.error.find(),
         Some(&RingFull { lines: 4, .. })
     ));
     assert_eq!(error.error.kind(), ErrorKind::Full);
-    let Payload::Buffer(back) = error.unsent else {
-        panic!("a buffer")
-    };
+    let back = error.unsent;
     assert_eq!(back.bytes(), Some(&[9u8; 16][..]));
-    assert!(sender.send_inline(b"", 0).is_err());
+    assert!(sender.try_send(b"").is_err());
     assert_eq!(receiver.recv().expect("recv").to_vec(), [0; 16]);
     sender.send(back).expect("room for one");
-    let rest = sender
-        .send_batch((10..14).map(|i| filled(&pool, 16, i)))
-        .expect_err("full");
-    assert_eq!(rest.unsent.len(), 4);
     for _ in 0..2 {
         receiver.recv().expect("recv");
     }
-    let rest = sender.send_batch(rest.unsent).expect_err("room for two");
+    let foreign = self::pool(&b, 1);
+    let many = [10, 11].map(|i| filled(&pool, 16, i));
+    let wrong = [12, 13].map(|i| filled(&foreign, 16, i));
+    let rest = sender.send_many(many.into_iter().chain(wrong));
+    let rest = rest.expect_err("b's");
     let unsent: Vec<_> = rest.unsent.iter().map(|buf| buf.to_vec()[0]).collect();
     assert_eq!(unsent, [12, 13], "in order");
     let got: Vec<_> = (0..4)
@@ -137,11 +136,11 @@ fn full_may_wait_a_while_or_drop_the_new_one() {
     for (n, wait) in [Wait::Sleep, Wait::Spin].into_iter().enumerate() {
         let (mut sender, mut receiver) = link_with(&a, &b, &format!("x{n}"), lines(2).wait(wait));
         sender.assign(&pool).expect("assign");
-        sender.set_when_full(WhenFull::WaitFor(Duration::from_millis(30)));
-        sender.send_inline(b"0", 0).expect("room");
-        sender.send_inline(b"1", 1).expect("room");
+        sender.send(b"0").expect("room");
+        sender.send((b"1", 1)).expect("room");
         let begun = Instant::now();
-        let error = sender.send(filled(&pool, 16, 2)).expect_err("full");
+        let error = sender.send_timeout(filled(&pool, 16, 2), Duration::from_millis(30));
+        let error = error.expect_err("full");
         assert!(begun.elapsed() >= Duration::from_millis(30));
         assert!(matches!(error.error.find(), Some(&RingFull { waited_ms, .. }) if waited_ms >= 20));
         sender.set_when_full(WhenFull::DropNew);
@@ -149,7 +148,7 @@ fn full_may_wait_a_while_or_drop_the_new_one() {
             sender.send(filled(&pool, 16, 3)).expect("dropped");
         }
         sender
-            .send_batch([filled(&pool, 16, 4), filled(&pool, 16, 5)])
+            .send_many([filled(&pool, 16, 4), filled(&pool, 16, 5)])
             .expect("dropped");
         assert_eq!(sender.dropped(), 7);
         // What holds for one send holds for no other.
@@ -161,7 +160,7 @@ fn full_may_wait_a_while_or_drop_the_new_one() {
         sender.send(filled(&pool, 16, 9)).expect("dropped");
         assert_eq!(sender.dropped(), 8);
         assert_eq!(receiver.recv().expect("recv").word, 0);
-        sender.send_with(filled(&pool, 16, 6), 6).expect("room");
+        sender.send((filled(&pool, 16, 6), 6)).expect("room");
         assert_eq!(receiver.recv().expect("recv").word, 1);
         assert_eq!(receiver.recv().expect("recv").word, 6);
         assert!(receiver.try_recv().expect("open").is_none());
@@ -181,7 +180,7 @@ fn nothing_is_dropped_for_a_receiver_that_is_gone() {
     drop(receiver);
     let mut sent = Ok(Outcome::Sent);
     until(|| {
-        sent = sender.send_inline(b"1", 1);
+        sent = sender.send((b"1", 1));
         sent.is_err()
     });
     let error = sent.expect_err("nobody takes it");
@@ -197,7 +196,7 @@ fn a_blocked_sender_goes_on_when_the_receiver_takes() {
         thread::scope(|s| {
             let sending = s.spawn(move || {
                 for i in 0..50 {
-                    sender.send_inline(b"", i).expect("send");
+                    sender.send((b"", i)).expect("send");
                 }
                 sender
             });
@@ -224,7 +223,7 @@ fn receiving_with_a_time_limit() {
             "{error}"
         );
         assert_eq!(error.kind(), ErrorKind::TimedOut);
-        sender.send_inline(b"x", 7).expect("send");
+        sender.send((b"x", 7)).expect("send");
         assert!(receiver.is_ready());
         assert_eq!(
             receiver.recv_timeout(Duration::ZERO).expect("there").word,
@@ -240,17 +239,17 @@ fn control_messages_go_back() {
     let (mut sender, mut receiver) = link_with(&a, &b, "x", lines(4));
     assert!(sender.try_recv_back().expect("open").is_none());
     for round in 0..10u64 {
-        receiver.send_control(b"credit", round).expect("control");
+        receiver.send_back((b"credit", round)).expect("control");
         let control = sender.try_recv_back().expect("open").expect("there");
         assert_eq!(
             (control.word, control.to_vec()),
             (round, b"credit".to_vec())
         );
     }
-    assert!(receiver.send_control(&[0; 49], 0).is_err());
+    assert!(receiver.send_back(&[0; 41][..]).is_err());
     let mut sent = 0u64;
     let full = loop {
-        match receiver.send_control(b"", sent) {
+        match receiver.send_back((b"", sent)) {
             Ok(()) => sent += 1,
             Err(error) => break error,
         }
@@ -262,7 +261,7 @@ fn control_messages_go_back() {
     }
     assert!(sender.try_recv_back().expect("open").is_none());
     // The data ring is not touched by it.
-    sender.send_inline(b"data", 1).expect("send");
+    sender.send((b"data", 1)).expect("send");
     assert_eq!(receiver.recv().expect("recv").to_vec(), b"data");
 }
 
@@ -296,7 +295,7 @@ fn a_name_may_be_opened_before_it_is_exported() {
             let listener = a.listen::<Sender>(&name).expect("listen");
             let mut sender = listener.accept().expect("accept");
             let mut receiver = early.join().expect("opener").expect("open");
-            sender.send_inline(b"at last", 0).expect("send");
+            sender.send(b"at last").expect("send");
             assert_eq!(receiver.recv().expect("recv").to_vec(), b"at last");
         });
     }
@@ -335,7 +334,7 @@ fn a_name_serves_many_in_both_roles() {
         for (who, n) in [(&b, 1), (&c, 2), (&b, 3)] {
             s.spawn(move || {
                 let mut sender = who.open::<Sender>("in").expect("open");
-                sender.send_inline(b"", n).expect("send");
+                sender.send((b"", n)).expect("send");
             });
         }
         let mut seen: Vec<_> = (0..3)
@@ -407,34 +406,31 @@ fn who_does_not_wait_is_told_that_the_receiver_has_not_consented_yet() {
     let (a, b) = bare_pair();
     let pool = pool(&a, 4);
     let (mut sender, mut receiver) = link(&a, &b, "x");
-    sender.set_when_full(WhenFull::Error);
     // Nobody turns for b.
     for byte in 1..=3 {
-        let error = sender.send(filled(&pool, 100, byte)).expect_err("consent");
+        let error = sender
+            .try_send(filled(&pool, 100, byte))
+            .expect_err("consent");
         assert_eq!(error.error.kind(), ErrorKind::PoolPending, "{error}");
         assert!(matches!(error.error.find(), Some(&PoolPending { .. })));
-        let Payload::Buffer(back) = error.unsent else {
-            panic!("the buffer")
-        };
+        let back = error.unsent;
         assert_eq!(back.to_vec(), [byte; 100]);
     }
     // The request goes on: with the receiver's answer the pool is assigned, and its buffers come round.
     until(|| {
-        let sent = sender.send(filled(&pool, 100, 9)).is_ok();
+        let sent = sender.try_send(filled(&pool, 100, 9)).is_ok();
         b.turn().expect("turn");
         sent
     });
     assert_eq!(buf(receiver.recv().expect("recv")).to_vec(), [9; 100]);
     for i in 0..1000u64 {
-        sender
-            .send_with(filled(&pool, CHUNK / 2, 1), i)
-            .expect("send");
+        sender.send((filled(&pool, CHUNK / 2, 1), i)).expect("send");
         assert_eq!(receiver.recv().expect("recv").word, i);
     }
     // One that is never answered leaves with its end.
     let other = a.create_pool(tranship_core::PoolOptions::new(1 << 20));
     let other = other.expect("pool");
-    let error = sender.send(filled(&other, 1, 1)).expect_err("consent");
+    let error = sender.try_send(filled(&other, 1, 1)).expect_err("consent");
     assert_eq!(error.error.kind(), ErrorKind::PoolPending, "{error}");
     assert!(!sender.try_assign(&other).expect("asked"));
     let late = sender.assign_timeout(&other, Duration::from_millis(1));
@@ -465,8 +461,7 @@ fn a_pool_is_assigned_within_a_time() {
             .assign_timeout(&pool, long)
             .expect("b has a thread that agrees");
     }
-    sender.set_when_full(WhenFull::Error);
-    sender.send(filled(&pool, 100, 5)).expect("assigned");
+    sender.try_send(filled(&pool, 100, 5)).expect("assigned");
     assert_eq!(buf(receiver.recv().expect("recv")).to_vec(), [5; 100]);
     drop(receiver);
     until(|| sender.is_peer_gone());
@@ -567,16 +562,14 @@ fn who_wants_the_newest_gets_it() {
             for _ in 0..count {
                 number += 1;
                 let sent = match number % 4 {
-                    0 => sender.send_inline(b"few", number).expect("send"),
+                    0 => sender.send((b"few", number)).expect("send"),
                     1 => sender
-                        .send_with(filled(&pool, CHUNK / 4, 1), number)
+                        .send((filled(&pool, CHUNK / 4, 1), number))
                         .expect("send"),
-                    2 => sender
-                        .send_with(filled(&pool, 16, 1), number)
-                        .expect("send"),
+                    2 => sender.send((filled(&pool, 16, 1), number)).expect("send"),
                     _ => {
                         let buf = pool.alloc(16).expect("alloc");
-                        sender.move_buffer_with(buf, number).expect("send")
+                        sender.send((buf, number)).expect("send")
                     }
                 };
                 assert_eq!(sent, Outcome::Sent);
@@ -594,7 +587,7 @@ fn who_wants_the_newest_gets_it() {
         uses(&pool, 0);
         // A full ring refuses the newest, and says so.
         let last = send(&mut sender, 16);
-        let refused = sender.send_inline(b"more", 0).expect("dropped");
+        let refused = sender.send(b"more").expect("dropped");
         assert_eq!((refused, sender.dropped()), (Outcome::Dropped, 1));
         assert_eq!(receiver.recv().expect("recv").word, last);
         // Nothing is skipped for what was sent otherwise.
@@ -631,7 +624,7 @@ fn the_first_message_of_a_pool_is_not_dropped() {
         let options = lines(2).when_full(when_full);
         let (mut sender, mut receiver) = link_with(&a, &b, "x", options);
         thread::scope(|s| {
-            let sends = s.spawn(|| sender.send_with(filled(&pool, 16, 1), 7).expect("send"));
+            let sends = s.spawn(|| sender.send((filled(&pool, 16, 1), 7)).expect("send"));
             let got = receiver.recv().expect("recv");
             assert_eq!((got.word, got.to_vec()), (7, vec![1; 16]));
             assert_eq!(sends.join().expect("no panic"), Outcome::Sent);

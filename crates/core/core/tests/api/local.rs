@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use tranship_core::{
-    ChannelOptions, ChannelStat, Domain, ErrorKind, Receiver, Sender, StatRecord, Trust, WhenFull,
+    ChannelOptions, ChannelStat, Domain, ErrorKind, Receiver, Sender, StatRecord, Trust,
 };
 
 fn local(from: &Domain, to: &Domain, name: &str, options: ChannelOptions) -> (Sender, Receiver) {
@@ -28,7 +28,7 @@ fn one_domain_is_enough() {
     let mut moved = pool.copy(b"moved").expect("alloc");
     let at = moved.as_ptr();
     moved[0] = b'M';
-    to.move_buffer(moved).expect("move");
+    to.send(moved).expect("move");
     let came = from.recv().expect("recv").into_buffer().expect("shared");
     assert_eq!(
         (came.id(), came.bytes()),
@@ -51,10 +51,12 @@ fn what_was_not_taken_is_free_when_the_receiver_goes() {
     let bufs: Vec<_> = (0..10)
         .map(|_| pool.alloc(KIB).expect("alloc").freeze())
         .collect();
-    to.send_batch(bufs).expect("send");
+    to.send_many(bufs).expect("send");
     drop(from);
     drop(pool.alloc_now(4 * CHUNK).expect("all of it"));
-    let failed = to.send(pool.alloc(KIB).expect("alloc")).expect_err("gone");
+    let failed = to
+        .send(pool.alloc(KIB).expect("alloc").freeze())
+        .expect_err("gone");
     assert_eq!(failed.kind(), ErrorKind::PeerGone);
 }
 
@@ -62,16 +64,15 @@ fn what_was_not_taken_is_free_when_the_receiver_goes() {
 fn a_full_ring_is_full() {
     let _dog = dog();
     let a = Domain::embedded().expect("embedded");
-    let options = ChannelOptions::new().lines(4).when_full(WhenFull::Error);
+    let options = ChannelOptions::new().lines(4);
     let (mut to, mut from) = local(&a, &a, "full", options);
     let pool = pool(&a, 4);
-    let bufs: Vec<_> = (0..6)
-        .map(|_| pool.alloc(KIB).expect("alloc").freeze())
-        .collect();
-    let failed = to.send_batch(bufs).expect_err("four fit");
-    assert_eq!((failed.kind(), failed.unsent.len()), (ErrorKind::Full, 2));
+    let bufs = (0..4).map(|_| pool.alloc(KIB).expect("alloc").freeze());
+    to.send_many(bufs).expect("four fit");
+    let failed = to.try_send(b"one more").expect_err("four fit");
+    assert_eq!(failed.kind(), ErrorKind::Full);
     drop(from.recv().expect("recv"));
-    to.send_inline(b"fits", 0).expect("send");
+    to.send(b"fits").expect("send");
 }
 
 #[test]
@@ -81,7 +82,7 @@ fn levels_that_are_not_taken() {
     let options = ChannelOptions::new().accept_trust([Trust::Producer]);
     let (mut to, _from) = local(&a, &a, "levels", options);
     let buf = pool_of(&a, Trust::Full).alloc(KIB).expect("alloc");
-    let failed = to.move_buffer(buf).expect_err("not taken");
+    let failed = to.send(buf).expect_err("not taken");
     assert_eq!(failed.kind(), ErrorKind::ChannelTrust);
     assert!(failed.to_string().contains("`full`"), "{failed}");
 }
@@ -101,7 +102,7 @@ fn pools_that_are_not_wanted() {
     let (large, small) = (pool(&a, 8), pool(&a, 4));
     for refused in [1, 2] {
         let buf = large.copy(b"large").expect("alloc");
-        let failed = to.move_buffer(buf).expect_err("too large");
+        let failed = to.send(buf).expect_err("too large");
         assert_eq!(failed.kind(), ErrorKind::Refused, "{failed}");
         assert_eq!(failed.unsent.to_vec(), b"large");
         assert_eq!(asked.load(Ordering::Relaxed), refused);
@@ -109,7 +110,8 @@ fn pools_that_are_not_wanted() {
     assert_eq!(to.assign(&large), Err(ErrorKind::Refused.into()));
     to.assign(&small).expect("small enough");
     for _ in 0..3 {
-        to.send(small.copy(b"small").expect("alloc")).expect("send");
+        to.send(small.copy(b"small").expect("alloc").freeze())
+            .expect("send");
         assert_eq!(from.recv().expect("recv").to_vec(), b"small");
     }
     assert_eq!(asked.load(Ordering::Relaxed), 4);
@@ -122,7 +124,7 @@ fn a_buffer_is_sent_by_its_own_domain() {
     let (mut there, mut from) = local(&a, &b, "there", ChannelOptions::new());
     let (mut back, _to) = local(&b, &a, "back", ChannelOptions::new());
     there
-        .send(pool(&a, 4).alloc(KIB).expect("alloc"))
+        .send(pool(&a, 4).alloc(KIB).expect("alloc").freeze())
         .expect("send");
     let came = from.recv().expect("recv").into_buffer().expect("shared");
     let failed = back.send(came).expect_err("not b's");
@@ -154,7 +156,7 @@ fn ends_keep_their_domain() {
     })
     };
     drop(b);
-    to.send(buf).expect("send");
+    to.send(buf.freeze()).expect("send");
     assert_eq!(from.recv().expect("recv").to_vec(), b"kept");
     assert!(is_there());
     drop((to, from));
@@ -180,7 +182,7 @@ fn it_is_shown_while_it_is_there() {
     let (a, b) = pair();
     for (from, to) in [(&a, &a), (&a, &b)] {
         let (mut to_it, mut from_it) = local(from, to, "shown", ChannelOptions::new());
-        to_it.send_inline(b"a word", 0).expect("send");
+        to_it.send(b"a word").expect("send");
         from_it.recv().expect("recv");
         let ends = (Some(from.id()), Some(to.id()));
         let told = loop {

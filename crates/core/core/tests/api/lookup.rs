@@ -91,7 +91,7 @@ fn while_it_is_sent_the_long_way() {
 
 #[test]
 fn while_it_is_sent_in_a_batch() {
-    let send = |_: &Pool, sender: &mut Sender, buf| sender.send_batch([buf]).expect("send");
+    let send = |_: &Pool, sender: &mut Sender, buf| sender.send_many([buf]).expect("send");
     each_way(send, take, false);
 }
 
@@ -140,7 +140,7 @@ fn by_another_thread_at_any_moment() {
                 payload::fill(&mut buf, round, round);
                 let buf = buf.freeze();
                 next.store(buf.id().0, Ordering::Release);
-                sender.send_with(buf, round).expect("send");
+                sender.send((buf, round)).expect("send");
             }
             over.store(true, Ordering::Release);
             drop(sender);

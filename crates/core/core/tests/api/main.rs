@@ -27,6 +27,7 @@ mod local;
 mod lookup;
 mod moved_aggregates;
 mod moves;
+mod own_pools;
 mod passes;
 mod places;
 mod played;

@@ -3,7 +3,7 @@
 use crate::kit::*;
 use tranship_core::{
     AggregateMut, Body, ChannelOptions, ErrorKind, Limit, MAX_PIECES, Pool, PoolOptions, Receiver,
-    Sender, Shortage, Trust, WhenFull,
+    Released, Sender, Shortage, Trust,
 };
 use tranship_testkit::probe::Access;
 
@@ -41,7 +41,7 @@ fn all_pieces_are_the_receivers_at_every_level() {
             .iter()
             .map(|piece| piece.view().as_ptr())
             .collect();
-        to.move_aggregate(all, 7).expect("move");
+        to.send((all, 7)).expect("move");
         for (id, at) in ids.iter().zip(at) {
             let error = pool.lookup(*id).expect_err("it is another's");
             assert_eq!(error.kind(), ErrorKind::BufferInvalid, "{error}");
@@ -72,8 +72,8 @@ fn all_pieces_are_the_receivers_at_every_level() {
         // Each by itself from here on: one goes back, one is released, one dropped.
         let mut pieces = got.into_pieces();
         let (back, told) = (pieces.remove(0).expect("3"), pieces.remove(0).expect("2"));
-        from.pass_with(back, 1).expect("pass");
-        from.release_with(told, 2).expect("release");
+        from.send_back((back, 1)).expect("pass");
+        from.send_back((Released(told), 2)).expect("release");
         drop(pieces);
         let reply = to.try_recv_back().expect("no lie").expect("it is back");
         let first = if writable { 11 } else { 1 };
@@ -99,10 +99,10 @@ fn they_go_round_and_are_counted_right() {
         let mut all = of(&pool, &[(100, 1), (200, 2)]);
         for _ in 0..20 {
             all.set_list_pool(&lists);
-            ab.move_aggregate(all, 0).expect("move");
+            ab.send(all).expect("move");
             let mut there = moved(&mut b_in);
             there.set_list_pool(&theirs);
-            ba.move_aggregate(there, 0).expect("move back");
+            ba.send(there).expect("move back");
             all = moved(&mut a_in);
             assert!(all.pieces().iter().all(|piece| !piece.is_writable()));
             assert_eq!(all.len(), 300);
@@ -135,7 +135,7 @@ fn what_is_copied_waits_for_room_for_all() {
     }
     all.set_list_pool(&pool(&a, 1));
     let held = copies.alloc(CHUNK).expect("a buffer");
-    to.move_aggregate(all, 0).expect("move");
+    to.send(all).expect("move");
     for _ in 0..3 {
         assert!(from.try_recv().expect("it waits").is_none());
         // Nothing is lost.
@@ -160,13 +160,11 @@ fn what_cannot_be_sent_comes_back_whole() {
     let (mut on, _end) = link(&b, &a, "y");
     let pool = pool_of(&a, Trust::Half);
     to.assign(&pool).expect("assign");
-    to.set_when_full(WhenFull::Error);
     for _ in 0..2 {
-        to.move_aggregate(of(&pool, &[(10, 1), (10, 2)]), 0)
-            .expect("room");
+        to.send(of(&pool, &[(10, 1), (10, 2)])).expect("room");
     }
     let failed = to
-        .move_aggregate(of(&pool, &[(10, 3), (10, 4)]), 0)
+        .try_send(of(&pool, &[(10, 3), (10, 4)]))
         .expect_err("full");
     assert_eq!(failed.kind(), ErrorKind::Full);
     let mut back = failed.unsent;
@@ -177,7 +175,7 @@ fn what_cannot_be_sent_comes_back_whole() {
     );
     // Without a pool of its own the forwarder has no place for the list, and without the right it may not forward.
     let got = moved(&mut from);
-    let failed = on.move_aggregate(got, 0).expect_err("no list");
+    let failed = on.send(got).expect_err("no list");
     assert!(
         matches!(
             failed.error.find::<Shortage>(),
@@ -190,7 +188,7 @@ fn what_cannot_be_sent_comes_back_whole() {
     );
     let mut got = failed.unsent;
     got.set_list_pool(&crate::kit::pool(&b, 1));
-    let failed = on.move_aggregate(got, 0).expect_err("no right");
+    let failed = on.send(got).expect_err("no right");
     assert_eq!(
         (failed.kind(), failed.unsent.pieces().len()),
         (ErrorKind::Refused, 2)

@@ -43,7 +43,7 @@ fn a_moved_buffer_is_its_receivers() {
             let pool = pool_of(&a, trust);
             let buf = written(&pool, len, 1);
             let (id, at) = (buf.id(), buf.view().as_ptr());
-            to.move_buffer_with(buf, 7).expect("move");
+            to.send((buf, 7)).expect("move");
             let here = match trust {
                 Trust::Half => Access::None,
                 _ => Access::ReadWrite,
@@ -100,7 +100,7 @@ fn slices_of_it_are_there_for_who_trusts() {
         let pool = pool_of(&a, trust);
         // The first comes another way than the others.
         for _ in 0..3 {
-            to.move_buffer(written(&pool, 8, 1)).expect("move");
+            to.send(written(&pool, 8, 1)).expect("move");
             let mut got = moved(&mut from);
             assert_eq!(got.bytes(), Some(&[1; 8][..]));
             assert_eq!(got.bytes_mut().is_some(), trust.all_write());
@@ -121,7 +121,7 @@ fn what_is_not_sent_comes_back() {
         let _dog = dog();
         let (a, b) = pair();
         let c = join(&a, "c");
-        let options = ChannelOptions::new().lines(2).when_full(WhenFull::Error);
+        let options = ChannelOptions::new().lines(2);
         let (mut to, mut from) = link_with(&a, &b, "x", options);
         let (mut strange, _inward) = link(&b, &c, "y");
         let pool = pool_of(&a, trust);
@@ -132,24 +132,24 @@ fn what_is_not_sent_comes_back() {
             assert_eq!(access(buf.view().as_ptr()), Access::ReadWrite);
             buf
         };
-        let error = strange.move_buffer(written(&pool, 8, 1)).expect_err("a's");
+        let error = strange.send(written(&pool, 8, 1)).expect_err("a's");
         assert_eq!(error.kind(), ErrorKind::BufferNotOwned);
         let back = still_ours(error.unsent, 1);
-        to.move_buffer(back).expect("room");
-        to.move_buffer(written(&pool, 8, 3)).expect("room");
-        let error = to.move_buffer(written(&pool, 8, 4)).expect_err("full");
+        to.send(back).expect("room");
+        to.send(written(&pool, 8, 3)).expect("room");
+        let error = to.try_send(written(&pool, 8, 4)).expect_err("full");
         assert_eq!(error.kind(), ErrorKind::Full);
         let back = still_ours(error.unsent, 4);
         assert_eq!(moved(&mut from).to_vec(), [2; 8]);
         assert_eq!(moved(&mut from).to_vec(), [3; 8]);
         to.set_when_full(WhenFull::DropNew);
         for _ in 0..3 {
-            to.move_buffer(written(&pool, 8, 6)).expect("dropped");
+            to.send(written(&pool, 8, 6)).expect("dropped");
         }
         assert_eq!(to.dropped(), 1);
         drop(from);
         to.set_when_full(WhenFull::Wait);
-        let error = to.move_buffer(back).expect_err("nobody is there");
+        let error = to.send(back).expect_err("nobody is there");
         assert_eq!(error.kind(), ErrorKind::PeerGone);
         let back = still_ours(error.unsent, 5);
         drop(back);
@@ -168,9 +168,8 @@ fn both_kinds_travel_on_one_channel() {
         for round in 0..200u8 {
             let kept = written(&pool, 100, round).freeze();
             to.send(kept.slice(10..30)).expect("send");
-            to.move_buffer(written(&pool, 200, round + 1))
-                .expect("move");
-            to.send_inline(&[round], 3).expect("inline");
+            to.send(written(&pool, 200, round + 1)).expect("move");
+            to.send((&[round], 3)).expect("inline");
             to.send(written(&pool, 300, round + 2).freeze())
                 .expect("send");
             let part = buf(from.recv().expect("recv"));
@@ -199,10 +198,10 @@ fn it_goes_on_and_comes_back() {
         let (mut bc, mut c_in) = link(&b, &c, "bc");
         let (mut ca, mut a_in) = link(&c, &a, "ca");
         let pool = pool_of(&a, trust);
-        ab.move_buffer(written(&pool, 50, 1)).expect("move");
+        ab.send(written(&pool, 50, 1)).expect("move");
         let got = moved(&mut b_in);
         let (id, at_b) = (got.id(), got.view().as_ptr());
-        let error = bc.move_buffer(got).expect_err("no right");
+        let error = bc.send(got).expect_err("no right");
         assert_eq!(refusal(&error.error), Some(RefusalCode::NotYours));
         let mut got = error.unsent;
         for domain in [&b, &c] {
@@ -210,13 +209,13 @@ fn it_goes_on_and_comes_back() {
         }
         let byte = u8::from(trust.all_write()) + 1;
         assert_eq!(got.write(0, &[2; 50]).is_ok(), trust.all_write());
-        bc.move_buffer(got).expect("move on");
+        bc.send(got).expect("move on");
         if trust == Trust::Half {
             assert_eq!(access(at_b), Access::None, "b has it no more");
         }
         let got = moved(&mut c_in);
         assert_eq!((got.id(), got.to_vec()), (id, vec![byte; 50]));
-        ca.move_buffer(got).expect("move back");
+        ca.send(got).expect("move back");
         let mut home = moved(&mut a_in);
         assert_eq!((home.id(), home.to_vec()), (id, vec![byte; 50]));
         assert_eq!(home.bytes().is_some(), trust == Trust::Producer);
@@ -225,9 +224,9 @@ fn it_goes_on_and_comes_back() {
         let error = home.write(0, &[3]).expect_err("not yet");
         assert_eq!(error.kind(), ErrorKind::BufferState, "{error}");
         // Around once more as what it is, and then as one that is shared.
-        ab.move_buffer(home).expect("move");
-        bc.move_buffer(moved(&mut b_in)).expect("move on");
-        ca.move_buffer(moved(&mut c_in)).expect("move back");
+        ab.send(home).expect("move");
+        bc.send(moved(&mut b_in)).expect("move on");
+        ca.send(moved(&mut c_in)).expect("move back");
         ab.send(moved(&mut a_in).freeze()).expect("share");
         let shared = buf(b_in.recv().expect("recv"));
         assert_eq!((shared.id(), shared.to_vec()), (id, vec![byte; 50]));
@@ -247,7 +246,7 @@ fn what_is_away_is_not_looked_up() {
         let (mut back, mut home) = link(&b, &a, "y");
         let pool = pool_of(&a, trust);
         pool.allow_forward(b.id()).expect("allow");
-        to.move_buffer(written(&pool, 50, 1)).expect("move");
+        to.send(written(&pool, 50, 1)).expect("move");
         let got = moved(&mut from);
         let id = got.id();
         let error = pool.lookup(id).expect_err("it is b's");
@@ -283,7 +282,7 @@ fn a_frozen_buffer_that_nobody_else_has_is_exclusive_again() {
             drop(copy);
             let mut again = frozen.try_into_mut().expect("there is none");
             again.write(0, &vec![2; len]).expect("inside");
-            to.move_buffer(again).expect("move");
+            to.send(again).expect("move");
             assert_eq!(moved(&mut from).to_vec(), vec![2; len]);
             let frozen = written(&pool, len, 3).freeze();
             to.send(frozen.clone()).expect("send");
@@ -309,7 +308,7 @@ fn a_pool_stays_as_long_as_a_moved_buffer_of_it_is_out() {
     let options = PoolOptions::new(CHUNK as u64).trust(Trust::Full);
     let pool = a.create_pool(options.chunk_bytes(CHUNK as u64));
     let pool = pool.expect("a pool");
-    to.move_buffer(written(&pool, 100, 1)).expect("move");
+    to.send(written(&pool, 100, 1)).expect("move");
     drop((to, pool));
     let mut got = moved(&mut from);
     got.write(0, &[2; 100]).expect("it is ours");

@@ -3,7 +3,6 @@
 use crate::kit::*;
 use tranship_core::{
     Body, BufferMut, ChannelOptions, ErrorKind, Message, Pool, Receiver, SendError, Sender, Trust,
-    WhenFull,
 };
 use tranship_testkit::probe::Access;
 
@@ -19,7 +18,8 @@ fn moved(from: &mut Receiver) -> BufferMut {
 #[track_caller]
 fn pass_next(from: &mut Receiver, word: u64) -> Result<(), SendError<BufferMut>> {
     let buf = moved(from);
-    from.pass_with(buf, word)
+    let passed = from.send_back((buf, word));
+    passed.map_err(|failed| failed.map(|(buf, _)| buf))
 }
 
 #[track_caller]
@@ -56,7 +56,7 @@ fn what_is_passed_back_shows_what_its_receiver_wrote() {
             for round in 0..3u8 {
                 let buf = written(&pool, len, round);
                 let (id, at) = (buf.id(), buf.view().as_ptr());
-                to.move_buffer(buf).expect("move");
+                to.send(buf).expect("move");
                 let mut got = moved(&mut from);
                 let there = got.view().as_ptr();
                 let byte = match got.write(0, &vec![round + 100; len]) {
@@ -65,7 +65,7 @@ fn what_is_passed_back_shows_what_its_receiver_wrote() {
                 };
                 // What it says is defined.
                 got.truncate(len - 3);
-                from.pass_with(got, 7).expect("pass");
+                from.send_back((got, 7)).expect("pass");
                 if trust == Trust::Half {
                     assert_eq!(access(there), Access::None, "it is not the receiver's");
                 }
@@ -105,22 +105,22 @@ fn it_goes_there_and_back_and_on() {
         let (mut ac, mut c_direct) = link(&a, &c, "ac");
         let pool = pool_of(&a, trust);
         pool.allow_forward(b.id()).expect("allow");
-        ab.move_buffer(written(&pool, 50, 1)).expect("move");
+        ab.send(written(&pool, 50, 1)).expect("move");
         for _ in 0..20 {
             pass_next(&mut b_in, 0).expect("pass");
             let again = returned(&mut ab);
-            ab.move_buffer(again).expect("move again");
+            ab.send(again).expect("move again");
         }
-        bc.move_buffer(moved(&mut b_in)).expect("move on");
+        bc.send(moved(&mut b_in)).expect("move on");
         // Who got it from a forwarder can pass it to the writer, over a channel from there and no other.
         let error = pass_next(&mut c_in, 0).expect_err("b is not its writer");
         assert_eq!(error.kind(), ErrorKind::PoolNotAssigned, "{error}");
         let error = c_direct
-            .pass(error.unsent)
+            .send_back(error.unsent)
             .expect_err("not assigned to that");
         assert_eq!(error.kind(), ErrorKind::PoolNotAssigned, "{error}");
         ac.assign(&pool).expect("assign");
-        c_direct.pass(error.unsent).expect("pass");
+        c_direct.send_back(error.unsent).expect("pass");
         let got = returned(&mut ac);
         assert_eq!(got.to_vec(), [1; 50]);
         ab.send(got.freeze()).expect("share");
@@ -139,48 +139,47 @@ fn what_cannot_be_passed_comes_back() {
         let (mut to, mut from) = link_with(&a, &b, "x", ChannelOptions::new().lines(2));
         let (mut outward, mut inward) = link(&b, &a, "y");
         let (pool, own) = (pool_of(&a, trust), pool_of(&b, trust));
-        let error = from.pass(written(&own, 8, 1)).expect_err("it is b's");
+        let error = from.send_back(written(&own, 8, 1)).expect_err("it is b's");
         assert_eq!(error.kind(), ErrorKind::BufferNotOwned, "{error}");
-        outward.move_buffer(error.unsent).expect("move");
+        outward.send(error.unsent).expect("move");
         pass_next(&mut inward, 0).expect("pass");
         let home = returned(&mut outward);
-        let error = from.pass(home).expect_err("it is b's");
+        let error = from.send_back(home).expect_err("it is b's");
         assert_eq!(error.kind(), ErrorKind::BufferNotOwned, "{error}");
         drop(error);
         is_whole(&own);
         let c = join(&a, "c");
         let (mut to_c, mut from_c) = link(&a, &c, "z");
         to.assign(&pool).expect("assign");
-        to_c.move_buffer(written(&pool, 8, 1)).expect("move");
-        let error = from.pass(moved(&mut from_c)).expect_err("it is c's");
+        to_c.send(written(&pool, 8, 1)).expect("move");
+        let error = from.send_back(moved(&mut from_c)).expect_err("it is c's");
         assert_eq!(error.kind(), ErrorKind::BufferNotOwned, "{error}");
-        from_c.pass(error.unsent).expect("c may");
+        from_c.send_back(error.unsent).expect("c may");
         assert_eq!(returned(&mut to_c).to_vec(), [1; 8]);
         to.assign(&pool).expect("assign");
-        to.set_when_full(WhenFull::Error);
         for byte in 1..3 {
-            to.move_buffer(written(&pool, 8, byte)).expect("move");
+            to.send(written(&pool, 8, byte)).expect("move");
             pass_next(&mut from, 0).expect("room");
         }
-        to.move_buffer(written(&pool, 8, 3)).expect("move");
+        to.send(written(&pool, 8, 3)).expect("move");
         let error = pass_next(&mut from, 0).expect_err("full");
         assert_eq!(error.kind(), ErrorKind::Full, "{error}");
         assert_eq!(error.unsent.to_vec(), [3; 8]);
         assert_eq!(error.unsent.is_writable(), trust.all_write());
         assert_eq!(returned(&mut to).to_vec(), [1; 8]);
-        from.pass(error.unsent).expect("room");
-        from.send_control(b"full", 0).expect_err("again");
+        from.send_back(error.unsent).expect("room");
+        from.send_back(b"full").expect_err("again");
         assert_eq!(returned(&mut to).to_vec(), [2; 8]);
-        from.send_control(b"more", 4).expect("room");
+        from.send_back((b"more", 4)).expect("room");
         // In the order in which it went.
         assert_eq!(returned(&mut to).to_vec(), [3; 8]);
         let control = back(&mut to);
         assert_eq!((control.word, control.to_vec()), (4, b"more".to_vec()));
         assert!(to.try_recv_back().expect("no lie").is_none());
-        to.move_buffer(written(&pool, 8, 5)).expect("move");
+        to.send(written(&pool, 8, 5)).expect("move");
         let last = moved(&mut from);
         drop(to);
-        let error = from.pass(last).expect_err("nobody is there");
+        let error = from.send_back(last).expect_err("nobody is there");
         assert_eq!(error.kind(), ErrorKind::PeerGone, "{error}");
         assert_eq!(error.unsent.to_vec(), [5; 8]);
         drop(error);
@@ -198,10 +197,10 @@ fn what_was_passed_stays_when_its_receiver_goes() {
             let (mut to, mut from) = link(&a, &b, "x");
             let pool = pool_of(&a, trust);
             for byte in 1..4 {
-                to.move_buffer(written(&pool, 100, byte)).expect("move");
+                to.send(written(&pool, 100, byte)).expect("move");
                 pass_next(&mut from, u64::from(byte)).expect("pass");
             }
-            from.send_control(b"bye", 4).expect("control");
+            from.send_back((b"bye", 4)).expect("control");
             assert_eq!(returned(&mut to).to_vec(), [1; 100]);
             drop((from, b));
             if turns {
@@ -230,7 +229,7 @@ fn what_was_passed_and_not_taken_is_the_pools() {
             let (mut to, mut from) = link(&a, &b, "x");
             let pool = pool_of(&a, trust);
             for byte in 1..4 {
-                to.move_buffer(written(&pool, 100, byte)).expect("move");
+                to.send(written(&pool, 100, byte)).expect("move");
                 pass_next(&mut from, 0).expect("pass");
             }
             if sender_first {
@@ -262,11 +261,11 @@ fn a_part_is_moved_with_its_whole_slot() {
         let mut part = part.try_into_mut().expect("nobody else has it");
         part.write(0, &[2; 200]).expect("inside");
         part.write(0, &[3; 201]).expect_err("beyond the part");
-        to.move_buffer(part).expect("move");
+        to.send(part).expect("move");
         let mut got = moved(&mut from);
         assert_eq!(got.to_vec(), [2; 200]);
         got.write(0, &[3; 201]).expect_err("beyond the part");
-        from.pass(got).expect("pass");
+        from.send_back(got).expect("pass");
         let got = returned(&mut to);
         assert_eq!(got.to_vec(), [2; 200]);
         drop(got);
@@ -283,7 +282,7 @@ fn a_copy_is_not_passed() {
     let options = ChannelOptions::new().snapshots(copies.id());
     let (mut to, mut from) = link_with_sink(&a, &b, options);
     let none = pool_of(&a, Trust::None);
-    to.move_buffer(written(&none, 100, 1)).expect("move");
+    to.send(written(&none, 100, 1)).expect("move");
     let error = pass_next(&mut from, 0).expect_err("b's own");
     assert_eq!(error.kind(), ErrorKind::BufferNotOwned, "{error}");
     is_whole(&none);
@@ -320,9 +319,9 @@ fn a_stream_of_passes_loses_nothing() {
                     assert_eq!(message.word, n);
                     let mut unsent = message.into_buffer_mut();
                     while let Some(buf) = unsent.take() {
-                        if let Err(error) = from.pass_with(buf, n) {
+                        if let Err(error) = from.send_back((buf, n)) {
                             assert_eq!(error.kind(), ErrorKind::Full, "{error}");
-                            unsent = Some(error.unsent);
+                            unsent = Some(error.unsent.0);
                         }
                     }
                 }
@@ -331,8 +330,7 @@ fn a_stream_of_passes_loses_nothing() {
             while came < MESSAGES {
                 if sent < MESSAGES && sent - came < 8 {
                     let byte = sent.to_le_bytes()[0];
-                    to.move_buffer_with(written(&pool, 3000, byte), sent)
-                        .expect("move");
+                    to.send((written(&pool, 3000, byte), sent)).expect("move");
                     sent += 1;
                 }
                 if let Some(reply) = to.try_recv_back().expect("no lie") {

@@ -39,7 +39,7 @@ fn buffers_begin_where_the_alignment_says() {
                     0 => held.push(buf),
                     1 => drop(held.swap_remove(n % held.len())),
                     _ => {
-                        to.send(buf).expect("send");
+                        to.send(buf.freeze()).expect("send");
                         let got = from.recv().expect("recv").into_buffer().expect("shared");
                         assert_eq!(got.view().as_ptr().addr() % align, 0, "{size} bytes there");
                     }
@@ -97,7 +97,7 @@ fn a_pool_is_mapped_within_its_range() {
         let buf = pool.copy(&[pool_of; 5000]).expect("a buffer");
         let end = buf.view().as_ptr().addr() + buf.len();
         assert!(end <= 1 << 32, "{end:#x}");
-        to.send(buf).expect("send");
+        to.send(buf.freeze()).expect("send");
         // A reader has it where it likes.
         assert_eq!(from.recv().expect("recv").to_vec(), [pool_of; 5000]);
     }

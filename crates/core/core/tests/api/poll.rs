@@ -9,8 +9,7 @@ use std::os::unix::net::UnixStream;
 use std::thread;
 use std::time::{Duration, Instant};
 use tranship_core::{
-    ChannelOptions, Domain, ErrorKind, PollItem, Receiver, Sender, StatRecord, WhenFull,
-    poll as poll_set,
+    ChannelOptions, Domain, ErrorKind, PollItem, Receiver, Sender, StatRecord, poll as poll_set,
 };
 
 fn readable(domain: &Domain, timeout: Duration) -> bool {
@@ -44,14 +43,14 @@ fn poll_finds_the_one_that_has_something() {
         let at = (round * 7) % 5;
         thread::scope(|s| {
             let sender = &mut senders[at];
-            s.spawn(move || sender.send_inline(b"", round as u64).expect("send"));
+            s.spawn(move || sender.send((b"", round as u64)).expect("send"));
             assert_eq!(first_ready(&mut all, None), Some(at));
             let got = all[at].try_recv().expect("open").expect("there");
             assert_eq!(got.word, round as u64);
         });
     }
     // The first of several; and the end of a link counts.
-    senders[3].send_inline(b"", 0).expect("send");
+    senders[3].send(b"").expect("send");
     senders.remove(1);
     assert_eq!(first_ready(&mut all, None), Some(1));
     assert!(all[1].try_recv().is_err());
@@ -67,7 +66,7 @@ fn a_link_whose_sender_has_left_with_its_domain_is_pollable() {
     let other = join(&a, "other");
     let (mut sender, mut receiver) = link(&other, &b, "x");
     let id = other.id();
-    sender.send_inline(b"last", 7).expect("send");
+    sender.send((b"last", 7)).expect("send");
     drop((sender, other));
     let known = |domains: Vec<StatRecord>| {
         let is = |r: &StatRecord| matches!(r, StatRecord::Domain(d) if d.domain == id);
@@ -133,7 +132,7 @@ fn poll_serves_more_links_than_the_kernel_waits_on() {
     for at in [139, 0, 127, 126, 70] {
         thread::scope(|s| {
             let sender = &mut senders[at];
-            s.spawn(move || sender.send_inline(b"", at as u64).expect("send"));
+            s.spawn(move || sender.send((b"", at as u64)).expect("send"));
             assert_eq!(first_ready(&mut all, None), Some(at));
             assert_eq!(all[at].recv().expect("recv").word, at as u64);
         });
@@ -159,7 +158,7 @@ fn one_descriptor_tells_of_every_pollable_link() {
         assert!(r1.arm() && r2.arm(), "nothing is there");
         thread::scope(|s| {
             let sender = if round % 2 == 0 { &mut s1 } else { &mut s2 };
-            s.spawn(move || sender.send_inline(b"", round).expect("send"));
+            s.spawn(move || sender.send((b"", round)).expect("send"));
             let mut events = Vec::with_capacity(4);
             let n = epoll::wait(&wait, rustix::buffer::spare_capacity(&mut events), None);
             assert!(n.expect("wait") == 1 && events[0].data.u64() == 42);
@@ -175,7 +174,7 @@ fn one_descriptor_tells_of_every_pollable_link() {
     }
     settle(&b, &mut [&mut r1, &mut r2]);
     // A message that came before arming is said at once.
-    s1.send_inline(b"", 0).expect("send");
+    s1.send(b"").expect("send");
     assert!(!r1.arm() && r2.arm());
     r2.disarm();
     r1.recv().expect("recv");
@@ -234,7 +233,7 @@ fn one_set_of_channels_listeners_domains_and_descriptors() {
         thread::scope(|s| {
             let (sender, far) = (&mut sender, &mut far);
             s.spawn(move || match round % 2 {
-                0 => sender.send_inline(b"", round).map(drop).expect("send"),
+                0 => sender.send((b"", round)).map(drop).expect("send"),
                 _ => far.write_all(b"x").expect("write"),
             });
             let at = set(&mut receiver, &mut unused, &near, None);
@@ -256,7 +255,7 @@ fn one_set_of_channels_listeners_domains_and_descriptors() {
     });
     // All that is ready is said; the end of a link counts, and a hang-up.
     drop((sender, far));
-    other.send_inline(b"", 7).expect("send");
+    other.send((b"", 7)).expect("send");
     until(|| set(&mut receiver, &mut unused, &near, None) == [0, 1, 3]);
     assert_eq!(
         receiver.recv().expect_err("the end").kind(),
@@ -276,11 +275,7 @@ fn a_set_waits_for_room_and_for_news() {
     };
     for round in 0..100 {
         assert_eq!(wait(&mut sender, None), [0]);
-        while sender
-            .with_when_full(WhenFull::Error)
-            .send_inline(b"", round)
-            .is_ok()
-        {}
+        while sender.try_send((b"", round)).is_ok() {}
         assert!(wait(&mut sender, Some(Duration::from_millis(1))).is_empty());
         thread::scope(|s| {
             let receiver = &mut receiver;
@@ -320,7 +315,7 @@ fn ways_to_wait_do_not_disturb_each_other() {
     for round in 0..200u64 {
         thread::scope(|s| {
             let sender = &mut sender;
-            s.spawn(move || sender.send_inline(b"", round).expect("send"));
+            s.spawn(move || sender.send((b"", round)).expect("send"));
             match round % 4 {
                 0 => assert_eq!(block_on(receiver.recv_async()).expect("recv").word, round),
                 1 => {

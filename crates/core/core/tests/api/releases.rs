@@ -2,7 +2,7 @@
 
 use crate::kit::*;
 use tranship_core::{
-    Body, BufferId, ChannelOptions, ErrorKind, PollItem, Receiver, Sender, Trust, WhenFull, poll,
+    Body, BufferId, ChannelOptions, ErrorKind, PollItem, Receiver, Released, Sender, Trust, poll,
 };
 
 #[track_caller]
@@ -28,12 +28,13 @@ fn the_sender_learns_which_buffer_and_can_have_its_memory() {
             buf.write(0, b"x").expect("inside");
             let id = buf.id();
             match moved {
-                true => to.move_buffer(buf).expect("move"),
-                false => to.send(buf).expect("send"),
+                true => to.send(buf).expect("move"),
+                false => to.send(buf.freeze()).expect("send"),
             };
             let message = from.recv().expect("recv");
             assert!(pool.alloc_now(1).is_err(), "the receiver has it");
-            from.release_with(message.body, 9).expect("release");
+            from.send_back((Released(message.body), 9))
+                .expect("release");
             assert_eq!(told(&mut to), (Some(id), 9), "{trust}");
             drop(pool.alloc_now(4 * CHUNK).expect("nobody has it"));
         }
@@ -48,13 +49,14 @@ fn another_handle_keeps_the_buffer() {
     let (a, b) = pair();
     let (mut to, mut from) = link(&a, &b, "x");
     let pool = pool_of(&a, Trust::Producer);
-    to.send(pool.alloc(4 * CHUNK).expect("all of it"))
+    to.send(pool.alloc(4 * CHUNK).expect("all of it").freeze())
         .expect("send");
     let buf = from.recv().expect("recv").into_buffer().expect("shared");
-    from.release_with(buf.slice(3..7), 1).expect("release");
+    from.send_back((Released(buf.slice(3..7)), 1))
+        .expect("release");
     assert_eq!(told(&mut to), (Some(buf.id()), 1));
     assert!(pool.alloc_now(1).is_err(), "the receiver has it still");
-    from.release_with(buf, 2).expect("release");
+    from.send_back((Released(buf), 2)).expect("release");
     assert_eq!(told(&mut to).1, 2);
     drop(pool.alloc_now(4 * CHUNK).expect("nobody has it"));
 }
@@ -68,9 +70,9 @@ fn what_has_no_name_is_told_without() {
     let options = ChannelOptions::new().snapshots(copies.id());
     let (mut to, mut from) = link_with_sink(&a, &b, options);
     let none = pool_of(&a, Trust::None);
-    to.send(none.copy(b"copied").expect("a buffer"))
+    to.send(none.copy(b"copied").expect("a buffer").freeze())
         .expect("send");
-    to.send_inline(b"inline", 0).expect("send");
+    to.send(b"inline").expect("send");
     let mut all = tranship_core::Aggregate::new();
     let plain = pool_of(&a, Trust::Producer);
     all.push_back(plain.copy(b"piece").expect("a buffer").freeze())
@@ -78,7 +80,8 @@ fn what_has_no_name_is_told_without() {
     to.send(all).expect("send");
     for word in 1..4 {
         let message = from.recv().expect("recv");
-        from.release_with(message.body, word).expect("release");
+        from.send_back((Released(message.body), word))
+            .expect("release");
         assert_eq!(told(&mut to), (None, word));
     }
     uses(&copies, 0);
@@ -111,28 +114,30 @@ fn what_cannot_be_told_comes_back() {
     other.send(buf()).expect("send");
     let strange = from_other.recv().expect("recv");
     let failed = from
-        .release_with(strange.body, 0)
+        .send_back(Released(strange.body))
         .expect_err("another channel");
     assert_eq!(failed.kind(), ErrorKind::PoolNotAssigned, "{failed}");
-    from_other.release_with(failed.unsent, 5).expect("that one");
+    from_other
+        .send_back((Released(failed.unsent), 5))
+        .expect("that one");
     assert_eq!(told(&mut other).1, 5);
     // There is room for so many words.
     for _ in 0..2 {
         to.send(buf()).expect("send");
         let body = from.recv().expect("recv").body;
-        from.release_with(body, 0).expect("room");
+        from.send_back(Released(body)).expect("room");
     }
     to.send(buf()).expect("send");
     let body = from.recv().expect("recv").body;
-    let failed = from.release_with(body, 0).expect_err("no room");
+    let failed = from.send_back(Released(body)).expect_err("no room");
     assert_eq!(failed.kind(), ErrorKind::Full, "{failed}");
     // It is not released.
     uses(&pool, 1);
     told(&mut to);
-    from.release_with(failed.unsent, 6).expect("room");
+    from.send_back((Released(failed.unsent), 6)).expect("room");
     told(&mut to);
     assert_eq!(told(&mut to).1, 6);
-    let twice = from.release_with(Body::Released(None), 0);
+    let twice = from.send_back(Released(Body::Released(None)));
     assert_eq!(
         twice.expect_err("no such thing").kind(),
         ErrorKind::BadArgument
@@ -141,7 +146,7 @@ fn what_cannot_be_told_comes_back() {
     to.send(buf()).expect("send");
     let body = from.recv().expect("recv").body;
     drop(to);
-    let failed = from.release_with(body, 0).expect_err("nobody hears it");
+    let failed = from.send_back(Released(body)).expect_err("nobody hears it");
     assert_eq!(failed.kind(), ErrorKind::PeerGone, "{failed}");
     drop(failed);
     uses(&pool, 0);
@@ -158,16 +163,15 @@ fn words_come_in_order_and_are_waited_for() {
     let ready = poll(&mut [PollItem::control(&mut to)], now).expect("poll");
     assert!(ready.is_empty(), "nothing is there");
     for _ in 0..2 {
-        to.move_buffer(pool.alloc(10).expect("a buffer"))
-            .expect("move");
+        to.send(pool.alloc(10).expect("a buffer")).expect("move");
     }
     std::thread::scope(|s| {
         s.spawn(|| {
-            from.send_control(b"first", 1).expect("room");
+            from.send_back((b"first", 1)).expect("room");
             let one = from.recv().expect("recv").into_buffer_mut().expect("moved");
             let two = from.recv().expect("recv").into_buffer_mut().expect("moved");
-            from.release_with(two, 2).expect("release");
-            from.pass_with(one, 3).expect("pass");
+            from.send_back((Released(two), 2)).expect("release");
+            from.send_back((one, 3)).expect("pass");
         });
         for wanted in 1..4 {
             let reply = loop {
@@ -201,15 +205,13 @@ fn what_it_said_before_it_went_is_there() {
     let (a, b) = pair();
     let (mut to, mut from) = link(&a, &b, "x");
     let pool = pool_of(&a, Trust::Producer);
-    to.send(pool.alloc(10).expect("a buffer")).expect("send");
+    to.send(pool.alloc(10).expect("a buffer").freeze())
+        .expect("send");
     let body = from.recv().expect("recv").body;
-    from.release_with(body, 4).expect("release");
+    from.send_back((Released(body), 4)).expect("release");
     drop(from);
     until(|| to.is_peer_gone());
     assert_eq!(told(&mut to).1, 4);
-    to.set_when_full(WhenFull::Error);
-    assert_eq!(
-        to.send_inline(b"x", 0).expect_err("gone").kind(),
-        ErrorKind::PeerGone
-    );
+    let error = to.send(b"x").expect_err("gone");
+    assert_eq!(error.kind(), ErrorKind::PeerGone);
 }

@@ -59,7 +59,7 @@ fn a_copy_is_the_receivers_own() {
         assert_eq!(shared.bytes(), Some(&[round; 500][..]));
         held.push((again.freeze(), 100 + round));
         let moved = none.copy(&[round; 700]).expect("a buffer");
-        to.move_buffer(moved).expect("move");
+        to.send(moved).expect("move");
         let mut moved = from
             .recv()
             .expect("recv")
@@ -93,7 +93,7 @@ fn everything_is_copied_and_nothing_else() {
         pieces.push_back(filled(&none, 0, round)).expect("room");
         to.send(pieces).expect("send");
         to.send(filled(&shown, 200, round)).expect("send");
-        to.send_inline(&[round], 0).expect("send");
+        to.send(&[round]).expect("send");
         let Body::Aggregate(got) = from.recv().expect("recv").body else {
             panic!("an aggregate was sent")
         };
@@ -120,7 +120,7 @@ fn without_room_a_message_stays_the_next_one() {
     let none = pool_of(&a, Trust::None);
     to.send(filled(&none, CHUNK, 1)).expect("send");
     to.send(filled(&none, CHUNK, 2)).expect("send");
-    to.send_inline(&[3], 0).expect("send");
+    to.send(&[3]).expect("send");
     let first = from.recv().expect("room");
     assert_eq!(first.to_vec(), [1; CHUNK]);
     for _ in 0..3 {

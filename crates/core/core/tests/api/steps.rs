@@ -3,7 +3,7 @@
 use crate::kit::*;
 use std::cell::Cell;
 use std::rc::Rc;
-use tranship_core::{Aggregate, Body, Buffer, Payload, Pool, Receiver, Sender};
+use tranship_core::{Aggregate, Body, Buffer, Pool, Receiver, Sender};
 use tranship_sys::crash;
 
 /// Does something, and where it reaches that point the writer wants the whole pool: it gets nothing.
@@ -43,7 +43,7 @@ fn plainly(sender: &mut Sender, buf: Buffer, _: &Pool) {
 }
 
 fn in_a_batch(sender: &mut Sender, buf: Buffer, _: &Pool) {
-    sender.send_batch([buf]).expect("send");
+    sender.send_many([buf]).expect("send");
 }
 
 fn with_a_clone_left(sender: &mut Sender, buf: Buffer, _: &Pool) {
@@ -58,12 +58,8 @@ fn in_an_aggregate(sender: &mut Sender, buf: Buffer, lists: &Pool) {
     sender.send(aggregate).expect("send");
 }
 
-fn receive(receiver: &mut Receiver) -> Payload {
-    match receiver.recv().expect("recv").body {
-        Body::Buffer(buf) => Payload::Buffer(buf),
-        Body::Aggregate(aggregate) => Payload::Aggregate(aggregate),
-        other => panic!("a buffer was expected, not {other:?}"),
-    }
+fn receive(receiver: &mut Receiver) -> Body {
+    receiver.recv().expect("recv").body
 }
 
 /// From A to B, to C, and back to A, each of whom holds it only while it passes it on.
@@ -91,13 +87,17 @@ fn travels(
         not_free_at(one, &mut send);
         let mut got = None;
         not_free_at(two, &mut || got = Some(receive(&mut at_b)));
-        let onward = |sender: &mut Sender, got: &mut Option<Payload>, lists: &Pool, point| {
-            if let Some(Payload::Aggregate(aggregate)) = got {
+        let onward = |sender: &mut Sender, got: &mut Option<Body>, lists: &Pool, point| {
+            if let Some(Body::Aggregate(aggregate)) = got {
                 aggregate.set_list_pool(lists);
             }
             not_free_at(point, &mut || {
-                let what = got.take().expect("it was received");
-                sender.send(what).expect("send");
+                let sent = match got.take().expect("it was received") {
+                    Body::Buffer(buf) => sender.send(buf).map_err(|failed| failed.error),
+                    Body::Aggregate(all) => sender.send(all).map_err(|failed| failed.error),
+                    other => panic!("a buffer was expected, not {other:?}"),
+                };
+                sent.expect("send");
             });
         };
         onward(&mut to_c, &mut got, &lists[1], three);

@@ -9,8 +9,8 @@ use std::task::{Context, Poll, RawWaker, RawWakerVTable, Wake, Waker};
 use std::thread;
 use std::time::Duration;
 use tranship_core::{
-    Aggregate, BadName, Body, ChannelOptions, ErrorKind, Message, Receiver, SendError, Sender,
-    WhenFull,
+    Aggregate, BadName, Body, ChannelOptions, ErrorKind, Message, Outcome, Receiver, SendError,
+    Sender, WhenFull,
 };
 use tranship_testkit::Random;
 
@@ -48,13 +48,13 @@ fn what_comes_is_awaited() {
             let pool = pool(&a, 4);
             for round in 0..200u64 {
                 let buf = pool.copy(&round.to_le_bytes()).expect("alloc");
-                block_on(sender.send_with_async(buf.freeze(), round)).expect("send");
+                block_on(sender.send_async((buf.freeze(), round))).expect("send");
                 let words = round.to_le_bytes();
-                let sent = sender.send_inline_async(&words, round).expect("short");
+                let sent = sender.send_async((&words[..], round));
                 block_on(sent).expect("send");
             }
-            let sent = sender.send_inline_async(&[0; 49], 0).map(drop);
-            assert_eq!(sent.expect_err("too long").kind(), ErrorKind::BadArgument);
+            let sent = block_on(sender.send_async(&[0; 41][..]));
+            assert_eq!(sent.expect_err("too long").kind(), ErrorKind::TooLarge);
             block_on(sender.wait_taken_async()).expect("taken");
             drop(sender);
         });
@@ -81,14 +81,14 @@ fn a_dropped_receive_has_taken_nothing() {
         let before = woken.get();
         assert!(once(&mut waits, &woken).is_pending());
         if round % 2 == 0 {
-            sender.send_inline(b"", round).expect("send");
+            sender.send((b"", round)).expect("send");
             until(|| woken.get() > before);
             drop(waits);
         } else {
             drop(waits);
             // Nor is its task kept.
             until(|| Arc::strong_count(&woken) == 1);
-            sender.send_inline(b"", round).expect("send");
+            sender.send((b"", round)).expect("send");
         }
         // And whoever looks next, in whichever way, has it.
         let got = match round % 4 {
@@ -136,15 +136,15 @@ fn what_comes_before_the_sleep_is_found() {
     let (mut sender, mut receiver) = link(&a, &b, "x");
     let (mut full, slow) = link_with(&a, &b, "y", ChannelOptions::new().lines(2));
     for n in 0..2 {
-        full.send_inline(b"", n).expect("room");
+        full.send((b"", n)).expect("room");
     }
     // Each has slept before, so that there is nothing new but this.
     let woken = Arc::new(Woken::default());
     assert!(once(&mut receiver.recv_async(), &woken).is_pending());
-    assert!(once(&mut full.send_inline_async(b"", 2).expect("short"), &woken).is_pending());
+    assert!(once(&mut full.send_async((b"", 2)), &woken).is_pending());
     until(|| a.turn().is_ok() && b.turn().is_ok() && Arc::strong_count(&woken) == 1);
 
-    let waker = PutDown::waker(move || sender.send_inline(b"", 7).map(drop).expect("send"));
+    let waker = PutDown::waker(move || sender.send((b"", 7)).map(drop).expect("send"));
     let mut waits = receiver.recv_async();
     let got = pin!(&mut waits).poll(&mut Context::from_waker(&waker));
     assert!(matches!(got, Poll::Ready(Ok(message)) if message.word == 7));
@@ -152,9 +152,9 @@ fn what_comes_before_the_sleep_is_found() {
     let slow = Arc::new(Mutex::new(slow));
     let theirs = Arc::clone(&slow);
     let waker = PutDown::waker(move || drop(theirs.lock().expect("whole").recv().expect("recv")));
-    let mut waits = full.send_inline_async(b"", 2).expect("short");
+    let mut waits = full.send_async((b"", 2));
     let sent = pin!(&mut waits).poll(&mut Context::from_waker(&waker));
-    assert!(matches!(sent, Poll::Ready(Ok(()))));
+    assert!(matches!(sent, Poll::Ready(Ok(_))));
     drop(waits);
     // Two are on their way.
     let theirs = Arc::clone(&slow);
@@ -167,10 +167,7 @@ fn what_comes_before_the_sleep_is_found() {
 }
 
 /// Until a message's future has seen that its link is full.
-fn waits_for_room(
-    waits: &mut (impl Future<Output = Result<(), SendError<Message>>> + Unpin),
-    woken: &Arc<Woken>,
-) {
+fn waits_for_room(waits: &mut (impl Future + Unpin), woken: &Arc<Woken>) {
     assert!(once(waits, woken).is_pending());
 }
 
@@ -178,8 +175,7 @@ fn waits_for_room(
 fn a_dropped_send_leaves_its_message_with_the_sender() {
     let _dog = dog();
     let (a, b) = pair();
-    let two = ChannelOptions::new().lines(2).when_full(WhenFull::DropNew);
-    let (mut sender, mut receiver) = link_with(&a, &b, "x", two);
+    let (mut sender, mut receiver) = link_with(&a, &b, "x", ChannelOptions::new().lines(2));
     let pool = pool(&a, 4);
     sender.assign(&pool).expect("assigned");
     let woken = Arc::new(Woken::default());
@@ -188,7 +184,7 @@ fn a_dropped_send_leaves_its_message_with_the_sender() {
         block_on(sender.send_async(filled(&pool, 100, byte))).expect("room");
     }
     // A buffer, with its word.
-    let mut waits = sender.send_with_async(filled(&pool, 100, 2), 77);
+    let mut waits = sender.send_async((filled(&pool, 100, 2), 77));
     waits_for_room(&mut waits, &woken);
     drop(waits);
     let unsent = sender.take_unsent().expect("it comes back");
@@ -197,7 +193,7 @@ fn a_dropped_send_leaves_its_message_with_the_sender() {
     // One that moves, and an aggregate.
     let mut own = pool.alloc(100).expect("alloc");
     own.fill(3);
-    let mut waits = sender.move_buffer_async(own);
+    let mut waits = sender.send_async(own);
     waits_for_room(&mut waits, &woken);
     drop(waits);
     let unsent = sender.take_unsent().expect("it comes back");
@@ -210,7 +206,7 @@ fn a_dropped_send_leaves_its_message_with_the_sender() {
     let unsent = sender.take_unsent().expect("it comes back");
     assert!(matches!(&unsent.body, Body::Aggregate(all) if all.to_vec() == [4; 10]));
     // The next send drops what nobody took.
-    let mut waits = sender.send_inline_async(b"x", 5).expect("short");
+    let mut waits = sender.send_async((b"x", 5));
     waits_for_room(&mut waits, &woken);
     drop(waits);
     let mut waits = sender.send_async(filled(&pool, 100, 6));
@@ -218,7 +214,7 @@ fn a_dropped_send_leaves_its_message_with_the_sender() {
     waits_for_room(&mut waits, &woken);
     assert_eq!(receiver.recv().expect("recv").to_vec(), [0; 100]);
     until(|| woken.get() > before);
-    assert!(matches!(once(&mut waits, &woken), Poll::Ready(Ok(()))));
+    assert!(matches!(once(&mut waits, &woken), Poll::Ready(Ok(_))));
     assert!(once(&mut waits, &woken).is_pending(), "once");
     drop(waits);
     assert!(sender.take_unsent().is_none());
@@ -232,13 +228,40 @@ fn a_dropped_send_leaves_its_message_with_the_sender() {
     own.fill(7);
     let failed = until_gone(&mut sender, own);
     assert_eq!(failed.error.kind(), ErrorKind::PeerGone);
-    assert_eq!(failed.unsent.into_buffer_mut().expect("ours")[..], [7; 100]);
+    assert_eq!(failed.unsent[..], [7; 100]);
 }
 
-fn until_gone(sender: &mut Sender, mut own: tranship_core::BufferMut) -> SendError<Message> {
+fn until_gone(
+    sender: &mut Sender,
+    mut own: tranship_core::BufferMut,
+) -> SendError<tranship_core::BufferMut> {
     until(|| sender.is_peer_gone());
     own[0] = 7;
-    block_on(sender.move_buffer_async(own)).expect_err("gone")
+    block_on(sender.send_async(own)).expect_err("gone")
+}
+
+#[test]
+fn an_awaited_send_drops_as_the_channel_says() {
+    let _dog = dog();
+    let (a, b) = pair();
+    let two = ChannelOptions::new().lines(2).when_full(WhenFull::DropNew);
+    let (mut sender, mut receiver) = link_with(&a, &b, "x", two);
+    for (word, outcome) in [
+        (0, Outcome::Sent),
+        (1, Outcome::Sent),
+        (2, Outcome::Dropped),
+    ] {
+        assert_eq!(
+            block_on(sender.send_async((b"", word))).expect("room"),
+            outcome
+        );
+    }
+    assert_eq!(sender.dropped(), 1);
+    assert!(sender.take_unsent().is_none());
+    for word in 0..2 {
+        assert_eq!(receiver.recv().expect("recv").word, word);
+    }
+    assert!(receiver.try_recv().expect("open").is_none());
 }
 
 #[test]
@@ -273,7 +296,7 @@ fn who_waits_for_consent_is_woken_by_it() {
 /// Both at once, by hand.
 async fn receiver_agrees(
     receiver: &mut Receiver,
-    sending: &mut (impl Future<Output = Result<(), SendError<Message>>> + Unpin),
+    sending: &mut (impl Future<Output = Result<Outcome, SendError<tranship_core::Buffer>>> + Unpin),
 ) -> Message {
     let mut receiving = receiver.recv_async();
     let mut sent = false;
@@ -300,7 +323,7 @@ fn connections_are_awaited_and_none_is_lost() {
         let opened = s.spawn(|| {
             let open = |n: u64| {
                 let mut sender = b.open::<Sender>("sinks").expect("open");
-                sender.send_inline(b"", n).expect("send");
+                sender.send((b"", n)).expect("send");
                 (sender, b.open::<Receiver>("sources").expect("open"))
             };
             (0..20).map(open).collect::<Vec<_>>()
@@ -320,7 +343,7 @@ fn connections_are_awaited_and_none_is_lost() {
         }
         let opened = opened.join().expect("opener");
         for ((_, sender), (_, mut receiver)) in ends.iter_mut().zip(opened) {
-            sender.send_inline(b"", 1).expect("send");
+            sender.send((b"", 1)).expect("send");
             assert_eq!(block_on(receiver.recv_async()).expect("recv").word, 1);
         }
     });
@@ -357,7 +380,7 @@ fn openings_are_awaited() {
         let mut receiver = thread::scope(|s| {
             let accepts = s.spawn(|| sinks.accept().expect("accept"));
             let mut sender = block_on(wait).expect("open");
-            sender.send_inline(b"", n as u64).expect("send");
+            sender.send((b"", n as u64)).expect("send");
             accepts.join().expect("no panic")
         });
         assert_eq!(receiver.recv().expect("recv").word, n as u64);
@@ -406,12 +429,8 @@ fn a_send_has_its_forms() {
     assert_eq!(failed.kind(), ErrorKind::Full);
     let failed = sender.send_timeout(failed.unsent, soon).expect_err("full");
     assert_eq!(failed.kind(), ErrorKind::Full);
-    let mut now = sender.with_when_full(WhenFull::Error);
-    assert_eq!(
-        now.send_inline(b"", 0).expect_err("full").kind(),
-        ErrorKind::Full
-    );
-    drop(now);
+    let now = sender.try_send(b"").expect_err("full");
+    assert_eq!(now.kind(), ErrorKind::Full);
     assert_eq!(sender.dropped(), 0);
     sender
         .send(failed.unsent)
@@ -446,10 +465,10 @@ fn no_wake_up_is_lost() {
                 for n in 0..ROUNDS {
                     // Given up now and then, and sent anew.
                     let mut message = None;
-                    loop {
+                    let outcome = loop {
                         let buf = message.take().and_then(Message::into_buffer);
                         let buf = buf.unwrap_or_else(|| filled(pool, 64, 1));
-                        let mut waits = sender.send_with_async(buf, n);
+                        let mut waits = sender.send_async((buf, n));
                         if mine.below(4) == 0 {
                             let woken = Arc::new(Woken::default());
                             let done = once(&mut waits, &woken);
@@ -461,7 +480,8 @@ fn no_wake_up_is_lost() {
                             continue;
                         }
                         break block_on(waits).expect("send");
-                    }
+                    };
+                    assert_eq!(outcome, Outcome::Sent);
                 }
                 block_on(sender.wait_taken_async()).expect("taken");
             });

@@ -37,7 +37,7 @@ fn threads_allocate_send_and_drop_clones_and_contents_hold() {
                     if own.len() < 8 && random.one_in(4) {
                         own.push((buf.clone(), id));
                     }
-                    sender.send_with(buf, id).expect("send");
+                    sender.send((buf, id)).expect("send");
                     if random.one_in(3) && !own.is_empty() {
                         let at = random.below(own.len() as u64);
                         let (buf, id) = own.swap_remove(usize::try_from(at).expect("small"));
@@ -82,7 +82,7 @@ fn writers_that_block_on_each_other_all_finish() {
                 for i in 0..200u64 {
                     let len =
                         [CHUNK, 100, CHUNK / 2, 2 * CHUNK][usize::try_from(i % 4).expect("small")];
-                    sender.send_with(filled(pool, len, n), i).expect("send");
+                    sender.send((filled(pool, len, n), i)).expect("send");
                 }
             });
             s.spawn(move || {
@@ -156,13 +156,13 @@ fn own_buffers_that_come_back_go_in_any_thread() {
                 if id % 3 == 0 {
                     kept.send((buf.clone(), id)).expect("dropper");
                 }
-                sender.send_with(buf, id).expect("send");
+                sender.send((buf, id)).expect("send");
             }
         });
         s.spawn(move || {
             while let Ok(message) = through.recv() {
                 let id = message.word;
-                onward.send_with(buf(message), id).expect("forward");
+                onward.send((buf(message), id)).expect("forward");
             }
         });
         s.spawn(move || {

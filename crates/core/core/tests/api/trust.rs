@@ -59,7 +59,7 @@ fn a_large_buffer_with_holes_is_refused() {
         let punched = unsafe { libc::madvise(at.cast(), 4096, libc::MADV_REMOVE) };
         assert_eq!(punched, 0, "{}", std::io::Error::last_os_error());
         let sent = match moves {
-            true => to.move_buffer(buf).expect("move"),
+            true => to.send(buf).expect("move"),
             false => to.send(buf.freeze()).expect("send"),
         };
         assert_eq!(sent, Outcome::Sent);
@@ -133,7 +133,7 @@ fn at_half_what_came_back_and_goes_again_faults_again() {
     buf.write(0, b"some bytes").expect("inside");
     let at = buf.view().as_ptr();
     for _ in 0..5 {
-        to.move_buffer(buf).expect("move");
+        to.send(buf).expect("move");
         assert_eq!(access(at), Access::None);
         let there = from.recv().expect("recv").into_buffer_mut().expect("moved");
         let theirs = there.view().as_ptr();
@@ -157,7 +157,7 @@ fn bytes_are_written_in_place_by_who_may_write_them() {
         let at = buf.writable_ptr().expect("it is ours");
         // SAFETY: its first byte, mapped for writing.
         unsafe { at.write_volatile(7) };
-        to.move_buffer(buf).expect("move");
+        to.send(buf).expect("move");
         let mut got = from.recv().expect("recv").into_buffer_mut().expect("moved");
         assert_eq!(got.view().read_u8(0), Ok(7), "{trust}");
         let there = got.writable_ptr();
@@ -179,7 +179,7 @@ fn bytes_are_written_in_place_by_who_may_write_them() {
 fn until_passed(from: &mut tranship_core::Receiver, buf: tranship_core::BufferMut) {
     let mut buf = Some(buf);
     until(|| {
-        let passed = from.pass(buf.take().expect("it came back"));
+        let passed = from.send_back(buf.take().expect("it came back"));
         buf = passed.err().map(|failed| {
             assert_eq!(failed.kind(), ErrorKind::PoolPending, "{failed}");
             failed.unsent

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::task::{Context, Waker};
 use std::time::{Duration, Instant};
-use tranship_core::{Body, Domain, ErrorKind, Receiver, Sender};
+use tranship_core::{Body, Domain, ErrorKind, Receiver, Released, Sender};
 use tranship_proto::Event;
 use tranship_sys::socket;
 use tranship_testkit::{Control, child};
@@ -160,14 +160,16 @@ fn what_goes_back_waits_until_its_pool_is_open() {
             assigned.is_finished()
         });
     });
-    let failed = from_second.release_with(got, 1).expect_err("not open");
+    let failed = from_second
+        .send_back((Released(got), 1))
+        .expect_err("not open");
     assert_eq!(failed.kind(), ErrorKind::PoolPending, "{failed}");
     let (started, timeout) = (Instant::now(), Duration::from_millis(100));
-    let failed = from_second.release_timeout(failed.unsent, 2, timeout);
+    let failed = from_second.send_back_timeout((Released(failed.unsent.0), 2), timeout);
     let failed = failed.expect_err("nor later");
     assert_eq!(failed.kind(), ErrorKind::PoolPending, "{failed}");
     assert!(started.elapsed() >= timeout, "it did not wait");
-    let mut released = pin!(from_second.release_async(failed.unsent, 3));
+    let mut released = pin!(from_second.send_back_async((Released(failed.unsent.0), 3)));
     let looked = released
         .as_mut()
         .poll(&mut Context::from_waker(Waker::noop()));

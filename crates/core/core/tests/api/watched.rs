@@ -54,13 +54,13 @@ fn who_awaits_room_is_seen_and_then_not_any_more() {
     let (mut sender, mut receiver) = link_with(&a, &b, "narrow", options);
     let mut reader = reader(&a);
     for _ in 0..2 {
-        sender.send_inline(b"x", 0).expect("room");
+        sender.send(b"x").expect("room");
     }
     let fits = until(&mut reader, "narrow", |c| c.depth == 2);
     assert_eq!((fits.stalls, fits.waiting_ns), (0, 0));
     std::thread::scope(|s| {
         let awaits = s.spawn(|| {
-            let sending = sender.send_inline_async(b"y", 0).expect("short");
+            let sending = sender.send_async(b"y");
             block_on(sending).expect("sent");
         });
         let waits = until(&mut reader, "narrow", |c| c.waiting_ns > 0);
@@ -79,7 +79,7 @@ fn who_drops_what_has_no_room_stalls_and_waits_for_nobody() {
     let options = ChannelOptions::new().lines(2).when_full(WhenFull::DropNew);
     let (mut sender, _receiver) = link_with(&a, &b, "narrow", options);
     for _ in 0..5 {
-        sender.send_inline(b"x", 0).expect("sent or dropped");
+        sender.send(b"x").expect("sent or dropped");
     }
     let found = until(&mut reader(&a), "narrow", |c| c.stalls > 0);
     assert_eq!(

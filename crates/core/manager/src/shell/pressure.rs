@@ -119,7 +119,14 @@ mod tests {
             (filled(0.97), true, Pressure::Full),
             (Seen { slowed, ..none }, false, Pressure::Some),
             (Seen { at_limit, ..none }, false, Pressure::None),
-            (Seen { at_limit, ..filled(0.9) }, false, Pressure::Full),
+            (
+                Seen {
+                    at_limit,
+                    ..filled(0.9)
+                },
+                false,
+                Pressure::Full,
+            ),
         ] {
             assert_eq!(judge(&config, seen, fired), expected, "{seen:?} {fired}");
         }

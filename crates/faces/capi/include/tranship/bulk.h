@@ -110,7 +110,7 @@ static inline tranship_status bulk_channel_move(struct bulk_channel *channel, bu
     if (!channel->tx)
         return TRANSHIP_ERR_CHANNEL_DIRECTION;
     buffer->word = word;
-    return tranship_move(channel->tx, buffer, TRANSHIP_FOREVER, NULL);
+    return tranship_send(channel->tx, buffer, TRANSHIP_FOREVER, NULL);
 }
 
 /** TX: shows the buffer. Both ends read it; no byte is copied. */
@@ -139,7 +139,7 @@ static inline tranship_status bulk_channel_pass(struct bulk_channel *channel, bu
     if (!channel->rx)
         return TRANSHIP_ERR_CHANNEL_DIRECTION;
     buffer->word = word;
-    return tranship_pass(channel->rx, buffer, TRANSHIP_NOW, NULL);
+    return tranship_send_back(channel->rx, buffer, TRANSHIP_NOW, NULL);
 }
 
 /** RX: is through with what came as a copy: a buffer, and also what tranship_send can send besides (pieces, inline bytes). */
@@ -161,7 +161,7 @@ static inline tranship_status bulk_channel_release_with(struct bulk_channel *cha
     if (buffer->kind == TRANSHIP_BUF_EXCLUSIVE || buffer->kind == TRANSHIP_BUF_NONE)
         return TRANSHIP_ERR_BUFFER_NOT_A_COPY;
     buffer->word = word;
-    return tranship_release_with(channel->rx, buffer, TRANSHIP_NOW, NULL);
+    return tranship_send_back_released(channel->rx, buffer, TRANSHIP_NOW, NULL);
 }
 
 /**

@@ -76,7 +76,9 @@ static inline tranship_status cbuf_send(tranship_sender *to, cbuf_t *cb)
 /** Sends the reference itself: as cbuf_send and cbuf_free, and cheaper than both. */
 static inline tranship_status cbuf_send_free(tranship_sender *to, cbuf_t *cb)
 {
-    return tranship_send(to, cb, TRANSHIP_FOREVER, NULL);
+    tranship_status status = cb->kind == TRANSHIP_BUF_EXCLUSIVE ? tranship_freeze(cb, NULL) : TRANSHIP_OK;
+
+    return status == TRANSHIP_OK ? tranship_send(to, cb, TRANSHIP_FOREVER, NULL) : status;
 }
 
 /** The next cbuf that was sent here, with a reference to it. */

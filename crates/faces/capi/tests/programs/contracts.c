@@ -44,9 +44,9 @@ static void null_is_an_error_or_nothing(void)
     says("pool is NULL");
     EXPECT(tranship_alloc(NULL, 1, TRANSHIP_NOW, NULL, NULL), TRANSHIP_ERR_BAD_ARGUMENT);
     EXPECT(tranship_send(NULL, &buf, TRANSHIP_NOW, &error), TRANSHIP_ERR_BAD_ARGUMENT);
-    EXPECT(tranship_move(NULL, NULL, TRANSHIP_NOW, &error), TRANSHIP_ERR_BAD_ARGUMENT);
+    EXPECT(tranship_send(NULL, NULL, TRANSHIP_NOW, &error), TRANSHIP_ERR_BAD_ARGUMENT);
     EXPECT(tranship_recv(NULL, TRANSHIP_NOW, &buf, &error), TRANSHIP_ERR_BAD_ARGUMENT);
-    EXPECT(tranship_pass(NULL, &buf, TRANSHIP_NOW, &error), TRANSHIP_ERR_BAD_ARGUMENT);
+    EXPECT(tranship_send_back(NULL, &buf, TRANSHIP_NOW, &error), TRANSHIP_ERR_BAD_ARGUMENT);
     EXPECT(tranship_listen(NULL, "x", TRANSHIP_SENDER, NULL, NULL, &error), TRANSHIP_ERR_BAD_ARGUMENT);
     EXPECT(tranship_poll(NULL, 1, TRANSHIP_NOW, NULL, &error), TRANSHIP_ERR_BAD_ARGUMENT);
     EXPECT(tranship_copy_out(NULL, 0, NULL, 0, &error), TRANSHIP_ERR_BAD_ARGUMENT);
@@ -202,7 +202,7 @@ static void *peer(void *unused)
     EXPECT(tranship_recv(receiver, TRANSHIP_NOW, &buf, NULL), TRANSHIP_ERR_TIMED_OUT);
     EXPECT(tranship_recv(receiver, TRANSHIP_MS(1), &buf, &error), TRANSHIP_ERR_TIMED_OUT);
     EXPECT(tranship_error_errno(error), ETIMEDOUT);
-    OK(tranship_send_control(receiver, "thanks", 6, 3, TRANSHIP_NOW, &error));
+    OK(tranship_send_back_bytes(receiver, "thanks", 6, 3, TRANSHIP_NOW, &error));
     OK(tranship_recv(receiver, TRANSHIP_FOREVER, &buf, &error)); /* the inline bytes, cut */
     EXPECT(buf.len == 4 && memcmp(tranship_data(&buf), "than", 4) == 0, 1);
     EXPECT(tranship_recv(receiver, TRANSHIP_FOREVER, &buf, &error), TRANSHIP_ERR_PEER_GONE);
@@ -221,7 +221,7 @@ static void messages_of_all_kinds(tranship_domain *domain, tranship_pool *pool)
     tranship_poll_item item = {.kind = TRANSHIP_POLL_SENDER};
     size_t ready;
     pthread_t thread;
-    char many[49] = {0};
+    char many[41] = {0};
 
     OK(tranship_listen(domain, "line", TRANSHIP_SENDER, NULL, &listener, &error));
     EXPECT(tranship_accept_sender(listener, TRANSHIP_NOW, &sender, &error), TRANSHIP_ERR_TIMED_OUT);
@@ -233,8 +233,8 @@ static void messages_of_all_kinds(tranship_domain *domain, tranship_pool *pool)
     EXPECT(ready == 1 && item.ready == 1, 1);
     tranship_poll_item twice[2] = {item, item};
     EXPECT(tranship_poll(twice, 2, TRANSHIP_NOW, &ready, &error), TRANSHIP_ERR_BAD_ARGUMENT);
-    OK(tranship_send_inline(sender, "hello", 5, 1, TRANSHIP_FOREVER, &error));
-    EXPECT(tranship_send_inline(sender, many, 49, 1, TRANSHIP_NOW, &error), TRANSHIP_ERR_BAD_ARGUMENT);
+    OK(tranship_send_bytes(sender, "hello", 5, 1, TRANSHIP_FOREVER, &error));
+    EXPECT(tranship_send_bytes(sender, many, 41, 1, TRANSHIP_NOW, &error), TRANSHIP_ERR_TOO_LARGE);
     OK(tranship_alloc(pool, 6, TRANSHIP_FOREVER, &buf, &error));
     memcpy(buf.ptr, "abcdef", 6);
     OK(tranship_alloc(pool, 100, TRANSHIP_FOREVER, &head, &error));
@@ -243,7 +243,7 @@ static void messages_of_all_kinds(tranship_domain *domain, tranship_pool *pool)
     OK(tranship_aggregate_push_back(&all, &buf, &error));
     OK(tranship_aggregate_push_front(&all, &head, &error));
     EXPECT(head.kind, TRANSHIP_BUF_NONE);
-    EXPECT(tranship_move(sender, &all, TRANSHIP_NOW, &error), TRANSHIP_ERR_BAD_ARGUMENT);
+    EXPECT(tranship_send(sender, &all, TRANSHIP_NOW, &error), TRANSHIP_ERR_BAD_ARGUMENT);
     all.len = 9; /* a part of it is made of parts of its pieces */
     EXPECT(tranship_send(sender, &all, TRANSHIP_NOW, &error), TRANSHIP_ERR_BAD_ARGUMENT);
     says("buf.len is 9, and the aggregate has 10 bytes");
@@ -280,15 +280,15 @@ static void *answers(void *of)
     tranship_error *error = NULL;
     tranship_buf buf;
 
-    OK(tranship_send_control(receiver, "word", 4, 1, TRANSHIP_FOREVER, &error));
+    OK(tranship_send_back_bytes(receiver, "word", 4, 1, TRANSHIP_FOREVER, &error));
     OK(tranship_recv(receiver, TRANSHIP_NOW, &buf, &error));
     buf.word = 2;
-    OK(tranship_release_with(receiver, &buf, TRANSHIP_FOREVER, &error));
+    OK(tranship_send_back_released(receiver, &buf, TRANSHIP_FOREVER, &error));
     OK(tranship_recv(receiver, TRANSHIP_NOW, &buf, &error));
     buf.word = 3;
-    OK(tranship_pass(receiver, &buf, TRANSHIP_FOREVER, &error));
+    OK(tranship_send_back(receiver, &buf, TRANSHIP_FOREVER, &error));
     EXPECT(buf.kind, TRANSHIP_BUF_NONE);
-    OK(tranship_send_control(receiver, "last", 4, 4, TRANSHIP_MS(600000), &error));
+    OK(tranship_send_back_bytes(receiver, "last", 4, 4, TRANSHIP_MS(600000), &error));
     return NULL;
 }
 
@@ -305,13 +305,13 @@ static void what_goes_back_waits_for_room(tranship_domain *domain, tranship_pool
     OK(tranship_listen(domain, "local:back", TRANSHIP_RECEIVER, NULL, &listener, &error));
     OK(tranship_open_sender(domain, "local:back", NULL, TRANSHIP_FOREVER, &sender, &error));
     OK(tranship_accept_receiver(listener, TRANSHIP_FOREVER, &receiver, &error));
-    OK(tranship_send_inline(sender, "first", 5, 0, TRANSHIP_NOW, &error));
+    OK(tranship_send_bytes(sender, "first", 5, 0, TRANSHIP_NOW, &error));
     OK(tranship_alloc(pool, 100, TRANSHIP_FOREVER, &buf, &error));
-    OK(tranship_move(sender, &buf, TRANSHIP_NOW, &error));
-    while ((status = tranship_send_control(receiver, "word", 4, 0, TRANSHIP_NOW, &error)) == TRANSHIP_OK)
+    OK(tranship_send(sender, &buf, TRANSHIP_NOW, &error));
+    while ((status = tranship_send_back_bytes(receiver, "word", 4, 0, TRANSHIP_NOW, &error)) == TRANSHIP_OK)
         full++;
     EXPECT(status, TRANSHIP_ERR_FULL);
-    EXPECT(tranship_send_control(receiver, "word", 4, 0, TRANSHIP_MS(20), &error), TRANSHIP_ERR_FULL);
+    EXPECT(tranship_send_back_bytes(receiver, "word", 4, 0, TRANSHIP_MS(20), &error), TRANSHIP_ERR_FULL);
     says("waited ");
     EXPECT(atoi(strstr(tranship_error_message(error), "waited ") + 7) >= 20, 1);
     pthread_create(&thread, NULL, answers, receiver);
@@ -331,6 +331,36 @@ static void what_goes_back_waits_for_room(tranship_domain *domain, tranship_pool
     pthread_join(thread, NULL);
     tranship_receiver_close(receiver);
     tranship_sender_close(sender);
+    tranship_listener_close(listener);
+}
+
+/* Its receiver alone reads it, so its buffers go over this channel only. */
+static void a_channel_has_a_pool_of_its_own(tranship_domain *domain)
+{
+    tranship_listener *listener;
+    tranship_sender *own, *other;
+    tranship_receiver *receiver, *another;
+    tranship_buf buf;
+
+    OK(tranship_listen(domain, "local:own", TRANSHIP_RECEIVER, NULL, &listener, &error));
+    OK(tranship_open_sender(domain, "local:own", NULL, TRANSHIP_FOREVER, &own, &error));
+    OK(tranship_accept_receiver(listener, TRANSHIP_FOREVER, &receiver, &error));
+    OK(tranship_open_sender(domain, "local:own", NULL, TRANSHIP_FOREVER, &other, &error));
+    OK(tranship_accept_receiver(listener, TRANSHIP_FOREVER, &another, &error));
+    EXPECT(tranship_sender_alloc(NULL, 1, TRANSHIP_NOW, &buf, &error), TRANSHIP_ERR_BAD_ARGUMENT);
+    OK(tranship_sender_alloc(own, 100, TRANSHIP_FOREVER, &buf, &error));
+    EXPECT(buf.kind == TRANSHIP_BUF_EXCLUSIVE && buf.len == 100, 1);
+    memcpy(buf.ptr, "own", 3);
+    EXPECT(tranship_send(other, &buf, TRANSHIP_NOW, &error), TRANSHIP_ERR_REFUSED);
+    EXPECT(buf.kind, TRANSHIP_BUF_EXCLUSIVE);
+    OK(tranship_send(own, &buf, TRANSHIP_NOW, &error));
+    OK(tranship_recv(receiver, TRANSHIP_NOW, &buf, &error));
+    EXPECT(memcmp(tranship_data(&buf), "own", 3), 0);
+    tranship_release(&buf);
+    tranship_receiver_close(receiver);
+    tranship_receiver_close(another);
+    tranship_sender_close(own);
+    tranship_sender_close(other);
     tranship_listener_close(listener);
 }
 
@@ -366,28 +396,28 @@ static void a_deadline_that_has_passed_is_now(tranship_domain *domain, tranship_
     tranship_release(&all);
     OK(tranship_alloc(pool, 100, TRANSHIP_NOW, &all, &error));
     OK(tranship_alloc(pool, 100, TRANSHIP_NOW, &buf, &error));
-    OK(tranship_move(sender, &buf, TRANSHIP_NOW, &error));
-    while ((status = tranship_send_inline(sender, "word", 4, 0, TRANSHIP_NOW, &error)) == TRANSHIP_OK)
+    OK(tranship_send(sender, &buf, TRANSHIP_NOW, &error));
+    while ((status = tranship_send_bytes(sender, "word", 4, 0, TRANSHIP_NOW, &error)) == TRANSHIP_OK)
         ;
     EXPECT(status, TRANSHIP_ERR_FULL);
     OK(tranship_recv(receiver, TRANSHIP_NOW, &buf, &error));
-    OK(tranship_send_inline(sender, "word", 4, 0, TRANSHIP_NOW, &error)); /* in its place */
+    OK(tranship_send_bytes(sender, "word", 4, 0, TRANSHIP_NOW, &error)); /* in its place */
     OK(tranship_recv(receiver, TRANSHIP_NOW, &more, &error));
-    while ((status = tranship_send_control(receiver, "word", 4, 0, TRANSHIP_NOW, &error)) == TRANSHIP_OK)
+    while ((status = tranship_send_back_bytes(receiver, "word", 4, 0, TRANSHIP_NOW, &error)) == TRANSHIP_OK)
         ;
     EXPECT(status, TRANSHIP_ERR_FULL);
-    while (tranship_send_inline(sender, "word", 4, 0, TRANSHIP_NOW, NULL) == TRANSHIP_OK)
+    while (tranship_send_bytes(sender, "word", 4, 0, TRANSHIP_NOW, NULL) == TRANSHIP_OK)
         ;
     for (size_t i = 0; i < sizeof passed / sizeof *passed; i++) {
         int64_t time = passed[i];
 
-        EXPECT(tranship_send_inline(sender, "word", 4, 0, time, &error), TRANSHIP_ERR_FULL);
-        EXPECT(tranship_move(sender, &all, time, &error), TRANSHIP_ERR_FULL);
+        EXPECT(tranship_send_bytes(sender, "word", 4, 0, time, &error), TRANSHIP_ERR_FULL);
+        EXPECT(tranship_send(sender, &all, time, &error), TRANSHIP_ERR_FULL);
         EXPECT(tranship_send(sender, &more, time, &error), TRANSHIP_ERR_FULL);
         EXPECT(tranship_wait_taken(sender, time, &error), TRANSHIP_ERR_TIMED_OUT);
-        EXPECT(tranship_send_control(receiver, "word", 4, 0, time, &error), TRANSHIP_ERR_FULL);
-        EXPECT(tranship_pass(receiver, &buf, time, &error), TRANSHIP_ERR_FULL);
-        EXPECT(tranship_release_with(receiver, &more, time, &error), TRANSHIP_ERR_FULL);
+        EXPECT(tranship_send_back_bytes(receiver, "word", 4, 0, time, &error), TRANSHIP_ERR_FULL);
+        EXPECT(tranship_send_back(receiver, &buf, time, &error), TRANSHIP_ERR_FULL);
+        EXPECT(tranship_send_back_released(receiver, &more, time, &error), TRANSHIP_ERR_FULL);
     }
     tranship_release(&all);
     tranship_release(&buf);
@@ -430,9 +460,9 @@ static void who_wants_the_newest_gets_it(tranship_domain *domain)
     says("TRANSHIP_WHEN_FULL_DROP_OLDEST");
     OK(tranship_sender_set_when_full(sender, TRANSHIP_WHEN_FULL_DROP_OLDEST, &error));
     for (uint64_t number = 0; number < 5; number++)
-        OK(tranship_send_inline(sender, "x", 1, number, TRANSHIP_FOREVER, &error));
+        OK(tranship_send_bytes(sender, "x", 1, number, TRANSHIP_FOREVER, &error));
     EXPECT(tranship_sender_dropped(sender), 3);
-    EXPECT(tranship_send_inline(sender, "x", 1, 9, TRANSHIP_NOW, &error), TRANSHIP_ERR_FULL);
+    EXPECT(tranship_send_bytes(sender, "x", 1, 9, TRANSHIP_NOW, &error), TRANSHIP_ERR_FULL);
     OK(tranship_recv(receiver, TRANSHIP_NOW, &buf, &error));
     EXPECT(buf.word, 1);
     tranship_release(&buf);
@@ -462,6 +492,7 @@ int main(void)
     bufs_know_what_they_are(pool);
     messages_of_all_kinds(domain, pool);
     what_goes_back_waits_for_room(domain, pool);
+    a_channel_has_a_pool_of_its_own(domain);
     a_deadline_that_has_passed_is_now(domain, pool);
     who_wants_the_newest_gets_it(domain);
     a_forked_child_is_told(domain, pool);

@@ -38,7 +38,7 @@ int main(int count, char **words)
             return failed();
         memset(buf.ptr, (int)(word % 256), buf.len);
         buf.word = word;
-        if (tranship_send(sender, &buf, TRANSHIP_FOREVER, &error) != TRANSHIP_OK)
+        if (tranship_freeze(&buf, &error) != TRANSHIP_OK || tranship_send(sender, &buf, TRANSHIP_FOREVER, &error) != TRANSHIP_OK)
             return failed();
     }
 }

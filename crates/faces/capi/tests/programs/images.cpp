@@ -61,6 +61,7 @@ static void lie(tranship_pool *pool, tranship_sender *to, uint64_t offset, int32
     std::memset(buf.ptr, 0, buf.len);
     std::memcpy(static_cast<char *>(buf.ptr) + buf.len - sizeof shape, &shape, sizeof shape);
     std::memcpy(static_cast<char *>(buf.ptr) + buf.len - sizeof shape - sizeof extents, extents, sizeof extents);
+    OK(tranship_freeze(&buf, NULL));
     OK(tranship_send(to, &buf, TRANSHIP_FOREVER, NULL));
 }
 
@@ -126,7 +127,7 @@ static void send_all(tranship_domain *domain)
     }
     EXPECT(kept.rows, 2);
     kept = kept.clone(); /* its allocator is gone, and its buffer was not */
-    OK(tranship_send_inline(to, "no image", 8, 0, TRANSHIP_FOREVER, NULL));
+    OK(tranship_send_bytes(to, "no image", 8, 0, TRANSHIP_FOREVER, NULL));
     lies(pool, to);
     /* More than fits: each goes when both ends have let it go. */
     tranship::MatAllocator images(small);

@@ -102,7 +102,7 @@ int main(void)
     OK(m_tobuf(m, pool, &buf));
     m_freem(m);
     OK(tranship_send(to, &buf, TRANSHIP_FOREVER, NULL));
-    OK(tranship_send_inline(to, "small", 5, 0, TRANSHIP_FOREVER, NULL));
+    OK(tranship_send_bytes(to, "small", 5, 0, TRANSHIP_FOREVER, NULL));
     EXPECT(m_tobuf(NULL, pool, &buf), TRANSHIP_ERR_BAD_ARGUMENT);
     tranship_sender_close(to);
     pthread_join(thread, NULL);

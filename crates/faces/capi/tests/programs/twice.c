@@ -51,6 +51,7 @@ static tranship_buf received(void)
     tranship_buf buf = exclusive();
 
     connected();
+    OK(tranship_freeze(&buf, &error));
     OK(tranship_send(sender, &buf, TRANSHIP_NOW, &error));
     OK(tranship_recv(receiver, TRANSHIP_NOW, &buf, &error));
     return buf;
@@ -61,7 +62,7 @@ static tranship_buf moved(void)
     tranship_buf buf = exclusive();
 
     connected();
-    OK(tranship_move(sender, &buf, TRANSHIP_NOW, &error));
+    OK(tranship_send(sender, &buf, TRANSHIP_NOW, &error));
     OK(tranship_recv(receiver, TRANSHIP_NOW, &buf, &error));
     return buf;
 }
@@ -140,16 +141,16 @@ int main(int count, char **arguments)
     } else if (is(scene, "move")) {
         connected();
         copy = buf = exclusive();
-        OK(tranship_move(sender, &buf, TRANSHIP_NOW, &error));
-        tranship_move(sender, &copy, TRANSHIP_NOW, &error);
+        OK(tranship_send(sender, &buf, TRANSHIP_NOW, &error));
+        tranship_send(sender, &copy, TRANSHIP_NOW, &error);
     } else if (is(scene, "pass")) {
         copy = buf = moved();
-        OK(tranship_pass(receiver, &buf, TRANSHIP_NOW, &error));
-        tranship_pass(receiver, &copy, TRANSHIP_NOW, &error);
+        OK(tranship_send_back(receiver, &buf, TRANSHIP_NOW, &error));
+        tranship_send_back(receiver, &copy, TRANSHIP_NOW, &error);
     } else if (is(scene, "release_with")) {
         copy = buf = received();
-        OK(tranship_release_with(receiver, &buf, TRANSHIP_NOW, &error));
-        tranship_release_with(receiver, &copy, TRANSHIP_NOW, &error);
+        OK(tranship_send_back_released(receiver, &buf, TRANSHIP_NOW, &error));
+        tranship_send_back_released(receiver, &copy, TRANSHIP_NOW, &error);
     } else if (is(scene, "freeze")) {
         copy = buf = exclusive();
         tranship_release(&buf);

@@ -19,12 +19,11 @@ use super::plan::{Plan, Reached};
 use super::worker::{Finished, Start, Worker};
 use crate::args::demo::{ConsumerRole, Transport};
 use anyhow::{Context, Result};
-use lane::{Lane, PATIENCE};
+use lane::Lane;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 use tranship::{
     Buffer, ChannelOptions, Domain, ErrorKind, Pool, PoolOptions, Sender, StatRecord, Wait,
-    WhenFull,
 };
 
 /// Frames that may wait for one consumer.
@@ -106,10 +105,7 @@ impl<'a> Producer<'a> {
     /// Starts a consumer and opens a link to it.
     fn start(&self, role: ConsumerRole, more: &[&str], wait: Wait) -> Result<(Worker, Lane)> {
         let name = format!("demo-{}", role.name());
-        let options = ChannelOptions::new()
-            .lines(QUEUE)
-            .wait(wait)
-            .when_full(WhenFull::WaitFor(PATIENCE));
+        let options = ChannelOptions::new().lines(QUEUE).wait(wait);
         let listener = self.domain.listen_with::<Sender>(&name, options)?;
         let socket = self.domain.socket_path().context("the manager's socket")?;
         let socket = socket.to_str().context("the socket's path")?;

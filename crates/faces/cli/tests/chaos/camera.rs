@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use tranship::{
     ChannelOptions, ErrorKind, Listener, Message, Pool, PoolOptions, Receiver, Refusal, Sender,
-    WhenFull,
 };
 use tranship_testkit::chaos::MANAGER;
 use tranship_testkit::{Control, child, payload};
@@ -18,7 +17,7 @@ const POOL: u64 = 24 << 20;
 const FRAME: usize = 1 << 20;
 
 fn options() -> ChannelOptions {
-    ChannelOptions::new().lines(4).when_full(WhenFull::Error)
+    ChannelOptions::new().lines(4)
 }
 
 child!(
@@ -114,7 +113,7 @@ impl Camera {
         let frame = frame.freeze();
         let mut wrong = Ok(());
         self.viewers
-            .retain_mut(|viewer| match viewer.send_with(frame.clone(), id) {
+            .retain_mut(|viewer| match viewer.try_send((frame.clone(), id)) {
                 Ok(_) => true,
                 Err(e) => match send_over(&e.error) {
                     Ok(over) => !over,

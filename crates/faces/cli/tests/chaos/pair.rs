@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tranship::{
     BufferMut, ChannelOptions, Domain, ErrorKind, Listener, Message, Pool, PoolOptions, Receiver,
-    Sender, WhenFull,
+    Sender,
 };
 use tranship_testkit::{Control, child, payload};
 
@@ -18,9 +18,7 @@ const CHUNK: u64 = 4 << 20;
 const LONGEST: u64 = 256 << 10;
 
 fn options() -> ChannelOptions {
-    ChannelOptions::new()
-        .lines(4)
-        .when_full(WhenFull::WaitFor(ROUND))
+    ChannelOptions::new().lines(4)
 }
 
 /// Returns the question under a number, or the answer to it.
@@ -115,7 +113,7 @@ impl Server {
         let Some(buffer) = filled(&self.pool, request.word, true)? else {
             return Ok(());
         };
-        to.send_with(buffer, request.word)
+        to.send_timeout((buffer, request.word), ROUND)
             .map(drop)
             .or_else(|e| send_over(&e.error).map(drop))
     }
@@ -178,7 +176,7 @@ fn ask(pool: &Pool, to: &mut Sender, from: &mut Receiver, id: u64) -> Result<(bo
     let Some(buffer) = filled(pool, id, false)? else {
         return Ok((false, false));
     };
-    if let Err(e) = to.send_with(buffer, id) {
+    if let Err(e) = to.send_timeout((buffer, id), ROUND) {
         return send_over(&e.error).map(|over| (false, over));
     }
     // Asked again after a while: an answer to the first question counts as well, any other is old.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tranship::{
     Body, ChannelOptions, ErrorKind, Message, Pool, PoolOptions, Receiver, Relay, RelayEnd,
-    RelayStop, Sender, WhenFull, poll,
+    RelayStop, Released, Sender, poll,
 };
 use tranship_testkit::chaos::Flow;
 use tranship_testkit::{Control, child, payload};
@@ -23,9 +23,7 @@ const RELAY: usize = 1;
 const VIEWER: usize = 2;
 
 fn options() -> ChannelOptions {
-    ChannelOptions::new()
-        .lines(8)
-        .when_full(WhenFull::WaitFor(ROUND))
+    ChannelOptions::new().lines(8)
 }
 
 child!(
@@ -86,7 +84,7 @@ fn film(
         Err(other) => return Err(format!("alloc: {other}")),
     };
     payload::fill(&mut frame, id, payload::mix(id));
-    match to.send_with(frame, id) {
+    match to.send_timeout((frame, id), ROUND) {
         Ok(_) => {
             out.insert(id);
             Ok(false)
@@ -249,7 +247,7 @@ child!(
 
 /// Releases a frame; it is released also if no camera is there to hear of it.
 fn tell(from: &mut Receiver, frame: Message) -> Result<(), Broken> {
-    match from.release_with(frame.body, frame.word) {
+    match from.send_back((Released(frame.body), frame.word)) {
         Ok(()) => Ok(()),
         Err(failed) => send_over(&failed.error).map(drop),
     }

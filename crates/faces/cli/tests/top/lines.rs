@@ -84,7 +84,7 @@ fn who_waits_is_shown_with_whom_it_waits_for() {
     let all = std::thread::scope(|s| {
         // One caller more than there is memory for, and more than there are lines.
         s.spawn(|| drop(pool.alloc(64 << 10).expect("alloc")));
-        s.spawn(|| (0..20).for_each(|_| sender.send_inline(b"x", 0).map(drop).expect("send")));
+        s.spawn(|| (0..20).for_each(|_| sender.send(b"x").map(drop).expect("send")));
         let all = loop {
             let output = top_at(&socket, &["--json", "--count", "1"]).output();
             let all = lines(&output.expect("running the program")).remove(0);

@@ -3,7 +3,7 @@
 import asyncio
 
 from . import _objects
-from ._errors import OutOfMemory, PeerGone
+from ._errors import Full, OutOfMemory, PeerGone
 
 
 def _wake(future):
@@ -79,14 +79,21 @@ async def _finished(sender, *to_move):
             sender._cancel(*to_move)
 
 
-async def send(sender, payload, word=0):
-    if not sender._begin(payload, word):
-        await _finished(sender)
+async def send(sender, payload, word=0, move=False):
+    if not sender._begin(payload, word, move):
+        await _finished(sender, *([payload] if move else []))
 
 
-async def move(sender, buffer, word=0):
-    if not sender._begin_move(buffer, word):
-        await _finished(sender, buffer)
+# No sender tells of room for what goes back: a receiver looks.
+_ROOM = 0.02
+
+
+async def send_back(receiver, payload, word, released):
+    while True:
+        try:
+            return receiver.send_back(payload, word, released=released)
+        except Full:
+            await asyncio.sleep(_ROOM)
 
 
 async def taken(sender):
@@ -98,11 +105,19 @@ async def taken(sender):
 _SOON, _LATE = 0.001, 0.02
 
 
+async def alloc(sender, nbytes):
+    return await _when_there(lambda: sender.alloc(nbytes, timeout=0))
+
+
 async def _copied(pool, data):
+    return await _when_there(lambda: pool.copy(data, timeout=0))
+
+
+async def _when_there(make):
     pause = _SOON
     while True:
         try:
-            return pool.copy(data, timeout=0)
+            return make()
         except OutOfMemory as error:
             if error.kind != "OutOfMemory":  # it will never be there
                 raise

@@ -235,7 +235,7 @@ class Buffer:
     @property
     def is_release(self) -> bool:
         """Whether it has no bytes and is the message that the receiver has released something
-        (`Receiver.release_with`). Then `id` is the released buffer, if both ends know it by one number, and `word` is
+        (`Receiver.send_back`). Then `id` is the released buffer, if both ends know it by one number, and `word` is
         the receiver's word."""
     @property
     def id(self) -> int | None:
@@ -399,29 +399,38 @@ class Sender(_End):
     """The sending end of a channel. Leaving its `with` tells the receiver that this was all; leaving it by an
     exception, that it was not."""
 
-    def send(self, payload: _Sendable, word: int = 0, *, timeout: float | None = None) -> bool:
+    def alloc(self, nbytes: int, *, timeout: float | None = None) -> Buffer:
+        """A writable buffer of the channel's own pool, with the bytes that the memory held before. Only the receiver
+        can read that pool, and its buffers go over this channel only. Waits for memory that the receiver still holds,
+        at most `timeout` seconds."""
+    def alloc_async(self, nbytes: int) -> Coroutine[Any, Any, Buffer]:
+        """Allocates like `alloc`, and awaits memory."""
+    def send(
+        self, payload: _Sendable | _Bytes, word: int = 0, *, timeout: float | None = None, move: bool = False
+    ) -> bool:
         """Sends a buffer, an array that lies in one, or a list of such, by reference: all are read-only from then
-        on. Of an array its bytes alone arrive.
+        on. Of an array its bytes alone arrive. Other objects with bytes go in the message itself, up to
+        `INLINE_BYTES` bytes.
+
+        With `move` a buffer that was never sent and has no views is given away, and closed here. If the send fails,
+        the buffer is as it was.
 
         True: it was sent. False: it was dropped, as `when_full` says."""
-    def send_inline(self, data: _Bytes, word: int = 0, *, timeout: float | None = None) -> bool:
-        """Sends up to `INLINE_BYTES` bytes in the message itself."""
-    def move_buffer(self, buffer: Buffer, word: int = 0, *, timeout: float | None = None) -> bool:
-        """Gives away a buffer that was never sent and has no views."""
     def send_object(self, object: object, pool: Pool, *, timeout: float | None = None) -> None:
         """Sends any object that can be pickled. Parts of it that lie in a pool and have at least 1 KiB are not
         copied. Arrays and buffers arrive read-only."""
     def send_array(self, array: ArrayLike, pool: Pool, *, timeout: float | None = None) -> None:
         """Sends an array with its type, shape and strides, without pickle. An array that lies in a pool is not
         copied; others are copied to `pool`."""
-    def send_async(self, payload: _Sendable, word: int = 0) -> Coroutine[Any, Any, None]:
-        """Sends like `send`, and awaits it. One task at a time."""
+    def send_async(
+        self, payload: _Sendable | _Bytes, word: int = 0, *, move: bool = False
+    ) -> Coroutine[Any, Any, None]:
+        """Sends like `send`, and awaits it. One task at a time. A buffer that is cancelled before it was given away
+        is as it was."""
     def send_object_async(self, object: object, pool: Pool) -> Coroutine[Any, Any, None]:
         """Sends like `send_object`, and awaits it, memory too."""
     def send_array_async(self, array: ArrayLike, pool: Pool) -> Coroutine[Any, Any, None]:
         """Sends like `send_array`, and awaits it, memory too."""
-    def move_buffer_async(self, buffer: Buffer, word: int = 0) -> Coroutine[Any, Any, None]:
-        """Moves like `move_buffer`, and awaits it. If the move fails or is cancelled, the buffer is as it was."""
     def wait_taken_async(self) -> Coroutine[Any, Any, None]:
         """Awaits that the receiver has taken all that was sent."""
     def wait_taken(self, timeout: float | None = None) -> None:
@@ -456,8 +465,7 @@ class Sender(_End):
         """Whether the receiver is closed, or dead."""
     def abandon(self) -> None:
         """Closes the channel, and tells the receiver that this was not all."""
-    def _begin(self, payload: _Sendable, word: int) -> bool: ...
-    def _begin_move(self, buffer: Buffer, word: int) -> bool: ...
+    def _begin(self, payload: _Sendable | _Bytes, word: int, moves: bool) -> bool: ...
     def _begin_taken(self) -> bool: ...
     def _look(self) -> bool: ...
     def _cancel(self, buffer: Buffer | None = None) -> None: ...
@@ -491,15 +499,26 @@ class Receiver(_End):
         """A descriptor for event loops: readable when `try_recv` is to be called."""
     def _is_ready(self) -> bool: ...
     def _doorbell(self) -> _Doorbell: ...
-    def pass_back(self, buffer: Buffer, word: int = 0, *, timeout: float | None = ...) -> None:
-        """Sends a buffer that was moved here back to the sender. `Full` if the sender takes nothing back for
-        `timeout` seconds. By default the call does not wait; None is for ever."""
-    def release_with(self, buffer: Buffer, word: int = 0, *, timeout: float | None = ...) -> None:
-        """Releases a message of this channel, as `Buffer.release` does, and the sender gets `word` for it from
-        `recv_back`. The message may be a buffer, a list, or a few bytes. BufferError while there are views. `Full` if
-        the sender takes nothing back for `timeout` seconds, as with `pass_back`: then the buffer is as it was."""
-    def send_control(self, data: _Bytes, word: int = 0, *, timeout: float | None = ...) -> None:
-        """Sends up to `INLINE_BYTES` bytes back to the sender, waiting for `timeout` seconds as `pass_back`."""
+    def send_back(
+        self,
+        payload: Buffer | _Bytes,
+        word: int = 0,
+        *,
+        timeout: float | None = ...,
+        released: bool = False,
+    ) -> None:
+        """Sends a payload back to the sender. A buffer that was given to this receiver is handed back, and closed
+        here. An object with bytes goes in the message itself, up to `INLINE_BYTES` bytes.
+
+        With `released` a message of this channel is released as `Buffer.release` does, and the sender gets `word`
+        for it from `recv_back`. BufferError while there are views.
+
+        `Full` if the sender takes nothing back for `timeout` seconds. Then the buffer is as it was. By default the
+        call does not wait; None is for ever."""
+    def send_back_async(
+        self, payload: Buffer | _Bytes, word: int = 0, *, released: bool = False
+    ) -> Coroutine[Any, Any, None]:
+        """Sends back like `send_back`, and awaits room for it."""
     def __iter__(self) -> Self: ...
     def __next__(self) -> Buffer: ...
     def __aiter__(self) -> Self: ...

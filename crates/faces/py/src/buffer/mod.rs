@@ -15,6 +15,7 @@ pub(crate) use hold::Hold;
 
 use crate::fork::{ForkEpoch, let_go};
 use crate::number::{Number, perhaps};
+use crate::sending::Cargo;
 use pyo3::exceptions::{PyBufferError, PyIndexError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -22,7 +23,7 @@ use pyo3::types::{PyBytes, PySlice, PyTuple};
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use tranship::{Aggregate, Body, Buffer as Shared, BufferMut, Message, Payload, Trust};
+use tranship::{Aggregate, Body, Buffer as Shared, BufferMut, Message, Trust};
 
 /// Size from which on copying lets other threads of the interpreter run.
 pub(crate) const LARGE: usize = 64 << 10;
@@ -41,12 +42,6 @@ pub(crate) struct Buffer {
     moved: bool,
     origin: Origin,
     fork_epoch: ForkEpoch,
-}
-
-/// Memory that a send takes from Python.
-pub(crate) enum Outgoing {
-    Buffers(Payload),
-    Inline(Vec<u8>),
 }
 
 impl Buffer {
@@ -138,20 +133,20 @@ impl Buffer {
     }
 
     /// Returns its memory for sending by reference.
-    pub(crate) fn outgoing(&self, py: Python<'_>) -> PyResult<Outgoing> {
+    pub(crate) fn outgoing(&self, py: Python<'_>) -> PyResult<Cargo> {
         let mut held = self.held(py)?;
         self.freeze_for(&mut held, false)?;
         Ok(match &*held {
-            Held::Shared(buf) => Outgoing::Buffers(Payload::Buffer(buf.clone())),
+            Held::Shared(buf) => Cargo::Shared(buf.clone()),
             Held::Pieces(pieces) => {
                 let mut all = Aggregate::new();
                 for piece in pieces {
                     let pushed = all.push_back(piece.clone());
                     pushed.map_err(|e| crate::errors::raised(py, &e.error))?;
                 }
-                Outgoing::Buffers(Payload::Aggregate(all))
+                Cargo::Pieces(all)
             }
-            other => Outgoing::Inline(other.to_vec()),
+            other => Cargo::Inline(other.to_vec()),
         })
     }
 
@@ -273,7 +268,7 @@ impl Buffer {
             .is_none_or(|held| matches!(*held, Held::Gone(_)))
     }
 
-    /// Whether it has no bytes and is the message that the receiver has released something (`Receiver.release_with`).
+    /// Whether it has no bytes and is the message that the receiver has released something (`Receiver.send_back`).
     /// Then `id` is the released buffer, if both ends know it by one number, and `word` is the receiver's word.
     #[getter]
     fn is_release(&self) -> bool {

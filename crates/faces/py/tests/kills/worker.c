@@ -61,8 +61,10 @@ static tranship_status send_one(tranship_sender *sender, uint64_t number)
         }
     } else if (status == TRANSHIP_OK) {
         buf.word = number;
-        status = number % 3 == 1 ? tranship_move(sender, &buf, TRANSHIP_FOREVER, &error)
-                                 : tranship_send(sender, &buf, TRANSHIP_FOREVER, &error);
+        if (number % 3 != 1)
+            status = tranship_freeze(&buf, &error);
+        if (status == TRANSHIP_OK)
+            status = tranship_send(sender, &buf, TRANSHIP_FOREVER, &error);
     }
     tranship_release(&buf);
     tranship_release(&rest);
@@ -112,7 +114,7 @@ static tranship_status receives(tranship_receiver *receiver, uint64_t count, uin
             if (buf->flags & TRANSHIP_BUF_WRITABLE)
                 ++*(unsigned char *)buf->ptr;
             if (*number % 2)
-                tranship_pass(receiver, buf, TRANSHIP_NOW, NULL); /* what cannot be passed back is kept */
+                tranship_send_back(receiver, buf, TRANSHIP_NOW, NULL); /* what cannot be passed back is kept */
         }
     }
     for (size_t at = 0; at < KEPT; at++)

@@ -26,7 +26,7 @@ def sends(sender, pool, count=None):
         # By turns a buffer that is shared, one that is moved, and an array.
         size, byte = length(number), number % 256
         if number % 3 == 1:
-            sender.move_buffer(pool.copy(bytes([byte]) * size), number)
+            sender.send(pool.copy(bytes([byte]) * size), number, move=True)
         elif number % 3 == 0 or pool.trust == "half":  # where no array is sent
             sender.send(pool.copy(bytes([byte]) * size), number)
         else:
@@ -52,7 +52,7 @@ def receives(receiver, count=None):
             if number % 2:
                 # A buffer that cannot be sent back is kept.
                 with contextlib.suppress(tranship.Error):
-                    receiver.pass_back(buffer)
+                    receiver.send_back(buffer)
             kept.append(buffer)
         else:
             kept.append(numpy.asarray(buffer) if len(buffer.pieces) == 1 else buffer)

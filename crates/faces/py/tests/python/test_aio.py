@@ -53,13 +53,13 @@ def test_a_send_waits_for_room_and_can_be_called_off(domain, other, pool):
         await asyncio.sleep(0)
         await sender.send_async(pool.copy(b"0"))
         await first
-        sender.send_inline(b"1")
-        sender.send_inline(b"2")
+        sender.send(b"1")
+        sender.send(b"2")
         waits = asyncio.create_task(sender.send_async(pool.copy(b"3")))
         await asyncio.sleep(0.01)
         assert not waits.done()
         with pytest.raises(RuntimeError, match="send_async"):
-            sender.send_inline(b"not now")
+            sender.send(b"not now")
         with pytest.raises(RuntimeError, match="send_async"):
             await sender.send_async(pool.copy(b"not now"))
         waits.cancel()
@@ -84,9 +84,9 @@ def test_a_receive_that_is_called_off_takes_nothing(channel):
         await asyncio.sleep(0)
         with pytest.raises(RuntimeError, match="another task"):
             await receiver.recv_async()
-        sender.send_inline(b"x")
+        sender.send(b"x")
         assert bytes(await one) == b"x"
-        sender.send_inline(b"y")
+        sender.send(b"y")
         assert bytes(receiver.recv()) == b"y"
 
     asyncio.run(main())
@@ -105,7 +105,7 @@ def test_closing_a_receiver_ends_the_task_that_awaits_it(domain, other):
         await asyncio.sleep(0)
         with pytest.raises(ValueError, match="the receiver is closed"):
             await task
-        sender.send_inline(b"x")
+        sender.send(b"x")
         assert bytes(await got) == b"x"
 
     asyncio.run(main())
@@ -114,8 +114,8 @@ def test_closing_a_receiver_ends_the_task_that_awaits_it(domain, other):
 def test_closing_a_sender_ends_the_task_that_awaits_it(domain, other, pool):
     for end in (tranship.Sender.close, tranship.Sender.abandon):
         sender, receiver = join(domain, other, lines=2)
-        sender.send_inline(b"1")
-        sender.send_inline(b"2")
+        sender.send(b"1")
+        sender.send(b"2")
 
         async def main():
             task = asyncio.create_task(sender.send_async([pool.copy(b"3")]))
@@ -156,7 +156,7 @@ def test_many_channels_in_one_loop(domain, other):
             text = b"%d %d" % (number, turn)
             task = asyncio.create_task(receiver.recv_async())
             await asyncio.sleep(0)
-            sender.send_inline(text)
+            sender.send(text)
             assert bytes(await task) == text
 
     async def main():
@@ -173,14 +173,14 @@ def test_connections_are_awaited(domain, other):
             receivers = await asyncio.gather(*(other.open_async("meet", tranship.Receiver) for _ in range(2)))
             senders = await asyncio.gather(*senders)
             for sender in senders:
-                sender.send_inline(b"x")
+                sender.send(b"x")
             assert [bytes(await receiver.recv_async()) for receiver in receivers] == [b"x"] * 2
         # The end that comes first waits for the other.
         opened = asyncio.create_task(other.open_async("later", tranship.Sender))
         await asyncio.sleep(0)
         with domain.listen("later", tranship.Receiver) as listener:
             async for receiver in listener:
-                (await opened).send_inline(b"y")
+                (await opened).send(b"y")
                 assert bytes(await receiver.recv_async()) == b"y"
                 break
 
@@ -195,7 +195,7 @@ def test_an_accept_that_is_called_off_takes_no_connection(domain, other):
             with pytest.raises(asyncio.TimeoutError):
                 await asyncio.wait_for(other.open_async("nobody", tranship.Sender), 0.01)
             sender, receiver = await asyncio.gather(other.open_async("meet", tranship.Sender), listener.accept_async())
-            sender.send_inline(b"x")
+            sender.send(b"x")
             assert bytes(receiver.recv()) == b"x"
 
     asyncio.run(main())
@@ -222,12 +222,12 @@ def test_a_move_waits_for_room_and_can_be_called_off(domain, other, pool):
     async def main():
         first = asyncio.create_task(receiver.recv_async())
         await asyncio.sleep(0)
-        await sender.move_buffer_async(pool.copy(b"0"), 7)
+        await sender.send_async(pool.copy(b"0"), 7, move=True)
         assert (await first).word == 7
-        sender.send_inline(b"1")
-        sender.send_inline(b"2")
+        sender.send(b"1")
+        sender.send(b"2")
         buffer = pool.copy(b"3")
-        waits = asyncio.create_task(sender.move_buffer_async(buffer))
+        waits = asyncio.create_task(sender.send_async(buffer, move=True))
         await asyncio.sleep(0)
         with pytest.raises(ValueError, match="was moved"):
             memoryview(buffer)
@@ -235,7 +235,7 @@ def test_a_move_waits_for_room_and_can_be_called_off(domain, other, pool):
         with pytest.raises(asyncio.CancelledError):
             await waits
         assert bytes(buffer) == b"3"
-        waits = asyncio.create_task(sender.move_buffer_async(buffer))
+        waits = asyncio.create_task(sender.send_async(buffer, move=True))
         await asyncio.sleep(0)
         assert [bytes(await receiver.recv_async()) for _ in range(2)] == [b"1", b"2"]
         await waits
@@ -257,16 +257,16 @@ def test_what_was_to_be_moved_comes_back_when_the_receiver_goes(domain, other, p
         await asyncio.sleep(0)
         await sender.send_async(pool.copy(b"agreed"))
         await first
-        sender.send_inline(b"1")
-        sender.send_inline(b"2")
-        waits = asyncio.create_task(sender.move_buffer_async(buffer))
+        sender.send(b"1")
+        sender.send(b"2")
+        waits = asyncio.create_task(sender.send_async(buffer, move=True))
         await asyncio.sleep(0)
         receiver.close()
         with pytest.raises(tranship.PeerGone):
             await waits
         assert bytes(buffer) == b"kept"
         with pytest.raises(tranship.PeerGone):
-            await sender.move_buffer_async(buffer)
+            await sender.send_async(buffer, move=True)
         assert bytes(buffer) == b"kept"
 
     asyncio.run(main())
@@ -278,7 +278,7 @@ def test_the_descriptor_is_for_any_loop(channel):
     assert receiver.fileno() == fd
     readable = lambda: bool(select.select([fd], [], [], 0)[0])
     until(lambda: receiver.try_recv() is None and not readable())
-    sent = apart(lambda: [sender.send_inline(b"1"), sender.send_inline(b"2")])
+    sent = apart(lambda: [sender.send(b"1"), sender.send(b"2")])
     select.select([fd], [], [])
     sent.result()
     assert bytes(receiver.try_recv()) == b"1"

@@ -164,7 +164,7 @@ def test_an_object_that_lies_in_a_part_of_a_buffer(channel, pool):
 
 def test_what_is_no_object_is_an_error(channel):
     sender, receiver = channel
-    sender.send_inline(b"\x80\x05.")
+    sender.send(b"\x80\x05.")
     with pytest.raises(tranship.BadArgument, match="3 bytes"):
         receiver.recv_object()
 
@@ -370,7 +370,7 @@ def test_a_class_of_somebody_elses_stays_what_it_is(channel, pool):
 
 def test_what_is_no_array_is_an_error(channel, pool):
     sender, receiver = channel
-    sender.send_inline(b"[]")
+    sender.send(b"[]")
     with pytest.raises(tranship.BadArgument, match="2 bytes that send_array"):
         receiver.recv_array()
     objects = numpy.array([object()])
@@ -463,7 +463,7 @@ def test_addresses_do_not_leave_the_process(channel, pool):
     mixed = numpy.zeros(3, [("O", "i4"), ("b", "O"), ("c", "M8[s]")])
     leaks = [numpy.array([1, "a"], object), mixed, (ctypes.py_object * 2)(1, 2), word, ctypes.pointer(ctypes.c_int(3))]
     for leak in leaks:
-        for call in (pool.copy, sender.send_inline, receiver.send_control):
+        for call in (pool.copy, sender.send, receiver.send_back):
             with pytest.raises(TypeError, match="addresses"):
                 call(leak)
     fine = numpy.zeros(3, [("O", "i4"), ("P", "c16")])

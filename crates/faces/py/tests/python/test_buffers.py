@@ -121,7 +121,9 @@ def test_copying_takes_whatever_has_bytes(pool):
 def test_what_is_in_no_pool_is_refused_with_advice(channel):
     sender, _ = channel
     with pytest.raises(TypeError, match=r"bytes is not in a pool.*copy"):
-        sender.send(b"abc")
+        sender.send([b"abc"])
+    with pytest.raises(tranship.OutOfMemory, match=r"1000 bytes are too many.*copy"):
+        sender.send(bytes(1000))
 
 
 def test_errors_are_built_in_ones_with_kind_code_and_numbers(domain, channel, pool):
@@ -150,12 +152,12 @@ def test_errors_are_built_in_ones_with_kind_code_and_numbers(domain, channel, po
 def test_a_full_channel_is_an_error_when_the_time_is_over(channel):
     sender, _ = channel
     for _ in range(256):
-        sender.send_inline(b"")
+        sender.send(b"")
     with pytest.raises(BlockingIOError, match="256") as caught:
-        sender.send_inline(b"", timeout=0)
+        sender.send(b"", timeout=0)
     assert caught.value.kind == "Full" and isinstance(caught.value, TimeoutError)
     with pytest.raises(tranship.Full):
-        sender.send_inline(b"", timeout=0.05)
+        sender.send(b"", timeout=0.05)
 
 
 def test_memory_comes_back_when_the_receiver_lets_go(domain, channel):

@@ -64,7 +64,7 @@ def test_methods_have_signatures():
 
 
 def test_constants_are_there():
-    assert tranship.INLINE_BYTES == 48
+    assert tranship.INLINE_BYTES == 40
     assert tranship.__version__.count(".") == 2
 
 
@@ -88,7 +88,7 @@ def test_a_number_that_does_not_fit_names_its_argument(domain, channel, pool):
         "len": [lambda n: buffer.truncate(n)],
         "start": [lambda n: buffer.slice(n)],
         "stop": [lambda n: buffer.slice(0, n)],
-        "word": [lambda n: sender.send(buffer, n), lambda n: sender.send_inline(b"", n), lambda n: receiver.send_control(b"", n)],
+        "word": [lambda n: sender.send(buffer, n), lambda n: sender.send(b"", n), lambda n: receiver.send_back(b"", n)],
         "lines": [lambda n: domain.listen("n", tranship.Sender, lines=n), lambda n: domain.open("n", tranship.Sender, lines=n), lambda n: domain.open_async("n", tranship.Receiver, lines=n)],
         "max_bytes": [lambda n: domain.pool("n", n)],
         "quota_bytes": [lambda n: domain.set_quota(pool.id, n)],
@@ -124,7 +124,7 @@ def test_parts_are_cut_with_brackets(channel, pool):
         buffer[::2]
     with pytest.raises(TypeError):
         buffer["a"]
-    sender.send_inline(b"in the message")
+    sender.send(b"in the message")
     assert bytes(receiver.recv()[-7:]) == b"message"
 
 
@@ -143,7 +143,7 @@ def test_a_listener_has_a_descriptor(domain, other):
         assert readable(listener, None)
         # A connection that was taken ahead of its time is not lost.
         with listener.accept() as sender, opened.result() as receiver:
-            sender.send_inline(b"x")
+            sender.send(b"x")
             assert bytes(receiver.recv()) == b"x"
         again = apart(other.open, "name", tranship.Receiver)
         assert readable(listener, None)
@@ -163,7 +163,7 @@ def test_a_connection_that_a_descriptor_told_of_is_there_for_a_task(domain, othe
         opened = apart(other.open, "name", tranship.Sender)
         assert readable(listener, None)
         with asyncio.run(listener.accept_async()) as receiver, opened.result() as sender:
-            sender.send_inline(b"x")
+            sender.send(b"x")
             assert bytes(receiver.recv()) == b"x"
 
 
@@ -177,15 +177,15 @@ def test_a_sender_has_a_descriptor_for_what_comes_back(channel, pool):
     sender, receiver = channel
     silent(sender)
     for round in range(3):
-        receiver.send_control(b"one", round)
-        receiver.send_control(b"two", round)
+        receiver.send_back(b"one", round)
+        receiver.send_back(b"two", round)
         assert readable(sender, None)
         if round == 1:
             assert bytes(sender.recv_back()) == b"one"
         else:
             assert bytes(sender.try_recv_back()) == b"one"
         # Sending between does not lose a message that was taken ahead of its time.
-        sender.send_inline(b"meanwhile")
+        sender.send(b"meanwhile")
         assert readable(sender, None)
         assert bytes(sender.recv_back(timeout=0)) == b"two"
         silent(sender)
@@ -203,7 +203,7 @@ def test_several_things_are_waited_for_together(domain, other, channel):
         all = [receiver, listener, here, sender]
         assert tranship.wait(all, timeout=0) == []
         assert tranship.wait(all, timeout=0.02) == []
-        sender.send_inline(b"x")
+        sender.send(b"x")
         assert tranship.wait(all) == [receiver]
         assert tranship.wait(all) == [receiver]
         assert bytes(receiver.recv()) == b"x"
@@ -215,7 +215,7 @@ def test_several_things_are_waited_for_together(domain, other, channel):
             pass
         with listener.accept(), opened.result():
             here.recv(1)
-            receiver.send_control(b"z")
+            receiver.send_back(b"z")
             assert tranship.wait(all) == [sender]
             assert tranship.wait([sender.fileno()]) == [sender.fileno()]
         assert bytes(sender.recv_back()) == b"z"
@@ -234,7 +234,7 @@ def test_several_things_are_waited_for_together(domain, other, channel):
 def test_a_wait_for_several_is_ended_by_another_thread(channel):
     sender, receiver = channel
     waits = apart(tranship.wait, [receiver])
-    sender.send_inline(b"x")
+    sender.send(b"x")
     assert waits.result() == [receiver]
 
 

@@ -140,7 +140,7 @@ def test_a_reader_that_awaits_is_killed(domain, peer):
 
 def test_one_that_ends_without_a_word_has_not_closed(domain, peer):
     with domain.listen("work", tranship.Receiver) as listener:
-        peer("sender = domain.open('work', tranship.Sender); sender.send_inline(b'x'); os._exit(0)")
+        peer("sender = domain.open('work', tranship.Sender); sender.send(b'x'); os._exit(0)")
         with listener.accept() as receiver:
             assert bytes(receiver.recv()) == b"x"
             with pytest.raises(ConnectionResetError):
@@ -151,7 +151,7 @@ def test_a_program_that_ends_by_itself_has_closed_only_what_it_closed(domain, pe
     ends = [("", False), ("raise ValueError", False), ("sys.exit()", False), ("sender.close()", True)]
     with domain.listen("work", tranship.Receiver) as listener:
         for end, closed in ends:
-            one = peer(f"sender = domain.open('work', tranship.Sender); sender.send_inline(b'x')\n{end}")
+            one = peer(f"sender = domain.open('work', tranship.Sender); sender.send(b'x')\n{end}")
             with listener.accept() as receiver:
                 assert bytes(receiver.recv()) == b"x"
                 if closed:

@@ -58,11 +58,23 @@ def test_an_array_arrives_without_a_copy_in_another_process(domain, pool, peer):
 
 def test_inline_messages_need_no_pool(channel):
     sender, receiver = channel
-    sender.send_inline(b"x" * 48, 3)
+    sender.send(b"x" * tranship.INLINE_BYTES, 3)
     got = receiver.recv()
-    assert (bytes(memoryview(got)), got.word, got.unique) == (b"x" * 48, 3, True)
-    with pytest.raises(ValueError, match="49"):
-        sender.send_inline(b"x" * 49)
+    assert (bytes(memoryview(got)), got.word, got.unique) == (b"x" * tranship.INLINE_BYTES, 3, True)
+    with pytest.raises(tranship.OutOfMemory, match="41") as long:
+        sender.send(b"x" * 41)
+    assert long.value.kind == "TooLarge"
+
+
+def test_a_channel_has_a_pool_of_its_own(channel):
+    sender, receiver = channel
+    first = apart(receiver.recv)
+    buffer = sender.alloc(5)
+    memoryview(buffer)[:] = b"hello"
+    sender.send(buffer)
+    assert bytes(first.result()) == b"hello"
+    sender.send(sender.alloc(3, timeout=1), 7, move=True)
+    assert (receiver.recv().word, len(buffer)) == (7, 5)
 
 
 def test_a_list_is_one_message_in_pieces(channel, pool):
@@ -79,7 +91,7 @@ def test_a_list_is_one_message_in_pieces(channel, pool):
 def test_iteration_ends_when_the_sender_closes(channel):
     sender, receiver = channel
     for number in range(3):
-        sender.send_inline(b"%d" % number)
+        sender.send(b"%d" % number)
     sender.close()
     assert [bytes(message) for message in receiver] == [b"0", b"1", b"2"]
     with pytest.raises(BrokenPipeError):
@@ -89,7 +101,7 @@ def test_iteration_ends_when_the_sender_closes(channel):
 def test_an_exception_in_a_senders_with_says_that_it_was_not_all(domain, other):
     sender, receiver = join(domain, other)
     with pytest.raises(KeyError), sender:
-        sender.send_inline(b"half")
+        sender.send(b"half")
         raise KeyError
     assert bytes(receiver.recv()) == b"half"
     with pytest.raises(ConnectionResetError):
@@ -100,7 +112,7 @@ def test_an_exception_in_a_senders_with_says_that_it_was_not_all(domain, other):
 
 def test_a_sender_that_is_dropped_has_not_said_that_it_was_all(domain, other):
     sender, receiver = join(domain, other)
-    sender.send_inline(b"half")
+    sender.send(b"half")
     del sender
     assert bytes(receiver.recv()) == b"half"
     with pytest.raises(tranship.PeerDied):
@@ -113,8 +125,8 @@ def test_a_buffer_moves_there_and_back(domain, other):
     buffer = pool.copy(b"mine")
     moved = apart(receiver.recv)
     with memoryview(buffer), pytest.raises(BufferError, match="1 view"):
-        sender.move_buffer(buffer)
-    sender.move_buffer(buffer)
+        sender.send(buffer, move=True)
+    sender.send(buffer, move=True)
     assert buffer.released
     with pytest.raises(ValueError, match="moved"):
         memoryview(buffer)
@@ -122,7 +134,7 @@ def test_a_buffer_moves_there_and_back(domain, other):
     assert got.moved and not got.readonly
     with memoryview(got) as view:
         view[:] = b"ours"
-    receiver.pass_back(got, 5)
+    receiver.send_back(got, 5)
     back = sender.try_recv_back()
     assert (bytes(back), back.word, back.moved) == (b"ours", 5, True)
 
@@ -134,19 +146,19 @@ def test_a_release_is_told(channel, pool):
     sender.send(sent, 1)
     got = first.result()
     with memoryview(got), pytest.raises(BufferError, match="1 view"):
-        receiver.release_with(got, 2)
+        receiver.send_back(got, 2, released=True)
     assert not got.released and sender.try_recv_back() is None
-    receiver.release_with(got, 2)
+    receiver.send_back(got, 2, released=True)
     said = sender.try_recv_back()
     assert (said.is_release, said.id, said.word, len(said), bytes(said)) == (True, sent.id, 2, 0, b"")
     assert got.released and not sent.is_release and "released" in repr(said)
     with pytest.raises(ValueError, match="released"):
-        receiver.release_with(got)
+        receiver.send_back(got, released=True)
     # A list and a few bytes have no name, but are told as well.
     sender.send([pool.copy(b"a"), pool.copy(b"b")])
-    sender.send_inline(b"few")
+    sender.send(b"few")
     for word in (3, 4):
-        receiver.release_with(receiver.recv(), word)
+        receiver.send_back(receiver.recv(), word, released=True)
         said = sender.try_recv_back()
         assert (said.is_release, said.id, said.word) == (True, None, word)
 
@@ -155,11 +167,11 @@ def test_a_buffer_that_came_by_no_channel_is_not_released_by_one(channel, domain
     sender, receiver = channel
     buffer = domain.pool("another", 1 << 20).copy(b"mine")
     with pytest.raises(tranship.Error):
-        receiver.release_with(buffer)
+        receiver.send_back(buffer, released=True)
     assert bytes(buffer) == b"mine" and not buffer.released
     receiver.close()
     with pytest.raises(ValueError, match="closed"):
-        receiver.release_with(buffer)
+        receiver.send_back(buffer, released=True)
     assert bytes(buffer) == b"mine"
 
 
@@ -168,14 +180,14 @@ def test_what_was_shared_is_not_moved(channel, pool):
     buffer = pool.alloc(10)
     buffer.freeze()
     with pytest.raises(ValueError, match="shared"):
-        sender.move_buffer(buffer)
+        sender.send(buffer, move=True)
     assert not buffer.released
 
 
 def test_a_receiver_answers_with_a_few_bytes(channel):
     sender, receiver = channel
     assert sender.try_recv_back() is None
-    receiver.send_control(b"ack", 9)
+    receiver.send_back(b"ack", 9)
     assert bytes(sender.try_recv_back()) == b"ack"
 
 
@@ -184,32 +196,32 @@ def test_room_for_what_goes_back_is_waited_for(channel, pool):
     got = []
     for data in (b"back", b"done"):
         moved = apart(receiver.recv)
-        sender.move_buffer(pool.copy(data))
+        sender.send(pool.copy(data), move=True)
         got.append(moved.result())
     full = 0
     with pytest.raises(tranship.Full):
         while True:
-            receiver.send_control(b"word")
+            receiver.send_back(b"word")
             full += 1
     with pytest.raises(tranship.Full) as late:
-        receiver.send_control(b"word", timeout=0.02)
+        receiver.send_back(b"word", timeout=0.02)
     assert int(re.search(r"waited (\d+) ms", str(late.value))[1]) >= 20
-    for hand_back in (receiver.pass_back, receiver.release_with):
+    for released in (False, True):
         with pytest.raises(tranship.Full):
-            hand_back(got[0], timeout=0.01)
+            receiver.send_back(got[0], timeout=0.01, released=released)
         assert not got[0].released
 
     def answer():
-        receiver.pass_back(got[0], 1, timeout=None)
-        receiver.release_with(got[1], 2, timeout=1000)
-        receiver.send_control(b"last", 3, timeout=None)
+        receiver.send_back(got[0], 1, timeout=None)
+        receiver.send_back(got[1], 2, timeout=1000, released=True)
+        receiver.send_back(b"last", 3, timeout=None)
 
     answers = apart(answer)
     assert {sender.recv_back().word for _ in range(full)} == {0}
     assert [bytes(sender.recv_back()) for _ in range(3)] == [b"back", b"", b"last"]
     answers.result()
     with pytest.raises(ValueError, match="from 0 on"):
-        receiver.send_control(b"word", timeout=-1)
+        receiver.send_back(b"word", timeout=-1)
 
 
 def test_an_answer_is_waited_for(channel):
@@ -217,9 +229,9 @@ def test_an_answer_is_waited_for(channel):
     with pytest.raises(TimeoutError):
         sender.recv_back(timeout=0.01)
     answer = apart(sender.recv_back)
-    receiver.send_control(b"ack", 9)
+    receiver.send_back(b"ack", 9)
     assert (bytes(answer.result()), sender.try_recv_back()) == (b"ack", None)
-    receiver.send_control(b"last")
+    receiver.send_back(b"last")
     receiver.close()
     assert bytes(sender.recv_back()) == b"last"
     with pytest.raises(tranship.PeerGone):
@@ -231,7 +243,7 @@ def test_an_answer_is_waited_for(channel):
 
 def test_taken_is_told(channel):
     sender, receiver = channel
-    sender.send_inline(b"x")
+    sender.send(b"x")
     assert sender.queued == 1
     with pytest.raises(TimeoutError):
         sender.wait_taken(timeout=0.03)
@@ -271,7 +283,7 @@ def test_closed_things_say_so(domain, other):
     sender, receiver = join(domain, other)
     with sender, receiver:
         pass
-    for call in (lambda: sender.send_inline(b""), receiver.recv, receiver.try_recv):
+    for call in (lambda: sender.send(b""), receiver.recv, receiver.try_recv):
         with pytest.raises(ValueError, match="closed"):
             call()
     sender.close()  # again does nothing

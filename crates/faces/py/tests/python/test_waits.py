@@ -45,8 +45,8 @@ def interrupted(call, *arguments, **how):
 @pytest.fixture
 def full(domain, other):
     sender, receiver = join(domain, other, lines=2)
-    sender.send_inline(b"1")
-    sender.send_inline(b"2")
+    sender.send(b"1")
+    sender.send(b"2")
     yield sender, receiver
 
 
@@ -56,7 +56,7 @@ def test_what_finds_the_channel_full_is_dropped_if_so_wanted(domain, full):
     with pytest.raises(ValueError, match="drop-oldest"):
         sender.when_full = "sometimes"
     sender.when_full = "drop-new"
-    assert not sender.send_inline(b"3")
+    assert not sender.send(b"3")
     assert sender.dropped == 1
     assert [bytes(receiver.recv()) for _ in range(2)] == [b"1", b"2"]
     sender.when_full = "drop-oldest"
@@ -65,9 +65,9 @@ def test_what_finds_the_channel_full_is_dropped_if_so_wanted(domain, full):
     sends = apart(sender.send, pool.copy(b"4"))
     assert bytes(receiver.recv()) == b"4"
     assert sends.result()
-    assert sender.send_inline(b"5")
-    assert sender.send_inline(b"6")
-    assert not sender.send_inline(b"7")
+    assert sender.send(b"5")
+    assert sender.send(b"6")
+    assert not sender.send(b"7")
     assert bytes(receiver.recv()) == b"6"
     assert receiver.try_recv() is None
     assert (sender.dropped, receiver.skipped) == (2, 1)
@@ -85,7 +85,7 @@ def test_each_way_to_wait_gets_a_message_and_ends(domain, other, wait):
         sender = listener.accept()
     with sender, opened.result() as receiver:
         taken = apart(receiver.recv)
-        sender.send_inline(b"1")
+        sender.send(b"1")
         assert bytes(taken.result()) == b"1"
         with pytest.raises(TimeoutError):
             receiver.recv(timeout=0.05)
@@ -196,7 +196,7 @@ def test_ctrl_c_ends_a_connect_to_a_name(domain):
 
 def test_ctrl_c_ends_a_send_and_a_wait_for_taking(full, pool):
     sender, receiver = full
-    for call in (lambda: sender.send_inline(b"3"), sender.wait_taken):
+    for call in (lambda: sender.send(b"3"), sender.wait_taken):
         interrupted(call)
     assert [bytes(receiver.recv()) for _ in range(2)] == [b"1", b"2"]
 
@@ -227,7 +227,7 @@ def test_a_handler_that_returns_lets_the_wait_go_on(channel):
     def handler(number, frame):
         seen.append(number)
         if len(seen) == 3:
-            sender.send_inline(b"three")
+            sender.send(b"three")
         else:
             interrupts()
 
@@ -245,7 +245,7 @@ def test_other_threads_run_while_one_waits(channel):
     go = threading.Event()
     waits = apart(lambda: (go.set(), receiver.recv())[1])
     go.wait()
-    sender.send_inline(b"from the main thread")
+    sender.send(b"from the main thread")
     assert bytes(waits.result()) == b"from the main thread"
 
 
@@ -254,7 +254,7 @@ def test_other_threads_run_while_one_drops_what_has_to_wait(peer):
     socket = manager.hear()
     with tranship.connect("a", socket=socket) as a, tranship.connect("b", socket=socket) as b:
         sender, receiver = join(a, b)
-        sender.send_inline(b"x")
+        sender.send(b"x")
         manager.kill()
         done = []
         dropped = weakref.ref(sender)

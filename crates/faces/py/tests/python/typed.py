@@ -18,12 +18,12 @@ def use(domain: tranship.Domain) -> int:
         sender.send(image)
         sender.send([pool.alloc(3), image], 7)
         sender.send_object({"a": 1}, pool)
-        sender.send_inline(b"abc", timeout=0)
+        sender.send(b"abc", timeout=0)
     with domain.open("y", tranship.Receiver) as receiver:
         for buffer in receiver:
             assert_type(buffer, tranship.Buffer)
             if buffer.is_release:
-                receiver.release_with(buffer, word=3)
+                receiver.send_back(buffer, word=3, released=True)
             print(memoryview(buffer).nbytes, np.asarray(buffer), np.from_dlpack(buffer), bytes(buffer))
     with domain.listen("z", tranship.Receiver) as listener, listener.accept() as accepted:
         assert_type(accepted, tranship.Receiver)
@@ -50,7 +50,7 @@ async def wait(receiver: tranship.Receiver, sender: tranship.Sender, pool: trans
         assert_type(buffer, tranship.Buffer)
     assert_type(await receiver.recv_async(), tranship.Buffer)
     assert_type(await receiver.recv_object_async(), Any)
-    await sender.move_buffer_async(pool.alloc(1), word=2)
+    await sender.send_async(pool.alloc(1), word=2, move=True)
     await sender.wait_taken_async()
     asyncio.get_running_loop().add_reader(receiver.fileno(), print)
 

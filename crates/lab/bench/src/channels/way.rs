@@ -139,7 +139,7 @@ impl Near {
     fn trip(&mut self, stamp: u64) -> Result<()> {
         let mut buf = self.pool.alloc(self.way.payload)?;
         self.way.fill(&mut buf, stamp)?;
-        self.sender.move_buffer_with(buf, stamp)?;
+        self.sender.send((buf, stamp))?;
         let back = match &mut self.back {
             Some(back) => back.recv()?.word,
             None => passed_back(&mut self.sender)?.word,
@@ -199,10 +199,10 @@ impl Far {
             };
             let stamp = self.way.look(buf.view(), message.word)?;
             match &mut self.back {
-                None => self.receiver.pass_with(buf, stamp)?,
+                None => self.receiver.send_back((buf, stamp))?,
                 Some(back) => {
                     drop(buf);
-                    back.send_inline(&[], stamp)?;
+                    back.send((&[], stamp))?;
                 }
             }
             if stamp == STOP {

@@ -107,15 +107,13 @@ child!(
         while let Some(time) = ctl.recv::<Duration>().unwrap() {
             let mut sender = fed.accept().unwrap();
             // The pool is agreed on.
-            sender
-                .send_buf(pool.alloc(PAYLOAD).unwrap().freeze(), 0)
-                .unwrap();
+            sender.send(pool.alloc(PAYLOAD).unwrap().freeze()).unwrap();
             let end = Instant::now() + time;
             let mut times = Vec::new();
             while Instant::now() < end {
                 let buf = pool.alloc(PAYLOAD).unwrap().freeze();
                 let begin = Instant::now();
-                sender.send_buf(buf, 0).unwrap();
+                sender.send(buf).unwrap();
                 times.push(u64::try_from(begin.elapsed().as_nanos()).unwrap());
             }
             drop(sender);

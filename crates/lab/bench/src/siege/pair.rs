@@ -60,7 +60,7 @@ child!(
         loop {
             let message = receiver.recv().unwrap();
             if message.word != DROP {
-                sender.send_inline(&[], message.word).unwrap();
+                sender.send((&[], message.word)).unwrap();
             }
         }
     }
@@ -77,7 +77,7 @@ child!(
         let mut send = |word: u64| {
             let mut buf = pool.alloc(PAYLOAD).unwrap();
             buf[..8].copy_from_slice(&word.to_le_bytes());
-            sender.send_buf(buf.freeze(), word).unwrap();
+            sender.send((buf.freeze(), word)).unwrap();
         };
         send(BACK);
         receiver.recv().unwrap();

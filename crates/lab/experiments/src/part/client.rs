@@ -27,7 +27,7 @@ pub(super) fn run(domain: &Domain, told: &Told) -> Result<()> {
             }
         };
         while under_way < callers {
-            requests.send_inline(&[], number)?;
+            requests.send((&[], number))?;
             (under_way, number) = (under_way + 1, number + 1);
         }
         if said.is_none_or(|said| said.elapsed() >= REPORT) {

@@ -79,11 +79,11 @@ fn measure(domain: &Domain, readers: &mut [Reader], pages: u64, operations: u64)
         for page in taken.drain(..) {
             let page = page.freeze();
             for reader in readers.iter_mut() {
-                reader.pages.send_buf(page.clone(), 0)?;
+                reader.pages.send(page.clone())?;
             }
         }
         for reader in readers.iter_mut() {
-            reader.pages.send_inline(&[], 0)?;
+            reader.pages.send(&[])?;
             reader.done.recv_timeout(PATIENCE).context("a reader")?;
         }
     }
@@ -111,7 +111,7 @@ pub(super) fn read(domain: &Domain, number: u32) -> Result<()> {
     loop {
         match pages.recv()?.body {
             Body::Buffer(page) => drop(page),
-            Body::Inline(_) => done.send_inline(&[], 0).map(drop)?,
+            Body::Inline(_) => done.send(&[]).map(drop)?,
             other => bail!("a message that is none: {other:?}"),
         }
     }

@@ -39,7 +39,7 @@ pub(super) fn run(domain: &Domain, number: u32, hold_ms: u64) -> Result<()> {
     while queue.report() {
         queue.serve()?;
         while let Some((request, page)) = queue.done() {
-            next.send_with(page.freeze(), request)?;
+            next.send((page.freeze(), request))?;
         }
         match requests.recv_timeout(queue.pause()) {
             Ok(message) => all(&mut queue, &mut requests, message)?,

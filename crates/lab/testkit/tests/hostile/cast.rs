@@ -13,7 +13,6 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use tranship_core::{
     Buffer, ChannelOptions, Domain, ErrorKind, Listener, Pool, PoolOptions, Receiver, Sender, Wait,
-    WhenFull,
 };
 use tranship_manager::{Config, Forward, Limits, Shutdown};
 use tranship_testkit::hostile::CONNECTIONS;
@@ -172,12 +171,12 @@ child!(
         std::thread::spawn(move || {
             let mut sender = honest.accept().unwrap();
             for id in 0u64.. {
-                if let Err(error) = sender.send_with(frame(&pool, id), id) {
+                if let Err(error) = sender.send((frame(&pool, id), id)) {
                     return f.wrong(format!("frame {id} could not be sent: {error}"));
                 }
             }
         });
-        let lines = ChannelOptions::new().lines(16).when_full(WhenFull::Error);
+        let lines = ChannelOptions::new().lines(16);
         let feed = domain.listen_with::<Sender>("feed", lines.clone()).unwrap();
         std::thread::spawn(move || {
             for_each_sender(&feed, &report, |sender, report| {
@@ -196,7 +195,6 @@ child!(
                     let (kept, buf) = (&kept, buf.clone());
                     // Waits as long as the agreement to the pool takes; an untrusted peer may never agree.
                     scope.spawn(move || {
-                        sender.set_when_full(WhenFull::Wait);
                         let _ = sender.send(buf);
                         kept.lock().unwrap().push(sender);
                     });
@@ -230,7 +228,7 @@ fn for_each_sender(
 fn feed_one(sender: &mut Sender, pool: &Pool, report: &Report<String>) {
     static NEXT: AtomicU64 = AtomicU64::new(1 << 50);
     let end = loop {
-        match sender.send_with(frame(pool, NEXT.fetch_add(1, Ordering::Relaxed)), 0) {
+        match sender.try_send(frame(pool, NEXT.fetch_add(1, Ordering::Relaxed))) {
             Ok(_) => {}
             Err(error) if matches!(error.kind(), ErrorKind::Full | ErrorKind::PoolPending) => {
                 std::thread::yield_now();
@@ -367,7 +365,7 @@ fn drink(receiver: &mut Receiver, frames: tranship_core::PoolId, facts: &Facts) 
         if let Some(wrong) = &*facts.wrong.lock().unwrap() {
             return format!("wrong: {wrong}");
         }
-        if let Err(error) = receiver.send_control(b"taken", 0)
+        if let Err(error) = receiver.send_back(b"taken")
             && error.kind() == ErrorKind::PeerViolation
         {
             return format!("control: {error}");

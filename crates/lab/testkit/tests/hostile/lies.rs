@@ -142,7 +142,7 @@ lies! {
     no_operation: "operation 0 does not exist", |_l, c| c.push([0; 8]);
     operation_7: "operation 7 does not exist", |_l, c| c.push([7 << 32, 0, 0, 0, 0, 0, 0, 0]);
     operation_255: "operation 255 does not exist", |_l, c| c.push([u64::MAX << 32; 8]);
-    inline_49: "49 inline bytes", |_l, c| c.push(inline(49));
+    inline_41: "41 inline bytes", |_l, c| c.push(inline(41));
     inline_255: "255 inline bytes", |_l, c| c.push(inline(255));
     // Ids.
     pool_known_but_not_assigned: NOT_ASSIGNED, |l, c| {
@@ -195,7 +195,7 @@ lies! {
         close(c);
     };
     // Flags, words, sequences.
-    closes_with_lines_in_the_ring: GONE, |l, c| { c.push(l.good()); c.push(inline(48)); close(c) };
+    closes_with_lines_in_the_ring: GONE, |l, c| { c.push(l.good()); c.push(inline(40)); close(c) };
     asleep_is_garbage: GONE, |l, c| {
         for flag in [3, u32::MAX, 2, 0x8000_0000, 1] {
             c.own.asleep().store(flag, Ordering::SeqCst);

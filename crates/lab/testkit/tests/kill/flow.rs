@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::fmt::Debug;
 
-use tranship_core::{Body, Message, Receiver};
+use tranship_core::{Body, Message, Receiver, Released};
 use tranship_testkit::{Random, payload};
 
 use crate::seat::{Broken, send_over};
@@ -80,23 +80,25 @@ impl Kept {
         verify(&message, "before it is passed back")?;
         let Message { word, body } = message;
         match body {
-            Body::BufferMut(buf) => match link.pass_with(buf, word) {
+            Body::BufferMut(buf) => match link.send_back((buf, word)) {
                 Ok(()) => Ok(()),
                 // The buffer is dropped then, and so the writer's again.
                 Err(failed) => send_over(&failed.error).map(|_| ()),
             },
             Body::AggregateMut(all) => {
                 for (id, piece) in (word..).zip(all.into_pieces()) {
-                    if let Err(failed) = link.pass_with(piece, id) {
+                    if let Err(failed) = link.send_back((piece, id)) {
                         send_over(&failed.error)?;
                     }
                 }
                 Ok(())
             }
-            Body::Buffer(buf) if word / PIECES % 2 == 1 => match link.release_with(buf, word) {
-                Ok(()) => Ok(()),
-                Err(failed) => send_over(&failed.error).map(|_| ()),
-            },
+            Body::Buffer(buf) if word / PIECES % 2 == 1 => {
+                match link.send_back((Released(buf), word)) {
+                    Ok(()) => Ok(()),
+                    Err(failed) => send_over(&failed.error).map(|_| ()),
+                }
+            }
             body => self.keep(Message { word, body }),
         }
     }

@@ -127,15 +127,24 @@ impl Forwarder {
             let Some(sender) = end else { continue };
             let word = message.word;
             let failure = match &message.body {
-                Body::Inline(bytes) => sender.send_inline(bytes, word).err().map(|e| e.error),
-                Body::Buffer(buf) => sender.send_buf(buf.clone(), word).err().map(|e| e.error),
+                Body::Inline(bytes) => sender
+                    .send_timeout((&bytes[..], word), ROUND)
+                    .err()
+                    .map(|e| e.error),
+                Body::Buffer(buf) => sender
+                    .send_timeout((buf.clone(), word), ROUND)
+                    .err()
+                    .map(|e| e.error),
                 Body::Aggregate(list) => {
                     let mut copy = Aggregate::new();
                     copy.set_list_pool(&self.lists);
                     list.pieces()
                         .iter()
                         .for_each(|piece| copy.push_back(piece.clone()).expect("as many"));
-                    sender.send_aggregate(copy, word).err().map(|e| e.error)
+                    sender
+                        .send_timeout((copy, word), ROUND)
+                        .err()
+                        .map(|e| e.error)
                 }
                 Body::BufferMut(_) | Body::AggregateMut(_) | Body::Released(_) => None,
             };
@@ -153,7 +162,7 @@ impl Forwarder {
         };
         let Some(sender) = end else { return Ok(()) };
         all.set_list_pool(&self.lists);
-        if let Err(failed) = sender.move_aggregate(all, word)
+        if let Err(failed) = sender.send_timeout((all, word), ROUND)
             && send_over(&failed.error)?
         {
             *end = None;
@@ -165,7 +174,7 @@ impl Forwarder {
         let Some(from) = &mut self.from else {
             return Ok(());
         };
-        match from.pass_with(buf, word) {
+        match from.send_back((buf, word)) {
             Ok(()) => Ok(()),
             // Perhaps it is of a writer that is gone; dropped, it is nobody's.
             Err(failed) if failed.kind() == ErrorKind::PoolNotAssigned => Ok(()),
@@ -180,7 +189,7 @@ impl Forwarder {
         };
         let Some(sender) = end else { return Ok(()) };
         // A buffer that is not sent is dropped here, and so is the writer's again.
-        if let Err(failed) = sender.move_buffer_with(buf, word)
+        if let Err(failed) = sender.send_timeout((buf, word), ROUND)
             && send_over(&failed.error)?
         {
             *end = None;

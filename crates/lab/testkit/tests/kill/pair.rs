@@ -40,11 +40,11 @@ child!(
                     for (buf, id) in all {
                         let mut unsent = Some(buf);
                         while let Some(buf) = unsent.take() {
-                            if let Err(e) = sender.send_buf(buf, id) {
+                            if let Err(e) = sender.send_timeout((buf, id), ROUND) {
                                 if send_over(&e.error)? {
                                     return Err(format!("pair: {e}"));
                                 }
-                                unsent = Some(e.unsent);
+                                unsent = Some(e.unsent.0);
                             }
                         }
                         loop {
@@ -84,7 +84,7 @@ child!(
                     verify(&message, "at receipt")?;
                     let id = message.word;
                     drop(message);
-                    receiver.send_control(&[], id).map_err(|e| e.to_string())?;
+                    receiver.send_back((&[], id)).map_err(|e| e.to_string())?;
                 }
                 // The source ends first.
                 Err(e) if recv_over(&e)? => {

@@ -176,6 +176,6 @@ pub fn options() -> ChannelOptions {
     ChannelOptions::new()
         .lines(16)
         .wait(Wait::SpinThenSleep(20))
-        .when_full(WhenFull::WaitFor(ROUND))
+        .when_full(WhenFull::DropNew)
         .timeout(10 * ROUND)
 }

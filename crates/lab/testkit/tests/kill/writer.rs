@@ -177,7 +177,7 @@ impl Writer {
                 };
                 self.kept.push(message, &mut seat.random)?;
                 if let (Some((buf, word)), Some(sender)) = (again, &mut self.to_receiver.1)
-                    && let Err(e) = sender.send_buf(buf, word)
+                    && let Err(e) = sender.send_timeout((buf, word), ROUND)
                     && send_over(&e.error)?
                 {
                     self.to_receiver.1 = None;
@@ -196,7 +196,7 @@ impl Writer {
     fn move_again(&mut self, buf: BufferMut, word: u64) -> Result<(), Broken> {
         let end = &mut self.to_receiver.1;
         if let Some(sender) = end
-            && let Err(failed) = sender.move_buffer_with(buf, word)
+            && let Err(failed) = sender.send_timeout((buf, word), ROUND)
             && send_over(&failed.error)?
         {
             *end = None;
@@ -245,16 +245,21 @@ impl Writer {
         let Some(sender) = end else { return Ok(()) };
         let failure = match kind {
             3 => sender
-                .send_inline(&id.to_le_bytes(), id)
+                .send_timeout((&id.to_le_bytes(), id), ROUND)
                 .err()
                 .map(|e| e.error),
             4 => {
                 let frozen: Vec<Buffer> = pieces.into_iter().map(BufferMut::freeze).collect();
-                sender.send_batch(frozen).err().map(|e| e.error)
+                sender.send_many(frozen).err().map(|e| e.error)
             }
             _ if count == 1 => match pieces.pop() {
-                Some(buf) if kind < 8 => sender.move_buffer_with(buf, id).err().map(|e| e.error),
-                Some(buf) => sender.send_buf(buf.freeze(), id).err().map(|e| e.error),
+                Some(buf) if kind < 8 => {
+                    sender.send_timeout((buf, id), ROUND).err().map(|e| e.error)
+                }
+                Some(buf) => sender
+                    .send_timeout((buf.freeze(), id), ROUND)
+                    .err()
+                    .map(|e| e.error),
                 None => None,
             },
             2 => {
@@ -262,14 +267,20 @@ impl Writer {
                 for piece in pieces {
                     list.push_back(piece).expect("a few");
                 }
-                sender.move_aggregate(list, id).err().map(|e| e.error)
+                sender
+                    .send_timeout((list, id), ROUND)
+                    .err()
+                    .map(|e| e.error)
             }
             _ => {
                 let mut list = Aggregate::new();
                 for piece in pieces {
                     list.push_back(piece.freeze()).expect("a few");
                 }
-                sender.send_aggregate(list, id).err().map(|e| e.error)
+                sender
+                    .send_timeout((list, id), ROUND)
+                    .err()
+                    .map(|e| e.error)
             }
         };
         let over = failure.as_ref().map_or(Ok(false), send_over)?;

@@ -29,7 +29,7 @@ child!(
             if let Ok(sender) = listener.accept_timeout(ROUND) {
                 all.push(sender);
             }
-            all.retain_mut(|sender| sender.send_inline(b"news", 0).is_ok());
+            all.retain_mut(|sender| sender.send(b"news").is_ok());
         }
     }
 );

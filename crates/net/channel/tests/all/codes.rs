@@ -5,7 +5,7 @@ use crate::kit::*;
 use std::collections::BTreeSet;
 use std::thread;
 use std::time::Duration;
-use tranship_core::{ChannelOptions, Error, ErrorKind, PoolOptions, Sender, Trust, WhenFull};
+use tranship_core::{Body, ChannelOptions, Error, ErrorKind, PoolOptions, Released, Sender, Trust};
 
 struct Seen(BTreeSet<ErrorKind>);
 
@@ -131,7 +131,7 @@ fn memory(world: &World, address: &str, seen: &mut Seen) {
 }
 
 fn transfers(world: &World, address: &str, seen: &mut Seen) {
-    let quick = || ChannelOptions::new().lines(2).when_full(WhenFull::Error);
+    let quick = || ChannelOptions::new().lines(2);
     let refuses = || {
         let producers = quick().accept_trust([Trust::Producer]);
         producers.accept_pools(|offer| offer.max_bytes < 2 << 20)
@@ -148,8 +148,8 @@ fn transfers(world: &World, address: &str, seen: &mut Seen) {
     };
     let (mut to, mut from) = ends("transfers", refuses());
     seen.see(
-        ErrorKind::BadArgument,
-        to.send_inline(&[0; 49], 0).map_err(|f| f.error),
+        ErrorKind::TooLarge,
+        to.send(&[0; 41][..]).map_err(|f| f.error),
     );
     seen.see(
         ErrorKind::TimedOut,
@@ -166,12 +166,11 @@ fn transfers(world: &World, address: &str, seen: &mut Seen) {
         let at_once = pool_a.alloc(10).expect("alloc");
         seen.see(
             ErrorKind::PoolPending,
-            to.move_buffer(at_once).map_err(|f| f.error),
+            to.try_send(at_once).map_err(|f| f.error),
         );
     }
     to.assign(&pool_a).expect("agreed");
-    to.move_buffer(pool_a.alloc(10).expect("alloc"))
-        .expect("move");
+    to.send(pool_a.alloc(10).expect("alloc")).expect("move");
     let mut moved = from.recv().expect("recv").into_buffer_mut().expect("moved");
     if address.starts_with("shm:") {
         let id = moved.id();
@@ -179,7 +178,7 @@ fn transfers(world: &World, address: &str, seen: &mut Seen) {
         seen.see(ErrorKind::BufferState, moved.write(0, b"x"));
         // A buffer that is not of this channel's sender.
         let (_other, mut elsewhere) = ends("elsewhere", quick());
-        let failed = elsewhere.pass(moved).expect_err("it came otherwise");
+        let failed = elsewhere.send_back(moved).expect_err("it came otherwise");
         seen.see(ErrorKind::PoolNotAssigned, Err::<(), _>(failed.error));
         moved = failed.unsent;
     }
@@ -192,7 +191,7 @@ fn transfers(world: &World, address: &str, seen: &mut Seen) {
                 quick(),
                 quick(),
             );
-            let failed = foreign.move_buffer(moved).expect_err("not b's");
+            let failed = foreign.send(moved).expect_err("not b's");
             seen.see(ErrorKind::BufferNotOwned, Err::<(), _>(failed.error));
             drop(failed.unsent);
         }
@@ -200,16 +199,18 @@ fn transfers(world: &World, address: &str, seen: &mut Seen) {
             let mine = pool(b, 1 << 20).alloc(10).expect("alloc");
             seen.see(
                 ErrorKind::BufferNotOwned,
-                from.pass(mine).map_err(|f| f.error),
+                from.send_back(mine).map_err(|f| f.error),
             );
             drop(moved);
         }
         false => seen.see(
             ErrorKind::BufferNotOwned,
-            from.pass(moved).map_err(|f| f.error),
+            from.send_back(moved).map_err(|f| f.error),
         ),
     }
-    let full = (0..100).find_map(|n| to.send_inline(b"more", n).err());
+    let twice = from.send_back(Released(Body::Released(None)));
+    seen.see(ErrorKind::BadArgument, twice.map_err(|f| f.error));
+    let full = (0..100).find_map(|n| to.try_send((b"more", n)).err());
     seen.see(
         ErrorKind::Full,
         full.map_or(Ok(()), |failed| Err(failed.error)),
@@ -227,7 +228,7 @@ fn transfers(world: &World, address: &str, seen: &mut Seen) {
     while !to.is_peer_gone() {
         thread::yield_now();
     }
-    let failed = to.send(pool_a.copy(b"kept").expect("alloc"));
+    let failed = to.send(pool_a.copy(b"kept").expect("alloc").freeze());
     let failed = failed.expect_err("gone");
     seen.see(ErrorKind::PeerGone, Err::<(), _>(failed.error));
 }

@@ -17,7 +17,7 @@ fn a_listener_accepts_again_and_again() {
                 let receiver = listener.accept().expect("accept");
                 (sender.join().expect("no panic"), receiver)
             });
-            both.0.send_inline(&[round], 0).expect("send");
+            both.0.send(&[round]).expect("send");
             assert_eq!(both.1.recv().expect("recv").to_vec(), [round], "{address}");
         }
         // The name is free when the listener is gone.
@@ -39,7 +39,7 @@ fn a_sender_listens() {
             (sender, receiver.join().expect("no panic"))
         });
         let pool = pool(&world.a, 1 << 20);
-        to.send(pool.copy(&[7; 5000]).expect("alloc"))
+        to.send(pool.copy(&[7; 5000]).expect("alloc").freeze())
             .expect("send");
         assert_eq!(from.recv().expect("recv").to_vec(), [7; 5000], "{address}");
     }
@@ -58,11 +58,7 @@ fn opening_waits_for_the_listener() {
             let sender = scope.spawn(|| world.a.open::<Sender>(&address).expect("open"));
             let listener = world.b.listen::<Receiver>(&address).expect("listen");
             let mut receiver = listener.accept().expect("accept");
-            sender
-                .join()
-                .expect("no panic")
-                .send_inline(b"x", 0)
-                .expect("send");
+            sender.join().expect("no panic").send(b"x").expect("send");
             assert_eq!(receiver.recv().expect("recv").to_vec(), b"x");
         });
     }
@@ -110,7 +106,7 @@ fn a_sender_that_gives_up_is_told_from_one_that_closes() {
     let world = World::new();
     for address in world.addresses("gives-up") {
         let (mut to, mut from) = world.channel(&address);
-        to.send_inline(b"the first of two", 0).expect("send");
+        to.send(b"the first of two").expect("send");
         to.abandon();
         assert_eq!(from.recv().expect("recv").to_vec(), b"the first of two");
         let end = from.recv().expect_err("given up");
@@ -130,7 +126,7 @@ fn a_receiver_that_goes_is_noticed() {
         drop(from);
         let error = loop {
             let buf = pool.copy(&[1; 100]).expect("alloc");
-            match to.send(buf) {
+            match to.send(buf.freeze()) {
                 Ok(_) => thread::yield_now(),
                 Err(failed) => break failed.error,
             }
@@ -154,7 +150,7 @@ fn what_was_sent_arrives_although_its_sender_is_gone() {
         for number in 0..50 {
             let bytes = pattern(number, 20_000);
             let buf = pool.copy(&bytes).expect("alloc");
-            to.move_buffer_with(buf, number).expect("move");
+            to.send((buf, number)).expect("move");
         }
         drop((to, pool));
         for number in 0..50 {
@@ -179,7 +175,7 @@ fn the_last_words_of_a_receiver() {
     for address in world.addresses("last-words") {
         let (mut to, mut from) = world.channel(&address);
         for number in 0..WORDS {
-            from.send_control(b"last", number).expect("say");
+            from.send_back((b"last", number)).expect("say");
         }
         drop(from);
         for number in 0..WORDS {

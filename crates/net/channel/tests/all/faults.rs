@@ -50,7 +50,7 @@ child!(
         let mut buf = pool.alloc(BYTES).expect("alloc");
         buf.write(0, b"text").expect("inside");
         let at = buf.view().as_ptr();
-        to.move_buffer(buf).expect("move");
+        to.send(buf).expect("move");
         if breaks == Breaks::SourceReadsWhatItMoved {
             touch(at, false);
         }
@@ -84,7 +84,7 @@ child!(
         };
         assert_eq!(&buf.to_vec()[..4], b"text");
         let at = buf.view().as_ptr();
-        from.pass(buf).expect("pass");
+        from.send_back(buf).expect("pass");
         if breaks == Breaks::SinkReadsWhatItPassedBack {
             touch(at, false);
         }

@@ -30,7 +30,7 @@ child!(
         for (address, listener) in addresses.iter().zip(&listeners) {
             let mut to = domain.open::<Sender>(address).expect("open");
             let mut from = listener.accept().expect("accept");
-            to.send_inline(b"still", 0).expect("send");
+            to.send(b"still").expect("send");
             assert_eq!(from.recv().expect("recv").to_vec(), b"still", "{address}");
         }
         ctl.send(&"listens").expect("control");

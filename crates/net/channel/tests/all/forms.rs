@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 use tranship_core::{
     Body, BufferMut, ChannelEnd, ChannelOptions, Error, ErrorKind, Message, Opening, Receiver,
-    RingFull, Sender,
+    Released, RingFull, Sender,
 };
 
 const SOON: Duration = Duration::from_millis(1);
@@ -68,7 +68,7 @@ fn who_opens_may_look_now_and_then() {
                     (to, from)
                 }
             };
-            to.send_inline(b"open", 7).expect("send");
+            to.send((b"open", 7)).expect("send");
             assert_eq!(from.recv().expect("recv").word, 7, "{address}");
         }
     }
@@ -131,14 +131,14 @@ fn what_comes_back_is_waited_for() {
             scope.spawn(move || {
                 for number in 0..200u64 {
                     assert_eq!(from.recv().expect("asked").word, number);
-                    from.send_control(&number.to_le_bytes(), number)
+                    from.send_back((&number.to_le_bytes()[..], number))
                         .expect("room");
                 }
                 // A message from before the end is there after it.
-                from.send_control(b"last", 200).expect("room");
+                from.send_back((b"last", 200)).expect("room");
             });
             for number in 0..200u64 {
-                to.send_inline(b"?", number).expect("ask");
+                to.send((b"?", number)).expect("ask");
                 let message = heard(&mut to, number).expect("an answer");
                 assert_eq!(message.word, number, "{address}");
                 assert_eq!(message.to_vec(), number.to_le_bytes(), "{address}");
@@ -155,7 +155,7 @@ fn what_comes_back_is_waited_for() {
 /// Says so much that the sender's end takes no more for now; how much that was.
 fn fill(address: &str, from: &mut Receiver) -> u64 {
     for number in 0.. {
-        match from.send_control_timeout(b"word", number, A_WHILE) {
+        match from.send_back_timeout((b"word", number), A_WHILE) {
             Ok(()) => {}
             Err(failed) => {
                 let full = failed.error.find::<RingFull>().expect("it is full");
@@ -176,17 +176,18 @@ fn answers(
     moved: Vec<BufferMut>,
 ) {
     let [one, other] = inline;
-    from.send_control_timeout(b"word", first, None)
+    from.send_back_timeout((b"word", first), None)
         .expect("room");
-    block_on(from.send_control_async(b"word", first + 1)).expect("room");
-    from.release_timeout(one, first + 2, None).expect("room");
-    block_on(from.release_async(other, first + 3)).expect("room");
+    block_on(from.send_back_async((b"word", first + 1))).expect("room");
+    from.send_back_timeout((Released(one), first + 2), None)
+        .expect("room");
+    block_on(from.send_back_async((Released(other), first + 3))).expect("room");
     for (form, buf) in (0u64..).zip(moved) {
         let word = first + 4 + form;
         let passed = match form {
-            0 => from.pass_timeout(buf, word, None),
-            1 => from.pass_timeout(buf, word, Duration::from_secs(1000)),
-            _ => block_on(from.pass_async(buf, word)),
+            0 => from.send_back_timeout((buf, word), None),
+            1 => from.send_back_timeout((buf, word), Duration::from_secs(1000)),
+            _ => block_on(from.send_back_async((buf, word))),
         };
         passed.unwrap_or_else(|failed| panic!("{address}: {failed}"));
     }
@@ -206,7 +207,7 @@ fn who_awaits_room_for_what_goes_back_is_woken() {
         from.set_pollable().expect("a descriptor");
         let (waker, woken) = counted();
         let mut context = Context::from_waker(&waker);
-        let mut sent = pin!(from.send_control_async(b"last", said));
+        let mut sent = pin!(from.send_back_async((b"last", said)));
         let first = sent.as_mut().poll(&mut context);
         assert!(first.is_pending(), "{address}: it was full for a while");
         let mut seen = 0;
@@ -242,7 +243,7 @@ fn room_for_what_goes_back_is_waited_for() {
         let (mut to, mut from) = world.channel_with(&address, options(), options());
         let pool = pool(&world.a, 4 << 20);
         let mut inline = || {
-            to.send_inline(b"", 0).expect("send");
+            to.send(b"").expect("send");
             from.recv().expect("recv").body
         };
         let inline = [inline(), inline()];
@@ -253,7 +254,7 @@ fn room_for_what_goes_back_is_waited_for() {
             false => (0..3u8)
                 .map(|byte| {
                     let buf = pool.copy(&[byte; 5000]).expect("alloc");
-                    to.move_buffer(buf).expect("move");
+                    to.send(buf).expect("move");
                     from.recv().expect("recv").into_buffer_mut().expect("moved")
                 })
                 .collect(),
@@ -279,7 +280,7 @@ fn room_for_what_goes_back_is_waited_for() {
         // Without a receiver to wait for it does not wait.
         drop(to);
         let gone = loop {
-            match from.send_control_timeout(b"word", 0, None) {
+            match from.send_back_timeout(b"word", None) {
                 Ok(()) => thread::yield_now(),
                 Err(failed) => break failed,
             }

@@ -46,10 +46,8 @@ fn forward(ctl: &Control, mut up: Receiver, mut down: Sender) {
         };
         let (word, sent) = (message.word, message.body);
         let sent = match sent {
-            Body::Buffer(buf) => down.send_with(buf, word).map_err(|failed| failed.error),
-            Body::BufferMut(buf) => down
-                .move_buffer_with(buf, word)
-                .map_err(|failed| failed.error),
+            Body::Buffer(buf) => down.send((buf, word)).map_err(|failed| failed.error),
+            Body::BufferMut(buf) => down.send((buf, word)).map_err(|failed| failed.error),
             other => panic!("{other:?}"),
         };
         if let Err(error) = sent {
@@ -182,8 +180,8 @@ fn what_is_sent_goes_over_three_hops() {
         let mut buf = pool.alloc(BYTES).expect("alloc");
         buf.write(0, &pattern(number, BYTES)).expect("inside");
         match random.one_in(2) {
-            true => row.to.send_with(buf, number).expect("send"),
-            false => row.to.move_buffer_with(buf, number).expect("move"),
+            true => row.to.send((buf.freeze(), number)).expect("send"),
+            false => row.to.send((buf, number)).expect("move"),
         };
     }
     assert_eq!(row.last.expect::<u64>(), MESSAGES - 1);
@@ -227,12 +225,10 @@ fn a_hop_that_is_killed_is_learned_on_both_sides() {
         let sent = match pool.alloc_timeout(BYTES, Duration::from_millis(20)) {
             Ok(mut buf) => {
                 buf.write(0, &pattern(number, BYTES)).expect("inside");
-                let sent = row.to.send_with(buf, number);
+                let sent = row.to.send((buf.freeze(), number));
                 sent.map_err(|failed| failed.error)
             }
-            Err(_) if row.to.is_peer_gone() => {
-                row.to.send_inline(b"", 0).map_err(|failed| failed.error)
-            }
+            Err(_) if row.to.is_peer_gone() => row.to.send(b"").map_err(|failed| failed.error),
             Err(_) => continue,
         };
         match sent {

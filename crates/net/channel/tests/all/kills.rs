@@ -35,8 +35,8 @@ child!(
         for number in 0.. {
             let buf = pool.copy(&pattern(number, BYTES)).expect("alloc");
             match number % 2 {
-                0 => to.send_with(buf, number).expect("send"),
-                _ => to.move_buffer_with(buf, number).expect("move"),
+                0 => to.send((buf.freeze(), number)).expect("send"),
+                _ => to.send((buf, number)).expect("move"),
             };
         }
     }
@@ -62,7 +62,7 @@ child!(
         let address: String = ctl.recv().expect("control").expect("start");
         let domain = elsewhere();
         let mut to = domain.open::<Sender>(&address).expect("open");
-        to.send_inline(b"all", 0).expect("send");
+        to.send(b"all").expect("send");
         drop(to);
         // SAFETY: nothing of this process is wanted any more.
         unsafe { libc::_exit(0) };
@@ -179,16 +179,16 @@ fn a_receiver_that_is_killed() {
                     "{error}"
                 );
                 match to.is_peer_gone() {
-                    true => break to.send_inline(b"", 0).expect_err("gone").error,
+                    true => break to.send(b"").expect_err("gone").error,
                     false => continue,
                 }
             }
         };
         let sent = match number % 2 {
-            0 => to.send_with(buf, number).map_err(|failed| failed.error),
-            _ => to
-                .move_buffer_with(buf, number)
+            0 => to
+                .send((buf.freeze(), number))
                 .map_err(|failed| failed.error),
+            _ => to.send((buf, number)).map_err(|failed| failed.error),
         };
         match sent {
             Ok(_) => number += 1,

@@ -28,12 +28,12 @@ fn what_is_said_out_of_order_is_put_in_order() {
     let (mut to, mut from) = world.channel(&address);
     let pool = pool(&world.a, 1 << 20);
     // The introductions of the ends are done.
-    to.send_inline(b"first", 0).expect("send");
+    to.send(b"first").expect("send");
     to.wait_taken(None).expect("taken");
     shared.holds.store(true, Ordering::Relaxed);
     for number in 1..=5 {
         let buf = pool.copy(&pattern(number, 5000)).expect("alloc");
-        to.send_with(buf, number).expect("send");
+        to.send((buf.freeze(), number)).expect("send");
     }
     let taken = to.wait_taken(Duration::from_millis(300));
     let error = taken.expect_err("the first of them is not said to be");

@@ -156,7 +156,7 @@ fn senders_that_lie() {
         ("a word that is cut", vec![(vec![3, 1, 2], 0)]),
         (
             "inline bytes that do not fit",
-            vec![(word(2, &[0], &[1; 49]), 0)],
+            vec![(word(2, &[0], &[1; 41]), 0)],
         ),
         ("a second hello", vec![(hello(1, 1, 1), 0)]),
         ("a receiver's word", vec![(word(9, &[0], &[]), 0)]),
@@ -219,7 +219,7 @@ fn receivers_that_lie() {
     ];
     for (lie, words) in lies {
         let (mut to, mut liar) = honest.sender();
-        to.send_inline(b"first", 0).expect("send");
+        to.send(b"first").expect("send");
         assert_eq!(
             &heard(&mut *liar).expect("a message").bytes[9..],
             b"first",
@@ -272,7 +272,7 @@ fn reasons_that_a_peer_chooses() {
         while !to.is_peer_gone() {
             thread::yield_now();
         }
-        let gone = to.send_inline(b"", 0).expect_err("over").error;
+        let gone = to.send(b"").expect_err("over").error;
         assert_eq!(gone.kind(), ErrorKind::PeerGone, "{gone}");
         for error in [end, gone] {
             let text = error.to_string();
@@ -339,7 +339,7 @@ fn unknown_peers_at_the_door() {
         .domain
         .open::<Sender>(&honest.address())
         .expect("open");
-    to.send_inline(b"honest", 7).expect("send");
+    to.send((b"honest", 7)).expect("send");
     loop {
         let mut from = listener.accept().expect("accept");
         match from.recv() {
@@ -410,14 +410,14 @@ fn words_may_say_anything() {
         };
         assert_ne!(end.kind(), ErrorKind::TimedOut, "round {round}: {end}");
         let (mut to, mut liar) = honest.sender();
-        to.send_inline(b"first", 0).expect("send");
+        to.send(b"first").expect("send");
         says(&mut *liar);
         drop(liar);
         while !to.is_peer_gone() {
             while let Ok(Some(_)) = to.try_recv_back() {}
             thread::yield_now();
         }
-        let gone = to.send_inline(b"", 0).expect_err("over").error;
+        let gone = to.send(b"").expect_err("over").error;
         assert_ne!(gone.kind(), ErrorKind::Full, "round {round}: {gone}");
     }
     let (mut from, mut liar) = honest.receiver();

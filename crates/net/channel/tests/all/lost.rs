@@ -88,7 +88,7 @@ fn everything_arrives_over_cut_connections() {
                     Ok(message) => {
                         check(&address, number, &message);
                         if number % 10 == 0 {
-                            from.send_control(b"word", number / 10).expect("room");
+                            from.send_back((b"word", number / 10)).expect("room");
                         }
                         None
                     }
@@ -146,9 +146,9 @@ fn a_partition_shorter_than_the_grace_is_not_seen() {
     let (mut to, mut from) = channel([a, b], false, at, ChannelOptions::new());
     let pool = pool(a, 1 << 20);
     apart.relay.hold(true);
-    to.move_buffer_with(pool.copy(&pattern(1, 30_000)).expect("alloc"), 1)
+    to.send((pool.copy(&pattern(1, 30_000)).expect("alloc"), 1))
         .expect("move");
-    to.send_inline(b"held", 2).expect("send");
+    to.send((b"held", 2)).expect("send");
     // The silent connection is given up, and another one is tried: that is the sign.
     while apart.relay.connections() == 1 {
         assert!(from.try_recv().expect("recv").is_none());
@@ -178,18 +178,18 @@ fn a_partition_longer_than_the_grace_ends_the_channel() {
         let at = [&*apart.addresses[0], &*apart.addresses[1]];
         let (mut to, mut from) = channel([a, b], sender_listens, at, ChannelOptions::new());
         let pool = pool(a, 1 << 20);
-        to.send_inline(b"first", 0).expect("send");
+        to.send(b"first").expect("send");
         assert_eq!(from.recv().expect("recv").to_vec(), b"first");
         to.wait_taken(None).expect("taken");
         apart.relay.hold(true);
-        to.move_buffer(pool.copy(&[1; 30_000]).expect("alloc"))
+        to.send(pool.copy(&[1; 30_000]).expect("alloc"))
             .expect("move");
         let end = from.recv().expect_err("gone");
         assert_eq!(end.kind(), ErrorKind::PeerDied, "{end}");
         while !to.is_peer_gone() {
             thread::yield_now();
         }
-        let gone = to.send_inline(b"more", 0).expect_err("gone").error;
+        let gone = to.send(b"more").expect_err("gone").error;
         assert_eq!(gone.kind(), ErrorKind::PeerGone, "{gone}");
         let text = gone.to_string();
         assert!(text.contains("1 of 2 messages may not have"), "{text}");

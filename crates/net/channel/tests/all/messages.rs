@@ -13,10 +13,10 @@ fn shared_buffers_of_any_size() {
     for address in world.addresses("shared") {
         let (mut to, mut from) = world.channel(&address);
         let pool = pool(&world.a, 8 << 20);
-        for (number, len) in (0u64..).zip([0, 1, 48, 4096, 5000, 65_537, 1 << 20, 3 << 20]) {
+        for (number, len) in (0u64..).zip([0, 1, 40, 4096, 5000, 65_537, 1 << 20, 3 << 20]) {
             let bytes = pattern(number, len);
             let buf = pool.copy(&bytes).expect("alloc").freeze();
-            to.send_with(buf, number).expect("send");
+            to.send((buf, number)).expect("send");
             let message = from.recv().expect("recv");
             assert_eq!(message.word, number, "{address}");
             assert!(
@@ -37,9 +37,9 @@ pub(crate) fn send(to: &mut Sender, pool: &Pool, number: u64) {
     let bytes = expected(number);
     let buf = |bytes: &[u8]| pool.copy(bytes).expect("alloc");
     match number % 4 {
-        0 => to.send_inline(&bytes, number).expect("inline"),
-        1 => to.send_with(buf(&bytes).freeze(), number).expect("shared"),
-        2 => to.move_buffer_with(buf(&bytes), number).expect("moved"),
+        0 => to.send((&bytes[..], number)).expect("inline"),
+        1 => to.send((buf(&bytes).freeze(), number)).expect("shared"),
+        2 => to.send((buf(&bytes), number)).expect("moved"),
         _ => {
             let mut all = Aggregate::new();
             for piece in bytes.chunks(1 + bytes.len() / 5) {
@@ -50,14 +50,14 @@ pub(crate) fn send(to: &mut Sender, pool: &Pool, number: u64) {
             all.push_back(same.slice(..7)).expect("room");
             all.push_back(same.slice(3..3)).expect("room");
             all.set_list_pool(pool);
-            to.send_aggregate(all, number).expect("aggregate")
+            to.send((all, number)).expect("aggregate")
         }
     };
 }
 
 fn expected(number: u64) -> Vec<u8> {
     let len = match number % 4 {
-        0 => usize::try_from(number % 49).expect("small"),
+        0 => usize::try_from(number % 41).expect("small"),
         _ => 8 + usize::try_from(number * 7919 % 40_000).expect("small"),
     };
     pattern(number, len)
@@ -123,8 +123,8 @@ fn at_every_level_of_trust() {
                 let mut buf = pool.alloc(bytes.len()).expect("alloc");
                 buf.write(0, &bytes).expect("inside");
                 match number % 2 {
-                    0 => to.send_with(buf.freeze(), number).expect("send"),
-                    _ => to.move_buffer_with(buf, number).expect("move"),
+                    0 => to.send((buf.freeze(), number)).expect("send"),
+                    _ => to.send((buf, number)).expect("move"),
                 };
                 let message = from.recv().expect("recv");
                 assert!(message.to_vec() == bytes, "{address}: {number}");
@@ -144,12 +144,12 @@ fn what_was_carried_is_ones_own() {
         let (mut to, mut from) = world.channel(&address);
         let pool = pool(&world.a, 4 << 20);
         let buf = pool.copy(&pattern(1, 9000)).expect("alloc");
-        to.move_buffer(buf).expect("move");
+        to.send(buf).expect("move");
         let mut moved = from.recv().expect("recv").into_buffer_mut().expect("moved");
         assert!(moved.is_writable(), "{address}");
         moved.write(0, b"mine").expect("ours to write");
         assert_eq!(&moved.to_vec()[..4], b"mine", "{address}");
-        let passed = from.pass(moved);
+        let passed = from.send_back(moved);
         if address.starts_with("local:") {
             passed.expect("it goes back as it is");
             let back = to.try_recv_back().expect("no lie").expect("it is back");
@@ -180,7 +180,7 @@ fn what_was_carried_is_forwarded() {
         });
         let bytes = pattern(3, 300_000);
         let buf = pool(&world.a, 4 << 20).copy(&bytes).expect("alloc");
-        to.send(buf).expect("send");
+        to.send(buf.freeze()).expect("send");
         let came = from.recv().expect("recv").into_buffer().expect("shared");
         assert_eq!(came.id().pool(), copies.id(), "{address}");
         on.send(came).expect("send on");
@@ -204,8 +204,8 @@ fn words_go_back() {
     for address in world.addresses("back") {
         let (mut to, mut from): (Sender, Receiver) = world.channel(&address);
         for number in 0..1000u64 {
-            let bytes = pattern(number, usize::try_from(number % 49).expect("small"));
-            from.send_control(&bytes, number).expect("room");
+            let bytes = pattern(number, usize::try_from(number % 41).expect("small"));
+            from.send_back((&bytes[..], number)).expect("room");
             let message = control(&mut to);
             assert_eq!(
                 (message.word, message.to_vec()),
@@ -214,13 +214,13 @@ fn words_go_back() {
             );
         }
         // With no program that takes the messages there is an end to them.
-        let full = (0..).find_map(|n| from.send_control(b"more", n).err());
+        let full = (0..).find_map(|n| from.send_back((b"more", n)).err());
         assert_eq!(
             full.map(|failed| failed.kind()),
             Some(ErrorKind::Full),
             "{address}"
         );
-        to.send_inline(b"still there", 0).expect("send");
+        to.send(b"still there").expect("send");
         assert_eq!(from.recv().expect("recv").to_vec(), b"still there");
     }
 }

@@ -51,7 +51,7 @@ fn ops() -> impl Strategy<Value = Vec<(bool, Op)>> {
         1 => (at(), at(), at()).prop_map(|(i, from, to)| Op::Slice(i, from, to)),
         1 => at().prop_map(Op::MakeMut),
         2 => at().prop_map(Op::Drop),
-        1 => (0..49usize).prop_map(Op::Inline),
+        1 => (0..41usize).prop_map(Op::Inline),
         4 => (at(), any::<bool>()).prop_map(|(i, keep)| Op::Send(i, keep)),
         4 => at().prop_map(Op::Move),
         1 => (1..6usize).prop_map(Op::Gather),
@@ -261,7 +261,7 @@ impl Run {
             }
             Op::Inline(len) if may_send => {
                 let bytes = pattern(word, len);
-                me.to.send_inline(&bytes, word).expect("send");
+                me.to.send((&bytes[..], word)).expect("send");
                 peer.coming.push_back((word, Sent::Inline(bytes)));
             }
             Op::Send(i, keep) if may_send => {
@@ -271,14 +271,14 @@ impl Run {
                 if !keep && let Some(at) = me.frozen_at(i) {
                     me.things.swap_remove(at);
                 }
-                me.to.send_with(buf, word).expect("send");
+                me.to.send((buf, word)).expect("send");
                 peer.coming.push_back((word, Sent::Shared(bytes, home)));
             }
             Op::Move(i) if may_send => {
                 let Some(at) = me.mine_at(i) else { return };
                 let thing = me.things.swap_remove(at);
                 let Buf::Mine(buf) = thing.buf else { return };
-                me.to.move_buffer_with(buf, word).expect("move");
+                me.to.send((buf, word)).expect("move");
                 let moved = Sent::Moved(thing.bytes, thing.home, thing.writable);
                 peer.coming.push_back((word, moved));
             }
@@ -292,7 +292,7 @@ impl Run {
                 }
                 if !all.is_empty() || !all.pieces().is_empty() {
                     all.set_list_pool(&me.pool);
-                    me.to.send_aggregate(all, word).expect("send");
+                    me.to.send((all, word)).expect("send");
                     peer.coming.push_back((word, Sent::All(bytes)));
                 }
             }
@@ -439,7 +439,7 @@ impl Party {
         }
         let thing = self.things.swap_remove(at);
         let Buf::Mine(buf) = thing.buf else { return };
-        match self.from.pass_with(buf, word) {
+        match self.from.send_back((buf, word)) {
             Ok(()) => {
                 assert!(!own, "{way:?}: there was nothing to give back");
                 peer.back
@@ -448,7 +448,7 @@ impl Party {
             Err(failed) => {
                 assert!(own, "{way:?}: {}", failed.error);
                 assert_eq!(failed.kind(), ErrorKind::BufferNotOwned, "{}", failed.error);
-                let buf = Buf::Mine(failed.unsent);
+                let buf = Buf::Mine(failed.unsent.0);
                 self.things.push(Thing { buf, ..thing });
             }
         }

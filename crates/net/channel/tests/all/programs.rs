@@ -73,11 +73,10 @@ fn round_trips() {
         for round in 0..rounds(10_000) {
             let mut bytes = [0; PAGE];
             bytes[..8].copy_from_slice(&round.to_le_bytes());
-            to.move_buffer(filled(&both.pools[0], &bytes))
-                .expect("move");
+            to.send(filled(&both.pools[0], &bytes)).expect("move");
             let (buf, _) = moved(from);
             assert!(buf.to_vec() == bytes, "{address}");
-            match from.pass_with(buf, round) {
+            match from.send_back((buf, round)) {
                 Ok(()) => {
                     let back = loop {
                         match to.try_recv_back().expect("no lie") {
@@ -90,7 +89,7 @@ fn round_trips() {
                 }
                 Err(failed) => {
                     // A copy: it is this end's own.
-                    home.move_buffer_with(failed.unsent, round).expect("move");
+                    home.send(failed.unsent).expect("move");
                     let (back, word) = moved(answers);
                     assert_eq!(word, round, "{address}");
                     assert!(back.to_vec() == bytes, "{address}");
@@ -110,7 +109,7 @@ fn throughput_with_a_checksum() {
                 let mut bytes = [0; PAGE];
                 bytes[..8].copy_from_slice(&word.to_le_bytes());
                 let buf = filled(&both.pools[0], &bytes);
-                both.there.0.move_buffer(buf).expect("move");
+                both.there.0.send(buf).expect("move");
             }
             for _ in 0..100 {
                 let (buf, _) = moved(&mut both.there.1);
@@ -129,7 +128,7 @@ fn blocks(address: &str, both: &mut Both, (runs, batch): (u64, u64), fill: fn(u6
         let numbers: Vec<u64> = (0..batch).map(|i| (run * 7 + i) % 1024).collect();
         for number in &numbers {
             let buf = filled(&both.pools[0], &[fill(*number); PAGE]);
-            both.there.0.move_buffer_with(buf, *number).expect("move");
+            both.there.0.send((buf, *number)).expect("move");
         }
         for _ in &numbers {
             let (buf, number) = moved(&mut both.there.1);
@@ -139,7 +138,7 @@ fn blocks(address: &str, both: &mut Both, (runs, batch): (u64, u64), fill: fn(u6
         for number in &numbers {
             let at = usize::try_from(*number).expect("small") * PAGE;
             let buf = filled(&both.pools[1], &store[at..at + PAGE]);
-            both.back.0.move_buffer_with(buf, *number).expect("move");
+            both.back.0.send((buf, *number)).expect("move");
         }
         for wanted in &numbers {
             let (buf, number) = moved(&mut both.back.1);
@@ -181,7 +180,7 @@ fn regions_in_pieces_and_frames_of_all_sizes() {
             let byte = |at: u64| u8::try_from((round + at) % 251).unwrap_or(0);
             for at in 0..16 {
                 let buf = filled(&both.pools[0], &[byte(at); PAGE]);
-                both.there.0.move_buffer_with(buf, at).expect("move");
+                both.there.0.send((buf, at)).expect("move");
             }
             for at in 0..16 {
                 let (buf, word) = moved(&mut both.there.1);
@@ -197,7 +196,7 @@ fn regions_in_pieces_and_frames_of_all_sizes() {
             for frame in 0..8 {
                 let mut buf = both.pools[0].alloc(size).expect("alloc");
                 buf.write(size - 3, &[frame; 3]).expect("inside");
-                both.there.0.move_buffer(buf).expect("move");
+                both.there.0.send(buf).expect("move");
                 let (got, _) = moved(&mut both.there.1);
                 assert_eq!(got.to_vec()[size - 3..], [frame; 3], "{address}");
             }

@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 use tranship_core::{
     Aggregate, AggregateMut, Body, ChannelOptions, Domain, ErrorKind, Message, Pool, Receiver,
-    Relay, RelayEnd, Sender, Trust, WhenFull, poll,
+    Relay, RelayEnd, Released, Sender, Trust, poll,
 };
 
 /// A source, a relay, a sink, of one manager.
@@ -100,25 +100,25 @@ fn is_whole(pool: &Pool) {
 fn send(to: &mut Sender, message: Message) -> Option<Message> {
     let Message { word, body } = message;
     let (error, body) = match body {
-        Body::Inline(bytes) => match to.send_inline(&bytes, word) {
+        Body::Inline(bytes) => match to.try_send((&bytes[..], word)) {
             Ok(_) => return None,
             Err(failed) => (failed.error, Body::Inline(bytes)),
         },
-        Body::Buffer(buf) => match to.send_buf(buf, word) {
+        Body::Buffer(buf) => match to.try_send((buf, word)) {
             Ok(_) => return None,
-            Err(failed) => (failed.error, Body::Buffer(failed.unsent)),
+            Err(failed) => (failed.error, Body::Buffer(failed.unsent.0)),
         },
-        Body::BufferMut(buf) => match to.move_buffer_with(buf, word) {
+        Body::BufferMut(buf) => match to.try_send((buf, word)) {
             Ok(_) => return None,
-            Err(failed) => (failed.error, Body::BufferMut(failed.unsent)),
+            Err(failed) => (failed.error, Body::BufferMut(failed.unsent.0)),
         },
-        Body::Aggregate(all) => match to.send_aggregate(all, word) {
+        Body::Aggregate(all) => match to.try_send((all, word)) {
             Ok(_) => return None,
-            Err(failed) => (failed.error, Body::Aggregate(failed.unsent)),
+            Err(failed) => (failed.error, Body::Aggregate(failed.unsent.0)),
         },
-        Body::AggregateMut(all) => match to.move_aggregate(all, word) {
+        Body::AggregateMut(all) => match to.try_send((all, word)) {
             Ok(_) => return None,
-            Err(failed) => (failed.error, Body::AggregateMut(failed.unsent)),
+            Err(failed) => (failed.error, Body::AggregateMut(failed.unsent.0)),
         },
         Body::Released(_) => unreachable!("nobody sends that"),
     };
@@ -148,33 +148,30 @@ fn answer(from: &mut Receiver, message: Message) -> &'static str {
     let mut body = message.body;
     loop {
         let failed = match body {
-            Body::BufferMut(buf) => match from.pass_with(buf, word) {
+            Body::BufferMut(buf) => match from.send_back((buf, word)) {
                 Ok(()) => return "passed",
                 Err(failed) => {
                     let pending = matches!(failed.kind(), ErrorKind::Full | ErrorKind::PoolPending);
-                    body = Body::BufferMut(failed.unsent);
+                    body = Body::BufferMut(failed.unsent.0);
                     if pending {
                         thread::yield_now();
                         continue;
                     }
-                    from.release_with(body, word)
+                    from.send_back((Released(body), word))
                 }
             },
-            Body::Inline(bytes) => match from.send_control(&bytes, word) {
+            Body::Inline(bytes) => match from.send_back((&bytes[..], word)) {
                 Ok(()) => return "said",
-                Err(failed) => Err(tranship_core::SendError::new(
-                    failed.error,
-                    Body::Inline(bytes),
-                )),
+                Err(failed) => Err(failed.map(|(_, word)| (Body::Inline(bytes), word))),
             },
-            other => from.release_with(other, word),
+            other => from.send_back((Released(other), word)),
         };
         match failed {
             Ok(()) => return "released",
             Err(failed) => {
                 let waits = matches!(failed.kind(), ErrorKind::Full | ErrorKind::PoolPending);
                 assert!(waits, "{failed}");
-                body = failed.unsent;
+                body = failed.unsent.0;
                 thread::yield_now();
             }
         }
@@ -195,7 +192,6 @@ fn everything_goes_on_and_comes_back_by_any_pair_of_addresses() {
             let (onward, mut from) = row.out_of_relay(out, options());
             let pool = pool_of(row.source(&into), 4 << 20, Trust::Half);
             pool.allow_forward(row.world.b.id()).expect("allow");
-            to.set_when_full(WhenFull::Error);
             let answers = thread::scope(|s| {
                 let relay = s.spawn(|| Relay::new(middle, onward).expect("one domain").run());
                 let sink = s.spawn(|| {
@@ -266,7 +262,7 @@ fn the_name_of_what_is_released_reaches_the_source() {
     };
     let buf = pool.copy(b"x").expect("memory").freeze();
     let id = buf.id();
-    to.send_with(buf, 3).expect("send");
+    to.send((buf, 3)).expect("send");
     let mut came = None;
     turn_until(&mut || {
         came = came.take().or_else(|| from.try_recv().expect("recv"));
@@ -274,7 +270,7 @@ fn the_name_of_what_is_released_reaches_the_source() {
     });
     let body = came.take().expect("it came").body;
     assert!(matches!(&body, Body::Buffer(buf) if buf.id() == id));
-    from.release_with(body, 4).expect("release");
+    from.send_back((Released(body), 4)).expect("release");
     let mut said = None;
     turn_until(&mut || {
         said = said.take().or_else(|| to.try_recv_back().expect("no lie"));
@@ -302,6 +298,7 @@ fn another_sink_gets_what_the_first_had_not_been_sent() {
         let (onward, mut from) = row.out_of_relay(&format!("{out}one"), few());
         let pool = pool_of(&row.world.a, 1 << 20, Trust::Producer);
         pool.allow_forward(row.world.b.id()).expect("allow");
+        to.assign(&pool).expect("agreed");
         for number in 0..MESSAGES {
             assert!(send(&mut to, message(&pool, number)).is_none(), "room");
         }
@@ -350,10 +347,11 @@ fn what_a_sink_said_outlives_it() {
         let (onward, mut from) = row.out_of_relay(&out, ChannelOptions::new().lines(8));
         let mut relay = Relay::new(middle, onward).expect("one domain");
         for number in 0..6u64 {
-            to.send_inline(b"x", number).expect("send");
+            to.send((b"x", number)).expect("send");
             while relay.turn().expect("no end") == 0 {}
             let message = from.recv().expect("recv");
-            from.release_with(message.body, number).expect("room");
+            from.send_back((Released(message.body), number))
+                .expect("room");
         }
         drop(from);
         let mut told = Vec::new();
@@ -383,7 +381,7 @@ fn the_end_of_a_sink_is_told_while_the_source_takes_nothing() {
     let mut relay = Relay::new(middle, onward).expect("one domain");
     let mut said = 0;
     loop {
-        match from.send_control(b"x", said) {
+        match from.send_back((b"x", said)) {
             Ok(()) => said += 1,
             // No room, neither here nor at the source.
             Err(failed) => {
@@ -434,7 +432,7 @@ fn the_end_of_the_source_is_that_for_the_sink() {
         let (mut to, middle) = row.to_relay(&format!("shm:a{n}"), ChannelOptions::new());
         let (onward, mut from) = row.out_of_relay(&format!("shm:b{n}"), ChannelOptions::new());
         let mut relay = Relay::new(middle, onward).expect("one domain");
-        to.send_inline(b"x", 7).expect("send");
+        to.send((b"x", 7)).expect("send");
         if n < 2 {
             match n {
                 0 => drop(to),
@@ -464,7 +462,7 @@ fn a_message_that_cannot_go_on_stays() {
     let (mut to, middle) = row.to_relay("shm:a", ChannelOptions::new());
     let (onward, mut from) = row.out_of_relay("shm:b", ChannelOptions::new());
     let pool = pool_of(&row.world.a, 1 << 20, Trust::Producer);
-    to.send_with(pool.copy(b"x").expect("memory"), 5)
+    to.send((pool.copy(b"x").expect("memory").freeze(), 5))
         .expect("send");
     let mut relay = Relay::new(middle, onward).expect("one domain");
     for _ in 0..2 {
@@ -505,7 +503,7 @@ fn a_relay_that_waits_is_not_ready() {
         "nothing came"
     );
     for number in 0..4 {
-        to.send_inline(b"x", number).expect("send");
+        to.send((b"x", number)).expect("send");
     }
     let mut handed = 0;
     while handed < 2 {

@@ -25,11 +25,7 @@ fn a_receiver_that_does_not_receive_stops_its_sender() {
     let _dog = dog();
     let world = World::new();
     for address in world.addresses("slow") {
-        let options = || {
-            ChannelOptions::new()
-                .lines(LINES)
-                .when_full(WhenFull::Error)
-        };
+        let options = || ChannelOptions::new().lines(LINES);
         let (mut to, mut from) = world.channel_with(&address, options(), options());
         let pool = pool(&world.a, 16 << 20);
         to.assign(&pool).expect("the receiver's domain agrees");
@@ -38,7 +34,7 @@ fn a_receiver_that_does_not_receive_stops_its_sender() {
         let mut fulls = 0;
         while fulls < 20 {
             let buf = pool.copy(&pattern(sent, BYTES)).expect("alloc");
-            match to.send_with(buf, sent) {
+            match to.try_send((buf.freeze(), sent)) {
                 Ok(_) => (sent, fulls) = (sent + 1, 0),
                 Err(failed) => {
                     assert_eq!(failed.kind(), ErrorKind::Full, "{address}: {failed}");
@@ -52,10 +48,9 @@ fn a_receiver_that_does_not_receive_stops_its_sender() {
         // A sender that waits goes on when there is room.
         thread::scope(|scope| {
             scope.spawn(|| {
-                to.set_when_full(WhenFull::Wait);
                 for number in sent..sent + 100 {
                     let buf = pool.copy(&pattern(number, BYTES)).expect("alloc");
-                    to.send_with(buf, number).expect("send");
+                    to.send((buf.freeze(), number)).expect("send");
                 }
             });
             for number in 0..sent + 100 {
@@ -119,14 +114,13 @@ fn a_sender_waits_as_long_as_it_says() {
     let world = World::new();
     for address in world.addresses("waits") {
         let options = || ChannelOptions::new().lines(LINES);
-        let waits = options().when_full(WhenFull::WaitFor(TIME));
-        let (mut to, mut from) = world.channel_with(&address, waits, options());
+        let (mut to, mut from) = world.channel_with(&address, options(), options());
         let pool = pool(&world.a, 16 << 20);
         to.assign(&pool).expect("the receiver's domain agrees");
         let mut sent = 0u64;
         let failed = loop {
             let buf = pool.copy(&pattern(sent, BYTES)).expect("alloc");
-            match to.move_buffer_with(buf, sent) {
+            match to.send_timeout((buf, sent), TIME) {
                 Ok(_) => sent += 1,
                 Err(failed) => break failed,
             }
@@ -138,12 +132,15 @@ fn a_sender_waits_as_long_as_it_says() {
             full.waited_ms >= 50 && full.lines == LINES,
             "{address}: {full:?}"
         );
-        assert!(failed.unsent.to_vec() == pattern(sent, BYTES), "{address}");
+        assert!(
+            failed.unsent.0.to_vec() == pattern(sent, BYTES),
+            "{address}"
+        );
         // Within its time it goes.
         thread::scope(|scope| {
             let (to, unsent) = (&mut to, failed.unsent);
-            to.set_when_full(WhenFull::WaitFor(Duration::from_secs(1000)));
-            scope.spawn(move || to.move_buffer_with(unsent, sent).expect("there is room"));
+            let long = Duration::from_secs(1000);
+            scope.spawn(move || to.send_timeout(unsent, long).expect("there is room"));
             for number in 0..=sent {
                 let message = from.recv().expect("recv");
                 assert_eq!(message.word, number, "{address}");
@@ -169,7 +166,7 @@ fn a_receiver_that_keeps_everything_stops_its_sender() {
             scope.spawn(|| {
                 for number in 0..60 {
                     let buf = pool.copy(&pattern(number, BYTES)).expect("alloc");
-                    to.send_with(buf, number).expect("send");
+                    to.send((buf.freeze(), number)).expect("send");
                 }
             });
             let mut kept = Vec::new();
@@ -217,7 +214,7 @@ fn an_aggregate_that_never_fits() {
         while !to.is_peer_gone() {
             thread::yield_now();
         }
-        let why = to.send_inline(b"", 0).expect_err("over").error;
+        let why = to.send(b"").expect_err("over").error;
         assert_eq!(why.kind(), ErrorKind::PeerGone, "{address}: {why}");
         assert!(why.to_string().contains("TooLarge"), "{address}: {why}");
     }
@@ -240,7 +237,7 @@ fn a_message_larger_than_the_receivers_memory() {
             failed.to_string().contains("1048577"),
             "{address}: {failed}"
         );
-        to.send(pool.copy(&[1; 1000]).expect("alloc"))
+        to.send(pool.copy(&[1; 1000]).expect("alloc").freeze())
             .expect("send");
         assert_eq!(from.recv().expect("recv").to_vec(), [1; 1000], "{address}");
     }

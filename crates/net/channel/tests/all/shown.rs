@@ -23,7 +23,7 @@ fn each_end_is_shown_with_where_the_other_one_is() {
         let receives = ChannelOptions::new().snapshots(arrivals.id());
         let (mut to, mut from) = world.channel_with(&address, ChannelOptions::new(), receives);
         for number in 0..3 {
-            to.send_inline(b"a word", number).expect("send");
+            to.send((b"a word", number)).expect("send");
             from.recv().expect("recv");
         }
         let (near, far) = loop {

@@ -157,7 +157,7 @@ fn nothing_but_the_bytes_of_messages_is_carried() {
     let mut moved = pool.alloc(64 << 10).expect("alloc");
     moved.write(0, &sent).expect("inside");
     moved.truncate(sent.len());
-    to.move_buffer(moved).expect("move");
+    to.send(moved).expect("move");
     assert!(
         !finds(&peer, 2, SENT).is_empty(),
         "looking finds what is there"

@@ -20,7 +20,7 @@ fn a_channel_and_a_socket_together() {
         let none = poll(&mut items, Some(Duration::from_millis(10))).expect("poll");
         assert_eq!(none, [0usize; 0], "{address}");
         thread::scope(|scope| {
-            scope.spawn(|| to.send_inline(b"x", 0).expect("send"));
+            scope.spawn(|| to.send(b"x").expect("send"));
             assert_eq!(poll(&mut items, None).expect("poll"), [0], "{address}");
         });
         assert_eq!(
@@ -66,7 +66,7 @@ fn listeners_and_receivers_of_all_addresses_together() {
         });
     }
     for (at, sender) in senders.iter_mut().enumerate() {
-        sender.send_inline(&[1], 0).expect("send");
+        sender.send(&[1]).expect("send");
         let mut all: Vec<_> = receivers.iter_mut().map(PollItem::receiver).collect();
         assert_eq!(
             poll(&mut all, None).expect("poll"),
@@ -95,7 +95,7 @@ fn awaiting() {
                     // More messages than fit at once.
                     for number in 0..1000 {
                         let buf = pool.copy(&pattern(number, 500)).expect("alloc");
-                        to.send_with_async(buf, number).await.expect("send");
+                        to.send_async((buf.freeze(), number)).await.expect("send");
                     }
                     to.wait_taken_async().await.expect("taken");
                 });

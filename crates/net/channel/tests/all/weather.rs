@@ -55,8 +55,8 @@ child!(
                 let mut buf = pool.alloc(BYTES).expect("alloc");
                 buf.write(0, &pattern(number, BYTES)).expect("inside");
                 match number % 2 {
-                    0 => to.send_with(buf, number).expect("send"),
-                    _ => to.move_buffer_with(buf, number).expect("move"),
+                    0 => to.send((buf.freeze(), number)).expect("send"),
+                    _ => to.send((buf, number)).expect("move"),
                 };
             }
             sent += rounds;

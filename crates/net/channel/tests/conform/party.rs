@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use tranship_core::{
     Aggregate, AggregateMut, Body, Buffer, BufferMut, ChannelOptions, Domain, DomainId, Error,
-    ErrorKind, Limit, Listener, Message, Pool, PoolOptions, Receiver, Sender, Shortage, WhenFull,
+    ErrorKind, Limit, Listener, Message, Pool, PoolOptions, Receiver, Released, Sender, Shortage,
 };
 use tranship_model::{BufferId, Carries, ChannelId, Op, Outcome, PoolId, Trust, Way};
 use tranship_testkit::probe::{Access, Probe};
@@ -207,10 +207,7 @@ impl Party {
     }
 
     fn open(&mut self, channel: ChannelId, address: &str, lines: u8) -> Result<(), Error> {
-        let options = ChannelOptions::new()
-            .lines(u32::from(lines))
-            .when_full(WhenFull::Error)
-            .timeout(LONG);
+        let options = ChannelOptions::new().lines(u32::from(lines)).timeout(LONG);
         let sender = self.domain.open_with::<Sender>(address, options)?;
         self.senders.insert(channel, sender);
         Ok(())

@@ -7,7 +7,7 @@ use super::wire::{Asked, Limits, Refused, Say, TAIL, VERSION};
 use crate::store::Store;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
-use tranship_core::{Body, Buffer, DomainId, Error, ErrorKind, Pool, Sender, WhenFull};
+use tranship_core::{Body, Buffer, DomainId, Error, ErrorKind, Pool, Sender};
 
 /// Questions before others have their turn.
 const TURN: usize = 64;
@@ -45,8 +45,7 @@ struct Out {
 }
 
 impl Client {
-    pub(super) fn new(mut sender: Sender) -> Client {
-        sender.set_when_full(WhenFull::Error);
+    pub(super) fn new(sender: Sender) -> Client {
         Client {
             domain: sender.peer(),
             sender,
@@ -212,12 +211,12 @@ impl Client {
         let (word, bytes) = out.say.encode();
         let sent = match &out.copy {
             Some(copy) => {
-                let sent = self.sender.send_buf(copy.clone(), word);
+                let sent = self.sender.try_send((copy.clone(), word));
                 sent.map_err(|not| not.error)
             }
             None => self
                 .sender
-                .send_inline(&bytes, word)
+                .try_send((&bytes[..], word))
                 .map_err(|not| not.error),
         };
         match sent {
@@ -239,6 +238,6 @@ impl Client {
         let most = most as u64;
         let (word, bytes) = Say::Refused(Refused::Readers { most }).encode();
         // If it is gone, no client asks.
-        let _ = self.sender.send_inline(&bytes, word);
+        let _ = self.sender.try_send((&bytes[..], word));
     }
 }

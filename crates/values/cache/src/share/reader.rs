@@ -176,7 +176,7 @@ impl Reader {
                 && let Some(key) = keys.next()
             {
                 for (piece, word) in wire::ask(key) {
-                    let sent = self.receiver.send_control(piece, word);
+                    let sent = self.receiver.send_back((piece, word));
                     sent.map_err(|not| not.error)?;
                 }
                 under_way += 1;

@@ -49,15 +49,15 @@ fn questions_that_are_none() {
         &[(b"key", ask)],
         &[(b"key", ask | 251)],
         &[(b"key", ask | 4)],
-        &[(&[1; 48], ask | 100), (b"x", ask | 100)],
-        &[(&[1; 48], ask | 100), (&[1; 48], ask | 99)],
+        &[(&[1; 40], ask | 100), (b"x", ask | 100)],
+        &[(&[1; 40], ask | 100), (&[1; 40], ask | 99)],
         &[(b"key", ask | 0xff_ffff_ffff)],
     ];
     for lie in lies {
         let mut liar = open(&domain);
         for (bytes, word) in lie {
             // The liar may be away already.
-            let _ = liar.send_control(bytes, *word);
+            let _ = liar.send_back((*bytes, *word));
         }
         is_sent_away(&mut liar);
         let hit = reader.get(b"key").expect("answered").expect("there");
@@ -73,7 +73,7 @@ fn questions_that_are_none() {
             0 => random.next(),
             _ => ask | random.below(300),
         };
-        let _ = liar.send_control(&lie, word);
+        let _ = liar.send_back((&lie[..], word));
         drop(liar);
         assert!(reader.get(b"key").expect("answered").is_some());
     }
@@ -100,7 +100,7 @@ fn answers_that_nobody_takes() {
     until(|| {
         // Again and again: its questions are full before there is no room for answers, where the server is slow to read
         // them.
-        let _ = liar.send_control(b"key", word);
+        let _ = liar.send_back((b"key", word));
         assert!(reader.get(b"key").expect("answered").is_some());
         stage.stat("shm_expelled") == 1
     });
@@ -148,17 +148,17 @@ fn a_server_that_lies() {
     });
     let mark = 0x7a63_u64 << 48;
     let mut first = listener.accept().expect("a reader");
-    first.send_inline(b"hello", 1).expect("sent");
+    first.send((b"hello", 1)).expect("sent");
     let mut second = listener.accept().expect("a reader");
     let limits = [[0; 8], [0; 8], [0; 8]].concat();
     second
-        .send_inline(&limits, mark | 2 << 40 | 2)
+        .send((&limits[..], mark | 2 << 40 | 2))
         .expect("sent");
     let pool = domain
         .create_pool(tranship_core::PoolOptions::new(1 << 20))
         .expect("a pool");
     let short = pool.alloc(5).expect("room").freeze();
-    second.send_buf(short, mark | 3 << 40).expect("sent");
+    second.send((short, mark | 3 << 40)).expect("sent");
     let heard = reading.join().expect("a thread");
     for (heard, what) in heard.into_iter().zip(["no cache server", "shorter than"]) {
         let error = heard.expect_err("a lie");

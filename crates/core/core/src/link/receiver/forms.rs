@@ -1,79 +1,61 @@
-//! The forms of what goes back that wait for the sender: by themselves `pass`, `release_with` and `send_control` never do, so that a receiver need not
-//! wait for who waits for it.
+//! The forms of what goes back: how long it waits for the sender.
 
 use super::Receiver;
 use crate::base::millis;
-use crate::buffer::BufferMut;
 use crate::domain::POLL_INTERVAL;
 use crate::error::{Error, ErrorKind, RingFull, SendError};
-use crate::link::message::Body;
+use crate::link::back::PayloadBack;
 use std::time::{Duration, Instant};
 
 impl Receiver {
-    /// Passes a buffer back, as [`pass_with`](Receiver::pass_with), waiting until there is room for it, at most that long.
-    /// `None`: for ever. That the sender takes something is looked for every 20 ms: nobody tells of it.
+    /// Sends a payload back to the sender, which gets it from [`recv_back`](crate::Sender::recv_back).
+    ///
+    /// The payload's type says what happens to it: see [`PayloadBack`]. A failed call gives the payload back.
+    ///
+    /// - A [`BufferMut`](crate::BufferMut) that was given to this receiver is handed back to its pool's writer. The sender finds there what was written, as
+    ///   long as the buffer says that it is ([`BufferMut::truncate`](crate::BufferMut::truncate)). Until the sender takes the buffer it is in use. A buffer
+    ///   that is dropped is its pool's at once, and the sender does not hear of it.
+    /// - [`Released`](crate::Released) lets go of a buffer, an aggregate, bytes or a [`Body`](crate::Body), as dropping it does, and the sender gets
+    ///   [`Body::Released`](crate::Body::Released): a completion. If other handles of the buffer exist, the buffer stays in use.
+    ///
+    /// `send_back` does not wait. If it did, a sender and a receiver could wait for each other.
     ///
     /// # Errors
-    /// As [`pass`](Receiver::pass): `Full`, and `PoolPending`, when the time is over. The buffer comes back.
-    pub fn pass_timeout(
-        &mut self,
-        buf: BufferMut,
-        word: u64,
-        timeout: impl Into<Option<Duration>>,
-    ) -> Result<(), SendError<BufferMut>> {
-        let pass = |from: &mut Receiver, buf| from.pass_with(buf, word);
-        self.until_room(timeout.into(), buf, pass)
+    /// `Full`: the sender does not take what it was sent back. `PeerGone`: the sender is gone. `TooLarge`: the bytes do not go into a line.
+    /// `BufferNotOwned`: the buffer is of a pool of this domain, as a copy is, or another domain's of this process. `PoolNotAssigned`: the buffer did not come
+    /// by this channel, or the pool's writer is not this channel's sender. `PoolPending`: that pool was assigned a moment ago. `Forked`.
+    #[inline(always)]
+    pub fn send_back<P: PayloadBack>(&mut self, payload: P) -> Result<(), SendError<P::Unsent>> {
+        payload
+            .go_back(self, 0)
+            .map_err(|failed| failed.map(P::unsent_back))
     }
 
-    /// Lets go of something and has the sender hear of it, as [`release_with`](Receiver::release_with), waiting as
-    /// [`pass_timeout`](Receiver::pass_timeout) does. It is let go of when the sender can be told.
+    /// Sends a payload back, waiting for room for at most `timeout`; `None` waits for ever. No sender tells of room: the receiver looks every 20 ms.
     ///
     /// # Errors
-    /// As [`release_with`](Receiver::release_with): `Full`, and `PoolPending`, when the time is over. What was to be released comes back.
-    pub fn release_timeout(
+    /// As [`send_back`](Receiver::send_back): `Full` or `PoolPending` when the time is over.
+    pub fn send_back_timeout<P: PayloadBack>(
         &mut self,
-        what: impl Into<Body>,
-        word: u64,
+        payload: P,
         timeout: impl Into<Option<Duration>>,
-    ) -> Result<(), SendError<Body>> {
-        let release = |from: &mut Receiver, body: Body| from.release_with(body, word);
-        self.until_room(timeout.into(), what.into(), release)
-    }
-
-    /// Sends a few bytes back, as [`send_control`](Receiver::send_control), waiting as [`pass_timeout`](Receiver::pass_timeout) does.
-    ///
-    /// # Errors
-    /// As [`send_control`](Receiver::send_control): `Full` when the time is over.
-    pub fn send_control_timeout(
-        &mut self,
-        bytes: &[u8],
-        word: u64,
-        timeout: impl Into<Option<Duration>>,
-    ) -> Result<(), SendError<()>> {
-        let send = |from: &mut Receiver, ()| from.send_control(bytes, word);
-        self.until_room(timeout.into(), (), send)
-    }
-
-    /// Does it again and again until it goes, or fails for another reason than that the sender is behind.
-    fn until_room<T>(
-        &mut self,
-        timeout: Option<Duration>,
-        mut what: T,
-        go: impl Fn(&mut Receiver, T) -> Result<(), SendError<T>>,
-    ) -> Result<(), SendError<T>> {
+    ) -> Result<(), SendError<P::Unsent>> {
         let started = Instant::now();
-        let deadline = timeout.and_then(|timeout| started.checked_add(timeout));
+        let deadline = timeout
+            .into()
+            .and_then(|timeout| started.checked_add(timeout));
+        let mut kept = payload;
         loop {
-            let failed = match go(self, what) {
+            let failed = match kept.go_back(self, 0) {
                 Ok(()) => return Ok(()),
                 Err(failed) => failed,
             };
             let now = Instant::now();
             if !goes_later(failed.kind()) || deadline.is_some_and(|deadline| now >= deadline) {
                 let SendError { error, unsent } = failed;
-                return Err(SendError::new(waited(error, started), unsent));
+                return Err(SendError::new(waited(error, started), unsent.unsent_back()));
             }
-            what = failed.unsent;
+            kept = failed.unsent;
             let next = now + POLL_INTERVAL;
             self.idle(deadline.map_or(next, |deadline| deadline.min(next)));
         }

@@ -18,28 +18,13 @@ use tranship_ring::Publish;
 use tranship_sys::crash;
 
 impl Receiver {
-    /// Passes a buffer that was moved here back to the sender, whose pool it is of; the sender gets it from
-    /// [`try_recv_back`](crate::Sender::try_recv_back). What was written shows there, as long as the buffer says that it is
-    /// ([`BufferMut::truncate`]). It is the pool's memory again, under another id, when the sender drops it; to drop it here does that at once, and tells
-    /// nobody.
-    ///
-    /// Until the sender takes it the buffer is in use: a sender that waits for memory without looking may wait for what waits for it.
-    /// It does not block; [`pass_timeout`](Receiver::pass_timeout) and [`pass_async`](Receiver::pass_async) wait for room.
-    ///
-    /// # Errors
-    /// [`ErrorKind::BufferNotOwned`](crate::ErrorKind::BufferNotOwned) if it is of a pool of this domain, as a copy out of one of level `none` is, or another
-    /// domain's of this process;
-    /// [`ErrorKind::PoolNotAssigned`](crate::ErrorKind::PoolNotAssigned) if its pool's writer is not this channel's sender: drop it, or move it on;
-    /// [`ErrorKind::PoolPending`](crate::ErrorKind::PoolPending) if that pool was assigned a moment ago; [`ErrorKind::Full`](crate::ErrorKind::Full) and [`ErrorKind::PeerGone`](crate::ErrorKind::PeerGone). The buffer comes back.
-    pub fn pass(&mut self, buf: BufferMut) -> Result<(), SendError<BufferMut>> {
-        self.pass_with(buf, 0)
-    }
-
-    /// Passes a buffer back together with a 64-bit word that arrives with it.
-    ///
-    /// # Errors
-    /// As [`pass`](Receiver::pass).
-    pub fn pass_with(&mut self, buf: BufferMut, word: u64) -> Result<(), SendError<BufferMut>> {
+    /// Hands a buffer back to the sender, whose pool it is of.
+    #[inline(always)]
+    pub(in crate::link) fn hand_back(
+        &mut self,
+        buf: BufferMut,
+        word: u64,
+    ) -> Result<(), SendError<BufferMut>> {
         if self.store.is_some() {
             let passed = self.pass_inside(buf, word);
             return passed.map_err(|(error, buf)| SendError::new(error, buf));

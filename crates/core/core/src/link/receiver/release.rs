@@ -6,7 +6,7 @@ use super::Receiver;
 use crate::buffer::{Handle, Home};
 use crate::error::{Error, ErrorKind, SendError};
 use crate::link::descriptor;
-use crate::link::message::Body;
+use crate::link::message::Name;
 use crate::link::shared::Assigned;
 use std::ptr;
 use std::sync::Arc;
@@ -15,37 +15,26 @@ use tranship_ring::Publish;
 use tranship_sys::crash;
 
 impl Receiver {
-    /// Lets go of something that came by this channel, as dropping it does, and has the sender get `word` for it, as
-    /// [`Body::Released`](crate::Body::Released) from [`try_recv_back`](crate::Sender::try_recv_back): a completion, for a sender that wants one. A buffer of either
-    /// kind, an aggregate, or inline bytes: what a [`Message`](crate::Message) has as its body.
-    ///
-    /// The sender learns the buffer's id where its memory is shared. It is this handle that goes: if there are others, here or elsewhere, the
-    /// buffer is in use as long as they are. It does not block; [`release_timeout`](Receiver::release_timeout) and
-    /// [`release_async`](Receiver::release_async) wait for room.
-    ///
-    /// # Errors
-    /// [`ErrorKind::PoolNotAssigned`](crate::ErrorKind::PoolNotAssigned) if the buffer's pool did not come by this channel, [`ErrorKind::BufferNotOwned`](crate::ErrorKind::BufferNotOwned)
-    /// if it is another domain's of this process; [`ErrorKind::PoolPending`](crate::ErrorKind::PoolPending) if that pool was assigned a moment ago;
-    /// [`ErrorKind::Full`](crate::ErrorKind::Full) and [`ErrorKind::PeerGone`](crate::ErrorKind::PeerGone). What was to be released comes back: dropped, it is released all the same.
-    pub fn release_with(
+    /// Lets go of something, and has the sender hear of it.
+    pub(in crate::link) fn release<T>(
         &mut self,
-        what: impl Into<Body>,
+        name: Name,
+        what: T,
         word: u64,
-    ) -> Result<(), SendError<Body>> {
-        let body = what.into();
-        let name = self.name_of(&body);
+    ) -> Result<(), SendError<T>> {
+        let name = self.name_of(name);
         match name.and_then(|name| self.control_room().map(|()| name)) {
             Ok(name) => {
-                drop(body);
+                drop(what);
                 crash::point("release.after_drop");
                 self.put_released(name, word);
                 Ok(())
             }
-            Err(error) => Err(SendError::new(error, body)),
+            Err(error) => Err(SendError::new(error, what)),
         }
     }
 
-    /// The same where nothing is held, by who relays what another one has let go.
+    /// Tells the sender of a release where nothing is held here: a relay tells what another end has let go of.
     pub(in crate::link) fn tell_released(
         &mut self,
         id: Option<BufferId>,
@@ -70,15 +59,12 @@ impl Receiver {
     }
 
     /// By what name the sender knows it, if by any.
-    fn name_of(&mut self, body: &Body) -> Result<Option<BufferId>, Error> {
+    fn name_of(&mut self, name: Name) -> Result<Option<BufferId>, Error> {
         self.link.domain.check_fork()?;
-        let handle = match body {
-            Body::Buffer(buf) => buf.handle(),
-            Body::BufferMut(buf) => buf.handle(),
-            Body::Inline(_) | Body::Aggregate(_) | Body::AggregateMut(_) => {
-                return self.sender_is_there().map(|()| None);
-            }
-            Body::Released(_) => {
+        let handle = match name {
+            Name::Buffer(handle) => handle,
+            Name::None => return self.sender_is_there().map(|()| None),
+            Name::Gone => {
                 let text = "what is released already cannot be released";
                 return Err(Error::new(ErrorKind::BadArgument, text));
             }

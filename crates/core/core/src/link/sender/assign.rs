@@ -6,7 +6,7 @@ use crate::buffer::{Handle, Home};
 use crate::domain::{Asked, ROUND};
 use crate::error::{Awaited, Error, ErrorKind, PoolPending, TimedOut};
 use crate::link::shared::{Assigned, Assignment, Gone};
-use crate::options::WhenFull;
+use crate::options::Patience;
 use crate::pool::Pool;
 use std::os::fd::AsFd;
 use std::ptr::NonNull;
@@ -67,6 +67,9 @@ impl Sender {
         let Some(side) = side.filter(|side| side.domain_is(&self.link.domain)) else {
             return Err(super::others_buffer());
         };
+        if let Assigned::Own(own) = &side {
+            self.is_not_anothers(own)?;
+        }
         let (pool, _) = side.shape();
         let deadline = self.consent_by();
         let assigned = self.assign_side(home, side, deadline);
@@ -267,11 +270,9 @@ impl Sender {
     /// How long a send waits for the receiver's consent to a new pool, which comes when its process runs. A receiver that has still to agree is not
     /// behind: nothing is dropped for that.
     pub(super) fn consent_by(&self) -> Option<Instant> {
-        let patience = match self.when_full {
-            WhenFull::Wait | WhenFull::DropNew | WhenFull::DropOldest => return None,
-            WhenFull::WaitFor(time) => time,
-            WhenFull::Error => Duration::ZERO,
-        };
-        Instant::now().checked_add(patience)
+        match self.patience {
+            Patience::Channel(_) => None,
+            Patience::AtMost(time) => Instant::now().checked_add(time),
+        }
     }
 }

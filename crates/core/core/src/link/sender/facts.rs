@@ -3,7 +3,7 @@
 use super::Sender;
 use crate::link::descriptor;
 use crate::link::shared::Gone;
-use crate::options::WhenFull;
+use crate::options::{Patience, WhenFull};
 use tranship_proto::{ChannelId, DomainId};
 
 impl Sender {
@@ -25,12 +25,8 @@ impl Sender {
     }
     /// How `send` deals with a full ring from now on.
     pub fn set_when_full(&mut self, when_full: WhenFull) {
-        self.when_full = when_full;
+        self.patience = Patience::Channel(when_full);
         self.skippable = descriptor::skippable(when_full);
-    }
-    /// How `send` deals with a full ring now.
-    pub fn when_full(&self) -> WhenFull {
-        self.when_full
     }
     /// Messages that the receiver has not taken yet.
     pub fn queued(&self) -> u64 {

@@ -1,91 +1,68 @@
-//! The forms of a send: what it does about a full ring, this once.
+//! The forms of a send: how long it waits.
 
 use super::Sender;
 use crate::error::SendError;
-use crate::link::descriptor;
-use crate::link::message::Payload;
-use crate::options::{Outcome, WhenFull};
-use std::ops::{Deref, DerefMut};
+use crate::link::payload::Payload;
+use crate::options::{Outcome, Patience};
 use std::time::Duration;
 
-/// A sender that deals with a full ring in another way, as long as this lives ([`Sender::with_when_full`]).
-///
-/// ```
-/// # use tranship_core as tranship;
-/// # use tranship_core::{Domain, PoolOptions, Receiver, Sender};
-/// use std::time::Duration;
-/// use tranship::WhenFull;
-/// # let domain = Domain::embedded()?;
-/// # let pool = domain.create_pool(PoolOptions::new(1 << 20))?;
-/// # let listener = domain.listen::<Receiver>("local:video")?;
-/// # let mut sender = domain.open::<Sender>("local:video")?;
-/// # let mut receiver = listener.accept()?;
-///
-/// let soon = WhenFull::WaitFor(Duration::from_millis(10));
-/// sender.with_when_full(soon).send_inline(b"a frame", 0)?;
-/// # assert_eq!(receiver.recv()?.to_vec(), b"a frame");
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-#[derive(Debug)]
-pub struct WithWhenFull<'a> {
-    sender: &'a mut Sender,
-    before: WhenFull,
-    /// What lines said before.
-    skippable: u64,
-}
-
 impl Sender {
-    /// This sender, for which `when_full` holds as long as the result lives. So any send has its forms that do not wait, or not
-    /// for long: `sender.with_when_full(WhenFull::Error).send_inline(b"now or never", 0)`.
-    pub fn with_when_full(&mut self, when_full: WhenFull) -> WithWhenFull<'_> {
-        let before = std::mem::replace(&mut self.when_full, when_full);
-        let skippable = self.skippable;
-        self.skippable |= descriptor::skippable(when_full);
-        WithWhenFull {
-            sender: self,
-            before,
-            skippable,
-        }
-    }
-
-    /// Sends a buffer or an aggregate without waiting: as [`send`](Sender::send) with [`WhenFull::Error`].
+    /// Sends a payload, and does what the channel's [`WhenFull`](crate::WhenFull) says while the receiver is behind. The default waits for ever.
+    ///
+    /// The payload's type says what happens to it: see [`Payload`]. A failed send gives the payload back.
+    ///
+    /// A first send out of a pool waits for the receiver's consent to that pool, whatever `WhenFull` says. A first send of a sealed buffer
+    /// ([`PoolOptions::seal_from`](crate::PoolOptions::seal_from)) waits for the manager's confirmation.
+    ///
+    /// Cost of a buffer: one line written, one locked instruction to publish it, and none if the receiver busy-polls
+    /// ([`Wait::Spin`](crate::Wait::Spin)). Every eighth send also looks at the eight oldest buffers that were sent, for those that no domain
+    /// holds any more. At leisure each send of 64 KiB and more looks at the oldest, so that the next buffer is still in the processor's caches.
+    ///
+    /// The list of an aggregate's pieces goes into a buffer of the first own pool among the pieces' pools
+    /// ([`Aggregate::set_list_pool`](crate::Aggregate::set_list_pool)).
+    ///
+    /// A receiver that drops a buffer that was given to it, or that dies, leaves the memory to the pool, which allocates it under another id.
     ///
     /// # Errors
-    /// As [`send`](Sender::send): `Full` or `PoolPending` where that would wait.
-    pub fn try_send(&mut self, payload: impl Into<Payload>) -> Result<Outcome, SendError<Payload>> {
-        self.with_when_full(WhenFull::Error).send(payload)
+    /// `PeerGone`, `PeerViolation`: the channel is over. `ChannelTrust`: the receiver does not accept pools of that level. `Refused`: the receiver does
+    /// not take that pool, or the pool is another domain's and may not be passed on ([`Pool::allow_forward`](crate::Pool::allow_forward)).
+    /// `BufferNotOwned`: the buffer is another domain's. `TooLarge`: the bytes can never have room. `OutOfMemory`: the list of an aggregate has no room.
+    /// `ManagerAway`, `CutOff`: a pool has still to be assigned. `Forked`; `System`.
+    #[inline(always)]
+    pub fn send<P: Payload>(&mut self, payload: P) -> Result<Outcome, SendError<P::Unsent>> {
+        payload.go(self, 0).map_err(|failed| failed.map(P::unsent))
     }
 
-    /// Sends a buffer or an aggregate, waiting at most that long: as [`send`](Sender::send) with [`WhenFull::WaitFor`].
+    /// Sends a payload without waiting.
     ///
     /// # Errors
-    /// As [`send`](Sender::send): `Full` or `PoolPending` when the time is over.
-    pub fn send_timeout(
+    /// As [`send`](Sender::send). `Full`: the channel is full. `PoolPending`: the receiver has still to agree to the pool.
+    #[inline]
+    pub fn try_send<P: Payload>(&mut self, payload: P) -> Result<Outcome, SendError<P::Unsent>> {
+        self.send_timeout(payload, Duration::ZERO)
+    }
+
+    /// Sends a payload, or fails after `timeout`.
+    ///
+    /// # Errors
+    /// As [`try_send`](Sender::try_send), when the time is over.
+    pub fn send_timeout<P: Payload>(
         &mut self,
-        payload: impl Into<Payload>,
+        payload: P,
         timeout: Duration,
-    ) -> Result<Outcome, SendError<Payload>> {
-        let when_full = WhenFull::WaitFor(timeout);
-        self.with_when_full(when_full).send(payload)
+    ) -> Result<Outcome, SendError<P::Unsent>> {
+        self.within(timeout, |sender| sender.send(payload))
     }
-}
 
-impl Deref for WithWhenFull<'_> {
-    type Target = Sender;
-    fn deref(&self) -> &Sender {
-        self.sender
-    }
-}
-
-impl DerefMut for WithWhenFull<'_> {
-    fn deref_mut(&mut self) -> &mut Sender {
-        self.sender
-    }
-}
-
-impl Drop for WithWhenFull<'_> {
-    fn drop(&mut self) {
-        self.sender.when_full = self.before;
-        self.sender.skippable = self.skippable;
+    /// Sends, and waits at most that long.
+    pub(in crate::link) fn within<R>(
+        &mut self,
+        timeout: Duration,
+        send: impl FnOnce(&mut Sender) -> R,
+    ) -> R {
+        let before = std::mem::replace(&mut self.patience, Patience::AtMost(timeout));
+        let sent = send(self);
+        self.patience = before;
+        sent
     }
 }

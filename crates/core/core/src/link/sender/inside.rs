@@ -84,6 +84,7 @@ impl Sender {
             Home::Own(pool) => {
                 // SAFETY: pools outlive their outstanding slots, and this handle's is one.
                 let pool = unsafe { pool.as_ref() };
+                self.is_not_anothers(pool)?;
                 self.may_go_of(pool.domain().is(&self.link.domain), &pool.shape())
             }
             Home::Foreign(pool) => {

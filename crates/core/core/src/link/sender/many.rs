@@ -14,7 +14,7 @@ impl Sender {
     ///
     /// # Errors
     /// As [`send`](Sender::send), which also says how it blocks. What is before those that come back was sent.
-    pub fn send_batch(
+    pub fn send_many(
         &mut self,
         bufs: impl IntoIterator<Item = Buffer>,
     ) -> Result<(), SendError<Vec<Buffer>>> {
@@ -57,12 +57,8 @@ impl Sender {
         Ok(())
     }
 
-    /// Sends all pieces of an aggregate as one message. The list goes into a buffer of the first own
-    /// pool among the pieces' pools; see [`Aggregate::list_pool`](crate::Aggregate::set_list_pool).
-    ///
-    /// # Errors
-    /// As [`send`](Sender::send), which also says how it blocks; `OutOfMemory` where the list has no room.
-    pub fn send_aggregate(
+    /// Shares all pieces of an aggregate as one message.
+    pub(in crate::link) fn share_all(
         &mut self,
         aggregate: Aggregate,
         word: u64,
@@ -78,7 +74,7 @@ impl Sender {
             };
         }
         let pieces = aggregate.pieces().iter().map(Buffer::handle);
-        let list = match aggregate::make_list(aggregate.list_pool(), pieces, self.when_full) {
+        let list = match aggregate::make_list(aggregate.list_pool(), pieces, self.patience) {
             Ok(list) => list,
             Err(error) => {
                 let error = error.context("the list of the aggregate could not be stored");

@@ -18,27 +18,9 @@ use tranship_region::layout::trace::What;
 use tranship_ring::Publish;
 
 impl Sender {
-    /// Moves a buffer: it is the receiver's alone from here on, which gets it as [`Body::BufferMut`](crate::Body::BufferMut). On failure it comes back.
-    ///
-    /// Of a pool of level [`Half`](crate::Trust::Half) or [`Full`](crate::Trust::Full) the receiver may write it; of one of level
-    /// [`Producer`](crate::Trust::Producer), whose writer alone ever writes, it has the only reference. When the receiver drops it, or dies, its memory is
-    /// the pool's again, and comes out of it under another id. Blocks and fails as [`send`](Sender::send) does.
-    ///
-    /// Of a [`Buffer`](crate::Buffer) that nobody else has [`try_into_mut`](crate::Buffer::try_into_mut) makes one that can be moved.
-    ///
-    /// # Errors
-    /// As [`send`](Sender::send).
+    /// Gives a buffer away.
     #[inline(always)]
-    pub fn move_buffer(&mut self, buf: BufferMut) -> Result<Outcome, SendError<BufferMut>> {
-        self.move_buffer_with(buf, 0)
-    }
-
-    /// Moves a buffer together with a 64-bit word that arrives with the message.
-    ///
-    /// # Errors
-    /// As [`send`](Sender::send).
-    #[inline(always)]
-    pub fn move_buffer_with(
+    pub(in crate::link) fn give(
         &mut self,
         buf: BufferMut,
         word: u64,
@@ -115,15 +97,8 @@ impl Sender {
         Ok(Outcome::Sent)
     }
 
-    /// Moves all pieces of an aggregate as one message, which the receiver gets as [`Body::AggregateMut`](crate::Body::AggregateMut): all of them or
-    /// none, and each becomes what one that is [moved by itself](Sender::move_buffer) does. On failure it comes back.
-    ///
-    /// Where memory is shared the list of pieces goes into a buffer of the first own pool among theirs; see
-    /// [`AggregateMut::set_list_pool`]. Blocks and fails as [`send`](Sender::send) does.
-    ///
-    /// # Errors
-    /// As [`send`](Sender::send); `OutOfMemory` where the list has no room.
-    pub fn move_aggregate(
+    /// Gives all pieces of an aggregate away as one message: all of them or none.
+    pub(in crate::link) fn give_all(
         &mut self,
         aggregate: AggregateMut,
         word: u64,
@@ -139,7 +114,7 @@ impl Sender {
             };
         }
         let pieces = aggregate.pieces().iter().map(BufferMut::handle);
-        let list = make_list(aggregate.list_pool.as_ref(), pieces.clone(), self.when_full);
+        let list = make_list(aggregate.list_pool.as_ref(), pieces.clone(), self.patience);
         let list = match list {
             Ok(list) => list,
             Err(error) => {

@@ -18,9 +18,8 @@ use tranship_ring::Waker;
 use tranship_sys::crash;
 
 impl Sender {
-    /// What the receiver has sent back, if something is there: a few bytes ([`Receiver::send_control`](crate::Receiver::send_control)), a buffer
-    /// ([`Receiver::pass`](crate::Receiver::pass)), or that it has let one go ([`Receiver::release_with`](crate::Receiver::release_with)), in the order in which it did
-    /// so. It can still be had when the receiver is gone; then, too, there is `None` when all is taken ([`is_peer_gone`](Sender::is_peer_gone) tells the two apart).
+    /// Receives what the receiver has sent back ([`Receiver::send_back`](crate::Receiver::send_back)), if something is there, in the order in which it was
+    /// sent. It can still be had when the receiver is gone; then, too, there is `None` when all is taken ([`is_peer_gone`](Sender::is_peer_gone) tells the two apart).
     /// [`recv_back`](Sender::recv_back) waits for it, and [`PollItem::control`](crate::PollItem::control) for it and other things.
     ///
     /// A buffer that is passed back cannot be written: who drops it lets its pool have it, which hands it out under another id.

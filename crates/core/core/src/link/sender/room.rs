@@ -5,7 +5,7 @@ use crate::base::millis;
 use crate::error::{Error, ErrorKind, NotTaken, RingFull, Violation};
 use crate::link::shared::Gone;
 use crate::link::sleep::sleep_on;
-use crate::options::{Wait, WhenFull};
+use crate::options::{Patience, Wait, WhenFull};
 use std::time::{Duration, Instant};
 use tranship_proto::Request;
 use tranship_ring::Waker;
@@ -67,10 +67,10 @@ impl Sender {
             return Ok(());
         }
         let started = Instant::now();
-        let deadline = match self.when_full {
-            WhenFull::Wait => None,
-            WhenFull::WaitFor(time) => started.checked_add(time),
-            WhenFull::Error | WhenFull::DropNew | WhenFull::DropOldest => Some(started),
+        let deadline = match self.patience {
+            Patience::Channel(WhenFull::Wait) => None,
+            Patience::Channel(WhenFull::DropNew | WhenFull::DropOldest) => Some(started),
+            Patience::AtMost(time) => started.checked_add(time),
         };
         let ring = &self.link.ring;
         ring.stall();

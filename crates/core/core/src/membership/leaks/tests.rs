@@ -87,7 +87,7 @@ fn own_buffers_that_are_not_freed_are_named() {
     drop(pool.alloc(700).expect("room"));
     drop(pool.alloc(700).expect("room").freeze());
     let moved = pool.alloc(800).expect("room");
-    sender.move_buffer(moved).expect("moved");
+    sender.send(moved).expect("moved");
     let ids = |report: &LeakReport| {
         let mut ids: Vec<u64> = report.own.iter().map(|o| o.id.0).collect();
         ids.sort_unstable();

@@ -69,7 +69,7 @@ fn walk(random: &mut Random, trust: Trust) {
         }
     }
     let way = |(from, to): (usize, usize)| {
-        let options = ChannelOptions::new().lines(4).when_full(WhenFull::Error);
+        let options = ChannelOptions::new().lines(4);
         let name = format!("{from}{to}");
         let (sender, receiver) = link_with(&domains[from], &domains[to], &name, options);
         let (queue, back) = Default::default();
@@ -213,11 +213,11 @@ fn send(old: Has, way: &mut Way, sent: &mut HashSet<BufferId>) -> Option<Has> {
     let is_moved = matches!(old.held, Held::Mut(_));
     let failed = match old.held {
         Held::Mut(buf) => {
-            let moved = way.sender.move_buffer(buf);
+            let moved = way.sender.try_send(buf);
             moved.err().map(|failed| failed.map(Held::Mut))
         }
         Held::Shared(buf) => {
-            let shared = way.sender.send_buf(buf, 0);
+            let shared = way.sender.try_send(buf);
             shared.err().map(|failed| failed.map(Held::Shared))
         }
     };
@@ -238,7 +238,7 @@ fn pass(old: Has, way: &mut Way, pools: &[Pool; 3]) -> Option<Has> {
     let Held::Mut(buf) = old.held else {
         return Some(old);
     };
-    let Err(failed) = way.receiver.pass(buf) else {
+    let Err(failed) = way.receiver.send_back(buf) else {
         assert_eq!(id.pool(), pools[way.from].id());
         way.back.push_back((id, byte, len));
         return None;

@@ -3,10 +3,10 @@
 use crate::args::demo::ConsumerRole;
 use anyhow::{Context, Result};
 use std::time::Duration;
-use tranship::{Buffer, DomainId, ErrorKind, Pool, Sender, WhenFull};
+use tranship::{Buffer, DomainId, ErrorKind, Pool, Sender};
 
 /// Longest wait of the producer for a consumer that takes nothing, before it goes on without it.
-pub(super) const PATIENCE: Duration = Duration::from_millis(500);
+const PATIENCE: Duration = Duration::from_millis(500);
 
 #[derive(Debug)]
 pub(super) struct Lane {
@@ -42,9 +42,6 @@ impl Lane {
     pub(super) fn wait_for(&mut self, patience: Duration) {
         self.patience = patience;
         self.behind = false;
-        if let Some(sender) = &mut self.sender {
-            sender.set_when_full(WhenFull::WaitFor(patience));
-        }
     }
 
     /// Sends a frame, or counts it as missed. A consumer that died is let go.
@@ -54,15 +51,17 @@ impl Lane {
         };
         if self.behind && sender.queued() == 0 {
             self.behind = false;
-            sender.set_when_full(WhenFull::WaitFor(self.patience));
         }
-        match sender.send_buf(frame.clone(), offset) {
+        let patience = match self.behind {
+            true => Duration::ZERO,
+            false => self.patience,
+        };
+        match sender.send_timeout((frame.clone(), offset), patience) {
             Ok(_) => self.sent += 1,
             Err(failed) => match failed.kind() {
                 ErrorKind::Full => {
                     self.missed += 1;
                     self.behind = true;
-                    sender.set_when_full(WhenFull::Error);
                 }
                 ErrorKind::PeerGone => self.sender = None,
                 _ => {

@@ -79,9 +79,9 @@ impl Collect for Turns {
             buf[..8].copy_from_slice(&1u64.to_le_bytes());
             let buf = buf.freeze();
             for sender in &mut *others {
-                sender.send_buf(buf.clone(), 0)?;
+                sender.send(buf.clone())?;
             }
-            last.send_buf(buf, 0)?;
+            last.send(buf)?;
         }
         Ok(())
     }

@@ -39,7 +39,7 @@ impl Peer for Inlined {
     fn send(&mut self, stamp: u64) -> Result<()> {
         let mut bytes = [stamp.to_le_bytes()[0]; INLINE_BYTES];
         bytes[..8].copy_from_slice(&stamp.to_le_bytes());
-        self.sender.send_inline(&bytes[..self.payload], stamp)?;
+        self.sender.send((&bytes[..self.payload], stamp))?;
         Ok(())
     }
 

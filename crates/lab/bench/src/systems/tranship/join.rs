@@ -87,7 +87,7 @@ pub fn links(domain: &Domain, case: &Case, role: Role) -> Result<(Sender, Receiv
 /// Assigns a pool to a link before anything is measured. The other side calls `look`.
 pub fn show(sender: &mut Sender, pool: &Pool) -> Result<()> {
     sender.assign(pool)?;
-    sender.send_inline(&[], 0)?;
+    sender.send(&[])?;
     Ok(())
 }
 

@@ -86,7 +86,7 @@ impl Ops for Tranship {
             // SAFETY: `payload` bytes that only this handle writes, aligned to a cache line.
             Touch::Touched => unsafe { touch::fill(loan.as_mut_ptr(), self.payload, stamp) },
         }
-        self.sender.send_buf(loan.freeze(), stamp)?;
+        self.sender.send((loan.freeze(), stamp))?;
         Ok(())
     }
 

@@ -38,7 +38,7 @@ impl Party {
         match op {
             Op::Inline { word, .. } => {
                 let to = self.sender(channel)?;
-                let sent = to.send_inline(&[*word], u64::from(*word));
+                let sent = to.try_send((&[*word], u64::from(*word)));
                 Ok(sent.map(drop).map_err(|failed| failed.error))
             }
             Op::Send {
@@ -52,10 +52,10 @@ impl Party {
                         self.held.insert(*buffer, Held::Shared(all));
                     }
                 }
-                let sent = self.sender(channel)?.send_buf(handle, u64::from(*word));
+                let sent = self.sender(channel)?.try_send((handle, u64::from(*word)));
                 Ok(sent.map(drop).map_err(|failed| {
                     if !keep {
-                        self.keep_shared(*buffer, failed.unsent);
+                        self.keep_shared(*buffer, failed.unsent.0);
                     }
                     failed.error
                 }))
@@ -63,9 +63,9 @@ impl Party {
             Op::Move { buffer, word, .. } => {
                 let buf = self.take_sole(*buffer)?;
                 let to = self.sender(channel)?;
-                let sent = to.move_buffer_with(buf, u64::from(*word));
+                let sent = to.try_send((buf, u64::from(*word)));
                 Ok(sent.map(drop).map_err(|failed| {
-                    self.held.insert(*buffer, Held::Sole(failed.unsent));
+                    self.held.insert(*buffer, Held::Sole(failed.unsent.0));
                     failed.error
                 }))
             }
@@ -79,7 +79,7 @@ impl Party {
                 if let Some(lists) = &self.lists {
                     all.set_list_pool(lists);
                 }
-                let sent = self.sender(channel)?.send_aggregate(all, u64::from(*word));
+                let sent = self.sender(channel)?.try_send((all, u64::from(*word)));
                 Ok(sent.map(drop).map_err(|failed| failed.error))
             }
             Op::MoveAll { buffers, word, .. } => {
@@ -91,9 +91,9 @@ impl Party {
                 if let Some(lists) = &self.lists {
                     all.set_list_pool(lists);
                 }
-                let sent = self.sender(channel)?.move_aggregate(all, u64::from(*word));
+                let sent = self.sender(channel)?.try_send((all, u64::from(*word)));
                 Ok(sent.map(drop).map_err(|failed| {
-                    let back = buffers.iter().zip(failed.unsent.into_pieces());
+                    let back = buffers.iter().zip(failed.unsent.0.into_pieces());
                     for (buffer, buf) in back {
                         self.held.insert(*buffer, Held::Sole(buf));
                     }
@@ -120,10 +120,10 @@ impl Party {
         loop {
             let buf = self.take_sole(buffer)?;
             let from = self.receiver(channel)?;
-            let Err(failed) = from.pass_with(buf, u64::from(word)) else {
+            let Err(failed) = from.send_back((buf, u64::from(word))) else {
                 return Ok(Said::Done);
             };
-            self.held.insert(buffer, Held::Sole(failed.unsent));
+            self.held.insert(buffer, Held::Sole(failed.unsent.0));
             if failed.error.kind() != ErrorKind::PoolPending || since.elapsed() > LONG {
                 return Err(says(&failed.error));
             }
@@ -161,10 +161,10 @@ impl Party {
                 None => return Err(wrong("not here")),
             };
             let from = self.receiver(channel)?;
-            let Err(failed) = from.release_with(body, u64::from(word)) else {
+            let Err(failed) = from.send_back((Released(body), u64::from(word))) else {
                 return Ok(Said::Done);
             };
-            match failed.unsent {
+            match failed.unsent.0 {
                 Body::BufferMut(buf) => drop(self.held.insert(buffer, Held::Sole(buf))),
                 Body::Buffer(buf) => self.keep_shared(buffer, buf),
                 other => return Err(wrong(&format!("{other:?} came back"))),

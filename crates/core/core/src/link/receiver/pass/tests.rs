@@ -19,7 +19,7 @@ fn moved() -> (crate::Pool, Sender, Receiver, BufferMut) {
         let mut sender = listener.accept().expect("a sender");
         let mut receiver = receiver.join().expect("no panic");
         let buf = pool.copy(&[7; CHUNK]).expect("a buffer");
-        sender.move_buffer(buf).expect("move");
+        sender.send(buf).expect("move");
         let message = receiver.recv().expect("recv");
         let buf = message.into_buffer_mut().expect("a moved buffer");
         (pool, sender, receiver, buf)
@@ -86,7 +86,7 @@ fn what_cannot_have_been_passed_is_a_violation() {
         assert!(error.to_string().contains(reason), "{error}");
         assert!(pool.try_alloc(1).is_err(), "b has it");
     }
-    receiver.pass(buf).expect("pass");
+    receiver.send_back(buf).expect("pass");
     let reply = sender.try_recv_back().expect("no lie");
     assert_eq!(reply.expect("it is back").to_vec(), [7; CHUNK]);
     drop(pool.alloc(CHUNK).expect("nobody has it"));
@@ -98,7 +98,7 @@ fn what_is_passed_twice_is_reused_when_its_receiver_is_gone() {
     let _dog = Watchdog::new();
     let (pool, mut sender, mut receiver, buf) = moved();
     let twice = descriptor::reference_line(whole(&buf), Carries::Moved, 0);
-    receiver.pass(buf).expect("pass");
+    receiver.send_back(buf).expect("pass");
     push(&mut receiver, twice);
     let take = |sender: &mut Sender| {
         let reply = sender.try_recv_back().expect("a living buffer");
