@@ -85,6 +85,8 @@ impl Varnish {
                 "LD_PRELOAD",
                 artifact("tranship-zcopy-preload", "libtranship_zcopy.so"),
             )
+            .env("TRANSHIP_ZCOPY_MIN", "16KiB")
+            .env("TRANSHIP_ZCOPY_SEND", "16KiB")
             .env("TRANSHIP_ZCOPY_EXPLAIN", folder.path())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
