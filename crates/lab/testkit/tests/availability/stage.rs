@@ -3,6 +3,7 @@
 use std::os::unix::fs::{PermissionsExt as _, chown};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use tranship_core::{ChannelOptions, Domain, Error, PoolOptions, Receiver, Sender, Wait};
@@ -48,6 +49,8 @@ fn join(name: &str) -> Result<Domain, Error> {
         .name(name)
         .socket(socket())
         .helper_thread(true)
+        // The watchdog says how long is too long: a busy machine answers late.
+        .manager_timeout(Duration::from_secs(3600))
         .connect()
 }
 
