@@ -84,7 +84,7 @@ struct List {
 }
 
 /// Reason for the end.
-pub(crate) enum Over {
+pub(crate) enum ReceivingEnd {
     /// The sender has closed the channel, and all its messages are here.
     Closed,
     /// The program has closed its end.
@@ -92,9 +92,9 @@ pub(crate) enum Over {
     Lost(Error),
 }
 
-impl From<Error> for Over {
-    fn from(error: Error) -> Over {
-        Over::Lost(error)
+impl From<Error> for ReceivingEnd {
+    fn from(error: Error) -> ReceivingEnd {
+        ReceivingEnd::Lost(error)
     }
 }
 
@@ -124,7 +124,7 @@ impl Receiving {
     }
 
     /// Ends a message that was only announced: others may wait for the memory that is kept for it.
-    fn look_at_progress(&mut self) -> Result<(), Over> {
+    fn look_at_progress(&mut self) -> Result<(), ReceivingEnd> {
         let begun = self.arriving.is_some() || self.list.is_some();
         if !begun || self.wanted.is_some() {
             self.progress = None;
@@ -164,7 +164,7 @@ impl Receiving {
         }
     }
 
-    fn hear(&mut self, word: Word, brings: u64) -> Result<(), Over> {
+    fn hear(&mut self, word: Word, brings: u64) -> Result<(), ReceivingEnd> {
         let carried = match &word {
             Word::Buffer { bytes, .. } | Word::Piece { bytes } => *bytes,
             _ => 0,
@@ -193,7 +193,7 @@ impl Receiving {
                 bytes,
             } => self.begin_list(word, pieces, bytes, moved)?,
             Word::Piece { bytes } => self.expect_piece(bytes)?,
-            Word::End => return Err(Over::Closed),
+            Word::End => return Err(ReceivingEnd::Closed),
             Word::Told { controls } => self.note_heard(controls)?,
             Word::Over { kind, why } => {
                 return Err(self.wire.told(kind, &why, ErrorKind::PeerDied).into());
@@ -247,7 +247,7 @@ impl Receiving {
         self.end_list()
     }
 
-    fn expect_piece(&mut self, bytes: u64) -> Result<(), Over> {
+    fn expect_piece(&mut self, bytes: u64) -> Result<(), ReceivingEnd> {
         let left = self.list.as_ref().map_or(0, |list| list.bytes);
         if bytes > left {
             let text = format!("a piece of {bytes} bytes in an aggregate that has {left} left");
@@ -282,7 +282,7 @@ impl Receiving {
     }
 
     /// Makes room for the bytes of a buffer that is announced; false: the program may have all of its pool.
-    fn find_memory(&mut self) -> Result<bool, Over> {
+    fn find_memory(&mut self) -> Result<bool, ReceivingEnd> {
         let Some(Wanted {
             bytes,
             len,
@@ -335,7 +335,7 @@ impl Receiving {
         stats.allocs.saturating_sub(stats.frees) == list.aggregate.pieces().len() as u64
     }
 
-    fn too_large(&mut self, error: Error) -> Over {
+    fn too_large(&mut self, error: Error) -> ReceivingEnd {
         let (come, left) = self
             .list
             .as_ref()
@@ -351,7 +351,7 @@ impl Receiving {
     }
 
     /// Takes the bytes of a buffer that have come; false: not all have.
-    fn finish_buffer(&mut self) -> Result<bool, Over> {
+    fn finish_buffer(&mut self) -> Result<bool, ReceivingEnd> {
         let Some(arriving) = &mut self.arriving else {
             return Ok(true);
         };
@@ -460,13 +460,13 @@ impl Receiving {
 }
 
 impl Side for Receiving {
-    type Over = Over;
+    type Over = ReceivingEnd;
 
     fn wire(&mut self) -> &mut Wire {
         &mut self.wire
     }
 
-    fn turn(&mut self) -> Result<(), Over> {
+    fn turn(&mut self) -> Result<(), ReceivingEnd> {
         loop {
             self.stir()?;
             if !self.find_memory()? || !self.finish_buffer()? {
@@ -483,9 +483,9 @@ impl Side for Receiving {
         }
     }
 
-    fn stir(&mut self) -> Result<(), Over> {
+    fn stir(&mut self) -> Result<(), ReceivingEnd> {
         if self.inlet.is_gone() {
-            return Err(Over::Unwanted);
+            return Err(ReceivingEnd::Unwanted);
         }
         self.wire.flush();
         self.note_taken();
@@ -507,10 +507,10 @@ impl Side for Receiving {
         self.supplied = Some(memory);
     }
 
-    fn finish(mut self, over: Over) {
+    fn finish(mut self, over: ReceivingEnd) {
         match over {
-            Over::Unwanted => self.leave(),
-            Over::Closed => {
+            ReceivingEnd::Unwanted => self.leave(),
+            ReceivingEnd::Closed => {
                 self.wire.push(&Word::Ended);
                 let since = Instant::now();
                 // Messages that come meanwhile do not matter; the end of the sender does.
@@ -519,7 +519,7 @@ impl Side for Receiving {
                 }
                 self.inlet.close();
             }
-            Over::Lost(error) => {
+            ReceivingEnd::Lost(error) => {
                 if matches!(error.kind(), ErrorKind::PeerViolation | ErrorKind::Limit) {
                     tracing::warn!(place = self.wire.place, %error, "the channel is closed");
                     meet::refuse(&mut self.wire, error.kind(), &error.to_string());

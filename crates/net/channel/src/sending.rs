@@ -54,16 +54,16 @@ pub(crate) struct Sending {
 }
 
 /// Reason for the end.
-pub(crate) enum Over {
+pub(crate) enum SendingEnd {
     /// The receiver has everything.
     Ended,
     /// The receiver lacks messages, and never gets them.
     Lost(Error),
 }
 
-impl From<Error> for Over {
-    fn from(error: Error) -> Over {
-        Over::Lost(error)
+impl From<Error> for SendingEnd {
+    fn from(error: Error) -> SendingEnd {
+        SendingEnd::Lost(error)
     }
 }
 
@@ -105,7 +105,7 @@ impl Sending {
     }
 
     /// Gives up when the receiver makes no progress: it must not keep the messages that a program has left behind.
-    fn look_at_progress(&mut self) -> Result<(), Over> {
+    fn look_at_progress(&mut self) -> Result<(), SendingEnd> {
         if self.closing.is_none() && !self.outlet.is_closed() {
             return Ok(());
         }
@@ -231,7 +231,7 @@ impl Sending {
         }
     }
 
-    fn hear(&mut self) -> Result<(), Over> {
+    fn hear(&mut self) -> Result<(), SendingEnd> {
         for _ in 0..HEARD {
             let heard = self.wire.next().map_err(|error| self.gone(error))?;
             match heard {
@@ -244,7 +244,7 @@ impl Sending {
                 }
                 Some((Word::Released { word }, 0)) => self.note_said(word, Body::Released(None))?,
                 Some((Word::Ended, 0)) if self.closing == Some(Word::End) => {
-                    return Err(Over::Ended);
+                    return Err(SendingEnd::Ended);
                 }
                 Some((Word::Over { kind, why }, 0)) => {
                     return Err(self.wire.told(kind, &why, ErrorKind::PeerGone).into());
@@ -319,13 +319,13 @@ impl Sending {
 }
 
 impl Side for Sending {
-    type Over = Over;
+    type Over = SendingEnd;
 
     fn wire(&mut self) -> &mut Wire {
         &mut self.wire
     }
 
-    fn turn(&mut self) -> Result<(), Over> {
+    fn turn(&mut self) -> Result<(), SendingEnd> {
         self.wire.flush();
         self.hear()?;
         self.hand_over_what_was_said();
@@ -334,7 +334,7 @@ impl Side for Sending {
         self.look_at_progress()
     }
 
-    fn stir(&mut self) -> Result<(), Over> {
+    fn stir(&mut self) -> Result<(), SendingEnd> {
         self.take();
         Ok(())
     }
@@ -352,10 +352,10 @@ impl Side for Sending {
         sends && is_idle && self.wire.is_idle() && !self.outlet.is_awaited()
     }
 
-    fn finish(mut self, over: Over) {
+    fn finish(mut self, over: SendingEnd) {
         match over {
-            Over::Ended => self.outlet.acknowledge(self.sent),
-            Over::Lost(error) => {
+            SendingEnd::Ended => self.outlet.acknowledge(self.sent),
+            SendingEnd::Lost(error) => {
                 self.outlet.say_last(self.said.drain(..));
                 if error.kind() == ErrorKind::PeerViolation {
                     tracing::warn!(place = self.wire.place, %error, "the channel is closed");

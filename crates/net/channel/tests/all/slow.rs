@@ -83,6 +83,12 @@ impl Backend for Slow {
     }
 }
 
+impl End {
+    fn holds(&self) -> bool {
+        self.shared.holds.load(Ordering::Relaxed)
+    }
+}
+
 impl Transport for End {
     fn send(&mut self, frame: &[u8], buffer: Option<&Arc<dyn Source>>) -> Result<(), Error> {
         self.inner.send(frame, buffer)
@@ -94,7 +100,7 @@ impl Transport for End {
             self.shared.late.fetch_add(1, Ordering::Relaxed);
             return Ok(None);
         }
-        self.more = self.done < self.inner.done();
+        self.more = !self.holds() && self.done < self.inner.done();
         self.inner.recv()
     }
 
@@ -113,11 +119,12 @@ impl Transport for End {
 
     fn done(&mut self) -> u64 {
         let done = self.inner.done();
-        let holds = self.shared.holds.load(Ordering::Relaxed);
+        let holds = self.holds();
         while self.done < done && !holds && self.shared.one_in(3) {
             self.done += 1;
         }
-        if self.done < done {
+        // A report that is held back is no news: nothing looks again for it.
+        if self.done < done && !holds {
             self.shared.late_done.fetch_add(1, Ordering::Relaxed);
             self.more = true;
         }
