@@ -55,7 +55,7 @@ fn random(name: &str, amount: (u32, usize), stage: &Stage) {
 }
 
 fn random_at(levels: &[Trust], name: &str, (cases, steps): (u32, usize), stage: &Stage) {
-    let _dog = kit::dog();
+    let dog = kit::dog();
     let seed = Random::printed(name).seed();
     let programs = (0..levels.len(), prop::collection::vec(shot(), 1..steps));
     // Again, with other dice, until they have had everything done once. A runner goes through its cases once.
@@ -68,6 +68,7 @@ fn random_at(levels: &[Trust], name: &str, (cases, steps): (u32, usize), stage: 
             ..ProptestConfig::default()
         });
         let outcome = runner.run(&programs, |(trust, shots)| {
+            dog.step(name);
             let mut world = World::new(stage, DOMAINS);
             circle(&mut world, levels[trust]);
             for shot in shots {
@@ -160,10 +161,11 @@ fn tcp_between_processes() {
 /// Sequences that random programs find rarely, at each level of trust.
 #[test]
 fn rare_sequences_between_processes() {
-    let _dog = kit::dog();
+    let dog = kit::dog();
     let stage = Stage::processes("shm", DOMAINS);
     for trust in [Trust::Producer, Trust::Half, Trust::Full] {
         for (name, ops) in rare::all() {
+            dog.step(format_args!("{name}, {trust}"));
             let mut world = World::new(&stage, DOMAINS);
             circle(&mut world, trust);
             for op in &ops {
@@ -178,13 +180,13 @@ fn rare_sequences_between_processes() {
 }
 
 fn walks(case: &explore::Case, amount: Amount, stage: &Stage) {
-    let _dog = kit::dog();
+    let dog = kit::dog();
     assert_eq!(case.way, Way::Shared);
     let amount = match torture() {
         true => Amount::All,
         false => amount,
     };
-    walk(case, &amount, || World::new(stage, case.domains));
+    walk(case, &amount, &dog, || World::new(stage, case.domains));
 }
 
 #[test]

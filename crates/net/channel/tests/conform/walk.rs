@@ -5,7 +5,7 @@ use crate::world::World;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use tranship_model::explore::{Case, Does, explore};
 use tranship_model::{Model, Op};
-use tranship_testkit::Random;
+use tranship_testkit::{Random, Watchdog};
 
 /// Extent of a walk.
 pub enum Amount {
@@ -34,7 +34,7 @@ struct Map {
     random: Random,
 }
 
-pub fn walk<'a>(case: &Case, amount: &Amount, new: impl Fn() -> World<'a>) {
+pub fn walk<'a>(case: &Case, amount: &Amount, dog: &Watchdog, new: impl Fn() -> World<'a>) {
     let mut map = Map::new(case);
     let (worlds, steps) = match amount {
         Amount::All => (u64::MAX, u64::MAX),
@@ -73,6 +73,8 @@ pub fn walk<'a>(case: &Case, amount: &Amount, new: impl Fn() -> World<'a>) {
             let (op, to) = map.takes(at, next);
             deaths += u64::from(matches!(op, Op::Kill { .. }));
             steps_so_far.push(format!("{op:?}"));
+            // The whole walk has as long as it needs; each step has the watchdog's time.
+            dog.step(format_args!("{op:?}"));
             world
                 .step(&op)
                 .unwrap_or_else(|what| panic!("{what}\nafter\n{}", steps_so_far.join("\n")));
