@@ -53,7 +53,9 @@ impl Activity<'_> {
 }
 
 impl<'a> Round<'a> {
-    /// Compares a snapshot with the one before it. Without an earlier one every pool is fresh.
+    /// Compares a snapshot with the one before it. Without an earlier one every pool is fresh. A policy is given its
+    /// rounds, so only a governor and the simulator call this.
+    #[doc(hidden)]
     pub fn since(earlier: Option<&Snapshot>, snapshot: &'a Snapshot) -> Round<'a> {
         let elapsed_ns = snapshot
             .at_ns
