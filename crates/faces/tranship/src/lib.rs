@@ -67,17 +67,16 @@ pub mod block {
 pub mod cache {
     #[doc(inline)]
     pub use tranship_cache::{
-        Answer, Hit, Limits, Options, Reader, Refused, Sending, Server, Share, Stats, Taken,
+        Answer, Hit, Limits, Options, Reader, Refused, Sending, Server, Share, Stats,
     };
 }
 
-/// A manager inside a program of one's own: its configuration, and the entry points of a daemon.
+/// Configuration of a manager inside the program ([`DomainBuilder::config`]).
 #[cfg(feature = "embedded")]
 pub mod manager {
     #[doc(inline)]
     pub use tranship_manager::{
-        Config, ConfigError, Embedded, Forward, Limits, Listener, PressureConfig, Reserved, Rule,
-        Shutdown, Who, run,
+        Config, ConfigError, Forward, Limits, PressureConfig, Reserved, Rule, Who,
     };
 }
 
@@ -115,8 +114,8 @@ pub mod sandbox {
 pub mod zcopy {
     #[doc(inline)]
     pub use tranship_zcopy::{
-        Arena, Cause, Choice, Copied, Counts, Error, Explanation, Mark, Options, Piece, Place,
-        Report, ReportError, Sender, Socket, Stats, Took, Value, ValueMut, Way, Why,
+        Arena, Cause, Choice, Copied, Counts, Error, Explanation, Options, Piece, Report,
+        ReportError, Sender, Socket, Stats, Took, Value, ValueMut, Way, Why,
     };
 }
 

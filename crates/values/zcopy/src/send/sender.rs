@@ -117,6 +117,7 @@ impl Sender {
     }
 
     /// Says that the program ignores SIGPIPE as long as this sender lives. Else each send that is not copied asks.
+    #[doc(hidden)]
     pub fn ignores_sigpipe(&mut self) {
         self.ignores_sigpipe = true;
     }
@@ -151,6 +152,7 @@ impl Sender {
     /// send(2), which need not know the kind of the socket. The caller then reports the cost by [`Sender::copied`].
     /// Protects nothing.
     #[must_use]
+    #[doc(hidden)]
     pub fn may_refer(&mut self, pieces: &[Piece<'_>]) -> bool {
         // A sender that cannot have its own resources reports that at the send.
         if self.renew_after_fork().is_err() {
@@ -177,6 +179,7 @@ impl Sender {
     ///
     /// # Errors
     /// As [`Sender::new`], in a forked child.
+    #[doc(hidden)]
     pub fn copied(&mut self, pieces: &[Piece<'_>], sent: usize) -> io::Result<()> {
         self.renew_after_fork()?;
         let mut segments = std::mem::take(&mut self.segments);
@@ -543,6 +546,7 @@ impl Sender {
     ///
     /// # Errors
     /// If the kernel refuses them.
+    #[doc(hidden)]
     pub fn descriptors(&mut self) -> io::Result<Vec<RawFd>> {
         let pipe = match &mut self.pipe {
             Some(pipe) => pipe,
