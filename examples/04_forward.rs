@@ -28,7 +28,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             let Body::Buffer(frame) = message.body else {
                 continue;
             };
-            if frame.view().read_u8(0).expect("not empty") % 2 == 1 {
+            if frame.view().read::<u8>(0).expect("not empty") % 2 == 1 {
                 dropped += 1; // letting go is enough
                 continue;
             }

@@ -158,7 +158,7 @@ fn main() -> Result<(), Any> {
     let net = Net::tls(credentials, Timing::default())?;
     let port = net.open("127.0.0.1:0".parse()?)?;
     for domain in [&here, &there] {
-        tranship::carrier::add_to(&domain, Arc::new(Over::new("tcp", Arc::new(net.clone()))));
+        tranship::carrier::add_to(domain, Arc::new(Over::new("tcp", Arc::new(net.clone()))));
     }
 
     for address in [

@@ -23,15 +23,15 @@ fn read(socket: &str) -> Result<(), Failed> {
     println!(
         "I hold {} bytes of {:?}",
         first.len(),
-        first.view().read_u8(0)?
+        first.view().read::<u8>(0)?
     );
 
     let mut line = String::new();
     std::io::stdin().read_line(&mut line)?; // the picture was overwritten
     let second = reader.get(b"picture")?.ok_or("a miss")?;
     let (old, new) = (
-        first.view().read_u8(LEN - 1)?,
-        second.view().read_u8(LEN - 1)?,
+        first.view().read::<u8>(LEN - 1)?,
+        second.view().read::<u8>(LEN - 1)?,
     );
     assert_eq!((old, new), (1, 2));
     assert!(second.cas() > first.cas());

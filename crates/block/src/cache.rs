@@ -123,7 +123,7 @@ impl Cache {
             return Ok(());
         }
         let heap = HeapOptions::new(self.most_bytes.min(MOST_BYTES)).name("block cache");
-        let account = Heap::create(&domain, heap).map(Account::new);
+        let account = Heap::create(domain, heap).map(Account::new);
         if let Ok(account) = &account {
             account.ensure_some(self.held_bytes()); // memory that is not admitted goes, below
         }

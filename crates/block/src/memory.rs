@@ -44,7 +44,7 @@ pub(crate) fn charge_to(domain: &Domain) -> Option<Charged> {
         return None;
     }
     let heap = HeapOptions::new(KEPT_BYTES as u64).name("block requests");
-    let heap = heap::Heap::create(&domain, heap).inspect_err(|error| {
+    let heap = heap::Heap::create(domain, heap).inspect_err(|error| {
         tracing::warn!(%error, "what is kept for requests is not charged");
     });
     let heap = heap.ok()?;

@@ -167,7 +167,7 @@ mod tests {
         let ro = RoMapping::map(&fd, len).expect("map");
         // SAFETY: in bounds, and no reference to it exists.
         unsafe { rw.base().add(5).write_volatile(9) };
-        assert_eq!(ro.view().read_u8(5), Ok(9));
+        assert_eq!(ro.view().read::<u8>(5), Ok(9));
         assert_eq!(mapped(), 2);
         drop(ro);
         assert_eq!(mapped(), 1);

@@ -24,9 +24,9 @@ pub struct OutOfBounds {
 /// use tranship::View;
 ///
 /// let view = View::from_slice(&[1, 0, 0, 0, 9]);
-/// assert_eq!((view.read_u32(0)?, view.read_u8(4)?), (1, 9));
+/// assert_eq!((view.read::<u32>(0)?, view.read::<u8>(4)?), (1, 9));
 /// assert_eq!(view.sub(4..5)?.to_vec(), [9]); // a copy
-/// assert!(view.read_u64(0).is_err()); // 8 bytes of 5
+/// assert!(view.read::<u64>(0).is_err()); // 8 bytes of 5
 /// # Ok::<(), tranship_region::OutOfBounds>(())
 /// ```
 #[derive(Clone, Copy, Debug)]
@@ -46,6 +46,7 @@ impl<'a> View<'a> {
     /// `base..base + len` stays mapped and readable for `'a`, and the file behind it keeps its size (else SIGBUS).
     /// Threads of this process write it only through raw pointers or atomics while the view is read.
     #[inline]
+    #[doc(hidden)]
     pub unsafe fn new(base: *const u8, len: usize) -> View<'a> {
         View {
             base,
@@ -101,35 +102,8 @@ impl<'a> View<'a> {
         Ok(unsafe { View::new(base, len) })
     }
 
-    /// Returns one byte.
-    #[inline]
-    pub fn read_u8(&self, offset: usize) -> Result<u8, OutOfBounds> {
-        let at = self.check(offset, 1)?;
-        // SAFETY: in bounds and mapped; volatile, because others may write it.
-        Ok(unsafe { at.read_volatile() })
-    }
-
-    /// Returns a little-endian integer, at any offset.
-    #[inline]
-    pub fn read_u32(&self, offset: usize) -> Result<u32, OutOfBounds> {
-        Ok(u32::from_le_bytes(self.read_array(offset)?))
-    }
-
-    /// Returns a little-endian integer, at any offset.
-    #[inline]
-    pub fn read_u64(&self, offset: usize) -> Result<u64, OutOfBounds> {
-        Ok(u64::from_le_bytes(self.read_array(offset)?))
-    }
-
-    /// Returns `N` bytes. They may come from different moments.
-    #[inline]
-    pub fn read_array<const N: usize>(&self, offset: usize) -> Result<[u8; N], OutOfBounds> {
-        let mut bytes = [0; N];
-        self.copy_to_slice(offset, &mut bytes)?;
-        Ok(bytes)
-    }
-
-    /// Copies out a value of a type for which any bytes are valid. Its parts may come from different moments.
+    /// Copies out a value, at any offset, of a type for which any bytes are valid: an integer, an array of bytes. Its
+    /// parts may come from different moments.
     #[inline]
     pub fn read<T: zerocopy::FromBytes>(&self, offset: usize) -> Result<T, OutOfBounds> {
         let from = self.check(offset, size_of::<T>())?;
@@ -161,6 +135,7 @@ impl<'a> View<'a> {
 
     /// Sends as much of `head`, and then of all of it, into a stream socket as there is room for, without blocking and
     /// without a copy of ours; says how many bytes in all.
+    #[doc(hidden)]
     pub fn send_after(
         &self,
         head: &[u8],

@@ -7,7 +7,7 @@ use tranship_region::layout::CreateError;
 use tranship_ring::{Ending, HalfRo, HalfRw, Ring, Side};
 
 fn word(map: &RwMapping, offset: usize) -> u32 {
-    map.view().read_u32(offset).expect("in bounds")
+    map.view().read::<u32>(offset).expect("in bounds")
 }
 
 #[test]

@@ -24,7 +24,7 @@ use tranship_sys::{ForkGuard, map, page_size};
 ///     all.push_back(pool.copy(&[page; 4096])?.freeze())?;
 /// }
 /// let mapped = all.map()?; // the pages of three buffers, one behind the other
-/// assert_eq!((mapped.len(), mapped.view().read_u8(4096)?), (3 * 4096, 1));
+/// assert_eq!((mapped.len(), mapped.view().read::<u8>(4096)?), (3 * 4096, 1));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]

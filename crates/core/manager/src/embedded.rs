@@ -19,8 +19,7 @@ const TRIES: u32 = 100;
 /// A manager that runs in a thread until this is dropped.
 ///
 /// ```
-/// # mod tranship { pub use tranship_manager as manager; }
-/// use tranship::manager::{Config, Embedded};
+/// use tranship_manager::{Config, Embedded};
 ///
 /// let config = Config { total: Some(1 << 30), ..Config::default() };
 /// let manager = Embedded::start(config, None)?;

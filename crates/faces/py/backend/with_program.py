@@ -23,13 +23,16 @@ SCRIPTS = ROOT / "crates/faces/py/wheel.data/scripts"
 SCRIPTS.mkdir(parents=True, exist_ok=True)
 # Cargo's profile: tests build with the one that is built already.
 PROFILE = os.environ.get("TRANSHIP_PROFILE", "release")
+# The manager, all that asks it, and certificates. The block server, the cache, the terminal view and the demo stay out.
+FEATURES = ["--no-default-features", "--features", "net"]
 # One that is built already goes in as it is. Cargo would build it anew: alone it has other features than beside the rest.
 BUILT = os.environ.get("TRANSHIP_BUILT_PROGRAM")
 
 
 def _build_program():
     cargo = os.environ.get("CARGO", "cargo")
-    command = [cargo, "build", "--profile", PROFILE, "-p", "tranship-cli", "--message-format=json-render-diagnostics"]
+    package = ["-p", "tranship-cli", *FEATURES]
+    command = [cargo, "build", "--profile", PROFILE, *package, "--message-format=json-render-diagnostics"]
     found = None
     with told("building the program `tranship`") as more, subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as built:
         for number, line in enumerate(built.stdout, 1):

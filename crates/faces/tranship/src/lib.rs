@@ -66,18 +66,15 @@ pub mod block {
 #[cfg(feature = "cache")]
 pub mod cache {
     #[doc(inline)]
-    pub use tranship_cache::{
-        Answer, Hit, Limits, Options, Reader, Refused, Server, Share, Stats, Taken,
-    };
+    pub use tranship_cache::{Answer, Hit, Limits, Options, Reader, Refused, Server, Share, Stats};
 }
 
-/// A manager inside a program of one's own: its configuration, and the entry points of a daemon.
+/// Configuration of a manager inside the program ([`DomainBuilder::config`]).
 #[cfg(feature = "embedded")]
 pub mod manager {
     #[doc(inline)]
     pub use tranship_manager::{
-        Config, ConfigError, Embedded, Forward, Limits, Listener, PressureConfig, Reserved, Rule,
-        Shutdown, Who, run,
+        Config, ConfigError, Forward, Limits, PressureConfig, Reserved, Rule, Who,
     };
 }
 
@@ -115,8 +112,8 @@ pub mod sandbox {
 pub mod zcopy {
     #[doc(inline)]
     pub use tranship_zcopy::{
-        Arena, Cause, Copied, Counts, Error, Mark, Options, Piece, Place, Report, ReportError,
-        Sender, Socket, Stats, Took, Value, ValueMut, Way, Why,
+        Arena, Cause, Copied, Counts, Error, Options, Piece, Report, ReportError, Sender, Socket,
+        Stats, Took, Value, ValueMut, Way, Why,
     };
 }
 

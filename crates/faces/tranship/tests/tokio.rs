@@ -6,8 +6,8 @@ use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::time::timeout;
-use tranship::manager::{Config, Listener, Shutdown};
 use tranship::{Body, ChannelOptions, Domain, ErrorKind, Pool, PoolOptions, Receiver, Sender};
+use tranship_manager::{Config, Listener, Shutdown};
 use tranship_testkit::{Control, Peer, Watchdog, child};
 
 child!(
@@ -16,7 +16,7 @@ child!(
         let listener = Listener::bind(&path, 0o600).map_err(|e| e.to_string())?;
         ctl.send(&()).map_err(|e| e.to_string())?;
         let stop = Shutdown::new().map_err(|e| e.to_string())?;
-        tranship::manager::run(Config::default(), listener, &stop, false).map_err(|e| e.to_string())
+        tranship_manager::run(Config::default(), listener, &stop, false).map_err(|e| e.to_string())
     }
 );
 

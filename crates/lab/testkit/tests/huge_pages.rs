@@ -64,7 +64,7 @@ fn a_pool_that_asks_for_huge_pages_has_them() {
         .expect("recv")
         .into_buffer()
         .expect("a buffer");
-    assert_eq!(got.view().read_u8(CHUNK - 1), Ok(7));
-    assert_eq!(got.view().read_u8(0), Ok(7));
+    assert_eq!(got.view().read::<u8>(CHUNK - 1), Ok(7));
+    assert_eq!(got.view().read::<u8>(0), Ok(7));
     assert_eq!(huge_bytes(address(&got)), CHUNK as u64, "read");
 }

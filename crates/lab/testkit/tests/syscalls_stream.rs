@@ -46,7 +46,7 @@ child!(
             let message = receiver.recv().unwrap();
             let word = message.word;
             let got = message.into_buffer().unwrap();
-            assert_eq!((word, got.view().read_u64(0)), (n, Ok(n)));
+            assert_eq!((word, got.view().read::<u64>(0)), (n, Ok(n)));
         }
     }
 );

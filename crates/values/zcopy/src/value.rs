@@ -147,6 +147,7 @@ impl Arena {
     /// half their slots in use, in ascending order. A caller that moves the remaining values ([`Value::block`]) gets
     /// the memory of the blocks back. Checks every block.
     #[must_use]
+    #[doc(hidden)]
     pub fn sparse(&self, count: usize) -> Vec<u32> {
         self.inner.sparse(count)
     }
@@ -158,6 +159,7 @@ impl Arena {
 
     /// Was this process forked from the one that made it? Then it can be read and sent from, and nothing can be added.
     #[must_use]
+    #[doc(hidden)]
     pub fn is_inherited(&self) -> bool {
         self.inner.is_inherited()
     }
@@ -165,6 +167,7 @@ impl Arena {
     /// Returns its file's descriptor. A program that closes it can allocate as before, and its values are copied when
     /// sent.
     #[must_use]
+    #[doc(hidden)]
     pub fn descriptor(&self) -> BorrowedFd<'_> {
         self.inner.file().0
     }
@@ -172,11 +175,13 @@ impl Arena {
     /// Gives the file away: this process writes no byte of it any more, and gives nothing of it back, while another one
     /// goes on with it ([`Arena::adopt`]). No thread uses the arena meanwhile. [`Arena::take_back`] ends that, if the
     /// other one does not come to it.
+    #[doc(hidden)]
     pub fn give_away(&self) {
         self.inner.give_away(true);
     }
 
     /// Takes the arena back for this process, if no other process has continued with it.
+    #[doc(hidden)]
     pub fn take_back(&self) {
         self.inner.give_away(false);
     }
@@ -187,6 +192,7 @@ impl Arena {
     ///
     /// # Errors
     /// [`Error::System`] if the file is none that an arena of these options makes, or the kernel refuses addresses.
+    #[doc(hidden)]
     pub fn adopt(
         file: OwnedFd,
         options: &Options,
@@ -214,6 +220,7 @@ impl Arena {
     ///
     /// # Errors
     /// If the kernel refuses; then nothing may be allocated.
+    #[doc(hidden)]
     pub fn begin(&self) -> io::Result<()> {
         self.inner.replace_rest()
     }
@@ -386,18 +393,21 @@ impl Value {
     /// Returns whether it has pages of its own, which go back with it. Otherwise they go back with its pageblock, when
     /// all that lies there is gone.
     #[must_use]
+    #[doc(hidden)]
     pub fn is_alone(&self) -> bool {
         self.owned.arena.own_pages(self.at).is_some()
     }
 
     /// Returns whether there is another clone of it.
     #[must_use]
+    #[doc(hidden)]
     pub fn is_shared(&self) -> bool {
         Arc::strong_count(&self.owned) > 1
     }
 
     /// Returns the bytes that go back with it, or with its pageblock.
     #[must_use]
+    #[doc(hidden)]
     pub fn memory_bytes(&self) -> u64 {
         let arena = &self.owned.arena;
         let own = arena.own_pages(self.at);
@@ -407,12 +417,14 @@ impl Value {
     /// Returns its place in the arena's file, for [`Arena::adopt`]; none if the file does not have it (a fork came
     /// while it was filled).
     #[must_use]
+    #[doc(hidden)]
     pub fn place(&self) -> Option<Place> {
         self.owned.arena.place_of(self.at, self.len)
     }
 
     /// Returns whether it will be sent without copying: from when its pageblock is protected.
     #[must_use]
+    #[doc(hidden)]
     pub fn is_protected(&self) -> bool {
         let arena = self.arena();
         arena.frozen(self.at.as_ptr(), self.len).is_some()
@@ -426,6 +438,7 @@ pub struct Mark(Weak<Owned>);
 impl Value {
     /// Returns a mark by which it can be recognised.
     #[must_use]
+    #[doc(hidden)]
     pub fn mark(&self) -> Mark {
         Mark(Arc::downgrade(&self.owned))
     }

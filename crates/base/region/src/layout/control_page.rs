@@ -127,7 +127,7 @@ impl ControlPageRo {
     pub fn open(fd: impl AsFd, entries: u32, instance: u64) -> Result<ControlPageRo, OpenError> {
         check_count("control page entries", entries, 1, MAX_ENTRIES)?;
         let map = says(entries).open(fd, len(entries))?;
-        let found = map.view().read_u64(INSTANCE).unwrap_or(!instance);
+        let found = map.view().read::<u64>(INSTANCE).unwrap_or(!instance);
         if found != instance {
             return Err(OpenError::Header {
                 field: "instance",

@@ -205,7 +205,7 @@ impl PageRo {
             source,
         })?;
         // Trust: the file's writer; checked against the length before it is used.
-        let count = map.view().read_u32(16).unwrap_or(0);
+        let count = map.view().read::<u32>(16).unwrap_or(0);
         says(count).check(&map)?;
         if count > MAX_WORDS || len(count) > whole {
             return Err(wrong("the file's length", bytes, len(count) as u64));

@@ -4,7 +4,7 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 
 fn word(map: &RwMapping, offset: usize) -> u32 {
-    map.view().read_u32(offset).expect("in bounds")
+    map.view().read::<u32>(offset).expect("in bounds")
 }
 
 #[test]
@@ -15,7 +15,7 @@ fn a_table_is_where_the_format_says() {
         rw.mapping().len(),
         (4096 + 32 * 1000_usize).next_multiple_of(4096)
     );
-    assert_eq!(rw.mapping().view().read_array(0), Ok(*b"RANSHIP\0"));
+    assert_eq!(rw.mapping().view().read(0), Ok(*b"RANSHIP\0"));
     assert_eq!(word(rw.mapping(), 12), 2);
     assert!(
         rw.slots()

@@ -221,7 +221,7 @@ fn who_holds_the_descriptor_can_change_nothing() {
     assert_eq!(facts.size, LEN as u64);
     verify(&fd, LEN).expect("still good");
     let view = writer.view();
-    assert_eq!(view.read_u8(0), Ok(77));
+    assert_eq!(view.read::<u8>(0), Ok(77));
     assert!(view.to_vec()[1..].iter().all(|byte| *byte == 0));
 }
 
@@ -341,7 +341,7 @@ mod userfault {
             backed(&fd).expect("good");
             assert_eq!(memfd::glance(target).expect("a memfd").size, LEN as u64);
             let map = RwMapping::map(&fd, LEN).expect("a mapping");
-            assert_eq!(map.view().read_u32(0).ok(), Some(0));
+            assert_eq!(map.view().read::<u32>(0).ok(), Some(0));
             assert!(
                 !writer.is_finished(),
                 "it was let go too early to show anything"
@@ -378,10 +378,10 @@ mod userfault {
         // SAFETY: this test's own mapping; nothing else reads it.
         unsafe { libc::madvise(writer.base().cast(), LEN, libc::MADV_DONTNEED) };
         for word in (0..LEN).step_by(4096) {
-            assert_eq!(reader.view().read_u32(word).ok(), Some(0));
+            assert_eq!(reader.view().read::<u32>(word).ok(), Some(0));
         }
         // The memory is there, so the writer itself is not trapped either.
-        assert_eq!(writer.view().read_u32(0).ok(), Some(0));
+        assert_eq!(writer.view().read::<u32>(0).ok(), Some(0));
         // SAFETY: our own descriptor and mapping.
         unsafe {
             libc::close(uffd);

@@ -4,12 +4,12 @@ use super::*;
 fn every_read_is_bounded() {
     let bytes: Vec<u8> = (0..64).collect();
     let view = View::from_slice(&bytes);
-    assert_eq!(view.read_u8(63), Ok(63));
-    assert_eq!(view.read_u32(1), Ok(0x0403_0201));
-    assert_eq!(view.read_u64(3), Ok(0x0a09_0807_0605_0403));
+    assert_eq!(view.read::<u8>(63), Ok(63));
+    assert_eq!(view.read::<u32>(1), Ok(0x0403_0201));
+    assert_eq!(view.read::<u64>(3), Ok(0x0a09_0807_0605_0403));
     assert_eq!(view.read::<[u16; 2]>(2), Ok([0x0302, 0x0504]));
     assert_eq!(view.to_vec(), bytes);
-    let error = view.read_u64(57).expect_err("beyond");
+    let error = view.read::<u64>(57).expect_err("beyond");
     assert_eq!(
         error,
         OutOfBounds {
@@ -18,9 +18,9 @@ fn every_read_is_bounded() {
             available_bytes: 64
         }
     );
-    assert!(view.read_u8(64).is_err());
-    assert!(view.read_u8(usize::MAX).is_err());
-    assert!(view.read_u64(usize::MAX - 3).is_err());
+    assert!(view.read::<u8>(64).is_err());
+    assert!(view.read::<u8>(usize::MAX).is_err());
+    assert!(view.read::<u64>(usize::MAX - 3).is_err());
     assert!(view.copy_to_slice(1, &mut [0; 64]).is_err());
     assert!(view.copy_to_slice(64, &mut []).is_ok());
 }

@@ -15,7 +15,7 @@ fn chunks_come_and_go() {
     // SAFETY: in the chunk just made, with no reference to it.
     unsafe { writer.base().add(2 * PAGE + 3).write_volatile(5) };
     let view = reader.view(2 * PAGE as u64, 2 * PAGE as u64).expect("view");
-    assert_eq!(view.read_u8(3), Ok(5));
+    assert_eq!(view.read::<u8>(3), Ok(5));
     assert!(matches!(
         reader.attach_ro(1, &fd),
         Err(WindowError::Taken { index: 1 })
@@ -77,7 +77,7 @@ fn shared_chunks_are_written_by_all() {
         .expect("attach");
     // SAFETY: in the chunk, no reference to it exists.
     unsafe { b.base().write_volatile(8) };
-    assert_eq!(a.view(0, 1).expect("view").read_u8(0), Ok(8));
+    assert_eq!(a.view(0, 1).expect("view").read::<u8>(0), Ok(8));
 }
 
 #[test]
@@ -134,7 +134,7 @@ fn a_sealed_chunk_is_changed_by_nobody() {
     assert!(reader.is_sealed(1) && !reader.is_sealed(0) && !reader.is_sealed(2));
     for window in [&writer, &reader] {
         let view = window.view(2 * PAGE as u64, 2 * PAGE as u64).expect("view");
-        assert_eq!((view.read_u8(3), view.read_u8(4)), (Ok(7), Ok(0)));
+        assert_eq!((view.read::<u8>(3), view.read::<u8>(4)), (Ok(7), Ok(0)));
     }
     // By no way that there is.
     use tranship_sys::{map, memfd};
@@ -147,7 +147,7 @@ fn a_sealed_chunk_is_changed_by_nobody() {
     // If the kernel has mapped it privately it can be written, and no other process sees that.
     assert_eq!(opened.is_ok(), can_write(at.wrapping_add(1)));
     let view = reader.view(2 * PAGE as u64, PAGE as u64).expect("view");
-    assert_eq!(view.read_u8(4), Ok(0));
+    assert_eq!(view.read::<u8>(4), Ok(0));
     // SAFETY: no view of it is used any more.
     unsafe { reader.detach(1) }.expect("detach");
     assert!(!reader.is_sealed(1));
@@ -184,6 +184,6 @@ fn what_the_kernel_does_not_seal_is_copied() {
     }
     for window in [&writer, &reader] {
         let view = window.view(0, PAGE as u64).expect("view");
-        assert_eq!((view.read_u8(0), view.read_u8(5)), (Ok(0), Ok(7)));
+        assert_eq!((view.read::<u8>(0), view.read::<u8>(5)), (Ok(0), Ok(7)));
     }
 }

@@ -221,7 +221,7 @@ impl BufferMut {
     ///     // SAFETY: eight words that are mapped for writing; buffers begin at multiples of 64 bytes.
     ///     unsafe { first.add(at).write_volatile(at as u64) };
     /// }
-    /// assert_eq!(counters.view().read_u64(56)?, 7);
+    /// assert_eq!(counters.view().read::<u64>(56)?, 7);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[inline]

@@ -41,7 +41,7 @@ pub(crate) fn unknown(scheme: &str, known: &[&str]) -> Error {
     all.extend(known);
     let all: Vec<String> = all.iter().map(|scheme| format!("`{scheme}:`")).collect();
     let text = format!(
-        "no channel travels by `{scheme}:` here; known are {}, and a name alone is `shm:`. What goes to other machines has to be added to the domain first (Domain::add_carrier)",
+        "no channel travels by `{scheme}:` here; known are {}, and a name alone is `shm:`. What goes to other machines has to be added to the domain first (carrier::add_to)",
         all.join(", ")
     );
     Error::new(ErrorKind::InvalidEndpoint, text)

@@ -23,7 +23,7 @@ use tranship_proto::BufferId;
 /// let message = receiver.recv()?;
 /// assert_eq!((message.word, message.len()), (60, 7));
 /// match message.body {
-///     Body::Buffer(frame) => assert_eq!(frame.view().read_u8(0)?, b'a'), // read where it lies
+///     Body::Buffer(frame) => assert_eq!(frame.view().read::<u8>(0)?, b'a'), // read where it lies
 ///     other => panic!("not a shared buffer: {other:?}"),
 /// }
 /// # Ok::<(), Box<dyn std::error::Error>>(())

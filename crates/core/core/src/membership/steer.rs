@@ -89,7 +89,7 @@ impl Steering {
     /// # Errors
     /// `BadArgument` for less than a pool's minimum, or more than its maximum; `Quota` if all together would be more than there is. Both happen to an
     /// honest policy, too, where pools came or memory went meanwhile: look again. `Refused` if the right is gone, as after
-    /// a restart of the manager: [`retake`](Steering::retake) it.
+    /// a restart of the manager: drop this and [`steer`](Admin::steer) again.
     pub fn set(&self, targets: &[Target]) -> Result<(), Error> {
         let mut quotas: Vec<(PoolId, u64)> = targets
             .iter()
@@ -114,14 +114,6 @@ impl Steering {
         Ok(())
     }
 
-    /// Takes the right again, from a manager that was started anew.
-    ///
-    /// # Errors
-    /// As [`Admin::steer`].
-    pub fn retake(&self) -> Result<(), Error> {
-        self.take(true)
-    }
-
     /// Once: looks, asks the policy, sets what it says. What has changed meanwhile so that the manager refuses, or a manager that is away, is no error:
     /// the next period looks again. Says whether quotas were set.
     ///
@@ -138,7 +130,7 @@ impl Steering {
             Err(error) => match (error.kind(), error.find::<Refusal>()) {
                 (ErrorKind::ManagerAway | ErrorKind::TimedOut, _) => Ok(false),
                 (_, Some(refusal)) if refusal.code == RefusalCode::State => {
-                    self.retake()?;
+                    self.take(true)?;
                     Ok(false)
                 }
                 (ErrorKind::Quota | ErrorKind::BadArgument, Some(refusal)) => {

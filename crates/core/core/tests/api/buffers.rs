@@ -101,8 +101,8 @@ fn a_received_buffer_is_a_view_until_the_writer_is_trusted() {
     assert_eq!(got.id(), buf_a.id(), "the same id in every domain");
     let view = got.view();
     assert_eq!(view.len(), 1000);
-    assert_eq!(view.read_u8(999).expect("inside"), 3);
-    assert!(view.read_u8(1000).is_err() && view.sub(900..1001).is_err());
+    assert_eq!(view.read::<u8>(999).expect("inside"), 3);
+    assert!(view.read::<u8>(1000).is_err() && view.sub(900..1001).is_err());
     // SAFETY: the test writes no sent buffer.
     unsafe { receiver.trust_writer() };
     let part = buf(receiver.recv().expect("recv"));

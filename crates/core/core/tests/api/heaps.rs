@@ -31,7 +31,7 @@ fn books(domain: &Domain) -> (Vec<HeapStat>, u64) {
 
 fn heap(domain: &Domain, max_bytes: u64) -> Heap {
     let options = HeapOptions::new(max_bytes).name("bytes");
-    Heap::create(&domain, options).expect("heap")
+    Heap::create(domain, options).expect("heap")
 }
 
 #[test]

@@ -160,7 +160,7 @@ fn bytes_are_written_in_place_by_who_may_write_them() {
         unsafe { at.write_volatile(7) };
         to.send(buf).expect("move");
         let mut got = from.recv().expect("recv").into_buffer_mut().expect("moved");
-        assert_eq!(got.view().read_u8(0), Ok(7), "{trust}");
+        assert_eq!(got.view().read::<u8>(0), Ok(7), "{trust}");
         let there = got.writable_ptr();
         assert_eq!(there.is_some(), trust.all_write(), "{trust}");
         if let Some(at) = there {
@@ -172,7 +172,7 @@ fn bytes_are_written_in_place_by_who_may_write_them() {
         let mut back = back.into_buffer_mut().expect("moved");
         assert_eq!(back.writable_ptr(), None, "{trust}");
         let shows = if trust.all_write() { 8 } else { 7 };
-        assert_eq!(back.view().read_u8(0), Ok(shows), "{trust}");
+        assert_eq!(back.view().read::<u8>(0), Ok(shows), "{trust}");
     }
 }
 

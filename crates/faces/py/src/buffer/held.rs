@@ -79,7 +79,7 @@ impl Held {
 
     /// Returns a byte, if there are so many.
     pub(crate) fn byte(&self, at: usize) -> Option<u8> {
-        let byte = |view: View<'_>, at| view.read_u8(at).ok();
+        let byte = |view: View<'_>, at| view.read::<u8>(at).ok();
         match self {
             Held::Own(buf) => byte(buf.view(), at),
             Held::Shared(buf) => byte(buf.view(), at),

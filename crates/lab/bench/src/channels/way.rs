@@ -98,7 +98,7 @@ impl Way {
     fn look(self, view: View<'_>, word: u64) -> Result<u64> {
         match self.touch {
             Touch::Untouched => Ok(word),
-            _ => Ok(view.read_u64(0)?),
+            _ => Ok(view.read::<u64>(0)?),
         }
     }
 }

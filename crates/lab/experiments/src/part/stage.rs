@@ -55,7 +55,7 @@ fn all(queue: &mut WorkQueue, requests: &mut Receiver, first: Message) -> Result
     let mut message = Some(first);
     while let Some(Message { word, body }) = message {
         if let Body::Buffer(page) = body
-            && page.view().read_u8(0)? != mark(word)
+            && page.view().read::<u8>(0)? != mark(word)
         {
             queue.wrong();
         }

@@ -123,7 +123,7 @@ pub(crate) fn connect(
 }
 
 pub(crate) fn add(domain: &Domain, scheme: &'static str, backend: Arc<dyn Backend>) {
-    tranship_core::carrier::add_to(&domain, Arc::new(Over::new(scheme, backend)));
+    tranship_core::carrier::add_to(domain, Arc::new(Over::new(scheme, backend)));
 }
 
 pub(crate) fn pool(domain: &Domain, bytes: u64) -> Pool {

@@ -363,12 +363,14 @@ impl Server {
 
     /// Returns the state that it took over from the server before it, if there was one.
     #[must_use]
+    #[doc(hidden)]
     pub fn taken(&self) -> Option<Taken> {
         self.taken
     }
 
     /// Calls a function when another server has taken over, or one of its threads has failed ([`Server::failure`]):
     /// then this one is to be stopped.
+    #[doc(hidden)]
     pub fn when_gone(&self, tell: impl FnOnce() + Send + 'static) {
         self.running.when_gone(Box::new(tell));
     }
@@ -382,6 +384,7 @@ impl Server {
 
     /// Returns the process of the server that has taken over, if one has.
     #[must_use]
+    #[doc(hidden)]
     pub fn gone_to(&self) -> Option<u32> {
         self.running.gone_to()
     }
@@ -391,6 +394,7 @@ impl Server {
     ///
     /// # Errors
     /// If the kernel refuses memory, or the service manager is not there. Then nothing is kept.
+    #[doc(hidden)]
     pub fn keep(mut self, to: &Notifier) -> io::Result<usize> {
         self.end();
         if self.running.gone_to().is_some() {
@@ -406,6 +410,7 @@ impl Server {
     }
 
     /// Makes the service manager drop the state of an earlier server: this one has it, or it cannot be used.
+    #[doc(hidden)]
     pub fn forget_kept(to: &Notifier) {
         keep::forget(to);
     }

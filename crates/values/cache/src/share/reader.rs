@@ -231,7 +231,7 @@ fn answer(message: Message) -> Result<Answer, Error> {
     };
     let tail = whole
         .view()
-        .read_array(len)
+        .read(len)
         .map_err(Error::of(ErrorKind::PeerViolation))?;
     let (flags, cas) = wire::read_tail(tail);
     let value = whole.slice(..len);

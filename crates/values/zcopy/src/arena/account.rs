@@ -17,7 +17,7 @@ impl Options {
         let Some(domain) = &self.domain else {
             return Ok(None);
         };
-        let heap = Heap::create(&domain, self.heap())?;
+        let heap = Heap::create(domain, self.heap())?;
         Ok(Some(Account::new(heap)))
     }
 }

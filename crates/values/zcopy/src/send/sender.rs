@@ -145,6 +145,7 @@ impl Sender {
     /// Returns whether any of these may go by reference, and that pays on a stream socket without notifications.
     /// Otherwise the caller can as well use send(2), and then calls [`Sender::copied`]. Protects nothing.
     #[must_use]
+    #[doc(hidden)]
     pub fn may_refer(&mut self, pieces: &[Piece<'_>]) -> bool {
         // A sender that cannot have its own resources reports that at the send.
         if self.renew_after_fork().is_err() {
@@ -168,6 +169,7 @@ impl Sender {
     ///
     /// # Errors
     /// As [`Sender::new`], in a forked child.
+    #[doc(hidden)]
     pub fn copied(&mut self, pieces: &[Piece<'_>], sent: usize) -> io::Result<()> {
         self.renew_after_fork()?;
         let mut segments = std::mem::take(&mut self.segments);
@@ -521,6 +523,7 @@ impl Sender {
     ///
     /// # Errors
     /// If the kernel refuses them.
+    #[doc(hidden)]
     pub fn descriptors(&mut self) -> io::Result<Vec<RawFd>> {
         let pipe = match &mut self.pipe {
             Some(pipe) => pipe,

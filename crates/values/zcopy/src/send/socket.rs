@@ -79,6 +79,7 @@ impl Socket {
     ///
     /// # Errors
     /// As [`Socket::new`].
+    #[doc(hidden)]
     pub fn elsewhere(fd: impl AsFd) -> io::Result<Socket> {
         let mut socket = Socket::new(fd)?;
         if socket.route == Route::Loopback {
@@ -93,6 +94,7 @@ impl Socket {
     ///
     /// # Errors
     /// As [`Socket::new`].
+    #[doc(hidden)]
     pub fn without_notifications(fd: impl AsFd) -> io::Result<Socket> {
         let mut socket = Socket::new(fd)?;
         socket.notified = Notified::Off;

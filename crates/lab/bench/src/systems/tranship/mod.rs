@@ -99,7 +99,7 @@ impl Ops for Tranship {
             .context("a message without a buffer")?;
         let stamp = match self.touch {
             Touch::Untouched => word,
-            Touch::Word => held.view().read_u64(0)?,
+            Touch::Word => held.view().read::<u64>(0)?,
             Touch::Touched => {
                 ensure!(held.len() == self.payload, "{} bytes", held.len());
                 // SAFETY: `payload` bytes, aligned to a cache line; the writer is this program and
