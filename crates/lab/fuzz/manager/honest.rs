@@ -241,6 +241,13 @@ impl World {
             Event::Stat { record, .. } => Some(record),
             _ => None,
         });
+        // The liars take of the room that all users have.
+        let records = records.map(|mut record| {
+            if let StatRecord::Domain(domain) = &mut record {
+                domain.room_bytes = 0;
+            }
+            record
+        });
         records.filter(of_ours).collect()
     }
 

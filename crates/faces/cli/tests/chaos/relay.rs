@@ -85,7 +85,7 @@ fn film(
         Err(other) => return Err(format!("alloc: {other}")),
     };
     payload::fill(&mut frame, id, payload::mix(id));
-    match to.send_timeout((frame, id), ROUND) {
+    match to.send_timeout((frame.freeze(), id), ROUND) {
         Ok(_) => {
             out.insert(id);
             Ok(false)

@@ -44,7 +44,7 @@ fn line(operation: u64, id: BufferId, offset: u64, length: u64, serial: u64) -> 
 }
 
 fn inline(len: u64) -> [u64; 8] {
-    [INLINE << 32 | len << 40, 1, 2, 3, 4, 5, 6, 7]
+    [INLINE << 32 | len << 40, 1, 2, 3, 4, 5, 6, 0]
 }
 
 impl Liar {
