@@ -323,7 +323,7 @@ impl std::fmt::Debug for Consent {
     }
 }
 
-/// A link to be made.
+/// A channel to be made.
 ///
 /// ```
 /// # use tranship_core as tranship;

@@ -18,7 +18,7 @@ use tranship_proto::{DomainId, Role};
 /// A protection domain: this process's membership with a manager. Clone it freely; threads may share it.
 ///
 /// When the last handle is gone the domain says goodbye, and its descriptors and memory go back, as soon as nothing of it (a pool, a
-/// link, a listener, a heap, a buffer) is in use any more. After `fork()` a child gets [`ErrorKind::Forked`] from everything inherited and
+/// channel, a listener, a heap, a buffer) is in use any more. After `fork()` a child gets [`ErrorKind::Forked`] from everything inherited and
 /// connects a domain of its own.
 ///
 /// ```
@@ -318,7 +318,7 @@ pub fn add_to(domain: &Domain, carrier: Arc<dyn Carrier>) {
 }
 
 impl AsFd for Domain {
-    /// One descriptor for any epoll loop: readable when [`Domain::turn`] is due or a pollable link has
+    /// One descriptor for any epoll loop: readable when [`Domain::turn`] is due or a pollable channel has
     /// something. It stays valid while the manager is away.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.core().pollable()
