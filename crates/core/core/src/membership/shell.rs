@@ -23,7 +23,7 @@ use tranship_proto::{DomainId, Role};
 ///
 /// ```
 /// # use tranship_core as tranship;
-/// use tranship::{Domain, PoolOptions, Receiver, Sender};
+/// use tranship::{Domain, Receiver, Sender};
 ///
 /// let camera = Domain::embedded()?; // with a manager of its own; `Domain::connect()` joins the machine's
 /// let socket = camera.socket_path().unwrap();
@@ -32,8 +32,9 @@ use tranship_proto::{DomainId, Role};
 ///     viewer.open::<Receiver>("video")?.recv()
 /// });
 /// let mut sender = camera.listen::<Sender>("video")?.accept()?;
-/// let pool = camera.create_pool(PoolOptions::new(1 << 20))?;
-/// sender.send(pool.copy(b"a frame")?)?;
+/// let mut frame = sender.alloc(7)?; // in memory that the viewer alone can read
+/// frame.copy_from_slice(b"a frame");
+/// sender.send(frame.freeze())?; // shared
 /// assert_eq!(viewer.join().unwrap()?.to_vec(), b"a frame");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
