@@ -1,4 +1,4 @@
-//! One loop for many links and everything else: the domain is one descriptor for poll, epoll or an async runtime.
+//! One loop for many channels and everything else: the domain is one descriptor for poll, epoll or an async runtime.
 
 use rustix::event::{PollFd, PollFlags, poll};
 use std::thread;
@@ -34,7 +34,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     let (mut got, mut wakeups) = (0, 0);
     while !links.is_empty() {
-        // Take the messages that are there; a link that ended leaves.
+        // Take the messages that are there; a channel that ended leaves.
         links.retain_mut(|link| {
             loop {
                 match link.try_recv() {

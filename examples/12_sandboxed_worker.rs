@@ -16,7 +16,7 @@ use tranship::{
 
 type Failed = Box<dyn std::error::Error>;
 
-/// ErrorKind of a request, in its `word`.
+/// Kind of a request, in its `word`.
 const COUNT: u64 = 0;
 const MISBEHAVE: u64 = 1;
 

@@ -1,4 +1,4 @@
-//! The client library: domains, pools, buffers, aggregates, links.
+//! The client library: domains, pools, buffers, aggregates, channels.
 //!
 //! What it is for: everything a program does with tranship on its fast path. On its slow one it speaks with the manager by the crate `session`,
 //! which is named `domain` here.

@@ -124,7 +124,7 @@ impl PoolOptions {
         self
     }
     /// All of the pool is mapped within these addresses, at its largest size: for devices that reach only some, or pointers that are stored in
-    /// fewer bits. Nothing that is there already is replaced; where there is no place the pool is not made ([`NoAddresses`](crate::NoAddresses)).
+    /// fewer bits. Nothing that is there already is replaced; where there is no place the pool is not made ([`NoAddresses`](crate::error::NoAddresses)).
     ///
     /// It holds in this process, the writer's. Each reader maps the pool where it likes: what is in it should be offsets, not addresses.
     pub fn address_range(mut self, range: Range<usize>) -> Self {
@@ -323,7 +323,7 @@ impl std::fmt::Debug for Consent {
     }
 }
 
-/// A link to be made.
+/// A channel to be made.
 ///
 /// ```
 /// # use tranship_core as tranship;

@@ -15,7 +15,7 @@ use tranship_proto::{BufferId, ChannelId, DomainId, PoolId};
 /// The environment variable that switches notes on: `1` or `backtrace`. With `0` or nothing, nothing is noted.
 const VARIABLE: &str = "TRANSHIP_LEAKS";
 
-/// The notes about buffers, for `Domain::leaks` and the report that is printed when the domain ends.
+/// The notes about buffers, for `Admin::leaks` and the report that is printed when the domain ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Leaks {
     /// Notes nothing, and prints nothing.

@@ -1,5 +1,5 @@
-/* A frame changes its owner: it is moved to a second domain, written there, and passed back. The second one is a thread, to have it all in
- * one file; in life it is a process. */
+/* A frame changes its owner: it is given away to a second domain, written there, and handed back. The second one is a thread, to have it all
+ * in one file; in life it is a process. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>

@@ -466,7 +466,7 @@ tranship_status tranship_buf_slice(const struct tranship_buf *buf,
                                    struct tranship_buf *out,
                                    struct tranship_error **error);
 
-/** The name of a buffer, the same in every process: pool, slot, generation; of word of a release, that of what was released, if it has one. 0 of anything else. Any thread. */
+/** The name of a buffer, the same in every process: pool, slot, generation. Of kind TRANSHIP_BUF_RELEASED it is the name of the released buffer, if that has one. 0 of anything else. Any thread. */
 uint64_t tranship_buf_id(const struct tranship_buf *buf);
 
 /**
@@ -758,7 +758,7 @@ tranship_status tranship_sender_alloc(struct tranship_sender *sender,
                                       struct tranship_error **error);
 
 /**
- * Sends the contents of `buf`, with the word `buf->word`. A buffer of kind TRANSHIP_BUF_EXCLUSIVE is given away; after tranship_buf_freeze it is shared,
+ * Sends the contents of `buf`, with the word `buf->word`. A buffer of kind TRANSHIP_BUF_EXCLUSIVE is given away; after tranship_freeze it is shared,
  * as every other buffer. An aggregate is shared, and inline bytes are copied. No byte of a buffer is copied. `buf` then holds nothing; keep a handle by
  * tranship_buf_clone if it is still needed.
  *

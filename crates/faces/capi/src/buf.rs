@@ -458,7 +458,7 @@ fn part(buf: *const Buf, part: Option<(usize, usize)>, out: *mut Buf) -> Result<
     Ok(())
 }
 
-/// The name of a buffer, the same in every process: pool, slot, generation; of word of a release, that of what was released, if it has one. 0 of anything else. Any thread.
+/// The name of a buffer, the same in every process: pool, slot, generation. Of kind TRANSHIP_BUF_RELEASED it is the name of the released buffer, if that has one. 0 of anything else. Any thread.
 #[unsafe(no_mangle)]
 pub extern "C" fn tranship_buf_id(buf: Option<&Buf>) -> u64 {
     quietly(0, || match buf {

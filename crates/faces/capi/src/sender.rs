@@ -90,7 +90,7 @@ pub extern "C" fn tranship_sender_alloc(
     })
 }
 
-/// Sends the contents of `buf`, with the word `buf->word`. A buffer of kind TRANSHIP_BUF_EXCLUSIVE is given away; after tranship_buf_freeze it is shared,
+/// Sends the contents of `buf`, with the word `buf->word`. A buffer of kind TRANSHIP_BUF_EXCLUSIVE is given away; after tranship_freeze it is shared,
 /// as every other buffer. An aggregate is shared, and inline bytes are copied. No byte of a buffer is copied. `buf` then holds nothing; keep a handle by
 /// tranship_buf_clone if it is still needed.
 ///

@@ -95,7 +95,7 @@ pub(crate) enum Command {
     /// its latest 4096 events, which can be read after its end, too. While nothing is traced this costs nothing; while
     /// it is on, each step of each buffer of the pool goes the long way and writes 64 bytes.
     Trace(TraceArgs),
-    /// Lists the policies that divide memory among pools, and simulates them.
+    /// Lists the policies that divide memory among pools, runs one, and records what a manager tells its own.
     #[command(subcommand)]
     Policy(policy::PolicyAction),
     #[cfg(feature = "net")]

@@ -1,7 +1,7 @@
 //! The program `tranship`.
 //!
 //! What it is for: the manager as a daemon, a demonstration of the main job, shell-level send and receive,
-//! and everything that can be seen from outside: domains, pools, links, and whether this machine is fit.
+//! and everything that can be seen from outside: domains, pools, channels, and whether this machine is fit.
 //!
 //! NOT here: anything another program would want to call (the facade `tranship` has it), decisions about memory,
 //! `unsafe` code (the demonstration excepted, which trusts its producer and attacks its own memory).

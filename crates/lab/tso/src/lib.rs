@@ -9,6 +9,8 @@
 //!
 //! The code is the product's own. Only the threads' actions are bounded. `tranship-sync` takes its atomics from here
 //! under `--cfg loom`; without it this crate is empty.
+//!
+//! NOT here: the models themselves (each crate's `tests/tso_*.rs`), weaker memory than x86-64's (loom).
 #![cfg(loom)]
 
 pub mod atomic;

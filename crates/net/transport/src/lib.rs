@@ -62,11 +62,10 @@ pub trait Target {
 /// One end of a connection. Nothing here blocks, but [`Transport::wait`].
 ///
 /// ```
-/// # mod tranship { pub use tranship_transport as transport; }
 /// use std::sync::Arc;
 /// use std::sync::mpsc::channel;
 /// use std::time::Duration;
-/// use tranship::transport::{Backend, Copying};
+/// use tranship_transport::{Backend, Copying};
 ///
 /// # let name = format!("doc-transport-{}", std::process::id());
 /// let (come, comes) = channel();

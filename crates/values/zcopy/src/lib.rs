@@ -11,7 +11,7 @@
 //!
 //! Buffers of shared pools and parts of files can be sent beside them.
 //!
-//! NOT here: shared pools themselves (`core`), the preload library and the cache server (faces).
+//! NOT here: shared pools themselves (`core`), the preload library (`zcopy-preload`), the cache server (`cache`).
 
 #![warn(missing_docs, clippy::missing_errors_doc)]
 

@@ -77,7 +77,7 @@ impl Pool {
     }
 
     /// A buffer of this pool that was sent and that somebody may still hold, by its id: all of its memory, of which the
-    /// sender may have used a part. An id that is [`stale`](crate::StaleId) names nothing any more, or nothing yet; one of a buffer that was
+    /// sender may have used a part. An id that is [`stale`](crate::error::StaleId) names nothing any more, or nothing yet; one of a buffer that was
     /// given away is [`ErrorKind::BufferInvalid`](crate::ErrorKind::BufferInvalid).
     /// It does not block.
     ///

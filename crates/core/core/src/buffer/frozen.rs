@@ -12,7 +12,7 @@ use tranship_sys::map::Access;
 
 /// A frozen buffer, or a part of one: read-only, cheap to clone and to cut, counted.
 ///
-/// A buffer of a domain's own, or one received on a link with `trust_writer`, can be read as a slice
+/// A buffer of a domain's own, or one received on a channel with `trust_writer`, can be read as a slice
 /// ([`bytes`](Buffer::bytes)); any other received buffer as a volatile [`View`], for its writer could
 /// still change it. Dropping the last handle lets the writer reuse the memory.
 ///
@@ -87,7 +87,7 @@ impl Buffer {
     }
 
     /// The bytes, if nobody can change them: a buffer of this domain's own pools, one that the kernel lets nobody write
-    /// ([`PoolOptions::seal_from`](crate::PoolOptions::seal_from)), or one received on a link whose writer is trusted. `None` for others; use [`view`](Buffer::view).
+    /// ([`PoolOptions::seal_from`](crate::PoolOptions::seal_from)), or one received on a channel whose writer is trusted. `None` for others; use [`view`](Buffer::view).
     #[inline]
     pub fn bytes(&self) -> Option<&[u8]> {
         // SAFETY: the handle is borrowed, and writes nothing.

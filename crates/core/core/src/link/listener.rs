@@ -1,4 +1,4 @@
-//! An exported name: everyone who connects gets a link of its own.
+//! An exported name: each domain that connects gets a channel of its own.
 
 use super::end::ChannelEnd;
 use super::feed::{Fed, Feed};

@@ -1,4 +1,4 @@
-//! What travels over a link.
+//! What travels over a channel.
 
 use crate::aggregate::Aggregate;
 use crate::aggregate_mut::AggregateMut;

@@ -15,7 +15,7 @@ use tranship_sys::epoll::{Interest, wait_each};
 use tranship_sys::socket;
 
 impl Receiver {
-    /// Makes this link show up on the domain's pollable descriptor ([`Domain::as_fd`](crate::Domain)) whenever a
+    /// Makes this channel show up on the domain's pollable descriptor ([`Domain::as_fd`](crate::Domain)) whenever a
     /// message waits. Call [`arm`](Receiver::arm) before each wait.
     ///
     /// Asks the manager for the descriptor and waits for its answer, once, as long as the

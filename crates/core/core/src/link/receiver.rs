@@ -1,4 +1,4 @@
-//! The receiving end of a link.
+//! The receiving end of a channel.
 
 mod ahead;
 mod direct;
@@ -40,7 +40,7 @@ use tranship_sys::ForkGuard;
 /// Receives messages from one sender.
 ///
 /// Crash-safe: a sender's death loses nothing that it had sent. Whether it had sent all that it wanted to is another matter:
-/// only [`ErrorKind::PeerGone`](crate::ErrorKind::PeerGone) says that it closed the link, by dropping its end; a death is [`ErrorKind::PeerDied`](crate::ErrorKind::PeerDied).
+/// only [`ErrorKind::PeerGone`](crate::ErrorKind::PeerGone) says that it closed the channel, by dropping its end; a death is [`ErrorKind::PeerDied`](crate::ErrorKind::PeerDied).
 ///
 /// ```
 /// # use tranship_core::{Domain, ErrorKind, PoolOptions, Receiver, Sender};
@@ -239,7 +239,7 @@ impl Receiver {
         self.take(words)
     }
 
-    /// The next message, waiting as the link's [`Wait`] says, for ever: also for a manager that is away, if the message's memory was
+    /// The next message, waiting as the channel's [`Wait`] says, for ever: also for a manager that is away, if the message's memory was
     /// not shown to us before.
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! The sending end of a link.
+//! The sending end of a channel.
 
 mod alloc;
 mod assign;

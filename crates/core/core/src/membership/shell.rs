@@ -18,12 +18,12 @@ use tranship_proto::{DomainId, Role};
 /// A protection domain: this process's membership with a manager. Clone it freely; threads may share it.
 ///
 /// When the last handle is gone the domain says goodbye, and its descriptors and memory go back, as soon as nothing of it (a pool, a
-/// link, a listener, a heap, a buffer) is in use any more. After `fork()` a child gets [`ErrorKind::Forked`] from everything inherited and
+/// channel, a listener, a heap, a buffer) is in use any more. After `fork()` a child gets [`ErrorKind::Forked`] from everything inherited and
 /// connects a domain of its own.
 ///
 /// ```
 /// # use tranship_core as tranship;
-/// use tranship::{Domain, PoolOptions, Receiver, Sender};
+/// use tranship::{Domain, Receiver, Sender};
 ///
 /// let camera = Domain::embedded()?; // with a manager of its own; `Domain::connect()` joins the machine's
 /// let socket = camera.socket_path().unwrap();
@@ -32,8 +32,9 @@ use tranship_proto::{DomainId, Role};
 ///     viewer.open::<Receiver>("video")?.recv()
 /// });
 /// let mut sender = camera.listen::<Sender>("video")?.accept()?;
-/// let pool = camera.create_pool(PoolOptions::new(1 << 20))?;
-/// sender.send(pool.copy(b"a frame")?)?;
+/// let mut frame = sender.alloc(7)?; // in memory that the viewer alone can read
+/// frame.copy_from_slice(b"a frame");
+/// sender.send(frame.freeze())?; // shared
 /// assert_eq!(viewer.join().unwrap()?.to_vec(), b"a frame");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -318,7 +319,7 @@ pub fn add_to(domain: &Domain, carrier: Arc<dyn Carrier>) {
 }
 
 impl AsFd for Domain {
-    /// One descriptor for any epoll loop: readable when [`Domain::turn`] is due or a pollable link has
+    /// One descriptor for any epoll loop: readable when [`Domain::turn`] is due or a pollable channel has
     /// something. It stays valid while the manager is away.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.core().pollable()

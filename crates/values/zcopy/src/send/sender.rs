@@ -106,7 +106,7 @@ impl Sender {
     }
 
     /// Sends by this way wherever it can be used. For one by reference full pageblocks are protected at the next send,
-    /// also where that does not pay, and for [`Way::Copy`] they are not. `None`: chooses again.
+    /// also where that does not pay, and for [`Way::Copy`] they are not. `None`: goes by size again.
     pub fn force(&mut self, way: Option<Way>) {
         self.forced = way;
     }
@@ -361,7 +361,7 @@ impl Sender {
     }
 
     /// Turns pieces into segments; values are likely to be of the arena that is `known`. Protects their full
-    /// pageblocks if that was found to pay.
+    /// pageblocks if the send is large enough to go by reference.
     pub(super) fn resolve<'p>(
         &mut self,
         pieces: &'p [Piece<'_>],
