@@ -42,16 +42,16 @@ pub(crate) fn files(root: &Path) -> Result<Vec<TextFile>> {
     Ok(names.into_iter().filter_map(read).collect())
 }
 
-/// The part of the house that is one crate, and so has no folder around it.
-const ALONE: &str = "block";
+/// The parts of the house that are one crate each, and so have no folder around it.
+const ALONE: &[&str] = &["block", "items"];
 
 /// Splits the path of a file below `crates/` into the name of its crate's folder and the path inside of that.
 pub(crate) fn split(path: &str) -> Option<(&str, &str)> {
     let inside = path.strip_prefix("crates/")?;
     let (part, rest) = inside.split_once('/')?;
-    match part {
-        ALONE => Some((part, rest)),
-        _ => rest.split_once('/'),
+    match ALONE.contains(&part) {
+        true => Some((part, rest)),
+        false => rest.split_once('/'),
     }
 }
 
