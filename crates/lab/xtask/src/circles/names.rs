@@ -76,6 +76,8 @@ impl Modules {
                 continue;
             }
             match item {
+                // A file of another crate, which is looked at there.
+                Item::Mod(below) if below.attrs.iter().any(|a| a.path().is_ident("path")) => {}
                 Item::Mod(below) => {
                     let name = below.ident.to_string();
                     module.names.insert(name.clone(), Name::Module);
