@@ -231,11 +231,12 @@ impl Sending {
         }
     }
 
-    fn hear(&mut self) -> Result<(), SendingEnd> {
+    /// Hears some of what the receiver says; false: more may be there, of which no later news tells.
+    fn hear(&mut self) -> Result<bool, SendingEnd> {
         for _ in 0..HEARD {
             let heard = self.wire.next().map_err(|error| self.gone(error))?;
             match heard {
-                None => return Ok(()),
+                None => return Ok(true),
                 Some((Word::Taken { messages }, 0)) => self.note_taken(messages)?,
                 Some((Word::Control { word, bytes }, 0)) => {
                     let inline = Inline::new(&bytes);
@@ -255,7 +256,7 @@ impl Sending {
                 }
             }
         }
-        Ok(())
+        Ok(false)
     }
 
     /// Returns the error for a connection that is over, or that the receiver has closed.
@@ -326,12 +327,17 @@ impl Side for Sending {
     }
 
     fn turn(&mut self) -> Result<(), SendingEnd> {
-        self.wire.flush();
-        self.hear()?;
-        self.hand_over_what_was_said();
-        self.note_arrivals();
-        self.take();
-        self.look_at_progress()
+        loop {
+            self.wire.flush();
+            let has_heard_all = self.hear()?;
+            self.hand_over_what_was_said();
+            self.note_arrivals();
+            self.take();
+            self.look_at_progress()?;
+            if has_heard_all {
+                return Ok(());
+            }
+        }
     }
 
     fn stir(&mut self) -> Result<(), SendingEnd> {

@@ -152,6 +152,8 @@ impl Wire {
 
     /// Waits for something new from the other end, at most that long.
     pub(crate) fn wait(&mut self, limit: Duration) {
+        // The number is asked for again where it counts. A report that nobody takes stays news, and ends each wait.
+        self.transport.done();
         self.transport.wait(limit);
     }
 

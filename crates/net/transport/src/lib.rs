@@ -104,7 +104,8 @@ pub trait Transport: Send + Debug {
     /// # Errors
     /// As [`recv`](Transport::recv).
     fn fill(&mut self, place: &mut dyn Target) -> Result<bool, Error>;
-    /// Returns the number of our frames that the other end is known to have taken, from the first on.
+    /// Returns the number of our frames that the other end is known to have taken, from the first on. The caller asks
+    /// before it waits, even if the number means nothing to it: a report may be news until then.
     fn done(&mut self) -> u64;
     /// Returns the address of the other end in words.
     fn peer_place(&self) -> String;
@@ -113,8 +114,9 @@ pub trait Transport: Send + Debug {
     /// Returns the descriptor to wait on, always the same. It becomes readable with news for [`Transport::recv`] or
     /// [`Transport::done`] after [`Transport::arm`]. The flag says whether to watch it for being writable, too.
     fn watched(&self) -> (BorrowedFd<'_>, bool);
-    /// Makes the descriptor report news from now on; false: there are news already. With `_tells` it first reports that
-    /// frames with a buffer's bytes were taken. Otherwise that report goes with the next frame, or after a while.
+    /// Makes the descriptor report news from now on; false: there are news already, and the caller looks again. With
+    /// `_tells` it first reports that frames with a buffer's bytes were taken. Otherwise that report goes with the next
+    /// frame, or after a while.
     fn arm(&mut self, _tells: bool) -> bool {
         true
     }

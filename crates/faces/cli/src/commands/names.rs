@@ -34,6 +34,7 @@ impl Names {
     }
 
     /// Returns the domain that writes a pool; nothing, if the pool is gone.
+    #[cfg(feature = "top")]
     pub(super) fn writer(&self, id: PoolId) -> String {
         let pool = self.pools.get(&id);
         pool.map_or_else(String::new, |(_, writer)| self.domain(*writer))

@@ -25,6 +25,7 @@ impl Table {
         self.rows.push(cells.collect());
     }
 
+    #[cfg(feature = "zcopy")]
     pub(crate) fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }

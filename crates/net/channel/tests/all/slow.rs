@@ -32,8 +32,8 @@ struct End {
     inner: Box<dyn Transport>,
     shared: Arc<Shared>,
     done: u64,
-    /// Something is kept back, and no news tells of it.
-    more: bool,
+    /// A frame, or bytes, are kept back, and the descriptor does not tell of it.
+    is_late: bool,
 }
 
 impl Slow {
@@ -57,8 +57,8 @@ impl Slow {
 }
 
 impl Shared {
-    fn one_in(&self, n: u64) -> bool {
-        self.random.lock().expect("random").one_in(n)
+    fn is_late(&self) -> bool {
+        self.random.lock().expect("random").one_in(3)
     }
 }
 
@@ -67,7 +67,7 @@ fn slow(inner: Box<dyn Transport>, shared: &Arc<Shared>) -> Box<dyn Transport> {
         inner,
         shared: Arc::clone(shared),
         done: 0,
-        more: false,
+        is_late: false,
     })
 }
 
@@ -84,8 +84,9 @@ impl Backend for Slow {
 }
 
 impl End {
-    fn holds(&self) -> bool {
-        self.shared.holds.load(Ordering::Relaxed)
+    /// Returns whether a report is kept back. One that is held is no news: nothing looks again for it.
+    fn owes(&mut self) -> bool {
+        !self.shared.holds.load(Ordering::Relaxed) && self.done < self.inner.done()
     }
 }
 
@@ -95,12 +96,11 @@ impl Transport for End {
     }
 
     fn recv(&mut self) -> Result<Option<(FrameBytes, usize)>, Error> {
-        self.more = self.shared.one_in(3);
-        if self.more {
+        self.is_late = self.shared.is_late();
+        if self.is_late {
             self.shared.late.fetch_add(1, Ordering::Relaxed);
             return Ok(None);
         }
-        self.more = !self.holds() && self.done < self.inner.done();
         self.inner.recv()
     }
 
@@ -109,24 +109,20 @@ impl Transport for End {
     }
 
     fn fill(&mut self, place: &mut dyn Target) -> Result<bool, Error> {
-        if self.shared.one_in(3) {
+        self.is_late = self.shared.is_late();
+        if self.is_late {
             self.shared.late_bytes.fetch_add(1, Ordering::Relaxed);
-            self.more = true;
             return Ok(false);
         }
         self.inner.fill(place)
     }
 
     fn done(&mut self) -> u64 {
-        let done = self.inner.done();
-        let holds = self.holds();
-        while self.done < done && !holds && self.shared.one_in(3) {
+        while self.owes() && !(self.shared.is_late() || self.shared.is_late()) {
             self.done += 1;
         }
-        // A report that is held back is no news: nothing looks again for it.
-        if self.done < done && !holds {
+        if self.owes() {
             self.shared.late_done.fetch_add(1, Ordering::Relaxed);
-            self.more = true;
         }
         self.done
     }
@@ -144,6 +140,6 @@ impl Transport for End {
     }
 
     fn arm(&mut self, tells: bool) -> bool {
-        !self.more && self.inner.arm(tells)
+        !self.is_late && !self.owes() && self.inner.arm(tells)
     }
 }
