@@ -167,6 +167,8 @@ impl Between {
                     let at = self.held.iter().position(of);
                     if let Some((frame, word)) = at.and_then(|at| self.held.remove(at))
                         && let Err(failed) = from.send_back((Released(frame), word))
+                        // The frame is of a camera before this one: it is released all the same.
+                        && failed.kind() != ErrorKind::PoolNotAssigned
                     {
                         send_over(&failed.error)?;
                     }
