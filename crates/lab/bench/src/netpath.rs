@@ -4,6 +4,7 @@
 //! A row's time is that of one message, its rate the messages that arrived.
 
 use anyhow::Result;
+use std::process::Command;
 use tranship_mbuf::Mbufs;
 use tranship_netpath::lab;
 use tranship_netpath::measure::{self as network, Load, Setup};
@@ -55,6 +56,10 @@ fn measure(common: &Common) -> Result<Outcome> {
     let mut outcome = Outcome::default();
     if let Err(missing) = lab::possible() {
         eprintln!("SKIPPED: netpath: {missing:#}");
+        return Ok(outcome);
+    }
+    if Command::new("iperf3").arg("--version").output().is_err() {
+        eprintln!("SKIPPED: netpath: no iperf3: apt-get install iperf3");
         return Ok(outcome);
     }
     let mbufs = Mbufs::new()?;
