@@ -42,7 +42,7 @@ pub struct Released<T>(
     pub T,
 );
 
-/// What is known of something that is about to be released.
+/// The name and the kind of a payload that is about to be released.
 #[doc(hidden)]
 #[expect(missing_debug_implementations, reason = "no program sees one")]
 pub struct Held(pub(super) Name);

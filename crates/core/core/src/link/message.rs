@@ -153,7 +153,7 @@ impl From<Inline> for Body {
     }
 }
 
-/// What is known of something that a receiver is about to release.
+/// The name of something that a receiver is about to release.
 pub(super) enum Name {
     Buffer(Handle),
     /// It has no name that both ends know.

@@ -7,7 +7,7 @@ use syn::{
     FnArg, GenericArgument, ImplItem, Item, Pat, PathArguments, ReturnType, Signature, Type,
 };
 
-/// What is known of an expression's type: the crate's own type that it leads to.
+/// The crate's own type to which an expression leads, if it is known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Known {
     pub thing: Thing,
