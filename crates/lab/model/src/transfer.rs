@@ -44,12 +44,12 @@ impl Model {
             Way::Inside | Way::Shared => {}
         }
         if self.way == Way::Shared && pool.writer != domain {
-            if !pool.forward {
-                return Err(ErrorKind::Refused);
-            }
-            // Nobody is left to be told of the new reader.
+            // Nobody is left to be told of the new reader. The manager says so also of a pool that nobody may forward.
             if !self.is_alive(pool.writer) {
                 return Err(ErrorKind::Stale);
+            }
+            if !pool.forward {
+                return Err(ErrorKind::Refused);
             }
         }
         level?;
