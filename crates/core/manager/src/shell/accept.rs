@@ -1,9 +1,8 @@
 //! New connections.
 
-use super::AGAIN;
 use super::conn::Conn;
+use super::conns::violation;
 use super::parts::{CLIENT, Shell};
-use super::read::violation;
 use crate::state::{ClientId, Input};
 use std::io;
 use std::os::fd::OwnedFd;
@@ -15,6 +14,8 @@ use tranship_sys::socket;
 /// The share of a turn of the loop for new connections. A new connection waits behind all earlier ones, whichever user
 /// they belong to.
 const SHARE: Duration = Duration::from_millis(1);
+/// The delay before an operation for which the kernel had no room is tried again.
+pub(super) const AGAIN: Duration = Duration::from_millis(10);
 /// Messages of a client that may not connect which are thrown away.
 const UNHEARD: usize = 4;
 

@@ -1,16 +1,85 @@
 //! Execution of the state's actions.
 
+use super::keep::Kept;
+use super::out::{Outgoing, TURN};
 use super::parts::Shell;
 use super::party::Task;
 use super::{counters, hog, idfile, look};
 use crate::state::{Action, ClientId, FdToken, Input};
+use std::collections::VecDeque;
 use std::fs::File;
+use std::rc::Rc;
 use std::sync::atomic::Ordering;
+use tranship_proto::{Event, Refusal, encode};
 use tranship_region::layout::ControlPageRw;
 use tranship_sys::time::monotonic_ns;
 use tranship_sys::{crash, socket};
 
 impl Shell {
+    /// Gives the state one input, executes its actions, and the inputs that follow from them at once.
+    pub(super) fn feed(&mut self, input: Input) {
+        if !matches!(input, Input::Tick) {
+            self.pages.changed();
+        }
+        self.answers.push_back(input);
+        while let Some(input) = self.answers.pop_front() {
+            let actions = self.state.step(self.started.elapsed(), input);
+            // Crash: a restarted manager knows nothing of the actions that were not done. It is rebuilt from its
+            // clients' descriptors, and a client without an answer asks again.
+            for action in actions {
+                crash::point("manager.before_action");
+                self.act(action);
+            }
+        }
+    }
+
+    pub(super) fn queue(&mut self, client: ClientId, event: &Event, fds: &[FdToken]) {
+        let fds: Vec<Rc<Kept>> = fds
+            .iter()
+            .filter_map(|t| self.fds.get(t).cloned())
+            .collect();
+        let Some(conn) = self.conns.get_mut(&client) else {
+            return;
+        };
+        fds.iter().for_each(|kept| kept.goes_out());
+        conn.queue.push_back(Outgoing {
+            bytes: encode(event),
+            fds,
+        });
+        if let Event::Welcome { domain, .. } = event {
+            conn.domain = Some(*domain);
+            self.connected.insert(*domain, client);
+        }
+        self.plan_write(client);
+    }
+
+    /// Ends a connection, after one attempt to say why.
+    pub(super) fn part(&mut self, client: ClientId, refusal: Option<Refusal>) {
+        if let Some(conn) = self.conns.get_mut(&client) {
+            let uid = conn.uid;
+            let mut queue: VecDeque<Outgoing> = std::mem::take(&mut conn.queue);
+            let mut room = 2 * TURN;
+            while let Some(out) = queue.front()
+                && room > 0
+                && self.may_fly(uid, out.fds.len())
+                && let Some(conn) = self.conns.get(&client)
+                && out.send(&conn.fd).is_ok()
+            {
+                self.flies(client, out.fds.len());
+                queue.pop_front();
+                room -= 1;
+            }
+            let Some(conn) = self.conns.get(&client) else {
+                return;
+            };
+            if let (Some(refusal), true) = (refusal, queue.is_empty()) {
+                let last = encode(&Event::Expelled { refusal });
+                let _ = socket::sendmsg(&conn.fd, &last, &[], true);
+            }
+        }
+        self.drop_conn(client);
+    }
+
     pub(super) fn act(&mut self, action: Action) {
         match action {
             Action::Send { client, event, fds } => self.queue(client, &event, &fds),

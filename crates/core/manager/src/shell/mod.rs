@@ -8,7 +8,9 @@ mod accept;
 mod act;
 mod confine;
 mod conn;
+mod conns;
 mod counters;
+mod discard;
 mod flight;
 mod hog;
 mod idfile;
@@ -31,6 +33,7 @@ mod store;
 mod sweep;
 #[cfg(test)]
 mod tests;
+mod turns;
 mod watchdog;
 mod worker;
 mod write;
@@ -39,6 +42,7 @@ pub use listener::Listener;
 
 use crate::Config;
 use crate::state::{FdToken, Input, State};
+use accept::AGAIN;
 use in_flight::LOOK_AGAIN;
 use notify::Notify;
 use parts::{KIND, LISTENER, PAGE, STOP, Shell, WORKER};
@@ -51,7 +55,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tranship_error::Error;
 use tranship_sys::epoll::{Epoll, Interest, Ready};
-use tranship_sys::{crash, eventfd, process, schedule};
+use tranship_sys::{eventfd, process, schedule};
 use watchdog::Phase;
 use worker::Workers;
 
@@ -82,11 +86,6 @@ impl Shutdown {
 const SLICE: Duration = Duration::from_micros(100);
 /// Descriptors that are kept free for the shell's own files.
 const RESERVE: usize = 256;
-/// The delay before memory for ended clients is given back.
-const TRIM: Duration = Duration::from_secs(1);
-/// The delay before an operation for which the kernel had no room is tried again.
-const AGAIN: Duration = Duration::from_millis(10);
-
 /// Runs a manager until it is stopped, or has been idle for as long as the configuration says. `daemon` is for a
 /// process that only serves:
 ///
@@ -275,12 +274,6 @@ impl Shell {
             .go_on(&page::Sight { state, file, now }, self.instance);
     }
 
-    fn trim_soon(&mut self) {
-        if self.trims && self.trim.is_none() {
-            self.trim = Some(Instant::now() + TRIM);
-        }
-    }
-
     /// Gives back memory that ended clients needed, when there is nothing else to do.
     fn trim(&mut self) {
         let due = self.trim.is_some_and(|t| t <= Instant::now());
@@ -351,23 +344,6 @@ impl Shell {
         }
         for uid in std::mem::take(&mut self.waits_for_worker) {
             self.use_workers(uid);
-        }
-    }
-
-    /// Gives the state one input, executes its actions, and the inputs that follow from them at once.
-    fn feed(&mut self, input: Input) {
-        if !matches!(input, Input::Tick) {
-            self.pages.changed();
-        }
-        self.answers.push_back(input);
-        while let Some(input) = self.answers.pop_front() {
-            let actions = self.state.step(self.started.elapsed(), input);
-            // Crash: a restarted manager knows nothing of the actions that were not done. It is rebuilt from its
-            // clients' descriptors, and a client without an answer asks again.
-            for action in actions {
-                crash::point("manager.before_action");
-                self.act(action);
-            }
         }
     }
 }

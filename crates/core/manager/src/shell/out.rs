@@ -6,6 +6,9 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::rc::Rc;
 use tranship_sys::socket;
 
+/// Messages sent to a client in one task.
+pub(super) const TURN: usize = 32;
+
 /// A queued message, with its own hold on its descriptors.
 #[derive(Debug)]
 pub(super) struct Outgoing {

@@ -1,13 +1,10 @@
 //! Reading clients' messages.
 
 use super::conn::Carrying;
-use super::keep::Discarded;
-use super::out::Outgoing;
-use super::parts::{CLIENT, Shell};
-use super::party::Task;
+use super::conns::violation;
+use super::parts::Shell;
 use super::worker::Carried;
 use crate::state::{ClientId, Facts, Fd, FdToken, Input};
-use std::collections::VecDeque;
 use std::io;
 use std::os::fd::OwnedFd;
 use tranship_proto::{MAX_FDS, MAX_MESSAGE_BYTES, Refusal, RefusalCode, Request, decode};
@@ -29,14 +26,6 @@ enum Got {
     Gone,
 }
 
-pub(super) fn violation(code: RefusalCode, asked: usize, available: usize) -> Refusal {
-    Refusal {
-        code,
-        asked: asked as u64,
-        available: available as u64,
-    }
-}
-
 impl Shell {
     pub(super) fn client_ready(&mut self, client: ClientId, ready: Ready) {
         let Some(conn) = self.conns.get_mut(&client) else {
@@ -47,36 +36,6 @@ impl Shell {
         }
         if ready.readable || ready.hung_up {
             self.plan_read(client);
-        }
-    }
-
-    pub(super) fn plan_read(&mut self, client: ClientId) {
-        if let Some(conn) = self.conns.get_mut(&client)
-            && conn.may_read()
-            && !std::mem::replace(&mut conn.reading, true)
-        {
-            let uid = conn.uid;
-            self.enqueue(uid, Task::Read(client));
-        }
-    }
-
-    /// Updates the events for which epoll waits.
-    pub(super) fn rewatch(&mut self, client: ClientId) {
-        let Some(conn) = self.conns.get_mut(&client) else {
-            return;
-        };
-        let Some(party) = self.parties.get(&conn.uid) else {
-            return;
-        };
-        let (wanted, token) = (conn.wanted(), CLIENT | client.0);
-        let done = match (conn.watched, wanted) {
-            (a, b) if a == b => return,
-            (None, Some(interest)) => party.epoll.add(&conn.fd, token, interest),
-            (Some(_), Some(interest)) => party.epoll.modify(&conn.fd, token, interest),
-            (_, None) => party.epoll.remove(&conn.fd),
-        };
-        if done.is_ok() {
-            conn.watched = wanted;
         }
     }
 
@@ -240,51 +199,6 @@ impl Shell {
             }
             None => self.feed(Input::ProcessDied { domain }),
         }
-    }
-
-    /// Stops reading from ended processes if all workers of their user are kept busy: others wait for the news of their
-    /// end.
-    pub(super) fn let_the_dying_go(&mut self, uid: u32) {
-        if !self.workers.all_busy(uid) {
-            return;
-        }
-        let waiting = self.parties.get(&uid).map(|p| p.carry.clone());
-        for client in waiting.into_iter().flatten() {
-            let dying = self.conns.get_mut(&client).and_then(|c| c.dying.take());
-            if let Some((domain, _)) = dying {
-                self.feed(Input::ProcessDied { domain });
-            }
-        }
-    }
-
-    pub(super) fn drop_conn(&mut self, client: ClientId) -> Option<VecDeque<Outgoing>> {
-        let conn = self.conns.remove(&client)?;
-        self.trim_soon();
-        if let Some(party) = self.parties.get_mut(&conn.uid) {
-            if conn.watched.is_some() {
-                let _ = party.epoll.remove(&conn.fd);
-            }
-            party.members -= 1;
-            self.wake(conn.uid);
-        }
-        // The client's process has ended and is not watched any more: no other event would tell.
-        if let Some((domain, _)) = conn.dying {
-            self.answers.push_back(Input::ProcessDied { domain });
-        }
-        if let Some(domain) = conn.domain
-            && self.connected.get(&domain) == Some(&client)
-        {
-            self.connected.remove(&domain);
-        }
-        self.throttled.remove(&client);
-        let _ = socket::shutdown(&conn.fd);
-        let discarded = Discarded {
-            fd: conn.fd,
-            what: Some(Input::Parted { client }),
-            small: conn.bare && !conn.greeted,
-        };
-        self.linger(conn.uid, conn.flight, discarded);
-        Some(conn.queue)
     }
 
     /// Handles a message with descriptors.

@@ -1,13 +1,11 @@
-//! Keeping descriptors for the state, and closing them: a few at a time, and by a worker if closing may take long.
+//! Closing descriptors: a few at a time, and by a worker if closing may take long; and giving workers their work.
 
 use super::conn::Carrying;
-use super::keep::{Discarded, Kept};
+use super::keep::Discarded;
 use super::parts::Shell;
 use super::party::Task;
-use super::worker::SMALL_BYTES;
-use crate::state::{Facts, FdToken};
-use std::os::fd::{AsFd, OwnedFd};
-use std::rc::Rc;
+use crate::state::Input;
+use std::os::fd::AsFd;
 use tranship_sys::socket;
 
 /// Descriptors closed in one task: as many as the messages of one task can bring or make.
@@ -18,57 +16,6 @@ const SWEEP: usize = 64;
 const ARRIVED: usize = 8;
 
 impl Shell {
-    /// Keeps a descriptor that the manager or the kernel made.
-    pub(super) fn keep_own(&mut self, uid: u32, fd: OwnedFd) -> FdToken {
-        self.keep(uid, Some(fd), true, false)
-    }
-
-    /// Keeps a descriptor that a client sent. If it was not worth handing on, the token stands for nothing.
-    pub(super) fn keep_sent(&mut self, uid: u32, facts: &Facts, fd: Option<OwnedFd>) -> FdToken {
-        let small = facts.sealed.is_memory() && facts.size <= SMALL_BYTES;
-        self.keep(uid, fd, small, false)
-    }
-
-    /// Keeps one of two sockets that clients are going to share: its contents are as untrusted as clients' messages.
-    /// Until it is sent, it is empty.
-    pub(super) fn keep_shared(&mut self, uid: u32, fd: OwnedFd) -> FdToken {
-        self.keep(uid, Some(fd), true, true)
-    }
-
-    fn keep(&mut self, uid: u32, fd: Option<OwnedFd>, small: bool, shared: bool) -> FdToken {
-        let token = FdToken(self.next_token);
-        self.next_token += 1;
-        if let Some(fd) = fd {
-            let kept = Kept::new(fd, token, uid, small, shared, &self.close_queue);
-            self.fds.insert(token, Rc::new(kept));
-        }
-        token
-    }
-
-    pub(super) fn throw(&mut self, uid: u32, discarded: Discarded) {
-        self.close_queue.throw(uid, discarded);
-    }
-
-    /// Sorts discarded descriptors by the parties that pay for closing them.
-    pub(super) fn sort_trash(&mut self) {
-        let all = self.close_queue.take();
-        for (uid, discarded) in all {
-            match self.party(uid) {
-                Ok(party) => {
-                    match discarded.small {
-                        true => party.small.push_back(discarded),
-                        false => party.foreign.push_back(discarded),
-                    }
-                    if !std::mem::replace(&mut party.sweeping, true) {
-                        self.enqueue(uid, Task::Sweep);
-                    }
-                }
-                // There is no descriptor for a party: the next try may find one.
-                Err(_) => self.throw(uid, discarded),
-            }
-        }
-    }
-
     /// Closes some.
     pub(super) fn sweep(&mut self, uid: u32) {
         let Some(party) = self.parties.get_mut(&uid) else {
@@ -147,5 +94,20 @@ impl Shell {
             self.workers.let_go(&self.epoll, worker);
         }
         self.let_the_dying_go(uid);
+    }
+
+    /// Stops reading from ended processes if all workers of their user are kept busy: others wait for the news of their
+    /// end.
+    pub(super) fn let_the_dying_go(&mut self, uid: u32) {
+        if !self.workers.all_busy(uid) {
+            return;
+        }
+        let waiting = self.parties.get(&uid).map(|p| p.carry.clone());
+        for client in waiting.into_iter().flatten() {
+            let dying = self.conns.get_mut(&client).and_then(|c| c.dying.take());
+            if let Some((domain, _)) = dying {
+                self.feed(Input::ProcessDied { domain });
+            }
+        }
     }
 }

@@ -1,53 +1,16 @@
 //! Sending to a client.
 
 use super::conn::Conn;
-use super::keep::Kept;
-use super::out::Outgoing;
+use super::out::TURN;
 use super::parts::Shell;
-use super::party::Task;
-use super::serve::SHARE;
-use crate::state::{ClientId, FdToken, Input};
-use std::collections::VecDeque;
+use super::turns::SHARE;
+use crate::state::{ClientId, Input};
 use std::io;
-use std::rc::Rc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
-use tranship_proto::{Event, Refusal, encode};
 use tranship_sys::{crash, futex, socket};
 
-/// Messages sent to a client in one task.
-const TURN: usize = 32;
-
 impl Shell {
-    pub(super) fn queue(&mut self, client: ClientId, event: &Event, fds: &[FdToken]) {
-        let fds: Vec<Rc<Kept>> = fds
-            .iter()
-            .filter_map(|t| self.fds.get(t).cloned())
-            .collect();
-        let Some(conn) = self.conns.get_mut(&client) else {
-            return;
-        };
-        fds.iter().for_each(|kept| kept.goes_out());
-        conn.queue.push_back(Outgoing {
-            bytes: encode(event),
-            fds,
-        });
-        if let Event::Welcome { domain, .. } = event {
-            conn.domain = Some(*domain);
-            self.connected.insert(*domain, client);
-        }
-        self.plan_write(client);
-    }
-
-    pub(super) fn plan_write(&mut self, client: ClientId) {
-        if let Some(conn) = self.conns.get_mut(&client)
-            && !std::mem::replace(&mut conn.writing, true)
-        {
-            let uid = conn.uid;
-            self.enqueue(uid, Task::Write(client));
-        }
-    }
-
     /// Sends as much of the queue as possible, and tells the state.
     pub(super) fn write(&mut self, client: ClientId) {
         let Some(conn) = self.conns.get_mut(&client) else {
@@ -118,32 +81,5 @@ impl Shell {
         if self.throttled.contains(&client) || self.conns.get(&client).is_some_and(stuck) {
             self.feed(Input::Blocked { client });
         }
-    }
-
-    /// Ends a connection, after one attempt to say why.
-    pub(super) fn part(&mut self, client: ClientId, refusal: Option<Refusal>) {
-        if let Some(conn) = self.conns.get_mut(&client) {
-            let uid = conn.uid;
-            let mut queue: VecDeque<Outgoing> = std::mem::take(&mut conn.queue);
-            let mut room = 2 * TURN;
-            while let Some(out) = queue.front()
-                && room > 0
-                && self.may_fly(uid, out.fds.len())
-                && let Some(conn) = self.conns.get(&client)
-                && out.send(&conn.fd).is_ok()
-            {
-                self.flies(client, out.fds.len());
-                queue.pop_front();
-                room -= 1;
-            }
-            let Some(conn) = self.conns.get(&client) else {
-                return;
-            };
-            if let (Some(refusal), true) = (refusal, queue.is_empty()) {
-                let last = encode(&Event::Expelled { refusal });
-                let _ = socket::sendmsg(&conn.fd, &last, &[], true);
-            }
-        }
-        self.drop_conn(client);
     }
 }

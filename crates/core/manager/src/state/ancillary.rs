@@ -7,7 +7,7 @@ use tranship_proto::{RefusalCode, Role, Trust};
 use tranship_region::layout::{Kind, control_page, counts, page, refs, table, trace};
 
 /// Returns the length of a shared object with this number of slots, lines or entries.
-pub(super) fn bytes_of(kind: Kind, count: u32) -> u64 {
+pub(crate) fn bytes_of(kind: Kind, count: u32) -> u64 {
     let bytes = match kind {
         Kind::Table => table::len(count),
         Kind::Refs => refs::len(count),
@@ -21,7 +21,7 @@ pub(super) fn bytes_of(kind: Kind, count: u32) -> u64 {
 }
 
 /// Returns the kind of the half that an end writes.
-pub(super) fn half_of(role: Role) -> Kind {
+pub(crate) fn half_of(role: Role) -> Kind {
     match role {
         Role::Source => Kind::LinkSource,
         Role::Sink => Kind::LinkSink,
@@ -30,7 +30,7 @@ pub(super) fn half_of(role: Role) -> Kind {
 
 impl Facts {
     /// Says whether it is a shared object of this kind and count.
-    pub(super) fn is(&self, kind: Kind, count: u32) -> bool {
+    pub(crate) fn is(&self, kind: Kind, count: u32) -> bool {
         let header = self.header.unwrap_or_default();
         self.sealed == Sealed::OneWriter
             && self.size == bytes_of(kind, count)
@@ -40,7 +40,7 @@ impl Facts {
 
 /// The descriptors of the present message; those that no handler takes are closed.
 #[derive(Debug)]
-pub(super) struct Ancillary {
+pub(crate) struct Ancillary {
     pub fds: VecDeque<Fd>,
 }
 

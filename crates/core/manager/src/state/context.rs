@@ -1,13 +1,13 @@
 //! The data that every handler needs: the time, the domains, their queued events, and their charges.
 
-use super::accounts::{Accounts, Of, at_most_half};
+use super::access::clients::Clients;
 use super::ancillary::bytes_of;
-use super::clients::Clients;
-use super::descriptors::Descriptors;
-use super::extent::{For, MANAGER, Piece};
+use super::books::accounts::{Accounts, Of, at_most_half};
+use super::books::descriptors::Descriptors;
+use super::books::extent::{For, MANAGER, Piece};
+use super::books::totals::Totals;
 use super::model::{Claiming, Domain};
 use super::refuse::refusal;
-use super::totals::Totals;
 use super::types::{Action, ClientId, FdToken, Then};
 use crate::Config;
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,7 +16,7 @@ use tranship_proto::{DomainId, Event, PoolId, Refusal, RefusalCode};
 use tranship_region::layout::Kind;
 
 #[derive(Debug)]
-pub(super) struct Context {
+pub(crate) struct Context {
     pub config: Config,
     pub total_bytes: u64,
     pub instance: u64,

@@ -1,7 +1,7 @@
 //! The records of the state: clients, domains, pools, channels, names.
 
-use super::extent::{Maker, Piece};
-use super::hold::Hold;
+use super::books::extent::{Maker, Piece};
+use super::hogs::hold::Hold;
 use super::types::{ChunkKey, ClientId, FdToken};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -71,7 +71,7 @@ pub(crate) struct Heap {
 }
 
 /// All of them.
-pub(super) type Heaps = BTreeMap<PoolId, Heap>;
+pub(crate) type Heaps = BTreeMap<PoolId, Heap>;
 
 /// The memory that a heap was refused, and the total time of refusals. Its callers do not wait: a refusal is a caller's
 /// error.
@@ -300,4 +300,4 @@ pub(crate) enum Item {
 }
 
 /// Most queues, and most readers, of one pool: when its writer is gone the counters of all are read.
-pub(super) const MAX_QUEUES: usize = 4096;
+pub(crate) const MAX_QUEUES: usize = 4096;

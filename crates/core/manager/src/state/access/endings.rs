@@ -1,0 +1,45 @@
+//! Domains that have ended, of which many objects are left.
+
+use std::collections::BTreeMap;
+use std::ops::Bound::{Excluded, Unbounded};
+use tranship_proto::{DomainId, GoneReason};
+
+#[derive(Debug)]
+pub(crate) struct Endings {
+    all: BTreeMap<DomainId, GoneReason>,
+    /// The domain that had the last turn.
+    last: DomainId,
+}
+
+impl Endings {
+    pub fn new() -> Endings {
+        Endings {
+            all: BTreeMap::new(),
+            last: DomainId(0),
+        }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
+    pub fn has(&self, domain: DomainId) -> bool {
+        self.all.contains_key(&domain)
+    }
+
+    pub fn begin(&mut self, domain: DomainId, reason: GoneReason) {
+        self.all.insert(domain, reason);
+    }
+
+    pub fn over(&mut self, domain: DomainId) {
+        self.all.remove(&domain);
+    }
+
+    /// Returns the domain with the next turn. Domains take turns, so that the shorter ends are through first.
+    pub fn next(&mut self) -> Option<(DomainId, GoneReason)> {
+        let next = self.all.range((Excluded(self.last), Unbounded));
+        let (&id, &reason) = next.chain(&self.all).next()?;
+        self.last = id;
+        Some((id, reason))
+    }
+}

@@ -1,0 +1,147 @@
+//! Exported names, by domain, and the names for which a client may wait.
+
+use crate::state::model::Export;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound::{Excluded, Unbounded};
+use tranship_proto::{DomainId, ExportId};
+
+#[derive(Debug, Default)]
+pub(crate) struct Exports {
+    all: BTreeMap<ExportId, Export>,
+    // Invariant: of each in `all`.
+    by_name: BTreeMap<String, ExportId>,
+    by_domain: BTreeSet<(DomainId, ExportId)>,
+    /// The names for which a client may wait.
+    // Invariant: some of `by_domain`.
+    wanted: BTreeSet<(DomainId, ExportId)>,
+}
+
+impl Exports {
+    pub fn insert(&mut self, id: ExportId, export: Export) {
+        self.by_name.insert(export.name.clone(), id);
+        self.by_domain.insert((export.domain, id));
+        self.all.insert(id, export);
+    }
+
+    pub fn remove(&mut self, id: ExportId) -> Option<Export> {
+        let export = self.all.remove(&id)?;
+        self.by_name.remove(&export.name);
+        self.by_domain.remove(&(export.domain, id));
+        self.wanted.remove(&(export.domain, id));
+        Some(export)
+    }
+
+    pub fn get(&self, id: ExportId) -> Option<&Export> {
+        self.all.get(&id)
+    }
+
+    pub fn contains(&self, id: u32) -> bool {
+        self.all.contains_key(&ExportId(id))
+    }
+
+    pub fn named(&self, name: &str) -> Option<(ExportId, &Export)> {
+        let id = *self.by_name.get(name)?;
+        Some((id, self.all.get(&id)?))
+    }
+
+    pub fn of(&self, domain: DomainId) -> Vec<ExportId> {
+        let its = (domain, ExportId(0))..=(domain, ExportId(u32::MAX));
+        self.by_domain.range(its).map(|(_, id)| *id).collect()
+    }
+
+    /// Records that a client may wait for a name.
+    pub fn want(&mut self, id: ExportId) {
+        if let Some(export) = self.all.get(&id) {
+            self.wanted.insert((export.domain, id));
+        }
+    }
+
+    /// Records that no client waits for a name.
+    pub fn unwant(&mut self, id: ExportId) {
+        if let Some(export) = self.all.get(&id) {
+            self.wanted.remove(&(export.domain, id));
+        }
+    }
+
+    /// Takes one name of a domain for which a client may wait. The next name has its turn next time.
+    pub fn take_wanted(&mut self, domain: DomainId) -> Option<ExportId> {
+        let its = (domain, ExportId(0))..=(domain, ExportId(u32::MAX));
+        let next = *self.wanted.range(its).next()?;
+        self.wanted.remove(&next);
+        Some(next.1)
+    }
+
+    pub fn after(&self, last: Option<ExportId>) -> Option<ExportId> {
+        let from = last.map_or(Unbounded, Excluded);
+        self.all.range((from, Unbounded)).next().map(|(id, _)| *id)
+    }
+
+    pub fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = &Export> {
+        self.all.values()
+    }
+
+    /// Checks that all maps agree.
+    pub fn audit(&self) -> Result<(), String> {
+        let names = self.all.iter().map(|(id, e)| (e.name.clone(), *id));
+        let domains = self.all.iter().map(|(id, e)| (e.domain, *id));
+        let agrees = names.collect::<BTreeMap<_, _>>() == self.by_name
+            && domains.collect::<BTreeSet<_>>() == self.by_domain
+            && self.wanted.is_subset(&self.by_domain);
+        match agrees {
+            true => Ok(()),
+            false => Err(format!("exports: {self:?}")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tranship_proto::Role;
+
+    const DOMAIN: DomainId = DomainId(1);
+
+    /// Makes the exports of one domain, with these numbers.
+    fn exports(numbers: &[u32]) -> Exports {
+        let mut exports = Exports::default();
+        for number in numbers {
+            let export = Export {
+                name: number.to_string(),
+                domain: DOMAIN,
+                role: Role::Source,
+            };
+            exports.insert(ExportId(*number), export);
+        }
+        exports
+    }
+
+    #[test]
+    fn each_that_is_wanted_has_its_turn_once() {
+        let mut exports = exports(&[1, 2, 3]);
+        for number in [3, 1, 9] {
+            exports.want(ExportId(number));
+        }
+        assert_eq!(exports.take_wanted(DomainId(2)), None, "another's");
+        let mut next = || exports.take_wanted(DOMAIN);
+        let turns = [next(), next(), next()];
+        assert_eq!(turns, [Some(ExportId(1)), Some(ExportId(3)), None]);
+    }
+
+    #[test]
+    fn what_is_wanted_no_more_or_is_gone_has_none() {
+        let mut exports = exports(&[1, 2]);
+        for number in [1, 2] {
+            exports.want(ExportId(number));
+        }
+        exports.unwant(ExportId(1));
+        assert!(exports.remove(ExportId(2)).is_some());
+        assert_eq!(exports.audit(), Ok(()));
+        assert_eq!(exports.take_wanted(DOMAIN), None);
+        assert_eq!(exports.named("2").map(|(id, _)| id), None);
+        assert_eq!(exports.of(DOMAIN), [ExportId(1)]);
+    }
+}
