@@ -1,7 +1,6 @@
 //! Questions to the manager, and the wait for its answer.
 
-use super::residents::LinkMember;
-use super::state::DomainCore;
+use super::state::{DomainCore, PATIENCE, POLL_INTERVAL, ROUND};
 use super::wire::EventWithFds;
 use crate::base::{lock, millis};
 use crate::error::{self, Awaited, Barrier, Error, ErrorKind, TimedOut};
@@ -10,15 +9,9 @@ use std::time::{Duration, Instant};
 use tranship_proto::{ChannelId, Event, PoolId, Refusal, Req, Request, StatRecord};
 use tranship_sys::futex;
 
-/// The longest wait for the manager without a check whether it is still there.
-pub const ROUND: Duration = Duration::from_millis(100);
-/// How long a manager may be away before a call that needs it fails.
-pub const PATIENCE: Duration = Duration::from_secs(5);
 /// How long after a return to a manager a refusal may only mean that other domains are not back yet. It is a waiting
 /// time, not a proof.
 const OTHERS: Duration = Duration::from_secs(3);
-/// Time between two checks whether the manager is back.
-pub const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// A request whose answer is on its way.
 #[derive(Clone, Copy, Debug)]
@@ -389,28 +382,6 @@ impl DomainCore {
         };
         records.extend(lock(&self.conn).take_records(asked.req));
         ended.map(|_| records)
-    }
-
-    /// Sends a request that has no answer.
-    pub fn tell(&self, request: &Request, fds: &[BorrowedFd<'_>]) -> Result<(), Error> {
-        self.check_fork()?;
-        lock(&self.conn).send(request, fds)
-    }
-
-    /// Shows the manager a channel that no manager made, if the message can be sent now.
-    pub fn show_channel(&self, link: &dyn LinkMember) {
-        let mut conn = lock(&self.conn);
-        link.with_registration(&mut |request, halves| conn.offer(request, halves));
-    }
-
-    /// Says that this end leaves the link. Returns false if no manager could be told: then the next manager is told.
-    pub fn say_closed(&self, link: &dyn LinkMember) -> bool {
-        // One critical section, so that a resume either finds the mark or is announced after it.
-        let mut conn = lock(&self.conn);
-        let channel = link.channel();
-        let told = conn.send(&Request::CloseChannel { channel }, &[]).is_ok();
-        link.watch().set_leaving(!told);
-        told
     }
 
     /// Sleeps until the manager has news beyond `seen`, at most one round.

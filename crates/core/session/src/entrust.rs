@@ -3,15 +3,30 @@
 //! A living manager has all chunks before any buffer in them is sent. A killed manager takes with it the chunks that
 //! their readers were not told of. Until the next manager is shown them, only this domain has them.
 
-use super::call::{PATIENCE, POLL_INTERVAL};
 use super::conn::{Claim, Conn};
-use super::state::DomainCore;
+use super::state::{DomainCore, PATIENCE, POLL_INTERVAL};
 use crate::base::lock;
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 use tranship_proto::ChannelId;
 use tranship_sys::futex;
 
 impl DomainCore {
+    /// Leaves when the last public handle is gone.
+    pub fn leave(&self) {
+        // Before the first look: a thread that drops an object after that look checks for itself, because both take the
+        // registers' locks.
+        self.life.left.store(true, Ordering::Relaxed);
+        if self.is_idle() {
+            return self.say_goodbye();
+        }
+        // The process may be about to end.
+        self.entrust(None, || self.register.has_no_own());
+        if self.leaves_later() {
+            self.let_go();
+        }
+    }
+
     /// Waits until a manager has everything that this domain has shown, and the other end of that channel is back with
     /// it too; or until that is no longer needed. Gives up after [`PATIENCE`], or at once if another thread has just
     /// waited that long for a manager.

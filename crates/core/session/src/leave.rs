@@ -27,25 +27,17 @@ static LOOKING: AtomicBool = AtomicBool::new(false);
 static LOOKED: Mutex<Option<Instant>> = Mutex::new(None);
 
 impl DomainCore {
-    /// Leaves when the last public handle is gone.
-    pub fn leave(&self) {
-        // Before the first look: a thread that drops an object after that look checks for itself, because both take the
-        // registers' locks.
-        self.life.left.store(true, Ordering::Relaxed);
-        if self.is_idle() {
-            return self.say_goodbye();
-        }
-        // The process may be about to end.
-        self.entrust(None, || self.register.has_no_own());
+    /// Puts a domain that is still in use on the list. Returns `false` if the lock stays held.
+    pub(super) fn leaves_later(&self) -> bool {
         for _ in 0..TRIES {
             if let Ok(mut left) = LEFT.try_lock() {
                 left.push(self.clone());
                 WAITING.fetch_add(1, Ordering::Relaxed); // under the lock
-                drop(left);
-                return self.let_go();
+                return true;
             }
             std::thread::yield_now();
         }
+        false
     }
 
     /// Handles that an object of the domain is gone: perhaps it was the last.
@@ -83,11 +75,11 @@ impl DomainCore {
     }
 
     /// Says whether nothing of the domain is in use.
-    fn is_idle(&self) -> bool {
+    pub(super) fn is_idle(&self) -> bool {
         self.register.is_idle() && !self.exports.has_listener()
     }
 
-    fn say_goodbye(&self) {
+    pub(super) fn say_goodbye(&self) {
         let foreign = self.register.all_foreign();
         foreign.iter().for_each(|pool| pool.detach_all());
         drop(foreign);
@@ -120,7 +112,7 @@ pub fn look() {
         // No other thread does the domain's work any more: taking its pools down, noticing that readers let its buffers
         // go.
         if core.is_managed() {
-            core.turn_quietly();
+            let _ = core.work();
         } else {
             core.tend_pools();
         }

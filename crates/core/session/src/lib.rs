@@ -12,8 +12,8 @@
 //! - finding and starting one (`places`, `discover`, `starter`, `cut_off`, `home`);
 //! - a domain's possessions (`control_pages`, `heap`, `backlog`, `exports`, `tasks`, `notes`, `trace`, `pressure`);
 //! - its pools and channels (`residents`, `register`), and its whole state (`state`);
-//! - operations on that state: each event (`events`), the claims after a manager's restart (`resume`), a turn of all
-//!   due work (`turn`), questions that have an answer (`call`), its end (`entrust`, `leave`, `leaks`), its beginning
+//! - operations on that state: each event (`events`), the claims after a manager's restart (`resume`), all due work
+//!   (`work`, `leave`, `turn`), questions that have an answer (`call`), its end (`entrust`, `leaks`), its beginning
 //!   (`join`).
 //!
 //! `unsafe` is here for a state that a forked child does not free, a word of the manager's page, and marks of threads
@@ -58,15 +58,16 @@ mod tasks;
 mod trace;
 mod turn;
 mod wire;
+mod work;
 
-pub use call::{Asked, PATIENCE, POLL_INTERVAL, ROUND};
+pub use call::Asked;
 pub use greeting::MANAGER_TIMEOUT;
 pub use heap::OwnHeap;
 pub use join::Join;
 pub use leave::look as look_at_left;
 pub use notes::{Got, HeldBuffer, LeakReport, Leaks, OwnBuffer};
 pub use residents::{ForeignMember, Gone, Had, Joined, LinkMember, Offer, OwnMember, Taken, Watch};
-pub use state::DomainCore;
+pub use state::{DomainCore, PATIENCE, POLL_INTERVAL, ROUND};
 pub use tasks::{Key, Woken};
 pub use trace::Subject;
 pub use wire::EventWithFds;

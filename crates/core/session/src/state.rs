@@ -10,11 +10,12 @@ use super::register::Register;
 use super::residents::LinkMember;
 use super::tasks::Tasks;
 use super::trace::{self, Subject};
+use crate::base::lock;
 use crate::error::{Error, ErrorKind};
 use std::any::Any;
 use std::mem::ManuallyDrop;
 use std::ops::Deref;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -22,6 +23,13 @@ use tranship_proto::{ChannelId, DomainId, PoolId, Request};
 use tranship_region::layout::ControlPageRo;
 use tranship_region::layout::trace::What;
 use tranship_sys::fork::ForkGuard;
+
+/// The longest wait for the manager without a check whether it is still there.
+pub const ROUND: Duration = Duration::from_millis(100);
+/// How long a manager may be away before a call that needs it fails.
+pub const PATIENCE: Duration = Duration::from_secs(5);
+/// Time between two checks whether the manager is back.
+pub const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// A counted handle of one domain's state. Everything that works with the domain has one: its public handle, pools,
 /// links, listeners, heaps, the helper thread. Those that are on the domain's own registers keep it alive until they
@@ -199,6 +207,28 @@ impl DomainCore {
         } else {
             Ok(())
         }
+    }
+
+    /// Sends a request that has no answer.
+    pub fn tell(&self, request: &Request, fds: &[BorrowedFd<'_>]) -> Result<(), Error> {
+        self.check_fork()?;
+        lock(&self.conn).send(request, fds)
+    }
+
+    /// Says that this end leaves the link. Returns false if no manager could be told: then the next manager is told.
+    pub fn say_closed(&self, link: &dyn LinkMember) -> bool {
+        // One critical section, so that a resume either finds the mark or is announced after it.
+        let mut conn = lock(&self.conn);
+        let channel = link.channel();
+        let told = conn.send(&Request::CloseChannel { channel }, &[]).is_ok();
+        link.watch().set_leaving(!told);
+        told
+    }
+
+    /// Shows the manager a channel that no manager made, if the message can be sent now.
+    pub fn show_channel(&self, link: &dyn LinkMember) {
+        let mut conn = lock(&self.conn);
+        link.with_registration(&mut |request, halves| conn.offer(request, halves));
     }
 
     pub fn link(&self, channel: ChannelId) -> Option<Arc<dyn LinkMember>> {

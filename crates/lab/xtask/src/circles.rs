@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 /// Most files in circles: of imports (all in the fuzz targets), and of all uses. The aim is 0.
-const MOST: [(Uses, usize); 2] = [(Uses::Paths, 3), (Uses::PathsAndMethods, 82)];
+const MOST: [(Uses, usize); 2] = [(Uses::Paths, 3), (Uses::PathsAndMethods, 74)];
 
 /// Looks for circles in every crate.
 pub(crate) fn check(root: &Path) -> Result<Findings> {
