@@ -29,7 +29,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             let Body::BufferMut(mut frame) = message.body else {
                 continue;
             };
-            // At level `producer` this would be an error, because only the camera could write.
+            // At level `producer` the frame would be a `Body::Buffer`, because only the camera could write.
             frame.write(0, &[255; BYTES / 2]).expect("ours to write");
             output.send((frame, word)).expect("move on");
         }

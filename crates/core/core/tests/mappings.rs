@@ -95,7 +95,7 @@ fn without_mappings_buffers_go_on_changing_hands() {
         });
         assert!(got.iter().all(|message| message.to_vec() == [byte; 4096]));
         for message in got {
-            if let Some(mut buf) = message.into_buffer_mut() {
+            if let Ok(mut buf) = message.into_buffer_mut() {
                 buf.write(0, b"theirs").expect("it is ours to write");
                 from.send_back(buf).expect("pass");
             }

@@ -121,11 +121,11 @@ records! {
         data_bytes: u64 = Gauge;
         /// Slot tables of its pools, and counters of those and of others.
         table_bytes: u64 = Gauge;
-        /// Its halves of channels.
+        /// Rings of its ends of channels.
         ring_bytes: u64 = Gauge;
         /// Granted to its own pools and admitted to its heaps.
         own_bytes: u64 = Gauge;
-        /// Buffers of others' pools that were moved to it, or that it has held for longer than the manager's `linger`:
+        /// Buffers of others' pools that were given to it to be written, or that it has held for longer than the manager's `linger`:
         /// charged to it.
         lingering_bytes: u64 = Gauge;
         /// The rule that it has broken, if any.

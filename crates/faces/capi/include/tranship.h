@@ -40,7 +40,7 @@ enum {
     TRANSHIP_ERR_NO_MANAGER = 2,
     /** the manager is away: existing channels go on, nothing new can be had until it is back. What to do: try again later, or wait with a timeout. */
     TRANSHIP_ERR_MANAGER_AWAY = 3,
-    /** a right, or the consent of the other end, is missing. What to do: look at the refusal: it names what was asked, and of whom. */
+    /** a right, or the consent of the other end, is missing. What to do: look at the refusal: it names the request, and the end that refused. */
     TRANSHIP_ERR_REFUSED = 4,
     /** the time given is over. What to do: wait again, or give up; what was waited for may still happen. */
     TRANSHIP_ERR_TIMED_OUT = 5,
@@ -48,7 +48,7 @@ enum {
     TRANSHIP_ERR_FORKED = 6,
     /** larger than the pool can ever hold. What to do: ask for less, or make a larger pool. */
     TRANSHIP_ERR_TOO_LARGE = 7,
-    /** no memory is free now. What to do: free something, wait with a timeout, or look at who holds it. */
+    /** no memory is free now. What to do: free something, wait with a timeout, or look at the domains that hold it. */
     TRANSHIP_ERR_OUT_OF_MEMORY = 8,
     /** the channel is full. What to do: wait for the receiver, or drop the message. */
     TRANSHIP_ERR_FULL = 9,
@@ -58,7 +58,7 @@ enum {
     TRANSHIP_ERR_PEER_VIOLATION = 11,
     /** the memory of the next message was not shown to this process, and no manager can be reached for it. What to do: let the process reach a manager; the message stays the next one. */
     TRANSHIP_ERR_CHUNK_PENDING = 12,
-    /** the id names nothing that is alive. What to do: look the id up again at whom it came from. */
+    /** the id names nothing that is alive. What to do: look the id up again at the domain that it came from. */
     TRANSHIP_ERR_STALE = 13,
     /** an argument is outside its range. What to do: correct it: the text says what is allowed. */
     TRANSHIP_ERR_BAD_ARGUMENT = 14,
@@ -76,9 +76,9 @@ enum {
     TRANSHIP_ERR_ACCESS = 20,
     /** the manager admits no more memory: a quota, or the total, is used up. What to do: free something, or raise the quota. */
     TRANSHIP_ERR_QUOTA = 21,
-    /** the name is taken. What to do: use another name, or stop who has it. */
+    /** the name is taken. What to do: use another name, or stop the program that has it. */
     TRANSHIP_ERR_NAME_TAKEN = 22,
-    /** nothing is exported under that name. What to do: start who exports it, or wait for it. */
+    /** nothing is exported under that name. What to do: start the program that exports it, or wait for it. */
     TRANSHIP_ERR_NO_SUCH_NAME = 23,
     /** a limit on numbers is reached: of connections or names at the manager, of mappings or descriptors in this process. What to do: close something, use fewer and larger buffers, or raise the limit (vm.max_map_count, RLIMIT_NOFILE, the manager's configuration). */
     TRANSHIP_ERR_LIMIT = 24,
@@ -142,10 +142,13 @@ enum {
 /** Nothing: what was sent, released, or never was there. */
 #define TRANSHIP_BUF_NONE 0
 
-/** A buffer that nobody else has: one that was allocated, or one that was moved here. */
+/**
+ * A buffer with one handle, whose bytes may be written: one that was allocated, or one that was given away to this end where it can write. After a
+ * send failed, a large one of a pool of level TRANSHIP_TRUST_NONE can only be sent again, read and released.
+ */
 #define TRANSHIP_BUF_EXCLUSIVE 1
 
-/** A buffer that others may have, too. Its bytes are not to be written. */
+/** A buffer that others may have, too: its bytes are not to be written. At TRANSHIP_TRUST_PRODUCER also what is given away arrives as one. */
 #define TRANSHIP_BUF_SHARED 2
 
 /** Up to TRANSHIP_INLINE_BYTES bytes inside the struct. */
@@ -156,9 +159,6 @@ enum {
 
 /** From tranship_recv_back: the receiver has let go of something (tranship_send_back_released). Its name is tranship_buf_id. */
 #define TRANSHIP_BUF_RELEASED 5
-
-/** In `flags`: the bytes may be written. */
-#define TRANSHIP_BUF_WRITABLE 1
 
 /** As `wait`: look that often (`spins`), then sleep until woken. The default, with 500 looks. */
 #define TRANSHIP_WAIT_SPIN_THEN_SLEEP 1
@@ -287,7 +287,7 @@ typedef struct tranship_buf {
     uint64_t word;
     /** One of TRANSHIP_BUF_NONE, ..., TRANSHIP_BUF_RELEASED. */
     uint32_t kind;
-    /** TRANSHIP_BUF_WRITABLE or not; other bits are the library's. */
+    /** The library's. */
     uint32_t flags;
     /** The library's; inline bytes. */
     uint64_t words[6];
@@ -314,9 +314,9 @@ typedef struct tranship_domain_options {
     int64_t manager_timeout_ns;
 } tranship_domain_options;
 
-/** An end of a channel to be made. Set `size` to `sizeof(tranship_link_options)`; all else may be 0. */
-typedef struct tranship_link_options {
-    /** sizeof(tranship_link_options) */
+/** An end of a channel to be made. Set `size` to `sizeof(tranship_channel_options)`; all else may be 0. */
+typedef struct tranship_channel_options {
+    /** sizeof(tranship_channel_options) */
     size_t size;
     /** Depth of the ring: a power of two, 2 to 65,536. 0: 256. */
     uint32_t lines;
@@ -328,7 +328,7 @@ typedef struct tranship_link_options {
     uint32_t accept_trust;
     /** Where a receiver copies to what comes out of pools of level `none`: a pool of its own domain. NULL: it takes none of those. */
     const struct tranship_pool *snapshots;
-} tranship_link_options;
+} tranship_channel_options;
 
 /** One thing to wait for. */
 typedef struct tranship_poll_item {
@@ -377,34 +377,6 @@ typedef struct tranship_pool_options {
      */
     uint64_t seal_from;
 } tranship_pool_options;
-
-/** What a pool has done and has. Set `size` to `sizeof(tranship_pool_stats)` before the call. */
-typedef struct tranship_pool_stats {
-    /** sizeof(tranship_pool_stats) */
-    size_t size;
-    /** Buffers handed out so far. */
-    uint64_t allocs;
-    /** Buffers that came back so far: released without being sent, or found dead. */
-    uint64_t frees;
-    /** Buffers in this process's caches. */
-    uint64_t cached;
-    /** Bytes that the pool has now. */
-    uint64_t present_bytes;
-    /** Bytes that it may have now. */
-    uint64_t quota_bytes;
-    /** The most that it may ever have. */
-    uint64_t max_bytes;
-    /** Sent buffers found dead so far. */
-    uint64_t collected;
-    /** How often they were looked for. */
-    uint64_t collections;
-    /** Nanoseconds that this took. */
-    uint64_t collect_ns;
-    /** Nanoseconds that callers waited for memory. */
-    uint64_t blocked_ns;
-    /** Callers that wait now. */
-    uint64_t waiting;
-} tranship_pool_stats;
 
 #ifdef __cplusplus
 extern "C" {
@@ -529,9 +501,6 @@ int32_t tranship_domain_fd(const struct tranship_domain *domain);
 tranship_status tranship_domain_turn(const struct tranship_domain *domain,
                                      struct tranship_error **error);
 
-/** 1 if a manager is there now, 0 if not. Existing channels go on without one. */
-int32_t tranship_domain_is_managed(const struct tranship_domain *domain);
-
 /**
  * Listens at a name, under which others open channels of which this side has the `end` TRANSHIP_SENDER or TRANSHIP_RECEIVER. `options` hold for
  * each of them, and may be NULL.
@@ -544,7 +513,7 @@ int32_t tranship_domain_is_managed(const struct tranship_domain *domain);
 tranship_status tranship_listen(const struct tranship_domain *domain,
                                 const char *name,
                                 uint32_t end,
-                                const struct tranship_link_options *options,
+                                const struct tranship_channel_options *options,
                                 struct tranship_listener **out,
                                 struct tranship_error **error);
 
@@ -581,7 +550,7 @@ tranship_status tranship_accept_receiver(const struct tranship_listener *listene
  */
 tranship_status tranship_open_sender(const struct tranship_domain *domain,
                                      const char *name,
-                                     const struct tranship_link_options *options,
+                                     const struct tranship_channel_options *options,
                                      int64_t timeout_ns,
                                      struct tranship_sender **out,
                                      struct tranship_error **error);
@@ -594,7 +563,7 @@ tranship_status tranship_open_sender(const struct tranship_domain *domain,
  */
 tranship_status tranship_open_receiver(const struct tranship_domain *domain,
                                        const char *name,
-                                       const struct tranship_link_options *options,
+                                       const struct tranship_channel_options *options,
                                        int64_t timeout_ns,
                                        struct tranship_receiver **out,
                                        struct tranship_error **error);
@@ -656,11 +625,6 @@ tranship_status tranship_pool_allow_forward(const struct tranship_pool *pool,
                                             uint32_t domain_id,
                                             struct tranship_error **error);
 
-/** Fills in what the pool has done and has: as much of it as `out->size` says that there is room for. */
-tranship_status tranship_pool_stat(const struct tranship_pool *pool,
-                                   struct tranship_pool_stats *out,
-                                   struct tranship_error **error);
-
 /** Closes it. What was received stays. NULL is nothing. */
 void tranship_receiver_close(struct tranship_receiver *receiver);
 
@@ -681,7 +645,8 @@ tranship_status tranship_recv(struct tranship_receiver *receiver,
 
 /**
  * Hands a buffer that was given to this receiver back to the sender, whose pool it is of, with the word `buf->word`; the sender gets it from
- * tranship_recv_back. Inline bytes are copied. `buf` then holds nothing; on failure it is as before.
+ * tranship_recv_back. A buffer of kind TRANSHIP_BUF_SHARED is handed back if it arrived as what was given away: clones, parts and what was shared are
+ * TRANSHIP_ERR_BUFFER_NOT_OWNED. Inline bytes are copied. `buf` then holds nothing; on failure it is as before.
  *
  * Waits for room on the way back for `timeout_ns`, as tranship_alloc does: TRANSHIP_ERR_FULL if there is none. Who has to go on whatever
  * the sender does takes TRANSHIP_NOW; two ends that wait for each other wait for ever.

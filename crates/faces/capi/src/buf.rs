@@ -9,9 +9,10 @@ use std::mem::MaybeUninit;
 
 /// Nothing: what was sent, released, or never was there.
 pub const BUF_NONE: u32 = 0;
-/// A buffer that nobody else has: one that was allocated, or one that was moved here.
+/// A buffer with one handle, whose bytes may be written: one that was allocated, or one that was given away to this end where it can write. After a
+/// send failed, a large one of a pool of level TRANSHIP_TRUST_NONE can only be sent again, read and released.
 pub const BUF_EXCLUSIVE: u32 = 1;
-/// A buffer that others may have, too. Its bytes are not to be written.
+/// A buffer that others may have, too: its bytes are not to be written. At TRANSHIP_TRUST_PRODUCER also what is given away arrives as one.
 pub const BUF_SHARED: u32 = 2;
 /// Up to TRANSHIP_INLINE_BYTES bytes inside the struct.
 pub const BUF_INLINE: u32 = 3;
@@ -20,9 +21,6 @@ pub const BUF_AGGREGATE: u32 = 4;
 
 /// From tranship_recv_back: the receiver has let go of something (tranship_send_back_released). Its name is tranship_buf_id.
 pub const BUF_RELEASED: u32 = 5;
-
-/// In `flags`: the bytes may be written.
-pub const BUF_WRITABLE: u32 = 1;
 
 /// A buffer, or a message: the caller keeps it where it likes, and it owns what is in it until that is sent or released.
 ///
@@ -45,7 +43,7 @@ pub struct Buf {
     pub word: u64,
     /// One of TRANSHIP_BUF_NONE, ..., TRANSHIP_BUF_RELEASED.
     pub kind: u32,
-    /// TRANSHIP_BUF_WRITABLE or not; other bits are the library's.
+    /// The library's.
     pub flags: u32,
     /// The library's; inline bytes.
     pub words: [MaybeUninit<u64>; 6],
@@ -67,9 +65,9 @@ const _: () = assert!(align_of::<Ticket>() <= 8);
 impl Buf {
     /// Something that goes away with its last handle.
     #[inline(always)]
-    fn own<T>(&mut self, kind: u32, flags: u32, view: (*const u8, usize), held: T) {
+    fn own<T>(&mut self, kind: u32, view: (*const u8, usize), held: T) {
         const { assert!(size_of::<T>() <= TICKET_AT * 8) };
-        self.set(kind, flags, view, held);
+        self.set(kind, 0, view, held);
         let ticket = self.words[TICKET_AT..].as_mut_ptr().cast::<Ticket>();
         // SAFETY: it fits, as was asserted.
         unsafe { ticket.write(Ticket::begin()) };
@@ -103,19 +101,18 @@ impl Buf {
     #[inline(always)]
     pub(crate) fn put_exclusive(&mut self, buf: BufferMut) {
         let view = (buf.view().as_ptr(), buf.len());
-        let flags = if buf.is_writable() { BUF_WRITABLE } else { 0 };
-        self.own(BUF_EXCLUSIVE, flags, view, buf);
+        self.own(BUF_EXCLUSIVE, view, buf);
     }
 
     #[inline(always)]
     pub(crate) fn put_shared(&mut self, buf: Buffer) {
         let view = (buf.view().as_ptr(), buf.len());
-        self.own(BUF_SHARED, 0, view, buf);
+        self.own(BUF_SHARED, view, buf);
     }
 
     pub(crate) fn put_aggregate(&mut self, aggregate: Box<Aggregate>) {
         let view = (std::ptr::null(), aggregate.len());
-        self.own(BUF_AGGREGATE, 0, view, aggregate);
+        self.own(BUF_AGGREGATE, view, aggregate);
     }
 
     pub(crate) fn put_inline(&mut self, inline: &[u8]) {

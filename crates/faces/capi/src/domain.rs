@@ -99,16 +99,6 @@ pub extern "C" fn tranship_domain_turn(
     border(error, || held(domain)?.turn())
 }
 
-/// 1 if a manager is there now, 0 if not. Existing channels go on without one.
-#[unsafe(no_mangle)]
-pub extern "C" fn tranship_domain_is_managed(domain: Option<&Domain>) -> i32 {
-    quietly(0, || {
-        domain
-            .is_some_and(|domain| domain.0.admin().is_managed())
-            .into()
-    })
-}
-
 /// It, for as long as the call takes: another thread may close the handle meanwhile.
 pub(crate) fn held(domain: Option<&Domain>) -> Result<facade::Domain, facade::Error> {
     Ok(there(domain, "domain")?.0.clone())

@@ -19,6 +19,7 @@
 //!
 //! NOT here: anything that Rust programs cannot do with the crate `tranship`.
 
+mod admin;
 mod aggregate;
 mod buf;
 mod domain;

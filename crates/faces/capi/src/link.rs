@@ -12,11 +12,11 @@ pub const WAIT_SPIN: u32 = 2;
 /// As `wait`: sleep at once when there is nothing.
 pub const WAIT_SLEEP: u32 = 3;
 
-/// An end of a channel to be made. Set `size` to `sizeof(tranship_link_options)`; all else may be 0.
+/// An end of a channel to be made. Set `size` to `sizeof(tranship_channel_options)`; all else may be 0.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct ChannelOptions {
-    /// sizeof(tranship_link_options)
+    /// sizeof(tranship_channel_options)
     pub size: usize,
     /// Depth of the ring: a power of two, 2 to 65,536. 0: 256.
     pub lines: u32,
@@ -32,7 +32,7 @@ pub struct ChannelOptions {
 
 // SAFETY: of integers and a pointer, the size first.
 unsafe impl Grows for ChannelOptions {
-    const NAME: &str = "tranship_link_options";
+    const NAME: &str = "tranship_channel_options";
 }
 
 impl ChannelOptions {

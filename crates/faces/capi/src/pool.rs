@@ -2,7 +2,7 @@
 
 use crate::buf::{Buf, place};
 use crate::domain::{self, Domain};
-use crate::given::{FOREVER, nanoseconds, there, wrong};
+use crate::given::{FOREVER, nanoseconds, there};
 use crate::open::closed;
 use crate::options::{PoolOptions, grown};
 use crate::status::{Error, Status, border, making, quietly};
@@ -96,81 +96,6 @@ pub extern "C" fn tranship_pool_allow_forward(
     error: Option<&mut Option<Box<Error>>>,
 ) -> Status {
     border(error, || held(pool)?.allow_forward(DomainId(domain_id)))
-}
-
-/// What a pool has done and has. Set `size` to `sizeof(tranship_pool_stats)` before the call.
-#[repr(C)]
-#[derive(Clone, Copy, Debug)]
-pub struct PoolStats {
-    /// sizeof(tranship_pool_stats)
-    pub size: usize,
-    /// Buffers handed out so far.
-    pub allocs: u64,
-    /// Buffers that came back so far: released without being sent, or found dead.
-    pub frees: u64,
-    /// Buffers in this process's caches.
-    pub cached: u64,
-    /// Bytes that the pool has now.
-    pub present_bytes: u64,
-    /// Bytes that it may have now.
-    pub quota_bytes: u64,
-    /// The most that it may ever have.
-    pub max_bytes: u64,
-    /// Sent buffers found dead so far.
-    pub collected: u64,
-    /// How often they were looked for.
-    pub collections: u64,
-    /// Nanoseconds that this took.
-    pub collect_ns: u64,
-    /// Nanoseconds that callers waited for memory.
-    pub blocked_ns: u64,
-    /// Callers that wait now.
-    pub waiting: u64,
-}
-
-/// Fills in what the pool has done and has: as much of it as `out->size` says that there is room for.
-#[unsafe(no_mangle)]
-pub extern "C" fn tranship_pool_stat(
-    pool: Option<&Pool>,
-    out: *mut PoolStats,
-    error: Option<&mut Option<Box<Error>>>,
-) -> Status {
-    border(error, || {
-        let pool = held(pool)?;
-        if out.is_null() {
-            return Err(wrong("out is NULL"));
-        }
-        // SAFETY: the caller's word: one of these, of whatever version, and all begin with their size.
-        let size = unsafe { out.cast::<usize>().read_unaligned() };
-        let here = size_of::<PoolStats>();
-        if !(size_of::<usize>()..=4096).contains(&size) {
-            return Err(wrong(format!(
-                "size of tranship_pool_stats is {size}: set it to sizeof(tranship_pool_stats), {here} here"
-            )));
-        }
-        let stats = pool.stats();
-        let filled = PoolStats {
-            size,
-            allocs: stats.allocs,
-            frees: stats.frees,
-            cached: stats.cached,
-            present_bytes: stats.chunk_bytes_present,
-            quota_bytes: stats.quota_bytes,
-            max_bytes: pool.max_bytes(),
-            collected: stats.collected,
-            collections: stats.collections,
-            collect_ns: stats.collect_ns,
-            blocked_ns: stats.blocked_ns,
-            waiting: stats.waiting as u64,
-        };
-        let (to, known) = (out.cast::<u8>(), size.min(here));
-        // SAFETY: as above: there are `size` bytes.
-        unsafe {
-            std::ptr::copy_nonoverlapping((&raw const filled).cast(), to, known);
-            to.add(known).write_bytes(0, size - known);
-        }
-        Ok(())
-    })
 }
 
 /// It, for as long as the call takes: another thread may close the handle meanwhile.

@@ -1,6 +1,6 @@
 //! The receiving end of a channel.
 
-use crate::buf::{BUF_INLINE, Buf, place};
+use crate::buf::{BUF_INLINE, BUF_SHARED, Buf, place};
 use crate::given::{FOREVER, bytes, nanoseconds, patience, there};
 use crate::open::closed;
 use crate::status::{Error, Status, border, quietly};
@@ -47,7 +47,8 @@ pub extern "C" fn tranship_recv(
 }
 
 /// Hands a buffer that was given to this receiver back to the sender, whose pool it is of, with the word `buf->word`; the sender gets it from
-/// tranship_recv_back. Inline bytes are copied. `buf` then holds nothing; on failure it is as before.
+/// tranship_recv_back. A buffer of kind TRANSHIP_BUF_SHARED is handed back if it arrived as what was given away: clones, parts and what was shared are
+/// TRANSHIP_ERR_BUFFER_NOT_OWNED. Inline bytes are copied. `buf` then holds nothing; on failure it is as before.
 ///
 /// Waits for room on the way back for `timeout_ns`, as tranship_alloc does: TRANSHIP_ERR_FULL if there is none. Who has to go on whatever
 /// the sender does takes TRANSHIP_NOW; two ends that wait for each other wait for ever.
@@ -68,6 +69,14 @@ pub extern "C" fn tranship_send_back(
             sent.map_err(|failed| failed.error)?;
             buf.release();
             return Ok(());
+        }
+        if buf.kind == BUF_SHARED {
+            let back = buf.take_shared()?;
+            let sent = receiver.send_back_timeout((back, word), patience(timeout_ns));
+            return sent.map_err(|failed| {
+                buf.put_shared(failed.unsent.0);
+                failed.error
+            });
         }
         let back = buf.take_exclusive()?;
         let sent = receiver.send_back_timeout((back, word), patience(timeout_ns));

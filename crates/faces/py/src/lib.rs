@@ -16,6 +16,7 @@
 //!
 //! NOT here: anything that the facade does not offer to every program.
 
+mod admin;
 mod arrays;
 mod buffer;
 mod domain;
@@ -40,6 +41,8 @@ use pyo3::prelude::*;
 mod _native {
     use super::{PyResult, errors, fork};
 
+    #[pymodule_export]
+    use super::admin::Admin;
     #[pymodule_export]
     use super::arrays::make_readonly;
     #[pymodule_export]

@@ -1,6 +1,6 @@
 //! `tranship.Receiver`.
 
-use crate::buffer::{Buffer, Origin};
+use crate::buffer::{Buffer, HANDED_BACK, Origin, RELEASED};
 use crate::driven::{Doorbell, Driven, Kept};
 use crate::errors::{OrRaise as _, closed};
 use crate::fork::{ForkEpoch, let_go};
@@ -357,8 +357,9 @@ impl Receiver {
         self.with(py, Inner::is_ready)
     }
 
-    /// Sends a payload back to the sender. A buffer that was given to this receiver is handed back, and closed here. An
-    /// object with bytes goes in the message itself, up to `INLINE_BYTES` bytes.
+    /// Sends a payload back to the sender. A buffer that was given to this receiver is handed back, and closed here; a
+    /// buffer that was shared raises AccessDenied. An object with bytes goes in the message itself, up to `INLINE_BYTES`
+    /// bytes.
     ///
     /// With `released` a message of this channel is released as `Buffer.release` does, and the sender gets `word` for it
     /// from `recv_back`. BufferError while there are views.
@@ -379,7 +380,7 @@ impl Receiver {
         let buffer = payload.cast::<Buffer>().map(Bound::get);
         match (buffer, released) {
             (Ok(buffer), true) => {
-                let mut body = Some(buffer.take_body(py)?);
+                let mut body = Some(buffer.take_body(py, RELEASED)?);
                 let sent = self.hand_back(py, limit, &mut body, |end, body, slice| {
                     let sent = end.send_back_timeout((Released(body), word), slice);
                     sent.map_err(|failed| failed.map(|(body, _)| body))
@@ -390,13 +391,24 @@ impl Receiver {
                 sent
             }
             (Ok(buffer), false) => {
-                let mut buf = Some(buffer.take_own(py)?);
-                let sent = self.hand_back(py, limit, &mut buf, |end, buf, slice| {
-                    let sent = end.send_back_timeout((buf, word), slice);
-                    sent.map_err(|failed| failed.map(|(buf, _)| buf))
+                let mut body = Some(buffer.take_body(py, HANDED_BACK)?);
+                let sent = self.hand_back(py, limit, &mut body, |end, body, slice| match body {
+                    Body::BufferMut(buf) => {
+                        let sent = end.send_back_timeout((buf, word), slice);
+                        sent.map_err(|failed| failed.map(|(buf, _)| Body::BufferMut(buf)))
+                    }
+                    Body::Buffer(buf) => {
+                        let sent = end.send_back_timeout((buf, word), slice);
+                        sent.map_err(|failed| failed.map(|(buf, _)| Body::Buffer(buf)))
+                    }
+                    other => {
+                        let text = "only one buffer is handed back: release it, or its pieces";
+                        let error = Error::new(ErrorKind::BufferNotOwned, text);
+                        Err(SendError::new(error, other))
+                    }
                 });
-                if let Some(buf) = buf {
-                    buffer.give_back(buf);
+                if let Some(body) = body {
+                    buffer.put_body(body);
                 }
                 sent
             }

@@ -41,7 +41,7 @@ impl Model {
         let holds = &self.buffers[&id].holds;
         let owners = holds
             .values()
-            .filter(|hold| matches!(hold, Hold::Sole { .. }))
+            .filter(|hold| matches!(hold, Hold::Sole))
             .count();
         let names = |m: &Message| m.pieces.contains(&Piece::Buffer(id));
         let moved = self.messages(|m| m.carries.moves() && names(m));

@@ -21,7 +21,7 @@ impl Model {
         };
         let copied = |piece: &&Piece| match **piece {
             Piece::Bytes(_) => true,
-            Piece::Buffer(id) => self.is_copied(id.pool, domain, message.carries),
+            Piece::Buffer(id) => self.is_copied(id.pool, domain),
         };
         let copies = copies_of(domain);
         let more = self.in_use(copies) + message.pieces.iter().filter(copied).count();
@@ -36,18 +36,27 @@ impl Model {
     }
 
     fn arrive(&mut self, domain: Domain, message: &Message) -> Result<Event, ErrorKind> {
-        let sole = message.carries.moves();
+        let moves = message.carries.moves();
+        let sole = moves
+            && message
+                .pieces
+                .iter()
+                .all(|piece| self.is_written(*piece, domain));
         let mut buffers = Vec::new();
         for piece in &message.pieces {
             let id = match *piece {
                 Piece::Bytes(data) => self.copy_in(domain, data, sole)?,
-                Piece::Buffer(id) if self.is_copied(id.pool, domain, message.carries) => {
+                Piece::Buffer(id) if self.is_copied(id.pool, domain) => {
                     self.copy_in(domain, self.buffers[&id].data, sole)?
                 }
                 Piece::Buffer(id) => {
-                    match sole {
-                        true => self.hand_over(domain, id),
-                        false => self.share_with(domain, id),
+                    let (given, handles) = (!self.is_own(id.pool, domain), 1);
+                    match (sole, moves && !self.is_written(*piece, domain)) {
+                        (true, _) => self.set_hold(domain, id, Some(Hold::Sole)),
+                        (false, true) => {
+                            self.set_hold(domain, id, Some(Hold::Shared { handles, given }));
+                        }
+                        (false, false) => self.share_with(domain, id),
                     }
                     id
                 }
@@ -55,27 +64,39 @@ impl Model {
             buffers.push(id);
         }
         Ok(Event {
-            carries: message.carries,
+            carries: match sole {
+                true => message.carries,
+                false => message.carries.shared(),
+            },
             buffers,
             word: message.word,
         })
+    }
+
+    /// Returns whether the receiver can write what arrives, if it was given away.
+    fn is_written(&self, piece: Piece, domain: Domain) -> bool {
+        match piece {
+            Piece::Bytes(_) => true,
+            Piece::Buffer(id) => {
+                self.way == Way::Inside
+                    || self.is_copied(id.pool, domain)
+                    || self.may_all_write(id.pool, domain)
+            }
+        }
     }
 
     /// Makes a new buffer of the receiver's own.
     fn copy_in(&mut self, domain: Domain, data: u8, sole: bool) -> Result<BufferId, ErrorKind> {
         let id = self.place_in(copies_of(domain))?;
         let hold = match sole {
-            true => Hold::Sole { moved: false },
-            false => Hold::Shared(1),
+            true => Hold::Sole,
+            false => Hold::Shared {
+                handles: 1,
+                given: false,
+            },
         };
         self.put(id, data, domain, hold);
         Ok(id)
-    }
-
-    /// Makes a buffer this domain's alone; inside a process it stays as writable as it was.
-    fn hand_over(&mut self, domain: Domain, id: BufferId) {
-        let moved = self.way == Way::Shared;
-        self.set_hold(domain, id, Some(Hold::Sole { moved }));
     }
 
     pub(crate) fn take_back(
@@ -89,15 +110,23 @@ impl Model {
         let Some(message) = found.back.pop_front() else {
             return Ok(Outcome::Nothing);
         };
+        // Where the handle itself comes back it is the only one.
+        let sole = self.way == Way::Inside && message.carries.moves();
         let mut buffers = Vec::new();
         for piece in &message.pieces {
             if let Piece::Buffer(id) = *piece {
-                self.hand_over(domain, id);
+                match sole {
+                    true => self.set_hold(domain, id, Some(Hold::Sole)),
+                    false => self.share_with(domain, id),
+                }
                 buffers.push(id);
             }
         }
         Ok(Outcome::Took(Event {
-            carries: message.carries,
+            carries: match sole {
+                true => message.carries,
+                false => message.carries.shared(),
+            },
             buffers,
             word: message.word,
         }))

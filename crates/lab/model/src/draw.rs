@@ -124,9 +124,8 @@ fn fill(op: &mut Op, number: u8) {
 /// Returns whether an error cannot occur: types, or missing handles, prevent the attempt.
 #[must_use]
 pub fn is_unsaid(model: &Model, op: &Op, kind: ErrorKind) -> bool {
-    let sole = |buffer, domain| matches!(model.hold(buffer, domain), Some(Hold::Sole { .. }));
+    let sole = |buffer, domain| matches!(model.hold(buffer, domain), Some(Hold::Sole));
     match (kind, op) {
-        (ErrorKind::BufferState, Op::Write { domain, buffer, .. }) => !sole(*buffer, *domain),
         (ErrorKind::BufferState, Op::Exclusive { domain, buffer }) => sole(*buffer, *domain),
         (ErrorKind::OutOfMemory, Op::Alloc { .. }) => false,
         _ => matches!(

@@ -108,7 +108,7 @@ fn from_source(
             word,
         });
     }
-    let sole = |id: &BufferId| matches!(model.hold(*id, domain), Some(Hold::Sole { .. }));
+    let sole = |id: &BufferId| matches!(model.hold(*id, domain), Some(Hold::Sole));
     let buffers: Vec<BufferId> = model.buffers.keys().copied().filter(sole).collect();
     if buffers.len() > 1 {
         ops.push(Op::MoveAll {
@@ -118,7 +118,7 @@ fn from_source(
             word,
         });
     }
-    let shared = |id: &BufferId| matches!(model.hold(*id, domain), Some(Hold::Shared(_)));
+    let shared = |id: &BufferId| matches!(model.hold(*id, domain), Some(Hold::Shared { .. }));
     let buffers: Vec<BufferId> = model.buffers.keys().copied().filter(shared).collect();
     if buffers.len() > 1 {
         ops.push(Op::SendAll {
@@ -168,7 +168,8 @@ fn from_sink(
 
 fn too_far(model: &Model, limits: &Limits) -> bool {
     let long = |c: &crate::Channel| c.queue.len() > limits.queue || c.back.len() > limits.queue;
-    let many = |hold: &Hold| matches!(hold, Hold::Shared(handles) if *handles > limits.handles);
+    let many =
+        |hold: &Hold| matches!(hold, Hold::Shared { handles, .. } if *handles > limits.handles);
     model.channels.values().any(long)
         || model.buffers.len() > limits.buffers
         || model
@@ -472,7 +473,7 @@ pub fn copies_at_the_receiver() -> Case {
     }
 }
 
-/// Returns a case of large buffers, which are not copied at the receiver unless they are moved.
+/// Returns a case of large buffers, which are not copied at the receiver.
 #[must_use]
 pub fn sealed_at_the_receiver() -> Case {
     Case {

@@ -9,8 +9,9 @@
 //! * **Frame rule.** [`Model::step`] changes what the operation names and nothing else. An error changes nothing,
 //!   except that a channel has agreed to pools that were asked about before the error was found.
 //! * **Access is derived** from the holders ([`Model::access`]), never stored.
-//! * **Exclusive** is a handle, of which there is one: [`Hold::Sole`]. Only that one is moved, or sent back. A buffer
-//!   that was sent is exclusive again only as another buffer, when its pool gives the memory out anew. The pool does so
+//! * **Exclusive** is a handle, of which there is one: [`Hold::Sole`]. Only that one is moved. It arrives as one where
+//!   the receiver can write, else as a shared one. Both can be handed back, and arrive as shared ones. A buffer that was
+//!   sent is exclusive again only as another buffer, when its pool gives the memory out anew. The pool does so
 //!   when no domain holds it and no message carries it.
 //! * **Copies are counted**: each domain has as many handles as it got and cloned. So no chain of copies has to be
 //!   kept: a domain that passes a copy on may release its own first.
@@ -203,16 +204,13 @@ impl Model {
     pub fn access(&self, buffer: BufferId, domain: Domain) -> Access {
         match self.hold(buffer, domain) {
             None => Access::None,
-            Some(Hold::Sole { moved: false }) => Access::ReadWrite,
-            Some(Hold::Sole { moved: true }) if self.may_all_write(buffer.pool, domain) => {
-                Access::ReadWrite
-            }
-            Some(_) => Access::Read,
+            Some(Hold::Sole) => Access::ReadWrite,
+            Some(Hold::Shared { .. }) => Access::Read,
         }
     }
 
     /// Returns whether a domain that is not the pool's writer may write it.
-    fn may_all_write(&self, pool: PoolId, domain: Domain) -> bool {
+    pub(crate) fn may_all_write(&self, pool: PoolId, domain: Domain) -> bool {
         let trust = self.pools.get(&pool).map(|pool| pool.trust);
         trust.is_some_and(Trust::all_write) && !self.is_own(pool, domain)
     }
@@ -252,7 +250,7 @@ impl Model {
         let moves = |m: &Message| m.carries.moves() && m.pieces.contains(&Piece::Buffer(buffer));
         // Its writer may look early at a buffer that comes back.
         let mut all = self.channels.values().flat_map(|c| &c.queue);
-        let sole = |hold: &Hold| matches!(hold, Hold::Sole { .. });
+        let sole = |hold: &Hold| matches!(hold, Hold::Sole);
         all.any(moves)
             || self
                 .buffers

@@ -78,7 +78,7 @@ impl Model {
             .filter(|found| found.writer == domain)
             .ok_or(ErrorKind::BadArgument)?;
         let id = self.place_in(pool)?;
-        self.put(id, data, domain, Hold::Sole { moved: false });
+        self.put(id, data, domain, Hold::Sole);
         Ok(Outcome::Buffer(id))
     }
 
@@ -105,15 +105,15 @@ impl Model {
 
     pub(crate) fn sole(&self, domain: Domain, buffer: BufferId) -> Result<(), ErrorKind> {
         match self.held(domain, buffer)? {
-            Hold::Sole { .. } => Ok(()),
-            Hold::Shared(_) => Err(ErrorKind::BufferState),
+            Hold::Sole => Ok(()),
+            Hold::Shared { .. } => Err(ErrorKind::BufferState),
         }
     }
 
     pub(crate) fn shared(&self, domain: Domain, buffer: BufferId) -> Result<u8, ErrorKind> {
         match self.held(domain, buffer)? {
-            Hold::Sole { .. } => Err(ErrorKind::BufferState),
-            Hold::Shared(handles) => Ok(handles),
+            Hold::Sole => Err(ErrorKind::BufferState),
+            Hold::Shared { handles, .. } => Ok(handles),
         }
     }
 
@@ -133,9 +133,6 @@ impl Model {
         data: u8,
     ) -> Result<Outcome, ErrorKind> {
         self.sole(domain, buffer)?;
-        if self.access(buffer, domain) != crate::Access::ReadWrite {
-            return Err(ErrorKind::BufferState);
-        }
         if let Some(found) = self.buffers.get_mut(&buffer) {
             found.data = data;
         }
@@ -148,7 +145,7 @@ impl Model {
         buffer: BufferId,
     ) -> Result<Outcome, ErrorKind> {
         self.sole(domain, buffer)?;
-        self.set_hold(domain, buffer, Some(Hold::Shared(1)));
+        self.share_with(domain, buffer);
         Ok(Outcome::Done)
     }
 
@@ -161,7 +158,7 @@ impl Model {
         if handles >= MOST_HANDLES {
             return Err(ErrorKind::Limit);
         }
-        self.set_hold(domain, buffer, Some(Hold::Shared(handles + 1)));
+        self.share_with(domain, buffer);
         Ok(Outcome::Done)
     }
 
@@ -177,7 +174,7 @@ impl Model {
         if !only || found.sent || !self.is_own(buffer.pool, domain) {
             return Err(ErrorKind::BufferState);
         }
-        self.set_hold(domain, buffer, Some(Hold::Sole { moved: false }));
+        self.set_hold(domain, buffer, Some(Hold::Sole));
         Ok(Outcome::Done)
     }
 
@@ -187,8 +184,11 @@ impl Model {
         buffer: BufferId,
     ) -> Result<Outcome, ErrorKind> {
         let left = match self.held(domain, buffer)? {
-            Hold::Sole { .. } | Hold::Shared(0 | 1) => None,
-            Hold::Shared(handles) => Some(Hold::Shared(handles - 1)),
+            Hold::Shared { handles, given } if handles > 1 => Some(Hold::Shared {
+                handles: handles - 1,
+                given,
+            }),
+            Hold::Sole | Hold::Shared { .. } => None,
         };
         self.set_hold(domain, buffer, left);
         Ok(Outcome::Done)

@@ -232,7 +232,11 @@ impl Model {
         let found = self.channels.get(&channel);
         let found = found.filter(|c| c.sink == domain && c.ends[1] == EndState::Open);
         let found = found.ok_or(ErrorKind::InvalidEndpoint)?;
-        self.sole(domain, buffer)?;
+        let carries = match self.held(domain, buffer)? {
+            Hold::Sole => Carries::Moved,
+            Hold::Shared { given: true, .. } => Carries::Shared,
+            Hold::Shared { given: false, .. } => return Err(ErrorKind::BufferNotOwned),
+        };
         if self.way != Way::Inside && self.is_own(buffer.pool, domain) {
             return Err(ErrorKind::BufferNotOwned);
         }
@@ -247,10 +251,13 @@ impl Model {
         if found.back.len() >= usize::from(found.lines) {
             return Err(ErrorKind::Full);
         }
-        self.set_hold(domain, buffer, None);
+        self.let_go(domain, buffer)?;
+        if let Some(Hold::Shared { given, .. }) = self.hold_mut(domain, buffer) {
+            *given = false;
+        }
         if let Some(found) = self.channels.get_mut(&channel) {
             found.back.push_back(Message {
-                carries: Carries::Moved,
+                carries,
                 pieces: vec![Piece::Buffer(buffer)],
                 word,
             });
@@ -259,17 +266,22 @@ impl Model {
     }
 
     /// Returns whether an arriving buffer is a copy of the receiver's own.
-    pub(crate) fn is_copied(&self, pool: PoolId, domain: Domain, carries: Carries) -> bool {
-        let sealed = self.seals && self.way == Way::Shared && !carries.moves();
+    pub(crate) fn is_copied(&self, pool: PoolId, domain: Domain) -> bool {
+        let sealed = self.seals && self.way == Way::Shared;
         self.pools[&pool].trust == Trust::None && !self.is_own(pool, domain) && !sealed
     }
 
     /// Gives the domain a handle more of a buffer.
     pub(crate) fn share_with(&mut self, domain: Domain, buffer: BufferId) {
-        let before = match self.hold(buffer, domain) {
-            Some(Hold::Shared(handles)) => handles,
-            _ => 0,
+        let (before, given) = match self.hold(buffer, domain) {
+            Some(Hold::Shared { handles, given }) => (handles, given),
+            _ => (0, false),
         };
-        self.set_hold(domain, buffer, Some(Hold::Shared(before + 1)));
+        let handles = before + 1;
+        self.set_hold(domain, buffer, Some(Hold::Shared { handles, given }));
+    }
+
+    fn hold_mut(&mut self, domain: Domain, buffer: BufferId) -> Option<&mut Hold> {
+        self.buffers.get_mut(&buffer)?.holds.get_mut(&domain)
     }
 }

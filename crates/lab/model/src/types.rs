@@ -40,10 +40,11 @@ pub enum Access {
 /// Hold of a domain on a buffer.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Hold {
-    /// The only handle that there is; and whether the buffer came by a move, or back by one.
-    Sole { moved: bool },
-    /// This many handles, beside those of others.
-    Shared(u8),
+    /// The only handle that there is, which writes.
+    Sole,
+    /// This many handles, beside those of others. `given`: the first of them arrived by a move, and can be handed back.
+    /// It goes last.
+    Shared { handles: u8, given: bool },
 }
 
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -119,6 +120,16 @@ impl Carries {
     #[must_use]
     pub fn moves(self) -> bool {
         matches!(self, Carries::Moved | Carries::MovedAggregate)
+    }
+
+    /// Returns the form in which its buffers arrive where they are only read.
+    #[must_use]
+    pub fn shared(self) -> Carries {
+        match self {
+            Carries::Moved => Carries::Shared,
+            Carries::MovedAggregate => Carries::Aggregate,
+            other => other,
+        }
     }
 }
 

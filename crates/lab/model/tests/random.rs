@@ -20,7 +20,7 @@ fn config() -> ProptestConfig {
 /// Returns whether a domain reads it, or is about to.
 fn is_shared(model: &Model, id: BufferId) -> bool {
     let buffer = model.buffers.get(&id);
-    let shared = |hold: &Hold| matches!(hold, Hold::Shared(_));
+    let shared = |hold: &Hold| matches!(hold, Hold::Shared { .. });
     buffer.is_some_and(|buffer| buffer.holds.values().any(shared)) || model.is_under_way(id)
 }
 

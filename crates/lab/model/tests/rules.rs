@@ -154,7 +154,11 @@ fn copies_are_counted() {
         &[freezes(0), sends(0, 0, true), sends(0, 0, false)],
     );
     all(&mut model, &[takes(1, 0), takes(1, 0)]);
-    assert_eq!(model.hold(B, 1), Some(Hold::Shared(2)));
+    let two = Hold::Shared {
+        handles: 2,
+        given: false,
+    };
+    assert_eq!(model.hold(B, 1), Some(two));
     all(&mut model, &[drops(1)]);
     assert_eq!(model.step(&allocs(0)), Err(ErrorKind::OutOfMemory));
     all(&mut model, &[drops(1), allocs(0)]);
@@ -208,7 +212,8 @@ fn checks_come_in_their_order() {
     };
     // Messages from before the end are there.
     assert!(matches!(model.must(&back), Outcome::Took(_)));
-    assert_eq!(model.step(&moves(0, 0)), Err(ErrorKind::PeerGone));
+    assert_eq!(model.step(&moves(0, 0)), Err(ErrorKind::BufferState));
+    assert_eq!(model.step(&sends(0, 0, true)), Err(ErrorKind::PeerGone));
     assert_eq!(model.step(&writes(0)), Err(ErrorKind::BufferState));
 }
 
@@ -274,7 +279,7 @@ fn what_the_dead_had_is_the_pools_and_what_they_sent_stays() {
         channel: 0,
     };
     assert!(matches!(model.must(&back), Outcome::Took(_)));
-    assert_eq!(model.step(&moves(0, 0)), Err(ErrorKind::PeerGone));
+    assert_eq!(model.step(&sends(0, 0, true)), Err(ErrorKind::PeerGone));
     // The buffer was sent: the memory is written as another buffer.
     assert_eq!(model.step(&writes(0)), Err(ErrorKind::BufferState));
     all(&mut model, &[drops(0), allocs(0), writes(0)]);
@@ -289,7 +294,7 @@ fn what_was_sent_on_outlives_the_one_in_the_middle() {
         channel(&mut model, 1, 2);
         pool(&mut model, 0, Trust::Producer, 1, true);
         all(&mut model, &[allocs(0), moves(0, 0), takes(1, 0)]);
-        all(&mut model, &[moves(1, 1), Op::Kill { domain: dead }]);
+        all(&mut model, &[sends(1, 1, false), Op::Kill { domain: dead }]);
         all(&mut model, &[takes(2, 1)]);
         assert_eq!(model.access(B, 2), Access::Read);
         if dead == 1 {
@@ -356,6 +361,73 @@ fn a_copy_is_the_receivers() {
     }
 }
 
+/// At `producer` a move shares the only reference. It is handed back once, and a clone is not.
+#[test]
+fn what_is_given_at_producer_is_shared_and_handed_back_once() {
+    let mut model = simple(Way::Shared, Trust::Producer);
+    all(&mut model, &[moves(0, 0)]);
+    let event = Event {
+        carries: Carries::Shared,
+        buffers: vec![B],
+        word: 7,
+    };
+    assert_eq!(model.must(&takes(1, 0)), Outcome::Took(event.clone()));
+    assert_eq!(accesses(&model), [Access::None, Access::Read]);
+    assert_eq!(model.step(&moves(1, 0)), Err(ErrorKind::InvalidEndpoint));
+    let clones = Op::Clone {
+        domain: 1,
+        buffer: B,
+    };
+    all(&mut model, &[clones, passes(1, 0)]);
+    assert_eq!(model.step(&passes(1, 0)), Err(ErrorKind::BufferNotOwned));
+    let back = Op::TakeBack {
+        domain: 0,
+        channel: 0,
+    };
+    assert_eq!(model.must(&back), Outcome::Took(event));
+    assert_eq!(accesses(&model), [Access::Read; 2]);
+    assert_eq!(model.step(&exclusive(0)), Err(ErrorKind::BufferState));
+    // A buffer that was shared is not given back.
+    let mut model = simple(Way::Shared, Trust::Producer);
+    all(&mut model, &[freezes(0), sends(0, 0, false), takes(1, 0)]);
+    assert_eq!(model.step(&passes(1, 0)), Err(ErrorKind::BufferNotOwned));
+}
+
+/// Pieces are given to be written together, or shared together.
+#[test]
+fn an_aggregate_that_is_given_is_written_as_a_whole_or_not_at_all() {
+    let mut model = Model::new(Way::Shared, 2);
+    channel(&mut model, 0, 1);
+    let ids = [Trust::Half, Trust::Producer].map(|trust| {
+        let pool = pool(&mut model, 0, trust, 1, false);
+        let (domain, data) = (0, 5);
+        model.must(&Op::Alloc { domain, pool, data });
+        BufferId { pool, index: 0 }
+    });
+    model.must(&Op::MoveAll {
+        domain: 0,
+        channel: 0,
+        buffers: ids.to_vec(),
+        word: 7,
+    });
+    let event = Event {
+        carries: Carries::Aggregate,
+        buffers: ids.to_vec(),
+        word: 7,
+    };
+    assert_eq!(model.must(&takes(1, 0)), Outcome::Took(event));
+    let gives_back = ids.map(|buffer| {
+        model.step(&Op::Pass {
+            domain: 1,
+            channel: 0,
+            buffer,
+            word: 0,
+        })
+    });
+    let given = [Err(ErrorKind::BufferNotOwned), Ok(Outcome::Done)];
+    assert_eq!(gives_back, given);
+}
+
 #[test]
 fn an_aggregate_goes_whole_or_not_at_all() {
     let mut model = Model::new(Way::Shared, 2);
@@ -390,7 +462,11 @@ fn an_aggregate_goes_whole_or_not_at_all() {
         word: 7,
     };
     assert_eq!(model.must(&takes(1, 0)), Outcome::Took(event));
-    assert_eq!(model.hold(ids[0], 1), Some(Hold::Shared(1)));
+    let one = Hold::Shared {
+        handles: 1,
+        given: false,
+    };
+    assert_eq!(model.hold(ids[0], 1), Some(one));
 }
 
 #[test]

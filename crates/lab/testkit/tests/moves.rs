@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use tranship_core::admin::StatRecord;
 use tranship_core::{
-    AggregateMut, Body, BufferMut, ChannelOptions, Domain, ErrorKind, Message, Pool, PoolId,
-    PoolOptions, Receiver, Released, Sender, Trust,
+    AggregateMut, Body, ChannelOptions, Domain, ErrorKind, Message, Pool, PoolId, PoolOptions,
+    Receiver, Released, Sender, Trust,
 };
 use tranship_testkit::{Control, Exit, Peer, Watchdog, child};
 
@@ -22,10 +22,19 @@ fn join(path: PathBuf) -> Domain {
         .unwrap()
 }
 
-fn moved(from: &mut Receiver) -> BufferMut {
-    match from.recv().unwrap().body {
-        Body::BufferMut(buf) => buf,
-        other => panic!("{other:?}"),
+/// Writes all of what was given, if it can be written here: whether it can.
+fn write(given: &mut Message, byte: u8) -> bool {
+    match &mut given.body {
+        Body::BufferMut(buf) => {
+            buf.write(0, &[byte; CHUNK]).unwrap();
+            true
+        }
+        Body::AggregateMut(all) => {
+            let written = all.pieces_mut().map(|piece| piece.write(0, &[byte; CHUNK]));
+            written.for_each(Result::unwrap);
+            true
+        }
+        _ => false,
     }
 }
 
@@ -34,9 +43,9 @@ child!(
     fn keeper(ctl: Control) {
         let domain = join(ctl.recv().unwrap().unwrap());
         let mut from = domain.open::<Receiver>("x").unwrap();
-        let mut buf = moved(&mut from);
-        let writes = buf.write(0, &[2; CHUNK]).is_ok();
-        ctl.send(&(writes, buf.to_vec()[CHUNK - 1])).unwrap();
+        let mut given = from.recv().unwrap();
+        let writes = write(&mut given, 2);
+        ctl.send(&(writes, given.to_vec()[CHUNK - 1])).unwrap();
         let _: Option<()> = ctl.recv().unwrap();
     }
 );
@@ -60,10 +69,16 @@ child!(
         let domain = join(ctl.recv().unwrap().unwrap());
         let mut from = domain.open::<Receiver>("x").unwrap();
         let mut back = domain.open::<Sender>("back").unwrap();
-        let mut buf = moved(&mut from);
-        let writes = buf.write(0, &[2; CHUNK]).is_ok();
-        let byte = buf.to_vec()[CHUNK - 1];
-        back.send(buf).unwrap();
+        let mut given = from.recv().unwrap();
+        let writes = write(&mut given, 2);
+        let byte = given.to_vec()[CHUNK - 1];
+        match given.into_buffer_mut() {
+            Ok(buf) => back.send(buf).map(drop).unwrap(),
+            Err(given) => {
+                let buf = given.into_buffer().unwrap();
+                back.send(buf).map(drop).unwrap();
+            }
+        }
         ctl.send(&(writes, byte)).unwrap();
         let _: Option<()> = ctl.recv().unwrap();
     }
@@ -151,9 +166,10 @@ fn who_moved_it_back_is_killed() {
         });
         stage.says(trust);
         stage.peer.kill();
-        let got = moved(back.as_mut().unwrap());
+        let got = back.as_mut().unwrap().recv().unwrap().into_buffer();
+        let got = got.unwrap();
         let byte = u8::from(trust.all_write()) + 1;
-        assert!(got.to_vec() == [byte; CHUNK] && !got.is_writable());
+        assert!(got.to_vec() == [byte; CHUNK]);
         assert!(stage.pool.try_alloc(CHUNK).is_err(), "we have it");
         let id = got.id();
         drop(got);
@@ -260,25 +276,29 @@ fn writes(pool: &Pool, lists: &Pool, mut to: Sender) {
 /// message, until the sender is gone.
 fn takes(mut from: Receiver, copies: PoolId) -> ErrorKind {
     loop {
-        let message = match from.recv() {
+        let mut message = match from.recv() {
             Ok(message) => message,
             Err(error) => return error.kind(),
         };
-        is_whole(&message.to_vec(), message.word);
         let word = message.word;
-        let mut buf = match message.body {
-            Body::AggregateMut(all) => all.into_pieces().pop_front().unwrap(),
-            Body::BufferMut(buf) => buf,
-            other => panic!("{other:?}"),
+        is_whole(&message.to_vec(), word);
+        write(&mut message, word.to_le_bytes()[0].wrapping_add(100));
+        is_whole(&message.to_vec(), word);
+        let body = match message.body {
+            Body::AggregateMut(all) => Body::BufferMut(all.into_pieces().pop_front().unwrap()),
+            Body::Aggregate(mut all) => Body::Buffer(all.remove(0).unwrap()),
+            body => body,
         };
-        let byte = word.to_le_bytes()[0].wrapping_add(100);
-        let _ = buf.write(0, &[byte; CHUNK]);
-        is_whole(&buf.to_vec(), word);
-        let handed = match buf.id().pool() == copies || word.is_multiple_of(3) {
-            true => from
+        let handed = match body {
+            body if word.is_multiple_of(3) => from
+                .send_back((Released(body), word))
+                .map_err(|failed| failed.error),
+            Body::BufferMut(buf) if buf.id().pool() == copies => from
                 .send_back((Released(buf), word))
                 .map_err(|failed| failed.error),
-            false => from.send_back((buf, word)).map_err(|failed| failed.error),
+            Body::BufferMut(buf) => from.send_back((buf, word)).map_err(|failed| failed.error),
+            Body::Buffer(buf) => from.send_back((buf, word)).map_err(|failed| failed.error),
+            other => panic!("{other:?}"),
         };
         if let Err(error) = handed {
             assert!(matches!(

@@ -33,6 +33,14 @@ const HEADERS: &[Header] = &[
         bottom: BOTTOM,
     },
     Header {
+        path: "tranship/admin.h",
+        folder: Some("admin"),
+        guard: "TRANSHIP_ADMIN_H",
+        top: ADMIN_TOP,
+        after_includes: || ADMIN_TYPES.into(),
+        bottom: "",
+    },
+    Header {
         path: "tranship/mbufs.h",
         folder: Some("mbuf"),
         guard: "TRANSHIP_MBUFS_H",
@@ -70,7 +78,7 @@ const NAMES: &[(&str, &str)] = &[
     ("Zone", "uma_zone"),
     ("DomainOptions", "tranship_domain_options"),
     ("Error", "tranship_error"),
-    ("ChannelOptions", "tranship_link_options"),
+    ("ChannelOptions", "tranship_channel_options"),
     ("Listener", "tranship_listener"),
     ("Pool", "tranship_pool"),
     ("PoolOptions", "tranship_pool_options"),
@@ -261,6 +269,16 @@ const TOP: &str = "/*
  * error, only where free(3) would: a handle is closed twice, a tranship_buf used whose contents went through a bitwise copy, or an mbuf used
  * that was freed.
  */";
+
+const ADMIN_TOP: &str = "/*
+ * tranship: an operator's questions. An ordinary program asks none of them.
+ *
+ * Made from the source by `cargo run -p xtask -- header write`; tranship_admin(3) is the manual.
+ */";
+
+const ADMIN_TYPES: &str = "
+typedef struct tranship_pool_stats tranship_pool_stats;
+";
 
 const MBUFS_TOP: &str = "/*
  * tranship: network buffers, after mbuf(9). <tranship/mbuf.h> gives FreeBSD's own names, and says what differs; here is what the library has.

@@ -78,7 +78,7 @@ impl Pool {
 
     /// A buffer of this pool that was sent and that somebody may still hold, by its id: all of its memory, of which the
     /// sender may have used a part. An id that is [`stale`](crate::error::StaleId) names nothing any more, or nothing yet; one of a buffer that was
-    /// given away is [`ErrorKind::BufferInvalid`](crate::ErrorKind::BufferInvalid).
+    /// given away to be written is [`ErrorKind::BufferInvalid`](crate::ErrorKind::BufferInvalid).
     /// It does not block.
     ///
     /// # Errors
@@ -108,18 +108,6 @@ impl BufferMut {
         let raw = pool.look_in_queue(len, ticket)?;
         // SAFETY: just handed out by it.
         Ok(raw.map(|raw| unsafe { BufferMut::own(pool, raw) }))
-    }
-
-    /// One of ours that another domain moves to us, as [`OwnPool::take_back_moved`].
-    pub(crate) fn taken_back(
-        pool: &OwnPool,
-        id: BufferId,
-        offset: u64,
-        length: u64,
-    ) -> Result<BufferMut, Violation> {
-        let raw = pool.take_back_moved(id, offset, length)?;
-        // SAFETY: just counted by it; moved ones go the long way, which counts them as shared ones.
-        Ok(unsafe { BufferMut::own(pool, raw) })
     }
 }
 

@@ -199,7 +199,11 @@ impl Clone for Buffer {
             }
             Home::Foreign(_) => {} // the counters are the parent's, and dropping does nothing either
         }
-        Buffer { handle }
+        // One receipt is handed back once.
+        let tag = handle.tag.without(Tag::MOVED);
+        Buffer {
+            handle: handle.with_tag(tag),
+        }
     }
 }
 

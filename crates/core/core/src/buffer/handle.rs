@@ -81,6 +81,11 @@ impl Handle {
         }
     }
 
+    #[inline(always)]
+    pub(super) fn with_tag(self, tag: Tag) -> Handle {
+        Handle { tag, ..self }
+    }
+
     /// What tells its pool from others.
     #[inline(always)]
     pub(crate) fn home_key(self) -> *const () {

@@ -13,14 +13,16 @@ use tranship_proto::BufferId;
 use tranship_region::View;
 use tranship_sys::map::Access;
 
-/// A buffer that is this handle's alone: one that is being filled, or one that [came by a move](crate::Body::BufferMut).
+/// A buffer that is this handle's alone, and that can be written: one that is being filled, or one that
+/// [was given away](crate::Body::BufferMut) by another domain.
 ///
 /// The first contents of an allocated one are whatever the buffer held before. It can be used as a slice, unless others can write its
 /// pool ([`PoolOptions::trust`](crate::PoolOptions::trust)). [`freeze`](BufferMut::freeze) makes it one that can be shared;
-/// [`Sender::send`](crate::Sender::send) gives it away; [`Receiver::send_back`](crate::Receiver::send_back) hands one that came by a move back;
+/// [`Sender::send`](crate::Sender::send) gives it away; [`Receiver::send_back`](crate::Receiver::send_back) hands one that was given away back;
 /// dropping it frees it, or lets its pool's writer have it again.
 ///
-/// One that came by a move can be written at the levels of trust at which every domain may ([`is_writable`](BufferMut::is_writable)).
+/// Only a large one of level [`None`](crate::Trust::None) whose send failed after it was sealed cannot be written any more
+/// ([`PoolOptions::seal_from`](crate::PoolOptions::seal_from)): it can be sent again, read and dropped.
 ///
 /// Crash: if the process dies the pool's writer has it again, unless that is this process: then the whole pool goes with it.
 ///
@@ -50,8 +52,7 @@ unsafe impl Sync for BufferMut {}
 
 impl BufferMut {
     /// # Safety
-    /// `raw` came out of this pool, and is nobody else's: the slot is live with one local reference that becomes this handle's, or one that
-    /// came back by a move.
+    /// `raw` came out of this pool, and is nobody else's: the slot is live with one local reference that becomes this handle's.
     #[inline(always)]
     pub(super) unsafe fn own(pool: &OwnPool, raw: RawBuf) -> BufferMut {
         let handle = Handle::own(pool, raw);
@@ -59,7 +60,7 @@ impl BufferMut {
     }
 
     /// # Safety
-    /// One counted reference of the slot, with access for writing if the pool is one that all write, becomes this handle's; the memory is
+    /// One counted reference of the slot, with access for writing, becomes this handle's; all write the pool; the memory is
     /// inside the pool's window. Slices may be had as the tag says, which has `Tag::MOVED` and `Tag::LONG`.
     pub(crate) unsafe fn foreign(
         ptr: NonNull<u8>,
@@ -121,26 +122,18 @@ impl BufferMut {
         unsafe { self.handle.write_to(to) }
     }
 
-    /// Whether it can be written. Not one that came by a move out of a pool of level [`Producer`](crate::Trust::Producer), which its writer alone
-    /// writes; not one of this domain's own that came back by a move: dropped, it is collected, and what is allocated then is another
-    /// buffer; and not a large one of level [`None`](crate::Trust::None) that was sealed for a send that failed after that: it can be sent again, read and
-    /// dropped ([`PoolOptions::seal_from`](crate::PoolOptions::seal_from)).
+    /// Whether it is not sealed.
     #[inline]
-    pub fn is_writable(&self) -> bool {
-        !self.handle.tag.has(Tag::MOVED | Tag::SEALED) || self.is_written_here()
+    fn is_open(&self) -> bool {
+        !self.handle.tag.has(Tag::SEALED) || self.is_not_sealed_yet()
     }
 
     #[cold]
-    fn is_written_here(&self) -> bool {
-        let Handle { tag, .. } = self.handle;
+    fn is_not_sealed_yet(&self) -> bool {
         match self.handle.home() {
-            Home::Own(pool) => {
-                // SAFETY: pools outlive their outstanding slots.
-                let pool = unsafe { pool.as_ref() };
-                !tag.has(Tag::MOVED) && !pool.is_sealed(tag.slot())
-            }
             // SAFETY: pools outlive their outstanding slots.
-            Home::Foreign(pool) => unsafe { pool.as_ref() }.shape.trust.all_write(),
+            Home::Own(pool) => !unsafe { pool.as_ref() }.is_sealed(self.handle.slot()),
+            Home::Foreign(_) => false,
         }
     }
 
@@ -150,34 +143,20 @@ impl BufferMut {
         self.handle.tag.has(Tag::SEALED) && !self.handle.tag.has(Tag::FOREIGN)
     }
 
-    /// Copies bytes in, from `at` on. At every level of trust, if it [`is_writable`](BufferMut::is_writable).
+    /// Copies bytes in, from `at` on, at every level of trust.
     ///
     /// # Errors
-    /// [`ErrorKind::BufferState`] if it is not; one that says how long it is if they reach beyond the end. Nothing is written then.
+    /// One that says how long the buffer is, if the bytes reach beyond the end; [`ErrorKind::BufferState`] if it was sealed for a send that failed.
+    /// Nothing is written then.
     pub fn write(&mut self, at: usize, bytes: &[u8]) -> Result<(), Error> {
-        if !self.is_writable() {
-            return Err(self.read_only());
+        if !self.is_open() {
+            let text = "the buffer was sealed for a send that failed: nobody can write it any more; send it again, or copy it";
+            return Err(Error::new(ErrorKind::BufferState, text));
         }
         self.view().sub(at..at.saturating_add(bytes.len()))?;
         // SAFETY: in bounds, as just checked, of memory that is mapped for writing; `&mut self` means that no slice of it is there.
         unsafe { View::from_slice(bytes).copy_to(self.handle.ptr.as_ptr().add(at)) };
         Ok(())
-    }
-
-    #[cold]
-    fn read_only(&self) -> Error {
-        let text = match self.handle.home() {
-            Home::Own(_) if !self.handle.tag.has(Tag::MOVED) => {
-                "the buffer was sealed for a send that failed: nobody can write it any more; send it again, or copy it"
-            }
-            Home::Own(_) => {
-                "the buffer came back by a move: drop it and allocate another one, its pool gives the memory out anew when nobody holds it"
-            }
-            Home::Foreign(_) => {
-                "the buffer came by a move out of a pool of level `producer`, which its writer alone can write: copy it, or use a pool of level `half` or `full`"
-            }
-        };
-        Error::new(ErrorKind::BufferState, text)
     }
 
     /// Copies in as much as there is room for.
@@ -202,12 +181,13 @@ impl BufferMut {
         // SAFETY: as for `Handle::bytes`; `&mut self` makes it unique, and the tag says that the memory is mapped for writing.
         let bytes =
             || unsafe { std::slice::from_raw_parts_mut(self.handle.ptr.as_ptr(), self.handle.len) };
-        let writable = self.handle.tag.has(Tag::SLICE_MUT) || self.is_open();
+        let writable = self.handle.tag.has(Tag::SLICE_MUT)
+            || (self.handle.tag.has(Tag::SEALED) && self.is_not_sealed_yet());
         writable.then(bytes)
     }
 
-    /// Where its bytes lie, to be written in place at every level of trust: by volatile stores, or by the kernel. `None` if it is not
-    /// [`is_writable`](BufferMut::is_writable). Good for `len` bytes until the buffer is frozen, moved or dropped.
+    /// Where its bytes lie, to be written in place at every level of trust: by volatile stores, or by the kernel. `None` if it was sealed for a
+    /// send that failed. Good for `len` bytes until the buffer is frozen, sent or dropped.
     ///
     /// Where others can write the pool ([`bytes_mut`](BufferMut::bytes_mut) gives no slice there) no slice is to be made of it.
     ///
@@ -226,13 +206,7 @@ impl BufferMut {
     /// ```
     #[inline]
     pub fn writable_ptr(&mut self) -> Option<*mut u8> {
-        self.is_writable().then_some(self.handle.ptr.as_ptr())
-    }
-
-    /// Whether it is a large one of level `none` of our own that was not sealed yet.
-    #[cold]
-    fn is_open(&self) -> bool {
-        self.handle.tag.has(Tag::SEALED) && self.is_written_here()
+        self.is_open().then_some(self.handle.ptr.as_ptr())
     }
 
     /// Ends writing. The frozen buffer can be cloned, cut and sent.
@@ -304,7 +278,7 @@ impl Deref for BufferMut {
     }
 }
 
-/// Panics where there is no slice to write: also of what [cannot be written](BufferMut::is_writable).
+/// Panics where there is no slice to write: if others can write the pool, or the buffer was sealed for a send that failed.
 impl DerefMut for BufferMut {
     #[inline]
     fn deref_mut(&mut self) -> &mut [u8] {
@@ -315,7 +289,7 @@ impl DerefMut for BufferMut {
 #[cold]
 fn no_slice() -> ! {
     panic!(
-        "no slice of this buffer can be had, as it cannot be written here, or others can write its pool: use BufferMut::is_writable, write and view, or say Receiver::trust_writer"
+        "no slice of this buffer can be had, as others can write its pool, or it is sealed: use BufferMut::write and view, or say Receiver::trust_writer"
     )
 }
 

@@ -16,12 +16,13 @@ use tranship_ring::INLINE_BYTES;
 /// | payload | what happens | a failed call gives back |
 /// |---|---|---|
 /// | [`BufferMut`] | It is handed back to the pool's writer. | the buffer |
+/// | [`Buffer`] | If it was given to this receiver, the handle that arrived hands it back. Clones cannot, nor what was shared. | the buffer |
 /// | [`Released`] | It is released, and the sender gets [`Body::Released`](crate::Body::Released). | what was to be released |
 /// | `&[u8; N]`, `&[u8]` | At most [`INLINE_BYTES`](crate::INLINE_BYTES) bytes are copied into the line. The length of an array is checked when the program is compiled. | `()` |
 /// | `(payload, u64)` | The word arrives with the message. | the pair |
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be sent back over a channel",
-    note = "a `BufferMut` is handed back, `Released(x)` is let go of, `&[u8]` is copied into the line, `(payload, word)` has a word with it"
+    note = "what was given away is handed back, `Released(x)` is let go of, `&[u8]` is copied into the line, `(payload, word)` has a word with it"
 )]
 pub trait PayloadBack: sealed::Sealed + Sized + Send + Unpin {
     /// What a failed call gives back.
@@ -57,6 +58,20 @@ impl PayloadBack for BufferMut {
 
     #[inline(always)]
     fn unsent_back(self) -> BufferMut {
+        self
+    }
+}
+
+impl PayloadBack for Buffer {
+    type Unsent = Buffer;
+
+    #[inline(always)]
+    fn go_back(self, over: &mut Receiver, word: u64) -> Result<(), SendError<Buffer>> {
+        over.hand_back_shared(self, word)
+    }
+
+    #[inline(always)]
+    fn unsent_back(self) -> Buffer {
         self
     }
 }

@@ -45,9 +45,11 @@ pub enum Body {
     Buffer(Buffer),
     /// Pieces of several buffers, by reference.
     Aggregate(Aggregate),
-    /// A buffer that its sender gave away, or one that its receiver hands back.
+    /// A buffer that its sender gave away, and that can be written here: its pool's level is [`Half`](crate::Trust::Half) or
+    /// [`Full`](crate::Trust::Full), or its bytes were copied or carried. Others that are given away arrive as [`Buffer`](Body::Buffer).
     BufferMut(BufferMut),
-    /// Several buffers that their sender gave away as one message.
+    /// Several buffers that their sender gave away as one message, and that all can be written here. Else they arrive as
+    /// [`Aggregate`](Body::Aggregate).
     AggregateMut(AggregateMut),
     /// Only from [`Sender::recv_back`](crate::Sender::recv_back): the receiver has [released](crate::Released) something that this sender sent.
     /// The id is the buffer's where its memory is shared. A copy, a carried buffer, inline bytes and an aggregate have none.
@@ -96,31 +98,36 @@ impl Message {
             Body::Released(_) => Vec::new(),
         }
     }
-    /// The buffer, if it is one that is shared.
+    /// Takes the buffer out, if there is one: shared or given away.
     #[inline(always)]
     pub fn into_buffer(self) -> Option<Buffer> {
         match self.body {
             Body::Buffer(buf) => Some(buf),
-            other => drop_other(other),
+            other => frozen(other),
         }
     }
-    /// The buffer, if it is one that was moved here.
+    /// Takes the buffer out, if it can be written.
+    ///
+    /// # Errors
+    /// The message, unchanged.
     #[inline(always)]
-    pub fn into_buffer_mut(self) -> Option<BufferMut> {
+    pub fn into_buffer_mut(self) -> Result<BufferMut, Message> {
         match self.body {
-            Body::BufferMut(buf) => Some(buf),
-            other => drop_other(other),
+            Body::BufferMut(buf) => Ok(buf),
+            body => Err(Message { body, ..self }),
         }
     }
 }
 
-/// Drops what was not asked for. It takes it by value, in a call of its own: if it were dropped in place, the whole message would have an address, and so
+/// A body that is not a shared buffer is taken by value, in a call of its own: if it were dropped in place, the whole message would have an address, and so
 /// lie in memory on the way of a buffer, too. There it would be written word by word and moved two words at a time, and such a load waits for all older stores.
 #[cold]
 #[inline(never)]
-fn drop_other<T>(other: Body) -> Option<T> {
-    drop(other);
-    None
+fn frozen(other: Body) -> Option<Buffer> {
+    match other {
+        Body::BufferMut(buf) => Some(buf.freeze()),
+        _ => None,
+    }
 }
 
 impl From<Buffer> for Body {

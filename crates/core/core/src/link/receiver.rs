@@ -203,7 +203,7 @@ impl Receiver {
     fn take_moved_message(&mut self, line: (u64, &Line)) -> Option<Message> {
         let taken = self.take_moved_direct(line)?;
         // SAFETY: `take_moved_direct` counted a reference for exactly one handle.
-        let body = Body::BufferMut(unsafe { taken.into_buffer_mut() });
+        let body = unsafe { taken.into_moved() };
         let word = taken.word;
         Some(Message { word, body })
     }

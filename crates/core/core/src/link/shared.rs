@@ -1,7 +1,7 @@
 //! One end of a link: both halves, the peer's fate, the pools assigned.
 
 use crate::base::lock;
-use crate::buffer::BufferMut;
+use crate::buffer::Buffer;
 pub(crate) use crate::domain::Gone;
 use crate::domain::{Asked, DomainCore, Offer, Watch};
 use crate::error::{self, Error};
@@ -50,7 +50,7 @@ impl Assignment {
 pub(crate) enum Reply {
     Inline(Inline),
     /// A buffer of its own.
-    Returned(BufferMut),
+    Returned(Buffer),
     Released(Option<BufferId>),
 }
 

@@ -95,9 +95,6 @@ impl Memory {
         if let Some(notes) = &self.domain().leaks {
             notes.set_frozen(self.registration.id, slot, true);
         }
-        if tag.has(Tag::MOVED) {
-            return Tag::own(slot, self.slots.private(slot).class(), self.flags());
-        }
         if self.registration.is_guarded() {
             self.close_slot(slot, Access::Read);
         }

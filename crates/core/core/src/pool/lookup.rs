@@ -2,7 +2,6 @@
 
 use super::own::OwnPool;
 use super::raw::RawBuf;
-use super::slots::HUGE;
 use super::tag::Tag;
 use crate::base::lock;
 use crate::error::{Error, ErrorKind, StaleId, Violation};
@@ -20,6 +19,9 @@ impl OwnPool {
         length: u64,
     ) -> Result<RawBuf, Violation> {
         let (memory, slot) = (&self.memory, id.slot());
+        // It is read now, or written when it is handed out again, and the domain that had it may have written: its miss begins before the checks.
+        // Wherever a liar's offset points, nothing is read there.
+        tranship_sync::prefetch_write(memory.chunks.anywhere(offset));
         let slots = memory.slots.count();
         let private = memory.slots.get(slot);
         let private = private.ok_or(Violation::Slot { slot, slots })?;
@@ -65,23 +67,7 @@ impl OwnPool {
         }
     }
 
-    /// The same of one that another domain moves to us. It was sent, so it can be written only under its next generation.
-    pub(crate) fn take_back_moved(
-        &self,
-        id: BufferId,
-        offset: u64,
-        length: u64,
-    ) -> Result<RawBuf, Violation> {
-        // It is read now, or written when it is handed out again, and who had it may have written: its miss begins before the checks. Wherever a
-        // liar's offset points, nothing is read there.
-        tranship_sync::prefetch_write(self.memory.chunks.anywhere(offset));
-        let raw = self.take_back(id, offset, length)?;
-        let flags = self.memory.flags() & !Tag::SLICE_MUT | Tag::LONG | Tag::MOVED;
-        let tag = Tag::own(id.slot(), HUGE, flags);
-        Ok(RawBuf { tag, ..raw })
-    }
-
-    /// At level `half`: a buffer that had come back by a move has been moved on, so that nobody here has to do with its pages. If a handle is left,
+    /// At level `half`: a buffer that had come back is on its way again, so that nobody here has to do with its pages. If a handle is left,
     /// as a liar that moves it back twice can have it, they stay.
     pub(crate) fn leave_again(&self, id: BufferId) {
         let (memory, slot) = (&self.memory, id.slot());
@@ -114,7 +100,7 @@ impl OwnPool {
         let check = || {
             if memory.slots.is_away(slot, id.generation()) {
                 let text = format!(
-                    "buffer {id} was moved to another domain: whoever has it now may share it"
+                    "buffer {id} was given away to be written: the domain that has it may share it"
                 );
                 return Err(Error::new(ErrorKind::BufferInvalid, text));
             }

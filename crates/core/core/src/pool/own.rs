@@ -239,9 +239,6 @@ impl OwnPool {
     pub(crate) fn release_long(&self, tag: Tag) {
         let (slot, class) = (tag.slot(), tag.class());
         self.memory.note_end(tag);
-        if tag.has(Tag::MOVED) {
-            return self.release(slot, self.memory.slots.private(slot).class());
-        }
         match self.memory.zones.get(usize::from(class)) {
             Some(zone) if zone.free_cached(slot) => {}
             zone => self.free_uncached(zone, slot),

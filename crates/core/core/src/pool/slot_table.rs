@@ -103,7 +103,7 @@ impl SlotTable {
         entry.serial.store(serial, Ordering::Relaxed);
     }
 
-    /// The caller's writable buffer, which was never sent, is about to be moved to somebody else: from its first send on it is not this
+    /// The caller's writable buffer, which was never sent, is about to be given away to be written: from its first send on it is not this
     /// domain's to look at.
     #[inline(always)]
     pub(super) fn leave(&self, slot: u32) {

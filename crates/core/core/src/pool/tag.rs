@@ -27,9 +27,9 @@ impl Tag {
     /// The bytes may be read as a slice.
     pub(crate) const TRUSTED: u32 = 1 << 25;
     /// It changes hands the long way: its pages change what can be done with them then (level `half`), it is a writable one that is larger
-    /// than a chunk, or one that was [`MOVED`](Tag::MOVED) here. One bit, so that the short way asks once.
+    /// than a chunk, or a writable one that was [`MOVED`](Tag::MOVED) here. One bit, so that the short way asks once.
     pub(crate) const LONG: u32 = 1 << 26;
-    /// A writable one that came by a move: it is counted as a received one, whosever pool it is of.
+    /// A received one that was given away to this domain, so that this handle can hand it back. Its clones cannot.
     pub(crate) const MOVED: u32 = 1 << 27;
     /// The bytes of a writable one may be written as a slice.
     pub(crate) const SLICE_MUT: u32 = 1 << 28;
@@ -58,6 +58,13 @@ impl Tag {
     /// The same with these flags, too.
     pub(crate) fn with(self, flags: u32) -> Tag {
         let rest = self.rest | flags;
+        Tag { rest, ..self }
+    }
+
+    /// The same without these flags.
+    #[inline(always)]
+    pub(crate) fn without(self, flags: u32) -> Tag {
+        let rest = self.rest & !flags;
         Tag { rest, ..self }
     }
 

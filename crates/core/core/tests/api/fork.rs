@@ -22,7 +22,7 @@ struct Inherited {
     frozen: tranship_core::Buffer,
     received: tranship_core::Buffer,
     aggregate: Aggregate,
-    moved: Option<tranship_core::BufferMut>,
+    moved: Option<tranship_core::Buffer>,
 }
 
 fn inherited() -> Inherited {
@@ -34,7 +34,7 @@ fn inherited() -> Inherited {
     sender.send(filled(&pool, 1000, 1)).expect("send");
     let received = buf(block_on(receiver.recv_async()).expect("recv"));
     sender.send(pool.alloc(30).expect("alloc")).expect("move");
-    let moved = receiver.recv().expect("recv").into_buffer_mut();
+    let moved = receiver.recv().expect("recv").into_buffer();
     let mut aggregate = Aggregate::new();
     aggregate.push_back(filled(&pool, 10, 2)).expect("room");
     sender.send(aggregate.clone()).expect("send");

@@ -7,8 +7,8 @@ use std::thread;
 use std::time::Duration;
 use tranship_core::error::{Limit, Refusal, RefusalCode, Shortage};
 use tranship_core::{
-    Body, Buffer, BufferMut, ChannelOptions, Domain, Error, Message, PollItem, Pool, PoolOptions,
-    Receiver, Sender, Trust, poll,
+    Body, Buffer, BufferId, BufferMut, ChannelOptions, Domain, Error, Message, Outcome, PollItem,
+    Pool, PoolOptions, Receiver, SendError, Sender, Trust, View, poll,
 };
 use tranship_testkit::Watchdog;
 use tranship_testkit::probe::{Access, Probe};
@@ -182,4 +182,92 @@ impl AllocNow for Pool {
 /// What the manager refused, if that is what went wrong.
 pub fn refusal(error: &Error) -> Option<RefusalCode> {
     error.find().map(|refusal: &Refusal| refusal.code)
+}
+
+/// A buffer that was given away, as it arrives: to be written, or to be read.
+#[derive(Debug)]
+pub(crate) enum Given {
+    Mine(BufferMut),
+    Shared(Buffer),
+}
+
+impl Given {
+    #[track_caller]
+    pub(crate) fn of(message: Message) -> Given {
+        match message.body {
+            Body::BufferMut(buf) => Given::Mine(buf),
+            Body::Buffer(buf) => Given::Shared(buf),
+            other => panic!("a buffer was expected, not {other:?}"),
+        }
+    }
+
+    /// What was given away over shared memory out of a pool of that level, which decides whether it is written.
+    #[track_caller]
+    pub(crate) fn next(from: &mut Receiver, trust: Trust) -> Given {
+        let given = Given::of(from.recv().expect("recv"));
+        assert_eq!(matches!(given, Given::Mine(_)), trust.all_write());
+        given
+    }
+
+    pub(crate) fn view(&self) -> View<'_> {
+        match self {
+            Given::Mine(buf) => buf.view(),
+            Given::Shared(buf) => buf.view(),
+        }
+    }
+
+    pub(crate) fn to_vec(&self) -> Vec<u8> {
+        self.view().to_vec()
+    }
+
+    pub(crate) fn bytes(&self) -> Option<&[u8]> {
+        match self {
+            Given::Mine(buf) => buf.bytes(),
+            Given::Shared(buf) => buf.bytes(),
+        }
+    }
+
+    pub(crate) fn id(&self) -> BufferId {
+        match self {
+            Given::Mine(buf) => buf.id(),
+            Given::Shared(buf) => buf.id(),
+        }
+    }
+
+    /// Writes it, if it is to be written: whether it is.
+    #[track_caller]
+    pub(crate) fn write(&mut self, bytes: &[u8]) -> bool {
+        let Given::Mine(buf) = self else {
+            return false;
+        };
+        buf.write(0, bytes).expect("it is ours to write");
+        true
+    }
+
+    pub(crate) fn freeze(self) -> Buffer {
+        match self {
+            Given::Mine(buf) => buf.freeze(),
+            Given::Shared(buf) => buf,
+        }
+    }
+
+    pub(crate) fn send(self, to: &mut Sender) -> Result<Outcome, SendError<Given>> {
+        match self {
+            Given::Mine(buf) => to.send(buf).map_err(|failed| failed.map(Given::Mine)),
+            Given::Shared(buf) => to.send(buf).map_err(|failed| failed.map(Given::Shared)),
+        }
+    }
+
+    pub(crate) fn back(self, from: &mut Receiver, word: u64) -> Result<(), SendError<Given>> {
+        match self {
+            Given::Mine(buf) => {
+                let back = from.send_back((buf, word));
+                back.map_err(|failed| failed.map(|(buf, _)| Given::Mine(buf)))
+            }
+            Given::Shared(buf) => {
+                let back = from.send_back((buf, word));
+                back.map_err(|failed| failed.map(|(buf, _)| Given::Shared(buf)))
+            }
+        }
+    }
 }

@@ -1,10 +1,11 @@
-//! Aggregates that are moved: every piece is what one that is moved by itself is, and all go or none.
+//! Aggregates that are given away: every piece is what one that is given by itself is, all go or none, and all are written or none.
 
 use crate::kit::*;
+use std::collections::VecDeque;
 use tranship_core::error::{Limit, Shortage};
 use tranship_core::{
-    AggregateMut, Body, ChannelOptions, ErrorKind, MAX_PIECES, Pool, PoolOptions, Receiver,
-    Released, Sender, Trust,
+    Aggregate, AggregateMut, Body, ChannelOptions, ErrorKind, MAX_PIECES, Pool, PoolOptions,
+    Receiver, Released, Sender, Trust,
 };
 use tranship_testkit::probe::Access;
 
@@ -13,6 +14,14 @@ fn moved(from: &mut Receiver) -> AggregateMut {
     match from.recv().expect("recv").body {
         Body::AggregateMut(all) => all,
         other => panic!("a moved aggregate was expected, not {other:?}"),
+    }
+}
+
+#[track_caller]
+fn shared(from: &mut Receiver) -> Aggregate {
+    match from.recv().expect("recv").body {
+        Body::Aggregate(all) => all,
+        other => panic!("an aggregate was expected, not {other:?}"),
     }
 }
 
@@ -44,37 +53,42 @@ fn all_pieces_are_the_receivers_at_every_level() {
             .collect();
         to.send((all, 7)).expect("move");
         for (id, at) in ids.iter().zip(at) {
-            let error = pool.lookup(*id).expect_err("it is another's");
-            assert_eq!(error.kind(), ErrorKind::BufferInvalid, "{error}");
+            let found = pool.lookup(*id).map(drop).map_err(|error| error.kind());
+            let expected = match trust.all_write() {
+                true => Err(ErrorKind::BufferInvalid),
+                false => Ok(()),
+            };
+            assert_eq!(found, expected, "{trust}");
             if trust == Trust::Half {
                 assert_eq!(access(at), Access::None, "it is not the sender's");
             }
         }
-        let mut got = moved(&mut from);
-        let found: Vec<_> = got.pieces().iter().map(|piece| piece.id()).collect();
-        assert_eq!(found, ids, "in their order");
-        let writable = trust != Trust::Producer;
-        for (piece, byte) in got.pieces_mut().zip(1u8..) {
-            assert_eq!(piece.to_vec(), vec![byte; piece.len()]);
-            assert_eq!(piece.is_writable(), writable);
-            let written = piece.write(0, &[byte + 10]);
-            assert_eq!(
-                written.map_err(|e| e.kind()),
-                if writable {
-                    Ok(())
-                } else {
-                    Err(ErrorKind::BufferState)
+        let writable = trust.all_write();
+        let mut pieces: VecDeque<Given> = match writable {
+            true => {
+                let mut got = moved(&mut from);
+                for (piece, byte) in got.pieces_mut().zip(1u8..) {
+                    assert_eq!(piece.to_vec(), vec![byte; piece.len()]);
+                    piece.write(0, &[byte + 10]).expect("ours to write");
                 }
-            );
-        }
+                got.into_pieces().into_iter().map(Given::Mine).collect()
+            }
+            false => {
+                let mut got = shared(&mut from);
+                let pieces = std::iter::from_fn(|| got.remove(0));
+                pieces.map(Given::Shared).collect()
+            }
+        };
+        let found: Vec<_> = pieces.iter().map(Given::id).collect();
+        assert_eq!(found, ids, "in their order");
         // The list is read.
         uses(&lists, 0);
         uses(&pool, 3);
         // Each by itself from here on: one goes back, one is released, one dropped.
-        let mut pieces = got.into_pieces();
         let (back, told) = (pieces.remove(0).expect("3"), pieces.remove(0).expect("2"));
-        from.send_back((back, 1)).expect("pass");
-        from.send_back((Released(told), 2)).expect("release");
+        back.back(&mut from, 1).expect("pass");
+        from.send_back((Released(told.freeze()), 2))
+            .expect("release");
         drop(pieces);
         let reply = to.try_recv_back().expect("no lie").expect("it is back");
         let first = if writable { 11 } else { 1 };
@@ -97,19 +111,27 @@ fn they_go_round_and_are_counted_right() {
         let pool = pool_of(&a, trust);
         let (lists, theirs) = (crate::kit::pool(&a, 1), crate::kit::pool(&b, 1));
         pool.allow_forward(b.id()).expect("allow");
-        let mut all = of(&pool, &[(100, 1), (200, 2)]);
         for _ in 0..20 {
+            let mut all = of(&pool, &[(100, 1), (200, 2)]);
             all.set_list_pool(&lists);
             ab.send(all).expect("move");
-            let mut there = moved(&mut b_in);
-            there.set_list_pool(&theirs);
-            ba.send(there).expect("move back");
-            all = moved(&mut a_in);
-            assert!(all.pieces().iter().all(|piece| !piece.is_writable()));
-            assert_eq!(all.len(), 300);
+            match trust.all_write() {
+                true => {
+                    let mut there = moved(&mut b_in);
+                    there.set_list_pool(&theirs);
+                    ba.send(there).expect("move back");
+                }
+                false => {
+                    let mut there = shared(&mut b_in);
+                    there.set_list_pool(&theirs);
+                    ba.send(there).expect("share back");
+                }
+            }
+            // What was sent is not written by its pool's writer any more.
+            let home = shared(&mut a_in);
+            assert_eq!(home.len(), 300);
             uses(&pool, 2);
         }
-        drop(all);
         drop(pool.alloc_now(4 * CHUNK).expect("nobody has any"));
         uses(&lists, 0);
         uses(&theirs, 0);

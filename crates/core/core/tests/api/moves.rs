@@ -1,4 +1,4 @@
-//! Buffers that are moved: each has one holder at a time, who may write it where the pool's level of trust lets him, and comes back to its pool
+//! Buffers that are given away: each has one holder at a time, which may write it where the pool's level of trust lets it, and comes back to its pool
 //! when that holder drops it.
 
 mod walk;
@@ -6,21 +6,12 @@ mod walk;
 use crate::kit::*;
 use tranship_core::error::RefusalCode;
 use tranship_core::{
-    Body, Buffer, BufferId, BufferMut, ChannelOptions, ErrorKind, Pool, PoolOptions, Receiver,
-    Sender, Trust, WhenFull,
+    Buffer, BufferId, BufferMut, ChannelOptions, ErrorKind, Pool, PoolOptions, Sender, Trust,
+    WhenFull,
 };
 use tranship_testkit::probe::Access;
 
 const LEVELS: [Trust; 3] = [Trust::Producer, Trust::Half, Trust::Full];
-
-#[track_caller]
-fn moved(from: &mut Receiver) -> BufferMut {
-    let message = from.recv().expect("recv");
-    match message.body {
-        Body::BufferMut(buf) => buf,
-        other => panic!("a moved buffer was expected, not {other:?}"),
-    }
-}
 
 fn written(pool: &Pool, len: usize, byte: u8) -> BufferMut {
     let mut buf = pool.alloc(len).expect("a buffer");
@@ -53,20 +44,21 @@ fn a_moved_buffer_is_its_receivers() {
             let message = from.recv().expect("recv");
             assert_eq!((message.word, message.len()), (7, len));
             assert_eq!(message.to_vec(), vec![1; len]);
-            let mut got = message.into_buffer_mut().expect("it was moved");
+            let mut got = Given::of(message);
             assert_eq!(got.id(), id);
             let there = got.view().as_ptr();
-            let writes = trust.all_write();
-            assert_eq!(got.is_writable(), writes);
-            assert!(got.bytes().is_none() && got.bytes_mut().is_none());
-            let (most, byte) = if writes {
-                got.write(0, &vec![2; len]).expect("it may");
-                assert!(got.write(1, &vec![3; len]).is_err(), "beyond its end");
-                (Access::ReadWrite, 2)
-            } else {
-                let error = got.write(0, &[2]).expect_err("it may not");
-                assert_eq!(error.kind(), ErrorKind::BufferState, "{error}");
-                (Access::Read, 1)
+            assert!(got.bytes().is_none());
+            let (most, byte) = match &mut got {
+                Given::Mine(got) => {
+                    assert!(trust.all_write() && got.bytes_mut().is_none());
+                    got.write(0, &vec![2; len]).expect("it may");
+                    assert!(got.write(1, &vec![3; len]).is_err(), "beyond its end");
+                    (Access::ReadWrite, 2)
+                }
+                Given::Shared(_) => {
+                    assert!(!trust.all_write());
+                    (Access::Read, 1)
+                }
             };
             assert_eq!(access(there), most);
             assert!(pool.alloc_now(2 * CHUNK).is_err() || len == 10);
@@ -102,15 +94,14 @@ fn slices_of_it_are_there_for_who_trusts() {
         // The first comes another way than the others.
         for _ in 0..3 {
             to.send(written(&pool, 8, 1)).expect("move");
-            let mut got = moved(&mut from);
+            let mut got = Given::next(&mut from, trust);
             assert_eq!(got.bytes(), Some(&[1; 8][..]));
-            assert_eq!(got.bytes_mut().is_some(), trust.all_write());
-            if let Some(bytes) = got.bytes_mut() {
-                bytes.fill(2);
+            if let Given::Mine(got) = &mut got {
+                got.bytes_mut().expect("slices too").fill(2);
+                got.truncate(4);
             }
-            got.truncate(4);
-            let byte = if trust.all_write() { 2 } else { 1 };
-            assert_eq!(got.freeze().bytes(), Some(&[byte; 4][..]));
+            let shown: &[u8] = if trust.all_write() { &[2; 4] } else { &[1; 8] };
+            assert_eq!(got.freeze().bytes(), Some(shown));
         }
     }
 }
@@ -141,8 +132,8 @@ fn what_is_not_sent_comes_back() {
         let error = to.try_send(written(&pool, 8, 4)).expect_err("full");
         assert_eq!(error.kind(), ErrorKind::Full);
         let back = still_ours(error.unsent, 4);
-        assert_eq!(moved(&mut from).to_vec(), [2; 8]);
-        assert_eq!(moved(&mut from).to_vec(), [3; 8]);
+        assert_eq!(Given::next(&mut from, trust).to_vec(), [2; 8]);
+        assert_eq!(Given::next(&mut from, trust).to_vec(), [3; 8]);
         to.set_when_full(WhenFull::DropNew);
         for _ in 0..3 {
             to.send(written(&pool, 8, 6)).expect("dropped");
@@ -175,11 +166,9 @@ fn both_kinds_travel_on_one_channel() {
                 .expect("send");
             let part = buf(from.recv().expect("recv"));
             assert_eq!(part.to_vec(), [round; 20]);
-            let mut whole = moved(&mut from);
+            let mut whole = Given::next(&mut from, trust);
             assert_eq!(whole.to_vec(), [round + 1; 200]);
-            if whole.is_writable() {
-                whole.write(100, &[0; 100]).expect("inside");
-            }
+            whole.write(&[0; 100]);
             assert_eq!(from.recv().expect("recv").to_vec(), [round]);
             assert_eq!(from.recv().expect("recv").to_vec(), [round + 2; 300]);
             assert_eq!(part.to_vec(), [round; 20]);
@@ -200,35 +189,30 @@ fn it_goes_on_and_comes_back() {
         let (mut ca, mut a_in) = link(&c, &a, "ca");
         let pool = pool_of(&a, trust);
         ab.send(written(&pool, 50, 1)).expect("move");
-        let got = moved(&mut b_in);
+        let got = Given::next(&mut b_in, trust);
         let (id, at_b) = (got.id(), got.view().as_ptr());
-        let error = bc.send(got).expect_err("no right");
+        let error = got.send(&mut bc).expect_err("no right");
         assert_eq!(refusal(&error.error), Some(RefusalCode::NotYours));
         let mut got = error.unsent;
         for domain in [&b, &c] {
             pool.allow_forward(domain.id()).expect("allow");
         }
         let byte = u8::from(trust.all_write()) + 1;
-        assert_eq!(got.write(0, &[2; 50]).is_ok(), trust.all_write());
-        bc.send(got).expect("move on");
+        got.write(&[2; 50]);
+        got.send(&mut bc).expect("move on");
         if trust == Trust::Half {
             assert_eq!(access(at_b), Access::None, "b has it no more");
         }
-        let got = moved(&mut c_in);
+        let got = Given::next(&mut c_in, trust);
         assert_eq!((got.id(), got.to_vec()), (id, vec![byte; 50]));
-        ca.send(got).expect("move back");
-        let mut home = moved(&mut a_in);
+        got.send(&mut ca).expect("move back");
+        // Another domain may still have it, as far as the writer knows: it is written only as another buffer.
+        let home = buf(a_in.recv().expect("recv"));
         assert_eq!((home.id(), home.to_vec()), (id, vec![byte; 50]));
         assert_eq!(home.bytes().is_some(), trust == Trust::Producer);
-        // Somebody may have it who should not, as far as the writer knows: the collector will say.
-        assert!(!home.is_writable() && home.bytes_mut().is_none());
-        let error = home.write(0, &[3]).expect_err("not yet");
-        assert_eq!(error.kind(), ErrorKind::BufferState, "{error}");
-        // Around once more as what it is, and then as one that is shared.
-        ab.send(home).expect("move");
-        bc.send(moved(&mut b_in)).expect("move on");
-        ca.send(moved(&mut c_in)).expect("move back");
-        ab.send(moved(&mut a_in).freeze()).expect("share");
+        let home = home.try_into_mut().expect_err("it was sent");
+        // Around once more, shared.
+        ab.send(home).expect("share");
         let shared = buf(b_in.recv().expect("recv"));
         assert_eq!((shared.id(), shared.to_vec()), (id, vec![byte; 50]));
         assert!(pool.alloc_now(4 * CHUNK).is_err(), "b has it");
@@ -237,9 +221,9 @@ fn it_goes_on_and_comes_back() {
     }
 }
 
-/// Its new owner may share it, also with whom it came from, but nobody else helps himself.
+/// A buffer that another domain writes is not looked up. That domain may share it, also with its writer. A buffer that is only read there is.
 #[test]
-fn what_is_away_is_not_looked_up() {
+fn what_is_given_to_be_written_is_not_looked_up() {
     for trust in LEVELS {
         let _dog = dog();
         let (a, b) = pair();
@@ -248,10 +232,18 @@ fn what_is_away_is_not_looked_up() {
         let pool = pool_of(&a, trust);
         pool.allow_forward(b.id()).expect("allow");
         to.send(written(&pool, 50, 1)).expect("move");
-        let got = moved(&mut from);
+        let got = Given::next(&mut from, trust);
         let id = got.id();
-        let error = pool.lookup(id).expect_err("it is b's");
-        assert_eq!(error.kind(), ErrorKind::BufferInvalid, "{error}");
+        match pool.lookup(id) {
+            Ok(found) => assert_eq!(
+                (trust, &found.to_vec()[..50]),
+                (Trust::Producer, &[1; 50][..])
+            ),
+            Err(error) => {
+                assert!(trust.all_write());
+                assert_eq!(error.kind(), ErrorKind::BufferInvalid, "{error}");
+            }
+        }
         back.send(got.freeze()).expect("share");
         let shared = buf(home.recv().expect("recv"));
         assert_ne!(access(shared.view().as_ptr()), Access::None);
@@ -284,7 +276,7 @@ fn a_frozen_buffer_that_nobody_else_has_is_exclusive_again() {
             let mut again = frozen.try_into_mut().expect("there is none");
             again.write(0, &vec![2; len]).expect("inside");
             to.send(again).expect("move");
-            assert_eq!(moved(&mut from).to_vec(), vec![2; len]);
+            assert_eq!(Given::next(&mut from, trust).to_vec(), vec![2; len]);
             let frozen = written(&pool, len, 3).freeze();
             to.send(frozen.clone()).expect("send");
             drop(from.recv().expect("recv"));
@@ -311,8 +303,8 @@ fn a_pool_stays_as_long_as_a_moved_buffer_of_it_is_out() {
     let pool = pool.expect("a pool");
     to.send(written(&pool, 100, 1)).expect("move");
     drop((to, pool));
-    let mut got = moved(&mut from);
-    got.write(0, &[2; 100]).expect("it is ours");
+    let mut got = Given::next(&mut from, Trust::Full);
+    got.write(&[2; 100]);
     drop(from);
     assert_eq!(got.to_vec(), [2; 100]);
 }

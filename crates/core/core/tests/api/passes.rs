@@ -2,24 +2,22 @@
 
 use crate::kit::*;
 use tranship_core::{
-    Body, BufferMut, ChannelOptions, ErrorKind, Message, Pool, Receiver, SendError, Sender, Trust,
+    Body, Buffer, BufferMut, ChannelOptions, ErrorKind, Message, Pool, Receiver, SendError, Sender,
+    Trust,
 };
 use tranship_testkit::probe::Access;
 
 const LEVELS: [Trust; 3] = [Trust::Producer, Trust::Half, Trust::Full];
 
 #[track_caller]
-fn moved(from: &mut Receiver) -> BufferMut {
-    let message = from.recv().expect("recv");
-    message.into_buffer_mut().expect("a moved buffer")
+fn given(from: &mut Receiver) -> Given {
+    Given::of(from.recv().expect("recv"))
 }
 
-/// Passes back what comes next.
+/// Hands back what comes next.
 #[track_caller]
-fn pass_next(from: &mut Receiver, word: u64) -> Result<(), SendError<BufferMut>> {
-    let buf = moved(from);
-    let passed = from.send_back((buf, word));
-    passed.map_err(|failed| failed.map(|(buf, _)| buf))
+fn pass_next(from: &mut Receiver, word: u64) -> Result<(), SendError<Given>> {
+    given(from).back(from, word)
 }
 
 #[track_caller]
@@ -29,8 +27,8 @@ fn back(to: &mut Sender) -> Message {
 }
 
 #[track_caller]
-fn returned(to: &mut Sender) -> BufferMut {
-    back(to).into_buffer_mut().expect("a buffer came back")
+fn returned(to: &mut Sender) -> Buffer {
+    buf(back(to))
 }
 
 fn written(pool: &Pool, len: usize, byte: u8) -> BufferMut {
@@ -54,32 +52,33 @@ fn what_is_passed_back_shows_what_its_receiver_wrote() {
             let (mut to, mut from) = link(&a, &b, "x");
             let pool = pool_of(&a, trust);
             for round in 0..3u8 {
-                let buf = written(&pool, len, round);
-                let (id, at) = (buf.id(), buf.view().as_ptr());
-                to.send(buf).expect("move");
-                let mut got = moved(&mut from);
+                let own = written(&pool, len, round);
+                let (id, at) = (own.id(), own.view().as_ptr());
+                to.send(own).expect("move");
+                let mut got = Given::next(&mut from, trust);
                 let there = got.view().as_ptr();
-                let byte = match got.write(0, &vec![round + 100; len]) {
-                    Ok(()) => round + 100,
-                    Err(_) => round,
-                };
+                let mut shown = (round, len);
+                if got.write(&vec![round + 100; len]) {
+                    shown = (round + 100, len - 3);
+                }
                 // What it says is defined.
-                got.truncate(len - 3);
-                from.send_back((got, 7)).expect("pass");
+                if let Given::Mine(buf) = &mut got {
+                    buf.truncate(len - 3);
+                }
+                got.back(&mut from, 7).expect("pass");
                 if trust == Trust::Half {
                     assert_eq!(access(there), Access::None, "it is not the receiver's");
                 }
                 assert!(pool.alloc_now(4 * CHUNK).is_err(), "it is on its way");
                 let reply = back(&mut to);
-                assert_eq!((reply.word, reply.len()), (7, len - 3));
-                let mut got = reply.into_buffer_mut().expect("a buffer");
-                assert_eq!((got.id(), got.to_vec()), (id, vec![byte; len - 3]));
+                let (byte, len) = shown;
+                assert_eq!((reply.word, reply.len()), (7, len));
+                let got = buf(reply);
+                assert_eq!((got.id(), got.to_vec()), (id, vec![byte; len]));
                 assert_eq!(got.view().as_ptr(), at);
                 assert_eq!(got.bytes().is_some(), trust == Trust::Producer);
-                // Not its pool's yet: as far as the writer knows somebody may have it who should not.
-                assert!(!got.is_writable() && got.bytes_mut().is_none());
-                let error = got.write(0, &[1]).expect_err("not yet");
-                assert_eq!(error.kind(), ErrorKind::BufferState, "{error}");
+                // Not its pool's yet: as far as the writer knows another domain may have it that should not.
+                let got = got.try_into_mut().expect_err("it was sent");
                 assert!(pool.alloc_now(4 * CHUNK).is_err(), "we have it");
                 drop(got);
                 is_whole(&pool);
@@ -108,27 +107,47 @@ fn it_goes_there_and_back_and_on() {
         ab.send(written(&pool, 50, 1)).expect("move");
         for _ in 0..20 {
             pass_next(&mut b_in, 0).expect("pass");
-            let again = returned(&mut ab);
-            ab.send(again).expect("move again");
+            drop(returned(&mut ab));
+            ab.send(written(&pool, 50, 1)).expect("move again");
         }
-        bc.send(moved(&mut b_in)).expect("move on");
+        if trust == Trust::Producer {
+            is_handed_back_once(&mut ab, &mut b_in);
+            is_whole(&pool);
+            continue;
+        }
+        given(&mut b_in).send(&mut bc).expect("move on");
         // Who got it from a forwarder can pass it to the writer, over a channel from there and no other.
         let error = pass_next(&mut c_in, 0).expect_err("b is not its writer");
         assert_eq!(error.kind(), ErrorKind::PoolNotAssigned, "{error}");
-        let error = c_direct
-            .send_back(error.unsent)
-            .expect_err("not assigned to that");
+        let error = (error.unsent.back(&mut c_direct, 0)).expect_err("not assigned to that");
         assert_eq!(error.kind(), ErrorKind::PoolNotAssigned, "{error}");
         ac.assign(&pool).expect("assign");
-        c_direct.send_back(error.unsent).expect("pass");
+        error.unsent.back(&mut c_direct, 0).expect("pass");
         let got = returned(&mut ac);
         assert_eq!(got.to_vec(), [1; 50]);
-        ab.send(got.freeze()).expect("share");
+        ab.send(got).expect("share");
         let shared = buf(b_in.recv().expect("recv"));
         assert!(pool.alloc_now(4 * CHUNK).is_err(), "b has it");
         drop(shared);
         is_whole(&pool);
     }
+}
+
+/// The handle that arrived hands the receipt back; its clones and parts are like any other's.
+fn is_handed_back_once(to: &mut Sender, from: &mut Receiver) {
+    let arrived = buf(from.recv().expect("recv"));
+    let (clone, part) = (arrived.clone(), arrived.slice(10..20));
+    for other in [clone.clone(), part] {
+        let error = from.send_back(other).expect_err("a clone");
+        assert_eq!(error.kind(), ErrorKind::BufferNotOwned, "{error}");
+    }
+    from.send_back(arrived).expect("it was given");
+    let home = returned(to);
+    to.send(home.clone()).expect("share");
+    let shared = buf(from.recv().expect("recv"));
+    let error = from.send_back(shared).expect_err("it was shared");
+    assert_eq!(error.kind(), ErrorKind::BufferNotOwned, "{error}");
+    assert_eq!((home.to_vec(), clone.to_vec()), (vec![1; 50], vec![1; 50]));
 }
 
 #[test]
@@ -152,9 +171,9 @@ fn what_cannot_be_passed_comes_back() {
         let (mut to_c, mut from_c) = link(&a, &c, "z");
         to.assign(&pool).expect("assign");
         to_c.send(written(&pool, 8, 1)).expect("move");
-        let error = from.send_back(moved(&mut from_c)).expect_err("it is c's");
+        let error = (given(&mut from_c).back(&mut from, 0)).expect_err("it is c's");
         assert_eq!(error.kind(), ErrorKind::BufferNotOwned, "{error}");
-        from_c.send_back(error.unsent).expect("c may");
+        error.unsent.back(&mut from_c, 0).expect("c may");
         assert_eq!(returned(&mut to_c).to_vec(), [1; 8]);
         to.assign(&pool).expect("assign");
         for byte in 1..3 {
@@ -165,9 +184,8 @@ fn what_cannot_be_passed_comes_back() {
         let error = pass_next(&mut from, 0).expect_err("full");
         assert_eq!(error.kind(), ErrorKind::Full, "{error}");
         assert_eq!(error.unsent.to_vec(), [3; 8]);
-        assert_eq!(error.unsent.is_writable(), trust.all_write());
         assert_eq!(returned(&mut to).to_vec(), [1; 8]);
-        from.send_back(error.unsent).expect("room");
+        error.unsent.back(&mut from, 0).expect("room");
         from.send_back(b"full").expect_err("again");
         assert_eq!(returned(&mut to).to_vec(), [2; 8]);
         from.send_back((b"more", 4)).expect("room");
@@ -177,9 +195,9 @@ fn what_cannot_be_passed_comes_back() {
         assert_eq!((control.word, control.to_vec()), (4, b"more".to_vec()));
         assert!(to.try_recv_back().expect("no lie").is_none());
         to.send(written(&pool, 8, 5)).expect("move");
-        let last = moved(&mut from);
+        let last = given(&mut from);
         drop(to);
-        let error = from.send_back(last).expect_err("nobody is there");
+        let error = last.back(&mut from, 0).expect_err("nobody is there");
         assert_eq!(error.kind(), ErrorKind::PeerGone, "{error}");
         assert_eq!(error.unsent.to_vec(), [5; 8]);
         drop(error);
@@ -262,10 +280,12 @@ fn a_part_is_moved_with_its_whole_slot() {
         part.write(0, &[2; 200]).expect("inside");
         part.write(0, &[3; 201]).expect_err("beyond the part");
         to.send(part).expect("move");
-        let mut got = moved(&mut from);
+        let mut got = Given::next(&mut from, trust);
         assert_eq!(got.to_vec(), [2; 200]);
-        got.write(0, &[3; 201]).expect_err("beyond the part");
-        from.send_back(got).expect("pass");
+        if let Given::Mine(got) = &mut got {
+            got.write(0, &[3; 201]).expect_err("beyond the part");
+        }
+        got.back(&mut from, 0).expect("pass");
         let got = returned(&mut to);
         assert_eq!(got.to_vec(), [2; 200]);
         drop(got);
@@ -317,11 +337,11 @@ fn a_stream_of_passes_loses_nothing() {
                 for n in 0..MESSAGES {
                     let message = from.recv().expect("recv");
                     assert_eq!(message.word, n);
-                    let mut unsent = message.into_buffer_mut();
-                    while let Some(buf) = unsent.take() {
-                        if let Err(error) = from.send_back((buf, n)) {
+                    let mut unsent = Some(Given::of(message));
+                    while let Some(given) = unsent.take() {
+                        if let Err(error) = given.back(&mut from, n) {
                             assert_eq!(error.kind(), ErrorKind::Full, "{error}");
-                            unsent = Some(error.unsent.0);
+                            unsent = Some(error.unsent);
                         }
                     }
                 }
@@ -336,7 +356,7 @@ fn a_stream_of_passes_loses_nothing() {
                 if let Some(reply) = to.try_recv_back().expect("no lie") {
                     assert_eq!(reply.word, came);
                     let byte = came.to_le_bytes()[0];
-                    assert!(matches!(reply.body, Body::BufferMut(_)));
+                    assert!(matches!(reply.body, Body::Buffer(_)));
                     assert_eq!(reply.to_vec(), vec![byte; 3000]);
                     came += 1;
                 }

@@ -65,7 +65,7 @@ fn a_copy_is_the_receivers_own() {
             .expect("recv")
             .into_buffer_mut()
             .expect("it was moved");
-        assert!(moved.is_writable() && moved.id().pool() == copies.id());
+        assert_eq!(moved.id().pool(), copies.id());
         assert_eq!(moved[..], [round; 700]);
         moved.fill(round + 1);
         held.push((moved.freeze(), round + 1));

@@ -130,19 +130,19 @@ fn at_half_what_came_back_and_goes_again_faults_again() {
     let (a, b) = pair();
     let (mut to, mut from) = link(&a, &b, "x");
     let pool = pool_of(&a, Trust::Half);
-    let mut buf = pool.alloc(10).expect("a buffer");
-    buf.write(0, b"some bytes").expect("inside");
-    let at = buf.view().as_ptr();
     for _ in 0..5 {
+        let mut buf = pool.alloc(10).expect("a buffer");
+        buf.write(0, b"some bytes").expect("inside");
+        let at = buf.view().as_ptr();
         to.send(buf).expect("move");
         assert_eq!(access(at), Access::None);
         let there = from.recv().expect("recv").into_buffer_mut().expect("moved");
         let theirs = there.view().as_ptr();
         assert_eq!(access(theirs), Access::ReadWrite);
-        until_passed(&mut from, there);
+        until_passed(&mut from, Given::Mine(there));
         assert_eq!(access(theirs), Access::None);
         let back = to.try_recv_back().expect("no lie").expect("it is back");
-        buf = back.into_buffer_mut().expect("moved");
+        let _back = crate::kit::buf(back);
         assert_eq!(access(at), Access::Read);
     }
 }
@@ -159,33 +159,31 @@ fn bytes_are_written_in_place_by_who_may_write_them() {
         // SAFETY: its first byte, mapped for writing.
         unsafe { at.write_volatile(7) };
         to.send(buf).expect("move");
-        let mut got = from.recv().expect("recv").into_buffer_mut().expect("moved");
+        let mut got = Given::next(&mut from, trust);
         assert_eq!(got.view().read::<u8>(0), Ok(7), "{trust}");
-        let there = got.writable_ptr();
-        assert_eq!(there.is_some(), trust.all_write(), "{trust}");
-        if let Some(at) = there {
+        if let Given::Mine(got) = &mut got {
+            let at = got.writable_ptr().expect("it is ours");
             // SAFETY: as above.
             unsafe { at.write_volatile(8) };
         }
         until_passed(&mut from, got);
         let back = to.try_recv_back().expect("no lie").expect("it is back");
-        let mut back = back.into_buffer_mut().expect("moved");
-        assert_eq!(back.writable_ptr(), None, "{trust}");
+        let back = crate::kit::buf(back);
         let shows = if trust.all_write() { 8 } else { 7 };
         assert_eq!(back.view().read::<u8>(0), Ok(shows), "{trust}");
     }
 }
 
 /// The manager may have to confirm first that the pool is here.
-fn until_passed(from: &mut tranship_core::Receiver, buf: tranship_core::BufferMut) {
-    let mut buf = Some(buf);
+fn until_passed(from: &mut tranship_core::Receiver, given: Given) {
+    let mut given = Some(given);
     until(|| {
-        let passed = from.send_back(buf.take().expect("it came back"));
-        buf = passed.err().map(|failed| {
+        let passed = given.take().expect("it came back").back(from, 0);
+        given = passed.err().map(|failed| {
             assert_eq!(failed.kind(), ErrorKind::PoolPending, "{failed}");
             failed.unsent
         });
-        buf.is_none()
+        given.is_none()
     });
 }
 

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/wait.h>
 #include <tranship.h>
+#include <tranship/admin.h>
 #include <unistd.h>
 
 #define EXPECT(is, wanted)                                                                         \
@@ -132,7 +133,6 @@ static void bufs_know_what_they_are(tranship_pool *pool)
 
     OK(tranship_alloc(pool, 8, TRANSHIP_FOREVER, &buf, &error));
     EXPECT(buf.kind, TRANSHIP_BUF_EXCLUSIVE);
-    EXPECT(buf.flags, TRANSHIP_BUF_WRITABLE);
     EXPECT(tranship_buf_clone(&buf, &again, &error), TRANSHIP_ERR_BAD_ARGUMENT);
     memcpy(tranship_data(&buf), "abcdefgh", 8);
     buf.len = 9;
@@ -263,11 +263,11 @@ static void messages_of_all_kinds(tranship_domain *domain, tranship_pool *pool)
     OK(tranship_send(sender, &buf, TRANSHIP_FOREVER, &error));
     OK(tranship_wait_taken(sender, TRANSHIP_FOREVER, &error));
     EXPECT(tranship_sender_queued(sender), 0);
-    OK(tranship_pool_stat(pool, &stats, &error));
+    OK(tranship_admin_pool_stats(pool, &stats, &error));
     EXPECT(stats.allocs > 3 && stats.present_bytes > 0, 1);
     EXPECT(stats.max_bytes >= 1 << 20, 1);
     stats.size = 0;
-    EXPECT(tranship_pool_stat(pool, &stats, &error), TRANSHIP_ERR_BAD_ARGUMENT);
+    EXPECT(tranship_admin_pool_stats(pool, &stats, &error), TRANSHIP_ERR_BAD_ARGUMENT);
     tranship_sender_close(sender);
     pthread_join(thread, NULL);
     tranship_listener_close(listener);
@@ -446,7 +446,7 @@ static void a_forked_child_is_told(tranship_domain *domain, tranship_pool *pool)
 
 static void who_wants_the_newest_gets_it(tranship_domain *domain)
 {
-    tranship_link_options two = {.size = sizeof two, .lines = 2};
+    tranship_channel_options two = {.size = sizeof two, .lines = 2};
     tranship_listener *listener;
     tranship_sender *sender;
     tranship_receiver *receiver;

@@ -246,8 +246,8 @@ class _Closing:
 class Buffer:
     """Bytes in a pool. `memoryview(buffer)` and `numpy.asarray(buffer)` show them without a copy.
 
-    Writable while no other process can have it: from `Pool.alloc` to the first send, and after a move at levels of
-    trust where receivers may write. Dropping the last reference, views included, lets the memory be used again.
+    Writable while no other process can have it: from `Pool.alloc` to the first send, and after a move to
+    where the receiver may write. Dropping the last reference, views included, lets the memory be used again.
     """
 
     @property
@@ -256,9 +256,6 @@ class Buffer:
     @property
     def word(self) -> int:
         """The sender's word that came with it."""
-    @property
-    def moved(self) -> bool:
-        """Whether it came by a move: no other process has it."""
     @property
     def readonly(self) -> bool:
         """Whether its bytes cannot be written here."""
@@ -541,7 +538,8 @@ class Receiver(_End):
         released: bool = False,
     ) -> None:
         """Sends a payload back to the sender. A buffer that was given to this receiver is handed back, and closed
-        here. An object with bytes goes in the message itself, up to `INLINE_BYTES` bytes.
+        here; a buffer that was shared raises AccessDenied. An object with bytes goes in the message itself, up to
+        `INLINE_BYTES` bytes.
 
         With `released` a message of this channel is released as `Buffer.release` does, and the sender gets `word`
         for it from `recv_back`. BufferError while there are views.
@@ -558,6 +556,21 @@ class Receiver(_End):
     def __anext__(self) -> Coroutine[Any, Any, Buffer]: ...
 
 @final
+class Admin:
+    """An operator's questions to the manager, and to the domain that it is of (`Domain.admin`)."""
+
+    @property
+    def is_managed(self) -> bool:
+        """Whether its manager is there."""
+    def stat(self) -> _Stat:
+        """The manager's figures: of itself, domains, pools, channels, and the holders of buffers."""
+    def leaks(self) -> _Leaks:
+        """The buffers that this domain holds: those of others, and with TRANSHIP_LEAKS=1 its own, with their age
+        and channel."""
+    def set_quota(self, pool: int, quota_bytes: int) -> int:
+        """Sets the quota of a pool, by its `id`. Returns the bytes that the manager gave it."""
+
+@final
 class Domain(_Closing):
     """This process's membership with a manager. A forked child connects anew."""
 
@@ -567,9 +580,6 @@ class Domain(_Closing):
     @property
     def socket_path(self) -> str | None:
         """Path of the manager's socket, at which other processes join; None if it has none."""
-    @property
-    def is_managed(self) -> bool:
-        """Whether its manager is there."""
     def pool(
         self,
         name: str,
@@ -621,13 +631,8 @@ class Domain(_Closing):
         snapshots: Pool | None = None,
     ) -> Coroutine[Any, Any, _Either]:
         """Connects like `open`, and awaits it."""
-    def stat(self) -> _Stat:
-        """The manager's figures: of itself, domains, pools, channels, and the holders of buffers."""
-    def leaks(self) -> _Leaks:
-        """The buffers that this domain holds: those of others, and with TRANSHIP_LEAKS=1 its own, with their age
-        and channel."""
-    def set_quota(self, pool: int, quota_bytes: int) -> int:
-        """Sets the quota of a pool, by its `id`. Returns the bytes that the manager gave it."""
+    def admin(self) -> Admin:
+        """Figures, leaks and quotas: an operator's questions to the manager and to this domain."""
     def turn(self) -> None:
         """Handles the manager's news. For programs that seldom call anything else here, and have not set
         `helper_thread`."""

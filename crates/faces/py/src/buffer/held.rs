@@ -69,7 +69,7 @@ impl Held {
             Some(Bytes { ptr, len, writable })
         };
         match self {
-            Held::Own(buf) => at(buf.view().as_ptr(), buf.len(), buf.is_writable()),
+            Held::Own(buf) => at(buf.view().as_ptr(), buf.len(), true),
             Held::Shared(buf) => at(buf.view().as_ptr(), buf.len(), false),
             Held::Copy(bytes) => at(bytes.as_ptr(), bytes.len(), false),
             Held::Word(_) => at(NonNull::dangling().as_ptr(), 0, false),

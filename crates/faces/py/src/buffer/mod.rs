@@ -30,8 +30,8 @@ pub(crate) const LARGE: usize = 64 << 10;
 
 /// Bytes in a pool. `memoryview(buffer)` and `numpy.asarray(buffer)` show them without a copy.
 ///
-/// Writable while no other process can have it: from `Pool.alloc` to the first send, and after a move at levels of
-/// trust where receivers may write. Dropping the last reference, views included, lets the memory be used again.
+/// Writable while no other process can have it: from `Pool.alloc` to the first send, and after a move to
+/// where the receiver may write. Dropping the last reference, views included, lets the memory be used again.
 #[pyclass(frozen, weakref, module = "tranship")]
 pub(crate) struct Buffer {
     held: Mutex<Held>,
@@ -39,29 +39,43 @@ pub(crate) struct Buffer {
     views: AtomicUsize,
     writable_views: AtomicUsize,
     word: u64,
-    moved: bool,
     origin: Origin,
     fork_epoch: ForkEpoch,
 }
 
+/// How a buffer's content goes over a channel, in words.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Gone {
+    how: &'static str,
+    was: &'static str,
+}
+
+pub(crate) const RELEASED: Gone = Gone {
+    how: "released",
+    was: "was released",
+};
+
+pub(crate) const HANDED_BACK: Gone = Gone {
+    how: "handed back",
+    was: "was handed back",
+};
+
 impl Buffer {
     pub(crate) fn new(held: Held, origin: Origin) -> Buffer {
-        Buffer::with(held, 0, false, origin)
+        Buffer::with(held, 0, origin)
     }
 
     pub(crate) fn received(message: Message, origin: Origin) -> Buffer {
         let held = Held::of(message.body);
-        let moved = matches!(held, Held::Own(_));
-        Buffer::with(held, message.word, moved, origin)
+        Buffer::with(held, message.word, origin)
     }
 
-    fn with(held: Held, word: u64, moved: bool, origin: Origin) -> Buffer {
+    fn with(held: Held, word: u64, origin: Origin) -> Buffer {
         Buffer {
             held: Mutex::new(held),
             views: AtomicUsize::new(0),
             writable_views: AtomicUsize::new(0),
             word,
-            moved,
             origin,
             fork_epoch: ForkEpoch::now(),
         }
@@ -196,13 +210,13 @@ impl Buffer {
         *self.lock() = Held::Own(buf);
     }
 
-    /// Takes out its content, to be released by a channel. Without views only.
-    pub(crate) fn take_body(&self, py: Python<'_>) -> PyResult<Body> {
+    /// Takes out its content, to be released or handed back by a channel. Without views only.
+    pub(crate) fn take_body(&self, py: Python<'_>, gone: Gone) -> PyResult<Body> {
         let mut held = self.held(py)?;
-        self.no_views(&held, "released")?;
+        self.no_views(&held, gone.how)?;
         match std::mem::take(&mut *held).into_body() {
             Ok(body) => {
-                *held = Held::Gone("was released");
+                *held = Held::Gone(gone.was);
                 Ok(body)
             }
             Err(same) => {
@@ -213,7 +227,7 @@ impl Buffer {
         }
     }
 
-    /// Takes back the content of a failed release.
+    /// Takes back the content that a channel did not take.
     pub(crate) fn put_body(&self, body: Body) {
         *self.lock() = Held::of(body);
     }
@@ -246,12 +260,6 @@ impl Buffer {
     #[getter]
     fn word(&self) -> u64 {
         self.word
-    }
-
-    /// Whether it came by a move: no other process has it.
-    #[getter]
-    fn moved(&self) -> bool {
-        self.moved
     }
 
     /// Whether its bytes cannot be written here.
@@ -609,7 +617,7 @@ impl Drop for Buffer {
     /// may take a lock, or a system call: a large buffer of our own, and any buffer whose pages are protected.
     fn drop(&mut self) {
         let held = self.held.get_mut().unwrap_or_else(PoisonError::into_inner);
-        let own = self.origin.sender_pid.is_none() || self.moved;
+        let own = self.origin.sender_pid.is_none() || matches!(held, Held::Own(_));
         if (own || self.origin.trust == Some(Trust::Half)) && held.len() >= LARGE {
             let_go(self.fork_epoch, Some(std::mem::take(held)));
         }

@@ -187,7 +187,7 @@ impl Fresh {
 
     /// The manager that they started would stay for a minute.
     fn ends_its_manager(&self) {
-        let end = "import os, signal, tranship\nwith tranship.connect(autostart=False) as d: pid = d.stat()['manager']['pid']\nos.kill(pid, signal.SIGTERM)";
+        let end = "import os, signal, tranship\nwith tranship.connect(autostart=False) as d: pid = d.admin().stat()['manager']['pid']\nos.kill(pid, signal.SIGTERM)";
         output(&mut self.terminal("end.py", end)).expect("its end");
     }
 }

@@ -91,8 +91,8 @@ def test_a_number_that_does_not_fit_names_its_argument(domain, channel, pool):
         "word": [lambda n: sender.send(buffer, n), lambda n: sender.send(b"", n), lambda n: receiver.send_back(b"", n)],
         "lines": [lambda n: domain.listen("n", tranship.Sender, lines=n), lambda n: domain.open("n", tranship.Sender, lines=n), lambda n: domain.open_async("n", tranship.Receiver, lines=n)],
         "max_bytes": [lambda n: domain.pool("n", n)],
-        "quota_bytes": [lambda n: domain.set_quota(pool.id, n)],
-        "pool": [lambda n: domain.set_quota(n, 1 << 20)],
+        "quota_bytes": [lambda n: domain.admin().set_quota(pool.id, n)],
+        "pool": [lambda n: domain.admin().set_quota(n, 1 << 20)],
         "domain": [lambda n: pool.allow_forward(n)],
     }
     for option in ("slots", "chunk_bytes", "keep", "preallocate", "align", "below", "seal_from"):

@@ -49,7 +49,7 @@ def test_a_forked_child_is_told_that_its_parents_things_are_not_its_own(domain, 
         lambda: receiver.try_recv(),
         lambda: receiver.fileno(),
         lambda: listener.accept(),
-        lambda: domain.stat(),
+        lambda: domain.admin().stat(),
         lambda: domain.pool("p", 1),
         lambda: domain.open("x", tranship.Receiver),
     ]

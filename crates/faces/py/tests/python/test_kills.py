@@ -50,7 +50,7 @@ def shared_names(pid):
 
 
 def alone(domain):
-    return len(domain.stat()["domains"]) == 1
+    return len(domain.admin().stat()["domains"]) == 1
 
 
 @pytest.fixture
@@ -85,7 +85,7 @@ def test_a_reader_is_killed(domain, peer, seed):
             # All of its memory is back.
             pool.alloc(4 << 20).release()
     until(lambda: alone(domain))
-    assert domain.stat()["channels"] == [] and domain.stat()["holds"] == []
+    assert domain.admin().stat()["channels"] == [] and domain.admin().stat()["holds"] == []
 
 
 def test_a_writer_is_killed(domain, peer, seed):
@@ -110,8 +110,8 @@ def test_a_writer_is_killed(domain, peer, seed):
             writer.process.wait()
             held.clear()
             buffer = kept = None
-    until(lambda: alone(domain) and domain.stat()["pools"] == [])
-    assert domain.stat()["manager"]["granted_bytes"] == 0
+    until(lambda: alone(domain) and domain.admin().stat()["pools"] == [])
+    assert domain.admin().stat()["manager"]["granted_bytes"] == 0
 
 
 AWAITER = """

@@ -41,7 +41,7 @@ def use(domain: tranship.Domain) -> int:
     except tranship.OutOfMemory as error:
         assert_type(error.code, int)
         assert isinstance(error, MemoryError)
-    return domain.stat()["pools"][0]["granted_bytes"]
+    return domain.admin().stat()["pools"][0]["granted_bytes"]
 
 
 async def wait(receiver: tranship.Receiver, sender: tranship.Sender, pool: tranship.Pool) -> None:

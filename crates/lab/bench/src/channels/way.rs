@@ -194,14 +194,17 @@ impl Far {
     fn answer(mut self, side: &Side<'_>) -> Result<()> {
         loop {
             let message = self.receiver.recv().context("the next buffer")?;
-            let Body::BufferMut(buf) = message.body else {
-                bail!("a message without a moved buffer");
+            let stamp = match &message.body {
+                Body::Buffer(buf) => self.way.look(buf.view(), message.word)?,
+                Body::BufferMut(buf) => self.way.look(buf.view(), message.word)?,
+                _ => bail!("a message without a buffer"),
             };
-            let stamp = self.way.look(buf.view(), message.word)?;
-            match &mut self.back {
-                None => self.receiver.send_back((buf, stamp))?,
-                Some(back) => {
-                    drop(buf);
+            match (&mut self.back, message.body) {
+                (None, Body::Buffer(buf)) => self.receiver.send_back((buf, stamp))?,
+                (None, Body::BufferMut(buf)) => self.receiver.send_back((buf, stamp))?,
+                (None, _) => {}
+                (Some(back), body) => {
+                    drop(body);
                     back.send((&[], stamp))?;
                 }
             }

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::fmt::Debug;
 
-use tranship_core::{Body, Message, Receiver, Released};
+use tranship_core::{Body, ErrorKind, Message, Receiver, Released};
 use tranship_testkit::{Random, payload};
 
 use crate::seat::{Broken, send_over};
@@ -93,6 +93,15 @@ impl Kept {
                 }
                 Ok(())
             }
+            // Given at level `producer`, it can be handed back; shared, it cannot.
+            Body::Buffer(buf) if word / PIECES % 3 == 2 => match link.send_back((buf, word)) {
+                Ok(()) => Ok(()),
+                Err(failed) if failed.kind() == ErrorKind::BufferNotOwned => {
+                    let body = Body::Buffer(failed.unsent.0);
+                    self.keep(Message { word, body })
+                }
+                Err(failed) => send_over(&failed.error).map(|_| ()),
+            },
             Body::Buffer(buf) if word / PIECES % 2 == 1 => {
                 match link.send_back((Released(buf), word)) {
                     Ok(()) => Ok(()),

@@ -2,7 +2,7 @@
 //! one of the two, the buffers that were moved to it, or sends them back.
 
 use tranship_core::{
-    Aggregate, AggregateMut, Body, BufferMut, Domain, ErrorKind, Listener, Message, Pool,
+    Aggregate, AggregateMut, Body, Buffer, BufferMut, Domain, ErrorKind, Listener, Message, Pool,
     PoolOptions, Receiver, Sender,
 };
 use tranship_testkit::{Control, child};
@@ -83,6 +83,7 @@ impl Forwarder {
                 let word = message.word;
                 match message.body {
                     Body::BufferMut(buf) if seat.random.one_in(4) => self.pass_back(buf, word)?,
+                    Body::Buffer(buf) if seat.random.one_in(4) => self.hand_back(buf, word)?,
                     Body::BufferMut(buf) => self.move_on(buf, word, seat.random.one_in(2))?,
                     Body::AggregateMut(all) => {
                         self.move_all_on(all, word, seat.random.one_in(2))?
@@ -178,6 +179,25 @@ impl Forwarder {
             Ok(()) => Ok(()),
             // Perhaps it is of a writer that is gone; dropped, it is nobody's.
             Err(failed) if failed.kind() == ErrorKind::PoolNotAssigned => Ok(()),
+            Err(failed) => send_over(&failed.error).map(|_| ()),
+        }
+    }
+
+    /// Hands it back, if it was given; what was shared is dropped.
+    fn hand_back(&mut self, buf: Buffer, word: u64) -> Result<(), Broken> {
+        let Some(from) = &mut self.from else {
+            return Ok(());
+        };
+        match from.send_back((buf, word)) {
+            Ok(()) => Ok(()),
+            Err(failed)
+                if matches!(
+                    failed.kind(),
+                    ErrorKind::PoolNotAssigned | ErrorKind::BufferNotOwned
+                ) =>
+            {
+                Ok(())
+            }
             Err(failed) => send_over(&failed.error).map(|_| ()),
         }
     }

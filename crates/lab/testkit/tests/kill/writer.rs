@@ -145,9 +145,7 @@ impl Writer {
         for reply in replies {
             verify(&reply, "when it is passed back")?;
             match reply.body {
-                Body::BufferMut(buf) if seat.random.one_in(4) => {
-                    self.move_again(buf, reply.word)?
-                }
+                Body::Buffer(buf) if seat.random.one_in(4) => self.send_again(buf, reply.word)?,
                 _ => {}
             }
         }
@@ -166,8 +164,8 @@ impl Writer {
                 verify(&message, "at its return")?;
                 let word = message.word;
                 let message = match message.body {
-                    Body::BufferMut(buf) if seat.random.one_in(4) => {
-                        return self.move_again(buf, word);
+                    Body::Buffer(buf) if seat.random.one_in(4) => {
+                        return self.send_again(buf, word);
                     }
                     body => Message { word, body },
                 };
@@ -192,8 +190,8 @@ impl Writer {
         Ok(())
     }
 
-    /// Sends a buffer that came back to the receiver, in its form.
-    fn move_again(&mut self, buf: BufferMut, word: u64) -> Result<(), Broken> {
+    /// Sends a buffer that came back once more.
+    fn send_again(&mut self, buf: Buffer, word: u64) -> Result<(), Broken> {
         let end = &mut self.to_receiver.1;
         if let Some(sender) = end
             && let Err(failed) = sender.send_timeout((buf, word), ROUND)

@@ -8,6 +8,7 @@ pub(super) const CRATE: &str = "crates/faces/capi";
 
 /// A page: its name, the files of the source whose functions it has, its subject.
 const PAGES: &[(&str, &[&str], &str)] = &[
+    ("tranship_admin", &["admin/mod"], "an operator's questions"),
     (
         "tranship_buf",
         &["buf", "aggregate"],
@@ -59,6 +60,7 @@ const PAGES: &[(&str, &[&str], &str)] = &[
 /// Returns the header that declares a page's functions.
 fn include(page: &str) -> &'static str {
     match page {
+        "tranship_admin" => "tranship/admin.h",
         "tranship_mbuf" => "tranship/mbuf.h",
         "tranship_uma" => "tranship/uma.h",
         _ => "tranship.h",

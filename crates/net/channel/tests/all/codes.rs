@@ -24,7 +24,7 @@ impl Seen {
 
 /// All of them, but those that only the manager's or the machine's state gives: `core/tests/api`, `hung`, `facts`,
 /// `descriptors`, `unreachable`.
-const ALL: [ErrorKind; 18] = [
+const ALL: [ErrorKind; 17] = [
     ErrorKind::Refused,
     ErrorKind::TimedOut,
     ErrorKind::TooLarge,
@@ -39,7 +39,6 @@ const ALL: [ErrorKind; 18] = [
     ErrorKind::ChannelTrust,
     ErrorKind::BufferNotOwned,
     ErrorKind::BufferInvalid,
-    ErrorKind::BufferState,
     ErrorKind::PoolNotAssigned,
     ErrorKind::Stale,
     ErrorKind::PoolPending,
@@ -60,7 +59,6 @@ fn every_kind_where_it_has_a_meaning() {
             "local" => &[
                 ErrorKind::PoolNotAssigned,
                 ErrorKind::PoolPending,
-                ErrorKind::BufferState,
                 ErrorKind::BufferInvalid,
             ],
             "shm" => &[],
@@ -70,7 +68,6 @@ fn every_kind_where_it_has_a_meaning() {
                 ErrorKind::ChannelTrust,
                 ErrorKind::PoolNotAssigned,
                 ErrorKind::PoolPending,
-                ErrorKind::BufferState,
                 ErrorKind::BufferInvalid,
             ],
         };
@@ -171,42 +168,39 @@ fn transfers(world: &World, address: &str, seen: &mut Seen) {
     }
     to.assign(&pool_a).expect("agreed");
     to.send(pool_a.alloc(10).expect("alloc")).expect("move");
-    let mut moved = from.recv().expect("recv").into_buffer_mut().expect("moved");
-    if address.starts_with("shm:") {
-        let id = moved.id();
-        seen.see(ErrorKind::BufferInvalid, pool_a.lookup(id));
-        seen.see(ErrorKind::BufferState, moved.write(0, b"x"));
-        // A buffer that is not of this channel's sender.
-        let (_other, mut elsewhere) = ends("elsewhere", quick());
-        let failed = elsewhere.send_back(moved).expect_err("it came otherwise");
-        seen.see(ErrorKind::PoolNotAssigned, Err::<(), _>(failed.error));
-        moved = failed.unsent;
-    }
-    match inside {
+    match from.recv().expect("recv").body {
+        Body::Buffer(given) => {
+            // A buffer that is not of this channel's sender.
+            let (mut other, mut elsewhere) = ends("elsewhere", quick());
+            let failed = elsewhere.send_back(given).expect_err("it came otherwise");
+            seen.see(ErrorKind::PoolNotAssigned, Err::<(), _>(failed.error));
+            drop(failed.unsent);
+            let half = pool_of(&world.a, 1 << 20, Trust::Half);
+            other.send(half.alloc(10).expect("alloc")).expect("move");
+            let written = elsewhere.recv().expect("recv").into_buffer_mut();
+            let id = written.expect("to be written").id();
+            seen.see(ErrorKind::BufferInvalid, half.lookup(id));
+            let mine = pool(b, 1 << 20).alloc(10).expect("alloc");
+            let failed = from.send_back(mine).map_err(|f| f.error);
+            seen.see(ErrorKind::BufferNotOwned, failed);
+        }
         // Another domain of this process may not send it.
-        true => {
+        Body::BufferMut(given) if inside => {
             let (mut foreign, _from) = connect(
                 [&world.b, &world.b],
                 &format!("{address}-b"),
                 quick(),
                 quick(),
             );
-            let failed = foreign.send(moved).expect_err("not b's");
+            let failed = foreign.send(given).expect_err("not b's");
             seen.see(ErrorKind::BufferNotOwned, Err::<(), _>(failed.error));
             drop(failed.unsent);
         }
-        false if address.starts_with("shm:") => {
-            let mine = pool(b, 1 << 20).alloc(10).expect("alloc");
-            seen.see(
-                ErrorKind::BufferNotOwned,
-                from.send_back(mine).map_err(|f| f.error),
-            );
-            drop(moved);
-        }
-        false => seen.see(
+        Body::BufferMut(given) => seen.see(
             ErrorKind::BufferNotOwned,
-            from.send_back(moved).map_err(|f| f.error),
+            from.send_back(given).map_err(|f| f.error),
         ),
+        other => panic!("{other:?}"),
     }
     let twice = from.send_back(Released(Body::Released(None)));
     seen.see(ErrorKind::BadArgument, twice.map_err(|f| f.error));

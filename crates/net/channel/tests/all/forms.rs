@@ -8,8 +8,8 @@ use std::thread;
 use std::time::Duration;
 use tranship_core::error::RingFull;
 use tranship_core::{
-    Body, BufferMut, ChannelEnd, ChannelOptions, Error, ErrorKind, Message, Opening, Receiver,
-    Released, Sender,
+    Body, Buffer, BufferMut, ChannelEnd, ChannelOptions, Error, ErrorKind, Message, Opening,
+    PayloadBack, Receiver, Released, Sender,
 };
 
 const SOON: Duration = Duration::from_millis(1);
@@ -169,13 +169,32 @@ fn fill(address: &str, from: &mut Receiver) -> u64 {
 }
 
 /// Hands back by forms that wait, while the sender takes everything only once it has been waited for.
-fn answers(
-    address: &str,
-    from: &mut Receiver,
-    first: u64,
-    inline: [Body; 2],
-    moved: Vec<BufferMut>,
-) {
+/// What was given away: over `local:` it is writable, over shared memory it is not.
+enum Given {
+    Mine(BufferMut),
+    Shared(Buffer),
+}
+
+impl Given {
+    fn next(from: &mut Receiver) -> Given {
+        match from.recv().expect("recv").body {
+            Body::BufferMut(buf) => Given::Mine(buf),
+            Body::Buffer(buf) => Given::Shared(buf),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+fn hands_back<P: PayloadBack>(from: &mut Receiver, form: u64, payload: P) -> Result<(), Error> {
+    let passed = match form {
+        0 => from.send_back_timeout(payload, None),
+        1 => from.send_back_timeout(payload, Duration::from_secs(1000)),
+        _ => block_on(from.send_back_async(payload)),
+    };
+    passed.map_err(|failed| failed.error)
+}
+
+fn answers(address: &str, from: &mut Receiver, first: u64, inline: [Body; 2], moved: Vec<Given>) {
     let [one, other] = inline;
     from.send_back_timeout((b"word", first), None)
         .expect("room");
@@ -185,12 +204,11 @@ fn answers(
     block_on(from.send_back_async((Released(other), first + 3))).expect("room");
     for (form, buf) in (0u64..).zip(moved) {
         let word = first + 4 + form;
-        let passed = match form {
-            0 => from.send_back_timeout((buf, word), None),
-            1 => from.send_back_timeout((buf, word), Duration::from_secs(1000)),
-            _ => block_on(from.send_back_async((buf, word))),
+        let passed = match buf {
+            Given::Mine(buf) => hands_back(from, form, (buf, word)),
+            Given::Shared(buf) => hands_back(from, form, (buf, word)),
         };
-        passed.unwrap_or_else(|failed| panic!("{address}: {failed}"));
+        passed.unwrap_or_else(|error| panic!("{address}: {error}"));
     }
 }
 
@@ -256,7 +274,7 @@ fn room_for_what_goes_back_is_waited_for() {
                 .map(|byte| {
                     let buf = pool.copy(&[byte; 5000]).expect("alloc");
                     to.send(buf).expect("move");
-                    from.recv().expect("recv").into_buffer_mut().expect("moved")
+                    Given::next(&mut from)
                 })
                 .collect(),
         };
@@ -264,16 +282,18 @@ fn room_for_what_goes_back_is_waited_for() {
         let all = said + 4 + if carried { 0 } else { 3 };
         thread::scope(|scope| {
             scope.spawn(|| answers(&address, &mut from, said, inline, moved));
+            let came = |bytes: &[u8], at: u64| {
+                let byte = u8::try_from(at - 4).expect("small");
+                assert!(bytes == [byte; 5000], "{address}");
+            };
             for number in 0..all {
                 let message = to.recv_back().expect("it comes");
                 assert_eq!(message.word, number, "{address}");
                 match (message.body, number.checked_sub(said)) {
                     (Body::Inline(word), None | Some(0 | 1)) => assert_eq!(&*word, b"word"),
                     (Body::Released(None), Some(2 | 3)) => {}
-                    (Body::BufferMut(buf), Some(at @ 4..)) => {
-                        let byte = u8::try_from(at - 4).expect("small");
-                        assert!(buf.to_vec() == [byte; 5000], "{address}");
-                    }
+                    (Body::BufferMut(buf), Some(at @ 4..)) => came(&buf.to_vec(), at),
+                    (Body::Buffer(buf), Some(at @ 4..)) => came(&buf.to_vec(), at),
                     (body, _) => panic!("{address}: message {number} is {body:?}"),
                 }
             }

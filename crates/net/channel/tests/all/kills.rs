@@ -113,7 +113,11 @@ fn a_sender_that_is_killed() {
             };
             // Every message that comes is whole.
             assert_eq!(message.word, number);
-            assert_eq!(matches!(message.body, Body::BufferMut(_)), number % 2 == 1);
+            assert_eq!(
+                matches!(message.body, Body::BufferMut(_)),
+                number % 2 == 1,
+                "carried"
+            );
             assert!(message.to_vec() == pattern(number, BYTES), "{number}");
             number += 1;
         };

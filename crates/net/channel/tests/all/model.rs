@@ -90,8 +90,7 @@ struct Thing {
     buf: Buf,
     bytes: Vec<u8>,
     home: Home,
-    writable: bool,
-    /// The thing came by a move, and was not frozen since.
+    /// Its handle is one that was given away, so that it can be handed back.
     moved: bool,
 }
 
@@ -100,8 +99,8 @@ struct Thing {
 enum Sent {
     Inline(Vec<u8>),
     Shared(Vec<u8>, Home),
-    /// A moved thing: its bytes, its home, and whether it was writable.
-    Moved(Vec<u8>, Home, bool),
+    /// A moved thing: its bytes and its home.
+    Moved(Vec<u8>, Home),
     All(Vec<u8>),
 }
 
@@ -112,7 +111,7 @@ struct Party {
     things: Vec<Thing>,
     /// Messages on the way here, with their words; and those that were sent back to here.
     coming: VecDeque<(u64, Sent)>,
-    back: VecDeque<(u64, Vec<u8>, Home, bool)>,
+    back: VecDeque<(u64, Vec<u8>, Home)>,
 }
 
 struct Run {
@@ -192,7 +191,6 @@ impl Run {
                     buf: Buf::Mine(buf),
                     bytes,
                     home: (who, trust),
-                    writable: true,
                     moved: false,
                 });
             }
@@ -201,16 +199,12 @@ impl Run {
                 let Buf::Mine(buf) = &mut thing.buf else {
                     return;
                 };
-                assert_eq!(buf.is_writable(), thing.writable, "{way:?} {trust:?}");
                 let at = at % (thing.bytes.len() + 1);
                 let fits = at < thing.bytes.len();
-                match buf.write(at, &[byte]) {
-                    Ok(()) => {
-                        assert!(fits && thing.writable, "{way:?} {trust:?}");
-                        thing.bytes[at] = byte;
-                    }
-                    Err(error) if thing.writable => assert!(!fits, "{error}"),
-                    Err(error) => assert_eq!(error.kind(), ErrorKind::BufferState, "{error}"),
+                let written = buf.write(at, &[byte]);
+                assert_eq!(written.is_ok(), fits, "{way:?} {trust:?}");
+                if fits {
+                    thing.bytes[at] = byte;
                 }
             }
             Op::Freeze(i) => {
@@ -218,10 +212,9 @@ impl Run {
                 let thing = me.things.swap_remove(at);
                 let Buf::Mine(buf) = thing.buf else { return };
                 let buf = Buf::Frozen(buf.freeze());
-                let (writable, moved) = (false, false);
+                let moved = false;
                 me.things.push(Thing {
                     buf,
-                    writable,
                     moved,
                     ..thing
                 });
@@ -249,7 +242,7 @@ impl Run {
                 };
                 let made = made.unwrap_or_else(|buf| me.pool.copy(&buf.to_vec()).expect("room"));
                 me.things.push(Thing {
-                    writable: true,
+                    moved: false,
                     home: (who, trust),
                     buf: Buf::Mine(made),
                     ..thing
@@ -279,7 +272,7 @@ impl Run {
                 let thing = me.things.swap_remove(at);
                 let Buf::Mine(buf) = thing.buf else { return };
                 me.to.send((buf, word)).expect("move");
-                let moved = Sent::Moved(thing.bytes, thing.home, thing.writable);
+                let moved = Sent::Moved(thing.bytes, thing.home);
                 peer.coming.push_back((word, moved));
             }
             Op::Gather(most) if may_send => {
@@ -349,7 +342,6 @@ impl Thing {
             buf: Buf::Frozen(buf),
             bytes,
             home,
-            writable: false,
             moved: false,
         }
     }
@@ -399,20 +391,21 @@ impl Party {
                 assert!(found == bytes);
                 self.things.push(Thing::frozen(buf, bytes, home(from)));
             }
-            (Body::BufferMut(buf), Sent::Moved(bytes, from, was_writable)) => {
+            (body, Sent::Moved(bytes, from)) => {
                 assert!(found == bytes);
                 let copied = home(from) != from || way == Way::Carried;
                 let home = home(from);
-                let writable = match way {
-                    Way::Inside => was_writable,
-                    _ if copied => true,
-                    _ => home.0 != who && home.1.all_write(),
+                let written = way == Way::Inside || copied || (home.0 != who && home.1.all_write());
+                let buf = match body {
+                    Body::BufferMut(buf) => Buf::Mine(buf),
+                    Body::Buffer(buf) => Buf::Frozen(buf),
+                    other => panic!("a moved buffer is {other:?}"),
                 };
+                assert_eq!(matches!(buf, Buf::Mine(_)), written, "{way:?} {home:?}");
                 self.things.push(Thing {
-                    buf: Buf::Mine(buf),
+                    buf,
                     bytes,
                     home,
-                    writable,
                     moved: true,
                 });
             }
@@ -425,9 +418,8 @@ impl Party {
     }
 
     fn pass(&mut self, peer: &mut Party, i: usize, word: u64, who: usize, way: Way) {
-        let came = |thing: &Thing| thing.moved && matches!(thing.buf, Buf::Mine(_));
         let all: Vec<usize> = (0..self.things.len())
-            .filter(|at| came(&self.things[*at]))
+            .filter(|at| self.things[*at].moved)
             .collect();
         let Some(at) = i.checked_rem(all.len()).map(|i| all[i]) else {
             return;
@@ -438,17 +430,25 @@ impl Party {
             return;
         }
         let thing = self.things.swap_remove(at);
-        let Buf::Mine(buf) = thing.buf else { return };
-        match self.from.send_back((buf, word)) {
+        let passed = match thing.buf {
+            Buf::Mine(buf) => {
+                let passed = self.from.send_back((buf, word));
+                passed.map_err(|failed| failed.map(|(buf, _)| Buf::Mine(buf)))
+            }
+            Buf::Frozen(buf) => {
+                let passed = self.from.send_back((buf, word));
+                passed.map_err(|failed| failed.map(|(buf, _)| Buf::Frozen(buf)))
+            }
+        };
+        match passed {
             Ok(()) => {
                 assert!(!own, "{way:?}: there was nothing to give back");
-                peer.back
-                    .push_back((word, thing.bytes, thing.home, thing.writable));
+                peer.back.push_back((word, thing.bytes, thing.home));
             }
             Err(failed) => {
                 assert!(own, "{way:?}: {}", failed.error);
                 assert_eq!(failed.kind(), ErrorKind::BufferNotOwned, "{}", failed.error);
-                let buf = Buf::Mine(failed.unsent.0);
+                let buf = failed.unsent;
                 self.things.push(Thing { buf, ..thing });
             }
         }
@@ -456,19 +456,22 @@ impl Party {
 
     fn take_back(&mut self, way: Way) {
         let found = self.to.try_recv_back().expect("what came back");
-        let Some((word, bytes, home, was_writable)) = self.back.pop_front() else {
+        let Some((word, bytes, home)) = self.back.pop_front() else {
             assert!(found.is_none(), "nothing was passed back");
             return;
         };
         let message = found.expect("what was passed back is there at once");
         assert_eq!(message.word, word);
-        let buf = message.into_buffer_mut().expect("a buffer");
-        assert!(buf.to_vec() == bytes);
+        assert!(message.to_vec() == bytes);
+        let buf = match message.body {
+            Body::BufferMut(buf) if way == Way::Inside => Buf::Mine(buf),
+            Body::Buffer(buf) if way != Way::Inside => Buf::Frozen(buf),
+            other => panic!("{way:?}: {other:?} came back"),
+        };
         self.things.push(Thing {
-            buf: Buf::Mine(buf),
+            buf,
             bytes,
             home,
-            writable: way == Way::Inside && was_writable,
             moved: true,
         });
     }

@@ -50,10 +50,31 @@ fn everywhere(name: &str, test: impl Fn(&str, Both)) {
     }
 }
 
-fn moved(from: &mut Receiver) -> (BufferMut, u64) {
+/// What was given away, which may be writable here or not.
+fn moved(from: &mut Receiver) -> (Body, u64) {
     let message = from.recv().expect("recv");
-    match message.body {
-        Body::BufferMut(buf) => (buf, message.word),
+    (message.body, message.word)
+}
+
+fn bytes(body: &Body) -> Vec<u8> {
+    match body {
+        Body::BufferMut(buf) => buf.to_vec(),
+        Body::Buffer(buf) => buf.to_vec(),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Hands it back, if it is the other end's.
+fn hand_back(from: &mut Receiver, body: Body, word: u64) -> Result<(), BufferMut> {
+    match body {
+        Body::BufferMut(buf) => {
+            let back = from.send_back((buf, word));
+            back.map_err(|failed| failed.unsent.0)
+        }
+        Body::Buffer(buf) => {
+            from.send_back((buf, word)).expect("it was given");
+            Ok(())
+        }
         other => panic!("{other:?}"),
     }
 }
@@ -75,8 +96,8 @@ fn round_trips() {
             bytes[..8].copy_from_slice(&round.to_le_bytes());
             to.send(filled(&both.pools[0], &bytes)).expect("move");
             let (buf, _) = moved(from);
-            assert!(buf.to_vec() == bytes, "{address}");
-            match from.send_back((buf, round)) {
+            assert!(self::bytes(&buf) == bytes, "{address}");
+            match hand_back(from, buf, round) {
                 Ok(()) => {
                     let back = loop {
                         match to.try_recv_back().expect("no lie") {
@@ -87,12 +108,12 @@ fn round_trips() {
                     assert_eq!(back.word, round, "{address}");
                     assert!(back.to_vec() == bytes, "{address}");
                 }
-                Err(failed) => {
-                    // A copy: it is this end's own.
-                    home.send(failed.unsent).expect("move");
+                Err(copy) => {
+                    // It is this end's own.
+                    home.send((copy, round)).expect("move");
                     let (back, word) = moved(answers);
                     assert_eq!(word, round, "{address}");
-                    assert!(back.to_vec() == bytes, "{address}");
+                    assert!(self::bytes(&back) == bytes, "{address}");
                 }
             }
         }
@@ -113,7 +134,7 @@ fn throughput_with_a_checksum() {
             }
             for _ in 0..100 {
                 let (buf, _) = moved(&mut both.there.1);
-                let word: [u8; 8] = buf.to_vec()[..8].try_into().expect("8 bytes");
+                let word: [u8; 8] = bytes(&buf)[..8].try_into().expect("8 bytes");
                 sum += u64::from_le_bytes(word);
             }
         }
@@ -133,7 +154,7 @@ fn blocks(address: &str, both: &mut Both, (runs, batch): (u64, u64), fill: fn(u6
         for _ in &numbers {
             let (buf, number) = moved(&mut both.there.1);
             let at = usize::try_from(number).expect("small") * PAGE;
-            store[at..at + PAGE].copy_from_slice(&buf.to_vec());
+            store[at..at + PAGE].copy_from_slice(&bytes(&buf));
         }
         for number in &numbers {
             let at = usize::try_from(*number).expect("small") * PAGE;
@@ -143,7 +164,7 @@ fn blocks(address: &str, both: &mut Both, (runs, batch): (u64, u64), fill: fn(u6
         for wanted in &numbers {
             let (buf, number) = moved(&mut both.back.1);
             assert_eq!(number, *wanted, "{address}");
-            assert!(buf.to_vec() == [fill(number); PAGE], "{address}");
+            assert!(bytes(&buf) == [fill(number); PAGE], "{address}");
         }
     }
 }
@@ -186,7 +207,7 @@ fn regions_in_pieces_and_frames_of_all_sizes() {
                 let (buf, word) = moved(&mut both.there.1);
                 assert_eq!(word, at, "{address}");
                 assert!(
-                    round % 2 == 1 || buf.to_vec() == [byte(at); PAGE],
+                    round % 2 == 1 || bytes(&buf) == [byte(at); PAGE],
                     "{address}"
                 );
             }
@@ -198,7 +219,7 @@ fn regions_in_pieces_and_frames_of_all_sizes() {
                 buf.write(size - 3, &[frame; 3]).expect("inside");
                 both.there.0.send(buf).expect("move");
                 let (got, _) = moved(&mut both.there.1);
-                assert_eq!(got.to_vec()[size - 3..], [frame; 3], "{address}");
+                assert_eq!(bytes(&got)[size - 3..], [frame; 3], "{address}");
             }
         }
     });

@@ -27,6 +27,7 @@ const LONG: Duration = Duration::from_secs(300);
 
 enum Held {
     Sole(BufferMut),
+    /// What was given to this domain is the first of them.
     Shared(Vec<Buffer>),
 }
 
@@ -273,7 +274,7 @@ impl Party {
     fn here(&self) -> Vec<Here> {
         let one = |(id, held): (&BufferId, &Held)| {
             let (view, shared, writable, real) = match held {
-                Held::Sole(buf) => (buf.view(), 0, buf.is_writable(), buf.id()),
+                Held::Sole(buf) => (buf.view(), 0, true, buf.id()),
                 Held::Shared(all) => (all[0].view(), all.len(), false, all[0].id()),
             };
             let part = |from: usize| view.sub(from..from + PART).map(|part| part.to_vec());
@@ -340,14 +341,11 @@ impl Party {
                 self.keep_shared(buffer, more);
             }
             Op::Exclusive { buffer, .. } => return self.exclusive(buffer, expected.is_ok()),
-            Op::Drop { buffer, .. } => match self.held.remove(&buffer) {
-                Some(Held::Shared(mut all)) if all.len() > 1 => {
-                    drop(all.pop());
-                    self.held.insert(buffer, Held::Shared(all));
-                }
-                Some(_) => {}
-                None => return Err(wrong("not here")),
-            },
+            Op::Drop { buffer, .. } => {
+                let gone = self.take_shared(buffer).map(drop);
+                let gone = gone.or_else(|| self.held.remove(&buffer).map(drop));
+                gone.ok_or_else(|| wrong("not here"))?;
+            }
             Op::Close { channel, .. } => {
                 drop((
                     self.senders.remove(&channel),
@@ -379,6 +377,18 @@ impl Party {
             }
         }
         Ok(Said::Done)
+    }
+
+    /// Takes the handle that goes first; what was given to this domain goes last.
+    fn take_shared(&mut self, buffer: BufferId) -> Option<Buffer> {
+        let Some(Held::Shared(all)) = self.held.get_mut(&buffer) else {
+            return None;
+        };
+        let one = all.pop();
+        if all.is_empty() {
+            self.held.remove(&buffer);
+        }
+        one
     }
 
     fn keep_shared(&mut self, buffer: BufferId, more: Buffer) {

@@ -147,7 +147,7 @@ impl<'a> World<'a> {
             Op::Kill { .. } => !self.stage.kills(),
             Op::NewPool { .. } => model.pools.keys().filter(|id| **id < 100).count() >= MOST_POOLS,
             Op::Clone { domain, buffer } => {
-                matches!(model.hold(buffer, domain), Some(Hold::Shared(n)) if n >= MOST_HANDLES)
+                matches!(model.hold(buffer, domain), Some(Hold::Shared { handles, .. }) if handles >= MOST_HANDLES)
             }
             // Messages would have to be taken to learn of the end.
             Op::Pass { channel, .. } | Op::Release { channel, .. } => {
@@ -321,7 +321,7 @@ impl<'a> World<'a> {
     fn compare_one(&mut self, domain: Domain, here: &Here) -> Done {
         let (id, model) = (here.id, &self.model);
         let shared = match model.hold(id, domain) {
-            Some(Hold::Shared(handles)) => usize::from(handles),
+            Some(Hold::Shared { handles, .. }) => usize::from(handles),
             _ => 0,
         };
         let may = model.access(id, domain);

@@ -6,12 +6,12 @@ use super::ahead::Ahead;
 use crate::buffer::{Buffer, BufferMut, Tag};
 use crate::link::descriptor::{self, Carries, Reference};
 use crate::link::inline::Inline;
+use crate::link::message::Body;
 use crate::pool::ForeignPool;
 use std::convert::Infallible;
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicU32;
 use tranship_ledger::{ReceiptStep, hold, receive};
-use tranship_proto::Trust;
 use tranship_ring::Line;
 use tranship_sys::crash;
 
@@ -37,9 +37,15 @@ impl Taken {
     /// # Safety
     /// Once per reference counted, of a buffer that was moved.
     #[inline(always)]
-    pub(super) unsafe fn into_buffer_mut(self) -> BufferMut {
-        // SAFETY: as above; the pools that are received from in this way are mapped for writing if all write them.
-        unsafe { BufferMut::foreign(self.ptr, self.len, self.pool, self.tag) }
+    pub(super) unsafe fn into_moved(self) -> Body {
+        match self.tag.has(Tag::LONG) {
+            // SAFETY: as above; only pools that all write have this flag here, and they are mapped for writing.
+            true => Body::BufferMut(unsafe {
+                BufferMut::foreign(self.ptr, self.len, self.pool, self.tag)
+            }),
+            // SAFETY: as above.
+            false => Body::Buffer(unsafe { self.into_buffer() }),
+        }
     }
 }
 
@@ -74,12 +80,11 @@ impl Receiver {
         if self.trusted { Tag::TRUSTED } else { 0 }
     }
 
-    /// The flags of handles of what was moved here out of a pool.
-    pub(super) fn moved_flags(&self, trust: Trust) -> u32 {
-        let slices = match (self.trusted, trust.all_write()) {
-            (false, _) => 0,
-            (true, false) => Tag::TRUSTED,
-            (true, true) => Tag::TRUSTED | Tag::SLICE_MUT,
+    /// The flags of handles of what was moved here out of a pool that all write.
+    pub(super) fn written_flags(&self) -> u32 {
+        let slices = match self.trusted {
+            false => 0,
+            true => Tag::TRUSTED | Tag::SLICE_MUT,
         };
         slices | Tag::LONG | Tag::MOVED
     }
@@ -153,7 +158,8 @@ impl Receiver {
         let len = reference.length as usize;
         let pool = at_hand.foreign;
         let flags = match carries {
-            Carries::Moved => self.moved_flags(foreign.shape.trust),
+            Carries::Moved if at_hand.written => self.written_flags(),
+            Carries::Moved => self.flags() | Tag::MOVED,
             _ => self.flags(),
         };
         self.consumer.advance();

@@ -12,9 +12,9 @@ impl Receiver {
     ///
     /// The payload's type says what happens to it: see [`PayloadBack`]. A failed call gives the payload back.
     ///
-    /// - A [`BufferMut`](crate::BufferMut) that was given to this receiver is handed back to its pool's writer. The sender finds there what was written, as
-    ///   long as the buffer says that it is ([`BufferMut::truncate`](crate::BufferMut::truncate)). Until the sender takes the buffer it is in use. A buffer
-    ///   that is dropped is its pool's at once, and the sender does not hear of it.
+    /// - A [`BufferMut`](crate::BufferMut) or [`Buffer`](crate::Buffer) that was given to this receiver is handed back to its pool's writer. The sender finds
+    ///   there what was written, as long as the buffer says that it is ([`BufferMut::truncate`](crate::BufferMut::truncate)). Until the sender takes the
+    ///   buffer it is in use. A buffer that is dropped is its pool's at once, and the sender does not hear of it.
     /// - [`Released`](crate::Released) lets go of a buffer, an aggregate, bytes or a [`Body`](crate::Body), as dropping it does, and the sender gets
     ///   [`Body::Released`](crate::Body::Released): a completion. If other handles of the buffer exist, the buffer stays in use.
     ///
@@ -22,7 +22,7 @@ impl Receiver {
     ///
     /// # Errors
     /// `Full`: the sender does not take what it was sent back. `PeerGone`: the sender is gone. `TooLarge`: the bytes do not go into a line.
-    /// `BufferNotOwned`: the buffer is of a pool of this domain, as a copy is, or another domain's of this process. `PoolNotAssigned`: the buffer did not come
+    /// `BufferNotOwned`: the buffer was shared, is a clone, is of a pool of this domain, as a copy is, or another domain's of this process. `PoolNotAssigned`: the buffer did not come
     /// by this channel, or the pool's writer is not this channel's sender. `PoolPending`: that pool was assigned a moment ago. `Forked`.
     #[inline(always)]
     pub fn send_back<P: PayloadBack>(&mut self, payload: P) -> Result<(), SendError<P::Unsent>> {

@@ -3,7 +3,7 @@
 use super::Receiver;
 use super::ahead::Ahead;
 use crate::buffer::BufferMut;
-use crate::error::{Error, ErrorKind};
+use crate::error::{Error, ErrorKind, SendError};
 use crate::link::descriptor::{self, Descriptor};
 use crate::link::message::{Body, Message};
 use crate::link::shared::LinkShared;
@@ -89,16 +89,19 @@ impl Receiver {
         &mut self,
         buf: BufferMut,
         word: u64,
-    ) -> Result<(), (Error, BufferMut)> {
+    ) -> Result<(), SendError<BufferMut>> {
         let store = match &self.store {
             Some(store) if !store.carried => Arc::clone(store),
             _ => {
                 let text = "the bytes of this buffer were carried here, and are in a pool of this domain: drop it, there is nothing to give back";
-                return Err((Error::new(ErrorKind::BufferNotOwned, text), buf));
+                return Err(SendError::new(
+                    Error::new(ErrorKind::BufferNotOwned, text),
+                    buf,
+                ));
             }
         };
         if let Err(error) = self.sender_is_there().and_then(|()| self.control_room()) {
-            return Err((error, buf));
+            return Err(SendError::new(error, buf));
         }
         store.put_back(buf);
         let line = [OP_INSIDE, word, 0, 0, 0, 0, 0, 0];

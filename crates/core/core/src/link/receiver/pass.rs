@@ -1,4 +1,4 @@
-//! Handing back: a buffer that was moved here goes to the pool's writer, over the control ring.
+//! Handing back: a buffer that was given to this receiver goes to the pool's writer, over the control ring.
 //!
 //! The receipt is taken back, so the buffer counts as on its way until the writer has it (`tranship_ledger::order::PASS_BACK`): the way back needs no
 //! counters of its own, and the writer may be waited for by nobody.
@@ -6,7 +6,7 @@
 use super::Receiver;
 use super::pools::FIRST;
 use super::take::Untaken;
-use crate::buffer::{BufferMut, Home};
+use crate::buffer::{Buffer, BufferMut, Handle, Home, Tag};
 use crate::error::{Error, ErrorKind, RingFull, SendError, Violation};
 use crate::link::descriptor::{self, Carries, Reference};
 use crate::link::shared::{Assigned, Gone};
@@ -18,25 +18,49 @@ use tranship_ring::Publish;
 use tranship_sys::crash;
 
 impl Receiver {
-    /// Hands a buffer back to the sender, whose pool it is of.
+    /// Hands a buffer back that can be written here.
     #[inline(always)]
     pub(in crate::link) fn hand_back(
         &mut self,
         buf: BufferMut,
         word: u64,
     ) -> Result<(), SendError<BufferMut>> {
-        if self.store.is_some() {
-            let passed = self.pass_inside(buf, word);
-            return passed.map_err(|(error, buf)| SendError::new(error, buf));
+        match self.store {
+            Some(_) => self.pass_inside(buf, word),
+            None => self.return_receipt(buf.handle(), buf, word),
         }
-        let at = match self.is_at_hand(&buf) {
+    }
+
+    /// Hands a buffer back that cannot be written here: one that was given to this receiver, by the handle that arrived.
+    #[inline(always)]
+    pub(in crate::link) fn hand_back_shared(
+        &mut self,
+        buf: Buffer,
+        word: u64,
+    ) -> Result<(), SendError<Buffer>> {
+        match self.store.is_none() && buf.handle().tag.has(Tag::MOVED) {
+            true => self.return_receipt(buf.handle(), buf, word),
+            false => Err(SendError::new(self.not_given(), buf)),
+        }
+    }
+
+    #[cold]
+    fn not_given(&self) -> Error {
+        let text = "the buffer was shared with this receiver, or is a clone of one that was given to it: drop it, or send back Released";
+        let error = Error::new(ErrorKind::BufferNotOwned, text);
+        self.link.domain.check_fork().err().unwrap_or(error)
+    }
+
+    /// Takes the receipt of a buffer back and hands it to the sender, whose pool it is of. `buf` is what keeps it here.
+    #[inline(always)]
+    fn return_receipt<B>(&mut self, handle: Handle, buf: B, word: u64) -> Result<(), SendError<B>> {
+        let at = match self.is_at_hand(handle) {
             true => FIRST,
-            false => match self.look_for_way_back(&buf) {
+            false => match self.look_for_way_back(handle) {
                 Ok(at) => at,
                 Err(error) => return Err(SendError::new(error, buf)),
             },
         };
-        let handle = buf.handle();
         let (offset, serial) = handle.place();
         let reference = Reference {
             id: handle.wire_id(),
@@ -55,9 +79,9 @@ impl Receiver {
 
     /// Whether the buffer is of the pool that was assigned first, by its writer, and can go back without looking any further.
     #[inline(always)]
-    fn is_at_hand(&self, buf: &BufferMut) -> bool {
+    fn is_at_hand(&self, buf: Handle) -> bool {
         let is_home = self.at_hand.as_ref().is_some_and(|pool| {
-            !pool.forwarded && ptr::eq(buf.handle().home_key(), pool.foreign.as_ptr().cast())
+            !pool.forwarded && ptr::eq(buf.home_key(), pool.foreign.as_ptr().cast())
         });
         is_home
             && self.control.known_room(self.control_lines) > 0
@@ -68,7 +92,7 @@ impl Receiver {
 
     /// The assignment by which the buffer can go back, if there is room for it.
     #[inline(never)]
-    fn look_for_way_back(&mut self, buf: &BufferMut) -> Result<usize, Error> {
+    fn look_for_way_back(&mut self, buf: Handle) -> Result<usize, Error> {
         let at = self.way_back(buf)?;
         self.control_room()?;
         Ok(at)
@@ -84,9 +108,9 @@ impl Receiver {
     }
 
     /// The assignment by which the buffer can go back.
-    fn way_back(&mut self, buf: &BufferMut) -> Result<usize, Error> {
+    fn way_back(&mut self, buf: Handle) -> Result<usize, Error> {
         self.link.domain.check_fork()?;
-        let Home::Foreign(home) = buf.handle().home() else {
+        let Home::Foreign(home) = buf.home() else {
             let text = "the buffer is of a pool of this domain, not of the sender's: drop it, there is nothing to give back";
             return Err(Error::new(ErrorKind::BufferNotOwned, text));
         };
@@ -97,7 +121,7 @@ impl Receiver {
             return Err(Error::new(ErrorKind::BufferNotOwned, text));
         }
         self.sender_is_there()?;
-        let pool = buf.handle().wire_id().pool();
+        let pool = buf.wire_id().pool();
         // One that the sender only forwards is not its own later either.
         let found = match foreign.shape.writer == self.link.peer {
             true => self.assigned(pool)?,

@@ -1,7 +1,7 @@
 //! Buffers of pools of level `none`: the receiver takes a copy, in a pool of its own, before it looks at a byte of it. What it has then is a
 //! buffer of its own, which nobody can change.
 //!
-//! Not so a large one that its sender has sealed for everybody, if it is shared: it is read where it is (`pool/large.rs`).
+//! Not so a large one that its sender has sealed for everybody: it is read where it is (`pool/large.rs`).
 //!
 //! The copy is made under a reference as any other, which goes as soon as it is made; the caller counts the receipt after that. Until then the
 //! buffer is on its way, and not reused. Without room nothing is counted, and the message stays the next one.
@@ -28,11 +28,11 @@ impl Receiver {
     }
 
     /// Whether the pieces of an aggregate can be copied at all: together they need no more than the pool can ever have.
-    pub(super) fn could_hold(&self, pieces: &[Reference], moved: bool) -> Result<(), Untaken> {
+    pub(super) fn could_hold(&self, pieces: &[Reference]) -> Result<(), Untaken> {
         let counts = |piece: &&Reference| {
             let of = self.ins.iter().find(|i| i.pool == piece.id.pool());
             let is_sealed = |foreign: &ForeignPool| {
-                !moved && foreign.may_be_sealed(piece.offset, piece.length, piece.serial)
+                foreign.may_be_sealed(piece.offset, piece.length, piece.serial)
             };
             of.is_some_and(|i| match &i.assignment.side {
                 Assigned::Foreign(foreign) => is_copied(foreign) && !is_sealed(foreign),

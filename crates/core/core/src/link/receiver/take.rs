@@ -50,8 +50,8 @@ impl Receiver {
             Ok(Descriptor::Reference(carries, reference)) => match carries {
                 Carries::Buffer => self.take_buffer(reference).map(Body::Buffer),
                 Carries::Aggregate => self.take_aggregate(reference).map(Body::Aggregate),
-                Carries::Moved => self.take_moved(reference).map(Body::BufferMut),
-                Carries::MovedAggregate => self.take_moved_all(reference).map(Body::AggregateMut),
+                Carries::Moved => self.take_moved(reference).map(Body::from),
+                Carries::MovedAggregate => self.take_moved_all(reference),
             },
             Ok(Descriptor::Released(_)) => Err(Violation::Operation { op: 6 }.into()),
             Err(violation) => Err(violation.into()),
@@ -82,14 +82,20 @@ impl Receiver {
     /// What the receiver gets of a buffer that is shared: a reference, or a copy.
     #[inline]
     fn shared(&self, at: usize, reference: Reference) -> Result<Buffer, Untaken> {
-        let buf = self.reference(at, reference)?;
+        let buf = self.reference(at, reference, false)?;
+        self.or_copy(buf, reference).map(Given::freeze)
+    }
+
+    /// A reference as it is, or a copy of what it names.
+    #[inline]
+    fn or_copy(&self, buf: Buffer, reference: Reference) -> Result<Given, Untaken> {
         let Home::Foreign(pool) = buf.handle().home() else {
-            return Ok(buf);
+            return Ok(Given::Shared(buf));
         };
         // SAFETY: pools outlive their outstanding slots.
         let pool = unsafe { pool.as_ref() };
         if !is_copied(pool) {
-            return Ok(buf);
+            return Ok(Given::Shared(buf));
         }
         let Reference {
             id,
@@ -99,13 +105,13 @@ impl Receiver {
         } = reference;
         match pool.pin(id.slot(), offset, length, serial) {
             // Nobody can write it any more, so it is as good as a copy.
-            true => Ok(buf.pinned()),
-            false => Ok(self.snapshot(buf.view())?.freeze()),
+            true => Ok(Given::Shared(buf.pinned())),
+            false => self.snapshot(buf.view()).map(Given::Written),
         }
     }
 
-    /// A buffer that is ours from here on.
-    fn take_moved(&mut self, reference: Reference) -> Result<BufferMut, Untaken> {
+    /// A buffer that was given to us.
+    fn take_moved(&mut self, reference: Reference) -> Result<Given, Untaken> {
         let at = self.find(reference.id.pool())?;
         let take = || {
             let buf = self.moved(at, reference)?;
@@ -115,43 +121,29 @@ impl Receiver {
         tranship_ledger::receive(take, self.rcvd(at, reference)?, reached)
     }
 
-    /// What the receiver gets of a buffer that is moved. Of an own pool it has come back.
-    fn moved(&self, at: usize, reference: Reference) -> Result<BufferMut, Untaken> {
+    /// What the receiver gets of a buffer that is moved. Of an own pool it has come back, and is not written any more.
+    fn moved(&self, at: usize, reference: Reference) -> Result<Given, Untaken> {
         let entry = self.entry(at, reference)?;
-        let Reference {
-            id, offset, length, ..
-        } = reference;
         let foreign = match &entry.assignment.side {
-            Assigned::Own(own) => {
-                let buf = BufferMut::taken_back(own, id, offset, length)?;
-                self.note(buf.handle().tag, reference, true);
-                return Ok(buf);
-            }
-            Assigned::Foreign(foreign) => foreign,
+            Assigned::Foreign(foreign) if foreign.shape.trust.all_write() => foreign,
+            _ => return self.or_copy(self.reference(at, reference, true)?, reference),
         };
-        let trust = foreign.shape.trust;
-        let access = match trust.all_write() {
-            true => Access::ReadWrite,
-            false => Access::Read,
-        };
-        let len = hold(foreign, entry.forwarded, reference, access)?;
-        let flags = self.moved_flags(trust) | foreign.flags() & Tag::TRACED;
+        let Reference { id, offset, .. } = reference;
+        let len = hold(foreign, entry.forwarded, reference, Access::ReadWrite)?;
+        let flags = self.written_flags() | foreign.flags() & Tag::TRACED;
         let tag = Tag::foreign(id.slot(), id.generation(), flags);
         self.note(tag, reference, true);
         // SAFETY: the reference was just counted, with that access, and its range checked.
         let buf =
             unsafe { BufferMut::foreign(foreign.at(offset), len, NonNull::from(&**foreign), tag) };
-        match is_copied(foreign) {
-            true => self.snapshot(buf.view()),
-            false => Ok(buf),
-        }
+        Ok(Given::Written(buf))
     }
 
-    /// As an aggregate that is shared, with pieces that are ours from here on.
+    /// As an aggregate that is shared, with pieces that were given to us.
     #[cold]
-    fn take_moved_all(&mut self, reference: Reference) -> Result<AggregateMut, Untaken> {
+    fn take_moved_all(&mut self, reference: Reference) -> Result<Body, Untaken> {
         let mut back = Vec::new();
-        let taken = self.take_pieces(reference, true, |receiver, at, piece| {
+        let taken = self.take_pieces(reference, |receiver, at, piece| {
             let taken = receiver.moved(at, piece)?;
             if let Assigned::Own(own) = &receiver.entry(at, piece)?.assignment.side {
                 back.push((own.clone(), piece.id));
@@ -162,14 +154,12 @@ impl Receiver {
             // They are on their way again.
             back.iter().for_each(|(own, id)| own.leave_again(*id));
         }
-        taken.map(AggregateMut::from_pieces)
+        taken.map(Given::all)
     }
 
     #[cold]
     fn take_aggregate(&mut self, reference: Reference) -> Result<Aggregate, Untaken> {
-        let taken = self.take_pieces(reference, false, |receiver, at, piece| {
-            receiver.shared(at, piece)
-        });
+        let taken = self.take_pieces(reference, |receiver, at, piece| receiver.shared(at, piece));
         taken.map(Aggregate::from_pieces)
     }
 
@@ -177,16 +167,15 @@ impl Receiver {
     fn take_pieces<T>(
         &mut self,
         reference: Reference,
-        moved: bool,
         mut take: impl FnMut(&Receiver, usize, Reference) -> Result<T, Untaken>,
     ) -> Result<Vec<T>, Untaken> {
         let list_at = self.find(reference.id.pool())?;
-        let list = self.reference(list_at, reference)?;
+        let list = self.reference(list_at, reference, false)?;
         let pieces = aggregate::parse_list(&list)?;
         for piece in &pieces {
             self.find(piece.id.pool())?;
         }
-        self.could_hold(&pieces, moved)?;
+        self.could_hold(&pieces)?;
         let pieces = pieces.into_iter().map(|piece| {
             let at = self.known(piece.id.pool())?;
             let rcvd = self.rcvd(at, piece)?;
@@ -250,9 +239,9 @@ impl Receiver {
         (self.ins.get(at)).ok_or(Violation::NotAssigned { pool }.into())
     }
 
-    /// A reference to a buffer that is shared: counts and checks it. `rcvd` is the caller's to count.
+    /// A reference to a buffer that is only read here: counts and checks it. `rcvd` is the caller's to count.
     #[inline]
-    fn reference(&self, at: usize, reference: Reference) -> Result<Buffer, Untaken> {
+    fn reference(&self, at: usize, reference: Reference, moved: bool) -> Result<Buffer, Untaken> {
         let entry = self.entry(at, reference)?;
         let Reference {
             id, offset, length, ..
@@ -262,13 +251,15 @@ impl Receiver {
             // That another domain sends back to us.
             Assigned::Own(own) => {
                 let buf = Buffer::taken_back(own, id, offset, length)?;
-                self.note(buf.handle().tag, reference, false);
+                self.note(buf.handle().tag, reference, moved);
                 return Ok(buf);
             }
         };
         let len = hold(foreign, entry.forwarded, reference, Access::Read)?;
-        let tag = Tag::foreign(id.slot(), id.generation(), self.flags() | foreign.flags());
-        self.note(tag, reference, false);
+        let given = if moved { Tag::MOVED } else { 0 };
+        let flags = self.flags() | foreign.flags() | given;
+        let tag = Tag::foreign(id.slot(), id.generation(), flags);
+        self.note(tag, reference, moved);
         // SAFETY: the reference was just counted, and its range checked.
         Ok(unsafe { Buffer::foreign(foreign.at(offset), len, NonNull::from(&**foreign), tag) })
     }
@@ -298,6 +289,53 @@ impl Receiver {
         let rcvd = assignment.counts.counts().get(slot as usize);
         let slots = assignment.side.shape().1;
         Ok(rcvd.ok_or(Violation::Slot { slot, slots })?)
+    }
+}
+
+/// A buffer that was given to us.
+enum Given {
+    /// Nobody here can write it.
+    Shared(Buffer),
+    /// It is ours to write.
+    Written(BufferMut),
+}
+
+impl Given {
+    fn freeze(self) -> Buffer {
+        match self {
+            Given::Shared(buf) => buf,
+            Given::Written(buf) => buf.freeze(),
+        }
+    }
+
+    /// Pieces that can be written only if all can.
+    fn all(pieces: Vec<Given>) -> Body {
+        match pieces
+            .iter()
+            .all(|piece| matches!(piece, Given::Written(_)))
+        {
+            true => {
+                let written = |piece| match piece {
+                    Given::Written(buf) => Some(buf),
+                    Given::Shared(_) => None,
+                };
+                let pieces = pieces.into_iter().filter_map(written).collect();
+                Body::AggregateMut(AggregateMut::from_pieces(pieces))
+            }
+            false => {
+                let pieces = pieces.into_iter().map(Given::freeze).collect();
+                Body::Aggregate(Aggregate::from_pieces(pieces))
+            }
+        }
+    }
+}
+
+impl From<Given> for Body {
+    fn from(given: Given) -> Body {
+        match given {
+            Given::Shared(buf) => Body::Buffer(buf),
+            Given::Written(buf) => Body::BufferMut(buf),
+        }
     }
 }
 

@@ -77,21 +77,16 @@ impl Sender {
         };
         self.note(handle, true);
         match handle.home() {
-            Home::Own(home) if !handle.tag.has(Tag::MOVED) => {
+            Home::Own(home) => {
                 // SAFETY: pools outlive their outstanding slots.
                 unsafe { home.as_ref() }.take_away(handle.slot());
                 std::mem::forget(buf);
-                // SAFETY: assigned and with room, and a writable buffer that did not come by a move was never sent.
+                // SAFETY: assigned and with room, and a writable buffer of our own was never sent.
                 unsafe { self.publish_move(home, at, handle, word) };
             }
             // It came by a move, and goes on by one.
-            home => {
-                let id = handle.wire_id();
+            Home::Foreign(_) => {
                 self.publish_again(handle, Carries::Moved, word, Publish::SeqCst, || drop(buf));
-                if let Home::Own(home) = home {
-                    // SAFETY: the assignment keeps the pool.
-                    unsafe { home.as_ref() }.leave_again(id);
-                }
             }
         }
         Ok(Outcome::Sent)
@@ -144,11 +139,7 @@ impl Sender {
             handles,
             Sender::words_of,
             |sender| sender.publish(list, Carries::MovedAggregate, word, Publish::SeqCst),
-            |sender| {
-                for piece in pieces {
-                    piece.go(|key| sender.place_of(key).is_some());
-                }
-            },
+            |_| drop(pieces),
             super::reached_of_piece,
         );
         Ok(Outcome::Sent)
@@ -159,7 +150,7 @@ impl Sender {
     #[inline(always)]
     unsafe fn publish_move(&mut self, home: NonNull<OwnPool>, at: usize, buf: Handle, word: u64) {
         // SAFETY: pools outlive their outstanding slots.
-        unsafe { home.as_ref() }.leave(buf.slot());
+        leave(unsafe { home.as_ref() }, buf);
         // SAFETY: as the caller says.
         unsafe { self.publish_first(home, at, buf, Carries::Moved, word, Publish::SeqCst) };
     }
@@ -179,6 +170,15 @@ impl Sender {
     }
 }
 
+/// A buffer of our own that was never sent is about to be given away. Where its receiver cannot write it, that is to share the only reference:
+/// nothing is noted.
+#[inline(always)]
+fn leave(pool: &OwnPool, buf: Handle) {
+    if !buf.tag.has(Tag::TRUSTED) {
+        pool.leave(buf.slot());
+    }
+}
+
 /// A piece that is about to be moved, which counts as one that is shared until the message is out.
 enum Leaving {
     /// Of a pool of our own, and never sent before.
@@ -191,15 +191,15 @@ impl Leaving {
     fn of(piece: BufferMut) -> Leaving {
         let handle = piece.handle();
         match handle.home() {
-            Home::Own(home) if !handle.tag.has(Tag::MOVED) => {
+            Home::Own(home) => {
                 let first = piece.freeze();
                 // SAFETY: pools outlive their outstanding slots.
                 let pool = unsafe { home.as_ref() };
                 pool.take_away(handle.slot());
-                pool.leave(handle.slot());
+                leave(pool, handle);
                 Leaving::First(first)
             }
-            _ => Leaving::Again(piece),
+            Home::Foreign(_) => Leaving::Again(piece),
         }
     }
 
@@ -207,21 +207,6 @@ impl Leaving {
         match self {
             Leaving::First(buf) => buf.handle(),
             Leaving::Again(buf) => buf.handle(),
-        }
-    }
-
-    /// It was sent. The pool of one that goes a second time stays only if it is assigned.
-    fn go(self, is_assigned: impl Fn(*const ()) -> bool) {
-        let Leaving::Again(buf) = self else {
-            return;
-        };
-        let (handle, id) = (buf.handle(), buf.handle().wire_id());
-        drop(buf);
-        if let Home::Own(home) = handle.home()
-            && is_assigned(handle.home_key())
-        {
-            // SAFETY: the assignment, which was just found, keeps the pool.
-            unsafe { home.as_ref() }.leave_again(id);
         }
     }
 }

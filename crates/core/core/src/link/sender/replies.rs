@@ -5,7 +5,7 @@
 
 use super::{Out, Sender};
 use crate::base::{lock, millis};
-use crate::buffer::BufferMut;
+use crate::buffer::Buffer;
 use crate::error::{Awaited, Error, TimedOut, Violation};
 use crate::link::descriptor::{self, Carries, Descriptor, Reference};
 use crate::link::message::{Body, Message};
@@ -22,8 +22,8 @@ impl Sender {
     /// sent. It can still be had when the receiver is gone; then, too, there is `None` when all is taken ([`is_peer_gone`](Sender::is_peer_gone) tells the two apart).
     /// [`recv_back`](Sender::recv_back) waits for it, and [`PollItem::control`](crate::PollItem::control) for it and other things.
     ///
-    /// A buffer that is passed back cannot be written: who drops it lets its pool have it, which hands it out under another id.
-    /// It does not block.
+    /// A buffer that is handed back was sent, so it can be read and shared and never written: it arrives as [`Body::Buffer`](crate::Body::Buffer). Where the
+    /// handle itself goes over, as over `local:`, it arrives as it was handed back. `try_recv_back` does not block.
     ///
     /// # Errors
     /// [`ErrorKind::PeerViolation`](crate::ErrorKind::PeerViolation) for what the receiver may not send back.
@@ -35,7 +35,7 @@ impl Sender {
                 return Ok(None);
             }
             if let Some((word, buf)) = self.take_returned() {
-                let body = Body::BufferMut(buf);
+                let body = Body::Buffer(buf);
                 return Ok(Some(Message { word, body }));
             }
         }
@@ -92,7 +92,7 @@ impl Sender {
     /// A buffer of the pool that was sent from last, if that is what comes next. `None` leaves the line for the long way, which believes nothing
     /// of what was seen here.
     #[inline]
-    fn take_returned(&mut self) -> Option<(u64, BufferMut)> {
+    fn take_returned(&mut self) -> Option<(u64, Buffer)> {
         let mut replies = lock(&self.link.replies);
         if !replies.early.is_empty() {
             return None;
@@ -129,7 +129,7 @@ impl Sender {
         let message = |(word, reply)| {
             let body = match reply {
                 Reply::Inline(inline) => Body::Inline(inline),
-                Reply::Returned(buf) => Body::BufferMut(buf),
+                Reply::Returned(buf) => Body::Buffer(buf),
                 Reply::Released(id) => Body::Released(id),
             };
             Message { word, body }
@@ -253,7 +253,7 @@ impl LinkShared {
     }
 
     /// A buffer of ours that is passed back.
-    fn returned(&self, reference: Reference, outs: Option<&[Out]>) -> Result<BufferMut, Violation> {
+    fn returned(&self, reference: Reference, outs: Option<&[Out]>) -> Result<Buffer, Violation> {
         let pool = reference.id.pool();
         let known = outs.and_then(|outs| outs.iter().find(|out| out.assignment.pool == pool));
         let counted = match outs {
@@ -280,7 +280,7 @@ enum Counted {
 impl Assignment {
     /// A buffer of its pool that is passed back. The sending is taken back, too, by who may.
     #[inline]
-    fn returned(&self, reference: Reference, counted: Counted) -> Result<BufferMut, Violation> {
+    fn returned(&self, reference: Reference, counted: Counted) -> Result<Buffer, Violation> {
         let Reference {
             id, offset, length, ..
         } = reference;
@@ -290,7 +290,7 @@ impl Assignment {
         let (slot, slots) = (id.slot(), own.slot_count());
         let sent = self.counts.counts().get(slot as usize);
         let sent = sent.ok_or(Violation::Slot { slot, slots })?;
-        let hold = || BufferMut::taken_back(own, id, offset, length);
+        let hold = || Buffer::taken_back(own, id, offset, length);
         match counted {
             Counted::ByUs => tranship_ledger::take_return(sent, hold, reached),
             Counted::ByTheSender => hold(),

@@ -1,7 +1,8 @@
-//! Random walks: moved, passed back, shared and written by whoever may.
+//! Random walks: given away, handed back, shared, and written by the domain that may.
 
 use super::*;
 use std::collections::{HashSet, VecDeque};
+use tranship_core::{Body, Receiver};
 use tranship_testkit::Random;
 
 /// And what it is to be.
@@ -10,8 +11,8 @@ struct Has {
     id: BufferId,
     byte: u8,
     len: usize,
-    /// Whether the one who has it may write it, if nobody else has it.
-    writes: bool,
+    /// Whether its handle is the one that was given away, so that it can be handed back.
+    given: bool,
 }
 
 impl Has {
@@ -44,7 +45,7 @@ struct Way {
     receiver: Receiver,
     /// What is on its way: id, byte, length, whether it is moved.
     queue: VecDeque<(BufferId, u8, usize, bool)>,
-    /// And what on its way back: moved all.
+    /// And what on its way back.
     back: VecDeque<(BufferId, u8, usize)>,
 }
 
@@ -101,6 +102,7 @@ fn walk(random: &mut Random, trust: Trust) {
                     let held = Held::Shared(buf.clone());
                     let copy = Has {
                         held,
+                        given: false,
                         ..has[d][one]
                     };
                     has[d].push(copy);
@@ -114,7 +116,7 @@ fn walk(random: &mut Random, trust: Trust) {
                 let old = has[d].swap_remove(one);
                 has[d].extend(send(old, of_d[at], &mut sent));
             }
-            (8, Some(one)) if matches!(has[d][one].held, Held::Mut(_)) => {
+            (8, Some(one)) => {
                 let to_d = ways.iter_mut().filter(|way| way.to == d);
                 let mut to_d: Vec<_> = to_d.collect();
                 let at = below(random, to_d.len());
@@ -153,7 +155,7 @@ fn walk(random: &mut Random, trust: Trust) {
 fn may(one: &Has, own: bool, trust: Trust) -> Access {
     match (trust, &one.held) {
         (Trust::Full, _) => Access::ReadWrite,
-        (Trust::Half, Held::Mut(_)) if one.writes => Access::ReadWrite,
+        (Trust::Half, Held::Mut(_)) => Access::ReadWrite,
         (Trust::Half, _) => Access::Read,
         _ if own => Access::ReadWrite,
         _ => Access::Read,
@@ -175,7 +177,7 @@ fn alloc(random: &mut Random, pool: &Pool, has: &mut Vec<Has>) {
             held: Held::Mut(buf),
             byte,
             len,
-            writes: true,
+            given: false,
         });
     }
 }
@@ -185,16 +187,14 @@ fn write(random: &mut Random, one: &mut Has) {
         return;
     };
     let byte = random.next().to_le_bytes()[0];
-    let done = buf.write(0, &vec![byte; one.len]);
-    assert_eq!(done.is_ok(), one.writes, "{}: {done:?}", one.id);
-    match done {
-        Ok(()) => one.byte = byte,
-        Err(error) => assert_eq!(error.kind(), ErrorKind::BufferState),
-    }
+    buf.write(0, &vec![byte; one.len])
+        .expect("it is ours to write");
+    one.byte = byte;
 }
 
 /// Frozen, or exclusive again, if nobody else has it.
 fn turn(old: Has, others: &[Has], sent: &HashSet<BufferId>) -> Has {
+    let was_written = matches!(old.held, Held::Mut(_));
     let held = match old.held {
         Held::Mut(buf) => Held::Shared(buf.freeze()),
         Held::Shared(buf) => {
@@ -204,7 +204,8 @@ fn turn(old: Has, others: &[Has], sent: &HashSet<BufferId>) -> Has {
             again.map_or_else(Held::Shared, Held::Mut)
         }
     };
-    Has { held, ..old }
+    let given = old.given && !was_written;
+    Has { held, given, ..old }
 }
 
 /// What was not sent, if so.
@@ -235,15 +236,24 @@ fn send(old: Has, way: &mut Way, sent: &mut HashSet<BufferId>) -> Option<Has> {
 /// What was not passed back, if so: what is of another pool than the sender's, or before anything else of that went this way.
 fn pass(old: Has, way: &mut Way, pools: &[Pool; 3]) -> Option<Has> {
     let Has { id, byte, len, .. } = old;
-    let Held::Mut(buf) = old.held else {
-        return Some(old);
+    let may = old.given || matches!(old.held, Held::Mut(_));
+    let passed = match old.held {
+        Held::Mut(buf) => {
+            let passed = way.receiver.send_back(buf);
+            passed.map_err(|failed| failed.map(Held::Mut))
+        }
+        Held::Shared(buf) => {
+            let passed = way.receiver.send_back(buf);
+            passed.map_err(|failed| failed.map(Held::Shared))
+        }
     };
-    let Err(failed) = way.receiver.send_back(buf) else {
-        assert_eq!(id.pool(), pools[way.from].id());
+    let Err(failed) = passed else {
+        assert!(may && id.pool() == pools[way.from].id());
         way.back.push_back((id, byte, len));
         return None;
     };
     let expected: &[ErrorKind] = match id.pool() {
+        _ if !may => &[ErrorKind::BufferNotOwned],
         pool if pool == pools[way.to].id() => &[ErrorKind::BufferNotOwned],
         pool if pool == pools[way.from].id() => &[
             ErrorKind::PoolNotAssigned,
@@ -253,7 +263,7 @@ fn pass(old: Has, way: &mut Way, pools: &[Pool; 3]) -> Option<Has> {
         _ => &[ErrorKind::PoolNotAssigned],
     };
     assert!(expected.contains(&failed.kind()), "{}", failed.error);
-    let held = Held::Mut(failed.unsent);
+    let held = failed.unsent;
     Some(Has { held, ..old })
 }
 
@@ -264,13 +274,13 @@ fn take_reply(way: &mut Way) -> Option<Has> {
         return None;
     };
     let reply = reply.expect("it is on its way back");
-    let held = Held::Mut(reply.into_buffer_mut().expect("a buffer"));
+    let held = Held::Shared(buf(reply));
     Some(Has {
         held,
         id,
         byte,
         len,
-        writes: false,
+        given: false,
     })
 }
 
@@ -281,13 +291,15 @@ fn take(way: &mut Way, pools: &[Pool; 3]) -> Option<Has> {
         Body::Buffer(buf) => Held::Shared(buf),
         other => panic!("{other:?}"),
     };
-    assert_eq!(matches!(held, Held::Mut(_)), is_moved, "{id}");
     let own = &pools[way.to];
+    let others = own.id() != id.pool();
+    let written = is_moved && others && own.trust().all_write();
+    assert_eq!(matches!(held, Held::Mut(_)), written, "{id}");
     Some(Has {
         held,
         id,
         byte,
         len,
-        writes: own.trust().all_write() && own.id() != id.pool(),
+        given: is_moved && others,
     })
 }

@@ -44,14 +44,13 @@ impl Party {
             Op::Send {
                 buffer, keep, word, ..
             } => {
-                let handle = self.handle(*buffer)?;
-                if !keep && let Some(Held::Shared(mut all)) = self.held.remove(buffer) {
+                let handle = match keep {
+                    true => self.handle(*buffer)?,
                     // The last handle goes over, none stays behind.
-                    drop(all.pop());
-                    if !all.is_empty() {
-                        self.held.insert(*buffer, Held::Shared(all));
-                    }
-                }
+                    false => self
+                        .take_shared(*buffer)
+                        .ok_or_else(|| wrong("no shared buffer"))?,
+                };
                 let sent = self.sender(channel)?.try_send((handle, u64::from(*word)));
                 Ok(sent.map(drop).map_err(|failed| {
                     if !keep {
@@ -118,14 +117,33 @@ impl Party {
         }
         let since = Instant::now();
         loop {
-            let buf = self.take_sole(buffer)?;
-            let from = self.receiver(channel)?;
-            let Err(failed) = from.send_back((buf, u64::from(word))) else {
+            let error = match self.held.remove(&buffer) {
+                None => return Err(wrong("not here")),
+                Some(Held::Sole(buf)) => {
+                    let back = self.receiver(channel)?.send_back((buf, u64::from(word)));
+                    back.err().map(|failed| {
+                        self.held.insert(buffer, Held::Sole(failed.unsent.0));
+                        failed.error
+                    })
+                }
+                Some(Held::Shared(mut all)) => {
+                    let given = all.remove(0);
+                    let back = self.receiver(channel)?.send_back((given, u64::from(word)));
+                    let error = back.err().map(|failed| {
+                        all.insert(0, failed.unsent.0);
+                        failed.error
+                    });
+                    if !all.is_empty() {
+                        self.held.insert(buffer, Held::Shared(all));
+                    }
+                    error
+                }
+            };
+            let Some(error) = error else {
                 return Ok(Said::Done);
             };
-            self.held.insert(buffer, Held::Sole(failed.unsent.0));
-            if failed.error.kind() != ErrorKind::PoolPending || since.elapsed() > LONG {
-                return Err(says(&failed.error));
+            if error.kind() != ErrorKind::PoolPending || since.elapsed() > LONG {
+                return Err(says(&error));
             }
             std::thread::yield_now();
         }
@@ -149,16 +167,9 @@ impl Party {
         };
         let since = Instant::now();
         loop {
-            let body = match self.held.remove(&buffer) {
-                Some(Held::Sole(buf)) => Body::BufferMut(buf),
-                Some(Held::Shared(mut all)) => {
-                    let one = all.pop().ok_or_else(|| wrong("no handle"))?;
-                    if !all.is_empty() {
-                        self.held.insert(buffer, Held::Shared(all));
-                    }
-                    Body::Buffer(one)
-                }
-                None => return Err(wrong("not here")),
+            let body = match self.take_shared(buffer) {
+                Some(one) => Body::Buffer(one),
+                None => Body::BufferMut(self.take_sole(buffer)?),
             };
             let from = self.receiver(channel)?;
             let Err(failed) = from.send_back((Released(body), u64::from(word))) else {
@@ -233,11 +244,12 @@ impl Party {
                 self.held.insert(next()?, Held::Sole(buf));
                 (Carries::Moved, 1)
             }
-            Body::Aggregate(all) => {
-                for piece in all.pieces() {
-                    self.keep_shared(next()?, piece.clone());
+            Body::Aggregate(mut all) => {
+                let pieces = all.pieces().len();
+                while let Some(piece) = all.remove(0) {
+                    self.keep_shared(next()?, piece);
                 }
-                (Carries::Aggregate, all.pieces().len())
+                (Carries::Aggregate, pieces)
             }
             Body::AggregateMut(all) => {
                 let pieces = all.pieces().len();

@@ -1,0 +1,91 @@
+//! An operator's questions: `include/tranship/admin.h`. An ordinary program asks none of them.
+
+use crate::domain::Domain;
+use crate::given::wrong;
+use crate::pool::{self, Pool};
+use crate::status::{Error, Status, border, quietly};
+
+/// 1 if a manager is there now, 0 if not. Existing channels go on without one.
+#[unsafe(no_mangle)]
+pub extern "C" fn tranship_admin_is_managed(domain: Option<&Domain>) -> i32 {
+    quietly(0, || {
+        domain
+            .is_some_and(|domain| domain.0.admin().is_managed())
+            .into()
+    })
+}
+
+/// Figures of a pool. Set `size` to `sizeof(tranship_pool_stats)` before the call.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct PoolStats {
+    /// sizeof(tranship_pool_stats)
+    pub size: usize,
+    /// Buffers handed out so far.
+    pub allocs: u64,
+    /// Buffers that came back so far: released without being sent, or found dead.
+    pub frees: u64,
+    /// Buffers in this process's caches.
+    pub cached: u64,
+    /// Bytes that the pool has now.
+    pub present_bytes: u64,
+    /// Bytes that it may have now.
+    pub quota_bytes: u64,
+    /// The most that it may ever have.
+    pub max_bytes: u64,
+    /// Sent buffers found dead so far.
+    pub collected: u64,
+    /// How often they were looked for.
+    pub collections: u64,
+    /// Nanoseconds that this took.
+    pub collect_ns: u64,
+    /// Nanoseconds that callers waited for memory.
+    pub blocked_ns: u64,
+    /// Callers that wait now.
+    pub waiting: u64,
+}
+
+/// Fills in the figures of a pool: as many as `out->size` says that there is room for.
+#[unsafe(no_mangle)]
+pub extern "C" fn tranship_admin_pool_stats(
+    pool: Option<&Pool>,
+    out: *mut PoolStats,
+    error: Option<&mut Option<Box<Error>>>,
+) -> Status {
+    border(error, || {
+        let pool = pool::held(pool)?;
+        if out.is_null() {
+            return Err(wrong("out is NULL"));
+        }
+        // SAFETY: the caller's word: one of these, of whatever version, and all begin with their size.
+        let size = unsafe { out.cast::<usize>().read_unaligned() };
+        let here = size_of::<PoolStats>();
+        if !(size_of::<usize>()..=4096).contains(&size) {
+            return Err(wrong(format!(
+                "size of tranship_pool_stats is {size}: set it to sizeof(tranship_pool_stats), {here} here"
+            )));
+        }
+        let stats = pool.stats();
+        let filled = PoolStats {
+            size,
+            allocs: stats.allocs,
+            frees: stats.frees,
+            cached: stats.cached,
+            present_bytes: stats.chunk_bytes_present,
+            quota_bytes: stats.quota_bytes,
+            max_bytes: pool.max_bytes(),
+            collected: stats.collected,
+            collections: stats.collections,
+            collect_ns: stats.collect_ns,
+            blocked_ns: stats.blocked_ns,
+            waiting: stats.waiting as u64,
+        };
+        let (to, known) = (out.cast::<u8>(), size.min(here));
+        // SAFETY: as above: there are `size` bytes.
+        unsafe {
+            std::ptr::copy_nonoverlapping((&raw const filled).cast(), to, known);
+            to.add(known).write_bytes(0, size - known);
+        }
+        Ok(())
+    })
+}
