@@ -94,126 +94,93 @@ pub struct Refusal {
 /// With [`RefusalCode::PeerGone`], as `available`: the other side is there, and refused.
 pub const SAID_NO: u64 = 1;
 
-/// With [`RefusalCode::Access`], as `available`: the rule; 0: it has no name.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(u64)]
-pub enum AccessRule {
-    /// `[[connect]]`: the users that may join.
-    Connect = 1,
-    /// `[[export]]`: the users that may offer a name.
-    Export = 2,
-    /// `[[bind]]`: the users that may connect to a name.
-    Bind = 3,
-    /// `[[reserved]]`: the owner of a name.
-    Reserved = 4,
-    /// `[[policy_run]]`: the users that may divide memory.
-    PolicyRun = 5,
-    /// No rule: only root and the manager's own user may.
-    Owner = 6,
+/// Numbers that have a text each.
+macro_rules! texts {
+    ($(
+        $(#[$about:meta])+
+        $name:ident: $repr:ident {
+            $( $(#[$doc:meta])+ $item:ident = $number:literal, $text:literal; )+
+        }
+    )+) => { $(
+        $(#[$about])+
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        #[repr($repr)]
+        pub enum $name {
+            $( $(#[$doc])+ $item = $number, )+
+        }
+
+        impl $name {
+            fn text_of(number: u64) -> Option<&'static str> {
+                match number {
+                    $( $number => Some($text), )+
+                    _ => None,
+                }
+            }
+        }
+    )+ };
 }
 
-/// The limited resource of a [`RefusalCode::Limit`]: in the upper 8 bits of `asked`; 0: it has no name.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(u8)]
-pub enum Limited {
-    /// Connections and domains of a user.
-    Connections = 1,
-    /// Pools and heaps of a user.
-    Pools = 2,
-    /// Ends of channels of a user.
-    Channels = 3,
-    /// Names of a user: exported ones, and awaited ones.
-    Names = 4,
-    /// Descriptors that the manager holds for a user.
-    Descriptors = 5,
-    /// Entries of the manager's tables for a user.
-    Records = 6,
-    /// Bytes of a user.
-    Bytes = 7,
-    /// Domains of a user that record histories.
-    Traces = 8,
-    /// Pools of a domain.
-    PoolsOfDomain = 9,
-    /// Pools and heaps of all.
-    PoolIds = 10,
-    /// Domains that may forward a pool.
-    Forwarders = 11,
-    /// Channels and readers of a pool.
-    Queues = 12,
-    /// Channels inside a process that a domain shows.
-    Registered = 13,
-    /// Domains that follow a pool's trace.
-    Followers = 14,
-    /// Messages that wait for a client that does not read.
-    Messages = 15,
-    /// A domain's claims after a restart of the manager.
-    Claims = 16,
-    /// Chunks that a reader claims.
-    Mapped = 17,
-    /// A reader's questions for chunks that it misses.
-    Resyncs = 18,
-    /// Requests to another domain that has not taken the earlier ones.
-    Backlog = 19,
+texts! {
+    /// With [`RefusalCode::Access`], as `available`: the rule; 0: it has no name.
+    AccessRule: u64 {
+        /// `[[connect]]`: the users that may join.
+        Connect = 1, "no [[connect]] rule lets uid {uid} join";
+        /// `[[export]]`: the users that may offer a name.
+        Export = 2, "no [[export]] rule lets uid {uid} offer that name";
+        /// `[[bind]]`: the users that may connect to a name.
+        Bind = 3, "no [[bind]] rule lets uid {uid} connect to that name";
+        /// `[[reserved]]`: the owner of a name.
+        Reserved = 4, "a [[reserved]] rule keeps that name from uid {uid}";
+        /// `[[policy_run]]`: the users that may divide memory.
+        PolicyRun = 5, "no [[policy_run]] rule names uid {uid}";
+        /// No rule: only root and the manager's own user may.
+        Owner = 6, "only root and the manager's own user may, not uid {uid}";
+    }
+
+    /// The limited resource of a [`RefusalCode::Limit`]: in the upper 8 bits of `asked`; 0: it has no name.
+    Limited: u8 {
+        /// Connections and domains of a user.
+        Connections = 1, "connections and domains of this user (limits.connections)";
+        /// Pools and heaps of a user.
+        Pools = 2, "pools and heaps of this user (limits.pools)";
+        /// Ends of channels of a user.
+        Channels = 3, "ends of channels of this user (limits.channels)";
+        /// Names of a user: exported ones, and awaited ones.
+        Names = 4, "names that this user exports or waits for (limits.names)";
+        /// Descriptors that the manager holds for a user.
+        Descriptors = 5, "descriptors that the manager holds for this user";
+        /// Entries of the manager's tables for a user.
+        Records = 6, "entries of the manager's tables for this user";
+        /// Bytes of a user.
+        Bytes = 7, "bytes of this user";
+        /// Domains of a user that record histories.
+        Traces = 8, "traced domains of this user";
+        /// Pools of a domain.
+        PoolsOfDomain = 9, "pools of this domain";
+        /// Pools and heaps of all.
+        PoolIds = 10, "pools and heaps of all users";
+        /// Domains that may forward a pool.
+        Forwarders = 11, "domains that may forward this pool";
+        /// Channels and readers of a pool.
+        Queues = 12, "channels and readers of this pool";
+        /// Channels inside a process that a domain shows.
+        Registered = 13, "channels that this domain has inside its process";
+        /// Domains that follow a pool's trace.
+        Followers = 14, "domains that follow this trace";
+        /// Messages that wait for a client that does not read.
+        Messages = 15, "messages for a client that does not read them";
+        /// A domain's claims after a restart of the manager.
+        Claims = 16, "claims of this domain after a restart of the manager";
+        /// Chunks that a reader claims.
+        Mapped = 17, "chunks that this reader claims, or its pool is another one";
+        /// A reader's questions for chunks that it misses.
+        Resyncs = 18, "questions of this reader for chunks that it misses";
+        /// Requests to another domain that has not taken the earlier ones.
+        Backlog = 19, "requests to a domain that has not taken the ones before";
+    }
 }
 
 impl Limited {
-    const ALL: [(Limited, &str); 19] = [
-        (
-            Limited::Connections,
-            "connections and domains of this user (limits.connections)",
-        ),
-        (
-            Limited::Pools,
-            "pools and heaps of this user (limits.pools)",
-        ),
-        (
-            Limited::Channels,
-            "ends of channels of this user (limits.channels)",
-        ),
-        (
-            Limited::Names,
-            "names that this user exports or waits for (limits.names)",
-        ),
-        (
-            Limited::Descriptors,
-            "descriptors that the manager holds for this user",
-        ),
-        (
-            Limited::Records,
-            "entries of the manager's tables for this user",
-        ),
-        (Limited::Bytes, "bytes of this user"),
-        (Limited::Traces, "traced domains of this user"),
-        (Limited::PoolsOfDomain, "pools of this domain"),
-        (Limited::PoolIds, "pools and heaps of all users"),
-        (Limited::Forwarders, "domains that may forward this pool"),
-        (Limited::Queues, "channels and readers of this pool"),
-        (
-            Limited::Registered,
-            "channels that this domain has inside its process",
-        ),
-        (Limited::Followers, "domains that follow this trace"),
-        (
-            Limited::Messages,
-            "messages for a client that does not read them",
-        ),
-        (
-            Limited::Claims,
-            "claims of this domain after a restart of the manager",
-        ),
-        (
-            Limited::Mapped,
-            "chunks that this reader claims, or its pool is another one",
-        ),
-        (
-            Limited::Resyncs,
-            "questions of this reader for chunks that it misses",
-        ),
-        (
-            Limited::Backlog,
-            "requests to a domain that has not taken the ones before",
-        ),
-    ];
     const SHIFT: u32 = 56;
 
     /// Makes the refusal: this would be number `number` of at most `most`.
@@ -229,10 +196,9 @@ impl Limited {
     /// Returns the numbers of such a refusal as text, with the resource's name.
     fn text(asked: u64, most: u64) -> String {
         let (what, number) = (asked >> Limited::SHIFT, asked & ((1 << Limited::SHIFT) - 1));
-        let of = Limited::ALL.iter().find(|(of, _)| *of as u64 == what);
-        match (of, most) {
-            (Some((_, what)), 0) => format!(": too many {what}"),
-            (Some((_, what)), _) => {
+        match (Limited::text_of(what), most) {
+            (Some(what), 0) => format!(": too many {what}"),
+            (Some(what), _) => {
                 format!(": {what}: this would be number {number}, allowed are {most}")
             }
             (None, _) => format!(": this would be number {number}, allowed are {most}"),
@@ -318,22 +284,9 @@ fn numbers(code: RefusalCode, asked: u64, available: u64) -> String {
 
 /// Returns the text of the rule that keeps a user out.
 fn barred(uid: u64, rule: u64) -> String {
-    use AccessRule as R;
-    let is = |wanted: R| rule == wanted as u64;
-    if is(R::Connect) {
-        format!(": no [[connect]] rule lets uid {uid} join")
-    } else if is(R::Export) {
-        format!(": no [[export]] rule lets uid {uid} offer that name")
-    } else if is(R::Bind) {
-        format!(": no [[bind]] rule lets uid {uid} connect to that name")
-    } else if is(R::Reserved) {
-        format!(": a [[reserved]] rule keeps that name from uid {uid}")
-    } else if is(R::PolicyRun) {
-        format!(": no [[policy_run]] rule names uid {uid}")
-    } else if is(R::Owner) {
-        format!(": only root and the manager's own user may, not uid {uid}")
-    } else {
-        format!(" (uid {uid})")
+    match AccessRule::text_of(rule) {
+        Some(text) => format!(": {}", text.replace("{uid}", &uid.to_string())),
+        None => format!(" (uid {uid})"),
     }
 }
 

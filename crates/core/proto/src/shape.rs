@@ -54,7 +54,7 @@ impl Cause for OutOfRange {
 }
 
 /// The numbers that a pool is made with. They never change.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Serialize, Deserialize)]
 pub struct PoolShape {
     /// The pool's largest size, bytes: a multiple of the chunk size.
     pub max_bytes: u64,

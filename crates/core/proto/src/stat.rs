@@ -269,16 +269,14 @@ records! {
         domain: DomainId = Fact;
         /// The pool.
         pool: PoolId = Fact;
-        /// Buffers with a reference of the holder.
+        /// Buffers with a reference of the holder, as the manager last saw it: it looks once a period.
         buffers: u32 = Gauge as "held_buffers";
         /// Length of those buffers.
         bytes: u64 = Gauge as "held";
         /// Buffers of these that are charged to the holder.
         lingering_bytes: u64 = Gauge as "held_lingering";
-        /// How long the manager has seen it hold the oldest buffer. The manager looks once a period.
+        /// How long the manager has seen it hold the oldest buffer.
         held_ms: Option<u64> = Most as "held_oldest";
-        /// The least time for which it has had its oldest buffer.
-        oldest_ns: u64 = Most on page;
         /// Length of the oldest buffer.
         oldest_bytes: u64 = Most on page;
     }

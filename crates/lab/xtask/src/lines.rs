@@ -1,8 +1,8 @@
 //! Counts the product's lines: `cargo run -p xtask -- lines` for every crate, `lines core block` for these and their
 //! sum.
 //!
-//! Counted are the Rust files below `crates/*/*/src`. A file's tests are its module `tests`, in it or beside it; a
-//! comment is a line that begins as one.
+//! Counted are the Rust files below `crates/*/*/src`. A file's tests are its module `tests`, in it or beside it, and
+//! what the feature `audit` has; a comment is a line that begins as one.
 
 use crate::source::{self, code_only};
 use anyhow::{Result, bail};
@@ -76,7 +76,7 @@ pub(crate) fn table(root: &Path, named: &[String]) -> Result<String> {
 
 fn count(path: &str, text: &str) -> Lines {
     let mut lines = Lines::default();
-    if path.ends_with("/tests.rs") || path.contains("/tests/") {
+    if path.ends_with("/tests.rs") || path.contains("/tests/") || text.contains(AUDIT_FILE) {
         lines.tests = text.lines().count();
         return lines;
     }
@@ -91,7 +91,7 @@ fn count(path: &str, text: &str) -> Lines {
             depth -= code.matches('}').count().min(depth);
             begins = false;
             lines.tests += 1;
-        } else if is_for_tests(code.trim()) {
+        } else if is_for_tests(code.trim(), trimmed) {
             begins = true;
             lines.tests += 1;
         } else if trimmed.is_empty() {
@@ -107,9 +107,15 @@ fn count(path: &str, text: &str) -> Lines {
     lines
 }
 
-/// Returns whether there is `#[cfg(test)]`, or `#[cfg(all(test, ...))]`.
-fn is_for_tests(code: &str) -> bool {
-    code.starts_with("#[cfg(test)") || code.starts_with("#[cfg(all(test,")
+/// Before code that no program has: only tests build it.
+const AUDIT: &str = "#[cfg(feature = \"audit\")]";
+/// At the top of a file of such code.
+const AUDIT_FILE: &str = "\n#![cfg(feature = \"audit\")]\n";
+
+/// Returns whether there is `#[cfg(test)]`, `#[cfg(all(test, ...))]`, or the feature that only tests have.
+fn is_for_tests(code: &str, line: &str) -> bool {
+    let begins = |with: &str| code.starts_with(with);
+    begins("#[cfg(test)") || begins("#[cfg(all(test,") || begins("#[cfg(") && line == AUDIT
 }
 
 #[cfg(test)]
@@ -134,6 +140,14 @@ mod tests {
     }
 }
 "#;
+
+    #[test]
+    fn audits_are_no_product() {
+        let module = FILE.replace("#[cfg(all(test, not(loom)))]", super::AUDIT);
+        assert_eq!(count("crates/a/src/b.rs", &module).tests, 7);
+        let file = FILE.replacen('\n', super::AUDIT_FILE, 1);
+        assert_eq!(count("crates/a/src/b.rs", &file).code, 0);
+    }
 
     #[test]
     fn tests_are_no_product() {

@@ -4,9 +4,10 @@ use serde::{Deserialize, Deserializer, de};
 use tranship_proto::{MAX_NAME_BYTES, check_name};
 
 /// A user or a group of users.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Who {
     /// Every user: `"*"`.
+    #[default]
     All,
     /// This one.
     Id(u32),
@@ -43,10 +44,10 @@ impl<'de> Deserialize<'de> for Who {
 #[serde(deny_unknown_fields)]
 pub struct Rule {
     /// User.
-    #[serde(default = "all")]
+    #[serde(default)]
     pub uid: Who,
     /// Group.
-    #[serde(default = "all")]
+    #[serde(default)]
     pub gid: Who,
     /// A name, or the beginning of one followed by `*`.
     #[serde(default, deserialize_with = "opt_pattern")]
@@ -72,9 +73,9 @@ pub(super) fn nameless<'de, D: Deserializer<'de>>(d: D) -> Result<Vec<Rule>, D::
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
     struct Nameless {
-        #[serde(default = "all")]
+        #[serde(default)]
         uid: Who,
-        #[serde(default = "all")]
+        #[serde(default)]
         gid: Who,
         #[serde(default = "yes")]
         allow: bool,
@@ -104,10 +105,6 @@ pub(super) fn pattern<'de, D: Deserializer<'de>>(d: D) -> Result<String, D::Erro
 
 fn opt_pattern<'de, D: Deserializer<'de>>(d: D) -> Result<Option<String>, D::Error> {
     pattern(d).map(Some)
-}
-
-fn all() -> Who {
-    Who::All
 }
 
 fn yes() -> bool {

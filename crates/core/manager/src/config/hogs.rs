@@ -9,18 +9,23 @@ use tranship_proto::HogAction;
 
 /// A rule for domains of a name, or of a user.
 #[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
-#[serde(try_from = "Raw")]
+#[serde(deny_unknown_fields)]
 pub struct HogRule {
     /// A domain's name, or the beginning of one followed by `*`.
+    #[serde(default = "everybody", deserialize_with = "pattern")]
     pub name: String,
     /// The domain's user.
+    #[serde(default)]
     pub uid: Who,
     over: Over,
     /// The time for which the limit must be exceeded.
+    #[serde(default, rename = "for", deserialize_with = "lasting")]
     pub lasting: Duration,
     /// The action.
+    #[serde(default)]
     pub action: HogAction,
     /// Users whose writers are believed when a domain is expelled for buffers that it keeps in their pools.
+    #[serde(default)]
     writers: Vec<u32>,
 }
 
@@ -62,37 +67,6 @@ impl HogRule {
     }
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Raw {
-    #[serde(default = "everybody", deserialize_with = "pattern")]
-    name: String,
-    #[serde(default = "all")]
-    uid: Who,
-    over: Over,
-    #[serde(default = "at_once", rename = "for", deserialize_with = "lasting")]
-    lasting: Duration,
-    #[serde(default = "report")]
-    action: HogAction,
-    #[serde(default)]
-    writers: Vec<u32>,
-}
-
-impl TryFrom<Raw> for HogRule {
-    type Error = String;
-
-    fn try_from(raw: Raw) -> Result<HogRule, String> {
-        Ok(HogRule {
-            name: raw.name,
-            uid: raw.uid,
-            over: raw.over,
-            lasting: raw.lasting,
-            action: raw.action,
-            writers: raw.writers,
-        })
-    }
-}
-
 impl<'de> Deserialize<'de> for Over {
     fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Over, D::Error> {
         let text = String::deserialize(d).map_err(|_: D::Error| {
@@ -113,18 +87,6 @@ impl<'de> Deserialize<'de> for Over {
 
 fn everybody() -> String {
     "*".to_owned()
-}
-
-fn all() -> Who {
-    Who::All
-}
-
-fn at_once() -> Duration {
-    Duration::ZERO
-}
-
-fn report() -> HogAction {
-    HogAction::Report
 }
 
 fn lasting<'de, D: Deserializer<'de>>(d: D) -> Result<Duration, D::Error> {

@@ -12,7 +12,6 @@ use std::rc::Rc;
 use std::sync::atomic::Ordering;
 use tranship_proto::{Event, Refusal, encode};
 use tranship_region::layout::ControlPageRw;
-use tranship_sys::time::monotonic_ns;
 use tranship_sys::{crash, socket};
 
 impl Shell {
@@ -156,36 +155,14 @@ impl Shell {
                 self.answers
                     .push_back(Input::OrphanRead { pool, slots, live });
             }
-            Action::ReadHold {
+            Action::Complete {
                 client,
-                table,
-                refs,
-                slots,
+                mut record,
+                look,
             } => {
-                let files = (self.fds.get(&table), self.fds.get(&refs));
-                let (buffers, bytes) = match files {
-                    (Some(table), Some(refs)) => {
-                        counters::held(table, refs, &slots).unwrap_or((0, 0))
-                    }
-                    _ => (0, 0),
-                };
-                let read = Input::HoldRead {
-                    client,
-                    buffers,
-                    bytes,
-                };
-                self.answer_later(client, read);
-            }
-            Action::ReadCursors {
-                client,
-                source,
-                sink,
-                lines,
-            } => {
-                let file = |half: Option<FdToken>| self.fds.get(&half?).map(|f| -> &File { f });
-                let halves = [source, sink].map(file);
-                let cursors = look::cursors(halves, lines, monotonic_ns());
-                self.answer_later(client, Input::CursorsRead { client, cursors });
+                let file = |token| self.fds.get(&token).map(|f| -> &File { f });
+                look::complete(&mut record, look, &file);
+                self.answer_later(client, Input::Completed { client, record });
             }
             Action::ReadFigures { asker, pools } => {
                 let read = |token| self.fds.get(&token).map(|f| counters::figures(f));
@@ -217,11 +194,6 @@ impl Shell {
                     slots,
                     held,
                 });
-            }
-            Action::ReadPool { client, table } => {
-                let file = self.fds.get(&table);
-                let figures = file.and_then(|f| counters::figures(f).ok());
-                self.answers.push_back(Input::PoolRead { client, figures });
             }
             Action::SayHog(notice) => hog::say(&notice),
             Action::Kill { domain, pidfd } => {

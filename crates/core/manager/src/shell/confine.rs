@@ -36,113 +36,45 @@ const CACHESTAT: c_long = 451;
 /// The kernel's auxiliary vector of this process, which an undumpable process cannot read in /proc.
 const PR_GET_AUXV: libc::c_int = 0x4155_5856;
 
-/// System calls that are allowed with any arguments.
-const ALLOWED: &[c_long] = &[
+/// Makes a list of the kernel's calls. In braces it is not spread over a line for each.
+macro_rules! calls {
+    ($($name:ident,)+) => { &[$(libc::$name),+] };
+}
+
+/// System calls that are allowed with any arguments, besides `CACHESTAT`. `clone3`: the other filter turns it into `ENOSYS`,
+/// and the C library takes `clone`. `epoll_pwait2` is taken for deadlines that are weeks away.
+const ALLOWED: &[c_long] = calls! {
     // open descriptors
-    libc::SYS_read,
-    libc::SYS_readv,
-    libc::SYS_write,
-    libc::SYS_writev,
-    libc::SYS_pread64,
-    libc::SYS_lseek,
-    libc::SYS_close,
-    libc::SYS_close_range,
-    libc::SYS_dup,
-    libc::SYS_dup3,
-    libc::SYS_fcntl,
-    libc::SYS_fstat,
-    libc::SYS_fstatfs,
-    CACHESTAT,
+    SYS_read, SYS_readv, SYS_write, SYS_writev, SYS_pread64, SYS_lseek, SYS_close, SYS_close_range, SYS_dup,
+    SYS_dup3, SYS_fcntl, SYS_fstat, SYS_fstatfs,
     // existing sockets, and sockets that lead only to this process
-    libc::SYS_accept,
-    libc::SYS_accept4,
-    libc::SYS_socketpair,
-    libc::SYS_recvfrom,
-    libc::SYS_recvmsg,
-    libc::SYS_sendto,
-    libc::SYS_sendmsg,
-    libc::SYS_shutdown,
-    libc::SYS_getsockopt,
-    libc::SYS_setsockopt,
-    libc::SYS_getsockname,
+    SYS_accept, SYS_accept4, SYS_socketpair, SYS_recvfrom, SYS_recvmsg, SYS_sendto, SYS_sendmsg, SYS_shutdown,
+    SYS_getsockopt, SYS_setsockopt, SYS_getsockname,
     // waiting
-    libc::SYS_epoll_create1,
-    libc::SYS_epoll_ctl,
-    libc::SYS_epoll_pwait,
-    libc::SYS_epoll_pwait2, // taken for deadlines that are weeks away
-    libc::SYS_ppoll,
-    libc::SYS_eventfd2,
-    libc::SYS_futex,
-    libc::SYS_clock_gettime,
-    libc::SYS_clock_nanosleep,
-    libc::SYS_nanosleep,
-    libc::SYS_gettimeofday,
-    libc::SYS_sched_yield,
-    libc::SYS_sched_getaffinity,
-    libc::SYS_restart_syscall,
+    SYS_epoll_create1, SYS_epoll_ctl, SYS_epoll_pwait, SYS_epoll_pwait2, SYS_ppoll, SYS_eventfd2, SYS_futex,
+    SYS_clock_gettime, SYS_clock_nanosleep, SYS_nanosleep, SYS_gettimeofday, SYS_sched_yield,
+    SYS_sched_getaffinity, SYS_restart_syscall,
     // control pages
-    libc::SYS_memfd_create,
-    libc::SYS_ftruncate,
-    libc::SYS_fallocate,
-    libc::SYS_fchmod,
+    SYS_memfd_create, SYS_ftruncate, SYS_fallocate, SYS_fchmod,
     // the file of ids, the machine's figures, the socket's file at the end
-    libc::SYS_openat,
-    libc::SYS_newfstatat,
-    libc::SYS_statx,
-    libc::SYS_renameat,
-    libc::SYS_renameat2,
-    libc::SYS_unlinkat,
-    libc::SYS_fsync,
-    libc::SYS_fdatasync,
-    libc::SYS_readlinkat,
-    libc::SYS_getcwd,
+    SYS_openat, SYS_newfstatat, SYS_statx, SYS_renameat, SYS_renameat2, SYS_unlinkat, SYS_fsync,
+    SYS_fdatasync, SYS_readlinkat, SYS_getcwd,
     // notices of opens of the statistics page
-    libc::SYS_inotify_add_watch,
+    SYS_inotify_add_watch,
     // memory
-    libc::SYS_munmap,
-    libc::SYS_mremap,
-    libc::SYS_madvise,
-    libc::SYS_brk,
-    libc::SYS_membarrier,
+    SYS_munmap, SYS_mremap, SYS_madvise, SYS_brk, SYS_membarrier,
     // helpers, threads, the end
-    libc::SYS_clone,
-    libc::SYS_clone3, // the other filter turns it into ENOSYS, and the C library takes clone
-    libc::SYS_wait4,
-    libc::SYS_set_robust_list,
-    libc::SYS_rseq,
-    libc::SYS_rt_sigprocmask,
-    libc::SYS_rt_sigaction,
-    libc::SYS_rt_sigreturn,
-    libc::SYS_rt_sigtimedwait,
-    libc::SYS_sigaltstack,
-    libc::SYS_getpid,
-    libc::SYS_getppid,
-    libc::SYS_gettid,
-    libc::SYS_getuid,
-    libc::SYS_geteuid,
-    libc::SYS_getgid,
-    libc::SYS_getegid,
-    libc::SYS_getrandom,
-    libc::SYS_getrusage,
-    libc::SYS_exit,
-    libc::SYS_exit_group,
-];
+    SYS_clone, SYS_clone3, SYS_wait4, SYS_set_robust_list, SYS_rseq, SYS_rt_sigprocmask, SYS_rt_sigaction,
+    SYS_rt_sigreturn, SYS_rt_sigtimedwait, SYS_sigaltstack, SYS_getpid, SYS_getppid, SYS_gettid, SYS_getuid,
+    SYS_geteuid, SYS_getgid, SYS_getegid, SYS_getrandom, SYS_getrusage, SYS_exit, SYS_exit_group,
+};
 
 /// Older names that only this architecture has.
 #[cfg(target_arch = "x86_64")]
-const ALSO: &[c_long] = &[
-    libc::SYS_open,
-    libc::SYS_stat,
-    libc::SYS_lstat,
-    libc::SYS_readlink,
-    libc::SYS_rename,
-    libc::SYS_unlink,
-    libc::SYS_dup2,
-    libc::SYS_poll,
-    libc::SYS_epoll_wait,
-    libc::SYS_fork,
-    libc::SYS_time,
-];
+const ALSO: &[c_long] = calls! {
+    SYS_open, SYS_stat, SYS_lstat, SYS_readlink, SYS_rename, SYS_unlink, SYS_dup2, SYS_poll, SYS_epoll_wait,
+    SYS_fork, SYS_time,
+};
 #[cfg(not(target_arch = "x86_64"))]
 const ALSO: &[c_long] = &[];
 
@@ -152,7 +84,7 @@ fn filters(kills: bool) -> io::Result<[BpfProgram; 2]> {
     let unknown = SeccompAction::Errno(errno(libc::ENOSYS));
     let clone3 = compile(clone3, SeccompAction::Allow, unknown)?;
 
-    let calls = ALLOWED.iter().chain(ALSO);
+    let calls = ALLOWED.iter().chain(ALSO).chain(&[CACHESTAT]);
     let mut rules: BTreeMap<i64, Vec<SeccompRule>> =
         calls.map(|call| (*call, Vec::new())).collect();
     // No memory that is executed.

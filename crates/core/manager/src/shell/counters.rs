@@ -154,21 +154,6 @@ impl Orphan<'_> {
     }
 }
 
-/// Counts the buffers and bytes of a pool to which a reader has references.
-pub(super) fn held(table: &File, refs: &File, some: &Range<u32>) -> io::Result<(u32, u64)> {
-    let refs = words(refs, REFS_AT, some)?;
-    if refs.iter().all(|r| *r == 0) {
-        return Ok((0, 0));
-    }
-    let (mut buffers, mut bytes) = (0u32, 0u64);
-    let slots = slots(table, some)?;
-    for ((_, length), _) in slots.into_iter().zip(refs).filter(|(_, r)| *r != 0) {
-        buffers += 1;
-        bytes = bytes.saturating_add(length);
-    }
-    Ok((buffers, bytes))
-}
-
 /// The number of slots above which their table entries are read at once.
 const APART: usize = 64;
 

@@ -291,42 +291,29 @@ impl Shell {
         if !self.runnable.is_empty() {
             return Some(Duration::ZERO);
         }
-        let mut wait = self.state.deadline().map(|d| d.saturating_sub(self.now()));
+        let (now, clock) = (self.now(), Instant::now());
+        let after = |at: Instant| at.saturating_duration_since(clock);
+        let page = self.pages.wait(now);
+        if page.is_some_and(|page| page.is_zero()) {
+            return page;
+        }
         let again = !self.throttled.is_empty()
             || !self.waits_for_worker.is_empty()
             || self.listener_rests.is_some();
-        if again {
-            wait = Some(wait.map_or(AGAIN, |w| w.min(AGAIN)));
-        }
-        if let Some((until, _)) = self.resting.iter().min() {
-            let rest = until.saturating_duration_since(Instant::now());
-            wait = Some(wait.map_or(rest, |w| w.min(rest)));
-        }
-        if let Some(trim) = self.trim {
-            let trim = trim.saturating_duration_since(Instant::now());
-            wait = Some(wait.map_or(trim, |w| w.min(trim)));
-        }
-        if let Some(page) = self.pages.wait(self.now()) {
-            if page.is_zero() {
-                return Some(page);
-            }
-            wait = Some(wait.map_or(page, |w| w.min(page)));
-        }
-        if !self.lingering.is_empty() {
-            let look = self.look.saturating_sub(self.now());
-            wait = Some(wait.map_or(look, |w| w.min(look)));
-        }
-        if let Some(look) = self.gauge.wait().filter(|_| self.state.has_memory()) {
-            wait = Some(wait.map_or(look, |w| w.min(look)));
-        }
-        if let Some(store) = self.store_wait() {
-            wait = Some(wait.map_or(store, |w| w.min(store)));
-        }
-        if let Some(beat) = self.notify.wait() {
-            wait = Some(wait.map_or(beat, |w| w.min(beat)));
-        }
+        let waits = [
+            page,
+            self.state.deadline().map(|at| at.saturating_sub(now)),
+            again.then_some(AGAIN),
+            self.resting.iter().min().map(|(until, _)| after(*until)),
+            self.trim.map(after),
+            (!self.lingering.is_empty()).then(|| self.look.saturating_sub(now)),
+            self.gauge.wait().filter(|_| self.state.has_memory()),
+            self.store_wait(),
+            self.notify.wait(),
+        ];
         // Rounded up: a deadline is not to be waited for in a busy loop.
-        wait.map(|w| w + Duration::from_millis(1))
+        let wait = waits.into_iter().flatten().min();
+        wait.map(|wait| wait + Duration::from_millis(1))
     }
 
     /// Tries again the operations for which the kernel had no room.

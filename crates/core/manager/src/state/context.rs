@@ -110,6 +110,15 @@ impl Context {
         self.descriptors.hold(token, uid, &mut self.accounts)
     }
 
+    /// Becomes the owner of a shared object that a domain has made.
+    pub fn hold_object(&mut self, token: FdToken, me: DomainId, kind: Kind, n: u32) -> FdToken {
+        let of = match kind {
+            Kind::LinkSource | Kind::LinkSink => For::Rings,
+            _ => For::Tables,
+        };
+        self.hold_memory(token, me, of, bytes_of(kind, n))
+    }
+
     /// Becomes the owner of memory that a domain has made.
     pub fn hold_memory(&mut self, token: FdToken, me: DomainId, of: For, bytes: u64) -> FdToken {
         let d = self.domains.get(&me);

@@ -23,15 +23,12 @@ pub(crate) use model::Item;
 pub use parts::State;
 pub use recovery::stored::Stored;
 pub use types::{
-    Action, ClientId, Cursors, Facts, Fd, FdToken, Figures, Header, HeldSlot, HogNotice, Input,
-    Sealed,
+    Action, ClientId, Facts, Fd, FdToken, Figures, Header, HeldSlot, HogNotice, Input, Look, Sealed,
 };
-pub(crate) use views::survey::{Look, Surveyed};
 
 // The words of every handler.
 use ancillary::Ancillary;
 use books::accounts::Of;
-use books::back_refs::{BackRef, BackRefs};
 use refuse::{barred, no_such, not_yours, refusal};
 use tranship_proto::Refusal;
 use types::Fail;

@@ -5,7 +5,7 @@ use super::hogs::hold::Hold;
 use super::types::{ChunkKey, ClientId, FdToken};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
-use tranship_proto::{ChannelId, DomainId, ExportId, PoolId, Req, Role, StatRecord};
+use tranship_proto::{ChannelId, DomainId, ExportId, PoolId, Req, Role};
 
 /// A protection domain, connected or not.
 #[derive(Debug)]
@@ -277,12 +277,9 @@ pub(crate) type RegisteredKey = (DomainId, ChannelId);
 pub(crate) struct StatRun {
     pub req: Req,
     /// The last item that was sent.
-    pub last: Item,
-    pub slots_left: u64,
-    /// The number of pools whose figures were read.
-    pub pools: usize,
-    /// A record that waits for the shell's reading; of a holding, the next slot.
-    pub partial: Option<(StatRecord, u32)>,
+    pub last: Option<Item>,
+    /// A record waits for the shell's reading.
+    pub waits: bool,
 }
 
 /// The items of an answer, in this order.

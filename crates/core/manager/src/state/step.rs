@@ -49,12 +49,7 @@ impl State {
             Input::Blocked { client } => self.blocked(client),
             Input::ProcessDied { domain } => self.domain_ends(domain, GoneReason::Died),
             Input::OrphanRead { pool, slots, live } => self.swept(pool, &slots, live),
-            Input::HoldRead {
-                client,
-                buffers,
-                bytes,
-            } => self.hold_read(client, buffers, bytes),
-            Input::CursorsRead { client, cursors } => self.cursors_read(client, cursors),
+            Input::Completed { client, record } => self.completed(client, record),
             Input::FiguresRead { asker, figures } => {
                 let (cx, hogs, outside) = (&mut self.cx, &self.hogs, &mut self.outside);
                 let (pools, heaps) = (&mut self.pools, &mut self.heaps);
@@ -76,7 +71,6 @@ impl State {
                 self.watch
                     .held_read(cx, pools, (pool, reader), &slots, &held);
             }
-            Input::PoolRead { client, figures } => self.pool_read(client, figures),
             Input::NotKilled { domain } => self.not_killed(domain),
             Input::Pressure(seen) => {
                 let (cx, pools, heaps) = (&mut self.cx, &mut self.pools, &mut self.heaps);

@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 use tranship_proto::{
-    ChannelId, ChannelStat, DomainId, Event, HogAction, PoolId, PoolStat, Pressure, Refusal, Req,
-    Request,
+    ChannelId, DomainId, Event, HogAction, PoolId, PoolStat, Pressure, Refusal, Req, Request,
+    StatRecord,
 };
 
 /// A connection, as the shell numbers them. Never used twice.
@@ -11,7 +11,7 @@ use tranship_proto::{
 pub struct ClientId(pub u64);
 
 /// A descriptor in the shell's table. The state owns every token that it received, until its action `Close`.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct FdToken(pub u64);
 
 /// The common header of a shared object (`docs/format.md`), if magic and version were right.
@@ -124,36 +124,21 @@ impl Figures {
     }
 }
 
-/// A channel's cursors. Trust: each number is the word of one of its ends.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Cursors {
-    /// Messages that the sink has taken.
-    pub taken: u64,
-    /// Messages sent and not taken.
-    pub depth: u64,
-    /// How often the source found no room.
-    pub stalls: u64,
-    /// Time that it waited then.
-    pub stalled_ns: u64,
-    /// How long it has been waiting for room; 0: it does not wait.
-    pub waiting_ns: u64,
-    /// Whether the sink sleeps until a message comes.
-    pub sink_asleep: bool,
-}
-
-impl Cursors {
-    /// Puts the cursors into the channel's record.
-    pub(crate) fn say(self, to: &mut ChannelStat) {
-        *to = ChannelStat {
-            taken: self.taken,
-            depth: self.depth,
-            stalls: self.stalls,
-            stalled_ns: self.stalled_ns,
-            waiting_ns: self.waiting_ns,
-            sink_asleep: self.sink_asleep,
-            ..std::mem::take(to)
-        };
-    }
+/// The place of facts that only owners know.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Look {
+    /// A writer's figures about its pool.
+    Figures {
+        /// The pool's table.
+        table: FdToken,
+    },
+    /// A channel's cursors.
+    Rings {
+        /// The source's half.
+        source: Option<FdToken>,
+        /// The sink's half.
+        sink: Option<FdToken>,
+    },
 }
 
 /// A slot that a reader's counter says it holds, as the pool's table has it.
@@ -278,21 +263,12 @@ pub enum Input {
         /// Ranges of window indices, first and last, each after the one before; `None` if they could not be read.
         live: Option<Vec<(u32, u32)>>,
     },
-    /// The answer to `Action::ReadHold`.
-    HoldRead {
+    /// The answer to `Action::Complete`.
+    Completed {
         /// The client that asked.
         client: ClientId,
-        /// Buffers referenced.
-        buffers: u32,
-        /// Bytes of these buffers.
-        bytes: u64,
-    },
-    /// The answer to `Action::ReadCursors`.
-    CursorsRead {
-        /// The client that asked.
-        client: ClientId,
-        /// The channel's cursors, as far as they could be read.
-        cursors: Cursors,
+        /// The record, with what could be read.
+        record: StatRecord,
     },
     /// The answer to `Action::ReadFigures`, in its order; `None` for figures that could not be read.
     FiguresRead {
@@ -311,13 +287,6 @@ pub enum Input {
         slots: std::ops::Range<u32>,
         /// The held ones among these slots, by rising slots.
         held: Vec<HeldSlot>,
-    },
-    /// The answer to `Action::ReadPool`.
-    PoolRead {
-        /// The client that asked.
-        client: ClientId,
-        /// The writer's figures, if they could be read.
-        figures: Option<Figures>,
     },
     /// The kernel did not execute `Action::Kill`.
     NotKilled {
@@ -395,27 +364,14 @@ pub enum Action {
         /// (`sent`, `rcvd`) of every queue.
         queues: Vec<(FdToken, FdToken)>,
     },
-    /// Count a reader's held buffers. Answered at once.
-    ReadHold {
+    /// Add the facts that only owners know to a record. Answered in the asker's next turn.
+    Complete {
         /// The client that asked.
         client: ClientId,
-        /// The pool's table.
-        table: FdToken,
-        /// The reader's counters.
-        refs: FdToken,
-        /// The slots.
-        slots: std::ops::Range<u32>,
-    },
-    /// Read a channel's cursors. Answered at once.
-    ReadCursors {
-        /// The client that asked.
-        client: ClientId,
-        /// The source's half.
-        source: Option<FdToken>,
-        /// The sink's half.
-        sink: Option<FdToken>,
-        /// Lines in the channel's ring.
-        lines: u32,
+        /// The record.
+        record: StatRecord,
+        /// Where the facts are.
+        look: Look,
     },
     /// Read the writers' figures about their pools. Answered at once.
     ReadFigures {
@@ -436,13 +392,6 @@ pub enum Action {
         refs: FdToken,
         /// The slots.
         slots: std::ops::Range<u32>,
-    },
-    /// Read a writer's figures about its pool. Answered at once.
-    ReadPool {
-        /// The client that asked.
-        client: ClientId,
-        /// The pool's table.
-        table: FdToken,
     },
     /// Tell the administrator that a domain holds too much of others' memory, or does so no more.
     SayHog(HogNotice),

@@ -5,11 +5,13 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 use tranship_manager::state::{
-    Action, ClientId, Cursors, Facts, Fd, FdToken, Figures, Header, HeldSlot, HogNotice, IdStart,
-    Input, Sealed, State,
+    Action, ClientId, Facts, Fd, FdToken, Figures, Header, HeldSlot, HogNotice, IdStart, Input,
+    Sealed, State,
 };
 use tranship_manager::{Config, Limits};
-use tranship_proto::{DomainId, Event, PROTOCOL_VERSION, PoolId, Refusal, RefusalCode, Request};
+use tranship_proto::{
+    DomainId, Event, PROTOCOL_VERSION, PoolId, Refusal, RefusalCode, Request, StatRecord,
+};
 use tranship_testkit::Watchdog;
 
 /// A descriptor's header, and its number of bytes.
@@ -102,12 +104,13 @@ impl House {
                         let live = Some(self.alive.clone());
                         inputs.push_back(Input::OrphanRead { pool, slots, live });
                     }
-                    Action::ReadCursors { client, .. } => {
-                        let cursors = Cursors {
-                            taken: TAKEN,
-                            ..Cursors::default()
-                        };
-                        inputs.push_back(Input::CursorsRead { client, cursors });
+                    Action::Complete {
+                        client, mut record, ..
+                    } => {
+                        if let StatRecord::Channel(channel) = &mut record {
+                            channel.taken = TAKEN;
+                        }
+                        inputs.push_back(Input::Completed { client, record });
                     }
                     Action::ReadFigures { asker, pools } => {
                         let said = |(id, _)| (id, self.figures.get(&id).copied());
@@ -130,15 +133,6 @@ impl House {
                             slots,
                             held,
                         });
-                    }
-                    Action::ReadHold { client, .. } => inputs.push_back(Input::HoldRead {
-                        client,
-                        buffers: 0,
-                        bytes: 0,
-                    }),
-                    Action::ReadPool { client, .. } => {
-                        let figures = None;
-                        inputs.push_back(Input::PoolRead { client, figures });
                     }
                     Action::SayHog(notice) => self.notices.push(notice),
                     Action::Kill { domain, .. } => {

@@ -8,8 +8,8 @@ use std::ops::Range;
 use std::time::Duration;
 use tranship_manager::Config;
 use tranship_manager::state::{
-    Action, ClientId, Cursors, Facts, Fd, FdToken, Figures, Header, HeldSlot, HogNotice, IdStart,
-    Input, Sealed, State,
+    Action, ClientId, Facts, Fd, FdToken, Figures, Header, HeldSlot, HogNotice, IdStart, Input,
+    Look, Sealed, State,
 };
 use tranship_proto::{DomainId, Event, PoolId, PoolShape, Refusal, Request, Trust};
 
@@ -357,33 +357,17 @@ pub trait Simulated {
                 let live = self.alive(&orphan);
                 Some(Input::OrphanRead { pool, slots, live })
             }
-            Action::ReadHold {
+            Action::Complete {
                 client,
-                table,
-                refs,
-                ..
+                record,
+                look,
             } => {
-                assert!(self.shell().owns(table) && self.shell().owns(refs));
-                let (buffers, bytes) = (1, 1);
-                Some(Input::HoldRead {
-                    client,
-                    buffers,
-                    bytes,
-                })
-            }
-            Action::ReadCursors {
-                client,
-                source,
-                sink,
-                ..
-            } => {
-                let mut halves = [source, sink].into_iter().flatten();
-                assert!(halves.all(|half| self.shell().owns(half)));
-                let cursors = Cursors {
-                    taken: 1,
-                    ..Cursors::default()
+                let files = match look {
+                    Look::Figures { table } => [Some(table), None],
+                    Look::Rings { source, sink } => [source, sink],
                 };
-                Some(Input::CursorsRead { client, cursors })
+                assert!(files.into_iter().flatten().all(|f| self.shell().owns(f)));
+                Some(Input::Completed { client, record })
             }
             Action::ReadFigures { asker, pools } => {
                 assert!(pools.iter().all(|(_, table)| self.shell().owns(*table)));
@@ -406,11 +390,6 @@ pub trait Simulated {
                     slots,
                     held,
                 })
-            }
-            Action::ReadPool { client, table } => {
-                assert!(self.shell().owns(table));
-                let figures = None;
-                Some(Input::PoolRead { client, figures })
             }
             Action::SayHog(notice) => {
                 self.is_hog(&notice);

@@ -5,15 +5,13 @@
 //! page comes two seconds after a change, and none without changes. A page is put together in pieces, between which
 //! clients have their turn.
 
-mod ages;
 mod file;
 mod run;
 mod sight;
 
 use crate::state::Item;
-use ages::{Ages, Ended};
 pub(super) use file::Place;
-use run::Run;
+use run::{Run, Waits};
 pub(super) use sight::Sight;
 use std::time::{Duration, Instant};
 use tranship_region::layout::PageRw;
@@ -43,7 +41,7 @@ pub(super) struct Pages {
     begun: Option<Duration>,
     run: Option<Run>,
     last: Option<Item>,
-    ages: Ages,
+    waits: Waits,
 }
 
 impl Pages {
@@ -58,7 +56,7 @@ impl Pages {
             begun: None,
             run: None,
             last: None,
-            ages: Ages::default(),
+            waits: Waits::default(),
         }
     }
 
@@ -140,7 +138,7 @@ impl Pages {
         (self.asked, self.changed) = (false, false);
         self.ask();
         self.last = None;
-        self.ages.begin();
+        self.waits.begin();
         Run::default()
     }
 
@@ -157,23 +155,17 @@ impl Pages {
 
     /// Takes the next item; false: that was the last.
     fn step(&mut self, run: &mut Run, sight: &Sight<'_>) -> bool {
-        if run.is_in_hold() {
-            run.go_on(&mut self.ages, sight);
-            return true;
-        }
-        let Some((item, surveyed)) = sight.state.survey(self.last) else {
+        let Some((item, record)) = sight.state.survey(self.last) else {
             return false;
         };
         self.last = Some(item);
-        if let Some(surveyed) = surveyed {
-            run.take(&mut self.ages, sight, surveyed);
+        if let Some(record) = record {
+            run.take(&mut self.waits, sight, record);
         }
         true
     }
 
     fn show(&mut self, run: Run, instance: u64) {
-        // Readers that were left out this time are looked at next time.
-        self.changed |= self.ages.end() == Ended::Behind;
         let Some(place) = &self.place else { return };
         let (words, left_out) = run.words();
         let file = self.file.as_ref();

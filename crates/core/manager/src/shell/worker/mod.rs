@@ -20,6 +20,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use tranship_sys::epoll::{Epoll, Interest};
 use tranship_sys::socket;
+use wire::Job;
 
 /// Workers that are busy for one user at a time. A user with all of them busy waits.
 const EACH: u32 = 4;
@@ -92,7 +93,7 @@ impl Workers {
     /// Sends a worker for a message of a client's connection, for this user. Returns `false` if none is free now.
     pub fn carry(&mut self, epoll: &Epoll, uid: u32, client: u64, conn: impl AsFd) -> bool {
         let fds = [conn.as_fd()];
-        let job = wire::carry(client);
+        let job = wire::encode(&Job::Carry { client });
         self.submit(epoll, uid, Some(client), &job, &fds).is_some()
     }
 
@@ -100,7 +101,7 @@ impl Workers {
     /// Otherwise the caller closes its own copies. They are not the last, until the caller says so with
     /// [`let_go`](Workers::let_go).
     pub fn close(&mut self, epoll: &Epoll, uid: u32, fds: &[BorrowedFd<'_>]) -> Option<u64> {
-        self.submit(epoll, uid, None, &wire::close(), fds)
+        self.submit(epoll, uid, None, &wire::encode(&Job::Close), fds)
     }
 
     /// Says that a worker's descriptors are now the last.
@@ -108,7 +109,7 @@ impl Workers {
         let Some(worker) = self.all.get(&id) else {
             return;
         };
-        if socket::sendmsg(&worker.end, &wire::let_go(), &[], true).is_err() {
+        if socket::sendmsg(&worker.end, &wire::encode(&Job::LetGo), &[], true).is_err() {
             self.lose(epoll, id);
         }
     }

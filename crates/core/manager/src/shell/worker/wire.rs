@@ -3,7 +3,8 @@
 use crate::state::Facts;
 use serde::{Deserialize, Serialize};
 use std::os::fd::OwnedFd;
-use tranship_proto::{MAX_MESSAGE_BYTES, decode, encode};
+pub(super) use tranship_proto::encode;
+use tranship_proto::{MAX_MESSAGE_BYTES, decode};
 use tranship_sys::socket::Received;
 
 /// The longest message of a client, plus one byte that reveals a longer one.
@@ -23,18 +24,6 @@ pub(super) enum Job {
     Close,
     /// The manager has let go.
     LetGo,
-}
-
-pub(super) fn carry(client: u64) -> Vec<u8> {
-    encode(&Job::Carry { client })
-}
-
-pub(super) fn close() -> Vec<u8> {
-    encode(&Job::Close)
-}
-
-pub(super) fn let_go() -> Vec<u8> {
-    encode(&Job::LetGo)
 }
 
 /// A worker's report about a client's message.

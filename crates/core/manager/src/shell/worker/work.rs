@@ -110,14 +110,14 @@ mod tests {
                 .next()
                 .is_some_and(|rest| rest.starts_with('S'))
         };
-        socket::sendmsg(&ours, &wire::close(), &[far.as_fd()], false).expect("send");
+        socket::sendmsg(&ours, &wire::encode(&Job::Close), &[far.as_fd()], false).expect("send");
         drop(far);
         // The worker has taken the descriptors, and waits for the next message.
         while socket::unread(&ours).expect("unread") > 0 || !asleep() {
             std::thread::yield_now();
         }
         assert!(!socket::is_hung_up(&near));
-        socket::sendmsg(&ours, &wire::let_go(), &[], false).expect("send");
+        socket::sendmsg(&ours, &wire::encode(&Job::LetGo), &[], false).expect("send");
         let mut said = [0; 8];
         let said = socket::recvmsg(&ours, &mut said, false)
             .expect("a word")

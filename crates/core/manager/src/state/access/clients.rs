@@ -55,10 +55,6 @@ impl Client {
             _ => None,
         })
     }
-
-    pub fn has_all(&self) -> bool {
-        self.flight.is_empty()
-    }
 }
 
 #[derive(Debug, Default)]
@@ -87,11 +83,6 @@ impl Clients {
     /// Returns the client's answer under way.
     pub fn stat(&mut self, client: ClientId) -> Option<&mut Option<StatRun>> {
         self.all.get_mut(&client).map(|c| &mut c.stat)
-    }
-
-    /// Returns the clients that have not said `Hello` yet.
-    pub fn in_handshake(&self) -> impl Iterator<Item = &Client> {
-        self.all.values().filter(|c| c.domain.is_none())
     }
 
     pub fn insert(&mut self, client: ClientId, (uid, gid, pid): (u32, u32, u32), now: Duration) {
@@ -255,28 +246,46 @@ impl Clients {
         }
         c.chunks().collect()
     }
+}
 
-    /// Counts the queued messages anew, by the user that caused them.
-    pub fn audit(&self) -> Result<(), String> {
-        for (id, c) in &self.all {
-            let mut caused: BTreeMap<u32, usize> = BTreeMap::new();
-            for flight in &c.flight {
-                if let Some(uid) = flight.cause {
-                    *caused.entry(uid).or_default() += 1 + flight.fds;
+#[cfg(feature = "audit")]
+mod audit {
+    use super::*;
+
+    impl Client {
+        pub fn has_all(&self) -> bool {
+            self.flight.is_empty()
+        }
+    }
+
+    impl Clients {
+        /// Returns the clients that have not said `Hello` yet.
+        pub fn in_handshake(&self) -> impl Iterator<Item = &Client> {
+            self.all.values().filter(|c| c.domain.is_none())
+        }
+
+        /// Counts the queued messages anew, by the user that caused them.
+        pub fn audit(&self) -> Result<(), String> {
+            for (id, c) in &self.all {
+                let mut caused: BTreeMap<u32, usize> = BTreeMap::new();
+                for flight in &c.flight {
+                    if let Some(uid) = flight.cause {
+                        *caused.entry(uid).or_default() += 1 + flight.fds;
+                    }
+                }
+                let fds: usize = c.flight.iter().map(|flight| flight.fds).sum();
+                if caused != c.caused || fds != c.flight_fds {
+                    let (ours, theirs) = (&c.caused, c.flight_fds);
+                    return Err(format!(
+                        "{id:?}: {ours:?}, {theirs} descriptors; counted: {caused:?}, {fds}"
+                    ));
                 }
             }
-            let fds: usize = c.flight.iter().map(|flight| flight.fds).sum();
-            if caused != c.caused || fds != c.flight_fds {
-                let (ours, theirs) = (&c.caused, c.flight_fds);
-                return Err(format!(
-                    "{id:?}: {ours:?}, {theirs} descriptors; counted: {caused:?}, {fds}"
-                ));
+            let waiting = self.all.iter().filter(|(_, c)| c.domain.is_none());
+            if self.handshakes != waiting.map(|(id, c)| (c.since, *id)).collect() {
+                return Err(format!("handshakes: {:?}", self.handshakes));
             }
+            Ok(())
         }
-        let waiting = self.all.iter().filter(|(_, c)| c.domain.is_none());
-        if self.handshakes != waiting.map(|(id, c)| (c.since, *id)).collect() {
-            return Err(format!("handshakes: {:?}", self.handshakes));
-        }
-        Ok(())
     }
 }

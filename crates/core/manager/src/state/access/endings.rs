@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Bound::{Excluded, Unbounded};
 use tranship_proto::{DomainId, GoneReason};
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Endings {
     all: BTreeMap<DomainId, GoneReason>,
     /// The domain that had the last turn.
@@ -12,13 +12,6 @@ pub(crate) struct Endings {
 }
 
 impl Endings {
-    pub fn new() -> Endings {
-        Endings {
-            all: BTreeMap::new(),
-            last: DomainId(0),
-        }
-    }
-
     pub fn is_empty(&self) -> bool {
         self.all.is_empty()
     }

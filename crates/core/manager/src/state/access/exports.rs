@@ -75,25 +75,32 @@ impl Exports {
         let from = last.map_or(Unbounded, Excluded);
         self.all.range((from, Unbounded)).next().map(|(id, _)| *id)
     }
+}
 
-    pub fn len(&self) -> usize {
-        self.all.len()
-    }
+#[cfg(feature = "audit")]
+mod audit {
+    use super::*;
 
-    pub fn iter(&self) -> impl Iterator<Item = &Export> {
-        self.all.values()
-    }
+    impl Exports {
+        pub fn len(&self) -> usize {
+            self.all.len()
+        }
 
-    /// Checks that all maps agree.
-    pub fn audit(&self) -> Result<(), String> {
-        let names = self.all.iter().map(|(id, e)| (e.name.clone(), *id));
-        let domains = self.all.iter().map(|(id, e)| (e.domain, *id));
-        let agrees = names.collect::<BTreeMap<_, _>>() == self.by_name
-            && domains.collect::<BTreeSet<_>>() == self.by_domain
-            && self.wanted.is_subset(&self.by_domain);
-        match agrees {
-            true => Ok(()),
-            false => Err(format!("exports: {self:?}")),
+        pub fn iter(&self) -> impl Iterator<Item = &Export> {
+            self.all.values()
+        }
+
+        /// Checks that all maps agree.
+        pub fn audit(&self) -> Result<(), String> {
+            let names = self.all.iter().map(|(id, e)| (e.name.clone(), *id));
+            let domains = self.all.iter().map(|(id, e)| (e.domain, *id));
+            let agrees = names.collect::<BTreeMap<_, _>>() == self.by_name
+                && domains.collect::<BTreeSet<_>>() == self.by_domain
+                && self.wanted.is_subset(&self.by_domain);
+            match agrees {
+                true => Ok(()),
+                false => Err(format!("exports: {self:?}")),
+            }
         }
     }
 }

@@ -1,8 +1,7 @@
 //! The name service: exports, connects that wait for them, channels in the making.
 
-use crate::state::ancillary::{bytes_of, half_of};
+use crate::state::ancillary::half_of;
 use crate::state::books::back_refs::BackRef;
-use crate::state::books::extent::For;
 use crate::state::model::{Channel, Export, Stage, Waiting};
 use crate::state::refuse::{check_lines, check_spelling};
 use crate::state::types::{Done, FdToken};
@@ -176,8 +175,7 @@ impl State {
             }
         }
         let half = fds.take(half_of(role), lines)?.token;
-        let bytes = bytes_of(half_of(role), lines);
-        self.cx.hold_memory(half, me, For::Rings, bytes);
+        self.cx.hold_object(half, me, half_of(role), lines);
         let w = Waiting {
             domain: me,
             uid,
@@ -360,8 +358,7 @@ impl State {
             return Err(no_such(me.0));
         };
         let (uid, peer_pid, pidfd) = (d.uid, d.pid, d.pidfd);
-        let bytes = bytes_of(half_of(role), lines);
-        self.cx.hold_memory(half, me, For::Rings, bytes);
+        self.cx.hold_object(half, me, half_of(role), lines);
         let Some(c) = self.channels.get_mut(&id) else {
             return Err(no_such(id.0));
         };

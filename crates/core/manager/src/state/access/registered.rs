@@ -1,9 +1,8 @@
 //! Channels within a process, or from it to elsewhere. No manager connects their ends: the process reports them. They
 //! serve `stat` only, and end with the connection that reported them.
 
-use crate::state::ancillary::{Ancillary, bytes_of};
+use crate::state::ancillary::Ancillary;
 use crate::state::books::descriptors::Descriptors;
-use crate::state::books::extent::For;
 use crate::state::context::Context;
 use crate::state::model::RegisteredKey;
 use crate::state::pools::pool::Pools;
@@ -22,18 +21,9 @@ const MOST: usize = 256;
 /// A channel within a process, or to elsewhere, by its domain's word.
 #[derive(Debug)]
 pub(crate) struct Registered {
-    pub address: String,
-    pub role: Role,
-    /// The other end's domain, in the same process.
-    pub peer: Option<DomainId>,
-    /// The address of a channel to elsewhere.
-    pub place: Option<String>,
-    /// The pool for messages that are carried here.
-    pub pool: Option<PoolId>,
-    /// Lines of the source's half.
-    pub lines: u32,
-    pub source_half: FdToken,
-    pub sink_half: FdToken,
+    channel: LocalChannel,
+    /// The source's, and the sink's.
+    halves: [FdToken; 2],
 }
 
 #[derive(Debug, Default)]
@@ -67,45 +57,30 @@ impl Registrations {
         }
         // An invented peer is ignored.
         let process = |id: &DomainId| cx.domains.get(id).map(|d| (d.process, d.uid));
-        let peer = channel.peer.filter(|peer| process(peer) == process(&me));
         let written = |pool: &PoolId| pools.get(pool).is_some_and(|p| p.writer == me);
-        let pool = channel.pool.filter(written);
+        let channel = LocalChannel {
+            peer: channel.peer.filter(|peer| process(peer) == process(&me)),
+            pool: channel.pool.filter(written),
+            ..channel
+        };
         let [ours, theirs] = channel.lines;
         check_lines(ours)?;
         check_lines(theirs)?;
         let source = fds.take(Kind::LinkSource, ours)?;
-        let sink = match fds.take(Kind::LinkSink, theirs) {
-            Ok(sink) => sink.token,
-            Err(wrong) => {
-                fds.fds.push_front(source);
-                return Err(wrong);
-            }
-        };
-        for (half, kind, lines) in [
-            (source.token, Kind::LinkSource, ours),
-            (sink, Kind::LinkSink, theirs),
-        ] {
-            cx.hold_memory(half, me, For::Rings, bytes_of(kind, lines));
-        }
-        let record = Registered {
-            address: channel.address,
-            role: channel.role,
-            peer,
-            place: channel.place,
-            pool,
-            lines: ours,
-            source_half: source.token,
-            sink_half: sink,
-        };
-        self.all.insert(key, record);
+        let sink = fds.take(Kind::LinkSink, theirs);
+        let sink = sink.inspect_err(|_| fds.fds.push_front(source))?;
+        let halves = [
+            cx.hold_object(source.token, me, Kind::LinkSource, ours),
+            cx.hold_object(sink.token, me, Kind::LinkSink, theirs),
+        ];
+        self.all.insert(key, Registered { channel, halves });
         Ok(())
     }
 
     pub fn unregister(&mut self, cx: &mut Context, me: DomainId, channel: ChannelId) -> Done {
         let record = self.all.remove(&(me, channel));
         let record = record.ok_or(no_such(channel.0))?;
-        cx.release(record.source_half);
-        cx.release(record.sink_half);
+        record.halves.into_iter().for_each(|half| cx.release(half));
         Ok(())
     }
 
@@ -122,34 +97,30 @@ impl Registrations {
         self.all.range(of).map(|((_, channel), _)| *channel)
     }
 
-    /// Returns a channel's record without the figures of its sink's half, and that half.
+    /// Returns a channel's record without its cursors, and both halves.
     pub fn record(
         &self,
         key: RegisteredKey,
         descriptors: &Descriptors,
-    ) -> Option<(ChannelStat, FdToken)> {
-        let r = self.all.get(&key)?;
-        let (here, there) = (Some(key.0), r.peer);
-        let [source, sink] = match r.role {
-            Role::Source => [here, there],
-            Role::Sink => [there, here],
+    ) -> Option<(ChannelStat, [FdToken; 2])> {
+        let Registered { channel, halves } = self.all.get(&key)?;
+        let ends = [Some(key.0), channel.peer];
+        let [source, sink] = match channel.role {
+            Role::Source => ends,
+            Role::Sink => [ends[1], ends[0]],
         };
         let record = ChannelStat {
             channel: key.1,
-            name: r.address.clone(),
+            name: channel.address.clone(),
             source,
             sink,
-            pools: r.pool.into_iter().collect(),
-            lines: r.lines,
-            ring_bytes: descriptors.bytes_of(r.source_half) + descriptors.bytes_of(r.sink_half),
-            place: r.place.clone(),
+            pools: channel.pool.into_iter().collect(),
+            lines: channel.lines[0],
+            ring_bytes: halves.iter().map(|half| descriptors.bytes_of(*half)).sum(),
+            place: channel.place.clone(),
             ..ChannelStat::default()
         };
-        Some((record, r.sink_half))
-    }
-
-    pub fn get(&self, key: RegisteredKey) -> Option<&Registered> {
-        self.all.get(&key)
+        Some((record, *halves))
     }
 
     /// Returns the channel after one.
@@ -161,19 +132,26 @@ impl Registrations {
             .next()
             .map(|(key, _)| *key)
     }
+}
 
-    /// Returns both halves of each channel.
-    pub fn halves(&self) -> impl Iterator<Item = FdToken> + '_ {
-        let all = self.all.values();
-        all.flat_map(|r| [r.source_half, r.sink_half])
-    }
+#[cfg(feature = "audit")]
+mod audit {
+    use super::*;
 
-    /// Checks that every channel's domain has a connection.
-    pub fn audit(&self, cx: &Context) -> Result<(), String> {
-        let mut all = self.all.iter();
-        match all.find(|(key, _)| cx.client_of(key.0).is_none()) {
-            None => Ok(()),
-            Some((key, r)) => Err(format!("{key:?}: {r:?} of nobody who is there")),
+    impl Registrations {
+        /// Returns both halves of each channel.
+        pub fn halves(&self) -> impl Iterator<Item = FdToken> + '_ {
+            let all = self.all.values();
+            all.flat_map(|r| r.halves)
+        }
+
+        /// Checks that every channel's domain has a connection.
+        pub fn audit(&self, cx: &Context) -> Result<(), String> {
+            let mut all = self.all.iter();
+            match all.find(|(key, _)| cx.client_of(key.0).is_none()) {
+                None => Ok(()),
+                Some((key, r)) => Err(format!("{key:?}: {r:?} of nobody who is there")),
+            }
         }
     }
 }

@@ -188,10 +188,6 @@ impl Accounts {
         }
     }
 
-    pub fn charged(&self) -> &BTreeMap<u32, u64> {
-        &self.charged
-    }
-
     /// Checks that a user may have `n` more.
     pub fn check(&self, uid: u32, of: Of, n: u64) -> Result<(), Refusal> {
         if n <= self.room(uid, of) {
@@ -240,31 +236,6 @@ impl Accounts {
         let some = self.users.values().filter(|c| c[of as usize] > 0);
         some.count()
     }
-
-    /// Returns the number of users that have anything.
-    pub fn users(&self) -> usize {
-        self.users.len()
-    }
-
-    /// Returns each user's use.
-    pub fn each(&self) -> &BTreeMap<u32, Counts> {
-        &self.users
-    }
-
-    /// Compares with fresh counts, for the audit.
-    pub fn agrees(&self, counted: &BTreeMap<(u32, usize), u64>) -> Result<(), String> {
-        let ours = self.users.iter().flat_map(|(uid, counts)| {
-            let kinds = counts.iter().enumerate();
-            kinds.map(move |(kind, n)| ((*uid, kind), *n))
-        });
-        let ours: BTreeMap<_, _> = ours.filter(|(_, n)| *n > 0).collect();
-        let mut theirs = counted.clone();
-        theirs.retain(|_, n| *n > 0);
-        if ours == theirs {
-            return Ok(());
-        }
-        Err(format!("accounts: {ours:?}, counted: {theirs:?}"))
-    }
 }
 
 /// Returns the part of a limit that others' words may take away: at most half of it.
@@ -275,6 +246,42 @@ pub(crate) fn at_most_half(charged: u64, limit: u64) -> u64 {
 /// Returns three quarters.
 fn share(left: u64) -> u64 {
     left / 4 * 3 + left % 4 * 3 / 4
+}
+
+#[cfg(feature = "audit")]
+mod audit {
+    use super::*;
+
+    impl Accounts {
+        pub fn charged(&self) -> &BTreeMap<u32, u64> {
+            &self.charged
+        }
+
+        /// Returns the number of users that have anything.
+        pub fn users(&self) -> usize {
+            self.users.len()
+        }
+
+        /// Returns each user's use.
+        pub fn each(&self) -> &BTreeMap<u32, Counts> {
+            &self.users
+        }
+
+        /// Compares with fresh counts, for the audit.
+        pub fn agrees(&self, counted: &BTreeMap<(u32, usize), u64>) -> Result<(), String> {
+            let ours = self.users.iter().flat_map(|(uid, counts)| {
+                let kinds = counts.iter().enumerate();
+                kinds.map(move |(kind, n)| ((*uid, kind), *n))
+            });
+            let ours: BTreeMap<_, _> = ours.filter(|(_, n)| *n > 0).collect();
+            let mut theirs = counted.clone();
+            theirs.retain(|_, n| *n > 0);
+            if ours == theirs {
+                return Ok(());
+            }
+            Err(format!("accounts: {ours:?}, counted: {theirs:?}"))
+        }
+    }
 }
 
 #[cfg(test)]

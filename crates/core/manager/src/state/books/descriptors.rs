@@ -2,9 +2,9 @@
 //! queued messages may still bring it.
 
 use super::accounts::{Accounts, Of};
-use super::extent::{Extent, For, Maker, Piece, Sums};
+use super::extent::{Extent, For, Maker, Piece};
 use crate::state::types::{Action, ClientId, FdToken};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 /// A descriptor.
 #[derive(Debug)]
@@ -110,22 +110,31 @@ impl Descriptors {
     pub fn made_by(&self, maker: Maker, of: For) -> u64 {
         self.extent.made_by(maker, of)
     }
+}
 
-    /// Returns all held descriptors.
-    pub fn tokens(&self) -> BTreeSet<FdToken> {
-        self.held.keys().copied().collect()
-    }
+#[cfg(feature = "audit")]
+mod audit {
+    use super::super::extent::Sums;
+    use super::*;
+    use std::collections::BTreeSet;
 
-    /// Returns the user to whom each descriptor is counted.
-    pub fn payers(&self) -> impl Iterator<Item = u32> + '_ {
-        let held = self.held.values().map(|held| held.uid);
-        held.chain(self.closing.values().copied())
-            .chain(self.wires.values().copied())
-    }
+    impl Descriptors {
+        /// Returns all held descriptors.
+        pub fn tokens(&self) -> BTreeSet<FdToken> {
+            self.held.keys().copied().collect()
+        }
 
-    /// Counts memory anew: held memory, released memory that is still counted, and the sums by purpose.
-    pub fn audit(&self, kept: impl Iterator<Item = Piece>, sums: Sums) -> Result<(), String> {
-        let held = self.held.values().filter_map(|held| held.memory);
-        self.extent.audit(held.chain(kept), sums)
+        /// Returns the user to whom each descriptor is counted.
+        pub fn payers(&self) -> impl Iterator<Item = u32> + '_ {
+            let held = self.held.values().map(|held| held.uid);
+            held.chain(self.closing.values().copied())
+                .chain(self.wires.values().copied())
+        }
+
+        /// Counts memory anew: held memory, released memory that is still counted, and the sums by purpose.
+        pub fn audit(&self, kept: impl Iterator<Item = Piece>, sums: Sums) -> Result<(), String> {
+            let held = self.held.values().filter_map(|held| held.memory);
+            self.extent.audit(held.chain(kept), sums)
+        }
     }
 }

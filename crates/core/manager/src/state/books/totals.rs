@@ -61,20 +61,6 @@ impl Totals {
     pub fn asks_to_shrink(&mut self, now: Duration) -> bool {
         is_due(&mut self.asked_to_shrink, now)
     }
-
-    /// Compares the sums with a fresh count.
-    pub fn audit(&self, counted: (u64, u64), total_bytes: u64) -> Result<(), String> {
-        let (granted, stranded) = counted;
-        if counted != (self.granted, self.stranded) {
-            return Err(format!("{granted} granted, {stranded} stranded, {self:?}"));
-        }
-        if granted + stranded > total_bytes.max(self.claimed) {
-            return Err(format!(
-                "{granted} granted, {stranded} stranded of {total_bytes}"
-            ));
-        }
-        Ok(())
-    }
 }
 
 fn is_due(last: &mut Option<Duration>, now: Duration) -> bool {
@@ -83,4 +69,25 @@ fn is_due(last: &mut Option<Duration>, now: Duration) -> bool {
     }
     *last = Some(now);
     true
+}
+
+#[cfg(feature = "audit")]
+mod audit {
+    use super::*;
+
+    impl Totals {
+        /// Compares the sums with a fresh count.
+        pub fn audit(&self, counted: (u64, u64), total_bytes: u64) -> Result<(), String> {
+            let (granted, stranded) = counted;
+            if counted != (self.granted, self.stranded) {
+                return Err(format!("{granted} granted, {stranded} stranded, {self:?}"));
+            }
+            if granted + stranded > total_bytes.max(self.claimed) {
+                return Err(format!(
+                    "{granted} granted, {stranded} stranded of {total_bytes}"
+                ));
+            }
+            Ok(())
+        }
+    }
 }

@@ -43,7 +43,11 @@ pub(crate) struct Hold {
     rest_since: Option<Seen>,
     /// Bytes that are charged to the holder.
     pub lingering_bytes: u64,
-    oldest: Option<Seen>,
+    /// What the last complete look found.
+    pub buffers: u32,
+    pub bytes: u64,
+    /// Since when the oldest buffer is held, and its length.
+    oldest: Option<(Seen, u64)>,
     /// The present look.
     look: HeldLook,
 }
@@ -56,8 +60,10 @@ struct HeldLook {
     cursor: usize,
     charged: u64,
     rest: u64,
-    /// The highest age.
-    oldest: Option<u32>,
+    buffers: u32,
+    bytes: u64,
+    /// The highest age, and that buffer's length.
+    oldest: Option<(u32, u64)>,
 }
 
 impl Hold {
@@ -86,7 +92,9 @@ impl Hold {
             let same = known.filter(|n| n.slot == h.slot && n.generation == h.generation);
             let age = same.map_or(0, |n| now.wrapping_sub(n.since).min(OLD));
             let since = now.wrapping_sub(age);
-            look.oldest = look.oldest.max(Some(age));
+            look.oldest = look.oldest.max(Some((age, h.bytes)));
+            look.buffers = look.buffers.saturating_add(1);
+            look.bytes = look.bytes.saturating_add(h.bytes);
             if h.moved || age >= linger {
                 look.charged = look.charged.saturating_add(h.bytes);
             } else if look.notes.len() >= look.most {
@@ -113,14 +121,22 @@ impl Hold {
         let stays = self.rest_since.is_some() && age >= linger;
         let rest = if stays { look.rest } else { 0 };
         self.notes = look.notes;
-        self.oldest = look.oldest.map(|age| now.wrapping_sub(age));
+        (self.buffers, self.bytes) = (look.buffers, look.bytes);
+        self.oldest = look
+            .oldest
+            .map(|(age, bytes)| (now.wrapping_sub(age), bytes));
         look.charged.saturating_add(rest).min(most_bytes)
     }
 
     /// Returns for how long the oldest buffer was seen.
     pub fn oldest(&self, now: Duration) -> Option<Duration> {
-        let age = seen(now).wrapping_sub(self.oldest?);
+        let age = seen(now).wrapping_sub(self.oldest?.0);
         Some(Duration::from_millis(10 * u64::from(age)))
+    }
+
+    /// Returns the length of the oldest buffer.
+    pub fn oldest_bytes(&self) -> u64 {
+        self.oldest.map_or(0, |(_, bytes)| bytes)
     }
 
     /// Returns the cost of the notes, in records of the manager's tables.

@@ -23,12 +23,12 @@ const PAUSE: Duration = Duration::from_millis(10);
 const TABLE_WORDS: u32 = 8;
 
 /// The progress of the reading. No user's readers wait for another user's.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Watch {
     begun: Duration,
     last: Duration,
-    /// There was no reader to look at, and none has come since.
-    idle: bool,
+    /// There was a reader to look at, or one has come since.
+    awake: bool,
     users: BTreeMap<u32, ReadersLook>,
     /// The user whose turn it is in this tick, the users after it, and the words for all of them.
     turn: Option<u32>,
@@ -48,33 +48,20 @@ pub(crate) struct ReadersLook {
 }
 
 impl Watch {
-    pub fn new() -> Watch {
-        Watch {
-            begun: Duration::ZERO,
-            last: Duration::ZERO,
-            idle: true,
-            users: BTreeMap::new(),
-            turn: None,
-            after: VecDeque::new(),
-            words: 0,
-            last_user: 0,
-        }
-    }
-
     /// Records that a domain reads a pool.
     pub fn wake(&mut self) {
-        self.idle = false;
+        self.awake = true;
     }
 
     pub fn is_idle(&self) -> bool {
-        self.idle
+        !self.awake
     }
 
     pub fn due(&self, period: Duration) -> Option<Duration> {
         if !self.users.is_empty() {
             return Some(self.last + PAUSE);
         }
-        (!self.idle).then(|| self.begun + period)
+        self.awake.then(|| self.begun + period)
     }
 
     pub fn go_on(&mut self, cx: &mut Context, pools: &mut Pools) {
@@ -91,7 +78,7 @@ impl Watch {
                     pass.rest.push_back((*id, *reader));
                 }
             }
-            self.idle = self.users.is_empty();
+            self.awake = !self.users.is_empty();
         }
         self.last = cx.now;
         // A user that was left out at the last tick comes first at this one.
@@ -285,50 +272,58 @@ pub(crate) fn hold_ends(cx: &mut Context, pools: &mut Pools, pool: PoolId, reade
     }
 }
 
-/// Counts all charges anew.
-pub(crate) fn audit(cx: &Context, pools: &Pools) -> Result<(), String> {
-    let mut domains: BTreeMap<DomainId, BTreeMap<u32, u64>> = BTreeMap::new();
-    let mut users: BTreeMap<u32, u64> = BTreeMap::new();
-    for (id, p) in pools.iter() {
-        let all = p.readers.values().map(|r| r.hold.lingering_bytes);
-        let (said, all) = (p.lingering_bytes, all.sum::<u64>());
-        if said != all {
-            return Err(format!(
-                "pool {id}: {said} bytes of it linger, counted: {all}"
-            ));
-        }
-        for (reader, r) in &p.readers {
-            let bytes = r.hold.lingering_bytes;
-            if bytes > p.shape.max_bytes {
-                return Err(format!("pool {id}: {bytes} bytes of it linger at {reader}"));
+#[cfg(feature = "audit")]
+pub(crate) use audit::audit;
+
+#[cfg(feature = "audit")]
+mod audit {
+    use super::*;
+
+    /// Counts all charges anew.
+    pub(crate) fn audit(cx: &Context, pools: &Pools) -> Result<(), String> {
+        let mut domains: BTreeMap<DomainId, BTreeMap<u32, u64>> = BTreeMap::new();
+        let mut users: BTreeMap<u32, u64> = BTreeMap::new();
+        for (id, p) in pools.iter() {
+            let all = p.readers.values().map(|r| r.hold.lingering_bytes);
+            let (said, all) = (p.lingering_bytes, all.sum::<u64>());
+            if said != all {
+                return Err(format!(
+                    "pool {id}: {said} bytes of it linger, counted: {all}"
+                ));
             }
-            if bytes > 0 {
-                *domains
-                    .entry(*reader)
-                    .or_default()
-                    .entry(p.uid)
-                    .or_default() += bytes;
-            }
-            if r.uid != p.uid {
-                *users.entry(r.uid).or_default() += bytes;
+            for (reader, r) in &p.readers {
+                let bytes = r.hold.lingering_bytes;
+                if bytes > p.shape.max_bytes {
+                    return Err(format!("pool {id}: {bytes} bytes of it linger at {reader}"));
+                }
+                if bytes > 0 {
+                    *domains
+                        .entry(*reader)
+                        .or_default()
+                        .entry(p.uid)
+                        .or_default() += bytes;
+                }
+                if r.uid != p.uid {
+                    *users.entry(r.uid).or_default() += bytes;
+                }
             }
         }
-    }
-    for (id, d) in &cx.domains {
-        let counted = domains.remove(id).unwrap_or_default();
-        if d.lingering != counted {
-            let said = &d.lingering;
-            return Err(format!(
-                "domain {id}: {said:?} linger, counted: {counted:?}"
-            ));
+        for (id, d) in &cx.domains {
+            let counted = domains.remove(id).unwrap_or_default();
+            if d.lingering != counted {
+                let said = &d.lingering;
+                return Err(format!(
+                    "domain {id}: {said:?} linger, counted: {counted:?}"
+                ));
+            }
         }
-    }
-    users.retain(|_, bytes| *bytes > 0);
-    match users == *cx.accounts.charged() {
-        true => Ok(()),
-        false => Err(format!(
-            "charged: {:?}, counted: {users:?}",
-            cx.accounts.charged()
-        )),
+        users.retain(|_, bytes| *bytes > 0);
+        match users == *cx.accounts.charged() {
+            true => Ok(()),
+            false => Err(format!(
+                "charged: {:?}, counted: {users:?}",
+                cx.accounts.charged()
+            )),
+        }
     }
 }

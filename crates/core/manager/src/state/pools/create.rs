@@ -1,9 +1,7 @@
 //! Pools: making, destroying, the right to forward.
 
 use super::pool::Pool;
-use crate::state::ancillary::bytes_of;
 use crate::state::books::back_refs::BackRef;
-use crate::state::books::extent::For;
 use crate::state::quotas::schedule;
 use crate::state::types::Done;
 use crate::state::{Ancillary, Fail, Of, State, no_such, not_yours, refusal};
@@ -66,9 +64,8 @@ impl State {
             true => schedule::first_pool_quota(cx, pools, heaps, uid, name, &shape),
             false => cx.first_quota(uid, shape.max_bytes),
         };
-        let table_bytes = bytes_of(Kind::Table, shape.slots);
         self.cx
-            .hold_memory(table.token, me, For::Tables, table_bytes);
+            .hold_object(table.token, me, Kind::Table, shape.slots);
         let mut record = Pool::new(name, (me, uid), shape, table);
         (record.quota_bytes, record.entry) = (quota_bytes, entry);
         record.granted_at = self.cx.now;

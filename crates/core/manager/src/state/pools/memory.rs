@@ -137,45 +137,29 @@ impl State {
         let is_due = |asked: Option<Duration>| asked.is_none_or(|t| t + SHRINK_PAUSE <= now);
         let mut ask = Vec::new();
         for (id, h) in &mut self.heaps {
-            if *id != asker
-                && is_due(h.asked_to_shrink)
-                && let Some(target_bytes) = share(h.uid)
-                && h.admitted > target_bytes
-            {
-                h.asked_to_shrink = Some(now);
-                let shrink = Event::Shrink {
-                    pool: *id,
-                    target_bytes,
-                };
-                ask.push((h.owner, shrink));
-            }
+            let target = share(h.uid);
+            ask.push((*id, h.owner, h.admitted, target, &mut h.asked_to_shrink));
         }
-        for (id, p) in self.pools.iter_mut() {
-            let due = is_due(p.asked_to_shrink);
+        for (id, p) in self.pools.iter_mut().filter(|(_, p)| !p.is_orphan()) {
             let target = match scheduled {
                 true => Some(p.quota_bytes),
                 false => share(p.uid).map(|s| s.next_multiple_of(p.shape.chunk_bytes)),
             };
-            if let Some(target_bytes) = target
-                && *id != asker
-                && due
-                && !p.is_orphan()
-                && p.granted_bytes() > target_bytes
-            {
-                p.asked_to_shrink = Some(now);
-                ask.push((
-                    p.writer,
-                    Event::Shrink {
-                        pool: *id,
-                        target_bytes,
-                    },
-                ));
-            }
+            let has = p.granted_bytes();
+            ask.push((*id, p.writer, has, target, &mut p.asked_to_shrink));
         }
-        for (writer, event) in ask {
-            // A writer that does not read is asked again when it does.
-            if self.cx.reads(writer) {
-                self.cx.tell(writer, event, &[]);
+        for (pool, owner, has, target, asked) in ask {
+            if let Some(target_bytes) = target
+                && pool != asker
+                && is_due(*asked)
+                && has > target_bytes
+            {
+                *asked = Some(now);
+                // An owner that does not read is asked again when it does.
+                if self.cx.reads(owner) {
+                    self.cx
+                        .tell(owner, Event::Shrink { pool, target_bytes }, &[]);
+                }
             }
         }
     }

@@ -13,7 +13,7 @@ use tranship_proto::{ChannelId, DomainId, PoolId, PoolShape, RefusalCode};
 use tranship_region::layout::Kind;
 
 /// A pool.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Pool {
     pub name: String,
     pub writer: DomainId,
@@ -67,30 +67,11 @@ impl Pool {
             writer,
             uid,
             shape,
-            quota_bytes: 0,
-            pinned: false,
             table: table.token,
             table_inode: table.facts.inode,
-            named: BTreeMap::new(),
-            awaited: BTreeMap::new(),
-            brought: BroughtQueues::default(),
             entry: u32::MAX,
             epoch: 1,
-            granted: 0,
-            granted_at: Duration::ZERO,
-            last_serial: 0,
-            chunks: BTreeMap::new(),
-            batches: BTreeMap::new(),
-            next_batch: 0,
-            stranded: BTreeMap::new(),
-            readers: BTreeMap::new(),
-            queues: BTreeMap::new(),
-            forwarders: BTreeSet::new(),
-            readers_forward: false,
-            orphan: false,
-            gone_said: false,
-            asked_to_shrink: None,
-            lingering_bytes: 0,
+            ..Pool::default()
         }
     }
     /// Says whether the writer is gone, or has destroyed the pool.
@@ -308,17 +289,24 @@ impl Pools {
     pub fn awaits(&self) -> bool {
         self.awaited > 0
     }
+}
 
-    /// Counts anew.
-    pub fn audit(&self) -> Result<(), String> {
-        let orphans = self.all.values().filter(|p| p.orphan).count();
-        let awaited = self.all.values().map(|p| p.awaited.len()).sum::<usize>();
-        match (orphans, awaited) == (self.orphans, self.awaited) {
-            true => Ok(()),
-            false => Err(format!(
-                "{} orphans, {} readers are awaited; counted: {orphans}, {awaited}",
-                self.orphans, self.awaited
-            )),
+#[cfg(feature = "audit")]
+mod audit {
+    use super::*;
+
+    impl Pools {
+        /// Counts anew.
+        pub fn audit(&self) -> Result<(), String> {
+            let orphans = self.all.values().filter(|p| p.orphan).count();
+            let awaited = self.all.values().map(|p| p.awaited.len()).sum::<usize>();
+            match (orphans, awaited) == (self.orphans, self.awaited) {
+                true => Ok(()),
+                false => Err(format!(
+                    "{} orphans, {} readers are awaited; counted: {orphans}, {awaited}",
+                    self.orphans, self.awaited
+                )),
+            }
         }
     }
 }

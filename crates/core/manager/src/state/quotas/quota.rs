@@ -99,26 +99,17 @@ fn set_pool(cx: &mut Context, pools: &mut Pools, id: PoolId, quota_bytes: u64, t
     let (writer, quota_bytes) = (p.writer, p.quota_bytes);
     let over = p.granted_bytes() > quota_bytes;
     pools.publish(cx, id);
-    if !tell {
-        return;
+    if tell {
+        say(cx, writer, id, quota_bytes, over);
     }
-    cx.tell(
-        writer,
-        Event::Quota {
-            pool: id,
-            quota_bytes,
-        },
-        &[],
-    );
+}
+
+/// Tells an owner its quota, and what to give back.
+fn say(cx: &mut Context, owner: DomainId, pool: PoolId, quota_bytes: u64, over: bool) {
+    cx.tell(owner, Event::Quota { pool, quota_bytes }, &[]);
     if over {
-        cx.tell(
-            writer,
-            Event::Shrink {
-                pool: id,
-                target_bytes: quota_bytes,
-            },
-            &[],
-        );
+        let target_bytes = quota_bytes;
+        cx.tell(owner, Event::Shrink { pool, target_bytes }, &[]);
     }
 }
 
@@ -130,18 +121,7 @@ fn set_heap(cx: &mut Context, heaps: &mut Heaps, id: PoolId, quota_bytes: u64) {
     let quota_bytes = quota_bytes.min(heap.max_bytes).min(total);
     heap.quota_bytes = quota_bytes;
     let (owner, over) = (heap.owner, heap.admitted > quota_bytes);
-    let quota = Event::Quota {
-        pool: id,
-        quota_bytes,
-    };
-    cx.tell(owner, quota, &[]);
-    if over {
-        let shrink = Event::Shrink {
-            pool: id,
-            target_bytes: quota_bytes,
-        };
-        cx.tell(owner, shrink, &[]);
-    }
+    say(cx, owner, id, quota_bytes, over);
 }
 
 /// Tells owners of more than their quota again now and then: they may not have read the first message.

@@ -2,7 +2,6 @@
 //! goes, the last quotas stay.
 
 use super::quota;
-use crate::state::books::accounts::Of;
 use crate::state::context::Context;
 use crate::state::model::Heaps;
 use crate::state::pools::pool::Pools;
@@ -140,21 +139,6 @@ impl Seat {
         cx.tell(me.1, Event::QuotasSet { req, limit_bytes }, &[]);
         Ok(())
     }
-
-    /// Checks the quotas' sums, for the audit.
-    pub fn audit(&self, cx: &Context) -> Result<(), String> {
-        let Some((client, domain)) = self.taken else {
-            return Ok(());
-        };
-        let sits = cx.clients.domain_of(client);
-        match sits == Some(domain) && !self.governed {
-            true => Ok(()),
-            false => Err(format!(
-                "{client:?} of {domain} sets quotas, of {} bytes",
-                cx.accounts.all(Of::Bytes)
-            )),
-        }
-    }
 }
 
 /// Returns the minimum of each living pool.
@@ -176,4 +160,27 @@ fn least_of_all(cx: &Context, pools: &Pools) -> BTreeMap<PoolId, u64> {
         )
     });
     least.collect()
+}
+
+#[cfg(feature = "audit")]
+mod audit {
+    use super::*;
+    use crate::state::books::accounts::Of;
+
+    impl Seat {
+        /// Checks the quotas' sums, for the audit.
+        pub fn audit(&self, cx: &Context) -> Result<(), String> {
+            let Some((client, domain)) = self.taken else {
+                return Ok(());
+            };
+            let sits = cx.clients.domain_of(client);
+            match sits == Some(domain) && !self.governed {
+                true => Ok(()),
+                false => Err(format!(
+                    "{client:?} of {domain} sets quotas, of {} bytes",
+                    cx.accounts.all(Of::Bytes)
+                )),
+            }
+        }
+    }
 }

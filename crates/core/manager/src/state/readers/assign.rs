@@ -1,8 +1,6 @@
 //! Assigning a pool to a channel, in two phases.
 
-use crate::state::ancillary::bytes_of;
 use crate::state::books::back_refs::BackRef;
-use crate::state::books::extent::For;
 use crate::state::model::{MAX_QUEUES, Offer, Opening, Queue, Reader};
 use crate::state::types::Done;
 use crate::state::{Ancillary, Fail, State, no_such, not_yours, refusal};
@@ -61,8 +59,7 @@ impl State {
             return Err(no_such(pool.0));
         }
         let sent = fds.take(Kind::Sent, slots)?.token;
-        let bytes = bytes_of(Kind::Sent, slots);
-        self.cx.hold_memory(sent, me, For::Tables, bytes);
+        self.cx.hold_object(sent, me, Kind::Sent, slots);
         let key = (channel, pool);
         let offer = Offer {
             req,
@@ -233,11 +230,9 @@ impl State {
             self.cx.release(token);
         }
         let slots = self.pools.get(&pool).map_or(0, |p| p.shape.slots);
-        let bytes = bytes_of(Kind::Rcvd, slots);
-        self.cx.hold_memory(rcvd, me, For::Tables, bytes);
+        self.cx.hold_object(rcvd, me, Kind::Rcvd, slots);
         if let Some((refs, inode)) = refs {
-            let bytes = bytes_of(Kind::Refs, slots);
-            self.cx.hold_memory(refs, me, For::Tables, bytes);
+            self.cx.hold_object(refs, me, Kind::Refs, slots);
             let reader = self.pools.reader_mut(pool, me);
             let old = match reader {
                 Some(r) => {
@@ -282,16 +277,13 @@ impl State {
         match self.offers.get((channel, pool)) {
             Some(offer) if offer.sink == me => {
                 let trust = self.pools.get(&pool).map(|p| p.shape.trust);
-                match levels.zip(trust) {
+                let why = match levels.zip(trust) {
                     Some((levels, trust)) if !levels.has(trust) => {
-                        let why = refusal(RefusalCode::Trust, trust as u64, levels.bits());
-                        self.refuse_offer((channel, pool), why);
+                        refusal(RefusalCode::Trust, trust as u64, levels.bits())
                     }
-                    _ => {
-                        let why = refusal(RefusalCode::PeerGone, u64::from(pool.0), SAID_NO);
-                        self.refuse_offer((channel, pool), why);
-                    }
-                }
+                    _ => refusal(RefusalCode::PeerGone, pool.0.into(), SAID_NO),
+                };
+                self.refuse_offer((channel, pool), why);
                 Ok(())
             }
             _ => Err(no_such(channel.0)),

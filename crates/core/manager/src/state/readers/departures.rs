@@ -73,18 +73,25 @@ impl Departures {
     pub fn has(&self, pool: PoolId, reader: DomainId) -> bool {
         self.readers.contains_key(&(pool, reader))
     }
+}
 
-    /// Counts anew.
-    pub fn audit(&self, is_there: impl Fn(DomainId) -> bool) -> Result<(), String> {
-        let mut readers: BTreeMap<_, u32> = BTreeMap::new();
-        for (pool, left) in self.of.values().flatten() {
-            if let Left::Reader(reader) = left {
-                *readers.entry((*pool, *reader)).or_default() += 1;
+#[cfg(feature = "audit")]
+mod audit {
+    use super::*;
+
+    impl Departures {
+        /// Counts anew.
+        pub fn audit(&self, is_there: impl Fn(DomainId) -> bool) -> Result<(), String> {
+            let mut readers: BTreeMap<_, u32> = BTreeMap::new();
+            for (pool, left) in self.of.values().flatten() {
+                if let Left::Reader(reader) = left {
+                    *readers.entry((*pool, *reader)).or_default() += 1;
+                }
             }
-        }
-        match readers == self.readers && self.of.keys().all(|writer| is_there(*writer)) {
-            true => Ok(()),
-            false => Err(format!("departures: {self:?}, counted: {readers:?}")),
+            match readers == self.readers && self.of.keys().all(|writer| is_there(*writer)) {
+                true => Ok(()),
+                false => Err(format!("departures: {self:?}, counted: {readers:?}")),
+            }
         }
     }
 }

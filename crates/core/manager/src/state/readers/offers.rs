@@ -83,43 +83,50 @@ impl Offers {
     pub fn count_of(&self, pool: PoolId) -> usize {
         self.by_pool.get(&pool).map_or(0, BTreeSet::len)
     }
-
-    pub fn iter(&self) -> impl Iterator<Item = &Offer> {
-        self.all.values()
-    }
-
-    /// Returns the sinks that were told of a pool, once for each offer.
-    pub fn told_of(&self, pool: PoolId) -> impl Iterator<Item = DomainId> + '_ {
-        let sinks = self.of_pool(pool).filter_map(move |channel| {
-            let sink = self.all.get(&(channel, pool))?.sink;
-            Some((sink, channel, pool))
-        });
-        let said = sinks.filter(|key| !self.unsaid.contains(key));
-        said.map(|(sink, _, _)| sink)
-    }
-
-    /// Checks that all maps agree.
-    pub fn audit(&self) -> Result<(), String> {
-        let (mut ends, mut sinks, mut pools) = (BTreeSet::new(), BTreeSet::new(), 0);
-        for (&(channel, pool), offer) in &self.all {
-            ends.insert((offer.source, channel, pool));
-            ends.insert((offer.sink, channel, pool));
-            sinks.insert((offer.sink, channel, pool));
-            let its = self.by_pool.get(&pool);
-            pools += usize::from(its.is_some_and(|its| its.contains(&channel)));
-        }
-        let by_pool: usize = self.by_pool.values().map(BTreeSet::len).sum();
-        let agrees = ends == self.by_end
-            && self.unsaid.is_subset(&sinks)
-            && (pools, by_pool) == (self.all.len(), self.all.len());
-        match agrees {
-            true => Ok(()),
-            false => Err(format!("offers: {self:?}")),
-        }
-    }
 }
 
 fn of_end(end: DomainId) -> std::ops::RangeInclusive<(DomainId, ChannelId, PoolId)> {
     let (first, last) = (ChannelId(0), ChannelId(u32::MAX));
     (end, first, PoolId(0))..=(end, last, PoolId(u32::MAX))
+}
+
+#[cfg(feature = "audit")]
+mod audit {
+    use super::*;
+
+    impl Offers {
+        pub fn iter(&self) -> impl Iterator<Item = &Offer> {
+            self.all.values()
+        }
+
+        /// Returns the sinks that were told of a pool, once for each offer.
+        pub fn told_of(&self, pool: PoolId) -> impl Iterator<Item = DomainId> + '_ {
+            let sinks = self.of_pool(pool).filter_map(move |channel| {
+                let sink = self.all.get(&(channel, pool))?.sink;
+                Some((sink, channel, pool))
+            });
+            let said = sinks.filter(|key| !self.unsaid.contains(key));
+            said.map(|(sink, _, _)| sink)
+        }
+
+        /// Checks that all maps agree.
+        pub fn audit(&self) -> Result<(), String> {
+            let (mut ends, mut sinks, mut pools) = (BTreeSet::new(), BTreeSet::new(), 0);
+            for (&(channel, pool), offer) in &self.all {
+                ends.insert((offer.source, channel, pool));
+                ends.insert((offer.sink, channel, pool));
+                sinks.insert((offer.sink, channel, pool));
+                let its = self.by_pool.get(&pool);
+                pools += usize::from(its.is_some_and(|its| its.contains(&channel)));
+            }
+            let by_pool: usize = self.by_pool.values().map(BTreeSet::len).sum();
+            let agrees = ends == self.by_end
+                && self.unsaid.is_subset(&sinks)
+                && (pools, by_pool) == (self.all.len(), self.all.len());
+            match agrees {
+                true => Ok(()),
+                false => Err(format!("offers: {self:?}")),
+            }
+        }
+    }
 }

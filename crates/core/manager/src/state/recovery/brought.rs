@@ -51,10 +51,17 @@ impl BroughtQueues {
         let its = (sink, ChannelId(0))..=(sink, ChannelId(u32::MAX));
         self.by_sink.range(its).map(|(_, channel)| *channel)
     }
+}
 
-    /// Checks that both maps agree.
-    pub fn agrees(&self) -> bool {
-        let all = self.all.iter().map(|(channel, b)| (b.sink, *channel));
-        all.collect::<BTreeSet<_>>() == self.by_sink
+#[cfg(feature = "audit")]
+mod audit {
+    use super::*;
+
+    impl BroughtQueues {
+        /// Checks that both maps agree.
+        pub fn agrees(&self) -> bool {
+            let all = self.all.iter().map(|(channel, b)| (b.sink, *channel));
+            all.collect::<BTreeSet<_>>() == self.by_sink
+        }
     }
 }

@@ -142,11 +142,6 @@ impl Claims {
         self.tried.extract_if(of, |_| true).count()
     }
 
-    /// Returns each domain that has named channels, once.
-    pub fn triers(&self) -> impl Iterator<Item = DomainId> + '_ {
-        self.tried.iter().map(|(domain, _)| *domain)
-    }
-
     pub fn ends(&self) -> &BTreeMap<EndKey, ClaimedEnd> {
         &self.ends
     }
@@ -237,32 +232,6 @@ impl Claims {
         self.back_refs.remove(key.1, BackRef::Reads(key.0));
         self.readers.remove(&key)
     }
-
-    /// Checks that all maps agree.
-    pub fn audit(&self) -> Result<(), String> {
-        let mut back_refs = BackRefs::default();
-        let mut peers: BTreeMap<_, u32> = BTreeMap::new();
-        for (key, e) in &self.ends {
-            back_refs.insert(e.domain, BackRef::End(key.0, key.1));
-            *peers.entry(e.peer).or_default() += 1;
-        }
-        for (key, a) in &self.assigns {
-            back_refs.insert(a.domain, BackRef::Assign(key.0, key.1, key.2));
-        }
-        for (pool, reader) in self.readers.keys() {
-            back_refs.insert(*reader, BackRef::Reads(*pool));
-        }
-        let by_pool = self.assigns.keys().map(|(c, p, s)| (*p, *c, *s));
-        let agrees = back_refs == self.back_refs
-            && by_pool.collect::<BTreeSet<_>>() == self.of_pools
-            && peers == self.peers;
-        match agrees {
-            true => Ok(()),
-            false => Err(format!(
-                "claims: {self:?}, counted: {back_refs:?}, {peers:?}"
-            )),
-        }
-    }
 }
 
 /// The last claim: only objects related to it can have become ready.
@@ -271,4 +240,42 @@ pub(crate) enum Claimed {
     Channel(ChannelId),
     Assign(ChannelId, PoolId),
     Domain(DomainId),
+}
+
+#[cfg(feature = "audit")]
+mod audit {
+    use super::*;
+
+    impl Claims {
+        /// Returns each domain that has named channels, once.
+        pub fn triers(&self) -> impl Iterator<Item = DomainId> + '_ {
+            self.tried.iter().map(|(domain, _)| *domain)
+        }
+
+        /// Checks that all maps agree.
+        pub fn audit(&self) -> Result<(), String> {
+            let mut back_refs = BackRefs::default();
+            let mut peers: BTreeMap<_, u32> = BTreeMap::new();
+            for (key, e) in &self.ends {
+                back_refs.insert(e.domain, BackRef::End(key.0, key.1));
+                *peers.entry(e.peer).or_default() += 1;
+            }
+            for (key, a) in &self.assigns {
+                back_refs.insert(a.domain, BackRef::Assign(key.0, key.1, key.2));
+            }
+            for (pool, reader) in self.readers.keys() {
+                back_refs.insert(*reader, BackRef::Reads(*pool));
+            }
+            let by_pool = self.assigns.keys().map(|(c, p, s)| (*p, *c, *s));
+            let agrees = back_refs == self.back_refs
+                && by_pool.collect::<BTreeSet<_>>() == self.of_pools
+                && peers == self.peers;
+            match agrees {
+                true => Ok(()),
+                false => Err(format!(
+                    "claims: {self:?}, counted: {back_refs:?}, {peers:?}"
+                )),
+            }
+        }
+    }
 }

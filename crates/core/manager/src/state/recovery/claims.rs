@@ -3,7 +3,7 @@
 
 use super::brought::Brought;
 use super::claimed::{Claimed, ClaimedAssign, ClaimedEnd, ClaimedReader, Reads};
-use crate::state::ancillary::{bytes_of, half_of};
+use crate::state::ancillary::half_of;
 use crate::state::books::back_refs::BackRef;
 use crate::state::books::extent::For;
 use crate::state::model::{Answer, MAX_QUEUES};
@@ -191,8 +191,7 @@ impl State {
                 .check(uid, Of::Records, mapped.len() as u64)?;
             let refs = fds.take(Kind::Refs, slots)?;
             let (refs, inode) = (refs.token, refs.facts.inode);
-            let bytes = bytes_of(Kind::Refs, slots);
-            self.cx.hold_memory(refs, me, For::Tables, bytes);
+            self.cx.hold_object(refs, me, Kind::Refs, slots);
             let mapped: BTreeSet<ChunkKey> = mapped.iter().copied().collect();
             self.cx.accounts.add(uid, Of::Records, mapped.len() as u64);
             self.claims.insert_reader(
@@ -277,8 +276,7 @@ impl State {
             return Err(refusal(RefusalCode::Claim, u64::from(channel.0), 0).into());
         }
         let (half, inode) = (half.token, half.facts.inode);
-        let bytes = bytes_of(half_of(role), lines);
-        self.cx.hold_memory(half, me, For::Rings, bytes);
+        self.cx.hold_object(half, me, half_of(role), lines);
         self.claims.insert_end(
             key,
             ClaimedEnd {

@@ -1,7 +1,7 @@
 //! Taking up claims once all their sides are there.
 
 use super::brought::Brought;
-use super::claimed::{Claimed, ClaimedReader, EndKey};
+use super::claimed::{AssignKey, Claimed, ClaimedReader, EndKey};
 use crate::state::books::back_refs::{BackRef, NAMED, READS, WRITES};
 use crate::state::model::{Channel, Opening, Queue, Reader, Stage, Stranded};
 use crate::state::pools::pool::Pool;
@@ -174,11 +174,14 @@ impl State {
 
     /// Forgets claims of a channel's assignments that were never taken up, when the sink goes.
     pub(crate) fn forget_assigns(&mut self, channel: ChannelId) {
-        for key in self.claims.assigns_in(channel) {
-            let Some(a) = self.claims.remove_assign(key) else {
-                continue;
-            };
-            self.cx.release(a.fd);
+        self.drop_assigns(self.claims.assigns_in(channel));
+    }
+
+    fn drop_assigns(&mut self, keys: Vec<AssignKey>) {
+        for key in keys {
+            if let Some(a) = self.claims.remove_assign(key) {
+                self.cx.release(a.fd);
+            }
         }
     }
 
@@ -433,11 +436,7 @@ impl State {
         self.cx.release(end.half);
         let mut assigns = self.claims.assigns_in(key.0);
         assigns.retain(|(_, _, is_source)| *is_source == key.1);
-        for k in assigns {
-            if let Some(a) = self.claims.remove_assign(k) {
-                self.cx.release(a.fd);
-            }
-        }
+        self.drop_assigns(assigns);
         self.has_no_more(end.domain, key.0);
     }
 
@@ -460,11 +459,7 @@ impl State {
                 self.cx.release(end.half);
             }
         }
-        for key in self.claims.assigns_by(me) {
-            if let Some(a) = self.claims.remove_assign(key) {
-                self.cx.release(a.fd);
-            }
-        }
+        self.drop_assigns(self.claims.assigns_by(me));
         for pool in self.claims.read_by(me) {
             if let Some(r) = self.claims.remove_reader((pool, me)) {
                 self.cx

@@ -1,11 +1,13 @@
-//! Looks through the whole state for contradictions. For tests and for `debug` builds of tools.
+//! Looks through the whole state for contradictions. For tests alone.
+#![cfg(feature = "audit")]
 
 use crate::state::ancillary::bytes_of;
 use crate::state::books::accounts::KINDS;
+use crate::state::books::back_refs::{BackRef, BackRefs};
 use crate::state::hogs::watch;
 use crate::state::model::{Answer, Channel, Chunk};
 use crate::state::types::FdToken;
-use crate::state::{BackRef, BackRefs, Of, State};
+use crate::state::{Of, State};
 use std::collections::{BTreeMap, BTreeSet};
 use tranship_proto::{DomainId, PoolId};
 use tranship_region::layout::{Kind, trace};

@@ -2,5 +2,4 @@
 
 pub(super) mod audit;
 pub(super) mod stat;
-pub(super) mod survey;
 pub(super) mod trace;

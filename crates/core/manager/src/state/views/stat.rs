@@ -1,9 +1,9 @@
-//! `Stat`: one record after another, as fast as the client takes them.
+//! Records of the state, item after item: for the statistics page, and for `Stat`, as fast as the client takes them.
 
 use crate::state::books::extent::For;
 use crate::state::model::{Item, StatRun};
 use crate::state::quotas::schedule::millionths;
-use crate::state::types::{Action, ClientId, Cursors, Done, FdToken, Figures};
+use crate::state::types::{Action, ClientId, Done, Look};
 use crate::state::{Of, State, refusal};
 use std::collections::BTreeMap;
 use std::ops::Bound::{Excluded, Unbounded};
@@ -12,13 +12,6 @@ use tranship_proto::{
     PoolId, PoolStat, RefusalCode, Req, Role, StatRecord,
 };
 
-/// Most slots that are read for one request; holdings beyond are left out.
-const MAX_SLOTS_READ: u64 = 4 << 20;
-
-/// Slots that are read at once.
-const SLOTS_AT_ONCE: u32 = 16384;
-/// Reading a channel's cursors counts as that many slots.
-const CURSORS: u64 = 16;
 /// Records that are sent at once.
 const RECORDS_AT_ONCE: usize = 32;
 
@@ -26,19 +19,6 @@ const RECORDS_AT_ONCE: usize = 32;
 fn after<K: Ord + Copy, V>(map: &BTreeMap<K, V>, last: Option<K>) -> Option<K> {
     let from = last.map_or(Unbounded, Excluded);
     map.range((from, Unbounded)).next().map(|(key, _)| *key)
-}
-
-fn read_cursors(
-    client: ClientId,
-    (source, sink): (Option<FdToken>, Option<FdToken>),
-    lines: u32,
-) -> Action {
-    Action::ReadCursors {
-        client,
-        source,
-        sink,
-        lines,
-    }
 }
 
 impl State {
@@ -51,20 +31,27 @@ impl State {
         }
         *stat = Some(StatRun {
             req,
-            last: Item::Manager,
-            slots_left: MAX_SLOTS_READ,
-            pools: 0,
-            partial: None,
+            last: None,
+            waits: false,
         });
-        if let Some(record) = self.record(client, Item::Manager) {
-            self.cx.push(client, Event::Stat { req, record }, &[]);
-        }
         self.stat_on(client);
         Ok(())
     }
 
+    /// Returns the item after one, and its record if it still exists, with the place of what only owners know.
+    pub(crate) fn survey(
+        &self,
+        last: Option<Item>,
+    ) -> Option<(Item, Option<(StatRecord, Option<Look>)>)> {
+        let item = match last {
+            None => Item::Manager,
+            Some(last) => self.next_item(last)?,
+        };
+        Some((item, self.record(item)))
+    }
+
     /// Returns the item after one, in the present state.
-    pub(crate) fn next_item(&self, last: Item) -> Option<Item> {
+    fn next_item(&self, last: Item) -> Option<Item> {
         let domain = |id| after(&self.cx.domains, id).map(Item::Domain);
         let pool = |id| after(&self.pools, id).map(Item::Pool);
         let heap = |id| after(&self.heaps, id).map(Item::Heap);
@@ -110,157 +97,92 @@ impl State {
 
     /// Continues an answer while there is room.
     pub(crate) fn stat_on(&mut self, client: ClientId) {
-        let mut said = 0;
-        while self.cx.clients.has_room(client) && said < RECORDS_AT_ONCE {
-            let Some(run) = self.cx.clients.get(client).and_then(|c| c.stat.as_ref()) else {
+        for _ in 0..RECORDS_AT_ONCE {
+            let run = self.cx.clients.get(client).and_then(|c| c.stat.as_ref());
+            let Some(run) = run.filter(|run| !run.waits && self.cx.clients.has_room(client)) else {
                 return;
             };
-            if run.partial.is_some() {
-                return;
-            }
-            let req = run.req;
-            let next = self.next_item(run.last);
+            let (req, found) = (run.req, self.survey(run.last));
             let Some(stat) = self.cx.clients.stat(client) else {
                 return;
             };
-            let Some(item) = next else {
+            let Some((item, record)) = found else {
                 *stat = None;
-                self.cx.push(client, Event::StatEnd { req }, &[]);
-                return;
+                return self.cx.push(client, Event::StatEnd { req }, &[]);
             };
+            let waits = matches!(record, Some((_, Some(_))));
             if let Some(run) = stat {
-                run.last = item;
+                (run.last, run.waits) = (Some(item), waits);
             }
-            if let Some(record) = self.record(client, item) {
-                self.cx.push(client, Event::Stat { req, record }, &[]);
-                said += 1;
-            }
-        }
-    }
-
-    fn record(&mut self, client: ClientId, item: Item) -> Option<StatRecord> {
-        match item {
-            Item::Manager => Some(StatRecord::Manager(self.manager_stat())),
-            Item::Domain(id) => self.domain_record(id),
-            Item::Pool(id) => {
-                let record = self.pool_record(id)?;
-                let table = self.pools.get(&id)?.table;
-                // This answer has figures only: a client that has asked for much already does without them.
-                let read = Action::ReadPool { client, table };
-                let bare = record.clone();
-                self.ask_or(client, record, read, 1, bare)
-            }
-            Item::Heap(id) => self.heap_record(id),
-            Item::Export(id) => self.export_record(id),
-            Item::Waiting(domain, req) => self.waiting_record(domain, req),
-            Item::Channel(id) => {
-                let record = self.channel_record(id)?;
-                let c = self.channels.get(&id)?;
-                let halves = (c.source_half, c.sink_half);
-                self.ask(
+            match record {
+                Some((record, None)) => self.cx.push(client, Event::Stat { req, record }, &[]),
+                Some((record, Some(look))) => self.cx.out.push(Action::Complete {
                     client,
                     record,
-                    read_cursors(client, halves, c.lines),
-                    CURSORS,
-                )
-            }
-            Item::Registered(key) => {
-                let (record, sink) = self.registered.record(key, &self.cx.descriptors)?;
-                let source = self.registered.get(key)?.source_half;
-                let read = read_cursors(client, (Some(source), Some(sink)), record.lines);
-                self.ask(client, StatRecord::Channel(record), read, CURSORS)
-            }
-            Item::Hold(pool, domain) => {
-                let record = StatRecord::Hold(self.hold_stat(pool, domain)?);
-                let slots = self.pools.get(&pool)?.shape.slots;
-                let action = self.read_hold(client, pool, domain, 0)?;
-                self.ask(client, record, action, u64::from(slots))
+                    look,
+                }),
+                None => {}
             }
         }
     }
 
-    /// Asks for the next piece of a reader's held buffers of a pool.
-    fn read_hold(
-        &self,
-        client: ClientId,
-        pool: PoolId,
-        domain: DomainId,
-        from: u32,
-    ) -> Option<Action> {
-        let p = self.pools.get(&pool)?;
-        let to = from.saturating_add(SLOTS_AT_ONCE).min(p.shape.slots);
-        (from < to).then_some(Action::ReadHold {
-            client,
-            table: p.table,
-            refs: p.readers.get(&domain)?.refs?,
-            slots: from..to,
-        })
-    }
-
-    /// Asks the shell to read something for a record, within bounds.
-    fn ask(
-        &mut self,
-        client: ClientId,
-        record: StatRecord,
-        action: Action,
-        slots: u64,
-    ) -> Option<StatRecord> {
-        let run = self.cx.clients.stat(client)?.as_mut()?;
-        run.slots_left = run.slots_left.checked_sub(slots)?;
-        run.partial = Some((record, 0));
-        self.cx.out.push(action);
-        None
-    }
-
-    /// Asks the shell for a figure; beyond the bounds another record is the answer.
-    fn ask_or(
-        &mut self,
-        client: ClientId,
-        record: StatRecord,
-        action: Action,
-        slots: u64,
-        bare: StatRecord,
-    ) -> Option<StatRecord> {
-        let run = self.cx.clients.get(client)?.stat.as_ref()?;
-        if run.slots_left < slots {
-            return Some(bare);
-        }
-        self.ask(client, record, action, slots)
-    }
-
-    /// Takes a writer's figures about its pool.
-    pub(crate) fn pool_read(&mut self, client: ClientId, figures: Option<Figures>) {
-        self.fill(client, |record| {
-            if let (StatRecord::Pool(p), Some(f)) = (record, figures) {
-                f.say(p);
-            }
-        });
-        // The reading came at once, so the records of few pools are of one moment. The rest continues when this one has
-        // gone out.
+    /// Takes a record that the shell has completed. The rest follows at once, so that the records of few objects are of
+    /// one moment.
+    pub(crate) fn completed(&mut self, client: ClientId, record: StatRecord) {
         let run = self.cx.clients.stat(client).and_then(Option::as_mut);
-        let goes_on = run.is_some_and(|run| {
-            run.pools += 1;
-            !run.pools.is_multiple_of(RECORDS_AT_ONCE)
-        });
-        if goes_on {
+        if let Some(run) = run
+            && std::mem::take(&mut run.waits)
+        {
+            let req = run.req;
+            self.cx.push(client, Event::Stat { req, record }, &[]);
             self.stat_on(client);
         }
     }
 
-    /// Returns a holding's record without the figures from its counters.
-    pub(crate) fn hold_stat(&self, pool: PoolId, domain: DomainId) -> Option<HoldStat> {
-        let hold = &self.pools.get(&pool)?.readers.get(&domain)?.hold;
-        let held = hold.oldest(self.cx.now).map(|age| age.as_millis());
-        Some(HoldStat {
-            domain,
-            pool,
-            lingering_bytes: hold.lingering_bytes,
-            held_ms: held.map(|ms| u64::try_from(ms).unwrap_or(u64::MAX)),
-            ..HoldStat::default()
+    fn record(&self, item: Item) -> Option<(StatRecord, Option<Look>)> {
+        Some(match item {
+            Item::Manager => (StatRecord::Manager(self.manager_stat()), None),
+            Item::Domain(id) => (self.domain_record(id)?, None),
+            Item::Heap(id) => (self.heap_record(id)?, None),
+            Item::Export(id) => (self.export_record(id)?, None),
+            Item::Waiting(domain, req) => (self.waiting_record(domain, req)?, None),
+            Item::Hold(pool, domain) => (self.hold_record(pool, domain)?, None),
+            Item::Pool(id) => {
+                let table = self.pools.get(&id)?.table;
+                (self.pool_record(id)?, Some(Look::Figures { table }))
+            }
+            Item::Channel(id) => {
+                let c = self.channels.get(&id)?;
+                let (source, sink) = (c.source_half, c.sink_half);
+                (self.channel_record(id)?, Some(Look::Rings { source, sink }))
+            }
+            Item::Registered(key) => {
+                let (record, [source, sink]) = self.registered.record(key, &self.cx.descriptors)?;
+                let (source, sink) = (Some(source), Some(sink));
+                (
+                    StatRecord::Channel(record),
+                    Some(Look::Rings { source, sink }),
+                )
+            }
         })
     }
 
-    pub(crate) fn manager_stat(&self) -> ManagerStat {
+    fn hold_record(&self, pool: PoolId, domain: DomainId) -> Option<StatRecord> {
+        let r = self.pools.get(&pool)?.readers.get(&domain)?;
+        r.refs?;
+        let held = r.hold.oldest(self.cx.now).map(|age| age.as_millis());
+        Some(StatRecord::Hold(HoldStat {
+            domain,
+            pool,
+            buffers: r.hold.buffers,
+            bytes: r.hold.bytes,
+            lingering_bytes: r.hold.lingering_bytes,
+            held_ms: held.map(|ms| u64::try_from(ms).unwrap_or(u64::MAX)),
+            oldest_bytes: r.hold.oldest_bytes(),
+        }))
+    }
+
+    fn manager_stat(&self) -> ManagerStat {
         ManagerStat {
             instance: self.cx.instance,
             pid: self.cx.pid,
@@ -282,7 +204,7 @@ impl State {
     }
 
     /// Returns a channel's record without the figures that only its ends know.
-    pub(crate) fn channel_record(&self, id: ChannelId) -> Option<StatRecord> {
+    fn channel_record(&self, id: ChannelId) -> Option<StatRecord> {
         let c = self.channels.get(&id)?;
         Some(StatRecord::Channel(ChannelStat {
             channel: id,
@@ -296,7 +218,7 @@ impl State {
         }))
     }
 
-    pub(crate) fn export_record(&self, id: ExportId) -> Option<StatRecord> {
+    fn export_record(&self, id: ExportId) -> Option<StatRecord> {
         let e = self.exports.get(id)?;
         Some(StatRecord::Channel(ChannelStat {
             name: e.name.clone(),
@@ -307,7 +229,7 @@ impl State {
         }))
     }
 
-    pub(crate) fn waiting_record(&self, domain: DomainId, req: Req) -> Option<StatRecord> {
+    fn waiting_record(&self, domain: DomainId, req: Req) -> Option<StatRecord> {
         let w = self.waiting.get(domain, req)?;
         Some(StatRecord::Channel(ChannelStat {
             name: w.name.clone(),
@@ -320,7 +242,7 @@ impl State {
         }))
     }
 
-    pub(crate) fn domain_record(&self, id: DomainId) -> Option<StatRecord> {
+    fn domain_record(&self, id: DomainId) -> Option<StatRecord> {
         let d = self.cx.domains.get(&id)?;
         Some(StatRecord::Domain(DomainStat {
             domain: id,
@@ -340,7 +262,7 @@ impl State {
         }))
     }
 
-    pub(crate) fn pool_record(&self, id: PoolId) -> Option<StatRecord> {
+    fn pool_record(&self, id: PoolId) -> Option<StatRecord> {
         let p = self.pools.get(&id)?;
         Some(StatRecord::Pool(PoolStat {
             pool: id,
@@ -363,7 +285,7 @@ impl State {
         }))
     }
 
-    pub(crate) fn heap_record(&self, id: PoolId) -> Option<StatRecord> {
+    fn heap_record(&self, id: PoolId) -> Option<StatRecord> {
         let h = self.heaps.get(&id)?;
         Some(StatRecord::Heap(HeapStat {
             heap: id,
@@ -375,46 +297,5 @@ impl State {
             live_bytes: h.said.map_or(0, |(live, _)| live),
             cached_bytes: h.said.map_or(0, |(_, cached)| cached),
         }))
-    }
-
-    /// Takes a piece of a holding that was read.
-    pub(crate) fn hold_read(&mut self, client: ClientId, buffers: u32, bytes: u64) {
-        let run = self.cx.clients.stat(client).and_then(Option::as_mut);
-        let Some((StatRecord::Hold(h), next)) = run.and_then(|r| r.partial.as_mut()) else {
-            return;
-        };
-        h.buffers = h.buffers.saturating_add(buffers);
-        h.bytes = h.bytes.saturating_add(bytes);
-        *next = next.saturating_add(SLOTS_AT_ONCE);
-        let (pool, domain, next) = (h.pool, h.domain, *next);
-        match self.read_hold(client, pool, domain, next) {
-            Some(more) => self.cx.out.push(more),
-            None => self.complete(client, |_| {}),
-        }
-    }
-
-    /// Takes a channel's cursors that were read.
-    pub(crate) fn cursors_read(&mut self, client: ClientId, cursors: Cursors) {
-        self.complete(client, |record| {
-            if let StatRecord::Channel(c) = record {
-                cursors.say(c);
-            }
-        });
-    }
-
-    fn complete(&mut self, client: ClientId, fill: impl FnOnce(&mut StatRecord)) {
-        self.fill(client, fill);
-        self.stat_on(client);
-    }
-
-    /// Completes a record with the shell's reading.
-    fn fill(&mut self, client: ClientId, fill: impl FnOnce(&mut StatRecord)) {
-        let run = self.cx.clients.stat(client).and_then(Option::as_mut);
-        let Some((req, (mut record, _))) = run.and_then(|r| Some((r.req, r.partial.take()?)))
-        else {
-            return;
-        };
-        fill(&mut record);
-        self.cx.push(client, Event::Stat { req, record }, &[]);
     }
 }

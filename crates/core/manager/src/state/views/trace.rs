@@ -1,13 +1,12 @@
 //! Histories of buffers: domains that have a traced pool are told to record their operations on its buffers, and show
 //! the records. The records outlast their domain.
 
-use crate::state::access::clients::Client;
 use crate::state::ancillary::Ancillary;
 use crate::state::books::accounts::{Accounts, Of};
 use crate::state::books::back_refs::{BackRefs, READS, WRITES};
 use crate::state::books::extent::For;
 use crate::state::context::Context;
-use crate::state::pools::pool::{Pool, Pools};
+use crate::state::pools::pool::Pools;
 use crate::state::refuse::{no_such, not_yours, refusal};
 use crate::state::types::{ClientId, Done, FdToken};
 use std::collections::{BTreeMap, BTreeSet};
@@ -322,38 +321,47 @@ impl Traces {
             }
         }
     }
-
-    pub fn rings(&self) -> impl Iterator<Item = &Trace> {
-        self.rings.values()
-    }
-
-    /// Returns the user to whom each follower is counted.
-    pub fn payers(&self) -> impl Iterator<Item = u32> + '_ {
-        self.followers.values().flat_map(BTreeMap::values).copied()
-    }
-
-    /// Checks that both maps agree, and that each domain that must still be told has earlier messages to take.
-    pub fn audit(&self, cx: &Context, pools: &Pools) -> Result<(), String> {
-        let followers = self.followers.iter();
-        let followers = followers.flat_map(|(pool, of)| of.keys().map(|c| (*c, *pool)));
-        if self.followed != followers.collect() {
-            return Err(format!("followers: {self:?}"));
-        }
-        for (domain, pool) in &self.unsaid {
-            let p = pools.get(pool);
-            let writes = |p: &Pool| p.writer == *domain && !p.is_orphan();
-            let has = p.is_some_and(|p| writes(p) || p.readers.contains_key(domain));
-            // A domain without messages to take makes no room.
-            let client = cx.client_of(*domain);
-            let client = client.and_then(|c| cx.clients.get(c));
-            if !has || client.is_none_or(Client::has_all) {
-                return Err(format!("{domain} is not told whether {pool} is traced"));
-            }
-        }
-        Ok(())
-    }
 }
 
 fn may_trace(accounts: &Accounts, uid: u32, whose: u32) -> bool {
     uid == 0 || uid == whose || accounts.is_owner(uid)
+}
+
+#[cfg(feature = "audit")]
+mod audit {
+    use super::*;
+    use crate::state::access::clients::Client;
+    use crate::state::pools::pool::Pool;
+
+    impl Traces {
+        pub fn rings(&self) -> impl Iterator<Item = &Trace> {
+            self.rings.values()
+        }
+
+        /// Returns the user to whom each follower is counted.
+        pub fn payers(&self) -> impl Iterator<Item = u32> + '_ {
+            self.followers.values().flat_map(BTreeMap::values).copied()
+        }
+
+        /// Checks that both maps agree, and that each domain that must still be told has earlier messages to take.
+        pub fn audit(&self, cx: &Context, pools: &Pools) -> Result<(), String> {
+            let followers = self.followers.iter();
+            let followers = followers.flat_map(|(pool, of)| of.keys().map(|c| (*c, *pool)));
+            if self.followed != followers.collect() {
+                return Err(format!("followers: {self:?}"));
+            }
+            for (domain, pool) in &self.unsaid {
+                let p = pools.get(pool);
+                let writes = |p: &Pool| p.writer == *domain && !p.is_orphan();
+                let has = p.is_some_and(|p| writes(p) || p.readers.contains_key(domain));
+                // A domain without messages to take makes no room.
+                let client = cx.client_of(*domain);
+                let client = client.and_then(|c| cx.clients.get(c));
+                if !has || client.is_none_or(Client::has_all) {
+                    return Err(format!("{domain} is not told whether {pool} is traced"));
+                }
+            }
+            Ok(())
+        }
+    }
 }

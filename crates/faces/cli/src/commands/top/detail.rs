@@ -150,7 +150,7 @@ fn domain(view: &View, id: DomainId, page: &mut Page) {
 
 fn held(what: &str, h: &super::view::Holder) -> String {
     let (n, bytes) = (h.stat.buffers, size(h.stat.bytes));
-    let oldest = time(h.stat.oldest_ns);
+    let oldest = time(h.oldest_ns());
     format!(
         "{what}: {}, {bytes}; the oldest, {}, for {oldest}",
         count(n.into(), "buffer"),
@@ -185,7 +185,7 @@ fn pool(view: &View, id: PoolId, page: &mut Page) {
     });
     page.section("who waits", waits.collect());
     let mut holders: Vec<_> = view.holders.iter().filter(|h| h.stat.pool == id).collect();
-    holders.sort_by_key(|h| std::cmp::Reverse(h.stat.oldest_ns));
+    holders.sort_by_key(|h| std::cmp::Reverse(h.stat.held_ms));
     let holders = holders.into_iter();
     let holders = holders.map(|h| (held(&h.label, h), Some(Id::Domain(h.stat.domain))));
     page.section("who holds buffers", holders.collect());

@@ -140,7 +140,7 @@ const HOLDERS: &[Column<Holder>] = &[
     ("of", |h| text(&h.writer_label)),
     (">buffers", |h| count(h.stat.buffers.into())),
     (">bytes", |h| bytes(h.stat.bytes)),
-    (">oldest", |h| lasting(h.stat.oldest_ns)),
+    (">oldest", |h| lasting(h.oldest_ns())),
     (">its bytes", |h| bytes(h.stat.oldest_bytes)),
 ];
 

@@ -87,7 +87,7 @@ pub(super) fn snapshot(second: u64) -> Snapshot {
             pool: PoolId(7),
             buffers: 3,
             bytes: 3 * MIB,
-            oldest_ns: 2_500_000_000,
+            held_ms: Some(2500),
             oldest_bytes: MIB,
             ..HoldStat::default()
         }),

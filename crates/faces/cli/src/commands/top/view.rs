@@ -114,6 +114,13 @@ pub(super) struct Holder {
     pub writer_label: String,
 }
 
+impl Holder {
+    /// Returns how long the manager has seen the oldest buffer held.
+    pub fn oldest_ns(&self) -> u64 {
+        self.stat.held_ms.unwrap_or(0).saturating_mul(1_000_000)
+    }
+}
+
 /// Identity of a channel: channels of different processes have numbers of their own.
 type ChannelKey = (u32, Option<DomainId>, Option<DomainId>, String);
 
@@ -310,7 +317,7 @@ fn blocked(view: &View) -> Vec<Blocked> {
             .iter()
             .filter(|h| h.stat.pool == s.pool)
             .collect();
-        holders.sort_by_key(|h| std::cmp::Reverse(h.stat.oldest_ns));
+        holders.sort_by_key(|h| std::cmp::Reverse(h.stat.held_ms));
         let named = holders.iter().take(NAMED).map(|h| {
             let had = &h.stat;
             let (n, bytes) = (had.buffers, size(had.bytes));
@@ -318,7 +325,7 @@ fn blocked(view: &View) -> Vec<Blocked> {
                 "{} has {}, {bytes}, for {}",
                 h.label,
                 count(n.into(), "buffer"),
-                time(had.oldest_ns)
+                time(h.oldest_ns())
             )
         });
         let mut on: Vec<String> = named.collect();
