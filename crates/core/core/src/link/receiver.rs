@@ -176,32 +176,36 @@ impl Receiver {
     pub fn try_recv(&mut self) -> Result<Option<Message>, Error> {
         if self.looks_at_lines()
             && let Some(line) = self.consumer.peek(self.lines)
-            && let Some(message) = self.take_short(line)
+            && let Some(message) = self.take_short::<true>(line)
         {
             return Ok(Some(message));
         }
         self.try_recv_slow().map(|message| message.map(|m| *m))
     }
 
-    /// The message of a line that was peeked at, if it goes the short way.
+    /// The message of a line that was peeked at, if it goes the short way. `EACH`: the line is the sender's again at once.
     #[inline(always)]
-    fn take_short(&mut self, line: (u64, &Line)) -> Option<Message> {
+    fn take_short<const EACH: bool>(&mut self, line: (u64, &Line)) -> Option<Message> {
         if let Some(taken) = self.take_direct(line) {
+            if EACH {
+                self.give_back_line();
+            }
             // SAFETY: `take_direct` counted a reference for exactly one handle.
             let body = Body::Buffer(unsafe { taken.into_buffer() });
             let word = taken.word;
             return Some(Message { word, body });
         }
         if let Some((word, inline)) = self.take_inline(line) {
+            if EACH {
+                self.give_back_line();
+            }
             let body = Body::Inline(inline);
             return Some(Message { word, body });
         }
-        self.take_moved_message(line)
-    }
-
-    #[inline(always)]
-    fn take_moved_message(&mut self, line: (u64, &Line)) -> Option<Message> {
         let taken = self.take_moved_direct(line)?;
+        if EACH {
+            self.give_back_line();
+        }
         // SAFETY: `take_moved_direct` counted a reference for exactly one handle.
         let body = unsafe { taken.into_moved() };
         let word = taken.word;
@@ -250,7 +254,7 @@ impl Receiver {
             if self.looks_at_lines() {
                 match self.consumer.peek(self.lines) {
                     Some(line) => {
-                        if let Some(message) = self.take_short(line) {
+                        if let Some(message) = self.take_short::<true>(line) {
                             return Ok(message);
                         }
                     }
@@ -279,6 +283,42 @@ impl Receiver {
                 return Ok(*message);
             }
         }
+    }
+
+    /// Receives all messages that are there, at most `most` of them, into `into`: how many. Waits for the first as [`recv`](Receiver::recv) does. The
+    /// sender gets the lines of plain messages back together, by one wake-up.
+    ///
+    /// # Errors
+    /// As [`recv`](Receiver::recv), and only if no message was received.
+    pub fn recv_many(&mut self, into: &mut Vec<Message>, most: usize) -> Result<usize, Error> {
+        if most == 0 {
+            return Ok(0);
+        }
+        into.push(self.recv()?);
+        let (mut taken, mut to_give_back) = (1, false);
+        while taken < most {
+            let short = match self.looks_at_lines() {
+                true => self.consumer.peek(self.lines),
+                false => None,
+            };
+            let message = match short.and_then(|line| self.take_short::<false>(line)) {
+                Some(message) => {
+                    to_give_back = true;
+                    message
+                }
+                // An error stays until the next call.
+                None => match self.try_recv() {
+                    Ok(Some(message)) => message,
+                    Ok(None) | Err(_) => break,
+                },
+            };
+            into.push(message);
+            taken += 1;
+        }
+        if to_give_back {
+            self.give_back_line();
+        }
+        Ok(taken)
     }
 
     /// The next message the long way, or else a wait, after which the short way may do.

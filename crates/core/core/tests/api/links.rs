@@ -93,6 +93,48 @@ fn a_batch_may_be_longer_than_the_ring() {
     });
 }
 
+/// All that are there come in one call, of every kind and in order; the first is waited for, and the end is told when all are taken.
+#[test]
+fn many_are_received_at_once() {
+    let _dog = dog();
+    let (a, b) = pair();
+    let pool = pool(&a, 4);
+    let (mut sender, mut receiver) = link_with(&a, &b, "x", lines(8));
+    let mut got = Vec::new();
+    thread::scope(|s| {
+        let waits = s.spawn(|| receiver.recv_many(&mut got, 100).expect("the first"));
+        sender.send((filled(&pool, 16, 0), 0)).expect("send");
+        assert_eq!(waits.join().expect("no panic"), 1);
+    });
+    for round in 1..20u64 {
+        // As many as the ring has lines.
+        for word in [8 * round, 8 * round + 4] {
+            sender.send((filled(&pool, 16, 1), word)).expect("room");
+            sender.send((b"inline", word + 1)).expect("room");
+            let given = pool.copy(&[2; 16]).expect("a buffer");
+            sender.send((given, word + 2)).expect("room");
+            let mut pieces = tranship_core::Aggregate::new();
+            pieces.push_back(filled(&pool, 16, 3)).expect("room");
+            sender.send((pieces, word + 3)).expect("room");
+        }
+        assert!(sender.try_send(b"").is_err(), "it is full");
+        got.clear();
+        assert_eq!(receiver.recv_many(&mut got, 0).expect("none"), 0);
+        assert_eq!(receiver.recv_many(&mut got, 2).expect("two"), 2);
+        assert_eq!(sender.queued(), 6);
+        assert_eq!(receiver.recv_many(&mut got, 100).expect("the rest"), 6);
+        let words: Vec<u64> = got.iter().map(|message| message.word).collect();
+        assert!(words.iter().copied().eq(8 * round..8 * round + 8));
+        assert_eq!(sender.queued(), 0);
+    }
+    sender.send((filled(&pool, 16, 1), 1)).expect("room");
+    drop(sender);
+    got.clear();
+    assert_eq!(receiver.recv_many(&mut got, 100).expect("the last"), 1);
+    let error = receiver.recv_many(&mut got, 100).expect_err("closed");
+    assert_eq!((error.kind(), got.len()), (ErrorKind::PeerGone, 1));
+}
+
 #[test]
 fn full_is_an_error_that_gives_the_buffer_back() {
     let _dog = dog();

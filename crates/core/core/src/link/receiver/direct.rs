@@ -70,7 +70,6 @@ impl Receiver {
     pub(super) fn take_inline(&mut self, (first, line): (u64, &Line)) -> Option<(u64, Inline)> {
         let taken = descriptor::inline(first, line)?;
         self.consumer.advance();
-        self.give_back_line();
         Some(taken)
     }
 
@@ -163,7 +162,6 @@ impl Receiver {
             _ => self.flags(),
         };
         self.consumer.advance();
-        self.give_back_line();
         Some(Taken {
             word,
             ptr,
@@ -173,7 +171,7 @@ impl Receiver {
         })
     }
 
-    /// The line is the source's again.
+    /// What was taken off the ring is the source's again.
     #[inline(always)]
     pub(super) fn give_back_line(&self) {
         // `rcvd` was counted.
