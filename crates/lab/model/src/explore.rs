@@ -190,14 +190,15 @@ pub fn same_but_agreed(a: &Model, b: &Model) -> bool {
     a == *b
 }
 
-/// Explores, and shows each way from state to state; returns their numbers.
+/// Explores, and shows each way from state to state; returns their numbers. `way` is a trait object so that the search
+/// is compiled here, with this crate's optimisation.
 ///
 /// # Panics
 /// Where an invariant does not hold, with the way there; and where an error changes something.
 pub fn explore(
     start: Model,
     limits: &Limits,
-    mut way: impl FnMut(usize, &Op, usize),
+    way: &mut dyn FnMut(usize, &Op, usize),
 ) -> HashMap<Model, usize> {
     start.check().expect("the start is fine");
     let mut ids: HashMap<Model, usize> = HashMap::from([(start.clone(), 0)]);

@@ -183,7 +183,7 @@ fn walks(case: &explore::Case, amount: Amount, stage: &Stage) {
     let dog = kit::dog();
     assert_eq!(case.way, Way::Shared);
     let amount = match torture() {
-        true => Amount::All,
+        true => Amount::All { one_death_in: 1 },
         false => amount,
     };
     walk(case, &amount, &dog, || World::new(stage, case.domains));
@@ -192,7 +192,8 @@ fn walks(case: &explore::Case, amount: Amount, stage: &Stage) {
 #[test]
 fn all_of_one_channel_between_processes() {
     let case = explore::two_domains_one_channel();
-    walks(&case, Amount::All, &Stage::processes("shm", case.domains));
+    let amount = Amount::All { one_death_in: 4 };
+    walks(&case, amount, &Stage::processes("shm", case.domains));
 }
 
 #[test]

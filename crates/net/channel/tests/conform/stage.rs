@@ -23,6 +23,7 @@ pub struct Stage {
     processes: bool,
     scheme: String,
     runs: Cell<u32>,
+    steps: Cell<u32>,
     /// Memory that all of its users may write, of former worlds, too.
     all_write: RefCell<BTreeSet<(String, u64)>>,
     /// Number of times that each operation had each outcome.
@@ -85,6 +86,7 @@ impl Stage {
             processes: false,
             scheme: scheme.to_owned(),
             runs: Cell::new(0),
+            steps: Cell::new(0),
             all_write: RefCell::default(),
             tally: RefCell::default(),
         }
@@ -108,6 +110,7 @@ impl Stage {
             processes: true,
             scheme: scheme.to_owned(),
             runs: Cell::new(0),
+            steps: Cell::new(0),
             all_write: RefCell::default(),
             tally: RefCell::default(),
         }
@@ -124,6 +127,12 @@ impl Stage {
     /// Whether domains can be killed.
     pub fn kills(&self) -> bool {
         self.processes && self.way == Way::Shared
+    }
+
+    /// Counts a step, and returns whether it is one in so many of this stage.
+    pub fn is_step_of(&self, many: u32) -> bool {
+        self.steps.set(self.steps.get() + 1);
+        self.steps.get().is_multiple_of(many)
     }
 
     pub fn seats(&self) -> &RefCell<Vec<Seat>> {

@@ -9,13 +9,11 @@ use tranship_testkit::{Random, Watchdog};
 
 /// Extent of a walk.
 pub enum Amount {
-    All,
+    /// Every way. Of the deaths, which each take a new process and a new way there, one in so many, chosen at random.
+    All { one_death_in: u64 },
     /// A number of worlds, each with a limited number of steps. Each world first takes random steps. In each, a domain
     /// is killed at a random moment, if any may be killed.
-    Some {
-        worlds: u64,
-        steps: u64,
-    },
+    Some { worlds: u64, steps: u64 },
 }
 
 struct Way {
@@ -35,16 +33,16 @@ struct Map {
 }
 
 pub fn walk<'a>(case: &Case, amount: &Amount, dog: &Watchdog, new: impl Fn() -> World<'a>) {
-    let mut map = Map::new(case);
+    let mut map = Map::new(case, amount);
     let (worlds, steps) = match amount {
-        Amount::All => (u64::MAX, u64::MAX),
+        Amount::All { .. } => (u64::MAX, u64::MAX),
         Amount::Some { worlds, steps } => (*worlds, *steps),
     };
     let (mut done, mut deaths) = (0, 0);
     for _ in 0..worlds {
         let before = map.walked();
         let (wanders, dies_at) = match amount {
-            Amount::All => (0, u64::MAX),
+            Amount::All { .. } => (0, u64::MAX),
             Amount::Some { .. } => (map.random.below(steps / 3), map.random.below(steps)),
         };
         let mut world = new();
@@ -86,7 +84,7 @@ pub fn walk<'a>(case: &Case, amount: &Amount, dog: &Watchdog, new: impl Fn() -> 
         }
         world.end().expect("as the model");
         // The rest is beyond the number of states that a world skips.
-        if matches!(amount, Amount::All) && map.walked() == before {
+        if matches!(amount, Amount::All { .. }) && map.walked() == before {
             break;
         }
     }
@@ -99,14 +97,20 @@ pub fn walk<'a>(case: &Case, amount: &Amount, dog: &Watchdog, new: impl Fn() -> 
 }
 
 impl Map {
-    fn new(case: &Case) -> Map {
+    fn new(case: &Case, amount: &Amount) -> Map {
         let mut ways: BTreeMap<usize, Vec<Way>> = BTreeMap::new();
-        let ids = explore(case.model(), &case.limits, |from, op, to| {
-            let (op, walked) = (op.clone(), false);
-            ways.entry(from).or_default().push(Way { op, to, walked });
+        let mut random = Random::printed(case.name);
+        let mut skips = |op: &Op| match (op, amount) {
+            (Op::Kill { .. }, Amount::All { one_death_in }) => !random.one_in(*one_death_in),
+            _ => false,
+        };
+        let ids = explore(case.model(), &case.limits, &mut |from, op, to| {
+            if !skips(op) {
+                let (op, walked) = (op.clone(), false);
+                ways.entry(from).or_default().push(Way { op, to, walked });
+            }
         });
         let states = 0..ids.len();
-        let mut random = Random::printed(case.name);
         let mut of = |state| {
             let mut all = ways.remove(&state).unwrap_or_default();
             // The steps are shuffled.

@@ -21,8 +21,8 @@ const MOST_POOLS: usize = 4;
 const MOST_HANDLES: u8 = 20;
 /// Copies at a receiver, and on their way to it: so many that it never has to be waited for.
 const MOST_COPIES: usize = 40;
-/// Steps from one look at all mappings to the next.
-const LOOK_EVERY: u32 = 20;
+/// Steps of a stage from one look at all mappings to the next.
+const LOOK_EVERY: u32 = 50;
 
 pub struct World<'a> {
     stage: &'a Stage,
@@ -36,7 +36,6 @@ pub struct World<'a> {
     used: HashSet<String>,
     /// Place of each buffer in a domain that had it.
     was: BTreeMap<(Domain, BufferId), usize>,
-    steps: u32,
 }
 
 impl<'a> World<'a> {
@@ -51,7 +50,6 @@ impl<'a> World<'a> {
             real: BTreeMap::new(),
             used: HashSet::new(),
             was: BTreeMap::new(),
-            steps: 0,
         };
         let begun = world.all(|_| Order::Begin(stage.way)).expect("a new world");
         world.ids = begun.iter().map(|(_, answer)| answer.domain).collect();
@@ -311,8 +309,7 @@ impl<'a> World<'a> {
                     .map_err(|what| format!("{:?} in {domain}: {what}", here.id))?;
             }
         }
-        self.steps += 1;
-        match self.stage.kills() && self.steps.is_multiple_of(LOOK_EVERY) {
+        match self.stage.kills() && self.stage.is_step_of(LOOK_EVERY) {
             true => self.look_at_mappings(),
             false => Ok(()),
         }
@@ -387,9 +384,6 @@ impl<'a> World<'a> {
 
     /// Ends the world: when everything is released, all of each pool can be allocated.
     pub fn end(self) -> Done {
-        if self.stage.kills() {
-            self.look_at_mappings()?;
-        }
         self.all(|_| Order::LetGo)?;
         for (_, answer) in self.all(|_| Order::Whole)? {
             self.stage.is_written_by_all(answer.files);
