@@ -19,7 +19,7 @@
 //! | at one with a table | the table's words of the batch | 0 | a mark each, [`Pace::table`] a publish |
 //! | [`Rounds::sweep`] | 0 | 0 | one entry |
 //!
-//! * [`Desks`]: the accesses to the readers' memory, one a call. Models run the same functions.
+//! * [`Desks`]: the accesses to the readers' memory, one a call. Models run the same functions. [`DeskView`]: mapped ones.
 //! * [`Rounds`]: the rounds of one pool, over all its rings.
 //! * [`Published`]: which buffers the lines of one ring name, and the end of these lines.
 //! * [`Reliable`]: the readers that hold the writer back.
@@ -29,8 +29,10 @@ mod ended;
 mod published;
 mod reliable;
 mod round;
+mod view;
 
 pub use desks::{Desks, Outcome};
 pub use published::Published;
 pub use reliable::Reliable;
 pub use round::{Pace, Rounds};
+pub use view::DeskView;

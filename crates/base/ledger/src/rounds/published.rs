@@ -1,7 +1,7 @@
 //! Which buffers the lines of a ring name.
 
 use super::round::Rounds;
-use tranship_ring::broadcast::{Line, Writer, WriterMemory};
+use tranship_ring::broadcast::{Message, Writer, WriterMemory};
 
 /// What a line names.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -25,7 +25,7 @@ pub struct Published {
 }
 
 impl Published {
-    /// Makes the writer of fresh lines, a power of two of them, which begins at a position.
+    /// Makes the writer of a power of two of lines, which begins at a position: 0 for fresh lines.
     pub fn new(lines: u32, position: u64, ring: usize) -> Published {
         Published {
             writer: Writer::new(position),
@@ -60,11 +60,11 @@ impl Published {
         &mut self,
         memory: &M,
         rounds: &mut Rounds,
-        line: Line,
+        message: Message,
         slot: u32,
     ) -> Result<u64, M::Stop> {
         rounds.name(slot);
-        self.put(memory, rounds, line, Names::One(slot))
+        self.put(memory, rounds, message, Names::One(slot))
     }
 
     /// Publishes a line that names several buffers, or none.
@@ -72,13 +72,13 @@ impl Published {
         &mut self,
         memory: &M,
         rounds: &mut Rounds,
-        line: Line,
+        message: Message,
         slots: &[u32],
     ) -> Result<u64, M::Stop> {
         for &slot in slots {
             rounds.name(slot);
         }
-        self.put(memory, rounds, line, Names::Many(slots.into()))
+        self.put(memory, rounds, message, Names::Many(slots.into()))
     }
 
     #[inline(always)]
@@ -86,10 +86,10 @@ impl Published {
         &mut self,
         memory: &M,
         rounds: &mut Rounds,
-        line: Line,
+        message: Message,
         names: Names,
     ) -> Result<u64, M::Stop> {
-        let position = self.writer.publish(memory, line)?;
+        let position = self.writer.publish(memory, message)?;
         let lines = self.names.len() as u64;
         if position.wrapping_sub(self.first) >= lines {
             // It is overwritten.

@@ -67,7 +67,11 @@ impl Reliable {
 
     /// Looks for room for the line at `tail`. Returns the desk of a reader that is behind, or None if there is room.
     #[inline(always)]
-    pub fn room<D: Desks>(&mut self, desks: &D, tail: u64) -> Result<Option<usize>, D::Stop> {
+    pub fn room<D: Desks + ?Sized>(
+        &mut self,
+        desks: &D,
+        tail: u64,
+    ) -> Result<Option<usize>, D::Stop> {
         if self.followers.is_empty() || tail.wrapping_sub(self.known) < self.lines {
             return Ok(None);
         }
@@ -76,7 +80,7 @@ impl Reliable {
 
     /// Reads the windows again of those whose cached window leaves little room.
     #[cold]
-    fn look<D: Desks>(&mut self, desks: &D, tail: u64) -> Result<Option<usize>, D::Stop> {
+    fn look<D: Desks + ?Sized>(&mut self, desks: &D, tail: u64) -> Result<Option<usize>, D::Stop> {
         let (lines, count) = (self.lines, self.followers.len());
         let mut known = tail;
         for i in 0..count {

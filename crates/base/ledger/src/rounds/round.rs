@@ -167,7 +167,7 @@ impl Rounds {
 
     /// Does a bounded piece of a round, after a publish. `available` is how many buffers can be had without one.
     #[inline(always)]
-    pub fn step<D: Desks>(
+    pub fn step<D: Desks + ?Sized>(
         &mut self,
         desks: &D,
         available: usize,
@@ -189,7 +189,11 @@ impl Rounds {
         late && self.ended >= 8 && self.slots.len() >= self.pace.small
     }
 
-    fn step_on<D: Desks>(&mut self, desks: &D, outcome: &mut impl Outcome) -> Result<(), D::Stop> {
+    fn step_on<D: Desks + ?Sized>(
+        &mut self,
+        desks: &D,
+        outcome: &mut impl Outcome,
+    ) -> Result<(), D::Stop> {
         match self.phase {
             Phase::Rest => {
                 self.begin(desks)?;
@@ -218,7 +222,7 @@ impl Rounds {
         Ok(())
     }
 
-    fn prefetch<D: Desks>(&self, desks: &D, from: usize) {
+    fn prefetch<D: Desks + ?Sized>(&self, desks: &D, from: usize) {
         let end = (from + self.desks_a_step).min(self.desks.len());
         for desk in from..end {
             desks.prefetch(desk);
@@ -227,7 +231,7 @@ impl Rounds {
 
     /// Does all of the round that is under way, or else a whole new one; and one more, if that gave nothing. Returns how
     /// many buffers are free now.
-    pub fn collect<D: Desks>(
+    pub fn collect<D: Desks + ?Sized>(
         &mut self,
         desks: &D,
         outcome: &mut impl Outcome,
@@ -251,7 +255,7 @@ impl Rounds {
     }
 
     /// Begins a round.
-    pub fn begin<D: Desks>(&mut self, desks: &D) -> Result<(), D::Stop> {
+    pub fn begin<D: Desks + ?Sized>(&mut self, desks: &D) -> Result<(), D::Stop> {
         self.round += 1;
         self.set_steps();
         for ring in &mut self.rings {
@@ -284,7 +288,11 @@ impl Rounds {
 
     /// Looks at one desk.
     #[inline(always)]
-    pub fn look<D: Desks>(&mut self, desks: &D, outcome: &mut impl Outcome) -> Result<(), D::Stop> {
+    pub fn look<D: Desks + ?Sized>(
+        &mut self,
+        desks: &D,
+        outcome: &mut impl Outcome,
+    ) -> Result<(), D::Stop> {
         let Phase::Look { desk } = self.phase else {
             return Ok(());
         };
@@ -314,7 +322,7 @@ impl Rounds {
     }
 
     /// Marks what a desk keeps. True if there is a table to look at, too.
-    fn look_at_holds<D: Desks>(
+    fn look_at_holds<D: Desks + ?Sized>(
         &mut self,
         desks: &D,
         desk: usize,
@@ -345,7 +353,7 @@ impl Rounds {
     }
 
     /// Looks at one word of a table: that of the next buffer of the batch.
-    pub fn look_at_table<D: Desks>(
+    pub fn look_at_table<D: Desks + ?Sized>(
         &mut self,
         desks: &D,
         outcome: &mut impl Outcome,

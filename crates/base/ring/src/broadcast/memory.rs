@@ -20,6 +20,11 @@ pub trait WriterMemory {
     fn set_last(&self, position: u64, word: u64) -> Result<(), Self::Stop>;
     /// Fences earlier loads and stores before later stores.
     fn fence_release(&self) -> Result<(), Self::Stop>;
+    /// Asks for a line that will be published soon. A hint.
+    #[inline(always)]
+    fn prefetch(&self, position: u64) {
+        let _ = position;
+    }
 }
 
 /// What a reader of a ring accesses: the writer's lines, and its own desk and table.

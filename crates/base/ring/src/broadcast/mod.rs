@@ -16,17 +16,28 @@
 //!
 //! * [`Win`], [`sequence`], [`ahead`]: what the shared words mean.
 //! * [`WriterMemory`], [`ReaderMemory`]: the accesses to shared memory, one a call. Models run the same functions.
+//! * [`Desk`], [`Reading`]: that memory where it is mapped. The writer's is [`Lines`](crate::Lines).
 //! * [`Writer`]: publishes and withdraws lines.
 //! * [`Reader`]: claims, receives, drops, keeps; [`let_go`] by any thread.
+//! * [`Gaps`], [`Quiet`], [`wait`]: sleeping without a flag that says so.
 
+mod desk;
+mod gap;
+#[cfg(not(loom))]
+mod mapped;
 mod memory;
 mod reader;
 mod words;
 mod writer;
 
+pub use desk::{Desk, Reading};
+pub use gap::{Gaps, Quiet, T_NS, Ticks, X_NS, wait};
+#[cfg(not(loom))]
+pub use mapped::{BellRo, BellRw, DeskRo, DeskRw, LinesRo, LinesRw, lines_len, page_len};
 pub use memory::{ReaderMemory, WriterMemory};
 pub use reader::{Hold, Limited, Limits, Reader, Received, let_go};
 pub use words::{
-    CONTENT, KEPT, LAST, Line, SEQUENCES, WINDOW, WITHDRAWN, Win, ahead, at, first_word, sequence,
+    CONTENT, KEPT, LAST, Message, SEQUENCES, WINDOW, WITHDRAWN, Win, ahead, at, first_word,
+    sequence,
 };
 pub use writer::Writer;

@@ -1,7 +1,7 @@
 //! The reader's end.
 
 use super::memory::ReaderMemory;
-use super::words::{CONTENT, KEPT, Line, SEQUENCES, WINDOW, WITHDRAWN, Win, ahead, sequence};
+use super::words::{CONTENT, KEPT, Message, SEQUENCES, WINDOW, WITHDRAWN, Win, ahead, sequence};
 
 /// What a reader may claim and hold. Production uses [`Limits::new`]; models are smaller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -33,7 +33,7 @@ pub enum Received {
     /// Lines were missed ([`Reader::missed`]): look again.
     Missed,
     /// A message. The window covers it until [`Reader::finish`].
-    Message(Line),
+    Message(Message),
     /// The window is full of messages that are not finished, or a line was missed while some are not: finish them.
     Unfinished,
 }
@@ -126,7 +126,7 @@ impl Reader {
             return self.miss(memory, position.wrapping_add(1));
         }
         self.cursor = position.wrapping_add(1);
-        Ok(Received::Message(Line {
+        Ok(Received::Message(Message {
             kind: first & !SEQUENCES,
             content,
         }))

@@ -1,7 +1,7 @@
 //! The writer's end.
 
 use super::memory::WriterMemory;
-use super::words::{CONTENT, Line, WITHDRAWN, first_word, sequence};
+use super::words::{CONTENT, Message, WITHDRAWN, first_word, sequence};
 
 /// The writer's private cursor: which position is published next.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -10,7 +10,7 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// Makes a writer of fresh lines, which begins at a position.
+    /// Makes a writer that begins at a position: 0 for fresh lines.
     pub const fn new(tail: u64) -> Writer {
         Writer { tail }
     }
@@ -25,16 +25,21 @@ impl Writer {
     // Crash: a line whose word 7 is newer than its word 0 is torn: a reader counts the earlier one as missed. The
     // writer's death ends the ring.
     #[inline(always)]
-    pub fn publish<M: WriterMemory>(&mut self, memory: &M, line: Line) -> Result<u64, M::Stop> {
+    pub fn publish<M: WriterMemory>(
+        &mut self,
+        memory: &M,
+        message: Message,
+    ) -> Result<u64, M::Stop> {
         let position = self.tail;
         // A reader that sees anything of the new content sees that word 7 is no longer its own.
         memory.set_last(position, sequence(position))?;
         memory.fence_release()?;
         for i in 0..CONTENT {
-            memory.set_word(position, i + 1, line.content[i])?;
+            memory.set_word(position, i + 1, message.content[i])?;
         }
-        memory.set_first(position, first_word(position, line.kind))?;
+        memory.set_first(position, first_word(position, message.kind))?;
         self.tail = position.wrapping_add(1);
+        memory.prefetch(position.wrapping_add(2));
         Ok(position)
     }
 
