@@ -336,7 +336,7 @@ proptest! {
         table in 0..4u32,
         acts in prop::collection::vec(act(), 1..200),
     ) {
-        let mut world = World::new(begin, Limits { window, entries, table });
+        let mut world = World::new(begin, Limits { window, entries, table, pieces: 4 });
         for act in acts {
             match act {
                 Act::Publish(new, again) => world.publish(new, again),
@@ -402,7 +402,7 @@ proptest! {
         let pinned = SLOTS as usize - world.free.len() - world.named.len();
         prop_assert!(pinned <= most, "{pinned} pinned, at most {most}");
         if !world.exceeded.is_empty() {
-            prop_assert!(more && claimed > 3);
+            prop_assert!(more && claimed > 3 + 8);
         }
         // Expelled, it pins nothing.
         world.die(0);
@@ -455,14 +455,14 @@ fn a_table_beyond_the_limit_is_reported_and_honoured() {
     };
     desk.win.store(win.pack(), Relaxed);
     desk.more.store(1, Relaxed);
-    for counter in &world.desks[0].table[40..] {
+    for counter in &world.desks[0].table[30..] {
         counter.store(1, Relaxed);
     }
     for _ in 0..3 * SLOTS {
         world.publish(1, false);
     }
     assert_eq!(world.exceeded, BTreeSet::from([0]));
-    assert!(!(40..SLOTS).any(|slot| world.free.contains(&slot)));
+    assert!(!(30..SLOTS).any(|slot| world.free.contains(&slot)));
 }
 
 #[test]

@@ -36,7 +36,8 @@ pub trait Outcome {
     fn seen(&mut self, desk: usize, low: u64) {
         let _ = (desk, low);
     }
-    /// A desk's table has more buffers than was agreed. They stay marked until the desk is removed.
+    /// A desk's table has more buffers than its reader may hold ([`Limits::most_found`](tranship_ring::broadcast::Limits)).
+    /// They stay marked until the desk is removed.
     fn exceeded(&mut self, desk: usize) {
         let _ = desk;
     }

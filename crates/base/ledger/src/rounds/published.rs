@@ -1,16 +1,13 @@
 //! Which buffers the lines of a ring name.
 
 use super::round::Rounds;
+use std::collections::VecDeque;
 use tranship_ring::broadcast::{Message, Writer, WriterMemory};
 
-/// What a line names.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-enum Names {
-    #[default]
-    Nothing,
-    One(u32),
-    Many(Box<[u32]>),
-}
+/// In place of a slot: the line names none.
+const NOTHING: u32 = u32::MAX;
+/// In place of a slot: the line names several.
+const SEVERAL: u32 = u32::MAX - 1;
 
 /// The lines of one ring, as their writer knows them: which have not ended, and which buffers they name.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -18,8 +15,10 @@ pub struct Published {
     writer: Writer,
     /// The oldest line that has not ended.
     first: u64,
-    /// What each line names.
-    names: Box<[Names]>,
+    /// The slot that each line names, or [`NOTHING`] or [`SEVERAL`].
+    names: Box<[u32]>,
+    /// The slots of the lines that name several, in the order of positions.
+    several: VecDeque<Box<[u32]>>,
     /// The ring's number in the pool's rounds.
     ring: usize,
 }
@@ -30,7 +29,8 @@ impl Published {
         Published {
             writer: Writer::new(position),
             first: position,
-            names: vec![Names::Nothing; lines.next_power_of_two() as usize].into(),
+            names: vec![NOTHING; lines.next_power_of_two() as usize].into(),
+            several: VecDeque::new(),
             ring,
         }
     }
@@ -64,7 +64,7 @@ impl Published {
         slot: u32,
     ) -> Result<u64, M::Stop> {
         rounds.name(slot);
-        self.put(memory, rounds, message, Names::One(slot))
+        self.put(memory, rounds, message, slot)
     }
 
     /// Publishes a line that names several buffers, or none.
@@ -78,7 +78,15 @@ impl Published {
         for &slot in slots {
             rounds.name(slot);
         }
-        self.put(memory, rounds, message, Names::Many(slots.into()))
+        let name = match slots {
+            [] => NOTHING,
+            [slot] => *slot,
+            _ => {
+                self.several.push_back(slots.into());
+                SEVERAL
+            }
+        };
+        self.put(memory, rounds, message, name)
     }
 
     #[inline(always)]
@@ -87,7 +95,7 @@ impl Published {
         memory: &M,
         rounds: &mut Rounds,
         message: Message,
-        names: Names,
+        name: u32,
     ) -> Result<u64, M::Stop> {
         let position = self.writer.publish(memory, message)?;
         let lines = self.names.len() as u64;
@@ -96,7 +104,7 @@ impl Published {
             self.end_first(rounds);
         }
         let index = self.index(position);
-        self.names[index] = names;
+        self.names[index] = name;
         Ok(position)
     }
 
@@ -106,14 +114,14 @@ impl Published {
         let (ring, position) = (self.ring, self.first);
         self.first = position.wrapping_add(1);
         let index = self.index(position);
-        match std::mem::take(&mut self.names[index]) {
-            Names::Nothing => {}
-            Names::One(slot) => rounds.retire(ring, position, slot),
-            Names::Many(slots) => {
-                for &slot in &slots {
+        match std::mem::replace(&mut self.names[index], NOTHING) {
+            NOTHING => {}
+            SEVERAL => {
+                for &slot in &self.several.pop_front().unwrap_or_default() {
                     rounds.retire(ring, position, slot);
                 }
             }
+            slot => rounds.retire(ring, position, slot),
         }
     }
 

@@ -3,25 +3,19 @@
 use super::desks::Desks;
 use tranship_ring::broadcast::{Win, ahead};
 
-/// A reliable reader.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Follower {
-    desk: usize,
-    /// Where its window began when it was last read.
-    low: u64,
-}
-
 /// The reliable readers of one ring. No line is overwritten that one of them has not passed.
 ///
 /// Their windows are cached: as long as the oldest cached one leaves room, a publish reads none of them. A round
 /// refreshes the cache ([`Outcome::seen`](super::Outcome::seen)).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Reliable {
-    followers: Vec<Follower>,
+    /// Of each desk whose reader is reliable: where its window began when it was last read.
+    lows: Vec<Option<u64>>,
+    count: usize,
     /// At most the oldest cached window.
     known: u64,
     lines: u64,
-    /// Which follower was behind when last looked at, and since when the writer waits for it, ns.
+    /// Which desk was behind when last looked at, and since when the writer waits for it, ns.
     behind: usize,
     since: Option<u64>,
 }
@@ -30,7 +24,8 @@ impl Reliable {
     /// Makes an empty set for a ring of so many lines.
     pub fn new(lines: u32) -> Reliable {
         Reliable {
-            followers: Vec::new(),
+            lows: Vec::new(),
+            count: 0,
             known: 0,
             lines: lines.into(),
             behind: 0,
@@ -40,29 +35,31 @@ impl Reliable {
 
     /// Adds a reader whose window begins at the position.
     pub fn join(&mut self, desk: usize, low: u64) {
-        self.followers.push(Follower { desk, low });
+        if desk >= self.lows.len() {
+            self.lows.resize(desk + 1, None);
+        }
+        self.count += usize::from(self.lows[desk].replace(low).is_none());
         self.known = low.min(self.known);
     }
 
     /// Removes a reader: it has left, or becomes one that may miss lines.
     pub fn leave(&mut self, desk: usize) {
-        self.followers.retain(|follower| follower.desk != desk);
+        let place = self.lows.get_mut(desk);
+        self.count -= usize::from(place.and_then(Option::take).is_some());
         self.behind = 0;
         self.since = None;
     }
 
     /// Notes what a round saw.
     pub fn seen(&mut self, desk: usize, low: u64, tail: u64) {
-        let mut followers = self.followers.iter_mut();
-        if let Some(follower) = followers.find(|follower| follower.desk == desk) {
-            follower.low = passed(tail, low);
+        if let Some(Some(known)) = self.lows.get_mut(desk) {
+            *known = passed(tail, low);
         }
     }
 
     /// Returns the first line that a reader may have still to take, as cached: at most `tail`.
     pub fn floor(&self, tail: u64) -> u64 {
-        let lows = self.followers.iter().map(|follower| follower.low);
-        lows.min().unwrap_or(tail)
+        self.lows.iter().flatten().copied().min().unwrap_or(tail)
     }
 
     /// Looks for room for the line at `tail`. Returns the desk of a reader that is behind, or None if there is room.
@@ -72,7 +69,7 @@ impl Reliable {
         desks: &D,
         tail: u64,
     ) -> Result<Option<usize>, D::Stop> {
-        if self.followers.is_empty() || tail.wrapping_sub(self.known) < self.lines {
+        if self.count == 0 || tail.wrapping_sub(self.known) < self.lines {
             return Ok(None);
         }
         self.look(desks, tail)
@@ -81,20 +78,22 @@ impl Reliable {
     /// Reads the windows again of those whose cached window leaves little room.
     #[cold]
     fn look<D: Desks + ?Sized>(&mut self, desks: &D, tail: u64) -> Result<Option<usize>, D::Stop> {
-        let (lines, count) = (self.lines, self.followers.len());
+        let (lines, count) = (self.lines, self.lows.len());
         let mut known = tail;
         for i in 0..count {
             // The one that was behind first: as long as it is, no other one matters.
-            let at = (self.behind + i) % count;
-            let follower = &mut self.followers[at];
-            if tail.wrapping_sub(follower.low) >= lines - lines / 4 {
-                follower.low = passed(tail, Win::unpack(desks.win(follower.desk)?).low);
+            let desk = (self.behind + i) % count;
+            let Some(low) = &mut self.lows[desk] else {
+                continue;
+            };
+            if tail.wrapping_sub(*low) >= lines - lines / 4 {
+                *low = passed(tail, Win::unpack(desks.win(desk)?).low);
             }
-            if tail.wrapping_sub(follower.low) >= lines {
-                self.behind = at;
-                return Ok(Some(follower.desk));
+            if tail.wrapping_sub(*low) >= lines {
+                self.behind = desk;
+                return Ok(Some(desk));
             }
-            known = known.min(follower.low);
+            known = known.min(*low);
         }
         self.known = known;
         self.since = None;

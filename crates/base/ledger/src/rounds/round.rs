@@ -138,7 +138,7 @@ impl Rounds {
             *place = None;
         }
         if matches!(self.phase, Phase::Table { desk: at, .. } if at == desk) {
-            self.next_desk(desk);
+            self.go_on(desk + 1);
         }
     }
 
@@ -173,7 +173,7 @@ impl Rounds {
         available: usize,
         outcome: &mut impl Outcome,
     ) -> Result<(), D::Stop> {
-        if self.phase == Phase::Rest && !self.is_due(available) {
+        if matches!(self.phase, Phase::Rest) && !self.is_due(available) {
             return Ok(());
         }
         self.step_on(desks, outcome)
@@ -200,23 +200,28 @@ impl Rounds {
                 self.prefetch(desks, 0);
             }
             Phase::Look { desk } => {
-                for _ in 0..self.desks_a_step {
-                    let Phase::Look { .. } = self.phase else {
+                let end = (desk + self.desks_a_step).min(self.desks.len());
+                for desk in desk..end {
+                    if self.look_at(desks, desk, outcome)? {
                         return Ok(());
-                    };
-                    self.look(desks, outcome)?;
+                    }
                 }
-                self.prefetch(desks, desk + self.desks_a_step);
+                self.go_on(end);
+                self.prefetch(desks, end);
             }
             Phase::Table { .. } => {
                 for _ in 0..self.pace.table {
                     self.look_at_table(desks, outcome)?;
                 }
             }
-            Phase::Sweep { .. } => {
+            Phase::Sweep { mut ring, mut at } => {
                 for _ in 0..self.pace.sweep {
-                    self.sweep(outcome);
+                    if !self.sweep_at(&mut ring, &mut at, outcome) {
+                        self.phase = Phase::Rest;
+                        return Ok(());
+                    }
                 }
+                self.phase = Phase::Sweep { ring, at };
             }
         }
         Ok(())
@@ -287,38 +292,63 @@ impl Rounds {
     }
 
     /// Looks at one desk.
-    #[inline(always)]
     pub fn look<D: Desks + ?Sized>(
         &mut self,
         desks: &D,
         outcome: &mut impl Outcome,
     ) -> Result<(), D::Stop> {
-        let Phase::Look { desk } = self.phase else {
-            return Ok(());
-        };
-        let Some(Some(Desk { ring, limits })) = self.desks.get(desk).copied() else {
-            self.next_desk(desk);
-            return Ok(());
-        };
+        if let Phase::Look { desk } = self.phase
+            && !self.look_at(desks, desk, outcome)?
+        {
+            self.go_on(desk + 1);
+        }
+        Ok(())
+    }
+
+    /// Looks at a desk. True if there is a table to look at, too: then the round goes on there.
+    #[inline(always)]
+    fn look_at<D: Desks + ?Sized>(
+        &mut self,
+        desks: &D,
+        desk: usize,
+        outcome: &mut impl Outcome,
+    ) -> Result<bool, D::Stop> {
         let win = Win::unpack(desks.win(desk)?);
         outcome.seen(desk, win.low);
+        if win.len == 0 && win.entries == 0 {
+            return Ok(false);
+        }
+        self.look_closer(desks, desk, win)
+    }
+
+    /// Marks what a desk says that its reader may hold.
+    #[inline(never)]
+    fn look_closer<D: Desks + ?Sized>(
+        &mut self,
+        desks: &D,
+        desk: usize,
+        win: Win,
+    ) -> Result<bool, D::Stop> {
+        let Some(Some(Desk { ring, limits })) = self.desks.get(desk).copied() else {
+            return Ok(false);
+        };
         if win.len != 0 {
             // A liar claims no more than what was agreed.
             let len = win.len.min(limits.window);
             self.rings[ring].cover(win.low, len.into(), &mut self.hints[desk]);
         }
-        if win.entries != 0 && self.look_at_holds(desks, desk, win.entries.min(limits.entries))? {
-            self.tables_now += 1;
-            self.phase = Phase::Table {
-                desk,
-                ring: 0,
-                at: 0,
-                found: 0,
-            };
-            return Ok(());
+        let entries = win.entries.min(limits.entries);
+        if win.entries == 0 || !self.look_at_holds(desks, desk, entries)? {
+            return Ok(false);
         }
-        self.next_desk(desk);
-        Ok(())
+        self.tables_now += 1;
+        self.phase = Phase::Table {
+            desk,
+            ring: 0,
+            at: 0,
+            found: 0,
+        };
+        Ok(true)
     }
 
     /// Marks what a desk keeps. True if there is a table to look at, too.
@@ -369,11 +399,11 @@ impl Rounds {
         };
         let Some(ended) = self.rings.get(ring) else {
             if let Some(Some(place)) = self.desks.get(desk) {
-                if found > place.limits.table {
+                if found > place.limits.most_found() {
                     outcome.exceeded(desk);
                 }
             }
-            self.next_desk(desk);
+            self.go_on(desk + 1);
             return Ok(());
         };
         let (ring, at) = match ended.get(at) {
@@ -396,11 +426,11 @@ impl Rounds {
         Ok(())
     }
 
-    /// Goes on after a desk.
+    /// Goes on at a desk, or, after the last one, sweeps.
     #[inline(always)]
-    fn next_desk(&mut self, desk: usize) {
-        self.phase = if desk + 1 < self.desks.len() {
-            Phase::Look { desk: desk + 1 }
+    fn go_on(&mut self, desk: usize) {
+        self.phase = if desk < self.desks.len() {
+            Phase::Look { desk }
         } else {
             self.tables = self.tables_now;
             Phase::Sweep { ring: 0, at: 0 }
@@ -408,41 +438,44 @@ impl Rounds {
     }
 
     /// Sweeps one entry of the batch.
-    #[inline(always)]
     pub fn sweep(&mut self, outcome: &mut impl Outcome) {
-        let Phase::Sweep { ring, at } = self.phase else {
-            return;
-        };
-        let Some(ended) = self.rings.get_mut(ring) else {
-            self.phase = Phase::Rest;
-            return;
-        };
-        let Some(entry) = ended.take(at) else {
-            ended.turn();
-            self.phase = Phase::Sweep {
-                ring: ring + 1,
-                at: 0,
+        if let Phase::Sweep { mut ring, mut at } = self.phase {
+            self.phase = match self.sweep_at(&mut ring, &mut at, outcome) {
+                true => Phase::Sweep { ring, at },
+                false => Phase::Rest,
             };
-            return;
+        }
+    }
+
+    /// Sweeps an entry of the batch, if there is one in this ring, or goes on to the next ring. False if that was the
+    /// last one.
+    #[inline(always)]
+    fn sweep_at(&mut self, ring: &mut usize, at: &mut usize, outcome: &mut impl Outcome) -> bool {
+        let Some(ended) = self.rings.get_mut(*ring) else {
+            return false;
         };
-        self.phase = Phase::Sweep { ring, at: at + 1 };
+        let Some(entry) = ended.take(*at) else {
+            ended.turn();
+            (*ring, *at) = (*ring + 1, 0);
+            return true;
+        };
+        *at += 1;
         let slot = &mut self.slots[entry.slot as usize];
         if entry.covered {
             ended.keep(entry);
-            return;
-        }
-        if slot.mark == self.round << 1 {
+        } else if slot.mark == self.round << 1 {
             // A reader holds the buffer, and none by this line any more: one entry stands for all such lines.
             slot.mark |= 1;
             ended.keep(entry);
-            return;
+        } else {
+            self.held -= 1;
+            slot.lines -= 1;
+            if slot.lines == 0 {
+                self.freed = self.freed.wrapping_add(1);
+                outcome.free(entry.slot);
+            }
         }
-        self.held -= 1;
-        slot.lines -= 1;
-        if slot.lines == 0 {
-            self.freed = self.freed.wrapping_add(1);
-            outcome.free(entry.slot);
-        }
+        true
     }
 
     /// What decides: everything but the numbers of rounds and hints.

@@ -4,7 +4,7 @@ use super::desks::Desks;
 use std::convert::Infallible;
 use tranship_ring::broadcast::Desk;
 use tranship_sync::atomic::{AtomicU32, Ordering, fence};
-use tranship_sync::prefetch_read;
+use tranship_sync::{full_fence, prefetch_read};
 
 /// A reader's desk and table, as the pool's writer sees them: mapped read-only.
 #[derive(Clone, Copy, Debug)]
@@ -73,7 +73,7 @@ impl Desks for [Option<DeskView<'_>>] {
     #[inline(always)]
     fn fence_full(&self) -> Result<(), Infallible> {
         // Ordering: partner: the fence of `Reader::claim`.
-        fence(Ordering::SeqCst);
+        full_fence();
         Ok(())
     }
 

@@ -5,7 +5,7 @@ use super::words::{KEPT, LAST};
 use crate::line::Lines;
 use std::convert::Infallible;
 use tranship_sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
-use tranship_sync::prefetch_write;
+use tranship_sync::{full_fence, prefetch_write};
 
 /// What a reader says that it may hold: one cache line, which the reader writes and the writer reads.
 #[derive(Debug, Default)]
@@ -140,7 +140,7 @@ impl ReaderMemory for Reading<'_> {
     #[inline(always)]
     fn fence_full(&self) -> Result<(), Infallible> {
         // Ordering: partner: `Desks::fence_full`.
-        fence(Ordering::SeqCst);
+        full_fence();
         Ok(())
     }
 }

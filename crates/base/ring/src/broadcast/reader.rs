@@ -12,16 +12,27 @@ pub struct Limits {
     pub entries: u8,
     /// Holds that the table may have at a time, beside those in `kept` and in the window.
     pub table: u32,
+    /// The most buffers that a message names.
+    pub pieces: u32,
 }
 
 impl Limits {
-    /// Returns the limits of a reader that may have `table` holds in its table.
+    /// Returns the limits of a reader of messages of one buffer each that may have `table` holds in its table.
     pub const fn new(table: u32) -> Limits {
         Limits {
             window: WINDOW,
             entries: KEPT,
             table,
+            pieces: 1,
         }
+    }
+
+    /// Returns how many buffers a writer finds at most in the table of a reader that keeps to the limits. The writer
+    /// reads the table word by word: meanwhile the reader may let go of what was found, and hold there what its window
+    /// covered.
+    pub fn most_found(self) -> u32 {
+        let window = u32::from(self.window).saturating_mul(self.pieces);
+        self.table.saturating_add(window)
     }
 }
 
@@ -30,8 +41,8 @@ impl Limits {
 pub enum Received {
     /// No line is there.
     Nothing,
-    /// Lines were missed ([`Reader::missed`]): look again.
-    Missed,
+    /// So many lines were missed: look again.
+    Missed(u64),
     /// A message. The window covers it until [`Reader::finish`].
     Message(Message),
     /// The window is full of messages that are not finished, or a line was missed while some are not: finish them.
@@ -70,7 +81,6 @@ pub struct Reader {
     entries: u8,
     /// Whether `more` is set.
     more: bool,
-    missed: u64,
     limits: Limits,
 }
 
@@ -83,7 +93,6 @@ impl Reader {
             high: cursor,
             entries: 0,
             more: false,
-            missed: 0,
             limits,
         }
     }
@@ -98,12 +107,6 @@ impl Reader {
     #[inline]
     pub fn unfinished(&self) -> u64 {
         self.cursor.wrapping_sub(self.low)
-    }
-
-    /// Returns how many lines were missed.
-    #[inline]
-    pub fn missed(&self) -> u64 {
-        self.missed
     }
 
     /// Looks at the next line, and takes it if it is there. Claims first, if nothing is claimed.
@@ -152,7 +155,6 @@ impl Reader {
         }
         let by = to.wrapping_sub(self.cursor);
         let claimed = self.high.wrapping_sub(self.cursor);
-        self.missed = self.missed.wrapping_add(by);
         self.cursor = to;
         self.low = to;
         if by < claimed {
@@ -161,7 +163,7 @@ impl Reader {
             self.high = to;
             self.claim(memory)?;
         }
-        Ok(Received::Missed)
+        Ok(Received::Missed(by))
     }
 
     /// Claims lines from the first one that is not finished on. False if that gives no new one.
