@@ -1,9 +1,9 @@
 //! Rounds under weak memory: a buffer is filled anew only after the last reader's last access, and a reader accepts only
 //! whole lines. Data lie in cells that loom watches: a buffer that is reused early is a data race.
 //!
-//! Seen failing: the fence of `claim` left out; the fence of `begin` left out; the desks read before the line is
-//! overwritten; `win` stored relaxed; `kept` stored relaxed by the thread that lets go; `win` stored before `kept`;
-//! word 7 not compared.
+//! Seen failing: the fence of `claim` left out; the fence of `begin` left out; `win` stored, or loaded, relaxed; `kept`
+//! stored relaxed by the thread that lets go; `win` stored before `kept`; the drop before the last access; word 7 not
+//! compared. Not seen: `kept` loaded relaxed, for which the acquire of `more` after it stands in.
 #![cfg(loom)]
 
 use loom::cell::UnsafeCell;

@@ -10,7 +10,7 @@ use tranship_ring::broadcast::{
 };
 use tranship_ring::{Line, Lines};
 
-const LINES: usize = 4;
+const LINES: u32 = 4;
 const SLOTS: u32 = 48;
 const DESKS: usize = 4;
 
@@ -75,11 +75,11 @@ impl World {
             ..Pace::PRODUCTION
         };
         let mut rounds = Rounds::new(SLOTS, pace);
-        let ring = rounds.add_ring(LINES as u32);
+        let ring = rounds.add_ring(LINES);
         let lines: Vec<Line> = (0..LINES).map(|_| Line::default()).collect();
         // What was published before.
-        for position in begin.saturating_sub(LINES as u64)..begin {
-            let index = usize::try_from(position % LINES as u64).expect("small");
+        for position in begin.saturating_sub(u64::from(LINES))..begin {
+            let index = usize::try_from(position % u64::from(LINES)).expect("small");
             for word in [0, LAST] {
                 lines[index].words[word].store(sequence(position), Relaxed);
             }
@@ -88,7 +88,7 @@ impl World {
             lines,
             desks: (0..DESKS).map(|_| World::memory()).collect(),
             members: (0..DESKS).map(|_| None).collect(),
-            published: Published::new(LINES as u32, begin, ring),
+            published: Published::new(LINES, begin, ring),
             rounds,
             free: (0..SLOTS).collect(),
             named: BTreeMap::new(),
@@ -162,7 +162,7 @@ impl World {
                 .publish_many(&lines, &mut self.rounds, message, &slots),
         };
         assert_eq!(position, tail);
-        if position.wrapping_sub(first) >= LINES as u64 {
+        if position.wrapping_sub(first) >= u64::from(LINES) {
             self.named.remove(&first);
         }
         self.named.insert(position, slots);
@@ -527,8 +527,8 @@ fn one_buffer_in_lines_of_two_rings() {
     let lines = [0, 1].map(|i: usize| Lines::new(&memory[i]).expect("a power of two"));
     let mut rounds = Rounds::new(8, Pace::PRODUCTION);
     let mut rings = [0, 1].map(|_| {
-        let ring = rounds.add_ring(LINES as u32);
-        Published::new(LINES as u32, 0, ring)
+        let ring = rounds.add_ring(LINES);
+        Published::new(LINES, 0, ring)
     });
     let desk = Desk::default();
     let views = [Some(DeskView {

@@ -5,7 +5,7 @@
 //! buffer, each twentieth died with a claim. Beside it `raw`: the same lines with a head, nothing collected.
 
 use std::collections::VecDeque;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::{Context, Result, ensure};
@@ -28,12 +28,13 @@ use crate::systems::shared::Shared;
 const RECEIVERS: [usize; 5] = [1, 2, 8, 32, 200];
 /// Buffers that the running reader holds, and the pool's.
 const HOLDS: [(usize, usize); 3] = [(1, 256), (12, 256), (10_000, 16_384)];
-const BUFFERS: usize = 256;
 const LINES: u32 = 64;
 /// Publishes of one sample of a stream.
 const BURST: u32 = 16;
 /// Said by the writer to the reader: it was the last message.
 const END: u64 = 1;
+/// What each line says that it is.
+const KIND: u64 = 2 << 48;
 /// The desk of the reader that runs.
 const RUNNING: usize = 0;
 
@@ -45,6 +46,13 @@ struct Case {
     holds: usize,
     is_trip: bool,
 }
+
+const ONE: Case = Case {
+    receivers: 1,
+    buffers: 256,
+    holds: 0,
+    is_trip: false,
+};
 
 #[derive(Debug, clap::Args)]
 pub struct TopicRing;
@@ -60,46 +68,27 @@ impl Bench for TopicRing {
         let mut outcome = Outcome::default();
         let [core, other] = common.cores();
         ensure!(core != other, "two cores: both sides spin");
+        let all = common.some_of(&RECEIVERS);
         for (mode, is_trip) in [("stream", false), ("roundtrip", true)] {
-            let all = common.some_of(&RECEIVERS);
-            let mut cells: Vec<Cell<'_>> = all
-                .iter()
-                .map(|&receivers| {
-                    let case = Case {
-                        receivers,
-                        buffers: BUFFERS,
-                        holds: 0,
-                        is_trip,
-                    };
-                    cell("tranship", mode, case, common)
-                })
-                .collect();
-            let case = Case {
-                receivers: 1,
-                buffers: BUFFERS,
-                holds: 0,
+            let of = |receivers| Case {
+                receivers,
                 is_trip,
+                ..ONE
             };
-            cells.push(cell("raw", mode, case, common));
-            cells.retain(|cell| common.wants(cell.system));
-            outcome.group(common.runs(), cells);
+            let cells = all.iter().map(|&n| cell("tranship", mode, of(n), common));
+            let cells = cells.chain([cell("raw", mode, of(1), common)]);
+            let wanted = cells.filter(|cell| common.wants(cell.system));
+            outcome.group(common.runs(), wanted.collect());
         }
-        let cells = HOLDS.map(|(holds, buffers)| {
-            let case = Case {
-                receivers: 1,
-                buffers,
-                holds,
-                is_trip: false,
-            };
-            cell("tranship", "holding", case, common)
+        let holding = HOLDS.map(|(holds, buffers)| Case {
+            holds,
+            buffers,
+            ..ONE
         });
-        outcome.group(
-            common.runs(),
-            cells
-                .into_iter()
-                .filter(|cell| common.wants(cell.system))
-                .collect(),
-        );
+        let cells = holding.map(|case| cell("tranship", "holding", case, common));
+        if common.wants("tranship") {
+            outcome.group(common.runs(), cells.into());
+        }
         outcome.verdicts = verdicts(&outcome.rows);
         Ok(outcome)
     }
@@ -136,11 +125,11 @@ fn verdicts(rows: &[Row]) -> Vec<String> {
     };
     let Some(one) = of(1) else { return Vec::new() };
     let many = RECEIVERS[1..].iter().filter_map(|&n| Some((n, of(n)?)));
-    many.map(|(n, row)| {
+    let say = |(n, row): (usize, &Row)| {
         let (mean, p99) = (one.per_second / row.per_second, row.p99_ns / one.p99_ns);
         format!("a publish to {n} costs {mean:.2}x one to 1 in the mean, {p99:.2}x in p99")
-    })
-    .collect()
+    };
+    many.map(say).collect()
 }
 
 fn once(system: &str, case: Case, common: &Common, number: u64) -> Result<Vec<Measured>> {
@@ -148,8 +137,8 @@ fn once(system: &str, case: Case, common: &Common, number: u64) -> Result<Vec<Me
     let budget = clock::in_ticks(common.budget());
     let is_raw = system == "raw";
     let write = move |party: &Party| match is_raw {
-        true => RawWriter::open(party)?.run(case, party, budget),
-        false => TopicWriter::open(case, party)?.run(case, party, budget),
+        true => raw_writer(case, party, budget),
+        false => writer(case, party, budget),
     };
     let read = move |party: &Party| match is_raw {
         true => raw_reader(party),
@@ -185,47 +174,47 @@ impl Word {
     }
 }
 
-/// What publishes.
-trait Writes {
-    fn publish(&mut self) -> Result<u64>;
-    /// The last position that the reader has answered, plus 1.
-    fn echo(&self) -> u64;
-    fn stop(&self);
+/// The words by which the two sides talk: the writer's, and the reader's.
+struct Pages {
+    stop: Word,
+    /// The position after the last one that the reader has answered.
+    echo: Word,
+}
 
-    fn run(mut self, case: Case, party: &Party, budget: u64) -> Result<Vec<Measured>>
-    where
-        Self: Sized,
-    {
-        party.barrier()?;
-        let batch = if case.is_trip { 1 } else { BURST };
-        let mut samples = Samples::new(1 << 17, batch);
-        // Fills what the reader holds, and warms.
-        for _ in 0..2 * case.holds + 4000 {
-            self.publish()?;
-        }
-        let begun = clock::ticks();
-        let mut before = begun;
-        loop {
-            if case.is_trip {
-                let position = self.publish()?;
-                while self.echo() <= position {
-                    std::hint::spin_loop();
-                }
-            } else {
-                for _ in 0..BURST {
-                    self.publish()?;
-                }
-            }
-            let now = clock::ticks();
-            if !samples.push(now - before) || now - begun > budget {
-                break;
-            }
-            before = now;
-        }
-        self.stop();
-        party.barrier()?;
-        Ok(samples.finish("").into_iter().collect())
+/// Publishes for as long as the budget lasts. `publish` returns the position.
+#[inline(always)]
+fn measure(
+    case: Case,
+    party: &Party,
+    budget: u64,
+    pages: &Pages,
+    mut publish: impl FnMut() -> Result<u64>,
+) -> Result<Vec<Measured>> {
+    party.barrier()?;
+    let batch = if case.is_trip { 1 } else { BURST };
+    let mut samples = Samples::new(1 << 17, batch);
+    // Fills what the reader holds, and warms.
+    for _ in 0..2 * case.holds + 4000 {
+        publish()?;
     }
+    let begun = clock::ticks();
+    let mut before = begun;
+    loop {
+        for _ in 0..batch {
+            let position = publish()?;
+            while case.is_trip && pages.echo.get().load(Ordering::Acquire) <= position {
+                std::hint::spin_loop();
+            }
+        }
+        let now = clock::ticks();
+        if !samples.push(now - before) || now - begun > budget {
+            break;
+        }
+        before = now;
+    }
+    pages.stop.get().store(END, Ordering::Release);
+    party.barrier()?;
+    Ok(samples.finish("").into_iter().collect())
 }
 
 /// What rounds find.
@@ -246,132 +235,91 @@ impl Verdict for Own {
     }
 }
 
-struct TopicWriter {
-    lines: LinesRw,
-    desks: &'static [Option<DeskView<'static>>],
-    published: Published,
-    rounds: Rounds,
-    own: Own,
-    stop: Word,
-    echo: Word,
-}
-
-impl TopicWriter {
-    fn open(case: Case, party: &Party) -> Result<Self> {
-        let slots = u32::try_from(case.buffers)?;
-        let (lines_fd, lines) = LinesRw::create(LINES)?;
-        let stop = Word::make()?;
-        party.send(1, 0, &[std::os::fd::AsFd::as_fd(&lines_fd), stop.0.fd()])?;
-        let (_, fds) = party.recv(1)?;
-        let [desk, table, echo]: [OwnedFd; 3] =
-            fds.try_into().ok().context("the reader's pages")?;
-        let mut rounds = Rounds::new(slots, Pace::PRODUCTION);
-        let mut published = Published::new(LINES, 0, rounds.add_ring(LINES));
-        let mut own = Own {
-            free: (0..slots).collect(),
-            reliable: Reliable::new(LINES),
-            tail: 0,
-        };
-        // The process ends with the run: what is mapped stays.
-        let mut desks = vec![Some(view(
-            DeskRo::open(desk)?,
-            &*Box::leak(Box::new(RefsRo::open(table, slots)?)),
-            slots,
-        ))];
-        for desk in 1..case.receivers {
-            let (fd, mine) = DeskRw::create()?;
-            let mut win = Win::default();
-            if desk % 10 == 5 || desk % 20 == 7 {
-                let slot = own.free.pop_front().context("a buffer")?;
-                let Ok(position) =
-                    published.publish(&lines.lines(), &mut rounds, Message::default(), slot);
-                if desk % 10 == 5 {
-                    mine.desk().kept[desk % 3].store(slot + 1, Ordering::Relaxed);
-                    win = Win {
-                        low: position,
-                        entries: u8::try_from(desk % 3)? + 1,
-                        len: 0,
-                    };
-                } else {
-                    win = Win {
-                        low: position,
-                        entries: 0,
-                        len: 1,
-                    };
-                }
-            }
-            mine.desk().win.store(win.pack(), Ordering::Release);
-            desks.push(Some(DeskView {
-                desk: Box::leak(Box::new(DeskRo::open(fd)?)).desk(),
-                table: &[],
-            }));
-            std::mem::forget(mine);
+fn writer(case: Case, party: &Party, budget: u64) -> Result<Vec<Measured>> {
+    let slots = u32::try_from(case.buffers)?;
+    let (lines, pages, fds) = open(party)?;
+    let [desk, table]: [OwnedFd; 2] = fds.try_into().ok().context("the reader's pages")?;
+    let mut rounds = Rounds::new(slots, Pace::PRODUCTION);
+    let mut published = Published::new(LINES, 0, rounds.add_ring(LINES));
+    let mut own = Own {
+        free: (0..slots).collect(),
+        reliable: Reliable::new(LINES),
+        tail: 0,
+    };
+    let mut desks = vec![Some(view(DeskRo::open(desk)?, RefsRo::open(table, slots)?))];
+    let mut put = |own: &mut Own, rounds: &mut Rounds| -> Result<(u64, u32)> {
+        let slot = own.free.pop_front().context("a buffer")?;
+        let message = Message::default();
+        let Ok(position) = published.publish(&lines.lines(), rounds, message, slot);
+        Ok((position, slot))
+    };
+    for desk in 1..case.receivers {
+        let (fd, mine) = DeskRw::create()?;
+        let mut win = Win::default();
+        if desk % 10 == 5 {
+            let (position, slot) = put(&mut own, &mut rounds)?;
+            mine.desk().kept[desk % 3].store(slot + 1, Ordering::Relaxed);
+            win.low = position;
+            win.entries = u8::try_from(desk % 3)? + 1;
+        } else if desk % 20 == 7 {
+            win.low = put(&mut own, &mut rounds)?.0;
+            win.len = 1;
         }
-        for desk in 0..case.receivers {
-            rounds.join(desk, 0, Limits::new(slots));
-        }
-        for _ in 0..LINES {
-            let slot = own.free.pop_front().context("a buffer")?;
-            let Ok(_) = published.publish(&lines.lines(), &mut rounds, Message::default(), slot);
-        }
-        party.tell(1, published.tail())?;
-        own.reliable.join(RUNNING, published.tail());
-        Ok(TopicWriter {
-            lines,
-            desks: desks.leak(),
-            published,
-            rounds,
-            own,
-            stop,
-            echo: Word::map(echo)?,
-        })
+        mine.desk().win.store(win.pack(), Ordering::Release);
+        let desk = Box::leak(Box::new(DeskRo::open(fd)?)).desk();
+        desks.push(Some(DeskView { desk, table: &[] }));
+        std::mem::forget(mine);
     }
-}
-
-fn view(desk: DeskRo, table: &'static RefsRo, slots: u32) -> DeskView<'static> {
-    let desk = Box::leak(Box::new(desk)).desk();
-    // SAFETY: the counters of all slots (the count was checked), mapped until the process ends; loaded only.
-    let table = unsafe { std::slice::from_raw_parts(table.counts_ptr(), slots as usize) };
-    DeskView { desk, table }
-}
-
-impl Writes for TopicWriter {
-    #[inline(always)]
-    fn publish(&mut self) -> Result<u64> {
-        let tail = self.published.tail();
-        self.own.tail = tail;
-        while let Ok(Some(_)) = self.own.reliable.room(self.desks, tail) {
+    for desk in 0..case.receivers {
+        rounds.join(desk, 0, Limits::new(slots));
+    }
+    for _ in 0..LINES {
+        put(&mut own, &mut rounds)?;
+    }
+    party.tell(1, published.tail())?;
+    own.reliable.join(RUNNING, published.tail());
+    measure(case, party, budget, &pages, || {
+        let tail = published.tail();
+        own.tail = tail;
+        while let Ok(Some(_)) = own.reliable.room(&desks[..], tail) {
             // The reader writes its desk's line all the time: looking without a pause slows the reader.
             for _ in 0..32 {
                 std::hint::spin_loop();
             }
         }
         let slot = loop {
-            if let Some(slot) = self.own.free.pop_front() {
+            if let Some(slot) = own.free.pop_front() {
                 break slot;
             }
-            let Ok(_) = self.rounds.collect(self.desks, &mut self.own);
+            let Ok(_) = rounds.collect(&desks[..], &mut own);
         };
         let message = Message {
-            kind: 2 << 48,
-            content: [tail, u64::from(slot) << 24, u64::from(slot) << 12, 64, 1, 0],
+            kind: KIND,
+            content: [tail, u64::from(slot) << 24, tail << 12, 64, 1, 0],
         };
-        let Ok(position) =
-            self.published
-                .publish(&self.lines.lines(), &mut self.rounds, message, slot);
-        let available = self.own.free.len();
-        let Ok(()) = self.rounds.step(self.desks, available, &mut self.own);
+        let Ok(position) = published.publish(&lines.lines(), &mut rounds, message, slot);
+        let available = own.free.len();
+        let Ok(()) = rounds.step(&desks[..], available, &mut own);
         Ok(position)
-    }
+    })
+}
 
-    #[inline(always)]
-    fn echo(&self) -> u64 {
-        self.echo.get().load(Ordering::Acquire)
-    }
+/// Shows the writer's pages, and takes the reader's.
+fn open(party: &Party) -> Result<(LinesRw, Pages, Vec<OwnedFd>)> {
+    let (fd, lines) = LinesRw::create(LINES)?;
+    let stop = Word::make()?;
+    party.send(1, 0, &[fd.as_fd(), stop.0.fd()])?;
+    let (_, mut fds) = party.recv(1)?;
+    let echo = Word::map(fds.pop().context("the reader's page")?)?;
+    Ok((lines, Pages { stop, echo }, fds))
+}
 
-    fn stop(&self) {
-        self.stop.get().store(END, Ordering::Release);
-    }
+/// A desk in memory that stays mapped until the process ends, with the run.
+fn view(desk: DeskRo, table: RefsRo) -> DeskView<'static> {
+    let (desk, table) = (Box::leak(Box::new(desk)).desk(), Box::leak(Box::new(table)));
+    // SAFETY: the counters of all slots, mapped until the process ends; loaded only.
+    let table = unsafe { std::slice::from_raw_parts(table.counts_ptr(), table.count() as usize) };
+    DeskView { desk, table }
 }
 
 fn reader(case: Case, party: &Party) -> Result<Vec<Measured>> {
@@ -382,11 +330,7 @@ fn reader(case: Case, party: &Party) -> Result<Vec<Measured>> {
     let (desk_fd, desk) = DeskRw::create()?;
     let (table_fd, table) = RefsRw::create(slots)?;
     let echo = Word::make()?;
-    let fds = [
-        std::os::fd::AsFd::as_fd(&desk_fd),
-        std::os::fd::AsFd::as_fd(&table_fd),
-        echo.0.fd(),
-    ];
+    let fds = [desk_fd.as_fd(), table_fd.as_fd(), echo.0.fd()];
     party.send(0, 0, &fds)?;
     let mut reader = Reader::new(party.hear(0)?, Limits::new(slots));
     let memory = Reading {
@@ -411,7 +355,7 @@ fn reader(case: Case, party: &Party) -> Result<Vec<Measured>> {
         };
         let slot = u32::try_from(message.content[1] >> 24)?;
         ensure!(
-            slot < slots && message.kind == 2 << 48,
+            slot < slots && message.kind == KIND,
             "a line of other words"
         );
         if case.is_trip {
@@ -436,53 +380,18 @@ fn reader(case: Case, party: &Party) -> Result<Vec<Measured>> {
 }
 
 /// Lines, a head, nothing else.
-struct RawWriter {
-    lines: LinesRw,
-    producer: Producer,
-    stop: Word,
-    echo: Word,
-}
-
-impl RawWriter {
-    fn open(party: &Party) -> Result<RawWriter> {
-        let (fd, lines) = LinesRw::create(LINES)?;
-        let stop = Word::make()?;
-        party.send(1, 0, &[std::os::fd::AsFd::as_fd(&fd), stop.0.fd()])?;
-        let (_, mut fds) = party.recv(1)?;
-        let echo = Word::map(fds.pop().context("the reader's page")?)?;
-        Ok(RawWriter {
-            lines,
-            producer: Producer::new(),
-            stop,
-            echo,
-        })
-    }
-}
-
-impl Writes for RawWriter {
-    #[inline(always)]
-    fn publish(&mut self) -> Result<u64> {
-        let (tail, echo) = (self.producer.tail(), &self.echo);
-        let words = [2 << 32, tail, 7, tail << 12, 64, 1, 0, 0];
-        let head = || echo.get().load(Ordering::Acquire);
-        while self
-            .producer
-            .try_push(self.lines.lines(), Publish::Release, words, head)?
-            != Push::Done
-        {
+fn raw_writer(case: Case, party: &Party, budget: u64) -> Result<Vec<Measured>> {
+    let (lines, pages, _) = open(party)?;
+    let mut producer = Producer::new();
+    measure(case, party, budget, &pages, || {
+        let tail = producer.tail();
+        let words = [KIND >> 16, tail, 7, tail << 12, 64, 1, 0, 0];
+        let head = || pages.echo.get().load(Ordering::Acquire);
+        while producer.try_push(lines.lines(), Publish::Release, words, head)? != Push::Done {
             std::hint::spin_loop();
         }
         Ok(tail)
-    }
-
-    #[inline(always)]
-    fn echo(&self) -> u64 {
-        self.echo.get().load(Ordering::Acquire)
-    }
-
-    fn stop(&self) {
-        self.stop.get().store(END, Ordering::Release);
-    }
+    })
 }
 
 fn raw_reader(party: &Party) -> Result<Vec<Measured>> {

@@ -398,10 +398,10 @@ impl Rounds {
             return Ok(());
         };
         let Some(ended) = self.rings.get(ring) else {
-            if let Some(Some(place)) = self.desks.get(desk) {
-                if found > place.limits.most_found() {
-                    outcome.exceeded(desk);
-                }
+            if let Some(Some(place)) = self.desks.get(desk)
+                && found > place.limits.most_found()
+            {
+                outcome.exceeded(desk);
             }
             self.go_on(desk + 1);
             return Ok(());
