@@ -15,6 +15,7 @@
 //! * [`want_releases`], [`release_and_tell`]: how a writer that waits hears of the last release.
 //! * [`Bias`]: the one thread that counts what it receives without locked instructions.
 //! * [`Handles`]: the writer's private references, of all its threads.
+//! * [`rounds`]: which published buffers no reader of a ring holds, asked of the readers' desks.
 //! * [`order`]: those orders as data. The exhaustive models in `tests/` step through the same data, so a change of an
 //!   order changes the model too.
 //! * [`generation`]: the arithmetic of generations.
@@ -33,6 +34,7 @@ pub mod order;
 mod reader_set;
 mod receipt;
 mod relinquish;
+pub mod rounds;
 mod scratch;
 mod send;
 mod transfer;

@@ -4,6 +4,7 @@
 //! * [`HalfRw`], [`HalfRo`]: each end writes a half of its own and maps the other's read-only; [`Ring`] joins both,
 //!   from one end's side.
 //! * [`Ring::notify`], [`sleep`], [`doorbell`]: how an end that finds nothing sleeps, and how it is woken.
+//! * [`broadcast`]: the ring of one writer that any number of readers map, and a desk for each of them.
 //!
 //! NOT here: what a line's words mean, the counters of references, how two ends meet (`core`), and memory of any other
 //! kind (`region`).
@@ -11,6 +12,7 @@
 //! Everything but the mapping of memory is model-checked with weak memory: `RUSTFLAGS="--cfg loom" cargo test -p
 //! tranship-ring --release --test 'loom_*' --target-dir target/loom`.
 
+pub mod broadcast;
 mod consumer;
 #[cfg(not(loom))]
 pub mod doorbell;

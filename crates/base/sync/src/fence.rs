@@ -23,3 +23,18 @@ pub fn light_fence() {
     #[cfg(loom)]
     tranship_tso::atomic::light_fence();
 }
+
+/// Fences sequentially: all loads and stores before it come before all loads and stores after it.
+///
+/// On x86-64 it is a locked instruction on the own stack: a third of the time of `mfence`, which is what a
+/// `fence(SeqCst)` becomes.
+#[inline(always)]
+pub fn full_fence() {
+    #[cfg(all(target_arch = "x86_64", not(any(miri, loom))))]
+    // SAFETY: it adds nothing to a word below the stack pointer's red zone or inside it: no value changes.
+    unsafe {
+        std::arch::asm!("lock or dword ptr [rsp - 64], 0", options(nostack));
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(any(miri, loom)))))]
+    crate::atomic::fence(Ordering::SeqCst);
+}

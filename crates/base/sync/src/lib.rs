@@ -19,7 +19,7 @@ mod mpsc;
 mod prefetch;
 
 pub use defer::{DeferProducer, DeferQueue};
-pub use fence::{fence_after_rmw, light_fence};
+pub use fence::{fence_after_rmw, full_fence, light_fence};
 pub use hazard::{Mark, Marks};
 pub use mpsc::{Pop, SlotQueue, Taker};
 pub use prefetch::{prefetch_read, prefetch_write};

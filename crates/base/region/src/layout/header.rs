@@ -22,6 +22,9 @@ pub enum Kind {
     ControlPage = 8,
     Trace = 9,
     Page = 10,
+    Lines = 11,
+    Desk = 12,
+    Bell = 13,
 }
 
 impl Kind {
@@ -37,6 +40,9 @@ impl Kind {
             Kind::ControlPage => "tranship-control-page",
             Kind::Trace => "tranship-trace",
             Kind::Page => "tranship-page",
+            Kind::Lines => "tranship-lines",
+            Kind::Desk => "tranship-desk",
+            Kind::Bell => "tranship-bell",
         }
     }
 }

@@ -16,6 +16,8 @@ pub(crate) fn bytes_of(kind: Kind, count: u32) -> u64 {
         Kind::ControlPage => control_page::len(count),
         Kind::Trace => trace::len(),
         Kind::Page => page::len(count),
+        Kind::Lines => tranship_ring::broadcast::lines_len(count),
+        Kind::Desk | Kind::Bell => tranship_ring::broadcast::page_len(),
     };
     bytes as u64
 }

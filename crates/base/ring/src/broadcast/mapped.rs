@@ -1,0 +1,165 @@
+//! Lines, desks and bells in sealed memfds: each is made by the domain that writes it and verified by those that read it.
+
+use super::desk::Desk;
+use crate::line::{Line, Lines, LinesError};
+use std::os::fd::{AsFd, OwnedFd};
+use std::ptr::NonNull;
+use std::sync::atomic::AtomicU32;
+use tranship_region::layout::{BadCount, CreateError, Kind, OpenError, Says, rounded};
+use tranship_region::{RoMapping, RwMapping};
+
+/// The offset of the lines, bytes.
+const LINES: usize = 4096;
+/// The offset of a desk and of a bell's word, bytes.
+const FRONT: usize = 64;
+
+fn says(kind: Kind, count: u32) -> Says {
+    Says {
+        kind,
+        count,
+        extra: [0; 2],
+    }
+}
+
+/// Returns the length of an object of so many lines, bytes.
+pub fn lines_len(lines: u32) -> usize {
+    rounded(LINES, size_of::<Line>(), lines)
+}
+
+/// Returns the length of a desk's and of a bell's object, bytes.
+pub fn page_len() -> usize {
+    rounded(FRONT, size_of::<Desk>(), 1)
+}
+
+fn check(lines: u32) -> Result<(), BadCount> {
+    Lines::check(lines as usize)
+        .map(drop)
+        .map_err(|_: LinesError| BadCount {
+            what: "ring lines (a power of two)",
+            count: lines,
+            min: Lines::MIN,
+            max: Lines::MAX,
+        })
+}
+
+/// A word or line in memory that `M` keeps mapped.
+#[derive(Debug)]
+struct Mapped<T, M> {
+    at: NonNull<T>,
+    _map: M,
+}
+
+// SAFETY: a pointer to atomics inside `_map`, which lives as long.
+unsafe impl<T: Sync, M: Send> Send for Mapped<T, M> {}
+// SAFETY: as for Send.
+unsafe impl<T: Sync, M: Sync> Sync for Mapped<T, M> {}
+
+impl<T, M> Mapped<T, M> {
+    #[inline(always)]
+    fn get(&self) -> &T {
+        // SAFETY: in bounds and aligned (checked when it was made), of atomics, mapped as long as `self`.
+        unsafe { self.at.as_ref() }
+    }
+}
+
+/// The lines of a broadcast, on their writer's side.
+#[derive(Debug)]
+pub struct LinesRw {
+    lines: Lines<'static>,
+    _map: RwMapping,
+}
+
+/// The lines of a broadcast, on a reader's side.
+#[derive(Debug)]
+pub struct LinesRo {
+    lines: Lines<'static>,
+    _map: RoMapping,
+}
+
+/// A reader's desk, on its own side.
+#[derive(Debug)]
+pub struct DeskRw(Mapped<Desk, RwMapping>);
+
+/// A reader's desk, on the writer's side.
+#[derive(Debug)]
+pub struct DeskRo(Mapped<Desk, RoMapping>);
+
+/// The word on which one user's readers sleep, on the writer's side.
+#[derive(Debug)]
+pub struct BellRw(Mapped<AtomicU32, RwMapping>);
+
+/// The word on which one user's readers sleep, on their side.
+#[derive(Debug)]
+pub struct BellRo(Mapped<AtomicU32, RoMapping>);
+
+impl LinesRw {
+    /// Makes lines, all 0.
+    pub fn create(count: u32) -> Result<(OwnedFd, LinesRw), CreateError> {
+        check(count)?;
+        let (fd, map) = says(Kind::Lines, count).create(lines_len(count), |_| {})?;
+        // SAFETY: mapped as long as `_map`, beside which they stay; reached by atomics only.
+        let lines = unsafe { Lines::from_raw(map.array(LINES, count as usize), count as usize) };
+        let lines = lines.expect("the count was checked");
+        Ok((fd, LinesRw { lines, _map: map }))
+    }
+
+    /// Returns the lines.
+    #[inline(always)]
+    pub fn lines(&self) -> Lines<'_> {
+        self.lines
+    }
+}
+
+impl LinesRo {
+    /// Maps a writer's lines, and checks them against the agreed number.
+    pub fn open(fd: impl AsFd, count: u32) -> Result<LinesRo, OpenError> {
+        check(count)?;
+        let map = says(Kind::Lines, count).open(fd, lines_len(count))?;
+        // SAFETY: as in `LinesRw::create`.
+        let lines = unsafe { Lines::from_raw(map.array(LINES, count as usize), count as usize) };
+        let lines = lines.expect("the count was checked");
+        Ok(LinesRo { lines, _map: map })
+    }
+
+    /// Returns the lines. They are mapped read-only: load only.
+    #[inline(always)]
+    pub fn lines(&self) -> Lines<'_> {
+        self.lines
+    }
+}
+
+macro_rules! front {
+    ($rw:ident, $ro:ident, $kind:ident, $word:ty, $get:ident) => {
+        impl $rw {
+            /// Makes it, all 0.
+            pub fn create() -> Result<(OwnedFd, $rw), CreateError> {
+                let (fd, map) = says(Kind::$kind, 1).create(page_len(), |_| {})?;
+                let at = map.at(FRONT);
+                Ok((fd, $rw(Mapped { at, _map: map })))
+            }
+
+            /// Returns its words.
+            #[inline(always)]
+            pub fn $get(&self) -> &$word {
+                self.0.get()
+            }
+        }
+
+        impl $ro {
+            /// Maps it, and checks its header.
+            pub fn open(fd: impl AsFd) -> Result<$ro, OpenError> {
+                let map = says(Kind::$kind, 1).open(fd, page_len())?;
+                let at = map.at(FRONT);
+                Ok($ro(Mapped { at, _map: map }))
+            }
+
+            /// Returns its words. They are mapped read-only: relaxed loads and fences only.
+            #[inline(always)]
+            pub fn $get(&self) -> &$word {
+                self.0.get()
+            }
+        }
+    };
+}
+front!(DeskRw, DeskRo, Desk, Desk, desk);
+front!(BellRw, BellRo, Bell, AtomicU32, word);
