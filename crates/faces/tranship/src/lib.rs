@@ -157,3 +157,8 @@ struct Malloc;
 #[cfg(doctest)]
 #[doc = include_str!("../../../../docs/bulk.md")]
 struct Bulk;
+
+/// And the page about three programs.
+#[cfg(doctest)]
+#[doc = include_str!("../../../../docs/decisions/three-programs.md")]
+struct ThreePrograms;
