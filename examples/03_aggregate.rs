@@ -38,7 +38,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         response.push_back(document.slice(8..27))?; // a part, without copying
         response.push_back(bodies.copy(b"\n")?.freeze())?;
         let header = format!("{n}: {} bytes: ", response.len());
-        response.push_front(headers.copy(header.as_bytes())?.freeze())?;
+        response.insert(0, headers.copy(header.as_bytes())?.freeze())?;
         sender.send(response)?;
     }
     drop(sender);

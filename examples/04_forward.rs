@@ -58,7 +58,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let pool = camera.create_pool(PoolOptions::new(4 << 20).name("frames"))?;
     let mut sender = camera.listen::<Sender>("raw")?.accept()?;
     // Without this right the filter may read the pool, but not pass it on.
-    pool.allow_forward(sender.peer())?;
+    pool.allow_forward(sender.status().peer)?;
     for n in 0..FRAMES {
         let mut frame = pool.alloc(100_000)?;
         frame.fill(u8::try_from(n % 256)?);

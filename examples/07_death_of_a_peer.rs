@@ -44,7 +44,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     for n in 0..20 {
         send(&mut sender, n).map_err(|(failure, _)| failure)?;
     }
-    println!("worker {} is killed", sender.peer_pid_uid().0);
+    println!("worker {} is killed", sender.status().peer_pid);
     first.kill()?;
     // Nothing we do waits for the dead: sends end with an error that gives the job back.
     let unsent = loop {

@@ -60,7 +60,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let relay = thread::spawn(move || relay(from, &shown));
 
     let pool = camera.create_pool(PoolOptions::new(4 << 20).name("frames"))?;
-    pool.allow_forward(to.peer())?; // the relay may hand them on
+    pool.allow_forward(to.status().peer)?; // the relay may hand them on
     let mut done = 0;
     for n in 0..FRAMES {
         let mut frame = pool.alloc(50_000)?;
@@ -101,7 +101,7 @@ fn relay(mut from: Receiver, viewers: &Listener<Sender>) -> Result<u32, Error> {
                     let _ = from.send_back((Released(frame), word));
                 }
             }
-            if to.is_peer_gone() {
+            if to.status().peer_gone {
                 break;
             }
             // From the camera to the viewer.

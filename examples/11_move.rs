@@ -56,7 +56,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let options = PoolOptions::new(1 << 20).name("frames").trust(Trust::Full);
     let pool = camera.create_pool(options)?;
     let mut sender = camera.listen::<Sender>("raw")?.accept()?;
-    pool.allow_forward(sender.peer())?;
+    pool.allow_forward(sender.status().peer)?;
     for n in 0..FRAMES {
         let mut frame = pool.alloc(BYTES)?;
         frame.write(0, &[u8::try_from(n % 256)?; BYTES])?;

@@ -58,7 +58,7 @@ fn newcomers(
     loop {
         match listener.accept_timeout(until.saturating_duration_since(Instant::now())) {
             Ok(viewer) => {
-                println!("camera: a viewer, process {}", viewer.peer_pid_uid().0);
+                println!("camera: a viewer, process {}", viewer.status().peer_pid);
                 all.push(viewer);
             }
             Err(error) if error.kind() == ErrorKind::TimedOut => return Ok(()),
@@ -119,7 +119,7 @@ fn camera(domain: &Domain, frames: u64) -> Result<(), Any> {
             }
         });
         if number % 60 == 59 {
-            let missed: u64 = viewers.iter().map(Sender::dropped).sum();
+            let missed: u64 = viewers.iter().map(|viewer| viewer.status().dropped).sum();
             println!("camera: 60 frames; {skipped} not made, {missed} missed by viewers");
         }
     }

@@ -91,7 +91,7 @@ impl Door {
             }
             self.clients.retain(|client| !client.is_finished());
             let mut waiting = self.shared.waiting();
-            waiting.retain(|_, waits| !waits.answers.is_peer_gone());
+            waiting.retain(|_, waits| !waits.answers.status().peer_gone);
         }
         for client in self.clients.drain(..) {
             let _ = client.join();

@@ -36,11 +36,19 @@ impl Who {
     }
 
     pub(super) fn receives(sender: &Sender) -> Who {
-        Who::new(sender.peer_pid_uid(), sender.peer_place())
+        let status = sender.status();
+        Who::new(
+            (status.peer_pid, status.peer_uid),
+            status.peer_place.as_deref(),
+        )
     }
 
     pub(super) fn sends(receiver: &Receiver) -> Who {
-        Who::new(receiver.peer_pid_uid(), receiver.peer_place())
+        let status = receiver.status();
+        Who::new(
+            (status.peer_pid, status.peer_uid),
+            status.peer_place.as_deref(),
+        )
     }
 }
 

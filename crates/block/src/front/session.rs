@@ -174,7 +174,7 @@ impl Session {
                 Err(lack) if !is_transient(lack.kind()) => return Err(lack),
                 Err(_) => limit = PAUSE,
             }
-            if is_over() || self.answers.with(|to| Ok(to.is_peer_gone()))? {
+            if is_over() || self.answers.with(|to| Ok(to.status().peer_gone))? {
                 return Err(ErrorKind::PeerGone.into());
             }
             self.served.store.kick();

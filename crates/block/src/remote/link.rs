@@ -197,7 +197,7 @@ impl Remote {
             return Ok(());
         };
         let Some(info) = link.welcome else {
-            let gone = out.is_peer_gone();
+            let gone = out.status().peer_gone;
             return if gone {
                 Err(ErrorKind::PeerGone.into())
             } else {

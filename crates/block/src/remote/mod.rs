@@ -255,7 +255,7 @@ impl Remote {
             }
             match question.send(number, out, pool) {
                 Ok(()) => drop(away.insert(number, question)),
-                Err(error) if is_transient(error.kind()) || out.is_peer_gone() => {
+                Err(error) if is_transient(error.kind()) || out.status().peer_gone => {
                     queue.insert(number, question);
                     return Some(error);
                 }

@@ -119,7 +119,7 @@ fn whoever_says_what_no_client_says_loses_its_connection_and_nobody_else_anythin
     for first in firsts {
         let (mut client, ticket) = Client::connect(&at);
         client.say(&first(ticket)).expect("said");
-        while !client.asks.is_peer_gone() {
+        while !client.asks.status().peer_gone {
             std::thread::yield_now();
         }
     }
@@ -134,7 +134,7 @@ fn whoever_says_what_no_client_says_loses_its_connection_and_nobody_else_anythin
     client.answers.recv().expect("a welcome");
     let (mut other, _) = Client::connect(&at);
     other.say(&hello(ticket, VERSION)).expect("said");
-    while !other.asks.is_peer_gone() {
+    while !other.asks.status().peer_gone {
         std::thread::yield_now();
     }
     client.say(&hello(ticket, VERSION)).expect("said");
@@ -360,7 +360,7 @@ fn a_server_that_lies_loses_its_client_and_costs_it_nothing() {
             };
             lie(&mut answer, number);
         }
-        while !answer.is_peer_gone() {
+        while !answer.status().peer_gone {
             std::thread::yield_now();
         }
     }

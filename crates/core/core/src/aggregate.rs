@@ -24,7 +24,7 @@ pub use layout::MAX_PIECES;
 /// let pool = domain.create_pool(PoolOptions::new(1 << 20))?;
 /// let mut all = Aggregate::new();
 /// all.push_back(pool.copy(b"a body")?.freeze())?;
-/// all.push_front(pool.copy(b"a header, ")?.freeze())?;
+/// all.insert(0, pool.copy(b"a header, ")?.freeze())?;
 /// assert_eq!((all.len(), all.to_vec()), (16, b"a header, a body".to_vec()));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -53,14 +53,6 @@ impl Aggregate {
     /// `BadArgument` with more than [`MAX_PIECES`] pieces; the piece comes back.
     pub fn push_back(&mut self, piece: Buffer) -> Result<(), SendError<Buffer>> {
         self.insert(self.pieces.len(), piece)
-    }
-
-    /// Adds a piece in front (a header), without copying.
-    ///
-    /// # Errors
-    /// As [`push_back`](Aggregate::push_back).
-    pub fn push_front(&mut self, piece: Buffer) -> Result<(), SendError<Buffer>> {
-        self.insert(0, piece)
     }
 
     /// Adds a piece before the one at `at`, without copying; at the number of pieces: at the end.
@@ -112,13 +104,13 @@ impl Aggregate {
     }
 
     /// A [`bytes::Buf`] over all pieces, if all of them can be read as slices.
-    pub fn reader(&self) -> Option<AggregateReader<'_>> {
+    pub fn reader(&self) -> Option<impl bytes::Buf + '_> {
         let slices = self
             .pieces
             .iter()
             .map(Buffer::bytes)
             .collect::<Option<VecDeque<_>>>()?;
-        Some(AggregateReader { slices })
+        Some(Reader { slices })
     }
 
     /// Writes all bytes; see [`Buffer::write_to`]. Takes little memory, whatever the sender says.
@@ -254,11 +246,11 @@ pub(crate) fn parse_list(list: &Buffer) -> Result<Vec<Reference>, Violation> {
 
 /// Reads an aggregate front to back.
 #[derive(Debug)]
-pub struct AggregateReader<'a> {
+struct Reader<'a> {
     slices: VecDeque<&'a [u8]>,
 }
 
-impl bytes::Buf for AggregateReader<'_> {
+impl bytes::Buf for Reader<'_> {
     fn remaining(&self) -> usize {
         self.slices.iter().map(|s| s.len()).sum()
     }

@@ -18,7 +18,7 @@ use std::io;
 /// let pool = domain.create_pool(PoolOptions::new(1 << 20))?;
 /// let mut all = AggregateMut::new();
 /// all.push_back(pool.copy(b"a body")?)?;
-/// all.push_front(pool.copy(b"a header, ")?)?;
+/// all.insert(0, pool.copy(b"a header, ")?)?;
 /// assert_eq!(all.to_vec(), b"a header, a body");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -47,14 +47,6 @@ impl AggregateMut {
     /// `BadArgument` with more than [`MAX_PIECES`](crate::MAX_PIECES) pieces; the piece comes back.
     pub fn push_back(&mut self, piece: BufferMut) -> Result<(), SendError<BufferMut>> {
         self.insert(self.pieces.len(), piece)
-    }
-
-    /// Adds a piece in front.
-    ///
-    /// # Errors
-    /// As [`push_back`](AggregateMut::push_back).
-    pub fn push_front(&mut self, piece: BufferMut) -> Result<(), SendError<BufferMut>> {
-        self.insert(0, piece)
     }
 
     /// Adds a piece before the one at `at`; at the number of pieces: at the end.
@@ -114,7 +106,7 @@ impl AggregateMut {
     ///
     /// # Errors
     /// What `to` fails with. It blocks as long as `to` does.
-    pub fn write_to(&self, to: &mut impl io::Write) -> io::Result<()> {
+    pub(crate) fn write_to(&self, to: &mut impl io::Write) -> io::Result<()> {
         self.pieces.iter().try_for_each(|piece| piece.write_to(to))
     }
 

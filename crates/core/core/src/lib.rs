@@ -43,12 +43,12 @@ use tranship_session as domain;
 use tranship_session::base;
 
 pub use account::Account;
-pub use aggregate::{Aggregate, AggregateReader, MAX_PIECES};
+pub use aggregate::{Aggregate, MAX_PIECES};
 pub use aggregate_mut::AggregateMut;
 pub use buffer::{Buffer, BufferMut};
 pub use link::{
     Body, ChannelEnd, Inline, Listener, Message, Opening, Payload, PayloadBack, PollItem, Receiver,
-    Released, Sender, poll,
+    Released, Sender, Status, poll,
 };
 pub use mapped::Mapped;
 pub use membership::{Domain, DomainBuilder};

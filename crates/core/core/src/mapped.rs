@@ -24,7 +24,7 @@ use tranship_sys::{ForkGuard, map, page_size};
 ///     all.push_back(pool.copy(&[page; 4096])?.freeze())?;
 /// }
 /// let mapped = all.map()?; // the pages of three buffers, one behind the other
-/// assert_eq!((mapped.len(), mapped.view().read::<u8>(4096)?), (3 * 4096, 1));
+/// assert_eq!((mapped.view().len(), mapped.view().read::<u8>(4096)?), (3 * 4096, 1));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]
@@ -178,16 +178,6 @@ impl Mapped {
         }
         // SAFETY: mapped until this is dropped; nobody changes the bytes of pieces that give slices while they are held.
         Some(unsafe { std::slice::from_raw_parts(self.base.as_ptr(), self.len) })
-    }
-
-    /// Its length, bytes.
-    pub fn len(&self) -> usize {
-        self.len
-    }
-
-    /// Never: there is no range without pieces.
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
     }
 
     /// Gives the range up, and the pieces back.

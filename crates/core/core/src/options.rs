@@ -273,7 +273,7 @@ pub enum WhenFull {
     Wait,
     /// Drop the message that was to be sent, and count it. The receiver's consent to a new pool is waited for all the same.
     DropNew,
-    /// Drop older messages: the receiver skips each message behind which a newer one waits ([`Receiver::skipped`](crate::Receiver::skipped)). Where
+    /// Drop older messages: the receiver skips each message behind which a newer one waits ([`Status::dropped`](crate::Status::dropped)). Where
     /// the ring is full, the new message is dropped as with [`DropNew`](WhenFull::DropNew). Give the ring as many lines as messages may come
     /// between two looks of the receiver, so that its last message is the newest. Where bytes are carried this is as `DropNew`.
     DropOldest,

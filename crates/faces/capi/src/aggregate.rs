@@ -39,7 +39,7 @@ fn push(
         let aggregate = buf.aggregate_mut()?;
         let shared = piece.take_shared()?;
         let pushed = match front {
-            true => aggregate.push_front(shared),
+            true => aggregate.insert(0, shared),
             false => aggregate.push_back(shared),
         };
         let len = aggregate.len();

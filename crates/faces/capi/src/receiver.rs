@@ -159,11 +159,15 @@ pub extern "C" fn tranship_receiver_disarm(receiver: Option<&mut Receiver>) {
 /// How many messages this receiver has skipped, as newer ones were there and the sender said TRANSHIP_WHEN_FULL_DROP_OLDEST. 0 of NULL.
 #[unsafe(no_mangle)]
 pub extern "C" fn tranship_receiver_skipped(receiver: Option<&Receiver>) -> u64 {
-    receiver.map_or(0, |receiver| receiver.0.skipped())
+    quietly(0, || {
+        receiver.map_or(0, |receiver| receiver.0.status().dropped)
+    })
 }
 
 /// The sender's domain. 0 of NULL.
 #[unsafe(no_mangle)]
 pub extern "C" fn tranship_receiver_peer(receiver: Option<&Receiver>) -> u32 {
-    receiver.map_or(0, |receiver| receiver.0.peer().0)
+    quietly(0, || {
+        receiver.map_or(0, |receiver| receiver.0.status().peer.0)
+    })
 }

@@ -64,7 +64,7 @@ pub extern "C" fn tranship_sender_set_when_full(
 /// How many messages this sender has dropped. 0 of NULL.
 #[unsafe(no_mangle)]
 pub extern "C" fn tranship_sender_dropped(sender: Option<&Sender>) -> u64 {
-    sender.map_or(0, |sender| sender.0.dropped())
+    quietly(0, || sender.map_or(0, |sender| sender.0.status().dropped))
 }
 
 /// A buffer of `len` bytes from the channel's own pool, in `buf`, which only the receiver can read, and which goes over this channel only. The first call makes the
@@ -231,11 +231,11 @@ pub extern "C" fn tranship_wait_taken(
 /// How many messages the receiver has not taken yet.
 #[unsafe(no_mangle)]
 pub extern "C" fn tranship_sender_queued(sender: Option<&Sender>) -> u64 {
-    quietly(0, || sender.map_or(0, |sender| sender.0.queued()))
+    quietly(0, || sender.map_or(0, |sender| sender.0.status().queued))
 }
 
 /// The receiver's domain. 0 of NULL.
 #[unsafe(no_mangle)]
 pub extern "C" fn tranship_sender_peer(sender: Option<&Sender>) -> u32 {
-    sender.map_or(0, |sender| sender.0.peer().0)
+    quietly(0, || sender.map_or(0, |sender| sender.0.status().peer.0))
 }

@@ -1,7 +1,6 @@
 //! `tranship.Domain`: the process's membership with a manager.
 
-use crate::admin::Admin;
-use crate::errors::{OrRaise as _, closed};
+use crate::errors::{OrRaise as _, closed, raised};
 use crate::fork::{ForkEpoch, let_go};
 use crate::listener::{Either, Listener};
 use crate::number::{Number, perhaps};
@@ -18,7 +17,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tranship::error::Awaited;
-use tranship::{ChannelOptions, DomainBuilder, PoolOptions, Trust, Wait};
+use tranship::{ChannelOptions, DomainBuilder, PoolId, PoolOptions, Trust, Wait};
 
 /// This process's membership with a manager. A forked child connects anew.
 #[pyclass(frozen, weakref, module = "tranship")]
@@ -167,7 +166,7 @@ impl Domain {
         Ok((opened, by(wait)))
     }
 
-    pub(crate) fn get(&self, py: Python<'_>) -> PyResult<Arc<tranship::Domain>> {
+    fn get(&self, py: Python<'_>) -> PyResult<Arc<tranship::Domain>> {
         self.fork_epoch.check(py)?;
         let domain = self.domain.lock().unwrap_or_else(PoisonError::into_inner);
         domain.clone().ok_or_else(|| closed("domain"))
@@ -310,7 +309,7 @@ impl Domain {
 
     /// Figures, leaks and quotas: an operator's questions to the manager and to this domain.
     fn admin(slf: Bound<'_, Self>) -> Admin {
-        Admin::of(slf)
+        Admin(slf.unbind())
     }
 
     /// Handles the manager's news. For programs that seldom call anything else here, and have not set `helper_thread`.
@@ -358,5 +357,46 @@ impl Drop for Domain {
             self.fork_epoch,
             domain.unwrap_or_else(PoisonError::into_inner).take(),
         );
+    }
+}
+
+/// An operator's questions to the manager, and to the domain that it is of (`Domain.admin`).
+#[pyclass(frozen, module = "tranship.admin")]
+pub(crate) struct Admin(Py<Domain>);
+
+impl Admin {
+    fn domain(&self, py: Python<'_>) -> PyResult<Arc<tranship::Domain>> {
+        self.0.get().get(py)
+    }
+}
+
+#[pymethods]
+impl Admin {
+    /// Whether its manager is there.
+    #[getter]
+    fn is_managed(&self, py: Python<'_>) -> PyResult<bool> {
+        Ok(self.domain(py)?.admin().is_managed())
+    }
+
+    /// The manager's figures: of itself, domains, pools, channels, and the holders of buffers.
+    fn stat<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let domain = self.domain(py)?;
+        let records = py.detach(|| domain.admin().stat()).or_raise(py)?;
+        crate::stat::dict(py, records)
+    }
+
+    /// The buffers that this domain holds: those of others, and with TRANSHIP_LEAKS=1 its own, with their age and
+    /// channel.
+    fn leaks<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let domain = self.domain(py)?;
+        crate::stat::leaks(py, &py.detach(|| domain.admin().leaks()))
+    }
+
+    /// Sets the quota of a pool, by its `id`. Returns the bytes that the manager gave it.
+    fn set_quota(&self, py: Python<'_>, pool: Number, quota_bytes: Number) -> PyResult<u64> {
+        let domain = self.domain(py)?;
+        let (pool, quota_bytes) = (pool.named("pool")?, quota_bytes.named("quota_bytes")?);
+        let set = py.detach(|| domain.admin().set_quota(PoolId(pool), quota_bytes));
+        set.map_err(|error| raised(py, &error))
     }
 }

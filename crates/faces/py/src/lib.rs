@@ -16,7 +16,6 @@
 //!
 //! NOT here: anything that the facade does not offer to every program.
 
-mod admin;
 mod arrays;
 mod buffer;
 mod domain;
@@ -42,13 +41,11 @@ mod _native {
     use super::{PyResult, errors, fork};
 
     #[pymodule_export]
-    use super::admin::Admin;
-    #[pymodule_export]
     use super::arrays::make_readonly;
     #[pymodule_export]
     use super::buffer::Buffer;
     #[pymodule_export]
-    use super::domain::{Domain, connect, embedded};
+    use super::domain::{Admin, Domain, connect, embedded};
     #[pymodule_export]
     use super::driven::Kept;
     #[pymodule_export]

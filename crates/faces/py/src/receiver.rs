@@ -142,12 +142,12 @@ impl Inner {
 
 impl Receiver {
     pub(crate) fn new(receiver: tranship::Receiver, told: Told, by: By) -> Receiver {
-        let (peer_pid, peer_uid) = receiver.peer_pid_uid();
+        let status = receiver.status();
         Receiver {
-            peer: receiver.peer().0,
-            peer_pid,
-            peer_uid,
-            channel: receiver.channel().0,
+            peer: status.peer.0,
+            peer_pid: status.peer_pid,
+            peer_uid: status.peer_uid,
+            channel: status.channel.0,
             inner: Mutex::new(Some(Inner {
                 driven: Driven::new(receiver),
                 doorbell: None,
@@ -340,7 +340,7 @@ impl Receiver {
     /// Messages that this end has skipped because newer ones were there and the sender uses "drop-oldest".
     #[getter]
     fn skipped(&self, py: Python<'_>) -> PyResult<u64> {
-        self.with(py, |inner| inner.driven.end().skipped())
+        self.with(py, |inner| inner.driven.end().status().dropped)
     }
 
     /// A descriptor for event loops: readable when `try_recv` is to be called.

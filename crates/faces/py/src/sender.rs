@@ -50,12 +50,12 @@ pub(crate) struct Sender {
 
 impl Sender {
     pub(crate) fn new(sender: tranship::Sender, by: By) -> Sender {
-        let (peer_pid, peer_uid) = sender.peer_pid_uid();
+        let status = sender.status();
         Sender {
-            peer: sender.peer().0,
-            peer_pid,
-            peer_uid,
-            channel: sender.channel().0,
+            peer: status.peer.0,
+            peer_pid: status.peer_pid,
+            peer_uid: status.peer_uid,
+            channel: status.channel.0,
             inner: Mutex::new(Some(Inner::new(sender))),
             waits: Waits::new(by),
             fork_epoch: ForkEpoch::now(),
@@ -538,13 +538,13 @@ impl Sender {
     /// Messages that the receiver has not taken yet.
     #[getter]
     fn queued(&self, py: Python<'_>) -> PyResult<u64> {
-        self.with(py, |inner| inner.driven.end().queued())
+        self.with(py, |inner| inner.driven.end().status().queued)
     }
 
     /// Messages that this sender has dropped, as `when_full` says.
     #[getter]
     fn dropped(&self, py: Python<'_>) -> PyResult<u64> {
-        self.with(py, |inner| inner.driven.end().dropped())
+        self.with(py, |inner| inner.driven.end().status().dropped)
     }
 
     /// The action of a send that finds the channel full. "wait": it waits. "drop-new": it drops the message.
@@ -574,7 +574,7 @@ impl Sender {
     /// Whether the receiver is closed, or dead.
     #[getter]
     fn peer_gone(&self, py: Python<'_>) -> PyResult<bool> {
-        self.with(py, |inner| inner.driven.end().is_peer_gone())
+        self.with(py, |inner| inner.driven.end().status().peer_gone)
     }
 
     /// Closes the channel, and tells the receiver that this was not all.

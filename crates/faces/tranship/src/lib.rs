@@ -25,10 +25,10 @@
 
 #[doc(inline)]
 pub use tranship_core::{
-    Aggregate, AggregateMut, AggregateReader, Body, Buffer, BufferId, BufferMut, ChannelEnd,
-    ChannelId, ChannelOptions, Domain, DomainBuilder, DomainId, Error, ErrorKind, INLINE_BYTES,
-    Inline, Listener, MAX_PIECES, Mapped, Message, Opening, Outcome, Payload, PayloadBack,
-    PollItem, Pool, PoolId, PoolOptions, Receiver, Released, SendError, Sender, Trust, View, Wait,
+    Aggregate, AggregateMut, Body, Buffer, BufferId, BufferMut, ChannelEnd, ChannelId,
+    ChannelOptions, Domain, DomainBuilder, DomainId, Error, ErrorKind, INLINE_BYTES, Inline,
+    Listener, MAX_PIECES, Mapped, Message, Opening, Outcome, Payload, PayloadBack, PollItem, Pool,
+    PoolId, PoolOptions, Receiver, Released, SendError, Sender, Status, Trust, View, Wait,
     WhenFull, poll,
 };
 #[doc(inline)]
@@ -157,3 +157,8 @@ struct Malloc;
 #[cfg(doctest)]
 #[doc = include_str!("../../../../docs/bulk.md")]
 struct Bulk;
+
+/// And the page about three programs.
+#[cfg(doctest)]
+#[doc = include_str!("../../../../docs/decisions/three-programs.md")]
+struct ThreePrograms;

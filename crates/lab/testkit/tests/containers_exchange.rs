@@ -46,7 +46,8 @@ child!(
             payload::verify(&message.to_vec(), 1000 + id).unwrap();
             kept.push(message);
         }
-        let (pid, uid) = sender.peer_pid_uid();
+        let status = sender.status();
+        let (pid, uid) = (status.peer_pid, status.peer_uid);
         let met: Met = (std::process::id(), pid, uid, namespace("pid"));
         ctl.send(&met).unwrap();
         let _ = ctl.recv::<()>();
@@ -81,7 +82,8 @@ child!(
             payload::fill(&mut buf, 1000 + id, 1);
             sender.send(buf.freeze()).unwrap();
         }
-        let (pid, uid) = receiver.peer_pid_uid();
+        let status = receiver.status();
+        let (pid, uid) = (status.peer_pid, status.peer_uid);
         let met: Met = (std::process::id(), pid, uid, namespace("pid"));
         ctl.send(&met).unwrap();
         // The other container dies as a whole: its sent buffers stay readable, the link ends.

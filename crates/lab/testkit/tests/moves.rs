@@ -160,7 +160,7 @@ fn who_moved_it_back_is_killed() {
         let mut back = None;
         let peer = returner().start().unwrap();
         let stage = Stage::new(trust, peer, |domain, pool, to| {
-            pool.allow_forward(to.peer()).unwrap();
+            pool.allow_forward(to.status().peer).unwrap();
             let sink = domain.listen::<Receiver>("back").unwrap();
             back = Some(sink.accept().unwrap());
         });
@@ -263,7 +263,7 @@ fn writes(pool: &Pool, lists: &Pool, mut to: Sender) {
             }
             Err(error) => assert_eq!(error.kind(), ErrorKind::OutOfMemory, "{error}"),
         }
-        if to.is_peer_gone() {
+        if to.status().peer_gone {
             break;
         }
     }

@@ -50,7 +50,7 @@ child!(
                 let mut buf = match pool.alloc_timeout(len, Duration::from_millis(20)) {
                     Ok(buf) => buf,
                     Err(error) if error.kind() == ErrorKind::OutOfMemory => {
-                        if to.is_peer_gone() {
+                        if to.status().peer_gone {
                             break;
                         }
                         continue;

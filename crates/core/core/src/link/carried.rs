@@ -171,7 +171,7 @@ impl Inlet {
 
     /// Whether the program has let go of its end.
     pub fn is_gone(&mut self) -> bool {
-        self.0.is_peer_gone()
+        self.0.link.is_over()
     }
 
     /// The sender has closed the channel: everything is here.

@@ -33,6 +33,7 @@ mod registered;
 mod sender;
 mod shared;
 mod sleep;
+mod status;
 mod store;
 
 pub(crate) use address::{Address, unknown};
@@ -54,3 +55,4 @@ pub use payload::Payload;
 pub use poll::{PollItem, poll};
 pub use receiver::Receiver;
 pub use sender::Sender;
+pub use status::Status;

@@ -424,7 +424,7 @@ impl End {
     pub(crate) fn into_sender(self) -> Result<Sender, Error> {
         match self {
             End::Source(sender) => {
-                sender.link.register(sender.peer_place());
+                sender.link.register(sender.place());
                 Ok(sender)
             }
             End::Sink(_) => Err(wrong_end("receives")),
@@ -434,7 +434,7 @@ impl End {
     pub(crate) fn into_receiver(self) -> Result<Receiver, Error> {
         match self {
             End::Sink(receiver) => {
-                receiver.link.register(receiver.peer_place());
+                receiver.link.register(receiver.place());
                 Ok(receiver)
             }
             End::Source(_) => Err(wrong_end("sends")),

@@ -33,7 +33,7 @@ use crate::pool::Pool;
 use std::ptr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tranship_proto::{ChannelId, DomainId, Role};
+use tranship_proto::Role;
 use tranship_ring::{Consumer, Ending, Line, Lines, Producer, Publish, Waker};
 use tranship_sys::ForkGuard;
 
@@ -73,7 +73,7 @@ pub struct Receiver {
     resync: Option<Resync>,
     pub(super) wait: Wait,
     trusted: bool,
-    skipped: u64,
+    pub(in crate::link) skipped: u64,
     /// Where buffers of level `none` are copied to.
     snapshots: Option<Pool>,
     /// What comes over from a sender of this process.
@@ -436,22 +436,6 @@ impl Receiver {
         Ok(())
     }
 
-    /// The sender's domain.
-    pub fn peer(&self) -> DomainId {
-        self.link.peer
-    }
-    /// The sender's process and user, as the kernel told the manager.
-    pub fn peer_pid_uid(&self) -> (u32, u32) {
-        (self.link.peer_pid, self.link.peer_uid)
-    }
-    /// The channel's id.
-    pub fn channel(&self) -> ChannelId {
-        self.link.channel
-    }
-    /// Messages that this end has skipped, as a newer one was there and the sender said [`WhenFull::DropOldest`](crate::WhenFull::DropOldest).
-    pub fn skipped(&self) -> u64 {
-        self.skipped
-    }
     /// Whether a message waits that can be received.
     pub fn is_ready(&self) -> bool {
         !self.link.domain.fork.is_child()

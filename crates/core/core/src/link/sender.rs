@@ -73,7 +73,7 @@ pub struct Sender {
     patience: Patience,
     /// What a line says of whether its message may be skipped, however it is sent: as long as the channel is to drop the oldest.
     skippable: u64,
-    dropped: u64,
+    pub(in crate::link) dropped: u64,
     /// What goes over to a receiver of this process.
     store: Option<Arc<Store>>,
     /// The longest message that such a one takes.

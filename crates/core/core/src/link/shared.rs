@@ -307,6 +307,16 @@ impl LinkShared {
         }
     }
 
+    /// Whether the other end is gone, as far as can be seen now.
+    pub(in crate::link) fn is_over(&self) -> bool {
+        if self.domain.fork.is_child() {
+            return true;
+        }
+        self.domain.catch_up();
+        self.look_for_death();
+        self.gone() != Gone::No
+    }
+
     /// While the manager is away deaths are seen by our own descriptor of the peer's process.
     pub(crate) fn look_for_death(&self) {
         if self.gone() == Gone::No && self.their_closed() {

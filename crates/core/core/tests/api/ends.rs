@@ -22,7 +22,7 @@ fn what_was_sent_before_the_sender_went_can_be_received() {
     assert_eq!(receiver.recv().expect("recv").to_vec(), b"last");
     for _ in 0..3 {
         let error = receiver.recv().expect_err("the end");
-        let channel = format!("channel {} ", receiver.channel());
+        let channel = format!("channel {} ", receiver.status().channel);
         assert!(error.to_string().contains(&channel), "{error}");
         assert_eq!(error.kind(), ErrorKind::PeerGone);
         assert!(receiver.try_recv().is_err());
@@ -75,9 +75,9 @@ fn without_a_receiver_the_buffer_comes_back() {
     let (mut sender, receiver) = link(&a, &b, "x");
     sender.send(filled(&pool, CHUNK, 1)).expect("send");
     drop(receiver);
-    until(|| sender.is_peer_gone());
+    until(|| sender.status().peer_gone);
     let error = sender.send(filled(&pool, 100, 2)).expect_err("nobody");
-    let channel = format!("channel {} ", sender.channel());
+    let channel = format!("channel {} ", sender.status().channel);
     assert!(error.to_string().contains(&channel), "{error}");
     assert_eq!(error.error.kind(), ErrorKind::PeerGone);
     let back = error.unsent;

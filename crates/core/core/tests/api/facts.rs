@@ -57,7 +57,7 @@ fn stat_tells_who_holds_what() {
         .collect();
     let cam = channels
         .iter()
-        .find(|c| c.channel == sender.channel())
+        .find(|c| c.channel == sender.status().channel)
         .expect("cam");
     assert_eq!(
         (cam.name.as_str(), cam.source, cam.sink),

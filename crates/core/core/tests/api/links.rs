@@ -121,11 +121,11 @@ fn many_are_received_at_once() {
         got.clear();
         assert_eq!(receiver.recv_many(&mut got, 0).expect("none"), 0);
         assert_eq!(receiver.recv_many(&mut got, 2).expect("two"), 2);
-        assert_eq!(sender.queued(), 6);
+        assert_eq!(sender.status().queued, 6);
         assert_eq!(receiver.recv_many(&mut got, 100).expect("the rest"), 6);
         let words: Vec<u64> = got.iter().map(|message| message.word).collect();
         assert!(words.iter().copied().eq(8 * round..8 * round + 8));
-        assert_eq!(sender.queued(), 0);
+        assert_eq!(sender.status().queued, 0);
     }
     sender.send((filled(&pool, 16, 1), 1)).expect("room");
     drop(sender);
@@ -145,7 +145,7 @@ fn full_is_an_error_that_gives_the_buffer_back() {
     for i in 0..4 {
         sender.send(filled(&pool, 16, i)).expect("room");
     }
-    assert_eq!(sender.queued(), 4);
+    assert_eq!(sender.status().queued, 4);
     let error = sender.try_send(filled(&pool, 16, 9)).expect_err("full");
     assert!(matches!(
         error.error.find(),
@@ -195,7 +195,7 @@ fn full_may_wait_a_while_or_drop_the_new_one() {
         sender
             .send_many([filled(&pool, 16, 4), filled(&pool, 16, 5)])
             .expect("dropped");
-        assert_eq!(sender.dropped(), 7);
+        assert_eq!(sender.status().dropped, 7);
         // What holds for one send holds for no other.
         let now = sender.try_send(filled(&pool, 16, 7)).expect_err("full");
         assert_eq!(now.kind(), ErrorKind::Full);
@@ -203,13 +203,13 @@ fn full_may_wait_a_while_or_drop_the_new_one() {
         let soon = sender.send_timeout(filled(&pool, 16, 8), soon);
         assert_eq!(soon.expect_err("full").kind(), ErrorKind::Full);
         sender.send(filled(&pool, 16, 9)).expect("dropped");
-        assert_eq!(sender.dropped(), 8);
+        assert_eq!(sender.status().dropped, 8);
         assert_eq!(receiver.recv().expect("recv").word, 0);
         sender.send((filled(&pool, 16, 6), 6)).expect("room");
         assert_eq!(receiver.recv().expect("recv").word, 1);
         assert_eq!(receiver.recv().expect("recv").word, 6);
         assert!(receiver.try_recv().expect("open").is_none());
-        assert_eq!(sender.dropped(), 8);
+        assert_eq!(sender.status().dropped, 8);
     }
     // What was dropped is free again.
     drop(pool.alloc_now(4 * CHUNK).expect("all of it"));
@@ -248,7 +248,7 @@ fn a_blocked_sender_goes_on_when_the_receiver_takes() {
             for i in 0..50 {
                 assert_eq!(receiver.recv().expect("recv").word, i);
             }
-            assert_eq!(sending.join().expect("sender").queued(), 0);
+            assert_eq!(sending.join().expect("sender").status().queued, 0);
         });
     }
 }
@@ -314,14 +314,21 @@ fn control_messages_go_back() {
 fn both_ends_know_each_other() {
     let _dog = dog();
     let (a, b) = pair();
-    let (mut sender, receiver) = link(&a, &b, "x");
-    assert_eq!((sender.peer(), receiver.peer()), (b.id(), a.id()));
-    assert_eq!(sender.channel(), receiver.channel());
+    let (sender, receiver) = link(&a, &b, "x");
+    assert_eq!(
+        (sender.status().peer, receiver.status().peer),
+        (b.id(), a.id())
+    );
+    assert_eq!(sender.status().channel, receiver.status().channel);
     // SAFETY: no arguments.
     let uid = unsafe { libc::getuid() };
-    assert_eq!(sender.peer_pid_uid(), (std::process::id(), uid));
-    assert_eq!(receiver.peer_pid_uid(), (std::process::id(), uid));
-    assert!(!sender.is_peer_gone());
+    for status in [sender.status(), receiver.status()] {
+        assert_eq!(
+            (status.peer_pid, status.peer_uid),
+            (std::process::id(), uid)
+        );
+    }
+    assert!(!sender.status().peer_gone);
 }
 
 #[test]
@@ -509,7 +516,7 @@ fn a_pool_is_assigned_within_a_time() {
     sender.try_send(filled(&pool, 100, 5)).expect("assigned");
     assert_eq!(buf(receiver.recv().expect("recv")).to_vec(), [5; 100]);
     drop(receiver);
-    until(|| sender.is_peer_gone());
+    until(|| sender.status().peer_gone);
     let other = self::pool(&a, 1);
     let gone = sender.assign_timeout(&other, long).expect_err("gone");
     assert_eq!(gone.kind(), ErrorKind::PeerGone, "{gone}");
@@ -627,13 +634,13 @@ fn who_wants_the_newest_gets_it() {
             assert_eq!(receiver.recv().expect("recv").word, last, "{address}");
             assert!(receiver.try_recv().expect("open").is_none());
             skipped += count - 1;
-            assert_eq!(receiver.skipped(), skipped, "{address}");
+            assert_eq!(receiver.status().dropped, skipped, "{address}");
         }
         uses(&pool, 0);
         // A full ring refuses the newest, and says so.
         let last = send(&mut sender, 16);
         let refused = sender.send(b"more").expect("dropped");
-        assert_eq!((refused, sender.dropped()), (Outcome::Dropped, 1));
+        assert_eq!((refused, sender.status().dropped), (Outcome::Dropped, 1));
         assert_eq!(receiver.recv().expect("recv").word, last);
         // Nothing is skipped for what was sent otherwise.
         send(&mut sender, 2);
@@ -674,6 +681,6 @@ fn the_first_message_of_a_pool_is_not_dropped() {
             assert_eq!((got.word, got.to_vec()), (7, vec![1; 16]));
             assert_eq!(sends.join().expect("no panic"), Outcome::Sent);
         });
-        assert_eq!(sender.dropped(), 0);
+        assert_eq!(sender.status().dropped, 0);
     }
 }

@@ -192,7 +192,7 @@ fn it_is_shown_while_it_is_there() {
             }
         };
         assert_eq!((told.source, told.sink), ends, "{told:?}");
-        assert_eq!(told.channel, to_it.channel());
+        assert_eq!(told.channel, to_it.status().channel);
         assert!(told.place.is_none() && told.ring_bytes > 0, "{told:?}");
         drop((to_it, from_it));
         while !shown(&b, "local:shown").is_empty() {

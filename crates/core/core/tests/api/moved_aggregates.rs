@@ -230,7 +230,7 @@ fn pieces_go_in_and_out_and_there_is_a_limit() {
     for (at, byte) in [(0, 3), (0, 1), (1, 2)] {
         all.insert(at, buf(byte)).expect("room");
     }
-    all.push_front(buf(0)).expect("room");
+    all.insert(0, buf(0)).expect("room");
     assert_eq!((all.to_vec(), all.len()), (vec![0, 1, 2, 3], 4));
     let failed = all.insert(5, buf(9)).expect_err("no such place");
     assert_eq!(failed.kind(), ErrorKind::BadArgument, "{failed}");

@@ -138,7 +138,7 @@ fn what_is_not_sent_comes_back() {
         for _ in 0..3 {
             to.send(written(&pool, 8, 6)).expect("dropped");
         }
-        assert_eq!(to.dropped(), 1);
+        assert_eq!(to.status().dropped, 1);
         drop(from);
         to.set_when_full(WhenFull::Wait);
         let error = to.send(back).expect_err("nobody is there");

@@ -222,7 +222,7 @@ fn what_was_passed_stays_when_its_receiver_goes() {
             assert_eq!(returned(&mut to).to_vec(), [1; 100]);
             drop((from, b));
             if turns {
-                until(|| to.is_peer_gone());
+                until(|| to.status().peer_gone);
             }
             assert!(pool.alloc_now(4 * CHUNK).is_err(), "two are out");
             for byte in 2..4 {
@@ -256,7 +256,7 @@ fn what_was_passed_and_not_taken_is_the_pools() {
                 drop(from);
             } else {
                 drop(from);
-                until(|| to.is_peer_gone());
+                until(|| to.status().peer_gone);
                 drop(to);
             }
             is_whole(&pool);

@@ -287,7 +287,7 @@ fn a_set_waits_for_room_and_for_news() {
     }
     drop(receiver);
     assert_eq!(wait(&mut sender, None), [0]);
-    until(|| sender.is_peer_gone());
+    until(|| sender.status().peer_gone);
     assert_eq!(wait(&mut sender, None), [0]);
     // A descriptor that can be written is; what the manager has to say is taken, and said.
     let (near, _far) = UnixStream::pair().expect("a socket");

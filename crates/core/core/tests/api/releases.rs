@@ -210,7 +210,7 @@ fn what_it_said_before_it_went_is_there() {
     let body = from.recv().expect("recv").body;
     from.send_back((Released(body), 4)).expect("release");
     drop(from);
-    until(|| to.is_peer_gone());
+    until(|| to.status().peer_gone);
     assert_eq!(told(&mut to).1, 4);
     let error = to.send(b"x").expect_err("gone");
     assert_eq!(error.kind(), ErrorKind::PeerGone);

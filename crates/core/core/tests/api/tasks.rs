@@ -222,7 +222,7 @@ fn a_dropped_send_leaves_its_message_with_the_sender() {
     for byte in [1, 6] {
         assert_eq!(receiver.recv().expect("recv").to_vec(), [byte; 100]);
     }
-    assert!(sender.dropped() == 0 && receiver.try_recv().expect("open").is_none());
+    assert!(sender.status().dropped == 0 && receiver.try_recv().expect("open").is_none());
     // Who is gone does not keep it, either.
     drop(receiver);
     let mut own = pool.alloc(100).expect("alloc");
@@ -236,7 +236,7 @@ fn until_gone(
     sender: &mut Sender,
     mut own: tranship_core::BufferMut,
 ) -> SendError<tranship_core::BufferMut> {
-    until(|| sender.is_peer_gone());
+    until(|| sender.status().peer_gone);
     own[0] = 7;
     block_on(sender.send_async(own)).expect_err("gone")
 }
@@ -257,7 +257,7 @@ fn an_awaited_send_drops_as_the_channel_says() {
             outcome
         );
     }
-    assert_eq!(sender.dropped(), 1);
+    assert_eq!(sender.status().dropped, 1);
     assert!(sender.take_unsent().is_none());
     for word in 0..2 {
         assert_eq!(receiver.recv().expect("recv").word, word);
@@ -352,7 +352,7 @@ fn connections_are_awaited_and_none_is_lost() {
     let woken = Arc::new(Woken::default());
     assert!(once(&mut sinks.accept_async(), &woken).is_pending());
     thread::scope(|s| {
-        let opening = s.spawn(|| b.open::<Sender>("sinks").map(|mut s| s.is_peer_gone()));
+        let opening = s.spawn(|| b.open::<Sender>("sinks").map(|mut s| s.status().peer_gone));
         until(|| {
             let mut waits = sinks.accept_async();
             drop(once(&mut waits, &woken));
@@ -432,11 +432,11 @@ fn a_send_has_its_forms() {
     assert_eq!(failed.kind(), ErrorKind::Full);
     let now = sender.try_send(b"").expect_err("full");
     assert_eq!(now.kind(), ErrorKind::Full);
-    assert_eq!(sender.dropped(), 0);
+    assert_eq!(sender.status().dropped, 0);
     sender
         .send(failed.unsent)
         .expect("dropped, as the link was made");
-    assert_eq!(sender.dropped(), 1);
+    assert_eq!(sender.status().dropped, 1);
     thread::scope(|s| {
         s.spawn(|| receiver.recv().expect("recv"));
         let long = std::time::Duration::from_secs(600);

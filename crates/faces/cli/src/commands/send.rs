@@ -72,7 +72,7 @@ fn meet(domain: &Domain, args: &SendArgs, pool: &Pool) -> Result<Sender, transhi
         match sender.assign(pool) {
             // The receiver may be gone again, or may not know of the meeting because its manager died before it could
             // report it.
-            Err(_) if sender.is_peer_gone() => {}
+            Err(_) if sender.status().peer_gone => {}
             assigned => return assigned.map(|()| sender),
         }
     }

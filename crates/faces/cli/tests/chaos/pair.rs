@@ -92,7 +92,7 @@ impl Server {
             Ok(link) => self.to.push(link),
             Err(e) => bearable(&e)?,
         }
-        self.to.retain_mut(|link| !link.is_peer_gone());
+        self.to.retain_mut(|link| !link.status().peer_gone);
         for at in (0..self.from.len()).rev() {
             match self.from[at].recv_timeout(ROUND) {
                 Ok(request) => self.answer(at, &request)?,
@@ -106,8 +106,8 @@ impl Server {
     /// Answers on one channel the request of the other.
     fn answer(&mut self, at: usize, request: &Message) -> Result<(), Broken> {
         verify(request, false)?;
-        let asker = self.from[at].peer();
-        let Some(to) = self.to.iter_mut().find(|link| link.peer() == asker) else {
+        let asker = self.from[at].status().peer;
+        let Some(to) = self.to.iter_mut().find(|link| link.status().peer == asker) else {
             return Ok(()); // it has not opened it yet, or it is gone: it will ask again
         };
         let Some(buffer) = filled(&self.pool, request.word, true)? else {
@@ -192,7 +192,7 @@ fn ask(pool: &Pool, to: &mut Sender, from: &mut Receiver, id: u64) -> Result<(bo
             Err(_) => {}
         }
     }
-    Ok((false, to.is_peer_gone()))
+    Ok((false, to.status().peer_gone))
 }
 
 #[test]

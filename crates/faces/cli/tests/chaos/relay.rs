@@ -51,7 +51,7 @@ child!(
                 match seat.domain.open_with::<Sender>("raw", options) {
                     Ok(relay) => {
                         // Another process may be behind the name now.
-                        patiently(|| pool.allow_forward(relay.peer()))?;
+                        patiently(|| pool.allow_forward(relay.status().peer))?;
                         out.clear();
                         to = Some(relay);
                     }
@@ -98,7 +98,7 @@ fn film(
 fn hear(seat: &Seat, to: &mut Sender, out: &mut HashSet<u64>) -> Result<bool, Broken> {
     loop {
         match to.try_recv_back() {
-            Ok(None) => return Ok(to.is_peer_gone()),
+            Ok(None) => return Ok(to.status().peer_gone),
             Ok(Some(said)) => match said.body {
                 Body::Released(_) if out.remove(&said.word) => seat.gauge.tick(CAMERA),
                 Body::Released(_) => {}
@@ -179,7 +179,7 @@ impl Between {
                 }
             }
         }
-        if sink_is_over || to.is_peer_gone() {
+        if sink_is_over || to.status().peer_gone {
             self.held.clear();
             self.to = None;
             return Ok(());

@@ -13,8 +13,17 @@ import pytest
 from conftest import apart, join
 
 import tranship
+import tranship.admin
 
-CLASSES = [tranship.Buffer, tranship.Domain, tranship.Listener, tranship.Pool, tranship.Receiver, tranship.Sender]
+CLASSES = [
+    tranship.admin.Admin,
+    tranship.Buffer,
+    tranship.Domain,
+    tranship.Listener,
+    tranship.Pool,
+    tranship.Receiver,
+    tranship.Sender,
+]
 STUB = pathlib.Path(tranship.__file__).with_name("_native.pyi")
 
 

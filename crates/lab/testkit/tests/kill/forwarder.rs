@@ -102,7 +102,11 @@ impl Forwarder {
                 Err(e) => bearable(&e)?,
             }
         }
-        if self.back.as_mut().is_some_and(Sender::is_peer_gone) {
+        if self
+            .back
+            .as_ref()
+            .is_some_and(|sender| sender.status().peer_gone)
+        {
             self.back = None;
         }
         if self.back.is_none() {
@@ -111,7 +115,12 @@ impl Forwarder {
                 Err(e) => bearable(&e)?,
             }
         }
-        if self.onward.1.as_mut().is_some_and(Sender::is_peer_gone) {
+        if self
+            .onward
+            .1
+            .as_ref()
+            .is_some_and(|sender| sender.status().peer_gone)
+        {
             self.onward.1 = None;
         }
         if self.onward.1.is_none() {

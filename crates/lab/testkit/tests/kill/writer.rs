@@ -105,7 +105,7 @@ impl Writer {
     fn accept(&mut self) -> Result<(), Broken> {
         let now = Duration::ZERO;
         for (listener, end) in [&mut self.to_receiver, &mut self.to_forwarder] {
-            if end.as_mut().is_some_and(Sender::is_peer_gone) {
+            if end.as_ref().is_some_and(|sender| sender.status().peer_gone) {
                 *end = None;
             }
             if end.is_none() {
@@ -114,7 +114,7 @@ impl Writer {
                     Err(e) => bearable(&e)?,
                 }
                 if let Some(sender) = end
-                    && let Err(e) = self.pool.allow_forward(sender.peer())
+                    && let Err(e) = self.pool.allow_forward(sender.status().peer)
                 {
                     bearable(&e)?;
                     *end = None; // without the right nothing would go through it

@@ -34,7 +34,7 @@ child!(
                 let own = tranship_sys::process::geteuid();
                 while taken
                     .last()
-                    .is_none_or(|sender: &tranship_core::Sender| sender.peer_pid_uid().1 != own)
+                    .is_none_or(|sender: &tranship_core::Sender| sender.status().peer_uid != own)
                 {
                     taken.push(links.accept().unwrap());
                 }

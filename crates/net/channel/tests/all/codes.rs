@@ -219,7 +219,7 @@ fn transfers(world: &World, address: &str, seen: &mut Seen) {
     seen.see(ErrorKind::PeerDied, Err::<(), _>(died));
     let (mut to, from) = ends("gone", quick());
     drop(from);
-    while !to.is_peer_gone() {
+    while !to.status().peer_gone {
         thread::yield_now();
     }
     let failed = to.send(pool_a.copy(b"kept").expect("alloc").freeze());

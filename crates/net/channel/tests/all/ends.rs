@@ -132,7 +132,7 @@ fn a_receiver_that_goes_is_noticed() {
             }
         };
         assert_eq!(error.kind(), ErrorKind::PeerGone, "{address}: {error}");
-        assert!(to.is_peer_gone(), "{address}");
+        assert!(to.status().peer_gone, "{address}");
         drop(to);
         let most = usize::try_from(pool.max_bytes()).expect("small");
         drop(pool.alloc(most).expect("all of it"));
@@ -181,7 +181,7 @@ fn the_last_words_of_a_receiver() {
         drop(from);
         for number in 0..WORDS {
             let word = loop {
-                let gone = to.is_peer_gone();
+                let gone = to.status().peer_gone;
                 if let Some(word) = to.try_recv_back().expect("hear") {
                     break word;
                 }
@@ -211,13 +211,13 @@ fn where_the_other_end_is() {
     let _dog = dog();
     let world = World::new();
     let (to, from) = world.channel(&world.plain("place"));
-    let places = [to.peer_place(), from.peer_place()];
+    let places = [to.status().peer_place, from.status().peer_place];
     assert!(
         places
             .iter()
-            .all(|place| place.is_some_and(|p| p.starts_with("127.0.0.1:"))),
+            .all(|place| place.as_ref().is_some_and(|p| p.starts_with("127.0.0.1:"))),
         "{places:?}"
     );
     let (to, _from) = world.channel("shm:place");
-    assert_eq!(to.peer_place(), None);
+    assert_eq!(to.status().peer_place, None);
 }

@@ -113,7 +113,7 @@ fn heard(to: &mut Sender, form: u64) -> Result<Message, Error> {
         _ => loop {
             match to.try_recv_back()? {
                 Some(message) => return Ok(message),
-                None if to.is_peer_gone() => return to.recv_back(),
+                None if to.status().peer_gone => return to.recv_back(),
                 None => thread::yield_now(),
             }
         },
@@ -267,7 +267,7 @@ fn room_for_what_goes_back_is_waited_for() {
         };
         let inline = [inline(), inline()];
         // A carried buffer does not go back.
-        let carried = to.peer_place().is_some();
+        let carried = to.status().peer_place.is_some();
         let moved = match carried {
             true => Vec::new(),
             false => (0..3u8)

@@ -228,7 +228,7 @@ fn a_hop_that_is_killed_is_learned_on_both_sides() {
                 let sent = row.to.send((buf.freeze(), number));
                 sent.map_err(|failed| failed.error)
             }
-            Err(_) if row.to.is_peer_gone() => row.to.send(b"").map_err(|failed| failed.error),
+            Err(_) if row.to.status().peer_gone => row.to.send(b"").map_err(|failed| failed.error),
             Err(_) => continue,
         };
         match sent {

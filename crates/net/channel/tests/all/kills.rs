@@ -182,7 +182,7 @@ fn a_receiver_that_is_killed() {
                     matches!(error.kind(), ErrorKind::OutOfMemory | ErrorKind::TimedOut),
                     "{error}"
                 );
-                match to.is_peer_gone() {
+                match to.status().peer_gone {
                     true => break to.send(b"").expect_err("gone").error,
                     false => continue,
                 }

@@ -266,7 +266,7 @@ fn reasons_that_a_peer_chooses() {
         assert_eq!(end.kind(), ErrorKind::PeerDied, "{end}");
         let (mut to, mut liar) = honest.sender();
         say(&mut *liar, &over(kind), None);
-        while !to.is_peer_gone() {
+        while !to.status().peer_gone {
             thread::yield_now();
         }
         let gone = to.send(b"").expect_err("over").error;
@@ -410,7 +410,7 @@ fn words_may_say_anything() {
         to.send(b"first").expect("send");
         says(&mut *liar);
         drop(liar);
-        while !to.is_peer_gone() {
+        while !to.status().peer_gone {
             while let Ok(Some(_)) = to.try_recv_back() {}
             thread::yield_now();
         }

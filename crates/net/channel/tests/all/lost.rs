@@ -152,7 +152,7 @@ fn a_partition_shorter_than_the_grace_is_not_seen() {
     // The silent connection is given up, and another one is tried: that is the sign.
     while apart.relay.connections() == 1 {
         assert!(from.try_recv().expect("recv").is_none());
-        assert!(!to.is_peer_gone());
+        assert!(!to.status().peer_gone);
         thread::yield_now();
     }
     apart.relay.hold(false);
@@ -186,7 +186,7 @@ fn a_partition_longer_than_the_grace_ends_the_channel() {
             .expect("move");
         let end = from.recv().expect_err("gone");
         assert_eq!(end.kind(), ErrorKind::PeerDied, "{end}");
-        while !to.is_peer_gone() {
+        while !to.status().peer_gone {
             thread::yield_now();
         }
         let gone = to.send(b"more").expect_err("gone").error;

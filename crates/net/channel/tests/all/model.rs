@@ -146,7 +146,7 @@ impl Run {
         let (to_a, from_b) = connect(backward, &back, sends(), receives(0));
         if way == Way::Shared {
             // Back to their writers, that is.
-            let peers: [DomainId; 2] = [to_b.peer(), to_a.peer()];
+            let peers: [DomainId; 2] = [to_b.status().peer, to_a.status().peer];
             for (own, peer) in [(&pools, peers), (&copies, peers)] {
                 for (pool, peer) in own.iter().zip(peer) {
                     pool.allow_forward(peer).expect("its own pool");

@@ -78,7 +78,7 @@ fn what_is_dropped_is_counted() {
         for number in 0..MESSAGES {
             send(&mut to, &pool, number); // of every kind
         }
-        let dropped = to.dropped();
+        let dropped = to.status().dropped;
         // The messages that both ends hold were not dropped.
         let most = MESSAGES - u64::from(LINES);
         let least = MESSAGES - 3 * u64::from(LINES);
@@ -211,7 +211,7 @@ fn an_aggregate_that_never_fits() {
         let end = from.recv().expect_err("no room");
         assert_eq!(end.kind(), ErrorKind::PeerDied, "{address}: {end}");
         assert!(end.to_string().contains("200 pieces"), "{address}: {end}");
-        while !to.is_peer_gone() {
+        while !to.status().peer_gone {
             thread::yield_now();
         }
         let why = to.send(b"").expect_err("over").error;

@@ -41,8 +41,8 @@ fn each_end_is_shown_with_where_the_other_one_is() {
             }
         };
         assert_eq!((near.sink, far.source), (None, None), "{address}");
-        assert_eq!(near.place.as_deref(), to.peer_place(), "{address}");
-        assert_eq!(far.place.as_deref(), from.peer_place(), "{address}");
+        assert_eq!(near.place, to.status().peer_place, "{address}");
+        assert_eq!(far.place, from.status().peer_place, "{address}");
         assert!(near.place.is_some() && far.place.is_some(), "{address}");
         assert_eq!(far.pools, [arrivals.id()], "{address}");
         assert!(near.ring_bytes > 0 && far.ring_bytes > 0, "{address}");

@@ -47,7 +47,7 @@ struct Out {
 impl Client {
     pub(super) fn new(sender: Sender) -> Client {
         Client {
-            domain: sender.peer(),
+            domain: sender.status().peer,
             sender,
             asked: Asked::default(),
             greeted: false,

@@ -204,7 +204,7 @@ impl ShareServer {
     fn look(&mut self, counts: &Counts) {
         self.looked = Instant::now();
         self.clients
-            .retain_mut(|client| !client.sender.is_peer_gone());
+            .retain_mut(|client| !client.sender.status().peer_gone);
         for (domain, account) in &mut self.common.accounts {
             account.look(*domain);
         }

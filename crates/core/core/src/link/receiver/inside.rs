@@ -111,7 +111,7 @@ impl Receiver {
     }
 
     /// Where the sender is, if that is another machine: as `HOST:PORT`, or in words.
-    pub fn peer_place(&self) -> Option<&str> {
+    pub(in crate::link) fn place(&self) -> Option<&str> {
         self.store.as_ref()?.place.as_deref()
     }
 }

@@ -174,7 +174,7 @@ impl Sender {
     }
 
     /// Where the receiver is, if that is another machine: as `HOST:PORT`, or in words.
-    pub fn peer_place(&self) -> Option<&str> {
+    pub(in crate::link) fn place(&self) -> Option<&str> {
         self.store.as_ref()?.place.as_deref()
     }
 }

@@ -10,7 +10,7 @@ use crate::options::Outcome;
 use tranship_ring::Publish;
 
 impl Sender {
-    /// Sends several buffers with one wake-up. Those that could not be sent come back, in order; what is dropped [is counted](Sender::dropped).
+    /// Sends several buffers with one wake-up. Those that could not be sent come back, in order; what is dropped [is counted](crate::Status::dropped).
     ///
     /// # Errors
     /// As [`send`](Sender::send), which also says how it blocks. What is before those that come back was sent.

@@ -19,7 +19,7 @@ use tranship_sys::crash;
 
 impl Sender {
     /// Receives what the receiver has sent back ([`Receiver::send_back`](crate::Receiver::send_back)), if something is there, in the order in which it was
-    /// sent. It can still be had when the receiver is gone; then, too, there is `None` when all is taken ([`is_peer_gone`](Sender::is_peer_gone) tells the two apart).
+    /// sent. It can still be had when the receiver is gone; then, too, there is `None` when all is taken ([`status`](Sender::status) tells the two apart).
     /// [`recv_back`](Sender::recv_back) waits for it, and [`PollItem::control`](crate::PollItem::control) for it and other things.
     ///
     /// A buffer that is handed back was sent, so it can be read and shared and never written: it arrives as [`Body::Buffer`](crate::Body::Buffer). Where the

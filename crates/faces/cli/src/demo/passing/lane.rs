@@ -49,7 +49,7 @@ impl Lane {
         let Some(sender) = &mut self.sender else {
             return Ok(());
         };
-        if self.behind && sender.queued() == 0 {
+        if self.behind && sender.status().queued == 0 {
             self.behind = false;
         }
         let patience = match self.behind {
@@ -75,12 +75,14 @@ impl Lane {
 
     /// Returns the consumer's domain, while it is there.
     pub(super) fn peer(&self) -> Option<DomainId> {
-        self.sender.as_ref().map(Sender::peer)
+        self.sender.as_ref().map(|sender| sender.status().peer)
     }
 
     /// Frames that it has not taken yet.
     pub(super) fn queued(&self) -> u64 {
-        self.sender.as_ref().map_or(0, Sender::queued)
+        self.sender
+            .as_ref()
+            .map_or(0, |sender| sender.status().queued)
     }
 
     pub(super) fn is_gone(&self) -> bool {

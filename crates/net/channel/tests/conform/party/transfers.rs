@@ -11,7 +11,7 @@ impl Party {
     ) -> Result<Said, Said> {
         if *expected == Err(ErrorKind::PeerGone.number()) {
             let to = self.sender(channel)?;
-            let gone = until(|| to.is_peer_gone().then_some(()));
+            let gone = until(|| to.status().peer_gone.then_some(()));
             gone.ok_or_else(|| wrong("it does not hear of the end"))?;
         }
         let carried = self.way == Way::Carried && expected.is_ok();

@@ -1,0 +1,66 @@
+//! What an end knows of its channel.
+
+use super::receiver::Receiver;
+use super::sender::Sender;
+use super::shared::LinkShared;
+use tranship_proto::{ChannelId, DomainId};
+
+/// Facts about a channel, as one of its ends sees them now ([`Sender::status`], [`Receiver::status`]).
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct Status {
+    /// The channel's id.
+    pub channel: ChannelId,
+    /// Domain of the other end.
+    pub peer: DomainId,
+    /// Process of the other end, as the kernel told the manager.
+    pub peer_pid: u32,
+    /// User of the other end, as the kernel told the manager.
+    pub peer_uid: u32,
+    /// Place of the other end, if that is another machine: as `HOST:PORT`, or in words.
+    pub peer_place: Option<String>,
+    /// Whether the other end is gone.
+    pub peer_gone: bool,
+    /// Messages that a sender's receiver has not taken yet; 0 at a receiver.
+    pub queued: u64,
+    /// Messages that [`WhenFull`](crate::WhenFull) has dropped at a sender, or that a receiver has skipped because a newer one was there
+    /// ([`WhenFull::DropOldest`](crate::WhenFull::DropOldest)).
+    pub dropped: u64,
+}
+
+impl Status {
+    fn of(link: &LinkShared, place: Option<&str>) -> Status {
+        Status {
+            channel: link.channel,
+            peer: link.peer,
+            peer_pid: link.peer_pid,
+            peer_uid: link.peer_uid,
+            peer_place: place.map(str::to_owned),
+            peer_gone: link.is_over(),
+            queued: 0,
+            dropped: 0,
+        }
+    }
+}
+
+impl Sender {
+    /// Returns the channel's id, the receiver and where it is, whether it is gone, and how many messages wait and were dropped.
+    pub fn status(&self) -> Status {
+        Status {
+            queued: self.queued(),
+            dropped: self.dropped,
+            ..Status::of(&self.link, self.place())
+        }
+    }
+}
+
+impl Receiver {
+    /// Returns the channel's id, the sender and where it is, whether it is gone, and how many messages were skipped. There may be messages of a sender that
+    /// is gone.
+    pub fn status(&self) -> Status {
+        Status {
+            dropped: self.skipped,
+            ..Status::of(&self.link, self.place())
+        }
+    }
+}
