@@ -40,7 +40,7 @@ impl Facts {
     }
 }
 
-/// The descriptors of the present message; those that no handler takes are closed.
+/// The descriptors of the present message; those that no handler becomes the owner of are closed.
 #[derive(Debug)]
 pub(crate) struct Ancillary {
     pub fds: VecDeque<Fd>,
@@ -64,27 +64,20 @@ impl Ancillary {
 
     /// Takes the next descriptor if it is a shared object of this kind and count.
     pub fn take(&mut self, kind: Kind, count: u32) -> Result<Fd, Fail> {
-        let fd = *self
-            .fds
-            .front()
-            .ok_or(Fail::Expel(refusal(RefusalCode::BadDescriptor, 0, 1)))?;
+        let fd = self.take_any()?;
         if !fd.facts.is(kind, count) {
             let bytes = bytes_of(kind, count);
             return Err(refusal(RefusalCode::BadDescriptor, bytes, fd.facts.size).into());
         }
-        self.fds.pop_front();
         Ok(fd)
     }
 
     /// Takes the next descriptor if it is memory that only its maker writes, of any kind.
     pub fn take_sealed(&mut self) -> Result<Fd, Fail> {
-        match self.fds.pop_front() {
-            Some(fd) if fd.facts.sealed == Sealed::OneWriter => Ok(fd),
-            Some(fd) => {
-                self.fds.push_front(fd);
-                Err(refusal(RefusalCode::BadDescriptor, 0, 0).into())
-            }
-            None => Err(Fail::Expel(refusal(RefusalCode::BadDescriptor, 0, 1))),
+        let fd = self.take_any()?;
+        match fd.facts.sealed {
+            Sealed::OneWriter => Ok(fd),
+            _ => Err(refusal(RefusalCode::BadDescriptor, 0, 0).into()),
         }
     }
 

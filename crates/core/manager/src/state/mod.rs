@@ -22,6 +22,7 @@ pub use books::ids::{BLOCK, IdStart};
 pub(crate) use model::Item;
 pub use parts::State;
 pub use recovery::stored::Stored;
+pub(crate) use types::Surveyed;
 pub use types::{
     Action, ClientId, Facts, Fd, FdToken, Figures, Header, HeldSlot, HogNotice, Input, Look, Sealed,
 };

@@ -5,7 +5,7 @@ use super::parts::State;
 use super::quotas::{quota, schedule};
 use super::recovery::claimed;
 use super::refuse::refusal;
-use super::types::{Action, ClientId, Done, Fail, Fd, Input};
+use super::types::{Action, ClientId, Done, Fail, Fd, FdToken, Input};
 use std::time::Duration;
 use tranship_proto::{
     ChannelId, DomainId, Event, GoneReason, PoolId, Refusal, RefusalCode, Request,
@@ -135,6 +135,7 @@ impl State {
                 .extend(fds.iter().map(|fd| Action::Close(fd.token)));
             return;
         };
+        let tokens: Vec<FdToken> = fds.iter().map(|fd| fd.token).collect();
         let mut fds = Ancillary { fds: fds.into() };
         let req = request.req();
         let done = match domain {
@@ -146,9 +147,11 @@ impl State {
             None => Err(Fail::Expel(refusal(RefusalCode::State, 0, 0))),
             Some(domain) => self.handle(client, domain, uid, request, &mut fds),
         };
-        self.cx
-            .out
-            .extend(fds.fds.iter().map(|fd| Action::Close(fd.token)));
+        // Descriptors that no handler has become the owner of are closed.
+        let rest = tokens
+            .into_iter()
+            .filter(|t| !self.cx.descriptors.knows(*t));
+        self.cx.out.extend(rest.map(Action::Close));
         match (done, req) {
             (Err(Fail::Refuse(refusal)), Some(req)) => {
                 self.cut_short(domain, refusal);

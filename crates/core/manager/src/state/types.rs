@@ -141,6 +141,9 @@ pub enum Look {
     },
 }
 
+/// A record of the state, and where the facts are that only owners know.
+pub(crate) type Surveyed = (StatRecord, Option<Look>);
+
 /// A slot that a reader's counter says it holds, as the pool's table has it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct HeldSlot {

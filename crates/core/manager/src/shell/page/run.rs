@@ -2,7 +2,7 @@
 
 use super::super::look;
 use super::sight::Sight;
-use crate::state::Look;
+use crate::state::Surveyed;
 use std::collections::HashMap;
 use std::time::Duration;
 use tranship_proto::{PoolId, StatRecord, encode_page};
@@ -22,12 +22,7 @@ impl Run {
     }
 
     /// Takes an item, and reads what the state names for it.
-    pub fn take(
-        &mut self,
-        waits: &mut Waits,
-        sight: &Sight<'_>,
-        (mut record, look): (StatRecord, Option<Look>),
-    ) {
+    pub fn take(&mut self, waits: &mut Waits, sight: &Sight<'_>, (mut record, look): Surveyed) {
         if let Some(look) = look {
             look::complete(&mut record, look, sight.file);
         }

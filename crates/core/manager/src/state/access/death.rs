@@ -2,7 +2,7 @@
 
 use super::clients::Client;
 use crate::state::books::back_refs::{BackRef, NAMED, READS, WRITES};
-use crate::state::types::Action;
+use crate::state::types::{Action, ClientId};
 use crate::state::{Of, State};
 use std::time::Duration;
 use tranship_proto::{DomainId, GoneReason, PoolId, Refusal};
@@ -11,6 +11,15 @@ use tranship_proto::{DomainId, GoneReason, PoolId, Refusal};
 const PIECE: usize = 128;
 
 impl State {
+    /// Forgets a connection, and what follows only it.
+    pub(crate) fn client_leaves(&mut self, client: ClientId) -> Option<Client> {
+        let gone = self.cx.clients.remove(client)?;
+        self.seat.leave(client);
+        let (cx, pools) = (&mut self.cx, &self.pools);
+        self.traces.follows_no_more(cx, pools, client);
+        Some(gone)
+    }
+
     /// Ends everything that needs a connection: heaps, exports, waiting and half-made channels, offers.
     pub(crate) fn detach(&mut self, id: DomainId) {
         self.traces.say_no_levels(id);
@@ -53,10 +62,7 @@ impl State {
         };
         if let Some(client) = domain.client {
             self.cx.out.push(Action::Disconnect { client, refusal });
-            let gone = self.cx.clients.remove(client);
-            self.seat.leave(client);
-            let (cx, pools) = (&mut self.cx, &self.pools);
-            self.traces.follows_no_more(cx, pools, client);
+            let gone = self.client_leaves(client);
             for (pool, key) in gone.iter().flat_map(Client::chunks) {
                 self.pools.chunk_reached(&mut self.cx, pool, key, id);
             }

@@ -236,12 +236,9 @@ impl State {
 
     /// Handles the end of a connection; a domain stays until its process ends.
     pub(crate) fn hung_up(&mut self, client: ClientId) {
-        let Some(c) = self.cx.clients.remove(client) else {
+        let Some(c) = self.client_leaves(client) else {
             return;
         };
-        self.seat.leave(client);
-        let (cx, pools) = (&mut self.cx, &self.pools);
-        self.traces.follows_no_more(cx, pools, client);
         let Some(id) = c.domain else {
             return self.cx.accounts.sub(c.uid, Of::Connections, 1);
         };

@@ -67,8 +67,7 @@ impl Registrations {
         check_lines(ours)?;
         check_lines(theirs)?;
         let source = fds.take(Kind::LinkSource, ours)?;
-        let sink = fds.take(Kind::LinkSink, theirs);
-        let sink = sink.inspect_err(|_| fds.fds.push_front(source))?;
+        let sink = fds.take(Kind::LinkSink, theirs)?;
         let halves = [
             cx.hold_object(source.token, me, Kind::LinkSource, ours),
             cx.hold_object(sink.token, me, Kind::LinkSink, theirs),

@@ -92,6 +92,11 @@ impl Descriptors {
         }
     }
 
+    /// Says whether a descriptor is held, or released and not yet closed.
+    pub fn knows(&self, token: FdToken) -> bool {
+        self.held.contains_key(&token) || self.closing.contains_key(&token)
+    }
+
     /// Returns the bytes of memory that is held.
     pub fn bytes_of(&self, token: FdToken) -> u64 {
         let memory = self.held.get(&token).and_then(|held| held.memory);

@@ -41,7 +41,6 @@ impl State {
         let table = fds.take(Kind::Table, shape.slots)?;
         let header = table.facts.header.unwrap_or_default();
         if header.max_bytes != shape.max_bytes || header.chunk_bytes != shape.chunk_bytes {
-            fds.fds.push_front(table);
             return Err(refusal(
                 RefusalCode::BadDescriptor,
                 shape.max_bytes,
@@ -51,13 +50,7 @@ impl State {
         }
         let pool = match claimed {
             Some(pool) => pool,
-            None => match self.fresh_pool_id() {
-                Ok(pool) => pool,
-                Err(limit) => {
-                    fds.fds.push_front(table);
-                    return Err(limit);
-                }
-            },
+            None => self.fresh_pool_id()?,
         };
         let (cx, pools, heaps) = (&self.cx, &self.pools, &self.heaps);
         let quota_bytes = match self.seat.quotas_move() {

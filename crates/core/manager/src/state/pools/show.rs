@@ -181,7 +181,6 @@ impl State {
                     .show_around(&mut self.cx, id, key, fd.token, answer);
                 continue;
             }
-            fds.fds.push_back(fd); // not wanted
             match &mut c.ready {
                 // Some reader has not been sent it yet.
                 Some((waits, _)) => {

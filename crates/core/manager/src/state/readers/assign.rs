@@ -2,7 +2,7 @@
 
 use crate::state::books::back_refs::BackRef;
 use crate::state::model::{MAX_QUEUES, Offer, Opening, Queue, Reader};
-use crate::state::types::Done;
+use crate::state::types::{Done, FdToken};
 use crate::state::{Ancillary, Fail, State, no_such, not_yours, refusal};
 use tranship_proto::{
     ChannelId, DomainId, Event, Levels, Limited, PoolId, RefusalCode, Req, SAID_NO,
@@ -180,37 +180,24 @@ impl State {
         }
     }
 
-    #[allow(clippy::type_complexity)]
+    /// Returns the sink's counters: of the queue, and of references (with the inode), if they are new.
     fn check_accept(
         &mut self,
         me: DomainId,
         pool: PoolId,
         with_refs: bool,
         fds: &mut Ancillary,
-    ) -> Result<(crate::state::FdToken, Option<(crate::state::FdToken, u64)>), Fail> {
+    ) -> Result<(FdToken, Option<(FdToken, u64)>), Fail> {
         let p = self.pools.get(&pool).ok_or(no_such(pool.0))?;
-        let needs_refs = me != p.writer && p.readers.get(&me).is_none_or(|r| r.refs.is_none());
-        if needs_refs && !with_refs {
+        let reads = me != p.writer;
+        if reads && !with_refs && p.readers.get(&me).is_none_or(|r| r.refs.is_none()) {
             return Err(refusal(RefusalCode::State, 0, 1).into());
         }
         let slots = p.shape.slots;
         let rcvd = fds.take(Kind::Rcvd, slots)?;
-        if !with_refs {
-            return Ok((rcvd.token, None));
-        }
-        match fds.take(Kind::Refs, slots) {
-            Ok(refs) if me != self.pools[&pool].writer => {
-                Ok((rcvd.token, Some((refs.token, refs.facts.inode))))
-            }
-            Ok(refs) => {
-                fds.fds.push_front(refs);
-                Ok((rcvd.token, None))
-            }
-            Err(e) => {
-                fds.fds.push_front(rcvd);
-                Err(e)
-            }
-        }
+        let refs = with_refs.then(|| fds.take(Kind::Refs, slots)).transpose()?;
+        let refs = refs.filter(|_| reads).map(|fd| (fd.token, fd.facts.inode));
+        Ok((rcvd.token, refs))
     }
 
     /// Finishes an assignment: the epoch in the writer's control page, then the writer's event; when that has gone out,
@@ -220,8 +207,8 @@ impl State {
         me: DomainId,
         channel: ChannelId,
         pool: PoolId,
-        rcvd: crate::state::FdToken,
-        refs: Option<(crate::state::FdToken, u64)>,
+        rcvd: FdToken,
+        refs: Option<(FdToken, u64)>,
     ) {
         let Some((offer, said)) = self.offers.remove((channel, pool)) else {
             return;

@@ -272,7 +272,6 @@ impl State {
             .get(&(channel, !key.1))
             .is_some_and(strange)
         {
-            fds.fds.push_front(half);
             return Err(refusal(RefusalCode::Claim, u64::from(channel.0), 0).into());
         }
         let (half, inode) = (half.token, half.facts.inode);

@@ -67,41 +67,23 @@ impl State {
             .get_mut(&me)
             .and_then(|d| d.claiming.as_mut())
             .is_some_and(|c| c.readers.insert(pool));
-        // Split claims: only the last one completes them, so nothing is taken from `shown` before `ClaimDone`.
-        let unknown: Vec<ChunkKey> = mapped
-            .iter()
-            .filter(|k| !r.shown.contains(k))
-            .copied()
-            .collect();
-        // Chunks that the reader was not shown are ignored: a liar may name any number.
-        let known: Vec<ChunkKey> = mapped
-            .iter()
-            .filter(|k| r.shown.contains(k))
-            .copied()
-            .collect();
+        // Split claims: only the last one completes them, so nothing is taken from `shown` before `ClaimDone`. Chunks that
+        // the reader was not shown are ignored: a liar may name any number.
+        let (known, mut gone): (Vec<ChunkKey>, Vec<ChunkKey>) =
+            mapped.iter().partition(|key| r.shown.contains(key));
+        if let Some(p) = self.pools.get(&pool) {
+            gone.extend(mapped.iter().filter(|key| p.stranded.contains_key(key)));
+        }
         self.cx.claimed_too(me, |c| {
-            c.chunks.extend(known.into_iter().map(|k| (pool, k)));
+            c.chunks.extend(known.into_iter().map(|key| (pool, key)));
         });
-        let stranded: Vec<ChunkKey> = self.pools.get(&pool).map_or(Vec::new(), |p| {
-            mapped
-                .iter()
-                .filter(|k| p.stranded.contains_key(k))
-                .copied()
-                .collect()
-        });
-        for (index, serial) in unknown.into_iter().chain(stranded) {
-            if let Some(client) = self.cx.client_of(me) {
-                self.cx.push_then(
-                    client,
-                    Event::ChunkGone {
-                        pool,
-                        index,
-                        serial,
-                    },
-                    &[],
-                    Then::Nothing,
-                );
-            }
+        for (index, serial) in gone {
+            let event = Event::ChunkGone {
+                pool,
+                index,
+                serial,
+            };
+            self.cx.tell(me, event, &[]);
         }
         let gone = self.pools.get(&pool).is_some_and(|p| p.gone_said);
         if gone && first {

@@ -5,7 +5,7 @@ use super::claimed::{AssignKey, Claimed, ClaimedReader, EndKey};
 use crate::state::books::back_refs::{BackRef, NAMED, READS, WRITES};
 use crate::state::model::{Channel, Opening, Queue, Reader, Stage, Stranded};
 use crate::state::pools::pool::Pool;
-use crate::state::types::{FdToken, Then};
+use crate::state::types::FdToken;
 use crate::state::{Of, State, refusal};
 use std::collections::BTreeSet;
 use tranship_proto::{ChannelId, DomainId, Event, PoolId, RefusalCode, Role};
@@ -322,9 +322,7 @@ impl State {
                 index,
                 serial,
             };
-            if let Some(client) = self.cx.client_of(reader) {
-                self.cx.push_then(client, event, &[], Then::Nothing);
-            }
+            self.cx.tell(reader, event, &[]);
         }
     }
 

@@ -3,7 +3,7 @@
 use crate::state::books::extent::For;
 use crate::state::model::{Item, StatRun};
 use crate::state::quotas::schedule::millionths;
-use crate::state::types::{Action, ClientId, Done, Look};
+use crate::state::types::{Action, ClientId, Done, Look, Surveyed};
 use crate::state::{Of, State, refusal};
 use std::collections::BTreeMap;
 use std::ops::Bound::{Excluded, Unbounded};
@@ -39,10 +39,7 @@ impl State {
     }
 
     /// Returns the item after one, and its record if it still exists, with the place of what only owners know.
-    pub(crate) fn survey(
-        &self,
-        last: Option<Item>,
-    ) -> Option<(Item, Option<(StatRecord, Option<Look>)>)> {
+    pub(crate) fn survey(&self, last: Option<Item>) -> Option<(Item, Option<Surveyed>)> {
         let item = match last {
             None => Item::Manager,
             Some(last) => self.next_item(last)?,
@@ -139,7 +136,7 @@ impl State {
         }
     }
 
-    fn record(&self, item: Item) -> Option<(StatRecord, Option<Look>)> {
+    fn record(&self, item: Item) -> Option<Surveyed> {
         Some(match item {
             Item::Manager => (StatRecord::Manager(self.manager_stat()), None),
             Item::Domain(id) => (self.domain_record(id)?, None),

@@ -216,20 +216,13 @@ impl Traces {
         let alive = |t: &Trace| t.alive && t.domain == me;
         let mut rings = self.rings.iter();
         let old = rings.find(|(_, t)| alive(t)).map(|(number, _)| *number);
-        let taken = match (old, cx.uid_of(me)) {
-            (Some(_), _) => Ok(()),
-            (None, Some(uid)) if self.has_any(back_refs, me) => {
-                cx.accounts.check(uid, Of::Traces, 1)
+        let d = cx.domains.get(&me).ok_or(no_such(me.0))?;
+        if old.is_none() {
+            if !self.has_any(back_refs, me) {
+                return Err(refusal(RefusalCode::State, 0, 0).into());
             }
-            _ => Err(refusal(RefusalCode::State, 0, 0)),
-        };
-        let d = match (taken, cx.domains.get(&me)) {
-            (Ok(()), Some(d)) => d,
-            (taken, _) => {
-                fds.fds.push_front(fd);
-                return taken.map_err(Into::into);
-            }
-        };
+            cx.accounts.check(d.uid, Of::Traces, 1)?;
+        }
         let (name, pid, uid) = (d.name.clone(), d.pid, d.uid);
         let fd = cx.hold_memory(fd.token, me, For::Tables, trace::len() as u64);
         let ring = Trace {
