@@ -73,9 +73,6 @@ enum Name {
     Netpath(Of<netpath::Netpath>),
     /// GETs from a cache server: ours by reference, copied in batches, and Debian's memcached.
     ZcCache(Of<zcopy::cache::Cache>),
-    /// memcached's own tests, of Debian's source package, against the cache server. Fetches the package (apt-get source) the first
-    /// time, and builds nothing.
-    ZcSuite(Of<zcopy::suite::Suite>),
     /// Debian's Varnish, unmodified, with libtranship_zcopy.so and without, under wrk or ab.
     ZcVarnish(Of<zcopy::varnish::Varnish>),
     /// A manager under hostile clients, and what honest ones of another user see of it (as root). Each user has a cgroup with an
@@ -112,7 +109,6 @@ fn main() -> ExitCode {
         Name::Mbuf(of) => of.run("mbuf"),
         Name::Netpath(of) => of.run("netpath"),
         Name::ZcCache(of) => of.run("zc-cache"),
-        Name::ZcSuite(of) => of.run("zc-suite"),
         Name::ZcVarnish(of) => of.run("zc-varnish"),
         Name::Siege(of) => of.run("siege"),
         Name::Child { bench, given } => child(&bench, &given).map(|()| true),
