@@ -45,7 +45,7 @@ bench=(
     "pkg-config:pkg-config:says where DPDK is"
     "pc:libdpdk:libdpdk-dev:DPDK, in the bench mbuf"
     "memcached:memcached:in the bench zc-cache"
-    "dpkg-source:dpkg-dev:unpacks memcached in the bench zc-suite"
+    "dpkg-source:dpkg-dev:unpacks memcached for scripts/memcached-tests.sh"
     "varnishd:varnish:in the bench zc-varnish"
     "wrk:wrk:loads it"
     "iperf3:iperf3:measures in the bench netpath"

@@ -11,16 +11,21 @@ stage_deps() { scripts/deps.sh; }
 stage_fmt() { "$cargo" fmt --all --check; }
 stage_clippy() { "$cargo" clippy --quiet --workspace --all-targets -- -D warnings; }
 stage_features() { scripts/features.sh; }
-stage_rules() { "$cargo" run --quiet -p xtask -- all && "$cargo" run --quiet -p xtask -- surface check; }
-# With the default features, as `cargo doc -p tranship` has it, and with all. Examples name the crate that users have, not those below it.
+# Built beside everything else: alone it has other features, and would take a build of its own.
+rules() { "$cargo" build --quiet --workspace --bin xtask && "${CARGO_TARGET_DIR:-target}/debug/xtask" "$@"; }
+stage_rules() { rules all; }
+# With the default features, as `cargo doc -p tranship` has it, and with all, of which the surface is read. Examples name the crate
+# that users have, not those below it.
 stage_doc() {
     local features shown
+    export RUSTDOCFLAGS="-D warnings"
     for features in "" --all-features; do
         # shellcheck disable=SC2086
-        RUSTDOCFLAGS="-D warnings" "$cargo" doc --quiet --no-deps -p tranship $features || return 1
+        "$cargo" doc --quiet --no-deps -p tranship $features || return 1
         shown=$(grep -rlE 'use </span>tranship_' "${CARGO_TARGET_DIR:-target}/doc/tranship")
         [ -z "$shown" ] || { printf 'an example there names a crate below `tranship`:\n%s\n' "$shown" >&2; return 1; }
     done
+    rules surface check
 }
 stage_units() { "$cargo" test --quiet --workspace --lib --bins; }
 stage_test() { scripts/tests.sh && "$cargo" test --quiet --workspace --doc; }

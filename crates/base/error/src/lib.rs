@@ -8,6 +8,7 @@
 //! NOT here: the causes. Each crate has its own, beside what fails with them.
 
 #![warn(missing_docs, clippy::missing_errors_doc)]
+#![deny(unsafe_code)]
 
 mod error;
 mod kind;

@@ -6,6 +6,8 @@
 //!
 //! NOT here: any fast path, the client's side of the protocol (`core`), scheduling policies.
 
+#![deny(unsafe_code)]
+
 #[warn(missing_docs, clippy::missing_errors_doc)]
 mod config;
 #[warn(missing_docs, clippy::missing_errors_doc)]

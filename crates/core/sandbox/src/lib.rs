@@ -7,6 +7,7 @@
 //! confinement, which is narrower.
 
 #![warn(missing_docs, clippy::missing_errors_doc)]
+#![deny(unsafe_code)]
 
 mod landlock;
 mod seccomp;

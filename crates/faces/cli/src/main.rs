@@ -6,6 +6,8 @@
 //! NOT here: anything another program would want to call (the facade `tranship` has it), decisions about memory,
 //! `unsafe` code (the demonstration excepted, which trusts its producer and attacks its own memory).
 
+#![deny(unsafe_code)]
+
 mod args;
 mod commands;
 #[cfg(feature = "demo")]

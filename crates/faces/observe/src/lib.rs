@@ -19,6 +19,8 @@
 //! NOT here: how the manager is reached, command lines (`cli` has both), and the statistics page that a reader maps
 //! while a manager hangs.
 
+#![deny(unsafe_code)]
+
 mod collect;
 mod families;
 mod http;

@@ -22,6 +22,7 @@
 //! NOT here: any code of its own.
 
 #![warn(missing_docs)]
+#![deny(unsafe_code)]
 
 #[doc(inline)]
 pub use tranship_core::{

@@ -74,9 +74,6 @@ enum Name {
     Netpath(Of<netpath::Netpath>),
     /// GETs from a cache server: ours by reference, copied in batches, and Debian's memcached.
     ZcCache(Of<zcopy::cache::Cache>),
-    /// memcached's own tests, of Debian's source package, against the cache server. Fetches the package (apt-get source) the first
-    /// time, and builds nothing.
-    ZcSuite(Of<zcopy::suite::Suite>),
     /// Debian's Varnish, unmodified, with libtranship_zcopy.so and without, under wrk or ab.
     ZcVarnish(Of<zcopy::varnish::Varnish>),
     /// The ring that any number of readers map, without domains: a publish to 1 to 200 readers, and a reader that holds buffers.
@@ -115,7 +112,6 @@ fn main() -> ExitCode {
         Name::Mbuf(of) => of.run("mbuf"),
         Name::Netpath(of) => of.run("netpath"),
         Name::ZcCache(of) => of.run("zc-cache"),
-        Name::ZcSuite(of) => of.run("zc-suite"),
         Name::ZcVarnish(of) => of.run("zc-varnish"),
         Name::TopicRing(of) => of.run("topic-ring"),
         Name::Siege(of) => of.run("siege"),

@@ -2,6 +2,8 @@
 //!
 //! NOT here: what a user's program runs, and pictures (`scripts/plot.py` draws what `--json` says).
 
+#![deny(unsafe_code)]
+
 mod args;
 mod bar;
 mod experiment;

@@ -30,6 +30,8 @@
 //!
 //! NOT here: bytes and addresses, sleeping, the manager, liars.
 
+#![deny(unsafe_code)]
+
 mod check;
 mod deliver;
 pub mod draw;

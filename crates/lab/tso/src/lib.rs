@@ -12,6 +12,7 @@
 //!
 //! NOT here: the models themselves (each crate's `tests/tso_*.rs`), weaker memory than x86-64's (loom).
 #![cfg(loom)]
+#![deny(unsafe_code)]
 
 pub mod atomic;
 mod explore;

@@ -7,6 +7,8 @@
 //!
 //! NOT here: anything the product needs at build time or run time; formatting and lints (cargo does those).
 
+#![deny(unsafe_code)]
+
 mod circles;
 mod errors;
 mod figures;

@@ -4,7 +4,6 @@ mod causes;
 mod headers;
 mod links;
 mod paths;
-mod unsafety;
 
 use crate::findings::Findings;
 use crate::source;
@@ -18,7 +17,6 @@ pub(crate) fn check(root: &Path) -> Result<Findings> {
         findings.saw();
         causes::check(&file, &mut findings);
         headers::check(&file, &mut findings);
-        unsafety::check(&file, &mut findings);
         paths::check(&file, &mut findings);
         links::check(root, &file, &mut findings);
     }

@@ -6,6 +6,8 @@
 //!
 //! NOT here: mbufs themselves (`tranship-mbuf`), a TCP implementation, IPv6.
 
+#![deny(unsafe_code)]
+
 pub mod device;
 pub mod forward;
 pub mod iperf;

@@ -2,6 +2,8 @@
 //!
 //! NOT here: the work on frames (`forward`, `server`), devices (`device`, `tap`).
 
+#![deny(unsafe_code)]
+
 use anyhow::{Context, Result, anyhow, bail};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::sync::atomic::AtomicBool;

@@ -15,6 +15,8 @@
 //!
 //! NOT here: the allocator and the sends (`zcopy`), the command line.
 
+#![deny(unsafe_code)]
+
 mod image;
 pub mod parse;
 mod reply;

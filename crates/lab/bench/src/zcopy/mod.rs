@@ -2,5 +2,4 @@
 
 pub mod cache;
 mod pairs;
-pub mod suite;
 pub mod varnish;
