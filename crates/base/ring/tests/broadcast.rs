@@ -5,10 +5,13 @@
 use proptest::prelude::*;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use tranship_ring::broadcast::{
-    Desk, Hold, LAST, Limits, Message, Reader, Reading, Received, SEQUENCES, WITHDRAWN, Win,
-    Writer, at, let_go, sequence,
+    BellRo, BellRw, Desk, DeskRo, DeskRw, Gaps, Hold, LAST, Limits, LinesRo, LinesRw, Message,
+    Quiet, Reader, Reading, Received, SEQUENCES, T_NS, WITHDRAWN, Win, Writer, X_NS, at, let_go,
+    sequence, wait,
 };
-use tranship_ring::{Line, Lines};
+use tranship_ring::{Line, Lines, TIMED};
+use tranship_sys::time::monotonic_ns;
+use tranship_testkit::Watchdog;
 
 const LINES: usize = 4;
 
@@ -245,6 +248,67 @@ fn positions_come_back_from_48_bits() {
             assert_eq!(at(ahead, near & SEQUENCES), near);
         }
     }
+}
+
+#[test]
+fn pages_are_what_was_agreed() {
+    let (fd, lines) = LinesRw::create(4).expect("lines");
+    assert!(LinesRo::open(&fd, 8).is_err(), "another length");
+    let seen = LinesRo::open(&fd, 4).expect("the same");
+    let (desk_fd, desk) = DeskRw::create().expect("a desk");
+    assert!(DeskRo::open(&fd).is_err() && BellRo::open(&desk_fd).is_err());
+    let desk_seen = DeskRo::open(&desk_fd).expect("the same");
+    for bad in [0, 1, 3, 1 << 17] {
+        assert!(LinesRw::create(bad).is_err() && LinesRo::open(&fd, bad).is_err());
+    }
+    let (mut writer, mut reader) = (Writer::new(0), Reader::new(0, Limits::new(0)));
+    let reading = Reading {
+        lines: seen.lines(),
+        desk: desk.desk(),
+        table: &[],
+    };
+    let Ok(_) = writer.publish(&lines.lines(), message(0));
+    assert_eq!(reader.receive(&reading), Ok(Received::Message(message(0))));
+    let shown = Win::unpack(desk_seen.desk().win.load(Relaxed));
+    assert_eq!((shown.low, shown.len), (0, 8));
+}
+
+/// A reader that found nothing for long sleeps until a publish after a long gap wakes it.
+#[test]
+fn a_publish_after_a_gap_wakes() {
+    let _dog = Watchdog::new();
+    let (fd, bell) = BellRw::create().expect("a bell");
+    let near = BellRo::open(&fd).expect("the same");
+    let memory = Memory::new(0);
+    let mut gaps = Gaps::new(X_NS);
+    std::thread::scope(|s| {
+        s.spawn(|| {
+            let mut reader = Reader::new(0, Limits::new(0));
+            let mut quiet = Quiet::new(T_NS, monotonic_ns());
+            for _ in 0..3 {
+                loop {
+                    let look = || match receive(&memory, &mut reader) {
+                        Received::Message(message) => Some(message),
+                        _ => None,
+                    };
+                    let got = wait(&TIMED, near.word(), &quiet, monotonic_ns, look);
+                    if got.expect("futex").is_some() {
+                        break;
+                    }
+                }
+                quiet.saw(monotonic_ns());
+                finish(&memory, &mut reader);
+            }
+        });
+        let mut writer = Writer::new(0);
+        for n in 1..=3 {
+            publish(&memory, &mut writer);
+            if gaps.wakes(monotonic_ns()) {
+                bell.wake(writer.tail(), 1);
+                assert_eq!(bell.word().load(Relaxed), n);
+            }
+        }
+    });
 }
 
 proptest! {

@@ -259,8 +259,11 @@ impl Rounds {
         Ok(self.freed.wrapping_sub(before))
     }
 
-    /// Begins a round.
+    /// Begins a round, if none is under way.
     pub fn begin<D: Desks + ?Sized>(&mut self, desks: &D) -> Result<(), D::Stop> {
+        if self.is_under_way() {
+            return Ok(());
+        }
         self.round += 1;
         self.set_steps();
         for ring in &mut self.rings {

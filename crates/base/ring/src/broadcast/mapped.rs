@@ -4,9 +4,10 @@ use super::desk::Desk;
 use crate::line::{Line, Lines, LinesError};
 use std::os::fd::{AsFd, OwnedFd};
 use std::ptr::NonNull;
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::{AtomicU32, Ordering};
 use tranship_region::layout::{BadCount, CreateError, Kind, OpenError, Says, rounded};
 use tranship_region::{RoMapping, RwMapping};
+use tranship_sys::futex;
 
 /// The offset of the lines, bytes.
 const LINES: usize = 4096;
@@ -163,3 +164,17 @@ macro_rules! front {
 }
 front!(DeskRw, DeskRo, Desk, Desk, desk);
 front!(BellRw, BellRo, Bell, AtomicU32, word);
+
+impl BellRw {
+    /// Wakes the readers of one user after a publish, at most as many threads as that user has readers admitted: a
+    /// stranger may have queued waiters of its own. `tail` is the position that is published next.
+    // Crash: a writer that dies before the wake-up leaves readers asleep for at most a round.
+    #[cold]
+    pub fn wake(&self, tail: u64, admitted: u32) {
+        #[allow(clippy::cast_possible_truncation, reason = "the low bits are meant")]
+        let low = tail as u32;
+        // Ordering: release; partner: the acquire in `wait`. The line is published.
+        self.word().store(low, Ordering::Release);
+        let _ = futex::wake(self.word(), admitted);
+    }
+}
