@@ -352,7 +352,7 @@ fn connections_are_awaited_and_none_is_lost() {
     let woken = Arc::new(Woken::default());
     assert!(once(&mut sinks.accept_async(), &woken).is_pending());
     thread::scope(|s| {
-        let opening = s.spawn(|| b.open::<Sender>("sinks").map(|mut s| s.status().peer_gone));
+        let opening = s.spawn(|| b.open::<Sender>("sinks").map(|s| s.status().peer_gone));
         until(|| {
             let mut waits = sinks.accept_async();
             drop(once(&mut waits, &woken));
