@@ -245,9 +245,7 @@ class MatAllocator : public cv::MatAllocator
             const uint64_t offset = static_cast<uint64_t>(mat.data - mat.u->origdata);
 
             const bool exclusive = has->buf.kind == TRANSHIP_BUF_EXCLUSIVE;
-            const bool writable = exclusive && (has->buf.flags & TRANSHIP_BUF_WRITABLE) != 0;
-
-            if (writable ? !detail::write_shape(has->buf, mat, offset) : !is_what_was_sent(*has, mat, offset))
+            if (exclusive ? !detail::write_shape(has->buf, mat, offset) : !is_what_was_sent(*has, mat, offset))
                 return send_copy(to, mat, timeout_ns, word, error);
             tranship_status status = exclusive ? tranship_freeze(&has->buf, error) : TRANSHIP_OK;
             if (status == TRANSHIP_OK)

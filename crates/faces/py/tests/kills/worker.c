@@ -110,12 +110,10 @@ static tranship_status receives(tranship_receiver *receiver, uint64_t count, uin
             break;
         if (!is_right(buf, *number))
             exit(failed("a message"));
-        if (buf->kind == TRANSHIP_BUF_EXCLUSIVE) {
-            if (buf->flags & TRANSHIP_BUF_WRITABLE)
-                ++*(unsigned char *)buf->ptr;
-            if (*number % 2)
-                tranship_send_back(receiver, buf, TRANSHIP_NOW, NULL); /* what cannot be passed back is kept */
-        }
+        if (buf->kind == TRANSHIP_BUF_EXCLUSIVE)
+            ++*(unsigned char *)buf->ptr;
+        if (*number % 3 == 1 && *number % 2)
+            tranship_send_back(receiver, buf, TRANSHIP_NOW, NULL); /* given away; what cannot be handed back is kept */
     }
     for (size_t at = 0; at < KEPT; at++)
         tranship_release(&kept[at]);
