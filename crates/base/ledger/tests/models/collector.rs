@@ -3,9 +3,9 @@
 use tranship_ledger::order::{CollectStep, Phase};
 
 use crate::config::{A, Config};
-use crate::explore::Steps;
 use crate::manager::is_stale;
 use crate::state::{Collector, Q, QUEUED, State, Use, status::ON};
+use crate::system::Steps;
 use crate::writer;
 
 pub fn steps(config: &Config, state: &State, out: &mut Steps) {

@@ -3,8 +3,8 @@
 use tranship_ledger::order::{PassStep, ReceiptStep, SendStep};
 
 use crate::config::{A, Config};
-use crate::explore::Steps;
 use crate::state::{Message, Op, State, Thread, Use, status};
+use crate::system::Steps;
 
 pub fn steps(config: &Config, state: &State, out: &mut Steps) {
     for d in (0..config.domains).filter(|&d| state.is_alive(d)) {

@@ -4,8 +4,8 @@
 //! What an honest domain would do is among it.
 
 use crate::config::Config;
-use crate::explore::Steps;
 use crate::state::{Message, State};
+use crate::system::Steps;
 
 pub fn steps(config: &Config, state: &State, out: &mut Steps) {
     let Some(liar) = config.liar.filter(|&l| state.is_alive(l)) else {

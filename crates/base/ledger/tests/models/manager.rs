@@ -1,8 +1,8 @@
 //! The manager's part: assignments, deaths, queues and readers that leave, epochs; and the writer applying them.
 
 use crate::config::{A, Config};
-use crate::explore::Steps;
 use crate::state::{MANAGER, Op, QUEUED, State, Use, status};
+use crate::system::Steps;
 use status::{ACCEPTED, ASSIGNED, CLOSED, GONE, LEAVING, ON, RAISED, TOLD};
 
 fn is_dead(config: &Config, state: &State) -> bool {

@@ -3,7 +3,7 @@
 use tranship_ledger::order::{CollectStep, PASS_ORDER, Phase};
 
 use crate::config::{A, B, C, Config, E};
-use crate::explore::explore;
+use crate::explorer::explore;
 use crate::honest::CYCLE;
 use crate::torture;
 
@@ -47,7 +47,7 @@ fn judge(passes: usize) -> Vec<Option<(String, &'static str)>> {
                     c.pass = order.to_vec();
                     c.collection = vec![CollectStep::Pass; passes];
                 });
-                let outcome = explore(&config);
+                let outcome = explore(&mut &config);
                 let wrong = outcome.violation.map(|(why, _)| why);
                 println!(
                     "{passes} x {order:?}, {name}: {wrong:?} in {} states",

@@ -5,8 +5,8 @@ use tranship_ledger::order::{ReturnStep, SendStep};
 
 use crate::config::{A, Config};
 use crate::domain::{publish, takes};
-use crate::explore::Steps;
 use crate::state::{Collector, Op, QUEUED, SECOND, State, Thread, Use, status};
+use crate::system::Steps;
 
 /// Steps of a send before those of its order: what it looks at.
 const LOOKS: u8 = 2;
