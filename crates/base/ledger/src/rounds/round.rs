@@ -183,8 +183,7 @@ impl Rounds {
     #[inline(always)]
     fn is_due(&self, available: usize) -> bool {
         let entries = self.ended + self.held;
-        let steps =
-            self.desks.len() / self.desks_a_step + entries / 8 + self.tables * (entries / 32);
+        let steps = self.look_steps + entries / 8 + self.tables * (entries / 32);
         let late = available <= steps + 12 || self.ended > self.slots.len();
         late && self.ended >= 8 && self.slots.len() >= self.pace.small
     }
