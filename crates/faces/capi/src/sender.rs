@@ -231,7 +231,7 @@ pub extern "C" fn tranship_wait_taken(
 /// How many messages the receiver has not taken yet.
 #[unsafe(no_mangle)]
 pub extern "C" fn tranship_sender_queued(sender: Option<&Sender>) -> u64 {
-    quietly(0, || sender.map_or(0, |sender| sender.0.status().queued))
+    quietly(0, || sender.map_or(0, |sender| sender.0.queued()))
 }
 
 /// The receiver's domain. 0 of NULL.

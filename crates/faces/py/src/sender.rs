@@ -538,7 +538,7 @@ impl Sender {
     /// Messages that the receiver has not taken yet.
     #[getter]
     fn queued(&self, py: Python<'_>) -> PyResult<u64> {
-        self.with(py, |inner| inner.driven.end().status().queued)
+        self.with(py, |inner| inner.driven.end().queued())
     }
 
     /// Messages that this sender has dropped, as `when_full` says.

@@ -21,8 +21,6 @@ pub struct Status {
     pub peer_place: Option<String>,
     /// Whether the other end is gone.
     pub peer_gone: bool,
-    /// Messages that a sender's receiver has not taken yet; 0 at a receiver.
-    pub queued: u64,
     /// Messages that [`WhenFull`](crate::WhenFull) has dropped at a sender, or that a receiver has skipped because a newer one was there
     /// ([`WhenFull::DropOldest`](crate::WhenFull::DropOldest)).
     pub dropped: u64,
@@ -37,17 +35,16 @@ impl Status {
             peer_uid: link.peer_uid,
             peer_place: place.map(str::to_owned),
             peer_gone: link.is_over(),
-            queued: 0,
             dropped: 0,
         }
     }
 }
 
 impl Sender {
-    /// Returns the channel's id, the receiver and where it is, whether it is gone, and how many messages wait and were dropped.
+    /// Returns the channel's id, the receiver and where it is, whether it is gone, and how many messages were dropped. It looks whether
+    /// the receiver lives, by a system call: how many messages wait, [`Sender::queued`] says without one.
     pub fn status(&self) -> Status {
         Status {
-            queued: self.queued(),
             dropped: self.dropped,
             ..Status::of(&self.link, self.place())
         }
@@ -55,8 +52,8 @@ impl Sender {
 }
 
 impl Receiver {
-    /// Returns the channel's id, the sender and where it is, whether it is gone, and how many messages were skipped. There may be messages of a sender that
-    /// is gone.
+    /// Returns the channel's id, the sender and where it is, whether it is gone, and how many messages were skipped. It looks whether the
+    /// sender lives, by a system call. There may be messages of a sender that is gone.
     pub fn status(&self) -> Status {
         Status {
             dropped: self.skipped,

@@ -121,11 +121,11 @@ fn many_are_received_at_once() {
         got.clear();
         assert_eq!(receiver.recv_many(&mut got, 0).expect("none"), 0);
         assert_eq!(receiver.recv_many(&mut got, 2).expect("two"), 2);
-        assert_eq!(sender.status().queued, 6);
+        assert_eq!(sender.queued(), 6);
         assert_eq!(receiver.recv_many(&mut got, 100).expect("the rest"), 6);
         let words: Vec<u64> = got.iter().map(|message| message.word).collect();
         assert!(words.iter().copied().eq(8 * round..8 * round + 8));
-        assert_eq!(sender.status().queued, 0);
+        assert_eq!(sender.queued(), 0);
     }
     sender.send((filled(&pool, 16, 1), 1)).expect("room");
     drop(sender);
@@ -145,7 +145,7 @@ fn full_is_an_error_that_gives_the_buffer_back() {
     for i in 0..4 {
         sender.send(filled(&pool, 16, i)).expect("room");
     }
-    assert_eq!(sender.status().queued, 4);
+    assert_eq!(sender.queued(), 4);
     let error = sender.try_send(filled(&pool, 16, 9)).expect_err("full");
     assert!(matches!(
         error.error.find(),
@@ -248,7 +248,7 @@ fn a_blocked_sender_goes_on_when_the_receiver_takes() {
             for i in 0..50 {
                 assert_eq!(receiver.recv().expect("recv").word, i);
             }
-            assert_eq!(sending.join().expect("sender").status().queued, 0);
+            assert_eq!(sending.join().expect("sender").queued(), 0);
         });
     }
 }

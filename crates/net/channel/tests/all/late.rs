@@ -38,7 +38,7 @@ fn what_is_not_reported_is_not_taken() {
     let taken = to.wait_taken(Duration::from_millis(300));
     let error = taken.expect_err("none of them is said to be");
     assert_eq!(error.kind(), ErrorKind::TimedOut, "{error}");
-    assert_eq!(to.status().queued, 5);
+    assert_eq!(to.queued(), 5);
     shared.holds.store(false, Ordering::Relaxed);
     to.wait_taken(None).expect("taken");
     for number in 0..=5 {

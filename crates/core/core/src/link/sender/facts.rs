@@ -10,8 +10,9 @@ impl Sender {
         self.patience = Patience::Channel(when_full);
         self.skippable = descriptor::skippable(when_full);
     }
-    /// Messages that the receiver has not taken yet.
-    pub(in crate::link) fn queued(&self) -> u64 {
+
+    /// Returns how many messages the receiver has not taken yet. One load, no system call.
+    pub fn queued(&self) -> u64 {
         if self.link.domain.fork.is_child() {
             return 0;
         }

@@ -49,7 +49,7 @@ impl Lane {
         let Some(sender) = &mut self.sender else {
             return Ok(());
         };
-        if self.behind && sender.status().queued == 0 {
+        if self.behind && sender.queued() == 0 {
             self.behind = false;
         }
         let patience = match self.behind {
@@ -82,7 +82,7 @@ impl Lane {
     pub(super) fn queued(&self) -> u64 {
         self.sender
             .as_ref()
-            .map_or(0, |sender| sender.status().queued)
+            .map_or(0, |sender| sender.queued())
     }
 
     pub(super) fn is_gone(&self) -> bool {
