@@ -7,7 +7,7 @@ use tranship_core::admin::{DomainStat, HogAction, StatRecord};
 use tranship_core::error::{Barrier, Limit, RefusalCode, Shortage};
 use tranship_core::{
     BufferMut, ChannelOptions, Domain, DomainId, Message, Pool, PoolOptions, Receiver, Sender,
-    WhenFull,
+    Trust, WhenFull,
 };
 use tranship_manager::Config;
 use tranship_proto::Role;
@@ -46,7 +46,7 @@ child!(
                     ctl.send(&()).unwrap();
                 }
                 1 => {
-                    let pool = small_pool(&domain, 32);
+                    let pool = small_pool(&domain, 32, Trust::Producer);
                     let mut own = Vec::new();
                     let limit = loop {
                         match pool.try_alloc(CHUNK) {
@@ -106,9 +106,9 @@ child!(
     }
 );
 
-fn small_pool(domain: &Domain, chunks: usize) -> Pool {
+fn small_pool(domain: &Domain, chunks: usize, trust: Trust) -> Pool {
     let options = PoolOptions::new((chunks * CHUNK) as u64).chunk_bytes(CHUNK as u64);
-    domain.create_pool(options).expect("a pool")
+    domain.create_pool(options.trust(trust)).expect("a pool")
 }
 
 /// The manager, a pool in it, and a channel's sending end.
@@ -122,7 +122,7 @@ struct Stage {
 }
 
 impl Stage {
-    /// With a keeper that takes all that is sent to it, or moved.
+    /// With a keeper that takes all that is sent to it, or given away to be written.
     fn new(rules: &str, moved: bool) -> Stage {
         let dog = Watchdog::new();
         let config = Config {
@@ -139,11 +139,15 @@ impl Stage {
             .to_string();
         let peer = keeps().start().expect("a keeper");
         peer.send(&(&socket, SENT)).expect("send");
-        let pool = small_pool(&domain, 32);
+        let trust = match moved {
+            false => Trust::Producer,
+            true => Trust::Half,
+        };
+        let pool = small_pool(&domain, 32, trust);
         let mut sender = open(&domain);
         for _ in 0..SENT {
             let mut buf = pool.alloc(CHUNK).expect("room");
-            buf.fill(7);
+            buf.write(0, &[7; CHUNK]).expect("written");
             match moved {
                 false => sender.send(buf.freeze()).expect("sent"),
                 true => sender.send(buf).expect("moved"),
@@ -326,7 +330,7 @@ fn who_does_not_unmap_is_charged_and_ended() {
         .env(SOCKET, socket)
         .start()
         .expect("a clinger");
-    let pool = small_pool(&domain, 8);
+    let pool = small_pool(&domain, 8, Trust::Producer);
     let first = pool.alloc(CHUNK).expect("room");
     let mut sender = open(&domain);
     sender.assign(&pool).expect("taken");

@@ -80,9 +80,7 @@ impl Lane {
 
     /// Frames that it has not taken yet.
     pub(super) fn queued(&self) -> u64 {
-        self.sender
-            .as_ref()
-            .map_or(0, |sender| sender.queued())
+        self.sender.as_ref().map_or(0, |sender| sender.queued())
     }
 
     pub(super) fn is_gone(&self) -> bool {
