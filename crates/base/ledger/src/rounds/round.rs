@@ -53,7 +53,7 @@ struct Desk {
     limits: Limits,
 }
 
-/// What is known of a slot.
+/// A slot, as the rounds know it.
 #[derive(Clone, Copy, Debug, Default)]
 struct Slot {
     /// Lines that name it, and entries of ended ones that did.

@@ -21,7 +21,7 @@ pub trait System {
     /// Adds everything that can happen next.
     fn successors(&mut self, state: &Self::State, out: &mut Vec<(Self::Step, Self::State)>);
 
-    /// What is wrong in that state.
+    /// The rule that the state breaks.
     fn wrong(&mut self, state: &Self::State) -> Option<&'static str>;
 }
 

@@ -41,7 +41,7 @@ pub enum Op {
     HandOver(u8),
     Move,
     Forward(u8),
-    /// Its other thread.
+    /// The reader's second thread.
     Help,
     // The domain without a desk.
     Take,

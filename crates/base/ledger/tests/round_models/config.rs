@@ -1,4 +1,4 @@
-//! What is modelled, and which rule is left out.
+//! Which systems are modelled, and which rule a broken variant leaves out.
 
 /// Lines of a ring.
 pub const D: usize = 2;

@@ -15,7 +15,7 @@ const OLD: u8 = 12;
 /// What the clock shows now: ages are before it.
 const NOW: u64 = 1 << 32;
 
-/// What is done instead of the rule.
+/// The broken rule that takes the right one's place.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Without {
     Nothing,

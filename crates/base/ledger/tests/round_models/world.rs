@@ -518,7 +518,7 @@ impl World {
             for rings in 1..1u8 << config.rings() {
                 let is_offered = match rings {
                     3 => config.both,
-                    // What is in the second ring alone ends there first.
+                    // With channels, a buffer is in the second ring alone once its line in the first one has ended.
                     2 => !config.both || config.channels == 0,
                     _ => !config.both,
                 };

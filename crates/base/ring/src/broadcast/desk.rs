@@ -13,7 +13,7 @@ use tranship_sync::{full_fence, prefetch_write};
 pub struct Desk {
     /// The window ([`Win`](super::Win)).
     pub win: AtomicU64,
-    /// What is held longer: a slot's number plus 1 each; 0: nothing.
+    /// Buffers that are held longer: a slot's number plus 1 each; 0: none.
     pub kept: [AtomicU32; KEPT as usize],
     /// Not 0: the reader's table has holds, too.
     pub more: AtomicU32,

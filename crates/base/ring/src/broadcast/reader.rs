@@ -208,6 +208,9 @@ impl Reader {
 
     /// Says that the reader holds a buffer of a message that is not finished. Call [`Reader::finish`] after it, once
     /// for all buffers of the message. `in_table` is the number of holds that the table has now, counted by the caller.
+    ///
+    /// The slot comes out of a line, whose words are the writer's: the caller checks first that the pool has it. Mapped memory panics if the
+    /// table has no such slot.
     // Crash: a hold and its window both cover the buffer; the desk's removal ends both.
     #[inline(always)]
     pub fn hold<M: ReaderMemory>(

@@ -61,7 +61,7 @@ impl Tag {
         Tag { rest, ..self }
     }
 
-    /// The same without these flags.
+    /// Returns the tag without these flags.
     #[inline(always)]
     pub(crate) fn without(self, flags: u32) -> Tag {
         let rest = self.rest & !flags;

@@ -219,7 +219,7 @@ fn one_that_is_given_away_is_shared() {
     assert_eq!(got.id().pool(), none.id());
     assert_eq!(got.bytes(), Some(&[4; CHUNK][..]));
     uses(&copies, 0);
-    // Its receipt can be handed back.
+    // A given buffer's receipt can be handed back.
     from.send_back(got).expect("pass");
     let back = buf(to.try_recv_back().expect("no lie").expect("it is back"));
     assert_eq!(back.bytes(), Some(&[4; CHUNK][..]));

@@ -90,7 +90,7 @@ struct Thing {
     buf: Buf,
     bytes: Vec<u8>,
     home: Home,
-    /// Its handle is one that was given away, so that it can be handed back.
+    /// The handle was given away, so it can be handed back.
     moved: bool,
 }
 

@@ -1,4 +1,4 @@
-//! What is left of earlier managers and of dead domains: claims, the service manager's store, orphans.
+//! Things that earlier managers and dead domains left: claims, the service manager's store, orphans.
 
 pub(super) mod bits;
 pub(super) mod brought;
