@@ -155,14 +155,16 @@ impl Shell {
                 self.answers
                     .push_back(Input::OrphanRead { pool, slots, live });
             }
-            Action::Complete {
-                client,
-                mut record,
-                look,
-            } => {
+            Action::Complete { client, records } => {
                 let file = |token| self.fds.get(&token).map(|f| -> &File { f });
-                look::complete(&mut record, look, &file);
-                self.answer_later(client, Input::Completed { client, record });
+                let complete = |(mut record, look)| {
+                    if let Some(look) = look {
+                        look::complete(&mut record, look, &file);
+                    }
+                    record
+                };
+                let records = records.into_iter().map(complete).collect();
+                self.answer_later(client, Input::Completed { client, records });
             }
             Action::ReadFigures { asker, pools } => {
                 let read = |token| self.fds.get(&token).map(|f| counters::figures(f));

@@ -278,7 +278,7 @@ pub(crate) struct StatRun {
     pub req: Req,
     /// The last item that was sent.
     pub last: Option<Item>,
-    /// A record waits for the shell's reading.
+    /// Records wait for the shell's reading.
     pub waits: bool,
 }
 

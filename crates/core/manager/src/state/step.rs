@@ -49,7 +49,7 @@ impl State {
             Input::Blocked { client } => self.blocked(client),
             Input::ProcessDied { domain } => self.domain_ends(domain, GoneReason::Died),
             Input::OrphanRead { pool, slots, live } => self.swept(pool, &slots, live),
-            Input::Completed { client, record } => self.completed(client, record),
+            Input::Completed { client, records } => self.completed(client, records),
             Input::FiguresRead { asker, figures } => {
                 let (cx, hogs, outside) = (&mut self.cx, &self.hogs, &mut self.outside);
                 let (pools, heaps) = (&mut self.pools, &mut self.heaps);

@@ -270,8 +270,8 @@ pub enum Input {
     Completed {
         /// The client that asked.
         client: ClientId,
-        /// The record, with what could be read.
-        record: StatRecord,
+        /// The records, with what could be read.
+        records: Vec<StatRecord>,
     },
     /// The answer to `Action::ReadFigures`, in its order; `None` for figures that could not be read.
     FiguresRead {
@@ -367,14 +367,12 @@ pub enum Action {
         /// (`sent`, `rcvd`) of every queue.
         queues: Vec<(FdToken, FdToken)>,
     },
-    /// Add the facts that only owners know to a record. Answered in the asker's next turn.
+    /// Add the facts that only owners know to these records. Answered in the asker's next turn.
     Complete {
         /// The client that asked.
         client: ClientId,
-        /// The record.
-        record: StatRecord,
-        /// Where the facts are.
-        look: Look,
+        /// The records, and where such facts are.
+        records: Vec<Surveyed>,
     },
     /// Read the writers' figures about their pools. Answered at once.
     ReadFigures {

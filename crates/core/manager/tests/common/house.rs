@@ -104,13 +104,14 @@ impl House {
                         let live = Some(self.alive.clone());
                         inputs.push_back(Input::OrphanRead { pool, slots, live });
                     }
-                    Action::Complete {
-                        client, mut record, ..
-                    } => {
-                        if let StatRecord::Channel(channel) = &mut record {
-                            channel.taken = TAKEN;
+                    Action::Complete { client, records } => {
+                        let mut records: Vec<_> = records.into_iter().map(|(r, _)| r).collect();
+                        for record in &mut records {
+                            if let StatRecord::Channel(channel) = record {
+                                channel.taken = TAKEN;
+                            }
                         }
-                        inputs.push_back(Input::Completed { client, record });
+                        inputs.push_back(Input::Completed { client, records });
                     }
                     Action::ReadFigures { asker, pools } => {
                         let said = |(id, _)| (id, self.figures.get(&id).copied());

@@ -357,17 +357,16 @@ pub trait Simulated {
                 let live = self.alive(&orphan);
                 Some(Input::OrphanRead { pool, slots, live })
             }
-            Action::Complete {
-                client,
-                record,
-                look,
-            } => {
-                let files = match look {
-                    Look::Figures { table } => [Some(table), None],
-                    Look::Rings { source, sink } => [source, sink],
-                };
-                assert!(files.into_iter().flatten().all(|f| self.shell().owns(f)));
-                Some(Input::Completed { client, record })
+            Action::Complete { client, records } => {
+                for look in records.iter().filter_map(|(_, look)| *look) {
+                    let files = match look {
+                        Look::Figures { table } => [Some(table), None],
+                        Look::Rings { source, sink } => [source, sink],
+                    };
+                    assert!(files.into_iter().flatten().all(|f| self.shell().owns(f)));
+                }
+                let records = records.into_iter().map(|(record, _)| record).collect();
+                Some(Input::Completed { client, records })
             }
             Action::ReadFigures { asker, pools } => {
                 assert!(pools.iter().all(|(_, table)| self.shell().owns(*table)));

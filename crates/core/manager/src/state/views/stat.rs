@@ -12,7 +12,7 @@ use tranship_proto::{
     PoolId, PoolStat, RefusalCode, Req, Role, StatRecord,
 };
 
-/// Records that are sent at once.
+/// Records of one moment.
 const RECORDS_AT_ONCE: usize = 32;
 
 /// Returns the first key of a map after one, or the first of all.
@@ -92,46 +92,41 @@ impl State {
         next.or_else(|| kinds[kind..].iter().find_map(|first| first()))
     }
 
-    /// Continues an answer while there is room.
+    /// Continues an answer if there is room: the next records, all of one moment.
     pub(crate) fn stat_on(&mut self, client: ClientId) {
-        for _ in 0..RECORDS_AT_ONCE {
-            let run = self.cx.clients.get(client).and_then(|c| c.stat.as_ref());
-            let Some(run) = run.filter(|run| !run.waits && self.cx.clients.has_room(client)) else {
-                return;
-            };
-            let (req, found) = (run.req, self.survey(run.last));
-            let Some(stat) = self.cx.clients.stat(client) else {
-                return;
-            };
-            let Some((item, record)) = found else {
-                *stat = None;
-                return self.cx.push(client, Event::StatEnd { req }, &[]);
-            };
-            let waits = matches!(record, Some((_, Some(_))));
-            if let Some(run) = stat {
-                (run.last, run.waits) = (Some(item), waits);
-            }
-            match record {
-                Some((record, None)) => self.cx.push(client, Event::Stat { req, record }, &[]),
-                Some((record, Some(look))) => self.cx.out.push(Action::Complete {
-                    client,
-                    record,
-                    look,
-                }),
-                None => {}
-            }
+        let run = self.cx.clients.get(client).and_then(|c| c.stat.as_ref());
+        let Some(run) = run.filter(|run| !run.waits && self.cx.clients.has_room(client)) else {
+            return;
+        };
+        let (req, mut last, mut records) = (run.req, run.last, Vec::new());
+        while records.len() < RECORDS_AT_ONCE
+            && let Some((item, record)) = self.survey(last)
+        {
+            last = Some(item);
+            records.extend(record);
         }
+        let Some(stat) = self.cx.clients.stat(client) else {
+            return;
+        };
+        if records.is_empty() {
+            *stat = None;
+            return self.cx.push(client, Event::StatEnd { req }, &[]);
+        }
+        let waits = true;
+        *stat = Some(StatRun { req, last, waits });
+        self.cx.out.push(Action::Complete { client, records });
     }
 
-    /// Takes a record that the shell has completed. The rest follows at once, so that the records of few objects are of
-    /// one moment.
-    pub(crate) fn completed(&mut self, client: ClientId, record: StatRecord) {
+    /// Takes records that the shell has completed.
+    pub(crate) fn completed(&mut self, client: ClientId, records: Vec<StatRecord>) {
         let run = self.cx.clients.stat(client).and_then(Option::as_mut);
         if let Some(run) = run
             && std::mem::take(&mut run.waits)
         {
             let req = run.req;
-            self.cx.push(client, Event::Stat { req, record }, &[]);
+            for record in records {
+                self.cx.push(client, Event::Stat { req, record }, &[]);
+            }
             self.stat_on(client);
         }
     }
