@@ -128,14 +128,13 @@ fn a_cache_outlives_a_connection_to_an_unchanged_disk() {
     let file = kit::file();
     let direct = Direct::new(kit::disk(&file, SIZE, Access::Auto, false)).expect("a thread");
     let (direct, at) = (Arc::new(direct), kit::endpoint("shm", Trust::Full));
-    let start = || Front::start(&at, Arc::clone(&direct) as _).expect("a front");
-    let mut front = Some(start());
+    let mut front = Some(kit::started(&at, &direct));
     let client = Client::new(&at);
     let blocks = SIZE / BLOCK as u64;
     (0..blocks).for_each(|block| assert!(client.read(block) == [0; BLOCK]));
     let connections = client.remote.connections();
     drop(front.take());
-    front = Some(start());
+    front = Some(kit::started(&at, &direct));
     while client.remote.connections() < connections + 1 {
         std::thread::yield_now();
     }

@@ -8,6 +8,7 @@ use tempfile::TempDir;
 use tranship_block::front::{Direct, Forwarding, Front};
 use tranship_block::{Access, Cache, Cached, Disk, DiskOptions, Endpoint, Remote, Store};
 use tranship_core::{Domain, Error, ErrorKind, Trust};
+use tranship_manager::Config;
 use tranship_testkit::Watchdog;
 
 pub const PATIENCE: Duration = Duration::from_secs(120);
@@ -32,10 +33,16 @@ pub fn member(manager: &Domain) -> Result<Domain, Error> {
     Ok(domain)
 }
 
-/// The manager of this process's tests: names of `shm:` are its.
+/// The manager of this process's tests: names of `shm:` are its. It does not watch the machine's memory: on a machine
+/// that is short of it caches would have to give theirs back, and nothing would be found in them.
 pub fn manager() -> &'static Domain {
     static MANAGER: OnceLock<Domain> = OnceLock::new();
-    MANAGER.get_or_init(|| Domain::embedded().expect("a manager"))
+    MANAGER.get_or_init(|| {
+        let mut config = Config::default();
+        config.pressure.watch = false;
+        let builder = Domain::builder().config(config);
+        builder.embedded().expect("a manager")
+    })
 }
 
 /// A file of its own, on the file system of the build folder: those of `/tmp` are often in memory.
@@ -77,9 +84,13 @@ impl Service {
 
 /// A disk's service at an address.
 pub fn front(at: &Endpoint, disk: Arc<dyn Store>) -> Front {
-    let direct = Arc::new(Direct::new(disk).expect("a thread"));
+    started(at, &Arc::new(Direct::new(disk).expect("a thread")))
+}
+
+/// Starts a service, also where one has ended just now.
+pub fn started(at: &Endpoint, direct: &Arc<Direct>) -> Front {
     loop {
-        match Front::start(at, Arc::clone(&direct) as _) {
+        match Front::start(at, Arc::clone(direct) as _) {
             Ok(front) => return front,
             // The manager has not heard yet that the last one is gone.
             Err(error) if error.kind() == ErrorKind::NameTaken => std::thread::yield_now(),
