@@ -101,18 +101,16 @@ fn charged(domain: &Domain, bytes: u64) -> (Arc<Cache>, Cached<Numbers>) {
 }
 
 fn with_total(total: u64) -> Domain {
-    let config = Config {
+    kit::embedded(Config {
         total: Some(total),
-        ..Config::default()
-    };
-    let domain = Domain::builder().name("proxy").config(config).embedded();
-    domain.expect("a manager")
+        ..kit::config()
+    })
 }
 
 #[test]
 fn blocks_are_admitted_and_go_back_when_the_manager_asks() {
     let _dog = watchdog();
-    let domain = Domain::embedded().expect("a manager");
+    let domain = kit::embedded(kit::config());
     let (cache, store) = charged(&domain, 8 * MIB);
     assert_eq!((cache.held_bytes(), heap(&domain).admitted_bytes), (0, 0));
     // A manager on a busy machine may not answer in time: then there is less for a while.
@@ -167,10 +165,9 @@ fn who_is_refused_keeps_less_and_nothing_fails() {
 #[test]
 fn a_manager_that_gives_no_heap_is_heeded() {
     let _dog = watchdog();
-    let mut config = Config::default();
+    let mut config = kit::config();
     config.limits.pools = 1;
-    let domain = Domain::builder().config(config).embedded();
-    let domain = domain.expect("a manager");
+    let domain = kit::embedded(config);
     let _only = Heap::create(&domain, HeapOptions::new(MIB)).expect("heap");
     let cache = Cache::new(MIB);
     let store = Cached::new(&cache, Numbers(MIB));
@@ -207,7 +204,7 @@ fn a_new_manager_hears_of_it() {
     let _dog = watchdog();
     let dir = tranship_testkit::folder().expect("dir");
     let path = dir.path().join("socket");
-    let start = || Embedded::start(Config::default(), Some(&path)).expect("manager");
+    let start = || Embedded::start(kit::config(), Some(&path)).expect("manager");
     let first = start();
     let domain = Domain::builder().socket(&path).connect().expect("connect");
     let (cache, store) = charged(&domain, 4 * MIB);

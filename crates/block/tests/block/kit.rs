@@ -33,16 +33,24 @@ pub fn member(manager: &Domain) -> Result<Domain, Error> {
     Ok(domain)
 }
 
-/// The manager of this process's tests: names of `shm:` are its. It does not watch the machine's memory: on a machine
-/// that is short of it caches would have to give theirs back, and nothing would be found in them.
+/// Returns the configuration of a manager that does not watch the machine's memory: on a machine that is short of it
+/// caches would have to give theirs back, and nothing would be found in them.
+pub fn config() -> Config {
+    let mut config = Config::default();
+    config.pressure.watch = false;
+    config
+}
+
+/// Returns a domain with a manager of its own.
+pub fn embedded(config: Config) -> Domain {
+    let builder = Domain::builder().config(config);
+    builder.embedded().expect("a manager")
+}
+
+/// The manager of this process's tests: names of `shm:` are its.
 pub fn manager() -> &'static Domain {
     static MANAGER: OnceLock<Domain> = OnceLock::new();
-    MANAGER.get_or_init(|| {
-        let mut config = Config::default();
-        config.pressure.watch = false;
-        let builder = Domain::builder().config(config);
-        builder.embedded().expect("a manager")
-    })
+    MANAGER.get_or_init(|| embedded(config()))
 }
 
 /// A file of its own, on the file system of the build folder: those of `/tmp` are often in memory.

@@ -42,10 +42,9 @@ fn a_lack_that_passes_costs_no_channel_and_no_request() {
     let disk = kit::disk(&file, SIZE, Access::Auto, false);
     let config = Config {
         total: Some(TOTAL),
-        ..Config::default()
+        ..kit::config()
     };
-    let manager = Domain::builder().config(config).embedded();
-    let manager = Arc::new(manager.expect("a manager"));
+    let manager = Arc::new(kit::embedded(config));
     let members = Arc::clone(&manager);
     let name = format!("shm:lack-{}", std::process::id());
     let at = Endpoint::new(&name, Trust::Producer).with_domains(move || kit::member(&members));
