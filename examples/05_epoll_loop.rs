@@ -27,9 +27,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         .collect();
     let mut links = Vec::new();
     for _ in 0..3 {
-        let mut link = listener.accept()?;
-        link.set_pollable()?;
-        links.push(link);
+        links.push(listener.accept()?);
     }
 
     let (mut got, mut wakeups) = (0, 0);
@@ -49,8 +47,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             }
         });
         // Say that we are about to sleep; if something came meanwhile, look again instead.
-        let may_sleep = links.iter_mut().all(|link| link.arm());
-        if may_sleep && !links.is_empty() {
+        let mut may_sleep = !links.is_empty();
+        for link in &mut links {
+            may_sleep &= link.arm()?;
+        }
+        if may_sleep {
             // Other descriptors (sockets, timers) would stand here beside it.
             poll(&mut [PollFd::new(&hub, PollFlags::IN)], None)?;
             wakeups += 1;

@@ -66,7 +66,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             // Memory over its quota is given back as it is released.
             held.pop_front();
         }
-        let quotas = [&video, &log].map(|pool| pool.quota_bytes() / MIB);
+        let quotas = [&video, &log].map(|pool| pool.stats().quota_bytes / MIB);
         let done = quotas[0] >= 12 && quotas[0] + quotas[1] <= TOTAL / MIB;
         periods += 1;
         if done {
@@ -79,6 +79,6 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     })?;
     // The policy ends, and its quotas stay.
     drop(steering);
-    assert!(video.quota_bytes() > log.quota_bytes());
+    assert!(video.stats().quota_bytes > log.stats().quota_bytes);
     Ok(())
 }

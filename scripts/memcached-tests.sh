@@ -1,6 +1,6 @@
 #!/bin/bash
 # memcached-tests.sh [FOLDER]: memcached's own tests, `t/*.t` of Debian's source package, each against a cache server that was just
-# started. Fetches the package into FOLDER the first time (default: target/memcached), and builds nothing of it. docs/zcopy.md lists
+# started. Fetches the package into FOLDER the first time (default: target/memcached), and builds nothing of it. memcached-tests.txt lists
 # the files that do not pass, and why. Fails if another file does not pass, or one of these does.
 # PROGRAM=PATH is the program `tranship`, ONLY=WORD runs the files with that word in their names.
 set -euo pipefail
@@ -37,13 +37,13 @@ for file in t/*"${ONLY:-}"*.t; do
     # Some files wait for ever for a protocol that is not here.
     said=$(T_MEMD_USE_DAEMON=$address timeout 60 perl -I. -It/lib "$file" 2>/dev/null | tr -d '\0') && passes=1 || passes=
     kill $server && wait $server || true
-    why=$(sed -n "s/^| \`$name\` | \(.*\) |\$/\1/p" "$root/docs/zcopy.md")
+    why=$(sed -n "s/^$name: //p" "$root/scripts/memcached-tests.txt")
     case $passes,$why in
     1,) [[ $said = *'# SKIP '* ]] && echo "$name: left out by itself: ${said#*# SKIP }" || echo "$name: passes" ;;
     ,?*) echo "$name: about memcached's inside: $why" ;;
     *)
         failures=$((failures + 1))
-        [ $passes ] && echo "$name: FAILED: it passes, and docs/zcopy.md lists it" || echo "$name: FAILED"
+        [ $passes ] && echo "$name: FAILED: it passes, and memcached-tests.txt lists it" || echo "$name: FAILED"
         ;;
     esac
 done

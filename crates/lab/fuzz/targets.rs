@@ -25,7 +25,7 @@ pub fn wire(data: &[u8]) {
 
 /// The list of an aggregate, as it lies in a buffer.
 pub fn list(data: &[u8]) {
-    let Ok(pieces) = aggregate::decode(View::from_slice(data)) else {
+    let Ok(pieces) = aggregate::decode(View::from(data)) else {
         return;
     };
     let mut again = vec![0; aggregate::len(pieces.len())];

@@ -18,8 +18,8 @@ use std::sync::Arc;
 /// use std::io;
 /// use tranship::{Error, ErrorKind};
 ///
-/// let refused = std::fs::File::open("/nowhere/at/all");
-/// let error = refused.map_err(Error::system("opening the configuration")).unwrap_err();
+/// let refused = std::fs::File::open("/nowhere/at/all").unwrap_err();
+/// let error = Error::because(ErrorKind::System, "opening the configuration", refused);
 /// assert_eq!((error.kind(), error.errno()), (ErrorKind::System, 2));
 /// assert_eq!(error.find::<io::Error>().unwrap().kind(), io::ErrorKind::NotFound);
 /// ```
@@ -60,18 +60,6 @@ impl Error {
         Error::with(kind, Detail { text, cause })
     }
 
-    /// Makes a function for `map_err`: the error of a refused system call.
-    pub fn system(what: impl Into<Cow<'static, str>>) -> impl FnOnce(io::Error) -> Error {
-        move |cause| Error::because(ErrorKind::System, what, cause)
-    }
-
-    /// Makes a function for `map_err`: an error of this kind, with another as its cause.
-    pub fn of<E: Into<Box<dyn StdError + Send + Sync>>>(
-        kind: ErrorKind,
-    ) -> impl FnOnce(E) -> Error {
-        move |cause| Error::because(kind, kind.meaning(), cause)
-    }
-
     /// Wraps this error in another of the same kind, whose text says what was being done.
     #[must_use]
     pub fn context(self, text: impl Into<Cow<'static, str>>) -> Error {
@@ -102,6 +90,18 @@ impl Error {
         std::iter::successors(self.source(), |cause| (*cause).source())
             .find_map(|cause| cause.downcast_ref())
     }
+}
+
+/// Makes a function for `map_err`: the error of a refused system call.
+pub fn system(what: impl Into<Cow<'static, str>>) -> impl FnOnce(io::Error) -> Error {
+    move |cause| Error::because(ErrorKind::System, what, cause)
+}
+
+/// Makes a function for `map_err`: an error of this kind, with another as its cause.
+pub fn of_kind<E: Into<Box<dyn StdError + Send + Sync>>>(
+    kind: ErrorKind,
+) -> impl FnOnce(E) -> Error {
+    move |cause| Error::because(kind, kind.meaning(), cause)
 }
 
 impl From<ErrorKind> for Error {
@@ -201,7 +201,7 @@ mod tests {
     #[test]
     fn the_kernels_number_is_its_own_if_it_spoke() {
         let refused = io::Error::from_raw_os_error(libc::EMFILE);
-        let error = Error::system("dup")(refused).context("showing a chunk");
+        let error = system("dup")(refused).context("showing a chunk");
         assert_eq!(error.kind(), ErrorKind::System);
         assert_eq!(error.errno(), libc::EMFILE);
         assert!(error.to_string().starts_with("showing a chunk: dup: "));

@@ -18,15 +18,6 @@ macro_rules! kinds {
             /// All of them, by number.
             pub const ALL: &[ErrorKind] = &[$(ErrorKind::$kind),+];
 
-            /// Returns the kind with this number.
-            #[must_use]
-            pub fn from_u16(number: u16) -> Option<ErrorKind> {
-                match number {
-                    $($number => Some(ErrorKind::$kind),)+
-                    _ => None,
-                }
-            }
-
             /// Returns the kind's name in this library.
             #[must_use]
             pub fn name(self) -> &'static str {
@@ -52,15 +43,14 @@ macro_rules! kinds {
             }
 
             /// Returns the nearest number of the kernel.
-            #[must_use]
-            pub fn errno(self) -> i32 {
+            pub(crate) fn errno(self) -> i32 {
                 match self {
                     $(ErrorKind::$kind => libc::$errno,)+
                 }
             }
 
-            /// Returns the kernel's name of that number.
-            #[must_use]
+            /// Returns the kernel's name of that number, for the pages that list the kinds.
+            #[doc(hidden)]
             pub fn errno_name(self) -> &'static str {
                 match self {
                     $(ErrorKind::$kind => stringify!($errno),)+
@@ -146,13 +136,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_told_apart_come_back_and_rise() {
+    fn numbers_are_told_apart_and_rise() {
         assert!(ErrorKind::ALL.is_sorted_by(|a, b| a.number() < b.number()));
         for kind in ErrorKind::ALL {
-            assert_eq!(ErrorKind::from_u16(kind.number()), Some(*kind));
             assert_eq!(format!("{kind:?}"), kind.name());
         }
-        assert_eq!(ErrorKind::from_u16(0), None);
-        assert_eq!(ErrorKind::from_u16(u16::MAX), None);
     }
 }

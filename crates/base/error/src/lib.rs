@@ -14,6 +14,6 @@ mod error;
 mod kind;
 mod unsent;
 
-pub use error::{Cause, Error};
+pub use error::{Cause, Error, of_kind, system};
 pub use kind::ErrorKind;
 pub use unsent::SendError;

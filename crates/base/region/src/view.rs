@@ -23,7 +23,7 @@ pub struct OutOfBounds {
 /// # use tranship_region as tranship;
 /// use tranship::View;
 ///
-/// let view = View::from_slice(&[1, 0, 0, 0, 9]);
+/// let view = View::from(&[1, 0, 0, 0, 9][..]);
 /// assert_eq!((view.read::<u32>(0)?, view.read::<u8>(4)?), (1, 9));
 /// assert_eq!(view.sub(4..5)?.to_vec(), [9]); // a copy
 /// assert!(view.read::<u64>(0).is_err()); // 8 bytes of 5
@@ -53,13 +53,6 @@ impl<'a> View<'a> {
             len,
             lifetime: PhantomData,
         }
-    }
-
-    /// Makes a view of memory that does not change.
-    #[inline]
-    pub fn from_slice(bytes: &'a [u8]) -> View<'a> {
-        // SAFETY: borrowed for `'a`, and nothing writes it.
-        unsafe { View::new(bytes.as_ptr(), bytes.len()) }
     }
 
     /// Returns the length, bytes.
@@ -155,15 +148,14 @@ impl<'a> View<'a> {
         }
         bytes
     }
+}
 
-    /// Returns the view as a plain slice.
-    ///
-    /// # Safety
-    /// No process writes the memory during `'a`: it is sealed against its writer too, or the writer is trusted.
+/// A view of memory that does not change.
+impl<'a> From<&'a [u8]> for View<'a> {
     #[inline]
-    pub unsafe fn trusted(&self) -> &'a [u8] {
-        // SAFETY: mapped for `'a`; nothing writes it, as the caller promises.
-        unsafe { std::slice::from_raw_parts(self.base, self.len) }
+    fn from(bytes: &'a [u8]) -> View<'a> {
+        // SAFETY: borrowed for `'a`, and nothing writes it.
+        unsafe { View::new(bytes.as_ptr(), bytes.len()) }
     }
 }
 

@@ -21,7 +21,7 @@ use door::Door;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
-use tranship_core::Error;
+use tranship_core::{Error, error};
 
 /// A store that works on its clients' buffers.
 #[derive(Debug)]
@@ -145,7 +145,7 @@ impl Front {
         let door = Door::open(at, behind, &stop)?;
         let thread = std::thread::Builder::new().name("block-door".into());
         let thread = thread.spawn(move || door.run());
-        let door = Some(thread.map_err(Error::system("starting a thread"))?);
+        let door = Some(thread.map_err(error::system("starting a thread"))?);
         Ok(Front { stop, door })
     }
 }

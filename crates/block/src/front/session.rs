@@ -11,7 +11,7 @@ use crate::{Data, Fault, Job, Op, Request, Store, sum};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
-use tranship_core::{Buffer, Error, ErrorKind, Message, Pool, Receiver, Sender};
+use tranship_core::{Buffer, Error, ErrorKind, Message, Pool, Receiver, Sender, error};
 
 /// The longest single wait.
 pub(super) const ROUND: Duration = Duration::from_millis(100);
@@ -125,7 +125,7 @@ impl Session {
             return Ok(());
         }
         let info = self.served.store.info();
-        let info = info.map_err(Error::of(ErrorKind::PeerGone))?;
+        let info = info.map_err(error::of_kind(ErrorKind::PeerGone))?;
         let opening = self.served.leases.as_ref().map(|leases| leases.opening);
         self.welcomed = true;
         let words = wire::encode(&Say::Welcome(info, opening));

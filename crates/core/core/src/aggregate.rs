@@ -7,7 +7,7 @@ use crate::error::{Error, ErrorKind, Limit, SendError, Shortage, Violation};
 use crate::options::{Patience, WhenFull};
 use crate::pool::Pool;
 use std::collections::VecDeque;
-use std::io::{self, IoSlice};
+use std::io;
 use tranship_proto::BufferId;
 use tranship_region::View;
 use tranship_region::layout::aggregate as layout;
@@ -68,20 +68,6 @@ impl Aggregate {
         self.pieces.remove(at)
     }
 
-    /// Adds all pieces of another one at the end: aggregates do not nest.
-    ///
-    /// # Errors
-    /// `BadArgument` with more than [`MAX_PIECES`] pieces together: then the other comes back whole, and this one is as before.
-    pub fn append(&mut self, other: Aggregate) -> Result<(), SendError<Aggregate>> {
-        match no_room(self.pieces.len(), other.pieces.len()) {
-            Some(error) => Err(SendError::new(error, other)),
-            None => {
-                self.pieces.extend(other.pieces);
-                Ok(())
-            }
-        }
-    }
-
     /// The pool whose memory holds the list while it travels. Default: the pool of the first piece that is
     /// this domain's own.
     pub fn set_list_pool(&mut self, pool: &Pool) {
@@ -101,16 +87,6 @@ impl Aggregate {
     /// The pieces, in order.
     pub fn pieces(&self) -> &VecDeque<Buffer> {
         &self.pieces
-    }
-
-    /// A [`bytes::Buf`] over all pieces, if all of them can be read as slices.
-    pub fn reader(&self) -> Option<impl bytes::Buf + '_> {
-        let slices = self
-            .pieces
-            .iter()
-            .map(Buffer::bytes)
-            .collect::<Option<VecDeque<_>>>()?;
-        Some(Reader { slices })
     }
 
     /// Writes all bytes; see [`Buffer::write_to`]. Takes little memory, whatever the sender says.
@@ -143,31 +119,20 @@ impl Aggregate {
 /// Puts a piece at its place, if there is one.
 pub(crate) fn insert<P>(pieces: &mut VecDeque<P>, at: usize, piece: P) -> Result<(), SendError<P>> {
     let len = pieces.len();
-    let wrong = match at <= len {
-        true => no_room(len, 1),
-        false => {
-            let text = format!("no place {at} in an aggregate of {len} pieces, at most {len}");
-            Some(Error::new(ErrorKind::BadArgument, text))
-        }
+    let wrong = if at > len {
+        format!("no place {at} in an aggregate of {len} pieces, at most {len}")
+    } else if len == MAX_PIECES {
+        format!(
+            "an aggregate of {len} pieces cannot take 1 more: it has at most {MAX_PIECES}; send it and begin another"
+        )
+    } else {
+        pieces.insert(at, piece);
+        return Ok(());
     };
-    match wrong {
-        Some(error) => Err(SendError::new(error, piece)),
-        None => {
-            pieces.insert(at, piece);
-            Ok(())
-        }
-    }
-}
-
-/// What keeps an aggregate of so many pieces from having more.
-fn no_room(pieces: usize, more: usize) -> Option<Error> {
-    if pieces + more > MAX_PIECES {
-        let text = format!(
-            "an aggregate of {pieces} pieces cannot take {more} more: it has at most {MAX_PIECES}; send it and begin another"
-        );
-        return Some(Error::new(ErrorKind::BadArgument, text));
-    }
-    None
+    Err(SendError::new(
+        Error::new(ErrorKind::BadArgument, wrong),
+        piece,
+    ))
 }
 
 /// Stores the list of these pieces in a buffer, as `docs/format.md` says; waits for memory as the link does for room. `pool`: where, if not in the pool
@@ -205,7 +170,7 @@ pub(crate) fn make_list(
         None => {
             let mut bytes = vec![0; list.len()];
             let _ = layout::encode(&pieces, &mut bytes);
-            list.fill_from(View::from_slice(&bytes));
+            list.fill_from(View::from(&bytes[..]));
         }
     }
     Ok(list.freeze())
@@ -242,49 +207,4 @@ pub(crate) fn parse_list(list: &Buffer) -> Result<Vec<Reference>, Violation> {
         serial: piece.serial,
     };
     Ok(pieces.into_iter().map(reference).collect())
-}
-
-/// Reads an aggregate front to back.
-#[derive(Debug)]
-struct Reader<'a> {
-    slices: VecDeque<&'a [u8]>,
-}
-
-impl bytes::Buf for Reader<'_> {
-    fn remaining(&self) -> usize {
-        self.slices.iter().map(|s| s.len()).sum()
-    }
-    fn chunk(&self) -> &[u8] {
-        self.slices
-            .iter()
-            .find(|s| !s.is_empty())
-            .copied()
-            .unwrap_or_default()
-    }
-    fn advance(&mut self, mut n: usize) {
-        assert!(
-            n <= self.remaining(),
-            "advance by {n} of {} bytes",
-            self.remaining()
-        );
-        while let Some(first) = self.slices.front_mut() {
-            if n < first.len() {
-                *first = &first[n..];
-                return;
-            }
-            n -= first.len();
-            self.slices.pop_front();
-        }
-    }
-    fn chunks_vectored<'b>(&'b self, dst: &mut [IoSlice<'b>]) -> usize {
-        let mut n = 0;
-        for (to, from) in dst
-            .iter_mut()
-            .zip(self.slices.iter().filter(|s| !s.is_empty()))
-        {
-            *to = IoSlice::new(from);
-            n += 1;
-        }
-        n
-    }
 }

@@ -17,9 +17,9 @@ use std::io;
 /// let domain = Domain::embedded()?;
 /// let pool = domain.create_pool(PoolOptions::new(1 << 20))?;
 /// let mut all = AggregateMut::new();
+/// all.push_back(pool.copy(b"a header, ")?)?;
 /// all.push_back(pool.copy(b"a body")?)?;
-/// all.insert(0, pool.copy(b"a header, ")?)?;
-/// assert_eq!(all.to_vec(), b"a header, a body");
+/// assert_eq!(all.freeze().to_vec(), b"a header, a body");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug, Default)]
@@ -46,20 +46,8 @@ impl AggregateMut {
     /// # Errors
     /// `BadArgument` with more than [`MAX_PIECES`](crate::MAX_PIECES) pieces; the piece comes back.
     pub fn push_back(&mut self, piece: BufferMut) -> Result<(), SendError<BufferMut>> {
-        self.insert(self.pieces.len(), piece)
-    }
-
-    /// Adds a piece before the one at `at`; at the number of pieces: at the end.
-    ///
-    /// # Errors
-    /// As [`push_back`](AggregateMut::push_back), and where there is no such place.
-    pub fn insert(&mut self, at: usize, piece: BufferMut) -> Result<(), SendError<BufferMut>> {
-        insert(&mut self.pieces, at, piece)
-    }
-
-    /// Takes a piece out; none: there is none at this place.
-    pub fn remove(&mut self, at: usize) -> Option<BufferMut> {
-        self.pieces.remove(at)
+        let end = self.pieces.len();
+        insert(&mut self.pieces, end, piece)
     }
 
     /// The pieces, in order.
@@ -110,8 +98,8 @@ impl AggregateMut {
         self.pieces.iter().try_for_each(|piece| piece.write_to(to))
     }
 
-    /// A private copy of all bytes, as long as [`len`](AggregateMut::len) says: look at that first, as for [`Aggregate::to_vec`].
-    pub fn to_vec(&self) -> Vec<u8> {
+    /// A private copy of all bytes.
+    pub(crate) fn to_vec(&self) -> Vec<u8> {
         let mut all = Vec::with_capacity(self.len());
         self.pieces
             .iter()

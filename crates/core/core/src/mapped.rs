@@ -3,7 +3,7 @@
 
 use crate::aggregate::Aggregate;
 use crate::buffer::Home;
-use crate::error::{Error, ErrorKind, SendError};
+use crate::error::{self, Error, ErrorKind, SendError};
 use std::ptr::NonNull;
 use tranship_region::View;
 use tranship_sys::{ForkGuard, map, page_size};
@@ -116,7 +116,7 @@ fn map_all(aggregate: &Aggregate) -> Result<(NonNull<u8>, ForkGuard), Error> {
         ));
     };
     let len = aggregate.len();
-    let base = map::reserve(len, page).map_err(Error::system("mmap"))?;
+    let base = map::reserve(len, page).map_err(error::system("mmap"))?;
     let shown = show_all(aggregate, base);
     match shown {
         Ok(()) => Ok((base, fork)),
@@ -145,7 +145,7 @@ fn show_all(aggregate: &Aggregate, base: NonNull<u8>) -> Result<(), Error> {
             let n = usize::try_from(in_chunk).unwrap_or(left).min(left);
             // SAFETY: `from` is in the pool's window, where the piece is mapped as long as its handle is held; `to` is inside the reservation.
             unsafe {
-                map::show_again(from, n, to).map_err(Error::system("mremap"))?;
+                map::show_again(from, n, to).map_err(error::system("mremap"))?;
                 (from, to) = (from.add(n), to.add(n));
             }
             (offset, left) = (offset + n as u64, left - n);
@@ -178,11 +178,6 @@ impl Mapped {
         }
         // SAFETY: mapped until this is dropped; nobody changes the bytes of pieces that give slices while they are held.
         Some(unsafe { std::slice::from_raw_parts(self.base.as_ptr(), self.len) })
-    }
-
-    /// Gives the range up, and the pieces back.
-    pub fn into_aggregate(mut self) -> Aggregate {
-        std::mem::take(&mut self.aggregate)
     }
 }
 

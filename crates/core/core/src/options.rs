@@ -131,10 +131,6 @@ impl PoolOptions {
         self.addresses = Some(range);
         self
     }
-    /// Maps all of the pool below an address, as `1 << 32`, in this process.
-    pub fn below(self, address: usize) -> Self {
-        self.address_range(0..address)
-    }
     /// The right to forward: every domain that is sent buffers of this pool may send them on. Default: none may, until
     /// [`Pool::allow_forward`](crate::Pool::allow_forward) gives the right to some (or the manager's rules, `forward = "readers"`, give it to all). Without it
     /// a send of what came is [`Refused`](crate::ErrorKind::Refused), and gives the buffer back.

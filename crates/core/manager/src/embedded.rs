@@ -47,14 +47,14 @@ impl Embedded {
         let (listener, path, dir) = match path {
             Some(path) => (Listener::bind(path, mode)?, path.to_owned(), None),
             None => {
-                let base =
-                    own_dir::user_dir().map_err(Error::system("a directory for the socket"))?;
+                let base = own_dir::user_dir()
+                    .map_err(tranship_error::system("a directory for the socket"))?;
                 remove_dead(&base);
                 let (listener, dir) = bind_fresh(&base, mode)?;
                 (listener, dir.join(SOCKET), Some(dir))
             }
         };
-        let stop = Shutdown::new().map_err(Error::system("eventfd"))?;
+        let stop = Shutdown::new().map_err(tranship_error::system("eventfd"))?;
         let stopped = stop.clone();
         let thread = std::thread::Builder::new()
             .name("tranship-manager".to_owned())
@@ -63,7 +63,7 @@ impl Embedded {
                     tracing::error!(%error, "the embedded manager ended");
                 }
             })
-            .map_err(Error::system("starting the manager's thread"))?;
+            .map_err(tranship_error::system("starting the manager's thread"))?;
         Ok(Embedded {
             path,
             stop,
@@ -92,7 +92,7 @@ fn bind_fresh(base: &Path, mode: u32) -> Result<(Listener, PathBuf), Error> {
     loop {
         let dir = fresh(base, PREFIX);
         let bound = own_dir::own_dir(&dir)
-            .map_err(Error::system("a directory for the socket"))
+            .map_err(tranship_error::system("a directory for the socket"))
             .and_then(|()| Listener::bind(&dir.join(SOCKET), mode));
         match bound {
             Ok(listener) => return Ok((listener, dir)),

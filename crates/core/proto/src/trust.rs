@@ -28,7 +28,8 @@ impl Trust {
     /// All levels.
     pub const ALL: [Trust; 4] = [Trust::None, Trust::Producer, Trust::Half, Trust::Full];
 
-    /// Says whether every domain that has the pool maps its bytes for writing.
+    /// Says whether every domain that has the pool maps its bytes for writing: at [`Half`](Trust::Half) and above.
+    #[doc(hidden)]
     pub fn all_write(self) -> bool {
         self >= Trust::Half
     }

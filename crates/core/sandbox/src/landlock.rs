@@ -20,7 +20,7 @@ pub enum Landlock {
 
 /// Restricts this thread, and those that it starts.
 pub(crate) fn restrict() -> Result<Landlock, Error> {
-    let status = restricted().map_err(Error::of(ErrorKind::System))?;
+    let status = restricted().map_err(tranship_error::of_kind(ErrorKind::System))?;
     Ok(match status.ruleset {
         RulesetStatus::FullyEnforced => Landlock::Whole,
         RulesetStatus::PartiallyEnforced => Landlock::Part,

@@ -89,8 +89,9 @@ impl Sandbox {
     /// `ErrorKind::System` when the kernel refuses: seccomp is missing, or a thread has a filter of its own. The process may
     /// be locked down in part then, and should end.
     pub fn lock_down(&self) -> Result<Landlock, Error> {
-        let system =
-            |what: &'static str| move |errno: rustix::io::Errno| Error::system(what)(errno.into());
+        let system = |what: &'static str| {
+            move |errno: rustix::io::Errno| tranship_error::system(what)(errno.into())
+        };
         // Steps that can fail without a trace come first.
         let filters = seccomp::filters(self.reconnects, &self.also)?;
         if !self.traceable {

@@ -4,7 +4,7 @@
 //! being restarted. A second manager beside it would meet no other domain.
 
 use super::places::Places;
-use crate::error::{Awaited, Error, ErrorKind, SocketProblem, TimedOut};
+use crate::error::{self, Awaited, Error, ErrorKind, SocketProblem, TimedOut};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileTypeExt;
@@ -150,7 +150,7 @@ fn look(path: &Path, limit: Duration) -> Result<At, Error> {
                 max: socket::MAX_PATH_BYTES,
             })
         }
-        _ => Err(Error::system("connect to the manager's socket")(why)),
+        _ => Err(error::system("connect to the manager's socket")(why)),
     }
 }
 

@@ -1,7 +1,7 @@
 //! Errors between a domain and its manager: the causes that have figures, or a meaning of their own for programs.
 
 use std::io;
-pub use tranship_error::{Cause, Error, ErrorKind};
+pub use tranship_error::{Cause, Error, ErrorKind, system};
 pub use tranship_proto::OutOfRange;
 use tranship_proto::{Event, MAX_MARKS, MAX_NAME_BYTES, PoolId, Refusal};
 

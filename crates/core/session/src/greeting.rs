@@ -49,7 +49,7 @@ impl Greeting {
             // A manager that refuses this domain says why and hangs up, perhaps before it reads this: the reason must
             // still be read.
             Err(error) if !has_hung_up(&error) => {
-                return Err(Error::system("sendmsg to the manager")(error));
+                return Err(error::system("sendmsg to the manager")(error));
             }
             _ => {}
         }

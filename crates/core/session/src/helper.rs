@@ -2,10 +2,10 @@
 
 use super::state::DomainCore;
 use crate::base::thread;
-use crate::error::Error;
+use crate::error::{self, Error};
 
 pub(super) fn start(domain: DomainCore) -> Result<(), Error> {
-    thread("tranship", move || run(&domain)).map_err(Error::system("starting the helper thread"))
+    thread("tranship", move || run(&domain)).map_err(error::system("starting the helper thread"))
 }
 
 fn run(domain: &DomainCore) {

@@ -10,7 +10,7 @@ use tranship_sys::{process, socket};
 
 /// The library's descriptors are above this number, because programs that use select() cannot bear higher ones of their
 /// own.
-const FD_FLOOR: i32 = 1024;
+pub(super) const FD_FLOOR: i32 = 1024;
 
 pub struct Home {
     /// The socket that was named.
@@ -22,7 +22,6 @@ pub struct Home {
     pub(super) root: Option<Root>,
     /// Set if this process started the manager.
     pub(super) starter: Option<Arc<Starter>>,
-    pub(super) high_descriptors: bool,
 }
 
 impl Home {
@@ -30,7 +29,7 @@ impl Home {
     /// listens. In that case a manager is started, if this process had started the last one.
     pub(super) fn dial(&self) -> Result<OwnedFd, Option<Barrier>> {
         match socket::connect_now(&self.place) {
-            Ok(fd) => Ok(lifted(fd, self.high_descriptors)),
+            Ok(fd) => Ok(process::dup_above(fd, FD_FLOOR)),
             Err(error) => {
                 let barrier = Barrier::to_connect(&error, self.root);
                 if let Some(starter) = self.starter.as_ref().filter(|_| barrier.is_none()) {
@@ -39,12 +38,5 @@ impl Home {
                 Err(barrier)
             }
         }
-    }
-}
-
-pub(super) fn lifted(fd: OwnedFd, high: bool) -> OwnedFd {
-    match high {
-        true => process::dup_above(fd, FD_FLOOR),
-        false => fd,
     }
 }

@@ -6,7 +6,7 @@ use super::cut_off::Root;
 use super::discover::Found;
 use super::exports::Exports;
 use super::greeting::Greeting;
-use super::home::{Home, lifted};
+use super::home::{FD_FLOOR, Home};
 use super::notes::{Leaks, Notes};
 use super::pressure::MemoryPressure;
 use super::register::Register;
@@ -14,13 +14,14 @@ use super::starter::Starter;
 use super::state::{DomainCore, Life, Shared};
 use super::tasks::Tasks;
 use super::{helper, trace};
-use crate::error::Error;
+use crate::error::{self, Error};
 use std::any::Any;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tranship_sys::fork::ForkGuard;
+use tranship_sys::process;
 
 /// The manager to join, and how.
 pub struct Join {
@@ -32,7 +33,6 @@ pub struct Join {
     pub socket: Option<PathBuf>,
     /// The program that starts the manager again, if this process did.
     pub program: Option<PathBuf>,
-    pub high_descriptors: bool,
     pub leaks: Leaks,
     pub helper_thread: bool,
     /// The longest wait for each answer of the manager.
@@ -42,11 +42,11 @@ pub struct Join {
 impl DomainCore {
     pub fn join(how: Join) -> Result<DomainCore, Error> {
         let Join { found, name, .. } = how;
-        let fd = lifted(found.fd, how.high_descriptors);
+        let fd = process::dup_above(found.fd, FD_FLOOR);
         let (fd, welcome) = Greeting::say(fd, &name, None, how.manager_timeout)?.wait()?;
-        let poller = tranship_sys::epoll::Epoll::new().map_err(Error::system("epoll_create"))?;
+        let poller = tranship_sys::epoll::Epoll::new().map_err(error::system("epoll_create"))?;
         let core = DomainCore::new(Shared {
-            fork: ForkGuard::new().map_err(Error::system("mmap of the fork guard"))?,
+            fork: ForkGuard::new().map_err(error::system("mmap of the fork guard"))?,
             id: AtomicU32::new(welcome.domain.0),
             name,
             home: Home {
@@ -56,7 +56,6 @@ impl DomainCore {
                     .then(|| Arc::new(Starter::new(found.path.clone(), how.program))),
                 place: found.path,
                 root: Root::now(),
-                high_descriptors: how.high_descriptors,
             },
             control_pages: ControlPages::new(welcome.control_page),
             conn: Mutex::new(Conn::new(fd, welcome.instance)),

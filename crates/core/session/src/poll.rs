@@ -2,7 +2,7 @@
 
 use super::state::DomainCore;
 use crate::base::lock;
-use crate::error::Error;
+use crate::error::{self, Error};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use tranship_sys::epoll::Interest;
 
@@ -13,7 +13,7 @@ impl DomainCore {
             Some(fd) => self
                 .poller
                 .add(fd, 0, Interest::Read)
-                .map_err(Error::system("epoll_ctl")),
+                .map_err(error::system("epoll_ctl")),
             None => Ok(()),
         }
     }
@@ -26,7 +26,7 @@ impl DomainCore {
     pub fn poll_also(&self, fd: &OwnedFd) -> Result<(), Error> {
         self.poller
             .add(fd, 1, Interest::Read)
-            .map_err(Error::system("epoll_ctl"))
+            .map_err(error::system("epoll_ctl"))
     }
 
     /// Returns a descriptor that is readable when the manager has news.

@@ -198,7 +198,7 @@ impl Wire {
             }
             Err(source) if source.raw_os_error() == Some(errno::NO_DESCRIPTORS) => {
                 let call = "recvmsg of the manager's descriptors";
-                return Err(Error::system(call)(source));
+                return Err(error::system(call)(source));
             }
             Err(_) => {
                 self.down();

@@ -184,11 +184,8 @@ enum {
 /** In `flags` of tranship_domain_options: the process becomes non-dumpable, so that others of the same user cannot reach into it. */
 #define TRANSHIP_DOMAIN_NON_DUMPABLE 2
 
-/** In `flags` of tranship_domain_options: the library's descriptors are not kept above 1023. */
-#define TRANSHIP_DOMAIN_LOW_DESCRIPTORS 4
-
 /** In `flags` of tranship_domain_options: no manager is started when none is found. */
-#define TRANSHIP_DOMAIN_NO_AUTOSTART 8
+#define TRANSHIP_DOMAIN_NO_AUTOSTART 4
 
 /** In `flags` of tranship_pool_options: ask the kernel for huge pages (`tranship doctor` shows the setting that this needs). */
 #define TRANSHIP_POOL_HUGE_PAGES 1
@@ -359,7 +356,7 @@ typedef struct tranship_pool_options {
     /** How many buffers may exist at once, up to 1,048,576. 0: maximum / 4 KiB, at least 1024. */
     uint32_t slots;
     /**
-     * TRANSHIP_TRUST_NONE, ..., TRANSHIP_TRUST_FULL: who can write the pool's bytes besides this domain. 0: nobody (`producer`).
+     * TRANSHIP_TRUST_NONE, ..., TRANSHIP_TRUST_FULL: which other domains can write the pool's bytes. 0: none (`producer`).
      * At HALF and FULL every domain that has the pool can punch holes into its memory: a reader that touches a hole pays for the page.
      */
     uint32_t trust;
@@ -372,8 +369,8 @@ typedef struct tranship_pool_options {
     /** All of the pool is mapped below this address, here. 0: anywhere. */
     uint64_t below;
     /**
-     * At level TRANSHIP_TRUST_NONE: buffers of at least so many bytes are not copied by who receives them. Once one is sent nobody can write its memory, this
-     * process included: to write there is a fault. 0: 4 MiB where the kernel gives shared memory huge pages, else none; UINT64_MAX: none.
+     * At level TRANSHIP_TRUST_NONE: buffers of at least so many bytes are not copied by their receivers. Once one is sent no process can write its memory, this
+     * one included: to write there is a fault. 0: 4 MiB where the kernel gives shared memory huge pages, else none; UINT64_MAX: none.
      */
     uint64_t seal_from;
 } tranship_pool_options;
@@ -442,7 +439,7 @@ tranship_status tranship_buf_slice(const struct tranship_buf *buf,
 uint64_t tranship_buf_id(const struct tranship_buf *buf);
 
 /**
- * Copies `len` bytes from `at` on to `to`, out of a buffer, inline bytes, or an aggregate. Safe against a writer who changes them meanwhile:
+ * Copies `len` bytes from `at` on to `to`, out of a buffer, inline bytes, or an aggregate. Safe against a writer that changes them meanwhile:
  * check what you copied, not what you copy from. TRANSHIP_ERR_BAD_ARGUMENT, and nothing is copied, if there are not as many.
  */
 tranship_status tranship_copy_out(const struct tranship_buf *buf,
@@ -489,7 +486,7 @@ size_t tranship_domain_socket(const struct tranship_domain *domain,
 
 /**
  * A descriptor for poll(2) and epoll(7), readable when there is something to do: news of the manager (call tranship_domain_turn),
- * connections to accept, or messages for receivers that are tranship_receiver_set_pollable. It is the library's: neither read it nor close
+ * connections to accept, or messages for receivers that went to sleep by tranship_receiver_arm. It is the library's: neither read it nor close
  * it. -1 of NULL.
  */
 int32_t tranship_domain_fd(const struct tranship_domain *domain);
@@ -543,7 +540,8 @@ tranship_status tranship_accept_receiver(const struct tranship_listener *listene
                                          struct tranship_error **error);
 
 /**
- * Opens the sending end of a channel to whoever exports `name`, a name or an address as of tranship_listen. Waits for `timeout_ns`, as tranship_alloc does, until somebody does.
+ * Opens the sending end of a channel to the domain that listens at `name`, a name or an address as of tranship_listen. Waits until a domain listens there, for
+ * `timeout_ns` as tranship_alloc does.
  * `options` may be NULL.
  *
  * Close it with tranship_sender_close.
@@ -556,7 +554,8 @@ tranship_status tranship_open_sender(const struct tranship_domain *domain,
                                      struct tranship_error **error);
 
 /**
- * Opens the receiving end of a channel to whoever exports `name`, a name or an address as of tranship_listen. Waits for `timeout_ns`, as tranship_alloc does, until somebody does.
+ * Opens the receiving end of a channel to the domain that listens at `name`, a name or an address as of tranship_listen. Waits until a domain listens there, for
+ * `timeout_ns` as tranship_alloc does.
  * `options` may be NULL.
  *
  * Close it with tranship_receiver_close.
@@ -648,8 +647,8 @@ tranship_status tranship_recv(struct tranship_receiver *receiver,
  * tranship_recv_back. A buffer of kind TRANSHIP_BUF_SHARED is handed back if it arrived as what was given away: clones, parts and what was shared are
  * TRANSHIP_ERR_BUFFER_NOT_OWNED. Inline bytes are copied. `buf` then holds nothing; on failure it is as before.
  *
- * Waits for room on the way back for `timeout_ns`, as tranship_alloc does: TRANSHIP_ERR_FULL if there is none. Who has to go on whatever
- * the sender does takes TRANSHIP_NOW; two ends that wait for each other wait for ever.
+ * Waits for room on the way back for `timeout_ns`, as tranship_alloc does: TRANSHIP_ERR_FULL if there is none. A receiver that must
+ * not wait for its sender says TRANSHIP_NOW: two ends that wait for each other wait for ever.
  */
 tranship_status tranship_send_back(struct tranship_receiver *receiver,
                                    struct tranship_buf *buf,
@@ -674,14 +673,13 @@ tranship_status tranship_send_back_bytes(struct tranship_receiver *receiver,
                                          struct tranship_error **error);
 
 /**
- * Makes messages of this receiver show on the domain's descriptor (tranship_domain_fd). Call tranship_receiver_arm before each wait.
- * tranship_poll does both by itself.
+ * Says that this end goes to sleep on the domain's descriptor (tranship_domain_fd). `may_sleep` is 1 if it may; 0 if a message, or the
+ * end, is there already: receive first. From the first call on, messages show on that descriptor. Call it before each wait.
+ * tranship_poll does so by itself.
  */
-tranship_status tranship_receiver_set_pollable(struct tranship_receiver *receiver,
-                                               struct tranship_error **error);
-
-/** Says that this end goes to sleep on the domain's descriptor. 1 if it may; 0 if a message, or the end, is there already: receive first. */
-int32_t tranship_receiver_arm(struct tranship_receiver *receiver);
+tranship_status tranship_receiver_arm(struct tranship_receiver *receiver,
+                                      int32_t *may_sleep,
+                                      struct tranship_error **error);
 
 /** Says that this end is awake again. */
 void tranship_receiver_disarm(struct tranship_receiver *receiver);

@@ -73,7 +73,7 @@ impl Buf {
         unsafe { ticket.write(Ticket::begin()) };
     }
 
-    /// The ticket of what it holds. Ends the program if that was taken through a copy.
+    /// Returns the ticket of the buf's contents. Ends the program if a copy of the buf has taken them.
     ///
     /// # Safety
     /// It is of a kind that has a ticket.
@@ -254,9 +254,9 @@ impl Buf {
             BUF_SHARED => self.take_shared().map(Body::Buffer),
             BUF_AGGREGATE => self.take_aggregate().map(|all| Body::Aggregate(*all)),
             BUF_INLINE => {
-                let inline = Inline::new(self.inline_to_send()?);
+                let inline = Inline::try_from(self.inline_to_send()?);
                 self.release();
-                Ok(Body::Inline(inline.ok_or(facade::ErrorKind::BadArgument)?))
+                inline.map(Body::Inline)
             }
             _ => Err(self.other_kind("a message")),
         }
@@ -284,7 +284,7 @@ impl Buf {
             BUF_EXCLUSIVE => unsafe { self.held::<BufferMut>() }.view(),
             // SAFETY: as above.
             BUF_SHARED => unsafe { self.held::<Buffer>() }.view(),
-            BUF_INLINE => View::from_slice(self.inline()?),
+            BUF_INLINE => View::from(self.inline()?),
             _ => return None,
         };
         view.sub(0..self.len.min(view.len())).ok()
@@ -469,7 +469,7 @@ pub extern "C" fn tranship_buf_id(buf: Option<&Buf>) -> u64 {
     })
 }
 
-/// Copies `len` bytes from `at` on to `to`, out of a buffer, inline bytes, or an aggregate. Safe against a writer who changes them meanwhile:
+/// Copies `len` bytes from `at` on to `to`, out of a buffer, inline bytes, or an aggregate. Safe against a writer that changes them meanwhile:
 /// check what you copied, not what you copy from. TRANSHIP_ERR_BAD_ARGUMENT, and nothing is copied, if there are not as many.
 #[unsafe(no_mangle)]
 pub extern "C" fn tranship_copy_out(

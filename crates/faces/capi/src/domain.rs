@@ -82,7 +82,7 @@ pub extern "C" fn tranship_domain_socket(
 }
 
 /// A descriptor for poll(2) and epoll(7), readable when there is something to do: news of the manager (call tranship_domain_turn),
-/// connections to accept, or messages for receivers that are tranship_receiver_set_pollable. It is the library's: neither read it nor close
+/// connections to accept, or messages for receivers that went to sleep by tranship_receiver_arm. It is the library's: neither read it nor close
 /// it. -1 of NULL.
 #[unsafe(no_mangle)]
 pub extern "C" fn tranship_domain_fd(domain: Option<&Domain>) -> i32 {

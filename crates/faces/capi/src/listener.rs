@@ -1,4 +1,4 @@
-//! Names, and who connects to them.
+//! Names, and the connections to them.
 
 use crate::domain::{self, Domain};
 use crate::given::{patience, text, there, wrong};
@@ -100,7 +100,8 @@ pub extern "C" fn tranship_accept_receiver(
     })
 }
 
-/// Opens the sending end of a channel to whoever exports `name`, a name or an address as of tranship_listen. Waits for `timeout_ns`, as tranship_alloc does, until somebody does.
+/// Opens the sending end of a channel to the domain that listens at `name`, a name or an address as of tranship_listen. Waits until a domain listens there, for
+/// `timeout_ns` as tranship_alloc does.
 /// `options` may be NULL.
 ///
 /// Close it with tranship_sender_close.
@@ -120,7 +121,8 @@ pub extern "C" fn tranship_open_sender(
     })
 }
 
-/// Opens the receiving end of a channel to whoever exports `name`, a name or an address as of tranship_listen. Waits for `timeout_ns`, as tranship_alloc does, until somebody does.
+/// Opens the receiving end of a channel to the domain that listens at `name`, a name or an address as of tranship_listen. Waits until a domain listens there, for
+/// `timeout_ns` as tranship_alloc does.
 /// `options` may be NULL.
 ///
 /// Close it with tranship_receiver_close.

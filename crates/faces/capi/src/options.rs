@@ -11,10 +11,8 @@ use std::time::Duration;
 pub const DOMAIN_HELPER_THREAD: u32 = 1;
 /// In `flags` of tranship_domain_options: the process becomes non-dumpable, so that others of the same user cannot reach into it.
 pub const DOMAIN_NON_DUMPABLE: u32 = 2;
-/// In `flags` of tranship_domain_options: the library's descriptors are not kept above 1023.
-pub const DOMAIN_LOW_DESCRIPTORS: u32 = 4;
 /// In `flags` of tranship_domain_options: no manager is started when none is found.
-pub const DOMAIN_NO_AUTOSTART: u32 = 8;
+pub const DOMAIN_NO_AUTOSTART: u32 = 4;
 
 /// How to join. Set `size` to `sizeof(tranship_domain_options)`; all else may be 0.
 #[repr(C)]
@@ -68,7 +66,7 @@ pub struct PoolOptions {
     pub preallocate_bytes: u64,
     /// How many buffers may exist at once, up to 1,048,576. 0: maximum / 4 KiB, at least 1024.
     pub slots: u32,
-    /// TRANSHIP_TRUST_NONE, ..., TRANSHIP_TRUST_FULL: who can write the pool's bytes besides this domain. 0: nobody (`producer`).
+    /// TRANSHIP_TRUST_NONE, ..., TRANSHIP_TRUST_FULL: which other domains can write the pool's bytes. 0: none (`producer`).
     /// At HALF and FULL every domain that has the pool can punch holes into its memory: a reader that touches a hole pays for the page.
     pub trust: u32,
     /// TRANSHIP_POOL_HUGE_PAGES, TRANSHIP_POOL_ALLOW_FORWARD, both, or 0.
@@ -79,8 +77,8 @@ pub struct PoolOptions {
     pub align_bytes: u64,
     /// All of the pool is mapped below this address, here. 0: anywhere.
     pub below: u64,
-    /// At level TRANSHIP_TRUST_NONE: buffers of at least so many bytes are not copied by who receives them. Once one is sent nobody can write its memory, this
-    /// process included: to write there is a fault. 0: 4 MiB where the kernel gives shared memory huge pages, else none; UINT64_MAX: none.
+    /// At level TRANSHIP_TRUST_NONE: buffers of at least so many bytes are not copied by their receivers. Once one is sent no process can write its memory, this
+    /// one included: to write there is a fault. 0: 4 MiB where the kernel gives shared memory huge pages, else none; UINT64_MAX: none.
     pub seal_from: u64,
 }
 
@@ -142,16 +140,12 @@ pub(crate) fn no_more(what: &str, given: u32, known: u32) -> Result<(), Error> {
 
 impl DomainOptions {
     pub(crate) fn builder(self) -> Result<DomainBuilder, Error> {
-        let known = DOMAIN_HELPER_THREAD
-            | DOMAIN_NON_DUMPABLE
-            | DOMAIN_LOW_DESCRIPTORS
-            | DOMAIN_NO_AUTOSTART;
+        let known = DOMAIN_HELPER_THREAD | DOMAIN_NON_DUMPABLE | DOMAIN_NO_AUTOSTART;
         no_more("flags", self.flags, known)?;
         no_more("reserved", self.reserved, 0)?;
         let has = |flag| self.flags & flag != 0;
         let mut builder = facade::Domain::builder()
             .helper_thread(has(DOMAIN_HELPER_THREAD))
-            .high_descriptors(!has(DOMAIN_LOW_DESCRIPTORS))
             .autostart(!has(DOMAIN_NO_AUTOSTART));
         if has(DOMAIN_NON_DUMPABLE) {
             builder = builder.non_dumpable();
@@ -212,7 +206,7 @@ impl PoolOptions {
             create = create.seal_from(self.seal_from);
         }
         if self.below != 0 {
-            create = create.below(usize::try_from(self.below).unwrap_or(usize::MAX));
+            create = create.address_range(0..usize::try_from(self.below).unwrap_or(usize::MAX));
         }
         Ok(create)
     }

@@ -54,7 +54,7 @@ pub extern "C" fn tranship_alloc(
 ) -> Status {
     border(error, || {
         let buf = place(buf, "buf")?;
-        // Not `held`: to count a handle up and down costs several times what an allocation does. Who waits for memory has one of its own by then.
+        // Not `held`: to count a handle up and down costs several times what an allocation does. A caller that waits for memory has one of its own by then.
         let pool = &there(pool, "pool")?.0;
         let got = match timeout_ns {
             FOREVER => pool.alloc(len)?,

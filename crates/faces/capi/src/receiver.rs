@@ -50,8 +50,8 @@ pub extern "C" fn tranship_recv(
 /// tranship_recv_back. A buffer of kind TRANSHIP_BUF_SHARED is handed back if it arrived as what was given away: clones, parts and what was shared are
 /// TRANSHIP_ERR_BUFFER_NOT_OWNED. Inline bytes are copied. `buf` then holds nothing; on failure it is as before.
 ///
-/// Waits for room on the way back for `timeout_ns`, as tranship_alloc does: TRANSHIP_ERR_FULL if there is none. Who has to go on whatever
-/// the sender does takes TRANSHIP_NOW; two ends that wait for each other wait for ever.
+/// Waits for room on the way back for `timeout_ns`, as tranship_alloc does: TRANSHIP_ERR_FULL if there is none. A receiver that must
+/// not wait for its sender says TRANSHIP_NOW: two ends that wait for each other wait for ever.
 #[unsafe(no_mangle)]
 pub extern "C" fn tranship_send_back(
     receiver: Option<&mut Receiver>,
@@ -128,21 +128,19 @@ pub extern "C" fn tranship_send_back_bytes(
     })
 }
 
-/// Makes messages of this receiver show on the domain's descriptor (tranship_domain_fd). Call tranship_receiver_arm before each wait.
-/// tranship_poll does both by itself.
+/// Says that this end goes to sleep on the domain's descriptor (tranship_domain_fd). `may_sleep` is 1 if it may; 0 if a message, or the
+/// end, is there already: receive first. From the first call on, messages show on that descriptor. Call it before each wait.
+/// tranship_poll does so by itself.
 #[unsafe(no_mangle)]
-pub extern "C" fn tranship_receiver_set_pollable(
+pub extern "C" fn tranship_receiver_arm(
     receiver: Option<&mut Receiver>,
+    may_sleep: Option<&mut MaybeUninit<i32>>,
     error: Option<&mut Option<Box<Error>>>,
 ) -> Status {
-    border(error, || there(receiver, "receiver")?.0.set_pollable())
-}
-
-/// Says that this end goes to sleep on the domain's descriptor. 1 if it may; 0 if a message, or the end, is there already: receive first.
-#[unsafe(no_mangle)]
-pub extern "C" fn tranship_receiver_arm(receiver: Option<&mut Receiver>) -> i32 {
-    quietly(0, || {
-        receiver.is_some_and(|receiver| receiver.0.arm()).into()
+    border(error, || {
+        let may_sleep = there(may_sleep, "may_sleep")?;
+        may_sleep.write(there(receiver, "receiver")?.0.arm()?.into());
+        Ok(())
     })
 }
 

@@ -48,7 +48,7 @@ pub(crate) fn border(
     }
 }
 
-/// The same for what makes a handle, which the caller keeps: NULL on failure.
+/// Runs a call that makes a handle, which the caller keeps: NULL on failure.
 pub(crate) fn making<T>(
     out: Option<&mut MaybeUninit<Option<Box<T>>>>,
     error: Option<&mut Option<Box<Error>>>,
@@ -61,7 +61,7 @@ pub(crate) fn making<T>(
     })
 }
 
-/// The same for what cannot fail.
+/// Runs a call that cannot fail.
 #[inline(always)]
 pub(crate) fn quietly<T>(otherwise: T, work: impl FnOnce() -> T) -> T {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or(otherwise)

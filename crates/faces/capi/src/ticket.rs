@@ -34,7 +34,7 @@ impl Ticket {
     #[inline(always)]
     pub(crate) fn begin() -> Ticket {
         let place = FREE.try_with(Free::take).unwrap_or_else(|_| alone());
-        // Relaxed: who gets a place gets it through a lock or a buf that was passed on.
+        // Relaxed: a thread gets a place through a lock or a buf that was passed on.
         let turn = place.turn.load(Ordering::Relaxed);
         Ticket { place, turn }
     }

@@ -1,4 +1,4 @@
-//! C programs are killed in the middle of a transfer: who survives is told, and nothing leaks.
+//! C programs are killed in the middle of a transfer: survivors are told, and nothing leaks.
 
 mod common;
 

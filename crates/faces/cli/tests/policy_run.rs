@@ -58,7 +58,7 @@ fn pool(domain: &Domain, name: &str) -> Pool {
 }
 
 fn quotas<const N: usize>(pools: &[Pool; N]) -> [u64; N] {
-    pools.each_ref().map(|p| p.quota_bytes() / MIB)
+    pools.each_ref().map(|p| p.stats().quota_bytes / MIB)
 }
 
 fn domains(domain: &Domain) -> usize {
@@ -105,13 +105,16 @@ fn it_is_killed_and_its_quotas_stay_and_the_next_one_goes_on() {
     assert_eq!(left[0], 5);
     // No client waits: a new pool gets the rest, and nothing moves.
     let third = pool(&domain, "three");
-    assert_eq!(third.quota_bytes() / MIB, TOTAL / MIB - left[0] - left[1]);
+    assert_eq!(
+        third.stats().quota_bytes / MIB,
+        TOTAL / MIB - left[0] - left[1]
+    );
     assert_eq!(quotas(&pools), left);
     let held = third.alloc(usize::try_from(MIB).expect("small"));
     let held = held.expect("within its quota");
     let next = Running::start(&socket, "throughput");
     // The new pool uses one of its chunks: it is to have no more than it uses, and some headroom.
-    until(|| third.quota_bytes() <= 3 * MIB);
+    until(|| third.stats().quota_bytes <= 3 * MIB);
     assert_eq!(quotas(&pools)[0], 5);
     drop((next, held));
 }

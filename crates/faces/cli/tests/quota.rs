@@ -81,7 +81,7 @@ fn a_running_programs_quotas_are_shown_and_set() {
         (&set["before_bytes"], &set["quota_bytes"]),
         (&(8 * MIB).into(), &(2 * MIB).into())
     );
-    while frames.quota_bytes() != 2 * MIB {
+    while frames.stats().quota_bytes != 2 * MIB {
         std::thread::yield_now();
     }
     let error = frames.try_alloc(1 << 20).expect_err("the quota");

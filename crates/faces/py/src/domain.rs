@@ -223,7 +223,7 @@ impl Domain {
             options = options.align(bytes);
         }
         if let Some(address) = perhaps(below, "below")? {
-            options = options.below(address);
+            options = options.address_range(0..address);
         }
         if let Some(bytes) = perhaps(seal_from, "seal_from")? {
             options = options.seal_from(bytes);

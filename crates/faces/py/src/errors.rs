@@ -7,7 +7,14 @@ use tranship::{Error, ErrorKind};
 
 /// Returns (number, name, errno, meaning) of all kinds.
 pub(crate) fn kinds() -> Vec<(u16, &'static str, i32, &'static str)> {
-    let row = |kind: &ErrorKind| (*kind as u16, kind.name(), kind.errno(), kind.meaning());
+    let row = |kind: &ErrorKind| {
+        (
+            *kind as u16,
+            kind.name(),
+            tranship::Error::from(*kind).errno(),
+            kind.meaning(),
+        )
+    };
     ErrorKind::ALL.iter().map(row).collect()
 }
 

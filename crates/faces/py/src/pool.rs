@@ -171,7 +171,7 @@ impl Pool {
     /// The bytes that it may have now.
     #[getter]
     fn quota_bytes(&self, py: Python<'_>) -> PyResult<u64> {
-        Ok(self.get(py)?.quota_bytes())
+        Ok(self.get(py)?.stats().quota_bytes)
     }
 
     /// The trust level: which processes can write it.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tranship::{
     Aggregate, Body, Buffer, BufferMut, Error, ErrorKind, Message, Outcome, Payload, SendError,
-    WhenFull,
+    WhenFull, error,
 };
 
 /// An end of a channel at work.
@@ -141,7 +141,7 @@ impl Inner {
         let doorbell = match &self.doorbell {
             Some(doorbell) => Arc::clone(doorbell),
             None => {
-                let doorbell = Doorbell::new().map_err(Error::system("eventfd"))?;
+                let doorbell = Doorbell::new().map_err(error::system("eventfd"))?;
                 Arc::clone(self.doorbell.insert(doorbell))
             }
         };

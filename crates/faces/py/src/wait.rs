@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 use tranship::error::{Awaited, NotTaken, PoolPending, RingFull, Shortage, TimedOut};
-use tranship::{Error, ErrorKind, PollItem, poll};
+use tranship::{Error, ErrorKind, PollItem, error, poll};
 
 /// The first turn, and all where signals have no descriptor.
 const BRIEF: Duration = Duration::from_millis(20);
@@ -138,7 +138,7 @@ pub(crate) fn awaited<T: Send>(
     mut future: impl Future<Output = Result<T, Error>> + Send + Unpin,
 ) -> PyResult<T> {
     let doorbell = Doorbell::new()
-        .map_err(Error::system("eventfd"))
+        .map_err(error::system("eventfd"))
         .or_raise(py)?;
     let waker = Waker::from(Arc::clone(&doorbell));
     let mut look = || {

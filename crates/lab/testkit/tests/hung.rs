@@ -96,10 +96,7 @@ fn who_only_asks_is_told_and_nothing_is_left() {
         pool.allow_forward(other.id()),
         "a request to allow forwarding",
     );
-    late(
-        receiver.set_pollable(),
-        "a request for a descriptor to wait on",
-    );
+    late(receiver.arm(), "a request for a descriptor to wait on");
     late(domain.admin().stat(), "a question for what there is");
     late(
         domain.admin().pool_figures(),
@@ -149,7 +146,7 @@ fn who_only_asks_is_told_and_nothing_is_left() {
     };
     drop((again, steers));
     // All of the pool can be allocated.
-    had(|| receiver.set_pollable());
+    had(|| receiver.arm());
     drop(had(|| domain.create_pool(PoolOptions::new(MAX))));
     drop(had(|| Heap::create(&domain, HeapOptions::new(MAX))));
     drop(had(|| domain.listen::<Sender>("newer")));

@@ -279,7 +279,7 @@ child!(
             .embedded()
             .unwrap();
         let pool = pool(&domain, 1024);
-        ctl.send(&pool.quota_bytes()).unwrap();
+        ctl.send(&pool.stats().quota_bytes).unwrap();
         ctl.recv::<()>().unwrap();
         let mut held = Vec::new();
         let error = loop {

@@ -7,7 +7,7 @@ use crate::wire::Wire;
 use crate::word::Hello;
 use std::sync::Arc;
 use tranship_core::carrier::{Driver, Ends, Handed};
-use tranship_core::{Error, Pool};
+use tranship_core::{Error, Pool, error};
 use tranship_sys::signals;
 
 /// Makes the program's end, and starts to carry its messages. `pool`: that of what arrives, if the program receives.
@@ -34,6 +34,6 @@ fn carry<S: Side + 'static>(side: S, mut handed: Handed) -> Result<Handed, Error
     let driver = ChannelDriver::new(side)?;
     handed.drive(Arc::clone(&driver) as Arc<dyn Driver>);
     let started = signals::thread("tranship-carry", 256 << 10, move || driver.run());
-    started.map_err(Error::system("starting a carrier's thread"))?;
+    started.map_err(error::system("starting a carrier's thread"))?;
     Ok(handed)
 }

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 use tranship_core::carrier::Driver;
-use tranship_core::{BufferMut, Error, Pool};
+use tranship_core::{BufferMut, Error, Pool, error};
 use tranship_sys::epoll::{Epoll, Interest, Ready};
 use tranship_sys::eventfd;
 
@@ -87,10 +87,10 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl<S: Side + 'static> ChannelDriver<S> {
     pub(crate) fn new(mut side: S) -> Result<Arc<ChannelDriver<S>>, Error> {
-        let epoll = Epoll::new().map_err(Error::system("epoll_create"))?;
-        let doorbell = eventfd::create().map_err(Error::system("eventfd"))?;
+        let epoll = Epoll::new().map_err(error::system("epoll_create"))?;
+        let doorbell = eventfd::create().map_err(error::system("eventfd"))?;
         let added = epoll.add(&doorbell, DOORBELL, Interest::Read);
-        added.map_err(Error::system("epoll_ctl"))?;
+        added.map_err(error::system("epoll_ctl"))?;
         side.wire().watch(&epoll)?;
         let side = Some(side);
         Ok(Arc::new(ChannelDriver {

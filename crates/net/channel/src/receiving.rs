@@ -178,8 +178,9 @@ impl Receiving {
         match word {
             Word::Inline { word, bytes } => {
                 self.count(bytes.len() as u64)?;
-                let inline =
-                    Inline::new(&bytes).ok_or_else(|| self.wire.violation("too long".into()))?;
+                let Ok(inline) = Inline::try_from(&bytes[..]) else {
+                    return Err(self.wire.violation("too long".into()).into());
+                };
                 self.deliver(word, Body::Inline(inline))?;
             }
             Word::Buffer { moved, word, bytes } => {
@@ -325,13 +326,13 @@ impl Receiving {
     /// Returns whether only the arriving aggregate has memory of the pool: then nothing will become free. A quota may
     /// still be raised.
     fn has_only_the_list(&self) -> bool {
-        if self.pool.quota_bytes() < self.pool.max_bytes() {
+        let stats = self.pool.stats();
+        if stats.quota_bytes < self.pool.max_bytes() {
             return false;
         }
         let Some(list) = &self.list else {
             return false;
         };
-        let stats = self.pool.stats();
         stats.allocs.saturating_sub(stats.frees) == list.aggregate.pieces().len() as u64
     }
 

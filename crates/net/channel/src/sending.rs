@@ -239,8 +239,9 @@ impl Sending {
                 None => return Ok(true),
                 Some((Word::Taken { messages }, 0)) => self.note_taken(messages)?,
                 Some((Word::Control { word, bytes }, 0)) => {
-                    let inline = Inline::new(&bytes);
-                    let inline = inline.ok_or_else(|| self.wire.violation("too long".into()))?;
+                    let Ok(inline) = Inline::try_from(&bytes[..]) else {
+                        return Err(self.wire.violation("too long".into()).into());
+                    };
                     self.note_said(word, Body::Inline(inline))?;
                 }
                 Some((Word::Released { word }, 0)) => self.note_said(word, Body::Released(None))?,

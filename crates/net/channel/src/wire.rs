@@ -6,7 +6,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 use tranship_core::carrier::REASONS;
-use tranship_core::{Error, ErrorKind};
+use tranship_core::{Error, ErrorKind, error};
 use tranship_sys::epoll::{Epoll, Interest};
 use tranship_transport::{FrameBytes, Source, Target, Transport};
 
@@ -113,7 +113,10 @@ impl Wire {
     /// caller waits for more.
     pub(crate) fn told(&self, kind: u16, why: &str, otherwise: ErrorKind) -> Error {
         let shown = Shown(why);
-        let known = ErrorKind::from_u16(kind);
+        let known = ErrorKind::ALL
+            .iter()
+            .copied()
+            .find(|known| known.number() == kind);
         let may = |kind: &ErrorKind| REASONS.contains(kind) && *kind != ErrorKind::PeerGone;
         match known.filter(may) {
             Some(kind) => Error::new(kind, format!("{}: {shown}", self.place)),
@@ -162,7 +165,7 @@ impl Wire {
         let (fd, wants_room) = self.transport.watched();
         self.wants_room = wants_room;
         let watched = epoll.add(fd, 0, interest(wants_room));
-        watched.map_err(Error::system("epoll_ctl"))
+        watched.map_err(error::system("epoll_ctl"))
     }
 
     /// Returns whether all news is handled. Later news is reported, if the last was (`was_told`), or if the set of

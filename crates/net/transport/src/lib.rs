@@ -40,7 +40,7 @@ pub trait Source: Send + Sync + Debug {
 
 impl Source for Vec<u8> {
     fn view(&self) -> View<'_> {
-        View::from_slice(self)
+        View::from(&self[..])
     }
 }
 

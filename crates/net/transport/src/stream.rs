@@ -47,14 +47,15 @@ struct End {
 /// Returns the address of a name on this machine.
 fn abstract_name(name: &str) -> Result<SocketAddr, Error> {
     let name = format!("tranship/copy/{name}");
-    SocketAddr::from_abstract_name(name).map_err(Error::of(ErrorKind::InvalidEndpoint))
+    SocketAddr::from_abstract_name(name)
+        .map_err(tranship_error::of_kind(ErrorKind::InvalidEndpoint))
 }
 
 /// Returns a function that makes an error of the system's, unless it is of this kind: then the name is at fault.
 fn unless(kind: io::ErrorKind) -> impl Fn(std::io::Error) -> Error {
     move |error| match error.kind() == kind {
-        true => Error::of(ErrorKind::InvalidEndpoint)(error),
-        false => Error::of(ErrorKind::System)(error),
+        true => tranship_error::of_kind(ErrorKind::InvalidEndpoint)(error),
+        false => tranship_error::of_kind(ErrorKind::System)(error),
     }
 }
 
@@ -83,13 +84,13 @@ impl Backend for Copying {
             UnixListener::bind_addr(&address).map_err(unless(io::ErrorKind::AddrInUse))?;
         listener
             .set_nonblocking(true)
-            .map_err(Error::system("fcntl"))?;
+            .map_err(tranship_error::system("fcntl"))?;
         // Connections inherit the setting, so none has descriptors in it when it is accepted.
         let _ = socket::pass_rights(&listener, false);
-        let stop = Arc::new(eventfd::create().map_err(Error::system("eventfd"))?);
+        let stop = Arc::new(eventfd::create().map_err(tranship_error::system("eventfd"))?);
         let (own, door) = (Arc::clone(&stop), Door::new(met));
         let thread = thread("tranship-listen", move || listen(&listener, &own, &door))
-            .map_err(Error::system("starting a carrier's thread"))?;
+            .map_err(tranship_error::system("starting a carrier's thread"))?;
         let thread = Some(thread);
         Ok(Box::new(Name { stop, thread }))
     }
@@ -116,7 +117,7 @@ fn listen(listener: &UnixListener, stop: &OwnedFd, door: &Arc<Door>) {
             // No descriptors, or no memory: connections wait in the kernel's queue meanwhile.
             Err(error) => {
                 let _ = epoll::wait_readable(stop, Some(Duration::from_millis(50)));
-                Err(Error::system("accept")(error))
+                Err(tranship_error::system("accept")(error))
             }
         };
         if let Err(error) = made {
@@ -126,14 +127,14 @@ fn listen(listener: &UnixListener, stop: &OwnedFd, door: &Arc<Door>) {
 }
 
 fn welcome(stream: UnixStream, door: &Arc<Door>) -> Result<(), Error> {
-    let peer = socket::peer_credentials(&stream).map_err(Error::system("getsockopt"))?;
+    let peer = socket::peer_credentials(&stream).map_err(tranship_error::system("getsockopt"))?;
     let place = door.place(format!("user {}", peer.uid));
     let place =
         place.ok_or_else(|| Error::new(ErrorKind::Limit, "too many are about to connect"))?;
     let end = Box::new(End::over(stream)?);
     let started = thread("tranship-greet", move || place.go_in(end));
     started
-        .map_err(Error::system("starting a carrier's thread"))
+        .map_err(tranship_error::system("starting a carrier's thread"))
         .map(drop)
 }
 
@@ -141,7 +142,7 @@ impl End {
     fn over(stream: UnixStream) -> Result<End, Error> {
         stream
             .set_nonblocking(true)
-            .map_err(Error::system("fcntl"))?;
+            .map_err(tranship_error::system("fcntl"))?;
         // No code takes any; an older kernel does not know how to refuse them.
         let _ = socket::pass_rights(&stream, false);
         Ok(End {
@@ -164,7 +165,7 @@ impl End {
                 Ok(n) => drop(self.out.drain(..n)),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(Error::of(ErrorKind::PeerGone)(error)),
+                Err(error) => return Err(tranship_error::of_kind(ErrorKind::PeerGone)(error)),
             }
         }
         Ok(())
@@ -221,7 +222,8 @@ impl End {
         if self.taken > self.sent {
             return Err(ErrorKind::PeerViolation.into());
         }
-        self.brings = usize::try_from(brings).map_err(Error::of(ErrorKind::PeerViolation))?;
+        self.brings =
+            usize::try_from(brings).map_err(tranship_error::of_kind(ErrorKind::PeerViolation))?;
         self.came = 0;
         self.inward.drain(..HEADER + len);
         Ok(Some(bytes))
@@ -308,7 +310,7 @@ impl Transport for End {
                 },
                 got => {
                     let written = place.write(self.came, &self.inward[..got]);
-                    written.map_err(Error::of(ErrorKind::PeerViolation))?;
+                    written.map_err(tranship_error::of_kind(ErrorKind::PeerViolation))?;
                     self.inward.drain(..got);
                     got
                 }

@@ -133,7 +133,7 @@ mod tests {
                 .collect();
             let mut bytes = vec![0xff; len(n) + 5];
             assert_eq!(encode(&pieces, &mut bytes), Ok(len(n)));
-            assert_eq!(decode(View::from_slice(&bytes)), Ok(pieces));
+            assert_eq!(decode(View::from(&bytes[..])), Ok(pieces));
         }
     }
 
@@ -148,7 +148,7 @@ mod tests {
         });
         assert_eq!(encode(&many[..1], &mut [0; 39]), short);
 
-        let decode = |bytes: &[u8]| decode(View::from_slice(bytes)).expect_err("bad");
+        let decode = |bytes: &[u8]| decode(View::from(bytes)).expect_err("bad");
         let mut bytes = vec![0; 72];
         bytes[0] = 3;
         assert!(matches!(

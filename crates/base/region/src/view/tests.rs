@@ -3,7 +3,7 @@ use super::*;
 #[test]
 fn every_read_is_bounded() {
     let bytes: Vec<u8> = (0..64).collect();
-    let view = View::from_slice(&bytes);
+    let view = View::from(&bytes[..]);
     assert_eq!(view.read::<u8>(63), Ok(63));
     assert_eq!(view.read::<u32>(1), Ok(0x0403_0201));
     assert_eq!(view.read::<u64>(3), Ok(0x0a09_0807_0605_0403));
@@ -28,7 +28,7 @@ fn every_read_is_bounded() {
 #[test]
 fn a_part_of_a_part() {
     let bytes: Vec<u8> = (0..64).collect();
-    let part = View::from_slice(&bytes).sub(8..16).expect("sub");
+    let part = View::from(&bytes[..]).sub(8..16).expect("sub");
     assert_eq!(part.len(), 8);
     assert_eq!(part.sub(2..4).expect("sub").to_vec(), [10, 11]);
     assert!(part.sub(0..9).is_err() && part.sub(9..9).is_err());

@@ -72,7 +72,7 @@ impl Pool {
     /// As [`alloc`](Pool::alloc). It blocks as that does.
     pub fn copy(&self, bytes: &[u8]) -> Result<BufferMut, Error> {
         let mut buf = self.alloc(bytes.len())?;
-        buf.fill_from(View::from_slice(bytes));
+        buf.fill_from(View::from(bytes));
         Ok(buf)
     }
 

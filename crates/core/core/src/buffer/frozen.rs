@@ -120,6 +120,8 @@ impl Buffer {
 
     /// Whether another domain holds this buffer of one's own, or has a message with it that it has not taken: as the counters say at this moment.
     /// A domain that counts less than it holds sees the memory used again. `false` for buffers of others. Takes the lock of the pool's collector.
+    /// For the cache, which limits the values that each reader holds.
+    #[doc(hidden)]
     pub fn is_held_by(&self, domain: DomainId) -> bool {
         let Home::Own(pool) = self.handle.home() else {
             return false;

@@ -114,10 +114,7 @@ impl BufferMut {
     }
 
     /// Writes all bytes; see [`Buffer::write_to`].
-    ///
-    /// # Errors
-    /// What `to` fails with. It blocks as long as `to` does.
-    pub fn write_to(&self, to: &mut impl io::Write) -> io::Result<()> {
+    pub(crate) fn write_to(&self, to: &mut impl io::Write) -> io::Result<()> {
         // SAFETY: the handle is borrowed, and so writes nothing.
         unsafe { self.handle.write_to(to) }
     }
@@ -155,7 +152,7 @@ impl BufferMut {
         }
         self.view().sub(at..at.saturating_add(bytes.len()))?;
         // SAFETY: in bounds, as just checked, of memory that is mapped for writing; `&mut self` means that no slice of it is there.
-        unsafe { View::from_slice(bytes).copy_to(self.handle.ptr.as_ptr().add(at)) };
+        unsafe { View::from(bytes).copy_to(self.handle.ptr.as_ptr().add(at)) };
         Ok(())
     }
 

@@ -6,7 +6,7 @@ mod memory;
 
 pub use channel::{NotTaken, PoolPending, RingFull, Violation};
 pub use memory::{Holder, Limit, NoAddresses, Shortage, StaleId, TooLarge};
-pub use tranship_error::Cause;
+pub use tranship_error::{Cause, of_kind, system};
 pub(crate) use tranship_error::{Error, ErrorKind, SendError};
 pub use tranship_proto::{Refusal, RefusalCode};
 pub use tranship_region::OutOfBounds;

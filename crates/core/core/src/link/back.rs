@@ -1,6 +1,6 @@
 //! What a receiver sends back: the type of the payload says what happens to it.
 
-use super::descriptor;
+use super::inline;
 use super::inline::Inline;
 use super::message::{Body, Name};
 use super::payload::sealed;
@@ -81,7 +81,7 @@ impl PayloadBack for &[u8] {
 
     fn go_back(self, over: &mut Receiver, word: u64) -> Result<(), SendError<Self>> {
         if self.len() > INLINE_BYTES {
-            return Err(SendError::new(descriptor::too_long(self), self));
+            return Err(SendError::new(inline::too_long(self), self));
         }
         over.say(self, word)
             .map_err(|error| SendError::new(error, self))

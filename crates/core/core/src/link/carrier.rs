@@ -27,7 +27,7 @@ use tranship_proto::Role;
 /// use std::sync::{Arc, Mutex};
 /// use std::time::Duration;
 /// use tranship::carrier::{Carrier, Driver, Ends, Handed, Outlet, add_to};
-/// use tranship::{Domain, Error, ErrorKind, Sender};
+/// use tranship::{Domain, Error, ErrorKind, Sender, error};
 ///
 /// /// `file:PATH`: what is sent goes into a file, by the sender's own thread.
 /// #[derive(Debug)]
@@ -67,7 +67,7 @@ use tranship_proto::Role;
 ///         Err(Error::new(ErrorKind::InvalidEndpoint, "nobody connects to a file: open a sender"))
 ///     }
 ///     fn open(&self, _: &str, path: &str, ends: &Ends) -> Result<Handed, Error> {
-///         let file = File::create(path).map_err(Error::system("open"))?;
+///         let file = File::create(path).map_err(error::system("open"))?;
 ///         let (outlet, mut handed) = ends.sending(path, 1 << 20)?;
 ///         handed.drive(Arc::new(Writer(Mutex::new(Some((outlet, file, 0))))));
 ///         Ok(handed)

@@ -3,7 +3,7 @@
 
 use super::inline::Inline;
 pub(crate) use crate::buffer::Reference;
-use crate::error::{Error, ErrorKind, Violation};
+use crate::error::Violation;
 use crate::options::WhenFull;
 use std::sync::atomic::Ordering;
 use tranship_proto::BufferId;
@@ -148,16 +148,6 @@ pub(crate) fn take_skippable(words: &mut [u64; 8]) -> bool {
     let may = words[0] & SKIPPABLE != 0;
     words[0] &= !SKIPPABLE;
     may
-}
-
-/// Too many bytes for a line.
-#[cold]
-pub(super) fn too_long(bytes: &[u8]) -> Error {
-    let text = format!(
-        "{} bytes are too many for a line, which holds {INLINE_BYTES}: put them into a buffer (`alloc`, `pool.copy`)",
-        bytes.len()
-    );
-    Error::new(ErrorKind::TooLarge, text)
 }
 
 /// Takes a line apart. It is the caller's copy: nothing here is read twice from shared memory.

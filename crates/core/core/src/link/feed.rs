@@ -2,7 +2,7 @@
 
 use super::open::End;
 use crate::base::lock;
-use crate::error::Error;
+use crate::error::{self, Error};
 use std::any::Any;
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -36,7 +36,7 @@ impl Feed {
     pub(crate) fn new() -> Result<Arc<Feed>, Error> {
         Ok(Arc::new(Feed {
             waiting: Mutex::default(),
-            doorbell: eventfd::create().map_err(Error::system("eventfd"))?,
+            doorbell: eventfd::create().map_err(error::system("eventfd"))?,
         }))
     }
 

@@ -1,5 +1,6 @@
 //! Bytes that travel inside a line.
 
+use crate::error::{Error, ErrorKind};
 use std::ops::Deref;
 use tranship_ring::INLINE_BYTES;
 
@@ -13,15 +14,18 @@ pub struct Inline {
     pub(super) len: u8,
 }
 
-impl Inline {
-    /// A copy of these; `None`: there are more than [`INLINE_BYTES`].
-    pub fn new(bytes: &[u8]) -> Option<Inline> {
+/// Copies at most [`INLINE_BYTES`] bytes. More are [`TooLarge`](crate::ErrorKind::TooLarge).
+impl TryFrom<&[u8]> for Inline {
+    type Error = Error;
+
+    fn try_from(bytes: &[u8]) -> Result<Inline, Error> {
         let mut words = [0; WORDS];
-        let len = u8::try_from(bytes.len()).ok()?;
-        zerocopy::IntoBytes::as_mut_bytes(&mut words)
-            .get_mut(..bytes.len())?
-            .copy_from_slice(bytes);
-        Some(Inline { words, len })
+        let room = zerocopy::IntoBytes::as_mut_bytes(&mut words).get_mut(..bytes.len());
+        let (Some(room), Ok(len)) = (room, u8::try_from(bytes.len())) else {
+            return Err(too_long(bytes));
+        };
+        room.copy_from_slice(bytes);
+        Ok(Inline { words, len })
     }
 }
 
@@ -36,4 +40,14 @@ impl std::fmt::Debug for Inline {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_tuple("Inline").field(&&**self).finish()
     }
+}
+
+/// Too many bytes for a line.
+#[cold]
+pub(super) fn too_long(bytes: &[u8]) -> Error {
+    let text = format!(
+        "{} bytes are too many for a line, which holds {INLINE_BYTES}: put them into a buffer (`alloc`, `pool.copy`)",
+        bytes.len()
+    );
+    Error::new(ErrorKind::TooLarge, text)
 }

@@ -6,7 +6,7 @@ use super::shared::{Inside, LinkShared};
 use super::store::Store;
 use super::{Receiver, Sender};
 use crate::domain::DomainCore;
-use crate::error::Error;
+use crate::error::{self, Error};
 use crate::options::ChannelOptions;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -50,7 +50,7 @@ pub(super) fn pair(
     let make = |role, wish: Wish<'_>, peer: Wish<'_>, own, theirs| -> Result<_, Error> {
         let peer = (peer.domain.id(), process::geteuid(), std::process::id());
         // Never readable: this process does not outlive itself.
-        let process = eventfd::create().map_err(Error::system("eventfd"))?;
+        let process = eventfd::create().map_err(error::system("eventfd"))?;
         let (channel, options) = (number(wish.domain), wish.options);
         let link = LinkShared::new(
             wish.domain,

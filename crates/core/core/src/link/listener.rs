@@ -261,7 +261,7 @@ impl Accepts {
                 }
                 let round = left.map_or(LOOK, |left| left.min(LOOK));
                 let waited = wait_readable(feed.doorbell(), Some(round));
-                waited.map_err(Error::system("poll"))?;
+                waited.map_err(error::system("poll"))?;
             }
         }
         loop {

@@ -89,7 +89,7 @@ impl LinkMember for LinkShared {
             None
         } else {
             let fd = foreign.refs_fd().try_clone();
-            Some(fd.map_err(Error::system("fcntl"))?)
+            Some(fd.map_err(error::system("fcntl"))?)
         };
         if fresh {
             self.domain.register.add_foreign(offer.pool, foreign);

@@ -300,11 +300,11 @@ pub(super) fn begin_accept(
             return Err(error);
         }
     };
-    let shown = own.0.try_clone().map_err(Error::system("fcntl"))?;
+    let shown = own.0.try_clone().map_err(error::system("fcntl"))?;
     // The peer may use the channel, and offer a pool, before our answer comes: put the link on record
     // first, with the peer's process filled in from the answer.
     let (placeholder, _write) =
-        tranship_sys::socket::pair().map_err(Error::system("socketpair"))?;
+        tranship_sys::socket::pair().map_err(error::system("socketpair"))?;
     let link = Arc::new(LinkShared::new(
         domain,
         channel,

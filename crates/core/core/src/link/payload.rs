@@ -1,6 +1,6 @@
 //! What a sender sends: the type of the payload says what happens to it.
 
-use super::descriptor;
+use super::inline;
 use super::inline::Inline;
 use super::message::{Body, Message};
 use super::sender::Sender;
@@ -85,7 +85,7 @@ impl Payload for &[u8] {
     #[inline(always)]
     fn go(self, over: &mut Sender, word: u64) -> Result<Outcome, SendError<Self>> {
         if self.len() > INLINE_BYTES {
-            return Err(SendError::new(descriptor::too_long(self), self));
+            return Err(SendError::new(inline::too_long(self), self));
         }
         over.copy_in(self, word)
             .map_err(|error| SendError::new(error, self))
@@ -94,7 +94,7 @@ impl Payload for &[u8] {
     fn unsent(self) {}
 
     fn into_message(self, word: u64) -> Option<Message> {
-        let body = Body::Inline(Inline::new(self)?);
+        let body = Body::Inline(Inline::try_from(self).ok()?);
         Some(Message { word, body })
     }
 }

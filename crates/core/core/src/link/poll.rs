@@ -5,7 +5,7 @@ use super::shared::LinkShared;
 use super::sleep::LOOK;
 use super::{ChannelEnd, Listener, Receiver, Sender};
 use crate::domain::{DomainCore, POLL_INTERVAL};
-use crate::error::Error;
+use crate::error::{self, Error};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 use tranship_ring::SETTLE;
@@ -191,7 +191,7 @@ fn round(
     }
     let waited_on = domains.iter().filter(|d| !d.rest);
     fds.extend(waited_on.map(|d| (d.core.pollable(), Interest::Read)));
-    let told = wait_each(&fds, Some(limit)).map_err(Error::system("poll"))?;
+    let told = wait_each(&fds, Some(limit)).map_err(error::system("poll"))?;
     drop(fds);
 
     let (of_items, of_domains) = told.split_at(places.len());

@@ -15,15 +15,28 @@ use tranship_sys::epoll::{Interest, wait_each};
 use tranship_sys::socket;
 
 impl Receiver {
-    /// Makes this channel show up on the domain's pollable descriptor ([`Domain::as_fd`](crate::Domain)) whenever a
-    /// message waits. Call [`arm`](Receiver::arm) before each wait.
+    /// Says that this end goes to sleep on the domain's pollable descriptor ([`Domain::as_fd`](crate::Domain)): true if
+    /// it may, false if a message is there already. From the first call on, each message shows up on that descriptor.
+    /// Call it before each wait.
     ///
-    /// Asks the manager for the descriptor and waits for its answer, once, as long as the
+    /// The first call asks the manager for the descriptor, and waits for the answer as long as the
     /// [`manager_timeout`](crate::DomainBuilder::manager_timeout) says.
     ///
     /// # Errors
-    /// `TimedOut` when it does not answer; `ManagerAway`, `CutOff`; `Limit`, `System` where there are no more descriptors; `Forked`.
-    pub fn set_pollable(&mut self) -> Result<(), Error> {
+    /// `TimedOut` if the manager does not answer; `ManagerAway`, `CutOff`; `Limit`, `System` where there are no more descriptors; `Forked`.
+    pub fn arm(&mut self) -> Result<bool, Error> {
+        self.make_pollable()?;
+        let link = &self.link;
+        link.ring_for_ourselves();
+        link.ring.arm();
+        if self.may_have_news() {
+            link.ring.disarm();
+            return Ok(false);
+        }
+        Ok(true)
+    }
+
+    fn make_pollable(&mut self) -> Result<(), Error> {
         let (link, domain) = (&self.link, &self.link.domain);
         domain.check_fork()?;
         if lock(&link.doorbell).polled {
@@ -55,21 +68,6 @@ impl Receiver {
             doorbell.polled = true;
         }
         Ok(())
-    }
-
-    /// Says that this end goes to sleep on its descriptor. True if it may; false if a message is there already.
-    pub fn arm(&mut self) -> bool {
-        let link = &self.link;
-        if link.domain.fork.is_child() {
-            return false; // there is an error to be told
-        }
-        link.ring_for_ourselves();
-        link.ring.arm();
-        if self.may_have_news() {
-            link.ring.disarm();
-            return false;
-        }
-        true
     }
 
     /// Says that this end is awake again, and takes the wake-up bytes.

@@ -8,7 +8,7 @@ use super::shared::{Gone, LinkShared};
 use super::sleep::LOOK;
 use crate::base::thread;
 use crate::domain::{DomainCore, Key, Woken};
-use crate::error::Error;
+use crate::error::{self, Error};
 use std::sync::Arc;
 use std::task::Waker;
 use std::time::Instant;
@@ -17,12 +17,12 @@ use tranship_proto::{ChannelId, Role};
 /// Puts a task to sleep until something is woken by that key, or by the manager's news. The caller looks again after it.
 pub(super) fn put(domain: &DomainCore, key: Key, waker: &Waker) -> Result<(), Error> {
     let put = domain.tasks.put(key, waker, domain.pollable());
-    if put.map_err(Error::system("an epoll instance for tasks"))? {
+    if put.map_err(error::system("an epoll instance for tasks"))? {
         let core = domain.clone();
         let started = thread("tranship-tasks", move || run(&core));
         if let Err(error) = started {
             domain.tasks.ended();
-            return Err(Error::system("starting the thread that wakes tasks")(error));
+            return Err(error::system("starting the thread that wakes tasks")(error));
         }
     }
     Ok(())

@@ -389,7 +389,7 @@ impl LinkShared {
     fn accept(&self, pool: PoolId, slots: u32, side: Assigned) -> Result<OwnedFd, Error> {
         // Offered again: the source lost the manager's answer, before it sent anything by this assignment.
         if let Some(known) = self.find(pool).filter(|_| self.role == Role::Sink) {
-            return known.counts_fd.try_clone().map_err(Error::system("fcntl"));
+            return known.counts_fd.try_clone().map_err(error::system("fcntl"));
         }
         if self.role != Role::Sink {
             return Err(error::protocol(format!(
@@ -397,7 +397,7 @@ impl LinkShared {
             )));
         }
         let (counts_fd, counts) = CountsRw::create(Way::Rcvd, slots)?;
-        let shown = counts_fd.try_clone().map_err(Error::system("fcntl"))?;
+        let shown = counts_fd.try_clone().map_err(error::system("fcntl"))?;
         self.add(Assignment {
             pool,
             side,

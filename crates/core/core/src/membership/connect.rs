@@ -4,7 +4,7 @@ use super::shell::Domain;
 use crate::domain::discover::{self, Begin, Found, Start};
 use crate::domain::places::Places;
 use crate::domain::{DomainCore, Join, Leaks, MANAGER_TIMEOUT};
-use crate::error::{Error, ErrorKind};
+use crate::error::{self, Error, ErrorKind};
 use std::any::Any;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -38,7 +38,6 @@ pub struct DomainBuilder {
     socket: Option<PathBuf>,
     helper_thread: bool,
     dumpable: Option<bool>,
-    high_descriptors: bool,
     autostart: bool,
     program: Option<PathBuf>,
     #[cfg(feature = "embedded")]
@@ -54,7 +53,6 @@ impl Default for DomainBuilder {
             socket: None,
             helper_thread: false,
             dumpable: None,
-            high_descriptors: true,
             autostart: true,
             program: None,
             #[cfg(feature = "embedded")]
@@ -110,11 +108,6 @@ impl DomainBuilder {
     /// Makes the process non-dumpable, so that others of the same user cannot reach into it.
     pub fn non_dumpable(mut self) -> Self {
         self.dumpable = Some(false);
-        self
-    }
-    /// Keeps the library's descriptors above 1023 and raises the soft limit for that (default: yes).
-    pub fn high_descriptors(mut self, yes: bool) -> Self {
-        self.high_descriptors = yes;
         self
     }
     /// Whether a manager may be started when none is found (default: yes).
@@ -215,11 +208,9 @@ impl DomainBuilder {
         crate::domain::look_at_left();
         crate::base::retired::reclaim();
         if let Some(dumpable) = self.dumpable {
-            process::set_dumpable(dumpable).map_err(Error::system("prctl(PR_SET_DUMPABLE)"))?;
+            process::set_dumpable(dumpable).map_err(error::system("prctl(PR_SET_DUMPABLE)"))?;
         }
-        if self.high_descriptors {
-            let _ = process::raise_nofile_soft_to_hard();
-        }
+        let _ = process::raise_nofile_soft_to_hard();
         Ok(())
     }
 
@@ -243,7 +234,6 @@ impl DomainBuilder {
             name: self.name.clone().unwrap_or_else(program_name),
             socket: self.socket.clone(),
             program: self.program.clone(),
-            high_descriptors: self.high_descriptors,
             leaks: self.leaks.unwrap_or_else(Leaks::of_environment),
             helper_thread: self.helper_thread,
             manager_timeout: self.manager_timeout,

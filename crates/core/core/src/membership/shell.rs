@@ -2,7 +2,7 @@
 
 use crate::base::lock;
 use crate::domain::{DomainCore, LeakReport};
-use crate::error::{Error, ErrorKind};
+use crate::error::{self, Error, ErrorKind};
 use crate::link::{
     Accepts, Address, Carrier, ChannelEnd, End, Ends, Feed, Listener, Opening, Receiver,
     listen_local, look_for_named, open_local, open_named, unknown,
@@ -227,7 +227,7 @@ impl Domain {
                         domain.core().tasks.tell_news();
                     };
                     let started = crate::base::thread("tranship-open", open);
-                    started.map_err(Error::system("starting a thread that connects"))?;
+                    started.map_err(error::system("starting a thread that connects"))?;
                     Ok(None)
                 })
             }

@@ -52,7 +52,7 @@ impl OwnPool {
         let mappings = mappings.transpose()?;
         let window = crate::pool::reserve_own(max_bytes, chunk, &options)?;
         let (table_fd, table) = TableRw::create(slots, max_bytes, chunk)?;
-        let shown = table_fd.try_clone().map_err(Error::system("fcntl"))?;
+        let shown = table_fd.try_clone().map_err(error::system("fcntl"))?;
         let ((event, _), era) = domain.call_in_era(
             |req| Request::CreatePool {
                 req,

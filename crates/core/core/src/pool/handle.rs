@@ -39,7 +39,7 @@ pub struct PoolStats {
     pub cached: u64,
     /// Bytes of chunks present.
     pub chunk_bytes_present: u64,
-    /// The quota, bytes.
+    /// The quota: the bytes that the pool may have now.
     pub quota_bytes: u64,
     /// Sent buffers found dead so far.
     pub collected: u64,
@@ -92,11 +92,6 @@ impl Pool {
     /// Who can write it.
     pub fn trust(&self) -> Trust {
         self.own.options().trust
-    }
-
-    /// What the pool may have now, bytes.
-    pub fn quota_bytes(&self) -> u64 {
-        self.own.quota_bytes()
     }
 
     /// The right to forward: lets another domain assign this pool to channels of its own, and so send on what it got out of it.

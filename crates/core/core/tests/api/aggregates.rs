@@ -1,7 +1,6 @@
 //! Aggregates: pieces of several pools as one message.
 
 use crate::kit::*;
-use bytes::Buf as _;
 use std::io::{IoSlice, Read as _, Seek as _, Write as _};
 use tranship_core::error::{Limit, Shortage};
 use tranship_core::{Aggregate, Body, Buffer, ChannelOptions, ErrorKind, MAX_PIECES, Message};
@@ -27,10 +26,8 @@ fn pieces_are_put_in_front_behind_and_together() {
     assert!(middle.is_empty());
     middle.push_back(text(&one, "body")).expect("room");
     middle.insert(0, text(&two, "head ")).expect("room");
-    let mut tail = Aggregate::new();
-    tail.push_back(text(&two, " and tail").slice(4..))
-        .expect("room");
-    middle.append(tail).expect("room");
+    let tail = text(&two, " and tail").slice(4..);
+    middle.push_back(tail).expect("room");
     assert_eq!(middle.to_vec(), b"head body tail");
     assert_eq!((middle.len(), middle.pieces().len()), (14, 3));
     let slices = middle
@@ -106,9 +103,7 @@ fn pieces_are_shown_in_one_range() {
     assert_eq!(mapped.bytes(), None, "its writer is not trusted");
     assert_eq!(mapped.view().to_vec(), expected);
     uses(&pool, 3);
-    let back = mapped.into_aggregate();
-    assert_eq!(back.to_vec(), expected);
-    drop(back);
+    drop(mapped);
     drop(pool.alloc(page).expect("alloc"));
     uses(&pool, 0);
 
@@ -118,35 +113,6 @@ fn pieces_are_shown_in_one_range() {
     let refused = odd.map().expect_err("no page");
     assert_eq!(refused.kind(), ErrorKind::BadArgument);
     assert!(Aggregate::new().map().is_err());
-}
-
-#[test]
-fn it_is_a_bytes_buf() {
-    let _dog = dog();
-    let a = embedded();
-    let pool = pool(&a, 2);
-    let mut all = Aggregate::new();
-    all.push_back(text(&pool, "")).expect("room");
-    all.push_back(pool.copy(&[1, 2, 3]).expect("alloc").freeze())
-        .expect("room");
-    all.push_back(text(&pool, "")).expect("room");
-    all.push_back(pool.copy(&[4, 5, 6, 7, 8, 9]).expect("alloc").freeze())
-        .expect("room");
-    let mut reader = all.reader().expect("own");
-    assert_eq!(reader.remaining(), 9);
-    assert_eq!(reader.chunk(), [1, 2, 3]);
-    let mut slices = [IoSlice::new(&[]); 4];
-    assert_eq!(reader.chunks_vectored(&mut slices), 2);
-    assert_eq!(reader.get_u8(), 1);
-    assert_eq!(
-        reader.get_u32_le(),
-        u32::from_le_bytes([2, 3, 4, 5]),
-        "over a border"
-    );
-    assert_eq!(reader.copy_to_bytes(3)[..], [6, 7, 8]);
-    reader.advance(1);
-    assert!(!reader.has_remaining() && reader.chunk().is_empty());
-    assert!(reader.try_get_u8().is_err());
 }
 
 #[test]
@@ -176,12 +142,10 @@ fn a_received_one_can_be_walked_and_its_pieces_kept() {
         assert_eq!(piece.to_vec(), vec![i; 100 + usize::from(i)]);
         assert_eq!(piece.id().pool(), pools[usize::from(i) % 3].id());
     }
-    let mut reader = first.reader().expect("trusted");
-    let mut copy = vec![0; reader.remaining()];
-    reader.copy_to_slice(&mut copy);
-    assert_eq!(copy, expected);
+    let slices = first.pieces().iter().map(|piece| piece.bytes());
+    let slices: Vec<_> = slices.collect::<Option<_>>().expect("trusted");
+    assert_eq!(slices.concat(), expected);
     let one = first.pieces()[3].clone();
-    drop(reader);
     drop(first);
     drop(receiver.recv().expect("recv"));
     assert_eq!(one.to_vec(), [3; 103], "one piece outlives the rest");
@@ -203,7 +167,7 @@ fn an_untrusted_one_gives_no_slices() {
     all.push_back(text(&pool, "x")).expect("room");
     sender.send(all).expect("send");
     let got = aggregate(receiver.recv().expect("recv"));
-    assert!(got.reader().is_none());
+    assert!(got.pieces()[0].bytes().is_none());
     assert_eq!(got.to_vec(), b"x");
 }
 
@@ -244,12 +208,7 @@ fn empty_ones_and_the_longest_travel() {
     two.insert(0, two.pieces()[0].slice(..5)).expect("room");
     let back = most.insert(0, two.pieces()[0].clone());
     assert!(back.is_err_and(|full| full.unsent.len() == 5));
-    // All pieces of another one, or none.
-    let whole = most.append(two).expect_err("two too many").unsent;
-    assert_eq!((whole.len(), most.pieces().len()), (15, MAX_PIECES));
-    let mut front = whole.clone();
-    front.append(whole).expect("four");
-    assert_eq!(front.len(), 30);
+    assert_eq!(most.pieces().len(), MAX_PIECES);
 }
 
 #[test]

@@ -46,7 +46,7 @@ fn the_quota_may_be_smaller_than_the_maximum() {
     let a = embedded_with(config);
     let pool = pool(&a, 8);
     assert_eq!(pool.max_bytes(), 8 * CHUNK as u64);
-    assert_eq!(pool.quota_bytes(), 2 * CHUNK as u64);
+    assert_eq!(pool.stats().quota_bytes, 2 * CHUNK as u64);
     let error = pool.alloc_now(3 * CHUNK).expect_err("3");
     assert_eq!(
         error.kind(),

@@ -135,7 +135,7 @@ fn is_pressed(near: &OwnedFd) -> bool {
     socket::recvmsg(near, &mut [0; 8], true).is_ok_and(|got| got.bytes == doorbell::PRESSED.len())
 }
 
-/// As a receiver does whose `set_pollable` was answered too late.
+/// A receiver does so if the manager's answer to `arm` comes too late.
 #[test]
 fn a_descriptor_that_the_receiver_gave_up_gives_way_to_another_one() {
     let _dog = dog();

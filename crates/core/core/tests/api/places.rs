@@ -93,7 +93,9 @@ fn a_pool_is_mapped_within_its_range() {
     let (a, b) = pair();
     let (mut to, mut from) = link(&a, &b, "x");
     for pool_of in 0..3 {
-        let options = PoolOptions::new(16 << 20).below(1 << 32).align(4096);
+        let options = PoolOptions::new(16 << 20)
+            .address_range(0..1 << 32)
+            .align(4096);
         let pool = a.create_pool(options).expect("there is room below 4 GiB");
         let buf = pool.copy(&[pool_of; 5000]).expect("a buffer");
         let end = buf.view().as_ptr().addr() + buf.len();

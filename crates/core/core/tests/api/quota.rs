@@ -34,7 +34,7 @@ fn a_pool_gets_what_its_quota_says_from_now_on() {
             .expect("set")
     };
     assert_eq!(set(4), bytes(4));
-    until(|| pool.quota_bytes() == bytes(4));
+    until(|| pool.stats().quota_bytes == bytes(4));
     full(&pool);
     // Lower than what is out: what is given back is not had again.
     assert_eq!(set(2), bytes(2));
@@ -73,7 +73,7 @@ fn a_quota_below_a_buffer_is_a_reason_to_wait() {
         let set = |chunks: usize| {
             let bytes = (chunks * CHUNK) as u64;
             admin.admin().set_quota(pool.id(), bytes).expect("set");
-            until(|| pool.quota_bytes() == bytes);
+            until(|| pool.stats().quota_bytes == bytes);
         };
         for len in [100, CHUNK, SEALED] {
             set(0);
@@ -141,7 +141,7 @@ fn copies_wait_for_a_quota() {
     let set = |chunks: usize| {
         let bytes = (chunks * CHUNK) as u64;
         a.admin().set_quota(copies.id(), bytes).expect("set");
-        until(|| copies.quota_bytes() == bytes);
+        until(|| copies.stats().quota_bytes == bytes);
     };
     to.send(filled(&none, CHUNK, 1)).expect("send");
     let mut pieces = Aggregate::new();
@@ -201,5 +201,5 @@ fn what_cannot_be_set_is_refused() {
         .set_quota(PoolId(7777), 1)
         .expect_err("nobody's");
     assert!(refusal(&error) == Some(RefusalCode::NoSuchId), "{error}");
-    assert_eq!(pool.quota_bytes(), max);
+    assert_eq!(pool.stats().quota_bytes, max);
 }

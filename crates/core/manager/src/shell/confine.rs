@@ -17,7 +17,7 @@ const MOST_MEMORY: u64 = 8 << 30;
 /// Confines this thread and all later ones; the system call filter covers existing threads too. It cannot be undone.
 /// `kills`: a rule allows the manager to kill another process.
 pub(super) fn confine(kills: bool) -> Result<(), Error> {
-    let at = |what: &'static str| Error::system(what);
+    let at = |what: &'static str| tranship_error::system(what);
     // Afterwards limits are only looked at.
     let _ = process::raise_nofile_soft_to_hard();
     confine::drop_capabilities(kills).map_err(at("dropping capabilities"))?;

@@ -43,7 +43,7 @@ impl Listener {
     /// `ManagerRunning` if a manager is alive; `System` if another file is there, or the kernel refuses.
     pub fn bind(path: &Path, mode: u32) -> Result<Listener, Error> {
         let dir = path.parent().unwrap_or(Path::new("."));
-        let at = |what: &str| Error::system(format!("{what} {}", path.display()));
+        let at = |what: &str| tranship_error::system(format!("{what} {}", path.display()));
         socket::check_path(path).map_err(at("listening at"))?;
         std::fs::DirBuilder::new()
             .recursive(true)
@@ -84,7 +84,8 @@ impl Listener {
     /// # Errors
     /// `System` if the kernel refuses to set it up.
     pub fn inherited(fd: OwnedFd, dir: Option<PathBuf>) -> Result<Listener, Error> {
-        let can = prepare(&fd).map_err(Error::system("setting up the inherited socket"))?;
+        let can =
+            prepare(&fd).map_err(tranship_error::system("setting up the inherited socket"))?;
         let at = socket::local_path(&fd);
         Ok(Listener {
             fd,

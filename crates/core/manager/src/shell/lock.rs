@@ -55,8 +55,9 @@ impl Lock {
 
     /// Takes the lock, if it is free.
     pub(crate) fn take(socket: &Path) -> Result<Lock, Error> {
-        let at =
-            |what: &str| Error::system(format!("{what} the lock file of {}", socket.display()));
+        let at = |what: &str| {
+            tranship_error::system(format!("{what} the lock file of {}", socket.display()))
+        };
         let path = socket.with_added_extension("lock");
         for _ in 0..TRIES {
             // A process that can open the file can lock it.
@@ -73,7 +74,7 @@ impl Lock {
             if !found.is_file() || found.len() > 0 {
                 let why = "something else is there: move it away, or name another socket";
                 let why = io::Error::new(io::ErrorKind::AlreadyExists, why);
-                return Err(Error::system(path.display().to_string())(why));
+                return Err(tranship_error::system(path.display().to_string())(why));
             }
             if found.mode() & 0o777 != MODE {
                 let private = Permissions::from_mode(MODE);

@@ -98,7 +98,7 @@ const RESERVE: usize = 256;
 /// `System` if it lacks something that it needs: descriptors, threads, its confinement. Clients' actions are no errors.
 pub fn run(config: Config, listener: Listener, stop: &Shutdown, daemon: bool) -> Result<(), Error> {
     if daemon {
-        process::set_dumpable(false).map_err(Error::system("becoming non-dumpable"))?;
+        process::set_dumpable(false).map_err(tranship_error::system("becoming non-dumpable"))?;
     }
     let notify = Notify::new();
     if daemon {
@@ -108,13 +108,15 @@ pub fn run(config: Config, listener: Listener, stop: &Shutdown, daemon: bool) ->
         }
         confine::confine(config.kills())?;
     }
-    let workers = Workers::new(daemon, WORKER).map_err(Error::system("starting a helper"))?;
+    let workers =
+        Workers::new(daemon, WORKER).map_err(tranship_error::system("starting a helper"))?;
     let limit = config.watchdog;
     let mut shell = Shell::new(config, listener, stop, workers, notify)?;
     shell.trims = daemon;
     // After the first fork, and before the loop can get stuck.
     if daemon {
-        shell.beat = watchdog::start(limit).map_err(Error::system("starting a watchdog"))?;
+        shell.beat =
+            watchdog::start(limit).map_err(tranship_error::system("starting a watchdog"))?;
     }
     if daemon {
         shell.restore(tranship_sys::inherit::stored());
@@ -136,13 +138,13 @@ impl Shell {
             .unwrap_or(usize::MAX)
             .saturating_sub(RESERVE)
             .max(16);
-        let epoll = Epoll::new().map_err(Error::system("epoll"))?;
+        let epoll = Epoll::new().map_err(tranship_error::system("epoll"))?;
         epoll
             .add(&listener, LISTENER, Interest::Read)
-            .map_err(Error::system("epoll"))?;
+            .map_err(tranship_error::system("epoll"))?;
         epoll
             .add(&*stop.0, STOP, Interest::Read)
-            .map_err(Error::system("epoll"))?;
+            .map_err(tranship_error::system("epoll"))?;
         workers.prepare(&epoll);
         let gauge = pressure::Gauge::new(&config.pressure, config.grace, &epoll);
         let total = config.total.unwrap_or_else(machine::half_of_memory);
@@ -218,7 +220,7 @@ impl Shell {
         self.beat.at(Phase::Waiting, 0, 0);
         self.epoll
             .wait(ready, wait)
-            .map_err(Error::system("epoll"))?;
+            .map_err(tranship_error::system("epoll"))?;
         self.beat.turn();
         self.notify.turn();
         for r in ready.iter() {

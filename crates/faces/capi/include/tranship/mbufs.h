@@ -222,7 +222,7 @@ struct mbuf *tranship_m_next(const struct mbuf *m);
 /** The last mbuf of the chain (m_last). */
 struct mbuf *tranship_m_last(const struct mbuf *m);
 
-/** Its flags (m_flags). */
+/** Returns the mbuf's flags (m_flags). */
 int32_t tranship_m_flags(const struct mbuf *m);
 
 /**
@@ -236,7 +236,7 @@ void tranship_m_setflags(struct mbuf *m,
 /** Clears the protocol's flags of all mbufs of the chain (m_clrprotoflags). */
 void tranship_m_clrprotoflags(struct mbuf *m);
 
-/** Its kind (m_type). */
+/** Returns the mbuf's kind (m_type). */
 int32_t tranship_m_type(const struct mbuf *m);
 
 /** Bytes of its storage (M_SIZE). */
@@ -374,7 +374,7 @@ struct m_tag *tranship_m_tag_alloc(uint32_t cookie,
 /** Frees a tag that is in no list (m_tag_free). NULL is nothing. */
 void tranship_m_tag_free(struct m_tag *t);
 
-/** Its bytes (what FreeBSD has behind the struct). */
+/** Returns the tag's bytes (which FreeBSD has behind the struct). */
 void *tranship_m_tag_data(struct m_tag *t);
 
 /** How many they are (m_tag_len). */

@@ -93,7 +93,7 @@ int32_t tranship_uma_zone_get_cur(const struct uma_zone *zone);
 int32_t tranship_uma_zone_exhausted(const struct uma_zone *zone);
 
 /**
- * Keeps so many items free for who allocates with M_USE_RESERVE (uma_zone_reserve): the keg's, for all its zones. They are made by
+ * Keeps so many items free for allocations with M_USE_RESERVE (uma_zone_reserve): the keg's, for all its zones. They are made by
  * tranship_uma_prealloc, or when next needed.
  */
 void tranship_uma_zone_reserve(const struct uma_zone *zone,

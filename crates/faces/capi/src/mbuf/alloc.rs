@@ -71,7 +71,7 @@ impl MbufOptions {
         }
         options
             .build()
-            .map_err(facade::Error::system("reserving addresses for mbufs"))
+            .map_err(facade::error::system("reserving addresses for mbufs"))
     }
 }
 

@@ -20,7 +20,7 @@ fn told(error: Failed) -> facade::Error {
         Failed::File { .. } => ErrorKind::System,
         _ => ErrorKind::BadArgument,
     };
-    facade::Error::of(kind)(error)
+    facade::error::of_kind(kind)(error)
 }
 
 /// A chain's bytes as something to be sent, in `out`: what lies in buffers of a pool is not copied, all else is, into a buffer of `pool`.

@@ -58,7 +58,7 @@ pub extern "C" fn tranship_m_last(m: *const Mbuf) -> *mut Mbuf {
     borrowed(m).map_or(null_mut(), |chain| inside(Some(chain.last())))
 }
 
-/// Its flags (m_flags).
+/// Returns the mbuf's flags (m_flags).
 #[unsafe(no_mangle)]
 pub extern "C" fn tranship_m_flags(m: *const Mbuf) -> i32 {
     of(m, 0, |mbuf| mbuf.flags().bits().cast_signed())
@@ -82,7 +82,7 @@ pub extern "C" fn tranship_m_clrprotoflags(m: *mut Mbuf) {
     }
 }
 
-/// Its kind (m_type).
+/// Returns the mbuf's kind (m_type).
 #[unsafe(no_mangle)]
 pub extern "C" fn tranship_m_type(m: *const Mbuf) -> i32 {
     of(m, 0, |mbuf| mbuf.kind().0.into())

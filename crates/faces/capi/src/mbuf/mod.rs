@@ -1,7 +1,7 @@
 //! Network buffers, as mbuf(9) has them: `include/tranship/mbufs.h`, over which `include/tranship/mbuf.h` gives the short names.
 //!
-//! To Rust a chain is one thing. To C it is a pointer to its first mbuf, and a pointer to a later one is the chain from there on. So whoever
-//! changes the length of a later one leaves the packet's as it was; each call that needs that makes it right first.
+//! To Rust a chain is one thing. To C it is a pointer to its first mbuf, and a pointer to a later one is the chain from there on. So a
+//! change of a later one's length leaves the packet's as it was; each call that needs the packet's length puts it right first.
 
 mod alloc;
 mod copy;
@@ -43,7 +43,7 @@ fn freed(m: NonNull<Mbuf>) -> ! {
     ))
 }
 
-/// The same, with the packet's length put right.
+/// Takes a chain over, and puts the packet's length right.
 fn whole(m: *mut Mbuf) -> Option<Chain> {
     owned(m).map(|mut chain| {
         chain.fix_header();
@@ -56,7 +56,7 @@ fn borrowed(m: *const Mbuf) -> Option<ManuallyDrop<Chain>> {
     owned(m.cast_mut()).map(ManuallyDrop::new)
 }
 
-/// The same, with the packet's length put right.
+/// Borrows a chain, and puts the packet's length right.
 fn borrowed_whole(m: *const Mbuf) -> Option<ManuallyDrop<Chain>> {
     whole(m.cast_mut()).map(ManuallyDrop::new)
 }

@@ -1,4 +1,4 @@
-//! The same bytes, otherwise: room in front, in one piece, cut, joined.
+//! Changes of a chain's shape that keep its bytes: room in front, in one piece, cut, joined.
 //!
 //! Where FreeBSD's routine frees the chain on failure, so does this: programs that were written for it count on that.
 

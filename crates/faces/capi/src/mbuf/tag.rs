@@ -56,7 +56,7 @@ pub extern "C" fn tranship_m_tag_free(t: *mut Tag) {
     quietly((), || drop(free_tag(t)));
 }
 
-/// Its bytes (what FreeBSD has behind the struct).
+/// Returns the tag's bytes (which FreeBSD has behind the struct).
 #[unsafe(no_mangle)]
 pub extern "C" fn tranship_m_tag_data(t: *mut Tag) -> *mut c_void {
     tag(t).map_or(null_mut(), |tag| tag.data_mut().as_mut_ptr().cast())

@@ -226,7 +226,7 @@ pub extern "C" fn tranship_uma_zone_exhausted(zone: *const Zone) -> i32 {
         .into()
 }
 
-/// Keeps so many items free for who allocates with M_USE_RESERVE (uma_zone_reserve): the keg's, for all its zones. They are made by
+/// Keeps so many items free for allocations with M_USE_RESERVE (uma_zone_reserve): the keg's, for all its zones. They are made by
 /// tranship_uma_prealloc, or when next needed.
 #[unsafe(no_mangle)]
 pub extern "C" fn tranship_uma_zone_reserve(zone: *const Zone, items: i32) {

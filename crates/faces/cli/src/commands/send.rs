@@ -27,7 +27,7 @@ pub(crate) fn run(args: &SendArgs) -> Result<Answer> {
     let domain = connect::travel(&args.connect, "tranship-send", &args.name)?;
     let pool = domain
         .create_pool(PoolOptions::new(args.pool.max(args.frame)).name(name_of(&args.name)))?;
-    let quota_bytes = pool.quota_bytes();
+    let quota_bytes = pool.stats().quota_bytes;
     let total_bytes = || {
         let records = domain.admin().stat().ok()?;
         records.iter().find_map(|record| match record {

@@ -137,9 +137,9 @@ impl Held {
         match self {
             Held::Own(buf) => Ok(Body::BufferMut(buf)),
             Held::Shared(buf) => Ok(Body::Buffer(buf)),
-            Held::Copy(bytes) => match Inline::new(&bytes) {
-                Some(inline) => Ok(Body::Inline(inline)),
-                None => Err(Held::Copy(bytes)),
+            Held::Copy(bytes) => match Inline::try_from(&bytes[..]) {
+                Ok(inline) => Ok(Body::Inline(inline)),
+                Err(_) => Err(Held::Copy(bytes)),
             },
             Held::Pieces(pieces) => {
                 let mut all = Aggregate::new();

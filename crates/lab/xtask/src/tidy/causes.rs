@@ -53,7 +53,7 @@ pub(super) fn check(file: &TextFile, findings: &mut Findings) {
     let known = known.map_or(0, |(_, count, _)| *count);
     if found > known {
         findings.error(format!(
-            "{}: {found} times `map_err(|_|` or `map_err(|_: Error|`, {known} may be: keep the cause (`Error::of`, `Error::because`), or name the type of one that says nothing",
+            "{}: {found} times `map_err(|_|` or `map_err(|_: Error|`, {known} may be: keep the cause (`error::of_kind`, `Error::because`), or name the type of one that says nothing",
             file.path
         ));
     } else if found < known {
@@ -88,7 +88,10 @@ mod tests {
         assert_eq!(errors("crates/lab/bench/src/a.rs", thrown), 0);
         assert_eq!(errors("crates/core/core/tests/a.rs", thrown), 0);
         assert_eq!(
-            errors("crates/core/core/src/a.rs", "g().map_err(Error::of(k))"),
+            errors(
+                "crates/core/core/src/a.rs",
+                "g().map_err(error::of_kind(k))"
+            ),
             0
         );
         let named = |of| {

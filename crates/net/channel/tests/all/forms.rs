@@ -223,7 +223,7 @@ fn who_awaits_room_for_what_goes_back_is_woken() {
     for address in world.addresses("awaited") {
         let (mut to, mut from) = world.channel(&address);
         let said = fill(&address, &mut from);
-        from.set_pollable().expect("a descriptor");
+        from.arm().expect("a descriptor");
         let (waker, woken) = counted();
         let mut context = Context::from_waker(&waker);
         let mut sent = pin!(from.send_back_async((b"last", said)));

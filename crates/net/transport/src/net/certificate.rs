@@ -146,7 +146,7 @@ fn make_directory(path: &Path) -> Result<(), Error> {
     let mut builder = std::fs::DirBuilder::new();
     builder.recursive(true).mode(0o700);
     let made = builder.create(path);
-    made.map_err(Error::system(path.display().to_string()))
+    made.map_err(tranship_error::system(path.display().to_string()))
 }
 
 fn write(path: &Path, text: &str) -> Result<(), Error> {
@@ -159,5 +159,5 @@ fn write(path: &Path, text: &str) -> Result<(), Error> {
         file.write_all(text.as_bytes())?;
         file.sync_all()
     });
-    written.map_err(Error::system(path.display().to_string()))
+    written.map_err(tranship_error::system(path.display().to_string()))
 }

@@ -7,7 +7,7 @@ use super::wire::{Asked, Limits, Refused, Say, TAIL, VERSION};
 use crate::store::Store;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
-use tranship_core::{Body, Buffer, DomainId, Error, ErrorKind, Pool, Sender};
+use tranship_core::{Body, Buffer, DomainId, Error, ErrorKind, Pool, Sender, error};
 
 /// Questions before others have their turn.
 const TURN: usize = 64;
@@ -106,7 +106,7 @@ impl Client {
                 ));
             };
             let whole = self.asked.take(&piece, message.word);
-            if !whole.map_err(Error::of(ErrorKind::PeerViolation))? {
+            if !whole.map_err(error::of_kind(ErrorKind::PeerViolation))? {
                 continue;
             }
             Counts::bump(&counts.gets, 1);

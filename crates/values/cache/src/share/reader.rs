@@ -6,6 +6,7 @@ use std::io;
 use std::time::{Duration, Instant};
 use tranship_core::{
     Body, Buffer, ChannelOptions, Domain, Error, ErrorKind, INLINE_BYTES, Message, Receiver, View,
+    error,
 };
 
 /// Questions under way at a time: less than there is room for in the ring, however long the keys.
@@ -232,7 +233,7 @@ fn answer(message: Message) -> Result<Answer, Error> {
     let tail = whole
         .view()
         .read(len)
-        .map_err(Error::of(ErrorKind::PeerViolation))?;
+        .map_err(error::of_kind(ErrorKind::PeerViolation))?;
     let (flags, cas) = wire::read_tail(tail);
     let value = whole.slice(..len);
     Ok(Answer::Hit(Hit {
