@@ -1,18 +1,18 @@
 //! A zone: items of one class for many threads.
 
 mod fork;
+mod inner;
 mod reclaim;
 mod slow;
 
 use crate::backend::Backend;
-use crate::cache::Cache;
 use crate::config::{Level, ZoneConfig, ZoneStats};
-use crate::depot::Depot;
 use crate::direct::CachePlace;
 use crate::local;
 use crate::lock::Lock;
 use crate::reaper::{self, Managed, Member, Phase};
 use crate::registry::Identity;
+use inner::{Counters, Hot, Inner, PRESSURE};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
@@ -22,61 +22,6 @@ use std::sync::{Arc, Weak};
 /// `alloc` fails, items may still lie in other threads' caches: [`drain`](Self::drain) brings them to the backend.
 pub struct Zone<B: Backend> {
     inner: Arc<Inner<B>>,
-}
-
-/// Control word: identity above, then an epoch of 23 bits, then whether there is pressure.
-const PRESSURE: u64 = 1;
-const EPOCH: u64 = 2;
-const EPOCH_MASK: u64 = (1 << 24) - 1;
-
-/// The words that fast paths read, in cache lines of their own, which change seldom.
-#[repr(align(128))]
-struct Hot {
-    /// The control word. Owners of caches whose `seen` equals it may use these without a lock. It changes with every
-    /// request to all threads. They then flush, and adopt the new value (but not under pressure: then nothing is
-    /// cached).
-    control: AtomicU64,
-    place: CachePlace,
-}
-
-struct Inner<B> {
-    hot: Hot,
-    identity: Identity,
-    limit: AtomicU32,
-    max: AtomicU32,
-    keep: AtomicU32,
-    closed: AtomicBool,
-    config: ZoneConfig,
-    depot: Lock<Depot>,
-    members: Lock<Members>,
-    /// The lock of a thief: one at a time, because it holds many caches' locks.
-    thief: Lock<()>,
-    /// `counters.contended` when buckets were last shrunk.
-    last_contended: AtomicU64,
-    counters: Counters,
-    /// Whether the zone takes part in reclamation by time.
-    managed: bool,
-    backend: B,
-    me: Weak<Self>,
-}
-
-/// Counters of slow paths, and of threads that can have no cache.
-#[derive(Debug, Default)]
-struct Counters {
-    allocs: AtomicU64,
-    frees: AtomicU64,
-    failures: AtomicU64,
-    imported: AtomicU64,
-    released: AtomicU64,
-    contended: AtomicU64,
-}
-
-#[derive(Default)]
-struct Members {
-    caches: Vec<Arc<Cache>>,
-    /// The counts of threads that have ended.
-    allocs: u64,
-    frees: u64,
 }
 
 impl<B: Backend> Zone<B> {
@@ -306,47 +251,6 @@ impl<B: Backend> Zone<B> {
     #[must_use]
     pub fn stats(&self) -> ZoneStats {
         self.inner.stats()
-    }
-}
-
-impl<B: Backend> Inner<B> {
-    fn stats(&self) -> ZoneStats {
-        let (depot, working_set) = {
-            let depot = self.depot.lock();
-            (depot.items() as u64, depot.working_set() as u64)
-        };
-        let counters = &self.counters;
-        let members = self.members();
-        // Ordering: all frees, then all allocs, with acquire: for each free counted, its alloc is counted too (partner:
-        // the release of `end` in `front.rs`).
-        let direct = counters.frees.load(Ordering::Acquire);
-        let frees = members.frees
-            + direct
-            + members
-                .caches
-                .iter()
-                .map(|cache| cache.front().frees())
-                .sum::<u64>();
-        let direct = counters.allocs.load(Ordering::Acquire);
-        let allocs = members.allocs
-            + direct
-            + members
-                .caches
-                .iter()
-                .map(|cache| cache.front().allocs())
-                .sum::<u64>();
-        ZoneStats {
-            allocs,
-            frees,
-            failures: counters.failures.load(Ordering::Relaxed),
-            imported: counters.imported.load(Ordering::Relaxed),
-            released: counters.released.load(Ordering::Relaxed),
-            depot,
-            working_set,
-            contended: counters.contended.load(Ordering::Relaxed),
-            bucket_items: self.limit.load(Ordering::Relaxed),
-            threads: u32::try_from(members.caches.len()).unwrap_or(u32::MAX),
-        }
     }
 }
 

@@ -4,7 +4,7 @@ use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdout, Command, Stdio};
-use tranship_testkit::{Watchdog, skipped};
+use tranship_testkit::{Watchdog, skipped, start_manager};
 
 /// Path where no manager is: a manager that the test does not start does not admit its memory.
 const NO_MANAGER: &str = "/nowhere/manager.sock";
@@ -278,19 +278,7 @@ fn values_by_reference() {
     let folder = tempfile::tempdir().expect("a folder");
     let manager = folder.path().join("manager.sock");
     let name = manager.to_str().expect("UTF-8");
-    let program = Command::new(env!("CARGO_BIN_EXE_tranship"))
-        .args(["manager", "--socket", name])
-        .spawn();
-    let _manager = Ends(program.expect("a manager"));
-    // The server's first answer shows that it is there.
-    let there = || {
-        let mut stat = Command::new(env!("CARGO_BIN_EXE_tranship"));
-        let stat = stat.args(["stat", "--socket", name]).output();
-        stat.expect("runs").status.success()
-    };
-    while !there() {
-        std::thread::yield_now();
-    }
+    let _manager = start_manager(&manager, "");
     let mut server = Served::start(&["--shm", "values", "--socket", name]);
     assert_eq!(server.line(), "and by reference at values\n");
     let stream = std::net::TcpStream::connect(&server.address).expect("connect");
@@ -375,14 +363,4 @@ fn a_manager_admits_its_memory() {
     let id = tranship::PoolId(u32::try_from(bytes(&full, "heap")).expect("an id"));
     manager.admin().set_quota(id, MIB).expect("a quota");
     while bytes(&heap(), "admitted_bytes") > MIB {}
-}
-
-/// A program that ends with its test.
-struct Ends(Child);
-
-impl Drop for Ends {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }

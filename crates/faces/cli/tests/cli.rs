@@ -1,7 +1,8 @@
 //! The program from outside: exit codes, output for programs and for pipes.
 
 use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
+use tranship_testkit::start_manager;
 
 fn tranship(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tranship"));
@@ -218,33 +219,12 @@ fn the_manager_serves_a_socket_that_systemd_made() {
     assert!(path.exists(), "the socket is systemd's to remove");
 }
 
-/// A process that does not outlive the test.
-struct Running(Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-/// A manager that listens, and its socket in the folder.
-fn manager(folder: &Path) -> (Running, String) {
-    let socket = folder.join("manager.sock").display().to_string();
-    let mut manager = tranship(&["manager", "--socket", &socket]);
-    let manager = manager.stdout(Stdio::null()).stderr(Stdio::null());
-    let manager = Running(manager.spawn().expect("manager"));
-    while tranship_sys::socket::connect(Path::new(&socket)).is_err() {
-        std::thread::yield_now();
-    }
-    (manager, socket)
-}
-
 #[test]
 fn run_puts_a_program_under_the_manager_with_a_limit() {
     let library = tranship_testkit::artifact("tranship-preload", "libtranship_malloc.so");
     let dir = tranship_testkit::folder().expect("a folder");
-    let (_manager, socket) = &manager(dir.path());
+    let socket = &dir.path().join("manager.sock").display().to_string();
+    let _manager = start_manager(Path::new(socket), "");
     let mut command = tranship(&["run", "--quota", "64MiB", "--socket", socket, "--library"]);
     let command = command.arg(&library).arg("--");
     // The program looks at itself.
@@ -280,7 +260,8 @@ fn run_finds_its_library_wherever_the_program_was_installed() {
     let mut copy = Command::new("cp");
     let copied = copy.arg(env!("CARGO_BIN_EXE_tranship")).arg(&program);
     assert!(copied.status().expect("cp").success());
-    let (_manager, socket) = manager(dir.path());
+    let socket = dir.path().join("manager.sock").display().to_string();
+    let _manager = start_manager(Path::new(&socket), "");
     let preloaded = || {
         let mut command = Command::new(&program);
         command.args(["run", "--quota", "64MiB", "--socket", &socket]);

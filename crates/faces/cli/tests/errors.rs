@@ -2,18 +2,8 @@
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use tranship_testkit::{Watchdog, is_root, skipped};
-
-/// A process that does not outlive the test.
-struct Running(Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
+use std::process::{Command, Stdio};
+use tranship_testkit::{Running, Watchdog, is_root, skipped};
 
 /// A folder, with a manager in it.
 struct House {

@@ -2,12 +2,12 @@
 //! happens; the next one goes on.
 
 use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 use tranship::admin::StatRecord;
 use tranship::manager::Config;
 use tranship::policy::Target;
 use tranship::{Domain, ErrorKind, Pool, PoolOptions};
-use tranship_testkit::Watchdog;
+use tranship_testkit::{Running, Watchdog};
 
 const MIB: u64 = 1 << 20;
 const TOTAL: u64 = 16 * MIB;
@@ -25,22 +25,9 @@ fn output(socket: &Path, arguments: &[&str]) -> (Option<i32>, String) {
     (status.code(), String::from_utf8_lossy(&stderr).into_owned())
 }
 
-/// Ends with the test.
-struct Running(Child);
-
-impl Running {
-    fn start(socket: &Path, policy: &str) -> Running {
-        let arguments = ["--policy", policy, "--every", "10ms"];
-        let child = command(socket, &arguments).stderr(Stdio::null()).spawn();
-        Running(child.expect("running"))
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        self.0.kill().expect("SIGKILL");
-        self.0.wait().expect("its end");
-    }
+fn start(socket: &Path, policy: &str) -> Running {
+    let arguments = ["--policy", policy, "--every", "10ms"];
+    Running::start(command(socket, &arguments).stderr(Stdio::null()))
 }
 
 fn manager(socket: &Path, policy: &str) -> Domain {
@@ -82,7 +69,7 @@ fn it_is_killed_and_its_quotas_stay_and_the_next_one_goes_on() {
     let domain = manager(&socket, "static");
     let pools = [pool(&domain, "one"), pool(&domain, "small")];
     assert_eq!(quotas(&pools), [16, 16], "nobody divides");
-    let first = Running::start(&socket, "throughput");
+    let first = start(&socket, "throughput");
     until(|| quotas(&pools).iter().sum::<u64>() <= TOTAL / MIB);
     // Between its rule's bounds, whatever it wants.
     assert!((3..=4).contains(&quotas(&pools)[1]), "{:?}", quotas(&pools));
@@ -112,7 +99,7 @@ fn it_is_killed_and_its_quotas_stay_and_the_next_one_goes_on() {
     assert_eq!(quotas(&pools), left);
     let held = third.alloc(usize::try_from(MIB).expect("small"));
     let held = held.expect("within its quota");
-    let next = Running::start(&socket, "throughput");
+    let next = start(&socket, "throughput");
     // The new pool uses one of its chunks: it is to have no more than it uses, and some headroom.
     until(|| third.stats().quota_bytes <= 3 * MIB);
     assert_eq!(quotas(&pools)[0], 5);
@@ -199,7 +186,7 @@ fn a_manager_is_started_anew_and_the_policy_goes_on() {
     let dir = tranship_testkit::folder().expect("a folder");
     let socket = dir.path().join("m.sock");
     let first = manager(&socket, "static");
-    let _policy = Running::start(&socket, "throughput");
+    let _policy = start(&socket, "throughput");
     let pools = [pool(&first, "one"), pool(&first, "small")];
     until(|| quotas(&pools).iter().sum::<u64>() <= TOTAL / MIB);
     drop((pools, first));

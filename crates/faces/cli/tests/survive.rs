@@ -3,40 +3,14 @@
 
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
-use tranship_testkit::{Random, Watchdog, folder};
+use tranship_testkit::{Random, Running, Watchdog, folder, start_manager};
 
 const TRANSHIP: &str = env!("CARGO_BIN_EXE_tranship");
 
 fn dog() -> Watchdog {
     Watchdog::new()
-}
-
-/// A process that does not outlive a test.
-struct Running(Child);
-
-impl Running {
-    fn start(command: &mut Command) -> Running {
-        Running(command.spawn().expect("a process"))
-    }
-
-    fn kill(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-
-    #[track_caller]
-    fn ends_well(mut self) {
-        let status = self.0.wait().expect("waiting");
-        assert!(status.success(), "{status}");
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        self.kill();
-    }
 }
 
 /// Place of the manager: a socket of the test's, or the one where a program that starts a manager finds it.
@@ -71,16 +45,6 @@ impl Place {
             command.arg("--socket").arg(self.socket());
         }
         command
-    }
-
-    /// A manager that the test started.
-    fn manager(&self) -> Running {
-        let mut manager = Running::start(&mut self.command(&["manager"]));
-        while tranship_sys::socket::connect(&self.socket()).is_err() {
-            assert_eq!(manager.0.try_wait().expect("waiting"), None);
-            std::thread::yield_now();
-        }
-        manager
     }
 
     /// The process id of a manager that answers.
@@ -149,14 +113,14 @@ impl Flow {
 fn a_transfer_goes_on_without_its_manager_and_with_the_next_one() {
     let dog = dog();
     let place = Place::new(true);
-    let mut manager = place.manager();
+    let mut manager = start_manager(&place.socket(), "");
     let mut flow = Flow::start(&place);
     flow.passes(&dog, "with the first");
     for round in 0..4 {
         manager.kill();
         flow.passes(&dog, &format!("without the manager, round {round}"));
         flow.passes(&dog, &format!("still without, round {round}"));
-        manager = place.manager();
+        manager = start_manager(&place.socket(), "");
         flow.passes(&dog, &format!("with the next, round {round}"));
     }
     flow.ends_well();
@@ -173,7 +137,7 @@ fn a_transfer_begins_although_its_manager_is_killed() {
         let (from, to) = (place.dir.path().join("in"), place.dir.path().join("out"));
         let bytes: Vec<u8> = (0..STEP).map(|at| (at / 1000).to_le_bytes()[0]).collect();
         std::fs::write(&from, &bytes).expect("the input");
-        let mut manager = place.manager();
+        let manager = start_manager(&place.socket(), "");
         let (mut recv, mut send) = (
             place.command(&["recv", "film"]),
             place.command(&["send", "film"]),
@@ -187,7 +151,7 @@ fn a_transfer_begins_although_its_manager_is_killed() {
         std::thread::sleep(Duration::from_micros(pause));
         dog.step(format!("{through} went well, then killed after {pause} us"));
         manager.kill();
-        let _manager = place.manager();
+        let _manager = start_manager(&place.socket(), "");
         let mut codes = [None; 2];
         // Without its partner a program would wait for ever.
         while codes.contains(&None) && !codes.contains(&Some(NO_MANAGER)) {

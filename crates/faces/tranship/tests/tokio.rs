@@ -7,18 +7,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::time::timeout;
 use tranship::{Body, ChannelOptions, Domain, ErrorKind, Pool, PoolOptions, Receiver, Sender};
-use tranship_manager::{Config, Listener, Shutdown};
-use tranship_testkit::{Control, Peer, Watchdog, child};
-
-child!(
-    fn manager(ctl: Control) -> Result<(), String> {
-        let path: PathBuf = ctl.recv().map_err(|e| e.to_string())?.ok_or("no path")?;
-        let listener = Listener::bind(&path, 0o600).map_err(|e| e.to_string())?;
-        ctl.send(&()).map_err(|e| e.to_string())?;
-        let stop = Shutdown::new().map_err(|e| e.to_string())?;
-        tranship_manager::run(Config::default(), listener, &stop, false).map_err(|e| e.to_string())
-    }
-);
+use tranship_testkit::{Control, Peer, Watchdog, child, start_manager};
 
 // Opens a sender of that name, and sends as many messages as it is told each time.
 child!(
@@ -114,16 +103,10 @@ struct Set {
     _dir: TempDir,
 }
 
-fn start_manager(path: &Path) -> Peer {
-    let peer = manager().start().expect("a manager");
-    peer.ask::<()>(path);
-    peer
-}
-
 fn set() -> Set {
     let dir = tranship_testkit::folder().expect("a folder");
     let path = dir.path().join("manager.sock");
-    let manager = start_manager(&path);
+    let manager = start_manager(&path, "");
     Set {
         manager,
         domain: join(&path),
@@ -321,7 +304,7 @@ fn a_death_wakes_who_awaits() {
             assert_eq!(sent.expect_err("dead").kind(), ErrorKind::PeerGone);
         }
     });
-    set.manager = start_manager(&set.path);
+    set.manager = start_manager(&set.path, "");
 }
 
 /// What needs the manager waits for the next one; what does not goes on.
@@ -359,7 +342,7 @@ fn tasks_live_through_a_restart_of_the_manager() {
         };
         let comes_back = async {
             tokio::task::yield_now().await;
-            let manager = start_manager(&set.path);
+            let manager = start_manager(&set.path, "");
             newcomer.send(&(&set.path, "new")).expect("send");
             newcomer.send(&2u64).expect("send");
             manager

@@ -7,7 +7,13 @@ use tranship_manager::Limits;
 use tranship_manager::state::{ClientId, Input, State};
 use tranship_proto::{DomainId, PoolId, Request};
 
-use super::world::{CHUNK, HONEST, OWNER, TOTAL};
+use super::simulated::CHUNK;
+
+pub const TOTAL: u64 = 64 * CHUNK;
+/// Users: the manager's own, the honest domains', the untrusted domains'.
+pub const OWNER: u32 = 1;
+pub const HONEST: u32 = 2;
+pub const UNTRUSTED: [u32; 2] = [3, 4];
 
 /// Connections, pools and heaps, ends of channels, names, descriptors, records, bytes, domains that record.
 pub type Counts = [u64; 8];

@@ -1,54 +1,22 @@
 //! Two honest domains with a name, a channel between them, a pool and a heap. All of it stays as it is.
 
-use std::collections::VecDeque;
+use std::collections::BTreeSet;
+use std::time::Duration;
 
-use tranship_manager::state::{ClientId, Input};
-use tranship_proto::{
-    ChannelId, DomainId, Event, HeapStat, PoolId, PoolStat, Req, Request, Role, StatRecord,
-};
+use tranship_manager::state::Input;
+use tranship_proto::{ChannelId, Event, HeapStat, PoolStat, Req, Request, Role, StatRecord};
 
 use super::simulated::Simulated;
 use super::world::{CHUNK, HONEST, SLOTS, World, shape};
 
-/// The objects of the honest domains.
-#[derive(Default)]
-pub struct Honest {
-    pub clients: [Option<ClientId>; 2],
-    heard: VecDeque<(ClientId, Event)>,
-    pub domains: Vec<DomainId>,
-    pool: Option<PoolId>,
-    channel: Option<ChannelId>,
-    has: Vec<StatRecord>,
-    req: u32,
-    serial: u32,
-}
-
-impl Honest {
-    /// Lets the honest domains change what they have.
-    pub fn leave(&mut self) {
-        (self.channel, self.pool) = (None, None);
-    }
-
-    /// Takes an event. No other domain changes anything of the honest domains.
-    pub fn is_there(&self) -> bool {
-        self.pool.is_some()
-    }
-
-    pub fn hear(&mut self, client: ClientId, event: Event) {
-        let over = match event {
-            Event::PeerGone { channel, .. } => self.channel == Some(channel),
-            Event::PoolGone { pool } => self.pool == Some(pool),
-            // No other domain sends over their channel.
-            Event::PoolOffer { pool, .. } => self.pool != Some(pool),
-            Event::Expelled { .. } => true,
-            _ => false,
-        };
-        assert!(!over, "{event:?} to {client:?}, which did nothing");
-        self.heard.push_back((client, event));
-    }
-}
-
 impl World {
+    /// Makes a world with the honest domains in it.
+    pub fn settled() -> World {
+        let mut world = World::new();
+        world.settle();
+        world
+    }
+
     fn ask(&mut self, who: usize, request: impl FnOnce(Req) -> Request) -> Vec<Event> {
         self.ask_with(who, request, &[])
     }
@@ -82,7 +50,7 @@ impl World {
     }
 
     /// Lets the honest domains join, and make their objects.
-    pub fn settle(&mut self) {
+    fn settle(&mut self) {
         for who in 0..2 {
             let client = self.connect(HONEST, 1_000_000 + who as u64);
             self.honest.clients[who] = Some(client);
@@ -272,5 +240,39 @@ impl World {
         let client = self.honest.clients[0].expect("joined");
         self.feed(Input::Blocked { client });
         assert_eq!(self.look(), self.honest.has, "what is left of it");
+    }
+
+    /// Ends the untrusted domains, checks the honest ones, and ends these too: nothing is left.
+    pub fn end(mut self) {
+        self.still_honest();
+        let untrusted = |world: &World| {
+            let all = world.clients.values().filter(|c| c.uid != HONEST);
+            all.map(|c| c.process).next()
+        };
+        while let Some(process) = untrusted(&self) {
+            self.die(process, process % 2 == 0);
+        }
+        let rest: BTreeSet<u64> = self.shell.watched.iter().map(|(p, _)| *p).collect();
+        let honest: BTreeSet<u64> = self.clients.values().map(|c| c.process).collect();
+        for process in rest.difference(&honest) {
+            self.die(*process, true);
+        }
+        self.wait();
+        self.still_honest();
+        self.honest.leave();
+        for process in honest {
+            self.die(process, true);
+        }
+        self.wait();
+        self.shell.is_empty();
+    }
+
+    /// Waits for everything that goes by itself.
+    fn wait(&mut self) {
+        for _ in 0..100 {
+            self.shell.now += Duration::from_millis(250);
+            self.feed(Input::Tick);
+            self.closed(usize::MAX);
+        }
     }
 }

@@ -6,15 +6,6 @@ use super::bytes::Bytes;
 use super::world::{World, shape};
 
 impl World {
-    pub fn scene(&mut self, bytes: &mut Bytes<'_>) {
-        match bytes.below(8) {
-            0 | 1 => self.befriend(bytes),
-            2 | 3 => self.trade(bytes),
-            4 | 5 => self.hoard(bytes),
-            _ => self.trespass(bytes),
-        }
-    }
-
     pub fn newest_pool(&self) -> PoolId {
         PoolId(self.seen.pools.last().copied().unwrap_or(0))
     }
@@ -24,7 +15,7 @@ impl World {
     }
 
     /// Gives two domains a channel, with a pool of one of them or the newest pool, as far as the steps go.
-    fn befriend(&mut self, bytes: &mut Bytes<'_>) {
+    pub fn befriend(&mut self, bytes: &mut Bytes<'_>) {
         let (writer, reader) = (self.untrusted(bytes), self.untrusted(bytes));
         let (steps, anew) = (bytes.below(8), !bytes.one_in(2));
         let (req, lines) = (Req(bytes.number()), 2);
@@ -65,7 +56,7 @@ impl World {
     }
 
     /// Shows chunks of the newest pool, returns them, has a reader unmap them, and shows others in the same window.
-    fn trade(&mut self, bytes: &mut Bytes<'_>) {
+    pub fn trade(&mut self, bytes: &mut Bytes<'_>) {
         let (writer, reader) = (self.untrusted(bytes), self.untrusted(bytes));
         let (req, pool) = (Req(bytes.number()), self.newest_pool());
         for _ in 0..bytes.below(8) {

@@ -1,7 +1,5 @@
 //! The untrusted domains' messages: bytes, and requests that are right except for their numbers.
 
-use std::time::Duration;
-
 use tranship_manager::state::{ClientId, Facts, Fd, Header, Input, Sealed};
 use tranship_proto::{
     ChannelClaim, ChannelId, DomainId, ExportId, PoolId, PoolShape, Refusal, RefusalCode, Req,
@@ -35,63 +33,6 @@ impl World {
         }
     }
 
-    /// Does one step of one untrusted domain.
-    pub fn something(&mut self, bytes: &mut Bytes<'_>) {
-        let client = self.untrusted(bytes);
-        match bytes.below(32) {
-            0 => self.hang_up(client),
-            1 => {
-                let first = bytes.one_in(2);
-                if let Some(process) = self.clients.get(&client).map(|c| c.process) {
-                    self.die(process, first);
-                }
-            }
-            2 => self.feed(Input::Blocked { client }),
-            3 => {
-                self.shell.now += Duration::from_millis(u64::from(bytes.number()) % 20_000);
-                self.feed(Input::Tick);
-            }
-            4 => {
-                let n = bytes.below(40);
-                self.closed(n);
-            }
-            5 => {
-                let request = self.request(bytes);
-                self.feed(Input::Crippled { client, request });
-            }
-            6 => {
-                let refusal = Refusal {
-                    code: RefusalCode::BadArgument,
-                    asked: 0,
-                    available: 0,
-                };
-                self.feed(Input::Violation { client, refusal });
-            }
-            7 | 8 => self.datagram(client, bytes),
-            9..=13 => {
-                for _ in 0..bytes.below(12) {
-                    self.sent(client);
-                }
-            }
-            14 => {
-                // Another connection of the same process, which resumes the same domain.
-                let Some((uid, process)) = self.clients.get(&client).map(|c| (c.uid, c.process))
-                else {
-                    return;
-                };
-                let again = self.connect(uid, process);
-                let resume = DomainId(bytes.pick(&self.seen.domains));
-                self.greet(again, Some(resume));
-            }
-            15 if bytes.one_in(3) => self.still_honest(),
-            16 | 17 => self.scene(bytes),
-            _ => {
-                let request = self.request(bytes);
-                self.utter(client, request, bytes);
-            }
-        }
-    }
-
     /// Sends a request with the descriptors that it should have.
     pub fn tell(&mut self, client: ClientId, request: Request) {
         let fds = self.belonging(&request);
@@ -115,7 +56,7 @@ impl World {
     }
 
     /// Sends a request with the descriptors that it should have, or with others.
-    fn utter(&mut self, client: ClientId, request: Request, bytes: &mut Bytes<'_>) {
+    pub fn utter(&mut self, client: ClientId, request: Request, bytes: &mut Bytes<'_>) {
         let mut fds = self.belonging(&request);
         if bytes.one_in(12) {
             match bytes.below(3) {
@@ -197,7 +138,7 @@ impl World {
     }
 
     /// Makes any request, about objects that exist or do not.
-    fn request(&mut self, bytes: &mut Bytes<'_>) -> Request {
+    pub fn request(&mut self, bytes: &mut Bytes<'_>) -> Request {
         let req = Req(bytes.number());
         let pool = PoolId(bytes.pick(&self.seen.pools));
         let channel = ChannelId(bytes.pick(&self.seen.channels));

@@ -1,23 +1,19 @@
 //! The clients of the state machine, and the rules that hold after each input.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
-use std::time::Duration;
 
 use tranship_manager::Config;
 use tranship_manager::state::{ClientId, Fd, FdToken, HeldSlot, Input, Sealed};
-use tranship_proto::{DomainId, Event, PROTOCOL_VERSION, Refusal, Request};
+use tranship_proto::{
+    ChannelId, DomainId, Event, PROTOCOL_VERSION, PoolId, Refusal, Request, StatRecord,
+};
 
-use super::fair::{self, Books};
-use super::honest::Honest;
+use super::fair::{self, Books, OWNER};
 use super::simulated::{Orphan, Shell, Simulated};
 
+pub use super::fair::{HONEST, TOTAL, UNTRUSTED};
 pub use super::simulated::{CHUNK, SLOTS, shape};
-pub const TOTAL: u64 = 64 * CHUNK;
-/// Users: the manager's own, the honest domains', the untrusted domains'.
-pub const OWNER: u32 = 1;
-pub const HONEST: u32 = 2;
-pub const UNTRUSTED: [u32; 2] = [3, 4];
 /// The shell does not read a client with more than this many descriptors waiting to be closed.
 const PILE: usize = 128;
 
@@ -39,6 +35,44 @@ pub struct Seen {
     pub exports: Vec<u32>,
 }
 
+/// The objects of the honest domains.
+#[derive(Default)]
+pub struct Honest {
+    pub clients: [Option<ClientId>; 2],
+    pub heard: VecDeque<(ClientId, Event)>,
+    pub domains: Vec<DomainId>,
+    pub pool: Option<PoolId>,
+    pub channel: Option<ChannelId>,
+    pub has: Vec<StatRecord>,
+    pub req: u32,
+    pub serial: u32,
+}
+
+impl Honest {
+    /// Lets the honest domains change what they have.
+    pub fn leave(&mut self) {
+        (self.channel, self.pool) = (None, None);
+    }
+
+    /// Takes an event. No other domain changes anything of the honest domains.
+    pub fn is_there(&self) -> bool {
+        self.pool.is_some()
+    }
+
+    pub fn hear(&mut self, client: ClientId, event: Event) {
+        let over = match event {
+            Event::PeerGone { channel, .. } => self.channel == Some(channel),
+            Event::PoolGone { pool } => self.pool == Some(pool),
+            // No other domain sends over their channel.
+            Event::PoolOffer { pool, .. } => self.pool != Some(pool),
+            Event::Expelled { .. } => true,
+            _ => false,
+        };
+        assert!(!over, "{event:?} to {client:?}, which did nothing");
+        self.heard.push_back((client, event));
+    }
+}
+
 pub struct World {
     pub shell: Shell,
     pub clients: BTreeMap<ClientId, Client>,
@@ -47,7 +81,7 @@ pub struct World {
     pub seen: Seen,
     /// The user that says the present input, what each user had before it, and whether the honest domains were there.
     before: Option<(Option<u32>, Books, bool)>,
-    /// The honest domains, and their events; none until they have joined.
+    /// The honest domains, and their events; none until `settle`.
     pub honest: Honest,
 }
 
@@ -65,16 +99,14 @@ impl World {
         let mut shell = Shell::new(config(), TOTAL);
         shell.state.limit_descriptors(fair::descriptors());
         shell.state.set_owner(OWNER);
-        let mut world = World {
+        World {
             shell,
             clients: BTreeMap::new(),
             serial: 1,
             seen: Seen::default(),
             before: None,
             honest: Honest::default(),
-        };
-        world.settle();
-        world
+        }
     }
 
     fn number(&mut self) -> u64 {
@@ -242,40 +274,6 @@ impl World {
                 seen.channels.push(channel.0);
             }
             _ => {}
-        }
-    }
-
-    /// Ends the untrusted domains, checks the honest ones, and ends these too: nothing is left.
-    pub fn end(mut self) {
-        self.still_honest();
-        let untrusted = |world: &World| {
-            let all = world.clients.values().filter(|c| c.uid != HONEST);
-            all.map(|c| c.process).next()
-        };
-        while let Some(process) = untrusted(&self) {
-            self.die(process, process % 2 == 0);
-        }
-        let rest: BTreeSet<u64> = self.shell.watched.iter().map(|(p, _)| *p).collect();
-        let honest: BTreeSet<u64> = self.clients.values().map(|c| c.process).collect();
-        for process in rest.difference(&honest) {
-            self.die(*process, true);
-        }
-        self.wait();
-        self.still_honest();
-        self.honest.leave();
-        for process in honest {
-            self.die(process, true);
-        }
-        self.wait();
-        self.shell.is_empty();
-    }
-
-    /// Waits for everything that goes by itself.
-    fn wait(&mut self) {
-        for _ in 0..100 {
-            self.shell.now += Duration::from_millis(250);
-            self.feed(Input::Tick);
-            self.closed(usize::MAX);
         }
     }
 }

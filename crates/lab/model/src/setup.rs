@@ -117,15 +117,6 @@ impl Model {
         }
     }
 
-    pub(crate) fn set_hold(&mut self, domain: Domain, buffer: BufferId, hold: Option<Hold>) {
-        if let Some(found) = self.buffers.get_mut(&buffer) {
-            match hold {
-                Some(hold) => found.holds.insert(domain, hold),
-                None => found.holds.remove(&domain),
-            };
-        }
-    }
-
     pub(crate) fn write(
         &mut self,
         domain: Domain,

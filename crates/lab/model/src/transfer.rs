@@ -4,7 +4,7 @@
 use crate::types::{
     BufferId, Carries, Channel, ChannelId, Domain, EndState, Hold, Message, Piece, PoolId, Way,
 };
-use crate::{ErrorKind, Model, Outcome, Trust, lists_of};
+use crate::{ErrorKind, Model, Outcome, lists_of};
 
 impl Model {
     /// Returns the channel, if this is its source, and open.
@@ -263,25 +263,5 @@ impl Model {
             });
         }
         Ok(Outcome::Done)
-    }
-
-    /// Returns whether an arriving buffer is a copy of the receiver's own.
-    pub(crate) fn is_copied(&self, pool: PoolId, domain: Domain) -> bool {
-        let sealed = self.seals && self.way == Way::Shared;
-        self.pools[&pool].trust == Trust::None && !self.is_own(pool, domain) && !sealed
-    }
-
-    /// Gives the domain a handle more of a buffer.
-    pub(crate) fn share_with(&mut self, domain: Domain, buffer: BufferId) {
-        let (before, given) = match self.hold(buffer, domain) {
-            Some(Hold::Shared { handles, given }) => (handles, given),
-            _ => (0, false),
-        };
-        let handles = before + 1;
-        self.set_hold(domain, buffer, Some(Hold::Shared { handles, given }));
-    }
-
-    fn hold_mut(&mut self, domain: Domain, buffer: BufferId) -> Option<&mut Hold> {
-        self.buffers.get_mut(&buffer)?.holds.get_mut(&domain)
     }
 }

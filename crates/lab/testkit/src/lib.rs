@@ -1,6 +1,6 @@
 //! Parts for tests with several real processes:
 //!
-//! - children that talk over a socket instead of sleeping, a watchdog, skips that are heard;
+//! - children that talk over a socket instead of sleeping, managers, a watchdog, skips that are heard;
 //! - counts of the resources of a process, weak and strong privileges, a system-call counter;
 //! - attempts to break isolation, hostile clients of a manager, scenes of programs that are struck at random;
 //! - containers, hosts with weather between them, connections that are cut and held;
@@ -35,6 +35,7 @@ mod folder;
 pub mod fuse;
 pub mod hostile;
 pub mod lab;
+mod manager;
 pub mod payload;
 pub mod peer;
 mod port;
@@ -42,6 +43,7 @@ pub mod probe;
 mod random;
 mod relay;
 pub mod resource;
+mod running;
 pub mod service;
 mod skip;
 mod watchdog;
@@ -49,11 +51,13 @@ mod watchdog;
 pub use artifact::{artifact, forget_who_asks};
 pub use container::{Cgroup, Container};
 pub use folder::folder;
+pub use manager::{listening, manager, start_manager};
 pub use peer::{Control, Exit, Launch, Peer, PeerError, Privilege, own_user};
 pub use port::Port;
 pub use random::Random;
 pub use relay::Relay;
 pub use resource::Held;
+pub use running::Running;
 pub use skip::skipped;
 pub use tranship_sys::syscalls;
 pub use watchdog::{Watchdog, prepare};

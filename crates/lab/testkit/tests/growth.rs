@@ -1,15 +1,14 @@
 //! A pool that grows by many chunks at once, between processes. Its readers see them all, and a process that dies
 //! meanwhile leaves nothing.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use tempfile::TempDir;
 use tranship_core::admin::StatRecord;
 use tranship_core::{Body, Domain, ErrorKind, Pool, PoolOptions, Receiver, Sender};
-use tranship_manager::{Config, Listener, Shutdown};
 use tranship_testkit::syscalls::SyscallCounter;
-use tranship_testkit::{Control, Exit, Launch, Peer, Watchdog, child, payload};
+use tranship_testkit::{Control, Exit, Launch, Peer, Watchdog, child, payload, start_manager};
 
 const CHUNK: usize = 64 << 10;
 /// Two of these have one chunk.
@@ -30,21 +29,6 @@ fn pool(domain: &Domain, chunks: usize) -> Pool {
     let options = PoolOptions::new((chunks * CHUNK) as u64).chunk_bytes(CHUNK as u64);
     domain.create_pool(options).unwrap()
 }
-
-child!(
-    fn manager(ctl: Control) {
-        let path: PathBuf = ctl.recv().unwrap().unwrap();
-        let config = Config {
-            total: Some((TOTAL * CHUNK) as u64),
-            orphan_interval: Duration::from_millis(20),
-            ..Config::default()
-        };
-        let listener = Listener::bind(&path, 0o600).unwrap();
-        let stop = Shutdown::new().unwrap();
-        ctl.send(&()).unwrap();
-        tranship_manager::run(config, listener, &stop, false).unwrap();
-    }
-);
 
 child!(
     /// Sends a buffer of the length that it is told, when it can have it; `false`: not now.
@@ -101,6 +85,11 @@ struct Stage {
     dog: Watchdog,
 }
 
+fn serve(path: &Path) -> Peer {
+    let config = format!("total = {}\norphan_interval = \"20ms\"", TOTAL * CHUNK);
+    start_manager(path, &config)
+}
+
 /// A pool with one chunk and a reader, about to grow.
 fn stage(writer: Launch) -> Stage {
     let dog = Watchdog::new();
@@ -111,8 +100,7 @@ fn stage(writer: Launch) -> Stage {
         peer.send(&path).unwrap();
         peer
     };
-    let manager = start(manager());
-    manager.expect::<()>();
+    let manager = serve(&path);
     let writer = start(writer);
     assert!(writer.expect::<bool>());
     let stage = Stage {
@@ -190,9 +178,7 @@ fn of_a_manager_that_dies_while_a_pool_grows_nothing_is_missed() {
     stage.manager.stop();
     assert!(!stage.writer.ask::<bool>(&(RUN, false)), "nobody answers");
     stage.manager.kill();
-    stage.manager = manager().start().unwrap();
-    stage.manager.send(&stage.path).unwrap();
-    stage.manager.expect::<()>();
+    stage.manager = serve(&stage.path);
     stage.writer.send(&(RUN, true)).unwrap();
     assert!(stage.writer.expect::<bool>());
     assert_eq!(stage.reader.expect::<usize>(), RUN);
@@ -200,9 +186,7 @@ fn of_a_manager_that_dies_while_a_pool_grows_nothing_is_missed() {
     assert_eq!(granted(&other), CHUNKS as u64 + 1);
     // The next manager learns it as well.
     stage.manager.kill();
-    stage.manager = manager().start().unwrap();
-    stage.manager.send(&stage.path).unwrap();
-    stage.manager.expect::<()>();
+    stage.manager = serve(&stage.path);
     while !other.admin().is_managed() || granted(&other) != CHUNKS as u64 + 1 {
         std::thread::yield_now();
     }

@@ -1,36 +1,17 @@
 //! A manager that is stopped: every call that only asks it something ends, reports that it was not answered, and leaves
 //! nothing when the manager goes on.
 
-use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use tranship_core::admin::StatRecord;
 use tranship_core::error::{Awaited, TimedOut};
 use tranship_core::heap::{Heap, HeapOptions};
 use tranship_core::{Domain, Error, ErrorKind, PoolOptions, Receiver, Sender};
-use tranship_manager::{Config, Listener, Shutdown};
-use tranship_testkit::{Control, Peer, Watchdog, child};
+use tranship_testkit::{Watchdog, start_manager};
 
 const MAX: u64 = 1 << 20;
 /// Of the domain that meets a stopped manager.
 const LIMIT: Duration = Duration::from_millis(50);
-
-child!(
-    fn manager(ctl: Control) {
-        let path: PathBuf = ctl.recv().unwrap().unwrap();
-        let listener = Listener::bind(&path, 0o600).unwrap();
-        let stop = Shutdown::new().unwrap();
-        ctl.send(&()).unwrap();
-        tranship_manager::run(Config::default(), listener, &stop, false).unwrap();
-    }
-);
-
-fn start(path: &Path) -> Peer {
-    let manager = manager().start().unwrap();
-    manager.send(&path).unwrap();
-    manager.expect::<()>();
-    manager
-}
 
 /// Repeats a call as often as it takes: a manager that is well may need longer than the limit, too.
 fn had<T>(mut what: impl FnMut() -> Result<T, Error>) -> T {
@@ -58,7 +39,7 @@ fn who_only_asks_is_told_and_nothing_is_left() {
     let dog = Watchdog::new();
     let dir = tranship_testkit::folder().unwrap();
     let path = dir.path().join("m.sock");
-    let manager = start(&path);
+    let manager = start_manager(&path, "watchdog = \"1h\"");
     let join = || Domain::builder().name("waits").socket(&path);
     let domain = had(|| join().manager_timeout(LIMIT).connect());
     let other = Domain::builder().name("other").socket(&path).connect();
@@ -158,7 +139,7 @@ fn a_stopped_manager_is_not_blamed_on_the_receiver() {
     let dog = Watchdog::new();
     let dir = tranship_testkit::folder().unwrap();
     let path = dir.path().join("m.sock");
-    let manager = start(&path);
+    let manager = start_manager(&path, "watchdog = \"1h\"");
     let join = |name| {
         let builder = Domain::builder().name(name).socket(&path);
         builder.helper_thread(true).connect().unwrap()

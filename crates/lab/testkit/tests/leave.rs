@@ -2,36 +2,15 @@
 //! even have all of the memory that they are in: the sender stays until a manager has it, and its messages arrive.
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use tranship_core::{ChannelOptions, Domain, Error, ErrorKind, PoolOptions, Receiver, Sender};
-use tranship_manager::{Config, Listener, Shutdown};
-use tranship_testkit::{Control, Peer, Watchdog, child, is_root, payload};
+use tranship_testkit::{Control, Peer, Watchdog, child, payload, start_manager};
 
 const CHUNK: usize = 64 << 10;
+/// Readers are awaited however slow this machine is.
+const PATIENT: &str = "grace = \"10000h\"";
 /// Each in a chunk of its own: more than a manager can have on their way to a reader that does not look.
 const MESSAGES: u64 = 400;
-
-child!(
-    fn manager(ctl: Control) -> Result<(), String> {
-        let path: PathBuf = ctl.recv().map_err(|e| e.to_string())?.ok_or("no path")?;
-        let listener = Listener::bind(&path, 0o600).map_err(|e| e.to_string())?;
-        ctl.send(&()).map_err(|e| e.to_string())?;
-        let stop = Shutdown::new().map_err(|e| e.to_string())?;
-        // Readers are awaited however slow this machine is.
-        let config = Config {
-            grace: Duration::from_secs(1 << 30),
-            ..Config::default()
-        };
-        tranship_manager::run(config, listener, &stop, is_root()).map_err(|e| e.to_string())
-    }
-);
-
-fn start_manager(path: &Path) -> Peer {
-    let peer = manager().start().unwrap();
-    peer.ask::<()>(path);
-    peer
-}
 
 fn options() -> ChannelOptions {
     ChannelOptions::new().lines(1024)
@@ -109,11 +88,11 @@ fn a_sender_stays_until_a_manager_has_what_its_reader_lacks() {
     let _dog = Watchdog::new();
     let dir = tranship_testkit::folder().unwrap();
     let path = dir.path().join("manager.sock");
-    let daemon = start_manager(&path);
+    let daemon = start_manager(&path, PATIENT);
     let (source, _sink, mut receiver) = sent(&path);
     daemon.kill();
     source.send("close, then exit").unwrap();
-    let _next = start_manager(&path);
+    let _next = start_manager(&path, PATIENT);
     let (taken, end) = take_all(&mut receiver);
     assert!(end.kind() == ErrorKind::PeerGone, "{taken}: {end}");
     assert_eq!(taken, MESSAGES);
@@ -124,12 +103,12 @@ fn a_domain_stays_until_a_manager_has_what_it_sent_before() {
     let _dog = Watchdog::new();
     let dir = tranship_testkit::folder().unwrap();
     let path = dir.path().join("manager.sock");
-    let daemon = start_manager(&path);
+    let daemon = start_manager(&path, PATIENT);
     let (source, _sink, mut receiver) = sent(&path);
     source.ask::<()>("close, then go");
     daemon.kill();
     source.send(&()).unwrap();
-    let _next = start_manager(&path);
+    let _next = start_manager(&path, PATIENT);
     let _ = source.wait();
     let (taken, end) = take_all(&mut receiver);
     assert!(end.kind() == ErrorKind::PeerGone, "{taken}: {end}");
@@ -141,12 +120,12 @@ fn what_went_with_a_sender_that_did_not_stay_is_lost_and_no_end() {
     let _dog = Watchdog::new();
     let dir = tranship_testkit::folder().unwrap();
     let path = dir.path().join("manager.sock");
-    let daemon = start_manager(&path);
+    let daemon = start_manager(&path, PATIENT);
     let (source, _sink, mut receiver) = sent(&path);
     daemon.kill();
     source.send("exit").unwrap();
     let _ = source.wait();
-    let _next = start_manager(&path);
+    let _next = start_manager(&path, PATIENT);
     let (taken, end) = take_all(&mut receiver);
     assert!(end.kind() == ErrorKind::Lost, "{taken}: {end}");
     assert!(taken < MESSAGES, "{taken}");

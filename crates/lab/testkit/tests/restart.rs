@@ -10,8 +10,7 @@ use std::time::Duration;
 
 use tranship_core::admin::StatRecord;
 use tranship_core::{Domain, ErrorKind, PollItem, Pool, PoolOptions, Receiver, Sender, poll};
-use tranship_manager::{Config, Listener, Shutdown};
-use tranship_testkit::{Control, Held, Peer, Watchdog, child, is_root, payload};
+use tranship_testkit::{Control, Held, Peer, Watchdog, child, payload, start_manager};
 
 /// Returns the number of restarts: as many as fit into a normal test, or as the torture asks for.
 fn restarts() -> u64 {
@@ -27,23 +26,6 @@ const SOME: u64 = 200;
 const BYTES: usize = 24 << 10;
 /// Messages of a fresh channel: far more than its pool has room for.
 const FRESH: u64 = 300;
-
-child!(
-    fn manager(ctl: Control) -> Result<(), String> {
-        let path: PathBuf = ctl.recv().map_err(|e| e.to_string())?.ok_or("no path")?;
-        let listener = Listener::bind(&path, 0o600).map_err(|e| e.to_string())?;
-        ctl.send(&()).map_err(|e| e.to_string())?;
-        let stop = Shutdown::new().map_err(|e| e.to_string())?;
-        tranship_manager::run(Config::default(), listener, &stop, is_root())
-            .map_err(|e| e.to_string())
-    }
-);
-
-fn start_manager(path: &Path) -> Peer {
-    let peer = manager().start().unwrap();
-    peer.ask::<()>(path);
-    peer
-}
 
 fn join(ctl: &Control, name: &str) -> Domain {
     let path: PathBuf = ctl.recv().unwrap().unwrap();
@@ -225,7 +207,7 @@ fn the_manager_is_killed_again_and_again() {
     let _dog = Watchdog::new();
     let dir = tranship_testkit::folder().unwrap();
     let path = dir.path().join("manager.sock");
-    let mut daemon = start_manager(&path);
+    let mut daemon = start_manager(&path, "");
     let (source, sink) = (source().start().unwrap(), sink().start().unwrap());
     source.ask::<()>(&path);
     sink.ask::<()>(&path);
@@ -236,7 +218,7 @@ fn the_manager_is_killed_again_and_again() {
         eprintln!("restart {round}");
         daemon.kill();
         flows(&sink);
-        daemon = start_manager(&path);
+        daemon = start_manager(&path, "");
         flows(&sink);
         known(&path, &source, &sink);
         fresh(&source, &sink);
@@ -288,12 +270,12 @@ fn who_only_polls_a_listener_joins_the_next_manager() {
     let _dog = Watchdog::new();
     let folder = tranship_testkit::folder().unwrap();
     let path = folder.path().join("manager.sock");
-    let first = start_manager(&path);
+    let first = start_manager(&path, "");
     let waits = waits().start().unwrap();
     assert_eq!(waits.ask::<String>(&path), "listens");
     first.kill();
     assert_eq!(waits.expect::<String>(), "away");
-    let _second = start_manager(&path);
+    let _second = start_manager(&path, "");
     let domain = Domain::builder().socket(&path).connect().unwrap();
     let mut sender = domain.open::<Sender>("late").unwrap();
     sender.send((b"", 7)).unwrap();
@@ -307,12 +289,12 @@ fn a_listener_that_never_waits_long_joins_the_next_manager() {
     let _dog = Watchdog::new();
     let folder = tranship_testkit::folder().unwrap();
     let path = folder.path().join("m.sock");
-    let first = start_manager(&path);
+    let first = start_manager(&path, "");
     let join = |name: &str| Domain::builder().name(name).socket(&path).connect();
     let camera = join("camera").unwrap();
     let listener = camera.listen::<Sender>("video").unwrap();
     first.kill();
-    let _next = start_manager(&path);
+    let _next = start_manager(&path, "");
     let viewer = join("viewer").unwrap();
     std::thread::scope(|scope| {
         let opening = scope.spawn(|| viewer.open::<Receiver>("video"));

@@ -6,30 +6,12 @@ use std::time::{Duration, Instant};
 
 use tranship_core::error::{Awaited, PoolPending, TimedOut};
 use tranship_core::{Domain, ErrorKind, PollItem, Pool, PoolOptions, Receiver, Sender, poll};
-use tranship_manager::{Config, Listener, Shutdown};
-use tranship_testkit::{Control, Peer, Watchdog, child, is_root};
+use tranship_testkit::{Control, Peer, Watchdog, child, start_manager};
 
 const CHUNK: usize = 64 << 10;
 
 fn dog() -> Watchdog {
     Watchdog::new()
-}
-
-child!(
-    fn manager(ctl: Control) -> Result<(), String> {
-        let path: PathBuf = ctl.recv().map_err(|e| e.to_string())?.ok_or("no path")?;
-        let listener = Listener::bind(&path, 0o600).map_err(|e| e.to_string())?;
-        ctl.send(&()).map_err(|e| e.to_string())?;
-        let stop = Shutdown::new().map_err(|e| e.to_string())?;
-        tranship_manager::run(Config::default(), listener, &stop, is_root())
-            .map_err(|e| e.to_string())
-    }
-);
-
-fn start_manager(path: &Path) -> Peer {
-    let peer = manager().start().unwrap();
-    peer.ask::<()>(path);
-    peer
 }
 
 fn join(path: &Path, name: &str) -> Domain {
@@ -82,7 +64,7 @@ struct Set {
 fn set(options: PoolOptions, readers: usize) -> Set {
     let dir = tranship_testkit::folder().expect("a folder");
     let path = dir.path().join("manager.sock");
-    let manager = start_manager(&path);
+    let manager = start_manager(&path, "");
     let writer = join(&path, "writer");
     let pool = writer.create_pool(options).expect("pool");
     let listener = writer.listen::<Sender>("frames").expect("listen");
@@ -175,7 +157,7 @@ fn nothing_is_given_back_to_a_manager_that_is_gone() {
     dog.step("a burst without it");
     burst(&mut set, 48);
     dog.step("more than it has");
-    let _manager = start_manager(&set.path);
+    let _manager = start_manager(&set.path, "");
     burst(&mut set, 60);
 }
 
@@ -194,7 +176,7 @@ fn a_message_that_cannot_be_had_without_a_manager_waits_for_the_next_one() {
     dog.step("without a manager");
     assert!(reader.ask::<Vec<u8>>(&0usize).is_empty());
     reader.send(&1usize).expect("send");
-    let _manager = start_manager(&set.path);
+    let _manager = start_manager(&set.path, "");
     dog.step("with the next");
     while !reader.control().is_ready() {
         set.writer.turn().expect("turn");

@@ -17,8 +17,8 @@ use references::Uses;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// Most files in circles: of imports (all in the fuzz targets), and of all uses. The aim is 0.
-const MOST: [(Uses, usize); 2] = [(Uses::Paths, 3), (Uses::PathsAndMethods, 74)];
+/// Most files in circles: of imports, and of all uses (all in `core`). The aim is 0.
+const MOST: [(Uses, usize); 2] = [(Uses::Paths, 0), (Uses::PathsAndMethods, 50)];
 
 /// Looks for circles in every crate.
 pub(crate) fn check(root: &Path) -> Result<Findings> {

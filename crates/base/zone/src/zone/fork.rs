@@ -1,6 +1,7 @@
 //! A zone's locks over a fork.
 
-use super::{Backend, Inner};
+use super::inner::Inner;
+use crate::backend::Backend;
 use crate::local;
 use crate::reaper::Phase;
 

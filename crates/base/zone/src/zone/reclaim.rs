@@ -1,6 +1,7 @@
 //! Bringing cached items back: drains, thefts, the ends of threads, and periodic work.
 
-use super::{Backend, EPOCH, EPOCH_MASK, Inner, PRESSURE};
+use super::inner::{EPOCH, EPOCH_MASK, Inner, PRESSURE};
+use crate::backend::Backend;
 use crate::cache::{Cache, Claim, Home};
 use crate::config::Level;
 use crate::local;

@@ -1,11 +1,10 @@
 //! The work of `alloc` and `free` when the calling thread's first bucket cannot serve them.
 
-use super::{Backend, Inner, Members, PRESSURE};
+use super::inner::{Inner, PRESSURE};
+use crate::backend::Backend;
 use crate::cache::{Cache, Claim, Home};
-use crate::depot::Depot;
 use crate::front::OwnFront;
 use crate::local;
-use crate::lock::Guard;
 use crate::reaper;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
@@ -264,41 +263,5 @@ impl<B: Backend> Inner<B> {
         }
         self.members().caches.push(cache.clone());
         Some(cache)
-    }
-
-    /// Gives items to the backend.
-    pub(super) fn release(&self, items: &[u32]) {
-        self.counters
-            .released
-            .fetch_add(items.len() as u64, Ordering::Relaxed);
-        self.backend.release(items);
-        if self.hot.control.load(Ordering::Relaxed) & PRESSURE != 0 {
-            self.backend.pressure_free();
-        }
-    }
-
-    fn limit(&self) -> usize {
-        self.limit.load(Ordering::Relaxed) as usize
-    }
-
-    /// Locks the depot. If other threads are there, buckets grow, so that threads come here less often.
-    pub(super) fn depot(&self) -> Guard<'_, Depot> {
-        if let Some(depot) = self.depot.try_lock() {
-            return depot;
-        }
-        self.counters.contended.fetch_add(1, Ordering::Relaxed);
-        let depot = self.depot.lock();
-        let (limit, max) = (
-            self.limit.load(Ordering::Relaxed),
-            self.max.load(Ordering::Relaxed),
-        );
-        if 0 < limit && limit < max {
-            self.limit.store(limit + 1, Ordering::Relaxed);
-        }
-        depot
-    }
-
-    pub(super) fn members(&self) -> Guard<'_, Members> {
-        self.members.lock()
     }
 }

@@ -3,33 +3,18 @@
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use tranship_testkit::Watchdog;
+pub use tranship_testkit::Running;
+use tranship_testkit::{Peer, Watchdog, start_manager};
 
 /// Generous: not a bound on speed.
 pub fn watchdog() -> Watchdog {
     Watchdog::new()
 }
 
-/// A process that does not outlive its test.
-pub struct Running(pub Child);
-
-impl Running {
-    pub fn kill(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        self.kill();
-    }
-}
-
 /// A manager, and a folder on a real disk.
 pub struct Home {
     dir: tempfile::TempDir,
-    _manager: Running,
+    _manager: Peer,
 }
 
 impl Home {
@@ -37,26 +22,10 @@ impl Home {
         let near = Path::new(env!("CARGO_BIN_EXE_tranship"));
         let dir = tempfile::tempdir_in(near.parent().expect("a folder")).expect("a folder");
         let socket = dir.path().join("m");
-        let manager = Command::new(env!("CARGO_BIN_EXE_tranship"))
-            .args(["manager", "--socket"])
-            .arg(&socket)
-            .stdin(Stdio::null())
-            .spawn()
-            .expect("a manager");
-        let home = Home {
+        Home {
+            _manager: start_manager(&socket, ""),
             dir,
-            _manager: Running(manager),
-        };
-        // The service's first answer shows that it is there.
-        let there = || {
-            let mut stat = home.command(&["stat"]);
-            let stat = stat.stderr(Stdio::null()).stdout(Stdio::null());
-            stat.status().expect("stat").success()
-        };
-        while !there() {
-            std::thread::yield_now();
         }
-        home
     }
 
     pub fn path(&self, name: &str) -> PathBuf {

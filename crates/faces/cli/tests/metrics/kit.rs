@@ -4,8 +4,9 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use tempfile::TempDir;
+use tranship_testkit::Running;
 
 pub fn tranship() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tranship"));
@@ -14,16 +15,6 @@ pub fn tranship() -> Command {
         .env_remove("RUST_LOG")
         .env_remove("TRANSHIP_SOCKET");
     command
-}
-
-/// A process that is killed at the end.
-pub struct Running(pub Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }
 
 /// A manager with a folder of its own.

@@ -3,7 +3,7 @@
 use super::kit::{Manager, get_tcp, get_unix, start_at, start_saying, tranship};
 use std::os::unix::fs::PermissionsExt;
 use tranship::{Domain, Pool, PoolOptions};
-use tranship_testkit::{Port, Watchdog};
+use tranship_testkit::{Port, Running, Watchdog};
 
 const MIB: u64 = 1 << 20;
 
@@ -95,7 +95,7 @@ fn a_manager_that_ends_in_order_leaves_nothing() {
 }
 
 /// The process beside the last manager may have the ports for a moment yet.
-fn start_again(manager: &Manager, flags: &[&str]) -> super::kit::Running {
+fn start_again(manager: &Manager, flags: &[&str]) -> Running {
     let figures = manager.figures();
     while std::os::unix::net::UnixStream::connect(&figures).is_ok() {
         std::thread::yield_now();

@@ -1,7 +1,7 @@
 use super::stage::{Stage, top_at};
 use serde_json::Value;
 use std::process::{Output, Stdio};
-use tranship_testkit::Watchdog;
+use tranship_testkit::{Exit, Watchdog};
 
 fn run(stage: &Stage, more: &[&str]) -> Output {
     let output = stage.top(more).stdin(Stdio::null()).output();
@@ -176,10 +176,10 @@ fn without_a_page_or_a_terminal_it_says_what_to_do() {
 #[test]
 fn a_manager_that_ends_in_order_takes_its_page_along() {
     let _dog = Watchdog::new();
-    let mut stage = Stage::new();
+    let stage = Stage::new();
     lines(&run(&stage, &["--once", "--json"]));
     stage.manager.signal(libc::SIGTERM);
-    assert!(stage.manager.0.wait().expect("its end").success());
+    assert_eq!(stage.manager.wait(), Exit::Code(0));
     let left = std::fs::read_dir(stage.socket().parent().expect("a folder")).expect("it");
     let left: Vec<_> = left.flatten().map(|e| e.file_name()).collect();
     assert_eq!(left, ["m.sock.ids"]);

@@ -1,36 +1,15 @@
 //! A manager, and two domains of which one sends more than the other takes.
 
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use tranship::{Buffer, ChannelOptions, Domain, ErrorKind, Pool, PoolOptions, Receiver, Sender};
+use std::process::Command;
+use tranship::{Buffer, ChannelOptions, Domain, Pool, PoolOptions, Receiver, Sender};
+use tranship_testkit::{Peer, start_manager};
 
 pub const TRANSHIP: &str = env!("CARGO_BIN_EXE_tranship");
 const CHUNK: u64 = 64 << 10;
 
-/// A process that does not outlive a test.
-pub struct Running(pub Child);
-
-impl Running {
-    pub fn start(command: &mut Command) -> Running {
-        Running(command.spawn().expect("a process"))
-    }
-
-    pub fn signal(&self, signal: libc::c_int) {
-        let pid = self.0.id().cast_signed();
-        // SAFETY: our own child, which was not waited for.
-        assert_eq!(unsafe { libc::kill(pid, signal) }, 0);
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 pub struct Stage {
-    pub manager: Running,
+    pub manager: Peer,
     _domains: [Domain; 2],
     pub pool: Pool,
     pub sender: Sender,
@@ -45,16 +24,10 @@ impl Stage {
     pub fn new() -> Stage {
         let dir = tranship_testkit::folder().expect("a folder");
         let socket = dir.path().join("m.sock");
-        let mut command = Command::new(TRANSHIP);
-        command.args(["manager", "--socket"]).arg(&socket);
-        let manager = Running::start(command.stdin(Stdio::null()));
-        let join = |name: &str| loop {
+        let manager = start_manager(&socket, "");
+        let join = |name: &str| {
             let builder = Domain::builder().name(name).socket(&socket);
-            match builder.helper_thread(true).connect() {
-                // The socket's file is there before the manager listens.
-                Err(error) if error == ErrorKind::NoManager => std::thread::yield_now(),
-                joined => break joined.expect("connect"),
-            }
+            builder.helper_thread(true).connect().expect("connect")
         };
         let (camera, viewer) = (join("camera"), join("viewer"));
         let options = PoolOptions::new(8 * CHUNK)

@@ -1,4 +1,4 @@
-use super::stage::{Running, Stage};
+use super::stage::Stage;
 use rustix::process::{ioctl_tiocsctty, setsid};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
@@ -10,7 +10,7 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::ExitStatus;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
-use tranship_testkit::Watchdog;
+use tranship_testkit::{Running, Watchdog};
 
 /// Content of a terminal, and whether all of it was written.
 struct Shown {

@@ -4,12 +4,11 @@
 use crate::kit::*;
 use std::process::Stdio;
 use std::time::Duration;
-use tranship_testkit::{Port, Watchdog};
+use tranship_testkit::Port;
 use tranship_transport::net::certificate;
 
 #[test]
 fn bytes_go_by_every_address_that_leads_to_another_process() {
-    let _dog = Watchdog::new();
     let manager = Manager::start();
     let (ca, life) = (manager.path("ca"), Duration::from_secs(86400));
     certificate::init(&ca, "test", life).expect("an authority");
@@ -32,7 +31,7 @@ fn bytes_go_by_every_address_that_leads_to_another_process() {
         };
         let both = [begin("recv", &to), begin("send", &from)];
         for mut one in both {
-            assert_eq!(one.end().code(), Some(0), "{address}");
+            assert_eq!(one.0.wait().expect("its end").code(), Some(0), "{address}");
         }
         let received = std::fs::read(&to).expect("what arrived");
         assert!(received == input(), "{address}: {} bytes", received.len());
@@ -49,7 +48,6 @@ fn bytes_go_by_every_address_that_leads_to_another_process() {
 
 #[test]
 fn an_address_that_leads_nowhere_says_so_before_anybody_is_waited_for() {
-    let _dog = Watchdog::new();
     let manager = Manager::start();
     for (address, words) in [
         ("local:films", "inside of one process"),

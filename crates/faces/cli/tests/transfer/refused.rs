@@ -104,7 +104,6 @@ fn fed_as(manager: &Manager, name: &str) -> (Running, File) {
 
 #[test]
 fn only_standard_output_may_lose_its_reader() {
-    let _dog = tranship_testkit::Watchdog::new();
     let manager = Manager::start();
 
     let (_send, mut feed) = fed(&manager);
@@ -117,7 +116,7 @@ fn only_standard_output_may_lose_its_reader() {
     out.read_exact(&mut head).expect("a message");
     drop(out);
     while feed.write_all(&[7; 4096]).is_ok() {}
-    assert_eq!(recv.end().code(), Some(0));
+    assert_eq!(recv.0.wait().expect("its end").code(), Some(0));
 
     // The same where a file was named, which happens to be a pipe.
     let (_send, mut feed) = fed(&manager);
@@ -139,7 +138,7 @@ fn only_standard_output_may_lose_its_reader() {
     let mut recv = Running(recv);
     drop(rustix::fs::open(&fifo, OFlags::RDONLY, Mode::empty()).expect("its reader"));
     while feed.write_all(&[7; 4096]).is_ok() {}
-    assert_eq!(recv.end().code(), Some(2));
+    assert_eq!(recv.0.wait().expect("its end").code(), Some(2));
     let mut said = String::new();
     let mut told = recv.0.stderr.take().expect("its errors");
     told.read_to_string(&mut said).expect("its errors");
@@ -149,7 +148,6 @@ fn only_standard_output_may_lose_its_reader() {
 /// Rust opens `/dev/null` for a stream that is closed: all would go nowhere, with success at both ends.
 #[test]
 fn a_closed_stream_is_an_error_before_anybody_is_met() {
-    let _dog = tranship_testkit::Watchdog::new();
     let manager = Manager::start();
     let run = |words: &str| {
         let mut shell = Command::new("sh");
@@ -199,7 +197,6 @@ fn a_closed_stream_is_an_error_before_anybody_is_met() {
 /// A name goes to the terminal that shows the error, and to those of others.
 #[test]
 fn what_a_name_may_not_hold_is_said_and_not_shown() {
-    let _dog = tranship_testkit::Watchdog::new();
     let manager = Manager::start();
     let flood = format!("a{}", "\u{301}".repeat(40));
     for name in [
@@ -230,7 +227,6 @@ fn what_a_name_may_not_hold_is_said_and_not_shown() {
 /// Two receivers of one name: each sender serves one, and the other waits for the next.
 #[test]
 fn who_was_not_taken_waits_for_the_next_sender() {
-    let _dog = tranship_testkit::Watchdog::new();
     let manager = Manager::start();
     for round in 0..6 {
         let name = format!("x{round}");
@@ -244,7 +240,7 @@ fn who_was_not_taken_waits_for_the_next_sender() {
             let (mut sender, mut input) = fed_as(&manager, &name);
             input.write_all(b"all of it").expect("the input");
             drop(input);
-            assert!(sender.end().success());
+            assert!(sender.0.wait().expect("its end").success());
         }
         for mut one in both {
             let mut got = String::new();

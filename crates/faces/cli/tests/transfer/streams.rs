@@ -8,7 +8,6 @@ use tranship_testkit::{Watchdog, skipped};
 
 #[test]
 fn what_a_pipe_gave_goes_on_before_a_frame_is_full() {
-    let _dog = Watchdog::new();
     let manager = Manager::start();
     let (theirs, mut ours) = std::io::pipe().expect("a pipe");
     let mut send = manager.command(&["send", "slow"]);
@@ -47,7 +46,6 @@ fn what_is_full_is_named() {
 
 #[test]
 fn a_place_that_cannot_be_written_is_said_before_anybody_is_waited_for() {
-    let _dog = Watchdog::new();
     let manager = Manager::start();
     for path in ["nonexist/x", "m.sock/x", "."] {
         let mut recv = manager.command(&["recv", "films"]);

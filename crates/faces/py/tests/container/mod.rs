@@ -6,19 +6,8 @@ use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use tranship::{Domain, ErrorKind};
-use tranship_testkit::{Container, Exit, Launch, Watchdog, artifact, skipped};
-
-/// A process that does not outlive the test.
-struct Outside(Child);
-
-impl Drop for Outside {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
+use std::process::{Command, Stdio};
+use tranship_testkit::{Container, Exit, Launch, Running, Watchdog, skipped, start_manager};
 
 /// A folder that other users can look into.
 fn open_folder(path: &Path) {
@@ -45,22 +34,6 @@ fn common_python() -> Option<PathBuf> {
     Some(python)
 }
 
-/// The manager, at the place where the container's programs look for it.
-fn manager(run: &Path) -> Outside {
-    let config = run.with_file_name("manager.toml");
-    fs::write(&config, "socket_mode = 0o666\n").expect("a file");
-    let socket = run.join("manager.sock");
-    let mut manager = Command::new(artifact("tranship-cli", "tranship"));
-    manager.args(["manager", "--socket"]).arg(&socket);
-    manager.arg("--config").arg(&config);
-    let manager = Outside(manager.spawn().expect("a manager"));
-    while let Err(error) = Domain::builder().socket(&socket).connect() {
-        assert_eq!(error, ErrorKind::NoManager);
-        std::thread::yield_now(); // it is just starting
-    }
-    manager
-}
-
 /// Starts `inside` in a container, and asks it from outside.
 fn exchange(stage: &Stage, run: &Path, inside: &Launch, own_users: bool) {
     let mut asks = Command::new(&stage.python);
@@ -68,7 +41,7 @@ fn exchange(stage: &Stage, run: &Path, inside: &Launch, own_users: bool) {
         .env("PYTHONPATH", &stage.package)
         .env("TRANSHIP_SOCKET", run.join("manager.sock"))
         .stdout(Stdio::piped());
-    let mut asks = Outside(asks.spawn().expect("python"));
+    let mut asks = Running(asks.spawn().expect("python"));
     let mut said = BufReader::new(asks.0.stdout.take().expect("a pipe"));
     let mut line = String::new();
     said.read_line(&mut line).expect("its output");
@@ -110,7 +83,7 @@ fn a_container_shares_only_the_socket() {
     fs::copy(built.join("libtranship.so.0"), app.join("libtranship.so.0")).expect("copy");
     fs::copy(here("tests/container/answers.py"), app.join("answers.py")).expect("copy");
     copied(&stage.package, &app.join("package"));
-    let _manager = manager(&run);
+    let _manager = start_manager(&run.join("manager.sock"), "socket_mode = 0o666");
     for own_users in [true, false] {
         let container = Container::new()
             .share(&run, "/run/tranship")

@@ -68,6 +68,11 @@ impl Launch {
         self
     }
 
+    pub fn args<'a>(mut self, args: impl IntoIterator<Item = &'a OsStr>) -> Self {
+        self.args.extend(args.into_iter().map(OsStr::to_owned));
+        self
+    }
+
     /// Sets a variable. Variables of the test's own environment that begin with `TRANSHIP_` are not inherited (except
     /// those that concern skips).
     pub fn env(mut self, key: impl Into<OsString>, value: impl Into<OsString>) -> Self {

@@ -5,9 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use tranship_core::Domain;
-use tranship_manager::{Config, Shutdown};
 use tranship_testkit::{
-    Control, Launch, Peer, Privilege, Watchdog, child, fuse, own_user, skipped,
+    Launch, Peer, Privilege, Watchdog, fuse, listening, manager, own_user, skipped,
 };
 
 pub use tranship_testkit::hostile::SOCKET;
@@ -28,15 +27,6 @@ pub struct Stage {
 pub fn path() -> PathBuf {
     std::env::var_os(SOCKET).unwrap().into()
 }
-
-child!(
-    fn manager(ctl: Control) {
-        let listener = tranship_manager::Listener::bind(&path(), 0o666).unwrap();
-        ctl.send(&()).unwrap();
-        tranship_manager::run(Config::default(), listener, &Shutdown::new().unwrap(), true)
-            .unwrap();
-    }
-);
 
 /// A process of the play. At its end, whatever has become of the test, nobody waits for the file any more: else it
 /// might not end.
@@ -75,9 +65,8 @@ impl Stage {
             _dir: dir,
             _dog: dog,
         };
-        let manager = stage.start(manager(), MANAGER);
-        manager.expect::<()>();
-        stage._manager = Some(manager);
+        let launch = stage.launch(manager(&stage.path, "socket_mode = 0o666"), MANAGER);
+        stage._manager = Some(stage.actor(listening(&launch, &stage.path)));
         Some(stage)
     }
 
@@ -89,12 +78,19 @@ impl Stage {
         self.start(launch, ATTACKER)
     }
 
-    fn start(&self, launch: Launch, who: u32) -> Actor {
-        let id = own_user(who);
-        let privilege = Privilege::User { uid: id, gid: id };
-        let launch = launch.privilege(privilege).env(SOCKET, &self.path);
+    fn start(&self, launch: Launch, user: u32) -> Actor {
+        self.actor(self.launch(launch, user).start().unwrap())
+    }
+
+    fn launch(&self, launch: Launch, user: u32) -> Launch {
+        let id = own_user(user);
+        let launch = launch.privilege(Privilege::User { uid: id, gid: id });
+        launch.env(SOCKET, &self.path).capture_stderr()
+    }
+
+    fn actor(&self, peer: Peer) -> Actor {
         Actor {
-            peer: launch.capture_stderr().start().unwrap(),
+            peer,
             file: Arc::clone(&self.file),
         }
     }

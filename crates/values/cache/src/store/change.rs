@@ -1,10 +1,99 @@
-//! Values that are made of stored ones: a new value takes the old one's place, for which memory may have to be found
-//! first.
+//! New values, some of them made of stored ones. Memory may have to be found for them first.
 
-use super::{NotCounted, Outcome, Store};
+use super::entry::Entry;
+use super::{Mode, NotCounted, Outcome, Store};
 use tranship_zcopy::{Value, ValueMut};
 
 impl Store {
+    /// Stores a value.
+    pub fn put(&self, key: &[u8], value: Value, flags: u32, expiry: i64, mode: Mode) -> Outcome {
+        self.put_as(key, value, flags, expiry, mode, None)
+    }
+
+    /// Stores a value under this number, if there is one.
+    pub fn put_as(
+        &self,
+        key: &[u8],
+        value: Value,
+        flags: u32,
+        expiry: i64,
+        mode: Mode,
+        number: Option<u64>,
+    ) -> Outcome {
+        if let Mode::Append(cas) | Mode::Prepend(cas) = mode {
+            let is_front = matches!(mode, Mode::Prepend(_));
+            return self.join(key, &value, is_front, cas, number);
+        }
+        let now = self.now();
+        let expires = self.expires(expiry, now);
+        let (mut shard, hash) = self.shard(key);
+        let there = self.find_living(&mut shard, hash, key, now);
+        let mut stale = None;
+        match (mode, there) {
+            (Mode::Add, Some(index)) => {
+                shard.touch(index, now);
+                return Outcome::NotStored;
+            }
+            (Mode::Replace, None) => return Outcome::NotStored,
+            (Mode::Cas(_) | Mode::CasOrStale(_), None) => return Outcome::NotFound,
+            (Mode::Cas(wanted), Some(index)) if wanted == 0 || shard.entry(index).cas != wanted => {
+                return Outcome::Exists;
+            }
+            (Mode::CasOrStale(wanted), Some(index)) => {
+                let entry = shard.entry(index);
+                if wanted == 0 || entry.cas < wanted {
+                    return Outcome::Exists;
+                }
+                stale = (entry.cas > wanted).then_some((entry.expires, entry.won));
+            }
+            _ => {}
+        }
+        if let Some(index) = there {
+            self.remove(&mut shard, index);
+        }
+        let cas = number.unwrap_or_else(|| self.number());
+        let len = value.len();
+        let mut entry = Entry::new(key, hash, value, flags, expires, cas, now);
+        if let Some((expires, won)) = stale {
+            entry.stale = true;
+            (entry.expires, entry.won) = (expires, won);
+        }
+        self.insert(&mut shard, entry);
+        Outcome::Stored { cas, len }
+    }
+
+    /// Empties the value of a key that has that number, and leaves the key. The empty value has these flags and this
+    /// time to live. If `stale`, it is marked as stale and gets a new number; otherwise it has its number or this one.
+    pub fn empty(
+        &self,
+        key: &[u8],
+        cas: Option<u64>,
+        flags: u32,
+        expiry: i64,
+        number: Option<u64>,
+        stale: bool,
+    ) -> Outcome {
+        let Some(nothing) = self.reserve(0) else {
+            return Outcome::NoMemory;
+        };
+        let now = self.now();
+        let expires = self.expires(expiry, now);
+        let (mut shard, hash) = self.shard(key);
+        let index = match self.find_numbered(&mut shard, hash, key, now, cas) {
+            Ok(index) => index,
+            Err(why) => return why,
+        };
+        let cas = number.unwrap_or_else(|| match stale {
+            true => self.number(),
+            false => shard.entry(index).cas,
+        });
+        self.remove(&mut shard, index);
+        let mut entry = Entry::new(key, hash, nothing.freeze(), flags, expires, cas, now);
+        entry.stale = stale;
+        self.insert(&mut shard, entry);
+        Outcome::Stored { cas, len: 0 }
+    }
+
     /// Adds to or takes from a decimal number, if its item has the number `cas`, which becomes `number`.
     ///
     /// # Errors
@@ -66,7 +155,7 @@ impl Store {
     }
 
     /// Puts more behind a value that has that number, or before it.
-    pub(super) fn join(
+    fn join(
         &self,
         key: &[u8],
         more: &Value,
@@ -117,14 +206,5 @@ impl Store {
                 }
             }
         }
-    }
-
-    /// Returns memory for another value of an item whose shard the caller has locked. It is the reserved memory, or
-    /// memory that is there without evicting and without asking the manager, because others would wait for the lock
-    /// meanwhile. Otherwise the caller releases the lock and reserves memory: an item that is evicted for it may be of
-    /// this shard. The item is touched before, so that the item itself is evicted last.
-    pub(super) fn room_for(&self, reserved: &mut Option<ValueMut>, len: usize) -> Option<ValueMut> {
-        let fits = reserved.take().filter(|value| value.len() == len);
-        fits.or_else(|| self.arena.alloc_admitted(len).ok())
     }
 }

@@ -16,9 +16,28 @@ const BLOCKS: usize = 64;
 const LOOKED_AT: usize = 4096;
 
 impl Store {
+    /// Checks a part of the stored items, and removes those that have expired. Makes the arena give memory back, above
+    /// all memory that the manager wants. To be called now and then.
+    pub fn tidy(&self) {
+        let now = self.now();
+        for shard in &self.shards {
+            let mut shard = lock(shard);
+            for index in shard.next_to_look_at(256) {
+                if shard.entry(index).is_over(now) {
+                    self.expire(&mut shard, index);
+                }
+            }
+        }
+        self.clean(16);
+        self.come_down();
+        if self.arena.excess() > 0 {
+            self.lacks();
+        }
+    }
+
     /// Gives back the wanted memory, and one pageblock more at most, as far as no reply holds the values. If that is
     /// not all, the next call goes on.
-    pub(super) fn come_down(&self) {
+    fn come_down(&self) {
         let wanted = self.arena.excess();
         if wanted == 0 {
             return;

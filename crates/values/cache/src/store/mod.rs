@@ -11,11 +11,12 @@ mod come_down;
 mod entry;
 mod left;
 mod lru;
+mod room;
 mod shard;
 
 pub use adopt::Adopted;
 
-use entry::{Entry, OVERHEAD};
+use entry::Entry;
 use left::Left;
 use shard::Shard;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -23,11 +24,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use tranship_core::Domain;
-use tranship_zcopy::{Arena, Error, Value, ValueMut};
-
-/// Bytes beyond a value's that are evicted for it where the manager admits nothing: as much as one pageblock of other
-/// values may have to go.
-const REFUSED_SLACK: u64 = 64 << 10;
+use tranship_zcopy::{Arena, Value, ValueMut};
 
 /// Rule for a new value when there is an old one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -184,34 +181,6 @@ impl Store {
         }
     }
 
-    /// Reserves memory for a value of `len` bytes; evicts until there is room.
-    #[must_use]
-    pub fn reserve(&self, len: usize) -> Option<ValueMut> {
-        self.make_room(len as u64 + OVERHEAD);
-        for attempt in 0..64u64 {
-            let lack = match self.arena.alloc(len) {
-                Ok(value) => return Some(value),
-                Err(lack) => lack,
-            };
-            // If the manager admits nothing, the cleaner has no room to work either: one attempt is enough.
-            let refused = matches!(lack, Error::NotAdmitted { .. });
-            if attempt == 0 || !refused {
-                self.clean(4);
-            }
-            // Nor does it help to evict many times the needed memory: one client must not clear others' values.
-            if refused && attempt * len as u64 >= 2 * (len as u64 + REFUSED_SLACK) {
-                break;
-            }
-            if !self.evict_some(len as u64) {
-                break;
-            }
-        }
-        self.lacks();
-        // Relaxed: a count.
-        self.counts.no_memory.fetch_add(1, Ordering::Relaxed);
-        None
-    }
-
     /// Returns the bytes of values that are stored no more, and that replies still have. The result is exact only if it
     /// is above `enough`; otherwise it is an upper bound.
     pub(crate) fn left_bytes(&self, enough: u64) -> u64 {
@@ -237,63 +206,6 @@ impl Store {
     /// Notes that some memory is there again.
     pub(crate) fn relieved(&self) {
         self.short.store(false, Ordering::Relaxed);
-    }
-
-    /// Stores a value.
-    pub fn put(&self, key: &[u8], value: Value, flags: u32, expiry: i64, mode: Mode) -> Outcome {
-        self.put_as(key, value, flags, expiry, mode, None)
-    }
-
-    /// Stores a value under this number, if there is one.
-    pub fn put_as(
-        &self,
-        key: &[u8],
-        value: Value,
-        flags: u32,
-        expiry: i64,
-        mode: Mode,
-        number: Option<u64>,
-    ) -> Outcome {
-        if let Mode::Append(cas) | Mode::Prepend(cas) = mode {
-            let is_front = matches!(mode, Mode::Prepend(_));
-            return self.join(key, &value, is_front, cas, number);
-        }
-        let now = self.now();
-        let expires = self.expires(expiry, now);
-        let (mut shard, hash) = self.shard(key);
-        let there = self.find_living(&mut shard, hash, key, now);
-        let mut stale = None;
-        match (mode, there) {
-            (Mode::Add, Some(index)) => {
-                shard.touch(index, now);
-                return Outcome::NotStored;
-            }
-            (Mode::Replace, None) => return Outcome::NotStored,
-            (Mode::Cas(_) | Mode::CasOrStale(_), None) => return Outcome::NotFound,
-            (Mode::Cas(wanted), Some(index)) if wanted == 0 || shard.entry(index).cas != wanted => {
-                return Outcome::Exists;
-            }
-            (Mode::CasOrStale(wanted), Some(index)) => {
-                let entry = shard.entry(index);
-                if wanted == 0 || entry.cas < wanted {
-                    return Outcome::Exists;
-                }
-                stale = (entry.cas > wanted).then_some((entry.expires, entry.won));
-            }
-            _ => {}
-        }
-        if let Some(index) = there {
-            self.remove(&mut shard, index);
-        }
-        let cas = number.unwrap_or_else(|| self.number());
-        let len = value.len();
-        let mut entry = Entry::new(key, hash, value, flags, expires, cas, now);
-        if let Some((expires, won)) = stale {
-            entry.stale = true;
-            (entry.expires, entry.won) = (expires, won);
-        }
-        self.insert(&mut shard, entry);
-        Outcome::Stored { cas, len }
     }
 
     /// Returns the item that is stored under a key; `touch` gives it a new time to live.
@@ -369,38 +281,6 @@ impl Store {
         }
     }
 
-    /// Empties the value of a key that has that number, and leaves the key. The empty value has these flags and this
-    /// time to live. If `stale`, it is marked as stale and gets a new number; otherwise it has its number or this one.
-    pub fn empty(
-        &self,
-        key: &[u8],
-        cas: Option<u64>,
-        flags: u32,
-        expiry: i64,
-        number: Option<u64>,
-        stale: bool,
-    ) -> Outcome {
-        let Some(nothing) = self.reserve(0) else {
-            return Outcome::NoMemory;
-        };
-        let now = self.now();
-        let expires = self.expires(expiry, now);
-        let (mut shard, hash) = self.shard(key);
-        let index = match self.find_numbered(&mut shard, hash, key, now, cas) {
-            Ok(index) => index,
-            Err(why) => return why,
-        };
-        let cas = number.unwrap_or_else(|| match stale {
-            true => self.number(),
-            false => shard.entry(index).cas,
-        });
-        self.remove(&mut shard, index);
-        let mut entry = Entry::new(key, hash, nothing.freeze(), flags, expires, cas, now);
-        entry.stale = stale;
-        self.insert(&mut shard, entry);
-        Outcome::Stored { cas, len: 0 }
-    }
-
     /// Returns whether the caller is the first that asks: that client is told to renew the value.
     pub fn win(&self, key: &[u8]) -> bool {
         let mut first = false;
@@ -455,25 +335,6 @@ impl Store {
                     self.remove(&mut shard, index);
                 }
             }
-        }
-    }
-
-    /// Checks a part of the stored items, and removes those that have expired. Makes the arena give memory back, above
-    /// all memory that the manager wants. To be called now and then.
-    pub fn tidy(&self) {
-        let now = self.now();
-        for shard in &self.shards {
-            let mut shard = lock(shard);
-            for index in shard.next_to_look_at(256) {
-                if shard.entry(index).is_over(now) {
-                    self.expire(&mut shard, index);
-                }
-            }
-        }
-        self.clean(16);
-        self.come_down();
-        if self.arena.excess() > 0 {
-            self.lacks();
         }
     }
 
@@ -549,6 +410,15 @@ impl Store {
         cas
     }
 
+    /// Returns memory for another value of an item whose shard the caller has locked. It is the reserved memory, or
+    /// memory that is there without evicting and without asking the manager, because others would wait for the lock
+    /// meanwhile. Otherwise the caller releases the lock and reserves memory: an item that is evicted for it may be of
+    /// this shard. The item is touched before, so that the item itself is evicted last.
+    fn room_for(&self, reserved: &mut Option<ValueMut>, len: usize) -> Option<ValueMut> {
+        let fits = reserved.take().filter(|value| value.len() == len);
+        fits.or_else(|| self.arena.alloc_admitted(len).ok())
+    }
+
     fn insert(&self, shard: &mut Shard, entry: Entry) -> u32 {
         // Relaxed: sums.
         self.used.fetch_add(entry.cost(), Ordering::Relaxed);
@@ -583,37 +453,6 @@ impl Store {
             .fetch_add(unfetched, Ordering::Relaxed);
         self.remove(shard, index);
         self.counts.evictions.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// Evicts until so much fits.
-    fn make_room(&self, bytes: u64) {
-        loop {
-            let (memory, used) = self.memory();
-            if used + bytes <= memory || !self.evict_some(used + bytes - memory) {
-                return;
-            }
-        }
-    }
-
-    /// Evicts about so many bytes, from all shards in turn; false if nothing is left.
-    fn evict_some(&self, bytes: u64) -> bool {
-        let mut gone = 0;
-        let mut any = false;
-        // Relaxed: which one is first does not matter.
-        let first = self.numbers.load(Ordering::Relaxed);
-        for number in 0..self.shards.len() as u64 {
-            let which = (first + number) % self.shards.len() as u64;
-            let mut shard = lock(&self.shards[usize::try_from(which).expect("small")]);
-            if let Some(index) = shard.oldest() {
-                gone += shard.entry(index).cost();
-                any = true;
-                self.evict(&mut shard, index);
-            }
-            if gone >= bytes {
-                break;
-            }
-        }
-        any
     }
 
     fn shard(&self, key: &[u8]) -> (MutexGuard<'_, Shard>, u64) {

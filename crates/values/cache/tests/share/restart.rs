@@ -2,35 +2,16 @@
 //! for them and for others.
 
 use super::kit::{Did, Do, stage_in, sum, until};
-use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use tranship_core::Domain;
-use tranship_manager::{Config, Listener, Shutdown};
-use tranship_testkit::{Control, Exit, Peer, Watchdog, child, is_root, payload};
-
-child!(
-    fn manager(ctl: Control) -> Result<(), String> {
-        let path: PathBuf = ctl.recv().map_err(|e| e.to_string())?.ok_or("no path")?;
-        let listener = Listener::bind(&path, 0o600).map_err(|e| e.to_string())?;
-        ctl.send(&()).map_err(|e| e.to_string())?;
-        let stop = Shutdown::new().map_err(|e| e.to_string())?;
-        let served = tranship_manager::run(Config::default(), listener, &stop, is_root());
-        served.map_err(|e| e.to_string())
-    }
-);
-
-fn start(at: &Path) -> Peer {
-    let peer = manager().start().expect("a manager");
-    peer.ask::<()>(at);
-    peer
-}
+use tranship_testkit::{Exit, Watchdog, payload, start_manager};
 
 #[test]
 fn the_name_is_there_again_with_the_next_manager() {
     let _dog = Watchdog::new();
     let folder = tranship_testkit::folder().expect("a folder");
     let at = folder.path().join("m.sock");
-    let mut manager = start(&at);
+    let mut manager = start_manager(&at, "");
     let domain = Domain::builder().name("server").socket(&at).connect();
     let domain = domain.expect("a domain");
     let stage = stage_in(domain, 64 << 20, |_| {}, |_| {});
@@ -42,7 +23,7 @@ fn the_name_is_there_again_with_the_next_manager() {
         assert_eq!(manager.kill(), Exit::Signal(9));
         // Without a manager.
         assert_eq!(old.hit("key").sum, sum(&bytes(round - 1)), "{round}");
-        manager = start(&at);
+        manager = start_manager(&at, "");
         stage.set("key", 1, &bytes(round));
         let new = stage.reader();
         until(|| new.ask(Do::Open) == Did::Done);
@@ -60,7 +41,7 @@ fn a_manager_that_is_late_is_waited_for_and_others_are_answered_meanwhile() {
     let _dog = Watchdog::new();
     let folder = tranship_testkit::folder().expect("a folder");
     let at = folder.path().join("m.sock");
-    let manager = start(&at);
+    let manager = start_manager(&at, "");
     let domain = Domain::builder().name("server").socket(&at).connect();
     let domain = domain.expect("a domain");
     let stage = stage_in(domain, 64 << 20, |_| {}, |_| {});

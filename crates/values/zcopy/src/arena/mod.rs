@@ -26,6 +26,7 @@ mod heap;
 mod inner;
 mod opened;
 mod options;
+mod places;
 mod protected;
 mod runs;
 mod slots;

@@ -1,4 +1,5 @@
-//! Lists with files and buffers of shared pools. They go in parts, in order; if one part goes short, the call does.
+//! Sending of lists. A list with files or buffers of shared pools goes in parts, in order. If one part goes short, the
+//! call does.
 //!
 //! A file's bytes go by sendfile(2). Buffers go with all that is around them in one call with MSG_ZEROCOPY. This needs
 //! a kernel that reports when it is done with them, and enough bytes. Otherwise they are copied, and neighbours that
@@ -15,7 +16,7 @@ use crate::kernel::scatter;
 use std::fs::File;
 use std::io;
 use std::ops::Range;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::FileExt;
 use tranship_core::Buffer;
 use tranship_sys::{signals, stream};
@@ -27,7 +28,33 @@ const AT_ONCE: usize = 1 << 20;
 const CHUNK: usize = 64 << 10;
 
 impl Sender {
-    pub(super) fn send_list(
+    /// Sends the pieces in order: as many bytes as there is room for; returns how many. It waits for a blocking socket
+    /// as send(2) does. Bytes that were sent never change, whatever is written or freed after this returns.
+    ///
+    /// # Errors
+    /// Those of send(2): `WouldBlock` if a non-blocking socket has no room at all, or if a blocking one's time-out
+    /// (`SO_SNDTIMEO`) is over; `Interrupted` if a signal's handler ran while a blocking one was waited for;
+    /// `BrokenPipe` (without a signal) if the other end is gone. If some bytes went before the error, the call returns
+    /// their number instead.
+    pub fn send(
+        &mut self,
+        fd: impl AsFd,
+        socket: &mut Socket,
+        pieces: &[Piece<'_>],
+    ) -> io::Result<usize> {
+        self.renew_after_fork()?;
+        self.counts.sends += 1;
+        let is_special = |piece: &Piece<'_>| piece.is_file() || piece.buffer().is_some();
+        let sent = if pieces.iter().any(is_special) || !socket.held.is_empty() {
+            self.send_list(fd.as_fd(), socket, pieces)
+        } else {
+            self.send_plain(fd.as_fd(), socket, pieces, false)
+        };
+        self.publish();
+        sent
+    }
+
+    fn send_list(
         &mut self,
         fd: BorrowedFd<'_>,
         socket: &mut Socket,

@@ -116,32 +116,6 @@ impl Sender {
         self.chooser.spliced = bytes;
     }
 
-    /// Sends the pieces in order: as many bytes as there is room for; returns how many. It waits for a blocking socket
-    /// as send(2) does. Bytes that were sent never change, whatever is written or freed after this returns.
-    ///
-    /// # Errors
-    /// Those of send(2): `WouldBlock` if a non-blocking socket has no room at all, or if a blocking one's time-out
-    /// (`SO_SNDTIMEO`) is over; `Interrupted` if a signal's handler ran while a blocking one was waited for;
-    /// `BrokenPipe` (without a signal) if the other end is gone. If some bytes went before the error, the call returns
-    /// their number instead.
-    pub fn send(
-        &mut self,
-        fd: impl AsFd,
-        socket: &mut Socket,
-        pieces: &[Piece<'_>],
-    ) -> io::Result<usize> {
-        self.renew_after_fork()?;
-        self.counts.sends += 1;
-        let is_special = |piece: &Piece<'_>| piece.is_file() || piece.buffer().is_some();
-        let sent = if pieces.iter().any(is_special) || !socket.held.is_empty() {
-            self.send_list(fd.as_fd(), socket, pieces)
-        } else {
-            self.send_plain(fd.as_fd(), socket, pieces, false)
-        };
-        self.publish();
-        sent
-    }
-
     /// Returns whether any of these may go by reference, and that pays on a stream socket without notifications.
     /// Otherwise the caller can as well use send(2), and then calls [`Sender::copied`]. Protects nothing.
     #[must_use]
