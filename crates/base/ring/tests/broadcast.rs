@@ -9,7 +9,7 @@ use tranship_ring::broadcast::{
     Quiet, Reader, Reading, Received, SEQUENCES, T_NS, WITHDRAWN, Win, Writer, X_NS, at, let_go,
     sequence, wait,
 };
-use tranship_ring::{Line, Lines, TIMED};
+use tranship_ring::{Line, Lines, ROUND, TIMED};
 use tranship_sys::time::monotonic_ns;
 use tranship_testkit::Watchdog;
 
@@ -291,7 +291,7 @@ fn a_publish_after_a_gap_wakes() {
                         Received::Message(message) => Some(message),
                         _ => None,
                     };
-                    let got = wait(&TIMED, near.word(), &quiet, monotonic_ns, look);
+                    let got = wait(&TIMED, near.word(), &quiet, ROUND, monotonic_ns, look);
                     if got.expect("futex").is_some() {
                         break;
                     }

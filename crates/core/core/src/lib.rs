@@ -38,6 +38,8 @@ mod mapped;
 mod membership;
 mod options;
 mod pool;
+#[doc(hidden)]
+pub mod topics;
 
 use tranship_session as domain;
 use tranship_session::base;

@@ -55,6 +55,9 @@ pub struct PoolOptions {
     seal_from: Option<u64>,
 }
 
+/// In place of the channel over which alone the buffers of a pool go: the pool is a topic's own. No channel has this id.
+pub(crate) const TOPIC: ChannelId = ChannelId(0);
+
 /// From so many bytes on sealing takes less time than copying, where the kernel gives shared memory huge pages (`docs/benchmarks`).
 const SEAL_FROM: u64 = 4 << 20;
 /// Smaller buffers share pages.
@@ -346,6 +349,8 @@ pub struct ChannelOptions {
     pub(crate) snapshots: Option<PoolId>,
     pub(crate) arrivals: Option<PoolOptions>,
     pub(crate) pool: Option<Box<PoolOptions>>,
+    /// Of a topic.
+    pub(crate) beside: Option<crate::link::Beside>,
 }
 
 impl Default for ChannelOptions {
@@ -360,6 +365,7 @@ impl Default for ChannelOptions {
             snapshots: None,
             arrivals: None,
             pool: None,
+            beside: None,
         }
     }
 }

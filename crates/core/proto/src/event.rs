@@ -61,8 +61,8 @@ pub enum Event {
 
     /// fds: 0.
     Exported { req: Req, export: ExportId },
-    /// fds: 1 (the connector's half). A domain connected to an export of the receiving domain; `role` is the receiving
-    /// domain's.
+    /// fds: 1 (the connector's half), or 2 (the desk too) for a topic. A domain connected to an export of the receiving
+    /// domain; `role` is the receiving domain's.
     Incoming {
         channel: ChannelId,
         export: ExportId,
@@ -71,8 +71,10 @@ pub enum Event {
         peer_pid: u32,
         role: Role,
         lines: u32,
+        topic: bool,
     },
-    /// fds: 2 (the exporter's half, the peer's pidfd). The answer to `Connect`.
+    /// fds: 2 (the exporter's half, the peer's pidfd). The answer to `Connect`. The answer to `Subscribe` has 2 more: the
+    /// ring's lines and the bell. `ring_lines` is their number, 0 for a channel.
     Opened {
         req: Req,
         channel: ChannelId,
@@ -80,6 +82,7 @@ pub enum Event {
         peer_uid: u32,
         peer_pid: u32,
         lines: u32,
+        ring_lines: u32,
     },
     /// fds: 1 (the peer's pidfd). The answer to `Accept`.
     Accepted { req: Req, channel: ChannelId },
@@ -206,13 +209,14 @@ impl Event {
     pub fn fds(&self) -> usize {
         match self {
             Event::Welcome { .. }
-            | Event::Incoming { .. }
             | Event::Accepted { .. }
             | Event::ChunkAdded { .. }
             | Event::WakeFd { .. }
             | Event::TraceRing { .. }
             | Event::WakeEnd { .. } => 1,
-            Event::Opened { .. } | Event::PoolOffer { .. } => 2,
+            Event::Incoming { topic, .. } => 1 + usize::from(*topic),
+            Event::PoolOffer { .. } => 2,
+            Event::Opened { ring_lines, .. } => 2 + 2 * usize::from(*ring_lines > 0),
             Event::QueueJoined {
                 with_sent,
                 new_reader,

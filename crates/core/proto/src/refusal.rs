@@ -77,6 +77,9 @@ pub enum RefusalCode {
     /// The domain itself offers the name.
     #[error("the domain that connects to the name offers it itself")]
     OwnName = 22,
+    /// A topic's name was asked for as a channel's, or the other way round.
+    #[error("the name is one of another kind")]
+    Kind = 23,
 }
 
 /// A refusal: its code, and the two numbers that explain it (bytes, counts, ids or versions, by the code).
@@ -93,6 +96,9 @@ pub struct Refusal {
 
 /// With [`RefusalCode::PeerGone`], as `available`: the other side is there, and refused.
 pub const SAID_NO: u64 = 1;
+
+/// With [`RefusalCode::Kind`], as `available`: a topic has the name; else a channel has it.
+pub const A_TOPIC: u64 = 1;
 
 /// Numbers that have a text each.
 macro_rules! texts {
@@ -226,9 +232,10 @@ impl Cause for Refusal {
             RefusalCode::NoSuchName => ErrorKind::NoSuchName,
             RefusalCode::Role => ErrorKind::SameRole,
             RefusalCode::Trust => ErrorKind::ChannelTrust,
-            RefusalCode::BadArgument | RefusalCode::BadName | RefusalCode::OwnName => {
-                ErrorKind::BadArgument
-            }
+            RefusalCode::BadArgument
+            | RefusalCode::BadName
+            | RefusalCode::OwnName
+            | RefusalCode::Kind => ErrorKind::BadArgument,
             RefusalCode::PeerGone if self.went_away() => ErrorKind::PeerGone,
             RefusalCode::NoSuchId | RefusalCode::Claim => ErrorKind::Stale,
             RefusalCode::BadDescriptor => ErrorKind::BadArgument,
@@ -261,6 +268,8 @@ fn numbers(code: RefusalCode, asked: u64, available: u64) -> String {
             " (by process {asked}, domain {available}): use another name, or end that process"
         ),
         C::NoSuchName | C::Role => String::new(),
+        C::Kind if available == A_TOPIC => ": a topic has it, to which one subscribes".into(),
+        C::Kind => ": a channel has it, which one opens".into(),
         C::OwnName => {
             ": a channel of that kind joins two domains; within one, listen and open at an address that begins with `local:`".into()
         }

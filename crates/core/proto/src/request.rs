@@ -284,6 +284,23 @@ pub enum Request {
         req: Req,
         quotas: Vec<(PoolId, u64)>,
     },
+
+    /// fds: 0. Offers the name of a topic, of which the caller is the publisher. Each `Subscribe` to it makes one
+    /// channel from the publisher to the subscriber, and `Incoming` brings the subscriber's desk as a second descriptor.
+    /// Answer: `Exported`.
+    Publish { req: Req, name: String },
+    /// fds: 2 (own half, desk). Asks for a topic's messages, and waits until the name appears. Answer: `Opened` with
+    /// the ring's lines and the bell of the caller's user as third and fourth descriptor, or refusal. `CancelConnect`
+    /// ends it.
+    Subscribe { req: Req, name: String, lines: u32 },
+    /// fds: 3 (own half, lines, bell of the subscriber's user). The publisher accepts an `Incoming` subscriber. Its ring
+    /// has `ring_lines` lines. Answer: `Accepted`.
+    AcceptSubscriber {
+        req: Req,
+        channel: ChannelId,
+        lines: u32,
+        ring_lines: u32,
+    },
 }
 
 impl Request {
@@ -300,7 +317,8 @@ impl Request {
             | Request::ClaimChannel { .. }
             | Request::ClaimAssign { .. }
             | Request::ShowTrace => 1,
-            Request::RegisterChannel { .. } => 2,
+            Request::RegisterChannel { .. } | Request::Subscribe { .. } => 2,
+            Request::AcceptSubscriber { .. } => 3,
             Request::AcceptPool { with_refs, .. } => 1 + usize::from(*with_refs),
             Request::ShowChunks { chunks, .. } => chunks.len(),
             _ => 0,
@@ -336,6 +354,9 @@ impl Request {
             | Request::NextTrace { req, .. }
             | Request::Steer { req, .. }
             | Request::SetQuotas { req, .. }
+            | Request::Publish { req, .. }
+            | Request::Subscribe { req, .. }
+            | Request::AcceptSubscriber { req, .. }
             | Request::ClaimDone { req } => Some(req),
             _ => None,
         }
@@ -350,9 +371,11 @@ impl Request {
             Request::ShowChunks { .. } => "chunks that it was shown",
             Request::Resync { .. } => "a request for a pool's chunks",
             Request::AllowForward { .. } => "a request to allow forwarding",
-            Request::Export { .. } => "a request for a name",
+            Request::Export { .. } | Request::Publish { .. } => "a request for a name",
             Request::Connect { .. } => "a request for a connection",
+            Request::Subscribe { .. } => "a subscription",
             Request::Accept { .. } => "the acceptance of a connection",
+            Request::AcceptSubscriber { .. } => "the acceptance of a subscriber",
             Request::Assign { .. } => "the assignment of a pool",
             Request::WakeFd { .. } => "a request for a descriptor to wait on",
             Request::Stat { .. } => "a question for what there is",

@@ -85,6 +85,7 @@ mod tests {
             peer_pid: 1,
             role: Role::Sink,
             lines: 2,
+            topic: false,
         };
         (event, Vec::new())
     }

@@ -29,8 +29,8 @@ struct Export {
     incoming: Backlog,
 }
 
-/// Name and role.
-pub(super) type Exported = (String, Role);
+/// Name, role, and whether it is a topic's.
+pub(super) type Exported = (String, Role, bool);
 
 impl Names {
     /// Finds an entry by the id that its listener has.
@@ -177,6 +177,7 @@ mod tests {
             peer_pid: 1,
             role: Role::Sink,
             lines: 2,
+            topic: false,
         };
         (event, Vec::new())
     }
@@ -188,7 +189,7 @@ mod tests {
         let (first, second) = (exports.ask(), exports.ask());
         assert_eq!(exports.came(old, incoming(5, old)), None, "kept meanwhile");
         assert_eq!(exports.came(mine, incoming(6, mine)), None);
-        let id = exports.add(mine, ("x".into(), Role::Source));
+        let id = exports.add(mine, ("x".into(), Role::Source, false));
         assert!(first.end().is_empty(), "one still asks");
         assert_eq!(second.end(), [ChannelId(5)]);
         assert_eq!(exports.came(old, incoming(8, old)), Some(ChannelId(8)));

@@ -269,8 +269,11 @@ impl DomainCore {
     }
 
     fn export_again(&self, conn: &mut Conn) -> Result<(), Error> {
-        for (id, (name, role)) in self.exports.begin_again() {
-            let make = |req| Request::Export { req, name, role };
+        for (id, (name, role, topic)) in self.exports.begin_again() {
+            let make = |req| match topic {
+                true => Request::Publish { req, name },
+                false => Request::Export { req, name, role },
+            };
             self.claim(conn, Claim::Export(id), &[], make)?;
         }
         Ok(())

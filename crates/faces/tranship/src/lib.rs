@@ -13,6 +13,7 @@
 //! | `mbuf` | `mbuf`: network buffers |
 //! | `policy` | `policy`: a program of one's own divides memory among pools |
 //! | `sandbox` | `sandbox`: a process is locked down to what it needs as a domain |
+//! | `topic` | `topic`: one publisher's messages to any number of subscribers |
 //! | `zcopy` | `zcopy`: values that are sent many times |
 //! | `zone` | `zone`: the allocator under all of it, for items of one's own |
 //!
@@ -34,6 +35,16 @@ pub use tranship_core::{
 };
 #[doc(inline)]
 pub use tranship_core::{admin, carrier, error, heap};
+
+/// Topics: one publisher's messages to any number of subscribers ([`Topics`](topic::Topics)).
+#[cfg(feature = "topic")]
+pub mod topic {
+    #[doc(inline)]
+    pub use tranship_topic::{
+        Publish, Publisher, PublisherStatus, Subscriber, SubscriberOptions, SubscriberSeen,
+        SubscriberStatus, TopicOptions, Topics, WhenBehind,
+    };
+}
 
 #[cfg(feature = "policy")]
 #[doc(inline)]
@@ -158,6 +169,11 @@ struct Malloc;
 #[cfg(doctest)]
 #[doc = include_str!("../../../../docs/bulk.md")]
 struct Bulk;
+
+/// And the page about topics.
+#[cfg(doctest)]
+#[doc = include_str!("../../../../docs/topics.md")]
+struct TopicsPage;
 
 /// And the page about three programs.
 #[cfg(doctest)]

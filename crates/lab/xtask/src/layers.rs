@@ -16,7 +16,9 @@ const HOUSE: &[Folder] = &[
     Folder::new(
         "core",
         1,
-        &["proto", "policy", "manager", "session", "core", "sandbox"],
+        &[
+            "proto", "policy", "manager", "session", "core", "topic", "sandbox",
+        ],
     ),
     Folder::new("items", 1, &["items"]),
     Folder::new("net", 2, &["transport", "channel"]),

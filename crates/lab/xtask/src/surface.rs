@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 const PAGE: &str = "docs/surface.txt";
-const FEATURES: &str = "block,cache,embedded,net,malloc,mbuf,policy,sandbox,zcopy,zone";
+const FEATURES: &str = "block,cache,embedded,net,malloc,mbuf,policy,sandbox,topic,zcopy,zone";
 
 /// Checks that the page is that of the code.
 pub(crate) fn check(root: &Path) -> Result<Findings> {

@@ -74,11 +74,13 @@ impl Quiet {
     }
 }
 
-/// Waits until `ready` gives a value, or until one wait is over. `word` is the writer's, in the page of the own user.
+/// Waits until `ready` gives a value, or until one wait is over, which takes at most `most`. `word` is the writer's, in
+/// the page of the own user.
 pub fn wait<F: Futex, T>(
     futex: &F,
     word: &AtomicU32,
     quiet: &Quiet,
+    most: Duration,
     now_ns: impl FnOnce() -> u64,
     mut ready: impl FnMut() -> Option<T>,
 ) -> Result<Option<T>, F::Error> {
@@ -92,7 +94,7 @@ pub fn wait<F: Futex, T>(
     if let Some(value) = ready() {
         return Ok(Some(value));
     }
-    futex.wait_any(&[Point::seen(word, seen)], limit)?;
+    futex.wait_any(&[Point::seen(word, seen)], limit.min(most))?;
     Ok(ready())
 }
 

@@ -273,6 +273,24 @@ impl Reader {
     }
 }
 
+impl Reader {
+    /// Ends the reader's part: claims nothing, and has the table stand for every hold. The caller has counted in the
+    /// table each buffer that is still held, before. What was taken and not finished is let go of.
+    // Crash: the table counts before `kept` is cleared, so each hold is seen in one of the two.
+    pub fn leave<M: ReaderMemory>(&mut self, memory: &M) -> Result<(), M::Stop> {
+        memory.set_more(1)?;
+        self.more = true;
+        self.entries = self.entries.max(1);
+        self.low = self.cursor;
+        self.high = self.cursor;
+        self.show(memory)?;
+        for entry in 0..self.limits.entries {
+            memory.set_kept(entry, 0)?;
+        }
+        Ok(())
+    }
+}
+
 /// Lets go of a buffer, by any thread, after the last access to it.
 #[inline(always)]
 pub fn let_go<M: ReaderMemory>(memory: &M, hold: Hold) -> Result<(), M::Stop> {

@@ -1,5 +1,6 @@
 //! An exported name: each domain that connects gets a channel of its own.
 
+use super::beside::{self, Beside};
 use super::end::ChannelEnd;
 use super::feed::{Fed, Feed};
 use super::open::{self, Accepting, End};
@@ -209,7 +210,7 @@ impl Accepts {
         role: Role,
         options: ChannelOptions,
     ) -> Result<Accepts, Error> {
-        let export = export(domain, name, role)?;
+        let export = export(domain, name, role, options.beside.as_ref())?;
         let desk = Arc::new(Desk::new(domain, name, options, export));
         lock(&HERE).push(Arc::downgrade(&desk));
         Ok(Accepts {
@@ -353,22 +354,23 @@ impl Accepts {
 }
 
 /// Offers a name. Its id is another one under another manager.
-fn export(domain: &DomainCore, name: &str, role: Role) -> Result<Arc<AtomicU32>, Error> {
+fn export(
+    domain: &DomainCore,
+    name: &str,
+    role: Role,
+    beside: Option<&Beside>,
+) -> Result<Arc<AtomicU32>, Error> {
     checked_name(name)?;
     let asking = domain.exports.ask();
     let exported = domain.patiently(None, || {
-        let ((event, _), era) = domain.call_in_era(
-            |req| Request::Export {
-                req,
-                name: name.into(),
-                role,
-            },
-            &[],
-        )?;
+        let ((event, _), era) =
+            domain.call_in_era(|req| beside::offer(beside, req, name.into(), role), &[])?;
         let Event::Exported { export, .. } = event else {
             return Err(error::protocol("an answer to Export that is none"));
         };
-        let id = domain.exports.add(export, (name.into(), role));
+        let id = domain
+            .exports
+            .add(export, (name.into(), role, beside.is_some()));
         if domain.era() != era {
             // The manager that answered is gone, and the next one was perhaps not told of this name.
             forget(domain, &id);

@@ -7,6 +7,7 @@
 
 mod address;
 mod back;
+mod beside;
 mod carried;
 mod carrier;
 mod descriptor;
@@ -38,6 +39,7 @@ mod store;
 
 pub(crate) use address::{Address, unknown};
 pub use back::{PayloadBack, Released};
+pub(crate) use beside::Beside;
 pub use carried::{Inlet, Outlet, REASONS};
 pub use carrier::{Carrier, Ends, Handed};
 pub use driver::Driver;

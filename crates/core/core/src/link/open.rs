@@ -1,5 +1,6 @@
 //! Making a link: each side makes its own half, shows it, and maps the other's.
 
+use super::beside::{self, Beside};
 use super::{Receiver, Sender, shared::LinkShared};
 use crate::base::checked_name;
 use crate::domain::{Asked, DomainCore, EventWithFds};
@@ -163,7 +164,10 @@ impl NamedOpening {
         let (domain, lines) = (&self.domain, self.options.lines);
         let asking = match self.asking.take() {
             Some(asking) => asking,
-            None => begin_open(domain, &self.name, self.role, lines)?,
+            None => {
+                let beside = self.options.beside.as_ref();
+                begin_open(domain, &self.name, self.role, lines, beside)?
+            }
         };
         match domain.answer(asking.asked, until) {
             Ok(None) => {
@@ -210,17 +214,20 @@ impl Drop for NamedOpening {
     }
 }
 
-fn begin_open(domain: &DomainCore, name: &str, role: Role, lines: u32) -> Result<Asking, Error> {
+fn begin_open(
+    domain: &DomainCore,
+    name: &str,
+    role: Role,
+    lines: u32,
+    beside: Option<&Beside>,
+) -> Result<Asking, Error> {
     checked_name(name)?;
     let half = own_half(role, lines)?;
-    let request = |req| Request::Connect {
-        req,
-        name: name.into(),
-        role,
-        lines,
-        wait: true,
-    };
-    let asked = domain.ask_now(request, &[half.0.as_fd()])?;
+    // No peer is known yet: a desk is shown to any publisher.
+    let shown = beside.map(|beside| beside.shown(u32::MAX)).transpose()?;
+    let shown = shown.unwrap_or_default();
+    let request = |req| beside::connect(beside, req, name.into(), (role, lines));
+    let asked = domain.ask_now(request, &beside::with_half(half.0.as_fd(), &shown))?;
     Ok(Asking { half, asked })
 }
 
@@ -231,6 +238,7 @@ fn end_open(
     (name, role): (&str, Role),
     options: &ChannelOptions,
 ) -> Result<End, Error> {
+    let mut fds = fds.into_iter();
     let (
         Event::Opened {
             channel,
@@ -238,10 +246,12 @@ fn end_open(
             peer_uid,
             peer_pid,
             lines,
+            ring_lines,
             ..
         },
-        Ok([theirs, process]),
-    ) = (event, <[OwnedFd; 2]>::try_from(fds))
+        Some(theirs),
+        Some(process),
+    ) = (event, fds.next(), fds.next())
     else {
         return Err(error::protocol("an answer to Connect that is none"));
     };
@@ -257,6 +267,7 @@ fn end_open(
             theirs,
             options,
         );
+        let link = link.with_beside(fds.collect(), ring_lines);
         let end = finish(domain, link, options)?;
         // The manager that made the channel is gone, and the next one was perhaps not told of it.
         if domain.era() == asked.era {
@@ -276,6 +287,7 @@ pub(super) fn begin_accept(
     incoming: EventWithFds,
     options: &ChannelOptions,
 ) -> Result<Accepting, Error> {
+    let mut fds = incoming.1.into_iter();
     let (
         Event::Incoming {
             channel,
@@ -287,13 +299,17 @@ pub(super) fn begin_accept(
             ..
         },
         Some(theirs),
-    ) = (incoming.0, incoming.1.into_iter().next())
+    ) = (incoming.0, fds.next())
     else {
         return Err(error::protocol("an incoming channel that is none"));
     };
-    let halves = own_half(role, options.lines)
-        .and_then(|own| Ok((own, other_half(&theirs, role.opposite(), lines)?)));
-    let (own, theirs) = match halves {
+    let beside = options.beside.as_ref();
+    let halves = own_half(role, options.lines).and_then(|own| {
+        let shown = beside.map(|beside| beside.shown(peer_uid)).transpose()?;
+        let theirs = other_half(&theirs, role.opposite(), lines)?;
+        Ok((own, theirs, shown.unwrap_or_default()))
+    });
+    let (own, theirs, beside_it) = match halves {
         Ok(halves) => halves,
         Err(error) => {
             let _ = domain.tell(&Request::Reject { channel }, &[]);
@@ -305,7 +321,7 @@ pub(super) fn begin_accept(
     // first, with the peer's process filled in from the answer.
     let (placeholder, _write) =
         tranship_sys::socket::pair().map_err(error::system("socketpair"))?;
-    let link = Arc::new(LinkShared::new(
+    let link = LinkShared::new(
         domain,
         channel,
         role,
@@ -315,15 +331,12 @@ pub(super) fn begin_accept(
         own,
         theirs,
         options,
-    ));
+    );
+    let link = Arc::new(link.with_beside(fds.collect(), 0));
     domain.register.add_link(channel, link.clone());
     let lines = options.lines;
-    let request = move |req| Request::Accept {
-        req,
-        channel,
-        lines,
-    };
-    let asked = domain.ask_now(request, &[shown.as_fd()]);
+    let request = |req| beside::accept(beside, req, channel, lines);
+    let asked = domain.ask_now(request, &beside::with_half(shown.as_fd(), &beside_it));
     let asked = close_on_error(domain, channel, asked)?;
     Ok(Accepting { link, asked })
 }

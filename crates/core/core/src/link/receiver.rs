@@ -13,6 +13,7 @@ mod pools;
 mod release;
 mod snapshot;
 mod take;
+mod topic;
 
 use self::ahead::{Ahead, Resync};
 pub(super) use self::forms::goes_later;

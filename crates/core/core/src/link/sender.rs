@@ -113,6 +113,10 @@ unsafe impl Send for Out {}
 unsafe impl Sync for Out {}
 
 impl Sender {
+    pub(crate) fn link(&self) -> &LinkShared {
+        &self.link
+    }
+
     pub(super) fn new(link: Arc<LinkShared>, options: &ChannelOptions) -> Result<Sender, Error> {
         // The lines are in our own half, which `link` keeps mapped as long as this Sender lives.
         let lines = link.own_lines();

@@ -140,6 +140,10 @@ pub(crate) struct LinkShared {
     pub(crate) early_replies: AtomicBool,
     consent: Option<Consent>,
     pub(crate) inside: Option<Inside>,
+    /// What a topic's other end has shown beside its half, until it is taken.
+    pub(crate) beside: Mutex<Vec<OwnedFd>>,
+    /// At a subscriber: lines of the topic's ring.
+    pub(crate) ring_lines: u32,
     /// Pools of these levels are taken.
     pub(crate) levels: Levels,
 }
@@ -203,8 +207,22 @@ impl LinkShared {
             early_replies: AtomicBool::new(false),
             consent: options.consent.clone(),
             inside: None,
+            beside: Mutex::default(),
+            ring_lines: 0,
             levels: options.levels(),
         }
+    }
+
+    /// The same, of a topic.
+    pub(crate) fn with_beside(mut self, shown: Vec<OwnedFd>, ring_lines: u32) -> LinkShared {
+        self.beside = Mutex::new(shown);
+        self.ring_lines = ring_lines;
+        self
+    }
+
+    /// Whether the process of the other end has ended.
+    pub(crate) fn peer_is_dead(&self) -> bool {
+        tranship_sys::pidfd::is_dead(lock(&self.peer_process).as_fd()).unwrap_or(false)
     }
 
     /// The same, of a channel inside this process.

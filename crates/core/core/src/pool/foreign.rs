@@ -498,6 +498,11 @@ impl ForeignPool {
         tranship_sync::prefetch_write(self.refs.refs().as_ptr().wrapping_add(slot).cast());
     }
 
+    /// Our reference counters, one a slot.
+    pub(crate) fn refs(&self) -> &[AtomicU32] {
+        self.refs.refs()
+    }
+
     /// Our reference counter of a slot.
     #[inline(always)]
     pub(crate) fn word(&self, slot: u32) -> &AtomicU32 {

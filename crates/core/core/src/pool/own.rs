@@ -18,6 +18,7 @@ use std::sync::{Arc, Weak};
 use std::time::Instant;
 use tranship_ledger::{Handles, LetGo};
 use tranship_proto::{BufferId, ChannelId, DomainId, PoolId, PoolShape};
+use tranship_region::layout::RefsRo;
 use tranship_sync::DeferProducer;
 use tranship_zone::{CachePlace, Zone};
 
@@ -352,6 +353,10 @@ impl OwnPool {
     }
     pub(crate) fn is_held_by(&self, slot: u32, domain: DomainId) -> bool {
         self.collector.is_held_by(slot, domain)
+    }
+    /// The counters of references of a reader, if it is on the reader set.
+    pub(crate) fn refs_of(&self, domain: DomainId) -> Option<Arc<RefsRo>> {
+        self.collector.refs_of(domain)
     }
     pub(crate) fn new_defer_queue(&self) -> DeferProducer {
         self.collector.new_defer_queue()

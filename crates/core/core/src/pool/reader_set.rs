@@ -124,6 +124,14 @@ impl Collector {
             .collect()
     }
 
+    /// A reader's counters of references.
+    pub(super) fn refs_of(&self, domain: DomainId) -> Option<Arc<RefsRo>> {
+        let gc = lock(&self.gc);
+        let mut readers = gc.reader_set.readers().iter();
+        let of = readers.find(|reader| reader.domain == u64::from(domain.0))?;
+        of.refs.page.clone()
+    }
+
     /// Takes readers off the reader set that died before a new manager heard of them: their references, and the queues to
     /// them. Queues from them stay, since what they had sent can still be received; their sinks report the end. True
     /// if there are readers or queues left that the manager has not named.

@@ -44,6 +44,7 @@ fn an_end_in_the_moment_of_opening_is_heard() {
                         peer_uid: 0,
                         peer_pid: std::process::id(),
                         lines: 16,
+                        ring_lines: 0,
                     };
                     (event, vec![half.as_fd(), process.as_fd()])
                 }

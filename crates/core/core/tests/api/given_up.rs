@@ -97,6 +97,7 @@ fn pressed() -> Pressed {
             peer_pid: 0,
             role: Role::Source,
             lines: LINES,
+            topic: false,
         };
         back.say(&incoming, Some(&fd));
         back.rings();

@@ -149,6 +149,7 @@ fn one_that_does_not_confirm_a_connection() {
             peer_pid: 0,
             role: Role::Sink,
             lines,
+            topic: false,
         };
         back.say(&incoming, Some(&fd));
         back.rings();

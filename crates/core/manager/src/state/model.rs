@@ -232,6 +232,8 @@ pub(crate) enum Stage {
     Incoming {
         req: Req,
         half: FdToken,
+        /// Whether the connector is a topic's subscriber.
+        topic: bool,
     },
     Open,
 }
@@ -243,6 +245,8 @@ pub(crate) struct Export {
     pub domain: DomainId,
     /// The exporter's role in the channels that are made here.
     pub role: Role,
+    /// Whether it is a topic's.
+    pub topic: bool,
 }
 
 /// A `Connect` that waits for its name.
@@ -256,6 +260,8 @@ pub(crate) struct Waiting {
     pub role: Role,
     pub lines: u32,
     pub half: FdToken,
+    /// A subscriber's desk.
+    pub desk: Option<FdToken>,
 }
 
 /// An assignment that the sink has still to accept.

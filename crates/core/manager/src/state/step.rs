@@ -8,7 +8,7 @@ use super::refuse::refusal;
 use super::types::{Action, ClientId, Done, Fail, Fd, FdToken, Input};
 use std::time::Duration;
 use tranship_proto::{
-    ChannelId, DomainId, Event, GoneReason, PoolId, Refusal, RefusalCode, Request,
+    ChannelId, DomainId, Event, GoneReason, PoolId, Refusal, RefusalCode, Request, Role,
 };
 
 impl State {
@@ -208,7 +208,8 @@ impl State {
             } => self.unmapped(me, pool, (index, serial)),
             R::Resync { req, pool } => self.pools.resync(&mut self.cx, me, req, pool),
             R::AllowForward { req, pool, domain } => self.allow_forward(me, req, pool, domain),
-            R::Export { req, name, role } => self.export(me, req, &name, role),
+            R::Export { req, name, role } => self.export(me, req, &name, role, false),
+            R::Publish { req, name } => self.export(me, req, &name, Role::Source, true),
             R::Unexport { export } => self.unexport(me, export),
             R::Connect {
                 req,
@@ -216,13 +217,22 @@ impl State {
                 role,
                 lines,
                 wait,
-            } => self.connect(me, req, name, role, lines, wait, fds),
+            } => self.connect(me, req, name, role, lines, wait, false, fds),
+            R::Subscribe { req, name, lines } => {
+                self.connect(me, req, name, Role::Sink, lines, true, true, fds)
+            }
             R::CancelConnect { req } => self.cancel_connect(me, req),
             R::Accept {
                 req,
                 channel,
                 lines,
-            } => self.accept(me, req, channel, lines, fds),
+            } => self.accept(me, req, channel, lines, None, fds),
+            R::AcceptSubscriber {
+                req,
+                channel,
+                lines,
+                ring_lines,
+            } => self.accept(me, req, channel, lines, Some(ring_lines), fds),
             R::Reject { channel } => self.reject(me, channel),
             R::Assign { req, channel, pool } => self.assign(me, req, channel, pool, fds),
             R::AcceptPool {

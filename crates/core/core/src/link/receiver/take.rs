@@ -81,7 +81,7 @@ impl Receiver {
 
     /// What the receiver gets of a buffer that is shared: a reference, or a copy.
     #[inline]
-    fn shared(&self, at: usize, reference: Reference) -> Result<Buffer, Untaken> {
+    pub(super) fn shared(&self, at: usize, reference: Reference) -> Result<Buffer, Untaken> {
         let buf = self.reference(at, reference, false)?;
         self.or_copy(buf, reference).map(Given::freeze)
     }

@@ -3,7 +3,7 @@
 use super::Sender;
 use crate::buffer::BufferMut;
 use crate::error::{Error, ErrorKind};
-use crate::options::PoolOptions;
+use crate::options::{PoolOptions, TOPIC};
 use crate::pool::{OwnPool, Pool};
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -91,6 +91,13 @@ impl Sender {
     /// Whether buffers of this pool may go over this channel, as far as the pool is concerned.
     pub(super) fn is_not_anothers(&self, pool: &OwnPool) -> Result<(), Error> {
         match pool.only_over() {
+            Some(TOPIC) => {
+                let text = format!(
+                    "pool {} is a topic's own, and its buffers go to that topic's subscribers only: allocate from `create_pool`",
+                    pool.id()
+                );
+                Err(Error::new(ErrorKind::Refused, text))
+            }
             Some(channel) if channel != self.link.channel => {
                 let text = format!(
                     "pool {} is channel {channel}'s own, and its buffers go over that channel only: allocate from `create_pool`",

@@ -30,7 +30,7 @@ impl State {
         }
         while let Some(w) = self.waiting.pop_of(id) {
             self.cx.accounts.sub(w.uid, Of::Names, 1);
-            self.cx.release(w.half);
+            self.release_shown(&w);
         }
         for (channel, _) in self.back_refs.ends(id) {
             self.drop_incoming(channel, id);

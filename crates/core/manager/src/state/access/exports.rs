@@ -120,6 +120,7 @@ mod tests {
                 name: number.to_string(),
                 domain: DOMAIN,
                 role: Role::Source,
+                topic: false,
             };
             exports.insert(ExportId(*number), export);
         }

@@ -8,13 +8,20 @@ use crate::state::types::{Done, FdToken};
 use crate::state::{Ancillary, Fail, Of, State, barred, no_such, not_yours, refusal};
 use std::collections::BTreeSet;
 use tranship_proto::{
-    AccessRule, ChannelId, DomainId, Event, ExportId, GoneReason, Limited, RefusalCode, Req, Role,
+    A_TOPIC, AccessRule, ChannelId, DomainId, Event, ExportId, GoneReason, Limited, RefusalCode,
+    Req, Role,
 };
+use tranship_region::layout::Kind;
 
 /// Most channels that wait for the answer of one exporter.
 const BACKLOG: u32 = 256;
 /// The clients waiting for a name that are served at a time.
 const SERVED: usize = 64;
+
+/// The refusal of a name that is of the other kind: `topic` says which one it is.
+fn other_kind(topic: bool) -> tranship_proto::Refusal {
+    refusal(RefusalCode::Kind, 0, u64::from(topic) * A_TOPIC)
+}
 
 impl State {
     fn check_named(&self, me: DomainId, name: &str) -> Result<(u32, u32), Fail> {
@@ -23,7 +30,15 @@ impl State {
         Ok((d.uid, d.gid))
     }
 
-    pub(crate) fn export(&mut self, me: DomainId, req: Req, name: &str, role: Role) -> Done {
+    /// Offers a name, a channel's or a topic's.
+    pub(crate) fn export(
+        &mut self,
+        me: DomainId,
+        req: Req,
+        name: &str,
+        role: Role,
+        topic: bool,
+    ) -> Done {
         let (uid, gid) = self.check_named(me, name)?;
         if let Some(rule) = self.cx.config.bars_export(uid, gid, name) {
             return Err(barred(uid, rule).into());
@@ -42,6 +57,7 @@ impl State {
                 name: name.to_owned(),
                 domain: me,
                 role,
+                topic,
             },
         );
         self.cx.accounts.add(uid, Of::Names, 1);
@@ -55,14 +71,15 @@ impl State {
         let Some(e) = self.exports.get(export) else {
             return;
         };
-        let (name, exporter, role) = (e.name.clone(), e.domain, e.role);
+        let (name, exporter, role, topic) = (e.name.clone(), e.domain, e.role, e.topic);
         let (mut from, mut waits) = (0, false);
         for _ in 0..SERVED {
             let Some((number, w)) = self.waiting.first(&name, from) else {
                 break;
             };
             from = number + 1;
-            let fits = role == w.role.opposite() && w.domain != exporter;
+            let kind = topic == w.desk.is_some();
+            let fits = kind && role == w.role.opposite() && w.domain != exporter;
             if fits && !self.may_come(exporter, w.uid) {
                 waits = true;
                 continue;
@@ -74,11 +91,12 @@ impl State {
             if fits && self.cx.accounts.room(w.uid, Of::Channels) > 0 {
                 self.incoming(export, w);
             } else {
-                self.cx.release(w.half);
+                self.release_shown(&w);
                 let refused = self.cx.accounts.check(w.uid, Of::Channels, 1);
                 let refusal = match (fits, refused) {
                     (true, Err(refusal)) => refusal,
                     _ if w.domain == exporter => refusal(RefusalCode::OwnName, 0, 0),
+                    _ if !kind => other_kind(topic),
                     _ => refusal(RefusalCode::Role, 0, 0),
                 };
                 let req = w.req;
@@ -131,6 +149,15 @@ impl State {
         }
     }
 
+    /// Closes what a domain has shown whose connect ends.
+    pub(crate) fn release_shown(&mut self, w: &Waiting) {
+        self.cx.release(w.half);
+        if let Some(desk) = w.desk {
+            self.cx.release(desk);
+        }
+    }
+
+    /// Connects to a name: a channel's, or with `topic` a topic's, whose subscriber shows its desk.
     #[allow(clippy::too_many_arguments)] // the request's own fields
     pub(crate) fn connect(
         &mut self,
@@ -140,6 +167,7 @@ impl State {
         role: Role,
         lines: u32,
         wait: bool,
+        topic: bool,
         fds: &mut Ancillary,
     ) -> Done {
         let (uid, gid) = self.check_named(me, &name)?;
@@ -158,6 +186,7 @@ impl State {
             Some(e) if e.domain == me => {
                 return Err(refusal(RefusalCode::OwnName, 0, 0).into());
             }
+            Some(e) if e.topic != topic => return Err(other_kind(e.topic).into()),
             Some(e) if e.role != role.opposite() => {
                 return Err(refusal(RefusalCode::Role, 0, 0).into());
             }
@@ -175,7 +204,9 @@ impl State {
             }
         }
         let half = fds.take(half_of(role), lines)?.token;
+        let desk = topic.then(|| fds.take(Kind::Desk, 1)).transpose()?;
         self.cx.hold_object(half, me, half_of(role), lines);
+        let desk = desk.map(|desk| self.cx.hold_object(desk.token, me, Kind::Desk, 1));
         let w = Waiting {
             domain: me,
             uid,
@@ -184,6 +215,7 @@ impl State {
             role,
             lines,
             half,
+            desk,
         };
         match export.filter(|_| comes) {
             Some(export) => self.incoming(export, w),
@@ -201,10 +233,10 @@ impl State {
     /// Makes a channel for a connect and shows it to the exporter.
     fn incoming(&mut self, export: ExportId, w: Waiting) {
         let Some(exporter) = self.exports.get(export).map(|e| e.domain) else {
-            return self.cx.release(w.half);
+            return self.release_shown(&w);
         };
         let Some(d) = self.cx.domains.get(&w.domain) else {
-            return self.cx.release(w.half);
+            return self.release_shown(&w);
         };
         let (peer_uid, peer_pid) = (d.uid, d.pid);
         let channel = ChannelId(self.fresh_id());
@@ -225,6 +257,7 @@ impl State {
             stage: Stage::Incoming {
                 req: w.req,
                 half: w.half,
+                topic: w.desk.is_some(),
             },
             source_gone: false,
             source_half: None,
@@ -249,14 +282,21 @@ impl State {
             peer_pid,
             role: w.role.opposite(),
             lines: w.lines,
+            topic: w.desk.is_some(),
         };
-        self.cx.tell_for(w.uid, exporter, event, &[w.half]);
+        let mut fds = vec![w.half];
+        fds.extend(w.desk);
+        self.cx.tell_for(w.uid, exporter, event, &fds);
+        if let Some(desk) = w.desk {
+            // The message has its own hold on it.
+            self.cx.release(desk);
+        }
     }
 
     pub(crate) fn cancel_connect(&mut self, me: DomainId, req: Req) -> Done {
         if let Some(w) = self.waiting.cancel(me, req) {
             self.cx.accounts.sub(w.uid, Of::Names, 1);
-            self.cx.release(w.half);
+            self.release_shown(&w);
             // There is a listener too if its backlog was full.
             return Err(match self.exports.named(&w.name) {
                 Some((export, _)) => refusal(RefusalCode::PeerGone, u64::from(export.0), 0),
@@ -284,7 +324,7 @@ impl State {
         let Some(c) = self.channels.remove(&id) else {
             return;
         };
-        let Stage::Incoming { req, half } = c.stage else {
+        let Stage::Incoming { req, half, .. } = c.stage else {
             return;
         };
         self.back_refs.remove(c.source, BackRef::End(id, true));
@@ -330,12 +370,22 @@ impl State {
     }
 
     /// Returns the channel in the making that `me` has to answer.
-    fn to_answer(&self, me: DomainId, id: ChannelId) -> Result<(Req, FdToken, Role), Fail> {
+    fn to_answer(
+        &self,
+        me: DomainId,
+        id: ChannelId,
+        topic: bool,
+    ) -> Result<(Req, FdToken, Role), Fail> {
         let c = self.channels.get(&id).ok_or(no_such(id.0))?;
         match (c.role_of(me), &c.stage) {
-            (Some(role), Stage::Incoming { req, half }) if c.connector != me => {
-                Ok((*req, *half, role))
-            }
+            (
+                Some(role),
+                Stage::Incoming {
+                    req,
+                    half,
+                    topic: wanted,
+                },
+            ) if c.connector != me && *wanted == topic => Ok((*req, *half, role)),
             (None, _) => Err(not_yours(id.0)),
             _ => Err(refusal(RefusalCode::State, u64::from(id.0), 0).into()),
         }
@@ -347,13 +397,23 @@ impl State {
         req: Req,
         id: ChannelId,
         lines: u32,
+        ring_lines: Option<u32>,
         fds: &mut Ancillary,
     ) -> Done {
-        let (their_req, their_half, role) = self.to_answer(me, id)?;
+        let (their_req, their_half, role) = self.to_answer(me, id, ring_lines.is_some())?;
         check_lines(lines)?;
+        ring_lines.map(check_lines).transpose()?;
         let uid = self.cx.uid_of(me).ok_or(no_such(me.0))?;
         self.cx.accounts.check(uid, Of::Channels, 1)?;
         let half = fds.take(half_of(role), lines)?.token;
+        let shown = ring_lines.map(|lines| {
+            let ring = fds.take(Kind::Lines, lines)?;
+            Ok::<_, Fail>([
+                (ring, Kind::Lines, lines),
+                (fds.take(Kind::Bell, 1)?, Kind::Bell, 1),
+            ])
+        });
+        let shown = shown.transpose()?;
         let Some(d) = self.cx.domains.get(&me) else {
             return Err(no_such(me.0));
         };
@@ -389,8 +449,20 @@ impl State {
             peer_uid: uid,
             peer_pid,
             lines,
+            ring_lines: ring_lines.unwrap_or_default(),
         };
-        self.cx.tell(connector, opened, &[half, pidfd]);
+        let shown: Vec<FdToken> = shown
+            .into_iter()
+            .flatten()
+            .map(|(fd, kind, count)| self.cx.hold_object(fd.token, me, kind, count))
+            .collect();
+        let mut fds = vec![half, pidfd];
+        fds.extend(&shown);
+        self.cx.tell(connector, opened, &fds);
+        for fd in shown {
+            // The message has its own hold on it.
+            self.cx.release(fd);
+        }
         if let Some(theirs) = self.cx.domains.get(&connector).map(|d| d.pidfd) {
             self.cx
                 .tell(me, Event::Accepted { req, channel: id }, &[theirs]);
@@ -400,7 +472,11 @@ impl State {
     }
 
     pub(crate) fn reject(&mut self, me: DomainId, id: ChannelId) -> Done {
-        self.to_answer(me, id)?;
+        let topic = matches!(
+            self.channels.get(&id).map(|c| &c.stage),
+            Some(Stage::Incoming { topic: true, .. })
+        );
+        self.to_answer(me, id, topic)?;
         self.drop_incoming(id, me);
         Ok(())
     }

@@ -204,7 +204,12 @@ impl State {
         }
         self.registered.audit(&self.cx)?;
         refs.extend(self.registered.halves());
-        refs.extend(self.waiting.iter().map(|w| w.half));
+        refs.extend(
+            self.waiting
+                .iter()
+                .flat_map(|w| [Some(w.half), w.desk])
+                .flatten(),
+        );
         refs.extend(self.traces.rings().map(|t| t.fd));
         refs.extend(self.offers.iter().map(|o| o.sent));
         refs.extend(self.claims.ends().values().map(|e| e.half));
@@ -260,6 +265,8 @@ impl State {
         let traces = self.traces.rings().map(|_| trace::len() as u64);
         let ends = self.claims.ends().values().map(|e| e.lines);
         let waiting = self.waiting.iter().map(|w| w.lines);
+        let desks = self.waiting.iter().filter_map(|w| w.desk);
+        let desks = desks.map(|_| bytes_of(Kind::Desk, 1));
         let kept = |half| self.cx.descriptors.bytes_of(half);
         let registered = self.registered.halves().map(kept);
         let channels = self.channels.values();
@@ -270,7 +277,12 @@ impl State {
         let sums = [
             data.map(|p| p.chunks.len() as u64 * p.shape.chunk_bytes)
                 .sum(),
-            tables.chain(claimed).chain(refs).chain(traces).sum(),
+            tables
+                .chain(claimed)
+                .chain(refs)
+                .chain(traces)
+                .chain(desks)
+                .sum(),
             rings
                 .chain(
                     ends.chain(waiting)

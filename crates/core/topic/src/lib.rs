@@ -1,0 +1,107 @@
+//! Topics: one publisher's messages to any number of subscribers.
+//!
+//! A publisher has one ring of lines and one pool. Every subscriber maps both read-only. A publish writes one line and
+//! costs the same for one subscriber and for two hundred. A subscriber counts nothing at receipt: it says in its desk
+//! which lines and buffers it may hold, and the publisher asks every desk once a round.
+//!
+//! ```
+//! # use tranship_core as tranship;
+//! use tranship::Domain;
+//! use tranship_topic::Topics;
+//!
+//! let here = Domain::embedded()?;
+//! let there = Domain::builder().socket(here.socket_path().unwrap()).connect()?; // another process, as a rule
+//! let mut camera = here.publish("camera")?;
+//! let viewer = std::thread::spawn(move || {
+//!     let mut video = there.subscribe("camera")?;
+//!     let message = video.recv()?;
+//!     Ok::<_, tranship::Error>((message.word, message.to_vec()))
+//! });
+//! camera.wait_for(1, None)?;
+//! let mut frame = camera.alloc(7)?;
+//! frame.copy_from_slice(b"a frame");
+//! camera.send((frame.freeze(), 60))?;
+//! assert_eq!(viewer.join().unwrap()?, (60, b"a frame".to_vec()));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! | file | what it has |
+//! |---|---|
+//! | `options` | what a publisher and a subscriber may choose |
+//! | `line` | words of the ring's lines, and of the few messages beside it |
+//! | `payload` | what can be published |
+//! | `publisher` | the writing end: room, lines, memory |
+//! | `seats` | the subscribers as the publisher sees them: joining, desks, leaving |
+//! | `bells` | waking the subscribers of each user |
+//! | `subscriber` | the reading end: connecting, receiving, waiting |
+//! | `seat` | the connection of a subscriber: the ring, the desk, what it holds |
+//!
+//! NOT here: the ring and the desks (`ring/broadcast`), the rounds (`ledger/rounds`), names and memory (`core`).
+
+#![warn(missing_docs, clippy::missing_errors_doc)]
+#![deny(unsafe_code)]
+
+mod bells;
+mod line;
+mod options;
+mod payload;
+mod publisher;
+mod seat;
+mod seats;
+mod subscriber;
+
+pub use options::{SubscriberOptions, TopicOptions, WhenBehind};
+pub use payload::Publish;
+pub use publisher::{Publisher, PublisherStatus};
+pub use seats::SubscriberSeen;
+pub use subscriber::{Subscriber, SubscriberStatus};
+
+use tranship_core::{Domain, Error};
+
+/// Topics of a domain.
+pub trait Topics {
+    /// Publishes a topic, with the default [`TopicOptions`].
+    ///
+    /// Waits for the manager as [`Domain::create_pool`] does.
+    ///
+    /// # Errors
+    /// `NameTaken` if a channel or another topic has the name; `Access`, `Limit`, `Quota` by the manager; `BadArgument` for a name that cannot be;
+    /// `TimedOut`, `ManagerAway`, `CutOff`; `Forked`; `System`.
+    fn publish(&self, name: &str) -> Result<Publisher, Error>;
+
+    /// Publishes a topic, with options.
+    ///
+    /// # Errors
+    /// As [`publish`](Topics::publish), and `BadArgument` for options outside their range.
+    fn publish_with(&self, name: &str, options: TopicOptions) -> Result<Publisher, Error>;
+
+    /// Subscribes to a topic, with the default [`SubscriberOptions`]. Returns at once: the first `recv` waits for the publisher.
+    ///
+    /// # Errors
+    /// `BadArgument` for a name that cannot be; `Forked`; `System`.
+    fn subscribe(&self, name: &str) -> Result<Subscriber, Error>;
+
+    /// Subscribes to a topic, with options.
+    ///
+    /// # Errors
+    /// As [`subscribe`](Topics::subscribe).
+    fn subscribe_with(&self, name: &str, options: SubscriberOptions) -> Result<Subscriber, Error>;
+}
+
+impl Topics for Domain {
+    fn publish(&self, name: &str) -> Result<Publisher, Error> {
+        self.publish_with(name, TopicOptions::default())
+    }
+
+    fn publish_with(&self, name: &str, options: TopicOptions) -> Result<Publisher, Error> {
+        Publisher::new(self, name, options)
+    }
+
+    fn subscribe(&self, name: &str) -> Result<Subscriber, Error> {
+        self.subscribe_with(name, SubscriberOptions::default())
+    }
+
+    fn subscribe_with(&self, name: &str, options: SubscriberOptions) -> Result<Subscriber, Error> {
+        Subscriber::new(self, name, options)
+    }
+}

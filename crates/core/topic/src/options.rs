@@ -1,0 +1,141 @@
+//! What a publisher and a subscriber may choose, with defaults that need no thought.
+
+use std::time::Duration;
+use tranship_core::{Error, ErrorKind, PoolOptions, Trust};
+
+/// What a publisher does when a reliable subscriber has still to take the oldest line of a full ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WhenBehind {
+    /// Overwrites the oldest line. No subscriber is reliable.
+    Overwrite,
+    /// Drops the new message, and counts it.
+    DropNew,
+    /// Waits so long. After that time the subscriber is no longer reliable, and is told so.
+    Wait(Duration),
+}
+
+/// A topic to be published.
+///
+/// ```
+/// use std::time::Duration;
+/// use tranship_topic::{TopicOptions, WhenBehind};
+///
+/// let options = TopicOptions::new().depth(64).history(1).when_behind(WhenBehind::Wait(Duration::from_secs(1)));
+/// # let _ = options;
+/// ```
+#[derive(Clone, Debug)]
+pub struct TopicOptions {
+    pub(crate) depth: u32,
+    pub(crate) history: u32,
+    pub(crate) keep: u32,
+    pub(crate) when_behind: WhenBehind,
+    pub(crate) pool: Option<PoolOptions>,
+}
+
+/// Most bytes of a topic's own pool, if its options say nothing else. They are addresses: memory comes as it is needed.
+const POOL_BYTES: u64 = 1 << 30;
+/// Most buffers of a topic's own pool, if its options say nothing else.
+const POOL_SLOTS: u32 = 1024;
+/// The most lines of a ring.
+const MOST_LINES: u32 = 65_536;
+
+impl Default for TopicOptions {
+    fn default() -> Self {
+        TopicOptions {
+            depth: 16,
+            history: 0,
+            keep: 64,
+            when_behind: WhenBehind::Overwrite,
+            pool: None,
+        }
+    }
+}
+
+impl TopicOptions {
+    /// Returns the defaults: 16 messages deep, no history, and the oldest message is overwritten.
+    pub fn new() -> TopicOptions {
+        TopicOptions::default()
+    }
+
+    /// Sets how many messages the ring has: a power of two, 2 to 65,536. Each keeps its buffer until it is overwritten.
+    pub fn depth(mut self, lines: u32) -> Self {
+        self.depth = lines;
+        self
+    }
+
+    /// Sets how many of the last messages a subscriber gets that joins late, as far as the ring has them.
+    pub fn history(mut self, messages: u32) -> Self {
+        self.history = messages;
+        self
+    }
+
+    /// Sets how many buffers a subscriber may keep beside those 12 that its desk has room for. Default: 64.
+    pub fn keep(mut self, buffers: u32) -> Self {
+        self.keep = buffers;
+        self
+    }
+
+    /// Sets what a publish does when a reliable subscriber is behind. Without this no subscriber is reliable.
+    pub fn when_behind(mut self, what: WhenBehind) -> Self {
+        self.when_behind = what;
+        self
+    }
+
+    /// Sets the shape of the topic's own pool. Default: at most 1 GiB of addresses and 1024 buffers. Its level is
+    /// [`Producer`](Trust::Producer).
+    pub fn pool(mut self, pool: PoolOptions) -> Self {
+        self.pool = Some(pool);
+        self
+    }
+
+    pub(crate) fn pool_options(&self, name: &str) -> PoolOptions {
+        let usual = || PoolOptions::new(POOL_BYTES).slots(POOL_SLOTS).name(name);
+        let pool = self.pool.clone().unwrap_or_else(usual);
+        pool.trust(Trust::Producer)
+    }
+
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        let depth = self.depth;
+        if depth.is_power_of_two() && (2..=MOST_LINES).contains(&depth) {
+            return Ok(());
+        }
+        let text = format!(
+            "a topic's depth is a power of two from 2 to {MOST_LINES} (TopicOptions::depth), not {depth}"
+        );
+        Err(Error::new(ErrorKind::BadArgument, text))
+    }
+}
+
+/// A subscription.
+#[derive(Clone, Debug, Default)]
+pub struct SubscriberOptions {
+    pub(crate) latest: bool,
+    pub(crate) reliable: bool,
+    pub(crate) wait: tranship_core::Wait,
+}
+
+impl SubscriberOptions {
+    /// Returns the defaults: every message that was not overwritten, in order.
+    pub fn new() -> SubscriberOptions {
+        SubscriberOptions::default()
+    }
+
+    /// Receives the newest message only: those before it are skipped, and counted as missed.
+    pub fn latest(mut self) -> Self {
+        self.latest = true;
+        self
+    }
+
+    /// Asks to be reliable: the publisher does not overwrite what this subscriber has still to take, as far as its
+    /// [`WhenBehind`] says.
+    pub fn reliable(mut self) -> Self {
+        self.reliable = true;
+        self
+    }
+
+    /// Sets how `recv` waits.
+    pub fn wait(mut self, wait: tranship_core::Wait) -> Self {
+        self.wait = wait;
+        self
+    }
+}
