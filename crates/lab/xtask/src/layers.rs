@@ -16,7 +16,17 @@ const HOUSE: &[Folder] = &[
     Folder::new(
         "core",
         1,
-        &["proto", "policy", "manager", "session", "core", "sandbox"],
+        &[
+            "proto",
+            "policy",
+            "manager",
+            "session",
+            "core",
+            "sandbox",
+            "typed-derive",
+            "typed",
+            "service",
+        ],
     ),
     Folder::new("items", 1, &["items"]),
     Folder::new("net", 2, &["transport", "channel"]),

@@ -4,6 +4,7 @@
 use super::open::{other_half, own_half};
 use super::shared::{Inside, LinkShared};
 use super::store::Store;
+use super::typing;
 use super::{Receiver, Sender};
 use crate::domain::DomainCore;
 use crate::error::Error;
@@ -40,13 +41,15 @@ pub(super) fn pair(
 ) -> Result<(Sender, Receiver), Error> {
     let wishes = [source, sink];
     let (out, back) = (
-        own_half(Role::Source, source.options.lines)?,
-        own_half(Role::Sink, sink.options.lines)?,
+        own_half(Role::Source, source.options)?,
+        own_half(Role::Sink, sink.options)?,
     );
     let theirs = (
         other_half(&out.0, Role::Source, source.options.lines)?,
         other_half(&back.0, Role::Sink, sink.options.lines)?,
     );
+    typing::compare(source.options, &theirs.1.0)?;
+    typing::compare(sink.options, &theirs.0.0)?;
     let make = |role, wish: Wish<'_>, peer: Wish<'_>, own, theirs| -> Result<_, Error> {
         let peer = (peer.domain.id(), process::geteuid(), std::process::id());
         // Never readable: this process does not outlive itself.
