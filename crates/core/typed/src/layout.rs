@@ -99,6 +99,90 @@ impl Layout {
         self.bytes
     }
 
+    /// Describes the type in C: a header with a struct for it and for each struct in it, whose places the compiler checks, and its text as
+    /// `NAME_MESSAGE_TYPE`, for `message_type` in C's `tranship_channel_options`.
+    ///
+    /// The types of fields are those of `<stdint.h>`. A `bool` is a `uint8_t`, and so is an enum of that size, whose variants are constants.
+    pub fn c_header(&self) -> String {
+        let name = c_name(&self.name).to_uppercase();
+        let mut text = format!(
+            "/* Written by Layout::c_header of the Rust type {}. */\n#ifndef {name}_MESSAGE_H\n#define {name}_MESSAGE_H\n\n#include <stddef.h>\n#include <stdint.h>\n\n",
+            self.name
+        );
+        let mut known = Vec::new();
+        self.declare(&mut text, &mut known);
+        if let Some((items, _)) = self.items.as_deref() {
+            items.declare(&mut text, &mut known);
+        }
+        text += &format!("#define {name}_MESSAGE_TYPE");
+        for line in self.to_string().lines() {
+            text += &format!(" \\\n    \"{line}\\n\"");
+        }
+        text + "\n\n#endif\n"
+    }
+
+    /// The structs and enums that it is made of, each once and before its use.
+    fn declare(&self, text: &mut String, known: &mut Vec<String>) {
+        for field in &self.fields {
+            field.layout.declare(text, known);
+        }
+        let is_array = self.fields.iter().any(|field| field.name == "[]");
+        let is_plain = self.fields.is_empty() && self.variants.is_empty();
+        if is_array || is_plain || known.contains(&self.name) {
+            return;
+        }
+        known.push(self.name.clone());
+        let (name, bytes) = (&self.name, self.bytes);
+        for (variant, value) in &self.variants {
+            *text += &format!("#define {name}_{variant} {value}\n");
+        }
+        if !self.variants.is_empty() {
+            *text += &format!("typedef uint{}_t {name};\n\n", 8 * bytes);
+            return;
+        }
+        *text += &format!("typedef struct {name} {{\n");
+        for field in &self.fields {
+            let (kind, array) = field.layout.in_c();
+            *text += &format!("    {kind} {}{array};\n", field.name);
+        }
+        *text += &format!(
+            "}} {name};\n_Static_assert(sizeof({name}) == {bytes}, \"{name}: its size\");\n"
+        );
+        for Field {
+            name: field,
+            offset,
+            ..
+        } in &self.fields
+        {
+            *text += &format!(
+                "_Static_assert(offsetof({name}, {field}) == {offset}, \"{name}.{field}: its place\");\n"
+            );
+        }
+        *text += "\n";
+    }
+
+    /// The type in C, and what follows a field's name.
+    fn in_c(&self) -> (String, String) {
+        if let Some(element) = self.fields.iter().find(|field| field.name == "[]") {
+            let count = self.bytes / element.layout.bytes.max(1);
+            let (kind, rest) = element.layout.in_c();
+            return (kind, format!("[{count}]{rest}"));
+        }
+        let kind = match self.name.as_str() {
+            "f32" => "float".to_owned(),
+            "f64" => "double".to_owned(),
+            "bool" => "uint8_t".to_owned(),
+            "u128" => "unsigned __int128".to_owned(),
+            "i128" => "__int128".to_owned(),
+            name => match name.split_at_checked(1) {
+                Some(("u", bits)) if bits.parse::<u8>().is_ok() => format!("uint{bits}_t"),
+                Some(("i", bits)) if bits.parse::<u8>().is_ok() => format!("int{bits}_t"),
+                _ => name.to_owned(),
+            },
+        };
+        (kind, String::new())
+    }
+
     /// Writes a line for each field, whose name begins with `path`.
     fn lines(&self, path: &str, base: usize, f: &mut impl Write) -> fmt::Result {
         for (name, value) in &self.variants {
@@ -124,6 +208,12 @@ impl Layout {
         }
         Ok(())
     }
+}
+
+/// A name as C has names.
+fn c_name(name: &str) -> String {
+    let fits = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
+    name.chars().map(fits).collect()
 }
 
 impl Display for Layout {

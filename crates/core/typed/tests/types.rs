@@ -142,6 +142,33 @@ height: u32 at 60
 }
 
 #[test]
+fn a_layout_is_a_header_of_c() {
+    let _dog = Watchdog::new();
+    let header = Frame::layout().c_header();
+    assert!(header.contains("    Pose corners[2];\n"), "{header}");
+    assert!(
+        header.contains("#define FRAME_MESSAGE_TYPE \\\n    \"Frame: 64 bytes"),
+        "{header}"
+    );
+    // The compiler agrees with every place, and the text is the same one.
+    let folder = tranship_testkit::folder().expect("a folder");
+    std::fs::write(folder.path().join("frame.h"), header).expect("write");
+    std::fs::write(folder.path().join("mark.h"), Marked::layout().c_header()).expect("write");
+    let program = "#include \"frame.h\"\n#include \"mark.h\"\n#include <stdio.h>\n\
+        int main(void) { Mark m = {.kind = Kind_Delta}; printf(\"%s%d\", FRAME_MESSAGE_TYPE, m.kind); return 0; }\n";
+    std::fs::write(folder.path().join("main.c"), program).expect("write");
+    let mut cc = std::process::Command::new("cc");
+    cc.args(["-std=c11", "-Wall", "-Werror", "main.c", "-o", "main"]);
+    let built = cc.current_dir(folder.path()).status().expect("cc");
+    assert!(built.success());
+    let ran = std::process::Command::new(folder.path().join("main"))
+        .output()
+        .expect("run");
+    let said = String::from_utf8(ran.stdout).expect("text");
+    assert_eq!(said, format!("{}4", Frame::layout()));
+}
+
+#[test]
 fn messages_travel_in_lines_and_in_buffers() {
     let _dog = Watchdog::new();
     let domains = pair();
@@ -244,7 +271,9 @@ fn different_definitions_refuse_each_other_and_name_the_field() {
         .listen::<Sender<Frame>>("local:x")
         .expect("listen");
     let error = domains.1.open::<Receiver<Pose>>("local:x").unwrap_err();
-    assert!(error.find::<TypeMismatch>().is_some(), "{error}");
+    let mismatch = error.find::<TypeMismatch>().expect("figures");
+    let own = Some("Pose: 16 bytes, aligned to 8".to_owned());
+    assert_eq!((&mismatch.own, mismatch.theirs.as_deref()), (&own, here));
     assert!(listener.try_accept().expect("nobody").is_none());
 }
 

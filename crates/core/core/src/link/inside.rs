@@ -4,7 +4,6 @@
 use super::open::{other_half, own_half};
 use super::shared::{Inside, LinkShared};
 use super::store::Store;
-use super::typing;
 use super::{Receiver, Sender};
 use crate::domain::DomainCore;
 use crate::error::Error;
@@ -48,8 +47,6 @@ pub(super) fn pair(
         other_half(&out.0, Role::Source, source.options.lines)?,
         other_half(&back.0, Role::Sink, sink.options.lines)?,
     );
-    typing::compare(source.options, &theirs.1.0)?;
-    typing::compare(sink.options, &theirs.0.0)?;
     let make = |role, wish: Wish<'_>, peer: Wish<'_>, own, theirs| -> Result<_, Error> {
         let peer = (peer.domain.id(), process::geteuid(), std::process::id());
         // Never readable: this process does not outlive itself.

@@ -9,11 +9,22 @@ const MOST_QUOTED: usize = 200;
 
 /// Compares the message type of this end with the text in the other end's half. No type is a type, too: bytes.
 pub(super) fn compare(options: &ChannelOptions, theirs: &HalfRo) -> Result<(), Error> {
+    compare_texts(options, &theirs.description())
+}
+
+/// Compares the message type of this end with that of an end in this process, which waits for this one.
+pub(super) fn compare_within(
+    options: &ChannelOptions,
+    theirs: &ChannelOptions,
+) -> Result<(), Error> {
+    compare_texts(options, theirs.message_type.as_deref().unwrap_or(""))
+}
+
+fn compare_texts(options: &ChannelOptions, theirs: &str) -> Result<(), Error> {
     let own = options.message_type.as_deref().unwrap_or("");
-    let theirs = theirs.description();
     match own == theirs {
         true => Ok(()),
-        false => Err(mismatch(own, &theirs).into()),
+        false => Err(mismatch(own, theirs).into()),
     }
 }
 
