@@ -68,6 +68,6 @@ mod mapped;
 mod model;
 
 #[cfg(not(loom))]
-pub use mapped::{HalfRo, HalfRw, len};
+pub use mapped::{HalfRo, HalfRw, MAX_TYPE_BYTES, len};
 #[cfg(loom)]
 pub(crate) use model::{HalfRo, HalfRw};

@@ -32,7 +32,7 @@ pub use consumer::Consumer;
 pub use front::Ending;
 pub use half::Side;
 #[cfg(not(loom))]
-pub use half::{HalfRo, HalfRw, len};
+pub use half::{HalfRo, HalfRw, MAX_TYPE_BYTES, len};
 pub use kernel::{Kernel, TIMED, wake_some};
 pub use line::{INLINE_BYTES, Line, Lines, LinesError};
 pub use producer::{Producer, Publish, Push, RingViolation};

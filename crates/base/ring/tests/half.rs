@@ -4,7 +4,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 use tranship_region::RwMapping;
 use tranship_region::layout::CreateError;
-use tranship_ring::{Ending, HalfRo, HalfRw, Ring, Side};
+use tranship_ring::{Ending, HalfRo, HalfRw, MAX_TYPE_BYTES, Ring, Side};
 
 fn word(map: &RwMapping, offset: usize) -> u32 {
     map.view().read::<u32>(offset).expect("in bounds")
@@ -66,4 +66,21 @@ fn an_end_says_once_how_it_ended() {
         source.closed().store(word, Relaxed);
         assert_eq!(end.their_ending(), means);
     }
+}
+
+#[test]
+fn a_description_is_read_however_its_writer_lies() {
+    let (fd, rw) = HalfRw::create(Side::Source, 64).expect("create");
+    let ro = HalfRo::open(&fd, Side::Source, 64).expect("open");
+    assert_eq!(ro.description(), "");
+    rw.describe("Frame: 8 bytes");
+    assert_eq!(ro.description(), "Frame: 8 bytes");
+    rw.describe(&"x".repeat(MAX_TYPE_BYTES + 1));
+    assert_eq!(ro.description(), "x".repeat(MAX_TYPE_BYTES));
+    // The last byte before the lines.
+    assert_eq!(word(rw.mapping(), 4096 - 4), u32::from_le_bytes(*b"xxxx"));
+    assert_eq!(ro.lines()[0].words[0].load(Relaxed), 0);
+    // SAFETY: the length's place, which only this test writes.
+    unsafe { rw.mapping().at::<u32>(512).write(u32::MAX) };
+    assert_eq!(ro.description().len(), MAX_TYPE_BYTES);
 }

@@ -72,6 +72,13 @@ pub mod admin {
     pub use tranship_session::{Got, HeldBuffer, LeakReport, Leaks, OwnBuffer};
 }
 
+/// For the crate `typed` alone, whose ends are channel ends too.
+#[doc(hidden)]
+pub mod ends {
+    pub use crate::link::{End, Sealed};
+    pub use tranship_proto::Role;
+}
+
 /// Carriers of one's own: they carry channels to places without shared memory.
 pub mod carrier {
     pub use crate::link::{Carrier, Driver, Ends, Handed, Inlet, Outlet, REASONS};

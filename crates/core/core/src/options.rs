@@ -351,6 +351,7 @@ pub struct ChannelOptions {
     pub(crate) pool: Option<Box<PoolOptions>>,
     /// Of a topic.
     pub(crate) beside: Option<crate::link::Beside>,
+    pub(crate) message_type: Option<Arc<str>>,
 }
 
 impl Default for ChannelOptions {
@@ -366,6 +367,7 @@ impl Default for ChannelOptions {
             arrivals: None,
             pool: None,
             beside: None,
+            message_type: None,
         }
     }
 }
@@ -407,6 +409,15 @@ impl ChannelOptions {
     /// has [sealed](PoolOptions::seal_from) is not copied.
     pub fn snapshots(mut self, pool: PoolId) -> Self {
         self.snapshots = Some(pool);
+        self
+    }
+    /// The type of this end's messages, as a text of at most 3,576 bytes: a line for the type, then a line for each field.
+    /// Both ends compare the texts when the channel opens. If they differ, both ends fail with `ChannelBind`, and
+    /// [`TypeMismatch`](crate::error::TypeMismatch) has the first lines that differ. Default: no type, which fits an end without a type alone.
+    ///
+    /// The module `typed` makes this text from a Rust struct. The channel itself carries bytes as ever. Only `shm:` and `local:` addresses take a type.
+    pub fn message_type(mut self, text: &str) -> Self {
+        self.message_type = Some(text.into());
         self
     }
     /// The shape of the pool from which this end's sender allocates ([`Sender::alloc`](crate::Sender::alloc)): its size, its level of trust. Default: at

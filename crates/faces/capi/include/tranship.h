@@ -325,6 +325,11 @@ typedef struct tranship_channel_options {
     uint32_t accept_trust;
     /** Where a receiver copies to what comes out of pools of level `none`: a pool of its own domain. NULL: it takes none of those. */
     const struct tranship_pool *snapshots;
+    /**
+     * The type of this end's messages, as a text that both ends must have alike: NULL for bytes. The header that a Rust type writes
+     * (`Layout::c_header`) has the text of each struct (docs/types.md).
+     */
+    const char *message_type;
 } tranship_channel_options;
 
 /** One thing to wait for. */

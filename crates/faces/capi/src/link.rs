@@ -1,9 +1,10 @@
 //! How an end of a channel is to be.
 
-use crate::given::wrong;
+use crate::given::{text_if_any, wrong};
 use crate::options::{Grows, TRUST_FULL, TRUST_HALF, TRUST_NONE, TRUST_PRODUCER, no_more, trust};
 use crate::pool::Pool;
 use facade::{ChannelOptions as Link, Error, Wait};
+use std::ffi::c_char;
 
 /// As `wait`: look that often (`spins`), then sleep until woken. The default, with 500 looks.
 pub const WAIT_SPIN_THEN_SLEEP: u32 = 1;
@@ -28,6 +29,9 @@ pub struct ChannelOptions {
     pub accept_trust: u32,
     /// Where a receiver copies to what comes out of pools of level `none`: a pool of its own domain. NULL: it takes none of those.
     pub snapshots: *const Pool,
+    /// The type of this end's messages, as a text that both ends must have alike: NULL for bytes. The header that a Rust type writes
+    /// (`Layout::c_header`) has the text of each struct (docs/types.md).
+    pub message_type: *const c_char,
 }
 
 // SAFETY: of integers and a pointer, the size first.
@@ -58,6 +62,9 @@ impl ChannelOptions {
         // SAFETY: the caller's word: a pool, or NULL.
         if let Some(pool) = unsafe { self.snapshots.as_ref() } {
             link = link.snapshots(pool.0.id());
+        }
+        if let Some(text) = text_if_any(self.message_type, "message_type")? {
+            link = link.message_type(text);
         }
         Ok(link)
     }

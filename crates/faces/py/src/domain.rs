@@ -112,7 +112,11 @@ fn trust(name: &str) -> PyResult<Trust> {
     })
 }
 
-fn options(lines: Number, wait: &str) -> PyResult<(ChannelOptions, Wait)> {
+fn options(
+    lines: Number,
+    wait: &str,
+    message_type: Option<&str>,
+) -> PyResult<(ChannelOptions, Wait)> {
     let wait = match wait {
         "spin-then-sleep" => Wait::default(),
         "spin" => Wait::Spin,
@@ -126,7 +130,10 @@ fn options(lines: Number, wait: &str) -> PyResult<(ChannelOptions, Wait)> {
     let options = ChannelOptions::new()
         .lines(lines.named("lines")?)
         .wait(wait);
-    Ok((options, wait))
+    Ok(match message_type {
+        Some(text) => (options.message_type(text), wait),
+        None => (options, wait),
+    })
 }
 
 impl Domain {
@@ -143,10 +150,10 @@ impl Domain {
         py: Python<'_>,
         name: &str,
         end: &Bound<'_, PyAny>,
-        (lines, wait, snapshots): (Number, &str, Option<&Pool>),
+        (lines, wait, message_type, snapshots): (Number, &str, Option<&str>, Option<&Pool>),
     ) -> PyResult<(Connecting, By)> {
         let (domain, kind) = (self.get(py)?, kind(end)?);
-        let (mut options, wait) = options(lines, wait)?;
+        let (mut options, wait) = options(lines, wait, message_type)?;
         if let Some(pool) = snapshots {
             if kind == Kind::Sender {
                 return Err(PyTypeError::new_err("snapshots are a receiver's"));
@@ -234,8 +241,8 @@ impl Domain {
 
     /// Exports a name, at which other processes open the other end. `wait` is how this end waits: it polls for some
     /// microseconds and then sleeps ("spin-then-sleep"), sleeps at once ("sleep"), or keeps a processor busy until
-    /// there is a message ("spin").
-    #[pyo3(signature = (name, end, *, lines=Number::of(256), wait="spin-then-sleep"), text_signature = "($self, name, end, *, lines=256, wait='spin-then-sleep')")]
+    /// there is a message ("spin"). `message_type` is the text that both ends must have alike (`tranship.message_type`).
+    #[pyo3(signature = (name, end, *, lines=Number::of(256), wait="spin-then-sleep", message_type=None), text_signature = "($self, name, end, *, lines=256, wait='spin-then-sleep', message_type=None)")]
     fn listen(
         &self,
         py: Python<'_>,
@@ -243,9 +250,10 @@ impl Domain {
         end: &Bound<'_, PyAny>,
         lines: Number,
         wait: &str,
+        message_type: Option<&str>,
     ) -> PyResult<Listener> {
         let (domain, kind) = (self.get(py)?, kind(end)?);
-        let (options, wait) = options(lines, wait)?;
+        let (options, wait) = options(lines, wait, message_type)?;
         let options = self.told.options(options);
         let made = py.detach(|| match kind {
             Kind::Sender => domain.listen_with(name, options).map(Either::Sender),
@@ -262,7 +270,7 @@ impl Domain {
     /// Connects to a name at which a process listens for the other end, and waits for it. `end` is `tranship.Sender` or
     /// `tranship.Receiver`: the end that this side gets. A receiver copies messages out of pools of level "none" into
     /// the pool `snapshots`.
-    #[pyo3(signature = (name, end, *, timeout=None, lines=Number::of(256), wait="spin-then-sleep", snapshots=None), text_signature = "($self, name, end, *, timeout=None, lines=256, wait='spin-then-sleep', snapshots=None)")]
+    #[pyo3(signature = (name, end, *, timeout=None, lines=Number::of(256), wait="spin-then-sleep", snapshots=None, message_type=None), text_signature = "($self, name, end, *, timeout=None, lines=256, wait='spin-then-sleep', snapshots=None, message_type=None)")]
     #[expect(clippy::too_many_arguments, reason = "keywords in Python")]
     fn open<'py>(
         &self,
@@ -273,15 +281,17 @@ impl Domain {
         lines: Number,
         wait: &str,
         snapshots: Option<&Pool>,
+        message_type: Option<&str>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let (opened, by) = self.opening(py, name, end, (lines, wait, snapshots))?;
+        let (opened, by) = self.opening(py, name, end, (lines, wait, message_type, snapshots))?;
         let offer = Awaited::Offer(name.to_owned());
         let end = awaited(py, limit(timeout)?, &offer, opened)?;
         end.into_object(py, &self.told, by)
     }
 
     /// Connects like `open`, and awaits it.
-    #[pyo3(signature = (name, end, *, lines=Number::of(256), wait="spin-then-sleep", snapshots=None), text_signature = "($self, name, end, *, lines=256, wait='spin-then-sleep', snapshots=None)")]
+    #[pyo3(signature = (name, end, *, lines=Number::of(256), wait="spin-then-sleep", snapshots=None, message_type=None), text_signature = "($self, name, end, *, lines=256, wait='spin-then-sleep', snapshots=None, message_type=None)")]
+    #[expect(clippy::too_many_arguments, reason = "keywords in Python")]
     fn open_async<'py>(
         &self,
         py: Python<'py>,
@@ -290,8 +300,9 @@ impl Domain {
         lines: Number,
         wait: &str,
         snapshots: Option<&Pool>,
+        message_type: Option<&str>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let (opened, by) = self.opening(py, name, end, (lines, wait, snapshots))?;
+        let (opened, by) = self.opening(py, name, end, (lines, wait, message_type, snapshots))?;
         Pending::awaited(py, opened, None, &self.told, by)
     }
 

@@ -13,7 +13,9 @@
 //! | `mbuf` | `mbuf`: network buffers |
 //! | `policy` | `policy`: a program of one's own divides memory among pools |
 //! | `sandbox` | `sandbox`: a process is locked down to what it needs as a domain |
+//! | `service` | `service`: requests and replies, a name with many clients |
 //! | `topic` | `topic`: one publisher's messages to any number of subscribers |
+//! | `typed` | `typed`: messages as plain structs, whose layout both ends compare |
 //! | `zcopy` | `zcopy`: values that are sent many times |
 //! | `zone` | `zone`: the allocator under all of it, for items of one's own |
 //!
@@ -119,6 +121,24 @@ pub mod sandbox {
     pub use tranship_sandbox::{Landlock, Sandbox};
 }
 
+/// Requests and replies: a [`Service`](service::Service) has a name, many clients and several workers.
+#[cfg(feature = "service")]
+pub mod service {
+    #[doc(inline)]
+    pub use tranship_service::{
+        Call, CallError, Client, Request, Service, ServiceOptions, Services,
+    };
+}
+
+/// Messages as plain structs, whose layout both ends of a channel compare.
+#[cfg(feature = "typed")]
+pub mod typed {
+    #[doc(inline)]
+    pub use tranship_typed::{
+        Draft, Items, Layout, Message, Receiver, Sendable, Sender, Value, zerocopy,
+    };
+}
+
 /// Data that is sent many times: a twin allocator, and sends that do not copy.
 #[cfg(feature = "zcopy")]
 pub mod zcopy {
@@ -174,6 +194,15 @@ struct Bulk;
 #[cfg(doctest)]
 #[doc = include_str!("../../../../docs/topics.md")]
 struct TopicsPage;
+
+/// And those about types and services.
+#[cfg(doctest)]
+#[doc = include_str!("../../../../docs/types.md")]
+struct Types;
+
+#[cfg(doctest)]
+#[doc = include_str!("../../../../docs/services.md")]
+struct ServicesPage;
 
 /// And the page about three programs.
 #[cfg(doctest)]

@@ -56,6 +56,8 @@ enum Name {
     Roundtrip(Of<messages::Roundtrip>),
     /// One way between two processes, as fast as it goes, both sides busy-polling.
     Stream(Of<messages::Stream>),
+    /// A call of a service and its answer between two processes, beside the round trip of two channels and of a socket.
+    Service(Of<messages::Service>),
     /// Alloc and free in one thread, against malloc and mmap; memory untouched.
     Alloc(Of<alloc::Alloc>),
     /// Alloc with the collection of used buffers, against pool size and number of receivers.
@@ -103,6 +105,7 @@ fn main() -> ExitCode {
     let done = match bench {
         Name::Roundtrip(of) => of.run("roundtrip"),
         Name::Stream(of) => of.run("stream"),
+        Name::Service(of) => of.run("service"),
         Name::Alloc(of) => of.run("alloc"),
         Name::Collect(of) => of.run("collect"),
         Name::Carriers(of) => of.run("carriers"),

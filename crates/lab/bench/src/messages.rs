@@ -1,4 +1,4 @@
-//! `roundtrip` and `stream`.
+//! `roundtrip`, `stream` and `service`.
 
 use anyhow::Result;
 use clap::Args;
@@ -45,7 +45,7 @@ impl Bench for Roundtrip {
                     buffers: self.buffers.next_power_of_two().max(2),
                     ..trip(common, *wait)
                 };
-                outcome.group(common.runs(), cells(common, &case));
+                outcome.group(common.runs(), cells(common, &case, systems::all()));
             }
         }
         Ok(outcome)
@@ -75,6 +75,40 @@ pub fn trip(common: &Common, wait: Wait) -> Case {
         },
         helper: true,
         budget: common.budget(),
+    }
+}
+
+#[derive(Debug, Args)]
+pub struct Service {
+    /// How the sides wait [default: spin, then block].
+    #[arg(long, value_enum)]
+    mode: Vec<Wait>,
+    /// Sizes of argument and result, e.g. 64,64K,1M.
+    #[arg(long, value_delimiter = ',', value_parser = size, default_values = ["64", "64K", "1M"])]
+    payload: Vec<usize>,
+}
+
+impl Bench for Service {
+    const REFERENCES: &'static [&'static str] = &["tranship"];
+
+    fn systems(&self) -> Vec<&'static str> {
+        systems::of_services().iter().map(|e| e.name).collect()
+    }
+
+    fn measure(&self, common: &Common) -> Result<Outcome> {
+        let mut outcome = Outcome::default();
+        for wait in waits(&self.mode) {
+            for payload in common.some_of(&self.payload) {
+                let case = Case {
+                    payload,
+                    buffers: 256,
+                    ..trip(common, *wait)
+                };
+                let systems = systems::of_services();
+                outcome.group(common.runs(), cells(common, &case, systems));
+            }
+        }
+        Ok(outcome)
     }
 }
 
@@ -117,7 +151,7 @@ impl Bench for Stream {
                     },
                     ..trip(common, Wait::Spin)
                 };
-                outcome.group(common.runs(), cells(common, &case));
+                outcome.group(common.runs(), cells(common, &case, systems::all()));
             }
         }
         Ok(outcome)
@@ -125,9 +159,9 @@ impl Bench for Stream {
 }
 
 /// A cell for each system that is wanted and can do it.
-fn cells(common: &Common, case: &Case) -> Vec<Cell<'static>> {
+fn cells(common: &Common, case: &Case, systems: Vec<Entry>) -> Vec<Cell<'static>> {
     let mut cells = Vec::new();
-    for entry in systems::all().into_iter().filter(|e| common.wants(e.name)) {
+    for entry in systems.into_iter().filter(|e| common.wants(e.name)) {
         let (mode, payload) = (case.mode(), case.payload);
         if let Some(why) = (entry.refuses)(case) {
             eprintln!("skipped: {} {mode} of {payload} bytes: {why}", entry.name);

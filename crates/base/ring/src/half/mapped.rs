@@ -19,6 +19,13 @@ pub type HalfRo = Half<RoMapping>;
 /// The offset of the lines, bytes.
 const LINES: usize = 4096;
 
+/// The offset of the message type: its length (u32), four zero bytes, its text.
+const TYPE: usize = 512;
+const TYPE_TEXT: usize = TYPE + 8;
+
+/// The most bytes of a message type's text.
+pub const MAX_TYPE_BYTES: usize = LINES - TYPE_TEXT;
+
 /// Returns the length of the object, bytes.
 pub fn len(lines: u32) -> usize {
     rounded(LINES, size_of::<Line>(), lines)
@@ -76,6 +83,18 @@ impl HalfRw {
         Ok((fd, half))
     }
 
+    /// Writes the text of the message type, before any other domain is shown this half. A text that is too long is cut.
+    pub fn describe(&self, text: &str) {
+        let len = text.len().min(MAX_TYPE_BYTES);
+        let (size, bytes) = (self.map.at::<u32>(TYPE), self.map.array(TYPE_TEXT, len));
+        // SAFETY: both places are in bounds, which `at` and `array` check. This process alone maps the memory, and no
+        // reference to these bytes exists.
+        unsafe {
+            size.write(u32::try_from(len).unwrap_or(0));
+            std::ptr::copy_nonoverlapping(text.as_ptr(), bytes.as_ptr(), len);
+        }
+    }
+
     /// Returns the futex word on which the other end sleeps.
     #[inline]
     pub fn wake(&self) -> &AtomicU32 {
@@ -115,6 +134,16 @@ impl HalfRo {
         // SAFETY: both were just taken out of `map`.
         unsafe { Half::at(front, first, lines, side, map) }
             .map_err(|_: LinesError| bad(lines).into())
+    }
+
+    /// Copies the text of the other end's message type; empty if there is none. The other end may have written anything.
+    pub fn description(&self) -> String {
+        let view = self.map.view();
+        let len = view.read::<u32>(TYPE).map_or(0, |len| len as usize);
+        let text = view.sub(TYPE_TEXT..TYPE_TEXT + len.min(MAX_TYPE_BYTES));
+        text.map_or(String::new(), |text| {
+            String::from_utf8_lossy(&text.to_vec()).into_owned()
+        })
     }
 
     /// Returns the futex word on which this end sleeps.

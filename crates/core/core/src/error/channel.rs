@@ -180,3 +180,45 @@ impl Cause for NotTaken {
         }
     }
 }
+
+/// The two ends of a channel carry messages of different types. Both ends are closed, and nothing was sent.
+#[non_exhaustive]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TypeMismatch {
+    /// The first line of this end's [message type](crate::ChannelOptions::message_type). `None`: this end carries bytes without a type.
+    pub own: Option<String>,
+    /// The first line of the other end's message type. `None`: that end carries bytes without a type.
+    pub theirs: Option<String>,
+    /// The first line in which the two texts differ behind the first one: this end's, and the other end's. A text that has no such
+    /// line is `None`.
+    pub field: Option<(Option<String>, Option<String>)>,
+}
+
+impl std::error::Error for TypeMismatch {}
+
+impl std::fmt::Display for TypeMismatch {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let line = |line: &Option<String>, none: &str| match line {
+            Some(line) => format!("`{line}`"),
+            None => none.to_owned(),
+        };
+        let [own, theirs] = [&self.own, &self.theirs].map(|t| line(t, "bytes without a type"));
+        write!(f, "messages are {own} here and {theirs} at the other end")?;
+        match &self.field {
+            Some((here, there)) => {
+                let [here, there] = [here, there].map(|field| line(field, "nothing"));
+                write!(f, "; the first difference: {here} here, {there} there")
+            }
+            None if self.own.is_some() && self.theirs.is_some() => {
+                f.write_str("; their fields are equal")
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+impl Cause for TypeMismatch {
+    fn kind(&self) -> ErrorKind {
+        ErrorKind::ChannelBind
+    }
+}

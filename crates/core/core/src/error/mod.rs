@@ -4,7 +4,7 @@
 mod channel;
 mod memory;
 
-pub use channel::{NotTaken, PoolPending, RingFull, Violation};
+pub use channel::{NotTaken, PoolPending, RingFull, TypeMismatch, Violation};
 pub use memory::{Holder, Limit, NoAddresses, Shortage, StaleId, TooLarge};
 pub use tranship_error::{Cause, of_kind, system};
 pub(crate) use tranship_error::{Error, ErrorKind, SendError};

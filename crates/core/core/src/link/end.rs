@@ -3,6 +3,7 @@
 use super::open::End;
 use super::{Receiver, Sender};
 use crate::error::Error;
+use crate::options::ChannelOptions;
 use tranship_proto::Role;
 
 /// An end of a channel: a [`Sender`] or a [`Receiver`]. Nothing else can be one.
@@ -22,16 +23,20 @@ use tranship_proto::Role;
 )]
 pub trait ChannelEnd: Sealed {}
 
-impl ChannelEnd for Sender {}
-
-impl ChannelEnd for Receiver {}
+impl<E: Sealed> ChannelEnd for E {}
 
 /// What an end is to the rest of the crate.
+#[doc(hidden)]
 pub trait Sealed: Sized + 'static {
-    #[doc(hidden)]
     const ROLE: Role;
 
-    #[doc(hidden)]
+    /// What it adds to the options that a program gives.
+    fn asks(options: ChannelOptions) -> ChannelOptions {
+        options
+    }
+
+    /// # Errors
+    /// Those of the end that it is made of.
     fn of(end: End) -> Result<Self, Error>;
 }
 

@@ -40,8 +40,8 @@ pub(super) fn pair(
 ) -> Result<(Sender, Receiver), Error> {
     let wishes = [source, sink];
     let (out, back) = (
-        own_half(Role::Source, source.options.lines)?,
-        own_half(Role::Sink, sink.options.lines)?,
+        own_half(Role::Source, source.options)?,
+        own_half(Role::Sink, sink.options)?,
     );
     let theirs = (
         other_half(&out.0, Role::Source, source.options.lines)?,

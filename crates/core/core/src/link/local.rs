@@ -3,6 +3,7 @@
 use super::feed::Feed;
 use super::inside::{self, Wish};
 use super::open::End;
+use super::typing;
 use crate::base::checked_name;
 use crate::base::{lock, millis};
 use crate::domain::DomainCore;
@@ -99,6 +100,7 @@ pub(crate) fn open(
         );
         return Err(Error::new(ErrorKind::SameRole, text));
     }
+    typing::compare_within(options, &offer.options)?;
     let (here, there) = (
         Wish { domain, options },
         Wish {

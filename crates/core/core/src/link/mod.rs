@@ -2,7 +2,7 @@
 //!
 //! Its files, from below: what goes over a ring (`inline`, `descriptor`, `message`) or beside it (`store`), who carries it (`driver`), one end's state
 //! (`shared`) and what is done with that (`sleep`, `pollable`, `registered`, `member`), the two cursors (`sender`, `receiver`) and what they send (`payload`, `back`), how ends come
-//! about (`end`, `open`, `inside`, `feed`, `local`, `carrier`, `listener`), and what works with several or awaits (`poll`, `reactor`,
+//! about (`end`, `typing`, `open`, `inside`, `feed`, `local`, `carrier`, `listener`), and what works with several or awaits (`poll`, `reactor`,
 //! `looking`, `futures`, `carried`, `driven`).
 
 mod address;
@@ -36,6 +36,7 @@ mod shared;
 mod sleep;
 mod status;
 mod store;
+mod typing;
 
 pub(crate) use address::{Address, unknown};
 pub use back::{PayloadBack, Released};
@@ -43,7 +44,7 @@ pub(crate) use beside::Beside;
 pub use carried::{Inlet, Outlet, REASONS};
 pub use carrier::{Carrier, Ends, Handed};
 pub use driver::Driver;
-pub use end::ChannelEnd;
+pub use end::{ChannelEnd, Sealed};
 pub(crate) use feed::Feed;
 pub use inline::Inline;
 pub(crate) use listener::Accepts;
@@ -52,7 +53,8 @@ pub(crate) use local::{listen as listen_local, open as open_local};
 pub use looking::Opening;
 pub(crate) use looking::{look_for_named, open as open_named};
 pub use message::{Body, Message};
-pub(crate) use open::{End, check};
+pub use open::End;
+pub(crate) use open::check;
 pub use payload::Payload;
 pub use poll::{PollItem, poll};
 pub use receiver::Receiver;

@@ -1,7 +1,7 @@
 //! Making a link: each side makes its own half, shows it, and maps the other's.
 
 use super::beside::{self, Beside};
-use super::{Receiver, Sender, shared::LinkShared};
+use super::{Receiver, Sender, shared::LinkShared, typing};
 use crate::base::checked_name;
 use crate::domain::{Asked, DomainCore, EventWithFds};
 use crate::error::{self, Awaited, Error, ErrorKind, OutOfRange, TimedOut};
@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tranship_proto::{ChannelId, Event, Refusal, RefusalCode, Request, Role};
-use tranship_ring::{Ending, HalfRo, HalfRw, Lines, Side};
+use tranship_ring::{Ending, HalfRo, HalfRw, Lines, MAX_TYPE_BYTES, Side};
 
 /// How long the manager may take to say whether anybody listens, before it is what is silent.
 const ANSWER: Duration = Duration::from_secs(1);
@@ -20,6 +20,8 @@ const ANSWER: Duration = Duration::from_secs(1);
 pub(super) struct Accepting {
     link: Arc<LinkShared>,
     asked: Asked,
+    /// Why its message type does not fit. The connection is made all the same, so that the other end finds it out, too.
+    unfit: Option<Error>,
 }
 
 /// A connection to a name that somebody waits for.
@@ -44,14 +46,27 @@ struct Asking {
 
 /// One end of a link, of either role.
 #[derive(Debug)]
+#[doc(hidden)]
 pub enum End {
+    /// The end that sends.
     Source(Sender),
+    /// The end that receives.
     Sink(Receiver),
 }
 
 /// Whether a channel can be made with these: asked where they are given, not when somebody connects.
 pub(crate) fn check(options: &ChannelOptions) -> Result<(), Error> {
     checked_lines(options.lines)?;
+    let described = options.message_type.as_ref().map_or(0, |text| text.len());
+    if described > MAX_TYPE_BYTES {
+        return Err(OutOfRange {
+            what: "bytes of the text of the message type (ChannelOptions::message_type)",
+            value: described as u64,
+            min: 1,
+            max: MAX_TYPE_BYTES as u64,
+        }
+        .into());
+    }
     if let Some(arrivals) = &options.arrivals {
         let checked = crate::pool::check(arrivals);
         checked
@@ -87,12 +102,17 @@ pub(super) fn other_half(fd: &OwnedFd, role: Role, lines: u32) -> Result<(HalfRo
     Ok((half, crate::base::inode(fd)))
 }
 
-pub(super) fn own_half(role: Role, lines: u32) -> Result<(OwnedFd, HalfRw), Error> {
+pub(super) fn own_half(role: Role, options: &ChannelOptions) -> Result<(OwnedFd, HalfRw), Error> {
+    let lines = options.lines;
     checked_lines(lines)?;
-    Ok(match role {
+    let half = match role {
         Role::Source => HalfRw::create(Side::Source, lines)?,
         Role::Sink => HalfRw::create(Side::Sink, lines)?,
-    })
+    };
+    if let Some(text) = &options.message_type {
+        half.1.describe(text);
+    }
+    Ok(half)
 }
 
 impl NamedOpening {
@@ -161,13 +181,10 @@ impl NamedOpening {
     }
 
     fn look_once(&mut self, until: Option<Instant>) -> Result<Option<End>, Error> {
-        let (domain, lines) = (&self.domain, self.options.lines);
+        let domain = &self.domain;
         let asking = match self.asking.take() {
             Some(asking) => asking,
-            None => {
-                let beside = self.options.beside.as_ref();
-                begin_open(domain, &self.name, self.role, lines, beside)?
-            }
+            None => begin_open(domain, &self.name, self.role, &self.options)?,
         };
         match domain.answer(asking.asked, until) {
             Ok(None) => {
@@ -218,11 +235,11 @@ fn begin_open(
     domain: &DomainCore,
     name: &str,
     role: Role,
-    lines: u32,
-    beside: Option<&Beside>,
+    options: &ChannelOptions,
 ) -> Result<Asking, Error> {
     checked_name(name)?;
-    let half = own_half(role, lines)?;
+    let half = own_half(role, options)?;
+    let (beside, lines) = (options.beside.as_ref(), options.lines);
     // No peer is known yet: a desk is shown to any publisher.
     let shown = beside.map(|beside| beside.shown(u32::MAX)).transpose()?;
     let shown = shown.unwrap_or_default();
@@ -256,6 +273,7 @@ fn end_open(
         return Err(error::protocol("an answer to Connect that is none"));
     };
     let result = other_half(&theirs, role.opposite(), lines).and_then(|theirs| {
+        typing::compare(options, &theirs.0)?;
         let link = LinkShared::new(
             domain,
             channel,
@@ -304,7 +322,7 @@ pub(super) fn begin_accept(
         return Err(error::protocol("an incoming channel that is none"));
     };
     let beside = options.beside.as_ref();
-    let halves = own_half(role, options.lines).and_then(|own| {
+    let halves = own_half(role, options).and_then(|own| {
         let shown = beside.map(|beside| beside.shown(peer_uid)).transpose()?;
         let theirs = other_half(&theirs, role.opposite(), lines)?;
         Ok((own, theirs, shown.unwrap_or_default()))
@@ -316,6 +334,7 @@ pub(super) fn begin_accept(
             return Err(error);
         }
     };
+    let unfit = typing::compare(options, &theirs.0).err();
     let shown = own.0.try_clone().map_err(error::system("fcntl"))?;
     // The peer may use the channel, and offer a pool, before our answer comes: put the link on record
     // first, with the peer's process filled in from the answer.
@@ -338,7 +357,7 @@ pub(super) fn begin_accept(
     let request = |req| beside::accept(beside, req, channel, lines);
     let asked = domain.ask_now(request, &beside::with_half(shown.as_fd(), &beside_it));
     let asked = close_on_error(domain, channel, asked)?;
-    Ok(Accepting { link, asked })
+    Ok(Accepting { link, asked, unfit })
 }
 
 /// Takes the manager's answer, if there is one by the deadline.
@@ -355,7 +374,10 @@ pub(super) fn end_accept(
             if let Some(process) = fds.into_iter().next() {
                 link.set_peer_process(process);
             }
-            End::new(Arc::clone(link), options)
+            match &accepting.unfit {
+                Some(error) => Err(error.clone()),
+                None => End::new(Arc::clone(link), options),
+            }
         }
         Ok(Some(_)) => Err(error::protocol("an answer to Accept that is none")),
         Err(error) => {

@@ -117,7 +117,8 @@ impl Domain {
         address: &str,
         options: ChannelOptions,
     ) -> Result<Listener<E>, Error> {
-        self.listen_as(address, E::ROLE, options).map(Listener::new)
+        self.listen_as(address, E::ROLE, E::asks(options))
+            .map(Listener::new)
     }
 
     fn listen_as(
@@ -139,6 +140,7 @@ impl Domain {
             }
             Address::Carried { scheme, rest } => {
                 core.check_fork()?;
+                typeless(scheme, &options)?;
                 Receiver::check(core, role, &options)?;
                 let (carrier, feed) = (self.carrier(scheme)?, Feed::new()?);
                 let ends = self.ends(address, role, &options, Some(&feed));
@@ -168,7 +170,7 @@ impl Domain {
         address: &str,
         options: ChannelOptions,
     ) -> Result<E, Error> {
-        E::of(self.open_for(address, E::ROLE, &options, None)?)
+        E::of(self.open_for(address, E::ROLE, &E::asks(options), None)?)
     }
 
     /// Connects to an [address](Domain::listen) without waiting: the channel's end is awaited, in any runtime, or looked for now and then
@@ -180,7 +182,7 @@ impl Domain {
     /// # Errors
     /// As [`open_with`](Domain::open_with), and `System` where the thread that wakes tasks, or its descriptors, cannot be had.
     pub fn open_async<E: ChannelEnd>(&self, address: &str, options: ChannelOptions) -> Opening<E> {
-        let look = self.opening(address, E::ROLE, options);
+        let look = self.opening(address, E::ROLE, E::asks(options));
         Opening::new(self.core(), look, E::of)
     }
 
@@ -249,6 +251,7 @@ impl Domain {
             Address::Local(name) => open_local(core, name, role, options),
             Address::Carried { scheme, rest } => {
                 core.check_fork()?;
+                typeless(scheme, options)?;
                 let mut ends = self.ends(address, role, options, None);
                 ends.asker = asker;
                 let handed = self.carrier(scheme)?.open(scheme, rest, &ends)?;
@@ -310,6 +313,17 @@ impl Domain {
         self.core().hush_leaks();
         report
     }
+}
+
+/// No carrier shows one end's message type to the other end.
+fn typeless(scheme: &str, options: &ChannelOptions) -> Result<(), Error> {
+    if options.message_type.is_none() {
+        return Ok(());
+    }
+    let text = format!(
+        "a channel by `{scheme}:` has no message type: open it without, or at a `shm:` or `local:` address"
+    );
+    Err(Error::new(ErrorKind::ChannelBind, text))
 }
 
 /// Adds a carrier to a domain: in all its handles, it carries the channels at addresses of its schemes. Of two carriers

@@ -28,6 +28,7 @@ from ._errors import (
 )
 from ._native import INLINE_BYTES, Buffer, Domain, Listener, Pool, Receiver, Sender, __version__
 from ._program import program as _program_of_the_package
+from ._typed import message_type
 from ._wait import wait
 
 __all__ = [
@@ -56,10 +57,11 @@ __all__ = [
     "__version__",
     "connect",
     "embedded",
+    "message_type",
     "wait",
 ]
 
-wait.__module__ = __name__
+message_type.__module__ = wait.__module__ = __name__
 
 
 def connect(

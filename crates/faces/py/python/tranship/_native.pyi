@@ -603,11 +603,18 @@ class Domain(_Closing):
         copied by their receivers: no process can write them once they are sent. With `allow_forward` all receivers
         of its buffers may send them on."""
     def listen(
-        self, name: str, end: type[_Either], *, lines: int = 256, wait: _Wait = "spin-then-sleep"
+        self,
+        name: str,
+        end: type[_Either],
+        *,
+        lines: int = 256,
+        wait: _Wait = "spin-then-sleep",
+        message_type: str | None = None,
     ) -> Listener[_Either]:
         """Exports a name, at which other processes open the other end. `wait` is how this end waits: it polls for
         some microseconds and then sleeps ("spin-then-sleep"), sleeps at once ("sleep"), or keeps a processor busy
-        until there is a message ("spin")."""
+        until there is a message ("spin"). `message_type` is the text that both ends must have alike
+        (`tranship.message_type`)."""
     def open(
         self,
         name: str,
@@ -617,6 +624,7 @@ class Domain(_Closing):
         lines: int = 256,
         wait: _Wait = "spin-then-sleep",
         snapshots: Pool | None = None,
+        message_type: str | None = None,
     ) -> _Either:
         """Connects to a name at which a process listens for the other end, and waits for it. `end` is
         `tranship.Sender` or `tranship.Receiver`: the end that this side gets. A receiver copies messages out of
@@ -629,6 +637,7 @@ class Domain(_Closing):
         lines: int = 256,
         wait: _Wait = "spin-then-sleep",
         snapshots: Pool | None = None,
+        message_type: str | None = None,
     ) -> Coroutine[Any, Any, _Either]:
         """Connects like `open`, and awaits it."""
     def admin(self) -> Admin:

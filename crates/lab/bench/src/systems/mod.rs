@@ -24,6 +24,15 @@ pub fn all() -> Vec<Entry> {
     ]
 }
 
+/// The systems of `service`, in the order in which each run visits them.
+pub fn of_services() -> Vec<Entry> {
+    vec![
+        entry::<tranship::Tranship>(),
+        entry::<tranship::Served>(),
+        entry::<kernel::Bytes<kernel::Stream>>(),
+    ]
+}
+
 /// Whether iceoryx2 would be measured beside these, had this program been built with it: where `raw` is measured.
 pub fn lacks_iceoryx2(systems: &[&str]) -> bool {
     systems.contains(&"raw") && !systems.contains(&"iceoryx2")

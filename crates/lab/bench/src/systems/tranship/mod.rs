@@ -6,11 +6,13 @@ mod alloc;
 mod collect;
 mod inline;
 pub mod join;
+mod service;
 pub use join::{domain, shape_of};
 
 pub use alloc::Zones;
 pub use collect::Turns;
 pub use inline::Inlined;
+pub use service::Served;
 
 use anyhow::{Context, Result, ensure};
 use tranship_core::{Buffer, BufferMut, Domain, Pool, Receiver, Sender};

@@ -1,0 +1,140 @@
+//! A request that a worker has taken.
+
+use crate::lock;
+use crate::peer::{Ahead, Peer};
+use crate::word::{self, Answer, CallId};
+use std::ops::Deref;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tranship_core::{Body, BufferMut, Error, Inline, Message, Payload, SendError, Status};
+
+/// How long an answer waits for a client that has still to agree to the answer's pool.
+const ANSWER: Duration = Duration::from_secs(1);
+
+/// A request that a worker has taken. It reads as the [`Message`] that came.
+///
+/// A request that is dropped without an answer fails at its client with `PeerDied`, whose text says so: also when a worker panics.
+#[derive(Debug)]
+pub struct Request {
+    peer: Arc<Peer>,
+    call: CallId,
+    deadline: Option<Instant>,
+    message: Message,
+    service: Option<Arc<dyn Ahead>>,
+    answered: bool,
+}
+
+impl Deref for Request {
+    type Target = Message;
+    fn deref(&self) -> &Message {
+        &self.message
+    }
+}
+
+impl Request {
+    pub(crate) fn new(
+        peer: &Arc<Peer>,
+        call: CallId,
+        deadline: Option<Instant>,
+        mut message: Message,
+    ) -> Request {
+        message.word = 0;
+        Request {
+            peer: Arc::clone(peer),
+            call,
+            deadline,
+            message,
+            service: None,
+            answered: false,
+        }
+    }
+
+    pub(crate) fn of(mut self, service: Arc<dyn Ahead>) -> Request {
+        self.service = Some(service);
+        self
+    }
+
+    /// Answers with a result. The payload's type says what happens to it, as for [`Sender::send`](tranship_core::Sender::send).
+    ///
+    /// It waits at most 1 s for a client that has still to agree to the payload's pool.
+    ///
+    /// # Errors
+    /// As [`Sender::try_send`](tranship_core::Sender::try_send), with the payload. The client is told that the request was let go.
+    pub fn reply<P: Payload>(self, payload: P) -> Result<(), SendError<P::Unsent>>
+    where
+        (P, u64): Payload<Unsent = (P::Unsent, u64)>,
+    {
+        self.answer(payload, Answer::Done)
+    }
+
+    /// Answers with an error of the service's own: [`CallError::Failed`](crate::CallError::Failed) at the client. A text is shown in its message.
+    ///
+    /// # Errors
+    /// As [`reply`](Request::reply).
+    pub fn fail<P: Payload>(self, payload: P) -> Result<(), SendError<P::Unsent>>
+    where
+        (P, u64): Payload<Unsent = (P::Unsent, u64)>,
+    {
+        self.answer(payload, Answer::Failed)
+    }
+
+    fn answer<P: Payload>(mut self, payload: P, how: Answer) -> Result<(), SendError<P::Unsent>>
+    where
+        (P, u64): Payload<Unsent = (P::Unsent, u64)>,
+    {
+        let message = (payload, word::answer(self.call, how));
+        let sent = lock(&self.peer.replies).send_timeout(message, ANSWER);
+        self.answered = sent.is_ok();
+        sent.map(drop)
+            .map_err(|failed| failed.map(|(payload, _)| payload))
+    }
+
+    /// Allocates a buffer for the answer, from the pool that no domain but the client's can read.
+    ///
+    /// # Errors
+    /// As [`Sender::alloc`](tranship_core::Sender::alloc).
+    pub fn alloc(&self, len: usize) -> Result<BufferMut, Error> {
+        lock(&self.peer.replies).alloc(len)
+    }
+
+    /// Takes the body out, and leaves an empty one.
+    pub fn take_body(&mut self) -> Body {
+        let empty = Inline::new(&[]).map(Body::Inline);
+        match empty {
+            Some(empty) => std::mem::replace(&mut self.message.body, empty),
+            None => unreachable!("no bytes fit into a line"),
+        }
+    }
+
+    /// The time after which the client does not wait any more.
+    pub fn deadline(&self) -> Option<Instant> {
+        self.deadline
+    }
+
+    /// Whether no caller waits for the answer any more: the call was cancelled, its time is over, or its client is gone. A long computation looks now and
+    /// then.
+    pub fn is_cancelled(&self) -> bool {
+        if self.deadline.is_some_and(|at| Instant::now() >= at) || self.peer.is_cancelled(self.call)
+        {
+            return true;
+        }
+        if let Some(service) = &self.service {
+            service.look_ahead(&self.peer);
+        }
+        self.peer.is_cancelled(self.call)
+    }
+
+    /// What is known of the client: its domain, process and user, as the kernel told the manager.
+    pub fn client(&self) -> &Status {
+        &self.peer.status
+    }
+}
+
+impl Drop for Request {
+    fn drop(&mut self) {
+        self.peer.end(self.call);
+        if !self.answered {
+            self.peer.answer(self.call, Answer::Dropped);
+        }
+    }
+}

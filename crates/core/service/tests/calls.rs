@@ -1,0 +1,531 @@
+//! Calls between two domains of one manager.
+
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread;
+use std::time::Duration;
+use tranship_core::error::TypeMismatch;
+use tranship_core::{Domain, ErrorKind, Message, PoolOptions, Trust};
+use tranship_service::{CallError, Client, Request, Service, ServiceOptions, Services};
+use tranship_testkit::Watchdog;
+
+const MIB: usize = 1 << 20;
+
+fn pair() -> (Domain, Domain) {
+    let a = Domain::builder().name("a").helper_thread(true).embedded();
+    let a = a.expect("embedded");
+    let b = join(&a, "b");
+    (a, b)
+}
+
+fn join(first: &Domain, name: &str) -> Domain {
+    let path = first.socket_path().expect("socket");
+    let builder = Domain::builder().name(name).socket(path);
+    builder.helper_thread(true).connect().expect("connect")
+}
+
+/// A service and one client of it. While the client connects a worker has to be there.
+fn connect(domains: &(Domain, Domain), address: &str) -> (Service, Client) {
+    connect_with(domains, address, ServiceOptions::new())
+}
+
+fn connect_with(
+    (a, b): &(Domain, Domain),
+    address: &str,
+    options: ServiceOptions,
+) -> (Service, Client) {
+    let service = a.serve_with(address, options.clone()).expect("serve");
+    let client = thread::scope(|s| {
+        let client = s.spawn(|| b.client_with(address, options).expect("client"));
+        while !client.is_finished() {
+            let none = service.try_recv().expect("try_recv");
+            assert!(none.is_none());
+            thread::yield_now();
+        }
+        client.join().expect("client")
+    });
+    (service, client)
+}
+
+fn block_on<F: Future>(future: F) -> F::Output {
+    let mut future = pin!(future);
+    let waker = unpark();
+    loop {
+        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            Poll::Ready(done) => return done,
+            Poll::Pending => thread::park(),
+        }
+    }
+}
+
+fn unpark() -> Waker {
+    struct Unpark(thread::Thread);
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    Waker::from(Arc::new(Unpark(thread::current())))
+}
+
+fn until(mut done: impl FnMut() -> bool) {
+    while !done() {
+        thread::yield_now();
+    }
+}
+
+/// Serves until the last client is gone, or the request is `stop`.
+fn echo(service: &Service) {
+    loop {
+        let request = service.recv().expect("recv");
+        let bytes = request.to_vec();
+        if bytes == b"stop" {
+            return request.reply(b"").expect("reply");
+        }
+        let mut reply = request.alloc(bytes.len()).expect("alloc");
+        reply.write(0, &bytes).expect("write");
+        request.reply(reply).expect("reply");
+    }
+}
+
+fn broken(failed: CallError<impl Sized>) -> tranship_core::Error {
+    match failed {
+        CallError::Broken(error) => error,
+        CallError::Failed(message) => panic!("answered: {message:?}"),
+        CallError::Unsent(failed) => panic!("unsent: {}", failed.error),
+    }
+}
+
+#[test]
+fn large_arguments_and_results_go_by_reference() {
+    let _dog = Watchdog::new();
+    let domains = pair();
+    for address in ["x", "local:x"] {
+        let (service, client) = connect(&domains, address);
+        let worker = thread::spawn(move || {
+            for _ in 0..20 {
+                let mut request = service.recv().expect("recv");
+                let Ok(image) = Message {
+                    word: 0,
+                    body: request.take_body(),
+                }
+                .into_buffer()
+                .ok_or(()) else {
+                    panic!("not a buffer");
+                };
+                let first: u8 = image.view().read(0).expect("read");
+                let mut result = request.alloc(2 * MIB).expect("alloc");
+                result[0] = first + 1;
+                request.reply(result).expect("reply");
+            }
+        });
+        for i in 0..20 {
+            let mut image = client.alloc(MIB).expect("alloc");
+            image[0] = i;
+            let result = client.call(image).expect("call");
+            assert_eq!((result.len(), result.word), (2 * MIB, 0));
+            let result = result.into_buffer().expect("a buffer");
+            assert_eq!(result.view().read::<u8>(0), Ok(i + 1));
+        }
+        worker.join().expect("worker");
+    }
+}
+
+#[test]
+fn errors_are_values_and_a_request_let_go_is_one() {
+    let _dog = Watchdog::new();
+    let domains = pair();
+    let (service, client) = connect(&domains, "resize");
+    let worker = thread::spawn(move || {
+        service
+            .recv()
+            .expect("recv")
+            .fail(b"no such image")
+            .expect("fail");
+        drop(service.recv().expect("recv"));
+        let panicked = thread::spawn({
+            let service = service.clone();
+            move || {
+                let _request = service.recv().expect("recv");
+                std::panic::resume_unwind(Box::new("a worker that panics"));
+            }
+        });
+        assert!(panicked.join().is_err());
+        service.recv().expect("recv").reply(b"fine").expect("reply");
+    });
+    let failed = client.call(b"x").unwrap_err();
+    assert_eq!(failed.to_string(), "the service failed: no such image");
+    assert!(matches!(&failed, CallError::Failed(m) if m.to_vec() == b"no such image"));
+    for _ in 0..2 {
+        let error = broken(client.call(b"x").unwrap_err());
+        assert_eq!(error.kind(), ErrorKind::PeerDied);
+        let text = error.to_string();
+        let place = format!(
+            "service `resize` (domain {}, process {})",
+            domains.0.id(),
+            std::process::id()
+        );
+        assert!(
+            text.contains(&place) && text.contains("without an answer"),
+            "{text}"
+        );
+    }
+    assert_eq!(client.call(b"x").expect("call").to_vec(), b"fine");
+    worker.join().expect("worker");
+    // The service has ended, in order.
+    let error = match client.call(b"x").unwrap_err() {
+        CallError::Unsent(failed) => failed.error,
+        failed => broken(failed),
+    };
+    assert_eq!(error.kind(), ErrorKind::PeerGone);
+    assert!(error.to_string().contains("service `resize`"), "{error}");
+}
+
+#[test]
+fn deadlines_travel_along_and_late_calls_are_not_begun() {
+    let _dog = Watchdog::new();
+    let domains = pair();
+    let (service, client) = connect(&domains, "x");
+    // No worker takes it.
+    let error = broken(
+        client
+            .call_timeout(b"late", Duration::from_millis(20))
+            .unwrap_err(),
+    );
+    assert_eq!(error.kind(), ErrorKind::TimedOut);
+    assert!(error.to_string().contains("service `x`"), "{error}");
+    let hour = Duration::from_secs(3600);
+    let caller = thread::spawn({
+        let client = client.clone();
+        move || client.call_timeout(b"in time", hour)
+    });
+    let request = service.recv().expect("recv");
+    assert_eq!(request.to_vec(), b"in time"); // and not the late one
+    let left = request.deadline().expect("a deadline") - std::time::Instant::now();
+    assert!(left < hour && left > hour / 2, "{left:?}");
+    assert!(!request.is_cancelled());
+    request.reply(b"").expect("reply");
+    caller.join().expect("caller").expect("call");
+    // A deadline that passes while a worker has the request.
+    let caller = thread::spawn({
+        let client = client.clone();
+        move || client.call_timeout(b"slow", Duration::from_millis(200))
+    });
+    let request = service.recv().expect("recv");
+    until(|| request.is_cancelled());
+    assert_eq!(
+        broken(caller.join().expect("caller").unwrap_err()).kind(),
+        ErrorKind::TimedOut
+    );
+    drop(request);
+    let call = client.begin(b"next").expect("begin");
+    service.recv().expect("recv").reply(b"it").expect("reply");
+    assert_eq!(call.wait().expect("answer").to_vec(), b"it");
+    assert_eq!(client.in_flight(), 0);
+}
+
+#[test]
+fn a_call_that_is_dropped_is_cancelled() {
+    let _dog = Watchdog::new();
+    let domains = pair();
+    let (service, client) = connect(&domains, "x");
+    let (begun, waiting) = (
+        client.begin(b"1").expect("begin"),
+        client.begin(b"2").expect("begin"),
+    );
+    let request = service.recv().expect("recv");
+    assert!(!request.is_cancelled());
+    drop(begun);
+    assert!(request.is_cancelled());
+    drop(waiting);
+    let kept = client.begin(b"3").expect("begin");
+    assert!(request.is_cancelled());
+    request.reply(b"too late").expect("nobody minds");
+    // The second was never begun.
+    let third = service.recv().expect("recv");
+    assert_eq!(third.to_vec(), b"3");
+    third.reply(b"three").expect("reply");
+    assert_eq!(kept.wait().expect("answer").to_vec(), b"three");
+    until(|| {
+        let _ = client.begin(b"").map(drop);
+        let _ = service.try_recv();
+        client.in_flight() < 3
+    });
+}
+
+#[test]
+fn answers_find_their_calls_in_any_order() {
+    let _dog = Watchdog::new();
+    let domains = pair();
+    let options = ServiceOptions::new().lines(16);
+    let (service, client) = connect_with(&domains, "x", options);
+    let calls: Vec<_> = (0..8u8)
+        .map(|i| client.begin(&[i]).expect("begin"))
+        .collect();
+    // No more than half the lines are in flight.
+    let full = client
+        .call_timeout(b"ninth", Duration::from_millis(20))
+        .unwrap_err();
+    assert!(
+        matches!(&full, CallError::Unsent(e) if e.kind() == ErrorKind::TimedOut),
+        "{full}"
+    );
+    let mut requests: Vec<Request> = (0..8).map(|_| service.recv().expect("recv")).collect();
+    requests.reverse();
+    for request in requests {
+        let bytes = request.to_vec();
+        request.reply(&[bytes[0], bytes[0]]).expect("reply");
+    }
+    for (i, call) in (0..8u8).zip(calls) {
+        assert_eq!(call.wait().expect("answer").to_vec(), [i, i]);
+    }
+    let call = client.begin(b"x").expect("begin");
+    let soon = || std::time::Instant::now() + Duration::from_millis(5);
+    let call = call.wait_until(soon()).expect_err("no answer yet");
+    service.recv().expect("recv").reply(b"y").expect("reply");
+    let later = std::time::Instant::now() + Duration::from_secs(600);
+    let answer = call.wait_until(later).expect("there").expect("answer");
+    assert_eq!(answer.to_vec(), b"y");
+}
+
+#[test]
+fn many_callers_and_many_workers() {
+    let _dog = Watchdog::new();
+    let domains = pair();
+    let service = domains.0.serve("x").expect("serve");
+    let taken = [const { AtomicU32::new(0) }; 3];
+    thread::scope(|s| {
+        let workers: Vec<_> = taken
+            .iter()
+            .map(|taken| {
+                let service = service.clone();
+                s.spawn(move || {
+                    loop {
+                        let request = service.recv().expect("recv");
+                        taken.fetch_add(1, Ordering::Relaxed);
+                        let bytes = request.to_vec();
+                        if bytes == b"stop" {
+                            return request.reply(b"").expect("reply");
+                        }
+                        let mut reply = request.alloc(bytes.len()).expect("alloc");
+                        reply.write(0, &bytes).expect("write");
+                        request.reply(reply).expect("reply");
+                    }
+                })
+            })
+            .collect();
+        let clients: Vec<Client> = (0..3)
+            .map(|_| domains.1.client("x").expect("client"))
+            .collect();
+        let callers: Vec<_> = (0..6u8)
+            .map(|caller| {
+                let client = clients[usize::from(caller) / 2].clone();
+                s.spawn(move || {
+                    for i in 0..200u8 {
+                        let said = [caller, i];
+                        match i % 3 {
+                            0 => assert_eq!(client.call(&said).expect("call").to_vec(), said),
+                            1 => {
+                                let hour = Duration::from_secs(3600);
+                                let answer = client.call_timeout(&said, hour).expect("call");
+                                assert_eq!(answer.to_vec(), said);
+                            }
+                            _ => drop(client.begin(&said).expect("begin")),
+                        }
+                    }
+                })
+            })
+            .collect();
+        callers.into_iter().for_each(|c| c.join().expect("caller"));
+        for _ in &workers {
+            clients[0].call(b"stop").expect("stop");
+        }
+    });
+    let taken = taken.map(|taken| taken.load(Ordering::Relaxed));
+    assert!(taken.iter().all(|taken| *taken > 0), "{taken:?}");
+}
+
+#[test]
+fn tasks_await_calls_and_requests() {
+    let _dog = Watchdog::new();
+    let domains = pair();
+    let service = domains.0.serve("x").expect("serve");
+    let begun = Arc::new(AtomicBool::new(false));
+    let has_begun = Arc::clone(&begun);
+    let worker = thread::spawn(move || {
+        block_on(async {
+            for _ in 0..300 {
+                let request = service.recv_async().await.expect("recv");
+                let mut reply = request.alloc(4096).expect("alloc");
+                reply[..2].copy_from_slice(&request.to_vec());
+                request.reply(reply).expect("reply");
+            }
+        });
+        // The last one is not answered before its client hung up.
+        let request = block_on(service.recv_async()).expect("recv");
+        begun.store(true, Ordering::Relaxed);
+        until(|| request.is_cancelled());
+    });
+    let client = block_on(domains.1.client_async("x", ServiceOptions::new())).expect("client");
+    let callers: Vec<_> = (0..3u8)
+        .map(|caller| {
+            let client = client.clone();
+            thread::spawn(move || {
+                for i in 0..50u8 {
+                    let (a, b) = ([caller, i], [caller + 10, i]);
+                    let (mut one, mut two) =
+                        (pin!(client.call_async(&a)), pin!(client.call_async(&b)));
+                    let (mut first, mut second) = (None, None);
+                    block_on(std::future::poll_fn(|context| {
+                        if first.is_none()
+                            && let Poll::Ready(answer) = one.as_mut().poll(context)
+                        {
+                            first = Some(answer.expect("call").to_vec());
+                        }
+                        if second.is_none()
+                            && let Poll::Ready(answer) = two.as_mut().poll(context)
+                        {
+                            second = Some(answer.expect("call").to_vec());
+                        }
+                        match first.is_some() && second.is_some() {
+                            true => Poll::Ready(()),
+                            false => Poll::Pending,
+                        }
+                    }));
+                    assert_eq!(
+                        (&first.unwrap()[..2], &second.unwrap()[..2]),
+                        (&a[..], &b[..])
+                    );
+                }
+            })
+        })
+        .collect();
+    callers.into_iter().for_each(|c| c.join().expect("caller"));
+    {
+        let mut call = pin!(client.call_async(b"hung up"));
+        let waker = unpark();
+        let polled = call.as_mut().poll(&mut Context::from_waker(&waker));
+        assert!(polled.is_pending());
+        until(|| has_begun.load(Ordering::Relaxed));
+    }
+    worker.join().expect("worker");
+}
+
+#[test]
+fn a_caller_that_waits_for_the_sender_does_not_wait_for_a_reply() {
+    let _dog = Watchdog::new();
+    let domains = pair();
+    let (service, client) = connect(&domains, "x");
+    // Calls that nobody answers yet, and allocations, take the sender in turns.
+    thread::scope(|s| {
+        for _ in 0..4 {
+            s.spawn(|| {
+                for i in 0..200 {
+                    drop(client.alloc(64).expect("alloc"));
+                    if i % 10 == 0 {
+                        drop(client.begin(b"x").expect("begin"));
+                    }
+                }
+            });
+        }
+    });
+    drop(service);
+}
+
+#[test]
+fn a_user_has_so_many_clients() {
+    let _dog = Watchdog::new();
+    let domains = pair();
+    let options = ServiceOptions::new().clients_per_user(2);
+    let service = domains.0.serve_with("x", options).expect("serve");
+    let worker = thread::spawn(move || echo(&service));
+    let first = domains.1.client("x").expect("client");
+    let second = domains.1.client("x").expect("client");
+    let error = domains.1.client("x").unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Limit);
+    assert!(error.to_string().contains("at most 2 clients"), "{error}");
+    drop(first);
+    let mut third = None;
+    until(|| {
+        second.call(b"anything").expect("call");
+        third = domains.1.client("x").ok();
+        third.is_some()
+    });
+    third.expect("a client").call(b"stop").expect("stop");
+    worker.join().expect("worker");
+    let taken = domains
+        .0
+        .serve("x")
+        .map(|_| domains.1.serve("x").unwrap_err().kind());
+    assert_eq!(taken.expect("free again"), ErrorKind::NameTaken);
+}
+
+#[test]
+fn a_client_waits_for_its_service() {
+    let _dog = Watchdog::new();
+    let domains = pair();
+    let soon = ServiceOptions::new().timeout(Duration::from_millis(20));
+    let error = domains.1.client_with("x", soon.clone()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::TimedOut);
+    let waiting = thread::scope(|s| {
+        let client = s.spawn(|| domains.1.client("x").expect("client"));
+        let service = domains.0.serve("x").expect("serve");
+        let worker = s.spawn(move || echo(&service));
+        let client = client.join().expect("client");
+        assert_eq!(client.call(b"here").expect("call").to_vec(), b"here");
+        client.call(b"stop").expect("stop");
+        worker.join().expect("worker");
+        client
+    });
+    assert!(waiting.call(b"").is_err());
+}
+
+#[test]
+fn types_are_compared_and_a_failed_call_gives_its_payload_back() {
+    let _dog = Watchdog::new();
+    let domains = pair();
+    let typed = |reply: &str| ServiceOptions::new().types("Image", reply);
+    let (service, client) = connect_with(&domains, "x", typed("Thumbnail"));
+    thread::scope(|s| {
+        let other = s.spawn(|| domains.1.client_with("x", typed("Preview")));
+        until(|| {
+            assert!(service.try_recv().expect("try_recv").is_none());
+            other.is_finished()
+        });
+        let error = other.join().expect("client").unwrap_err();
+        assert!(error.find::<TypeMismatch>().is_some(), "{error}");
+        let bytes = s.spawn(|| domains.1.client("x"));
+        until(|| {
+            assert!(service.try_recv().expect("try_recv").is_none());
+            bytes.is_finished()
+        });
+        let error = bytes.join().expect("client").unwrap_err();
+        assert!(error.find::<TypeMismatch>().is_some(), "{error}");
+    });
+    // The service takes no pools of that level.
+    let full = domains
+        .1
+        .create_pool(PoolOptions::new(MIB as u64).trust(Trust::None));
+    let image = full.expect("pool").alloc(100).expect("alloc").freeze();
+    let refused = thread::scope(|s| {
+        let caller = s.spawn(|| client.call(image).unwrap_err());
+        until(|| {
+            assert!(service.try_recv().expect("try_recv").is_none());
+            caller.is_finished()
+        });
+        caller.join().expect("caller")
+    });
+    match refused {
+        CallError::Unsent(failed) => {
+            assert_eq!(
+                (failed.kind(), failed.unsent.len()),
+                (ErrorKind::ChannelTrust, 100)
+            );
+        }
+        other => panic!("{other}"),
+    }
+    assert_eq!((client.in_flight(), service.clients()), (0, Some(1)));
+}

@@ -1,0 +1,123 @@
+//! What can be a message, and what can be behind one.
+
+use crate::layout::Layout;
+use zerocopy::{Immutable, IntoBytes, KnownLayout, TryFromBytes};
+
+/// A value whose bytes in memory are the value, and whose layout is known: a plain struct, an integer, an array of those.
+///
+/// `#[derive(Message)]` describes the layout. `zerocopy`'s derive macros, which have to stand beside it, prove that the bytes are the value: a struct has no padding and no
+/// pointers. A type that some bytes are no value of, as `bool` or an enum, has `TryFromBytes` in place of `FromBytes`.
+///
+/// ```
+/// # extern crate tranship_typed as typed;
+/// use typed::Message;
+/// use zerocopy_derive::{FromBytes, Immutable, IntoBytes, KnownLayout};
+///
+/// #[derive(Message, FromBytes, IntoBytes, Immutable, KnownLayout)]
+/// # #[message(crate = typed)]
+/// #[repr(C)]
+/// struct Frame {
+///     taken_ns: u64,
+///     width: u32,
+///     height: u32,
+/// }
+/// assert!(Frame::layout().to_string().contains("width: u32 at 8"));
+/// ```
+///
+/// A struct with a hole is refused when it is compiled:
+///
+/// ```compile_fail
+/// # extern crate tranship_typed as typed;
+/// use typed::Message;
+/// use zerocopy_derive::{FromBytes, Immutable, IntoBytes, KnownLayout};
+///
+/// #[derive(Message, FromBytes, IntoBytes, Immutable, KnownLayout)]
+/// # #[message(crate = typed)]
+/// #[repr(C)]
+/// struct Holed {
+///     kind: u8,
+///     taken_ns: u64, // seven bytes before it are nobody's
+/// }
+/// ```
+pub trait Message: TryFromBytes + IntoBytes + Immutable + KnownLayout + Sized + 'static {
+    /// Describes the type: its name, its size, its fields.
+    fn layout() -> Layout;
+}
+
+macro_rules! plain {
+    ($($type:ident)*) => {
+        $(impl Message for $type {
+            fn layout() -> Layout {
+                Layout::of::<$type>(stringify!($type))
+            }
+        })*
+    };
+}
+
+plain!(u8 u16 u32 u64 u128 i8 i16 i32 i64 i128 f32 f64 bool);
+
+/// Nothing: a channel of items alone is `Sender<(), [T]>`.
+impl Message for () {
+    fn layout() -> Layout {
+        Layout::of::<()>("()")
+    }
+}
+
+impl<T: Message, const N: usize> Message for [T; N] {
+    fn layout() -> Layout {
+        T::layout().times(N)
+    }
+}
+
+/// What follows a message in the same buffer: `()`, nothing, or `[T]`, any number of items.
+pub trait Items: sealed::Sealed + 'static {
+    /// One item.
+    type Item: Message;
+
+    /// The layout of a message with these behind it.
+    #[doc(hidden)]
+    fn behind<M: Message>() -> Layout;
+
+    /// How many items a message of that many bytes has; `None`: no message has that length.
+    #[doc(hidden)]
+    fn count<M: Message>(bytes: usize) -> Option<usize>;
+}
+
+mod sealed {
+    pub trait Sealed {}
+    impl Sealed for () {}
+    impl<T> Sealed for [T] {}
+}
+
+/// The offset of the first item behind a message: its size, rounded up to where an item may be.
+pub(crate) const fn first<M, T>() -> usize {
+    size_of::<M>().next_multiple_of(align_of::<T>())
+}
+
+impl Items for () {
+    type Item = ();
+
+    fn behind<M: Message>() -> Layout {
+        M::layout()
+    }
+
+    fn count<M: Message>(bytes: usize) -> Option<usize> {
+        (bytes == size_of::<M>()).then_some(0)
+    }
+}
+
+impl<T: Message> Items for [T] {
+    type Item = T;
+
+    fn behind<M: Message>() -> Layout {
+        M::layout().followed_by(T::layout(), first::<M, T>())
+    }
+
+    fn count<M: Message>(bytes: usize) -> Option<usize> {
+        const { assert!(size_of::<T>() > 0, "items have bytes") };
+        let items = bytes.checked_sub(first::<M, T>())?;
+        items
+            .is_multiple_of(size_of::<T>())
+            .then(|| items / size_of::<T>())
+    }
+}

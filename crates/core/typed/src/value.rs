@@ -1,0 +1,285 @@
+//! Messages in buffers: one that is being written, and one that came.
+
+use crate::message::{Items, Message, first};
+use smallvec::SmallVec;
+use std::fmt;
+use std::marker::PhantomData;
+use tranship_core::error::Cause;
+use tranship_core::{self as core, Body, BufferMut, Error, ErrorKind, View};
+use zerocopy::{FromBytes, TryFromBytes};
+
+/// A message that is being written, in the memory from which it will be read.
+///
+/// [`Sender::alloc`](crate::Sender::alloc) makes it, and [`Sender::send`](crate::Sender::send) gives it away.
+pub struct Draft<M, T: Items + ?Sized = ()> {
+    pub(crate) buffer: BufferMut,
+    kind: PhantomData<fn() -> (M, *const T)>,
+}
+
+impl<M: Message, T: Items + ?Sized> Draft<M, T> {
+    pub(crate) fn of(buffer: BufferMut) -> Draft<M, T> {
+        Draft {
+            buffer,
+            kind: PhantomData,
+        }
+    }
+
+    /// Writes the message itself. Items stay as they are.
+    ///
+    /// # Errors
+    /// As [`BufferMut::write`].
+    pub fn write(&mut self, message: &M) -> Result<(), Error> {
+        self.buffer.write(0, message.as_bytes())
+    }
+
+    /// Returns the message, to be written where it lies. Its first contents are whatever the memory held before.
+    ///
+    /// # Errors
+    /// `BufferState` where other domains can write the memory, and where the buffer lies at no multiple of the type's alignment: use [`write`](Draft::write).
+    pub fn get_mut(&mut self) -> Result<&mut M, Error>
+    where
+        M: FromBytes,
+    {
+        let bytes = self.buffer.bytes_mut().ok_or_else(not_alone)?;
+        let bytes = bytes.get_mut(..size_of::<M>());
+        bytes
+            .and_then(|bytes| M::mut_from_bytes(bytes).ok())
+            .ok_or_else(not_alone)
+    }
+
+    /// Returns the items, to be written where they lie. Their first contents are whatever the memory held before.
+    ///
+    /// # Errors
+    /// As [`get_mut`](Draft::get_mut).
+    pub fn items_mut(&mut self) -> Result<&mut [T::Item], Error>
+    where
+        T::Item: FromBytes,
+    {
+        if size_of::<T::Item>() == 0 {
+            return Ok(&mut []);
+        }
+        let bytes = self.buffer.bytes_mut().ok_or_else(not_alone)?;
+        let bytes = bytes.get_mut(first::<M, T::Item>()..);
+        bytes
+            .and_then(|bytes| <[T::Item]>::mut_from_bytes(bytes).ok())
+            .ok_or_else(not_alone)
+    }
+
+    /// Makes it a value that can be sent to several.
+    pub fn freeze(self) -> Value<M, T> {
+        Value::of(core::Message {
+            word: 0,
+            body: Body::Buffer(self.buffer.freeze()),
+        })
+    }
+}
+
+fn not_alone() -> Error {
+    let text = "the message cannot be written in place, as other domains can write it, or its buffer is not aligned for it: use Draft::write";
+    Error::new(ErrorKind::BufferState, text)
+}
+
+impl<M, T: Items + ?Sized> fmt::Debug for Draft<M, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Draft").field(&self.buffer).finish()
+    }
+}
+
+/// Bytes that came are no value of the channel's type. The sender breaks the agreement that its own definition says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum NoValue {
+    Length { bytes: usize, name: String },
+    Bytes { name: String },
+    Index { index: usize, items: usize },
+    Pieces { name: String },
+}
+
+impl fmt::Display for NoValue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            NoValue::Length { bytes, name } => {
+                write!(f, "a message of {bytes} bytes came, which no `{name}` has")
+            }
+            NoValue::Bytes { name } => write!(f, "bytes came that are no value of `{name}`"),
+            NoValue::Index { index, items } => write!(f, "item {index} of {items}"),
+            NoValue::Pieces { name } => {
+                write!(f, "several pieces came: a `{name}` lies in one buffer")
+            }
+        }
+    }
+}
+
+impl std::error::Error for NoValue {}
+
+impl Cause for NoValue {
+    fn kind(&self) -> ErrorKind {
+        match self {
+            NoValue::Index { .. } => ErrorKind::BadArgument,
+            _ => ErrorKind::PeerViolation,
+        }
+    }
+}
+
+/// A message that came, or that was frozen: `M`, and the items `T` behind it. Dropping it lets the sender use the memory again.
+///
+/// Its sender may still be able to change the bytes. [`read`](Value::read) therefore copies the message out before it looks at it, and
+/// [`get`](Value::get) gives a reference only where the bytes cannot change.
+pub struct Value<M, T: Items + ?Sized = ()> {
+    pub(crate) message: core::Message,
+    kind: PhantomData<fn() -> (M, *const T)>,
+}
+
+/// Messages of up to so many bytes are copied without an allocation.
+const SMALL: usize = 256;
+
+impl<M: Message, T: Items + ?Sized> Value<M, T> {
+    pub(crate) fn of(message: core::Message) -> Value<M, T> {
+        Value {
+            message,
+            kind: PhantomData,
+        }
+    }
+
+    /// Checks the length.
+    pub(crate) fn checked(message: core::Message) -> Result<Value<M, T>, Error> {
+        let name = || T::behind::<M>().name().to_owned();
+        match &message.body {
+            Body::Inline(_) | Body::Buffer(_) | Body::BufferMut(_) => {}
+            Body::Aggregate(_) | Body::AggregateMut(_) | Body::Released(_) => {
+                return Err(NoValue::Pieces { name: name() }.into());
+            }
+        }
+        let bytes = message.len();
+        match T::count::<M>(bytes) {
+            Some(_) => Ok(Value::of(message)),
+            None => Err(NoValue::Length {
+                bytes,
+                name: name(),
+            }
+            .into()),
+        }
+    }
+
+    /// The sender's word.
+    pub fn word(&self) -> u64 {
+        self.message.word
+    }
+
+    /// The number of items.
+    pub fn len(&self) -> usize {
+        T::count::<M>(self.message.len()).unwrap_or(0)
+    }
+
+    /// Whether there are no items.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The bytes as the sender's memory shows them now.
+    pub fn view(&self) -> View<'_> {
+        match &self.message.body {
+            Body::Inline(inline) => View::from_slice(inline),
+            Body::Buffer(buffer) => buffer.view(),
+            Body::BufferMut(buffer) => buffer.view(),
+            // Never made.
+            Body::Aggregate(_) | Body::AggregateMut(_) | Body::Released(_) => View::from_slice(&[]),
+        }
+    }
+
+    fn bytes(&self) -> Option<&[u8]> {
+        match &self.message.body {
+            Body::Inline(inline) => Some(inline),
+            Body::Buffer(buffer) => buffer.bytes(),
+            Body::BufferMut(buffer) => buffer.bytes(),
+            Body::Aggregate(_) | Body::AggregateMut(_) | Body::Released(_) => None,
+        }
+    }
+
+    /// Copies the message out, and checks that its bytes are a value.
+    ///
+    /// # Errors
+    /// `PeerViolation`: they are none.
+    pub fn read(&self) -> Result<M, Error> {
+        self.copied(0)
+    }
+
+    /// Copies an item out, and checks that its bytes are a value.
+    ///
+    /// # Errors
+    /// `PeerViolation`: they are none. `BadArgument`: there is no such item.
+    pub fn item(&self, index: usize) -> Result<T::Item, Error> {
+        let items = self.len();
+        if index >= items {
+            return Err(NoValue::Index { index, items }.into());
+        }
+        self.copied(first::<M, T::Item>() + index * size_of::<T::Item>())
+    }
+
+    fn copied<V: Message>(&self, at: usize) -> Result<V, Error> {
+        let mut copy: SmallVec<[u8; SMALL]> = SmallVec::from_elem(0, size_of::<V>());
+        self.view().copy_to_slice(at, &mut copy)?;
+        let read = V::try_read_from_bytes(&copy);
+        read.map_err(|_: zerocopy::TryReadError<&[u8], V>| no_value::<V>())
+    }
+
+    /// Returns the message where it lies, if nobody can change its bytes: as [`Buffer::bytes`](tranship_core::Buffer::bytes) says. `None` also where it lies at no multiple of
+    /// the type's alignment.
+    ///
+    /// # Errors
+    /// `PeerViolation`: its bytes are no value.
+    pub fn get(&self) -> Result<Option<&M>, Error> {
+        let bytes = self.bytes().and_then(|bytes| bytes.get(..size_of::<M>()));
+        in_place(bytes.map(M::try_ref_from_bytes))
+    }
+
+    /// Returns the items where they lie, if nobody can change their bytes.
+    ///
+    /// # Errors
+    /// As [`get`](Value::get).
+    pub fn items(&self) -> Result<Option<&[T::Item]>, Error> {
+        if size_of::<T::Item>() == 0 {
+            return Ok(Some(&[]));
+        }
+        let bytes = self
+            .bytes()
+            .and_then(|bytes| bytes.get(first::<M, T::Item>()..));
+        in_place(bytes.map(<[T::Item]>::try_ref_from_bytes))
+    }
+
+    /// The bytes of the items, as the sender's memory shows them now.
+    pub fn items_view(&self) -> View<'_> {
+        let view = self.view();
+        let items = view.sub(first::<M, T::Item>().min(view.len())..view.len());
+        items.unwrap_or(View::from_slice(&[]))
+    }
+
+    /// Takes the message out, without its type.
+    pub fn into_message(self) -> core::Message {
+        self.message
+    }
+}
+
+/// A reference that was tried: `None` for one that is not aligned, an error for bytes that are no value.
+fn in_place<'a, V: TryFromBytes + ?Sized>(
+    tried: Option<Result<&'a V, zerocopy::TryCastError<&'a [u8], V>>>,
+) -> Result<Option<&'a V>, Error> {
+    match tried {
+        None | Some(Err(zerocopy::ConvertError::Alignment(_))) => Ok(None),
+        Some(Ok(value)) => Ok(Some(value)),
+        Some(Err(_)) => Err(NoValue::Bytes {
+            name: std::any::type_name::<V>().to_owned(),
+        }
+        .into()),
+    }
+}
+
+fn no_value<V: Message>() -> Error {
+    let name = V::layout().name().to_owned();
+    NoValue::Bytes { name }.into()
+}
+
+impl<M, T: Items + ?Sized> fmt::Debug for Value<M, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Value").field(&self.message).finish()
+    }
+}
