@@ -99,10 +99,10 @@ impl Request {
 
     /// Takes the body out, and leaves an empty one.
     pub fn take_body(&mut self) -> Body {
-        let empty = Inline::new(&[]).map(Body::Inline);
+        let empty = Inline::try_from(&[][..]).map(Body::Inline);
         match empty {
-            Some(empty) => std::mem::replace(&mut self.message.body, empty),
-            None => unreachable!("no bytes fit into a line"),
+            Ok(empty) => std::mem::replace(&mut self.message.body, empty),
+            Err(_) => unreachable!("no bytes fit into a line"),
         }
     }
 

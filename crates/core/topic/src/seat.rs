@@ -319,7 +319,7 @@ impl Place {
             return Err(broken("a line that no publisher writes"));
         };
         let body = match said {
-            Said::Inline(bytes, len) => Inline::new(&bytes[..len]).map(Body::Inline),
+            Said::Inline(bytes, len) => Inline::try_from(&bytes[..len]).ok().map(Body::Inline),
             Said::Buffer(named) => match self.hold(receiver, memory, named) {
                 Ok(body) => body,
                 Err(error) => {

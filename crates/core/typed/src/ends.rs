@@ -141,7 +141,7 @@ impl<M: Message> Sendable<M, ()> for &M {
         // A line's bytes lie at a multiple of 8.
         if size_of::<M>() <= INLINE_BYTES
             && align_of::<M>() <= 8
-            && let Some(inline) = Inline::new(self.as_bytes())
+            && let Ok(inline) = Inline::try_from(self.as_bytes())
         {
             return Ok((Ready::Copied(inline), 0));
         }

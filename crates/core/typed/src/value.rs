@@ -178,11 +178,11 @@ impl<M: Message, T: Items + ?Sized> Value<M, T> {
     /// The bytes as the sender's memory shows them now.
     pub fn view(&self) -> View<'_> {
         match &self.message.body {
-            Body::Inline(inline) => View::from_slice(inline),
+            Body::Inline(inline) => View::from(&**inline),
             Body::Buffer(buffer) => buffer.view(),
             Body::BufferMut(buffer) => buffer.view(),
             // Never made.
-            Body::Aggregate(_) | Body::AggregateMut(_) | Body::Released(_) => View::from_slice(&[]),
+            Body::Aggregate(_) | Body::AggregateMut(_) | Body::Released(_) => View::from(&[][..]),
         }
     }
 
@@ -250,7 +250,7 @@ impl<M: Message, T: Items + ?Sized> Value<M, T> {
     pub fn items_view(&self) -> View<'_> {
         let view = self.view();
         let items = view.sub(first::<M, T::Item>().min(view.len())..view.len());
-        items.unwrap_or(View::from_slice(&[]))
+        items.unwrap_or(View::from(&[][..]))
     }
 
     /// Takes the message out, without its type.

@@ -1,6 +1,6 @@
 //! Making a link: each side makes its own half, shows it, and maps the other's.
 
-use super::beside::{self, Beside};
+use super::beside;
 use super::{Receiver, Sender, shared::LinkShared, typing};
 use crate::base::checked_name;
 use crate::domain::{Asked, DomainCore, EventWithFds};
