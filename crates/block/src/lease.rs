@@ -110,8 +110,8 @@ impl Lease {
         }
     }
 
-    /// Notes an answer to a question that was asked then: so many writes of others were done before the server got the
-    /// question.
+    /// Notes an answer to a question that was asked at `asked`: before the server got the question, `writes` writes of
+    /// other clients were done.
     pub(crate) fn heard(&self, opening: u64, writes: u64, asked: Moment) {
         if let Some(mut known) = self.lock() {
             known.heard(opening, writes, asked);

@@ -54,8 +54,8 @@ struct Caches {
     owned: Vec<Option<Arc<Cache>>>,
     /// Their fronts as plain pointers, for the fast path.
     table: Vec<*const Front>,
-    /// The last direct place's front once zones of a high index are used. All threads without a cache write to
-    /// [`NOBODYS`](crate::front::NOBODYS), and with these zones there would be too many of them.
+    /// The front that lay in the last direct place before zones of a high index were used. All threads without a cache
+    /// write to [`NOBODYS`](crate::front::NOBODYS), and with these zones there would be too many of them.
     shut: Option<OwnFront>,
 }
 

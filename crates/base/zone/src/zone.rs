@@ -240,8 +240,8 @@ impl<B: Backend> Zone<B> {
             .fetch_add(items, Ordering::Release);
     }
 
-    /// Returns the number of items in use. It is exact if no thread allocates or frees meanwhile, and never less than
-    /// the items in use all the time.
+    /// Returns the number of items in use. It is exact if no thread allocates or frees meanwhile. Otherwise it is at
+    /// least the number of items that are in use during the whole call.
     #[must_use]
     pub fn outstanding(&self) -> u64 {
         self.stats().outstanding()

@@ -305,7 +305,7 @@ impl Disk {
     fn zero_piece(self: &Arc<Self>, request: Request) -> Result<(), Fault> {
         let (tell, told) = std::sync::mpsc::channel();
         let data = Data::heap(request.len as usize);
-        // The request's blocks are this thread's already: not through `submit`.
+        // This thread has the request's blocks already, so it does not go through `submit`.
         let done: Done = Box::new(move |_, result| {
             let _ = tell.send(result.map(drop));
         });

@@ -1,5 +1,5 @@
-//! What an allocator uses of a heap. It is admitted in large steps, so that who takes and gives all the time seldom asks, and an allocator that
-//! is refused is told so at once for a while.
+//! The memory that an allocator uses of a heap. It is admitted in large steps, so that an allocator that takes and
+//! gives all the time seldom asks. An allocator that was refused is refused at once for a while.
 
 use crate::base::lock;
 use crate::heap::Heap;
@@ -13,7 +13,8 @@ const MOST_STEP: u64 = 16 << 20;
 
 /// The longest wait for a manager that hangs. What it says later is undone.
 const PATIENCE: Duration = Duration::from_millis(100);
-/// Who was refused, or asked to give back, asks again after so long; twice as long after each refusal, up to the second.
+/// Time until an allocator that was refused, or asked to give back, asks again: doubled by each refusal, up to the
+/// second.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LAST_PAUSE: Duration = Duration::from_secs(8);
 /// Between two reports.
@@ -28,7 +29,7 @@ const PERIOD: Duration = Duration::from_millis(250);
 ///
 /// ```
 /// use tranship_core::{Account, Domain};
-/// use tranship_core::heap::HeapOptions;
+/// use tranship_core::heap::{Heap, HeapOptions};
 ///
 /// let domain = Domain::embedded()?;
 /// let account = Account::new(Heap::create(&domain, HeapOptions::new(64 << 20).name("cache"))?);
@@ -87,7 +88,7 @@ impl Account {
     pub fn ensure(&self, bytes: u64) -> bool {
         let mut books = lock(&self.books);
         let now = Instant::now();
-        // What others give back meanwhile, or who asks gives back to make room, is kept for this.
+        // Memory that is given back meanwhile is kept for this request.
         if bytes > 0 {
             books.wanted = Some((now + FIRST_PAUSE, bytes));
         }
@@ -200,7 +201,7 @@ impl Account {
         wanted.saturating_sub(self.heap.usable_bytes())
     }
 
-    /// Who is to have less does not ask for more.
+    /// An account that is to have less does not ask for more.
     fn heed(&self, books: &mut Books) -> bool {
         let pressed = self.heap.pressure().is_some();
         if pressed {
@@ -253,7 +254,8 @@ mod tests {
     use crate::Domain;
     use crate::heap::HeapOptions;
 
-    /// Else who evicts one large value for another gives the room away in between, and has to evict all.
+    /// Otherwise a cache that evicts one large value for another would give the room away in between, and have to evict
+    /// all.
     #[test]
     fn room_that_is_made_is_kept_for_what_it_was_made_for() {
         const LARGE: u64 = 40 << 20;

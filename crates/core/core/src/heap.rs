@@ -1,4 +1,5 @@
-//! Memory of one's own that the manager admits by the byte: a pool without chunks, for whoever brings an allocator.
+//! Memory of one's own that the manager admits by the byte: a pool without chunks, for programs with an allocator of
+//! their own.
 
 use crate::domain::{DomainCore, OwnHeap};
 use crate::error::{self, Error};
@@ -13,8 +14,8 @@ pub use crate::options::HeapOptions;
 /// memory under an allocator, say): this only asks before they are used and says when they were given to the kernel.
 /// Threads may share it.
 ///
-/// Nothing enforces it: who does not ask is not charged. After a restart of the manager the domain says by itself how
-/// much it holds. Dropped, everything is given back.
+/// Nothing enforces it: an owner that does not ask is not charged. After a restart of the manager the domain says by
+/// itself how much it holds. Dropped, everything is given back.
 ///
 /// ```
 /// # use tranship_core as tranship;
@@ -71,7 +72,7 @@ impl Heap {
         })
     }
 
-    /// Its id, counted together with those of pools. It changes when the manager is restarted.
+    /// Returns the heap's id, counted together with those of pools. It changes when the manager is restarted.
     pub fn id(&self) -> PoolId {
         self.own.id()
     }
@@ -119,8 +120,9 @@ impl Heap {
         }
     }
 
-    /// Says how it does: bytes that are allocated in it, and bytes that are free and kept. Who does, four times a second at most, takes part in
-    /// memory scheduling: what is allocated is not taken from under it, and what it was refused counts as wanted.
+    /// Reports the bytes that are allocated in the heap, and the bytes that are free and kept. A heap that reports (at
+    /// most four times a second) takes part in memory scheduling: allocated memory is not taken from it, and refused
+    /// memory counts as wanted.
     pub fn report(&self, live_bytes: u64, cached_bytes: u64) {
         let heap = self.id();
         let figures = Request::HeapFigures {

@@ -10,8 +10,9 @@ use tranship_sys::{ForkGuard, map, page_size};
 
 /// All bytes of an aggregate, contiguous, for reading. It holds the pieces until it is dropped.
 ///
-/// Its pages are the pieces' once more: what is taken from these stays here. So a domain that the manager has shut out for what it held
-/// ([`cut_off`](crate::Domain::cut_off)) sees zeros in its buffers, but in this what the pool's writer puts there next.
+/// The range shows the pieces' pages a second time, and keeps them. A domain that the manager has shut out for what it
+/// held ([`cut_off`](crate::admin::Admin::cut_off)) therefore sees zeros in its buffers, and here what the pool's
+/// writer puts there next.
 ///
 /// ```
 /// # use tranship_core as tranship;

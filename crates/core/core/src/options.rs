@@ -138,13 +138,13 @@ impl PoolOptions {
     /// [`Pool::allow_forward`](crate::Pool::allow_forward) gives the right to some (or the manager's rules, `forward = "readers"`, give it to all). Without it
     /// a send of what came is [`Refused`](crate::ErrorKind::Refused), and gives the buffer back.
     ///
-    /// Who sends on decides to whom: each of those can read all of the pool from then on.
+    /// A domain that sends on decides which domains get buffers. Each of those can read all of the pool from then on.
     pub fn allow_forward(mut self, yes: bool) -> Self {
         self.readers_forward = yes;
         self
     }
-    /// Who can write the pool's bytes besides this domain. Default: [`Trust::Producer`], nobody. Fixed from here on; a receiver takes
-    /// the pool if its [`accept_trust`](ChannelOptions::accept_trust) says so.
+    /// Sets which other domains can write the pool's bytes. Default: [`Trust::Producer`], none. The level is fixed when
+    /// the pool is made; a receiver takes the pool if its [`accept_trust`](ChannelOptions::accept_trust) says so.
     ///
     /// At `Full` and `Half` every domain that has the pool can also punch holes into its memory. A reader that touches a hole reads zeros, and
     /// its own cgroup pays for the page. Receivers refuse buffers of several chunks that have holes; they cannot tell of others.
@@ -159,9 +159,9 @@ impl PoolOptions {
     /// Default: 4 MiB where the kernel gives shared memory huge pages (`tranship doctor` says it), else never: from there on that takes less time than copying. A lower
     /// value saves memory, as there is no copy for each receiver. [`u64::MAX`]: never. What an operation costs is in the guide.
     ///
-    /// Who receives such a buffer and sends it on needs the right to ([`Pool::allow_forward`](crate::Pool::allow_forward)), as with memory of other levels. One that
-    /// was moved is copied by who gets it, so that it can be written. Without [`chunk_bytes`](PoolOptions::chunk_bytes) the chunks are as large as such a buffer, at most a sixteenth of the
-    /// pool.
+    /// A receiver that sends such a buffer on needs the right to ([`Pool::allow_forward`](crate::Pool::allow_forward)),
+    /// as with memory of other levels. Without [`chunk_bytes`](PoolOptions::chunk_bytes) the chunks are as large as
+    /// such a buffer, at most a sixteenth of the pool.
     pub fn seal_from(mut self, bytes: u64) -> Self {
         self.seal_from = Some(bytes);
         self
@@ -426,8 +426,10 @@ impl ChannelOptions {
         self.pool = Some(Box::new(pool));
         self
     }
-    /// Copies what is received into a pool that is made for each channel by itself ([`snapshots`](ChannelOptions::snapshots) names one for all): nobody who is sent a buffer of it sees what
-    /// came by another channel, and who keeps what came holds up nobody else. What is carried here goes there, too.
+    /// Copies what is received into a pool that is made for each channel by itself
+    /// ([`snapshots`](ChannelOptions::snapshots) names one for all). A domain that is sent a buffer of it sees nothing
+    /// that came by another channel, and a program that keeps what came holds up no other channel. Carried bytes go
+    /// there, too.
     pub fn arrivals(mut self, pool: PoolOptions) -> Self {
         self.arrivals = Some(pool);
         self

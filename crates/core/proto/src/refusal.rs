@@ -127,7 +127,7 @@ macro_rules! texts {
 }
 
 texts! {
-    /// With [`RefusalCode::Access`], as `available`: the rule; 0: it has no name.
+    /// The rule that a refusal with [`RefusalCode::Access`] names in `available`. 0: a rule without a name.
     AccessRule: u64 {
         /// `[[connect]]`: the users that may join.
         Connect = 1, "no [[connect]] rule lets uid {uid} join";

@@ -65,7 +65,7 @@ fn classify(error: &anyhow::Error) -> u8 {
         .find_map(|cause| cause.downcast_ref::<Error>());
     let timed_out = ours.and_then(|ours| ours.find::<TimedOut>());
     match ours.map(Error::kind) {
-        // That the manager does not answer says nothing of who was waited for.
+        // A manager that does not answer says nothing of the party that was waited for.
         Some(ErrorKind::TimedOut)
             if timed_out.is_some_and(|t| matches!(t.awaited, Awaited::Manager(_))) =>
         {

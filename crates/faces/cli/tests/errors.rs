@@ -258,7 +258,7 @@ fn a_hangup_says_that_a_new_configuration_needs_a_new_manager() {
     let _dog = Watchdog::new();
     let mut house = House::new("");
     let log = house.manager.0.stderr.take().expect("its log");
-    // Who is answered knows that it takes signals.
+    // A process that has answered takes signals.
     assert_eq!(house.said(&["ls"]).0, Some(0));
     let pid = rustix::process::Pid::from_child(&house.manager.0);
     rustix::process::kill_process(pid, rustix::process::Signal::HUP).expect("a signal");

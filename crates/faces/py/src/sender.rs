@@ -530,7 +530,7 @@ impl Sender {
         Ok(doorbell?.fd())
     }
 
-    /// Returns whether something came back. Only where somebody has asked for the descriptor.
+    /// Returns whether something came back. To be called only after the descriptor was asked for.
     fn _is_ready(&self, py: Python<'_>) -> PyResult<bool> {
         self.with(py, Inner::has_reply)
     }

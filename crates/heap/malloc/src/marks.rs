@@ -69,7 +69,7 @@ impl Marks {
     unsafe fn mark(&self, number: u32) -> (&AtomicU8, u8) {
         #[allow(clippy::cast_possible_truncation, reason = "at most the number")]
         let at = ((u64::from(number) * self.times) >> MOST_SHIFT) as usize;
-        // The value has the number's lowest bits, of which the byte's position lacks at most five.
+        // The byte's position lacks at most the number's five lowest bits. The value has these.
         let says = OUT | number.to_le_bytes()[0];
         // SAFETY: in the table, where the window can be written: a slab is there.
         (

@@ -7,8 +7,8 @@ use std::ptr::NonNull;
 use tranship_items::arena::{MAX_BYTES, Memory, Private};
 
 const LEAST_BYTES: u64 = 64 << 20;
-/// The window's size as a multiple of the heap's limit: scattered free pages cannot serve a request that is longer than
-/// each piece.
+/// The window's size as a multiple of the heap's limit. It is more than 1 because free pages are scattered: they cannot
+/// serve a request that is longer than each piece.
 const LIMITS: u64 = 4;
 
 /// Private pages, admitted by the manager.

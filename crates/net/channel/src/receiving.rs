@@ -282,7 +282,8 @@ impl Receiving {
         });
     }
 
-    /// Makes room for the bytes of a buffer that is announced; false: the program may have all of its pool.
+    /// Makes room for the bytes of a buffer that is announced. False if there is none, perhaps because the program
+    /// holds all of its pool.
     fn find_memory(&mut self) -> Result<bool, ReceivingEnd> {
         let Some(Wanted {
             bytes,

@@ -97,7 +97,7 @@ impl<B: Backend> Inner<B> {
             if item.is_none() {
                 let mut depot = self.depot();
                 if let Some(mut full) = depot.take_full() {
-                    // A bucket from before they grew: its items are taken, and the bucket is not.
+                    // A bucket of the size before the buckets grew: its items are taken, and it goes back empty.
                     if full.capacity() < buckets.top.capacity() {
                         buckets.top.take_all(&mut full);
                     } else {

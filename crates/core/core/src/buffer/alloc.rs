@@ -18,12 +18,12 @@ impl Pool {
         self.alloc_with(len, || Patience::Forever)
     }
 
-    /// Allocates a buffer of `len` bytes without waiting for anybody to release memory. What more there may be the manager is asked for; one that does not
-    /// answer at once costs 50 ms, once: its answer serves a later call. While the manager is away, an attempt to reach it again may cost
-    /// 20 ms, and there is one in 50 ms at most.
+    /// Allocates a buffer of `len` bytes without waiting for other domains to release memory. If the pool may have more
+    /// memory, the manager is asked for it. A manager that does not answer at once costs 50 ms, once: its answer serves
+    /// a later call. While the manager is away, an attempt to reach it may cost 20 ms, at most once in 50 ms.
     ///
     /// # Errors
-    /// As [`alloc`](Pool::alloc), and `OutOfMemory`, which says who holds how much.
+    /// As [`alloc`](Pool::alloc), and `OutOfMemory`, which names each holder with its amount.
     #[inline(always)]
     pub fn try_alloc(&self, len: usize) -> Result<BufferMut, Error> {
         self.alloc_with(len, || Patience::None)
@@ -99,7 +99,7 @@ impl BufferMut {
         Some(unsafe { BufferMut::own(pool, raw) })
     }
 
-    /// One look of somebody who waits for memory elsewhere, as [`OwnPool::look_in_queue`].
+    /// One look of a caller that waits for memory elsewhere, as [`OwnPool::look_in_queue`].
     pub(crate) fn alloc_in_queue(
         pool: &OwnPool,
         len: usize,

@@ -106,8 +106,8 @@ impl Buffer {
         self.view().to_vec()
     }
 
-    /// Whether nobody else can know the bytes: a buffer of one's own, never sent, of which this is the only handle.
-    /// Whoever has such a handle to himself may write the memory; in a forked child nobody may.
+    /// Whether no other holder can know the bytes: a buffer of this domain's own that was never sent, of which this is
+    /// the only handle. The holder of such a handle may write the memory, except in a forked child.
     #[inline]
     pub fn is_unique(&self) -> bool {
         let Home::Own(pool) = self.handle.home() else {

@@ -24,13 +24,15 @@ pub(crate) enum Home {
     Foreign(NonNull<ForeignPool>),
 }
 
-/// Where the bytes are, and whose: what both kinds of buffers consist of, in whole words (`tag.rs`), without what the end of one does.
+/// The address of the bytes and the pool that they are of, in whole words (`tag.rs`). Both kinds of buffers consist of
+/// it, and add what happens at their end.
 #[derive(Clone, Copy)]
 pub(crate) struct Handle {
     pub(crate) ptr: NonNull<u8>,
     pub(crate) len: usize,
-    /// An `OwnPool`, or a `ForeignPool` if the tag says so. Pools are aligned: in the bits below an own one has the place of the thread's cache for the buffer.
-    /// Not in the tag, which is there only when the slot is: who frees a buffer soon would wait for that.
+    /// An `OwnPool`, or a `ForeignPool` if the tag says so. Pools are aligned: in the bits below an own one has the
+    /// place of the thread's cache for the buffer. It is not in the tag: the tag is known only when the slot is, and a
+    /// thread that soon frees the buffer would wait for that.
     pool: NonNull<()>,
     pub(crate) tag: Tag,
 }

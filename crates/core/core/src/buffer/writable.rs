@@ -135,7 +135,8 @@ impl BufferMut {
     }
 
     /// Whether sending it takes from everybody, this process included, the possibility to write its memory
-    /// ([`PoolOptions::seal_from`](crate::PoolOptions::seal_from)): who then writes through a pointer that he had before is stopped by a signal.
+    /// ([`PoolOptions::seal_from`](crate::PoolOptions::seal_from)): a later write through an old pointer ends the
+    /// process by a signal.
     pub fn seals(&self) -> bool {
         self.handle.tag.has(Tag::SEALED) && !self.handle.tag.has(Tag::FOREIGN)
     }
@@ -261,7 +262,7 @@ impl Drop for BufferMut {
         if handle.tag.has(Tag::LONG | Tag::TRACED) {
             return drop_long(handle.home(), handle.tag);
         }
-        // SAFETY: without `LONG` the class is one of the pool's, as who made the handle promised.
+        // SAFETY: without `LONG` the class is one of the pool's, as the maker of the handle promised.
         unsafe { Self::pool(handle).free_unfrozen(handle.cache_place(), handle.tag) };
     }
 }

@@ -160,7 +160,7 @@ pub struct Shortage {
     pub live_bytes: u64,
     /// The quota now.
     pub quota_bytes: u64,
-    /// Who is in the way, if it is others.
+    /// The domain that holds most of what is in the way, if it is another one.
     pub holder: Option<Holder>,
     /// Time waited, milliseconds.
     pub waited_ms: u64,

@@ -1,4 +1,5 @@
-//! Channels whose other end is elsewhere: who carries them there has one end of a channel inside this process, the program the other.
+//! Channels whose other end is elsewhere. A carrier has one end of a channel inside this process, the program has the
+//! other.
 //!
 //! ```text
 //!  program ─ Sender ══ring══ Outlet ─ carrier ~~~~ another machine ~~~~ carrier ─ Inlet ══ring══ Receiver ─ program
@@ -38,7 +39,7 @@ use tranship_proto::Role;
 ///
 /// impl Driver for Writer {
 ///     fn stir(&self) {
-///         let Ok(mut state) = self.0.try_lock() else { return }; // who has it writes
+///         let Ok(mut state) = self.0.try_lock() else { return }; // the thread that has it writes
 ///         while let Some((outlet, file, written)) = &mut *state {
 ///             match outlet.try_take() {
 ///                 Ok(Some(message)) => {
@@ -99,8 +100,8 @@ pub trait Carrier: Send + Sync + Debug {
         rest: &str,
         ends: Ends,
     ) -> Result<Box<dyn Any + Send + Sync>, Error>;
-    /// Connects to who listens there, waiting for that as long as the options say ([`Ends::timeout`]), and
-    /// somebody [wants it](Ends::is_wanted).
+    /// Connects to the listening end there. Waits for it as long as the options say ([`Ends::timeout`]) and the program
+    /// [wants it](Ends::is_wanted).
     ///
     /// # Errors
     /// `TimedOut`; `SameRole`; whatever keeps the connection from being made.
@@ -166,12 +167,12 @@ impl Ends {
         &self.address
     }
 
-    /// Gives an end to whoever accepts next.
+    /// Gives an end to the next caller that accepts.
     ///
     /// Does not block.
     ///
     /// # Errors
-    /// `System` where whoever accepts cannot be woken.
+    /// `System` if an accepting thread cannot be woken.
     pub fn hand_out(&self, end: Handed) -> Result<(), Error> {
         if !self.feed.as_ref().is_some_and(|feed| feed.put(end.0)) {
             let text = format!("too many wait at {} to be accepted", self.address);

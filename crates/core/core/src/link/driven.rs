@@ -51,7 +51,7 @@ impl LinkShared {
         Some(&**self.inside.as_ref()?.driver.get()?)
     }
 
-    /// One wait, or one look of who spins.
+    /// One wait, or one look of an end that spins.
     pub(super) fn drive(
         &self,
         driver: &dyn Driver,

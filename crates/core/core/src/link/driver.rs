@@ -1,12 +1,13 @@
-//! A carrier's work in the program's own thread: who sends puts the bytes into the socket itself, and who waits for a message waits for the
-//! socket, so that no other thread has to be woken on the way.
+//! A carrier's work in the program's own thread: a sending thread puts the bytes into the socket itself, and a
+//! receiving thread waits for the socket. No other thread has to be woken on the way.
 //!
 //! NOT here: the work itself, and the carrier's thread, which does it while the program is elsewhere (`channel`).
 
 use std::time::Duration;
 
-/// What a carrier does when the program's end calls it. Several threads of the program may call it at once: the one that has the end, and others
-/// that are short of memory ([`look`](Driver::look)). [`stir`](Driver::stir) and `look` wait for no lock: who has it does what is asked.
+/// What a carrier does when the program's end calls it. Several threads of the program may call it at once: the one
+/// that has the end, and others that are short of memory ([`look`](Driver::look)). [`stir`](Driver::stir) and `look`
+/// wait for no lock: its holder does what is asked.
 pub trait Driver: Send + Sync {
     /// The program's end has sent, taken or said something, or is gone: does what can be done about it without waiting.
     fn stir(&self);

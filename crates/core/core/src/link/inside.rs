@@ -69,7 +69,7 @@ pub(super) fn pair(
     let far = make(Role::Sink, sink, source, back, theirs.0)?;
     near.join(&far);
     far.join(&near);
-    // What is carried is the receiver's own, whoever could write it before.
+    // Carried memory is the receiver's own, whichever domains could write it before.
     let (levels, consent) = match carried {
         Some(_) => (Levels::ALL, None),
         None => (sink.options.levels(), sink.options.consent.clone()),
@@ -83,7 +83,7 @@ pub(super) fn pair(
     let links = [Arc::clone(&near), Arc::clone(&far)];
     let sender = Sender::inside(near, source.options, Arc::clone(&store))?;
     let receiver = Receiver::inside(far, sink.options, store);
-    // Nothing fails from here on: whoever is on record leaves when its end goes.
+    // Nothing fails from here on: an end on record leaves when it goes.
     for (wish, link) in wishes.into_iter().zip(links) {
         wish.domain.register.add_link(link.channel, link);
     }

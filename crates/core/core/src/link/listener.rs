@@ -155,7 +155,7 @@ impl Desk {
         Ok(None)
     }
 
-    /// Nothing of who connected and is gone again: the next one, please.
+    /// Returns nothing if the peer connected and is gone again: the caller looks for the next one.
     fn unless_gone<T>(&self, made: Result<T, Error>) -> Result<Option<T>, Error> {
         match made {
             Ok(made) => Ok(Some(made)),
@@ -283,7 +283,7 @@ impl Accepts {
         &self.desk.domain
     }
 
-    /// Who asks often, and never waits long, finds out as well that the manager is gone.
+    /// A caller that asks often and never waits long also has to find out that the manager is gone.
     fn is_time_to_look(&self) -> bool {
         let mut looked = lock(&self.looked);
         let is_time = looked.elapsed() >= LOOK;
@@ -293,7 +293,7 @@ impl Accepts {
         is_time
     }
 
-    /// The next connection, if it is made. What is being made stays with the listener, whoever asks next.
+    /// The next connection, if it is made. What is being made stays with the listener, for the next caller.
     pub(super) fn look_for_connection(&self) -> Result<Option<End>, Error> {
         if let Some(fed) = &self.fed {
             return Ok(fed.feed.pop());
@@ -382,7 +382,7 @@ fn export(
     exported
 }
 
-/// Whoever connected to a name at which nobody listens hears of it.
+/// Tells domains that connected to a name that no listener is there.
 fn refuse(domain: &DomainCore, channels: Vec<ChannelId>) {
     for channel in channels {
         let _ = domain.tell(&Request::Reject { channel }, &[]);

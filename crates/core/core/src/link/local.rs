@@ -14,7 +14,7 @@ use std::sync::{Arc, Condvar, LazyLock, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tranship_proto::Role;
 
-/// Who waits under a name.
+/// A listener that waits under a name.
 struct Offer {
     domain: DomainCore,
     role: Role,

@@ -1,4 +1,5 @@
-//! Looking again and again for what only the manager or another thread brings: by tasks, and, of channels that are being opened, by who has no task.
+//! Looking again and again for what only the manager or another thread brings: by tasks, and, for channels that are
+//! being opened, by callers without a task.
 
 use super::listener::begin_here;
 use super::open::{End, NamedOpening};
@@ -15,8 +16,9 @@ use tranship_proto::Role;
 /// Looks whether something is there, once.
 type Look<T> = Box<dyn FnMut() -> Result<Option<T>, Error> + Send>;
 
-/// A channel that is being opened. Awaited, in any runtime, it is the channel's end; who awaits nothing looks now and then
-/// ([`try_open`](Opening::try_open)). Many may be opened at once. Dropped, the name is not waited for any more.
+/// A channel that is being opened. Awaited, in any runtime, it is the channel's end; a caller that awaits nothing looks
+/// now and then ([`try_open`](Opening::try_open)). Many may be opened at once. Dropped, the name is not waited for any
+/// more.
 ///
 /// ```
 /// # use tranship_core as tranship;
@@ -112,7 +114,7 @@ pub(crate) fn open(
     }
 }
 
-/// Looks whether a connection to a name is made. If it is dropped nobody who accepts gets a peer that is not there.
+/// Looks whether a connection to a name is made. If it is dropped, no listener accepts a peer that is not there.
 pub(crate) fn look_for_named(
     domain: &DomainCore,
     name: &str,

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 /// Between two looks: releases by other processes wake threads, not tasks.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// Its place in the queue of those who wait.
+/// The caller's place in the queue for memory.
 #[derive(Debug)]
 struct Place {
     ticket: u64,

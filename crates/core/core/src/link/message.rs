@@ -41,7 +41,7 @@ pub struct Message {
 pub enum Body {
     /// Up to [`INLINE_BYTES`](crate::INLINE_BYTES) bytes, copied with the descriptor.
     Inline(Inline),
-    /// A buffer, by reference: shared with whoever else has it.
+    /// A buffer, by reference: shared with its other holders.
     Buffer(Buffer),
     /// Pieces of several buffers, by reference.
     Aggregate(Aggregate),

@@ -1,9 +1,10 @@
 //! Links: a one-way data ring with a control ring back, in shared memory.
 //!
-//! Its files, from below: what goes over a ring (`inline`, `descriptor`, `message`) or beside it (`store`), who carries it (`driver`), one end's state
-//! (`shared`) and what is done with that (`sleep`, `pollable`, `registered`, `member`), the two cursors (`sender`, `receiver`) and what they send (`payload`, `back`), how ends come
-//! about (`end`, `typing`, `open`, `inside`, `feed`, `local`, `carrier`, `listener`), and what works with several or awaits (`poll`, `reactor`,
-//! `looking`, `futures`, `carried`, `driven`).
+//! The files, from below: what goes over a ring (`inline`, `descriptor`, `message`) or beside it (`store`), the
+//! carrier's work (`driver`), one end's state (`shared`) and what is done with that (`sleep`, `pollable`, `registered`,
+//! `member`), the two cursors (`sender`, `receiver`) and what they send (`payload`, `back`), how ends come about
+//! (`end`, `typing`, `beside`, `open`, `inside`, `feed`, `local`, `carrier`, `listener`), and what works with several or awaits (`poll`,
+//! `reactor`, `looking`, `futures`, `carried`, `driven`).
 
 mod address;
 mod back;

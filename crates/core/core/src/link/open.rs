@@ -147,7 +147,7 @@ impl NamedOpening {
     /// being made.
     pub(super) fn look(&mut self, until: Option<Instant>) -> Result<Option<End>, Error> {
         let away = match self.look_once(until) {
-            // Who waits for a name waits for the manager that knows it, too.
+            // A caller that waits for a name waits for the manager that knows it, too.
             Err(error) if error == ErrorKind::ManagerAway => Some(error),
             Ok(None) => None,
             done => return done,
@@ -222,7 +222,7 @@ impl NamedOpening {
 }
 
 impl Drop for NamedOpening {
-    /// Whoever has got it nevertheless sees that nobody is here.
+    /// A peer that has got it nevertheless sees that this end is gone.
     fn drop(&mut self) {
         if let Some(asking) = self.asking.take().filter(|_| !self.domain.fork.is_child()) {
             asking.half.1.end(Ending::Never);
@@ -427,7 +427,7 @@ fn forget(domain: &DomainCore, channel: ChannelId) {
 }
 
 impl LinkShared {
-    /// Its cursors are gone: the manager is told, now or when it is back.
+    /// Tells the manager, now or when it is back, that the cursors of this end are gone.
     pub(super) fn leave(&self) {
         let (domain, channel) = (&self.domain, self.channel);
         if LinkShared::of(domain, channel).is_none() {
@@ -476,7 +476,7 @@ impl End {
         }
     }
 
-    /// Its other end may be in use already: it must not take this for an end in order.
+    /// Ends an end whose peer may be in use already: the peer must not take this for an end in order.
     fn abandon(self) {
         match self {
             End::Source(sender) => sender.abandon(),

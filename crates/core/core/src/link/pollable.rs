@@ -42,7 +42,7 @@ impl Receiver {
         if lock(&link.doorbell).polled {
             return Ok(());
         }
-        // We are the only ones who set it; the manager is not spoken to under its lock.
+        // Only this end sets it; the manager is not spoken to under its lock.
         if link.inside.is_some() {
             link.has_doorbell();
         } else if lock(&link.doorbell).near.is_none() {
@@ -163,7 +163,7 @@ impl LinkShared {
         }
     }
 
-    /// Whoever waits on our descriptor himself found it readable.
+    /// Takes note that a thread that waits on our descriptor itself found it readable.
     pub(super) fn answer_doorbell(&self) {
         let doorbell = lock(&self.doorbell);
         if let Some(near) = &doorbell.near {

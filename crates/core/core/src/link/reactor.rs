@@ -1,8 +1,8 @@
 //! The thread that wakes tasks: of each domain one, from the first task on that has to wait until none did for a while.
 //!
-//! It sleeps on the doorbells of the channels that are awaited, on the manager's socket, and until the first task's time has come. Four
-//! times a second it looks by itself, as everybody does who sleeps: whether the peers live, whether the manager is back,
-//! and whether a peer did not ring that should have.
+//! It sleeps on the doorbells of the channels that are awaited, on the manager's socket, and until the first task's
+//! time has come. Four times a second it looks by itself, as every sleeping thread does: whether the peers live,
+//! whether the manager is back, and whether a peer did not ring that should have.
 
 use super::shared::{Gone, LinkShared};
 use super::sleep::LOOK;

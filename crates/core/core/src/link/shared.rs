@@ -118,7 +118,7 @@ pub(crate) struct LinkShared {
     pub(crate) peer: DomainId,
     pub(crate) peer_pid: u32,
     pub(crate) peer_uid: u32,
-    /// Whether the peer may send us signals, as who runs as the same user may.
+    /// Whether the peer may send us signals, as a process of the same user may.
     pub(crate) of_our_user: bool,
     peer_process: Mutex<OwnedFd>,
     pub(crate) ring: Ring,
@@ -227,7 +227,7 @@ impl LinkShared {
 
     /// The same, of a channel inside this process.
     pub(crate) fn within(mut self, inside: Inside) -> LinkShared {
-        // Bounds the sleeps of whoever waits: no timer but its own does.
+        // Bounds the sleeps of waiting threads: only their own timer does.
         self.of_our_user = false;
         self.inside = Some(inside);
         self

@@ -38,8 +38,8 @@ impl Admin<'_> {
     /// the manager's total. If it has more it is asked to give the rest back, and gets nothing new before.
     ///
     /// # Errors
-    /// `Access` for whoever is neither root nor the manager's own user; `Refused` for what is not there;
-    /// `BadArgument` if it is more than the pool's or heap's maximum. `TimedOut` when it has not answered within the
+    /// `Access` unless the caller is root or the manager's own user; `Refused` if there is no such pool or heap;
+    /// `BadArgument` if the quota is above the pool's or heap's maximum. `TimedOut` when it has not answered within the
     /// [`manager_timeout`](crate::DomainBuilder::manager_timeout).
     pub fn set_quota(&self, pool: PoolId, quota_bytes: u64) -> Result<u64, Error> {
         let make = |req| Request::SetQuota {
@@ -53,7 +53,7 @@ impl Admin<'_> {
         }
     }
 
-    /// What the manager knows: itself, domains, pools, channels, who holds what.
+    /// Asks the manager for its records: itself, domains, pools, heaps, channels, and what each domain holds.
     ///
     /// # Errors
     /// `TimedOut` when it has said nothing more of it for the [`manager_timeout`](crate::DomainBuilder::manager_timeout).
@@ -95,14 +95,16 @@ impl Admin<'_> {
         !self.domain.core().fork.is_child() && self.domain.core().is_answering()
     }
 
-    /// Has all who have a pool record what they do with its buffers, from the next that they allocate or receive on; or no longer. Each does when it next calls the
-    /// library for anything slow, or [`turn`](crate::Domain::turn)s. `while_here`: until this domain's connection ends. Says whether it is traced now: somebody else may
-    /// want it, too.
+    /// Has all domains that have a pool record what they do with its buffers, or no longer. A domain begins when it
+    /// next calls the library for anything slow, or [`turn`](crate::Domain::turn)s, and records buffers that it
+    /// allocates or receives after that. `while_here`: until this domain's connection ends. Returns whether the pool is
+    /// traced now, because another domain may want that, too.
     ///
     /// Cost, while it is on: an event is written for each step of each buffer, and the fast paths are not taken. While it is off: none.
     ///
     /// # Errors
-    /// `Refused` for a pool that is not there, and for whoever is neither root, nor the manager's own user, nor that of the pool's writer.
+    /// `Refused` if there is no such pool, and unless the caller is root, the manager's own user or that of the pool's
+    /// writer.
     pub fn trace(&self, pool: PoolId, on: bool, while_here: bool) -> Result<bool, Error> {
         let make = |req| Request::Trace {
             req,

@@ -132,8 +132,9 @@ impl DomainBuilder {
     /// (a pool, a heap, a name, a descriptor, `stat`, quotas). Such a call is `TimedOut` then, and an answer that comes after all is undone:
     /// what was made for it goes again. Settings (quotas, traces, the right to forward) stay as they were set; say them again.
     ///
-    /// What waits for more than the manager has times of its own: who opens a channel for its peer ([`ChannelOptions::timeout`](crate::ChannelOptions::timeout)),
-    /// a pool that grows for memory. It is 1 ms at least. A manager that is gone is another matter: it is waited for 5 s, and the error is `ManagerAway`.
+    /// Calls that wait for more than the manager have times of their own, such as opening a channel
+    /// ([`ChannelOptions::timeout`](crate::ChannelOptions::timeout)) and waiting for memory. The limit is 1 ms at
+    /// least. A manager that is gone is waited for 5 s, and the error is `ManagerAway`.
     pub fn manager_timeout(mut self, limit: Duration) -> Self {
         self.manager_timeout = limit.clamp(MIN_TIMEOUT, MAX_TIMEOUT);
         self
@@ -218,7 +219,7 @@ impl DomainBuilder {
         if !self.autostart {
             Err("`tranship manager` runs one")
         } else if process::is_privileged() {
-            // Whoever started this process chose its environment, and would choose what it runs with its privileges.
+            // The starter of this process chose its environment, and would choose what it runs with its privileges.
             Err(
                 "a privileged process (set-uid or the like) starts none and heeds no environment; run `tranship manager`",
             )

@@ -28,9 +28,9 @@ use tranship_region::layout::{TraceRo, Traced};
 pub struct Trace {
     /// Whose.
     pub domain: DomainId,
-    /// Its name.
+    /// Name of the domain.
     pub name: String,
-    /// Its process.
+    /// Number of the domain's process.
     pub pid: u32,
     /// Whether it is still there.
     pub alive: bool,
@@ -47,13 +47,13 @@ pub struct Trace {
 pub struct TraceEvent {
     /// When, on the machine's clock (`CLOCK_MONOTONIC`), ns.
     pub at_ns: u64,
-    /// Its number among this domain's events, from 1 on.
+    /// Number of the event among this domain's, from 1 on.
     pub number: u64,
     /// With which buffer.
     pub buffer: BufferId,
     /// What.
     pub did: Did,
-    /// Its bytes.
+    /// Bytes of the buffer.
     pub length: u64,
 }
 
@@ -66,7 +66,7 @@ pub enum Did {
     Sent {
         /// Over which channel.
         channel: ChannelId,
-        /// To whom.
+        /// Receiving domain.
         to: DomainId,
         /// So that it is the other's alone.
         moved: bool,
@@ -75,7 +75,7 @@ pub enum Did {
     Received {
         /// Over which channel.
         channel: ChannelId,
-        /// From whom.
+        /// Sending domain.
         from: DomainId,
         /// So that it is its alone.
         moved: bool,
@@ -85,7 +85,7 @@ pub enum Did {
 }
 
 impl Did {
-    /// Its word.
+    /// Returns the word for it, as `tranship trace` shows it.
     pub fn name(self) -> &'static str {
         match self {
             Did::Allocated => "allocated",

@@ -36,12 +36,12 @@ pub struct Steering {
 }
 
 impl Admin<'_> {
-    /// From now on a policy in this program sets the quotas of all pools.
+    /// Lets a policy in this program set the quotas of all pools from now on.
     ///
     /// # Errors
-    /// `Access` for whom the manager's rules do not allow it (`[[policy_run]]`; root and its own user may); `Refused` where another policy does, the
-    /// manager's own or that of another program. `TimedOut` when it has not answered within the
-    /// [`manager_timeout`](crate::DomainBuilder::manager_timeout).
+    /// `Access` unless the caller is root, the manager's own user, or a user of a `[[policy_run]]` rule; `Refused`
+    /// where another policy does so, the manager's own or that of another program. `TimedOut` when it has not answered
+    /// within the [`manager_timeout`](crate::DomainBuilder::manager_timeout).
     pub fn steer(&self) -> Result<Steering, Error> {
         let steering = Steering {
             domain: self.domain.clone(),

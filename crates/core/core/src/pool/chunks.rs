@@ -63,7 +63,7 @@ impl Chunks {
         }
     }
 
-    /// The same of an offset that somebody else says: the pointer may be to anything.
+    /// Returns the address at an offset that another domain named: the pointer may be to anything.
     pub(super) fn anywhere(&self, offset: u64) -> *mut u8 {
         #[allow(clippy::cast_possible_truncation)] // 64-bit only
         self.base.as_ptr().wrapping_add(offset as usize)

@@ -9,7 +9,7 @@ pub(super) trait Behind: Send + Sync {
     fn import(&self, class: usize, out: &mut Vec<u32>, want: usize);
     /// Items go back.
     fn release(&self, items: &[u32]);
-    /// Somebody who waits may be served.
+    /// Says that memory came back: a waiting caller may be served.
     fn came_back(&self);
 }
 

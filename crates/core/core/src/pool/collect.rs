@@ -11,15 +11,15 @@ use tranship_ledger::{Few, Slots};
 use tranship_region::layout::LoadU64;
 use tranship_sync::{DeferProducer, Pop};
 
-/// Of those that who is out of buffers looks at together.
+/// Sent buffers that a caller without free buffers looks at together.
 const SOME: usize = 16;
 /// The most that one allocation takes so: it must not take long by itself.
 const MOST: usize = 32;
 /// Of so many times one is timed: two readings of the clock take as long as several verdicts.
 const TIMED: u64 = 16;
 
-/// What is done with what is in the senders' defer queues. Who takes from them takes from the senders what they would have looked at in time: only for want
-/// of anything else.
+/// What is done with the buffers in the senders' defer queues. A caller that takes them takes from the senders what
+/// these would have looked at in time. It does so only if nothing else is left.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Deferred {
     Left,
@@ -298,7 +298,7 @@ impl Collector {
         self.verdict(memory, gc, |gc, dead| self.put_back(memory, gc, dead))
     }
 
-    /// The same; what becomes of the dead is the caller's. False if the reader set is stale: then none is dead.
+    /// Gives the verdict, and leaves the dead to the caller. False if the reader set is stale: then none is dead.
     #[inline(always)]
     pub(super) fn verdict(
         &self,
@@ -416,7 +416,7 @@ impl Collector {
         good
     }
 
-    /// The same, and how much that was is known from then on.
+    /// Collects all that is dead, as `collect_idle` does, and records how much that was.
     pub(super) fn collect_garbage(&self, memory: &Memory) -> bool {
         let (collected, garbage) = (&self.counters.collected_bytes, &self.counters.garbage_bytes);
         let before = collected.load(Ordering::Relaxed);

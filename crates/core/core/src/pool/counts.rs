@@ -30,7 +30,7 @@ impl View {
             return otherwise;
         }
         // SAFETY: below the count of words in a mapping that the owner of this view keeps.
-        // Ordering: Acquire pairs with the Release (or stronger) of whoever counts.
+        // Ordering: Acquire pairs with the Release (or stronger) of the counting domain.
         unsafe { &*self.words.add(slot as usize) }.load(Ordering::Acquire)
     }
 

@@ -42,7 +42,7 @@ impl Collector {
     }
 
     /// Looks at the oldest [`FEW`] buffers of a sender's defer queue, of which there are more than go round: in a pool with few buffers, or while they come back
-    /// in no order. The dead are kept for whoever runs out: of many there are whole lines.
+    /// in no order. The dead are kept for callers without buffers.
     #[cold]
     pub(super) fn collect_more(&self, memory: &Memory, defer: &DeferProducer, are_few: bool) {
         if let Some(gc) = &mut self.at_once()
@@ -147,7 +147,7 @@ impl Collector {
         first.filter(|_| differ == 0)
     }
 
-    /// The same of a class in common, if there is one.
+    /// Hands the dead back to the cache of the class that they have in common, if there is one.
     #[inline(always)]
     fn hand_back_of(&self, memory: &Memory, gc: &mut Gc, class: Option<u8>, dead: &mut [u32]) {
         // The last is handed out first: so it is the order of the sends.

@@ -1,5 +1,5 @@
-//! What the manager is told of a pool, for a policy to divide memory by: each part says its own. From slow paths only: whoever allocates from caches
-//! touches none of it.
+//! Figures that the manager is told of a pool, by which a policy divides memory. Each part says its own, from slow
+//! paths only: an allocation from a cache touches none of them.
 
 use super::gc::Collector;
 use super::memory::Memory;
@@ -101,7 +101,7 @@ mod tests {
         );
         std::thread::scope(|s| {
             let waits = [(); 2].map(|()| s.spawn(|| drop(pool.alloc(chunk).expect("room"))));
-            // Also of those who still wait.
+            // Callers that still wait count, too.
             while of(&words.waiters) < 2 || of(&words.blocked_ns) == 0 {
                 std::thread::yield_now();
             }

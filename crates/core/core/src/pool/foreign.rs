@@ -142,8 +142,9 @@ impl ForeignPool {
             )));
         }
         if here != 0 {
-            // That the older one went we have still to hear: perhaps from a manager to whom we have not said yet that we have it.
-            // Refused, the younger one's buffers would be taken for lies of their writer.
+            // The news that the older chunk went is still to come, perhaps from a manager that does not know yet that
+            // it is mapped here. If the younger chunk were refused, its buffers would be taken for lies of their
+            // writer.
             self.empty(index, known);
         }
         let bytes = self.shape.chunk_bytes;
@@ -158,7 +159,7 @@ impl ForeignPool {
         if self.shape.trust.all_write() {
             lock(&self.files).insert(index, fd);
         }
-        // Ordering: Release pairs with the Acquire in `check`: whoever sees the serial sees the mapping.
+        // Ordering: Release pairs with the Acquire in `check`: a thread that sees the serial sees the mapping.
         known.store(serial, Ordering::Release);
         Ok(())
     }
@@ -316,8 +317,9 @@ impl ForeignPool {
         }))
     }
 
-    /// Whether the chunks of a buffer that lies in several still have their memory, where others may write them. One who punches a hole after this is not
-    /// found: the look bounds what an accident or an old hole costs the receiver, and no more. Smaller buffers take the short way, without it.
+    /// Checks that the chunks of a buffer that lies in several still have their memory, where others may write them. A
+    /// hole that is punched later is not found: the check only bounds the cost of an accident or an old hole. Smaller
+    /// buffers take the short way, without it.
     pub(crate) fn check_holes(&self, offset: u64, length: u64) -> Result<(), Violation> {
         let (first, last) = super::chunks_of(offset, length, self.chunk_shift());
         if first == last || !self.shape.trust.all_write() {
@@ -375,7 +377,7 @@ impl ForeignPool {
         tranship_ledger::still_names(generation, || self.generation(slot))
     }
 
-    /// Counts a reference for another handle, by who has one.
+    /// Counts a reference for another handle. The caller has one already.
     #[inline(always)]
     pub(crate) fn retain(&self, slot: u32) {
         tranship_ledger::raise(self.word(slot));

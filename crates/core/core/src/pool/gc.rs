@@ -1,4 +1,5 @@
-//! The collector's state: who counts, what was sent and is alive, what is dead and not yet asked for.
+//! The collector's state: the counting domains, the buffers that were sent and are alive, and the dead ones that are
+//! not used again yet.
 
 use super::counts::{Counts, Refs};
 use super::order;
@@ -66,7 +67,7 @@ pub(super) struct Gc {
     pub(super) processes: HashMap<DomainId, OwnedFd>,
     /// Inodes of the readers' counters: what a new manager is told, so that it believes nobody else.
     pub(super) refs_inodes: HashMap<DomainId, u64>,
-    /// Who reads each queue.
+    /// The reader of each queue.
     pub(super) sinks: HashMap<ChannelId, Sink>,
     /// Readers that the present manager has not named yet: only we can see that they died.
     pub(super) returning: HashSet<DomainId>,
@@ -81,7 +82,7 @@ pub(super) const FIRST_EPOCH: u64 = 1;
 /// What tells that the reader set is whole.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Standing {
-    /// Its epoch is the one that the control page shows.
+    /// The reader set's epoch is the one that the control page shows.
     Managed,
     /// Whatever the control page says (`OwnMember::stand_alone`).
     Alone,
@@ -198,7 +199,7 @@ impl Gc {
         to.map(|(channel, _)| *channel).collect()
     }
 
-    /// Nobody tells us of deaths: neither of readers nor of those who take from queues.
+    /// No news of deaths comes: neither of readers nor of the sinks of queues.
     fn unname_all(&mut self) {
         self.returning = self.processes.keys().copied().collect();
         self.sinks.values_mut().for_each(|sink| sink.named = false);

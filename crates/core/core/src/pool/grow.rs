@@ -1,8 +1,8 @@
 //! How chunks come and go. For more memory it makes some, shows them to the manager, which grants them by taking them, and uses them when every reader was sent
 //! them. As many as one message carries go in one; what is much, or was refused lately, is asked for before it is made.
 //!
-//! Nobody owns the asking: what is under way is on record, and whoever needs memory goes on with it. So an answer that comes
-//! late serves the next caller, and who does not want to wait only looks.
+//! No thread owns a request: what is under way is on record, and the next caller that needs memory goes on with it. A
+//! late answer therefore serves the next caller, and a caller that does not wait only looks.
 
 use super::memory::Memory;
 use super::resizing::{Growing, Resizing, What};
@@ -16,8 +16,8 @@ use tranship_region::{Headroom, MakeError, Sealing, WindowError};
 use tranship_sys::crash;
 use tranship_zone::PAGE;
 
-/// How long who does not wait for memory waits for a manager's answer: longer than one takes that is well, on a machine that
-/// is busy. Once; then it counts as late until it has answered.
+/// Time that a caller that does not wait for memory waits for the manager's answer: longer than a healthy manager takes
+/// on a busy machine. It is waited once; then the manager counts as late until it has answered.
 pub(super) const PROMPT: Duration = Duration::from_millis(50);
 
 /// What came of asking for memory.
@@ -34,7 +34,7 @@ pub(super) enum Growth {
 /// What is made before anybody was asked whether it may be: less time than asking takes. Should it be refused, it was there beyond
 /// the total for as long as one answer takes.
 const UNASKED_BYTES: u64 = 4 << 20;
-/// What is made for one message, but for a single chunk: others who need memory of the pool wait for it.
+/// Most bytes that are made for one message, except for a single chunk: other callers wait for it meanwhile.
 const MADE_BYTES: u64 = 64 << 20;
 
 impl Memory {
@@ -147,7 +147,8 @@ impl Memory {
     ) -> Result<Growing, Error> {
         let bytes = self.chunks.bytes_of(rest.len() as u64);
         let little = rest.len() <= MAX_FDS && bytes <= UNASKED_BYTES;
-        // Where a policy moves quotas, who is to give has often not given yet when others may have more; and the total is kept at every moment.
+        // Where a policy moves quotas, one pool may often have more before another has given back. The total is kept at
+        // every moment.
         let scheduled = self.domain().control_page().is_scheduled();
         let likely = !resizing.ask_first && !scheduled && self.domain().is_managed();
         if little && likely && self.bytes_present() + bytes <= self.registration.quota_bytes() {
@@ -185,8 +186,8 @@ impl Memory {
                 Some(Event::Granted { chunks, .. }) => chunks,
                 _ => 0,
             };
-            // Part of a run is no use, nor is part of what a pool is to begin with; who kept it and waited for the other part could
-            // wait for one who does the same.
+            // Part of a run is no use, nor is part of what a pool is to begin with. Two callers that each keep a part
+            // and wait for the rest could wait for each other.
             if (chunks as usize) < rest.len() {
                 self.registration.ungrant(chunks);
                 return Err(self.granted_less(rest.len(), chunks));
@@ -227,7 +228,7 @@ impl Memory {
         self.give_up(&growing.shown, growing.rest.len(), short);
     }
 
-    /// The same of chunks that were made, and so many that were not.
+    /// Gives up chunks that were made, and so many that were granted and not made.
     fn give_up(&self, made: &[(u32, u32)], unmade: usize, short: bool) {
         for (index, serial) in made {
             self.unmake_chunk(*index, *serial, !short);
@@ -263,8 +264,9 @@ impl Memory {
 
     /// Makes as many of the chunks as go into one message, and shows them.
     // Crash: until `ShowChunks` they are ours alone and die with us; granted bytes return when the manager sees our death. After
-    // it the readers hold them and unmap them when the orphaned pool is dismantled. What a manager has taken of them before it
-    // died goes with its books; whoever rejoins the next one claims all that is on record, and takes back what was not answered.
+    // it the readers hold them and unmap them when the orphaned pool is dismantled. What a manager has taken of them
+    // before it died goes with its books; a domain that joins the next one claims all that is on record, and takes back
+    // what was not answered.
     fn make_some(
         &self,
         resizing: &mut Resizing,
@@ -299,7 +301,8 @@ impl Memory {
                 (What::All, false) => Sealing::OneWriter,
             },
         };
-        // On record before it is shown: whoever rejoins a manager in between claims it, and is corrected by `give_up`.
+        // On record before it is shown: a domain that rejoins a manager in between claims it, and is corrected by
+        // `give_up`.
         self.chunks.make(index, serial, opts)?;
         resizing.next_serial = serial.wrapping_add(1).max(1);
         Ok(serial)
@@ -350,7 +353,7 @@ impl Memory {
         }
     }
 
-    /// A chunk goes back. Whether the manager was told.
+    /// Gives a chunk back. Returns whether the manager was told.
     ///
     /// # Safety
     /// No buffer lies in it, and none will.

@@ -152,7 +152,7 @@ impl Guard {
         self.lock().end_writing(window, slot);
     }
 
-    /// A reference with that access goes, by `lower`. If it is the last, the pages go first.
+    /// Lets a reference with that access go by calling `lower`. If it is the last one, its pages are closed first.
     pub(crate) fn let_go(
         &self,
         window: &Window,

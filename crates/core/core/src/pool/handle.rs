@@ -89,7 +89,7 @@ impl Pool {
         self.own.max_bytes()
     }
 
-    /// Who can write it.
+    /// Returns the level of trust: which domains can write the pool.
     pub fn trust(&self) -> Trust {
         self.own.options().trust
     }
@@ -122,8 +122,8 @@ impl Pool {
         core.patiently(None, || core.call(make, &[]).map(|_| ()))
     }
 
-    /// How many of its buffers somebody has, here or elsewhere: what is dead is collected first. For who waits until others have given
-    /// everything back. While the manager has news of who counts it may be too many, never too few.
+    /// Returns the number of buffers that a domain holds, here or elsewhere, after a collection: for a program that
+    /// waits until all came back. While the manager has news of readers it may be too many, never too few.
     pub fn in_use(&self) -> u64 {
         if self.own.domain().fork.is_child() {
             return 0;

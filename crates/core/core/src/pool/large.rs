@@ -61,13 +61,14 @@ impl Memory {
     /// Makes sure that nobody can write a large buffer any more, and that all readers of the pool were shown it: before it is sent for the
     /// first time. Its one writer, the caller, has stopped.
     ///
-    /// Cost: once for each buffer an exchange with the manager, and for each of its chunks two mappings and a seal. Who does not wait gives the
-    /// manager 50 ms to answer.
+    /// Cost: once for each buffer an exchange with the manager, and for each of its chunks two mappings and a seal. A
+    /// caller that does not wait gives the manager 50 ms to answer.
     ///
     /// # Errors
     /// `TimedOut` and `ManagerAway`: it may be tried again. Whatever it is, the buffer may be sealed by then.
-    // Crash: sealed and not shown: the manager has it as an open one, and takes it back when it sees our death. Whoever rejoins a manager claims
-    // what is on record, sealed or open.
+    // Crash: sealed and not shown: the manager has it as an open one, and takes it back when it sees our death. A
+    // domain that
+    // rejoins a manager claims what is on record, sealed or open.
     pub(super) fn seal(&self, slot: u32, deadline: Option<Instant>) -> Result<(), Error> {
         let deadline = deadline.map(|deadline| deadline.max(Instant::now() + PROMPT));
         let Some(_one) = self.sealing_alone(deadline) else {
@@ -110,7 +111,7 @@ impl Memory {
         Ok(())
     }
 
-    /// `None`: another thread seals one, and who asks does not wait for as long as the manager takes.
+    /// `None`: another thread seals a buffer, and this caller does not wait for as long as the manager takes.
     fn sealing_alone(&self, deadline: Option<Instant>) -> Option<MutexGuard<'_, ()>> {
         match (self.sealing.try_lock(), deadline) {
             (Ok(one), _) => Some(one),
@@ -169,7 +170,7 @@ impl Memory {
         let indices = lock(&self.store).runs.chunks_of(run);
         for index in indices.clone() {
             // SAFETY: the buffer that had it is dead, and nothing else lies in it.
-            let _ = unsafe { self.return_chunk(index) }; // whoever rejoins a manager claims what is on record
+            let _ = unsafe { self.return_chunk(index) }; // a domain that rejoins a manager claims what is on record
         }
         let runs = &mut lock(&self.store).runs;
         runs.free(run);

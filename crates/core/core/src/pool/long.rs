@@ -58,7 +58,7 @@ impl Memory {
     #[cold]
     pub(super) fn open_slot(&self, slot: u32) {
         let private = self.slots.private(slot);
-        // Relaxed: whoever has the slot to himself got it through a lock or a handle passed on.
+        // Relaxed: a thread that has the slot to itself got it through a lock or a handle passed on.
         if !private.open.swap(true, Ordering::Relaxed) {
             let bytes = self.slots.capacity_of(slot);
             self.chunks

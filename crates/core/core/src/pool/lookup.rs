@@ -196,7 +196,7 @@ mod tests {
         drop(got);
     }
 
-    /// What comes back is a part of what was sent, whatever who sends it says.
+    /// What comes back is a part of what was sent, whatever its sender says.
     #[test]
     fn what_comes_back_lies_inside_of_what_was_sent() {
         let _dog = tranship_testkit::Watchdog::new();
@@ -230,7 +230,8 @@ mod tests {
         }
     }
 
-    /// Who guesses the id of a buffer that is being sent for the first time may have it arrive here before the send is over.
+    /// A peer that guesses the id of a buffer that is being sent for the first time may have it arrive here before the
+    /// send is over.
     #[test]
     fn what_comes_back_in_the_middle_of_its_first_send_is_held() {
         let _dog = tranship_testkit::Watchdog::new();

@@ -43,9 +43,9 @@ impl OwnMember for OwnPool {
         lock(&self.collector.gc).queues()
     }
 
-    /// No collection by it until the pool's place in it is known. Before the control page
-    /// changes, so that nobody takes the old place in the new control page for ours. Who stood alone goes on as long as the new control page
-    /// does not have the pool at all: a manager that hangs meanwhile has added nobody.
+    /// No collection by it until the pool's place in it is known. Before the control page changes, so that nobody takes
+    /// the old place in the new control page for ours. A writer that stood alone goes on as long as the new control
+    /// page does not have the pool at all: a manager that hangs meanwhile has added nobody.
     fn suspend(&self) {
         let mut gc = lock(&self.collector.gc); // none runs
         gc.suspend();
@@ -165,7 +165,7 @@ impl ForeignPool {
         domain.register.foreign_as(pool)
     }
 
-    /// The same of this pool.
+    /// Returns a counted reference to this pool.
     pub(crate) fn arc(&self) -> Option<Arc<ForeignPool>> {
         let found = ForeignPool::find(&self.domain, self.shape.pool);
         found.filter(|arc| std::ptr::eq(Arc::as_ptr(arc), self))

@@ -1,4 +1,5 @@
-//! What the pool's buffers lie in: an allocator over chunks that the manager grants. Which buffers are dead it does not know, nor who waits.
+//! What the pool's buffers lie in: an allocator over chunks that the manager grants. It does not know which buffers are
+//! dead, nor which callers wait.
 //!
 //! Slots and their memory go from chunks to runs, slabs (`slabs.rs`) and zones, and back. How chunks come and go is `grow.rs`, how those of large
 //! buffers do `large.rs`, what else is done with buffers that go the long way `long.rs`.
@@ -93,7 +94,7 @@ impl Memory {
         }
     }
 
-    /// The same of a run of its own, with these flags besides.
+    /// Hands out a buffer in a run of its own, with these flags besides.
     pub(super) fn hand_out_huge(&self, slot: u32, len: usize, flags: u32) -> RawBuf {
         self.hand_out_long(slot, len);
         RawBuf {

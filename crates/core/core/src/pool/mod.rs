@@ -6,9 +6,9 @@
 //! - `memory`: what buffers lie in. It consists of what the manager knows of the pool (`registration`), the lengths of buffers and their classes (`sizes`,
 //!   `short`), zones (`class`: what stands behind their caches), slots (`slot_table`, `slots`, `place`, `run`), slabs and runs (`store`, `slabs`, `larges`), and chunks (`chunks`, `resizing`,
 //!   `grow`); buffers that go the long way have `long` and `large`.
-//! - `gc`: the collector, which finds what is dead in it: who counts (`reader_set`, `counts`), whether all of them have let go (`collect`, `few`, `order`), who has not
-//!   (`shortage`).
-//! - `waiters`: who waits for memory.
+//! - `gc`: the collector, which finds dead buffers: the counting domains (`reader_set`, `counts`), whether all of them
+//!   have let go (`collect`, `few`, `order`), and which have not (`shortage`).
+//! - `waiters`: callers that wait for memory.
 //!
 //! Across them go the beginning (`create`), alloc, free and release on their fast ways (`own`), alloc on its slow one (`wait`), less memory (`shrink`), and one's own buffers by
 //! their ids (`lookup`). `figures` says what each part tells the manager, `member` what the domain asks of the pool, `handle` is its public handle.

@@ -1,5 +1,5 @@
-//! Slots in the order of their numbers, out of those that came back in none: sent together, their counters lie in one cache line, and whoever receives them knows
-//! which is the next.
+//! Puts slots that came back in no order into the order of their numbers. Sent together, their counters lie in one
+//! cache line, and the receiver's processor foresees the next one.
 
 /// Slots of a line: half of those whose counters lie in one cache line.
 const EIGHT: usize = 8;

@@ -103,7 +103,7 @@ impl OwnPool {
         let words = self.memory.slots.shared.figures();
         self.waiters.say(words);
         self.collector.say(words);
-        // Not under both locks: whoever collects takes them the other way round.
+        // Not under both locks: a collecting thread takes them the other way round.
         self.memory.say(words, peaks, &self.collector.ready());
     }
 }
@@ -140,7 +140,7 @@ impl OwnPool {
         }
     }
 
-    /// The same of one that is no larger than a chunk.
+    /// Returns the serial that a line says of bytes that lie in one chunk.
     #[inline(always)]
     pub(crate) fn serial_of_one(&self, place: Place<'_>, offset: u64, length: usize) -> u32 {
         if length == 0 {
@@ -212,7 +212,7 @@ impl OwnPool {
         self.handles(slot).begin();
     }
 
-    /// A writable buffer goes, which nobody else can know.
+    /// Frees a writable buffer, which no other domain can know.
     ///
     /// # Safety
     /// The tag's class is one of the pool's.
@@ -271,7 +271,7 @@ impl OwnPool {
     /// A sent buffer lost its last handle here, after all its readers perhaps.
     #[inline]
     fn news_for_waiters(&self) {
-        // Relaxed: who begins to wait at this moment looks again after its round.
+        // Relaxed: a caller that begins to wait at this moment looks again after its round.
         if self.waiters.is_contended() {
             self.memory.returned.raise();
         }

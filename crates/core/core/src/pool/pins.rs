@@ -1,5 +1,5 @@
-//! What is held here of another's large buffers at level `none`. Nobody can write them, so they are read as plain slices, which must not change under
-//! who reads them: their chunks stay mapped as long as there is a handle, whatever their writer says.
+//! Holds on large buffers of other domains at level `none`. No domain can write them, so they are read as plain slices,
+//! which must not change. Their chunks therefore stay mapped as long as there is a handle, whatever their writer says.
 //!
 //! An honest writer says that a chunk is gone only when nobody has a reference to what lies in it, so that nothing is ever put off.
 

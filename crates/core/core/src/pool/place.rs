@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use tranship_ledger::Handles;
 use tranship_region::layout::Slot as TableSlot;
 
-/// Where a slot's words are: computed once, by who needs several of them.
+/// Addresses of a slot's words, computed once for a caller that needs several of them.
 #[derive(Clone, Copy)]
 pub(crate) struct Place<'a> {
     pub(super) private: &'a Slot,

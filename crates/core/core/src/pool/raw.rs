@@ -4,8 +4,8 @@ use super::tag::Tag;
 use std::ptr::NonNull;
 use tranship_zone::CachePlace;
 
-/// Memory of one of an own pool's slots that no handle has yet, one of whose references it is. In plain words, as who asked makes a handle of it:
-/// exactly one, or the slot is never free again.
+/// Memory of one of an own pool's slots that no handle has yet, one of whose references it is. The words are plain,
+/// because the caller makes a handle of it: exactly one, or the slot is never free again.
 #[must_use]
 pub(crate) struct RawBuf {
     /// The slot's memory, in the pool's own mapping.

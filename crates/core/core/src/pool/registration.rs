@@ -1,4 +1,4 @@
-//! The pool as its manager has it: who it is, what it may have, where it stands in the control page.
+//! The pool as its manager has it: its id, its quota, its place in the control page.
 
 use crate::domain::DomainCore;
 use crate::options::PoolOptions;
@@ -7,7 +7,7 @@ use tranship_proto::{PoolId, Request, Trust};
 use tranship_region::layout::LoadU64;
 use tranship_sys::ForkGuard;
 
-/// Who a pool is for its manager.
+/// What the manager knows a pool by.
 pub(super) struct Registration {
     pub(super) domain: DomainCore,
     /// The domain's, at hand.

@@ -17,7 +17,7 @@ pub(super) struct Resizing {
     pub(super) progress: u32,
     /// Somebody waited for the manager as long as one takes that is well, and it has not answered since.
     pub(super) late: bool,
-    /// The same of its word that would make our reader set as new as its control page.
+    /// Set while the manager is late with the word that makes our reader set as new as its control page.
     pub(super) stale: bool,
     pub(super) last_look: Option<Instant>,
     /// The most chunks in use at once in each of the last periods, the latest first.

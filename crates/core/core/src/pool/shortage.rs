@@ -12,7 +12,7 @@ use tranship_proto::DomainId;
 const ASKED: usize = 16;
 
 impl Collector {
-    /// Who holds most of the oldest buffers that were sent.
+    /// Returns the domain that holds most of the oldest buffers that were sent.
     pub(super) fn holder(&self, memory: &Memory) -> Option<Holder> {
         let has_handle = |slot| memory.slots.handles(slot).count() > 0;
         lock(&self.gc).holder(memory.domain().id(), has_handle)
@@ -25,9 +25,11 @@ impl Collector {
 }
 
 impl Gc {
-    /// Who holds a slot, or has not taken a message with it. Not a verdict for the collector, which also asks for handles and generations; but a domain that is not
-    /// among them had nothing when this began, and nothing under way.
-    // Ordering: queues first, then references. A receipt raises the reference before it counts the message, so who finds it counted finds the reference.
+    /// Returns the domains that hold a slot, or have not taken a message with it. Not a verdict for the collector,
+    /// which also asks for handles and generations; but a domain that is not among them had nothing when this began,
+    /// and nothing under way.
+    // Ordering: queues first, then references. A receipt raises the reference before it counts the message, so a look
+    // that finds it counted finds the reference.
     fn holders(&self, slot: u32) -> impl Iterator<Item = DomainId> + '_ {
         let readers = self.reader_set.holders(slot).map(|(domain, _)| domain);
         let queues = self.reader_set.queues().iter();

@@ -16,7 +16,7 @@ impl OwnPool {
         self.shrink_target.store(bytes, Ordering::Relaxed);
     }
 
-    /// The quota is this now: who was to have less, and has more, may keep it.
+    /// Takes note of a new quota: a pool that was to shrink may keep what the quota covers.
     pub(crate) fn lift_shrink_target(&self, quota_bytes: u64) {
         // Relaxed: read by the next turn.
         self.shrink_target.fetch_max(quota_bytes, Ordering::Relaxed);
@@ -68,7 +68,7 @@ impl OwnPool {
         }
     }
 
-    /// What was made for somebody who has not come for it goes back, and what is over.
+    /// Gives back memory that was made for a caller that has not come for it, and what is over.
     fn settle_large(&self) {
         if self.waiters.count() == 0 {
             lock(&self.memory.store).large.forget_ready();
@@ -76,7 +76,7 @@ impl OwnPool {
         self.memory.give_back_large();
     }
 
-    /// Gives back what was not needed at any moment of the last periods, whoever looks when; but never the last chunk.
+    /// Gives back what was not needed at any moment of the last periods, but never the last chunk.
     fn settle(&self, resizing: &mut Resizing) {
         resizing.looks = resizing.looks.wrapping_add(1);
         // What threads have cached counts as used. Taken from them now and then, it is only used if it is taken again.
@@ -194,7 +194,7 @@ mod tests {
         drop([(); 4].map(|()| half()));
     }
 
-    /// Who always takes again at once what he has freed keeps nothing by it that is to go.
+    /// A caller that always takes again at once what it has freed does not keep memory that is to go.
     #[test]
     fn a_pool_that_is_to_shrink_does_so_under_a_thread_that_frees_and_allocates() {
         let domain = Domain::embedded().expect("a domain");

@@ -82,7 +82,7 @@ impl SlotTable {
         self.generation_word(slot).load(Ordering::Relaxed) // own word
     }
 
-    /// Its capacity, bytes.
+    /// Returns the slot's capacity, bytes.
     pub(super) fn capacity_of(&self, slot: u32) -> u64 {
         self.entry(slot).length.load(Ordering::Relaxed) // own word
     }
@@ -110,7 +110,7 @@ impl SlotTable {
         // Relaxed: a word of our own, before the generation is made even, by which others here find the buffer.
         let next = generation::published(self.generation(slot));
         self.private(slot).moved.store(next, Ordering::Relaxed);
-        // The manager charges it to whoever has it. On the line that the generation is about to be written to.
+        // The manager charges it to its holder. It lies on the line that the generation is about to be written to.
         self.entry(slot).moved.store(next, Ordering::Relaxed);
     }
 
@@ -132,7 +132,7 @@ impl SlotTable {
         }
     }
 
-    /// The same of all slots.
+    /// Returns the padding of all slots together, bytes.
     pub(super) fn padding_bytes(&self) -> u64 {
         self.padding_bytes.load(Ordering::Relaxed)
     }

@@ -29,7 +29,7 @@ pub(crate) struct Slot {
 impl Slot {
     /// The slab was cut: where the item lies from now on.
     pub(crate) fn place_at(&self, offset: u64, class: u8, place: Place) {
-        // Relaxed: whoever gets the slot gets it through a lock or a handle passed on.
+        // Relaxed: a thread gets the slot through a lock or a handle passed on.
         self.offset.store(offset, Ordering::Relaxed);
         self.class.store(class, Ordering::Relaxed);
         self.slab.store(place.slab, Ordering::Relaxed);
@@ -39,7 +39,7 @@ impl Slot {
     }
     /// The padding is so much now; how much it was.
     pub(crate) fn pad(&self, bytes: u32) -> u32 {
-        // Relaxed: whoever has the slot to himself got it through a lock.
+        // Relaxed: a thread that has the slot to itself got it through a lock.
         self.padding.swap(bytes, Ordering::Relaxed)
     }
     #[inline]

@@ -33,7 +33,8 @@ impl Tag {
     pub(crate) const MOVED: u32 = 1 << 27;
     /// The bytes of a writable one may be written as a slice.
     pub(crate) const SLICE_MUT: u32 = 1 << 28;
-    /// What is done with it is recorded (`session/trace.rs`). It is asked for together with other bits, so that who does not record pays nothing.
+    /// What is done with it is recorded (`session/trace.rs`). It is asked for together with other bits, so that it
+    /// costs nothing while nothing is recorded.
     pub(crate) const TRACED: u32 = 1 << 29;
     /// A large one of a pool of level `none`, in chunks of its own. Of our pools: nobody can write them once it is sent (`pool/large.rs`). Of
     /// another's: nobody can, and they stay where they are as long as it is held (`pool/pins.rs`). Such a one has [`LONG`](Tag::LONG), too.
@@ -55,7 +56,7 @@ impl Tag {
         Tag { slot, rest }
     }
 
-    /// The same with these flags, too.
+    /// Returns the tag with these flags, too.
     pub(crate) fn with(self, flags: u32) -> Tag {
         let rest = self.rest | flags;
         Tag { rest, ..self }

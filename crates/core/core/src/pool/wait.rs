@@ -70,7 +70,8 @@ impl OwnPool {
         result
     }
 
-    /// The last place in the queue. Nobody passes who has one, until it [leaves](OwnPool::leave_queue).
+    /// Returns the last place in the queue. No caller passes one that has a place, until that one
+    /// [leaves](OwnPool::leave_queue).
     pub(crate) fn join_queue(&self) -> u64 {
         let ticket = self.waiters.join();
         self.domain().pressure.enter();
@@ -89,8 +90,8 @@ impl OwnPool {
         self.say_use();
     }
 
-    /// One look of somebody who does not sleep here, with a place in the queue or before there is one. None: it is not its turn, or there is
-    /// nothing yet.
+    /// One look of a caller that does not sleep here, with a place in the queue or before there is one. None: it is not
+    /// its turn, or there is nothing yet.
     pub(crate) fn look_in_queue(
         &self,
         len: usize,
@@ -132,13 +133,13 @@ impl OwnPool {
         let growth = self.memory.grow_for(pages, prompt);
         match self.take(len) {
             Some(buf) => Ok(buf),
-            // What is dead cannot be told before the manager has said who counts.
+            // What is dead cannot be told before the manager has named all readers.
             None if !good => Err(Limit::Late),
             None => Err(self.memory.limit_of(growth)),
         }
     }
 
-    /// The same of a large buffer of level `none`.
+    /// Tries to allocate a large buffer of level `none`.
     fn attempt_large(&self, len: usize, prompt: Duration) -> Result<RawBuf, Limit> {
         let memory = &self.memory;
         // What is dead goes first: it counts against the quota.

@@ -1,4 +1,4 @@
-//! Who waits for memory of a pool: a queue of tickets, and what is done while there are some.
+//! Callers that wait for memory of a pool: a queue of tickets, and what is done while there are some.
 
 use super::memory::Memory;
 use crate::base::lock;
@@ -9,7 +9,7 @@ use std::sync::{Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 use tranship_region::layout::table::Figures;
 
-/// Who waits for memory of a pool.
+/// The callers that wait for memory of a pool.
 #[derive(Debug, Default)]
 pub(super) struct Waiters {
     queue: Mutex<WaitQueue>,
@@ -79,7 +79,8 @@ impl Waiters {
         ticket
     }
 
-    /// Who has that place goes, and has waited since then. `left`: under the queue's lock, whether it is empty now.
+    /// Takes a place out of the queue, whose caller has waited since then. `left`: under the queue's lock, whether it
+    /// is empty now.
     pub(super) fn leave(&self, ticket: u64, since: Instant, left: impl FnOnce(bool)) {
         let mut queue = self.lock_queue();
         queue.waited_ns(Instant::now());

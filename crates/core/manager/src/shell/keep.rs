@@ -27,7 +27,8 @@ pub(super) struct Discarded {
     pub fd: OwnedFd,
     /// The state's input after the descriptor is closed.
     pub what: Option<Input>,
-    /// Closed here: ours, the kernel's, or a little memory. All others are closed by a worker.
+    /// Set if the manager's process closes it: the descriptor is its own, the kernel's, or a little memory. A worker
+    /// closes all others.
     pub small: bool,
 }
 

@@ -11,8 +11,8 @@ use tranship_sys::socket;
 /// Descriptors closed in one task: as many as the messages of one task can bring or make.
 const SWEEP: usize = 64;
 
-/// The number of a user's fetched messages that stop further fetches, except those under way: what such messages bring
-/// is not in the books yet.
+/// A user with this number of fetched messages has no further ones fetched, except those under way: the descriptors in
+/// them are not in the books yet.
 const ARRIVED: usize = 8;
 
 impl Shell {

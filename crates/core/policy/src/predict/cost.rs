@@ -269,7 +269,7 @@ mod tests {
         pool.period(100, 100, 4.0, 0.0, 1000);
         pool.period(100, 100, 4.0, 0.0, 1000);
         assert_eq!(pool.period(120, 120, 2.0, 0.0, 1000), 140);
-        // Collecting alone counts too; but not once more memory no longer helps.
+        // Time spent collecting counts without waiting, too, until more memory no longer helps.
         let mut pool = Pool::new();
         pool.period(100, 90, 0.0, 0.4, 1000);
         assert_eq!(pool.period(100, 90, 0.0, 0.4, 1000), 112);

@@ -74,7 +74,7 @@ fn serve(args: &DaemonArgs) -> Result<Answer> {
         None => Listener::bind(&path, mode),
     };
     let listener = match bound {
-        // That is no failure to who only wants one to be there.
+        // That is no failure to a caller that only wants one to be there.
         Err(error) if error == ErrorKind::ManagerRunning && args.detached => return Ok(Answer::No),
         bound => bound?,
     };

@@ -87,7 +87,7 @@ pub(super) struct Handshakes {
 }
 
 impl Handshakes {
-    /// Lets a connection in; another one may have to go for it. None: no other can go.
+    /// Lets a connection in, for which another one may be closed. `None`: no other can be closed.
     pub(super) fn admit(
         &mut self,
         from: IpAddr,

@@ -134,7 +134,8 @@ impl Link {
         self.start < self.inward.len() || self.line.has_input()
     }
 
-    /// Returns the consumer of the next record. An impossible record waits for the program, which finds that out.
+    /// Returns the consumer of the next record. An impossible record is left to the program's thread, which finds the
+    /// error.
     pub(super) fn waits(&self) -> Waits {
         let here = self.inward.len() - self.start;
         match self.header() {

@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use tranship_core::Account;
 use tranship_sys::ForkGuard;
 
-/// Blocks that a lock each protects; the memory of their group is made when it is first needed.
+/// A group of blocks, each with a lock of its own. Its memory is made when it is first needed.
 type Group = OnceLock<Box<[Mutex<Block>]>>;
 
 #[derive(Debug)]

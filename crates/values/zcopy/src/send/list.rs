@@ -191,7 +191,7 @@ impl Sender {
                 self.note(socket.route, chosen, &segments[..count], sent);
                 (count, Ok(sent))
             }
-            // No room for pinned pages or for notifications, a socket that cannot, a sandbox.
+            // There is no room for pinned pages or notifications, the socket cannot do it, or a sandbox refuses it.
             Err(error) if !is_later(&error) => {
                 let sent = copy::send(fd, segments, more, &mut self.counts);
                 self.note_copied(socket.route, Why::Refused, segments, &sent);

@@ -208,7 +208,7 @@ fn splice_run(
     };
     pipe.held = held.map_err(refused)?;
     let more = done < segments.len();
-    // A short send was ended by a signal or a time-out, or found no more room: to go on would wait anew.
+    // A short send was ended by a signal or a time-out, or found no more room: another try would wait once more.
     let now = pipe::splice(&pipe.read, None, socket, pipe.held, more);
     pipe.held -= now.as_ref().map_or(0, |now| *now);
     pipe.drain();

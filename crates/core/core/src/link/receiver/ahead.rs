@@ -25,7 +25,7 @@ pub(super) enum Over {
     Never,
     Lost,
     Violated(Violation),
-    /// The sender, who is a carrier in this process, said why.
+    /// The sender, a carrier in this process, said why.
     Because(Error),
 }
 

@@ -41,7 +41,7 @@ impl Receiver {
     pub(super) fn never_comes(&self, dead: bool, why: RefusalCode) -> bool {
         match why {
             RefusalCode::NoSuchId | RefusalCode::NotYours if dead => true,
-            // It knows the pool, and there is nobody left who would make us a reader of it.
+            // It knows the pool, and no domain is left that would make us a reader of it.
             RefusalCode::NotYours => !self.link.domain.is_just_back() && self.source_is_gone(),
             _ => false,
         }

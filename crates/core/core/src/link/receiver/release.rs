@@ -1,6 +1,7 @@
 //! Letting go of what came, and saying so: the sender gets a word for it.
 //!
-//! The reference goes first and the word after it, so that who hears the word finds the memory free as far as this end is concerned.
+//! The reference goes first and the word after it, so that a sender that hears the word finds the memory free as far as
+//! this end is concerned.
 
 use super::Receiver;
 use crate::buffer::{Handle, Home};

@@ -141,7 +141,7 @@ impl Sender {
             let answer = domain.patiently(deadline, || {
                 self.ask_to_assign(&assignment, &mut asked, &mut away_since, deadline)
             });
-            // Who waits as long as it takes waits for a manager, too.
+            // A caller that waits as long as it takes waits for a manager, too.
             let waits = deadline.is_none()
                 && answer
                     .as_ref()
@@ -213,7 +213,8 @@ impl Sender {
             None => {
                 let make = |req| Request::Assign { req, channel, pool };
                 let fds = [assignment.counts_fd.as_fd()];
-                // Who does not wait for the receiver does not wait for a manager that has still to welcome us, either.
+                // A caller that does not wait for the receiver does not wait for a manager that has still to welcome
+                // us, either.
                 match deadline {
                     Some(_) => domain.ask_now(make, &fds)?,
                     None => domain.ask(make, &fds)?,
@@ -238,7 +239,8 @@ impl Sender {
                 self.link.look_for_death();
                 return Err(ErrorKind::ManagerAway.into());
             }
-            // Its connection has ended, of which nothing follows yet: who is killed loses its descriptors before it is dead.
+            // Its connection has ended, of which nothing follows yet: a killed process loses its descriptors before it
+            // is dead.
             Err(error)
                 if self.link.gone() == Gone::No
                     && error.find().is_some_and(Refusal::went_away)

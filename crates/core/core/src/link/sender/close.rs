@@ -36,7 +36,7 @@ impl Drop for Sender {
         self.end_replies();
         if self.store.is_some() {
             if self.lingers && !std::thread::panicking() {
-                // The process may be about to end, and with it who carries.
+                // The process may be about to end, and the carrier with it.
                 self.wait_gone(PATIENCE);
             }
             self.drop_passed();

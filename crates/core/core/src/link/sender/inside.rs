@@ -55,7 +55,7 @@ impl Sender {
         self.most_bytes = bytes;
     }
 
-    /// Its end waits for the carrier's.
+    /// Waits at the channel's end until the carrier's end is there, too.
     pub(in crate::link) fn linger(&mut self) {
         self.lingers = true;
     }

@@ -30,7 +30,7 @@ impl Sender {
     #[inline(always)]
     pub fn try_recv_back(&mut self) -> Result<Option<Message>, Error> {
         if !self.fork.is_child() && self.store.is_none() {
-            // Who looks again and again takes no lock.
+            // A caller that looks again and again takes no lock.
             if !self.link.has_reply() {
                 return Ok(None);
             }
@@ -166,7 +166,8 @@ impl LinkShared {
         if replies.over {
             return;
         }
-        // Ordering: release, partner `has_reply`; before lines are given back, so that who finds none of them sees this.
+        // Ordering: release, partner `has_reply`; before lines are given back, so that a look that finds none of them
+        // sees this.
         self.early_replies.store(true, Ordering::Release);
         // Limit: as many as the ring holds, whatever a liar goes on writing.
         for _ in 0..self.their_lines().count() {
@@ -187,14 +188,14 @@ impl LinkShared {
 
     /// The lines that another thread has given back are among the early ones.
     fn has_early_reply(&self) -> bool {
-        // Ordering: acquire, after the load of our head in `has_line`: who has moved it has set this before.
+        // Ordering: acquire, after the load of our head in `has_line`: the thread that moved it has set this before.
         fence(Ordering::Acquire);
         self.early_replies.load(Ordering::Acquire)
     }
 
     /// There are none; under the lock of the replies.
     fn no_early_reply(&self) {
-        // Ordering: relaxed; only who has the lock writes it.
+        // Ordering: relaxed; only the holder of the lock writes it.
         self.early_replies.store(false, Ordering::Relaxed);
     }
 
@@ -278,7 +279,7 @@ enum Counted {
 }
 
 impl Assignment {
-    /// A buffer of its pool that is passed back. The sending is taken back, too, by who may.
+    /// A buffer of its pool that is passed back. The send is taken back, too, if this end may do so.
     #[inline]
     fn returned(&self, reference: Reference, counted: Counted) -> Result<Buffer, Violation> {
         let Reference {

@@ -138,7 +138,7 @@ impl Sender {
         }
     }
 
-    /// One pause of who waits for `is_ready`, as chosen; it may end without it.
+    /// One pause of a caller that waits for `is_ready`, as chosen; it may end without it.
     pub(super) fn pause(
         &self,
         polls: &mut u32,

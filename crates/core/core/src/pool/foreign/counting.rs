@@ -15,7 +15,7 @@ impl ForeignPool {
             .receive(visits::mark(), self.place(), self.word(slot), shared);
     }
 
-    /// The same by a locked instruction.
+    /// Counts by a locked instruction.
     #[inline(never)]
     pub(crate) fn receive_shared(&self, slot: u32) {
         if visits::mark().is_none() {

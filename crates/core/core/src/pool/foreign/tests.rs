@@ -26,7 +26,7 @@ fn opened_of(domain: &Domain, trust: Trust) -> (ForeignPool, TableRw) {
     (pool, ours)
 }
 
-/// The writer's waits are bounded, so that who is not woken is only late: here one is not.
+/// The writer's waits are bounded: a caller that is not woken is only late. Here one is not woken.
 #[test]
 fn the_last_release_wakes_a_writer_that_wants_it() {
     let _dog = tranship_testkit::Watchdog::new();
@@ -163,7 +163,8 @@ fn a_younger_chunk_takes_the_place_of_an_older_one() {
     assert_eq!(pool.mapped(), []);
 }
 
-/// A writer may have moved a buffer to us, and then say that nothing of its chunk is alive. Who writes such a buffer does not fault.
+/// A writer may have moved a buffer to us, and then say that nothing of its chunk is alive. A write to such a buffer
+/// does not fault.
 #[test]
 fn what_a_liar_takes_away_can_still_be_written() {
     for trust in [Trust::Full, Trust::Half] {

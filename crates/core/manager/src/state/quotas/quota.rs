@@ -71,8 +71,8 @@ pub(crate) fn set(
     set_pool(cx, pools, id, quota_bytes, true);
 }
 
-/// Sets a quota by a policy's word. A writer that does not read finds it on its control page. It is told again when
-/// there is something to give back.
+/// Sets a quota that a policy wants. A writer that does not read its messages finds the quota on its control page, and
+/// is told again when there is something to give back.
 pub(crate) fn move_to(
     cx: &mut Context,
     pools: &mut Pools,

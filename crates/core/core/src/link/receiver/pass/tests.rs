@@ -92,7 +92,7 @@ fn what_cannot_have_been_passed_is_a_violation() {
     drop(pool.alloc(CHUNK).expect("nobody has it"));
 }
 
-/// Who passes a buffer twice keeps it from being reused as long as its counters count, and no longer.
+/// A domain that passes a buffer twice keeps it from being reused as long as its counters count, and no longer.
 #[test]
 fn what_is_passed_twice_is_reused_when_its_receiver_is_gone() {
     let _dog = Watchdog::new();
