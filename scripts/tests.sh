@@ -1,6 +1,7 @@
 #!/bin/bash
 # tests.sh [WORD...]: builds everything in one build, then runs the test programs of the workspace whose package or name has one of
 # the words (`manager`, `core/api`), or all, several at a time.
+# Prints how long each program took, and its processor time.
 # JOBS=N runs N at a time (default: one more than there are processors, because most tests wait for most of their time). JOBS=1
 # CORES=0 runs each by itself on one processor, one test at a time. Then a test fails that only ends because another test keeps its
 # program busy.
@@ -30,10 +31,12 @@ run() {
     local program=$1 folder=$2 name=$3 logs=$4 begun=$SECONDS
     local log=$logs/${name//\//-}.log how=()
     [ -z "$CORES" ] || how=(taskset -c "$CORES")
-    if (cd "$folder" && CARGO_MANIFEST_DIR=$folder "${how[@]}" "$program" ${CORES:+--test-threads=1}) >"$log" 2>&1 </dev/null; then
-        printf '%5d s  %s\n' $((SECONDS - begun)) "$name"
-    else
-        printf '%5d s  %s FAILED\n' $((SECONDS - begun)) "$name"
+    local TIMEFORMAT='%U %S' status=0 used
+    { time env -C "$folder" CARGO_MANIFEST_DIR="$folder" "${how[@]}" "$program" ${CORES:+--test-threads=1} >"$log" 2>&1 </dev/null; } \
+        2>"$log.used" || status=$?
+    used=$(awk '{printf "%.0f", $1 + $2}' "$log.used")
+    printf '%5d s %5d s  %s%s\n' $((SECONDS - begun)) "$used" "$name" "$([ $status = 0 ] || echo " FAILED")"
+    if [ $status != 0 ]; then
         echo "$name" >>"$logs/failed"
         cat "$log"
         { echo "== $name"; tail -n 60 "$log"; } >>"$logs/ends"

@@ -1,8 +1,7 @@
-//! `malloc`: whole allocators as programs meet them, ours among them, each preloaded into a fresh process: one thread, blocks
-//! freed on another thread, and two mixed loads of many sizes, with the memory that they took at most.
+//! `malloc`: whole allocators as programs meet them, ours among them, each preloaded into a fresh process: one thread, and
+//! blocks freed on another thread.
 
 mod sized;
-mod stress;
 
 use std::time::Duration;
 
@@ -22,9 +21,8 @@ use crate::systems::allocators;
 
 /// Sizes when none are asked for.
 const SIZES: [usize; 8] = [64, 256, 1024, 4096, 16 << 10, 64 << 10, 256 << 10, 1 << 20];
-/// Works that have a size, and those that have many.
-const SIZED: [(&str, usize, usize); 3] = [("hot", 1, 1), ("hot", 32, 1), ("cross", 1024, 2)];
-const MIXED: [&str; 2] = ["larson", "mstress"];
+/// Works, blocks at a time, threads.
+const WORKS: [(&str, usize, usize); 3] = [("hot", 1, 1), ("hot", 32, 1), ("cross", 1024, 2)];
 
 #[derive(Debug, clap::Args)]
 pub struct Malloc {
@@ -63,7 +61,7 @@ impl Bench for Malloc {
             .filter_map(|(name, preload)| Some((*name, alloc::library(name, *preload)?)))
             .collect();
         let mut keys = Vec::new();
-        for (mode, buffers, threads) in SIZED {
+        for (mode, buffers, threads) in WORKS {
             keys.extend(common.some_of(sizes).iter().map(|bytes| Key {
                 mode,
                 payload_bytes: Some(*bytes),
@@ -72,11 +70,6 @@ impl Bench for Malloc {
                 ..Key::default()
             }));
         }
-        keys.extend(MIXED.map(|mode| Key {
-            mode,
-            threads: Some(2),
-            ..Key::default()
-        }));
         let mut outcome = Outcome::default();
         for key in &keys {
             let cells = ready.iter().map(|(system, library)| Cell {
@@ -110,14 +103,11 @@ pub fn child(given: Given) -> Result<()> {
         .find(|(name, _)| *name == given.system)
         .with_context(|| format!("no allocator {}", given.system))?;
     alloc::check_preload(preload)?;
-    let time = Duration::from_millis(given.sample_ms);
-    let ticks = clock::in_ticks(time);
+    let ticks = clock::in_ticks(Duration::from_millis(given.sample_ms));
     let blocks = &Blocks { bytes: given.bytes };
     let measured = match &*given.mode {
         "hot" => sized::single(blocks, cores[0], ticks, buffers)?,
         "cross" => sized::cross(blocks, cores, ticks)?,
-        "larson" => stress::run(stress::larson, cores, time)?,
-        "mstress" => stress::run(stress::mstress, cores, time)?,
         mode => bail!("no work {mode}"),
     };
     println!("{}", serde_json::to_string(&measured)?);
