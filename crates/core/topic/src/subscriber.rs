@@ -45,6 +45,9 @@ enum State {
 pub struct SubscriberStatus {
     /// The publisher's domain and process, if there is one.
     pub publisher: Option<(DomainId, u32)>,
+    /// Whether the publisher has taken this subscriber in: what it publishes from then on is received, or counted as
+    /// missed.
+    pub joined: bool,
     /// Whether the publisher waits for this subscriber.
     pub reliable: bool,
     /// Messages that were missed.
@@ -90,6 +93,7 @@ impl Subscriber {
         };
         SubscriberStatus {
             publisher: seat.map(|seat| seat.publisher()),
+            joined: seat.is_some_and(|seat| seat.has_begun()),
             reliable: seat.is_some_and(|seat| seat.is_reliable()),
             missed: self.missed,
             held: seat.map_or(0, |seat| seat.held()),

@@ -27,6 +27,7 @@ mod report;
 mod siege;
 mod stats;
 mod systems;
+mod topic;
 mod topic_ring;
 mod touch;
 mod zcopy;
@@ -80,6 +81,8 @@ enum Name {
     ZcVarnish(Of<zcopy::varnish::Varnish>),
     /// The ring that any number of readers map, without domains: a publish to 1 to 200 readers, and a reader that holds buffers.
     TopicRing(Of<topic_ring::TopicRing>),
+    /// A publish through the library to 1, 32 and 200 subscribers of a topic.
+    Topic(Of<topic::Topic>),
     /// A manager under hostile clients, and what honest ones of another user see of it (as root). Each user has a cgroup with an
     /// equal share of the processors (`besieged`); beside it a session for each process (`besieged-sessions`), and all in one cgroup
     /// (`besieged-together`).
@@ -117,6 +120,7 @@ fn main() -> ExitCode {
         Name::ZcCache(of) => of.run("zc-cache"),
         Name::ZcVarnish(of) => of.run("zc-varnish"),
         Name::TopicRing(of) => of.run("topic-ring"),
+        Name::Topic(of) => of.run("topic"),
         Name::Siege(of) => of.run("siege"),
         Name::Child { bench, given } => child(&bench, &given).map(|()| true),
     };

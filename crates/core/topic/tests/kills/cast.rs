@@ -246,6 +246,28 @@ child!(
     }
 );
 
+/// Messages that `burst` publishes: fewer than its ring has lines.
+pub const BURST: u64 = 10;
+
+child!(
+    /// Publishes a few messages once it has a subscriber, says so, and waits to be killed.
+    pub fn burst(ctl: Control) -> Result<(), Broken> {
+        let party = Party::new(ctl, "burst")?;
+        let mut publisher = party.domain.publish(TOPIC).map_err(broken)?;
+        party.ctl.send(&Done).map_err(broken)?;
+        publisher.wait_for(1, None).map_err(broken)?;
+        party.ctl.recv::<Order>().map_err(broken)?;
+        for id in 1..=BURST {
+            let mut frame = publisher.alloc(10_000).map_err(broken)?;
+            payload::fill(&mut frame, id, party.start.seed);
+            publisher.send((frame, id)).map_err(broken)?;
+        }
+        party.ctl.send(&Done).map_err(broken)?;
+        let _ = party.ctl.recv::<Order>();
+        Err("nobody has killed it".into())
+    }
+);
+
 child!(
     /// Looks at the manager's books from outside: answers when there is nothing but itself.
     pub fn guest(ctl: Control) -> Result<(), Broken> {

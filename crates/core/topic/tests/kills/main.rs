@@ -9,9 +9,12 @@ mod cast;
 mod hostile;
 mod stage;
 
-use cast::Order;
+use cast::{Done, Order};
 use stage::{Role, Stage, kills};
-use tranship_testkit::{Exit, Random, Watchdog};
+use tranship_core::admin::StatRecord;
+use tranship_core::{Domain, ErrorKind};
+use tranship_testkit::{Exit, Random, Watchdog, payload};
+use tranship_topic::Topics;
 
 /// Steps of the protocol at which a process dies, and the processes that reach them.
 const POINTS: [(&str, Role); 8] = [
@@ -68,6 +71,45 @@ fn at_random() {
     }
     dog.step("all kills");
     stage.ends();
+}
+
+#[test]
+fn what_a_dead_publisher_has_published_is_received() {
+    let _dog = Watchdog::new();
+    let domain = Domain::embedded().expect("a domain");
+    let start = cast::Start {
+        socket: domain.socket_path().expect("a socket"),
+        incarnation: 1,
+        seed: 7,
+    };
+    let burst = cast::burst().start().expect("a process");
+    burst.send(&start).expect("sent");
+    let Done = burst.expect();
+    let mut subscriber = domain.subscribe(cast::TOPIC).expect("subscribe");
+    while !subscriber.status().joined {
+        assert!(subscriber.try_recv().expect("nothing is taken").is_none());
+    }
+    burst.send(&Order::Advance(cast::BURST)).expect("sent");
+    let Done = burst.expect();
+    burst.kill();
+    // Once the manager knows of the death it looks for what is dead in the pool.
+    let is_known = || {
+        let books = domain.admin().stat().expect("stat");
+        let names =
+            |record: &StatRecord| matches!(record, StatRecord::Domain(d) if d.name == "burst");
+        !books.iter().any(names)
+    };
+    while !is_known() {
+        std::thread::yield_now();
+    }
+    domain.turn().expect("turn");
+    for id in 1..=cast::BURST {
+        let message = subscriber.recv().expect("a message");
+        assert_eq!((message.word, subscriber.missed()), (id, 0));
+        payload::verify_seed(&message.to_vec(), id, 7).expect("whole");
+    }
+    let error = subscriber.recv().expect_err("it is dead");
+    assert_eq!(error.kind(), ErrorKind::PeerDied, "{error}");
 }
 
 /// Nearly all subscribers die in one moment, some of them in the middle of a receipt.
