@@ -66,7 +66,9 @@ impl Services for Domain {
     fn serve_with(&self, address: &str, options: ServiceOptions) -> Result<Service, Error> {
         let requests = self.listen_with(address, options.requests())?;
         let replies = self.listen_with(&replies(address), options.replies())?;
-        Ok(Service::new(Hall::new(requests, replies, options)))
+        Ok(Service::new(|ahead| {
+            Hall::new(requests, replies, options, ahead)
+        }))
     }
 
     fn client_with(&self, address: &str, options: ServiceOptions) -> Result<Client, Error> {

@@ -2,13 +2,13 @@
 
 use crate::error::is_gone;
 use crate::options::ServiceOptions;
-use crate::peer::Peer;
+use crate::peer::{Ahead, Peer};
 use crate::request::Request;
 use crate::word::{self, Answer, Said, WELCOME};
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::task::Poll;
 use std::time::{Duration, Instant};
 use tranship_core::{DomainId, Error, Listener, Message, PollItem, Receiver, Sender, Wait, poll};
@@ -21,6 +21,8 @@ const MOST_HALF_OPEN: usize = 64;
 const MOST_AHEAD: usize = 256;
 /// How often a service that always has requests looks for new clients: once in so many.
 const LOOK_EACH: u32 = 64;
+/// How often a service that spins looks for requests between two looks for clients.
+const SPINS: u32 = 1 << 14;
 /// The longest sleep: channels without a partner are looked for after it.
 const SLEEP: Duration = Duration::from_millis(250);
 
@@ -38,24 +40,24 @@ impl Client {
     /// The next request that is to be begun.
     fn next(&mut self) -> Option<Request> {
         loop {
-            if self.ahead.is_empty() {
-                let message = self.read()?;
-                self.ahead.push_back(message);
-            }
+            let mut message = match self.ahead.pop_front() {
+                Some(message) => message,
+                None if self.requests.is_ready() => self.read()?,
+                None => return None,
+            };
             // The cancellation of this request may lie behind it.
             if self.requests.is_ready() {
+                self.ahead.push_front(message);
                 self.look_ahead();
+                message = self.ahead.pop_front()?;
             }
-            let Some(message) = self.ahead.pop_front() else {
-                continue;
-            };
             match word::said(message.word) {
                 Said::Cancel { call } => self.peer.cancel(call),
                 Said::Request { call, left } if left == Some(Duration::ZERO) => {
                     self.peer.answer(call, Answer::Late);
                 }
                 Said::Request { call, left } => {
-                    self.peer.begin(call);
+                    self.peer.forget(call);
                     let deadline = left.and_then(|left| Instant::now().checked_add(left));
                     return Some(Request::new(&self.peer, call, deadline, message));
                 }
@@ -69,7 +71,7 @@ impl Client {
             Err(_) => {
                 // Whatever it is, nothing more comes.
                 self.gone = true;
-                self.peer.cancel_all();
+                self.peer.is_gone();
                 None
             }
         }
@@ -129,6 +131,7 @@ pub(crate) struct Hall {
     next: usize,
     served: u32,
     options: ServiceOptions,
+    service: Weak<dyn Ahead>,
 }
 
 impl Hall {
@@ -136,6 +139,7 @@ impl Hall {
         requests: Listener<Receiver>,
         replies: Listener<Sender>,
         options: ServiceOptions,
+        service: Weak<dyn Ahead>,
     ) -> Hall {
         Hall {
             requests,
@@ -146,6 +150,7 @@ impl Hall {
             next: 0,
             served: 0,
             options,
+            service,
         }
     }
 
@@ -153,18 +158,13 @@ impl Hall {
         self.clients.len()
     }
 
-    /// The next request, if one is there: each client's turn comes.
+    /// The next request that is there: each client's turn comes. New clients are taken now and then.
     pub(crate) fn try_next(&mut self) -> Result<Option<Request>, Error> {
         self.served = self.served.wrapping_add(1);
         if self.served.is_multiple_of(LOOK_EACH) {
             self.admit()?;
         }
-        let found = self.look();
-        if found.is_none() {
-            self.admit()?;
-            return Ok(self.look());
-        }
-        Ok(found)
+        Ok(self.look())
     }
 
     fn look(&mut self) -> Option<Request> {
@@ -180,7 +180,11 @@ impl Hall {
     }
 
     /// Takes clients that connect, and lets go of those that are gone.
-    fn admit(&mut self) -> Result<(), Error> {
+    pub(crate) fn admit(&mut self) -> Result<(), Error> {
+        // An end is no message: only reading tells of it.
+        for client in self.clients.iter_mut().filter(|client| !client.gone) {
+            client.look_ahead();
+        }
         self.clients
             .retain(|client| !client.gone || !client.ahead.is_empty());
         while self.half_requests.len() < MOST_HALF_OPEN
@@ -247,34 +251,38 @@ impl Hall {
         let _ = replies.try_send((b"", WELCOME));
         self.clients.push(Client {
             requests,
-            peer: Arc::new(Peer::new(replies, status)),
+            peer: Arc::new(Peer::new(replies, status, self.service.clone())),
             ahead: VecDeque::new(),
             gone: false,
         });
     }
 
     /// Reads ahead what that client has sent.
-    pub(crate) fn look_ahead(&mut self, peer: &Arc<Peer>) {
-        let client = self.clients.iter_mut().find(|c| Arc::ptr_eq(&c.peer, peer));
+    pub(crate) fn look_ahead(&mut self, peer: &Peer) {
+        let client = self
+            .clients
+            .iter_mut()
+            .find(|c| std::ptr::eq(&*c.peer, peer));
         if let Some(client) = client {
             client.look_ahead();
         }
     }
 
-    /// Waits for anything to do, until the deadline at most.
-    pub(crate) fn wait(&mut self, deadline: Option<Instant>) -> Result<(), Error> {
+    /// Looks again and again, as long as the options say: whether there may be a request.
+    pub(crate) fn spin(&self) -> bool {
         let looks = match self.options.wait {
-            // As long as no client comes or goes.
-            Wait::Spin => 1 << 14,
+            Wait::Spin => SPINS,
             Wait::SpinThenSleep(looks) => looks,
             Wait::Sleep => 0,
         };
-        for _ in 0..looks {
-            if self.clients.iter().any(|c| c.requests.is_ready()) {
-                return Ok(());
-            }
+        (0..looks).any(|_| {
             std::hint::spin_loop();
-        }
+            self.clients.iter().any(|c| c.requests.is_ready())
+        })
+    }
+
+    /// Sleeps until there is anything to do, until the deadline at most. A service that spins sleeps only while it has no client.
+    pub(crate) fn sleep(&mut self, deadline: Option<Instant>) -> Result<(), Error> {
         if self.options.wait == Wait::Spin && !self.clients.is_empty() {
             return Ok(());
         }
@@ -375,7 +383,7 @@ impl Hall {
             }
         }
         for client in self.clients.iter().filter(|client| client.gone) {
-            client.peer.cancel_all();
+            client.peer.is_gone();
         }
         Ok(())
     }

@@ -10,7 +10,7 @@
 //! use tranship_service::Services;
 //!
 //! let domain = Domain::builder().helper_thread(true).embedded()?;
-//! let double = domain.serve("double")?;
+//! let double = domain.serve("local:double")?;
 //! let worker = thread::spawn(move || -> Result<(), tranship_core::Error> {
 //!     let request = double.recv()?;
 //!     let numbers = request.to_vec();
@@ -18,7 +18,7 @@
 //!     request.reply(&*doubled)?;
 //!     Ok(())
 //! });
-//! let client = domain.client("double")?;
+//! let client = domain.client("local:double")?;
 //! assert_eq!(client.call(&[1, 2, 3])?.to_vec(), [2, 4, 6]);
 //! worker.join().expect("the worker")?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())

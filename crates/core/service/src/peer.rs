@@ -3,36 +3,41 @@
 use crate::lock;
 use crate::word::{self, Answer, CallId};
 use std::fmt::Debug;
-use std::sync::{Arc, Mutex};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, Weak};
 use tranship_core::{Sender, Status};
 
 /// Reads what a client has sent before a worker asks for it.
 pub(crate) trait Ahead: Debug + Send + Sync {
     /// Looks for cancellations of that client's calls.
-    fn look_ahead(&self, peer: &Arc<Peer>);
+    fn look_ahead(&self, peer: &Peer);
 }
+
+/// The most cancellations of one client that are kept. A client has fewer calls in flight.
+const MOST_CANCELLED: usize = 256;
 
 /// What a request knows of its client.
 #[derive(Debug)]
 pub(crate) struct Peer {
     pub(crate) replies: Mutex<Sender>,
     pub(crate) status: Status,
-    /// Calls that a worker has, and whether they were cancelled.
-    calls: Mutex<Vec<(CallId, bool)>>,
+    pub(crate) service: Weak<dyn Ahead>,
+    /// Calls that were cancelled and are perhaps with a worker. `any`: whether there are some, so that a call without one takes no lock.
+    cancelled: Mutex<Vec<CallId>>,
+    any: AtomicBool,
+    gone: AtomicBool,
 }
 
 impl Peer {
-    pub(crate) fn new(replies: Sender, status: Status) -> Peer {
+    pub(crate) fn new(replies: Sender, status: Status, service: Weak<dyn Ahead>) -> Peer {
         Peer {
             replies: Mutex::new(replies),
             status,
-            calls: Mutex::default(),
+            service,
+            cancelled: Mutex::default(),
+            any: AtomicBool::new(false),
+            gone: AtomicBool::new(false),
         }
-    }
-
-    /// A worker takes a call.
-    pub(crate) fn begin(&self, call: CallId) {
-        lock(&self.calls).push((call, false));
     }
 
     /// Answers a call without a payload.
@@ -41,27 +46,31 @@ impl Peer {
         let _ = lock(&self.replies).try_send((b"", word::answer(call, how)));
     }
 
-    pub(crate) fn end(&self, call: CallId) {
-        let mut calls = lock(&self.calls);
-        if let Some(at) = calls.iter().position(|(other, _)| *other == call) {
-            calls.swap_remove(at);
+    /// A call of that number begins or ends: a cancellation that is there is of an earlier call.
+    pub(crate) fn forget(&self, call: CallId) {
+        // Ordering: relaxed, here and below; the list is read under its lock, and a cancellation that comes meanwhile is seen by a later look.
+        if self.any.load(Ordering::Relaxed) {
+            let mut cancelled = lock(&self.cancelled);
+            cancelled.retain(|other| *other != call);
+            self.any.store(!cancelled.is_empty(), Ordering::Relaxed);
         }
     }
 
     pub(crate) fn is_cancelled(&self, call: CallId) -> bool {
-        let calls = lock(&self.calls);
-        calls.iter().any(|(other, over)| *other == call && *over)
+        self.gone.load(Ordering::Relaxed)
+            || (self.any.load(Ordering::Relaxed) && lock(&self.cancelled).contains(&call))
     }
 
     pub(crate) fn cancel(&self, call: CallId) {
-        for (other, over) in lock(&self.calls).iter_mut() {
-            *over |= *other == call;
+        let mut cancelled = lock(&self.cancelled);
+        if cancelled.len() >= MOST_CANCELLED {
+            cancelled.remove(0);
         }
+        cancelled.push(call);
+        self.any.store(true, Ordering::Relaxed);
     }
 
-    pub(crate) fn cancel_all(&self) {
-        lock(&self.calls)
-            .iter_mut()
-            .for_each(|(_, over)| *over = true);
+    pub(crate) fn is_gone(&self) {
+        self.gone.store(true, Ordering::Relaxed);
     }
 }

@@ -1,7 +1,7 @@
 //! A request that a worker has taken.
 
 use crate::lock;
-use crate::peer::{Ahead, Peer};
+use crate::peer::Peer;
 use crate::word::{self, Answer, CallId};
 use std::ops::Deref;
 use std::sync::Arc;
@@ -20,7 +20,6 @@ pub struct Request {
     call: CallId,
     deadline: Option<Instant>,
     message: Message,
-    service: Option<Arc<dyn Ahead>>,
     answered: bool,
 }
 
@@ -44,14 +43,8 @@ impl Request {
             call,
             deadline,
             message,
-            service: None,
             answered: false,
         }
-    }
-
-    pub(crate) fn of(mut self, service: Arc<dyn Ahead>) -> Request {
-        self.service = Some(service);
-        self
     }
 
     /// Answers with a result. The payload's type says what happens to it, as for [`Sender::send`](tranship_core::Sender::send).
@@ -118,7 +111,7 @@ impl Request {
         {
             return true;
         }
-        if let Some(service) = &self.service {
+        if let Some(service) = self.peer.service.upgrade() {
             service.look_ahead(&self.peer);
         }
         self.peer.is_cancelled(self.call)
@@ -132,7 +125,7 @@ impl Request {
 
 impl Drop for Request {
     fn drop(&mut self) {
-        self.peer.end(self.call);
+        self.peer.forget(self.call);
         if !self.answered {
             self.peer.answer(self.call, Answer::Dropped);
         }

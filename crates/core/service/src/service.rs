@@ -5,14 +5,14 @@ use crate::lock;
 use crate::peer::{Ahead, Peer};
 use crate::request::Request;
 use std::future::poll_fn;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 use tranship_core::{Error, ErrorKind};
 
 /// A service: a name at which many clients call. Clones are workers of the same service: each request goes to one that is idle.
 ///
-/// Dropping the last clone, and the last [`Request`], ends the service: calls in flight fail at their clients with `PeerGone`.
+/// Dropping the last clone ends the service: its calls fail at their clients with `PeerGone`.
 ///
 /// Crash: a client that dies ends its own calls alone ([`Request::is_cancelled`]).
 #[derive(Clone, Debug)]
@@ -99,7 +99,7 @@ impl Shared {
 
 impl Ahead for Shared {
     /// Does nothing while another worker waits in the hall: that one reads what comes.
-    fn look_ahead(&self, peer: &Arc<Peer>) {
+    fn look_ahead(&self, peer: &Peer) {
         if let Some(mut turn) = self.turn(Some(Instant::now()))
             && let Some(hall) = &mut turn.hall
         {
@@ -109,17 +109,17 @@ impl Ahead for Shared {
 }
 
 impl Service {
-    pub(crate) fn new(hall: Hall) -> Service {
-        Service {
-            shared: Arc::new(Shared {
-                kept: Mutex::new(Kept {
-                    hall: Some(Box::new(hall)),
-                    tasks: Vec::new(),
-                    sleepers: 0,
-                }),
-                free: Condvar::new(),
+    /// `hall` is given what its clients' requests look ahead by.
+    pub(crate) fn new(hall: impl FnOnce(Weak<dyn Ahead>) -> Hall) -> Service {
+        let shared = Arc::new_cyclic(|shared: &Weak<Shared>| Shared {
+            kept: Mutex::new(Kept {
+                hall: Some(Box::new(hall(shared.clone()))),
+                tasks: Vec::new(),
+                sleepers: 0,
             }),
-        }
+            free: Condvar::new(),
+        });
+        Service { shared }
     }
 
     /// Takes the next request. It waits for ever.
@@ -163,12 +163,20 @@ impl Service {
         };
         loop {
             if let Some(request) = hall.try_next()? {
-                return Ok(Some(request.of(self.shared.clone())));
+                return Ok(Some(request));
             }
-            if deadline.is_some_and(|at| Instant::now() >= at) {
+            let is_over = || deadline.is_some_and(|at| Instant::now() >= at);
+            if !is_over() && hall.spin() {
+                continue;
+            }
+            hall.admit()?;
+            if let Some(request) = hall.try_next()? {
+                return Ok(Some(request));
+            }
+            if is_over() {
                 return Ok(None);
             }
-            hall.wait(deadline)?;
+            hall.sleep(deadline)?;
         }
     }
 
@@ -182,8 +190,9 @@ impl Service {
             return Err(ErrorKind::Internal.into());
         };
         loop {
+            hall.admit()?;
             if let Some(request) = hall.try_next()? {
-                return Ok(request.of(self.shared.clone()));
+                return Ok(request);
             }
             hall.wait_async().await?;
         }
