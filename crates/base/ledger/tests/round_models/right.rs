@@ -40,7 +40,14 @@ fn one_reader_that_keeps_more() {
 
 #[test]
 fn sequences_wrap_around() {
-    holds(one("sequences around 2^48").with(|c| (c.first, c.messages) = ((1 << 48) - 2, 4)));
+    let wraps = |c: &mut Config| (c.first, c.messages) = ((1 << 48) - 2, 4);
+    holds(one("sequences around 2^48").with(wraps));
+    if torture() {
+        holds(one("withdrawn lines around 2^48").with(|c| {
+            wraps(c);
+            (c.withdraws, c.slots) = (true, 2);
+        }));
+    }
 }
 
 #[test]
@@ -65,6 +72,10 @@ fn two_readers_of_which_one_keeps() {
 fn deaths() {
     holds(two("two readers, deaths of both").with(|c| (c.slots, c.deaths) = (3, 2)));
     holds(one("a reader that keeps, and dies").with(|c| c.deaths = 1));
+    holds(one("a table, and a death").with(|c| (c.kept, c.table, c.deaths) = (0, 1, 1)));
+    if torture() {
+        holds(one("another thread, and a death").with(|c| (c.helper, c.deaths) = (true, 1)));
+    }
 }
 
 #[test]
@@ -104,6 +115,16 @@ fn aggregates() {
     holds(one("two buffers a line").with(|c| {
         (c.pieces, c.kept, c.slots, c.buffer) = (2, 2, 6, 3);
     }));
+    if torture() {
+        let two = |name| one(name).with(|c| (c.pieces, c.kept, c.buffer) = (2, 2, 3));
+        holds(two("two buffers a line, one in the table").with(|c| {
+            (c.kept, c.table, c.slots) = (1, 1, 6);
+        }));
+        holds(two("two buffers a line, and a death").with(|c| (c.slots, c.deaths) = (6, 1)));
+        holds(two("two buffers a line, withdrawn").with(|c| {
+            (c.slots, c.withdraws, c.messages) = (4, true, 2);
+        }));
+    }
 }
 
 #[test]
@@ -129,9 +150,16 @@ fn buffers_found_by_their_ids() {
 
 #[test]
 fn two_rings() {
-    holds(two("one buffer in two topics").with(|c| {
-        (c.readers, c.both, c.writers_buffer, c.slots) = (vec![0, 1], true, 6, 3);
-    }));
+    let in_two = |name| {
+        two(name).with(|c| {
+            (c.readers, c.both, c.writers_buffer, c.slots) = (vec![0, 1], true, 6, 3);
+        })
+    };
+    holds(in_two("one buffer in two topics"));
+    holds(in_two("one buffer in two topics, one reader lies").with(|c| c.liar = 2));
+    if torture() {
+        holds(in_two("one buffer in two topics, a death").with(|c| c.deaths = 1));
+    }
     let mixed = |name, readers| {
         Config::new(name).with(|c| {
             (c.readers, c.both, c.channels, c.keepers) = (readers, true, 2, 0);
