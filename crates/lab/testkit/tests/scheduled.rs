@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tranship_core::admin::StatRecord;
 use tranship_core::{BufferMut, Domain, PoolOptions};
-use tranship_manager::Config;
+use tranship_manager::{Config, PressureConfig};
 use tranship_testkit::{Control, Held, Peer, Watchdog, child};
 
 const CHUNK: usize = 256 << 10;
@@ -53,6 +53,10 @@ fn manager() -> Domain {
         policy: "throughput".to_owned(),
         policy_period: Duration::from_millis(100),
         grace: Duration::from_millis(1),
+        pressure: PressureConfig {
+            watch: false,
+            ..PressureConfig::default()
+        },
         ..Config::default()
     };
     let builder = Domain::builder().name("manager").config(config);

@@ -9,7 +9,7 @@ use tranship_cache::{Options, Server};
 use tranship_core::Domain;
 use tranship_core::admin::{HeapStat, StatRecord};
 use tranship_core::heap::{Heap, HeapOptions};
-use tranship_manager::{Config, Embedded};
+use tranship_manager::{Config, Embedded, PressureConfig};
 use tranship_testkit::Watchdog;
 
 const MIB: u64 = 1 << 20;
@@ -35,6 +35,10 @@ fn join(manager: &Embedded, name: &str) -> Domain {
 fn manager(total: u64, path: &Path) -> Embedded {
     let config = Config {
         total: Some(total),
+        pressure: PressureConfig {
+            watch: false,
+            ..PressureConfig::default()
+        },
         ..Config::default()
     };
     Embedded::start(config, Some(path)).expect("a manager")

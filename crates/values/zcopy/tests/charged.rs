@@ -7,7 +7,7 @@ use std::os::fd::AsFd;
 use tranship_core::Domain;
 use tranship_core::admin::{HeapStat, StatRecord};
 use tranship_core::heap::{Heap, HeapOptions};
-use tranship_manager::Config;
+use tranship_manager::{Config, PressureConfig};
 use tranship_testkit::Random;
 use tranship_zcopy::{Arena, Error, Options, Value};
 
@@ -18,6 +18,10 @@ const BLOCK: usize = 64 << 10;
 fn with_total(total: u64) -> Domain {
     let config = Config {
         total: Some(total),
+        pressure: PressureConfig {
+            watch: false,
+            ..PressureConfig::default()
+        },
         ..Config::default()
     };
     let domain = Domain::builder().name("cache").config(config).embedded();
@@ -74,7 +78,7 @@ fn values(arena: &Arena, count: usize) -> Vec<Value> {
 #[test]
 fn what_is_there_is_admitted_and_goes_back_when_the_manager_asks() {
     let _dog = dog();
-    let domain = Domain::embedded().expect("a manager");
+    let domain = with_total(1 << 30);
     let arena = arena(&domain);
     assert_eq!((admitted(&domain), resident(&arena)), (0, 0));
     let mut values = values(&arena, 64);
@@ -106,7 +110,7 @@ fn what_is_there_is_admitted_and_goes_back_when_the_manager_asks() {
 #[test]
 fn what_is_free_and_kept_goes_first() {
     let _dog = dog();
-    let domain = Domain::embedded().expect("a manager");
+    let domain = with_total(1 << 30);
     let arena = arena(&domain);
     drop(values(&arena, 32));
     assert_eq!(resident(&arena), 2 * MIB, "kept for the next ones");

@@ -6,7 +6,7 @@ use tranship_core::admin::{HeapStat, StatRecord};
 use tranship_core::error::RefusalCode;
 use tranship_core::heap::{Heap, HeapOptions};
 use tranship_core::{Domain, Error, ErrorKind};
-use tranship_manager::{Config, Embedded};
+use tranship_manager::{Config, Embedded, PressureConfig};
 
 const MIB: u64 = 1 << 20;
 
@@ -65,6 +65,10 @@ fn heaps_and_pools_share_the_total_and_press_each_other() {
     let _dog = dog();
     let config = Config {
         total: Some(16 * MIB),
+        pressure: PressureConfig {
+            watch: false,
+            ..PressureConfig::default()
+        },
         ..Config::default()
     };
     let a = embedded_with(config);
@@ -95,6 +99,10 @@ fn heaps_and_pools_share_the_total_and_press_each_other() {
 fn manager(path: &Path) -> Embedded {
     let config = Config {
         total: Some(64 * MIB),
+        pressure: PressureConfig {
+            watch: false,
+            ..PressureConfig::default()
+        },
         ..Config::default()
     };
     Embedded::start(config, Some(path)).expect("manager")

@@ -25,7 +25,10 @@ pub(crate) fn dog() -> Watchdog {
 /// A domain with the manager in it. Here one thread plays several domains, so each has a helper thread that gives the
 /// manager its answers.
 pub(crate) fn embedded() -> Domain {
-    embedded_with(tranship_manager::Config::default())
+    let mut config = tranship_manager::Config::default();
+    // On a machine that is short of memory pools would have to give theirs back.
+    config.pressure.watch = false;
+    embedded_with(config)
 }
 
 pub(crate) fn embedded_with(config: tranship_manager::Config) -> Domain {

@@ -6,7 +6,7 @@ use std::process::Command;
 use std::sync::OnceLock;
 use tranship_core::Domain;
 use tranship_core::admin::{HeapStat, StatRecord};
-use tranship_manager::{Config, Embedded};
+use tranship_manager::{Config, Embedded, PressureConfig};
 use tranship_testkit::{Launch, Watchdog, artifact};
 
 pub const MIB: u64 = 1 << 20;
@@ -46,6 +46,10 @@ impl Stage {
     pub fn begin(&mut self, total: u64) {
         let config = Config {
             total: Some(total),
+            pressure: PressureConfig {
+                watch: false,
+                ..PressureConfig::default()
+            },
             ..Config::default()
         };
         self.manager = Some(Embedded::start(config, Some(&self.path)).expect("manager"));
