@@ -22,4 +22,4 @@ pub use defer::{DeferProducer, DeferQueue};
 pub use fence::{fence_after_rmw, full_fence, light_fence};
 pub use hazard::{Mark, Marks};
 pub use mpsc::{Pop, SlotQueue, Taker};
-pub use prefetch::{prefetch_read, prefetch_write};
+pub use prefetch::{drop_shared, prefetch_read, prefetch_write};

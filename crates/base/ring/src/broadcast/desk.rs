@@ -5,7 +5,13 @@ use super::words::{KEPT, LAST};
 use crate::line::Lines;
 use std::convert::Infallible;
 use tranship_sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
-use tranship_sync::{full_fence, prefetch_write};
+use tranship_sync::{drop_shared, full_fence, prefetch_write};
+
+/// Lines from the next one to the one that is prefetched, and to that if lines are dropped before.
+const AHEAD: u64 = 1;
+const FAR_AHEAD: u64 = 3;
+/// Lines from the next one to the one that is dropped.
+const DROPPED: u32 = 16;
 
 /// What a reader says that it may hold: one cache line, which the reader writes and the writer reads.
 #[derive(Debug, Default)]
@@ -56,8 +62,15 @@ impl WriterMemory for Lines<'_> {
     }
 
     #[inline(always)]
-    fn prefetch(&self, position: u64) {
-        prefetch_write(std::ptr::from_ref(self.at(position)).cast());
+    fn prefetch(&self, tail: u64) {
+        // A line that was dropped comes from further away.
+        let ahead = match self.count() >= 4 * DROPPED
+            && drop_shared(self.at(tail.wrapping_add(DROPPED.into())))
+        {
+            true => FAR_AHEAD,
+            false => AHEAD,
+        };
+        prefetch_write(std::ptr::from_ref(self.at(tail.wrapping_add(ahead))).cast());
     }
 }
 

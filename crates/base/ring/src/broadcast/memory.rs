@@ -20,10 +20,10 @@ pub trait WriterMemory {
     fn set_last(&self, position: u64, word: u64) -> Result<(), Self::Stop>;
     /// Fences earlier loads and stores before later stores.
     fn fence_release(&self) -> Result<(), Self::Stop>;
-    /// Asks for a line that will be published soon. A hint.
+    /// Asks for a line that will be published soon after the one at `tail`. A hint.
     #[inline(always)]
-    fn prefetch(&self, position: u64) {
-        let _ = position;
+    fn prefetch(&self, tail: u64) {
+        let _ = tail;
     }
 }
 

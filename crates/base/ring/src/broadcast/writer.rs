@@ -39,7 +39,7 @@ impl Writer {
         }
         memory.set_first(position, first_word(position, message.kind))?;
         self.tail = position.wrapping_add(1);
-        memory.prefetch(position.wrapping_add(2));
+        memory.prefetch(self.tail);
         Ok(position)
     }
 
