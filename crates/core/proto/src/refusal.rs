@@ -271,7 +271,7 @@ fn numbers(code: RefusalCode, asked: u64, available: u64) -> String {
         C::Kind if available == A_TOPIC => ": a topic has it, to which one subscribes".into(),
         C::Kind => ": a channel has it, which one opens".into(),
         C::OwnName => {
-            ": a channel of that kind joins two domains; within one, listen and open at an address that begins with `local:`".into()
+            ": a shared-memory channel or a topic joins two domains; within one, use a channel at an address that begins with `local:`".into()
         }
         C::PeerGone if available == SAID_NO => format!(" (it does not take pool {asked})"),
         C::PeerGone | C::NoSuchId | C::NotYours | C::Claim => format!(" (id {asked})"),

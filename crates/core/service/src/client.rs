@@ -14,7 +14,7 @@ use tranship_core::{BufferMut, Error, ErrorKind, Message, Payload, Receiver, Sen
 /// While a task awaits a call it may be the one that takes the replies of all calls of this client. A task that is not polled therefore holds up other callers: a
 /// thread that mixes both has a client for each.
 ///
-/// Crash: when the service's process ends, all calls in flight fail at once with `PeerDied`, and so does every later call. A program that wants to go on
+/// Crash: when the service's process ends, all calls in flight fail at once with `PeerDied`. Every later call fails with `PeerGone`, and gives its payload back. A program that wants to go on
 /// makes a new client, which waits until the service is back.
 #[derive(Clone, Debug)]
 pub struct Client {

@@ -13,7 +13,7 @@ pub(crate) trait Ahead: Debug + Send + Sync {
     fn look_ahead(&self, peer: &Peer);
 }
 
-/// The most cancellations of one client that are kept. A client has fewer calls in flight.
+/// The most cancellations of one client that are kept; beyond that the oldest is forgotten, and its worker goes on.
 const MOST_CANCELLED: usize = 256;
 
 /// What a request knows of its client.

@@ -12,7 +12,8 @@ use tranship_core::{Error, ErrorKind};
 
 /// A service: a name at which many clients call. Clones are workers of the same service: each request goes to one that is idle.
 ///
-/// Dropping the last clone ends the service: its calls fail at their clients with `PeerGone`.
+/// Dropping the last clone ends the service. A request that was taken can still be answered. The other calls fail with
+/// `PeerGone` when their client's last taken request is gone.
 ///
 /// Crash: a client that dies ends its own calls alone ([`Request::is_cancelled`]).
 #[derive(Clone, Debug)]

@@ -75,7 +75,7 @@ pub trait Topics {
     /// As [`publish`](Topics::publish), and `BadArgument` for options outside their range.
     fn publish_with(&self, name: &str, options: TopicOptions) -> Result<Publisher, Error>;
 
-    /// Subscribes to a topic, with the default [`SubscriberOptions`]. Returns at once: the first `recv` waits for the publisher.
+    /// Subscribes to a topic, with the default [`SubscriberOptions`]. Returns at once: it joins in the first `recv` or `try_recv`.
     ///
     /// # Errors
     /// `BadArgument` for a name that cannot be; `Forked`; `System`.

@@ -31,7 +31,7 @@ const LEAST_SPARE: usize = 8;
 /// Publishes a topic's messages. Subscribers come and go by themselves.
 ///
 /// One thread at a time publishes. A publish writes one line, whatever the number of subscribers: no locked instruction,
-/// and no system call unless subscribers sleep. Now and then it takes new subscribers in; a publisher that is idle calls
+/// and no system call within a burst. After a pause of 20 µs or more it makes one for each user that has subscribers. Now and then it takes new subscribers in; a publisher that is idle calls
 /// [`tend`](Publisher::tend) for that.
 ///
 /// Crash-safe: when the publisher's process dies, subscribers take what the ring still has, and are told. A publisher of

@@ -1,5 +1,6 @@
 //! The two ends of a channel that carries messages of one type.
 
+use crate::layout::Layout;
 use crate::message::{Items, Message, first};
 use crate::value::{Draft, Value};
 use std::fmt;
@@ -67,6 +68,13 @@ impl<M, T: Items + ?Sized> fmt::Debug for Sender<M, T> {
 impl<M, T: Items + ?Sized> fmt::Debug for Receiver<M, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.end.fmt(f)
+    }
+}
+
+impl<M: Message, T: Items + ?Sized> Sender<M, T> {
+    /// Returns the layout of the channel's messages: the struct, and the items behind it.
+    pub fn layout() -> Layout {
+        T::behind::<M>()
     }
 }
 

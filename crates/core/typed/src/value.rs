@@ -65,7 +65,7 @@ impl<M: Message, T: Items + ?Sized> Draft<M, T> {
             .ok_or_else(not_alone)
     }
 
-    /// Makes it a value that can be sent to several.
+    /// Freezes the draft into a [`Value`]: the message can be read here, and no longer written. It goes over this channel only.
     pub fn freeze(self) -> Value<M, T> {
         Value::of(core::Message {
             word: 0,

@@ -150,6 +150,11 @@ fn a_layout_is_a_header_of_c() {
         header.contains("#define FRAME_MESSAGE_TYPE \\\n    \"Frame: 64 bytes"),
         "{header}"
     );
+    let items = Sender::<Frame, [u8]>::layout().c_header();
+    assert!(
+        items.contains("#define FRAME_MESSAGE_TYPE \\\n    \"Frame + [u8]: 64 bytes"),
+        "{items}"
+    );
     // The compiler agrees with every place, and the text is the same one.
     let folder = tranship_testkit::folder().expect("a folder");
     std::fs::write(folder.path().join("frame.h"), header).expect("write");

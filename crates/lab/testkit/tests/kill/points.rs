@@ -86,8 +86,20 @@ const POINTS: &[Point] = &[
     ("shrink.before_return", Role::Writer, &[1, 2]),
 ];
 
-/// Those at which somebody dies in `tests/sealed.rs`.
-const ELSEWHERE: [&str; 2] = ["seal.after_chunk", "seal.after_show"];
+/// Points of other tests: first those of `tests/sealed.rs`.
+const ELSEWHERE: [&str; 10] = [
+    "seal.after_chunk",
+    "seal.after_show",
+    // Those of `core/topic`.
+    "topic.claimed",
+    "topic.connected",
+    "topic.held",
+    "topic.joined",
+    "topic.kept",
+    "topic.leaves",
+    "topic.left",
+    "topic.published",
+];
 
 fn die_at_all_of(victim: Role) {
     let torture = std::env::var_os("TRANSHIP_TORTURE").is_some();
