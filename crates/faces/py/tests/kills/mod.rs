@@ -428,7 +428,9 @@ fn who_is_killed_at_work_leaves_nothing_and_the_other_is_told() {
         }
         all
     });
-    assert_eq!(granted(&domain), had, "bytes granted");
+    // A survivor may have given back meanwhile what it did not need.
+    let has = granted(&domain);
+    assert!(has <= had, "{had} B granted before, {has} B now");
     let (was, is) = (before_bytes, anonymous());
     assert!(
         is <= was + SLACK_BYTES,
