@@ -5,9 +5,9 @@
 //! which lines and buffers it may hold, and the publisher asks every desk once a round.
 //!
 //! ```
-//! # use tranship_core as tranship;
+//! # mod tranship { pub use tranship_core::*; pub use tranship_topic as topic; }
 //! use tranship::Domain;
-//! use tranship_topic::Topics;
+//! use tranship::topic::Topics;
 //!
 //! let here = Domain::embedded()?;
 //! let there = Domain::builder().socket(here.socket_path().unwrap()).connect()?; // another process, as a rule

@@ -107,6 +107,8 @@ pub(crate) enum Word {
     },
     /// The subscriber is no longer reliable: it was behind for too long.
     Demoted,
+    /// The subscription was ended: the subscriber's domain holds more than was agreed.
+    Expelled,
 }
 
 impl Word {
@@ -126,6 +128,10 @@ impl Word {
                 (bytes, position)
             }
             Word::Demoted => (bytes, 0),
+            Word::Expelled => {
+                bytes[0] = 3;
+                (bytes, 0)
+            }
         }
     }
 
@@ -143,6 +149,7 @@ impl Word {
                 keep: number(5)?,
                 reliable: bytes[0] == 2,
             },
+            3 => Word::Expelled,
             _ => return None,
         })
     }
@@ -186,7 +193,7 @@ mod tests {
             keep: 64,
             reliable,
         };
-        for word in [go(true), go(false), Word::Demoted] {
+        for word in [go(true), go(false), Word::Demoted, Word::Expelled] {
             let (bytes, number) = word.pack();
             assert_eq!(Word::parse(&bytes, number), Some(word));
         }

@@ -18,7 +18,8 @@ pub enum WhenBehind {
 ///
 /// ```
 /// use std::time::Duration;
-/// use tranship_topic::{TopicOptions, WhenBehind};
+/// # mod tranship { pub use tranship_topic as topic; }
+/// use tranship::topic::{TopicOptions, WhenBehind};
 ///
 /// let options = TopicOptions::new().depth(64).history(1).when_behind(WhenBehind::Wait(Duration::from_secs(1)));
 /// # let _ = options;

@@ -54,6 +54,8 @@ pub struct Publisher {
     tended: u64,
     is_steady: bool,
     dropped: u64,
+    /// The oldest line when reliable subscribers kept its memory last, and since when they did.
+    stuck: Option<(u64, Instant)>,
 }
 
 /// Handles of the buffers that a line names or a reader may have, by slots.
@@ -157,6 +159,7 @@ impl Publisher {
             tended: 0,
             is_steady,
             dropped: 0,
+            stuck: None,
         })
     }
 
@@ -173,6 +176,9 @@ impl Publisher {
     /// Allocates a buffer of `len` bytes from the topic's own pool, which its subscribers alone can read. Where nothing is free it withdraws the
     /// oldest messages, which subscribers then miss; it waits for those that subscribers hold, and for those that reliable ones have still to
     /// take.
+    ///
+    /// With [`WhenBehind::Wait`] reliable subscribers that keep memory for longer than that time are no longer reliable.
+    /// With [`WhenBehind::DropNew`] the wait for them has no bound: see [`try_alloc`](Publisher::try_alloc).
     ///
     /// # Errors
     /// As [`Pool::alloc`].
@@ -208,7 +214,7 @@ impl Publisher {
     /// Finds memory: what rounds find, then what the oldest lines have, then what subscribers let go of.
     #[cold]
     fn make_room(&mut self, len: usize, deadline: Option<Instant>) -> Result<BufferMut, Error> {
-        let mut lines = 1;
+        let (mut lines, mut stuck) = (1u32, None);
         loop {
             self.tend()?;
             self.collect();
@@ -222,11 +228,26 @@ impl Publisher {
                 let Ok(one) = self
                     .published
                     .withdraw(&self.ring.lines(), &mut self.rounds, floor);
-                withdrawn |= one;
+                if !one {
+                    break;
+                }
+                withdrawn = true;
             }
-            lines *= 2;
             if withdrawn {
+                lines = lines.saturating_mul(2);
                 continue;
+            }
+            let first = self.published.first();
+            if first != self.published.tail()
+                && let WhenBehind::Wait(limit) = self.options.when_behind
+            {
+                // Only reliable subscribers keep a line from being withdrawn. All of them together get one limit.
+                let known = self.stuck.filter(|(position, _)| *position == first);
+                let (_, since) = *self.stuck.insert(known.unwrap_or((first, Instant::now())));
+                if stuck.get_or_insert(since).elapsed() >= limit {
+                    self.demote_behind(first.wrapping_add(self.options.depth.into()));
+                    continue;
+                }
             }
             if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
                 return Err(self.no_room(error));
@@ -242,7 +263,7 @@ impl Publisher {
         let mut text = format!(
             "topic {name} has no memory left: its messages and subscribers have {held} buffers"
         );
-        for seen in self.seats.seen(self.published.tail()) {
+        for seen in self.seats.seen(self.published.tail(), self.options.depth) {
             let SubscriberSeen {
                 domain,
                 pid,
@@ -317,23 +338,33 @@ impl Publisher {
 
     #[cold]
     fn await_room(&mut self) -> Result<bool, Error> {
+        let begun = Instant::now();
         loop {
             self.tend()?;
             let Ok(behind) = self.reliable.room(&self.seats, self.published.tail());
-            let Some(desk) = behind else { return Ok(true) };
+            if behind.is_none() {
+                return Ok(true);
+            }
             let limit = match self.options.when_behind {
                 WhenBehind::Wait(limit) => limit,
                 WhenBehind::DropNew => return Ok(false),
                 WhenBehind::Overwrite => Duration::ZERO,
             };
-            let limit_ns = u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX);
-            if self.reliable.is_overdue(monotonic_ns(), limit_ns) {
-                self.reliable.leave(desk);
-                self.seats.demote(desk);
-                continue;
+            if begun.elapsed() >= limit {
+                self.demote_behind(self.published.tail());
+                return Ok(true);
             }
             self.bells.ring(self.published.tail());
             std::thread::sleep(PAUSE.min(limit));
+        }
+    }
+
+    /// Takes the rank of all reliable subscribers that leave no room for a line at `tail`.
+    #[cold]
+    fn demote_behind(&mut self, tail: u64) {
+        while let Ok(Some(desk)) = self.reliable.room(&self.seats, tail) {
+            self.reliable.leave(desk);
+            self.seats.demote(desk);
         }
     }
 
@@ -483,7 +514,7 @@ impl Publisher {
             demoted: self.seats.demoted,
             expelled: self.seats.expelled,
             buffers: self.held.count,
-            subscribers: self.seats.seen(self.published.tail()),
+            subscribers: self.seats.seen(self.published.tail(), self.options.depth),
         }
     }
 }

@@ -71,7 +71,14 @@ pub(crate) struct Seat {
     reading: Option<Place>,
     /// What the publisher has said, while the manager has still to say that its pool can be received from.
     early: Option<Word>,
+    /// Looks at what a publisher that is gone has left, since that was seen.
+    after_end: Option<u64>,
 }
+
+/// Words that one call takes.
+const WORDS: u32 = 16;
+/// Looks at the ring of a publisher that is gone, beside two for each line.
+const LAST_LOOKS: u64 = 16;
 
 /// Where a subscriber is in the ring, and what it holds.
 struct Place {
@@ -90,7 +97,13 @@ struct Place {
 /// What a look gave.
 pub(crate) enum Looked {
     Nothing,
-    Missed(u64),
+    /// So many messages were missed, as so many looks at lines found.
+    Missed {
+        count: u64,
+        looks: u64,
+    },
+    /// The memory of a message is not here. The manager was asked for it.
+    Lost,
     Message(Message),
 }
 
@@ -109,6 +122,7 @@ impl Seat {
             desk,
             reading: None,
             early: None,
+            after_end: None,
         })
     }
 
@@ -146,9 +160,31 @@ impl Seat {
         self.receiver.topic_look();
     }
 
-    /// Takes what the publisher has said beside the ring, if there is anything.
+    /// Returns how many looks one call may spend on lines that are missed. An honest ring at rest needs one for each
+    /// line. A publisher that lies can have any line show any sequence number.
+    pub(crate) fn most_looks(&self) -> u64 {
+        2 * u64::from(self.ring.lines().count())
+    }
+
+    /// Counts looks that found no message, if the publisher is gone.
+    pub(crate) fn looked_in_vain(&mut self, looks: u64) {
+        if let Some(after) = &mut self.after_end {
+            *after = after.saturating_add(looks);
+        }
+    }
+
+    /// Says whether the ring of a publisher that is gone may be looked at once more. An honest ring has at most a message
+    /// in each line.
+    pub(crate) fn may_look_on(&mut self) -> bool {
+        let most = self.most_looks() + LAST_LOOKS;
+        let after = self.after_end.get_or_insert(0);
+        *after = after.saturating_add(1);
+        *after <= most
+    }
+
+    /// Takes what the publisher has said beside the ring, at most [`WORDS`] words.
     pub(crate) fn hear(&mut self) -> Result<(), Error> {
-        loop {
+        for _ in 0..WORDS {
             let word = match self.early.take() {
                 Some(word) => Some(word),
                 None if !self.receiver.is_ready() => return Ok(()),
@@ -187,15 +223,17 @@ impl Seat {
                     });
                 }
                 (Some(Word::Demoted), Some(place)) => place.reliable = false,
+                (Some(Word::Expelled), Some(_)) => return Err(expelled()),
                 _ => return Err(broken("a word that no publisher says")),
             }
         }
+        Ok(())
     }
 
     /// Waits a short time for the publisher to say where to begin.
     pub(crate) fn await_word(&mut self, most: std::time::Duration) {
-        // A message that is there is taken by `hear`.
-        if !self.receiver.is_ready() {
+        // A word that is there is taken by `hear`.
+        if !self.is_ready() {
             std::thread::sleep(most);
         }
     }
@@ -204,7 +242,8 @@ impl Seat {
     #[inline]
     pub(crate) fn is_ready(&self) -> bool {
         let Some(place) = &self.reading else {
-            return self.receiver.is_ready();
+            // As long as the first word waits for the pool, no later one is taken.
+            return self.early.is_none() && self.receiver.is_ready();
         };
         let position = place.reader.cursor();
         let lines: Lines<'_> = self.ring.lines();
@@ -236,7 +275,7 @@ impl Seat {
         let Ok(received) = place.reader.receive(&memory);
         let mut message = match received {
             Received::Nothing => return Ok(Looked::Nothing),
-            Received::Missed(count) => return Ok(Looked::Missed(count)),
+            Received::Missed(count) => return Ok(Looked::Missed { count, looks: 1 }),
             Received::Message(message) => message,
             // Every message is finished before the next one is looked for.
             Received::Unfinished => return Ok(Looked::Nothing),
@@ -255,14 +294,14 @@ impl Seat {
                 // What was taken first is finished, and the ring looked at again.
                 Received::Unfinished => {
                     let Ok(()) = place.reader.finish(&memory);
-                    return Ok(Looked::Missed(skipped + 1));
+                    return Ok(missed(skipped + 1));
                 }
                 Received::Nothing | Received::Missed(_) => break,
             }
         }
         if skipped > 0 {
             place.pending = Some(message);
-            return Ok(Looked::Missed(skipped));
+            return Ok(missed(skipped));
         }
         place.take(receiver, &memory, message)
     }
@@ -335,7 +374,7 @@ impl Place {
         Ok(match body {
             Some(body) => Looked::Message(Message { word, body }),
             // Its memory went with its writer.
-            None => Looked::Missed(1),
+            None => Looked::Lost,
         })
     }
 
@@ -380,6 +419,20 @@ fn reading<'a>(lines: Lines<'a>, desk: &'a Desk) -> Mapped<'a> {
         desk,
         table: &[],
     })
+}
+
+/// As many looks as messages.
+fn missed(count: u64) -> Looked {
+    Looked::Missed {
+        count,
+        looks: count,
+    }
+}
+
+#[cold]
+fn expelled() -> Error {
+    let text = "the publisher has ended this subscription: this domain holds more of its buffers than TopicOptions::keep allows";
+    Error::new(ErrorKind::PeerGone, text)
 }
 
 fn not_shown() -> Error {

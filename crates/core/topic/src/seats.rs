@@ -11,6 +11,11 @@ use tranship_ring::broadcast::{DeskRo, KEPT, Limits, Win, ahead, sequence};
 use tranship_sync::full_fence;
 use tranship_sys::crash;
 
+/// Subscriptions that one user may have: joining, joined, or left with buffers that are still held.
+const MOST_OF_USER: usize = 256;
+/// Ended subscriptions of one domain of which buffers are still held. With more of them the domain cannot join.
+const MOST_LEFT: usize = 16;
+
 /// A subscriber, as its publisher sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SubscriberSeen {
@@ -58,12 +63,17 @@ impl View {
     /// Says whether the desk claims nothing, and nothing is held.
     fn is_empty(&self) -> bool {
         let view = self.get();
-        // `more` comes last: a subscriber that leaves sets it before it clears `kept`.
-        let rests = Win::unpack(view.win()).len == 0;
-        let keeps = (0..KEPT).any(|entry| view.kept(entry) != 0);
         let slots = 0..u32::try_from(view.table.len()).unwrap_or(u32::MAX);
         let is_clear = || slots.map(|slot| view.table(slot)).all(|count| count == 0);
-        rests && !keeps && (view.more() == 0 || is_clear())
+        // `more` comes last: a subscriber that leaves sets it before it clears `kept`.
+        self.has_at_most_a_table() && (view.more() == 0 || is_clear())
+    }
+
+    /// Says whether the desk claims nothing, and names no buffer.
+    fn has_at_most_a_table(&self) -> bool {
+        let view = self.get();
+        let rests = Win::unpack(view.win()).len == 0;
+        rests && !(0..KEPT).any(|entry| view.kept(entry) != 0)
     }
 }
 
@@ -84,6 +94,8 @@ pub(crate) struct Seats {
     seats: Vec<Option<Seat>>,
     /// Subscribers that have not left.
     count: usize,
+    /// Whether the last one that came was refused.
+    refuses: bool,
     pub(crate) demoted: u64,
     pub(crate) expelled: u64,
 }
@@ -170,7 +182,33 @@ impl Seats {
         }
     }
 
+    /// Says whether a user or a domain has as many subscriptions as it may.
+    fn has_enough(&self, of: Peer) -> bool {
+        let joining = self
+            .joining
+            .iter()
+            .map(|joining| joining.sender.topic_peer());
+        let seated = self.seats.iter().flatten();
+        let left = seated
+            .clone()
+            .filter(|seat| seat.left && seat.peer.domain == of.domain);
+        let all = joining.chain(seated.map(|seat| seat.peer));
+        left.count() >= MOST_LEFT || all.filter(|peer| peer.uid == of.uid).count() >= MOST_OF_USER
+    }
+
     fn arrive(&mut self, sender: Sender) {
+        let peer = sender.topic_peer();
+        if self.has_enough(peer) {
+            if !std::mem::replace(&mut self.refuses, true) {
+                let Peer { domain, pid, uid } = peer;
+                tracing::warn!(
+                    %domain, pid, uid,
+                    "subscribers are refused: a user has {MOST_OF_USER} subscriptions, or a domain {MOST_LEFT} ended ones of which it holds buffers"
+                );
+            }
+            return;
+        }
+        self.refuses = false;
         let desk = sender.topic_desk().map(DeskRo::open);
         match desk {
             Some(Ok(desk)) => self.joining.push(Joining {
@@ -250,12 +288,38 @@ impl Seats {
             joins.bells.admit(seat.peer.uid, false);
             joins.reliable.leave(desk);
         }
-        if gone == Gone::Died || view.is_empty() || seat.sender.topic_is_dead() {
+        let is_over = gone == Gone::Died || view.is_empty() || seat.sender.topic_is_dead();
+        // A round that has read the table of the other desk may still rely on this one.
+        let has_ended = gone != Gone::No;
+        if is_over || has_ended && !joins.rounds.is_under_way() && self.is_shown_twice(desk) {
             crash::point("topic.leaves");
             joins.rounds.leave(desk);
             self.views[desk] = None;
             self.seats[desk] = None;
         }
+    }
+
+    /// Says whether all that an ended subscription shows is also shown by another ended one: both read the table of one
+    /// domain.
+    fn is_shown_twice(&self, desk: usize) -> bool {
+        let (Some(Some(seat)), Some(Some(view))) = (self.seats.get(desk), self.views.get(desk))
+        else {
+            return false;
+        };
+        let table = view.get().table.as_ptr();
+        let mut others = self.seats.iter().zip(&self.views).enumerate();
+        view.has_at_most_a_table()
+            && others.any(|(number, pair)| {
+                let (Some(other), Some(shown)) = pair else {
+                    return false;
+                };
+                number != desk
+                    && other.left
+                    && other.sender.topic_gone() != Gone::No
+                    && other.peer.domain == seat.peer.domain
+                    && shown.get().table.as_ptr() == table
+                    && shown.get().more() != 0
+            })
     }
 
     /// Ends the subscription of a domain whose table has more than was agreed. What it holds stays held while its process lives.
@@ -277,7 +341,8 @@ impl Seats {
         let words = view.get().table.len() as u64;
         let slots = 0..u32::try_from(words).unwrap_or(u32::MAX);
         let held = slots.filter(|slot| view.get().table(*slot) != 0).count() as u64;
-        let most = subscriptions * u64::from(Limits::new(keep + u32::from(KEPT)).most_found());
+        let limits = Limits::new(keep.saturating_add(KEPT.into()));
+        let most = subscriptions * u64::from(limits.most_found());
         let Some(Some(seat)) = self.seats.get_mut(desk) else {
             return;
         };
@@ -291,6 +356,10 @@ impl Seats {
         self.expelled += 1;
         bells.admit(seat.peer.uid, false);
         reliable.leave(desk);
+        let (bytes, word) = Word::Expelled.pack();
+        // A subscriber that keeps no rule need not hear it. The channel stays: by it the process's death is seen while
+        // the manager is away.
+        let _ = seat.sender.try_send((&bytes, word));
     }
 
     /// Takes the rank of a reliable subscriber, and tells it.
@@ -308,8 +377,8 @@ impl Seats {
         let _ = seat.sender.try_send((&bytes, word));
     }
 
-    /// Returns what the desks show.
-    pub(crate) fn seen(&self, tail: u64) -> Vec<SubscriberSeen> {
+    /// Returns what the desks show. `depth` is the ring's.
+    pub(crate) fn seen(&self, tail: u64, depth: u32) -> Vec<SubscriberSeen> {
         let all = self.seats.iter().zip(&self.views);
         let both = all.filter_map(|(seat, view)| Some((seat.as_ref()?, view.as_ref()?)));
         let seen = both.map(|(seat, view)| {
@@ -323,7 +392,8 @@ impl Seats {
                 pid: seat.peer.pid,
                 uid: seat.peer.uid,
                 reliable: seat.reliable,
-                behind: behind.unsigned_abs(),
+                // A liar's desk shows any position.
+                behind: behind.unsigned_abs().min(depth.into()),
                 kept: u32::try_from(kept).unwrap_or(u32::MAX),
                 more: desk.more() != 0,
                 left: seat.left,

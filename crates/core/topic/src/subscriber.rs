@@ -15,6 +15,9 @@ const PAUSE: Duration = Duration::from_micros(200);
 /// The longest sleep between two looks whether the publisher lives.
 const ROUND: Duration = Duration::from_millis(100);
 
+/// Looks beside the ring in one call of `try_recv`.
+const TURNS: u32 = 4;
+
 /// Receives a topic's messages. What was overwritten before it was taken is counted as missed.
 ///
 /// One thread at a time receives. What it received may be kept, cloned and dropped by any thread.
@@ -104,7 +107,8 @@ impl Subscriber {
     ///
     /// # Errors
     /// `PeerGone` when the publisher has ended the topic, `PeerDied` when it died, each once and after all that the ring still had: the next call waits for
-    /// another publisher. `Limit` when this subscriber holds as many buffers as it may: the message stays the next one. `BadArgument` if a channel has the
+    /// another publisher. `PeerGone` also when the publisher has ended this subscription, because this domain holds more
+    /// than was agreed. `Limit` when this subscriber holds as many buffers as it may: the message stays the next one. `BadArgument` if a channel has the
     /// name, or this domain publishes the topic itself; `Access`; `PeerViolation`; `CutOff`; `Forked`; `System`.
     #[inline]
     pub fn recv(&mut self) -> Result<Message, Error> {
@@ -140,12 +144,16 @@ impl Subscriber {
         }
     }
 
-    /// Receives the next message, if it is there. It does not block.
+    /// Receives the next message, if it is there. It waits for nobody but the manager: at most 100 ms, if a message's
+    /// memory has still to be shown. `None` does not say that the ring is empty: one call looks at a bounded number of
+    /// lines that were missed.
     ///
     /// # Errors
     /// As [`recv`](Subscriber::recv).
     #[inline]
     pub fn try_recv(&mut self) -> Result<Option<Message>, Error> {
+        // A publisher that lies must not keep the call from its end.
+        let (mut vain, mut turns, mut is_last) = (0, 0, false);
         loop {
             if let State::Seated(seat) = &mut self.state {
                 match seat.look(self.options.latest) {
@@ -153,15 +161,30 @@ impl Subscriber {
                         self.flows = true;
                         return Ok(Some(message));
                     }
-                    Ok(Looked::Missed(count)) => {
-                        self.missed += count;
-                        continue;
+                    Ok(Looked::Missed { count, looks }) => {
+                        self.missed = self.missed.saturating_add(count);
+                        seat.looked_in_vain(looks);
+                        vain += looks;
+                        is_last = vain >= seat.most_looks();
+                        if !is_last {
+                            continue;
+                        }
+                        // The manager may be away, and no sleep looks as long as lines are there.
+                        seat.look_for_death();
+                    }
+                    // One request of the manager a call.
+                    Ok(Looked::Lost) => {
+                        self.missed = self.missed.saturating_add(1);
+                        seat.looked_in_vain(1);
+                        seat.look_for_death();
+                        is_last = true;
                     }
                     Ok(Looked::Nothing) => {}
                     Err(error) => return Err(self.failed(error)),
                 }
             }
-            if !self.go_on()? {
+            turns += 1;
+            if !self.go_on()? || is_last || turns == TURNS {
                 return Ok(None);
             }
         }
@@ -195,7 +218,7 @@ impl Subscriber {
                 let begun = seat.has_begun();
                 // Its end is seen before the ring is: after it nothing is published.
                 let gone = seat.gone();
-                let is_ready = seat.is_ready();
+                let is_ready = seat.is_ready() && (gone == Gone::No || seat.may_look_on());
                 self.state = State::Seated(seat);
                 if let Err(error) = heard {
                     return Err(self.failed(error));

@@ -39,6 +39,10 @@ impl World {
             assert!(subscriber.try_recv().expect("nothing yet").is_none());
             publisher.tend().expect("tend");
         }
+        // The publisher is heard by the channel, and its pool is announced by the manager: either may come first.
+        while publisher.status().published == 0 && !subscriber.status().joined {
+            assert!(subscriber.try_recv().expect("nothing yet").is_none());
+        }
         subscriber
     }
 }
@@ -171,7 +175,7 @@ fn the_oldest_messages_give_their_memory_when_nothing_is_free() {
         assert_eq!(buffer(message).to_vec()[..8], word.to_le_bytes());
         last = Some(word);
     }
-    assert_eq!(last, Some(99));
+    assert_eq!(last, Some(99), "{:?}", subscriber.status());
     // What a subscriber keeps is not taken from it, and the error says who has it.
     let mut kept = Vec::new();
     let error = loop {
@@ -245,6 +249,83 @@ fn a_reliable_subscriber_holds_the_publisher_back_for_a_time() {
     assert!(words.ends_with(&[4, 5]), "{words:?}");
     assert_eq!(words.len() as u64 + subscriber.missed(), 6);
     assert!(!subscriber.status().reliable);
+}
+
+#[test]
+fn stopped_reliable_subscribers_cost_one_limit_together() {
+    const LIMIT: Duration = Duration::from_millis(200);
+    let _dog = Watchdog::new();
+    let world = World::new();
+    let pool = tranship_core::PoolOptions::new(1 << 20).chunk_bytes(1 << 16);
+    let options = TopicOptions::new()
+        .depth(16)
+        .pool(pool)
+        .when_behind(WhenBehind::Wait(LIMIT));
+    let mut publisher = world.here.publish_with("camera", options).expect("publish");
+    let reliable = SubscriberOptions::new().reliable();
+    let stopped: Vec<Subscriber> = (0..6)
+        .map(|_| world.subscribe(&mut publisher, reliable.clone()))
+        .collect();
+    for n in 0..16 {
+        publisher.send((b"x", n)).expect("send");
+    }
+    let begun = std::time::Instant::now();
+    publisher.send((b"x", 16)).expect("send");
+    let took = begun.elapsed();
+    assert!((LIMIT..5 * LIMIT).contains(&took), "{took:?}");
+    assert_eq!(publisher.status().demoted, 6);
+    drop(stopped);
+    while publisher.subscribers() > 0 {
+        publisher.tend().expect("tend");
+    }
+
+    // The pool has sixteen such buffers, of which lines have twelve that nobody takes.
+    let _stopped = world.subscribe(&mut publisher, reliable);
+    let begun = std::time::Instant::now();
+    for _ in 0..12 {
+        let sent = publisher.alloc(60_000).expect("a buffer");
+        publisher.send(sent).expect("send");
+    }
+    let _kept: Vec<_> = (0..8)
+        .map(|_| publisher.alloc(60_000).expect("a buffer"))
+        .collect();
+    let took = begun.elapsed();
+    assert!((LIMIT..5 * LIMIT).contains(&took), "{took:?}");
+    assert_eq!(publisher.status().demoted, 7);
+}
+
+#[test]
+fn ended_subscriptions_of_one_domain_do_not_add_up() {
+    let _dog = Watchdog::new();
+    let world = World::new();
+    let (mut publisher, first) = world.both(TopicOptions::new());
+    drop(first);
+    let there = world.join();
+    let mut kept = Vec::new();
+    for n in 0..40 {
+        let mut subscriber = there.subscribe("camera").expect("subscribe");
+        while !subscriber.status().joined {
+            assert!(subscriber.try_recv().expect("nothing").is_none());
+            publisher.tend().expect("tend");
+        }
+        let sent = frame(&mut publisher, &[n; 8]);
+        publisher.send(sent).expect("send");
+        kept.push(buffer(subscriber.recv().expect("a message")));
+    }
+    while publisher.status().subscribers.len() > 1 {
+        publisher.tend().expect("tend");
+    }
+    for n in 0..500u64 {
+        let sent = frame(&mut publisher, &n.to_le_bytes());
+        publisher.send(sent).expect("send");
+    }
+    for (n, kept) in (0u8..).zip(&kept) {
+        assert_eq!(kept.to_vec(), [n; 8], "{n}");
+    }
+    drop(kept);
+    while !publisher.status().subscribers.is_empty() {
+        publisher.tend().expect("tend");
+    }
 }
 
 #[test]

@@ -23,7 +23,7 @@ pub struct Desk {
     pub kept: [AtomicU32; KEPT as usize],
     /// Not 0: the reader's table has holds, too.
     pub more: AtomicU32,
-    zero: u32,
+    zero: AtomicU32,
 }
 
 #[cfg(not(loom))]

@@ -1,11 +1,18 @@
 //! Subscribers that write anything into their desks, or hold more than was agreed: they cost the publisher a bounded
-//! number of buffers, and the others nothing.
+//! number of buffers, and the others nothing. Publishers that lie: their subscribers' calls end in time.
 
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 use tranship_core::topics::{self, Named};
-use tranship_core::{Buffer, BufferId, Domain, PoolId, Receiver};
-use tranship_ring::broadcast::{DeskRw, LinesRo, ReaderMemory, Reading, Win};
+use tranship_core::{
+    Buffer, BufferId, Domain, Error, ErrorKind, Listener, Message, Pool, PoolId, PoolOptions,
+    Receiver, Sender,
+};
+use tranship_ring::broadcast::{
+    BellRw, DeskRw, LinesRo, LinesRw, ReaderMemory, Reading, Win, WriterMemory, sequence,
+};
 use tranship_testkit::{Random, Watchdog, payload};
 use tranship_topic::{Publisher, Subscriber, TopicOptions, Topics};
 
@@ -186,6 +193,9 @@ fn a_subscriber_that_holds_more_than_was_agreed_is_expelled() {
         );
     }
     assert!(liar.held.len() > KEEP as usize + 12);
+    let told = std::iter::from_fn(|| liar.receiver.try_recv().expect("a word"));
+    let last = told.last().expect("words");
+    assert_eq!(last.to_vec(), [3, 0, 0, 0, 0, 0, 0, 0, 0], "it is told");
     assert_eq!(world.publisher.subscribers(), 1);
     let ids: std::collections::HashSet<u64> = liar.held.iter().map(|b| b.id().0 >> 24).collect();
     assert_eq!(
@@ -193,4 +203,110 @@ fn a_subscriber_that_holds_more_than_was_agreed_is_expelled() {
         liar.held.len(),
         "what it holds is not used again"
     );
+}
+
+/// Lines from one to the next, all around the ring a multiple of 2^48.
+const FAR: u64 = 3 << 45;
+
+/// A publisher of the test's own, which keeps no rule.
+struct FalsePublisher {
+    listener: Listener<Sender>,
+    pool: Pool,
+    ring: LinesRw,
+    _bell: BellRw,
+}
+
+impl FalsePublisher {
+    /// A publisher and its only subscriber, which is connected. The pool is assigned.
+    fn new() -> (FalsePublisher, Sender, Subscriber) {
+        let here = Domain::embedded().expect("a domain");
+        let socket = here.socket_path().expect("a socket");
+        let pool = topics::pool(&here, PoolOptions::new(1 << 20)).expect("a pool");
+        let (lines, ring) = LinesRw::create(DEPTH).expect("lines");
+        let (bell, word) = BellRw::create().expect("a bell");
+        let bell = Arc::new(bell);
+        let shown = move |_| Ok(Arc::clone(&bell));
+        let listener =
+            topics::publish(&here, "camera", (lines, DEPTH), shown).expect("the name is free");
+        let there = Domain::builder().socket(socket).connect().expect("join");
+        let mut subscriber = there.subscribe("camera").expect("subscribe");
+        let mut sender = loop {
+            assert!(subscriber.try_recv().expect("nothing").is_none());
+            if let Some(sender) = listener.try_accept().expect("accept") {
+                break sender;
+            }
+        };
+        while !sender.try_assign(&pool).expect("assign") {
+            assert!(subscriber.try_recv().expect("nothing").is_none());
+        }
+        let publisher = FalsePublisher {
+            listener,
+            pool,
+            ring,
+            _bell: word,
+        };
+        (publisher, sender, subscriber)
+    }
+
+    /// Says where to begin: `Word::Go` of the first line.
+    fn go(sender: &mut Sender, pool: u32) {
+        let mut bytes = [1, 0, 0, 0, 0, 4, 0, 0, 0];
+        bytes[1..5].copy_from_slice(&pool.to_le_bytes());
+        sender.send(&bytes[..]).expect("said");
+    }
+
+    /// Has each line show a number that is later, for ever: of a position in the place of the next line.
+    fn run_in_circles(&self) {
+        for at in 0..u64::from(DEPTH) {
+            let next = (at + 1) * (FAR + 1);
+            let Ok(()) = self.ring.lines().set_first(at, sequence(next));
+        }
+    }
+}
+
+/// A receipt that has to end soon.
+fn in_time(subscriber: &mut Subscriber) -> Result<Message, Error> {
+    let begun = Instant::now();
+    let received = subscriber.recv_timeout(Duration::from_millis(50));
+    let took = begun.elapsed();
+    assert!(took < Duration::from_secs(5), "it took {took:?}");
+    received
+}
+
+#[test]
+fn lines_that_are_always_later_end_no_call_late() {
+    let _dog = Watchdog::new();
+    let (publisher, mut sender, mut subscriber) = FalsePublisher::new();
+    FalsePublisher::go(&mut sender, publisher.pool.id().0);
+    while !subscriber.status().joined {
+        assert!(subscriber.try_recv().expect("nothing").is_none());
+    }
+    publisher.run_in_circles();
+    assert!(subscriber.try_recv().expect("nothing").is_none());
+    for _ in 0..12_000 {
+        assert!(subscriber.try_recv().expect("nothing").is_none());
+    }
+    assert_eq!(subscriber.missed(), u64::MAX, "their sum is more than that");
+    let error = in_time(&mut subscriber).expect_err("nothing is there");
+    assert_eq!(error.kind(), ErrorKind::TimedOut, "{error}");
+    drop((sender, publisher.listener));
+    let error = subscriber.recv().expect_err("the publisher has ended");
+    assert_eq!(error.kind(), ErrorKind::PeerGone, "{error}");
+}
+
+#[test]
+fn words_after_one_that_cannot_be_end_no_call_late() {
+    let _dog = Watchdog::new();
+    let (publisher, mut sender, mut subscriber) = FalsePublisher::new();
+    FalsePublisher::go(&mut sender, u32::MAX);
+    FalsePublisher::go(&mut sender, u32::MAX);
+    for _ in 0..3 {
+        let error = in_time(&mut subscriber).expect_err("nothing is there");
+        assert_eq!(error.kind(), ErrorKind::TimedOut, "{error}");
+    }
+    assert!(subscriber.status().publisher.is_some());
+    drop((sender, publisher.listener));
+    let error = in_time(&mut subscriber).expect_err("nobody is there");
+    assert_eq!(error.kind(), ErrorKind::TimedOut, "{error}");
+    assert_eq!(subscriber.status().publisher, None, "it seeks another one");
 }
