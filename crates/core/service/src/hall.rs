@@ -11,14 +11,20 @@ use std::pin::Pin;
 use std::sync::{Arc, Weak};
 use std::task::Poll;
 use std::time::{Duration, Instant};
-use tranship_core::{DomainId, Error, Listener, Message, PollItem, Receiver, Sender, Wait, poll};
+use tranship_core::error::TypeMismatch;
+use tranship_core::{
+    DomainId, Error, ErrorKind, Listener, Message, PollItem, Receiver, Sender, Status, Wait, poll,
+};
 
 /// How long a client may take to say which two channels are its own.
 const HALF_OPEN: Duration = Duration::from_secs(5);
-/// The most channels without a partner.
+/// The most channels without a partner, of each kind. One more takes the place of the oldest one of the user that
+/// has most of them.
 const MOST_HALF_OPEN: usize = 64;
 /// The most requests of one client that are read ahead, to find cancellations behind them.
 const MOST_AHEAD: usize = 256;
+/// The most messages that one look reads from one client. Then the other clients' turn comes.
+const MOST_READS: usize = 256;
 /// How often a service that always has requests looks for new clients: once in so many.
 const LOOK_EACH: u32 = 64;
 /// How often a service that spins looks for requests between two looks for clients.
@@ -37,18 +43,22 @@ struct Client {
 }
 
 impl Client {
-    /// The next request that is to be begun.
+    /// The next request that is to be begun. `None` also after [`MOST_READS`] messages.
     fn next(&mut self) -> Option<Request> {
+        let mut reads = MOST_READS;
         loop {
+            if self.is_over() {
+                return None;
+            }
             let mut message = match self.ahead.pop_front() {
                 Some(message) => message,
-                None if self.requests.is_ready() => self.read()?,
+                None if self.requests.is_ready() => self.read(&mut reads)?,
                 None => return None,
             };
             // The cancellation of this request may lie behind it.
-            if self.requests.is_ready() {
+            if reads > 0 && self.requests.is_ready() {
                 self.ahead.push_front(message);
-                self.look_ahead();
+                self.look_ahead(&mut reads);
                 message = self.ahead.pop_front()?;
             }
             match word::said(message.word) {
@@ -65,7 +75,19 @@ impl Client {
         }
     }
 
-    fn read(&mut self) -> Option<Message> {
+    /// Whether the service has given the client up. No request of such a client is begun.
+    fn is_over(&mut self) -> bool {
+        let is_over = self.peer.is_cut();
+        if is_over {
+            self.gone = true;
+            self.ahead.clear();
+        }
+        is_over
+    }
+
+    /// Reads one of the `reads` messages that this look may still read.
+    fn read(&mut self, reads: &mut usize) -> Option<Message> {
+        *reads = reads.checked_sub(1)?;
         match self.requests.try_recv() {
             Ok(message) => message,
             Err(_) => {
@@ -78,9 +100,10 @@ impl Client {
     }
 
     /// Reads ahead, for cancellations. Requests that are cancelled before they are begun are let go.
-    fn look_ahead(&mut self) {
-        while self.ahead.len() < MOST_AHEAD
-            && let Some(message) = self.read()
+    fn look_ahead(&mut self, reads: &mut usize) {
+        while !self.is_over()
+            && self.ahead.len() < MOST_AHEAD
+            && let Some(message) = self.read(reads)
         {
             let Said::Cancel { call } = word::said(message.word) else {
                 self.ahead.push_back(message);
@@ -103,19 +126,55 @@ impl Client {
 struct HalfOpen<E> {
     end: E,
     peer: DomainId,
+    uid: u32,
     /// What the client calls the two.
     number: Option<u64>,
     since: Instant,
+    gone: bool,
 }
 
 impl<E> HalfOpen<E> {
-    fn new(end: E, peer: DomainId) -> HalfOpen<E> {
+    fn new(end: E, status: &Status) -> HalfOpen<E> {
         HalfOpen {
             end,
-            peer,
+            peer: status.peer,
+            uid: status.peer_uid,
             number: None,
             since: Instant::now(),
+            gone: false,
         }
+    }
+
+    /// Whether its partner is waited for, after a look at what the client said: no partner comes of a client that is
+    /// gone or takes too long.
+    fn is_wanted(
+        &mut self,
+        said: impl FnOnce(&mut E) -> Result<Option<Message>, Error>,
+        is_gone: impl FnOnce(&E) -> bool,
+    ) -> bool {
+        if self.number.is_none() {
+            match said(&mut self.end) {
+                Ok(said) => self.number = said.map(|message| message.word),
+                Err(_) => self.gone = true,
+            }
+        }
+        !self.gone && self.since.elapsed() < HALF_OPEN && !is_gone(&self.end)
+    }
+}
+
+/// Adds a channel without a partner. If there are too many, the user that has most of them loses the oldest one.
+fn add<E>(halves: &mut Vec<HalfOpen<E>>, half: HalfOpen<E>) {
+    halves.push(half);
+    if halves.len() <= MOST_HALF_OPEN {
+        return;
+    }
+    let of_user = |uid| halves.iter().filter(|half| half.uid == uid).count();
+    let oldest = halves
+        .iter()
+        .enumerate()
+        .max_by_key(|(_, half)| (of_user(half.uid), half.since.elapsed()));
+    if let Some((at, _)) = oldest {
+        halves.swap_remove(at);
     }
 }
 
@@ -183,41 +242,29 @@ impl Hall {
     pub(crate) fn admit(&mut self) -> Result<(), Error> {
         // An end is no message: only reading tells of it.
         for client in self.clients.iter_mut().filter(|client| !client.gone) {
-            client.look_ahead();
+            client.look_ahead(&mut { MOST_READS });
         }
         self.clients
             .retain(|client| !client.gone || !client.ahead.is_empty());
-        while self.half_requests.len() < MOST_HALF_OPEN
-            && let Some(end) = accepted(self.requests.try_accept())?
-        {
-            let peer = end.status().peer;
-            self.half_requests.push(HalfOpen::new(end, peer));
+        // The bound is for clients that connect without an end.
+        for _ in 0..MOST_HALF_OPEN {
+            let Some(end) = accepted(self.requests.try_accept())? else {
+                break;
+            };
+            let status = end.status();
+            add(&mut self.half_requests, HalfOpen::new(end, &status));
         }
-        while self.half_replies.len() < MOST_HALF_OPEN
-            && let Some(end) = accepted(self.replies.try_accept())?
-        {
-            let peer = end.status().peer;
-            self.half_replies.push(HalfOpen::new(end, peer));
+        for _ in 0..MOST_HALF_OPEN {
+            let Some(end) = accepted(self.replies.try_accept())? else {
+                break;
+            };
+            let status = end.status();
+            add(&mut self.half_replies, HalfOpen::new(end, &status));
         }
-        // One that is gone, or took too long, is not waited for.
-        self.half_requests.retain_mut(|half| {
-            let said = half
-                .number
-                .map_or_else(|| half.end.try_recv(), |_| Ok(None));
-            if let Ok(Some(message)) = &said {
-                half.number = Some(message.word);
-            }
-            said.is_ok() && half.since.elapsed() < HALF_OPEN
-        });
-        self.half_replies.retain_mut(|half| {
-            let said = half
-                .number
-                .map_or_else(|| half.end.try_recv_back(), |_| Ok(None));
-            if let Ok(Some(message)) = &said {
-                half.number = Some(message.word);
-            }
-            said.is_ok() && half.since.elapsed() < HALF_OPEN
-        });
+        self.half_requests
+            .retain_mut(|half| half.is_wanted(Receiver::try_recv, |end| end.status().peer_gone));
+        self.half_replies
+            .retain_mut(|half| half.is_wanted(Sender::try_recv_back, |end| end.status().peer_gone));
         let mut at = 0;
         while let Some(half) = self.half_requests.get(at) {
             let (peer, number) = (half.peer, half.number);
@@ -264,7 +311,7 @@ impl Hall {
             .iter_mut()
             .find(|c| std::ptr::eq(&*c.peer, peer));
         if let Some(client) = client {
-            client.look_ahead();
+            client.look_ahead(&mut { MOST_READS });
         }
     }
 
@@ -321,11 +368,14 @@ impl Hall {
                 .iter_mut()
                 .filter(|half| half.number.is_none());
             let mut first: Vec<_> = unnamed
-                .map(|half| (&mut half.number, half.end.recv_async()))
+                .map(|half| (&mut half.number, &mut half.gone, half.end.recv_async()))
                 .collect();
             let unnamed = half_replies.iter_mut().filter(|half| half.number.is_none());
             let mut back: Vec<_> = unnamed
-                .map(|half| (&mut half.number, half.end.recv_back_async()))
+                .map(|half| {
+                    let back = half.end.recv_back_async();
+                    (&mut half.number, &mut half.gone, back)
+                })
                 .collect();
             let mut calls: Vec<_> = clients
                 .iter_mut()
@@ -341,15 +391,17 @@ impl Hall {
                     came.push(end.map(Came::Replies));
                     ready = true;
                 }
-                for (number, said) in &mut first {
+                for (number, gone, said) in &mut first {
                     if let Poll::Ready(message) = Pin::new(said).poll(context) {
                         **number = message.ok().map(|message| message.word);
+                        **gone = number.is_none();
                         ready = true;
                     }
                 }
-                for (number, said) in &mut back {
+                for (number, gone, said) in &mut back {
                     if let Poll::Ready(message) = Pin::new(said).poll(context) {
                         **number = message.ok().map(|message| message.word);
+                        **gone = number.is_none();
                         ready = true;
                     }
                 }
@@ -372,12 +424,12 @@ impl Hall {
         for came in came {
             match accepted(came.map(Some))? {
                 Some(Came::Requests(end)) => {
-                    let peer = end.status().peer;
-                    self.half_requests.push(HalfOpen::new(end, peer));
+                    let status = end.status();
+                    add(&mut self.half_requests, HalfOpen::new(end, &status));
                 }
                 Some(Came::Replies(end)) => {
-                    let peer = end.status().peer;
-                    self.half_replies.push(HalfOpen::new(end, peer));
+                    let status = end.status();
+                    add(&mut self.half_replies, HalfOpen::new(end, &status));
                 }
                 None => {}
             }
@@ -395,14 +447,42 @@ enum Came {
     Replies(Sender),
 }
 
-/// A client of other types, or that is gone again, is no error of the service's.
+/// A client of other types, that breaks the protocol, or that is gone again, is no error of the service's.
 fn accepted<E>(accepted: Result<Option<E>, Error>) -> Result<Option<E>, Error> {
     match accepted {
         Err(error)
-            if is_gone(&error) || error.find::<tranship_core::error::TypeMismatch>().is_some() =>
+            if is_gone(&error)
+                || error == ErrorKind::PeerViolation
+                || error.find::<TypeMismatch>().is_some() =>
         {
             Ok(None)
         }
         accepted => accepted,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_user_with_most_channels_without_a_partner_loses_its_oldest() {
+        let half = |end: usize, uid| HalfOpen {
+            end,
+            peer: DomainId(1),
+            uid,
+            number: None,
+            since: Instant::now(),
+            gone: false,
+        };
+        let mut halves = Vec::new();
+        add(&mut halves, half(1000, 7));
+        for end in 0..3 * MOST_HALF_OPEN {
+            add(&mut halves, half(end, 8));
+        }
+        let mut left: Vec<_> = halves.iter().map(|half| half.end).collect();
+        left.sort_unstable();
+        let newest = 2 * MOST_HALF_OPEN + 1..3 * MOST_HALF_OPEN;
+        assert_eq!(left, newest.chain([1000]).collect::<Vec<_>>());
     }
 }

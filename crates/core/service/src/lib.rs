@@ -6,12 +6,13 @@
 //!
 //! ```
 //! use std::thread;
-//! use tranship_core::Domain;
-//! use tranship_service::Services;
+//! # mod tranship { pub use tranship_core::*; pub use tranship_service as service; }
+//! use tranship::Domain;
+//! use tranship::service::Services;
 //!
 //! let domain = Domain::builder().helper_thread(true).embedded()?;
 //! let double = domain.serve("local:double")?;
-//! let worker = thread::spawn(move || -> Result<(), tranship_core::Error> {
+//! let worker = thread::spawn(move || -> Result<(), tranship::Error> {
 //!     let request = double.recv()?;
 //!     let numbers = request.to_vec();
 //!     let doubled: Vec<u8> = numbers.iter().map(|n| n * 2).collect();

@@ -5,11 +5,16 @@ use crate::peer::Peer;
 use crate::word::{self, Answer, CallId};
 use std::ops::Deref;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
-use tranship_core::{Body, BufferMut, Error, Inline, Message, Payload, SendError, Status};
+use tranship_core::{
+    Body, BufferMut, Error, ErrorKind, Inline, Message, Payload, SendError, Status,
+};
 
-/// How long an answer waits for a client that has still to agree to the answer's pool.
+/// How long an answer waits for a client that has still to agree to the answer's pool, or to release memory.
 const ANSWER: Duration = Duration::from_secs(1);
+/// The first and the longest pause between two attempts to allocate.
+const PAUSES: [Duration; 2] = [Duration::from_micros(100), Duration::from_millis(10)];
 
 /// A request that a worker has taken. It reads as the [`Message`] that came.
 ///
@@ -49,7 +54,9 @@ impl Request {
 
     /// Answers with a result. The payload's type says what happens to it, as for [`Sender::send`](tranship_core::Sender::send).
     ///
-    /// It waits at most 1 s for a client that has still to agree to the payload's pool.
+    /// It waits at most 1 s for a client that has still to agree to the payload's pool. If that time passes once, no
+    /// worker waits for this client again. A client whose channel of answers stays full is given up: its channels are
+    /// closed.
     ///
     /// # Errors
     /// As [`Sender::try_send`](tranship_core::Sender::try_send), with the payload. The client is told that the request was let go.
@@ -76,7 +83,19 @@ impl Request {
         (P, u64): Payload<Unsent = (P::Unsent, u64)>,
     {
         let message = (payload, word::answer(self.call, how));
-        let sent = lock(&self.peer.replies).send_timeout(message, ANSWER);
+        let peer = &self.peer;
+        let is_slow = peer.is_cut() || peer.slow_consent.load(Ordering::Relaxed);
+        let patience = if is_slow { Duration::ZERO } else { ANSWER };
+        let sent = lock(&peer.replies).send_timeout(message, patience);
+        match &sent {
+            // An honest client never fills the ring: its calls are limited to half the lines.
+            Err(failed) if failed.kind() == ErrorKind::Full => peer.cut(),
+            Err(failed) if failed.kind() == ErrorKind::PoolPending => {
+                peer.slow_consent.store(true, Ordering::Relaxed);
+            }
+            _ => {}
+        }
+        peer.settle();
         self.answered = sent.is_ok();
         sent.map(drop)
             .map_err(|failed| failed.map(|(payload, _)| payload))
@@ -84,10 +103,34 @@ impl Request {
 
     /// Allocates a buffer for the answer, from the pool that no domain but the client's can read.
     ///
+    /// It waits at most 1 s for memory, and not longer than the call is wanted. If that time passes once, no worker
+    /// waits for this client's memory again until an allocation of that length succeeds.
+    ///
     /// # Errors
-    /// As [`Sender::alloc`](tranship_core::Sender::alloc).
+    /// As [`Sender::try_alloc`](tranship_core::Sender::try_alloc). `OutOfMemory`: the client keeps its earlier answers.
+    /// A worker drops such a request, or answers it with [`fail`](Request::fail), and goes on.
     pub fn alloc(&self, len: usize) -> Result<BufferMut, Error> {
-        lock(&self.peer.replies).alloc(len)
+        let slow = &self.peer.slow_memory;
+        let started = Instant::now();
+        let [mut pause, longest] = PAUSES;
+        loop {
+            // The pauses are outside the lock: other workers answer this client meanwhile.
+            let allocated = lock(&self.peer.replies).try_alloc(len);
+            self.peer.settle();
+            match &allocated {
+                Ok(_) if len < slow.load(Ordering::Relaxed) => {}
+                Ok(_) => slow.store(0, Ordering::Relaxed),
+                Err(error) if *error != ErrorKind::OutOfMemory => {}
+                Err(_) if slow.load(Ordering::Relaxed) > 0 || self.is_cancelled() => {}
+                Err(_) if started.elapsed() >= ANSWER => slow.store(len, Ordering::Relaxed),
+                Err(_) => {
+                    std::thread::sleep(pause);
+                    pause = (pause * 2).min(longest);
+                    continue;
+                }
+            }
+            return allocated;
+        }
     }
 
     /// Takes the body out, and leaves an empty one.

@@ -1,14 +1,19 @@
 //! Calls between two domains of one manager.
 
+use std::fs::{File, read_to_string};
 use std::future::Future;
+use std::os::unix::fs::FileExt;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tranship_core::error::TypeMismatch;
-use tranship_core::{Domain, ErrorKind, Message, PoolOptions, Trust};
+use tranship_core::{
+    ChannelOptions, Domain, ErrorKind, Listener, Message, PollItem, PoolOptions, Receiver, Sender,
+    Trust, poll,
+};
 use tranship_service::{CallError, Client, Request, Service, ServiceOptions, Services};
 use tranship_testkit::Watchdog;
 
@@ -204,7 +209,7 @@ fn deadlines_travel_along_and_late_calls_are_not_begun() {
     });
     let request = service.recv().expect("recv");
     assert_eq!(request.to_vec(), b"in time"); // and not the late one
-    let left = request.deadline().expect("a deadline") - std::time::Instant::now();
+    let left = request.deadline().expect("a deadline") - Instant::now();
     assert!(left < hour && left > hour / 2, "{left:?}");
     assert!(!request.is_cancelled());
     request.reply(b"").expect("reply");
@@ -283,10 +288,10 @@ fn answers_find_their_calls_in_any_order() {
         assert_eq!(call.wait().expect("answer").to_vec(), [i, i]);
     }
     let call = client.begin(b"x").expect("begin");
-    let soon = || std::time::Instant::now() + Duration::from_millis(5);
+    let soon = || Instant::now() + Duration::from_millis(5);
     let call = call.wait_until(soon()).expect_err("no answer yet");
     service.recv().expect("recv").reply(b"y").expect("reply");
-    let later = std::time::Instant::now() + Duration::from_secs(600);
+    let later = Instant::now() + Duration::from_secs(600);
     let answer = call.wait_until(later).expect("there").expect("answer");
     assert_eq!(answer.to_vec(), b"y");
 }
@@ -528,4 +533,155 @@ fn types_are_compared_and_a_failed_call_gives_its_payload_back() {
         other => panic!("{other}"),
     }
     assert_eq!((client.in_flight(), service.clients()), (0, Some(1)));
+}
+
+/// Seen failing: `Request::alloc` waited with the sender of the answers locked, and the hall waited for that lock.
+#[test]
+fn a_client_that_keeps_its_answers_does_not_stop_others() {
+    let _dog = Watchdog::new();
+    let domains = pair();
+    let options = ServiceOptions::new().pool(PoolOptions::new(MIB as u64));
+    let (service, client) = connect_with(&domains, "x", options);
+    let (short, over) = (
+        Arc::new(AtomicBool::new(false)),
+        Arc::new(AtomicBool::new(false)),
+    );
+    let workers = [(); 2].map(|()| {
+        let (service, short, over) = (service.clone(), Arc::clone(&short), Arc::clone(&over));
+        thread::spawn(move || {
+            while !over.load(Ordering::Relaxed) {
+                let Ok(request) = service.recv_timeout(Duration::from_millis(20)) else {
+                    continue;
+                };
+                match request.to_vec().as_slice() {
+                    b"large" => {
+                        let answer = request.alloc(MIB * 3 / 4).expect("alloc");
+                        request.reply(answer).expect("reply");
+                    }
+                    b"one more" => {
+                        short.store(true, Ordering::Relaxed);
+                        let error = request.alloc(MIB * 3 / 4).unwrap_err();
+                        assert_eq!(error.kind(), ErrorKind::OutOfMemory);
+                        request.fail(b"no memory").expect("fail");
+                    }
+                    _ => request.reply(b"small").expect("reply"),
+                }
+            }
+        })
+    });
+    let kept = client.call(b"large").expect("call");
+    let second = client.begin(b"one more").expect("begin");
+    until(|| short.load(Ordering::Relaxed));
+    thread::sleep(Duration::from_millis(100));
+    let late = client.call_timeout(b"late", Duration::ZERO).unwrap_err();
+    assert_eq!(broken(late).kind(), ErrorKind::TimedOut);
+    let soon = ServiceOptions::new().timeout(Duration::from_secs(10));
+    let other = domains.1.client_with("x", soon).expect("another client");
+    let answer = other.call_timeout(b"x", Duration::from_secs(10));
+    assert_eq!(answer.expect("call").to_vec(), b"small");
+    assert!(matches!(second.wait().unwrap_err(), CallError::Failed(_)));
+    // The answer to the late call was sent, and the client is served again.
+    assert_eq!(client.call(b"x").expect("call").to_vec(), b"small");
+    until(|| client.in_flight() == 0);
+    drop(kept);
+    let large = client.call(b"large").expect("call");
+    assert_eq!(large.len(), MIB * 3 / 4);
+    over.store(true, Ordering::Relaxed);
+    for worker in workers {
+        worker.join().expect("worker");
+    }
+}
+
+/// Overwrites the first words of the only half of that many lines which this process may write.
+fn spoil(lines: usize) {
+    let size = 4096 + lines * 64;
+    let mut found = None;
+    until(|| {
+        let maps = read_to_string("/proc/self/maps").expect("maps");
+        found = maps.lines().find_map(|line| {
+            let (range, rest) = line.split_once(' ')?;
+            let (from, to) = range.split_once('-')?;
+            let [from, to] = [from, to].map(|at| u64::from_str_radix(at, 16).expect("hex"));
+            (rest.starts_with("rw-s") && to - from == size as u64).then_some(from)
+        });
+        found.is_some()
+    });
+    // The manager checks the half first.
+    thread::sleep(Duration::from_millis(200));
+    let memory = File::options().write(true).open("/proc/self/mem");
+    let written = memory
+        .expect("mem")
+        .write_all_at(&[0xff; 8], found.expect("found"));
+    written.expect("write");
+}
+
+/// Seen failing: the error of that client's half was one of `Listener::accept` and of `Service::recv`.
+#[test]
+fn a_client_that_spoils_its_half_is_no_error_of_the_service() {
+    let _dog = Watchdog::new();
+    let domains = pair();
+    let open = |name: &'static str, lines: u32| {
+        let (b, options) = (domains.1.clone(), ChannelOptions::new().lines(lines));
+        let options = options.timeout(Duration::from_secs(5));
+        thread::spawn(move || b.open_with::<Sender>(name, options))
+    };
+    let listener: Listener<Receiver> = domains.0.listen("y").expect("listen");
+    let opener = open("y", 2048);
+    poll(&mut [PollItem::listener(&listener)], None).expect("poll");
+    spoil(2048);
+    let mut accepted = None;
+    until(|| {
+        accepted = listener.try_accept().expect("accept");
+        accepted.is_some() || opener.is_finished()
+    });
+    drop(opener.join().expect("opener"));
+
+    let service = domains.0.serve("x").expect("serve");
+    let opener = open("x", 4096);
+    spoil(4096);
+    until(|| {
+        assert!(service.try_recv().expect("recv").is_none());
+        opener.is_finished()
+    });
+    drop(opener.join().expect("opener"));
+    let worker = thread::spawn(move || echo(&service));
+    let client = domains.1.client("x").expect("client");
+    client.call(b"stop").expect("call");
+    worker.join().expect("worker");
+}
+
+/// Seen failing: each answer waited 1 s for room, and the client was kept.
+#[test]
+fn a_client_that_takes_no_answers_is_given_up() {
+    let _dog = Watchdog::new();
+    let domains = pair();
+    let service = domains.0.serve("x").expect("serve");
+    let worker = thread::spawn(move || {
+        loop {
+            let request = service.recv().expect("recv");
+            let is_stop = request.to_vec() == b"stop";
+            let _ = request.reply(b"");
+            if is_stop {
+                break;
+            }
+        }
+    });
+    let mut requests: Sender = domains.1.open("x").expect("open");
+    let mut replies: Receiver = domains.1.open("x/replies").expect("open");
+    requests.send((b"", 1)).expect("number");
+    replies.send_back((b"", 1)).expect("number");
+    assert_eq!(replies.recv().expect("welcome").word, 0);
+    let started = Instant::now();
+    let mut call = 0;
+    let error = loop {
+        match requests.send((b"x", call)) {
+            Ok(_) => call = (call + 1) % 1000,
+            Err(failed) => break failed.error,
+        }
+        assert!(started.elapsed() < Duration::from_secs(20), "it is kept");
+    };
+    assert_eq!(error.kind(), ErrorKind::PeerGone);
+    let client = domains.1.client("x").expect("client");
+    client.call(b"stop").expect("call");
+    worker.join().expect("worker");
 }

@@ -19,8 +19,9 @@ use zerocopy::FromBytes;
 ///
 /// ```
 /// # extern crate tranship_typed as typed;
-/// use tranship_core::Domain;
-/// use typed::{Message, Receiver, Sender};
+/// # mod tranship { pub use tranship_core::*; pub use tranship_typed as typed; }
+/// use tranship::Domain;
+/// use tranship::typed::{Message, Receiver, Sender};
 /// use zerocopy_derive::{FromBytes, Immutable, IntoBytes, KnownLayout};
 ///
 /// #[derive(Message, FromBytes, IntoBytes, Immutable, KnownLayout)]

@@ -7,7 +7,8 @@ use std::fmt::{self, Display, Write};
 /// Its text is what both ends of a channel compare. It has a line for the type, then one for each field, by rising offsets:
 ///
 /// ```
-/// use tranship_typed::{Layout, Message};
+/// # mod tranship { pub use tranship_typed as typed; }
+/// use tranship::typed::{Layout, Message};
 ///
 /// assert_eq!(<[f32; 3]>::layout().to_string(), "[f32; 3]: 12 bytes, aligned to 4\n");
 /// let point = Layout::new("Point", 8, 4)

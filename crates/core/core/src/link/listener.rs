@@ -61,6 +61,7 @@ impl<E: ChannelEnd> Listener<E> {
     /// # Errors
     /// `CutOff` when no manager can be reached any more; `Forked`; `System`; for a [`Receiver`](crate::Receiver) also what making a pool for arrivals fails with
     /// ([`Domain::create_pool`](crate::Domain::create_pool)). A connection that is gone again is no error: the next one is waited for.
+    /// A peer that breaks the protocol before its connection is made is no error either.
     pub fn accept(&self) -> Result<E, Error> {
         self.accept_timeout(None)
     }
@@ -160,6 +161,11 @@ impl Desk {
         match made {
             Ok(made) => Ok(Some(made)),
             Err(error) if error.find::<Refusal>().is_some() => {
+                tracing::debug!(name = self.name, %error, "accept");
+                Ok(None)
+            }
+            // The peer changed its half after the manager's check: that connection alone ends.
+            Err(error) if error == ErrorKind::PeerViolation => {
                 tracing::debug!(name = self.name, %error, "accept");
                 Ok(None)
             }

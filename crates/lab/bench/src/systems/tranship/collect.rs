@@ -54,7 +54,8 @@ impl Collect for Turns {
     fn receiver(_size: Size, party: &Party) -> Result<Reader> {
         // Any number but 0: the domains' names may be the same.
         let domain = join::domain(1, party)?;
-        let options = join::options(Wait::Spin);
+        // A turn's messages are there when it receives: it waits for none of them.
+        let options = join::options(Wait::Block);
         let mut receiver = domain.open_with::<Receiver>("turns", options)?;
         join::look(&mut receiver)?;
         Ok(Reader {
