@@ -5,6 +5,7 @@ use crate::options::ServiceOptions;
 use crate::peer::{Ahead, Peer};
 use crate::request::Request;
 use crate::word::{self, Answer, Said, WELCOME};
+use std::cmp::Reverse;
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -172,7 +173,7 @@ fn add<E>(halves: &mut Vec<HalfOpen<E>>, half: HalfOpen<E>) {
     let oldest = halves
         .iter()
         .enumerate()
-        .max_by_key(|(_, half)| (of_user(half.uid), half.since.elapsed()));
+        .max_by_key(|(_, half)| (of_user(half.uid), Reverse(half.since)));
     if let Some((at, _)) = oldest {
         halves.swap_remove(at);
     }
@@ -467,12 +468,13 @@ mod tests {
 
     #[test]
     fn the_user_with_most_channels_without_a_partner_loses_its_oldest() {
+        let begun = Instant::now();
         let half = |end: usize, uid| HalfOpen {
             end,
             peer: DomainId(1),
             uid,
             number: None,
-            since: Instant::now(),
+            since: begun + Duration::from_millis(end as u64),
             gone: false,
         };
         let mut halves = Vec::new();
