@@ -160,7 +160,7 @@ impl Request {
         self.peer.is_cancelled(self.call)
     }
 
-    /// What is known of the client: its domain, process and user, as the kernel told the manager.
+    /// Returns the client's domain, process and user, as the kernel told the manager.
     pub fn client(&self) -> &Status {
         &self.peer.status
     }

@@ -19,7 +19,7 @@ const MOST_LEFT: usize = 16;
 /// A subscriber, as its publisher sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SubscriberSeen {
-    /// Its domain.
+    /// The subscriber's domain.
     pub domain: DomainId,
     /// The number of its process.
     pub pid: u32,

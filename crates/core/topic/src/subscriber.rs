@@ -216,7 +216,7 @@ impl Subscriber {
             State::Seated(mut seat) => {
                 let heard = seat.hear();
                 let begun = seat.has_begun();
-                // Its end is seen before the ring is: after it nothing is published.
+                // The publisher's end is looked for before the ring is read: nothing is published after it.
                 let gone = seat.gone();
                 let is_ready = seat.is_ready() && (gone == Gone::No || seat.may_look_on());
                 self.state = State::Seated(seat);

@@ -4,7 +4,7 @@ use std::fmt::{self, Display, Write};
 
 /// The layout of a [`Message`], which its derive macro describes.
 ///
-/// Its text is what both ends of a channel compare. It has a line for the type, then one for each field, by rising offsets:
+/// Both ends of a channel compare the layout's text. The text has a line for the type, then one for each field, by rising offsets:
 ///
 /// ```
 /// # mod tranship { pub use tranship_typed as typed; }

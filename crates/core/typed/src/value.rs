@@ -122,7 +122,7 @@ impl Cause for NoValue {
 
 /// A message that came, or that was frozen: `M`, and the items `T` behind it. Dropping it lets the sender use the memory again.
 ///
-/// Its sender may still be able to change the bytes. [`read`](Value::read) therefore copies the message out before it looks at it, and
+/// The sender may still be able to change the bytes. [`read`](Value::read) therefore copies the message out before it looks at it, and
 /// [`get`](Value::get) gives a reference only where the bytes cannot change.
 pub struct Value<M, T: Items + ?Sized = ()> {
     pub(crate) message: core::Message,

@@ -38,7 +38,7 @@ const FRAME: Frame = Frame {
     height: 480,
 };
 
-/// The same name, another definition.
+/// A type of that name with another definition.
 mod later {
     use super::*;
 
