@@ -1,6 +1,7 @@
 # tranship: what people and CI run. Each target works from a clean clone; `scripts/deps.sh` installs what is missing.
 #
 #   make demo [FILE=...]   the main job on real input, under a minute
+#   make web               the web server of isolated components, with a page to look at: http://127.0.0.1:8080/
 #   make test              everything that must be green: format, lints, features, layers, tidy, tests, loom models, examples;
 #                          lists at its end what was skipped (TRANSHIP_NO_SKIP=1 makes that a failure)
 #   make quick             between two edits: format, lints and unit tests, from the files of the last build
@@ -9,8 +10,9 @@
 #   make install           copies it: the program, the C library, headers, manual: PREFIX=/usr/local, DESTDIR=, LIBDIR=PREFIX/lib
 #   make bench             the numbers (minutes); make bench BENCH=roundtrip for one bench
 #   make bench-build       builds the benches with every peer, and installs those that are missing
-#   make torture           the large models, long kill runs and chaos (hours)
+#   make torture           the large models, long kill runs and chaos, and what needs Arrow (hours)
 #   make wheel             builds the Python package from here, installs it, and runs the programs of its documentation
+#   make wheels            builds the wheel into target/wheels: `pip install` takes it from there without a compiler
 #   make site              the documentation as a site, in target/site/html
 #   make mutants           changes the code in ways that a test has to notice (docs/testing.md); make mutants ONLY=ledger
 
@@ -25,13 +27,17 @@ PROFILE ?= release
 TARGET ?= $(or $(CARGO_TARGET_DIR),target)/$(if $(filter dev,$(PROFILE)),debug,$(PROFILE))
 export CARGO
 
-.PHONY: help demo test quick lint bench bench-build torture wheel site mutants library install deps
+.PHONY: help demo web test quick lint bench bench-build torture wheel wheels site mutants library install deps
 
 help:
 	@sed -n 's/^#   //p' Makefile
 
 demo:
 	$(CARGO) run --release --quiet -p tranship-cli -- demo $(FILE)
+
+web:
+	$(CARGO) build --release --quiet -p tranship-cli -p tranship-web
+	PATH="$(abspath $(or $(CARGO_TARGET_DIR),target)/release):$$PATH" tranship run apps/web/web.toml
 
 test:
 	@scripts/stages.sh deps fmt clippy features rules doc test loom examples
@@ -51,10 +57,13 @@ bench: bench-build
 	@scripts/bench.sh $(BENCH)
 
 torture:
-	@scripts/stages.sh torture loom-torture
+	@scripts/stages.sh libraries torture loom-torture
 
 wheel:
 	TRANSHIP_TORTURE=1 $(CARGO) test --package tranship-py --test python -- the_documented_install --nocapture
+
+wheels:
+	python3 -m pip wheel --no-deps --wheel-dir $(or $(CARGO_TARGET_DIR),target)/wheels .
 
 site:
 	@scripts/site.sh

@@ -5,7 +5,8 @@
 # compiler is an error.
 set -uo pipefail
 
-# what:package:why. What: a program; `lib:` a shared library; `h:` a file of the system's headers; `py:` a module of Debian's Python; `pc:` what pkg-config knows.
+# what:package:why. What: a program; `lib:` a shared library; `h:` a file of the system's headers; `py:` a module of Debian's Python; `pc:` what pkg-config
+# knows; `pip:` a module that pip installs, into an environment under the target folder that has Debian's modules, too.
 # Packages that are called otherwise elsewhere: the first that there is.
 tests=(
     "cc:gcc:builds the C parts of BLAKE3 and ring"
@@ -36,6 +37,13 @@ more=(
     "chromium:chromium:opens the manager's page"
     "clang:clang:compiles the C programs and the headers, too"
     "h:opencv4/opencv2/core.hpp:libopencv-core-dev:images in pools"
+    "py:torch:python3-torch:tensors by reference, and the DataLoader"
+    "py:pandas:python3-pandas:frames in pools"
+    "py:joblib:python3-joblib:its backend"
+    "py:distributed:python3-distributed:Dask's serialization family"
+    "pip:pyarrow:pyarrow<19:tables in pools"
+    "pip:safetensors:safetensors:weights that are read once a machine"
+    "pip:ray:ray:its tensor transport"
 )
 bench=(
     "lib:libjemalloc.so.2:libjemalloc2:jemalloc, in the benches of allocators"
@@ -63,6 +71,7 @@ bench) needs=("${bench[@]}") ;;
 esac
 
 PATH=$PATH:/usr/sbin:/sbin
+environment=${CARGO_TARGET_DIR:-$(dirname "$0")/../target}/python/more
 
 # Whether it is there.
 found() {
@@ -70,6 +79,7 @@ found() {
     lib:*) [[ $(ldconfig -p) == *"	${1#lib:} "* ]] ;;
     h:*) [ -e "/usr/include/${1#h:}" ] ;;
     py:*) /usr/bin/python3 -c "import ${1#py:}" 2>/dev/null ;;
+    pip:*) "$environment/bin/python" -c "import ${1#pip:}" 2>/dev/null ;;
     pc:*) pkg-config --exists "${1#pc:}" 2>/dev/null ;;
     *) command -v "$1" >/dev/null ;;
     esac
@@ -91,12 +101,20 @@ missing() {
     done
 }
 
+# Of pip's, into the environment. Without it, or without an index, they are missing.
+install_by_pip() {
+    [ -x "$environment/bin/python" ] || /usr/bin/python3 -m venv --system-site-packages "$environment" || return
+    echo "deps: installing $*"
+    "$environment/bin/pip" install --quiet --disable-pip-version-check "$@"
+}
+
 install() {
     local names=()
     export DEBIAN_FRONTEND=noninteractive
     apt-get update -qq || echo "deps: apt-get update FAILED; trying the lists that are there" >&2
     for need in "$@"; do
         take_apart "$need"
+        [[ $what == pip:* ]] && continue
         for package in $packages; do
             if apt-cache show "$package" >/dev/null 2>&1; then
                 names+=("$package")
@@ -117,11 +135,17 @@ elif [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
 else
     install "${lacking[@]}" >&2
 fi
+pips=()
+for need in "${lacking[@]}"; do
+    take_apart "$need"
+    [[ $what == pip:* ]] && pips+=("$packages")
+done
+[ ${#pips[@]} = 0 ] || install_by_pip "${pips[@]}" >&2
 
 mapfile -t lacking < <(missing)
 for need in "${lacking[@]}"; do
     take_apart "$need"
-    echo "deps: SKIPPED: ${what#*:} is MISSING ($why): apt-get install ${packages// / or }" >&2
+    echo "deps: SKIPPED: ${what#*:} is MISSING ($why): $([[ $what == pip:* ]] && echo pip || echo apt-get) install ${packages// / or }" >&2
 done
 
 for program in cargo cc; do

@@ -4,9 +4,11 @@
     tranship-bench stream --json | scripts/plot.py stream.svg
     tranship-lab experiment cbuf-fig10 --json --frames | scripts/plot.py fig10.svg
 
-The format follows the file's name (svg, png, pdf). Needs matplotlib.
+The format follows the file's name: svg, png, pdf, or html, a page with the picture and the orderings. Needs matplotlib.
 """
 
+import html
+import io
 import json
 import sys
 
@@ -43,6 +45,9 @@ def bench_panels(report):
 
 def lab_panels(report):
     """Of an experiment or a simulation: quotas and waiting over time; of cbuf-fig7: costs."""
+    if report.get("experiment") == "cbuf-fig9":
+        yield from server_panels(report)
+        return
     if "points" in report:
         curves = {}
         for point in report["points"]:
@@ -61,6 +66,32 @@ def lab_panels(report):
         yield f"{name}: quotas", "ms", "bytes", curves, False
 
 
+def server_panels(report):
+    """Of cbuf-fig9: answers and bytes by the size of an answer, the paper's number of connections."""
+    for client in dict.fromkeys(point["client"] for point in report["points"]):
+        for figure, unit in [("per_processor_second", "answers/processor s"), ("bytes_per_second", "bytes/s"), ("server_busy", "processors")]:
+            curves = {}
+            for point in report["points"]:
+                if point["client"] == client and point["connections"] == 22:
+                    curves.setdefault(point["system"], []).append((point["payload_bytes"], point[figure]))
+            yield f"{client}, 22 connections: {figure}", "payload_bytes", unit, curves, figure != "server_busy"
+
+
+def page(report, svg):
+    """One page of HTML: the picture, the machine, and what held."""
+    rows = "".join(
+        f"<tr><td>{'held' if o['held'] else '<b>did not hold</b>'}<td>{html.escape(o['what'])}<td>{html.escape(o['measured'])}"
+        for o in report.get("orderings", [])
+    )
+    name = html.escape(report.get("experiment") or report.get("bench") or "report")
+    machine = html.escape(json.dumps(report.get("machine", {})))
+    return (
+        f"<!doctype html><meta charset=utf-8><title>{name}</title>"
+        "<style>body{font-family:sans-serif;max-width:60em;margin:auto}td{padding:.2em .6em;vertical-align:top}svg{width:100%;height:auto}</style>"
+        f"<h1>{name}</h1><p>{machine}</p>{svg[svg.index('<svg'):]}<table>{rows}</table>"
+    )
+
+
 def main():
     if len(sys.argv) != 2:
         sys.exit(__doc__)
@@ -74,10 +105,16 @@ def main():
             place.plot(*zip(*sorted(points)), label=name, marker="." if logarithmic else "")
         place.set(title=title, xlabel=across, ylabel=unit)
         if logarithmic:
-            place.set(xscale="log", yscale="log")
+            place.set(xscale="symlog" if across == "payload_bytes" else "log", yscale="log")
         place.legend(fontsize="x-small")
     figure.tight_layout()
-    figure.savefig(sys.argv[1])
+    if sys.argv[1].endswith(".html"):
+        picture = io.StringIO()
+        figure.savefig(picture, format="svg")
+        with open(sys.argv[1], "w") as out:
+            out.write(page(report, picture.getvalue()))
+    else:
+        figure.savefig(sys.argv[1])
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 #!/bin/bash
 # Runs the named stages one after the other, stops at the first that fails, prints how long each took and what was skipped.
-# Stages: deps fmt clippy features rules doc units test loom examples torture loom-torture
+# Stages: deps fmt clippy features rules doc units test loom examples libraries torture loom-torture
 set -uo pipefail
 cd "$(dirname "$0")/.."
 cargo=${CARGO:-cargo}
@@ -15,11 +15,11 @@ stage_features() { scripts/features.sh; }
 rules() { "$cargo" build --quiet --workspace --bin xtask && "${CARGO_TARGET_DIR:-target}/debug/xtask" "$@"; }
 stage_rules() { rules all; }
 # With the default features, as `cargo doc -p tranship` has it, and with all, of which the surface is read. Examples name the crate
-# that users have, not those below it.
+# that users have, not those below it. The derive macros keep other crates from being checked again (scripts/features.sh).
 stage_doc() {
     local features shown
     export RUSTDOCFLAGS="-D warnings"
-    for features in "" --all-features; do
+    for features in "-p tranship-typed-derive" --all-features; do
         # shellcheck disable=SC2086
         "$cargo" doc --quiet --no-deps -p tranship $features || return 1
         shown=$(grep -rlE 'use </span>tranship_' "${CARGO_TARGET_DIR:-target}/doc/tranship")
@@ -31,6 +31,12 @@ stage_units() { "$cargo" test --quiet --workspace --lib --bins; }
 stage_test() { scripts/tests.sh && "$cargo" test --quiet --workspace --doc; }
 stage_loom() { scripts/loom.sh; }
 stage_examples() { scripts/examples.sh; }
+# Arrow and FlatBuffers, which no other stage builds.
+stage_libraries() {
+    "$cargo" test --quiet -p tranship-typed --features arrow,flatbuffers --test libraries &&
+        "$cargo" test --quiet -p tranship-typed --features arrow,flatbuffers --doc &&
+        "$cargo" run --quiet -p tranship --features arrow,embedded,service --example 25_arrow_service
+}
 stage_torture() { TRANSHIP_TORTURE=1 "$cargo" test --release --workspace -- --nocapture; }
 stage_loom-torture() { TRANSHIP_TORTURE=1 LOOM_MAX_PREEMPTIONS=3 scripts/loom.sh; }
 
@@ -39,6 +45,8 @@ mkdir -p "${CARGO_TARGET_DIR:-target}"
 export TRANSHIP_SKIPS=${TRANSHIP_SKIPS:-$(realpath "${CARGO_TARGET_DIR:-target}")/skips}
 : >"$TRANSHIP_SKIPS"
 
+output=$(mktemp)
+trap 'rm -f "$output"' EXIT
 times=()
 report() {
     printf '\n%-14s %8s\n' stage seconds
@@ -56,12 +64,15 @@ for stage in "$@"; do
     fi
     echo "== $stage"
     begin=$(date +%s%N)
-    "stage_$stage"
-    status=$?
+    "stage_$stage" 2>&1 | tee "$output"
+    status=${PIPESTATUS[0]}
     took=$((($(date +%s%N) - begin) / 100000000))
     times+=("$(printf '%-14s %6d.%d%s' "$stage" $((took / 10)) $((took % 10)) "$([ $status = 0 ] || echo "  FAILED ($status)")")")
     if [ $status != 0 ]; then
         report
+        # Last, because some show only the end of a long output.
+        printf '\n== %s failed; its output ended so:\n' "$stage"
+        tail -c 3000 "$output"
         exit 1
     fi
 done

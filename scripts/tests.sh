@@ -2,13 +2,13 @@
 # tests.sh [WORD...]: builds everything in one build, then runs the test programs of the workspace whose package or name has one of
 # the words (`manager`, `core/api`), or all, several at a time.
 # Prints how long each program took, and its processor time.
-# JOBS=N runs N at a time (default: one more than there are processors, because most tests wait for most of their time). JOBS=1
+# JOBS=N runs N at a time (default: twice the processors and one, because most tests wait for most of their time). JOBS=1
 # CORES=0 runs each by itself on one processor, one test at a time. Then a test fails that only ends because another test keeps its
 # program busy.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export CARGO=${CARGO:-cargo} CORES=${CORES:-}
-jobs=${JOBS:-$(($(nproc) + 1))}
+jobs=${JOBS:-$(($(nproc) * 2 + 1))}
 logs=$(mktemp -d)
 trap 'rm -rf "$logs"' EXIT
 
@@ -39,20 +39,22 @@ run() {
     if [ $status != 0 ]; then
         echo "$name" >>"$logs/failed"
         cat "$log"
-        { echo "== $name"; tail -n 60 "$log"; } >>"$logs/ends"
+        { echo "== $name"; grep -aE -A 7 'panicked at|^watchdog' "$log" | head -c 1500; grep -aE '^(E  |FAILED |ERROR )' "$log" | head -c 1000; tail -n 8 "$log"; } >>"$logs/ends"
     fi
     sed -n 's/^test result: .* \([0-9]*\) passed; \([0-9]*\) failed.*/\1 \2/p' "$log" >>"$logs/counts"
 }
 export -f run
 : >"$logs/failed" >"$logs/counts"
 # The longest first: they would be the last to end.
-long='/(all|api|chaos|cli|conform|crowds|fuzz_smoke|hostile|kill|programs|python|simulation)$'
-{ grep -E "$long" "$logs/programs" || true; grep -vE "$long" "$logs/programs" || true; } |
+for long in python web experiment conform chaos hostile smoke kill api all; do
+    grep "/$long\$" "$logs/programs" || true
+done >"$logs/first"
+{ cat "$logs/first" && grep -vxFf "$logs/first" "$logs/programs"; } |
     xargs -P "$jobs" -L 1 bash -c 'run "$0" "$1" "$2" "'"$logs"'"' || true
 
 awk '{passed += $1; failed += $2} END {printf "%d passed, %d failed\n", passed, failed}' "$logs/counts"
 if [ -s "$logs/failed" ]; then
-    # Once more, where it is seen: the ends of their outputs.
+    # Once more, where it is seen: what they failed with, and the ends of their outputs.
     cat "$logs/ends" >&2
     echo "tests.sh: failed: $(tr '\n' ' ' <"$logs/failed")" >&2
     exit 1

@@ -18,7 +18,7 @@ const SIZE: usize = 64 << 10;
 /// Something broke on a thread of the export.
 static BROKEN: AtomicBool = AtomicBool::new(false);
 
-/// Blocks in memory, of one who looks at what it is asked.
+/// Blocks in memory. A request beyond them panics.
 #[derive(Debug)]
 struct Memory(Mutex<Vec<u8>>);
 

@@ -1,4 +1,4 @@
-//! Whose counters count for a pool, and for which epoch that is true.
+//! The reader set: the domains and queues with counters for a pool, and the epoch for which that is true.
 
 use crate::scratch::Scratch;
 use crate::words::Words;

@@ -560,3 +560,41 @@ fn one_buffer_in_lines_of_two_rings() {
     let Ok(()) = reader.finish(&reading);
     assert_eq!(collect(&mut rounds), [5]);
 }
+
+/// A buffer that is published again and again, while many readers have it in their tables, takes a bounded number of entries.
+#[test]
+fn one_buffer_in_many_tables_takes_bounded_memory() {
+    for readers in [1, 28, 64, 200] {
+        let memory: Vec<Line> = (0..LINES).map(|_| Line::default()).collect();
+        let lines = Lines::new(&memory).expect("a power of two");
+        let pace = Pace {
+            small: 0,
+            ..Pace::PRODUCTION
+        };
+        let mut rounds = Rounds::new(SLOTS, pace);
+        let mut published = Published::new(LINES, 0, rounds.add_ring(LINES));
+        let (desk, table) = (Desk::default(), World::memory().table);
+        let win = Win {
+            entries: 1,
+            ..Win::default()
+        };
+        desk.win.store(win.pack(), Relaxed);
+        desk.more.store(1, Relaxed);
+        table[5].store(1, Relaxed);
+        let view = DeskView {
+            desk: &desk,
+            table: &table,
+        };
+        let views = vec![Some(view); readers];
+        for reader in 0..readers {
+            rounds.join(reader, 0, Limits::new(1));
+        }
+        let mut most = 0;
+        for _ in 0..20_000 {
+            let Ok(_) = published.publish(&lines, &mut rounds, Message::default(), 5);
+            let Ok(()) = rounds.step(&views[..], 0, &mut Freed::default());
+            most = most.max(rounds.waiting());
+        }
+        assert!(most < 2000, "{readers} readers: {most} entries");
+    }
+}

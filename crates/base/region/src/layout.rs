@@ -16,7 +16,7 @@ pub mod trace;
 pub use aggregate::{AggregateError, Piece};
 pub use control_page::{ControlPageRo, ControlPageRw};
 pub use counts::{CountsRo, CountsRw, Way};
-pub use header::{FORMAT_VERSION, Kind, MAGIC, Says};
+pub use header::{FORMAT_VERSION, Kind, MAGIC, Says, open_shared};
 pub use load::{LoadU32, LoadU64};
 pub use page::{PageRo, PageRw};
 pub use refs::{RefsRo, RefsRw};

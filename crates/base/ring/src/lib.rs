@@ -26,6 +26,7 @@ mod producer;
 mod ring;
 #[cfg(all(test, not(loom)))]
 mod tests;
+mod turns;
 mod wait;
 
 pub use consumer::Consumer;
@@ -37,6 +38,7 @@ pub use kernel::{Kernel, TIMED, wake_some};
 pub use line::{INLINE_BYTES, Line, Lines, LinesError};
 pub use producer::{Producer, Publish, Push, RingViolation};
 pub use ring::Ring;
+pub use turns::Turns;
 pub use wait::{
     Futex, MAX_WORDS, Point, ROUND, SETTLE, Slept, Waited, Waker, is_asleep, sleep, sleep_once,
 };

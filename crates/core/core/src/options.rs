@@ -349,7 +349,7 @@ pub struct ChannelOptions {
     pub(crate) snapshots: Option<PoolId>,
     pub(crate) arrivals: Option<PoolOptions>,
     pub(crate) pool: Option<Box<PoolOptions>>,
-    /// Of a topic.
+    /// Of a topic, or of a name that several domains have.
     pub(crate) beside: Option<crate::link::Beside>,
     pub(crate) message_type: Option<Arc<str>>,
 }
@@ -390,6 +390,17 @@ impl ChannelOptions {
     /// What `send` does when the ring is full.
     pub fn when_full(mut self, when_full: WhenFull) -> Self {
         self.when_full = when_full;
+        self
+    }
+    /// Lets other domains listen at the name too, which all of them have to ask for. Each connection goes to one of them. For names, and
+    /// not for `local:` or carried addresses, which one domain has.
+    pub fn shared(mut self) -> Self {
+        self.beside = Some(crate::link::Beside::Shared);
+        self
+    }
+    /// Opens to a domain that is none of these, where several listen at a [shared](ChannelOptions::shared) name. It waits until there is one.
+    pub fn besides(mut self, connected: &[crate::DomainId]) -> Self {
+        self.beside = Some(crate::link::Beside::Others(connected.to_vec()));
         self
     }
     /// How long opening waits for the name to be exported; default: for ever.

@@ -8,10 +8,11 @@
 //! line or a reader may have, and drops it when the rounds say so. The buffer then is free as one that was never sent.
 //! A publisher that goes hands what is left to the pool's own collector ([`leave_behind`]).
 
+use crate::aggregate::{Aggregate, parse_list};
 use crate::base::{checked_name, lock};
-use crate::buffer::{Buffer, Home, Reference};
-use crate::error::Error;
-use crate::link::{Accepts, Beside, End, Listener, Opening, Receiver, Sender, look_for_named};
+use crate::buffer::{Buffer, BufferMut, Home, Reference};
+use crate::error::{Error, ErrorKind};
+use crate::link::{Address, Beside, End, Opening, Receiver, Sender, Within, look_for_named};
 use crate::membership::Domain;
 use crate::options::{ChannelOptions, PoolOptions, TOPIC};
 use crate::pool::{OwnPool, Pool};
@@ -21,9 +22,30 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
 use tranship_ledger::generation;
 use tranship_proto::{BufferId, DomainId, PoolId, Role};
-use tranship_region::layout::RefsRo;
+use tranship_region::View;
+use tranship_region::layout::{self, RefsRo};
+use tranship_ring::Point;
 
-pub use crate::domain::Gone;
+pub use crate::domain::{Gone, Tended};
+pub use crate::link::{Due, Polled, Taken};
+pub use holds::Holds;
+pub use readers::Readers;
+pub use sleep::Sleep;
+pub use writers::Writers;
+
+mod holds;
+mod readers;
+mod sleep;
+mod writers;
+
+/// What the connections of a name carry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Each message to every reader.
+    Topic,
+    /// Each message to one reader.
+    Queue,
+}
 
 /// Lines of the two halves: a few words in each direction.
 const LINES: u32 = 4;
@@ -41,6 +63,23 @@ pub struct Named {
     pub serial: u32,
 }
 
+impl Named {
+    fn reference(self) -> Reference {
+        let Named {
+            id,
+            offset,
+            length,
+            serial,
+        } = self;
+        Reference {
+            id,
+            offset,
+            length,
+            serial,
+        }
+    }
+}
+
 /// The other end of a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peer {
@@ -54,15 +93,19 @@ pub struct Peer {
 
 /// A subscriber's counters of references to the topic's pool, as the publisher maps them: the table behind its desk.
 #[derive(Clone, Debug)]
-pub struct Table(Arc<RefsRo>);
+pub struct Table(Option<Arc<RefsRo>>);
 
 impl Table {
-    /// Returns a counter a slot. They are mapped read-only: relaxed loads and fences only.
+    /// Returns a counter a slot, or none for a reader of this process, whose handles the pool counts. They are mapped
+    /// read-only: relaxed loads and fences only.
     #[inline(always)]
     pub fn words(&self) -> &[AtomicU32] {
+        let Some(refs) = &self.0 else {
+            return &[];
+        };
         // SAFETY: `counts_ptr` points to `count` counters, which stay mapped as long as `self`; another process writes
         // them, which atomics allow.
-        unsafe { std::slice::from_raw_parts(self.0.counts_ptr(), self.0.count() as usize) }
+        unsafe { std::slice::from_raw_parts(refs.counts_ptr(), refs.count() as usize) }
     }
 }
 
@@ -75,29 +118,68 @@ pub fn pool(domain: &Domain, mut options: PoolOptions) -> Result<Pool, Error> {
     domain.create_pool(options)
 }
 
-fn options(beside: Beside) -> ChannelOptions {
-    let mut options = ChannelOptions::new().lines(LINES);
-    options.beside = Some(beside);
-    options
+/// Takes the address of a topic or a queue apart: its name, and the domains of this process that find the name here.
+fn address(text: &str) -> Result<(&str, Within), Error> {
+    let (name, within) = match Address::parse(text) {
+        Address::Named(name) => (name, Within::Domain),
+        Address::Local(name) => (name, Within::Process),
+        Address::Carried { scheme, .. } => {
+            let text = format!(
+                "no topic or queue travels by `{scheme}:`; known are `shm:` and `local:`, and a name alone is `shm:`"
+            );
+            return Err(Error::new(ErrorKind::InvalidEndpoint, text));
+        }
+    };
+    checked_name(name)?;
+    Ok((name, within))
 }
 
-/// Offers a topic's name: a ring of `count` lines, and a bell for each user.
+fn options(beside: Beside, message_type: Option<&str>) -> ChannelOptions {
+    let mut options = ChannelOptions::new().lines(LINES);
+    options.beside = Some(beside);
+    match message_type {
+        Some(text) => options.message_type(text),
+        None => options,
+    }
+}
+
+/// Offers a name: a ring of `count` lines, and a bell for each user, or a queue's claims. With `shared`, other domains
+/// may have the name too. A `local:` name is never shared.
 ///
 /// # Errors
-/// As [`Domain::listen`].
+/// As [`Domain::listen`]. `NameTaken` also if another domain has the name, and the two do not both share it.
 pub fn publish(
     domain: &Domain,
     name: &str,
     (lines, count): (OwnedFd, u32),
+    (kind, shared): (Kind, bool),
     bells: impl Fn(u32) -> Result<Arc<OwnedFd>, Error> + Send + Sync + 'static,
-) -> Result<Listener<Sender>, Error> {
+) -> Result<Readers, Error> {
+    publish_typed(domain, name, (lines, count), (kind, shared), None, bells)
+}
+
+/// Offers a name as [`publish`] does, with the type of its messages as a text that its readers must have too.
+///
+/// # Errors
+/// As [`publish`].
+pub fn publish_typed(
+    domain: &Domain,
+    name: &str,
+    (lines, count): (OwnedFd, u32),
+    (kind, shared): (Kind, bool),
+    message_type: Option<&str>,
+    bells: impl Fn(u32) -> Result<Arc<OwnedFd>, Error> + Send + Sync + 'static,
+) -> Result<Readers, Error> {
+    let (name, within) = address(name)?;
     let beside = Beside::Ring {
+        queue: kind == Kind::Queue,
+        // A name within the process has one writer.
+        shared: shared && within == Within::Domain,
         lines: Arc::new(lines),
         count,
         bells: Arc::new(bells),
     };
-    let accepts = Accepts::new(domain.core(), name, Role::Source, options(beside))?;
-    Ok(Listener::new(accepts))
+    Readers::new(domain, (name, within), &options(beside, message_type))
 }
 
 /// Asks for a topic's messages. The desk is all zeros.
@@ -106,9 +188,45 @@ pub fn publish(
 /// `BadArgument` for a name that cannot be.
 pub fn subscribe(domain: &Domain, name: &str, desk: OwnedFd) -> Result<Opening<Receiver>, Error> {
     checked_name(name)?;
-    let beside = options(Beside::Desk(Arc::new(desk)));
-    let look = look_for_named(domain.core(), name, Role::Sink, &beside);
-    Ok(Opening::new(domain.core(), look, End::into_receiver))
+    let options = reads(desk, Kind::Topic, Vec::new(), None);
+    Ok(connect(domain, name, options))
+}
+
+/// Returns the options of a reader's connection to a domain that has the name and is none of `have`.
+fn reads(
+    desk: OwnedFd,
+    kind: Kind,
+    have: Vec<DomainId>,
+    message_type: Option<&str>,
+) -> ChannelOptions {
+    let beside = Beside::Desk {
+        desk: Arc::new(desk),
+        queue: kind == Kind::Queue,
+        have,
+    };
+    options(beside, message_type)
+}
+
+/// Asks the manager for a connection.
+fn connect(domain: &Domain, name: &str, options: ChannelOptions) -> Opening<Receiver> {
+    let look = look_for_named(domain.core(), name, Role::Sink, &options);
+    Opening::new(domain.core(), look, End::into_receiver)
+}
+
+/// Has the domain's helper thread tend a publisher. The thread is started if there is none.
+///
+/// # Errors
+/// `System` if the thread cannot be started.
+pub fn tend(domain: &Domain, tended: Arc<dyn Tended>) -> Result<(), Error> {
+    let core = domain.core();
+    core.register.add_tended(tended);
+    core.start_helper()
+}
+
+/// Says whether the manager has news for the domain: one load.
+#[inline]
+pub fn has_news(domain: &Domain) -> bool {
+    domain.core().has_news()
 }
 
 /// Waits a short while for news of the manager, and takes them.
@@ -116,6 +234,13 @@ pub fn idle(domain: &Domain, until: Option<Instant>) {
     if until.is_none_or(|until| Instant::now() < until) {
         domain.core().idle();
     }
+}
+
+/// Returns the word that the manager raises when it has news for the domain, to sleep on. A reader looks for itself if
+/// the word has changed since it looked last: another thread may have taken the news.
+pub fn news(domain: &Domain) -> Point<'_> {
+    let domain = domain.core();
+    Point::seen(domain.wake_word(), domain.wake())
 }
 
 /// Takes the manager's news, if there are any.
@@ -130,6 +255,29 @@ pub fn catch_up(domain: &Domain) {
 #[inline]
 pub fn check_fork(domain: &Domain) -> Result<(), Error> {
     domain.core().check_fork()
+}
+
+/// Returns a channel's own pool, out of which [`Sender::alloc`] allocates. A service's threads allocate beside each other.
+///
+/// # Errors
+/// As [`Domain::create_pool`](crate::Domain::create_pool).
+pub fn own_pool(sender: &mut Sender) -> Result<Pool, Error> {
+    sender.pool().cloned()
+}
+
+/// Has the next send find that the receiver has ended in order, before the manager says so. It costs one load.
+#[inline]
+pub fn see_end(sender: &Sender) {
+    let link = sender.link();
+    if link.their_closed() && !link.domain.fork.is_child() {
+        link.peer_gone(Gone::Closed);
+    }
+}
+
+/// Allocates what can be had without asking the manager. It costs what [`Pool::alloc`] does.
+#[inline(always)]
+pub fn alloc_now(pool: &Pool, len: usize) -> Option<BufferMut> {
+    BufferMut::alloc_now(pool.own_ref(), len)
 }
 
 /// Returns what a buffer of the pool is named in a line. None: it is of another pool.
@@ -153,9 +301,61 @@ pub fn named(pool: &Pool, buffer: &Buffer) -> Option<Named> {
     })
 }
 
+/// Returns the length of the list of so many pieces, bytes.
+pub fn list_len(pieces: usize) -> usize {
+    layout::aggregate::len(pieces)
+}
+
+/// Writes the list of an aggregate's pieces, which an aggregate over a channel has too, into a buffer of
+/// [`list_len`] bytes.
+///
+/// # Errors
+/// `BadArgument` for a buffer that is too short.
+pub fn write_list(pieces: &[Named], list: &mut BufferMut) -> Result<(), Error> {
+    let piece = |named: &Named| {
+        layout::aggregate::Piece::new(named.id.0, named.offset, named.length, named.serial)
+    };
+    let pieces: Vec<_> = pieces.iter().map(piece).collect();
+    let mut bytes = vec![0; list_len(pieces.len())];
+    let written = layout::aggregate::encode(&pieces, &mut bytes);
+    written.map_err(|error| Error::new(ErrorKind::BadArgument, error.to_string()))?;
+    list.fill_from(View::from(&bytes[..]));
+    Ok(())
+}
+
+/// Takes a list of at most `most` pieces apart. It is copied once. None: it is none.
+pub fn read_list(list: &Buffer, most: usize) -> Option<Vec<Named>> {
+    // Its length bounds what is copied.
+    if list.len() > list_len(most) {
+        return None;
+    }
+    let pieces = parse_list(list).ok()?.into_iter();
+    let pieces = pieces.map(|piece| Named {
+        id: piece.id,
+        offset: piece.offset,
+        length: piece.length,
+        serial: piece.serial,
+    });
+    Some(pieces.collect())
+}
+
+/// Makes an aggregate of pieces that were received.
+pub fn aggregate(pieces: Vec<Buffer>) -> Aggregate {
+    Aggregate::from_pieces(pieces)
+}
+
 /// Returns how many buffers the pool may have.
 pub fn slots(pool: &Pool) -> u32 {
     pool.own_ref().slot_count()
+}
+
+/// Says how many buffers of the pool this process keeps beside those that a writer has in its books: readers of this
+/// process, whose handles show on no desk, and the program. Empty if there are none.
+pub fn kept_here(pool: &Pool, booked: usize) -> String {
+    match pool.in_use().saturating_sub(booked as u64) {
+        0 => String::new(),
+        kept => format!(", and this process keeps {kept} others"),
+    }
 }
 
 /// Drops the handle of a buffer that no line names and no reader holds. The slot's next buffer has another name.
@@ -181,9 +381,17 @@ pub fn leave_behind(pool: &Pool, buffer: Buffer) {
     drop(buffer);
 }
 
-/// Returns a reading domain's counters of references. None: the domain is not on the pool's reader set.
-pub fn table(pool: &Pool, domain: DomainId) -> Option<Table> {
-    pool.own_ref().refs_of(domain).map(Table)
+/// Returns the counters of references of the domain that reads over this channel. None: the domain is not on the pool's
+/// reader set.
+pub fn table(pool: &Pool, reader: &Sender) -> Option<Table> {
+    let link = reader.link();
+    match link.inside {
+        Some(_) => Some(Table(None)),
+        None => {
+            let refs = pool.own_ref().refs_of(link.peer);
+            refs.map(|refs| Table(Some(refs)))
+        }
+    }
 }
 
 /// What a publisher asks of its end of a subscriber's channel.
@@ -197,6 +405,20 @@ impl Sender {
             uid: link.peer_uid,
             pid: link.peer_pid,
         }
+    }
+
+    /// Wakes the reader, if it sleeps on its descriptor, and says whether it did. The caller has fenced after the publish.
+    #[doc(hidden)]
+    #[inline]
+    pub fn topic_wake(&self) -> bool {
+        self.link().notify()
+    }
+
+    /// Leaves buffers to a reader of this process, for a writer that goes. Such a reader is on no reader set: without
+    /// them, lines that it has still to take would name memory of others.
+    #[doc(hidden)]
+    pub fn topic_leave_to(&self, buffers: impl IntoIterator<Item = Buffer>) {
+        self.leave_inside(buffers);
     }
 
     /// Takes the desk that the subscriber has shown.
@@ -248,31 +470,33 @@ impl Receiver {
         self.has_pool(pool)
     }
 
-    /// Has nothing that is on its way be taken for dead before this end leaves, if the publisher dies.
-    #[doc(hidden)]
-    pub fn topic_await_all(&mut self, pool: PoolId) {
-        self.await_all(pool);
-    }
-
-    /// Takes the buffer that a line names, and counts it in this domain's references. None: its memory is not here.
+    /// Takes the buffer that a line names, and counts it in this domain's references. Does not wait.
     ///
     /// # Errors
-    /// `PeerViolation` for a line that names what the pool cannot have; it ends the channel.
+    /// `PeerViolation` for a line that names what the pool cannot have; it ends the channel. `ChunkPending` if no manager
+    /// can be reached that could show the memory; the buffer can be asked for again.
     #[doc(hidden)]
     #[inline]
-    pub fn topic_take(&mut self, named: Named) -> Result<Option<Buffer>, Error> {
-        let Named {
-            id,
-            offset,
-            length,
-            serial,
-        } = named;
-        self.take_line(Reference {
-            id,
-            offset,
-            length,
-            serial,
-        })
+    pub fn topic_take(&mut self, named: Named) -> Result<Taken<Buffer>, Error> {
+        self.take_line(named.reference())
+    }
+
+    /// Says whether there is a reason to ask again for what was not here.
+    #[doc(hidden)]
+    pub fn topic_is_due(&self, due: &Due) -> bool {
+        self.is_due(due)
+    }
+
+    /// Waits for such a reason, at most 100 ms. False: there is none.
+    #[doc(hidden)]
+    pub fn topic_await(&self, due: &Due) -> bool {
+        self.await_line(due)
+    }
+
+    /// Asks the manager no more for what was not here.
+    #[doc(hidden)]
+    pub fn topic_has_done(&mut self) {
+        self.forget_resync();
     }
 
     /// Says whether this domain has a handle of the slot's buffer.

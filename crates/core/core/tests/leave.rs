@@ -122,7 +122,7 @@ fn joining_and_leaving_costs_nothing_in_the_end() {
     let dir = tranship_testkit::folder().expect("a folder");
     let path: PathBuf = dir.path().join("m.sock");
     let _manager = Embedded::start(Config::default(), Some(&path)).expect("a manager");
-    // Of the next who joins, and of helper threads that end by themselves.
+    // Descriptors and threads of the next domain that joins, and of helper threads that end by themselves.
     let settled = |most: Option<Has>| loop {
         drop(join(&path, "last", false));
         let has = has();

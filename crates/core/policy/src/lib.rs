@@ -10,7 +10,7 @@
 //! What it is for: the manager gives a [`Governor`] a [`Snapshot`] each period and sets the quotas that it returns. A
 //! policy only states its wishes ([`Policy`]). The governor keeps the sum within the limit, gives every pool its
 //! minimum, and moves quotas in bounded steps. The program `tranship-lab` plays the same governor against modelled
-//! programs. `docs/scheduling.md` has the formulas and where they come from.
+//! programs. `docs/scheduling.md` has the guarantees and the sources.
 //!
 //! A new policy is one file in `policies/` and one line in [`POLICIES`].
 //!

@@ -2,6 +2,41 @@
 
 use serde::{Deserialize, Serialize};
 
+/// What a name is offered, or asked for, as.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum NameKind {
+    /// A channel: each message to its one receiver.
+    #[default]
+    Channel,
+    /// A topic: each message to all subscribers.
+    Topic,
+    /// A queue: each message to one consumer.
+    Queue,
+}
+
+impl NameKind {
+    /// All, by their numbers.
+    pub const ALL: [NameKind; 3] = [NameKind::Channel, NameKind::Topic, NameKind::Queue];
+
+    /// Returns the word for the kind.
+    pub fn name(self) -> &'static str {
+        match self {
+            NameKind::Channel => "channel",
+            NameKind::Topic => "topic",
+            NameKind::Queue => "queue",
+        }
+    }
+
+    /// Returns the kind of a ring that several domains may read.
+    pub fn of_ring(queue: bool) -> NameKind {
+        match queue {
+            true => NameKind::Queue,
+            false => NameKind::Topic,
+        }
+    }
+}
+
 /// The memory shortage outside of the manager, on the machine or in a cgroup.
 #[derive(
     Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash, Default, Serialize, Deserialize,

@@ -61,7 +61,7 @@ pub enum Event {
 
     /// fds: 0.
     Exported { req: Req, export: ExportId },
-    /// fds: 1 (the connector's half), or 2 (the desk too) for a topic. A domain connected to an export of the receiving
+    /// fds: 1 (the connector's half), or 2 (the desk too) for a topic or a queue. A domain connected to an export of the receiving
     /// domain; `role` is the receiving domain's.
     Incoming {
         channel: ChannelId,
@@ -74,7 +74,8 @@ pub enum Event {
         topic: bool,
     },
     /// fds: 2 (the exporter's half, the peer's pidfd). The answer to `Connect`. The answer to `Subscribe` has 2 more: the
-    /// ring's lines and the bell. `ring_lines` is their number, 0 for a channel.
+    /// ring's lines, and the bell or a queue's claims. `ring_lines` is the number of lines, 0 for a channel. `shared`: other domains
+    /// may have the name too.
     Opened {
         req: Req,
         channel: ChannelId,
@@ -83,6 +84,7 @@ pub enum Event {
         peer_pid: u32,
         lines: u32,
         ring_lines: u32,
+        shared: bool,
     },
     /// fds: 1 (the peer's pidfd). The answer to `Accept`.
     Accepted { req: Req, channel: ChannelId },

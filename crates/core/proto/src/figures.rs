@@ -1,6 +1,6 @@
 //! What the table of figures (`stat.rs`) is made of: a column's name, kind and unit, and a record's values and words.
 
-use crate::{ChannelId, DomainId, HogAction, PoolId, Pressure, Role, Trust};
+use crate::{ChannelId, DomainId, HogAction, NameKind, PoolId, Pressure, Role, Trust};
 
 /// Behaviour of a figure over time, and how figures of several objects are one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -256,6 +256,7 @@ words! {
     PoolId: "int", |is| Value::Pool(is), u64::from(is.0), |word| Some(PoolId(small(word)));
     Trust: "str", |is| Value::Text(is.name()), is as u64, |word| entry(&Trust::ALL, word);
     Role: "str", |is| Value::Text(role_name(is)), is as u64, |word| entry(&ROLES, word);
+    NameKind: "str", |is| Value::Text(is.name()), is as u64, |word| Some(entry(&NameKind::ALL, word).unwrap_or_default());
     HogAction: "str", |is| Value::Text(is.name()), is as u64, |word| entry(&ACTIONS, word);
     Pressure: "str", |is| Value::Text(is.name()), is as u64, |word| Some(entry(&Pressure::ALL, word).unwrap_or_default());
 }

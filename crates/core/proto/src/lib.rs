@@ -21,7 +21,7 @@ mod stat;
 mod text;
 mod trust;
 
-pub use choice::{HogAction, Pressure};
+pub use choice::{HogAction, NameKind, Pressure};
 pub use codec::{
     DecodeError, MAX_ADDRESS_BYTES, MAX_FDS, MAX_MESSAGE_BYTES, MAX_NAME_BYTES, check_name,
     check_text, decode, encode,
@@ -31,7 +31,7 @@ pub use figures::{Figure, Kind, Record, Unit, Value};
 pub use id::{BufferId, ChannelId, DomainId, ExportId, PoolId, Req, SLOT_LIMIT};
 pub use listing::{page_table, python_types, word_of};
 pub use page::{decode_page, encode_page};
-pub use refusal::{A_TOPIC, AccessRule, Limited, Refusal, RefusalCode, SAID_NO};
+pub use refusal::{A_QUEUE, A_TOPIC, AccessRule, Limited, Refusal, RefusalCode, SAID_NO};
 pub use request::{ALL_READERS, ChannelClaim, LocalChannel, Request, Role};
 pub use shape::{
     MAX_CHUNK_BYTES, MAX_CHUNKS, MAX_POOL_BYTES, MIN_CHUNK_BYTES, OutOfRange, PoolShape,

@@ -1,5 +1,6 @@
 //! The manager's reasons for a refusal: a stable code and two numbers.
 
+use crate::choice::NameKind;
 use crate::codec::MAX_NAME_BYTES;
 use serde::{Deserialize, Serialize};
 use tranship_error::{Cause, ErrorKind};
@@ -77,9 +78,12 @@ pub enum RefusalCode {
     /// The domain itself offers the name.
     #[error("the domain that connects to the name offers it itself")]
     OwnName = 22,
-    /// A topic's name was asked for as a channel's, or the other way round.
+    /// A channel's, a topic's or a queue's name was asked for as one of the others.
     #[error("the name is one of another kind")]
     Kind = 23,
+    /// The domains that have the name do not agree with the asking domain whether they share it.
+    #[error("the domains that have the name share it, or keep it, otherwise than was asked")]
+    Shared = 24,
 }
 
 /// A refusal: its code, and the two numbers that explain it (bytes, counts, ids or versions, by the code).
@@ -97,8 +101,10 @@ pub struct Refusal {
 /// With [`RefusalCode::PeerGone`], as `available`: the other side is there, and refused.
 pub const SAID_NO: u64 = 1;
 
-/// With [`RefusalCode::Kind`], as `available`: a topic has the name; else a channel has it.
+/// With [`RefusalCode::Kind`], as `available`: a topic has the name. 0: a channel has it.
 pub const A_TOPIC: u64 = 1;
+/// With [`RefusalCode::Kind`], as `available`: a queue has the name.
+pub const A_QUEUE: u64 = 2;
 
 /// Numbers that have a text each.
 macro_rules! texts {
@@ -183,6 +189,8 @@ texts! {
         Resyncs = 18, "questions of this reader for chunks that it misses";
         /// Requests to another domain that has not taken the earlier ones.
         Backlog = 19, "requests to a domain that has not taken the ones before";
+        /// Domains that share a name.
+        Sharers = 20, "domains that share this name, of this user or of all";
     }
 }
 
@@ -217,6 +225,20 @@ impl Refusal {
     pub fn went_away(&self) -> bool {
         self.code == RefusalCode::PeerGone && self.available != SAID_NO
     }
+
+    /// Returns the refusal of a name that is of this kind, and not of the one that was asked for.
+    pub fn other_kind(kind: NameKind) -> Refusal {
+        let available = match kind {
+            NameKind::Channel => 0,
+            NameKind::Topic => A_TOPIC,
+            NameKind::Queue => A_QUEUE,
+        };
+        Refusal {
+            code: RefusalCode::Kind,
+            asked: 0,
+            available,
+        }
+    }
 }
 
 impl Cause for Refusal {
@@ -228,7 +250,7 @@ impl Cause for Refusal {
             RefusalCode::Quota | RefusalCode::Total | RefusalCode::Charged | RefusalCode::Hog => {
                 ErrorKind::Quota
             }
-            RefusalCode::NameTaken => ErrorKind::NameTaken,
+            RefusalCode::NameTaken | RefusalCode::Shared => ErrorKind::NameTaken,
             RefusalCode::NoSuchName => ErrorKind::NoSuchName,
             RefusalCode::Role => ErrorKind::SameRole,
             RefusalCode::Trust => ErrorKind::ChannelTrust,
@@ -269,9 +291,16 @@ fn numbers(code: RefusalCode, asked: u64, available: u64) -> String {
         ),
         C::NoSuchName | C::Role => String::new(),
         C::Kind if available == A_TOPIC => ": a topic has it, to which one subscribes".into(),
+        C::Kind if available == A_QUEUE => ": a queue has it, of which one is a consumer".into(),
         C::Kind => ": a channel has it, which one opens".into(),
+        C::Shared if asked == 1 => format!(
+            ": domain {available} has it for itself; all that have a name must ask to share it"
+        ),
+        C::Shared => {
+            format!(": domain {available} shares it with others; ask to share it, or use another name")
+        }
         C::OwnName => {
-            ": a shared-memory channel or a topic joins two domains; within one, use a channel at an address that begins with `local:`".into()
+            ": a shared-memory channel joins two domains; within one, use an address that begins with `local:`".into()
         }
         C::PeerGone if available == SAID_NO => format!(" (it does not take pool {asked})"),
         C::PeerGone | C::NoSuchId | C::NotYours | C::Claim => format!(" (id {asked})"),

@@ -285,21 +285,44 @@ pub enum Request {
         quotas: Vec<(PoolId, u64)>,
     },
 
-    /// fds: 0. Offers the name of a topic, of which the caller is the publisher. Each `Subscribe` to it makes one
-    /// channel from the publisher to the subscriber, and `Incoming` brings the subscriber's desk as a second descriptor.
-    /// Answer: `Exported`.
-    Publish { req: Req, name: String },
-    /// fds: 2 (own half, desk). Asks for a topic's messages, and waits until the name appears. Answer: `Opened` with
-    /// the ring's lines and the bell of the caller's user as third and fourth descriptor, or refusal. `CancelConnect`
-    /// ends it.
-    Subscribe { req: Req, name: String, lines: u32 },
-    /// fds: 3 (own half, lines, bell of the subscriber's user). The publisher accepts an `Incoming` subscriber. Its ring
-    /// has `ring_lines` lines. Answer: `Accepted`.
+    /// fds: 0. Offers the name of a topic, or of a queue, of which the caller is a writer. Each `Subscribe` to it makes
+    /// one channel from the writer to the reader, and `Incoming` brings the reader's desk as a second descriptor. With
+    /// `shared`, several domains may have the name, each once; all must ask so. Answer: `Exported`.
+    Publish {
+        req: Req,
+        name: String,
+        queue: bool,
+        shared: bool,
+    },
+    /// fds: 2 (own half, desk). Asks for the messages of a topic's writer, or of a queue's, that is none of `have`. Waits
+    /// until there is one. Answer: `Opened` with the ring's lines and the bell of the caller's user (a queue's: its
+    /// claims) as third and fourth descriptor, or refusal. `CancelConnect` ends it.
+    Subscribe {
+        req: Req,
+        name: String,
+        lines: u32,
+        queue: bool,
+        have: Vec<DomainId>,
+    },
+    /// fds: 3 (own half, lines, and the bell of the reader's user, or the queue's claims). The writer accepts an
+    /// `Incoming` reader. Its ring has `ring_lines` lines. Answer: `Accepted`.
     AcceptSubscriber {
         req: Req,
         channel: ChannelId,
         lines: u32,
         ring_lines: u32,
+    },
+
+    /// fds: 0. Offers a channel's name that several domains may have, each once; all must ask so. A `Connect` goes to one
+    /// of them. Answer: `Exported`.
+    ExportShared { req: Req, name: String, role: Role },
+    /// fds: 1 (own half). As `Connect` with `wait`, to a domain that is none of `have`. Answer: `Opened` or refusal.
+    ConnectBesides {
+        req: Req,
+        name: String,
+        role: Role,
+        lines: u32,
+        have: Vec<DomainId>,
     },
 }
 
@@ -309,6 +332,7 @@ impl Request {
         match self {
             Request::CreatePool { .. }
             | Request::Connect { .. }
+            | Request::ConnectBesides { .. }
             | Request::Accept { .. }
             | Request::Assign { .. }
             | Request::ClaimPool { .. }
@@ -357,6 +381,8 @@ impl Request {
             | Request::Publish { req, .. }
             | Request::Subscribe { req, .. }
             | Request::AcceptSubscriber { req, .. }
+            | Request::ExportShared { req, .. }
+            | Request::ConnectBesides { req, .. }
             | Request::ClaimDone { req } => Some(req),
             _ => None,
         }
@@ -371,8 +397,12 @@ impl Request {
             Request::ShowChunks { .. } => "chunks that it was shown",
             Request::Resync { .. } => "a request for a pool's chunks",
             Request::AllowForward { .. } => "a request to allow forwarding",
-            Request::Export { .. } | Request::Publish { .. } => "a request for a name",
-            Request::Connect { .. } => "a request for a connection",
+            Request::Export { .. } | Request::ExportShared { .. } | Request::Publish { .. } => {
+                "a request for a name"
+            }
+            Request::Connect { .. } | Request::ConnectBesides { .. } => {
+                "a request for a connection"
+            }
             Request::Subscribe { .. } => "a subscription",
             Request::Accept { .. } => "the acceptance of a connection",
             Request::AcceptSubscriber { .. } => "the acceptance of a subscriber",

@@ -5,7 +5,7 @@
 //! the figure. New lines come last in their record: the page's words follow the table.
 
 use crate::figures::{Field, Figure, Kind, Reading, Record, Value, Writing};
-use crate::{ChannelId, DomainId, HogAction, PoolId, Pressure, Role, Trust};
+use crate::{ChannelId, DomainId, HogAction, NameKind, PoolId, Pressure, Role, Trust};
 use serde::{Deserialize, Serialize};
 
 macro_rules! records {
@@ -261,6 +261,9 @@ records! {
         ring_bytes: u64 = Gauge;
         /// Pools assigned to it.
         pools: Vec<PoolId> = Fact;
+        /// What its name is: a channel's, a topic's or a queue's. A connection to a topic or queue whose writer has
+        /// ended counts as a channel.
+        kind: NameKind = Fact;
     }
 
     /// The buffers of a pool that a domain holds.

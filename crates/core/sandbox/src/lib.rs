@@ -1,31 +1,34 @@
 //! Locks a process down to the needs of a domain: it keeps its descriptors, and cannot open new ones by any name.
 //!
 //! * [`Sandbox`]: further rights, and [`lock_down`](Sandbox::lock_down).
+//! * [`Confined`]: the rights of a program that knows of no sandbox, set before it is started.
 //! * `seccomp.rs`: the system calls that a domain makes. `landlock.rs`: no file, no port, no signal to outside.
 //!
-//! NOT here: namespaces, users, cgroups (the program that starts the process sets these up), and the manager's own
-//! confinement, which is narrower.
+//! NOT here: cgroups, and the manager's own confinement, which is narrower.
 
 #![warn(missing_docs, clippy::missing_errors_doc)]
 #![deny(unsafe_code)]
 
+mod confined;
 mod landlock;
+mod namespace;
 mod seccomp;
 
 use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 use tranship_error::Error;
 
+pub use confined::Confined;
 pub use landlock::Landlock;
 
 /// The rights of a process that is locked down.
 ///
 /// A locked-down process can read and write its open files, receive descriptors from the manager and so get memory,
-/// send and receive on its channels, wait, start threads, and end. It cannot open or create a file, make a socket,
-/// connect, start a program, map executable memory, or look into other processes. It therefore first joins, and opens
+/// send and receive on its channels, open further ones, wait, start threads, and end. It cannot open or create a file, make
+/// a socket that reaches another process, connect, start a program, map executable memory, or look into other processes. It therefore first joins, and opens
 /// its channels and all else that it needs:
 ///
 /// ```no_run
-/// # mod tranship { pub use tranship_sandbox as sandbox; }
+/// # mod tranship { pub mod sandbox { pub use tranship_sandbox::*; } }
 /// # use tranship_core::{Domain, Error, Receiver};
 /// # fn main() -> Result<(), Error> {
 /// let domain = Domain::builder().name("worker").connect()?;

@@ -72,6 +72,7 @@ const ALLOWED: &[c_long] = &[
     libc::SYS_sigaltstack,
     libc::SYS_getpid,
     libc::SYS_gettid,
+    libc::SYS_geteuid,
     libc::SYS_getrandom,
     libc::SYS_getrusage,
     libc::SYS_exit,
@@ -87,13 +88,6 @@ const ALSO: &[c_long] = &[];
 /// Makes two filters. Of two refusals the kernel takes that of the filter installed last, and any refusal takes
 /// precedence over a permission.
 pub(crate) fn filters(reconnects: bool, also: &[i64]) -> Result<[BpfProgram; 2], Error> {
-    let clone3 = BTreeMap::from([(libc::SYS_clone3, Vec::new())]);
-    let clone3 = compile(
-        clone3,
-        SeccompAction::Allow,
-        SeccompAction::Errno(errno(libc::ENOSYS)),
-    )?;
-
     let mut rules: BTreeMap<i64, Vec<SeccompRule>> = ALLOWED
         .iter()
         .chain(ALSO)
@@ -107,6 +101,9 @@ pub(crate) fn filters(reconnects: bool, also: &[i64]) -> Result<[BpfProgram; 2],
     rules.insert(libc::SYS_clone, vec![bits(0, threads, threads)?]);
     // The process may only read its own limits.
     rules.insert(libc::SYS_prlimit64, vec![bits(2, u64::MAX, 0)?]);
+    // The ends of a channel that is being opened. An end of a pair of datagram sockets could send to any other socket.
+    let kind = libc::SOCK_SEQPACKET.unsigned_abs().into();
+    rules.insert(libc::SYS_socketpair, vec![bits(1, 0xf, kind)?]);
     let at_empty_path = libc::AT_EMPTY_PATH.unsigned_abs().into();
     rules.insert(
         libc::SYS_newfstatat,
@@ -127,7 +124,100 @@ pub(crate) fn filters(reconnects: bool, also: &[i64]) -> Result<[BpfProgram; 2],
         rules.insert(libc::SYS_connect, Vec::new());
     }
     let refuse = SeccompAction::Errno(errno(libc::EPERM));
-    Ok([clone3, compile(rules, refuse, SeccompAction::Allow)?])
+    Ok([
+        without_clone3()?,
+        compile(rules, refuse, SeccompAction::Allow)?,
+    ])
+}
+
+/// System calls that a confined program is refused: they reach other processes, the kernel's settings, or namespaces.
+const REFUSED: &[c_long] = &[
+    // other processes
+    libc::SYS_ptrace,
+    libc::SYS_process_vm_readv,
+    libc::SYS_process_vm_writev,
+    libc::SYS_process_madvise,
+    libc::SYS_pidfd_getfd,
+    libc::SYS_kcmp,
+    libc::SYS_perf_event_open,
+    // namespaces and mounts
+    libc::SYS_unshare,
+    libc::SYS_setns,
+    libc::SYS_chroot,
+    libc::SYS_pivot_root,
+    libc::SYS_mount,
+    libc::SYS_umount2,
+    libc::SYS_open_tree,
+    libc::SYS_move_mount,
+    libc::SYS_fsopen,
+    libc::SYS_fsconfig,
+    libc::SYS_fsmount,
+    libc::SYS_fspick,
+    libc::SYS_mount_setattr,
+    // paths around Landlock, and work of the kernel that seccomp does not see
+    libc::SYS_open_by_handle_at,
+    libc::SYS_io_uring_setup,
+    libc::SYS_io_uring_enter,
+    libc::SYS_io_uring_register,
+    // the kernel
+    libc::SYS_bpf,
+    libc::SYS_userfaultfd,
+    libc::SYS_add_key,
+    libc::SYS_request_key,
+    libc::SYS_keyctl,
+    libc::SYS_init_module,
+    libc::SYS_finit_module,
+    libc::SYS_delete_module,
+    libc::SYS_kexec_load,
+    libc::SYS_reboot,
+    libc::SYS_swapon,
+    libc::SYS_swapoff,
+    libc::SYS_acct,
+    libc::SYS_quotactl,
+    libc::SYS_syslog,
+    libc::SYS_settimeofday,
+    libc::SYS_clock_settime,
+    libc::SYS_sethostname,
+    libc::SYS_setdomainname,
+    libc::SYS_personality,
+];
+
+/// Makes the filters of a confined program. Without `network` it gets only Unix sockets.
+pub(crate) fn refusing(network: bool) -> Result<[BpfProgram; 2], Error> {
+    let mut rules: BTreeMap<i64, Vec<SeccompRule>> =
+        REFUSED.iter().map(|call| (*call, Vec::new())).collect();
+    let namespaces = libc::CLONE_NEWUSER
+        | libc::CLONE_NEWNS
+        | libc::CLONE_NEWPID
+        | libc::CLONE_NEWNET
+        | libc::CLONE_NEWIPC
+        | libc::CLONE_NEWUTS
+        | libc::CLONE_NEWCGROUP;
+    // Any of the flags: a rule for each.
+    let each = (0..u32::BITS).map(|bit| 1u64 << bit);
+    let flags = each.filter(|flag| flag & u64::from(namespaces.cast_unsigned()) != 0);
+    let flags: Result<Vec<_>, _> = flags.map(|flag| bits(0, flag, flag)).collect();
+    rules.insert(libc::SYS_clone, flags?);
+    if !network {
+        let unix = libc::AF_UNIX.unsigned_abs().into();
+        let other = SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Ne, unix);
+        let other = other.and_then(|condition| SeccompRule::new(vec![condition]));
+        let other =
+            other.map_err(|why| Error::because(ErrorKind::System, "making a seccomp rule", why))?;
+        rules.insert(libc::SYS_socket, vec![other]);
+    }
+    let refuse = SeccompAction::Errno(errno(libc::EPERM));
+    Ok([
+        without_clone3()?,
+        compile(rules, SeccompAction::Allow, refuse)?,
+    ])
+}
+
+/// Makes the filter that hides clone3(2), whose flags no filter can see: the C library then takes clone(2).
+fn without_clone3() -> Result<BpfProgram, Error> {
+    let clone3 = BTreeMap::from([(libc::SYS_clone3, Vec::new())]);
+    let hidden = SeccompAction::Errno(errno(libc::ENOSYS));
+    compile(clone3, SeccompAction::Allow, hidden)
 }
 
 fn compile(

@@ -12,7 +12,7 @@ const CHUNK: usize = 64 << 10;
 /// An action that a locked-down process must not be able to do, and whether it could.
 type Attempt = (&'static str, fn() -> bool);
 
-const ATTEMPTS: [Attempt; 8] = [
+const ATTEMPTS: [Attempt; 9] = [
     ("open a file", || {
         std::fs::File::open("/proc/self/status").is_ok()
     }),
@@ -23,6 +23,10 @@ const ATTEMPTS: [Attempt; 8] = [
     ("a Unix socket", || {
         std::os::unix::net::UnixStream::pair().is_ok()
     }),
+    (
+        "a pair of datagram sockets, which send to any other",
+        || std::os::unix::net::UnixDatagram::pair().is_ok(),
+    ),
     ("start a program", || {
         let spawned = std::process::Command::new("true").spawn();
         spawned.is_ok_and(|mut child| child.wait().is_ok())

@@ -3,11 +3,12 @@
 use crate::call::Call;
 use crate::calls::Calls;
 use crate::error::CallError;
-use crate::options::ServiceOptions;
-use crate::word;
+use crate::options::{CallOptions, ServiceOptions, Times};
+use crate::word::{self, CallId};
+use crate::workers::Workers;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
-use tranship_core::{BufferMut, Error, ErrorKind, Message, Payload, Receiver, SendError, Sender};
+use std::time::Duration;
+use tranship_core::{BufferMut, Domain, Error, ErrorKind, Message, Payload, Pool, SendError};
 
 /// A client of a [service](crate::Service). Clones share its two channels. Any thread and any task may call.
 ///
@@ -18,34 +19,53 @@ use tranship_core::{BufferMut, Error, ErrorKind, Message, Payload, Receiver, Sen
 /// makes a new client, which waits until the service is back.
 #[derive(Clone, Debug)]
 pub struct Client {
-    calls: Arc<Calls>,
+    to: To,
+}
+
+/// Where calls go.
+#[derive(Clone, Debug)]
+enum To {
+    One(Arc<Calls>),
+    Many(Arc<Workers>),
 }
 
 impl Client {
-    pub(crate) fn new(
-        address: &str,
-        requests: Sender,
-        replies: Receiver,
-        options: &ServiceOptions,
-    ) -> Client {
-        let most = (options.lines / 2) as usize;
-        let calls = Arc::new(Calls::new(address, requests, replies, most));
-        Client { calls }
+    pub(crate) fn new(calls: Calls) -> Client {
+        let to = To::One(Arc::new(calls));
+        Client { to }
     }
 
-    /// Calls the service, and waits for its answer, for ever. The payload's type says what happens to it, as for [`Sender::send`].
+    /// A client of a name that several processes serve, one of which is connected.
+    pub(crate) fn of_many(
+        domain: &Domain,
+        address: &str,
+        options: ServiceOptions,
+        first: Calls,
+    ) -> Client {
+        let workers = Workers::new(domain, address, options, Arc::new(first));
+        let to = To::Many(Arc::new(workers));
+        Client { to }
+    }
+
+    /// The connection for the next call.
+    fn idle(&self) -> Result<Arc<Calls>, Error> {
+        match &self.to {
+            To::One(calls) => Ok(Arc::clone(calls)),
+            To::Many(workers) => workers.idle(),
+        }
+    }
+
+    /// Calls the service, and waits for its answer, for ever. The payload's type says what happens to it, as for [`Sender::send`](tranship_core::Sender::send).
     ///
     /// The answer's [word](Message::word) is 0.
     ///
     /// # Errors
-    /// [`CallError`] says whether the request was sent. As [`Sender::send`]; `PeerDied`, `PeerGone`: the service is over; and errors of the service's own.
+    /// [`CallError`] says whether the request was sent. As [`Sender::send`](tranship_core::Sender::send); `PeerDied`, `PeerGone`: the service is over; and errors of the service's own.
     pub fn call<P: Payload>(&self, payload: P) -> Result<Message, CallError<P::Unsent>>
     where
         (P, u64): Payload<Unsent = (P::Unsent, u64)>,
     {
-        let call = self.begin_by(payload, None, None)?;
-        call.wait()
-            .map_err(|error| error.map(|never| match never {}))
+        self.call_with(payload, CallOptions::new())
     }
 
     /// Calls the service, and waits at most `timeout` for its answer. The deadline travels along: a worker takes no request whose time is over.
@@ -60,105 +80,166 @@ impl Client {
     where
         (P, u64): Payload<Unsent = (P::Unsent, u64)>,
     {
-        let started = Instant::now();
-        let deadline = started.checked_add(timeout);
-        let call = self.begin_by(payload, deadline, Some(timeout))?;
-        let answer = match self.calls.answer(call.id(), deadline) {
-            // Dropping the call cancels it.
-            Ok(None) => return Err(CallError::Broken(self.calls.late(started))),
-            Ok(Some(answer)) => Ok(answer),
-            Err(error) => Err(error),
-        };
-        call.end(answer)
-            .map_err(|error| error.map(|never| match never {}))
+        self.call_with(payload, CallOptions::new().timeout(timeout))
+    }
+
+    /// Calls the service with options, and waits for its answer.
+    ///
+    /// # Errors
+    /// As [`call_timeout`](Client::call_timeout).
+    pub fn call_with<P: Payload>(
+        &self,
+        payload: P,
+        options: CallOptions,
+    ) -> Result<Message, CallError<P::Unsent>>
+    where
+        (P, u64): Payload<Unsent = (P::Unsent, u64)>,
+    {
+        let call = self.begin_with(payload, options);
+        let answer = call.map_err(CallError::Unsent)?.wait();
+        answer.map_err(|error| error.map(|never| match never {}))
     }
 
     /// Calls the service, for awaiting in any runtime. A future that is dropped cancels its call.
     ///
     /// # Errors
-    /// As [`call`](Client::call), and `System` as for [`Receiver::recv_async`].
+    /// As [`call`](Client::call), and `System` as for [`Receiver::recv_async`](tranship_core::Receiver::recv_async).
     pub async fn call_async<P: Payload>(&self, payload: P) -> Result<Message, CallError<P::Unsent>>
     where
         (P, u64): Payload<Unsent = (P::Unsent, u64)>,
     {
-        let calls = &self.calls;
-        let (id, turn) = match calls.begin_async().await {
-            Ok(begun) => begun,
-            Err(error) => return Err(CallError::Unsent(SendError::new(error, payload.unsent()))),
-        };
-        let sent = turn.send_async((payload, word::request(id, None))).await;
-        calls.sent(id, sent).map_err(CallError::Unsent)?;
-        let call = Call::new(Arc::clone(calls), id);
-        let answer = calls.answer_async(id).await;
-        call.end(answer)
-            .map_err(|error| error.map(|never| match never {}))
+        let call = self.begin_async(payload, CallOptions::new()).await;
+        let answer = call.map_err(CallError::Unsent)?.wait_async().await;
+        answer.map_err(|error| error.map(|never| match never {}))
     }
 
     /// Sends a request, and does not wait for its answer: [`Call::wait`] does. Several calls may be in flight.
     ///
-    /// It waits as [`Sender::send`] does, and while half as many calls are in flight as the channels have [lines](ServiceOptions::lines).
+    /// It waits as [`Sender::send`](tranship_core::Sender::send) does, and while half as many calls are in flight as the channels have [lines](ServiceOptions::lines). A call with streams counts as 7.
+    /// An answered call counts as none.
     ///
     /// # Errors
-    /// As [`Sender::send`], with the payload.
+    /// As [`Sender::send`](tranship_core::Sender::send), with the payload; `Limit`: the answers of 32,768 calls were not taken.
     pub fn begin<P: Payload>(&self, payload: P) -> Result<Call, SendError<P::Unsent>>
     where
         (P, u64): Payload<Unsent = (P::Unsent, u64)>,
     {
-        self.begin_by(payload, None, None)
-            .map_err(|failed| match failed {
-                CallError::Unsent(failed) => failed,
-                CallError::Failed(_) | CallError::Broken(_) => unreachable!("nothing was sent"),
-            })
+        self.begin_with(payload, CallOptions::new())
     }
 
-    fn begin_by<P: Payload>(
+    /// Sends a request with options, and does not wait for its answer.
+    ///
+    /// # Errors
+    /// As [`begin`](Client::begin), and `TimedOut` after the options' time.
+    pub fn begin_with<P: Payload>(
         &self,
         payload: P,
-        deadline: Option<Instant>,
-        timeout: Option<Duration>,
-    ) -> Result<Call, CallError<P::Unsent>>
+        options: CallOptions,
+    ) -> Result<Call, SendError<P::Unsent>>
     where
         (P, u64): Payload<Unsent = (P::Unsent, u64)>,
     {
-        let calls = &self.calls;
-        let unsent = |error, payload: P| CallError::Unsent(SendError::new(error, payload.unsent()));
-        let (id, mut requests) = match calls.begin(deadline) {
+        let times = options.times();
+        let deadline = times.map(|times| times.deadline);
+        let calls = match self.idle() {
+            Ok(calls) => calls,
+            Err(error) => return Err(SendError::new(error, payload.unsent())),
+        };
+        let (id, turn) = match calls.begin(options.streams, deadline) {
             Ok(Some(begun)) => begun,
-            Ok(None) => {
-                let waited = timeout.unwrap_or_default().as_millis();
-                let text = format!(
-                    "{} has taken no further request in {waited} ms: {} calls are in flight",
-                    calls.place(),
-                    calls.in_flight()
-                );
-                return Err(unsent(Error::new(ErrorKind::TimedOut, text), payload));
-            }
-            Err(error) => return Err(unsent(error, payload)),
+            Ok(None) => return Err(SendError::new(no_room(&calls, times), payload.unsent())),
+            Err(error) => return Err(SendError::new(error, payload.unsent())),
         };
-        let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
-        let message = (payload, word::request(id, left));
-        let sent = match left {
-            Some(left) => requests.send_timeout(message, left),
-            None => requests.send(message),
-        };
-        calls.give_back(requests);
-        calls.sent(id, sent.map(drop)).map_err(CallError::Unsent)?;
-        Ok(Call::new(Arc::clone(calls), id))
+        let ask = options.ask(deadline);
+        let sent = turn.send((payload, word::request(id, ask)), ask.left);
+        begun(calls, id, times, options, sent)
     }
 
-    /// Allocates a buffer for a request, from the pool that no domain but the service's can read ([`Sender::alloc`]).
+    /// Sends a request with options, for awaiting in any runtime. The deadline is the service's to keep: drop the future, or the call, to cancel it here.
     ///
     /// # Errors
-    /// As [`Sender::alloc`].
+    /// As [`begin`](Client::begin), and `System` as for [`Receiver::recv_async`](tranship_core::Receiver::recv_async).
+    pub async fn begin_async<P: Payload>(
+        &self,
+        payload: P,
+        options: CallOptions,
+    ) -> Result<Call, SendError<P::Unsent>>
+    where
+        (P, u64): Payload<Unsent = (P::Unsent, u64)>,
+    {
+        let times = options.times();
+        let calls = match self.idle() {
+            Ok(calls) => calls,
+            Err(error) => return Err(SendError::new(error, payload.unsent())),
+        };
+        let (id, turn) = match calls.begin_async(options.streams).await {
+            Ok(begun) => begun,
+            Err(error) => return Err(SendError::new(error, payload.unsent())),
+        };
+        let word = word::request(id, options.ask(times.map(|times| times.deadline)));
+        let sent = turn.send_async((payload, word)).await;
+        begun(calls, id, times, options, sent)
+    }
+
+    /// Allocates a buffer for a request, from the pool that no domain but the service's can read ([`Sender::alloc`](tranship_core::Sender::alloc)). If several processes serve the name, all of
+    /// them can read the pool. It waits for memory, for ever; other callers go on meanwhile.
+    ///
+    /// # Errors
+    /// As [`Sender::alloc`](tranship_core::Sender::alloc), and as [`Domain::create_pool`].
     pub fn alloc(&self, len: usize) -> Result<BufferMut, Error> {
-        let mut requests = self.calls.sender()?;
-        let allocated = requests.alloc(len);
-        self.calls.give_back(requests);
-        allocated
+        self.pool()?.alloc(len)
+    }
+
+    /// Allocates a buffer for a request as [`alloc`](Client::alloc) does, or fails with `OutOfMemory` after `timeout`.
+    ///
+    /// # Errors
+    /// As [`alloc`](Client::alloc).
+    pub fn alloc_timeout(&self, len: usize, timeout: Duration) -> Result<BufferMut, Error> {
+        self.pool()?.alloc_timeout(len, timeout)
+    }
+
+    fn pool(&self) -> Result<&Pool, Error> {
+        match &self.to {
+            To::One(calls) => calls.pool(),
+            To::Many(workers) => workers.pool(),
+        }
+    }
+
+    /// Returns how many processes are connected that serve the name, and looks for further ones. It does not wait.
+    pub fn workers(&self) -> usize {
+        match &self.to {
+            To::One(calls) => usize::from(calls.ended().is_none()),
+            To::Many(workers) => workers.count(),
+        }
     }
 
     /// Returns how many calls are in flight, those included that were cancelled and whose answer has still to come.
     pub fn in_flight(&self) -> usize {
-        self.calls.in_flight()
+        match &self.to {
+            To::One(calls) => calls.in_flight(),
+            To::Many(workers) => workers.in_flight(),
+        }
     }
+}
+
+fn begun<T>(
+    calls: Arc<Calls>,
+    id: CallId,
+    times: Option<Times>,
+    options: CallOptions,
+    sent: Result<(), SendError<(T, u64)>>,
+) -> Result<Call, SendError<T>> {
+    sent.map_err(|failed| failed.map(|(payload, _)| payload))?;
+    Ok(Call::new(calls, id, times, options.streams))
+}
+
+fn no_room(calls: &Calls, times: Option<Times>) -> Error {
+    let waited = times.map(|times| times.started.elapsed());
+    let text = format!(
+        "{} has taken no further request in {} ms: {} calls are in flight",
+        calls.place(),
+        waited.unwrap_or_default().as_millis(),
+        calls.in_flight()
+    );
+    Error::new(ErrorKind::TimedOut, text)
 }

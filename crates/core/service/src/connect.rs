@@ -1,29 +1,28 @@
 //! How a service and its clients come about.
 //!
 //! A client opens `NAME`, then `NAME/replies`, and says the same number on both. The service joins the two channels that say one number and
-//! have one domain at their other end, and welcomes the client.
+//! have one domain at their other end, and welcomes the client. Processes that share a name have an address of replies each.
 
 use crate::client::Client;
 use crate::error::is_gone;
 use crate::hall::Hall;
+use crate::joining::{SILENT, replies, replies_of, said, unwelcome, welcomed};
 use crate::options::ServiceOptions;
 use crate::service::Service;
-use crate::word::WELCOME;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::task::Poll;
 use std::time::{Duration, Instant};
-use tranship_core::{ChannelOptions, Domain, Error, ErrorKind, Opening, Receiver, Sender};
-
-/// The address of the replies, as that of the requests.
-pub(crate) fn replies(address: &str) -> String {
-    format!("{address}/replies")
-}
+use tranship_core::topics::Sleep;
+use tranship_core::{ChannelOptions, Domain, Error, ErrorKind, Message, Opening, Receiver, Sender};
 
 /// How often a client that waits to be welcomed looks whether the service still lives.
 const LOOK: Duration = Duration::from_millis(250);
 
 /// Services of a [`Domain`].
 pub trait Services {
-    /// Offers a service at an address, `NAME` or `local:NAME`. It takes the names `NAME` and `NAME/replies`.
+    /// Offers a service at an address, `NAME` or `local:NAME`. It takes the names `NAME` and `NAME/replies`; if it is
+    /// [shared](ServiceOptions::shared), `NAME` and `NAME/replies/DOMAIN`.
     ///
     /// # Errors
     /// As [`Domain::listen`]: `NameTaken`, `Access` for either name.
@@ -48,7 +47,8 @@ pub trait Services {
     /// Connects to a service at an address, with options.
     ///
     /// # Errors
-    /// As [`client`](Services::client), and `TimedOut` after the options' time; `ChannelBind` if the two sides' types differ.
+    /// As [`client`](Services::client), and `TimedOut` after the options' time: the text says whether a service was there. `ChannelBind` if the two sides' types
+    /// differ.
     fn client_with(&self, address: &str, options: ServiceOptions) -> Result<Client, Error>;
 
     /// Connects to a service at an address, for awaiting in any runtime.
@@ -64,93 +64,173 @@ pub trait Services {
 
 impl Services for Domain {
     fn serve_with(&self, address: &str, options: ServiceOptions) -> Result<Service, Error> {
-        let requests = self.listen_with(address, options.requests())?;
-        let replies = self.listen_with(&replies(address), options.replies())?;
-        Ok(Service::new(|ahead| {
-            Hall::new(requests, replies, options, ahead)
-        }))
+        let replies = replies(address, options.shared.then(|| self.id()));
+        let replies = self.listen_with(&replies, options.replies())?;
+        let requests = match options.shared {
+            true => options.requests().shared(),
+            false => options.requests(),
+        };
+        let requests = self.listen_with(address, requests)?;
+        Service::new(self, |ahead| Hall::new(requests, replies, options, ahead))
     }
 
     fn client_with(&self, address: &str, options: ServiceOptions) -> Result<Client, Error> {
-        let deadline = options.timeout.and_then(|t| Instant::now().checked_add(t));
-        let left = || deadline.map(|at| at.saturating_duration_since(Instant::now()));
-        let within = |channel: ChannelOptions| match left() {
-            Some(left) => channel.timeout(left),
-            None => channel,
-        };
+        let mut joins = Joins::new(self, address, options);
         loop {
-            let requests: Sender = self.open_with(address, within(options.requests()))?;
-            let second: Result<Receiver, Error> =
-                self.open_with(&replies(address), within(options.replies()));
-            let Some(mut ends) = said(requests, second?)? else {
+            let requests: Sender = self.open_with(address, joins.requests())?;
+            let second = self.open_with(&replies_of(address, &requests), joins.replies(&requests));
+            let Some(mut ends) = joins.both(requests, second)? else {
                 continue;
             };
-            loop {
-                let round = left().map_or(LOOK, |left| left.min(LOOK));
-                match ends.1.recv_timeout(round) {
-                    Ok(welcome) => return welcomed(address, ends, welcome.word, &options),
-                    Err(error) if error == ErrorKind::TimedOut => match left() {
-                        Some(Duration::ZERO) => return Err(error),
-                        _ if ends.0.status().peer_gone => break,
-                        _ => {}
-                    },
-                    Err(error) if is_gone(&error) => break,
-                    Err(error) => return Err(error),
+            while let Some(round) = joins.round(&ends) {
+                let came = ends.1.recv_timeout(round);
+                if let Some(word) = joins.heard(&ends, came)? {
+                    return joins.made(ends, word);
                 }
             }
         }
     }
 
     async fn client_async(&self, address: &str, options: ServiceOptions) -> Result<Client, Error> {
-        let deadline = options.timeout.and_then(|t| Instant::now().checked_add(t));
-        let within = |channel: ChannelOptions| match deadline {
-            Some(at) => channel.timeout(at.saturating_duration_since(Instant::now())),
-            None => channel,
-        };
+        let mut joins = Joins::new(self, address, options);
         loop {
-            let first: Opening<Sender> = self.open_async(address, within(options.requests()));
+            let first: Opening<Sender> = self.open_async(address, joins.requests());
             let requests = first.await?;
             let second: Opening<Receiver> =
-                self.open_async(&replies(address), within(options.replies()));
-            let Some(mut ends) = said(requests, second.await?)? else {
+                self.open_async(&replies_of(address, &requests), joins.replies(&requests));
+            let Some(mut ends) = joins.both(requests, second.await)? else {
                 continue;
             };
-            match ends.1.recv_async().await {
-                Ok(welcome) => return welcomed(address, ends, welcome.word, &options),
-                Err(error) if is_gone(&error) => {}
-                Err(error) => return Err(error),
+            while let Some(round) = joins.round(&ends) {
+                let came = within(self, &mut ends.1, round).await;
+                if let Some(word) = joins.heard(&ends, came)? {
+                    return joins.made(ends, word);
+                }
             }
         }
     }
 }
 
-/// Says on both channels that they belong together. `None`: another service has come meanwhile, and has one of them.
-fn said(mut requests: Sender, mut replies: Receiver) -> Result<Option<(Sender, Receiver)>, Error> {
-    static NEXT: AtomicU64 = AtomicU64::new(1);
-    if requests.status().peer != replies.status().peer {
-        return Ok(None);
-    }
-    let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    let said = requests.send((b"", number)).map(drop).map_err(Error::from);
-    let said = said.and_then(|()| Ok(replies.send_back((b"", number))?));
-    match said {
-        Ok(()) => Ok(Some((requests, replies))),
-        Err(error) if is_gone(&error) => Ok(None),
-        Err(error) => Err(error),
-    }
+/// Awaits a message, or fails with `TimedOut` after `round`.
+async fn within(
+    domain: &Domain,
+    replies: &mut Receiver,
+    round: Duration,
+) -> Result<Message, Error> {
+    let begun = Instant::now();
+    let mut reading = replies.recv_async();
+    let mut sleep = Sleep::new(domain);
+    poll_fn(|context| {
+        if let Poll::Ready(came) = Pin::new(&mut reading).poll(context) {
+            return Poll::Ready(came);
+        }
+        let left = round.saturating_sub(begun.elapsed());
+        if left.is_zero() {
+            return Poll::Ready(Err(ErrorKind::TimedOut.into()));
+        }
+        sleep.begin(std::iter::empty(), context, left)?;
+        Poll::Pending
+    })
+    .await
 }
 
-fn welcomed(
-    address: &str,
-    (requests, replies): (Sender, Receiver),
-    word: u64,
-    options: &ServiceOptions,
-) -> Result<Client, Error> {
-    if word == WELCOME {
-        return Ok(Client::new(address, requests, replies, options));
+/// A client in the making.
+struct Joins<'a> {
+    domain: &'a Domain,
+    address: &'a str,
+    options: ServiceOptions,
+    deadline: Option<Instant>,
+    /// When the service had both channels of the present attempt.
+    since: Instant,
+    /// The present attempt is over: another one begins.
+    anew: bool,
+}
+
+impl<'a> Joins<'a> {
+    fn new(domain: &'a Domain, address: &'a str, options: ServiceOptions) -> Joins<'a> {
+        let since = Instant::now();
+        Joins {
+            domain,
+            address,
+            deadline: options.timeout.and_then(|time| since.checked_add(time)),
+            options,
+            since,
+            anew: false,
+        }
     }
-    let text = format!(
-        "service `{address}` takes at most {word} clients of one user: close some, or raise ServiceOptions::clients_per_user"
-    );
-    Err(Error::new(ErrorKind::Limit, text))
+
+    fn left(&self) -> Option<Duration> {
+        let left = |at: Instant| at.saturating_duration_since(Instant::now());
+        self.deadline.map(left)
+    }
+
+    fn requests(&self) -> ChannelOptions {
+        let channel = self.options.requests();
+        match self.left() {
+            Some(left) => channel.timeout(left),
+            None => channel,
+        }
+    }
+
+    /// The channel of replies of a process that shares its name is not waited for as long as other processes may serve.
+    fn replies(&self, requests: &Sender) -> ChannelOptions {
+        let channel = self.options.replies();
+        let silent = requests.status().peer_shares.then_some(SILENT);
+        match [self.left(), silent].into_iter().flatten().min() {
+            Some(left) => channel.timeout(left),
+            None => channel,
+        }
+    }
+
+    /// Both channels, which belong together from here on. `None`: another attempt begins.
+    fn both(
+        &mut self,
+        requests: Sender,
+        replies: Result<Receiver, Error>,
+    ) -> Result<Option<(Sender, Receiver)>, Error> {
+        let shares = requests.status().peer_shares;
+        let is_over = self.left() == Some(Duration::ZERO);
+        let replies = match replies {
+            Err(error) if error == ErrorKind::TimedOut && shares && !is_over => return Ok(None),
+            replies => replies?,
+        };
+        (self.since, self.anew) = (Instant::now(), false);
+        said(requests, replies)
+    }
+
+    /// How long to wait for the welcome before a look whether the service still lives. `None`: another attempt begins.
+    fn round(&self, ends: &(Sender, Receiver)) -> Option<Duration> {
+        let gives_up = ends.0.status().peer_shares && self.since.elapsed() >= SILENT;
+        let round = self.left().map_or(LOOK, |left| left.min(LOOK));
+        (!self.anew && !gives_up).then_some(round)
+    }
+
+    /// The word of the welcome, if it came.
+    fn heard(
+        &mut self,
+        ends: &(Sender, Receiver),
+        came: Result<Message, Error>,
+    ) -> Result<Option<u64>, Error> {
+        match came {
+            Ok(welcome) => return Ok(Some(welcome.word)),
+            Err(error) if error == ErrorKind::TimedOut => {
+                if self.left() == Some(Duration::ZERO) {
+                    return Err(unwelcome(self.address, &ends.0, self.since));
+                }
+                self.anew = ends.0.status().peer_gone;
+            }
+            Err(error) if is_gone(&error) => self.anew = true,
+            Err(error) => return Err(error),
+        }
+        Ok(None)
+    }
+
+    fn made(self, ends: (Sender, Receiver), word: u64) -> Result<Client, Error> {
+        let is_shared = ends.0.status().peer_shares;
+        let calls = welcomed(self.domain, self.address, ends, word, &self.options)?;
+        Ok(match is_shared {
+            true => Client::of_many(self.domain, self.address, self.options, calls),
+            false => Client::new(calls),
+        })
+    }
 }

@@ -4,10 +4,11 @@ use crate::error::is_gone;
 use crate::options::ServiceOptions;
 use crate::peer::{Ahead, Peer};
 use crate::request::Request;
-use crate::word::{self, Answer, Said, WELCOME};
+use crate::word::{self, Answer, Ask, CallId, Said, WELCOME};
 use std::cmp::Reverse;
 use std::collections::VecDeque;
 use std::future::poll_fn;
+use std::os::fd::OwnedFd;
 use std::pin::Pin;
 use std::sync::{Arc, Weak};
 use std::task::Poll;
@@ -22,7 +23,8 @@ const HALF_OPEN: Duration = Duration::from_secs(5);
 /// The most channels without a partner, of each kind. One more takes the place of the oldest one of the user that
 /// has most of them.
 const MOST_HALF_OPEN: usize = 64;
-/// The most requests of one client that are read ahead, to find cancellations behind them.
+/// The most requests of one client that are read ahead, to find what lies behind them; or half the lines, if that is
+/// more: so many calls an honest client may have in flight.
 const MOST_AHEAD: usize = 256;
 /// The most messages that one look reads from one client. Then the other clients' turn comes.
 const MOST_READS: usize = 256;
@@ -38,42 +40,62 @@ const SLEEP: Duration = Duration::from_millis(250);
 struct Client {
     requests: Receiver,
     peer: Arc<Peer>,
-    /// Requests that were read ahead.
+    /// Requests that were read ahead, and how many there may be.
     ahead: VecDeque<Message>,
+    most_ahead: usize,
+    /// A message that a task has received, and has still to take in.
+    came: Option<Message>,
     gone: bool,
 }
 
 impl Client {
     /// The next request that is to be begun. `None` also after [`MOST_READS`] messages.
-    fn next(&mut self) -> Option<Request> {
+    ///
+    /// `fresh`: a request is new if the ring was empty a moment ago. No cancellation lies behind it then, and no line behind it is looked at.
+    fn next(&mut self, fresh: bool) -> Option<Request> {
+        if self.is_over() {
+            return None;
+        }
         let mut reads = MOST_READS;
-        loop {
-            if self.is_over() {
-                return None;
-            }
-            let mut message = match self.ahead.pop_front() {
-                Some(message) => message,
-                None if self.requests.is_ready() => self.read(&mut reads)?,
-                None => return None,
-            };
-            // The cancellation of this request may lie behind it.
-            if reads > 0 && self.requests.is_ready() {
-                self.ahead.push_front(message);
-                self.look_ahead(&mut reads);
-                message = self.ahead.pop_front()?;
-            }
+        while self.ahead.len() < self.most_ahead
+            && self.requests.is_ready()
+            && let Some(message) = self.read(&mut reads)
+        {
+            let is_alone = self.ahead.is_empty() && (fresh || !self.requests.is_ready());
             match word::said(message.word) {
-                Said::Cancel { call } => self.peer.cancel(call),
-                Said::Request { call, left } if left == Some(Duration::ZERO) => {
-                    self.peer.answer(call, Answer::Late);
+                // With none behind it there is nothing to be read ahead for.
+                Some(Said::Request { call, ask }) if is_alone => {
+                    if ask.streams {
+                        self.peer.open(call);
+                    }
+                    if let Some(request) = self.begin(call, ask, message) {
+                        return Some(request);
+                    }
                 }
-                Said::Request { call, left } => {
-                    self.peer.forget(call);
-                    let deadline = left.and_then(|left| Instant::now().checked_add(left));
-                    return Some(Request::new(&self.peer, call, deadline, message));
-                }
+                said => self.take_in(said, message),
+            }
+            if fresh || self.is_over() {
+                break;
             }
         }
+        while let Some(message) = self.ahead.pop_front() {
+            if let Some(Said::Request { call, ask }) = word::said(message.word)
+                && let Some(request) = self.begin(call, ask, message)
+            {
+                return Some(request);
+            }
+        }
+        None
+    }
+
+    /// Begins a request, unless its time is over.
+    fn begin(&self, call: CallId, ask: Ask, message: Message) -> Option<Request> {
+        if ask.left == Some(Duration::ZERO) {
+            self.peer.answer(call, Answer::Late);
+            return None;
+        }
+        self.peer.forget(call);
+        Some(Request::new(&self.peer, call, ask, message))
     }
 
     /// Whether the service has given the client up. No request of such a client is begun.
@@ -100,24 +122,60 @@ impl Client {
         }
     }
 
-    /// Reads ahead, for cancellations. Requests that are cancelled before they are begun are let go.
+    /// Reads ahead, for cancellations and for items of calls that have begun.
     fn look_ahead(&mut self, reads: &mut usize) {
-        while !self.is_over()
-            && self.ahead.len() < MOST_AHEAD
+        while self.ahead.len() < self.most_ahead
+            && !self.is_over()
             && let Some(message) = self.read(reads)
         {
-            let Said::Cancel { call } = word::said(message.word) else {
-                self.ahead.push_back(message);
-                continue;
-            };
-            let is_it = |m: &Message| matches!(word::said(m.word), Said::Request { call: c, .. } if c == call);
-            match self.ahead.iter().position(is_it) {
-                Some(at) => {
-                    self.ahead.remove(at);
-                    self.peer.answer(call, Answer::Dropped);
+            self.take_in(word::said(message.word), message);
+        }
+    }
+
+    /// Whether anything that it sends can be read now.
+    fn has_room(&self) -> bool {
+        self.ahead.len() < self.most_ahead && !self.gone
+    }
+
+    /// Does what a message says. A client that says what no client may say is given up.
+    fn take_in(&mut self, said: Option<Said>, message: Message) {
+        let fits = match said {
+            Some(Said::Request { call, ask }) => {
+                if ask.streams {
+                    self.peer.open(call);
                 }
-                None => self.peer.cancel(call),
+                self.ahead.push_back(message);
+                true
             }
+            Some(Said::Cancel { call }) => {
+                self.cancel(call);
+                true
+            }
+            Some(Said::Item { call }) => self.peer.stream(call, |flow| flow.put(message)),
+            Some(Said::End { call }) => self.peer.stream(call, |flow| {
+                flow.end();
+                true
+            }),
+            Some(Said::Credit { call, items }) => self.peer.stream(call, |flow| {
+                flow.grant(items);
+                true
+            }),
+            None => false,
+        };
+        if !fits {
+            self.peer.cut();
+        }
+    }
+
+    /// A request that is cancelled before it is begun is let go.
+    fn cancel(&mut self, call: CallId) {
+        let is_it = |m: &Message| matches!(word::said(m.word), Some(Said::Request { call: c, .. }) if c == call);
+        match self.ahead.iter().position(is_it) {
+            Some(at) => {
+                self.ahead.remove(at);
+                self.peer.answer(call, Answer::Dropped);
+            }
+            None => self.peer.cancel(call),
         }
     }
 }
@@ -219,32 +277,37 @@ impl Hall {
     }
 
     /// The next request that is there: each client's turn comes. New clients are taken now and then.
-    pub(crate) fn try_next(&mut self) -> Result<Option<Request>, Error> {
+    /// `fresh`: a moment ago there was none.
+    pub(crate) fn try_next(&mut self, fresh: bool) -> Result<Option<Request>, Error> {
         self.served = self.served.wrapping_add(1);
         if self.served.is_multiple_of(LOOK_EACH) {
             self.admit()?;
         }
-        Ok(self.look())
+        Ok(self.look(fresh))
     }
 
-    fn look(&mut self) -> Option<Request> {
+    fn look(&mut self, fresh: bool) -> Option<Request> {
         let count = self.clients.len();
         for _ in 0..count {
             let at = if self.next < count { self.next } else { 0 };
             self.next = at + 1;
-            if let Some(request) = self.clients[at].next() {
+            if let Some(request) = self.clients[at].next(fresh) {
                 return Some(request);
             }
         }
         None
     }
 
-    /// Takes clients that connect, and lets go of those that are gone.
-    pub(crate) fn admit(&mut self) -> Result<(), Error> {
-        // An end is no message: only reading tells of it.
+    /// Reads ahead what all clients have sent. An end is no message: only reading tells of it.
+    pub(crate) fn read(&mut self) {
         for client in self.clients.iter_mut().filter(|client| !client.gone) {
             client.look_ahead(&mut { MOST_READS });
         }
+    }
+
+    /// Takes clients that connect, and lets go of those that are gone.
+    pub(crate) fn admit(&mut self) -> Result<(), Error> {
+        self.read();
         self.clients
             .retain(|client| !client.gone || !client.ahead.is_empty());
         // The bound is for clients that connect without an end.
@@ -297,10 +360,14 @@ impl Hall {
         }
         // A client that is gone again is found out by its first look.
         let _ = replies.try_send((b"", WELCOME));
+        let patience = self.options.patience;
+        let peer = Peer::new(replies, status, self.service.clone(), patience);
         self.clients.push(Client {
             requests,
-            peer: Arc::new(Peer::new(replies, status, self.service.clone())),
+            peer: Arc::new(peer),
             ahead: VecDeque::new(),
+            most_ahead: MOST_AHEAD.max(self.options.lines as usize / 2),
+            came: None,
             gone: false,
         });
     }
@@ -349,6 +416,30 @@ impl Hall {
                 .iter_mut()
                 .map(|c| PollItem::receiver(&mut c.requests)),
         );
+        let bell = self.options.bell.as_deref();
+        items.extend(bell.map(PollItem::readable));
+        poll(&mut items, Some(limit))?;
+        let mut count = [0; 8];
+        match bell.map(|bell| rustix::io::read(bell, &mut count)) {
+            Some(Ok(_)) => Err(ErrorKind::TimedOut.into()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Sleeps until a client sends anything, or `nudge` is readable, until the deadline at most.
+    pub(crate) fn sleep_for_items(
+        &mut self,
+        nudge: &OwnedFd,
+        deadline: Option<Instant>,
+    ) -> Result<(), Error> {
+        if self.options.wait == Wait::Spin {
+            return Ok(());
+        }
+        let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
+        let limit = left.map_or(SLEEP, |left| left.min(SLEEP));
+        let mut items = vec![PollItem::readable(nudge)];
+        let clients = self.clients.iter_mut().filter(|client| client.has_room());
+        items.extend(clients.map(|c| PollItem::receiver(&mut c.requests)));
         poll(&mut items, Some(limit)).map(drop)
     }
 
@@ -380,7 +471,8 @@ impl Hall {
                 .collect();
             let mut calls: Vec<_> = clients
                 .iter_mut()
-                .map(|c| (&mut c.ahead, &mut c.gone, c.requests.recv_async()))
+                .filter(|client| client.has_room())
+                .map(|c| (&mut c.came, &mut c.gone, c.requests.recv_async()))
                 .collect();
             poll_fn(|context| {
                 let mut ready = false;
@@ -406,9 +498,9 @@ impl Hall {
                         ready = true;
                     }
                 }
-                for (ahead, gone, call) in &mut calls {
+                for (came, gone, call) in &mut calls {
                     match Pin::new(call).poll(context) {
-                        Poll::Ready(Ok(message)) => ahead.push_back(message),
+                        Poll::Ready(Ok(message)) => **came = Some(message),
                         Poll::Ready(Err(_)) => **gone = true,
                         Poll::Pending => continue,
                     }
@@ -435,8 +527,13 @@ impl Hall {
                 None => {}
             }
         }
-        for client in self.clients.iter().filter(|client| client.gone) {
-            client.peer.is_gone();
+        for client in &mut self.clients {
+            if let Some(message) = client.came.take() {
+                client.take_in(word::said(message.word), message);
+            }
+            if client.gone {
+                client.peer.is_gone();
+            }
         }
         Ok(())
     }

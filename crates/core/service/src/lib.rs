@@ -25,8 +25,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Files, from below: `word` (what a message's word says), `options`, `error`, `calls`, `call` and `client` (the caller's
-//! side), `peer`, `request`, `hall` (a service's clients) and `service` (the worker's side), `connect` (how a client's two channels come about).
+//! Files, from below: `word` (what a message's word says), `flow` (a call's items), `pause` (of a task that is always ready), `options`, `error`, `calls`, `call`, `joining` (how a client's two channels come about), `workers` and `client` (the caller's
+//! side), `peer`, `request`, `hall` (a service's clients) and `service` (the worker's side), `connect` (the trait).
 //!
 //! NOT here: channels, memory and names, which are `core`'s; the types of messages, which are `typed`'s.
 
@@ -38,18 +38,22 @@ mod calls;
 mod client;
 mod connect;
 mod error;
+mod flow;
 mod hall;
+mod joining;
 mod options;
+mod pause;
 mod peer;
 mod request;
 mod service;
 mod word;
+mod workers;
 
 pub use call::Call;
 pub use client::Client;
 pub use connect::Services;
 pub use error::CallError;
-pub use options::ServiceOptions;
+pub use options::{CallOptions, ServiceOptions};
 pub use request::Request;
 pub use service::Service;
 

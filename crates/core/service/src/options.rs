@@ -1,6 +1,9 @@
-//! How a service, or a client of one, is made.
+//! How a service, or a client of one, is made; how a call is.
 
-use std::time::Duration;
+use crate::word::{Ask, MOST_METHOD};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 use tranship_core::{ChannelOptions, PoolOptions, Wait};
 
 /// A service, or a client of one, to be made. Each side has options of its own.
@@ -10,7 +13,11 @@ pub struct ServiceOptions {
     pub(crate) wait: Wait,
     pub(crate) timeout: Option<Duration>,
     pub(crate) clients_per_user: usize,
-    pool: Option<PoolOptions>,
+    pub(crate) patience: Duration,
+    pub(crate) shared: bool,
+    pub(crate) bell: Option<Arc<OwnedFd>>,
+    pub(crate) pool: Option<PoolOptions>,
+    arrivals: Option<PoolOptions>,
     types: [Option<String>; 2],
 }
 
@@ -21,7 +28,11 @@ impl Default for ServiceOptions {
             wait: Wait::default(),
             timeout: None,
             clients_per_user: 64,
+            patience: Duration::from_secs(30),
+            shared: false,
+            bell: None,
             pool: None,
+            arrivals: None,
             types: [None, None],
         }
     }
@@ -52,10 +63,35 @@ impl ServiceOptions {
         self.clients_per_user = most;
         self
     }
+    /// How long a worker waits for a client's next item, or until the client has taken enough items for one more ([`Request::recv`](crate::Request::recv),
+    /// [`Request::send`](crate::Request::send)). A client that takes longer is given up: its channels are closed. Default: 30 s.
+    pub fn patience(mut self, patience: Duration) -> Self {
+        self.patience = patience;
+        self
+    }
+    /// Lets services of other domains have the name too, which all of them have to ask for. A client is connected to all of them, and each call goes to the
+    /// process that has fewest calls of that client in flight. For names, and not for `local:` addresses.
+    pub fn shared(mut self) -> Self {
+        self.shared = true;
+        self
+    }
+
+    /// A non-blocking eventfd that ends a worker's wait: when it is written, the worker that sleeps in [`Service::recv_timeout`](crate::Service::recv_timeout)
+    /// reads it and fails with `TimedOut`. For programs that wait for a request and for something else at once.
+    pub fn bell(mut self, eventfd: Arc<OwnedFd>) -> Self {
+        self.bell = Some(eventfd);
+        self
+    }
     /// The shape of the pool from which this side allocates what it sends: [`Client::alloc`](crate::Client::alloc), [`Request::alloc`](crate::Request::alloc). Default:
     /// that of a channel's own pool ([`ChannelOptions::pool`]).
     pub fn pool(mut self, pool: PoolOptions) -> Self {
         self.pool = Some(pool);
+        self
+    }
+    /// Takes buffers from pools of level `none` too, by copying them into a pool of this shape for each channel ([`ChannelOptions::arrivals`]): nobody can change what
+    /// came. Default: such pools are refused.
+    pub fn arrivals(mut self, pool: PoolOptions) -> Self {
+        self.arrivals = Some(pool);
         self
     }
     /// The types of requests and of replies, as texts that both sides must have alike ([`ChannelOptions::message_type`]).
@@ -69,6 +105,9 @@ impl ServiceOptions {
         if let Some(pool) = &self.pool {
             options = options.pool(pool.clone());
         }
+        if let Some(pool) = &self.arrivals {
+            options = options.arrivals(pool.clone());
+        }
         match kind {
             Some(text) => options.message_type(text),
             None => options,
@@ -81,5 +120,58 @@ impl ServiceOptions {
 
     pub(crate) fn replies(&self) -> ChannelOptions {
         self.channel(&self.types[1])
+    }
+}
+
+/// When a call with a deadline has started, and its deadline.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Times {
+    pub(crate) started: Instant,
+    pub(crate) deadline: Instant,
+}
+
+/// What a call says of itself. The default is a call of method 0 without a deadline and without streams.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CallOptions {
+    method: u8,
+    timeout: Option<Duration>,
+    pub(crate) streams: bool,
+}
+
+impl CallOptions {
+    /// Method 0, no deadline, no streams.
+    pub fn new() -> CallOptions {
+        CallOptions::default()
+    }
+    /// Calls the method of that number, 0 to 127, which [`Request::method`](crate::Request::method) says. A higher one is taken modulo 128.
+    pub fn method(mut self, method: u8) -> Self {
+        self.method = method & MOST_METHOD;
+        self
+    }
+    /// The time for the whole call: sending, working, answering. It travels along.
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = Some(timeout);
+        self
+    }
+    /// Lets the call carry many items either way: [`Call::send`](crate::Call::send), [`Call::recv`](crate::Call::recv).
+    pub fn streams(mut self) -> Self {
+        self.streams = true;
+        self
+    }
+
+    /// When the call starts, and its deadline.
+    pub(crate) fn times(self) -> Option<Times> {
+        let timeout = self.timeout?;
+        let started = Instant::now();
+        let deadline = started.checked_add(timeout)?;
+        Some(Times { started, deadline })
+    }
+
+    pub(crate) fn ask(self, deadline: Option<Instant>) -> Ask {
+        Ask {
+            method: self.method,
+            streams: self.streams,
+            left: deadline.map(|at| at.saturating_duration_since(Instant::now())),
+        }
     }
 }

@@ -1,8 +1,9 @@
 //! A request that a worker has taken.
 
+use crate::flow::{self, Flow};
 use crate::lock;
-use crate::peer::Peer;
-use crate::word::{self, Answer, CallId};
+use crate::peer::{Inbox, Peer};
+use crate::word::{self, Answer, Ask, CallId};
 use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -13,8 +14,8 @@ use tranship_core::{
 
 /// How long an answer waits for a client that has still to agree to the answer's pool, or to release memory.
 const ANSWER: Duration = Duration::from_secs(1);
-/// The first and the longest pause between two attempts to allocate.
-const PAUSES: [Duration; 2] = [Duration::from_micros(100), Duration::from_millis(10)];
+/// The time between two looks whether a call is wanted whose answer waits for memory.
+const PAUSE: Duration = Duration::from_millis(10);
 
 /// A request that a worker has taken. It reads as the [`Message`] that came.
 ///
@@ -23,7 +24,9 @@ const PAUSES: [Duration; 2] = [Duration::from_micros(100), Duration::from_millis
 pub struct Request {
     peer: Arc<Peer>,
     call: CallId,
+    method: u8,
     deadline: Option<Instant>,
+    inbox: Option<Arc<Inbox>>,
     message: Message,
     answered: bool,
 }
@@ -36,17 +39,15 @@ impl Deref for Request {
 }
 
 impl Request {
-    pub(crate) fn new(
-        peer: &Arc<Peer>,
-        call: CallId,
-        deadline: Option<Instant>,
-        mut message: Message,
-    ) -> Request {
+    pub(crate) fn new(peer: &Arc<Peer>, call: CallId, ask: Ask, mut message: Message) -> Request {
         message.word = 0;
+        let deadline = ask.left.and_then(|left| Instant::now().checked_add(left));
         Request {
             peer: Arc::clone(peer),
             call,
+            method: ask.method,
             deadline,
+            inbox: ask.streams.then(|| peer.inbox(call)).flatten(),
             message,
             answered: false,
         }
@@ -82,13 +83,23 @@ impl Request {
     where
         (P, u64): Payload<Unsent = (P::Unsent, u64)>,
     {
+        let given = self.give(payload, how);
+        self.answered = given.is_ok();
+        given
+    }
+
+    /// Sends the client a message of this call.
+    fn give<P: Payload>(&self, payload: P, how: Answer) -> Result<(), SendError<P::Unsent>>
+    where
+        (P, u64): Payload<Unsent = (P::Unsent, u64)>,
+    {
         let message = (payload, word::answer(self.call, how));
         let peer = &self.peer;
         let is_slow = peer.is_cut() || peer.slow_consent.load(Ordering::Relaxed);
         let patience = if is_slow { Duration::ZERO } else { ANSWER };
         let sent = lock(&peer.replies).send_timeout(message, patience);
         match &sent {
-            // An honest client never fills the ring: its calls are limited to half the lines.
+            // An honest client never fills the ring: its calls are limited by the lines.
             Err(failed) if failed.kind() == ErrorKind::Full => peer.cut(),
             Err(failed) if failed.kind() == ErrorKind::PoolPending => {
                 peer.slow_consent.store(true, Ordering::Relaxed);
@@ -96,9 +107,194 @@ impl Request {
             _ => {}
         }
         peer.settle();
-        self.answered = sent.is_ok();
         sent.map(drop)
             .map_err(|failed| failed.map(|(payload, _)| payload))
+    }
+
+    /// Returns the number of the method that the client calls: [`CallOptions::method`](crate::CallOptions::method).
+    pub fn method(&self) -> u8 {
+        self.method
+    }
+
+    /// Sends an item to the client: [`Call::recv`](crate::Call::recv) takes it. It waits until the client has taken enough of the earlier ones, until the call's deadline at most.
+    ///
+    /// A worker that waits here reads for other workers meanwhile, and gives way to a worker that waits for requests. A client that lets a worker wait
+    /// longer than [`ServiceOptions::patience`](crate::ServiceOptions::patience) is given up: its channels are closed.
+    ///
+    /// # Errors
+    /// `PeerGone`: no caller waits for the call any more; `TimedOut`: its deadline has passed, or the client was given up; `BadArgument`: it was begun without
+    /// streams; and as [`reply`](Request::reply).
+    pub fn send<P: Payload>(&self, payload: P) -> Result<(), SendError<P::Unsent>>
+    where
+        (P, u64): Payload<Unsent = (P::Unsent, u64)>,
+    {
+        let credit = self.wait(None, Flow::credit);
+        self.send_on(credit, payload)
+    }
+
+    /// Sends an item to the client, or fails with `TimedOut` after `timeout`. The call goes on then.
+    ///
+    /// # Errors
+    /// As [`send`](Request::send).
+    pub fn send_timeout<P: Payload>(
+        &self,
+        payload: P,
+        timeout: Duration,
+    ) -> Result<(), SendError<P::Unsent>>
+    where
+        (P, u64): Payload<Unsent = (P::Unsent, u64)>,
+    {
+        let credit = self.wait(Some(timeout), Flow::credit);
+        self.send_on(credit, payload)
+    }
+
+    /// Sends an item to the client, for awaiting in any runtime. It ends as [`send`](Request::send) does.
+    ///
+    /// # Errors
+    /// As [`send`](Request::send), and `System` as for [`Receiver::recv_async`](tranship_core::Receiver::recv_async).
+    pub async fn send_async<P: Payload>(&self, payload: P) -> Result<(), SendError<P::Unsent>>
+    where
+        (P, u64): Payload<Unsent = (P::Unsent, u64)>,
+    {
+        let credit = self.wait_async(Flow::credit).await;
+        self.send_on(credit, payload)
+    }
+
+    fn send_on<P: Payload>(
+        &self,
+        credit: Result<(), Error>,
+        payload: P,
+    ) -> Result<(), SendError<P::Unsent>>
+    where
+        (P, u64): Payload<Unsent = (P::Unsent, u64)>,
+    {
+        match credit {
+            Ok(()) => self.give_item(payload),
+            Err(error) => Err(SendError::new(error, payload.unsent())),
+        }
+    }
+
+    fn give_item<P: Payload>(&self, payload: P) -> Result<(), SendError<P::Unsent>>
+    where
+        (P, u64): Payload<Unsent = (P::Unsent, u64)>,
+    {
+        self.give(payload, Answer::Item).inspect_err(|_| {
+            if let Some(inbox) = &self.inbox {
+                lock(&inbox.flow).grant(1);
+            }
+        })
+    }
+
+    /// Takes the next item that the client sends ([`Call::send`](crate::Call::send)). `None`: the client has finished. It waits as [`send`](Request::send) does.
+    ///
+    /// # Errors
+    /// As [`send`](Request::send).
+    pub fn recv(&self) -> Result<Option<Message>, Error> {
+        let item = self.wait(None, Flow::take);
+        self.tell_credit();
+        item
+    }
+
+    /// Takes the next item that the client sends, or fails with `TimedOut` after `timeout`. The call goes on then.
+    ///
+    /// # Errors
+    /// As [`send`](Request::send).
+    pub fn recv_timeout(&self, timeout: Duration) -> Result<Option<Message>, Error> {
+        let item = self.wait(Some(timeout), Flow::take);
+        self.tell_credit();
+        item
+    }
+
+    /// Takes the next item that the client sends, for awaiting in any runtime. It ends as [`send`](Request::send) does. A future that is dropped has taken none.
+    ///
+    /// # Errors
+    /// As [`send_async`](Request::send_async).
+    pub async fn recv_async(&self) -> Result<Option<Message>, Error> {
+        let item = self.wait_async(Flow::take).await;
+        self.tell_credit();
+        item
+    }
+
+    /// Tells the client what credit it has, if half a window of items was taken.
+    fn tell_credit(&self) {
+        let owed = |inbox: &Arc<Inbox>| lock(&inbox.flow).owed();
+        if let Some(items) = self.inbox.as_ref().and_then(owed) {
+            self.peer.say(word::answer_credit(self.call, items));
+        }
+    }
+
+    /// What `take` finds in the streams. `None`: nothing yet.
+    fn look<R>(&self, take: &impl Fn(&mut Flow) -> Option<R>) -> Option<Result<R, Error>> {
+        let Some(inbox) = &self.inbox else {
+            return Some(Err(flow::none(self.call)));
+        };
+        match take(&mut lock(&inbox.flow)) {
+            Some(taken) => Some(Ok(taken)),
+            None if self.peer.is_cancelled(self.call) => Some(Err(self.over())),
+            None => None,
+        }
+    }
+
+    fn wait<R: Send>(
+        &self,
+        timeout: Option<Duration>,
+        take: impl Fn(&mut Flow) -> Option<R> + Sync,
+    ) -> Result<R, Error> {
+        let mut found = None;
+        let mut done = || {
+            found = found.take().or_else(|| self.look(&take));
+            found.is_some()
+        };
+        let limit = Limit::new(self, timeout);
+        if !done() {
+            let service = self.peer.service.upgrade().ok_or_else(ended)?;
+            service.wait(limit.by(), &mut done)?;
+        }
+        found.unwrap_or_else(|| Err(self.late(limit)))
+    }
+
+    async fn wait_async<R: Send>(
+        &self,
+        take: impl Fn(&mut Flow) -> Option<R> + Send + Sync,
+    ) -> Result<R, Error> {
+        let mut found = None;
+        let mut done = || {
+            found = found.take().or_else(|| self.look(&take));
+            found.is_some()
+        };
+        let limit = Limit::new(self, None);
+        if !done() {
+            let service = self.peer.service.upgrade().ok_or_else(ended)?;
+            service.wait_async(limit.by(), &mut done).await?;
+        }
+        found.unwrap_or_else(|| Err(self.late(limit)))
+    }
+
+    fn over(&self) -> Error {
+        let (domain, pid) = (self.peer.status.peer, self.peer.status.peer_pid);
+        let text = format!(
+            "no caller waits for the call any more: the client (domain {domain}, process {pid}) has cancelled it, or is gone"
+        );
+        Error::new(ErrorKind::PeerGone, text)
+    }
+
+    /// The error of a wait that was too long. If it was the service's patience that ended, the client is given up.
+    fn late(&self, limit: Limit) -> Error {
+        let is_over = |at: Option<Instant>| at.is_some_and(|at| at <= Instant::now());
+        let (domain, pid) = (self.peer.status.peer, self.peer.status.peer_pid);
+        let waited = limit.began.elapsed().as_millis();
+        let silent = format!(
+            "the client (domain {domain}, process {pid}) has sent no item, or taken none, in {waited} ms"
+        );
+        let text = if is_over(limit.deadline) {
+            "the call's deadline has passed".into()
+        } else if is_over(limit.patience) {
+            self.peer.cut();
+            format!("{silent}: its channels are closed (ServiceOptions::patience)")
+        } else {
+            silent
+        };
+        Error::new(ErrorKind::TimedOut, text)
     }
 
     /// Allocates a buffer for the answer, from the pool that no domain but the client's can read.
@@ -111,21 +307,20 @@ impl Request {
     /// A worker drops such a request, or answers it with [`fail`](Request::fail), and goes on.
     pub fn alloc(&self, len: usize) -> Result<BufferMut, Error> {
         let slow = &self.peer.slow_memory;
-        let started = Instant::now();
-        let [mut pause, longest] = PAUSES;
+        let pool = self.peer.pool()?;
+        let mut allocated = pool.try_alloc(len);
+        let mut started = None;
         loop {
-            // The pauses are outside the lock: other workers answer this client meanwhile.
-            let allocated = lock(&self.peer.replies).try_alloc(len);
-            self.peer.settle();
             match &allocated {
                 Ok(_) if len < slow.load(Ordering::Relaxed) => {}
                 Ok(_) => slow.store(0, Ordering::Relaxed),
                 Err(error) if *error != ErrorKind::OutOfMemory => {}
                 Err(_) if slow.load(Ordering::Relaxed) > 0 || self.is_cancelled() => {}
-                Err(_) if started.elapsed() >= ANSWER => slow.store(len, Ordering::Relaxed),
+                Err(_) if started.get_or_insert_with(Instant::now).elapsed() >= ANSWER => {
+                    slow.store(len, Ordering::Relaxed);
+                }
                 Err(_) => {
-                    std::thread::sleep(pause);
-                    pause = (pause * 2).min(longest);
+                    allocated = pool.alloc_timeout(len, PAUSE);
                     continue;
                 }
             }
@@ -169,8 +364,46 @@ impl Request {
 impl Drop for Request {
     fn drop(&mut self) {
         self.peer.forget(self.call);
+        if self.inbox.is_some() {
+            self.peer.close(self.call);
+        }
         if !self.answered {
             self.peer.answer(self.call, Answer::Dropped);
         }
     }
+}
+
+/// What ends a wait for a client.
+#[derive(Clone, Copy)]
+struct Limit {
+    began: Instant,
+    /// The call's.
+    deadline: Option<Instant>,
+    /// The service's.
+    patience: Option<Instant>,
+    /// The worker's.
+    timeout: Option<Instant>,
+}
+
+impl Limit {
+    fn new(request: &Request, timeout: Option<Duration>) -> Limit {
+        let began = Instant::now();
+        Limit {
+            began,
+            deadline: request.deadline,
+            patience: began.checked_add(request.peer.patience),
+            timeout: timeout.and_then(|timeout| began.checked_add(timeout)),
+        }
+    }
+
+    fn by(self) -> Option<Instant> {
+        let all = [self.deadline, self.patience, self.timeout];
+        all.into_iter().flatten().min()
+    }
+}
+
+/// The error for streams of a request that outlives its service.
+fn ended() -> Error {
+    let text = "the service has ended: nothing reads what its clients send";
+    Error::new(ErrorKind::ChannelState, text)
 }

@@ -1,50 +1,79 @@
 //! What the word of a message says.
 //!
-//! | message | bits 0..24 | bits 24..63 | bit 63 |
-//! |---|---|---|---|
-//! | request | the call | its deadline: `CLOCK_MONOTONIC` in us, modulo 2^39; 0: none | 0 |
-//! | cancellation | the call | 0 | 1 |
-//! | answer | the call | how it was answered ([`Answer`]) | 0 |
+//! | message | bits 0..16 | bits 16..23 | bit 23 | bits 24..63 | bit 63 |
+//! |---|---|---|---|---|---|
+//! | request | the call | the method | 1: with streams | its deadline: `CLOCK_MONOTONIC` in us, modulo 2^39; 0: none | 0 |
+//! | cancellation, item, end of items, credit | the call | which of them ([`Said`]) | 0 | of a credit: the items | 1 |
+//! | answer, item, credit | the call | which of them ([`Answer`]) | 0 | of a credit: the items | 0 |
 
 use rustix::time::{ClockId, clock_gettime};
 use std::time::Duration;
 
-const CALL_BITS: u32 = 24;
-const DEADLINE_BITS: u32 = 39;
-const CALLS: u32 = (1 << CALL_BITS) - 1;
-const DEADLINES: u64 = (1 << DEADLINE_BITS) - 1;
-const CANCEL: u64 = 1 << 63;
+const CALLS: u32 = (1 << 16) - 1;
+const METHOD_AT: u32 = 16;
+/// The highest number of a method.
+pub(crate) const MOST_METHOD: u8 = 127;
+const STREAMS: u64 = 1 << 23;
+const REST_AT: u32 = 24;
+const DEADLINES: u64 = (1 << 39) - 1;
+const NO_REQUEST: u64 = 1 << 63;
 
 /// The longest time that a deadline can say: 3 days. A longer one is none.
-const MOST: u64 = 1 << (DEADLINE_BITS - 1);
+const MOST: u64 = 1 << 38;
 
 /// A client's number of a call.
 pub(crate) type CallId = u32;
 
+/// What a request asks for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Ask {
+    pub(crate) method: u8,
+    /// Items may follow, either way.
+    pub(crate) streams: bool,
+    /// The time until the deadline; zero if that is over.
+    pub(crate) left: Option<Duration>,
+}
+
 /// What a message from a client says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Said {
-    /// `left`: the time until the deadline; zero if that is over.
     Request {
         call: CallId,
-        left: Option<Duration>,
+        ask: Ask,
     },
     Cancel {
         call: CallId,
     },
+    /// An item of the call's stream.
+    Item {
+        call: CallId,
+    },
+    /// No further item comes.
+    End {
+        call: CallId,
+    },
+    /// So many further items may be sent.
+    Credit {
+        call: CallId,
+        items: u32,
+    },
 }
 
-/// How a call was answered.
+/// What a message to a client is for its call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Answer {
-    /// With a result.
+    /// The end, with a result.
     Done = 0,
-    /// With an error of the service's own.
+    /// The end, with an error of the service's own.
     Failed = 1,
-    /// Not at all: the request was let go.
+    /// The end: the request was let go.
     Dropped = 2,
-    /// Not at all: its time was over before a worker took it.
+    /// The end: its time was over before a worker took it.
     Late = 3,
+    /// An item of the call's stream. The call goes on.
+    Item = 4,
+    /// So many further items may be sent. The call goes on.
+    Credit = 5,
 }
 
 /// The first word to a new client: it may call.
@@ -58,39 +87,77 @@ fn call_of(word: u64) -> CallId {
     u32::try_from(word & u64::from(CALLS)).unwrap_or(0)
 }
 
+fn kind_of(word: u64) -> u8 {
+    u8::try_from(word >> METHOD_AT & u64::from(MOST_METHOD)).unwrap_or(0)
+}
+
+fn items_of(word: u64) -> u32 {
+    u32::try_from(word >> REST_AT & DEADLINES).unwrap_or(u32::MAX)
+}
+
 fn now() -> u64 {
     let now = clock_gettime(ClockId::Monotonic);
     let (s, ns) = (now.tv_sec.cast_unsigned(), now.tv_nsec.cast_unsigned());
     s.wrapping_mul(1_000_000).wrapping_add(ns / 1000)
 }
 
-pub(crate) fn request(call: CallId, left: Option<Duration>) -> u64 {
-    request_at(call, left, now)
+pub(crate) fn request(call: CallId, ask: Ask) -> u64 {
+    request_at(call, ask, now)
 }
 
-fn request_at(call: CallId, left: Option<Duration>, now: impl Fn() -> u64) -> u64 {
-    let us = left.and_then(|left| u64::try_from(left.as_micros()).ok());
+fn request_at(call: CallId, ask: Ask, now: impl Fn() -> u64) -> u64 {
+    let us = ask
+        .left
+        .and_then(|left| u64::try_from(left.as_micros()).ok());
     let deadline = match us.filter(|us| *us < MOST) {
         Some(us) => (now().wrapping_add(us) & DEADLINES).max(1),
         None => 0,
     };
-    u64::from(call) | deadline << CALL_BITS
+    let method = u64::from(ask.method & MOST_METHOD) << METHOD_AT;
+    let streams = if ask.streams { STREAMS } else { 0 };
+    u64::from(call) | method | streams | deadline << REST_AT
+}
+
+fn no_request(call: CallId, kind: u64, items: u32) -> u64 {
+    u64::from(call) | kind << METHOD_AT | u64::from(items) << REST_AT | NO_REQUEST
 }
 
 pub(crate) fn cancel(call: CallId) -> u64 {
-    u64::from(call) | CANCEL
+    no_request(call, 0, 0)
 }
 
-pub(crate) fn said(word: u64) -> Said {
+pub(crate) fn item(call: CallId) -> u64 {
+    no_request(call, 1, 0)
+}
+
+pub(crate) fn end(call: CallId) -> u64 {
+    no_request(call, 2, 0)
+}
+
+pub(crate) fn credit(call: CallId, items: u32) -> u64 {
+    no_request(call, 3, items)
+}
+
+/// `None`: no message says that.
+pub(crate) fn said(word: u64) -> Option<Said> {
     said_at(word, now)
 }
 
-fn said_at(word: u64, now: impl Fn() -> u64) -> Said {
-    let call = call_of(word);
-    if word & CANCEL != 0 {
-        return Said::Cancel { call };
+fn said_at(word: u64, now: impl Fn() -> u64) -> Option<Said> {
+    let (call, kind) = (call_of(word), kind_of(word));
+    if word & NO_REQUEST != 0 {
+        return match kind {
+            0 => Some(Said::Cancel { call }),
+            1 => Some(Said::Item { call }),
+            2 => Some(Said::End { call }),
+            3 => Some(Said::Credit {
+                call,
+                items: items_of(word),
+            }),
+            _ => None,
+        };
     }
-    let left = match word >> CALL_BITS & DEADLINES {
+    let left = match word >> REST_AT & DEADLINES {
         0 => None,
         deadline => {
             let left = deadline.wrapping_sub(now()) & DEADLINES;
@@ -98,21 +165,34 @@ fn said_at(word: u64, now: impl Fn() -> u64) -> Said {
             Some(Duration::from_micros(if left < MOST { left } else { 0 }))
         }
     };
-    Said::Request { call, left }
+    let (method, streams) = (kind, word & STREAMS != 0);
+    let ask = Ask {
+        method,
+        streams,
+        left,
+    };
+    Some(Said::Request { call, ask })
 }
 
 pub(crate) fn answer(call: CallId, how: Answer) -> u64 {
-    u64::from(call) | (how as u64) << CALL_BITS
+    u64::from(call) | (how as u64) << METHOD_AT
 }
 
-pub(crate) fn answered(word: u64) -> (CallId, Answer) {
-    let how = match word >> CALL_BITS {
+pub(crate) fn answer_credit(call: CallId, items: u32) -> u64 {
+    answer(call, Answer::Credit) | u64::from(items) << REST_AT
+}
+
+/// The call, what came for it, and the items of a credit.
+pub(crate) fn answered(word: u64) -> (CallId, Answer, u32) {
+    let how = match kind_of(word) {
         0 => Answer::Done,
         1 => Answer::Failed,
         3 => Answer::Late,
+        4 => Answer::Item,
+        5 => Answer::Credit,
         _ => Answer::Dropped,
     };
-    (call_of(word), how)
+    (call_of(word), how, items_of(word))
 }
 
 #[cfg(test)]
@@ -123,11 +203,16 @@ mod tests {
     fn deadlines_travel_around_the_circle() {
         let second = Duration::from_secs(1);
         for now in [0, 5, DEADLINES - 500_000, DEADLINES, u64::MAX - 500_000] {
-            let word = request_at(7, Some(second), || now);
+            let ask = |left| Ask {
+                method: 127,
+                streams: true,
+                left: Some(left),
+            };
+            let word = request_at(7, ask(second), || now);
             let later = |us: u64| said_at(word, || now.wrapping_add(us));
-            let left = |us| Said::Request {
-                call: 7,
-                left: Some(Duration::from_micros(us)),
+            let left = |us| {
+                let ask = ask(Duration::from_micros(us));
+                Some(Said::Request { call: 7, ask })
             };
             // A deadline of 0 is said as 1.
             let close = |said, us| said == left(us) || said == left(us + 1);
@@ -136,13 +221,42 @@ mod tests {
             assert_eq!((later(1_000_001), later(1 << 37)), (left(0), left(0)));
         }
         let call = CALLS;
-        let none = Said::Request { call, left: None };
-        assert_eq!(said(request(call, None)), none);
-        assert_eq!(said(request(call, Some(Duration::MAX))), none);
-        assert_eq!(said(cancel(call)), Said::Cancel { call });
+        let none = Some(Said::Request {
+            call,
+            ask: Ask::default(),
+        });
+        assert_eq!(said(request(call, Ask::default())), none);
+        let left = Some(Duration::MAX);
+        assert_eq!(
+            said(request(
+                call,
+                Ask {
+                    left,
+                    ..Ask::default()
+                }
+            )),
+            none
+        );
+        let items = u32::MAX;
+        assert_eq!(said(cancel(call)), Some(Said::Cancel { call }));
+        assert_eq!(said(item(call)), Some(Said::Item { call }));
+        assert_eq!(said(end(call)), Some(Said::End { call }));
+        assert_eq!(
+            said(credit(call, items)),
+            Some(Said::Credit { call, items })
+        );
+        assert_eq!(said(no_request(call, 4, 0)), None);
         assert_eq!(next(call), 0);
-        for how in [Answer::Done, Answer::Failed, Answer::Dropped, Answer::Late] {
-            assert_eq!(answered(answer(call, how)), (call, how));
+        for how in [
+            Answer::Done,
+            Answer::Failed,
+            Answer::Dropped,
+            Answer::Late,
+            Answer::Item,
+        ] {
+            assert_eq!(answered(answer(call, how)), (call, how, 0));
         }
+        let word = answer_credit(call, items);
+        assert_eq!(answered(word), (call, Answer::Credit, items));
     }
 }

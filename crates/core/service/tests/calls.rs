@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
+use tranship_core::admin::StatRecord;
 use tranship_core::error::TypeMismatch;
 use tranship_core::{
     ChannelOptions, Domain, ErrorKind, Listener, Message, PollItem, PoolOptions, Receiver, Sender,
@@ -180,10 +181,10 @@ fn errors_are_values_and_a_request_let_go_is_one() {
     }
     assert_eq!(client.call(b"x").expect("call").to_vec(), b"fine");
     worker.join().expect("worker");
-    // The service has ended, in order.
+    // The service has ended, in order, and nobody has taken the request.
     let error = match client.call(b"x").unwrap_err() {
         CallError::Unsent(failed) => failed.error,
-        failed => broken(failed),
+        failed => panic!("it was sent: {failed}"),
     };
     assert_eq!(error.kind(), ErrorKind::PeerGone);
     assert!(error.to_string().contains("service `resize`"), "{error}");
@@ -561,6 +562,7 @@ fn a_client_that_keeps_its_answers_does_not_stop_others() {
                     b"one more" => {
                         short.store(true, Ordering::Relaxed);
                         let error = request.alloc(MIB * 3 / 4).unwrap_err();
+                        short.store(false, Ordering::Relaxed);
                         assert_eq!(error.kind(), ErrorKind::OutOfMemory);
                         request.fail(b"no memory").expect("fail");
                     }
@@ -572,13 +574,23 @@ fn a_client_that_keeps_its_answers_does_not_stop_others() {
     let kept = client.call(b"large").expect("call");
     let second = client.begin(b"one more").expect("begin");
     until(|| short.load(Ordering::Relaxed));
-    thread::sleep(Duration::from_millis(100));
     let late = client.call_timeout(b"late", Duration::ZERO).unwrap_err();
     assert_eq!(broken(late).kind(), ErrorKind::TimedOut);
     let soon = ServiceOptions::new().timeout(Duration::from_secs(10));
     let other = domains.1.client_with("x", soon).expect("another client");
     let answer = other.call_timeout(b"x", Duration::from_secs(10));
     assert_eq!(answer.expect("call").to_vec(), b"small");
+    // Many calls find the worker that waits for memory at many places.
+    let mut meanwhile = 0;
+    until(|| {
+        other.call(b"x").expect("call");
+        meanwhile += u32::from(short.load(Ordering::Relaxed));
+        !short.load(Ordering::Relaxed)
+    });
+    assert!(
+        meanwhile > 0,
+        "all calls waited for the worker without memory"
+    );
     assert!(matches!(second.wait().unwrap_err(), CallError::Failed(_)));
     // The answer to the late call was sent, and the client is served again.
     assert_eq!(client.call(b"x").expect("call").to_vec(), b"small");
@@ -593,7 +605,7 @@ fn a_client_that_keeps_its_answers_does_not_stop_others() {
 }
 
 /// Overwrites the first words of the only half of that many lines which this process may write.
-fn spoil(lines: usize) {
+fn spoil(domain: &Domain, name: &str, lines: usize) {
     let size = 4096 + lines * 64;
     let mut found = None;
     until(|| {
@@ -606,8 +618,12 @@ fn spoil(lines: usize) {
         });
         found.is_some()
     });
-    // The manager checks the half first.
-    thread::sleep(Duration::from_millis(200));
+    // The manager checks the half first, and has a record of the channel then.
+    until(|| {
+        let books = domain.admin().stat().expect("stat");
+        let is_it = |r: &StatRecord| matches!(r, StatRecord::Channel(c) if c.name == name && c.source.is_some() && c.sink.is_some());
+        books.iter().any(is_it)
+    });
     let memory = File::options().write(true).open("/proc/self/mem");
     let written = memory
         .expect("mem")
@@ -628,7 +644,7 @@ fn a_client_that_spoils_its_half_is_no_error_of_the_service() {
     let listener: Listener<Receiver> = domains.0.listen("y").expect("listen");
     let opener = open("y", 2048);
     poll(&mut [PollItem::listener(&listener)], None).expect("poll");
-    spoil(2048);
+    spoil(&domains.0, "y", 2048);
     let mut accepted = None;
     until(|| {
         accepted = listener.try_accept().expect("accept");
@@ -638,7 +654,7 @@ fn a_client_that_spoils_its_half_is_no_error_of_the_service() {
 
     let service = domains.0.serve("x").expect("serve");
     let opener = open("x", 4096);
-    spoil(4096);
+    spoil(&domains.0, "x", 4096);
     until(|| {
         assert!(service.try_recv().expect("recv").is_none());
         opener.is_finished()

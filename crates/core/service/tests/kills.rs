@@ -1,21 +1,16 @@
-//! A service, its clients and the manager, each a process, killed at random while calls are in flight: no call hangs, each fails with the party
-//! named that is to blame, and the survivors go on.
+//! The two processes of a service, its clients and the manager, killed at random while calls and streams are in flight: no call hangs, each fails with
+//! the party named that is to blame, and the survivors go on.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tranship_core::admin::StatRecord;
 use tranship_core::{Domain, ErrorKind};
 use tranship_manager::{Config, Listener, Shutdown};
-use tranship_service::{CallError, Client, Services};
+use tranship_service::{CallError, CallOptions, Client, Request, ServiceOptions, Services};
 use tranship_testkit::{Control, Peer, Random, Watchdog, child, is_root};
 
-/// As many kills as fit into a normal test, or as the torture asks for.
-fn kills() -> u64 {
-    match std::env::var_os("TRANSHIP_TORTURE") {
-        Some(_) => 500,
-        None => 40,
-    }
-}
+/// The calls of each client between two kills.
+const CALLS: u64 = 40;
 
 /// The most bytes of an argument that goes by reference.
 const BYTES: u64 = 256 << 10;
@@ -44,11 +39,18 @@ child!(
     /// Two workers answer each request with its bytes, each one higher.
     fn server(ctl: Control) -> Result<(), String> {
         let domain = join(&ctl, "server");
-        let service = domain.serve("work").map_err(|e| e.to_string())?;
+        let options = ServiceOptions::new().shared();
+        let service = domain.serve_with("work", options);
+        let service = service.map_err(|e| e.to_string())?;
         ctl.send(&()).map_err(|e| e.to_string())?;
         let work = || -> Result<(), tranship_core::Error> {
             loop {
                 let request = service.recv()?;
+                if request.method() == 1 {
+                    // So does one whose stream ended by a death.
+                    let _ = echo(request);
+                    continue;
+                }
                 let mut bytes = request.to_vec();
                 bytes
                     .iter_mut()
@@ -70,6 +72,18 @@ child!(
         Err(format!("a worker ended: {failed:?}"))
     }
 );
+
+/// Sends each item back, and their number as the answer.
+fn echo(request: Request) -> Result<(), tranship_core::Error> {
+    let mut items = 0;
+    while let Some(item) = request.recv()? {
+        let mut back = request.alloc(item.len())?;
+        back.write(0, &item.to_vec())?;
+        request.send(back).map_err(|e| e.error)?;
+        items += 1u8;
+    }
+    request.reply(&[items]).map_err(|e| e.error)
+}
 
 child!(
     /// Makes as many calls as it is told, whatever dies meanwhile.
@@ -128,7 +142,8 @@ fn call(service: &Client, random: &mut Random) -> Result<(), tranship_core::Erro
         }
         Err(other) => Err(tranship_core::Error::from(other.map(drop))),
     };
-    match random.below(4) {
+    match random.below(5) {
+        4 => stream(service, random),
         0 => checked(service.call(&[first; 8]).map_err(|e| e.map(|()| ())), 8),
         1 => {
             // Cancelled.
@@ -144,6 +159,32 @@ fn call(service: &Client, random: &mut Random) -> Result<(), tranship_core::Erro
     }
 }
 
+fn stream(service: &Client, random: &mut Random) -> Result<(), tranship_core::Error> {
+    let options = CallOptions::new().method(1).streams();
+    let call = service.begin_with(b"", options)?;
+    let items = u8::try_from(random.below(20)).unwrap_or(0);
+    for item in 0..items {
+        let mut buffer = service.alloc(1000)?;
+        buffer.fill(item);
+        if let Err(failed) = call.send(buffer) {
+            // An answer that comes too early says why.
+            assert_ne!(failed.kind(), ErrorKind::ChannelState, "not all was taken");
+            return Err(failed.error);
+        }
+        let back = call.recv()?;
+        let back = back.map_or_else(Vec::new, |back| back.to_vec());
+        if back != vec![item; 1000] {
+            // Over too early: its worker let go.
+            return Err(call
+                .wait()
+                .map_or_else(Into::into, |answer| panic!("{answer:?}")));
+        }
+    }
+    call.finish();
+    assert_eq!(call.wait()?.to_vec(), [items]);
+    Ok(())
+}
+
 fn start(launch: tranship_testkit::Launch, path: &Path) -> Peer {
     let peer = launch.start().unwrap();
     peer.ask::<()>(path);
@@ -157,14 +198,14 @@ fn no_caller_hangs_and_the_right_party_is_named() {
     let path = folder.path().join("manager");
     let mut random = Random::printed("service kills");
     let mut clerk = start(manager(), &path);
-    let mut serving = start(server(), &path);
+    let mut serving = [start(server(), &path), start(server(), &path)];
     let mut calling = [start(client(), &path), start(client(), &path)];
-    for kill in 0..kills() {
+    for kill in 0..tranship_testkit::kills(300, 2000) {
         dog.step(format_args!("kill {kill}"));
         calling
             .iter()
-            .for_each(|client| client.send(&200u64).unwrap());
-        random.instant(Duration::from_millis(40));
+            .for_each(|client| client.send(&CALLS).unwrap());
+        random.instant(Duration::from_millis(15));
         match random.below(8) {
             0 => {
                 clerk.kill();
@@ -174,20 +215,21 @@ fn no_caller_hangs_and_the_right_party_is_named() {
                 let at = usize::try_from(random.below(2)).unwrap();
                 calling[at].kill();
                 calling[at] = start(client(), &path);
-                calling[at].send(&200u64).unwrap();
+                calling[at].send(&CALLS).unwrap();
             }
             _ => {
-                serving.kill();
-                serving = start(server(), &path);
+                let at = usize::try_from(random.below(2)).unwrap();
+                serving[at].kill();
+                serving[at] = start(server(), &path);
             }
         }
         for client in &calling {
-            assert_eq!(client.expect::<u64>(), 200);
+            assert_eq!(client.expect::<u64>(), CALLS);
         }
     }
     dog.step("the end");
     calling.iter().for_each(|client| _ = client.kill());
-    serving.kill();
+    serving.iter().for_each(|server| _ = server.kill());
     let guest = Domain::builder()
         .name("guest")
         .socket(&path)

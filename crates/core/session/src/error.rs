@@ -1,6 +1,7 @@
 //! Errors between a domain and its manager: the causes that have figures, or a meaning of their own for programs.
 
 use std::io;
+use std::time::Instant;
 pub use tranship_error::{Cause, Error, ErrorKind, system};
 pub use tranship_proto::OutOfRange;
 use tranship_proto::{Event, MAX_MARKS, MAX_NAME_BYTES, PoolId, Refusal};
@@ -74,6 +75,14 @@ pub struct TimedOut {
     pub waited_ms: u64,
 }
 
+impl TimedOut {
+    /// Returns the error for an event that was waited for since `begun`.
+    pub fn since(begun: Instant, awaited: Awaited) -> TimedOut {
+        let waited_ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
+        TimedOut { awaited, waited_ms }
+    }
+}
+
 /// The event that was waited for in vain.
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -98,6 +107,28 @@ pub enum Awaited {
     /// A message.
     #[error("no message came")]
     Message,
+    /// A message of a topic.
+    #[error("no message of topic `{0}` came")]
+    TopicMessage(String),
+    /// A publisher of a topic that takes this subscriber in.
+    #[error("no publisher of topic `{0}` has taken this subscriber in")]
+    Publisher(String),
+    /// Subscribers of a topic.
+    #[error("topic `{topic}` has {have} subscribers, not {wanted}")]
+    Subscribers {
+        /// The topic's name.
+        topic: String,
+        /// The subscribers that have joined.
+        have: usize,
+        /// The subscribers that were waited for.
+        wanted: usize,
+    },
+    /// The answer of a service.
+    #[error("service `{0}` has not answered")]
+    Answer(String),
+    /// A request of a service's client.
+    #[error("no client has called")]
+    Request,
     /// The memory of a received message, which the manager has still to show.
     #[error(
         "a message came, but the manager, which may be away, has not shown its memory, in pool {0}"

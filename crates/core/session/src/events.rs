@@ -273,6 +273,9 @@ impl DomainCore {
                     conn.hang_up_until(std::time::Instant::now() + FULL);
                     return;
                 }
+                if let Claim::Export(id) = claim {
+                    self.exports.refused(id, refusal);
+                }
                 conn.disowned |=
                     matches!(claim, Claim::Pool(_) | Claim::Chunk(..) | Claim::Channel(_));
                 if let Claim::Pool(pool) = claim

@@ -6,7 +6,7 @@ use crate::base::lock;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
-use tranship_proto::{ChannelId, ExportId, Role};
+use tranship_proto::{ChannelId, ExportId, Refusal, Req, Request, Role};
 
 /// The exports, by their ids under the present manager.
 #[derive(Default)]
@@ -27,10 +27,44 @@ struct Export {
     /// The export's id under the present manager, shared with the listener. It changes under the lock of all exports.
     id: Arc<AtomicU32>,
     incoming: Backlog,
+    /// Why the present manager does not give the name back, after a restart.
+    refused: Option<Refusal>,
 }
 
-/// Name, role, and whether it is a topic's.
-pub(super) type Exported = (String, Role, bool);
+/// The name and what it is offered as.
+pub(super) type Exported = (String, Offered);
+
+/// What a name is offered as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Offered {
+    /// A channel's: the offering domain has this role.
+    Channel(Role),
+    /// A channel's that other domains may have too: the offering domain has this role.
+    Shared(Role),
+    /// A topic's, or a queue's, shared with other domains or not.
+    Ring {
+        /// Whether it is a queue's.
+        queue: bool,
+        /// Whether other domains may have the name too.
+        shared: bool,
+    },
+}
+
+impl Offered {
+    /// Returns the request that offers a name.
+    pub fn request(self, req: Req, name: String) -> Request {
+        match self {
+            Offered::Channel(role) => Request::Export { req, name, role },
+            Offered::Shared(role) => Request::ExportShared { req, name, role },
+            Offered::Ring { queue, shared } => Request::Publish {
+                req,
+                name,
+                queue,
+                shared,
+            },
+        }
+    }
+}
 
 impl Names {
     /// Finds an entry by the id that its listener has.
@@ -100,6 +134,18 @@ impl Exports {
         all.for_each(|entry| entry.incoming.cancel(channel));
     }
 
+    /// Notes that the present manager does not give a name back: another domain has taken it.
+    pub(super) fn refused(&self, export: ExportId, refusal: &Refusal) {
+        if let Some(entry) = lock(&self.0).all.get_mut(&export) {
+            entry.refused = Some(*refusal);
+        }
+    }
+
+    /// Returns why the present manager did not give the name back, if it did not.
+    pub fn refusal(&self, id: &AtomicU32) -> Option<Refusal> {
+        lock(&self.0).of(id)?.refused
+    }
+
     /// Gives a listener's name another id. Returns false if the listener is gone.
     pub(super) fn renamed(&self, old: ExportId, new: ExportId) -> bool {
         let all = &mut lock(&self.0).all;
@@ -121,6 +167,7 @@ impl Exports {
         all.retain(|_, entry| entry.what.is_some());
         let again = all.iter_mut().filter_map(|(id, entry)| {
             entry.incoming = Backlog::default();
+            entry.refused = None;
             entry.what.clone().map(|what| (*id, what))
         });
         again.collect()
@@ -189,7 +236,7 @@ mod tests {
         let (first, second) = (exports.ask(), exports.ask());
         assert_eq!(exports.came(old, incoming(5, old)), None, "kept meanwhile");
         assert_eq!(exports.came(mine, incoming(6, mine)), None);
-        let id = exports.add(mine, ("x".into(), Role::Source, false));
+        let id = exports.add(mine, ("x".into(), Offered::Channel(Role::Source)));
         assert!(first.end().is_empty(), "one still asks");
         assert_eq!(second.end(), [ChannelId(5)]);
         assert_eq!(exports.came(old, incoming(8, old)), Some(ChannelId(8)));

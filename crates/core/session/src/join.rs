@@ -13,7 +13,7 @@ use super::register::Register;
 use super::starter::Starter;
 use super::state::{DomainCore, Life, Shared};
 use super::tasks::Tasks;
-use super::{helper, trace};
+use super::trace;
 use crate::error::{self, Error};
 use std::any::Any;
 use std::path::PathBuf;
@@ -71,7 +71,7 @@ impl DomainCore {
         });
         core.poll_socket()?;
         if how.helper_thread {
-            helper::start(core.clone())?;
+            core.start_helper()?;
         }
         Ok(core)
     }

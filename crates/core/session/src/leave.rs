@@ -109,8 +109,8 @@ pub fn look() {
     }
     let all = LEFT.try_lock().map(|left| left.clone()).unwrap_or_default();
     for core in all.iter().filter(|core| !core.fork.is_child()) {
-        // No other thread does the domain's work any more: taking its pools down, noticing that readers let its buffers
-        // go.
+        // No other thread works for the domain any more. Its pools must still be taken down, and their buffers freed
+        // that readers release.
         if core.is_managed() {
             let _ = core.work();
         } else {

@@ -61,12 +61,15 @@ mod wire;
 mod work;
 
 pub use call::Asked;
+pub use exports::Offered;
 pub use greeting::MANAGER_TIMEOUT;
 pub use heap::OwnHeap;
 pub use join::Join;
 pub use leave::look as look_at_left;
 pub use notes::{Got, HeldBuffer, LeakReport, Leaks, OwnBuffer};
-pub use residents::{ForeignMember, Gone, Had, Joined, LinkMember, Offer, OwnMember, Taken, Watch};
+pub use residents::{
+    ForeignMember, Gone, Had, Joined, LinkMember, Offer, OwnMember, Taken, Tended, Watch,
+};
 pub use state::{DomainCore, PATIENCE, POLL_INTERVAL, ROUND};
 pub use tasks::{Key, Woken};
 pub use trace::Subject;

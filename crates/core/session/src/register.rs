@@ -1,7 +1,7 @@
 //! The objects of a domain: its pools and heaps, the pools of others that it reads, its links.
 
 use super::heap::OwnHeap;
-use super::residents::{ForeignMember, LinkMember, OwnMember};
+use super::residents::{ForeignMember, LinkMember, OwnMember, Tended};
 use crate::base::lock;
 use std::any::Any;
 use std::collections::{BTreeSet, HashMap};
@@ -22,6 +22,8 @@ pub struct Register {
     unwatched: AtomicBool,
     /// Work that events asked for, done by a turn after the socket's lock is released.
     chores: Mutex<Vec<Chore>>,
+    /// What the helper thread tends.
+    tended: Mutex<Vec<Arc<dyn Tended>>>,
 }
 
 /// Work that an event asks for and that must not run under the socket's lock.
@@ -44,6 +46,20 @@ impl Register {
     pub fn own_as<P: OwnMember>(&self, pool: PoolId) -> Option<Arc<P>> {
         let found: Arc<dyn Any + Send + Sync> = self.own(pool)?;
         found.downcast().ok()
+    }
+
+    pub fn add_tended(&self, tended: Arc<dyn Tended>) {
+        lock(&self.tended).push(tended);
+    }
+
+    /// Tends everything. Returns true if more is due within a millisecond.
+    pub(super) fn tend(&self) -> bool {
+        let mut tended = lock(&self.tended);
+        tended.retain(|tended| !tended.is_over());
+        let all = tended.clone();
+        drop(tended);
+        let busy = all.iter().filter(|tended| tended.tend());
+        busy.count() > 0
     }
 
     pub fn add_own(&self, pool: PoolId, own: Arc<dyn OwnMember>) {

@@ -140,6 +140,14 @@ pub trait ForeignMember: Any + Retired {
     fn held(&self) -> Vec<Had>;
 }
 
+/// Work of a part above `core` that the domain's helper thread does now and then.
+pub trait Tended: Send + Sync {
+    /// Does what is due. Returns true if more is due within a millisecond.
+    fn tend(&self) -> bool;
+    /// Says whether there is nothing to do any more.
+    fn is_over(&self) -> bool;
+}
+
 /// The state of a link's other end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u32)]

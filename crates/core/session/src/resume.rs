@@ -269,11 +269,8 @@ impl DomainCore {
     }
 
     fn export_again(&self, conn: &mut Conn) -> Result<(), Error> {
-        for (id, (name, role, topic)) in self.exports.begin_again() {
-            let make = |req| match topic {
-                true => Request::Publish { req, name },
-                false => Request::Export { req, name, role },
-            };
+        for (id, (name, offered)) in self.exports.begin_again() {
+            let make = |req| offered.request(req, name);
             self.claim(conn, Claim::Export(id), &[], make)?;
         }
         Ok(())

@@ -188,15 +188,15 @@ impl DomainCore {
     /// Records an operation on a buffer.
     #[cold]
     pub fn note(&self, what: What, of: Subject) {
-        self.note_on(what, of, (ChannelId(0), DomainId(0)), false);
+        self.note_on(what, of, (ChannelId(0), DomainId(0)), (false, 0));
     }
 
-    /// Records an operation on a buffer over a channel, with the other domain.
+    /// Records an operation on a buffer over a channel, with the other domain: whether it is moved, and the word that goes along.
     #[cold]
-    pub fn note_on(&self, what: What, of: Subject, over: (ChannelId, DomainId), moved: bool) {
+    pub fn note_on(&self, what: What, of: Subject, over: (ChannelId, DomainId), how: (bool, u64)) {
         // A child no longer has its parent's mapping.
         if !self.fork.is_child() {
-            self.trace.note(what, of, over, moved);
+            self.trace.note(what, of, over, how);
         }
     }
 
@@ -239,8 +239,13 @@ impl DomainCore {
         self.life.helper.load(Ordering::Relaxed)
     }
 
-    pub(super) fn helped(&self) {
-        self.life.helper.store(true, Ordering::Relaxed);
+    /// Records that a helper thread runs. Returns whether one did.
+    pub(super) fn helped(&self) -> bool {
+        self.life.helper.swap(true, Ordering::Relaxed)
+    }
+
+    pub(super) fn not_helped(&self) {
+        self.life.helper.store(false, Ordering::Relaxed);
     }
 
     /// Bounds the sleeps of links that have no timer.

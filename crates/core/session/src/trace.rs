@@ -53,7 +53,7 @@ impl Ring {
         what: What,
         of: Subject,
         (channel, peer): (ChannelId, DomainId),
-        moved: bool,
+        (moved, word): (bool, u64),
     ) {
         if let Some((_, ring)) = self.made.get() {
             ring.push(&Traced {
@@ -63,6 +63,8 @@ impl Ring {
                 moved,
                 channel: channel.0,
                 peer: peer.0,
+                #[allow(clippy::cast_possible_truncation)] // the low half, as the words of lines are cut
+                word: word as u32,
                 offset: of.offset,
                 length: of.length,
             });

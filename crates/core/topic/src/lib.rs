@@ -1,4 +1,4 @@
-//! Topics: one publisher's messages to any number of subscribers.
+//! Topics: messages of one publisher, or several, to any number of subscribers.
 //!
 //! A publisher has one ring of lines and one pool. Every subscriber maps both read-only. A publish writes one line and
 //! costs the same for one subscriber and for two hundred. A subscriber counts nothing at receipt: it says in its desk
@@ -28,45 +28,47 @@
 //! | file | what it has |
 //! |---|---|
 //! | `options` | what a publisher and a subscriber may choose |
-//! | `line` | words of the ring's lines, and of the few messages beside it |
-//! | `payload` | what can be published |
-//! | `publisher` | the writing end: room, lines, memory |
-//! | `seats` | the subscribers as the publisher sees them: joining, desks, leaving |
+//! | `publisher` | the writing end as programs see it |
+//! | `writing` | the state behind it: room, lines, memory |
+//! | `status` | what a publisher says of itself and its subscribers |
+//! | `seats` | the subscribers as the publisher sees them |
 //! | `bells` | waking the subscribers of each user |
 //! | `subscriber` | the reading end: connecting, receiving, waiting |
 //! | `seat` | the connection of a subscriber: the ring, the desk, what it holds |
 //!
-//! NOT here: the ring and the desks (`ring/broadcast`), the rounds (`ledger/rounds`), names and memory (`core`).
+//! NOT here: what queues have too (`readers`: lines, payloads, joining and leaving), the ring and the desks (`ring/broadcast`), the rounds (`ledger/rounds`), names and memory (`core`).
 
 #![warn(missing_docs, clippy::missing_errors_doc)]
 #![deny(unsafe_code)]
 
 mod bells;
-mod line;
 mod options;
-mod payload;
 mod publisher;
 mod seat;
 mod seats;
+mod status;
 mod subscriber;
+mod writing;
 
 pub use options::{SubscriberOptions, TopicOptions, WhenBehind};
-pub use payload::Publish;
-pub use publisher::{Publisher, PublisherStatus};
+pub use publisher::Publisher;
 pub use seats::SubscriberSeen;
+pub use status::PublisherStatus;
 pub use subscriber::{Subscriber, SubscriberStatus};
+pub use tranship_readers::Payload as Publish;
 
 use tranship_core::{Domain, Error};
 
 /// Topics of a domain.
 pub trait Topics {
-    /// Publishes a topic, with the default [`TopicOptions`].
+    /// Publishes a topic at an address, with the default [`TopicOptions`]: `NAME` (or `shm:NAME`) for all domains of the manager, this one included,
+    /// or `local:NAME` for the domains of this process.
     ///
     /// Waits for the manager as [`Domain::create_pool`] does.
     ///
     /// # Errors
     /// `NameTaken` if a channel or another topic has the name; `Access`, `Limit`, `Quota` by the manager; `BadArgument` for a name that cannot be;
-    /// `TimedOut`, `ManagerAway`, `CutOff`; `Forked`; `System`.
+    /// `InvalidEndpoint` for another scheme; `TimedOut`, `ManagerAway`, `CutOff`; `Forked`; `System`.
     fn publish(&self, name: &str) -> Result<Publisher, Error>;
 
     /// Publishes a topic, with options.
@@ -78,7 +80,8 @@ pub trait Topics {
     /// Subscribes to a topic, with the default [`SubscriberOptions`]. Returns at once: it joins in the first `recv` or `try_recv`.
     ///
     /// # Errors
-    /// `BadArgument` for a name that cannot be; `Forked`; `System`.
+    /// `BadArgument` for a name that cannot be; `InvalidEndpoint` for another scheme than [`publish`](Topics::publish) takes; `Forked`; `System`. If the
+    /// publisher is in this process already, also what the first `recv` would fail with: `ChannelBind` for another type, `BadArgument` for a queue's name.
     fn subscribe(&self, name: &str) -> Result<Subscriber, Error>;
 
     /// Subscribes to a topic, with options.

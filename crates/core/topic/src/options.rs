@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 use tranship_core::{Error, ErrorKind, PoolOptions, Trust};
+use tranship_readers::pieces;
 
 /// What a publisher does when a reliable subscriber has still to take the oldest line of a full ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +32,9 @@ pub struct TopicOptions {
     pub(crate) keep: u32,
     pub(crate) when_behind: WhenBehind,
     pub(crate) pool: Option<PoolOptions>,
+    pub(crate) shared: bool,
+    pub(crate) pieces: u32,
+    pub(crate) message_type: Option<String>,
 }
 
 /// Most bytes of a topic's own pool, if its options say nothing else. They are addresses: memory comes as it is needed.
@@ -48,6 +52,9 @@ impl Default for TopicOptions {
             keep: 64,
             when_behind: WhenBehind::Overwrite,
             pool: None,
+            shared: false,
+            pieces: 8,
+            message_type: None,
         }
     }
 }
@@ -56,6 +63,13 @@ impl TopicOptions {
     /// Returns the defaults: 16 messages deep, no history, and the oldest message is overwritten.
     pub fn new() -> TopicOptions {
         TopicOptions::default()
+    }
+
+    /// Sets the type of the messages, as a text that both sides must have alike ([`ChannelOptions::message_type`](tranship_core::ChannelOptions::message_type)). Default:
+    /// none, which fits a side without a type alone.
+    pub fn message_type(mut self, text: &str) -> Self {
+        self.message_type = Some(text.into());
+        self
     }
 
     /// Sets how many messages the ring has: a power of two, 2 to 65,536. Each keeps its buffer until it is overwritten.
@@ -89,6 +103,20 @@ impl TopicOptions {
         self
     }
 
+    /// Shares the topic's name with publishers of other domains that share it too. A subscriber then receives from all of
+    /// them, in turn; the messages of one publisher stay in order. Without this the publisher has the name for itself.
+    pub fn shared(mut self) -> Self {
+        self.shared = true;
+        self
+    }
+
+    /// Sets how many pieces an aggregate may have: at most 32, and at most as many as a subscriber may keep. Default: 8.
+    /// A subscriber that breaks the rules can keep more buffers where messages have more pieces: eight messages' worth.
+    pub fn pieces(mut self, most: u32) -> Self {
+        self.pieces = most;
+        self
+    }
+
     pub(crate) fn pool_options(&self, name: &str) -> PoolOptions {
         let usual = || PoolOptions::new(POOL_BYTES).slots(POOL_SLOTS).name(name);
         let pool = self.pool.clone().unwrap_or_else(usual);
@@ -98,7 +126,7 @@ impl TopicOptions {
     pub(crate) fn check(&self) -> Result<(), Error> {
         let depth = self.depth;
         if depth.is_power_of_two() && (2..=MOST_LINES).contains(&depth) {
-            return Ok(());
+            return pieces::check_most(self.pieces, self.keep);
         }
         let text = format!(
             "a topic's depth is a power of two from 2 to {MOST_LINES} (TopicOptions::depth), not {depth}"
@@ -113,6 +141,7 @@ pub struct SubscriberOptions {
     pub(crate) latest: bool,
     pub(crate) reliable: bool,
     pub(crate) wait: tranship_core::Wait,
+    pub(crate) message_type: Option<String>,
 }
 
 impl SubscriberOptions {
@@ -121,14 +150,21 @@ impl SubscriberOptions {
         SubscriberOptions::default()
     }
 
+    /// Sets the type of the messages, as a text that both sides must have alike ([`ChannelOptions::message_type`](tranship_core::ChannelOptions::message_type)). Default:
+    /// none, which fits a side without a type alone.
+    pub fn message_type(mut self, text: &str) -> Self {
+        self.message_type = Some(text.into());
+        self
+    }
+
     /// Receives the newest message only: those before it are skipped, and counted as missed.
     pub fn latest(mut self) -> Self {
         self.latest = true;
         self
     }
 
-    /// Asks to be reliable: the publisher does not overwrite what this subscriber has still to take, as far as its
-    /// [`WhenBehind`] says.
+    /// Asks to be reliable: the publisher does not overwrite a message that this subscriber has not taken yet. The
+    /// publisher's [`WhenBehind`] says what it does instead.
     pub fn reliable(mut self) -> Self {
         self.reliable = true;
         self

@@ -1,97 +1,45 @@
 //! The connection of a subscriber: the ring, the desk, and what it holds.
 
-use crate::line::{self, Said, Wish, Word};
-use std::convert::Infallible;
-use tranship_core::topics::{Gone, Named};
-use tranship_core::{Body, DomainId, Error, ErrorKind, Inline, Message, PoolId, Receiver};
-use tranship_ring::Lines;
+use crate::seats::{DEMOTED, NAMES, RELIABLE};
+use tranship_core::topics::{Due, Gone, Holds, Taken};
+use tranship_core::{DomainId, Error, Message, PoolId, Receiver};
+use tranship_readers::{Connection, Names, WORDS, Word, is_put_off, line, reading};
 use tranship_ring::broadcast::{
-    BellRo, Desk, DeskRw, Hold, KEPT, Limits, LinesRo, Reader, ReaderMemory, Reading, Received,
-    SEQUENCES, ahead, sequence,
+    BellAt, BellRo, DeskRw, Limits, Quiet, Reader, ReaderMemory, Received, SEQUENCES, T_NS, ahead,
+    sequence,
 };
 use tranship_sys::crash;
-
-/// A subscriber's memory: as it is mapped, but that the table counts by the buffers' own handles.
-#[derive(Clone, Copy)]
-struct Mapped<'a>(Reading<'a>);
-
-impl ReaderMemory for Mapped<'_> {
-    type Stop = Infallible;
-
-    #[inline(always)]
-    fn first(&self, position: u64) -> Result<u64, Infallible> {
-        self.0.first(position)
-    }
-    #[inline(always)]
-    fn word(&self, position: u64, index: usize) -> Result<u64, Infallible> {
-        self.0.word(position, index)
-    }
-    #[inline(always)]
-    fn last(&self, position: u64) -> Result<u64, Infallible> {
-        self.0.last(position)
-    }
-    #[inline(always)]
-    fn set_win(&self, word: u64) -> Result<(), Infallible> {
-        self.0.set_win(word)
-    }
-    #[inline(always)]
-    fn kept(&self, entry: u8) -> Result<u32, Infallible> {
-        self.0.kept(entry)
-    }
-    #[inline(always)]
-    fn set_kept(&self, entry: u8, word: u32) -> Result<(), Infallible> {
-        self.0.set_kept(entry, word)
-    }
-    #[inline(always)]
-    fn set_more(&self, word: u32) -> Result<(), Infallible> {
-        self.0.set_more(word)
-    }
-    /// The table is this domain's references of the pool, in which the buffer's handle is counted before it is held.
-    #[inline(always)]
-    fn count(&self, _: u32, _: bool) -> Result<(), Infallible> {
-        Ok(())
-    }
-    #[inline(always)]
-    fn fence_acquire(&self) -> Result<(), Infallible> {
-        self.0.fence_acquire()
-    }
-    #[inline(always)]
-    fn fence_full(&self) -> Result<(), Infallible> {
-        self.0.fence_full()
-    }
-}
+use tranship_sys::time::monotonic_ns;
 
 /// A connection to a publisher, before and after it has said where to begin.
 pub(crate) struct Seat {
-    receiver: Receiver,
-    ring: LinesRo,
+    connection: Connection,
     bell: BellRo,
     desk: DeskRw,
     /// Since the publisher has said where to begin.
     reading: Option<Place>,
-    /// What the publisher has said, while the manager has still to say that its pool can be received from.
-    early: Option<Word>,
-    /// Looks at what a publisher that is gone has left, since that was seen.
-    after_end: Option<u64>,
+    quiet: Quiet,
+    /// Messages that came since the last sleep, as far as two.
+    flows: u8,
 }
 
-/// Words that one call takes.
-const WORDS: u32 = 16;
-/// Looks at the ring of a publisher that is gone, beside two for each line.
-const LAST_LOOKS: u64 = 16;
+/// A publisher: its domain and process.
+pub(crate) type Source = (DomainId, u32);
 
 /// Where a subscriber is in the ring, and what it holds.
 struct Place {
     reader: Reader,
-    pool: PoolId,
-    keep: u32,
+    holds: Holds,
     reliable: bool,
-    /// The slot in each entry of `kept` that is in use.
-    kept: [Option<u32>; KEPT as usize],
-    /// The slots that are held by the table.
-    table: Vec<u32>,
     /// A message that was taken out of the ring and could not be held.
-    pending: Option<tranship_ring::broadcast::Message>,
+    pending: Option<Pending>,
+}
+
+/// A message that stays the next one.
+struct Pending {
+    line: tranship_ring::broadcast::Message,
+    /// The manager has still to show its memory. `None`: as many buffers are held as may be.
+    due: Option<Due>,
 }
 
 /// What a look gave.
@@ -102,32 +50,65 @@ pub(crate) enum Looked {
         count: u64,
         looks: u64,
     },
-    /// The memory of a message is not here. The manager was asked for it.
-    Lost,
     Message(Message),
 }
 
 impl Seat {
     /// Takes what the publisher has shown, and says what this end wishes.
-    pub(crate) fn new(mut receiver: Receiver, desk: DeskRw, wish: Wish) -> Result<Seat, Error> {
-        let (lines, count, bell) = receiver.topic_ring().ok_or_else(not_shown)?;
-        let (ring, bell) = (LinesRo::open(lines, count)?, BellRo::open(bell)?);
-        let said = receiver.send_back(&wish.bytes());
-        said.map_err(|failed| failed.error)?;
-        crash::point("topic.connected");
+    pub(crate) fn new(receiver: Receiver, desk: DeskRw, reliable: bool) -> Result<Seat, Error> {
+        static ENDS: Names = NAMES;
+        let wish = if reliable { RELIABLE } else { 0 };
+        let (connection, bell, _) = Connection::new(receiver, &ENDS, Some(wish))?;
         Ok(Seat {
-            receiver,
-            ring,
-            bell,
+            connection,
+            bell: BellRo::open(bell)?,
             desk,
             reading: None,
-            early: None,
-            after_end: None,
+            quiet: Quiet::new(T_NS, monotonic_ns()),
+            flows: 0,
         })
     }
 
-    pub(crate) fn bell(&self) -> &BellRo {
-        &self.bell
+    pub(crate) fn connection(&self) -> &Connection {
+        &self.connection
+    }
+
+    pub(crate) fn connection_mut(&mut self) -> &mut Connection {
+        &mut self.connection
+    }
+
+    /// Returns the publisher's word and the time since its last message.
+    pub(crate) fn bell(&self) -> BellAt<'_> {
+        BellAt {
+            word: self.bell.word(),
+            quiet: &self.quiet,
+        }
+    }
+
+    /// Notes that a message came.
+    #[inline(always)]
+    pub(crate) fn took(&mut self) {
+        self.flows = (self.flows + 1).min(2);
+    }
+
+    /// Notes that lines were seen, and not taken.
+    #[cold]
+    pub(crate) fn passed_over(&mut self) {
+        self.flows = 2;
+    }
+
+    /// Notes for the next sleep the time at which messages have come since the last one.
+    pub(crate) fn settle(&mut self, now_ns: u64) {
+        match std::mem::take(&mut self.flows) {
+            0 => {}
+            1 => self.quiet.saw(now_ns),
+            _ => self.quiet.saw_many(now_ns),
+        }
+    }
+
+    /// Says whether the publisher wakes this end for its next message, as of a time before the look at the ring.
+    pub(crate) fn may_sleep(&self, now_ns: u64) -> bool {
+        self.quiet.may_sleep(now_ns)
     }
 
     /// Says whether the publisher has said where to begin.
@@ -139,138 +120,96 @@ impl Seat {
         self.reading.as_ref().is_some_and(|place| place.reliable)
     }
 
-    pub(crate) fn publisher(&self) -> (DomainId, u32) {
-        let peer = self.receiver.topic_peer();
+    pub(crate) fn publisher(&self) -> Source {
+        let peer = self.connection.peer();
         (peer.domain, peer.pid)
     }
 
     /// Returns how many buffers the desk and the table say are held.
     pub(crate) fn held(&self) -> usize {
-        let kept = |place: &Place| place.kept.iter().flatten().count() + place.table.len();
-        self.reading.as_ref().map_or(0, kept)
+        let place = self.reading.as_ref();
+        place.map_or(0, |place| place.holds.count())
     }
 
-    /// What has become of the publisher.
+    /// Returns the pool of the next message's memory, if the manager has still to show it.
+    pub(crate) fn awaits_memory(&self) -> Option<PoolId> {
+        let pending = self.reading.as_ref()?.pending.as_ref()?;
+        pending.due.as_ref().map(Due::pool)
+    }
+
+    /// Says whether a message was taken out of the ring and stays the next one.
+    pub(crate) fn is_pending(&self) -> bool {
+        let place = self.reading.as_ref();
+        place.is_some_and(|place| place.pending.is_some())
+    }
+
     pub(crate) fn gone(&self) -> Gone {
-        self.receiver.topic_gone()
-    }
-
-    /// Looks whether the publisher lives.
-    pub(crate) fn look_for_death(&self) {
-        self.receiver.topic_look();
-    }
-
-    /// Returns how many looks one call may spend on lines that are missed. An honest ring at rest needs one for each
-    /// line. A publisher that lies can have any line show any sequence number.
-    pub(crate) fn most_looks(&self) -> u64 {
-        2 * u64::from(self.ring.lines().count())
-    }
-
-    /// Counts looks that found no message, if the publisher is gone.
-    pub(crate) fn looked_in_vain(&mut self, looks: u64) {
-        if let Some(after) = &mut self.after_end {
-            *after = after.saturating_add(looks);
-        }
-    }
-
-    /// Says whether the ring of a publisher that is gone may be looked at once more. An honest ring has at most a message
-    /// in each line.
-    pub(crate) fn may_look_on(&mut self) -> bool {
-        let most = self.most_looks() + LAST_LOOKS;
-        let after = self.after_end.get_or_insert(0);
-        *after = after.saturating_add(1);
-        *after <= most
+        self.connection.gone()
     }
 
     /// Takes what the publisher has said beside the ring, at most [`WORDS`] words.
     pub(crate) fn hear(&mut self) -> Result<(), Error> {
         for _ in 0..WORDS {
-            let word = match self.early.take() {
-                Some(word) => Some(word),
-                None if !self.receiver.is_ready() => return Ok(()),
-                None => match self.receiver.try_recv()? {
-                    None => return Ok(()),
-                    Some(Message {
-                        word,
-                        body: Body::Inline(bytes),
-                    }) => Word::parse(&bytes, word),
-                    Some(_) => None,
-                },
-            };
-            match (word, &mut self.reading) {
-                (
-                    Some(Word::Go {
-                        position,
-                        pool,
-                        keep,
-                        reliable,
-                    }),
-                    None,
-                ) => {
-                    if !self.receiver.topic_has(pool) {
-                        self.early = word;
-                        return Ok(());
-                    }
-                    self.receiver.topic_await_all(pool);
+            match (self.connection.hear(self.has_begun())?, &mut self.reading) {
+                (None, _) => return Ok(()),
+                (Some(Word::Go(go)), _) => {
+                    // The ring is looked at from now on: a burst may be under way.
+                    self.quiet.saw_many(monotonic_ns());
                     self.reading = Some(Place {
-                        reader: Reader::new(position, Limits::new(keep)),
-                        pool,
-                        keep,
-                        reliable,
-                        kept: [None; KEPT as usize],
-                        table: Vec::new(),
+                        reader: Reader::new(go.position, Limits::new(go.keep)),
+                        holds: Holds::new(go.pool, go.keep),
+                        reliable: go.mark & u16::from(RELIABLE) != 0,
                         pending: None,
                     });
                 }
-                (Some(Word::Demoted), Some(place)) => place.reliable = false,
-                (Some(Word::Expelled), Some(_)) => return Err(expelled()),
-                _ => return Err(broken("a word that no publisher says")),
+                (Some(DEMOTED), Some(place)) => place.reliable = false,
+                _ => return Err(self.connection.broken("a word that no publisher says")),
             }
         }
         Ok(())
-    }
-
-    /// Waits a short time for the publisher to say where to begin.
-    pub(crate) fn await_word(&mut self, most: std::time::Duration) {
-        // A word that is there is taken by `hear`.
-        if !self.is_ready() {
-            std::thread::sleep(most);
-        }
     }
 
     /// Says whether the next line is there, or the publisher has said something beside the ring.
     #[inline]
     pub(crate) fn is_ready(&self) -> bool {
         let Some(place) = &self.reading else {
-            // As long as the first word waits for the pool, no later one is taken.
-            return self.early.is_none() && self.receiver.is_ready();
+            return self.connection.has_word();
         };
         let position = place.reader.cursor();
-        let lines: Lines<'_> = self.ring.lines();
-        let memory = reading(lines, self.desk.desk());
+        let memory = reading(&self.connection.ring, &self.desk);
         let Ok(first) = memory.first(position);
-        place.pending.is_some()
-            || first != 0 && ahead(sequence(position), first & SEQUENCES) >= 0
-            || self.receiver.is_ready()
+        if let Some(pending) = &place.pending {
+            return pending.is_due(&self.connection) || self.connection.has_word();
+        }
+        first != 0 && ahead(sequence(position), first & SEQUENCES) >= 0
+            || self.connection.has_word()
     }
 
     /// Looks at the next line. With `latest`, at the newest one that is there.
     #[inline]
     pub(crate) fn look(&mut self, latest: bool) -> Result<Looked, Error> {
         let Seat {
-            receiver,
-            ring,
+            connection,
             desk,
             reading: Some(place),
             ..
         } = self
         else {
-            return Ok(Looked::Nothing);
+            return self.hear().map(|()| Looked::Nothing);
         };
-        let memory = reading(ring.lines(), desk.desk());
-        place.tidy(receiver, &memory);
-        if let Some(message) = place.pending.take() {
-            return place.take(receiver, &memory, message);
+        place.tidy(connection, desk);
+        let memory = reading(&connection.ring, desk);
+        if let Some(pending) = &place.pending {
+            if !pending.is_due(connection) {
+                return Ok(Looked::Nothing);
+            }
+            let line = pending.line;
+            place.pending = None;
+            let taken = place.take(connection, desk, line);
+            if place.pending.is_none() {
+                connection.receiver.topic_has_done();
+            }
+            return taken;
         }
         let Ok(received) = place.reader.receive(&memory);
         let mut message = match received {
@@ -283,7 +222,7 @@ impl Seat {
         crash::point("topic.claimed");
         let mut skipped = 0;
         // The newest one: those before it are finished as they are skipped.
-        while latest && skipped < u64::from(ring.lines().count()) {
+        while latest && skipped < u64::from(connection.ring.lines().count()) {
             let Ok(next) = place.reader.receive(&memory);
             match next {
                 Received::Message(newer) => {
@@ -300,17 +239,20 @@ impl Seat {
             }
         }
         if skipped > 0 {
-            place.pending = Some(message);
+            place.pending = Some(Pending {
+                line: message,
+                due: None,
+            });
             return Ok(missed(skipped));
         }
-        place.take(receiver, &memory, message)
+        place.take(connection, desk, message)
     }
 
     /// Claims nothing, before a sleep.
     pub(crate) fn rest(&mut self) {
         if let Some(place) = &mut self.reading {
-            let memory = reading(self.ring.lines(), self.desk.desk());
-            place.tidy(&mut self.receiver, &memory);
+            place.tidy(&mut self.connection, &self.desk);
+            let memory = reading(&self.connection.ring, &self.desk);
             let Ok(()) = place.reader.rest(&memory);
         }
     }
@@ -318,107 +260,65 @@ impl Seat {
     /// Leaves in order. What is held stays held, by the table.
     pub(crate) fn leave(mut self) {
         if let Some(place) = &mut self.reading {
-            let memory = reading(self.ring.lines(), self.desk.desk());
+            let memory = reading(&self.connection.ring, &self.desk);
             let Ok(()) = place.reader.leave(&memory);
             crash::point("topic.left");
         }
     }
 }
 
+impl Pending {
+    /// Says whether there is a reason to try again.
+    fn is_due(&self, connection: &Connection) -> bool {
+        let due = self.due.as_ref();
+        due.is_none_or(|due| connection.receiver.topic_is_due(due))
+    }
+}
+
 impl Place {
-    /// Gives back entries of the desk whose buffers were dropped. Only this subscriber raises their references from 0
-    /// by this desk, so an entry whose slot has none stays without.
-    fn tidy(&mut self, receiver: &mut Receiver, memory: &Mapped<'_>) {
-        for (entry, kept) in (0u8..).zip(&mut self.kept) {
-            if let Some(slot) = *kept
-                && !receiver.topic_holds(self.pool, slot)
-            {
-                let Ok(()) = memory.set_kept(entry, 0);
-                *kept = None;
-            }
-        }
-        if !self.table.is_empty() {
-            let pool = self.pool;
-            self.table.retain(|slot| receiver.topic_holds(pool, *slot));
-            if self.table.is_empty() {
-                let Ok(()) = self.reader.empty_table(memory, 0);
-            }
-        }
+    /// Gives back entries of the desk whose buffers were dropped.
+    fn tidy(&mut self, connection: &mut Connection, desk: &DeskRw) {
+        let memory = reading(&connection.ring, desk);
+        let receiver = &mut connection.receiver;
+        self.holds.tidy(receiver, &mut self.reader, &memory);
     }
 
     /// Makes a message of a line that was taken, and finishes it.
     #[inline]
     fn take(
         &mut self,
-        receiver: &mut Receiver,
-        memory: &Mapped<'_>,
+        connection: &mut Connection,
+        desk: &DeskRw,
         line: tranship_ring::broadcast::Message,
     ) -> Result<Looked, Error> {
         let Some((word, said)) = line::parse(&line) else {
-            return Err(broken("a line that no publisher writes"));
+            return Err(connection.broken("a line that no publisher writes"));
         };
-        let body = match said {
-            Said::Inline(bytes, len) => Inline::try_from(&bytes[..len]).ok().map(Body::Inline),
-            Said::Buffer(named) => match self.hold(receiver, memory, named) {
-                Ok(body) => body,
-                Err(error) => {
-                    if error == ErrorKind::Limit {
-                        self.pending = Some(line);
-                    }
-                    return Err(error);
+        let body = connection.body(said, &mut self.holds, &mut self.reader, desk);
+        let looked = match body {
+            Ok(Taken::Here(body)) => Looked::Message(Message { word, body }),
+            // It went with its writer.
+            Ok(Taken::Lost) => missed(1),
+            Ok(Taken::Later(due)) => return Ok(self.put_off(line, Some(due))),
+            Err(error) => {
+                if is_put_off(&error) {
+                    self.put_off(line, None);
                 }
-            },
-        };
-        let Ok(()) = self.reader.finish(memory);
-        crash::point("topic.kept");
-        Ok(match body {
-            Some(body) => Looked::Message(Message { word, body }),
-            // Its memory went with its writer.
-            None => Looked::Lost,
-        })
-    }
-
-    /// Takes a buffer: counts its handle, then says in the desk that it is held.
-    // Crash: the window covers the buffer until `finish`; a death takes the desk and the references off.
-    #[inline]
-    fn hold(
-        &mut self,
-        receiver: &mut Receiver,
-        memory: &Mapped<'_>,
-        named: Named,
-    ) -> Result<Option<Body>, Error> {
-        if named.id.pool() != self.pool {
-            return Err(broken("a line names a buffer of another pool"));
-        }
-        let Some(buffer) = receiver.topic_take(named)? else {
-            return Ok(None);
-        };
-        crash::point("topic.held");
-        let slot = named.id.slot();
-        let in_table = u32::try_from(self.table.len()).unwrap_or(u32::MAX);
-        let Ok(held) = self.reader.hold(memory, slot, in_table);
-        match held {
-            Ok(Hold::Entry(entry)) => self.kept[usize::from(entry)] = Some(slot),
-            Ok(Hold::Table(slot)) => self.table.push(slot),
-            Err(_) => {
-                let (held, most) = (in_table + u32::from(KEPT), self.keep + u32::from(KEPT));
-                let text = format!(
-                    "this subscriber holds {held} buffers, and may hold {most} (TopicOptions::keep): drop some, and receive again"
-                );
-                return Err(Error::new(ErrorKind::Limit, text));
+                return Err(error);
             }
-        }
-        Ok(Some(Body::Buffer(buffer)))
+        };
+        let memory = reading(&connection.ring, desk);
+        let Ok(()) = self.reader.finish(&memory);
+        crash::point("topic.kept");
+        Ok(looked)
     }
-}
 
-#[inline(always)]
-fn reading<'a>(lines: Lines<'a>, desk: &'a Desk) -> Mapped<'a> {
-    Mapped(Reading {
-        lines,
-        desk,
-        table: &[],
-    })
+    /// Keeps a message that cannot be held yet: it stays the next one.
+    #[cold]
+    fn put_off(&mut self, line: tranship_ring::broadcast::Message, due: Option<Due>) -> Looked {
+        self.pending = Some(Pending { line, due });
+        Looked::Nothing
+    }
 }
 
 /// As many looks as messages.
@@ -427,19 +327,4 @@ fn missed(count: u64) -> Looked {
         count,
         looks: count,
     }
-}
-
-#[cold]
-fn expelled() -> Error {
-    let text = "the publisher has ended this subscription: this domain holds more of its buffers than TopicOptions::keep allows";
-    Error::new(ErrorKind::PeerGone, text)
-}
-
-fn not_shown() -> Error {
-    broken("it has shown no ring")
-}
-
-fn broken(what: &str) -> Error {
-    let text = format!("the publisher broke a rule: {what}");
-    Error::new(ErrorKind::PeerViolation, text)
 }

@@ -1,22 +1,16 @@
-//! The subscribers as the publisher sees them: joining, desks, leaving.
+//! The subscribers as the publisher sees them.
 
 use crate::bells::Bells;
-use crate::line::{Wish, Word};
 use crate::options::{TopicOptions, WhenBehind};
-use std::convert::Infallible;
-use tranship_core::topics::{self, Gone, Peer, Table};
-use tranship_core::{Body, DomainId, Error, Listener, Pool, Sender};
-use tranship_ledger::rounds::{DeskView, Desks, Published, Reliable, Rounds};
-use tranship_ring::broadcast::{DeskRo, KEPT, Limits, Win, ahead, sequence};
-use tranship_sync::full_fence;
-use tranship_sys::crash;
+use std::fmt;
+use std::time::{Duration, Instant};
+use tranship_core::DomainId;
+use tranship_core::topics::Peer;
+use tranship_ledger::rounds::{Published, Reliable};
+use tranship_readers::{Go, Host, Joins, Names, Seat, Seats, View, Word};
+use tranship_ring::broadcast::{Win, ahead, sequence};
 
-/// Subscriptions that one user may have: joining, joined, or left with buffers that are still held.
-const MOST_OF_USER: usize = 256;
-/// Ended subscriptions of one domain of which buffers are still held. With more of them the domain cannot join.
-const MOST_LEFT: usize = 16;
-
-/// A subscriber, as its publisher sees it.
+/// A subscriber, as its publisher sees it. Its text form says what holds the publisher back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SubscriberSeen {
     /// The subscriber's domain.
@@ -35,398 +29,186 @@ pub struct SubscriberSeen {
     pub more: bool,
     /// Whether the subscription has ended, and buffers of it are still held.
     pub left: bool,
+    /// For how long it has been behind without a step forward, as far as was looked.
+    pub behind_for: Duration,
+    /// For how long it has kept some buffer all the time, as far as was looked. The helper thread looks each 100 ms.
+    pub keeps_for: Duration,
 }
 
-/// A subscriber that has connected, and has no seat yet.
-struct Joining {
-    sender: Sender,
-    desk: DeskRo,
-    assigned: bool,
-    wish: Option<Wish>,
+impl SubscriberSeen {
+    /// Returns the kernel's name of the subscriber's process, if this process can see it.
+    pub fn process_name(&self) -> Option<String> {
+        let name = std::fs::read_to_string(format!("/proc/{}/comm", self.pid)).ok()?;
+        Some(name.trim_end().to_owned())
+    }
 }
 
-/// What a round reads of a subscriber.
-struct View {
-    desk: DeskRo,
-    table: Table,
-}
-
-impl View {
-    #[inline(always)]
-    fn get(&self) -> DeskView<'_> {
-        DeskView {
-            desk: self.desk.desk(),
-            table: self.table.words(),
+impl fmt::Display for SubscriberSeen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = self.process_name();
+        let name = name.map_or(String::new(), |name| format!(" {name}"));
+        let (domain, pid, kept) = (self.domain, self.pid, self.kept);
+        let more = if self.more { " and more" } else { "" };
+        write!(
+            f,
+            "domain {domain} (process {pid}{name}) keeps {kept}{more} buffers"
+        )?;
+        if self.keeps_for > Duration::ZERO {
+            write!(f, " since {} ms", self.keeps_for.as_millis())?;
         }
-    }
-
-    /// Says whether the desk claims nothing, and nothing is held.
-    fn is_empty(&self) -> bool {
-        let view = self.get();
-        let slots = 0..u32::try_from(view.table.len()).unwrap_or(u32::MAX);
-        let is_clear = || slots.map(|slot| view.table(slot)).all(|count| count == 0);
-        // `more` comes last: a subscriber that leaves sets it before it clears `kept`.
-        self.has_at_most_a_table() && (view.more() == 0 || is_clear())
-    }
-
-    /// Says whether the desk claims nothing, and names no buffer.
-    fn has_at_most_a_table(&self) -> bool {
-        let view = self.get();
-        let rests = Win::unpack(view.win()).len == 0;
-        rests && !(0..KEPT).any(|entry| view.kept(entry) != 0)
+        write!(f, ", {} messages behind", self.behind)?;
+        if self.behind > 0 {
+            write!(f, " since {} ms", self.behind_for.as_millis())?;
+        }
+        Ok(())
     }
 }
 
-/// A subscriber whose desk is looked at.
-struct Seat {
-    sender: Sender,
-    peer: Peer,
+/// What the publisher keeps of a subscriber.
+pub(crate) struct Subscription {
     reliable: bool,
-    /// The subscription has ended, or was ended for breaking a limit; the desk stays until nothing is held.
-    left: bool,
+    /// Where its window began when last looked at, and since when.
+    stands: (u64, Instant),
+    /// Since when it has kept something.
+    keeps: Option<Instant>,
 }
 
-/// The subscribers: those that join, and those whose desks are looked at, by the numbers of their desks.
-#[derive(Default)]
-pub(crate) struct Seats {
-    joining: Vec<Joining>,
-    views: Vec<Option<View>>,
-    seats: Vec<Option<Seat>>,
-    /// Subscribers that have not left.
-    count: usize,
-    /// Whether the last one that came was refused.
-    refuses: bool,
-    pub(crate) demoted: u64,
-    pub(crate) expelled: u64,
+impl Subscription {
+    /// Notes what the desk shows now.
+    fn note(&mut self, view: &View) {
+        let low = Win::unpack(view.get().win()).low;
+        if low != self.stands.0 {
+            self.stands = (low, Instant::now());
+        }
+        self.keeps = match view.kept() {
+            (0, false) => None,
+            _ => self.keeps.or_else(|| Some(Instant::now())),
+        };
+    }
 }
 
 /// The parts of a publisher that a subscriber joins.
-pub(crate) struct Joins<'a> {
-    pub(crate) listener: &'a Listener<Sender>,
-    pub(crate) pool: &'a Pool,
-    pub(crate) rounds: &'a mut Rounds,
+pub(crate) struct Lobby<'a> {
     pub(crate) published: &'a Published,
     pub(crate) reliable: &'a mut Reliable,
     pub(crate) bells: &'a Bells,
     pub(crate) options: &'a TopicOptions,
-    /// The ring's number in the rounds.
-    pub(crate) ring: usize,
+    pub(crate) pool: tranship_core::PoolId,
 }
 
-impl Desks for Seats {
-    type Stop = Infallible;
+/// The bit of a wish, and of the word by which a subscriber begins: the subscriber is reliable.
+pub(crate) const RELIABLE: u8 = 1;
+/// A publisher's word: the subscriber is no longer reliable, for it was behind for too long.
+pub(crate) const DEMOTED: Word = Word::Other(0);
 
-    #[inline(always)]
-    fn win(&self, desk: usize) -> Result<u64, Infallible> {
-        Ok(self.view(desk).map_or(0, |view| view.get().win()))
-    }
-    #[inline(always)]
-    fn kept(&self, desk: usize, entry: u8) -> Result<u32, Infallible> {
-        Ok(self.view(desk).map_or(0, |view| view.get().kept(entry)))
-    }
-    #[inline(always)]
-    fn more(&self, desk: usize) -> Result<u32, Infallible> {
-        Ok(self.view(desk).map_or(0, |view| view.get().more()))
-    }
-    #[inline(always)]
-    fn table(&self, desk: usize, slot: u32) -> Result<u32, Infallible> {
-        Ok(self.view(desk).map_or(0, |view| view.get().table(slot)))
-    }
-    #[inline(always)]
-    fn fence_full(&self) -> Result<(), Infallible> {
-        // Ordering: partner: the fence of `Reader::claim`.
-        full_fence();
-        Ok(())
-    }
-    #[inline(always)]
-    fn prefetch(&self, desk: usize) {
-        if let Some(view) = self.view(desk) {
-            view.get().prefetch();
-        }
-    }
-}
+/// What the ends of a topic are called.
+pub(crate) const NAMES: Names = Names {
+    writer: "publisher",
+    reader: "subscriber",
+};
 
-impl Seats {
-    #[inline(always)]
-    fn view(&self, desk: usize) -> Option<&View> {
-        self.views.get(desk)?.as_ref()
-    }
+impl Host for Lobby<'_> {
+    type Of = Subscription;
+    const NAMES: Names = NAMES;
+    const MOST: usize = usize::MAX;
+    const WISHES: bool = true;
 
-    /// Returns how many subscribers have joined and not left.
-    pub(crate) fn count(&self) -> usize {
-        self.count
-    }
-
-    /// Takes new subscribers in, and takes leave of those that are gone.
-    pub(crate) fn tend(&mut self, mut joins: Joins<'_>) {
-        loop {
-            match joins.listener.try_accept() {
-                Ok(Some(sender)) => self.arrive(sender),
-                Ok(None) => break,
-                // The manager is away, or cannot be reached: subscribers that are here go on.
-                Err(error) => {
-                    tracing::debug!(%error, "accepting a subscriber");
-                    break;
-                }
-            }
-        }
-        for mut joining in std::mem::take(&mut self.joining) {
-            match advance(&mut joining, joins.pool) {
-                Ok(None) => self.joining.push(joining),
-                Ok(Some(table)) => self.seat(joining, table, &mut joins),
-                Err(error) => tracing::warn!(%error, "a subscriber could not join"),
-            }
-        }
-        for desk in 0..self.seats.len() {
-            self.look(desk, &mut joins);
-        }
-    }
-
-    /// Says whether a user or a domain has as many subscriptions as it may.
-    fn has_enough(&self, of: Peer) -> bool {
-        let joining = self
-            .joining
-            .iter()
-            .map(|joining| joining.sender.topic_peer());
-        let seated = self.seats.iter().flatten();
-        let left = seated
-            .clone()
-            .filter(|seat| seat.left && seat.peer.domain == of.domain);
-        let all = joining.chain(seated.map(|seat| seat.peer));
-        left.count() >= MOST_LEFT || all.filter(|peer| peer.uid == of.uid).count() >= MOST_OF_USER
-    }
-
-    fn arrive(&mut self, sender: Sender) {
-        let peer = sender.topic_peer();
-        if self.has_enough(peer) {
-            if !std::mem::replace(&mut self.refuses, true) {
-                let Peer { domain, pid, uid } = peer;
-                tracing::warn!(
-                    %domain, pid, uid,
-                    "subscribers are refused: a user has {MOST_OF_USER} subscriptions, or a domain {MOST_LEFT} ended ones of which it holds buffers"
-                );
-            }
-            return;
-        }
-        self.refuses = false;
-        let desk = sender.topic_desk().map(DeskRo::open);
-        match desk {
-            Some(Ok(desk)) => self.joining.push(Joining {
-                sender,
-                desk,
-                assigned: false,
-                wish: None,
-            }),
-            Some(Err(error)) => tracing::warn!(%error, "a subscriber's desk"),
-            None => tracing::warn!("a subscriber has shown no desk"),
-        }
-    }
-
-    /// Looks at a desk from now on, and then lets its subscriber begin.
-    // Crash: before the word is sent the subscriber claims nothing. Its death takes the desk off.
-    fn seat(&mut self, joining: Joining, table: Table, joins: &mut Joins<'_>) {
-        let Joining {
-            mut sender,
-            desk,
-            wish,
-            ..
-        } = joining;
-        let free = self.seats.iter().position(Option::is_none);
-        let number = free.unwrap_or(self.seats.len());
-        if free.is_none() {
-            self.seats.push(None);
-            self.views.push(None);
-        }
-        let (tail, first) = (joins.published.tail(), joins.published.first());
+    fn welcome(&mut self, desk: usize, peer: Peer, wish: u8) -> (Subscription, Go) {
+        let (tail, first) = (self.published.tail(), self.published.first());
         let there = tail.wrapping_sub(first);
-        let position = tail.wrapping_sub(there.min(joins.options.history.into()));
-        let peer = sender.topic_peer();
-        let takes_rank = joins.options.when_behind != WhenBehind::Overwrite;
-        let reliable = takes_rank && wish.unwrap_or_default().reliable;
-        self.views[number] = Some(View { desk, table });
-        // A domain's table has the holds of all its subscriptions: what is too much is judged in `exceeded`.
-        let limits = Limits::new(joins.options.keep.saturating_add(KEPT.into()));
-        joins.rounds.join(number, joins.ring, limits);
+        let position = tail.wrapping_sub(there.min(self.options.history.into()));
+        let takes_rank = self.options.when_behind != WhenBehind::Overwrite;
+        let reliable = takes_rank && wish & RELIABLE != 0;
         if reliable {
-            joins.reliable.join(number, position);
+            self.reliable.join(desk, position);
         }
-        crash::point("topic.joined");
-        let (bytes, word) = Word::Go {
+        self.bells.admit(peer.uid, true);
+        let of = Subscription {
+            reliable,
+            stands: (position, Instant::now()),
+            keeps: None,
+        };
+        let go = Go {
             position,
-            pool: joins.pool.id(),
-            keep: joins.options.keep,
-            reliable,
-        }
-        .pack();
-        joins.bells.admit(peer.uid, true);
-        self.count += 1;
-        if let Err(error) = sender.try_send((&bytes, word)) {
-            tracing::debug!(error = %error.error, "a subscriber left while it joined");
-        }
-        self.seats[number] = Some(Seat {
-            sender,
-            peer,
-            reliable,
-            left: false,
-        });
+            pool: self.pool,
+            keep: self.options.keep,
+            mark: u16::from(reliable),
+        };
+        (of, go)
     }
 
-    /// Sees whether a subscriber is gone. The desk of one that has left stays as long as it shows that something is
-    /// held and its process lives.
-    fn look(&mut self, desk: usize, joins: &mut Joins<'_>) {
-        let (Some(Some(seat)), Some(Some(view))) = (self.seats.get_mut(desk), self.views.get(desk))
-        else {
-            return;
-        };
-        let gone = seat.sender.topic_gone();
-        if gone == Gone::No && !seat.left {
-            return;
-        }
-        if !seat.left {
-            seat.left = true;
-            self.count -= 1;
-            joins.bells.admit(seat.peer.uid, false);
-            joins.reliable.leave(desk);
-        }
-        let is_over = gone == Gone::Died || view.is_empty() || seat.sender.topic_is_dead();
-        // A round that has read the table of the other desk may still rely on this one.
-        let has_ended = gone != Gone::No;
-        if is_over || has_ended && !joins.rounds.is_under_way() && self.is_shown_twice(desk) {
-            crash::point("topic.leaves");
-            joins.rounds.leave(desk);
-            self.views[desk] = None;
-            self.seats[desk] = None;
+    fn leaves(&mut self, desk: usize, seat: &Seat<Subscription>, _: &View) {
+        self.bells.admit(seat.peer.uid, false);
+        self.reliable.leave(desk);
+    }
+}
+
+/// The subscribers.
+#[derive(Default)]
+pub(crate) struct Subscribers {
+    pub(crate) all: Seats<Subscription>,
+    /// The desk that is noted next.
+    noted: usize,
+    pub(crate) demoted: u64,
+}
+
+impl Subscribers {
+    /// Takes new subscribers in, and takes leave of those that are gone.
+    pub(crate) fn tend(&mut self, joins: Joins<'_, Lobby<'_>>) {
+        self.all.tend(joins);
+        // What desks show is noted one at a call, in turn.
+        let desk = self.noted % self.all.desks().max(1);
+        self.noted = desk + 1;
+        if let Some((seat, view)) = self.all.seat_mut(desk) {
+            seat.of.note(view);
         }
     }
 
-    /// Says whether all that an ended subscription shows is also shown by another ended one: both read the table of one
-    /// domain.
-    fn is_shown_twice(&self, desk: usize) -> bool {
-        let (Some(Some(seat)), Some(Some(view))) = (self.seats.get(desk), self.views.get(desk))
-        else {
-            return false;
-        };
-        let table = view.get().table.as_ptr();
-        let mut others = self.seats.iter().zip(&self.views).enumerate();
-        view.has_at_most_a_table()
-            && others.any(|(number, pair)| {
-                let (Some(other), Some(shown)) = pair else {
-                    return false;
-                };
-                number != desk
-                    && other.left
-                    && other.sender.topic_gone() != Gone::No
-                    && other.peer.domain == seat.peer.domain
-                    && shown.get().table.as_ptr() == table
-                    && shown.get().more() != 0
-            })
-    }
-
-    /// Ends the subscription of a domain whose table has more than was agreed. What it holds stays held while its process lives.
-    #[cold]
-    pub(crate) fn exceeded(
-        &mut self,
-        desk: usize,
-        keep: u32,
-        reliable: &mut Reliable,
-        bells: &Bells,
-    ) {
-        let (Some(Some(seat)), Some(Some(view))) = (self.seats.get(desk), self.views.get(desk))
-        else {
-            return;
-        };
-        let domain = seat.peer.domain;
-        let of_domain = self.seats.iter().flatten();
-        let subscriptions = of_domain.filter(|s| s.peer.domain == domain).count() as u64;
-        let words = view.get().table.len() as u64;
-        let slots = 0..u32::try_from(words).unwrap_or(u32::MAX);
-        let held = slots.filter(|slot| view.get().table(*slot) != 0).count() as u64;
-        let limits = Limits::new(keep.saturating_add(KEPT.into()));
-        let most = subscriptions * u64::from(limits.most_found());
-        let Some(Some(seat)) = self.seats.get_mut(desk) else {
-            return;
-        };
-        if held <= most || seat.left {
-            return;
+    /// Notes what all desks show.
+    pub(crate) fn note_all(&mut self) {
+        for (seat, view) in self.all.iter_mut() {
+            seat.of.note(view);
         }
-        let Peer { domain, pid, .. } = seat.peer;
-        tracing::warn!(%domain, pid, held, most, "a subscriber holds more buffers than was agreed: it is expelled");
-        seat.left = true;
-        self.count -= 1;
-        self.expelled += 1;
-        bells.admit(seat.peer.uid, false);
-        reliable.leave(desk);
-        let (bytes, word) = Word::Expelled.pack();
-        // A subscriber that keeps no rule need not hear it. The channel stays: by it the process's death is seen while
-        // the manager is away.
-        let _ = seat.sender.try_send((&bytes, word));
     }
 
     /// Takes the rank of a reliable subscriber, and tells it.
     #[cold]
     pub(crate) fn demote(&mut self, desk: usize) {
-        let Some(Some(seat)) = self.seats.get_mut(desk) else {
+        let Some((seat, _)) = self.all.seat_mut(desk) else {
             return;
         };
         let Peer { domain, pid, .. } = seat.peer;
         tracing::warn!(%domain, pid, "a reliable subscriber was behind for too long: it may miss messages from now on");
-        seat.reliable = false;
+        seat.of.reliable = false;
         self.demoted += 1;
-        let (bytes, word) = Word::Demoted.pack();
+        let (bytes, word) = DEMOTED.pack();
         // A subscriber that does not even read this word sees its rank end by what it misses.
         let _ = seat.sender.try_send((&bytes, word));
     }
 
     /// Returns what the desks show. `depth` is the ring's.
     pub(crate) fn seen(&self, tail: u64, depth: u32) -> Vec<SubscriberSeen> {
-        let all = self.seats.iter().zip(&self.views);
-        let both = all.filter_map(|(seat, view)| Some((seat.as_ref()?, view.as_ref()?)));
-        let seen = both.map(|(seat, view)| {
-            let desk = view.get();
-            let win = Win::unpack(desk.win());
-            let kept = (0..KEPT).map(|entry| desk.kept(entry));
-            let kept = kept.filter(|slot| *slot != 0).count();
+        let seen = self.all.iter().map(|(seat, view)| {
+            let win = Win::unpack(view.get().win());
+            let (kept, more) = view.kept();
             let behind = ahead(win.low, sequence(tail) - 1).max(0);
+            let stands = &seat.of.stands;
+            let stood = (win.low == stands.0).then(|| stands.1.elapsed());
+            let keeps = seat.of.keeps.filter(|_| kept > 0 || more);
             SubscriberSeen {
                 domain: seat.peer.domain,
                 pid: seat.peer.pid,
                 uid: seat.peer.uid,
-                reliable: seat.reliable,
+                reliable: seat.of.reliable,
                 // A liar's desk shows any position.
                 behind: behind.unsigned_abs().min(depth.into()),
-                kept: u32::try_from(kept).unwrap_or(u32::MAX),
-                more: desk.more() != 0,
+                kept,
+                more,
                 left: seat.left,
+                behind_for: stood.filter(|_| behind > 0).unwrap_or_default(),
+                keeps_for: keeps.map(|since| since.elapsed()).unwrap_or_default(),
             }
         });
         seen.collect()
     }
-
-    /// Gives all channels up. Subscribers learn it by their halves, or by the manager.
-    pub(crate) fn end(&mut self) {
-        self.joining.clear();
-        self.seats.clear();
-        self.views.clear();
-        self.count = 0;
-    }
-}
-
-/// Does what is due for a subscriber that joins. Its table, once the pool is assigned and it has said what it wishes.
-fn advance(joining: &mut Joining, pool: &Pool) -> Result<Option<Table>, Error> {
-    let sender = &mut joining.sender;
-    if joining.wish.is_none()
-        && let Some(message) = sender.try_recv_back()?
-        && let Body::Inline(bytes) = message.body
-    {
-        joining.wish = Wish::parse(&bytes);
-    }
-    if !joining.assigned {
-        joining.assigned = sender.try_assign(pool)?;
-    }
-    if sender.topic_gone() != Gone::No {
-        return Err(tranship_core::ErrorKind::PeerGone.into());
-    }
-    Ok((joining.assigned && joining.wish.is_some())
-        .then(|| topics::table(pool, sender.topic_peer().domain))
-        .flatten())
 }

@@ -1,20 +1,24 @@
 //! The reading end: connecting, receiving, waiting.
 
-use crate::line::Wish;
 use crate::options::SubscriberOptions;
-use crate::seat::{Looked, Seat};
+use crate::seat::{Looked, Seat, Source};
+use std::future::poll_fn;
+use std::task::Poll;
 use std::time::{Duration, Instant};
-use tranship_core::topics::{self, Gone};
-use tranship_core::{Domain, DomainId, Error, ErrorKind, Message, Opening, Receiver, Wait};
+use tranship_core::error::{Awaited, TimedOut};
+use tranship_core::topics::{self, Gone, Kind, Polled, Sleep, Writers};
+use tranship_core::{Domain, DomainId, Error, ErrorKind, Message, PollItem, Receiver, Wait};
+use tranship_readers::is_put_off;
 use tranship_ring::TIMED;
-use tranship_ring::broadcast::{DeskRw, Quiet, T_NS, wait};
+use tranship_ring::broadcast::{DeskRw, T_NS, wait_any};
 use tranship_sys::time::monotonic_ns;
 
-/// Between two looks for a publisher's first word.
-const PAUSE: Duration = Duration::from_micros(200);
-/// The longest sleep between two looks whether the publisher lives.
+/// The longest sleep between two looks whether the publishers live.
 const ROUND: Duration = Duration::from_millis(100);
-
+/// The time after which a subscriber that could not connect to a further publisher tries again.
+const AGAIN: Duration = Duration::from_secs(1);
+/// A message that comes within this time of a wait is worth spinning for, ns.
+const WORTH_NS: u64 = 50_000;
 /// Looks beside the ring in one call of `try_recv`.
 const TURNS: u32 = 4;
 
@@ -23,40 +27,53 @@ const TURNS: u32 = 4;
 /// One thread at a time receives. What it received may be kept, cloned and dropped by any thread.
 ///
 /// A subscriber outlives its publisher: `recv` says once that the publisher is gone, and the next `recv` waits for a
-/// publisher of that name.
+/// publisher of that name. Of a name that several publishers share, it takes a message from each in turn; the messages of
+/// one publisher stay in order, and [`source`](Subscriber::source) says which one a message is from.
 pub struct Subscriber {
     domain: Domain,
     name: String,
     options: SubscriberOptions,
-    state: State,
+    writers: Writers,
+    seats: Vec<Seat>,
+    /// The seat that is looked at next.
+    next: usize,
+    /// The publisher of the last message.
+    source: Option<Source>,
     missed: u64,
-    quiet: Quiet,
-    /// Whether a message came since the last sleep.
-    flows: bool,
-}
-
-enum State {
-    /// Waits for the name. The desk is shown with the request.
-    Seeking(Opening<Receiver>, DeskRw),
-    Seated(Box<Seat>),
-    /// Nothing, for the moment.
-    Between,
+    /// Whether the last wait was short: the next one begins with spinning.
+    spins: bool,
+    /// When a wait looked last whether the publishers live.
+    looked: Instant,
+    /// After a failed search for further publishers: the time of the next one.
+    seek_at: Option<Instant>,
+    /// What a poll has found.
+    ahead: Option<Result<Message, Error>>,
 }
 
 /// What a subscriber knows of its topic.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SubscriberStatus {
-    /// The publisher's domain and process, if there is one.
+    /// The publisher's domain and process, if there is one. Of several: the one that joined first.
     pub publisher: Option<(DomainId, u32)>,
-    /// Whether the publisher has taken this subscriber in: what it publishes from then on is received, or counted as
+    /// All publishers to which this subscriber is connected.
+    pub publishers: Vec<(DomainId, u32)>,
+    /// Whether a publisher has taken this subscriber in: what it publishes from then on is received, or counted as
     /// missed.
     pub joined: bool,
-    /// Whether the publisher waits for this subscriber.
+    /// Whether a publisher waits for this subscriber.
     pub reliable: bool,
     /// Messages that were missed.
     pub missed: u64,
     /// Buffers that are held, as of the last look.
     pub held: usize,
+}
+
+/// What a look at all seats gave.
+enum Look {
+    Message(Message),
+    /// Lines were missed: look again, unless the call has looked enough.
+    Missed(u64),
+    Nothing,
 }
 
 impl Subscriber {
@@ -65,16 +82,25 @@ impl Subscriber {
         name: &str,
         options: SubscriberOptions,
     ) -> Result<Subscriber, Error> {
-        topics::check_fork(domain)?;
-        Ok(Subscriber {
-            state: seek(domain, name)?,
+        let mut subscriber = Subscriber {
+            writers: Writers::new(domain, name, Kind::Topic)?.typed(options.message_type.clone()),
             domain: domain.clone(),
             name: name.into(),
             options,
+            seats: Vec::new(),
+            next: 0,
+            source: None,
             missed: 0,
-            quiet: Quiet::new(T_NS, monotonic_ns()),
-            flows: false,
-        })
+            spins: true,
+            looked: Instant::now(),
+            seek_at: None,
+            ahead: None,
+        };
+        // A publisher in this process has not to be waited for.
+        if let Some((receiver, desk)) = subscriber.writers.try_here()? {
+            subscriber.connect(receiver, desk)?;
+        }
+        Ok(subscriber)
     }
 
     /// Returns the topic's name.
@@ -88,28 +114,32 @@ impl Subscriber {
         self.missed
     }
 
+    /// Returns the publisher of the message that was received last: its domain and process.
+    pub fn source(&self) -> Option<(DomainId, u32)> {
+        self.source
+    }
+
     /// Returns what is known of the topic.
     pub fn status(&self) -> SubscriberStatus {
-        let seat = match &self.state {
-            State::Seated(seat) => Some(seat),
-            _ => None,
-        };
+        let publishers: Vec<_> = self.seats.iter().map(|seat| seat.publisher()).collect();
         SubscriberStatus {
-            publisher: seat.map(|seat| seat.publisher()),
-            joined: seat.is_some_and(|seat| seat.has_begun()),
-            reliable: seat.is_some_and(|seat| seat.is_reliable()),
+            publisher: publishers.first().copied(),
+            publishers,
+            joined: self.seats.iter().any(|seat| seat.has_begun()),
+            reliable: self.seats.iter().any(|seat| seat.is_reliable()),
             missed: self.missed,
-            held: seat.map_or(0, |seat| seat.held()),
+            held: self.seats.iter().map(|seat| seat.held()).sum(),
         }
     }
 
     /// Receives the next message. Waits for a publisher, and for its next message, for ever.
     ///
     /// # Errors
-    /// `PeerGone` when the publisher has ended the topic, `PeerDied` when it died, each once and after all that the ring still had: the next call waits for
-    /// another publisher. `PeerGone` also when the publisher has ended this subscription, because this domain holds more
-    /// than was agreed. `Limit` when this subscriber holds as many buffers as it may: the message stays the next one. `BadArgument` if a channel has the
-    /// name, or this domain publishes the topic itself; `Access`; `PeerViolation`; `CutOff`; `Forked`; `System`.
+    /// `PeerGone` when a publisher has ended the topic, `PeerDied` when it died, each once and after all that its ring still had: the next call waits for
+    /// another publisher, or goes on with the others. `PeerGone` also when a publisher has ended this subscription, because this domain holds more
+    /// than was agreed. `Limit` when this subscriber holds as many buffers as it may: the message stays the next one. `ChunkPending` if the message's
+    /// memory was not shown to this process, and no manager can be reached that could show it: it stays the next one, too. `BadArgument` if a channel has the
+    /// name; `Access`; `PeerViolation`; `CutOff`; `Forked`; `System`.
     #[inline]
     pub fn recv(&mut self) -> Result<Message, Error> {
         loop {
@@ -132,56 +162,121 @@ impl Subscriber {
                 return Ok(message);
             }
             if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-                let name = &self.name;
-                let what = match &self.state {
-                    State::Seated(_) => "no message",
-                    _ => "no publisher",
-                };
-                let text = format!("topic {name}: {what} after {:?}", begun.elapsed());
-                return Err(Error::new(ErrorKind::TimedOut, text));
+                return Err(TimedOut::since(begun, self.awaited()).into());
             }
             self.pause(deadline);
         }
     }
 
-    /// Receives the next message, if it is there. It waits for nobody but the manager: at most 100 ms, if a message's
-    /// memory has still to be shown. `None` does not say that the ring is empty: one call looks at a bounded number of
-    /// lines that were missed.
+    #[cold]
+    fn awaited(&self) -> Awaited {
+        let name = self.name.clone();
+        if self.seats.is_empty() {
+            return Awaited::Publisher(name);
+        }
+        let memory = self.seats.iter().find_map(Seat::awaits_memory);
+        memory.map_or(Awaited::TopicMessage(name), Awaited::Memory)
+    }
+
+    /// Receives the next message, for awaiting in any runtime. It waits as [`recv`](Subscriber::recv) does, and ends as it
+    /// does. A future that is dropped before it is ready has taken nothing.
+    ///
+    /// # Errors
+    /// As [`recv`](Subscriber::recv), and `System` where the thread that wakes tasks, or its descriptors, cannot be had.
+    pub fn recv_async(&mut self) -> impl Future<Output = Result<Message, Error>> + Send + Unpin {
+        let mut sleep = Sleep::new(&self.domain);
+        poll_fn(move |context| {
+            if let Some(done) = self.try_recv().transpose() {
+                sleep.end();
+                return Poll::Ready(done);
+            }
+            let most = self.settle();
+            let receivers = self.seats.iter().map(|seat| &seat.connection().receiver);
+            sleep.begin(receivers, context, most)?;
+            if self.is_ready() || sleep.has_news() {
+                topics::catch_up(&self.domain);
+                // Lines of a publisher that lies may look ready for ever: the runtime decides when to look again.
+                context.waker().wake_by_ref();
+            }
+            Poll::Pending
+        })
+    }
+
+    /// Says that this subscriber goes to sleep on the domain's pollable descriptor
+    /// ([`Domain::as_fd`](tranship_core::Domain)): true if it may, false if a message is there already. From the first call
+    /// on, each message shows up on that descriptor. Call it before each wait, after `try_recv` gave `None`. A
+    /// [`poll`](tranship_core::poll) with [`PollItem::domain`](tranship_core::PollItem::domain) waits on it together with other things.
+    ///
+    /// A call within 100 µs of the last message waits for the rest of that time. The first call for a publisher asks the
+    /// manager for a descriptor, and waits for the answer as long as the domain's `manager_timeout` says.
+    ///
+    /// # Errors
+    /// `TimedOut` if the manager does not answer; `ManagerAway`, `CutOff`; `Limit`, `System` where there are no more descriptors; `Forked`.
+    pub fn arm(&mut self) -> Result<bool, Error> {
+        topics::check_fork(&self.domain)?;
+        // A bell ends a sleep early: that of the message which was just taken rings after it.
+        while self.settle() <= Duration::from_nanos(T_NS) && !self.is_ready() {
+            self.sleep(Duration::from_nanos(T_NS));
+        }
+        for seat in &mut self.seats {
+            seat.connection_mut().receiver.topic_arm()?;
+        }
+        if self.is_ready() {
+            self.disarm();
+            return Ok(false);
+        }
+        Ok(true)
+    }
+
+    /// Makes this subscriber one of the things that [`poll`](tranship_core::poll) waits for: ready when there is a message, or
+    /// an error to be told: `try_recv` gives it. A poll that finds a message has received it: `missed` and `source` count it.
+    pub fn poll_item(&mut self) -> PollItem<'_> {
+        PollItem::polled(self)
+    }
+
+    /// Says that this subscriber is awake again, and takes the wake-up bytes off its descriptor.
+    pub fn disarm(&mut self) {
+        for seat in &mut self.seats {
+            seat.connection_mut().receiver.disarm();
+        }
+    }
+
+    /// Receives the next message, if it is there. It waits for nobody. `None` does not say that the ring is empty: one call
+    /// looks at a bounded number of lines that were missed, and the manager may have still to show a message's memory.
     ///
     /// # Errors
     /// As [`recv`](Subscriber::recv).
     #[inline]
     pub fn try_recv(&mut self) -> Result<Option<Message>, Error> {
+        // A child has none of the mappings that a look reads and writes.
+        topics::check_fork(&self.domain)?;
+        if self.ahead.is_some() {
+            return self.ahead.take().transpose();
+        }
+        if self.writers.is_shared() && topics::has_news(&self.domain) {
+            // A publisher may have come, while others keep this subscriber busy.
+            self.go_on()?;
+        }
         // A publisher that lies must not keep the call from its end.
         let (mut vain, mut turns, mut is_last) = (0, 0, false);
         loop {
-            if let State::Seated(seat) = &mut self.state {
-                match seat.look(self.options.latest) {
-                    Ok(Looked::Message(message)) => {
-                        self.flows = true;
-                        return Ok(Some(message));
+            match self.look()? {
+                Look::Message(message) => return Ok(Some(message)),
+                Look::Missed(looks) => {
+                    vain += looks;
+                    let most: u64 = self
+                        .seats
+                        .iter()
+                        .map(|seat| seat.connection().most_looks())
+                        .sum();
+                    is_last = vain >= most;
+                    if !is_last {
+                        continue;
                     }
-                    Ok(Looked::Missed { count, looks }) => {
-                        self.missed = self.missed.saturating_add(count);
-                        seat.looked_in_vain(looks);
-                        vain += looks;
-                        is_last = vain >= seat.most_looks();
-                        if !is_last {
-                            continue;
-                        }
-                        // The manager may be away, and no sleep looks as long as lines are there.
-                        seat.look_for_death();
-                    }
-                    // One request of the manager a call.
-                    Ok(Looked::Lost) => {
-                        self.missed = self.missed.saturating_add(1);
-                        seat.looked_in_vain(1);
-                        seat.look_for_death();
-                        is_last = true;
-                    }
-                    Ok(Looked::Nothing) => {}
-                    Err(error) => return Err(self.failed(error)),
+                    // The manager may be away, and no sleep looks as long as lines are there.
+                    self.look_for_death();
                 }
+                Look::Nothing => {}
             }
             turns += 1;
             if !self.go_on()? || is_last || turns == TURNS {
@@ -190,130 +285,240 @@ impl Subscriber {
         }
     }
 
-    /// The ring has nothing: sees what else there is. True: look again.
+    /// Looks at each seat, the next one first, until there is something.
+    #[inline]
+    fn look(&mut self) -> Result<Look, Error> {
+        for _ in 0..self.seats.len() {
+            let at = if self.next < self.seats.len() {
+                self.next
+            } else {
+                0
+            };
+            self.next = at + 1;
+            let seat = &mut self.seats[at];
+            match seat.look(self.options.latest) {
+                Ok(Looked::Nothing) => {}
+                Ok(Looked::Message(message)) => {
+                    seat.took();
+                    self.source = Some(seat.publisher());
+                    return Ok(Look::Message(message));
+                }
+                Ok(Looked::Missed { count, looks }) => {
+                    self.missed = self.missed.saturating_add(count);
+                    seat.connection_mut().looked_in_vain(looks);
+                    seat.passed_over();
+                    self.next = at;
+                    return Ok(Look::Missed(looks));
+                }
+                Err(error) => return Err(self.failed(at, error)),
+            }
+        }
+        Ok(Look::Nothing)
+    }
+
+    #[cold]
+    fn look_for_death(&self) {
+        self.seats
+            .iter()
+            .for_each(|seat| seat.connection().look_for_death());
+    }
+
+    /// The rings have nothing: sees what else there is. True: look again.
     #[cold]
     fn go_on(&mut self) -> Result<bool, Error> {
-        topics::check_fork(&self.domain)?;
-        match std::mem::replace(&mut self.state, State::Between) {
-            State::Seeking(mut opening, desk) => match opening.try_open() {
-                Ok(Some(receiver)) => {
-                    let wish = Wish {
-                        reliable: self.options.reliable,
-                    };
-                    match Seat::new(receiver, desk, wish) {
-                        Ok(seat) => self.state = State::Seated(Box::new(seat)),
-                        Err(error) if error == ErrorKind::PeerGone => self.seek()?,
-                        Err(error) => return Err(self.failed(error)),
-                    }
-                    Ok(true)
+        let mut again = self.seek()?;
+        let mut at = 0;
+        while let Some(seat) = self.seats.get_mut(at) {
+            let heard = seat.hear();
+            let begun = seat.has_begun();
+            // The publisher's end is looked for before the ring is read: nothing is published after it.
+            let gone = seat.gone();
+            let is_pending = seat.is_pending();
+            let is_ready = seat.is_ready()
+                && (gone == Gone::No || is_pending || seat.connection_mut().may_look_on());
+            if let Err(error) = heard {
+                return Err(self.failed(at, error));
+            }
+            match gone {
+                _ if is_ready => again = true,
+                Gone::No => {}
+                // The manager has still to show its memory.
+                _ if is_pending => {}
+                // It has never begun: nothing was to be had from it.
+                _ if !begun => {
+                    self.remove(at);
+                    continue;
                 }
-                Ok(None) => {
-                    self.state = State::Seeking(opening, desk);
-                    Ok(false)
-                }
-                Err(error) => Err(self.failed(error)),
-            },
-            State::Seated(mut seat) => {
-                let heard = seat.hear();
-                let begun = seat.has_begun();
-                // The publisher's end is looked for before the ring is read: nothing is published after it.
-                let gone = seat.gone();
-                let is_ready = seat.is_ready() && (gone == Gone::No || seat.may_look_on());
-                self.state = State::Seated(seat);
-                if let Err(error) = heard {
-                    return Err(self.failed(error));
-                }
-                match gone {
-                    _ if is_ready => Ok(true),
-                    Gone::No => Ok(false),
-                    // It has never begun: nothing was to be had from it.
-                    _ if !begun => {
-                        self.seek()?;
-                        Ok(false)
-                    }
-                    gone => Err(self.failed(over(&self.name, gone))),
+                gone => {
+                    let error = over(&self.name, gone, seat.publisher());
+                    return Err(self.failed(at, error));
                 }
             }
-            State::Between => {
-                self.seek()?;
-                Ok(true)
+            at += 1;
+        }
+        Ok(again)
+    }
+
+    /// Looks for a publisher: the first one, or, of a shared name, another one. True: there is one more.
+    fn seek(&mut self) -> Result<bool, Error> {
+        if self.seek_at.is_some_and(|at| Instant::now() < at) {
+            return Ok(false);
+        }
+        self.seek_at = None;
+        let next = self.writers.try_next();
+        let found = next.and_then(|next| match next {
+            Some((receiver, desk)) => self.connect(receiver, desk),
+            None => Ok(false),
+        });
+        match found {
+            Ok(again) => Ok(again),
+            Err(error) if self.seats.is_empty() => Err(error),
+            // Those that are connected go on.
+            Err(error) => {
+                tracing::debug!(topic = self.name, %error, "looking for further publishers");
+                self.seek_at = Some(Instant::now() + AGAIN);
+                Ok(false)
             }
         }
     }
 
-    /// Ends the connection after an error that ends it.
+    fn connect(&mut self, receiver: Receiver, desk: DeskRw) -> Result<bool, Error> {
+        let domain = receiver.topic_peer().domain;
+        match Seat::new(receiver, desk, self.options.reliable) {
+            Ok(seat) => {
+                self.seats.push(seat);
+                Ok(true)
+            }
+            Err(error) => {
+                self.writers.ended(domain);
+                match error == ErrorKind::PeerGone {
+                    true => Ok(false),
+                    false => Err(error),
+                }
+            }
+        }
+    }
+
+    /// Ends a connection after an error that ends it.
     #[cold]
-    fn failed(&mut self, error: Error) -> Error {
-        let stays = matches!(error.kind(), ErrorKind::Limit | ErrorKind::Forked);
-        if !stays && let Err(worse) = self.seek() {
-            return worse;
+    fn failed(&mut self, at: usize, error: Error) -> Error {
+        if !is_put_off(&error) && error != ErrorKind::Forked {
+            self.remove(at);
         }
         error
     }
 
-    /// Begins anew.
-    fn seek(&mut self) -> Result<(), Error> {
-        let state = seek(&self.domain, &self.name)?;
-        if let State::Seated(seat) = std::mem::replace(&mut self.state, state) {
-            seat.leave();
+    fn remove(&mut self, at: usize) {
+        let seat = self.seats.remove(at);
+        self.writers.ended(seat.publisher().0);
+        seat.leave();
+    }
+
+    /// Says whether there is something to be looked at.
+    fn is_ready(&self) -> bool {
+        self.seats.iter().any(|seat| seat.is_ready())
+    }
+
+    /// Claims nothing, before a sleep. Returns how long it may be.
+    fn settle(&mut self) -> Duration {
+        let now = monotonic_ns();
+        let mut most = ROUND;
+        for seat in &mut self.seats {
+            seat.settle(now);
+            seat.rest();
+            if !seat.has_begun() {
+                most = most.min(seat.connection().word_pause());
+            } else if !seat.may_sleep(now) {
+                most = most.min(Duration::from_nanos(T_NS));
+            }
         }
-        Ok(())
+        most
     }
 
     /// Waits for a reason to look again, for a bounded time.
     #[inline(never)]
     fn pause(&mut self, deadline: Option<Instant>) {
-        let most = deadline.map_or(ROUND, |at| {
-            at.saturating_duration_since(Instant::now()).min(ROUND)
-        });
-        let State::Seated(seat) = &mut self.state else {
+        if self.seats.is_empty() {
             return topics::idle(&self.domain, deadline);
-        };
-        if !seat.has_begun() {
-            return seat.await_word(PAUSE.min(most));
         }
-        if self.flows {
-            self.quiet.saw(monotonic_ns());
-            self.flows = false;
-        }
-        let spins = match self.options.wait {
-            Wait::Spin => 1 << 16,
-            Wait::SpinThenSleep(spins) => spins,
-            Wait::Sleep => 0,
-        };
-        for _ in 0..spins {
-            std::hint::spin_loop();
-            if seat.is_ready() {
-                return;
-            }
+        let begun = monotonic_ns();
+        if self.spin() {
+            self.spins = true;
+            return;
         }
         if self.options.wait == Wait::Spin {
             return;
         }
-        seat.rest();
-        let bell = seat.bell().word();
-        let ready = || seat.is_ready().then_some(());
-        let woken = wait(&TIMED, bell, &self.quiet, most, monotonic_ns, ready);
-        if !matches!(woken, Ok(Some(()))) {
-            seat.look_for_death();
+        let left = deadline.map_or(ROUND, |at| at.saturating_duration_since(Instant::now()));
+        let most = self.settle().min(left);
+        let woken = self.sleep(most);
+        // Spinning pays where messages come soon after the wait begins.
+        self.spins = woken && monotonic_ns().saturating_sub(begun) < WORTH_NS;
+        // A caller that comes again with short waits has no whole round.
+        if !woken && self.looked.elapsed() >= ROUND {
+            self.looked = Instant::now();
+            self.look_for_death();
         }
+    }
+
+    /// Looks again and again, as the options say. True: there is something.
+    fn spin(&self) -> bool {
+        let spins = match self.options.wait {
+            Wait::Spin => 1 << 16,
+            Wait::SpinThenSleep(spins) if self.spins => spins,
+            Wait::SpinThenSleep(_) | Wait::Sleep => 0,
+        };
+        (0..spins).any(|_| {
+            std::hint::spin_loop();
+            self.is_ready()
+        })
+    }
+
+    /// Sleeps on the publishers' words, once, after `settle`. True: there is something.
+    fn sleep(&self, most: Duration) -> bool {
+        let bells: Vec<_> = self.seats.iter().map(|seat| seat.bell()).collect();
+        let awaits = |seat: &Seat| seat.awaits_memory().is_some();
+        let heeds = self.writers.is_shared() || self.seats.iter().any(awaits);
+        let news = heeds.then(|| topics::news(&self.domain).wake);
+        let ready = || (self.is_ready() || heeds && topics::has_news(&self.domain)).then_some(());
+        let woken = wait_any(&TIMED, &bells, news, most, monotonic_ns, ready);
+        matches!(woken, Ok(Some(())))
     }
 }
 
-fn seek(domain: &Domain, name: &str) -> Result<State, Error> {
-    let (fd, desk) = DeskRw::create()?;
-    Ok(State::Seeking(topics::subscribe(domain, name, fd)?, desk))
+impl Polled for Subscriber {
+    fn domain(&self) -> &Domain {
+        &self.domain
+    }
+
+    fn has_something(&mut self) -> bool {
+        self.ahead = self.try_recv().transpose();
+        self.ahead.is_some()
+    }
+
+    fn arm(&mut self) -> Result<Duration, Error> {
+        match Subscriber::arm(self)? {
+            true => Ok(self.settle()),
+            false => Ok(Duration::ZERO),
+        }
+    }
+
+    fn disarm(&mut self) {
+        Subscriber::disarm(self);
+    }
 }
 
 #[cold]
-fn over(name: &str, gone: Gone) -> Error {
+fn over(name: &str, gone: Gone, (domain, pid): Source) -> Error {
     match gone {
         Gone::Died => {
-            let text = format!("the publisher of topic {name} died");
+            let text =
+                format!("the publisher of topic {name} died: domain {domain}, process {pid}");
             Error::new(ErrorKind::PeerDied, text)
         }
         _ => {
-            let text = format!("the publisher has ended topic {name}");
+            let text =
+                format!("the publisher has ended topic {name}: domain {domain}, process {pid}");
             Error::new(ErrorKind::PeerGone, text)
         }
     }
@@ -330,12 +535,10 @@ impl std::fmt::Debug for Subscriber {
 
 impl Drop for Subscriber {
     fn drop(&mut self) {
-        if topics::check_fork(&self.domain).is_err() {
-            std::mem::forget(std::mem::replace(&mut self.state, State::Between));
-            return;
-        }
-        if let State::Seated(seat) = std::mem::replace(&mut self.state, State::Between) {
-            seat.leave();
+        let seats = std::mem::take(&mut self.seats).into_iter();
+        match topics::check_fork(&self.domain) {
+            Ok(()) => seats.for_each(|seat| seat.leave()),
+            Err(_) => seats.for_each(std::mem::forget),
         }
     }
 }

@@ -1,6 +1,8 @@
-//! `#[derive(Message)]`: the layout of a plain struct, as the crate `tranship-typed` has it.
+//! `#[derive(Message)]`: the layout of a plain struct, as the crate `tranship-typed` has it. `#[service]`: a trait as a service.
 //!
 //! NOT here: what a message may be. `zerocopy`'s own derive macros say that.
+
+mod service;
 
 use proc_macro2::TokenStream;
 use quote::quote;
@@ -16,6 +18,30 @@ use syn::{Attribute, Data, DeriveInput, Error, Fields, LitStr, Path, parse_quote
 pub fn message(input: proc_macro::TokenStream) -> proc_macro::TokenStream {
     let derived = syn::parse(input).and_then(|input| derive(&input));
     derived.unwrap_or_else(Error::into_compile_error).into()
+}
+
+/// Makes a service of a trait: a client that calls its methods in another process, and a service that has them called.
+///
+/// For a trait `Images` it writes a trait `ImagesClient`, whose methods are those of `Client<dyn Images>`. Each method is there twice: `resize` waits, and
+/// `resize_async` is awaited. `Service::<dyn Images>` calls an implementation of `Images`.
+///
+/// | an argument | at the client |
+/// |---|---|
+/// | a type that implements `Pass` | it is passed |
+/// | `&[T]`, `&str` | it is copied |
+/// | `&Request` | it is the call itself (memory for the result, deadline, cancellation), and no argument of the client's |
+/// | `&Stream<In, Out>` | items that both sides send each other before the result: the client's method gives a `Streaming<In, Out, R>` |
+///
+/// A method that returns `Result<R, E>` gives its client `Result<R, Fault<E>>`, any other `Result<R, Error>`.
+///
+/// `#[service(crate = path)]` says where the crate is; default: `::tranship::typed`.
+#[proc_macro_attribute]
+pub fn service(
+    attribute: proc_macro::TokenStream,
+    item: proc_macro::TokenStream,
+) -> proc_macro::TokenStream {
+    let written = service::service(attribute.into(), item.into());
+    written.unwrap_or_else(Error::into_compile_error).into()
 }
 
 fn derive(input: &DeriveInput) -> syn::Result<TokenStream> {

@@ -1,15 +1,15 @@
 //! The two ends of a channel that carries messages of one type.
 
 use crate::layout::Layout;
-use crate::message::{Items, Message, first};
+use crate::message::{Items, Message};
 use crate::value::{Draft, Value};
 use std::fmt;
 use std::marker::PhantomData;
 use std::time::Duration;
 use tranship_core::ends::{End, Role, Sealed};
 use tranship_core::{
-    self as core, Body, Buffer, BufferMut, ChannelOptions, Error, ErrorKind, INLINE_BYTES, Inline,
-    Outcome, SendError,
+    self as core, Body, Buffer, BufferMut, ChannelOptions, Error, INLINE_BYTES, Inline, Outcome,
+    SendError,
 };
 use zerocopy::FromBytes;
 
@@ -114,6 +114,10 @@ impl<M: Message, T: Items + ?Sized> Sealed for Receiver<M, T> {
     }
 }
 
+/// Memory for a message that no line holds.
+#[doc(hidden)]
+pub type Alloc<'a> = &'a mut dyn FnMut(usize) -> Result<BufferMut, Error>;
+
 /// How a message goes.
 #[doc(hidden)]
 #[expect(missing_debug_implementations, reason = "no program sees one")]
@@ -137,7 +141,7 @@ pub trait Sendable<M, T: Items + ?Sized>: Sized {
     type Unsent;
 
     #[doc(hidden)]
-    fn ready(self, over: &mut core::Sender) -> Result<(Ready, u64), SendError<Self::Unsent>>;
+    fn ready(self, alloc: Alloc<'_>) -> Result<(Ready, u64), SendError<Self::Unsent>>;
 
     #[doc(hidden)]
     fn unsent(ready: Ready, word: u64) -> Self::Unsent;
@@ -146,7 +150,7 @@ pub trait Sendable<M, T: Items + ?Sized>: Sized {
 impl<M: Message> Sendable<M, ()> for &M {
     type Unsent = ();
 
-    fn ready(self, over: &mut core::Sender) -> Result<(Ready, u64), SendError<()>> {
+    fn ready(self, alloc: Alloc<'_>) -> Result<(Ready, u64), SendError<()>> {
         // A line's bytes lie at a multiple of 8.
         if size_of::<M>() <= INLINE_BYTES
             && align_of::<M>() <= 8
@@ -154,7 +158,7 @@ impl<M: Message> Sendable<M, ()> for &M {
         {
             return Ok((Ready::Copied(inline), 0));
         }
-        let filled = over.alloc(size_of::<M>()).and_then(|mut buffer| {
+        let filled = alloc(size_of::<M>()).and_then(|mut buffer| {
             buffer.write(0, self.as_bytes())?;
             Ok(buffer)
         });
@@ -170,7 +174,7 @@ impl<M: Message> Sendable<M, ()> for &M {
 impl<M: Message, T: Items + ?Sized> Sendable<M, T> for Draft<M, T> {
     type Unsent = Draft<M, T>;
 
-    fn ready(self, _: &mut core::Sender) -> Result<(Ready, u64), SendError<Self>> {
+    fn ready(self, _: Alloc<'_>) -> Result<(Ready, u64), SendError<Self>> {
         Ok((Ready::Given(self.buffer), 0))
     }
 
@@ -185,7 +189,7 @@ impl<M: Message, T: Items + ?Sized> Sendable<M, T> for Draft<M, T> {
 impl<M: Message, T: Items + ?Sized> Sendable<M, T> for Value<M, T> {
     type Unsent = Value<M, T>;
 
-    fn ready(self, _: &mut core::Sender) -> Result<(Ready, u64), SendError<Self>> {
+    fn ready(self, _: Alloc<'_>) -> Result<(Ready, u64), SendError<Self>> {
         let core::Message { word, body } = self.message;
         match body {
             Body::Inline(inline) => Ok((Ready::Copied(inline), word)),
@@ -210,9 +214,9 @@ impl<M: Message, T: Items + ?Sized> Sendable<M, T> for Value<M, T> {
 impl<M, T: Items + ?Sized, P: Sendable<M, T>> Sendable<M, T> for (P, u64) {
     type Unsent = (P::Unsent, u64);
 
-    fn ready(self, over: &mut core::Sender) -> Result<(Ready, u64), SendError<Self::Unsent>> {
+    fn ready(self, alloc: Alloc<'_>) -> Result<(Ready, u64), SendError<Self::Unsent>> {
         let (payload, word) = self;
-        match payload.ready(over) {
+        match payload.ready(alloc) {
             Ok((ready, _)) => Ok((ready, word)),
             Err(failed) => Err(failed.map(|unsent| (unsent, word))),
         }
@@ -227,7 +231,7 @@ impl<M, T: Items + ?Sized, P: Sendable<M, T>> Sendable<M, T> for (P, u64) {
 macro_rules! go {
     ($self:ident, $payload:ident, |$end:ident, $what:ident| $send:expr) => {{
         let $end = &mut $self.end;
-        let (ready, word) = $payload.ready($end)?;
+        let (ready, word) = $payload.ready(&mut |len| $end.alloc(len))?;
         let unsent = |ready, word| P::unsent(ready, word);
         match ready {
             Ready::Copied(inline) => {
@@ -248,13 +252,7 @@ macro_rules! go {
 
 impl<M: Message, T: Items + ?Sized> Sender<M, T> {
     fn new_draft(&mut self, items: usize) -> Result<Draft<M, T>, Error> {
-        let bytes = items.checked_mul(size_of::<T::Item>());
-        let bytes = bytes.and_then(|bytes| bytes.checked_add(first::<M, T::Item>()));
-        let Some(bytes) = bytes else {
-            let text = format!("{items} items are more than can be addressed");
-            return Err(Error::new(ErrorKind::TooLarge, text));
-        };
-        self.end.alloc(bytes).map(Draft::of)
+        Draft::new(items, |bytes| self.end.alloc(bytes))
     }
 
     /// Sends a message. It waits as [`Sender::send`](tranship_core::Sender::send) does.

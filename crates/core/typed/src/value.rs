@@ -24,6 +24,20 @@ impl<M: Message, T: Items + ?Sized> Draft<M, T> {
         }
     }
 
+    /// Allocates a message with so many items.
+    pub(crate) fn new(
+        items: usize,
+        alloc: impl FnOnce(usize) -> Result<BufferMut, Error>,
+    ) -> Result<Draft<M, T>, Error> {
+        let bytes = items.checked_mul(size_of::<T::Item>());
+        let bytes = bytes.and_then(|bytes| bytes.checked_add(first::<M, T::Item>()));
+        let Some(bytes) = bytes else {
+            let text = format!("{items} items are more than can be addressed");
+            return Err(Error::new(ErrorKind::TooLarge, text));
+        };
+        alloc(bytes).map(Draft::of)
+    }
+
     /// Writes the message itself. Items stay as they are.
     ///
     /// # Errors
@@ -83,6 +97,15 @@ impl<M, T: Items + ?Sized> fmt::Debug for Draft<M, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Draft").field(&self.buffer).finish()
     }
+}
+
+/// The bytes of a buffer, if no domain can change them any more.
+#[cfg(any(feature = "flatbuffers", feature = "arrow"))]
+pub(crate) fn unchanging(buffer: &core::Buffer) -> Result<&[u8], Error> {
+    buffer.bytes().ok_or_else(|| {
+        let text = "the sender can still change the bytes, so that no check of them holds: let its pool be of level none, trust the writer, or copy them";
+        Error::new(ErrorKind::BufferState, text)
+    })
 }
 
 /// Bytes that came are no value of the channel's type. The sender breaks the agreement that its own definition says.

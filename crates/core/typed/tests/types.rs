@@ -300,7 +300,7 @@ fn an_end_with_a_type_and_one_without_refuse_each_other() {
     }
     let (sender, receiver) = open::<core::Sender, Receiver<Frame>>(&domains, "y");
     assert!(sender.is_err() && receiver.is_err());
-    // The text alone decides, whoever wrote it.
+    // The text alone decides, by any author.
     let options = ChannelOptions::new().message_type(&Frame::layout().to_string());
     let listener = domains
         .0

@@ -226,6 +226,15 @@ enum {
 /** As `kind`: `fd` is a descriptor of any kind: ready when it can be written, hangs up or has an error. */
 #define TRANSHIP_POLL_WRITABLE 6
 
+/** As `kind`: `object` is a tranship_subscriber (tranship/topic.h): ready when there is a message, or an error to be told. */
+#define TRANSHIP_POLL_SUBSCRIBER 7
+
+/**
+ * As `kind`: `object` is a tranship_consumer (tranship/queue.h): ready when there is an item, or an error to be told. A poll that finds an item has taken
+ * it: tranship_consumer_recv gives it.
+ */
+#define TRANSHIP_POLL_CONSUMER 8
+
 /** A send with TRANSHIP_FOREVER waits where the channel is full. This is the default. */
 #define TRANSHIP_WHEN_FULL_WAIT 0
 
@@ -334,7 +343,7 @@ typedef struct tranship_channel_options {
 
 /** One thing to wait for. */
 typedef struct tranship_poll_item {
-    /** TRANSHIP_POLL_RECEIVER, ..., TRANSHIP_POLL_WRITABLE. 0: nothing, which is never ready. */
+    /** TRANSHIP_POLL_RECEIVER, ..., TRANSHIP_POLL_CONSUMER. 0: nothing, which is never ready. */
     uint32_t kind;
     /** Set by tranship_poll: 1 if it is ready, else 0. */
     uint32_t ready;
@@ -648,6 +657,19 @@ tranship_status tranship_recv(struct tranship_receiver *receiver,
                               struct tranship_error **error);
 
 /**
+ * Receives all messages that are there, at most `count` of them, in `out[0]` and so on, each as of tranship_recv; `*received` is how many. Waits for the first as
+ * tranship_recv does. The sender gets the places of plain messages back together, by one wake-up.
+ *
+ * On failure `*received` is 0. Bufs from `*received` on hold nothing, and need not be released.
+ */
+tranship_status tranship_recv_many(struct tranship_receiver *receiver,
+                                   int64_t timeout_ns,
+                                   struct tranship_buf *out,
+                                   size_t count,
+                                   size_t *received,
+                                   struct tranship_error **error);
+
+/**
  * Hands a buffer that was given to this receiver back to the sender, whose pool it is of, with the word `buf->word`; the sender gets it from
  * tranship_recv_back. A buffer of kind TRANSHIP_BUF_SHARED is handed back if it arrived as what was given away: clones, parts and what was shared are
  * TRANSHIP_ERR_BUFFER_NOT_OWNED. Inline bytes are copied. `buf` then holds nothing; on failure it is as before.
@@ -736,6 +758,20 @@ tranship_status tranship_send(struct tranship_sender *sender,
                               struct tranship_buf *buf,
                               int64_t timeout_ns,
                               struct tranship_error **error);
+
+/**
+ * Sends the contents of `count` bufs, each as tranship_send does, with one fence and at most one wake-up of the receiver. `*sent`, if it is not NULL, is how many
+ * went, a dropped message among them; these bufs hold nothing. The bufs after them are as before.
+ *
+ * Waits for room for `timeout_ns`, as tranship_alloc does, for all of them together: TRANSHIP_ERR_FULL when not all went. With TRANSHIP_NOW it sends as many
+ * as there is room for.
+ */
+tranship_status tranship_send_many(struct tranship_sender *sender,
+                                   struct tranship_buf *bufs,
+                                   size_t count,
+                                   int64_t timeout_ns,
+                                   size_t *sent,
+                                   struct tranship_error **error);
 
 /**
  * Sends up to TRANSHIP_INLINE_BYTES bytes inside the message itself, with a word: no pool, no buffer. Waits and fails as tranship_send does;

@@ -361,6 +361,45 @@ pub(crate) fn place<'a>(
     }
 }
 
+/// Bytes of the longest array of bufs that there can be.
+const MOST: usize = isize::MAX.unsigned_abs();
+
+fn check_many(is_null: bool, count: usize, what: &str) -> Result<(), facade::Error> {
+    if is_null && count > 0 {
+        return Err(wrong(format!("{what} is NULL")));
+    }
+    if count > MOST / size_of::<Buf>() {
+        return Err(wrong(format!(
+            "count is {count}: there cannot be more than {} bufs",
+            MOST / size_of::<Buf>()
+        )));
+    }
+    Ok(())
+}
+
+/// An array of the caller's bufs.
+pub(crate) fn bufs_of<'a>(bufs: *mut Buf, count: usize) -> Result<&'a mut [Buf], facade::Error> {
+    check_many(bufs.is_null(), count, "bufs")?;
+    Ok(match count {
+        0 => &mut [],
+        // SAFETY: the caller's word: so many are there, and nobody else uses them during the call.
+        _ => unsafe { std::slice::from_raw_parts_mut(bufs, count) },
+    })
+}
+
+/// An array of places of the caller's, with nothing in them so far.
+pub(crate) fn places<'a>(
+    out: *mut MaybeUninit<Buf>,
+    count: usize,
+) -> Result<&'a mut [Buf], facade::Error> {
+    check_many(out.is_null(), count, "out")?;
+    for at in 0..count {
+        // SAFETY: the caller's word: so many are there, and nobody else uses them during the call.
+        place(Some(unsafe { &mut *out.add(at) }), "out")?;
+    }
+    bufs_of(out.cast(), count)
+}
+
 /// Lets go what is in it: the memory goes back to its pool when nobody has it any more. Of nothing, and of NULL, it does nothing.
 #[unsafe(no_mangle)]
 pub extern "C" fn tranship_release(buf: Option<&mut Buf>) {

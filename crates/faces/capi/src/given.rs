@@ -69,6 +69,11 @@ pub(crate) fn patience(timeout_ns: i64) -> Option<Duration> {
     }
 }
 
+/// A timeout as a time, for operations of which the longest time is without end.
+pub(crate) fn limit(timeout_ns: i64) -> Duration {
+    patience(timeout_ns).unwrap_or(Duration::MAX)
+}
+
 /// Out of line: to make it of them takes divisions.
 #[cold]
 pub(crate) fn nanoseconds(timeout_ns: i64) -> Duration {

@@ -7,6 +7,8 @@
 //! * `buf.rs`: the one struct that the caller keeps: a buffer, or a message.
 //! * `ticket.rs`, `open.rs`: what was given back twice is found.
 //! * `options.rs`: structs that can grow.
+//! * `payload.rs`: what a buf holds, on its way over whatever carries it.
+//! * `topic/`, `service/`, `queue/`, `component/`: each with a header of its own.
 //! * `mbuf/`, `uma/`: network buffers and zones, each with a header of its own, in FreeBSD's words and after its rules: what fails returns NULL or a
 //!   number of `errno(3)`.
 //! * The rest: a file for each kind of handle.
@@ -22,6 +24,7 @@
 mod admin;
 mod aggregate;
 mod buf;
+mod component;
 mod domain;
 mod given;
 mod link;
@@ -29,10 +32,14 @@ mod listener;
 mod mbuf;
 mod open;
 mod options;
+mod payload;
 mod poll;
 mod pool;
+mod queue;
 mod receiver;
 mod sender;
+mod service;
 mod status;
 mod ticket;
+mod topic;
 mod uma;

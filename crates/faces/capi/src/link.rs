@@ -39,16 +39,19 @@ unsafe impl Grows for ChannelOptions {
     const NAME: &str = "tranship_channel_options";
 }
 
+/// How an end waits: a number of the above, and how often it looks.
+pub(crate) fn wait(wait: u32, spins: u32) -> Result<Wait, Error> {
+    match wait {
+        0 | WAIT_SPIN_THEN_SLEEP => Ok(Wait::SpinThenSleep(if spins == 0 { 500 } else { spins })),
+        WAIT_SPIN => Ok(Wait::Spin),
+        WAIT_SLEEP => Ok(Wait::Sleep),
+        other => Err(wrong(format!("wait is {other}: 1 to 3, or 0"))),
+    }
+}
+
 impl ChannelOptions {
     pub(crate) fn link(self) -> Result<Link, Error> {
-        let spins = if self.spins == 0 { 500 } else { self.spins };
-        let wait = match self.wait {
-            0 | WAIT_SPIN_THEN_SLEEP => Wait::SpinThenSleep(spins),
-            WAIT_SPIN => Wait::Spin,
-            WAIT_SLEEP => Wait::Sleep,
-            other => return Err(wrong(format!("wait is {other}: 1 to 3, or 0"))),
-        };
-        let mut link = Link::new().wait(wait);
+        let mut link = Link::new().wait(wait(self.wait, self.spins)?);
         if self.lines != 0 {
             link = link.lines(self.lines);
         }

@@ -138,6 +138,27 @@ pub(crate) fn no_more(what: &str, given: u32, known: u32) -> Result<(), Error> {
     }
 }
 
+/// Sets an option, unless it is given as 0.
+pub(crate) fn set<O, N: Default + PartialEq>(options: O, given: N, set: fn(O, N) -> O) -> O {
+    if given == N::default() {
+        options
+    } else {
+        set(options, given)
+    }
+}
+
+/// Sets an option if its flag is there.
+pub(crate) fn flag<O>(options: O, given: bool, set: fn(O) -> O) -> O {
+    if given { set(options) } else { options }
+}
+
+/// The shape of a topic's own pool, or of a producer's.
+pub(crate) fn own_pool(name: &str, max_bytes: u64, slots: u32) -> Create {
+    let max_bytes = if max_bytes == 0 { 1 << 30 } else { max_bytes };
+    let slots = if slots == 0 { 1024 } else { slots };
+    Create::new(max_bytes).slots(slots).name(name)
+}
+
 impl DomainOptions {
     pub(crate) fn builder(self) -> Result<DomainBuilder, Error> {
         let known = DOMAIN_HELPER_THREAD | DOMAIN_NON_DUMPABLE | DOMAIN_NO_AUTOSTART;

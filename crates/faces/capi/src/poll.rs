@@ -4,9 +4,11 @@ use crate::domain::Domain;
 use crate::given::{patience, wrong};
 use crate::listener::{Either, Listener};
 use crate::options::no_more;
+use crate::queue::Consumer;
 use crate::receiver::Receiver;
 use crate::sender::Sender;
 use crate::status::{Error, Status, border};
+use crate::topic::Subscriber;
 use std::collections::HashSet;
 use std::ffi::c_void;
 use std::mem::MaybeUninit;
@@ -25,12 +27,17 @@ pub const POLL_DOMAIN: u32 = 4;
 pub const POLL_READABLE: u32 = 5;
 /// As `kind`: `fd` is a descriptor of any kind: ready when it can be written, hangs up or has an error.
 pub const POLL_WRITABLE: u32 = 6;
+/// As `kind`: `object` is a tranship_subscriber (tranship/topic.h): ready when there is a message, or an error to be told.
+pub const POLL_SUBSCRIBER: u32 = 7;
+/// As `kind`: `object` is a tranship_consumer (tranship/queue.h): ready when there is an item, or an error to be told. A poll that finds an item has taken
+/// it: tranship_consumer_recv gives it.
+pub const POLL_CONSUMER: u32 = 8;
 
 /// One thing to wait for.
 #[repr(C)]
 #[derive(Debug)]
 pub struct PollItem {
-    /// TRANSHIP_POLL_RECEIVER, ..., TRANSHIP_POLL_WRITABLE. 0: nothing, which is never ready.
+    /// TRANSHIP_POLL_RECEIVER, ..., TRANSHIP_POLL_CONSUMER. 0: nothing, which is never ready.
     pub kind: u32,
     /// Set by tranship_poll: 1 if it is ready, else 0.
     pub ready: u32,
@@ -77,7 +84,11 @@ pub extern "C" fn tranship_poll(
         let (mut waited_for, mut places) = (Vec::new(), Vec::new());
         for (at, (item, means)) in items.iter_mut().zip(&all).enumerate() {
             item.ready = 0;
-            if matches!(means, Means::Receiver(_) | Means::Sender(_)) && !seen.insert(item.object) {
+            let is_once = matches!(
+                means,
+                Means::Receiver(_) | Means::Sender(_) | Means::Subscriber(_) | Means::Consumer(_)
+            );
+            if is_once && !seen.insert(item.object) {
                 return Err(wrong(format!("item {at} is there twice")));
             }
             let Some(what) = means.what() else {
@@ -106,6 +117,8 @@ enum Means<'a> {
     Domain(facade::Domain),
     Readable(BorrowedFd<'a>),
     Writable(BorrowedFd<'a>),
+    Subscriber(*mut Subscriber),
+    Consumer(*mut Consumer),
 }
 
 fn means<'a>(item: &PollItem) -> Result<Means<'a>, facade::Error> {
@@ -114,7 +127,8 @@ fn means<'a>(item: &PollItem) -> Result<Means<'a>, facade::Error> {
         return Ok(Means::Nothing);
     }
     no_more("reserved", item.reserved, 0)?;
-    if matches!(kind, POLL_RECEIVER..=POLL_DOMAIN) && object.is_null() {
+    let is_descriptor = matches!(kind, POLL_READABLE | POLL_WRITABLE);
+    if !is_descriptor && kind <= POLL_CONSUMER && object.is_null() {
         return Err(wrong("object is NULL"));
     }
     Ok(match kind {
@@ -126,7 +140,9 @@ fn means<'a>(item: &PollItem) -> Result<Means<'a>, facade::Error> {
         POLL_DOMAIN => Means::Domain(unsafe { &(*object.cast::<Domain>()).0 }.clone()),
         POLL_READABLE => Means::Readable(descriptor(item.fd)?),
         POLL_WRITABLE => Means::Writable(descriptor(item.fd)?),
-        _ => return Err(wrong(format!("kind is {kind}: 1 to 6, or 0"))),
+        POLL_SUBSCRIBER => Means::Subscriber(object.cast()),
+        POLL_CONSUMER => Means::Consumer(object.cast()),
+        _ => return Err(wrong(format!("kind is {kind}: 1 to 8, or 0"))),
     })
 }
 
@@ -154,6 +170,10 @@ impl Means<'_> {
             Means::Domain(domain) => Item::domain(domain),
             Means::Readable(fd) => Item::readable(fd),
             Means::Writable(fd) => Item::writable(fd),
+            // SAFETY: as above.
+            Means::Subscriber(subscriber) => unsafe { &mut (**subscriber).0 }.poll_item(),
+            // SAFETY: as above.
+            Means::Consumer(consumer) => unsafe { &mut (**consumer).0 }.poll_item(),
         })
     }
 }

@@ -1,6 +1,6 @@
 //! The receiving end of a channel.
 
-use crate::buf::{BUF_INLINE, BUF_SHARED, Buf, place};
+use crate::buf::{BUF_INLINE, BUF_SHARED, Buf, place, places};
 use crate::given::{FOREVER, bytes, nanoseconds, patience, there};
 use crate::open::closed;
 use crate::status::{Error, Status, border, quietly};
@@ -42,6 +42,42 @@ pub extern "C" fn tranship_recv(
             _ => receiver.recv_timeout(nanoseconds(timeout_ns))?,
         };
         out.put_message(message);
+        Ok(())
+    })
+}
+
+/// Receives all messages that are there, at most `count` of them, in `out[0]` and so on, each as of tranship_recv; `*received` is how many. Waits for the first as
+/// tranship_recv does. The sender gets the places of plain messages back together, by one wake-up.
+///
+/// On failure `*received` is 0. Bufs from `*received` on hold nothing, and need not be released.
+#[unsafe(no_mangle)]
+pub extern "C" fn tranship_recv_many(
+    receiver: Option<&mut Receiver>,
+    timeout_ns: i64,
+    out: *mut MaybeUninit<Buf>,
+    count: usize,
+    received: Option<&mut MaybeUninit<usize>>,
+    error: Option<&mut Option<Box<Error>>>,
+) -> Status {
+    border(error, || {
+        let received = there(received, "received")?.write(0);
+        let receiver = &mut there(receiver, "receiver")?.0;
+        let out = places(out, count)?;
+        let mut messages = Vec::with_capacity(count.min(64));
+        if receiver.try_recv_many(&mut messages, count)? == 0 && count > 0 {
+            let first = match timeout_ns {
+                FOREVER => receiver.recv()?,
+                ..=0 => return Err(ErrorKind::TimedOut.into()),
+                _ => receiver.recv_timeout(nanoseconds(timeout_ns))?,
+            };
+            messages.push(first);
+            // An error stays until the next call.
+            let _ = receiver.try_recv_many(&mut messages, count - 1);
+        }
+        *received = messages.len();
+        for (out, message) in out.iter_mut().zip(messages) {
+            out.put_message(message);
+        }
         Ok(())
     })
 }

@@ -1,13 +1,14 @@
 //! The sending end of a channel.
 
-use crate::buf::{BUF_AGGREGATE, BUF_EXCLUSIVE, BUF_INLINE, Buf, place};
+use crate::buf::{BUF_AGGREGATE, BUF_EXCLUSIVE, BUF_INLINE, Buf, bufs_of, place};
 use crate::given::{FOREVER, bytes, nanoseconds, patience, there};
 use crate::open::closed;
 use crate::pool::{self, Pool};
 use crate::status::{Error, Status, border, quietly};
-use facade::{ErrorKind, Payload, SendError};
+use facade::{Body, ErrorKind, Message, Payload, SendError};
 use std::ffi::c_void;
 use std::mem::MaybeUninit;
+use std::time::Instant;
 
 /// Sends messages to one receiver. One thread at a time.
 #[derive(Debug)]
@@ -136,6 +137,82 @@ pub extern "C" fn tranship_send(
             }
         }
     })
+}
+
+/// Sends the contents of `count` bufs, each as tranship_send does, with one fence and at most one wake-up of the receiver. `*sent`, if it is not NULL, is how many
+/// went, a dropped message among them; these bufs hold nothing. The bufs after them are as before.
+///
+/// Waits for room for `timeout_ns`, as tranship_alloc does, for all of them together: TRANSHIP_ERR_FULL when not all went. With TRANSHIP_NOW it sends as many
+/// as there is room for.
+#[unsafe(no_mangle)]
+pub extern "C" fn tranship_send_many(
+    sender: Option<&mut Sender>,
+    bufs: *mut Buf,
+    count: usize,
+    timeout_ns: i64,
+    sent: Option<&mut MaybeUninit<usize>>,
+    error: Option<&mut Option<Box<Error>>>,
+) -> Status {
+    border(error, || {
+        let sent = sent.map(|sent| sent.write(0));
+        let sender = &mut there(sender, "sender")?.0;
+        let bufs = bufs_of(bufs, count)?;
+        let mut left = Vec::with_capacity(count);
+        let mut wrong = None;
+        for buf in bufs.iter_mut() {
+            match buf.take_body() {
+                Ok(body) => left.push((body, buf.word)),
+                Err(error) => {
+                    wrong = Some(error.context(format!("buf {}", left.len())));
+                    break;
+                }
+            }
+        }
+        let all = left.len();
+        let done = send_all(sender, left, timeout_ns);
+        let left = done.as_ref().err().map_or(0, |failed| failed.unsent.len());
+        if let Some(sent) = sent {
+            *sent = all - left;
+        }
+        if let Err(failed) = done {
+            for (buf, (body, word)) in bufs[all - left..].iter_mut().zip(failed.unsent) {
+                buf.put_message(Message { word, body });
+            }
+            return Err(failed.error);
+        }
+        wrong.map_or(Ok(()), Err)
+    })
+}
+
+/// Sends, and waits for that time for all of them together.
+fn send_all(
+    sender: &mut facade::Sender,
+    left: Vec<(Body, u64)>,
+    timeout_ns: i64,
+) -> Result<(), SendError<Vec<(Body, u64)>>> {
+    let limit = match timeout_ns {
+        FOREVER => return sender.send_many(left).map(drop),
+        _ => patience(timeout_ns).unwrap_or_default(),
+    };
+    let deadline = Instant::now() + limit;
+    let mut left = left;
+    loop {
+        let mut failed = match sender.try_send_many(left) {
+            Ok(_) => return Ok(()),
+            Err(failed) => failed,
+        };
+        let time = deadline.saturating_duration_since(Instant::now());
+        let waits = matches!(failed.kind(), ErrorKind::Full | ErrorKind::PoolPending);
+        if !waits || time.is_zero() || failed.unsent.is_empty() {
+            return Err(failed);
+        }
+        let first = failed.unsent.remove(0);
+        left = failed.unsent;
+        if let Err(SendError { error, unsent, .. }) = sender.send_timeout(first, time) {
+            left.insert(0, unsent);
+            return Err(SendError::new(error, left));
+        }
+    }
 }
 
 /// Sends up to TRANSHIP_INLINE_BYTES bytes inside the message itself, with a word: no pool, no buffer. Waits and fails as tranship_send does;

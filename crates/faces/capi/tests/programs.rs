@@ -48,6 +48,13 @@ fn the_headers_promises_are_kept() {
     assert_eq!(good(said.expect("it runs")), "all as promised\n");
 }
 
+#[test]
+fn many_messages_go_and_come_by_one_call() {
+    let _dog = Watchdog::new();
+    let said = Command::new(c("tests/programs/many.c")).output();
+    assert_eq!(good(said.expect("it runs")), "all as it should\n");
+}
+
 /// What `twice.c` does, each by itself.
 const TWICE: &[&str] = &[
     "release exclusive",

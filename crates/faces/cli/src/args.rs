@@ -11,6 +11,7 @@ pub(crate) mod metrics;
 pub(crate) mod policy;
 #[cfg(feature = "top")]
 pub(crate) mod top;
+pub(crate) mod topic;
 mod values;
 #[cfg(feature = "zcopy")]
 pub(crate) mod zcopy;
@@ -65,7 +66,8 @@ pub(crate) enum Command {
     Send(SendArgs),
     /// Receives under NAME and writes to standard output, or to a file; done when the sender has closed in order.
     Recv(RecvArgs),
-    /// Runs a program whose whole heap is charged to it and limited: tranship run --quota 256MiB -- PROGRAM ARGS.
+    /// Runs a program of isolated components (tranship run FILE.toml), or one program whose whole heap is charged to it
+    /// and limited (tranship run --quota 256MiB -- PROGRAM ARGS).
     Run(RunArgs),
     #[cfg(feature = "block")]
     /// Serves a disk's blocks over channels, and to NBD clients.
@@ -77,6 +79,15 @@ pub(crate) enum Command {
     /// Shows what programs send without copying, and why the rest is copied.
     #[command(subcommand)]
     Zcopy(zcopy::ZcopyAction),
+    /// Shows topics, their rates and messages, and publishes.
+    #[command(subcommand)]
+    Topic(topic::TopicAction),
+    /// Shows services, and calls one.
+    #[command(subcommand)]
+    Service(topic::ServiceAction),
+    /// Shows queues, and what waits in one.
+    #[command(subcommand)]
+    Queue(topic::QueueAction),
     /// Lists names, and the channels made under them.
     Ls(ViewArgs),
     /// Shows domains, pools, channels, and the holders of buffers.
@@ -113,6 +124,12 @@ pub(crate) enum Command {
     Man {
         /// The folder; it is made if it is not there.
         dir: PathBuf,
+    },
+    /// A launcher of a component; started by `run`, not by people.
+    #[command(hide = true)]
+    Component {
+        /// What it does, as JSON.
+        plan: String,
     },
     #[cfg(feature = "demo")]
     /// A consumer of the demonstration; started by `demo`, not by people.
@@ -201,18 +218,36 @@ pub(crate) struct RecvArgs {
 }
 
 #[derive(ClapArgs, Debug)]
+#[command(group = clap::ArgGroup::new("what").required(true).args(["file", "command"]))]
 pub(crate) struct RunArgs {
+    /// A program of isolated components, TOML: starts, wires, supervises and stops it.
+    pub file: Option<PathBuf>,
+    /// With FILE: finds every fault of the file, tries the sandboxes, draws the components, and starts nothing.
+    #[arg(long, requires = "file")]
+    pub check: bool,
+    /// With FILE: writes the picture of the components to this file, too, as SVG.
+    #[arg(long, value_name = "SVG", requires = "file")]
+    pub draw: Option<PathBuf>,
+    /// With FILE: prints the processes, their environment and their rights, and starts nothing.
+    #[arg(long, requires = "file", conflicts_with = "check")]
+    pub dry_run: bool,
+    /// With FILE: shows components and rates on standard error while it runs.
+    #[arg(long, requires = "file")]
+    pub view: bool,
+    /// The supervisor's half of a run.
+    #[arg(long, hide = true, requires = "file", value_name = "DIR")]
+    pub supervise: Option<PathBuf>,
     /// The most that the heap of the program may use, and that of each process it starts; default: the manager's quota.
-    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, requires = "command")]
     pub quota: Option<u64>,
     /// The allocator; default: $TRANSHIP_MALLOC, libtranship_malloc.so beside this program or in ../lib, or the one
     /// that releases of this program have in them.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", requires = "command")]
     pub library: Option<PathBuf>,
     #[command(flatten)]
     pub connect: ConnectArgs,
     /// The program and its arguments. It must be linked dynamically, and not run as another user (set-uid).
-    #[arg(last = true, required = true, value_name = "PROGRAM")]
+    #[arg(last = true, value_name = "PROGRAM")]
     pub command: Vec<std::ffi::OsString>,
 }
 
@@ -252,6 +287,9 @@ pub(crate) struct TraceArgs {
     /// Stops recording. Recorded events stay.
     #[arg(long, conflicts_with = "follow")]
     pub off: bool,
+    /// Shows what was sent and received with this word, in the order of time: the path of a request.
+    #[arg(long, conflicts_with_all = ["on", "off", "follow"])]
+    pub word: Option<u32>,
     /// Traces this pool while this runs, and shows events as they come.
     #[arg(long)]
     pub follow: bool,

@@ -10,22 +10,28 @@ pub(crate) mod connect;
 mod figures;
 mod generate;
 mod manager;
+mod messages;
 mod metrics;
 mod names;
 mod policy;
+mod queue;
 mod quota;
+mod readers;
 mod recv;
 mod run;
 mod send;
+mod service;
 pub(crate) mod sockets;
 #[cfg(feature = "top")]
 mod top;
+mod topic;
 mod trace;
 mod view;
 mod words;
 #[cfg(feature = "zcopy")]
 mod zcopy;
 
+use crate::args::topic::TopicAction;
 use crate::args::{Args, Command};
 #[cfg(feature = "demo")]
 use crate::demo;
@@ -45,12 +51,16 @@ pub(crate) fn run(args: Args) -> Result<Answer> {
         Command::Send(args) => send::run(&args),
         Command::Recv(args) => recv::run(&args),
         Command::Run(args) => run::run(&args),
+        Command::Component { plan } => run::component(&plan),
         #[cfg(feature = "block")]
         Command::Block(args) => block::run(&args),
         #[cfg(feature = "zcopy")]
         Command::Cache(args) => cache::run(&args),
         #[cfg(feature = "zcopy")]
         Command::Zcopy(action) => zcopy::run(&action),
+        Command::Topic(action) => topic::run(&action),
+        Command::Service(action) => service::run(&action),
+        Command::Queue(action) => queue::run(&action),
         Command::Ls(args) => view::ls(&args),
         Command::Stat(args) => view::stat(&args),
         #[cfg(feature = "top")]
@@ -73,9 +83,12 @@ pub(crate) fn run(args: Args) -> Result<Answer> {
 fn is_read(command: &Command) -> bool {
     match command {
         Command::Recv(args) => args.file.is_none(),
+        Command::Topic(action) => !matches!(action, TopicAction::Pub(_)),
         Command::Ls(_)
         | Command::Stat(_)
         | Command::Quota(_)
+        | Command::Service(_)
+        | Command::Queue(_)
         | Command::Trace(_)
         | Command::Doctor(_)
         | Command::Completions { .. } => true,

@@ -24,6 +24,8 @@ pub(crate) enum Answer {
     Yes,
     /// The answer is no; what that means has been printed.
     No,
+    /// That of a program.
+    Code(u8),
 }
 
 /// Prints what went wrong, if anything, and says how to end.
@@ -31,6 +33,7 @@ pub(crate) fn code(outcome: anyhow::Result<Answer>) -> ExitCode {
     let error = match outcome {
         Ok(Answer::Yes) => return ExitCode::from(OK),
         Ok(Answer::No) => return ExitCode::from(NEGATIVE),
+        Ok(Answer::Code(code)) => return ExitCode::from(code),
         Err(error) => error,
     };
     if output::is_unread(&error) {

@@ -45,7 +45,7 @@ fn a_buffers_life_is_shown() {
     };
     let mut pass = || {
         let buf = pool.alloc(3000).expect("room");
-        sender.send(buf.freeze()).expect("sent");
+        sender.send((buf.freeze(), 7 << 32 | 4711)).expect("sent");
         let buf = receive();
         let id = buf.id();
         format!("{}:{}:{}", id.pool().0, id.slot(), id.generation())
@@ -91,6 +91,18 @@ fn a_buffers_life_is_shown() {
         !of_one.contains("allocated") && of_one.contains("received"),
         "{of_one}"
     );
+    let path = text(&trace(&socket, &["--word", "4711"]));
+    let (sent, received) = (
+        path.find("sent to display#"),
+        path.find("received from camera#"),
+    );
+    assert!(sent.is_some() && sent < received, "{path}");
+    assert!(!path.contains("allocated"), "{path}");
+    let path: Value = serde_json::from_slice(&trace(&socket, &["--word", "4711", "--json"]).stdout)
+        .expect("JSON");
+    assert_eq!(path["events"][0]["word"], 4711, "{path}");
+    let none = trace(&socket, &["--word", "7"]);
+    assert_eq!(none.status.code(), Some(1), "{none:?}");
     let off = text(&trace(&socket, &["--off", "frames"]));
     assert!(off.ends_with("is not traced\n"), "{off}");
 

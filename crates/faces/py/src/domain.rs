@@ -1,31 +1,36 @@
 //! `tranship.Domain`: the process's membership with a manager.
 
-use crate::errors::{OrRaise as _, closed, raised};
-use crate::fork::{ForkEpoch, let_go};
+use crate::errors::{OrRaise as _, raised};
 use crate::listener::{Either, Listener};
 use crate::number::{Number, perhaps};
-use crate::pending::{Connecting, End, Pending};
+use crate::pending::{Connecting, End, Made, Pending};
 use crate::pool::Pool;
+use crate::queue::{self, Consumer, Producer};
 use crate::receiver::{Receiver, Told};
 use crate::sender::Sender;
+use crate::service::{Client, Service};
+use crate::slot::{Slot, closes};
+use crate::topic::{self, Behind, Publisher, Subscriber};
 use crate::wait::{By, awaited, by, limit};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyTuple};
+use pyo3::types::PyDict;
 use std::os::fd::{AsFd as _, AsRawFd as _};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 use tranship::error::Awaited;
+use tranship::queue::ConsumerOptions;
+use tranship::service::{ServiceOptions, Services as _};
+use tranship::topic::SubscriberOptions;
 use tranship::{ChannelOptions, DomainBuilder, PoolId, PoolOptions, Trust, Wait};
 
 /// This process's membership with a manager. A forked child connects anew.
 #[pyclass(frozen, weakref, module = "tranship")]
 pub(crate) struct Domain {
-    domain: Mutex<Option<Arc<tranship::Domain>>>,
+    held: Slot<Arc<tranship::Domain>>,
     /// Trust levels of pools, kept apart from the domain: all receivers report them.
     told: Told,
-    fork_epoch: ForkEpoch,
 }
 
 /// Options of a domain.
@@ -112,21 +117,24 @@ fn trust(name: &str) -> PyResult<Trust> {
     })
 }
 
+/// How an end waits, as Python names it.
+fn waiting(wait: &str) -> PyResult<Wait> {
+    match wait {
+        "spin-then-sleep" => Ok(Wait::default()),
+        "spin" => Ok(Wait::Spin),
+        "sleep" => Ok(Wait::Sleep),
+        other => Err(PyValueError::new_err(format!(
+            "wait {other:?}: it is \"spin-then-sleep\", \"spin\" or \"sleep\""
+        ))),
+    }
+}
+
 fn options(
     lines: Number,
     wait: &str,
     message_type: Option<&str>,
 ) -> PyResult<(ChannelOptions, Wait)> {
-    let wait = match wait {
-        "spin-then-sleep" => Wait::default(),
-        "spin" => Wait::Spin,
-        "sleep" => Wait::Sleep,
-        other => {
-            return Err(PyValueError::new_err(format!(
-                "wait {other:?}: it is \"spin-then-sleep\", \"spin\" or \"sleep\""
-            )));
-        }
-    };
+    let wait = waiting(wait)?;
     let options = ChannelOptions::new()
         .lines(lines.named("lines")?)
         .wait(wait);
@@ -136,12 +144,30 @@ fn options(
     })
 }
 
+fn service_options(
+    lines: Number,
+    wait: Wait,
+    types: &Option<(String, String)>,
+) -> PyResult<ServiceOptions> {
+    let options = ServiceOptions::new()
+        .lines(lines.named("lines")?)
+        .wait(wait);
+    Ok(match types {
+        Some((request, answer)) => options.types(request, answer),
+        None => options,
+    })
+}
+
 impl Domain {
     fn new(domain: tranship::Domain) -> Domain {
+        Domain::told(domain, Told::default())
+    }
+
+    /// Returns the object of a domain whose receivers are known elsewhere.
+    pub(crate) fn told(domain: tranship::Domain, told: Told) -> Domain {
         Domain {
-            domain: Mutex::new(Some(Arc::new(domain))),
-            told: Told::default(),
-            fork_epoch: ForkEpoch::now(),
+            held: Slot::new(Arc::new(domain), "domain"),
+            told,
         }
     }
 
@@ -173,10 +199,8 @@ impl Domain {
         Ok((opened, by(wait)))
     }
 
-    fn get(&self, py: Python<'_>) -> PyResult<Arc<tranship::Domain>> {
-        self.fork_epoch.check(py)?;
-        let domain = self.domain.lock().unwrap_or_else(PoisonError::into_inner);
-        domain.clone().ok_or_else(|| closed("domain"))
+    pub(crate) fn get(&self, py: Python<'_>) -> PyResult<Arc<tranship::Domain>> {
+        self.held.get(py)
     }
 }
 
@@ -303,7 +327,209 @@ impl Domain {
         message_type: Option<&str>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let (opened, by) = self.opening(py, name, end, (lines, wait, message_type, snapshots))?;
-        Pending::awaited(py, opened, None, &self.told, by)
+        Pending::connection(py, opened, None, &self.told, by)
+    }
+
+    /// Publishes a topic: each message goes to all subscribers, and costs the same for one and for two hundred.
+    ///
+    /// `depth` messages are in the ring, a power of two, 2 to 65,536; a late subscriber gets the last `history` of them. A
+    /// subscriber may keep `keep` buffers and 12 more. `when_behind` says what `send` does when a reliable subscriber is
+    /// behind: "overwrite" the oldest message (then no subscriber is reliable), "drop-new", or a number of seconds to
+    /// wait. The topic's own pool has at most `max_bytes` of addresses and `slots` buffers. With `shared` publishers of other
+    /// domains may have the name too, if all of them say so. A message may have `pieces` pieces, 8 by default, up to 32.
+    /// `message_type` is the text that both sides must have alike (`tranship.message_type`).
+    #[pyo3(
+        signature = (name, *, depth=Number::of(16), history=Number::of(0), keep=Number::of(64), when_behind=None, max_bytes=Number::of(1 << 30), slots=Number::of(1024), shared=false, pieces=None, message_type=None),
+        text_signature = "($self, name, *, depth=16, history=0, keep=64, when_behind='overwrite', max_bytes=1073741824, slots=1024, shared=False, pieces=None, message_type=None)"
+    )]
+    #[expect(clippy::too_many_arguments, reason = "by name, in Python")]
+    fn publish(
+        &self,
+        py: Python<'_>,
+        name: &str,
+        depth: Number,
+        history: Number,
+        keep: Number,
+        when_behind: Option<Behind>,
+        max_bytes: Number,
+        slots: Number,
+        shared: bool,
+        pieces: Option<Number>,
+        message_type: Option<String>,
+    ) -> PyResult<Publisher> {
+        let choices = topic::Choices {
+            depth,
+            history,
+            keep,
+            when_behind,
+            max_bytes,
+            slots,
+            shared,
+            pieces,
+            message_type,
+        };
+        Publisher::new(py, &*self.get(py)?, name, choices)
+    }
+
+    /// Subscribes to a topic, and returns at once: it joins in `recv` or `try_recv`, which wait for a publisher.
+    ///
+    /// With `reliable` the publisher does not overwrite what this subscriber has still to take, as far as its
+    /// `when_behind` says. With `latest` only the newest message is received. `wait` and `message_type` are as for `listen`.
+    #[pyo3(signature = (name, *, reliable=false, latest=false, wait="spin-then-sleep", message_type=None), text_signature = "($self, name, *, reliable=False, latest=False, wait='spin-then-sleep', message_type=None)")]
+    fn subscribe(
+        &self,
+        py: Python<'_>,
+        name: &str,
+        reliable: bool,
+        latest: bool,
+        wait: &str,
+        message_type: Option<&str>,
+    ) -> PyResult<Subscriber> {
+        let mut options = SubscriberOptions::new().wait(waiting(wait)?);
+        if let Some(text) = message_type {
+            options = options.message_type(text);
+        }
+        if reliable {
+            options = options.reliable();
+        }
+        if latest {
+            options = options.latest();
+        }
+        Subscriber::new(py, &*self.get(py)?, name, options)
+    }
+
+    /// Offers a service: clients call it by its name, and each request goes to one worker. `lines` is as for its clients, of
+    /// which one user has at most `clients_per_user` at a time. `types` are the texts of requests and answers
+    /// (`tranship.message_type`), which both sides must have alike. `wait` is as for `listen`. With `shared` services of other
+    /// domains may have the name too, if all of them say so: a client is connected to all of them.
+    #[pyo3(signature = (name, *, lines=Number::of(256), clients_per_user=Number::of(64), wait="spin-then-sleep", types=None, shared=false), text_signature = "($self, name, *, lines=256, clients_per_user=64, wait='spin-then-sleep', types=None, shared=False)")]
+    #[expect(clippy::too_many_arguments, reason = "by name, in Python")]
+    fn serve(
+        &self,
+        py: Python<'_>,
+        name: &str,
+        lines: Number,
+        clients_per_user: Number,
+        wait: &str,
+        types: Option<(String, String)>,
+        shared: bool,
+    ) -> PyResult<Service> {
+        let (domain, wait) = (self.get(py)?, waiting(wait)?);
+        let mut options = service_options(lines, wait, &types)?;
+        if shared {
+            options = options.shared();
+        }
+        let options = options.clients_per_user(clients_per_user.named("clients_per_user")?);
+        let service = py
+            .detach(|| domain.serve_with(name, options))
+            .or_raise(py)?;
+        Ok(Service::new(service, name))
+    }
+
+    /// Connects to a service, and waits until it is there and takes this client, at most `timeout` seconds.
+    #[pyo3(signature = (name, *, timeout=None, lines=Number::of(256), wait="spin-then-sleep", types=None), text_signature = "($self, name, *, timeout=None, lines=256, wait='spin-then-sleep', types=None)")]
+    fn client(
+        &self,
+        py: Python<'_>,
+        name: &str,
+        timeout: Option<f64>,
+        lines: Number,
+        wait: &str,
+        types: Option<(String, String)>,
+    ) -> PyResult<Client> {
+        let domain = self.get(py)?;
+        let options = service_options(lines, waiting(wait)?, &types)?;
+        let (what, limit) = (Awaited::Offer(name.to_owned()), limit(timeout)?);
+        let client = {
+            let name = name.to_owned();
+            Box::pin(async move { domain.client_async(&name, options).await })
+        };
+        Ok(Client::new(awaited(py, limit, &what, client)?, name))
+    }
+
+    /// Connects like `client`, and awaits it.
+    #[pyo3(signature = (name, *, lines=Number::of(256), wait="spin-then-sleep", types=None), text_signature = "($self, name, *, lines=256, wait='spin-then-sleep', types=None)")]
+    fn client_async<'py>(
+        &self,
+        py: Python<'py>,
+        name: String,
+        lines: Number,
+        wait: &str,
+        types: Option<(String, String)>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let domain = self.get(py)?;
+        let options = service_options(lines, waiting(wait)?, &types)?;
+        let connected = async move {
+            let client = Client::new(domain.client_async(&name, options).await?, &name);
+            let made: Made = Box::new(|py| Ok(Bound::new(py, client)?.into_any()));
+            Ok(made)
+        };
+        Pending::awaited(py, Box::pin(connected), None)
+    }
+
+    /// Joins a queue as a producer: each of its items goes to one consumer.
+    ///
+    /// `depth` of its items may wait, a power of two, 2 to 65,536. A consumer may keep `keep` buffers and 12 more. An item
+    /// whose consumer ended without acknowledging it goes back to the queue, or with `report_lost` to `take_lost`. With
+    /// `exclusive` no other producer may have the name. The producer's own pool has at most `max_bytes` of addresses and
+    /// `slots` buffers. An item may have `pieces` pieces, 8 by default, up to 32. `message_type` is the text that both sides must
+    /// have alike (`tranship.message_type`).
+    #[pyo3(
+        signature = (name, *, depth=Number::of(64), keep=Number::of(64), report_lost=false, exclusive=false, max_bytes=Number::of(1 << 30), slots=Number::of(1024), pieces=None, message_type=None),
+        text_signature = "($self, name, *, depth=64, keep=64, report_lost=False, exclusive=False, max_bytes=1073741824, slots=1024, pieces=None, message_type=None)"
+    )]
+    #[expect(clippy::too_many_arguments, reason = "by name, in Python")]
+    fn produce(
+        &self,
+        py: Python<'_>,
+        name: &str,
+        depth: Number,
+        keep: Number,
+        report_lost: bool,
+        exclusive: bool,
+        max_bytes: Number,
+        slots: Number,
+        pieces: Option<Number>,
+        message_type: Option<String>,
+    ) -> PyResult<Producer> {
+        let choices = queue::Choices {
+            depth,
+            keep,
+            report_lost,
+            exclusive,
+            max_bytes,
+            slots,
+            pieces,
+            message_type,
+        };
+        Producer::new(py, &*self.get(py)?, name, choices)
+    }
+
+    /// Joins a queue as a consumer, and returns at once: it joins while it receives.
+    ///
+    /// With `auto_ack` items are done when they are received. Else `unacknowledged` items of one producer may be taken and
+    /// not acknowledged, 1 to 64. `wait` and `message_type` are as for `listen`.
+    #[pyo3(signature = (name, *, auto_ack=false, unacknowledged=None, wait="spin-then-sleep", message_type=None), text_signature = "($self, name, *, auto_ack=False, unacknowledged=None, wait='spin-then-sleep', message_type=None)")]
+    fn consume(
+        &self,
+        py: Python<'_>,
+        name: &str,
+        auto_ack: bool,
+        unacknowledged: Option<Number>,
+        wait: &str,
+        message_type: Option<&str>,
+    ) -> PyResult<Consumer> {
+        let mut options = ConsumerOptions::new().wait(waiting(wait)?);
+        if let Some(text) = message_type {
+            options = options.message_type(text);
+        }
+        if auto_ack {
+            options = options.auto_ack();
+        }
+        if let Some(most) = perhaps(unacknowledged, "unacknowledged")? {
+            options = options.unacknowledged(most);
+        }
+        Consumer::new(py, &*self.get(py)?, name, options)
     }
 
     /// The manager's number of it.
@@ -336,21 +562,7 @@ impl Domain {
 
     /// Closes it. The end of a `with` does.
     fn close(&self, py: Python<'_>) {
-        if !self.fork_epoch.is_inherited() {
-            py.detach(|| {
-                let mut domain = self.domain.lock().unwrap_or_else(PoisonError::into_inner);
-                drop(domain.take());
-            });
-        }
-    }
-
-    fn __enter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
-        slf
-    }
-
-    #[pyo3(signature = (*_error))]
-    fn __exit__(&self, py: Python<'_>, _error: &Bound<'_, PyTuple>) {
-        self.close(py);
+        self.held.close(py);
     }
 
     fn __repr__(&self, py: Python<'_>) -> String {
@@ -361,15 +573,7 @@ impl Domain {
     }
 }
 
-impl Drop for Domain {
-    fn drop(&mut self) {
-        let domain = self.domain.get_mut();
-        let_go(
-            self.fork_epoch,
-            domain.unwrap_or_else(PoisonError::into_inner).take(),
-        );
-    }
-}
+closes!(Domain);
 
 /// An operator's questions to the manager, and to the domain that it is of (`Domain.admin`).
 #[pyclass(frozen, module = "tranship.admin")]

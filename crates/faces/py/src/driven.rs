@@ -56,7 +56,7 @@ impl Kept {
     }
 }
 
-type Under<R> = Pin<Box<dyn Future<Output = R> + Send>>;
+pub(crate) type Under<R> = Pin<Box<dyn Future<Output = R> + Send>>;
 
 /// An end, and perhaps a future that borrows it.
 pub(crate) struct Driven<E, R> {

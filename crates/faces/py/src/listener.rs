@@ -4,9 +4,10 @@ use crate::errors::closed;
 use crate::fork::{ForkEpoch, let_go};
 use crate::pending::{Ahead, Connecting, End, Pending, Waiters};
 use crate::receiver::Told;
+use crate::slot::closes;
 use crate::wait::{By, limit, wait};
 use pyo3::prelude::*;
-use pyo3::types::{PyTuple, PyType};
+use pyo3::types::PyType;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tranship::{Error, PollItem, poll};
@@ -134,7 +135,7 @@ impl Listener {
             end
         };
         let waiters = Some(Arc::clone(&self.waiters));
-        Pending::awaited(py, accepted, waiters, &self.told, self.by)
+        Pending::connection(py, accepted, waiters, &self.told, self.by)
     }
 
     /// A descriptor for event loops: readable when a peer has connected. One connection may be taken ahead of its
@@ -188,15 +189,6 @@ impl Listener {
         });
     }
 
-    fn __enter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
-        slf
-    }
-
-    #[pyo3(signature = (*_error))]
-    fn __exit__(&self, py: Python<'_>, _error: &Bound<'_, PyTuple>) {
-        self.close(py);
-    }
-
     fn __iter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
         slf
     }
@@ -217,6 +209,8 @@ impl Listener {
         format!("<tranship.Listener {:?}>", self.name)
     }
 }
+
+closes!(Listener);
 
 impl Drop for Listener {
     fn drop(&mut self) {

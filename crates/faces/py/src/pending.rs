@@ -1,4 +1,4 @@
-//! A connection that a task awaits: one that is being opened, or that somebody may make to a listener.
+//! Futures that a task awaits: a connection, a request, an answer.
 
 use crate::driven::Doorbell;
 use crate::errors::{OrRaise as _, closed};
@@ -32,6 +32,12 @@ impl End {
         })
     }
 }
+
+/// Makes the object that a future has ended with.
+pub(crate) type Made = Box<dyn for<'py> FnOnce(Python<'py>) -> PyResult<Bound<'py, PyAny>> + Send>;
+
+/// A future of such an object.
+pub(crate) type Making = Pin<Box<dyn Future<Output = Result<Made, Error>> + Send>>;
 
 /// Tasks that await connections of a listener; `None` when it is closed.
 #[derive(Debug)]
@@ -126,41 +132,51 @@ impl Ahead {
 /// A future, and the descriptor that tells when to look at it again.
 #[pyclass(frozen, name = "_Pending", module = "tranship._native")]
 pub(crate) struct Pending {
-    future: Mutex<Option<Connecting>>,
+    future: Mutex<Option<Making>>,
     doorbell: Arc<Doorbell>,
     waiters: Option<Arc<Waiters>>,
-    told: Told,
-    /// Way in which the channel will wait.
-    by: By,
     fork_epoch: ForkEpoch,
 }
 
 impl Pending {
-    /// Returns a coroutine that awaits it.
-    pub(crate) fn awaited<'py>(
+    /// Returns a coroutine that awaits a connection.
+    pub(crate) fn connection<'py>(
         py: Python<'py>,
         future: impl Future<Output = Result<End, Error>> + Send + 'static,
         waiters: Option<Arc<Waiters>>,
         told: &Told,
         by: By,
     ) -> PyResult<Bound<'py, PyAny>> {
+        let told = told.clone();
+        let made = async move {
+            let end = future.await?;
+            let made: Made = Box::new(move |py| end.into_object(py, &told, by));
+            Ok(made)
+        };
+        Pending::awaited(py, Box::pin(made), waiters)
+    }
+
+    /// Returns a coroutine that awaits a future.
+    pub(crate) fn awaited(
+        py: Python<'_>,
+        future: Making,
+        waiters: Option<Arc<Waiters>>,
+    ) -> PyResult<Bound<'_, PyAny>> {
         let doorbell = Doorbell::new().map_err(|error| PyOSError::new_err(error.to_string()))?;
         if let Some(waiters) = &waiters {
             waiters.join(&doorbell);
         }
         let pending = Pending {
-            future: Mutex::new(Some(Box::pin(future))),
+            future: Mutex::new(Some(future)),
             doorbell,
             waiters,
-            told: told.clone(),
-            by,
             fork_epoch: ForkEpoch::now(),
         };
         py.import("tranship._aio")?
-            .call_method1("connected", (pending,))
+            .call_method1("awaited", (pending,))
     }
 
-    fn poll(&self) -> Option<Result<End, Error>> {
+    fn poll(&self) -> Option<Result<Made, Error>> {
         let mut future = self.future.lock().unwrap_or_else(PoisonError::into_inner);
         self.doorbell.hush();
         let waker = Waker::from(Arc::clone(&self.doorbell));
@@ -180,18 +196,15 @@ impl Pending {
 
 #[pymethods]
 impl Pending {
-    /// Returns the end, if it is there.
-    fn look<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+    /// Returns the object, if it is there, in a tuple: the object may be None.
+    fn look<'py>(&self, py: Python<'py>) -> PyResult<Option<(Bound<'py, PyAny>,)>> {
         self.fork_epoch.check(py)?;
         if self.waiters.as_ref().is_some_and(|all| all.are_sent_away()) {
             return Err(closed("listener"));
         }
         match py.detach(|| self.poll()) {
             None => Ok(None),
-            Some(end) => end
-                .or_raise(py)?
-                .into_object(py, &self.told, self.by)
-                .map(Some),
+            Some(made) => made.or_raise(py)?(py).map(|made| Some((made,))),
         }
     }
 

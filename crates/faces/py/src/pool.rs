@@ -2,39 +2,34 @@
 
 use crate::arrays;
 use crate::buffer::{Buffer, Held, LARGE, Origin};
-use crate::errors::{OrRaise as _, closed, raised};
+use crate::errors::{OrRaise as _, raised};
 use crate::foreign::{View, is_array};
-use crate::fork::{ForkEpoch, let_go};
 use crate::number::Number;
+use crate::slot::{Slot, closes};
 use crate::wait::{By, limit, wait};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
-use std::sync::{Mutex, PoisonError};
-use tranship::{BufferMut, ErrorKind};
+use tranship::{BufferMut, Error, ErrorKind, Trust};
 
 /// Memory of this process, out of which buffers are sent. Every process that receives from it can read all of it.
 #[pyclass(frozen, weakref, module = "tranship")]
 pub(crate) struct Pool {
-    pool: Mutex<Option<tranship::Pool>>,
+    held: Slot<tranship::Pool>,
     name: String,
-    fork_epoch: ForkEpoch,
 }
 
 impl Pool {
     pub(crate) fn new(pool: tranship::Pool, name: String) -> Pool {
         Pool {
-            pool: Mutex::new(Some(pool)),
+            held: Slot::new(pool, "pool"),
             name,
-            fork_epoch: ForkEpoch::now(),
         }
     }
 
     /// Returns a handle of it.
     pub(crate) fn get(&self, py: Python<'_>) -> PyResult<tranship::Pool> {
-        self.fork_epoch.check(py)?;
-        let pool = self.pool.lock().unwrap_or_else(PoisonError::into_inner);
-        pool.clone().ok_or_else(|| closed("pool"))
+        self.held.get(py)
     }
 
     /// Returns a buffer with the bytes that the memory held before.
@@ -85,6 +80,21 @@ impl Pool {
     #[pyo3(signature = (nbytes, *, timeout=None))]
     fn alloc(&self, py: Python<'_>, nbytes: Number, timeout: Option<f64>) -> PyResult<Buffer> {
         self.buffer(py, nbytes.named("nbytes")?, timeout)
+    }
+
+    /// A buffer that every process which gets it may write, as this one may. `BadArgument`: the pool's level is not `full`.
+    #[pyo3(signature = (nbytes, *, timeout=None))]
+    fn block(&self, py: Python<'_>, nbytes: Number, timeout: Option<f64>) -> PyResult<Buffer> {
+        let (buf, origin) = self.fresh(py, nbytes.named("nbytes")?, timeout)?;
+        if origin.trust != Some(Trust::Full) {
+            let text = format!(
+                "pool {:?} is of level {}: others can write a pool of level \"full\" alone",
+                self.name,
+                origin.trust.map_or("none", Trust::name)
+            );
+            return Err(raised(py, &Error::new(ErrorKind::BadArgument, text)));
+        }
+        Ok(Buffer::in_common(buf.freeze()))
     }
 
     /// A buffer with a copy of an object's bytes.
@@ -207,22 +217,7 @@ impl Pool {
 
     /// Closes it. The end of a `with` does.
     fn close(&self, py: Python<'_>) {
-        if self.fork_epoch.is_inherited() {
-            return;
-        }
-        py.detach(|| {
-            let mut pool = self.pool.lock().unwrap_or_else(PoisonError::into_inner);
-            drop(pool.take());
-        });
-    }
-
-    fn __enter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
-        slf
-    }
-
-    #[pyo3(signature = (*_error))]
-    fn __exit__(&self, py: Python<'_>, _error: &Bound<'_, PyTuple>) {
-        self.close(py);
+        self.held.close(py);
     }
 
     fn __repr__(&self, py: Python<'_>) -> String {
@@ -239,15 +234,7 @@ impl Pool {
     }
 }
 
-impl Drop for Pool {
-    fn drop(&mut self) {
-        let pool = self.pool.get_mut();
-        let_go(
-            self.fork_epoch,
-            pool.unwrap_or_else(PoisonError::into_inner).take(),
-        );
-    }
-}
+closes!(Pool);
 
 /// Arrays are made in Python, where numpy is.
 fn array<'py>(

@@ -6,6 +6,7 @@ use crate::errors::{OrRaise as _, closed};
 use crate::fork::{ForkEpoch, let_go};
 use crate::number::Number;
 use crate::sender::bytes_of;
+use crate::slot::closes;
 use crate::wait::{By, Waits, limit, wait};
 use pyo3::exceptions::{PyOSError, PyStopIteration};
 use pyo3::prelude::*;
@@ -90,6 +91,20 @@ impl Inner {
         };
         self.arm();
         taken
+    }
+
+    /// Takes what else is there. An error stays until the next call.
+    fn take_more(&mut self, into: &mut Vec<Message>, most: usize) {
+        if self.doorbell.is_none() {
+            let _ = self.driven.end().try_recv_many(into, most);
+            return;
+        }
+        while into.len() < most && self.stash.as_ref().is_none_or(Result::is_ok) {
+            match self.take() {
+                Ok(Some(message)) => into.push(message),
+                Ok(None) | Err(_) => return,
+            }
+        }
     }
 
     /// Makes the doorbell ring from here on when there is something to take.
@@ -278,6 +293,25 @@ impl Receiver {
         Ok(taken.map(|message| self.buffer(message)))
     }
 
+    /// All messages that are there, at most `most`. Waits for the first like `recv`.
+    #[pyo3(signature = (most=Number::of(256), timeout=None), text_signature = "($self, most=256, timeout=None)")]
+    fn recv_many(
+        &self,
+        py: Python<'_>,
+        most: Number,
+        timeout: Option<f64>,
+    ) -> PyResult<Vec<Buffer>> {
+        let most: usize = most.named("most")?;
+        if most == 0 {
+            return Ok(Vec::new());
+        }
+        let mut all = vec![self.receive(py, timeout)?];
+        let mut more = Vec::new();
+        self.with(py, |inner| inner.take_more(&mut more, most - 1))?;
+        all.extend(more.into_iter().map(|message| self.buffer(message)));
+        Ok(all)
+    }
+
     /// Awaits the next message. One task at a time.
     fn recv_async<'py>(slf: Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         let aio = slf.py().import("tranship._aio")?;
@@ -334,7 +368,7 @@ impl Receiver {
 
     fn __anext__<'py>(slf: Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         let aio = slf.py().import("tranship._aio")?;
-        aio.call_method1("following", (slf,))
+        aio.call_method1("following", (slf.call_method0("recv_async")?,))
     }
 
     /// Messages that this end has skipped because newer ones were there and the sender uses "drop-oldest".
@@ -445,15 +479,6 @@ impl Receiver {
         }
     }
 
-    fn __enter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
-        slf
-    }
-
-    #[pyo3(signature = (*_error))]
-    fn __exit__(&self, py: Python<'_>, _error: &Bound<'_, pyo3::types::PyTuple>) {
-        self.close(py);
-    }
-
     fn __repr__(&self) -> String {
         format!(
             "<tranship.Receiver, channel {}, from process {}>",
@@ -461,6 +486,8 @@ impl Receiver {
         )
     }
 }
+
+closes!(Receiver);
 
 impl Drop for Receiver {
     fn drop(&mut self) {
@@ -473,7 +500,7 @@ impl Drop for Receiver {
 }
 
 /// Returns the end of an iteration, if the error says that the sender closed its end.
-fn end_or(py: Python<'_>, error: PyErr) -> PyErr {
+pub(crate) fn end_or(py: Python<'_>, error: PyErr) -> PyErr {
     static PEER_GONE: PyOnceLock<Py<PyType>> = PyOnceLock::new();
     match PEER_GONE.import(py, "tranship._errors", "PeerGone") {
         Ok(class) if error.is_instance(py, class) => PyStopIteration::new_err(()),

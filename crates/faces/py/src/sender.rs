@@ -1,14 +1,14 @@
 //! `tranship.Sender`.
 
 use crate::arrays::{make_readonly, place};
-use crate::buffer::{Buffer, Held, Origin};
+use crate::buffer::{Buffer, Origin};
 use crate::driven::Kept;
 use crate::errors::{OrRaise as _, busy, closed, raised};
 use crate::foreign::{View, lies_in};
 use crate::fork::{ForkEpoch, end_with};
 use crate::number::Number;
 use crate::pool::Pool;
-use crate::sending::{Cargo, Inner, moved};
+use crate::sending::{Inner, moved};
 use crate::wait::{By, Turn, Waits, limit, wait};
 use pyo3::exceptions::{PyOSError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -17,7 +17,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tranship::error::PoolPending;
 use tranship::{
-    Aggregate, Error, ErrorKind, INLINE_BYTES, Message, Outcome, PollItem, Trust, WhenFull, poll,
+    Aggregate, Body, Error, ErrorKind, INLINE_BYTES, Inline, Message, Outcome, PollItem, WhenFull,
+    poll,
 };
 
 /// Values of `when_full`.
@@ -108,7 +109,7 @@ impl Sender {
     fn deliver(
         &self,
         py: Python<'_>,
-        cargo: &mut Option<Cargo>,
+        cargo: &mut Option<Body>,
         word: u64,
         timeout: Option<f64>,
     ) -> PyResult<bool> {
@@ -137,15 +138,14 @@ impl Sender {
             let Some(what) = cargo.take() else {
                 return Ok(Some(true));
             };
-            let unsent = match inner.attempt(time, what, word) {
+            let failed = match inner.attempt(time, (what, word)) {
                 Ok(outcome) => return Ok(Some(outcome == Outcome::Sent)),
-                Err(unsent) => unsent,
+                Err(failed) => failed,
             };
-            let (error, what) = *unsent;
-            pending = error == ErrorKind::PoolPending;
-            own_thread.look(&error);
-            *cargo = Some(what);
-            Err(error)
+            pending = failed.error == ErrorKind::PoolPending;
+            own_thread.look(&failed.error);
+            *cargo = Some(failed.unsent.0);
+            Err(failed.error)
         };
         let taken = || busy("a send_async of this sender is under way: await it first");
         match self.with(py, |inner| once(inner, None))? {
@@ -202,19 +202,19 @@ fn armed<T>(what: impl FnOnce(&mut Inner) -> T) -> impl FnOnce(&mut Inner) -> T 
 }
 
 /// Returns the cargo of an object that Python shares, or gives away.
-fn outgoing(object: &Bound<'_, PyAny>, moves: bool) -> PyResult<Cargo> {
+pub(crate) fn outgoing(object: &Bound<'_, PyAny>, moves: bool) -> PyResult<Body> {
     match moves {
         true => {
             let buffer = object.cast::<Buffer>()?;
-            buffer.get().take_own(object.py()).map(Cargo::Moved)
+            buffer.get().take_own(object.py()).map(Body::BufferMut)
         }
         false => cargo_of(object),
     }
 }
 
 /// A buffer that was to be given away is the object's again.
-fn give_back(object: &Bound<'_, PyAny>, cargo: Option<Cargo>) {
-    if let Some(Cargo::Moved(buf)) = cargo
+pub(crate) fn give_back(object: &Bound<'_, PyAny>, body: Option<Body>) {
+    if let Some(Body::BufferMut(buf)) = body
         && let Ok(buffer) = object.cast::<Buffer>()
     {
         buffer.get().give_back(buf);
@@ -222,14 +222,14 @@ fn give_back(object: &Bound<'_, PyAny>, cargo: Option<Cargo>) {
 }
 
 /// Returns the cargo of an object that Python shares.
-fn cargo_of(object: &Bound<'_, PyAny>) -> PyResult<Cargo> {
+pub(crate) fn cargo_of(object: &Bound<'_, PyAny>) -> PyResult<Body> {
     let py = object.py();
     if let Ok(buffer) = object.cast::<Buffer>() {
         return buffer.get().outgoing(py);
     }
     if object.is_instance_of::<PyList>() || object.is_instance_of::<PyTuple>() {
         if object.len()? == 0 {
-            return Ok(Cargo::Inline(Vec::new()));
+            return Inline::try_from(&[][..]).map(Body::Inline).or_raise(py);
         }
         let mut all = Aggregate::new();
         for piece in object.try_iter()? {
@@ -241,11 +241,13 @@ fn cargo_of(object: &Bound<'_, PyAny>) -> PyResult<Cargo> {
             let pushed = all.push_back(piece);
             pushed.map_err(|failed| raised(py, &failed.error))?;
         }
-        return Ok(Cargo::Pieces(all));
+        return Ok(Body::Aggregate(all));
     }
     match part_of(object)? {
-        Some(part) => Ok(Cargo::Shared(part)),
-        None => bytes_of(object).map(Cargo::Inline),
+        Some(part) => Ok(Body::Buffer(part)),
+        None => Inline::try_from(&*bytes_of(object)?)
+            .map(Body::Inline)
+            .or_raise(py),
     }
 }
 
@@ -265,7 +267,7 @@ pub(crate) fn bytes_of(object: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
 }
 
 /// The part of a buffer that an array, or a view, lies in. From here on it is read-only. None: it is in no pool.
-fn part_of(object: &Bound<'_, PyAny>) -> PyResult<Option<tranship::Buffer>> {
+pub(crate) fn part_of(object: &Bound<'_, PyAny>) -> PyResult<Option<tranship::Buffer>> {
     let py = object.py();
     let (address, len) = place(object)?;
     let Some((buffer, at)) = lies_in(py, address, len) else {
@@ -274,6 +276,14 @@ fn part_of(object: &Bound<'_, PyAny>) -> PyResult<Option<tranship::Buffer>> {
     buffer.get().ask(py)?;
     let is_array = make_readonly(object)?;
     buffer.get().part(py, at, len, is_array).map(Some)
+}
+
+/// Whether there was no room in time.
+fn is_full(py: Python<'_>, error: &PyErr) -> bool {
+    let class = py
+        .import("tranship")
+        .and_then(|module| module.getattr("Full"));
+    class.is_ok_and(|class| error.matches(py, class).unwrap_or(false))
 }
 
 fn nowhere(object: &Bound<'_, PyAny>) -> PyErr {
@@ -309,11 +319,7 @@ impl Sender {
         })?;
         let busy = || busy("a send_async of this sender is under way: await it first");
         let buf = got.ok_or_else(|| closed("sender"))?.ok_or_else(busy)?;
-        let origin = Origin {
-            trust: Some(Trust::default()),
-            sender_pid: None,
-        };
-        Ok(Buffer::new(Held::Own(buf), origin))
+        Ok(Buffer::own(buf))
     }
 
     /// Allocates like `alloc`, and awaits memory.
@@ -345,6 +351,55 @@ impl Sender {
         let sent = self.deliver(py, &mut cargo, word, timeout);
         give_back(payload, cargo);
         sent
+    }
+
+    /// Sends several payloads, each as `send` does, with one wake-up of the receiver. `words` are those of the payloads, 0 by
+    /// default. Waits for room, at most `timeout` seconds for all together.
+    ///
+    /// Returns how many went: the first ones. `Full` if none did.
+    #[pyo3(signature = (payloads, words=None, *, timeout=None))]
+    fn send_many(
+        &self,
+        py: Python<'_>,
+        payloads: &Bound<'_, PyAny>,
+        words: Option<Vec<u64>>,
+        timeout: Option<f64>,
+    ) -> PyResult<usize> {
+        self.fork_epoch.check(py)?;
+        let words = words.unwrap_or_default().into_iter();
+        let words = words.chain(std::iter::repeat(0));
+        let mut left = Vec::new();
+        for (payload, word) in payloads.try_iter()?.zip(words) {
+            left.push((cargo_of(&payload?)?, word));
+        }
+        let begun = Instant::now();
+        let all = left.len();
+        while !left.is_empty() {
+            let batch = std::mem::take(&mut left);
+            let tried = self.with(py, |inner| match inner.is_under_way() {
+                true => None,
+                false => Some(inner.driven.end().try_send_many(batch)),
+            })?;
+            let tried = tried
+                .ok_or_else(|| busy("a send_async of this sender is under way: await it first"))?;
+            let failed = match tried {
+                Ok(_) => break,
+                Err(failed) => failed,
+            };
+            if !matches!(failed.kind(), ErrorKind::Full | ErrorKind::PoolPending) {
+                return Err(raised(py, &failed.error));
+            }
+            left = failed.unsent;
+            let (first, word) = left.remove(0);
+            let time = timeout.map(|time| (time - begun.elapsed().as_secs_f64()).max(0.0));
+            let sent = self.deliver(py, &mut Some(first), word, time);
+            let went = all - left.len() - 1;
+            match sent {
+                Err(error) if went > 0 && is_full(py, &error) => return Ok(went),
+                sent => _ = sent?,
+            }
+        }
+        Ok(all)
     }
 
     /// Sends any object that can be pickled. Parts of it that lie in a pool and have at least 1 KiB are not copied.
@@ -459,7 +514,7 @@ impl Sender {
         });
         // Closed: it went with the sender.
         if let (Ok(Some(buf)), Some(buffer)) = (unsent, buffer) {
-            give_back(buffer, Some(Cargo::Moved(buf)));
+            give_back(buffer, Some(Body::BufferMut(buf)));
         }
         Ok(())
     }

@@ -4,10 +4,7 @@ use crate::driven::{Doorbell, Driven};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
-use tranship::{
-    Aggregate, Body, Buffer, BufferMut, Error, ErrorKind, Message, Outcome, Payload, SendError,
-    WhenFull, error,
-};
+use tranship::{Body, BufferMut, Error, ErrorKind, Message, Outcome, SendError, WhenFull, error};
 
 /// An end of a channel at work.
 pub(crate) struct Inner {
@@ -36,9 +33,10 @@ impl From<Error> for Stopped {
 }
 
 /// A buffer comes back that was to be given away.
-impl From<SendError<(BufferMut, u64)>> for Stopped {
-    fn from(failed: SendError<(BufferMut, u64)>) -> Stopped {
-        Stopped(Box::new((failed.error, Some(failed.unsent.0))))
+impl From<Unsent> for Stopped {
+    fn from(failed: Unsent) -> Stopped {
+        let (body, word) = failed.unsent;
+        Stopped(Box::new((failed.error, moved(Message { word, body }))))
     }
 }
 
@@ -186,54 +184,36 @@ impl Inner {
     pub(crate) fn attempt(
         &mut self,
         time: Duration,
-        cargo: Cargo,
-        word: u64,
+        payload: (Body, u64),
     ) -> Result<Outcome, Unsent> {
         let drops = self.when_full != WhenFull::Wait;
         let sender = self.driven.end();
-        match attempt(sender, Some(time), cargo, word) {
-            Err(unsent) if drops && unsent.0 == ErrorKind::Full => {
-                attempt(sender, None, unsent.1, word)
+        match attempt(sender, Some(time), payload) {
+            Err(failed) if drops && failed.error == ErrorKind::Full => {
+                attempt(sender, None, failed.unsent)
             }
             done => done,
         }
     }
 
     /// A try, and if there is no room a future of it. What is not sent, and will not be, is in `cargo`.
-    pub(crate) fn begin(&mut self, cargo: &mut Option<Cargo>, word: u64) -> Result<bool, Error> {
+    pub(crate) fn begin(&mut self, cargo: &mut Option<Body>, word: u64) -> Result<bool, Error> {
         let doorbell = self.doorbell()?;
-        let Some(what) = cargo.take() else {
+        let Some(body) = cargo.take() else {
             return Ok(true);
         };
-        let (error, what) = match self.attempt(Duration::ZERO, what, word) {
+        let (error, what) = match self.attempt(Duration::ZERO, (body, word)) {
             Ok(_) => return Ok(true),
-            Err(unsent) => *unsent,
+            Err(failed) => (failed.error, failed.unsent),
         };
         if !matches!(error.kind(), ErrorKind::Full | ErrorKind::PoolPending) {
-            *cargo = Some(what);
+            *cargo = Some(what.0);
             return Err(error);
         }
-        self.begin_other(|end| match what {
-            Cargo::Shared(buf) => Box::pin(async move {
-                let sent = end.send_async((buf, word)).await;
-                Ok(sent.map(drop).map_err(|failed| failed.error)?)
-            }),
-            Cargo::Pieces(all) => Box::pin(async move {
-                let sent = end.send_async((all, word)).await;
-                Ok(sent.map(drop).map_err(|failed| failed.error)?)
-            }),
-            Cargo::Moved(buf) => {
-                Box::pin(async move { Ok(end.send_async((buf, word)).await.map(drop)?) })
-            }
-            // A copy of the bytes goes with the future.
-            Cargo::Inline(bytes) => Box::pin(async move {
-                let sent = end.send_async((&bytes[..], word)).await;
-                Ok(sent.map(drop).map_err(|failed| failed.error)?)
-            }),
-        });
+        self.begin_other(|end| Box::pin(async move { Ok(end.send_async(what).await.map(drop)?) }));
         let looked = self.look(&doorbell);
         if looked.is_err() {
-            *cargo = self.back.take().map(Cargo::Moved);
+            *cargo = self.back.take().map(Body::BufferMut);
         }
         looked
     }
@@ -241,45 +221,17 @@ impl Inner {
 
 type Other = Pin<Box<dyn Future<Output = Result<(), Stopped>> + Send>>;
 
-/// Cargo of a send.
-pub(crate) enum Cargo {
-    Shared(Buffer),
-    Pieces(Aggregate),
-    Moved(BufferMut),
-    Inline(Vec<u8>),
-}
-
-/// Cargo that was not sent, and the reason.
-pub(crate) type Unsent = Box<(Error, Cargo)>;
+/// What was not sent, and the reason.
+pub(crate) type Unsent = SendError<(Body, u64)>;
 
 /// Makes one attempt; without a time it does what the channel says.
 fn attempt(
     sender: &mut tranship::Sender,
     time: Option<Duration>,
-    cargo: Cargo,
-    word: u64,
+    payload: (Body, u64),
 ) -> Result<Outcome, Unsent> {
-    match cargo {
-        Cargo::Shared(buf) => once(sender, time, (buf, word), |(buf, _)| Cargo::Shared(buf)),
-        Cargo::Pieces(all) => once(sender, time, (all, word), |(all, _)| Cargo::Pieces(all)),
-        Cargo::Moved(buf) => once(sender, time, (buf, word), |(buf, _)| Cargo::Moved(buf)),
-        Cargo::Inline(bytes) => {
-            let sent = once(sender, time, (&bytes[..], word), |_| ());
-            sent.map_err(|(error, ())| (error, Cargo::Inline(bytes)))
-        }
-    }
-    .map_err(Box::new)
-}
-
-fn once<P: Payload, T>(
-    sender: &mut tranship::Sender,
-    time: Option<Duration>,
-    payload: P,
-    back: impl FnOnce(P::Unsent) -> T,
-) -> Result<Outcome, (Error, T)> {
-    let sent = match time {
+    match time {
         Some(time) => sender.send_timeout(payload, time),
         None => sender.send(payload),
-    };
-    sent.map_err(|failed| (failed.error, back(failed.unsent)))
+    }
 }

@@ -10,6 +10,7 @@ macro_rules! put {
         $($to.set_item(stringify!($field), $from.$field)?;)+
     };
 }
+pub(crate) use put;
 
 /// Returns lists by the kind of record; of the manager there is one.
 pub(crate) fn dict(py: Python<'_>, records: Vec<StatRecord>) -> PyResult<Bound<'_, PyDict>> {

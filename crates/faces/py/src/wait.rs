@@ -195,8 +195,9 @@ fn waited(error: Error, time: Duration) -> Error {
         };
         return cause.into();
     }
-    if let Some(cause) = error.find::<Shortage>() {
-        let mut cause = *cause;
+    // Only where the error says nothing more: a topic's names the holders.
+    let outermost = std::error::Error::source(&error);
+    if let Some(&(mut cause)) = outermost.and_then(|cause| cause.downcast_ref::<Shortage>()) {
         cause.waited_ms = waited_ms;
         return cause.into();
     }

@@ -4,6 +4,8 @@
 mod container;
 mod install;
 mod kills;
+mod languages;
+mod packages;
 mod stage;
 
 use stage::{blocks, compiled, here, output, stage};
@@ -16,16 +18,17 @@ use tranship::net::{Credentials, Net, Timing, certificate};
 use tranship::{Domain, ErrorKind, PoolOptions, Sender};
 use tranship_testkit::{Watchdog, skipped};
 
-/// Runs a module of Python's over the staged package; or says why not.
-fn run(module: &str, arguments: &[&str]) {
+/// Starts a program of Python's over the staged package; or says why not.
+fn python(arguments: &[&str]) -> Option<Command> {
     let stage = match stage() {
         Ok(stage) => stage,
-        Err(why) => return skipped(why),
+        Err(why) => {
+            skipped(why);
+            return None;
+        }
     };
-    let _dog = Watchdog::new();
     let mut command = Command::new(&stage.python);
     command
-        .args(["-m", module])
         .args(arguments)
         .current_dir(here("tests/python"))
         .env("PYTHONPATH", &stage.package)
@@ -33,30 +36,84 @@ fn run(module: &str, arguments: &[&str]) {
         .env("PYTHONDONTWRITEBYTECODE", "1")
         .env_remove("TRANSHIP_SOCKET")
         .env_remove("TRANSHIP_BIN");
-    if let Err(failed) = output(&mut command) {
+    Some(command)
+}
+
+/// Runs a module of Python's; or says why not.
+fn run(module: &str, arguments: &[&str]) {
+    let Some(mut command) = python(&["-m", module]) else {
+        return;
+    };
+    let _dog = Watchdog::new();
+    if let Err(failed) = output(command.args(arguments)) {
         panic!("{failed}");
     }
 }
 
-#[test]
-fn pytest() {
-    let Ok(stage) = stage() else {
-        return run("pytest", &[]); // which says why not
+/// Files of `tests/python` that run beside the others.
+const BESIDE: &[&[&str]] = &[
+    &["test_mp.py"],
+    &["test_kills.py", "test_docs.py", "test_forks.py"],
+];
+
+/// Runs files of `tests/python`. What failed is said last, where a report that was cut off still has it.
+fn pytest(files: &[&str]) {
+    let Some(mut command) = python(&["-m", "pytest"]) else {
+        return;
     };
-    // Not a bound on speed: a test that takes so long hangs, and is shown.
-    let mut arguments = vec![
-        "-q",
-        "-p",
-        "no:cacheprovider",
-        "-o",
-        "faulthandler_timeout=300",
-    ];
+    let _dog = Watchdog::new();
+    command
+        .args(["-q", "-p", "no:cacheprovider", "--tb=short", "-rf"])
+        // Not a bound on speed: a test that takes so long hangs, and is shown.
+        .args(["-o", "faulthandler_timeout=300"]);
     let can_exit = "import pytest; assert pytest.version_tuple >= (9,)";
-    if output(Command::new(&stage.python).args(["-c", can_exit])).is_ok() {
-        arguments.extend(["-o", "faulthandler_exit_on_timeout=true"]);
+    if python(&["-c", can_exit]).is_some_and(|mut asks| output(&mut asks).is_ok()) {
+        command.args(["-o", "faulthandler_exit_on_timeout=true"]);
     }
-    arguments.push(".");
-    run("pytest", &arguments);
+    let done = command.args(files).output().expect("Python");
+    let [said, err] = [&done.stdout, &done.stderr].map(|out| String::from_utf8_lossy(out));
+    assert!(done.status.success(), "{}\n{err}\n{said}", done.status);
+}
+
+#[test]
+fn pytest_of_multiprocessing() {
+    pytest(BESIDE[0]);
+}
+
+#[test]
+fn pytest_of_processes() {
+    pytest(BESIDE[1]);
+}
+
+#[test]
+fn pytest_of_all_others() {
+    let others = BESIDE.iter().copied().flatten();
+    let others: Vec<String> = others.map(|file| format!("--ignore={file}")).collect();
+    let mut files: Vec<&str> = others.iter().map(String::as_str).collect();
+    files.push(".");
+    pytest(&files);
+}
+
+/// CPython's own cases, against `tranship.mp`.
+#[test]
+fn cpythons_own_cases() {
+    let has_them = python(&["-c", "import test._test_multiprocessing"]);
+    let Some(why) = has_them.map(|mut asks| output(&mut asks).err()) else {
+        return;
+    };
+    if let Some(why) = why {
+        return skipped(format!("this Python has no package `test`: {why}"));
+    }
+    let _dog = Watchdog::new();
+    let mut command = python(&["standard.py"]).expect("as before");
+    let said = output(&mut command).unwrap_or_else(|failed| panic!("{failed}"));
+    let said = String::from_utf8_lossy(&said.stderr);
+    let ran = said
+        .split("Ran ")
+        .nth(1)
+        .and_then(|rest| rest.split(' ').next());
+    let ran: u32 = ran.and_then(|ran| ran.parse().ok()).expect("their number");
+    assert!(ran > 55, "{said}");
 }
 
 #[test]

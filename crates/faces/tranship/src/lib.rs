@@ -9,13 +9,17 @@
 //! | `net` | `net`: channels between machines, with TLS: addresses `tcp:HOST:PORT/NAME` |
 //! | `embedded` | `manager`, `Domain::embedded`: a manager as a thread of the program |
 //! | `cache` | `cache`: a cache server, and its values in other processes without being copied |
+//! | `component` | `component`: the ends of a component of `tranship run`, by their names |
 //! | `malloc` | `malloc`: a `#[global_allocator]` under the manager |
 //! | `mbuf` | `mbuf`: network buffers |
 //! | `policy` | `policy`: a program of one's own divides memory among pools |
+//! | `queue` | `queue`: many producers, many consumers, each item taken by exactly one |
 //! | `sandbox` | `sandbox`: a process is locked down to what it needs as a domain |
+//! | `store` | `store`: values by key and queues of values, kept by one process for many |
 //! | `service` | `service`: requests and replies, a name with many clients |
 //! | `topic` | `topic`: one publisher's messages to any number of subscribers |
-//! | `typed` | `typed`: messages as plain structs, whose layout both ends compare |
+//! | `typed` | `typed`: messages as plain structs, whose layout both ends compare; with `service`, the attribute `#[tranship::service]` |
+//! | `flatbuffers`, `arrow` | `typed::flat`, `typed::arrow`: FlatBuffers and Arrow batches where they lie |
 //! | `zcopy` | `zcopy`: values that are sent many times |
 //! | `zone` | `zone`: the allocator under all of it, for items of one's own |
 //!
@@ -37,6 +41,16 @@ pub use tranship_core::{
 };
 #[doc(inline)]
 pub use tranship_core::{admin, carrier, error, heap};
+
+/// Queues: many producers, many consumers, each item taken by exactly one ([`Queues`](queue::Queues)).
+#[cfg(feature = "queue")]
+pub mod queue {
+    #[doc(inline)]
+    pub use tranship_queue::{
+        Cause, Consumer, ConsumerOptions, ConsumerSeen, ConsumerStatus, Enqueue, Item, Lost,
+        Producer, ProducerSeen, ProducerStatus, QueueOptions, Queues, WhenLost,
+    };
+}
 
 /// Topics: one publisher's messages to any number of subscribers ([`Topics`](topic::Topics)).
 #[cfg(feature = "topic")]
@@ -83,6 +97,15 @@ pub mod cache {
     pub use tranship_cache::{Answer, Hit, Limits, Options, Reader, Refused, Server, Share, Stats};
 }
 
+/// A process of a program that `tranship run` started: its ends by their names ([`Component`](component::Component)).
+#[cfg(feature = "component")]
+pub mod component {
+    #[doc(inline)]
+    pub use tranship_component::{
+        Brief, Component, End, Part, Receiver, Returns, Sender, VARIABLE, WhenDown,
+    };
+}
+
 /// Configuration of a manager inside the program ([`DomainBuilder::config`]).
 #[cfg(feature = "embedded")]
 pub mod manager {
@@ -118,7 +141,14 @@ pub mod mbuf {
 #[cfg(feature = "sandbox")]
 pub mod sandbox {
     #[doc(inline)]
-    pub use tranship_sandbox::{Landlock, Sandbox};
+    pub use tranship_sandbox::{Confined, Landlock, Sandbox};
+}
+
+/// Values by key, and queues of values: one process keeps a [`Store`](store::Store) for many.
+#[cfg(feature = "store")]
+pub mod store {
+    #[doc(inline)]
+    pub use tranship_store::{Got, Store, StoreOptions, Stores, Value, Wait};
 }
 
 /// Requests and replies: a [`Service`](service::Service) has a name, many clients and several workers.
@@ -126,18 +156,43 @@ pub mod sandbox {
 pub mod service {
     #[doc(inline)]
     pub use tranship_service::{
-        Call, CallError, Client, Request, Service, ServiceOptions, Services,
+        Call, CallError, CallOptions, Client, Request, Service, ServiceOptions, Services,
     };
 }
 
 /// Messages as plain structs, whose layout both ends of a channel compare.
 #[cfg(feature = "typed")]
 pub mod typed {
+    #[cfg(feature = "arrow")]
+    #[doc(inline)]
+    pub use tranship_typed::arrow;
+    #[cfg(feature = "flatbuffers")]
+    #[doc(inline)]
+    pub use tranship_typed::flat;
+    #[cfg(feature = "service")]
+    #[doc(inline)]
+    pub use tranship_typed::{
+        Answer, Client, Fault, Interface, Parcel, Pass, Service, Stream, Streaming, reply_draft,
+    };
+    #[cfg(feature = "queue")]
+    #[doc(inline)]
+    pub use tranship_typed::{Consumer, Job, Producer};
     #[doc(inline)]
     pub use tranship_typed::{
         Draft, Items, Layout, Message, Receiver, Sendable, Sender, Value, zerocopy,
     };
+    #[cfg(feature = "topic")]
+    #[doc(inline)]
+    pub use tranship_typed::{Publisher, Subscriber};
+    // What the attribute's code names.
+    #[cfg(feature = "service")]
+    #[doc(hidden)]
+    pub use tranship_typed::{Came, Error, Request, arguments, no_method};
 }
+
+#[cfg(all(feature = "typed", feature = "service"))]
+#[doc(inline)]
+pub use tranship_typed::service;
 
 /// Data that is sent many times: a twin allocator, and sends that do not copy.
 #[cfg(feature = "zcopy")]
@@ -195,6 +250,11 @@ struct Bulk;
 #[doc = include_str!("../../../../docs/topics.md")]
 struct TopicsPage;
 
+/// And the page about queues.
+#[cfg(doctest)]
+#[doc = include_str!("../../../../docs/queues.md")]
+struct QueuesPage;
+
 /// And those about types and services.
 #[cfg(doctest)]
 #[doc = include_str!("../../../../docs/types.md")]
@@ -203,6 +263,16 @@ struct Types;
 #[cfg(doctest)]
 #[doc = include_str!("../../../../docs/services.md")]
 struct ServicesPage;
+
+/// And the page about programs of components.
+#[cfg(doctest)]
+#[doc = include_str!("../../../../docs/run.md")]
+struct RunPage;
+
+/// And the page about stores.
+#[cfg(doctest)]
+#[doc = include_str!("../../../../docs/store.md")]
+struct StorePage;
 
 /// And the page about three programs.
 #[cfg(doctest)]

@@ -1,10 +1,14 @@
-//! `alloc`: one thread takes and gives back one buffer over and over; nobody touches its bytes.
+//! `alloc`: blocks of one size taken and given back, bytes untouched: one or 32 at a time by one thread, or taken by one thread and
+//! given back by another.
 //!
 //! Each run is a fresh process of this program with the allocator under test preloaded, so that every
 //! allocator is called in the same way, as programs call it.
 
+mod sized;
+
 use std::path::PathBuf;
 use std::process::Command;
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use serde::{Deserialize, Serialize};
@@ -15,7 +19,7 @@ use crate::options::{Common, size};
 use crate::party;
 use crate::plan::{Cell, Outcome};
 use crate::report::{FASTEST, Key};
-use crate::stats::{Measured, Samples};
+use crate::stats::{Measured, hot};
 use crate::systems::allocators::{Allocator, MALLOCS, Malloc, Mmap, Preload};
 use crate::systems::tranship::Zones;
 
@@ -34,6 +38,8 @@ const SIZES: [usize; 9] = [
     64 * PAGE,
     256 * PAGE,
 ];
+/// Works, blocks at a time, threads. Only the first is of buffers and mappings, too.
+const WORKS: [(&str, usize, usize); 3] = [("hot", 1, 1), ("hot", 32, 1), ("cross", 1024, 2)];
 /// Set in the child: nanoseconds in a tick, so that it need not find out again.
 const NS_PER_TICK: &str = "TRANSHIP_BENCH_NS_PER_TICK";
 
@@ -42,23 +48,25 @@ const NS_PER_TICK: &str = "TRANSHIP_BENCH_NS_PER_TICK";
 struct AllocEntry {
     name: &'static str,
     preload: Option<Preload>,
-    measure: fn(usize, u64) -> Result<Vec<Measured>>,
+    is_malloc: bool,
+    measure: fn(usize, u64) -> Result<Measured>,
 }
 
 fn systems() -> Vec<AllocEntry> {
-    let entry = |name, preload, measure| AllocEntry {
+    let entry = |name, measure| AllocEntry {
         name,
-        preload,
+        preload: None,
+        is_malloc: false,
         measure,
     };
-    let mut all = vec![entry("tranship", None, measure::<Zones>)];
-    // Ours apart, which is no pool.
-    all.extend(
-        MALLOCS[1..]
-            .iter()
-            .map(|(name, preload)| entry(name, *preload, measure::<Malloc>)),
-    );
-    all.push(entry("mmap", None, measure::<Mmap>));
+    let malloc = |(name, preload)| AllocEntry {
+        preload,
+        is_malloc: true,
+        ..entry(name, measure::<Malloc>)
+    };
+    let mut all = vec![entry("tranship", measure::<Zones>)];
+    all.extend(MALLOCS.map(malloc));
+    all.push(entry("mmap", measure::<Mmap>));
     all
 }
 
@@ -82,35 +90,37 @@ impl Bench for Alloc {
             some => some,
         };
         let mut outcome = Outcome::default();
-        let mut ready = Vec::new();
-        for entry in systems() {
-            if !common.wants(entry.name) {
-                continue;
+        let wanted = systems().into_iter().filter(|e| common.wants(e.name));
+        let ready: Vec<_> = wanted
+            .filter_map(|entry| Some((entry, library(entry.name, entry.preload)?)))
+            .collect();
+        for (mode, buffers, threads) in WORKS {
+            for bytes in common.some_of(sizes) {
+                let able = |entry: &AllocEntry| entry.is_malloc || (mode, buffers) == ("hot", 1);
+                let cells = ready.iter().filter(|(entry, _)| able(entry));
+                let cells = cells.map(|(entry, library)| Cell {
+                    system: entry.name,
+                    key: Key {
+                        mode,
+                        payload_bytes: Some(bytes),
+                        buffers: (buffers > 1).then_some(buffers),
+                        threads: Some(threads),
+                        ..Key::default()
+                    },
+                    measure: Box::new(move |_| {
+                        let given = Given {
+                            system: entry.name.to_owned(),
+                            mode: mode.to_owned(),
+                            bytes,
+                            buffers,
+                            cores: common.cores(),
+                            sample_ms: common.sample_ms().min(20),
+                        };
+                        Ok(vec![run_child(&given, library.as_ref())?])
+                    }),
+                });
+                outcome.group(common.runs(), cells.collect());
             }
-            if let Some(library) = library(entry.name, entry.preload) {
-                ready.push((entry, library));
-            }
-        }
-        for bytes in sizes {
-            let cells = ready.iter().map(|(entry, library)| Cell {
-                system: entry.name,
-                key: Key {
-                    mode: "hot",
-                    payload_bytes: Some(*bytes),
-                    threads: Some(1),
-                    ..Key::default()
-                },
-                measure: Box::new(move |_| {
-                    let given = Given {
-                        system: entry.name.to_owned(),
-                        bytes: *bytes,
-                        core: common.cores()[0],
-                        sample_ms: common.sample_ms().min(20),
-                    };
-                    run_child("alloc", &given, library.as_ref())
-                }),
-            });
-            outcome.group(common.runs(), cells.collect());
         }
         Ok(outcome)
     }
@@ -120,13 +130,15 @@ impl Bench for Alloc {
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Given {
     system: String,
+    mode: String,
     bytes: usize,
-    core: usize,
+    buffers: usize,
+    cores: [usize; 2],
     sample_ms: u64,
 }
 
 /// The library that a system must have preloaded, if any; `None`, and a word about it, if it is not here.
-pub fn library(name: &str, preload: Option<Preload>) -> Option<Option<PathBuf>> {
+fn library(name: &str, preload: Option<Preload>) -> Option<Option<PathBuf>> {
     let Some(preload) = preload else {
         return Some(None);
     };
@@ -156,15 +168,11 @@ fn find(preload: &Preload) -> Option<PathBuf> {
     .find(|path| path.exists())
 }
 
-/// Runs this program with that library preloaded, as the child of a bench; returns what it measured.
-pub fn run_child<T: serde::de::DeserializeOwned>(
-    bench: &str,
-    given: &impl Serialize,
-    library: Option<&PathBuf>,
-) -> Result<T> {
+/// Runs this program with that library preloaded; returns what it measured.
+fn run_child(given: &Given, library: Option<&PathBuf>) -> Result<Measured> {
     let mut command = Command::new(std::env::current_exe()?);
     command
-        .args(["child", bench, &serde_json::to_string(given)?])
+        .args(["child", "alloc", &serde_json::to_string(given)?])
         .env(NS_PER_TICK, clock::ns(1).to_string())
         .env_remove("LD_PRELOAD");
     if let Some(path) = library {
@@ -180,18 +188,6 @@ pub fn run_child<T: serde::de::DeserializeOwned>(
 
 /// The process's side: measures, and prints what it measured.
 pub fn child(given: Given) -> Result<()> {
-    adopt_clock();
-    party::pin(given.core)?;
-    let entry = systems().into_iter().find(|e| e.name == given.system);
-    let entry = entry.with_context(|| format!("no allocator {}", given.system))?;
-    check_preload(entry.preload)?;
-    let measured = (entry.measure)(given.bytes, given.sample_ms)?;
-    println!("{}", serde_json::to_string(&measured)?);
-    Ok(())
-}
-
-/// Takes over what the parent found out about the clock.
-pub fn adopt_clock() {
     match std::env::var(NS_PER_TICK)
         .ok()
         .and_then(|text| text.parse().ok())
@@ -199,10 +195,23 @@ pub fn adopt_clock() {
         Some(ns) => clock::adopt(ns),
         None => clock::calibrate(),
     }
+    let entry = systems().into_iter().find(|e| e.name == given.system);
+    let entry = entry.with_context(|| format!("no allocator {}", given.system))?;
+    check_preload(entry.preload)?;
+    let Given { bytes, cores, .. } = given;
+    let budget = clock::in_ticks(Duration::from_millis(given.sample_ms));
+    party::pin(cores[0])?;
+    let measured = match (&*given.mode, given.buffers) {
+        ("hot", 1) => (entry.measure)(bytes, budget)?,
+        ("hot", held) => sized::single(bytes, budget, held)?,
+        _ => sized::cross(bytes, cores, budget)?,
+    };
+    println!("{}", serde_json::to_string(&measured)?);
+    Ok(())
 }
 
 /// Fails unless the library is there.
-pub fn check_preload(preload: Option<Preload>) -> Result<()> {
+fn check_preload(preload: Option<Preload>) -> Result<()> {
     if let Some(preload) = preload {
         // The loader only warns when it cannot preload; then we would measure the wrong one.
         let maps = std::fs::read_to_string("/proc/self/maps")?;
@@ -213,13 +222,9 @@ pub fn check_preload(preload: Option<Preload>) -> Result<()> {
 }
 
 /// The loop itself.
-fn measure<A: Allocator>(bytes: usize, sample_ms: u64) -> Result<Vec<Measured>> {
+fn measure<A: Allocator>(bytes: usize, budget: u64) -> Result<Measured> {
     let mut allocator = A::open(bytes)?;
-    let mut samples = Samples::new(1 << 18, BATCH);
-    let budget = clock::in_ticks(std::time::Duration::from_millis(sample_ms));
-    let begun = clock::ticks();
-    let mut before = begun;
-    loop {
+    hot(budget, BATCH, || {
         for _ in 0..BATCH {
             let mut held = allocator.alloc()?;
             // The address is used for all that the optimiser knows, or it would leave out the pair. Not the handle: what else
@@ -227,12 +232,6 @@ fn measure<A: Allocator>(bytes: usize, sample_ms: u64) -> Result<Vec<Measured>> 
             std::hint::black_box(A::address(&mut held));
             allocator.free(held)?;
         }
-        let now = clock::ticks();
-        let warm = now - begun < budget / 4;
-        if !warm && !samples.push(now - before) || now - begun > budget * 5 / 4 {
-            break;
-        }
-        before = clock::ticks();
-    }
-    Ok(samples.finish("").into_iter().collect())
+        Ok(())
+    })
 }

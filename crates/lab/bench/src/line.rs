@@ -10,7 +10,7 @@ use crate::party::{self, Member, Party};
 use crate::stats::{Samples, median};
 use crate::systems::shared::Shared;
 
-/// Trips of one timing, of which the middle one counts: one who was interrupted in one of them is told from one who is far away.
+/// Trips of one timing, of which the median counts: an interrupted process differs from a distant core by it.
 const TRIPS: usize = 31;
 /// All of them take longer only if somebody else has one of the cores: where they lie farthest apart they take 20 us.
 const LONGEST: Duration = Duration::from_millis(1);

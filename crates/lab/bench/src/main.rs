@@ -12,7 +12,6 @@ mod collect;
 mod instructions;
 mod line;
 mod machine;
-mod malloc;
 mod mbuf;
 mod messages;
 mod met;
@@ -23,6 +22,7 @@ mod peer;
 mod placement;
 mod plan;
 mod python;
+mod queue;
 mod report;
 mod siege;
 mod stats;
@@ -59,7 +59,7 @@ enum Name {
     Stream(Of<messages::Stream>),
     /// A call of a service and its answer between two processes, beside the round trip of two channels and of a socket.
     Service(Of<messages::Service>),
-    /// Alloc and free in one thread, against malloc and mmap; memory untouched.
+    /// Alloc and free of a pool's buffers and by whole allocators, in one thread and across two; memory untouched.
     Alloc(Of<alloc::Alloc>),
     /// Alloc with the collection of used buffers, against pool size and number of receivers.
     Collect(Of<collect::Turns>),
@@ -69,8 +69,6 @@ enum Name {
     Instructions(Of<instructions::Instructions>),
     /// Arrays to and fro between two processes in Python, by the Python face and by its peers, beside Rust's round trip.
     Python(Of<python::Python>),
-    /// Whole allocators, preloaded: one thread, two, mixed loads and the memory that they take.
-    Malloc(Of<malloc::Malloc>),
     /// Packets allocated and freed against DPDK's.
     Mbuf(Of<mbuf::Mbuf>),
     /// iperf3 through a forwarder and against an echo server of mbufs, in network namespaces (as root).
@@ -79,10 +77,10 @@ enum Name {
     ZcCache(Of<zcopy::cache::Cache>),
     /// Debian's Varnish, unmodified, with libtranship_zcopy.so and without, under wrk or ab.
     ZcVarnish(Of<zcopy::varnish::Varnish>),
-    /// The ring that any number of readers map, without domains: a publish to 1 to 200 readers, and a reader that holds buffers.
-    TopicRing(Of<topic_ring::TopicRing>),
     /// A publish through the library to 1, 32 and 200 subscribers of a topic.
     Topic(Of<topic::Topic>),
+    /// Items from several producers to several consumers of a queue, and an item there and back.
+    Queue(Of<queue::Queue>),
     /// A manager under hostile clients, and what honest ones of another user see of it (as root). Each user has a cgroup with an
     /// equal share of the processors (`besieged`); beside it a session for each process (`besieged-sessions`), and all in one cgroup
     /// (`besieged-together`).
@@ -114,12 +112,11 @@ fn main() -> ExitCode {
         Name::Carriers(of) => of.run("carriers"),
         Name::Instructions(of) => of.run("instructions"),
         Name::Python(of) => of.run("python"),
-        Name::Malloc(of) => of.run("malloc"),
+        Name::Queue(of) => of.run("queue"),
         Name::Mbuf(of) => of.run("mbuf"),
         Name::Netpath(of) => of.run("netpath"),
         Name::ZcCache(of) => of.run("zc-cache"),
         Name::ZcVarnish(of) => of.run("zc-varnish"),
-        Name::TopicRing(of) => of.run("topic-ring"),
         Name::Topic(of) => of.run("topic"),
         Name::Siege(of) => of.run("siege"),
         Name::Child { bench, given } => child(&bench, &given).map(|()| true),
@@ -137,7 +134,6 @@ fn main() -> ExitCode {
 fn child(bench: &str, given: &str) -> Result<()> {
     match bench {
         "alloc" => alloc::child(serde_json::from_str(given)?),
-        "malloc" => malloc::child(serde_json::from_str(given)?),
         "zc-cache" => zcopy::cache::child(serde_json::from_str(given)?),
         "zc-origin" => zcopy::varnish::origin(),
         _ => anyhow::bail!("{bench} starts no processes of this program"),

@@ -9,7 +9,7 @@ use crate::options::{Common, size};
 use crate::party::{self, Member};
 use crate::peer::{Entry, Role};
 use crate::plan::{Cell, Outcome};
-use crate::report::Key;
+use crate::report::{Key, Row};
 use crate::stats::Measured;
 use crate::systems;
 
@@ -108,8 +108,40 @@ impl Bench for Service {
                 outcome.group(common.runs(), cells(common, &case, systems));
             }
         }
+        let said = outcome.rows.iter().filter(|row| row.system == SERVICE);
+        outcome.verdicts = said.filter_map(|row| verdict(row, &outcome.rows)).collect();
         Ok(outcome)
     }
+}
+
+const SERVICE: &str = "tranship-service";
+
+/// A call beside a channel's round trip, and beside other systems' calls.
+fn verdict(service: &Row, rows: &[Row]) -> Option<String> {
+    let Key {
+        mode,
+        payload_bytes,
+        placement,
+        ..
+    } = &service.key;
+    let of = |system: &str| {
+        let is = |row: &&Row| {
+            let key = (&row.key.mode, &row.key.payload_bytes, &row.key.placement);
+            row.system == system && key == (mode, payload_bytes, placement)
+        };
+        rows.iter().find(is)
+    };
+    let mut said = format!(
+        "{mode} {}, {} bytes: a service's round trip is {:.2}x a channel's",
+        placement.unwrap_or("one core"),
+        payload_bytes.unwrap_or_default(),
+        service.median_ns / of("tranship")?.median_ns
+    );
+    if let Some(row) = of("grpc") {
+        let times = service.per_second / row.per_second;
+        said += &format!(", its rate {times:.1}x gRPC's");
+    }
+    Some(said)
 }
 
 #[derive(Debug, Args)]

@@ -30,7 +30,7 @@ const UDP: [usize; 3] = [64, 1024, 1472];
 
 type Way = fn(&Mbufs, Load, Setup) -> Result<network::Measured>;
 
-/// Who forwards.
+/// The forwarders.
 const SYSTEMS: [(&str, Way); 3] = [
     ("mbufs", network::forwarded),
     ("heap", network::forwarded_on_the_heap),

@@ -99,7 +99,7 @@ impl Common {
     }
 }
 
-/// The cores that sides get if none are named. Whoever asks first must not be pinned yet: see `main`.
+/// The cores that sides get if none are named. The first caller must not be pinned yet: see `main`.
 pub fn look() -> [usize; 2] {
     static FOUND: OnceLock<[usize; 2]> = OnceLock::new();
     *FOUND.get_or_init(|| {

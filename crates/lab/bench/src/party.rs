@@ -164,7 +164,7 @@ pub fn folder(number: u64) -> PathBuf {
     std::env::temp_dir().join(format!("tranship-bench-{number:x}"))
 }
 
-/// A socket pair for each two of `n` processes, as a table of who holds which end.
+/// A socket pair for each two of `n` processes, as a table of the ends of each process.
 fn mesh(n: usize) -> Result<Vec<Vec<Option<OwnedFd>>>> {
     let mut table: Vec<Vec<Option<OwnedFd>>> =
         (0..n).map(|_| (0..n).map(|_| None).collect()).collect();

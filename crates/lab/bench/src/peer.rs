@@ -77,6 +77,20 @@ pub trait Ops: Peer {
     fn take(&mut self) -> Result<(Self::Held, u64)>;
     /// Gives a received buffer back.
     fn release(&mut self, held: Self::Held) -> Result<()>;
+
+    /// How many messages one call takes at most.
+    const MANY: usize = 1;
+
+    /// Freezes and sends up to [`MANY`](Ops::MANY) buffers by one call.
+    fn give_many(&mut self, loans: Vec<Self::Loan>) -> Result<()> {
+        loans.into_iter().try_for_each(|loan| self.give(loan, 0))
+    }
+
+    /// Receives as many messages, which are there, by one call.
+    fn take_many(&mut self, into: &mut Vec<Self::Held>) -> Result<()> {
+        into.push(self.take()?.0);
+        Ok(())
+    }
 }
 
 /// What a run of `collect` measures.

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
 use crate::clock;
@@ -113,6 +114,23 @@ impl Samples {
             }),
             ..Measured::default()
         })
+    }
+}
+
+/// Times batches of `batch` operations for the budget, in ticks, after a quarter of it to warm up.
+#[inline(always)]
+pub fn hot(budget: u64, batch: u32, mut once: impl FnMut() -> Result<()>) -> Result<Measured> {
+    let mut samples = Samples::new(1 << 18, batch);
+    let begun = clock::ticks();
+    let mut before = begun;
+    loop {
+        once()?;
+        let now = clock::ticks();
+        let warm = now - begun < budget / 4;
+        if !warm && !samples.push(now - before) || now - begun > budget * 5 / 4 {
+            return samples.finish("").context("no samples");
+        }
+        before = clock::ticks();
     }
 }
 

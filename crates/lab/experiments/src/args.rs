@@ -1,5 +1,6 @@
 //! The command line.
 
+use crate::web::System;
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
@@ -55,7 +56,9 @@ pub(crate) struct SimulateArgs {
 pub(crate) enum Figure {
     /// What a page costs, by the pool's size and by how many domains it is shared with.
     CbufFig7,
-    /// A server of six processes and an interferer, under each policy.
+    /// The web server of isolated components, its one-process build, Apache and nginx, by the size of answers.
+    CbufFig9,
+    /// The web server and an interferer, under each policy.
     CbufFig10,
     /// The same under `qos` with several targets, while the interferer takes all it can.
     CbufFig11,
@@ -66,6 +69,7 @@ impl Figure {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::CbufFig7 => "cbuf-fig7",
+            Self::CbufFig9 => "cbuf-fig9",
             Self::CbufFig10 => "cbuf-fig10",
             Self::CbufFig11 => "cbuf-fig11",
         }
@@ -73,9 +77,9 @@ impl Figure {
 }
 
 /// Runs a figure with a manager of its own and real processes, and reports which of the orderings of the paper hold.
-#[derive(ClapArgs, Debug)]
+#[derive(ClapArgs, Clone, Debug)]
 #[command(after_help = "\
-At scale 1 cbuf-fig10 and cbuf-fig11 take 65 s for each policy or target, cbuf-fig7 takes seconds. At a smaller scale quotas are set as often as the \
+At scale 1 cbuf-fig9 takes a quarter of an hour, cbuf-fig10 and cbuf-fig11 65 s for each policy or target, cbuf-fig7 takes seconds. At a smaller scale quotas are set as often as the \
 manager can, every 100 ms, which is less often than the scale would have it: below 0.4 the figures show how it goes, and not how well.
 Exit code 5: an ordering did not hold.")]
 pub(crate) struct ExperimentArgs {
@@ -84,12 +88,18 @@ pub(crate) struct ExperimentArgs {
     /// How long a second of the paper's takes, in seconds; of cbuf-fig7: the part of its 100,000 operations.
     #[arg(long, value_name = "S", default_value = "1", value_parser = parse_scale)]
     pub scale: f64,
+    /// Runs at the smallest scale that shows something: `--scale 0.05`.
+    #[arg(long, conflicts_with = "scale")]
+    pub quick: bool,
     /// Runs only this policy; may be given several times. Default: all policies of the figure.
     #[arg(long, value_name = "NAME")]
     pub policy: Vec<String>,
     /// cbuf-fig11: the server's targets, as shares of its callers' time.
     #[arg(long, value_name = "SHARE,...", value_delimiter = ',', value_parser = parse_share, default_value = "0.01,0.05,0.1,0.25")]
     pub target: Vec<f64>,
+    /// cbuf-fig9: measures only this web server; may be given several times. Default: all that this machine has.
+    #[arg(long, value_name = "NAME")]
+    pub system: Vec<System>,
     /// Plays the simulator's programs instead of processes: the same figures each time, at once.
     #[arg(long)]
     pub simulated: bool,
@@ -104,11 +114,9 @@ pub(crate) struct ExperimentArgs {
 /// What a process of an experiment does.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum PartRole {
-    /// Sends requests into the pipeline, the next one when one is answered.
+    /// Asks the web server, the next request when one is answered.
     Client,
-    /// A stage of the pipeline.
-    Stage,
-    /// Takes pages, holds them for a while, and takes others.
+    /// Allocates and frees pages in the paper's rhythm.
     Interferer,
     /// Measures what pages cost.
     Writer,
@@ -121,7 +129,6 @@ impl PartRole {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Client => "client",
-            Self::Stage => "stage",
             Self::Interferer => "interferer",
             Self::Writer => "writer",
             Self::Reader => "reader",
@@ -139,9 +146,12 @@ pub(crate) struct PartArgs {
     /// Number of the process, from 1 on; of a writer: number of readers.
     #[arg(long, default_value = "0")]
     pub number: u32,
-    /// How long a page is held, ms; of a writer: how many operations.
+    /// Of a client: the server's port; of a writer: how many operations.
     #[arg(long, default_value = "0")]
     pub amount: u64,
+    /// The processor that it stays on.
+    #[arg(long)]
+    pub core: Option<usize>,
 }
 
 fn parse_scale(text: &str) -> Result<f64, String> {

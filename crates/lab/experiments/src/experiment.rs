@@ -1,7 +1,7 @@
 //! `tranship-lab experiment`: what the CBUF paper measured, with real processes, and what of it holds.
 //!
 //! ```text
-//!  plan ──► real: a manager, processes (part), a watch over memory (residency) ──► played ──► orderings, report
+//!  plan ──► real: a manager, the web server (web), processes (part), looks at memory (residency) ──► played ──► orderings, report
 //!      └──► simulated: the policy crate's programs ─────────────────────────────────┘
 //! ```
 
@@ -11,12 +11,20 @@ use crate::machine::Machine;
 use crate::orderings::{self, Ordering};
 use crate::played::Played;
 use crate::sim;
-use crate::{figure7, plan, real, report};
+use crate::{figure7, figure9, plan, real, report};
 use anyhow::{Result, bail};
 use tranship_policy::Config;
 
+/// The scale of `--quick`.
+const QUICK: f64 = 0.05;
+
 /// Whether all orderings held.
 pub(crate) fn run(args: &ExperimentArgs) -> Result<bool> {
+    let mut args = args.clone();
+    if args.quick {
+        args.scale = QUICK;
+    }
+    let args = &args;
     let settings = plan::settings(args.figure, &args.policy, &args.target)?;
     if args.figure == Figure::CbufFig7 {
         if args.simulated || !args.policy.is_empty() {
@@ -26,11 +34,23 @@ pub(crate) fn run(args: &ExperimentArgs) -> Result<bool> {
         }
         return figure7::run(args);
     }
+    if args.figure == Figure::CbufFig9 {
+        return figure9::run(args);
+    }
     let machine = Machine::now();
     let mut bar = Bar::new(args.json);
-    let mut all = Vec::new();
-    for (number, setting) in settings.iter().enumerate() {
+    let mut all: Vec<Played> = Vec::new();
+    let settings = match args.simulated {
+        true => settings,
+        false => plan::after_unlimited(settings),
+    };
+    for (number, mut setting) in settings.iter().cloned().enumerate() {
         bar.stage(&setting.name, number, settings.len());
+        // How many pages the programs use when nothing is short depends on the machine.
+        if let Some(first) = all.first().filter(|_| !args.simulated) {
+            setting.limit_pages = plan::limit(Played::most_granted(first));
+        }
+        let setting = &setting;
         all.push(match args.simulated {
             true => {
                 let scenario = setting.scenario(args.figure)?;

@@ -3,13 +3,13 @@
 use serde::{Deserialize, Serialize};
 use std::io::Write;
 
-/// Order to a process, on its standard input: how many callers it has from now on. The end of input: leave.
+/// Order to a process, on its standard input: how many connections or pages it has from now on. The end of input: leave.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct Want {
     pub callers: u64,
 }
 
-/// Report of a process of the pipeline or of the interferer: its progress. The first says that it is ready. All of it
+/// Report of the client or of the interferer: its progress. The first says that it is ready. All of it
 /// counts from its start on.
 #[derive(Clone, Copy, Default, Debug, Serialize, Deserialize)]
 pub(crate) struct Progress {
@@ -17,11 +17,7 @@ pub(crate) struct Progress {
     pub at_ns: u64,
     /// Requests, or pages.
     pub done: u64,
-    /// Time that callers waited for memory, summed over callers.
-    pub blocked_ns: u64,
-    /// Time spent collecting.
-    pub collect_ns: u64,
-    /// Messages whose bytes were not those that were sent.
+    /// Requests that were refused.
     pub wrong: u64,
 }
 

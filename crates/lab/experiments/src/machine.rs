@@ -43,3 +43,9 @@ impl Machine {
         )
     }
 }
+
+/// Returns the processor of a server, and that of its client: another one, if there is one.
+pub(crate) fn cores() -> (usize, usize) {
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    (0, usize::from(processors > 1))
+}

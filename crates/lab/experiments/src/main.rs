@@ -8,6 +8,7 @@ mod args;
 mod bar;
 mod experiment;
 mod figure7;
+mod figure9;
 mod lines;
 mod machine;
 mod orderings;
@@ -23,6 +24,7 @@ mod sim;
 mod simulate;
 mod tables;
 mod trace;
+mod web;
 
 use args::{Args, Command};
 use clap::Parser;

@@ -40,7 +40,7 @@ impl Ordering {
 /// Those of a figure, as far as its runs are there.
 pub(crate) fn of(figure: Figure, all: &[Played]) -> Vec<Ordering> {
     let mut found = match figure {
-        Figure::CbufFig7 => Vec::new(),
+        Figure::CbufFig7 | Figure::CbufFig9 => Vec::new(),
         Figure::CbufFig10 => policies(all),
         Figure::CbufFig11 => targets(all),
     };
@@ -128,7 +128,8 @@ fn best(ample: &Played, other: &Played) -> Ordering {
     let both = |app| [peak(ample, app), peak(other, app)];
     let ([s, t], [i, j]) = (both(SERVER), both(INTERFERER));
     let wait = |a: &Reached, b: &Reached| a.share <= b.share + NEAR_SHARE;
-    // Who is short of memory takes less of the processors from the other: what both do counts together, each as a part of what it does here.
+    // A program that is short of memory takes less processor time from the other. The two rates therefore count
+    // together, each as a share of its rate with enough memory.
     let part = |a: &Reached, b: &Reached| b.per_second / a.per_second.max(1.0);
     let work = (part(&s, &t) + part(&i, &j)) / 2.0;
     Ordering::new(
@@ -227,14 +228,12 @@ fn within_total(played: &Played) -> Option<Ordering> {
                 played.setting.name
             ),
             format!(
-                "at most {:.0} of {:.0} pages resident in {} samples ({:.0} a second; {} beyond), {:.0} with what nobody was granted yet in {}; quotas {:.0}",
+                "at most {:.0} of {:.0} pages resident in {} samples ({:.0} a second; {} beyond); quotas {:.0}",
                 whole_pages(seen.max_bytes),
                 whole_pages(seen.total_bytes),
                 seen.samples,
                 seen.samples_per_second,
                 seen.samples_beyond,
-                whole_pages(seen.outside_max_bytes),
-                seen.outside_samples,
                 whole_pages(seen.quotas_max_bytes)
             ),
             most <= seen.total_bytes,

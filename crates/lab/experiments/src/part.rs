@@ -1,17 +1,13 @@
 //! The processes of an experiment.
 //!
 //! ```text
-//!  client ──► stage 1 ══► stage 2 ══► ... ══► stage 6 ══╗     interferer: a pool of its own
-//!     ▲        a pool      a pool              a pool   ║
-//!     ╚═════════════════════ answers ═══════════════════╝
+//!  client ══ connections ══ web server     interferer: a pool of its own     writer ══ pages ══► readers
 //! ```
 
 mod client;
 mod interferer;
 mod pages;
-mod stage;
 mod told;
-mod work_queue;
 
 use crate::args::{PartArgs, PartRole};
 use anyhow::Result;
@@ -31,9 +27,14 @@ pub(crate) fn run(args: &PartArgs) -> Result<()> {
 
 fn work(args: &PartArgs) -> Result<()> {
     let name = match args.role {
-        PartRole::Stage | PartRole::Reader => format!("{} {}", args.role.name(), args.number),
+        PartRole::Reader => format!("{} {}", args.role.name(), args.number),
         role => role.name().to_owned(),
     };
+    if let Some(core) = args.core {
+        let mut set = rustix::thread::CpuSet::new();
+        set.set(core);
+        rustix::thread::sched_setaffinity(None, &set)?;
+    }
     let told = told::listen()?;
     let domain = Domain::builder()
         .name(&name)
@@ -42,9 +43,8 @@ fn work(args: &PartArgs) -> Result<()> {
         .helper_thread(true)
         .connect()?;
     match args.role {
-        PartRole::Client => client::run(&domain, &told),
-        PartRole::Stage => stage::run(&domain, args.number, args.amount),
-        PartRole::Interferer => interferer::run(&domain, &told, args.amount),
+        PartRole::Client => client::run(&told, u16::try_from(args.amount)?),
+        PartRole::Interferer => interferer::run(&domain, &told),
         PartRole::Writer => pages::write(&domain, args.number, args.amount),
         PartRole::Reader => pages::read(&domain, args.number),
     }

@@ -3,24 +3,29 @@
 use crate::args::Figure;
 use crate::sim::{self, Curve, Scenario};
 use anyhow::{Result, bail};
-use std::time::Duration;
 use tranship_policy::find;
 
 /// The experiment's page: one chunk, the smallest there is. The paper's has 4 KiB.
 pub(crate) const PAGE: u64 = 64 << 10;
-/// Components that a packet passes in the paper.
-pub(crate) const STAGES: usize = 6;
-/// Requests under way. When nothing is short each stage has 39 on average and up to 46: with the interferer's 64 that is the paper's 340.
-pub(crate) const CALLERS: u32 = 232;
+/// The web server's components, whose pools have their names.
+pub(crate) const COMPONENTS: [&str; 7] = [
+    "front", "http", "guard", "route", "cache", "static", "dynamic",
+];
+/// The largest size of their pools: of such, the manager grants memory by the page.
+pub(crate) const POOL: &str = "16MiB";
+/// Connections, each with one request under way, and bytes of an answer: a page. When nothing is short, most answers are
+/// there at once: with those of the other components and the interferer's 64 that is about the paper's 340 pages.
+pub(crate) const CONNECTIONS: u32 = 232;
+pub(crate) const ANSWER: u64 = PAGE - 4096;
+/// Threads of the server that may wait for memory at once: the component that makes answers has one.
+pub(crate) const CALLERS: u32 = 1;
 /// Pages in all, as in the paper; and so many that nobody is ever short.
 const LIMIT: u64 = 300;
+/// Pages that are used in the paper when nothing is short.
+const USED: f64 = 340.0;
 const AMPLE: u64 = 680;
-/// Callers of an interferer that takes all it can get.
+/// Pages of an interferer that takes all it can get.
 const GREEDY: f64 = 300.0;
-/// How long a stage has a page. Longer than in the simulator: six processes on a few processors are to wait for memory and not for processors.
-pub(crate) const HOLD: Duration = Duration::from_millis(40);
-/// And the interferer.
-pub(crate) const INTERFERER_HOLD: Duration = Duration::from_millis(20);
 
 /// The paper's schedule, milliseconds.
 pub(crate) const BEGINS: u64 = 21_000;
@@ -60,7 +65,7 @@ impl Setting {
         }
     }
 
-    /// How many callers the interferer has, by the paper's time.
+    /// How many pages the interferer wants, by the paper's time.
     pub fn need(&self) -> Curve {
         let peak = if self.greedy { GREEDY } else { 64.0 };
         Curve(vec![
@@ -90,6 +95,29 @@ impl Setting {
     }
 }
 
+/// Puts the run without a limit before the others: it shows how many pages are used when nothing is short.
+pub(crate) fn after_unlimited(settings: Vec<Setting>) -> Vec<Setting> {
+    let others = settings.into_iter().filter(|s| s.name != UNLIMITED);
+    let unlimited = Setting {
+        limit_pages: AMPLE,
+        ..Setting::new(UNLIMITED, "throughput")
+    };
+    std::iter::once(unlimited).chain(others).collect()
+}
+
+/// Returns the limit of the other runs: the paper's part of what is used when nothing is short, and at least a chunk or
+/// two for each pool.
+pub(crate) fn limit(used_pages: f64) -> u64 {
+    #[allow(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        clippy::cast_precision_loss
+    )]
+    // pages: few, and not below 0
+    let limit = (used_pages * LIMIT as f64 / USED).round() as u64;
+    limit.clamp(2 * (COMPONENTS.len() as u64 + 1), AMPLE)
+}
+
 /// The runs of a figure, of which only some policies may be wanted.
 pub(crate) fn settings(
     figure: Figure,
@@ -101,7 +129,7 @@ pub(crate) fn settings(
     }
     let mut all = Vec::new();
     match figure {
-        Figure::CbufFig7 => {}
+        Figure::CbufFig7 | Figure::CbufFig9 => {}
         Figure::CbufFig10 => {
             all.push(Setting {
                 limit_pages: AMPLE,
@@ -131,7 +159,7 @@ pub(crate) fn settings(
     if !policies.is_empty() {
         all.retain(|s| policies.contains(&s.policy));
     }
-    if all.is_empty() && figure != Figure::CbufFig7 {
+    if all.is_empty() && !matches!(figure, Figure::CbufFig7 | Figure::CbufFig9) {
         bail!(
             "{} has no run under {}",
             figure.name(),

@@ -1,6 +1,6 @@
 //! A run, real or simulated, and its figures at the times that matter.
 
-use crate::plan::{BEGINS, ENDS, FALLS, OVER, PAGE, PEAK, PERIODS, STAGES, Setting, WARM};
+use crate::plan::{BEGINS, ENDS, FALLS, OVER, PAGE, PEAK, PERIODS, Setting, WARM};
 use crate::residency::Residency;
 use crate::sim::{self, AppFigures, Run};
 
@@ -53,11 +53,22 @@ impl Played {
         sim::figures(&self.run, from, to).0.swap_remove(app)
     }
 
-    /// Quotas in pages, on average: of the server's stages together, of the interferer.
+    /// Quotas in pages, on average: of the server's components together, of the interferer.
     pub fn quotas(&self, (from, to): Span) -> [f64; 2] {
         let pools = sim::figures(&self.run, from, to).1;
         let all: Vec<f64> = pools.iter().map(|p| pages(p.quota_bytes)).collect();
-        [all[..STAGES].iter().sum(), all[STAGES]]
+        // The interferer's is the last one.
+        let (other, own) = all
+            .split_last()
+            .map_or((0.0, &[][..]), |(last, own)| (*last, own));
+        [own.iter().sum(), other]
+    }
+
+    /// The most that was granted at once, pages.
+    pub fn most_granted(&self) -> f64 {
+        let frames = self.run.frames.iter();
+        let granted = frames.map(|f| f.pools.iter().map(|p| p.resident_bytes).sum());
+        whole_pages(granted.max().unwrap_or(0))
     }
 
     /// The most that was in use at once, pages.

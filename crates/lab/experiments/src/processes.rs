@@ -24,6 +24,17 @@ pub(crate) struct Process<T> {
 
 impl<T: DeserializeOwned + Send + 'static> Process<T> {
     pub fn start(role: PartRole, number: u32, amount: u64, socket: &Path) -> Result<Process<T>> {
+        Process::start_on(role, number, amount, socket, None)
+    }
+
+    /// Starts a process that stays on a processor.
+    pub fn start_on(
+        role: PartRole,
+        number: u32,
+        amount: u64,
+        socket: &Path,
+        core: Option<usize>,
+    ) -> Result<Process<T>> {
         let name = match number {
             0 => role.name().to_owned(),
             _ => format!("{} {number}", role.name()),
@@ -34,6 +45,7 @@ impl<T: DeserializeOwned + Send + 'static> Process<T> {
             .arg(socket)
             .args(["--number", &number.to_string()])
             .args(["--amount", &amount.to_string()])
+            .args(core.map(|core| format!("--core={core}")))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -62,11 +74,7 @@ impl<T: DeserializeOwned + Send + 'static> Process<T> {
         })
     }
 
-    pub fn pid(&self) -> u32 {
-        self.child.id()
-    }
-
-    /// So many callers from now on.
+    /// So many connections, or pages, from now on.
     pub fn want(&mut self, callers: u64) -> Result<()> {
         let stdin = self.stdin.as_mut().context("its standard input")?;
         let mut text = serde_json::to_vec(&Want { callers })?;

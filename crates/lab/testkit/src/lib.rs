@@ -54,7 +54,7 @@ pub use folder::folder;
 pub use manager::{listening, manager, start_manager};
 pub use peer::{Control, Exit, Launch, Peer, PeerError, Privilege, own_user};
 pub use port::Port;
-pub use random::Random;
+pub use random::{Random, kills};
 pub use relay::Relay;
 pub use resource::Held;
 pub use running::Running;

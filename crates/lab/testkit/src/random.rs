@@ -4,6 +4,19 @@ use std::time::{Duration, Instant};
 
 use crate::payload::mix;
 
+/// Kills of a test: `TRANSHIP_KILLS` says how many, else `torture` where `TRANSHIP_TORTURE` is set, else `few`.
+///
+/// # Panics
+/// When `TRANSHIP_KILLS` is not a number.
+#[must_use]
+pub fn kills(few: u64, torture: u64) -> u64 {
+    match std::env::var("TRANSHIP_KILLS") {
+        Ok(said) => said.parse().expect("TRANSHIP_KILLS is a number"),
+        Err(_) if std::env::var_os("TRANSHIP_TORTURE").is_some() => torture,
+        Err(_) => few,
+    }
+}
+
 /// A generator that printed its seed.
 #[derive(Debug, Clone)]
 pub struct Random {

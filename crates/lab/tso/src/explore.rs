@@ -9,7 +9,7 @@
 //! thread touches is such a step too. Which thread touches which word is found out on the way. A wrong assumption is
 //! explored anew.
 
-use super::session::{self, Next, Op};
+use super::session::{self, Next, Op, Word};
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::fmt::Write;
 
@@ -276,7 +276,7 @@ impl<S> Explorer<'_, S> {
                 let words = words.iter().map(|(word, _)| word.index);
                 (words.collect(), true, false)
             }
-            Next::Op(Op::Fence | Op::FenceEverybody | Op::Wake(_)) => return,
+            Next::Op(Op::Fence | Op::FenceEverybody | Op::Wake(_) | Op::WakeOne(_)) => return,
             Next::Done | Next::Panics(_) => return,
         };
         for index in words {
@@ -398,6 +398,23 @@ impl<S> Explorer<'_, S> {
         self.touches(t, to);
     }
 
+    /// Wakes at most so many threads that sleep on a word, and returns how many.
+    fn wake(&mut self, state: &State, next: &mut State, word: Word, most: usize) -> u64 {
+        let mut woken = 0;
+        for other in 0..state.threads.len() {
+            let sleeps_on_it = match self.next(other, state) {
+                Next::Op(Op::Sleep(words)) => words.iter().any(|(on, _)| *on == word),
+                _ => false,
+            };
+            if woken < most && state.threads[other].sleeps && sleeps_on_it {
+                woken += 1;
+                next.threads[other].sleeps = false;
+                self.answer(next, other, 0);
+            }
+        }
+        woken as u64
+    }
+
     /// Does one step. Returns `None` if the step cannot be done now: a locked instruction or a system call waits until
     /// the thread's stores are in memory.
     fn step(&mut self, state: &State, t: usize, op: &Op) -> Option<State> {
@@ -438,19 +455,8 @@ impl<S> Explorer<'_, S> {
                 return Some(next);
             }
             Op::Sleep(_) => 0,
-            Op::Wake(word) => {
-                for other in 0..state.threads.len() {
-                    let sleeps_on_it = match self.next(other, state) {
-                        Next::Op(Op::Sleep(words)) => words.iter().any(|(on, _)| on == word),
-                        _ => false,
-                    };
-                    if state.threads[other].sleeps && sleeps_on_it {
-                        next.threads[other].sleeps = false;
-                        self.answer(&mut next, other, 0);
-                    }
-                }
-                0
-            }
+            Op::Wake(word) => self.wake(state, &mut next, *word, usize::MAX),
+            Op::WakeOne(word) => self.wake(state, &mut next, *word, 1),
         };
         self.answer(&mut next, t, result);
         Some(next)

@@ -42,6 +42,13 @@ pub fn sleep_on<'a>(words: impl Iterator<Item = (&'a AtomicU32, u32)>) -> bool {
     is_running
 }
 
+/// Wakes one thread that sleeps on the word: the first of the model's. Returns how many were found, or `None` if no exploration
+/// runs here.
+pub fn wake_one(word: &AtomicU32) -> Option<usize> {
+    let word = word.word()?;
+    usize::try_from(perform(Op::WakeOne(word))).ok()
+}
+
 /// Wakes all threads that sleep on the word. Returns false at once if no exploration runs here.
 pub fn wake_all(word: &AtomicU32) -> bool {
     word.word().is_some_and(|word| {

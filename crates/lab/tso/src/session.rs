@@ -36,6 +36,8 @@ pub(crate) enum Op {
     /// Sleep in the kernel until one of the words is woken, unless a word has changed already.
     Sleep(Vec<(Word, u64)>),
     Wake(Word),
+    /// Wake one sleeper, and return how many were found.
+    WakeOne(Word),
 }
 
 enum Now {
@@ -149,7 +151,7 @@ pub(super) fn at_once(memory: &mut [u64], op: &Op) -> u64 {
             memory[word.index] = word.change(was, *change);
             was
         }
-        Op::Fence | Op::FenceEverybody | Op::Wake(_) => 0,
+        Op::Fence | Op::FenceEverybody | Op::Wake(_) | Op::WakeOne(_) => 0,
         Op::Yield(..) | Op::Sleep(_) => panic!("nobody is there to wait for"),
     }
 }

@@ -1,8 +1,7 @@
 //! No two files of a crate use each other, not even by a detour: `cargo run -p xtask -- circles` shows the uses
 //! between those that do.
 //!
-//! Uses are imports and calls of methods (`references` says which it sees). Files that lie in circles are counted, by
-//! imports alone and by all uses. `MOST` has the numbers of today, which may only fall.
+//! Uses are imports and calls of methods (`references` says which it sees).
 
 mod graph;
 mod names;
@@ -13,28 +12,20 @@ use crate::findings::Findings;
 use crate::source;
 use anyhow::{Context, Result};
 use graph::Arrows;
-use references::Uses;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// Most files in circles: of imports, and of all uses (all in `core`). The aim is 0.
-const MOST: [(Uses, usize); 2] = [(Uses::Paths, 0), (Uses::PathsAndMethods, 50)];
-
 /// Looks for circles in every crate.
 pub(crate) fn check(root: &Path) -> Result<Findings> {
-    look(root, &MOST, |_, _, _| {})
+    look(root, |_, _, _| {})
 }
 
-/// Looks for circles of all uses, and prints them.
+/// Looks for circles, and prints them.
 pub(crate) fn show(root: &Path) -> Result<Findings> {
-    look(root, &MOST[1..], tell)
+    look(root, tell)
 }
 
-fn look(
-    root: &Path,
-    most: &[(Uses, usize)],
-    tell: fn(&str, &BTreeSet<String>, &Arrows),
-) -> Result<Findings> {
+fn look(root: &Path, tell: fn(&str, &BTreeSet<String>, &Arrows)) -> Result<Findings> {
     let mut findings = Findings::default();
     let files = source::files(root)?;
     let mut crates: BTreeMap<String, BTreeMap<String, &str>> = BTreeMap::new();
@@ -50,24 +41,16 @@ fn look(
             texts.insert(inside.to_owned(), &file.text);
         }
     }
-    for (uses, most) in most {
-        let mut within = BTreeMap::new();
-        for (name, texts) in &crates {
-            findings.saw();
-            let arrows = arrows(texts, *uses).with_context(|| format!("crate {name}"))?;
-            for circle in graph::circles(&arrows) {
-                *within.entry(name.as_str()).or_insert(0) += circle.len();
-                tell(name, &circle, &arrows);
-            }
-        }
-        let sum: usize = within.values().sum();
-        let said = format!("{sum} files in circles, at most {most} ({uses:?}: {within:?})");
-        if sum > *most {
+    for (name, texts) in &crates {
+        findings.saw();
+        let arrows = arrows(texts).with_context(|| format!("crate {name}"))?;
+        for circle in graph::circles(&arrows) {
             findings.error(format!(
-                "{said}; `cargo run -p xtask -- circles` shows them"
+                "{name}: a circle of {} files, {} among them; `cargo run -p xtask -- circles` shows it",
+                circle.len(),
+                circle.first().map_or("", String::as_str)
             ));
-        } else if sum < *most {
-            findings.warn(format!("{said}: lower the number in circles.rs"));
+            tell(name, &circle, &arrows);
         }
     }
     Ok(findings)
@@ -86,7 +69,7 @@ fn tell(name: &str, circle: &BTreeSet<String>, arrows: &Arrows) {
 }
 
 /// Returns the uses between a crate's files, by their paths below `src/`.
-fn arrows(texts: &BTreeMap<String, &str>, uses: Uses) -> Result<Arrows> {
+fn arrows(texts: &BTreeMap<String, &str>) -> Result<Arrows> {
     let mut all = Arrows::new();
     // A crate without a root of its own, as that of the fuzz targets, has a root in each file and folder at its top.
     let has_root = ["lib.rs", "main.rs"]
@@ -98,7 +81,7 @@ fn arrows(texts: &BTreeMap<String, &str>, uses: Uses) -> Result<Arrows> {
     };
     for root in texts.keys().filter(is_root) {
         let modules = names::Modules::read(texts, root)?;
-        references::collect(&modules, uses, &mut all);
+        references::collect(&modules, &mut all);
     }
     Ok(all)
 }
@@ -108,12 +91,8 @@ mod tests {
     use super::*;
 
     fn circles_of(files: &[(&str, &str)]) -> Vec<Vec<String>> {
-        circles_by(Uses::Paths, files)
-    }
-
-    fn circles_by(uses: Uses, files: &[(&str, &str)]) -> Vec<Vec<String>> {
         let texts = files.iter().map(|(path, text)| ((*path).to_owned(), *text));
-        let arrows = arrows(&texts.collect(), uses).expect("Rust");
+        let arrows = arrows(&texts.collect()).expect("Rust");
         let circles = graph::circles(&arrows);
         circles
             .into_iter()
@@ -195,8 +174,7 @@ mod tests {
             ),
             ("c.rs", "pub struct B { pub x: u8 }"),
         ];
-        assert!(circles_of(&files).is_empty());
-        !circles_by(Uses::PathsAndMethods, &files).is_empty()
+        !circles_of(&files).is_empty()
     }
 
     #[test]
@@ -236,17 +214,14 @@ mod tests {
 
     #[test]
     fn a_type_whose_methods_are_in_two_files_that_call_each_other() {
-        let found = circles_by(
-            Uses::PathsAndMethods,
-            &[
-                ("lib.rs", "mod a; mod b; pub struct S;"),
-                ("a.rs", "impl crate::S { pub fn a(&self) { self.b() } }"),
-                (
-                    "b.rs",
-                    "use super::S; impl S { pub fn b(&self) {} pub fn c(&self) { S::a(self) } }",
-                ),
-            ],
-        );
+        let found = circles_of(&[
+            ("lib.rs", "mod a; mod b; pub struct S;"),
+            ("a.rs", "impl crate::S { pub fn a(&self) { self.b() } }"),
+            (
+                "b.rs",
+                "use super::S; impl S { pub fn b(&self) {} pub fn c(&self) { S::a(self) } }",
+            ),
+        ]);
         assert_eq!(found, [["a.rs", "b.rs"]]);
     }
 }

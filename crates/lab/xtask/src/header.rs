@@ -1,4 +1,4 @@
-//! `tranship.h`, its two smaller sisters and the manual pages are made from the source of `crates/faces/capi`: `cargo
+//! `tranship.h`, its smaller sisters and the manual pages are made from the source of `crates/faces/capi`: `cargo
 //! run -p xtask -- header write` renews them, `header check` holds them to it. So building the product needs no
 //! generator, and a review sees every change of the interface of C programs.
 //!
@@ -41,6 +41,38 @@ const HEADERS: &[Header] = &[
         bottom: "",
     },
     Header {
+        path: "tranship/component.h",
+        folder: Some("component"),
+        guard: "TRANSHIP_COMPONENT_H",
+        top: COMPONENT_TOP,
+        after_includes: || COMPONENT_TYPES.into(),
+        bottom: "",
+    },
+    Header {
+        path: "tranship/queue.h",
+        folder: Some("queue"),
+        guard: "TRANSHIP_QUEUE_H",
+        top: QUEUE_TOP,
+        after_includes: || QUEUE_TYPES.into(),
+        bottom: "",
+    },
+    Header {
+        path: "tranship/service.h",
+        folder: Some("service"),
+        guard: "TRANSHIP_SERVICE_H",
+        top: SERVICE_TOP,
+        after_includes: || SERVICE_TYPES.into(),
+        bottom: "",
+    },
+    Header {
+        path: "tranship/topic.h",
+        folder: Some("topic"),
+        guard: "TRANSHIP_TOPIC_H",
+        top: TOPIC_TOP,
+        after_includes: || TOPIC_TYPES.into(),
+        bottom: "",
+    },
+    Header {
         path: "tranship/mbufs.h",
         folder: Some("mbuf"),
         guard: "TRANSHIP_MBUFS_H",
@@ -63,6 +95,21 @@ const MAP: &str = "crates/faces/capi/tranship.map";
 /// Names in C of the types of the source.
 const NAMES: &[(&str, &str)] = &[
     ("Buf", "tranship_buf"),
+    ("Call", "tranship_call"),
+    ("Client", "tranship_client"),
+    ("Component", "tranship_component"),
+    ("Consumer", "tranship_consumer"),
+    ("ConsumerOptions", "tranship_consumer_options"),
+    ("Item", "tranship_item"),
+    ("Producer", "tranship_producer"),
+    ("Publisher", "tranship_publisher"),
+    ("QueueOptions", "tranship_queue_options"),
+    ("Request", "tranship_request"),
+    ("Service", "tranship_service"),
+    ("ServiceOptions", "tranship_service_options"),
+    ("Subscriber", "tranship_subscriber"),
+    ("SubscriberOptions", "tranship_subscriber_options"),
+    ("TopicOptions", "tranship_topic_options"),
     ("Domain", "tranship_domain"),
     ("Each", "tranship_m_each"),
     ("ExtFree", "tranship_ext_free"),
@@ -278,6 +325,62 @@ const ADMIN_TOP: &str = "/*
 
 const ADMIN_TYPES: &str = "
 typedef struct tranship_pool_stats tranship_pool_stats;
+";
+
+const COMPONENT_TOP: &str = "/*
+ * tranship: components of `tranship run`, which find their ends by their names.
+ *
+ * Made from the source by `cargo run -p xtask -- header write`; tranship_component(3) is the manual.
+ */";
+
+/// cbindgen knows the types of one folder.
+const COMPONENT_TYPES: &str = "
+#include \"queue.h\"
+#include \"service.h\"
+#include \"topic.h\"
+
+typedef struct tranship_component tranship_component;
+";
+
+const TOPIC_TOP: &str = "/*
+ * tranship: topics: one publisher's messages to any number of subscribers.
+ *
+ * Made from the source by `cargo run -p xtask -- header write`; tranship_topic(3) is the manual.
+ */";
+
+const TOPIC_TYPES: &str = "
+typedef struct tranship_publisher tranship_publisher;
+typedef struct tranship_subscriber tranship_subscriber;
+typedef struct tranship_topic_options tranship_topic_options;
+typedef struct tranship_subscriber_options tranship_subscriber_options;
+";
+
+const SERVICE_TOP: &str = "/*
+ * tranship: services: requests and answers. A name has many clients and any number of workers.
+ *
+ * Made from the source by `cargo run -p xtask -- header write`; tranship_service(3) is the manual.
+ */";
+
+const SERVICE_TYPES: &str = "
+typedef struct tranship_service tranship_service;
+typedef struct tranship_request tranship_request;
+typedef struct tranship_client tranship_client;
+typedef struct tranship_call tranship_call;
+typedef struct tranship_service_options tranship_service_options;
+";
+
+const QUEUE_TOP: &str = "/*
+ * tranship: queues: many producers, many consumers, each item taken by exactly one.
+ *
+ * Made from the source by `cargo run -p xtask -- header write`; tranship_queue(3) is the manual.
+ */";
+
+const QUEUE_TYPES: &str = "
+typedef struct tranship_producer tranship_producer;
+typedef struct tranship_consumer tranship_consumer;
+typedef struct tranship_item tranship_item;
+typedef struct tranship_queue_options tranship_queue_options;
+typedef struct tranship_consumer_options tranship_consumer_options;
 ";
 
 const MBUFS_TOP: &str = "/*

@@ -22,23 +22,31 @@ const HOUSE: &[Folder] = &[
             "manager",
             "session",
             "core",
+            "readers",
             "topic",
+            "queue",
             "sandbox",
+            "service",
             "typed-derive",
             "typed",
-            "service",
+            "component",
         ],
     ),
     Folder::new("items", 1, &["items"]),
     Folder::new("net", 2, &["transport", "channel"]),
     Folder::new("packets", 2, &["mbuf", "netpath"]),
-    Folder::new("values", 2, &["zcopy", "zcopy-preload", "cache"]),
+    Folder::new("values", 2, &["zcopy", "zcopy-preload", "cache", "store"]),
     Folder::new("block", 2, &["block"]),
     Folder::new("heap", 2, &["malloc", "preload"]),
-    Folder::new("faces", 3, &["tranship", "observe", "cli", "capi", "py"]),
+    Folder::new(
+        "faces",
+        3,
+        &["tranship", "observe", "run", "cli", "capi", "py"],
+    ),
+    Folder::new("apps", 4, &["web"]),
     Folder::new(
         "lab",
-        4,
+        5,
         &["tso", "testkit", "model", "bench", "experiments", "xtask"],
     ),
 ];
@@ -186,6 +194,7 @@ impl Place {
     /// Returns the end of its manifest's path.
     fn manifest(&self) -> String {
         match self.folder.crates.len() {
+            _ if self.folder.name == "apps" => format!("apps/{}/Cargo.toml", self.name()),
             1 => format!("crates/{}/Cargo.toml", self.name()),
             _ => format!("crates/{}/{}/Cargo.toml", self.folder.name, self.name()),
         }

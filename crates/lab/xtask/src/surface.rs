@@ -11,7 +11,6 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 const PAGE: &str = "docs/surface.txt";
-const FEATURES: &str = "block,cache,embedded,net,malloc,mbuf,policy,sandbox,topic,zcopy,zone";
 
 /// Checks that the page is that of the code.
 pub(crate) fn check(root: &Path) -> Result<Findings> {
@@ -86,10 +85,17 @@ fn document(root: &Path) -> Result<PathBuf> {
     {
         command.env_remove(name);
     }
-    command.args(["doc", "--quiet", "--package", "tranship", "--no-deps"]);
-    let done = command.args(["--features", FEATURES]).current_dir(root);
+    let arguments = [
+        "doc",
+        "--quiet",
+        "--package",
+        "tranship",
+        "--no-deps",
+        "--all-features",
+    ];
+    let done = command.args(arguments).current_dir(root);
     if !done.status().context("cargo doc")?.success() {
-        bail!("`cargo doc --package tranship --no-deps --features {FEATURES}` failed");
+        bail!("`cargo {}` failed", arguments.join(" "));
     }
     let target =
         std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);

@@ -51,7 +51,7 @@ impl Ended {
         }
     }
 
-    /// Marks what a window covers. `hint` is where such entries were found before, and is found again.
+    /// Marks the entries that a window covers. `hint` is the index at which the last search ended; it is updated.
     pub(super) fn cover(&mut self, low: u64, len: u64, hint: &mut usize) {
         let Some(last) = self.batch().checked_sub(1).and_then(|last| self.get(last)) else {
             return;

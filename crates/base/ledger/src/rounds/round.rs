@@ -10,7 +10,8 @@ use tranship_ring::broadcast::{Limits, Win};
 pub struct Pace {
     /// Desks a step; 0: as many as the pool's size needs.
     pub desks: usize,
-    /// Words of a table a step.
+    /// Words of a table a step, at least. With many tables a step reads more words: a round ends before as many lines
+    /// have ended as its batch has entries.
     pub table: usize,
     /// Entries that are swept a step.
     pub sweep: usize,
@@ -182,10 +183,16 @@ impl Rounds {
     /// Whether what is available only just lasts until a round is over that begins now.
     #[inline(always)]
     fn is_due(&self, available: usize) -> bool {
+        if self.ended < 8 || self.slots.len() < self.pace.small {
+            return false;
+        }
         let entries = self.ended + self.held;
-        let steps = self.look_steps + entries / 8 + self.tables * (entries / 32);
-        let late = available <= steps + 12 || self.ended > self.slots.len();
-        late && self.ended >= 8 && self.slots.len() >= self.pace.small
+        let tables = match self.tables {
+            0 => 0,
+            tables => tables * entries / self.table_words(),
+        };
+        let steps = self.look_steps + entries / 8 + tables;
+        available <= steps + 12 || self.ended > self.slots.len()
     }
 
     fn step_on<D: Desks + ?Sized>(
@@ -209,7 +216,7 @@ impl Rounds {
                 self.prefetch(desks, end);
             }
             Phase::Table { .. } => {
-                for _ in 0..self.pace.table {
+                for _ in 0..self.table_words() {
                     self.look_at_table(desks, outcome)?;
                 }
             }
@@ -224,6 +231,17 @@ impl Rounds {
             }
         }
         Ok(())
+    }
+
+    /// Returns how many words of tables a step reads. A round reads a word of each table for each entry of its batch.
+    /// With two words a table, half as many entries come meanwhile as the batch has.
+    fn table_words(&self) -> usize {
+        self.pace.table.max(2 * self.tables.max(self.tables_now))
+    }
+
+    /// Returns how many entries wait for the verdict of a round.
+    pub fn waiting(&self) -> usize {
+        self.ended + self.held
     }
 
     fn prefetch<D: Desks + ?Sized>(&self, desks: &D, from: usize) {

@@ -130,7 +130,7 @@ pub struct State {
     pub queue: [u8; Q],
     pub reader: [u8; D],
     pub alive: u8,
-    /// Whose connection to the manager was lost, though they live.
+    /// Domains that live and have lost their connection to the manager.
     pub hung_up: u8,
     pub deaths: u8,
     pub wrong: Option<&'static str>,
@@ -176,7 +176,7 @@ impl State {
         self.wrong.get_or_insert(why);
     }
 
-    /// Whose thread that is.
+    /// The domain of a thread.
     pub fn owner(thread: usize) -> usize {
         thread % usize::from(SECOND)
     }

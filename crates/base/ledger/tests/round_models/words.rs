@@ -145,7 +145,7 @@ pub struct View<'a> {
     pub script: &'a Script<'a>,
     pub config: &'a Config,
     pub ring: usize,
-    /// Whose desk.
+    /// The reader with this desk.
     pub reader: usize,
     /// Broken: a line that was read before it is claimed.
     pub line: Option<[u64; 3]>,

@@ -1,7 +1,7 @@
 //! The header at the beginning of every kind except the chunk.
 
 use super::{CreateError, OpenError};
-use crate::{Opts, RoMapping, RwMapping, make, verify};
+use crate::{Opts, RoMapping, RwMapping, Sealing, make, verify, verify_as};
 use std::os::fd::{AsFd, OwnedFd};
 
 /// The first 8 bytes: "RANSHIP" and a zero.
@@ -25,6 +25,8 @@ pub enum Kind {
     Lines = 11,
     Desk = 12,
     Bell = 13,
+    /// Written by all that are shown it.
+    Claims = 14,
 }
 
 impl Kind {
@@ -43,6 +45,7 @@ impl Kind {
             Kind::Lines => "tranship-lines",
             Kind::Desk => "tranship-desk",
             Kind::Bell => "tranship-bell",
+            Kind::Claims => "tranship-claims",
         }
     }
 }
@@ -50,6 +53,15 @@ impl Kind {
 /// 64 bytes, written once before sealing: the magic number, version, kind, count, a zero, two words of the kind's own,
 /// three zeros.
 type Words = [u64; 8];
+
+/// Verifies and maps an object that all which are shown it can write.
+pub fn open_shared(fd: impl AsFd, len: usize) -> Result<RwMapping, OpenError> {
+    verify_as(fd.as_fd(), len, Sealing::Shared)?;
+    RwMapping::map(fd, len).map_err(|source| OpenError::Map {
+        len_bytes: len,
+        source,
+    })
+}
 
 const _: () = assert!(
     cfg!(target_endian = "little"),
@@ -74,6 +86,17 @@ impl Says {
         let (fd, map) = make(self.kind.name(), len, Opts::default())?;
         self.write(&map);
         fill(&map);
+        Ok((fd, map))
+    }
+
+    /// Makes an object with this header that all which are shown it can write.
+    pub fn create_shared(self, len: usize) -> Result<(OwnedFd, RwMapping), CreateError> {
+        let opts = Opts {
+            sealing: Sealing::Shared,
+            ..Opts::default()
+        };
+        let (fd, map) = make(self.kind.name(), len, opts)?;
+        self.write(&map);
         Ok((fd, map))
     }
 

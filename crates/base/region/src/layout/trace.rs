@@ -54,6 +54,8 @@ pub struct Traced {
     pub channel: u32,
     /// For sent and received: the other end's domain.
     pub peer: u32,
+    /// For sent and received: the low half of the word that went along.
+    pub word: u32,
     /// The offset in the pool's window, bytes.
     pub offset: u64,
     pub length: u64,
@@ -66,7 +68,7 @@ impl Traced {
             self.at_ns,
             self.buffer,
             what | u64::from(self.channel) << 32,
-            self.peer.into(),
+            u64::from(self.peer) | u64::from(self.word) << 32,
             self.offset,
             self.length,
         ]
@@ -81,7 +83,8 @@ impl Traced {
             what: What::of(what as u8)?,
             moved: what >> 8 & 1 == 1,
             channel: (what >> 32) as u32,
-            peer: u32::try_from(peer).ok()?,
+            peer: peer as u32,
+            word: (peer >> 32) as u32,
             offset,
             length,
         })
@@ -140,7 +143,7 @@ impl TraceRw {
     ///
     /// Cost: one locked instruction, a cache line that is written.
     pub fn push(&self, event: &Traced) {
-        // Relaxed: only a number of its own is needed.
+        // Ordering: relaxed: each event needs a number of its own, and no other memory depends on it.
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let slot = self.slot(number);
         let words = event.words();
@@ -240,6 +243,7 @@ mod tests {
             moved: n % 2 == 1,
             channel: u32::MAX,
             peer: 7,
+            word: u32::MAX - 1,
             offset: n << 12,
             length: 4096,
         }

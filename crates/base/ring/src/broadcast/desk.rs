@@ -81,7 +81,7 @@ pub struct Reading<'a> {
     pub lines: Lines<'a>,
     /// The own desk.
     pub desk: &'a Desk,
-    /// The own table: a counter each slot.
+    /// The own table: a counter each slot. Empty: the reader's handles count themselves.
     pub table: &'a [AtomicU32],
 }
 
@@ -135,7 +135,10 @@ impl ReaderMemory for Reading<'_> {
 
     #[inline(always)]
     fn count(&self, slot: u32, up: bool) -> Result<(), Infallible> {
-        let counter = &self.table[slot as usize];
+        // A reader whose handles count themselves shows no table here.
+        let Some(counter) = self.table.get(slot as usize) else {
+            return Ok(());
+        };
         // Ordering: release; partner: `Desks::table`.
         match up {
             true => counter.fetch_add(1, Ordering::Release),

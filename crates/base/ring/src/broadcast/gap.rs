@@ -1,15 +1,17 @@
 //! Sleeping without a flag: the writer of a broadcast cannot read a flag of each reader at every publish.
 //!
-//! The writer reads a clock after each publish. If more than [`X_NS`] passed since the reading before the previous
-//! publish, the writer raises the word of each user whose readers may sleep, and wakes as many threads as that user has
-//! readers. A reader sleeps long only if it has seen nothing new for [`T_NS`]. Such a reader saw the previous line at
-//! least that long ago, and not this one. So the gap before this one is long, and its publish wakes.
+//! The writer reads a clock after each publish. If more than [`X_NS`] passed since the reading before the last publish
+//! but one, the writer raises the word of each user whose readers may sleep, and wakes as many threads as that user has
+//! readers. A reader sleeps long only if it has seen at most one new line for [`T_NS`]. Such a reader saw the last line
+//! but one at least that long ago, and not this one. So more than [`X_NS`] passed, and the publish of this one wakes.
 //!
-//! The rule assumes that a store becomes visible within `T_NS - X_NS`. A message out of a burst that meets a reader in
-//! its first [`T_NS`] of waiting is seen after at most that time. A writer without a steady counter wakes at every
+//! A reader that is sent a line now and then therefore sleeps once for each: it need not look again after [`T_NS`].
+//!
+//! The rule assumes that a store becomes visible within `T_NS - X_NS`. A message out of a burst that meets a reader
+//! which saw two lines within [`T_NS`] is seen after at most that time. A writer without a steady counter wakes at every
 //! publish.
 
-use crate::wait::{Futex, Point, ROUND};
+use crate::wait::{Futex, MAX_WORDS, Point, ROUND, SETTLE};
 use std::time::Duration;
 use tranship_sync::atomic::{AtomicU32, Ordering};
 
@@ -22,9 +24,8 @@ pub const T_NS: u64 = 100_000;
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Gaps {
     limit: u64,
-    /// The readings after the previous publish and after the one before it.
-    last: u64,
-    before: u64,
+    /// The readings after the last three publishes, the last one first.
+    readings: [u64; 3],
 }
 
 impl Gaps {
@@ -32,18 +33,16 @@ impl Gaps {
     pub const fn new(limit: u64) -> Gaps {
         Gaps {
             limit,
-            last: 0,
-            before: 0,
+            readings: [0; 3],
         }
     }
 
     /// Says whether a publish wakes. `now` was read after the line was stored.
     #[inline(always)]
     pub fn wakes(&mut self, now: u64) -> bool {
-        let gap = now.wrapping_sub(self.before);
-        self.before = self.last;
-        self.last = now;
-        gap > self.limit
+        let [last, before, first] = self.readings;
+        self.readings = [now, last, before];
+        now.wrapping_sub(first) > self.limit
     }
 }
 
@@ -51,27 +50,50 @@ impl Gaps {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Quiet {
     limit: u64,
-    since: u64,
+    /// When the last line but one was seen, and the last one.
+    before: u64,
+    last: u64,
 }
 
 impl Quiet {
     /// Makes the rule for a reader that begins at the time `now`, and sleeps long after `limit`.
     pub const fn new(limit: u64, now: u64) -> Quiet {
-        Quiet { limit, since: now }
+        Quiet {
+            limit,
+            before: now,
+            last: now,
+        }
     }
 
-    /// Notes the time after a message was taken.
+    /// Notes the time after a message was taken, the only one since the last note.
     #[inline]
     pub fn saw(&mut self, now: u64) {
-        self.since = now;
+        self.before = self.last;
+        self.last = now;
+    }
+
+    /// Notes the time after several messages were taken, or an unknown number.
+    #[inline]
+    pub fn saw_many(&mut self, now: u64) {
+        self.before = now;
+        self.last = now;
     }
 
     /// Says whether the reader may sleep long. `now` was read before the look that finds nothing, and the writer's word
     /// before that.
     #[inline]
     pub fn may_sleep(&self, now: u64) -> bool {
-        now.wrapping_sub(self.since) >= self.limit
+        now.wrapping_sub(self.before) >= self.limit
     }
+}
+
+/// A writer's word, in the page of the own user, and what its reader knows of the time since its last message.
+#[derive(Clone, Copy, Debug)]
+pub struct BellAt<'a> {
+    /// The word.
+    pub word: &'a AtomicU32,
+    /// The time.
+    pub quiet: &'a Quiet,
 }
 
 /// Waits until `ready` gives a value, or until one wait is over, which takes at most `most`. `word` is the writer's, in
@@ -82,19 +104,36 @@ pub fn wait<F: Futex, T>(
     quiet: &Quiet,
     most: Duration,
     now_ns: impl FnOnce() -> u64,
+    ready: impl FnMut() -> Option<T>,
+) -> Result<Option<T>, F::Error> {
+    wait_any(futex, &[BellAt { word, quiet }], None, most, now_ns, ready)
+}
+
+/// Waits as [`wait`] does, for several writers, and for a word that its writer raises and wakes by each time. Of more
+/// writers than one system call takes ([`MAX_WORDS`]), those beyond are looked at each millisecond.
+pub fn wait_any<F: Futex, T>(
+    futex: &F,
+    bells: &[BellAt<'_>],
+    also: Option<&AtomicU32>,
+    most: Duration,
+    now_ns: impl FnOnce() -> u64,
     mut ready: impl FnMut() -> Option<T>,
 ) -> Result<Option<T>, F::Error> {
+    let words = also.into_iter().chain(bells.iter().map(|bell| bell.word));
     // Ordering: acquire; partner: the release store by which the writer raises the word. A reader that sees it raised
     // sees the line.
-    let seen = word.load(Ordering::Acquire);
-    let limit = match quiet.may_sleep(now_ns()) {
-        true => ROUND,
+    let points = words.map(|word| Point::seen(word, word.load(Ordering::Acquire)));
+    let points: Vec<Point<'_>> = points.take(MAX_WORDS).collect();
+    let now = now_ns();
+    let limit = match bells.iter().all(|bell| bell.quiet.may_sleep(now)) {
+        true if bells.len() < MAX_WORDS => ROUND,
+        true => SETTLE,
         false => Duration::from_nanos(T_NS),
     };
     if let Some(value) = ready() {
         return Ok(Some(value));
     }
-    futex.wait_any(&[Point::seen(word, seen)], limit.min(most))?;
+    futex.wait_any(&points, limit.min(most))?;
     Ok(ready())
 }
 
@@ -147,18 +186,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_gap_is_that_since_the_reading_before_the_previous_publish() {
+    fn the_gap_is_that_since_the_reading_before_the_last_publish_but_one() {
         let mut gaps = Gaps::new(10);
-        assert!(gaps.wakes(100), "the first");
-        assert!(
-            gaps.wakes(101),
-            "the second: nothing is known of the first gap"
-        );
+        let first = [100, 101, 102].map(|now| gaps.wakes(now));
+        assert_eq!(first, [true; 3], "nothing is known of earlier ones");
         assert!(!gaps.wakes(105));
-        // 14 since 101 is long; 14 since 105 is, too.
-        assert!(gaps.wakes(112));
-        assert!(gaps.wakes(119), "14 since 105");
-        assert!(!gaps.wakes(120), "8 since 112");
+        assert!(gaps.wakes(112), "11 since 101");
+        assert!(gaps.wakes(113), "11 since 102");
+        assert!(!gaps.wakes(114), "9 since 105");
     }
 
     #[test]
@@ -167,7 +202,13 @@ mod tests {
         assert!(!quiet.may_sleep(149));
         assert!(quiet.may_sleep(150));
         quiet.saw(150);
-        assert!(!quiet.may_sleep(249));
+        assert!(quiet.may_sleep(151), "one in so long a time");
+        quiet.saw(160);
+        assert!(!quiet.may_sleep(249), "two");
+        assert!(quiet.may_sleep(250));
+        quiet.saw_many(300);
+        assert!(!quiet.may_sleep(399));
+        assert!(quiet.may_sleep(400));
     }
 
     #[test]
@@ -177,11 +218,9 @@ mod tests {
         let mut at = |counter: u64| ticks.wakes(|| counter, || counter / 3);
         assert!(at(10) && at(20), "not known yet");
         assert!(at(ENOUGH), "now it is");
-        assert!(
-            at(ENOUGH + 1) && at(ENOUGH + 2),
-            "nothing is known of earlier ones"
-        );
-        assert!(!at(ENOUGH + 3));
+        let first = [1, 2, 3].map(|more| at(ENOUGH + more));
+        assert_eq!(first, [true; 3], "nothing is known of earlier ones");
+        assert!(!at(ENOUGH + 4));
         assert!(!at(ENOUGH + 3 * X_NS));
         assert!(at(ENOUGH + 9 * X_NS));
     }

@@ -1,17 +1,24 @@
 //! Lines, desks and bells in sealed memfds: each is made by the domain that writes it and verified by those that read it.
 
+use super::claims::{Claims, Front};
 use super::desk::Desk;
+use super::dismissed::Dismissed;
+use super::open::Opens;
 use crate::line::{Line, Lines, LinesError};
 use std::os::fd::{AsFd, OwnedFd};
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU32, Ordering};
-use tranship_region::layout::{BadCount, CreateError, Kind, OpenError, Says, rounded};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use tranship_region::layout::{BadCount, CreateError, Kind, OpenError, Says, open_shared, rounded};
 use tranship_region::{RoMapping, RwMapping};
 use tranship_sys::futex;
 
 /// The offset of the lines, bytes.
 const LINES: usize = 4096;
-/// The offset of a desk and of a bell's word, bytes.
+/// The offset of the words behind a desk, bytes.
+const OPENS: usize = 1024;
+/// The offset of the claims' words, bytes.
+const WORDS: usize = 256;
+/// The offset of a desk, of a bell's word, and of what precedes the lines, bytes.
 const FRONT: usize = 64;
 
 fn says(kind: Kind, count: u32) -> Says {
@@ -29,7 +36,12 @@ pub fn lines_len(lines: u32) -> usize {
 
 /// Returns the length of a desk's and of a bell's object, bytes.
 pub fn page_len() -> usize {
-    rounded(FRONT, size_of::<Desk>(), 1)
+    rounded(OPENS, size_of::<Opens>(), 1)
+}
+
+/// Returns the length of an object of claims for so many lines, bytes.
+pub fn claims_len(lines: u32) -> usize {
+    rounded(WORDS, size_of::<AtomicU64>(), lines)
 }
 
 fn check(lines: u32) -> Result<(), BadCount> {
@@ -85,6 +97,13 @@ pub struct DeskRw(Mapped<Desk, RwMapping>);
 #[derive(Debug)]
 pub struct DeskRo(Mapped<Desk, RoMapping>);
 
+/// The claims of a queue, as the writer and all readers map them.
+#[derive(Debug)]
+pub struct ClaimsRw {
+    claims: Claims<'static>,
+    _map: RwMapping,
+}
+
 /// The word on which one user's readers sleep, on the writer's side.
 #[derive(Debug)]
 pub struct BellRw(Mapped<AtomicU32, RwMapping>);
@@ -129,6 +148,39 @@ impl LinesRo {
     }
 }
 
+impl ClaimsRw {
+    /// Makes the claims of so many lines: nobody has taken any.
+    pub fn create(count: u32) -> Result<(OwnedFd, ClaimsRw), CreateError> {
+        check(count)?;
+        let says = says(Kind::Claims, count);
+        let (fd, map) = says.create_shared(claims_len(count))?;
+        Ok((fd, ClaimsRw::new(map, count)))
+    }
+
+    /// Maps a queue's claims. Every reader can write the header, so it is not looked at.
+    pub fn open(fd: impl AsFd, count: u32) -> Result<ClaimsRw, OpenError> {
+        check(count)?;
+        Ok(ClaimsRw::new(open_shared(fd, claims_len(count))?, count))
+    }
+
+    fn new(map: RwMapping, count: u32) -> ClaimsRw {
+        // SAFETY: in bounds and aligned (checked by `at`), of atomics, mapped as long as `_map`, beside which they stay.
+        // Other processes write them, which atomics allow.
+        let front = unsafe { map.at::<Front>(FRONT).as_ref() };
+        let words = map.array::<AtomicU64>(WORDS, count as usize).as_ptr();
+        // SAFETY: as above.
+        let words = unsafe { std::slice::from_raw_parts(words, count as usize) };
+        let claims = Claims::new(front, words);
+        ClaimsRw { claims, _map: map }
+    }
+
+    /// Returns the claims.
+    #[inline(always)]
+    pub fn claims(&self) -> Claims<'_> {
+        self.claims
+    }
+}
+
 macro_rules! front {
     ($rw:ident, $ro:ident, $kind:ident, $word:ty, $get:ident) => {
         impl $rw {
@@ -164,6 +216,45 @@ macro_rules! front {
 }
 front!(DeskRw, DeskRo, Desk, Desk, desk);
 front!(BellRw, BellRo, Bell, AtomicU32, word);
+
+macro_rules! dismissed {
+    ($lines:ident) => {
+        impl $lines {
+            /// Returns the bits before the lines, of a queue's writer. Its readers have them mapped read-only: load only.
+            #[inline(always)]
+            pub fn dismissed(&self) -> &Dismissed {
+                let at = self._map.at::<Dismissed>(FRONT);
+                // SAFETY: in bounds and aligned (checked by `at`), of atomics, mapped as long as `self`.
+                unsafe { at.as_ref() }
+            }
+        }
+    };
+}
+dismissed!(LinesRw);
+dismissed!(LinesRo);
+
+macro_rules! opens {
+    ($desk:ident) => {
+        impl $desk {
+            /// Returns the words behind the desk, of a queue's reader.
+            #[inline(always)]
+            pub fn opens(&self) -> &Opens {
+                let at = self.0._map.at::<Opens>(OPENS);
+                // SAFETY: in bounds and aligned (checked by `at`), of atomics, mapped as long as `self`.
+                unsafe { at.as_ref() }
+            }
+        }
+    };
+}
+opens!(DeskRw);
+opens!(DeskRo);
+
+impl DeskRw {
+    /// Says whether this is a forked child, in which the desk is not mapped.
+    pub fn is_forked_child(&self) -> bool {
+        self.0._map.is_forked_child()
+    }
+}
 
 impl BellRw {
     /// Wakes the readers of one user after a publish, at most as many threads as that user has readers admitted: a

@@ -19,25 +19,34 @@
 //! * [`Desk`], [`Reading`]: that memory where it is mapped. The writer's is [`Lines`](crate::Lines).
 //! * [`Writer`]: publishes and withdraws lines.
 //! * [`Reader`]: claims, receives, drops, keeps; [`let_go`] by any thread.
+//! * [`Claims`], [`Opens`]: of a queue, where each line goes to one reader.
 //! * [`Gaps`], [`Quiet`], [`wait`]: sleeping without a flag that says so.
 
+mod claims;
 mod desk;
+mod dismissed;
 mod gap;
 #[cfg(not(loom))]
 mod mapped;
 mod memory;
+mod open;
 mod reader;
 mod words;
 mod writer;
 
+pub use claims::{Claim, Claims, Front, claim, taken};
 pub use desk::{Desk, Reading};
-pub use gap::{Gaps, Quiet, T_NS, Ticks, X_NS, wait};
+pub use dismissed::{Dismissed, READERS};
+pub use gap::{BellAt, Gaps, Quiet, T_NS, Ticks, X_NS, wait, wait_any};
 #[cfg(not(loom))]
-pub use mapped::{BellRo, BellRw, DeskRo, DeskRw, LinesRo, LinesRw, lines_len, page_len};
+pub use mapped::{
+    BellRo, BellRw, ClaimsRw, DeskRo, DeskRw, LinesRo, LinesRw, claims_len, lines_len, page_len,
+};
 pub use memory::{ReaderMemory, WriterMemory};
+pub use open::{OPEN, Open, Opens, open};
 pub use reader::{Hold, Limited, Limits, Reader, Received, let_go};
 pub use words::{
     CONTENT, KEPT, LAST, Message, SEQUENCES, WINDOW, WITHDRAWN, Win, ahead, at, first_word,
     sequence,
 };
-pub use writer::Writer;
+pub use writer::{Writer, published};

@@ -184,6 +184,20 @@ impl Reader {
         Ok(true)
     }
 
+    /// Claims one line, of any position: for a queue's reader, which takes only some lines. All messages are finished.
+    /// The caller fences fully before it reads the line.
+    // Crash: as for `claim`.
+    #[inline(always)]
+    pub fn claim_one<M: ReaderMemory>(&mut self, memory: &M, position: u64) -> Result<(), M::Stop> {
+        while self.entries > u8::from(self.more) && memory.kept(self.entries - 1)? == 0 {
+            self.entries -= 1;
+        }
+        self.low = position;
+        self.cursor = position;
+        self.high = position.wrapping_add(1);
+        self.show(memory)
+    }
+
     /// Shows the window.
     #[inline(always)]
     fn show<M: ReaderMemory>(&self, memory: &M) -> Result<(), M::Stop> {
@@ -209,8 +223,7 @@ impl Reader {
     /// Says that the reader holds a buffer of a message that is not finished. Call [`Reader::finish`] after it, once
     /// for all buffers of the message. `in_table` is the number of holds that the table has now, counted by the caller.
     ///
-    /// The slot comes out of a line, whose words are the writer's: the caller checks first that the pool has it. Mapped memory panics if the
-    /// table has no such slot.
+    /// The slot comes out of a line, whose words are the writer's: the caller checks first that the pool has it.
     // Crash: a hold and its window both cover the buffer; the desk's removal ends both.
     #[inline(always)]
     pub fn hold<M: ReaderMemory>(

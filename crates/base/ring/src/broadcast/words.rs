@@ -68,7 +68,7 @@ impl Win {
         self.low << 16 | u64::from(self.entries) << 8 | u64::from(self.len)
     }
 
-    /// Reads a window out of the desk's word. Any word is one.
+    /// Reads a window out of the desk's word. Every value of the word is a window.
     #[inline(always)]
     pub fn unpack(word: u64) -> Win {
         let [len, entries, ..] = word.to_le_bytes();

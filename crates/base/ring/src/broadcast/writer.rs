@@ -1,7 +1,19 @@
 //! The writer's end.
 
 use super::memory::WriterMemory;
-use super::words::{CONTENT, Message, WITHDRAWN, first_word, sequence};
+use super::words::{CONTENT, Message, SEQUENCES, WITHDRAWN, first_word, sequence};
+use crate::line::Lines;
+use tranship_sync::atomic::Ordering;
+
+/// Returns what the writer's own line says that was published last in a place.
+pub fn published(lines: Lines<'_>, position: u64) -> Message {
+    // Ordering: relaxed; the writer's own words.
+    let word = |at: usize| lines.at(position).words[at].load(Ordering::Relaxed);
+    Message {
+        kind: word(0) & !(SEQUENCES | WITHDRAWN),
+        content: std::array::from_fn(|at| word(at + 1)),
+    }
+}
 
 /// The writer's private cursor: which position is published next.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

@@ -51,11 +51,12 @@ impl Pool {
             return Ok(buf);
         }
         std::hint::cold_path();
-        // Boxed, so that the fast path's result stays in registers where the two meet.
+        // Boxed, so that the fast path's result stays in registers where both paths join.
         self.alloc_long(len, patience()).map(|buf| *buf)
     }
 
-    /// What may wait has a handle of its own: in C another thread may close this one meanwhile.
+    /// Allocates by the slow path, which may wait. It has a handle of its own: in C another thread may close the
+    /// caller's handle meanwhile.
     #[cold]
     #[inline(never)]
     fn alloc_long(&self, len: usize, patience: Patience) -> Result<Box<BufferMut>, Error> {
@@ -121,6 +122,22 @@ impl Buffer {
     ) -> Result<Buffer, Violation> {
         let raw = pool.take_back(id, offset, length)?;
         // SAFETY: just counted by it, of a buffer that was sent.
+        Ok(unsafe { Buffer::own(pool, raw) })
+    }
+
+    /// Another handle of one of ours that was frozen, as [`OwnPool::hold_again`].
+    ///
+    /// # Safety
+    /// As there.
+    pub(crate) unsafe fn held_here(
+        pool: &OwnPool,
+        id: BufferId,
+        offset: u64,
+        length: u64,
+    ) -> Result<Buffer, Violation> {
+        // SAFETY: as the caller says.
+        let raw = unsafe { pool.hold_again(id, offset, length) }?;
+        // SAFETY: just counted by it, of a buffer that is frozen.
         Ok(unsafe { Buffer::own(pool, raw) })
     }
 }

@@ -6,7 +6,7 @@ use std::fmt;
 use std::io;
 use std::ops::{Bound, RangeBounds};
 use std::ptr::NonNull;
-use tranship_proto::{BufferId, DomainId};
+use tranship_proto::{BufferId, DomainId, Trust};
 use tranship_region::View;
 use tranship_sys::map::Access;
 
@@ -84,6 +84,11 @@ impl Buffer {
     /// The system-wide id. In a forked child, which cannot see the pool, one that names nothing.
     pub fn id(&self) -> BufferId {
         self.handle.id()
+    }
+
+    /// Returns the trust level of its pool: which domains can write the buffer.
+    pub fn trust(&self) -> Trust {
+        self.handle.trust()
     }
 
     /// The bytes, if nobody can change them: a buffer of this domain's own pools, one that the kernel lets nobody write

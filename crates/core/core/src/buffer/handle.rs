@@ -4,7 +4,7 @@ use crate::domain::DomainCore;
 use crate::pool::{ForeignPool, OwnPool, RawBuf, Tag};
 use std::io;
 use std::ptr::NonNull;
-use tranship_proto::{BufferId, PoolId};
+use tranship_proto::{BufferId, PoolId, Trust};
 use tranship_region::View;
 use tranship_zone::CachePlace;
 
@@ -130,6 +130,16 @@ impl Handle {
             Home::Own(pool) => unsafe { pool.as_ref() }.domain().is(domain),
             // SAFETY: as above.
             Home::Foreign(pool) => unsafe { pool.as_ref() }.domain.is(domain),
+        }
+    }
+
+    /// The trust level of its pool.
+    pub(super) fn trust(self) -> Trust {
+        match self.home() {
+            // SAFETY: pools outlive their outstanding slots.
+            Home::Own(pool) => unsafe { pool.as_ref() }.trust(),
+            // SAFETY: as above.
+            Home::Foreign(pool) => unsafe { pool.as_ref() }.trust(),
         }
     }
 

@@ -60,8 +60,9 @@ impl BufferMut {
     }
 
     /// # Safety
-    /// One counted reference of the slot, with access for writing, becomes this handle's; all write the pool; the memory is
-    /// inside the pool's window. Slices may be had as the tag says, which has `Tag::MOVED` and `Tag::LONG`.
+    /// One counted reference of the slot, with access for writing, becomes this handle's. Every domain writes the pool.
+    /// The memory is inside the pool's window. The tag says whether slices are allowed; it has `Tag::MOVED` and
+    /// `Tag::LONG`.
     pub(crate) unsafe fn foreign(
         ptr: NonNull<u8>,
         len: usize,
@@ -225,7 +226,7 @@ impl BufferMut {
         self.handle
     }
 
-    /// The pool of one that does not go the long way.
+    /// Returns the own pool of a handle without the tag `LONG`.
     #[inline(always)]
     fn pool<'a>(handle: Handle) -> &'a OwnPool {
         debug_assert!(!handle.tag.has(Tag::LONG) && !handle.tag.has(Tag::FOREIGN));

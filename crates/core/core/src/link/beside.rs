@@ -1,50 +1,115 @@
-//! What the ends of a topic's channel show each other beside their halves: the ring's lines and a bell, and a desk.
+//! What the ends of a topic's channel show each other beside their halves: the ring's lines and a bell, and a desk. And
+//! names that several domains have.
 
-use crate::error::Error;
+use crate::error::{self, Error};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
-use tranship_proto::{ChannelId, Req, Request, Role};
+use tranship_proto::{ChannelId, DomainId, NameKind, Req, Request, Role};
+use tranship_session::Offered;
+use tranship_sys::process;
 
-/// Makes the bell of a user, or returns the one that there is.
+/// Makes the bell of a user, or returns the one that there is. A queue has its claims in its place, for all users.
 pub(super) type Bells = dyn Fn(u32) -> Result<Arc<OwnedFd>, Error> + Send + Sync;
 
 /// What this end shows. Channels that are no topic's show nothing.
 #[derive(Clone)]
 pub(crate) enum Beside {
-    /// A subscriber's desk.
-    Desk(Arc<OwnedFd>),
-    /// A publisher's ring.
+    /// A reader's desk.
+    Desk {
+        desk: Arc<OwnedFd>,
+        /// Whether it is a queue's.
+        queue: bool,
+        /// The writers to which the reader is connected already.
+        have: Vec<DomainId>,
+    },
+    /// A writer's ring.
     Ring {
+        /// Whether it is a queue's.
+        queue: bool,
+        /// Whether other domains may have the name too.
+        shared: bool,
         lines: Arc<OwnedFd>,
         count: u32,
         bells: Arc<Bells>,
     },
+    /// Nothing: other domains may listen at the channel's name too.
+    Shared,
+    /// Nothing: the channel is to go to a domain that is none of these.
+    Others(Vec<DomainId>),
 }
 
 impl Beside {
+    /// Whether it is of a topic or a queue, whose ends look again. Those of a shared name do not.
+    pub(super) fn is_topic(&self) -> bool {
+        matches!(self, Beside::Desk { .. } | Beside::Ring { .. })
+    }
+
+    /// Says whether other domains may have the name too.
+    pub(crate) fn is_shared(&self) -> bool {
+        match self {
+            Beside::Ring { shared, .. } => *shared,
+            Beside::Shared => true,
+            Beside::Desk { .. } | Beside::Others(_) => false,
+        }
+    }
+
+    /// Returns the kind of name that an end which shows this is of.
+    pub(super) fn kind(beside: Option<&Beside>) -> NameKind {
+        match beside {
+            Some(Beside::Desk { queue, .. } | Beside::Ring { queue, .. }) => {
+                NameKind::of_ring(*queue)
+            }
+            _ => NameKind::Channel,
+        }
+    }
+
     /// Returns the descriptors for a peer of this user.
     pub(super) fn shown(&self, peer_uid: u32) -> Result<Vec<Arc<OwnedFd>>, Error> {
         Ok(match self {
-            Beside::Desk(desk) => vec![Arc::clone(desk)],
+            Beside::Desk { desk, .. } => vec![Arc::clone(desk)],
             Beside::Ring { lines, bells, .. } => vec![Arc::clone(lines), bells(peer_uid)?],
+            Beside::Shared | Beside::Others(_) => Vec::new(),
         })
     }
+}
+
+/// Returns what an end of this process shows to the other end: descriptors of that end's own, the number of the ring's
+/// lines, and whether other domains may have the name too.
+pub(super) fn shown_inside(beside: Option<&Beside>) -> Result<(Vec<OwnedFd>, u32, bool), Error> {
+    let Some(beside) = beside else {
+        return Ok((Vec::new(), 0, false));
+    };
+    let shown = beside.shown(process::geteuid())?;
+    let shown = shown.iter().map(|fd| fd.try_clone());
+    let shown = shown.collect::<Result<_, _>>();
+    let shown = shown.map_err(error::system("fcntl"))?;
+    let count = match beside {
+        Beside::Ring { count, .. } => *count,
+        _ => 0,
+    };
+    Ok((shown, count, beside.is_shared()))
 }
 
 impl std::fmt::Debug for Beside {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
-            Beside::Desk(_) => "Desk",
+            Beside::Desk { .. } => "Desk",
             Beside::Ring { .. } => "Ring",
+            Beside::Shared => "Shared",
+            Beside::Others(_) => "Others",
         })
     }
 }
 
-/// The request that offers a name.
-pub(super) fn offer(beside: Option<&Beside>, req: Req, name: String, role: Role) -> Request {
+/// What a name is offered as.
+pub(super) fn offered(beside: Option<&Beside>, role: Role) -> Offered {
     match beside {
-        Some(_) => Request::Publish { req, name },
-        None => Request::Export { req, name, role },
+        Some(Beside::Ring { queue, shared, .. }) => Offered::Ring {
+            queue: *queue,
+            shared: *shared,
+        },
+        Some(Beside::Shared) => Offered::Shared(role),
+        _ => Offered::Channel(role),
     }
 }
 
@@ -56,8 +121,21 @@ pub(super) fn connect(
     (role, lines): (Role, u32),
 ) -> Request {
     match beside {
-        Some(_) => Request::Subscribe { req, name, lines },
-        None => Request::Connect {
+        Some(Beside::Desk { queue, have, .. }) => Request::Subscribe {
+            req,
+            name,
+            lines,
+            queue: *queue,
+            have: have.clone(),
+        },
+        Some(Beside::Others(have)) => Request::ConnectBesides {
+            req,
+            name,
+            role,
+            lines,
+            have: have.clone(),
+        },
+        _ => Request::Connect {
             req,
             name,
             role,
@@ -91,4 +169,23 @@ pub(super) fn with_half<'a>(
 ) -> Vec<BorrowedFd<'a>> {
     let shown = shown.iter().map(|fd| fd.as_fd());
     std::iter::once(half).chain(shown).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Seen failing: a sender to a shared name did not wait for the descriptor of a receiver that sleeps on it.
+    #[test]
+    fn the_ends_of_a_shared_name_are_no_topics() {
+        let desk = tranship_sys::eventfd::create().expect("eventfd");
+        let desk = Beside::Desk {
+            desk: Arc::new(desk),
+            queue: false,
+            have: Vec::new(),
+        };
+        assert!(desk.is_topic());
+        assert!(!Beside::Shared.is_topic());
+        assert!(!Beside::Others(Vec::new()).is_topic());
+    }
 }

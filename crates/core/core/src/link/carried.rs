@@ -1,6 +1,7 @@
 //! The two ends of a carried channel inside this process: the program's, and what the carrier has of the other.
 
 use super::carrier::{Ends, Handed};
+use super::driver::Driver;
 use super::inside::{self, Wish};
 use super::message::Message;
 use super::open::End;
@@ -9,6 +10,7 @@ use super::{Receiver, Sender};
 use crate::error::{Error, ErrorKind, SendError};
 use crate::options::{ChannelOptions, PoolOptions};
 use crate::pool::Pool;
+use std::sync::Arc;
 use tranship_proto::Role;
 
 /// What arrives at a channel has at most so much memory, if its options name no pool for it: 64 MiB.
@@ -98,6 +100,15 @@ impl Ends {
 }
 
 impl Outlet {
+    /// Whether the program waits for what it sent to have arrived, or for the memory of that.
+    pub fn is_awaited(&self) -> bool {
+        let link = &self.0.link;
+        link.ring.is_awaited()
+            || link
+                .other()
+                .is_some_and(|other| other.domain.pressure.is_under())
+    }
+
     /// The program's next message, if one is there. It counts as taken when it is [acknowledged](Outlet::acknowledge).
     ///
     /// # Errors
@@ -187,5 +198,26 @@ impl Inlet {
             _ => reason(why, ErrorKind::PeerDied),
         };
         self.0.end_because(why);
+    }
+}
+
+impl Handed {
+    /// From now on the program's end calls this whenever it does something, and its carrier's end is not told otherwise.
+    pub fn drive(&mut self, driver: Arc<dyn Driver>) {
+        let link = match &mut self.0 {
+            End::Source(sender) => &sender.link,
+            End::Sink(receiver) => {
+                receiver.driver = Some(Arc::clone(&driver));
+                &receiver.link
+            }
+        };
+        let Some((inside, other)) = link.inside.as_ref().zip(link.other()) else {
+            return;
+        };
+        link.domain.pressure.has_carriers();
+        if inside.driver.set(driver).is_ok() {
+            // It never sleeps on anything but the driver's: so each message presses its doorbell, which is the driver.
+            other.ring.arm();
+        }
     }
 }

@@ -90,10 +90,11 @@ use tranship_proto::Role;
 pub trait Carrier: Send + Sync + Debug {
     /// Without the colon, in small letters.
     fn schemes(&self) -> &[&str];
-    /// Listens there, and [hands out](Ends::hand_out) an end for everyone who connects, until what this gives is dropped.
+    /// Listens there, and [hands out](Ends::hand_out) an end for each connection, until the returned value is dropped.
     ///
     /// # Errors
-    /// `InvalidEndpoint`, `NameTaken` for a place that cannot be had; whatever else keeps it from listening. It does not block.
+    /// `InvalidEndpoint`; `NameTaken` for a place that cannot be had; any other error that prevents listening. It does
+    /// not block.
     fn listen(
         &self,
         scheme: &str,

@@ -143,7 +143,7 @@ pub(crate) fn skippable(when_full: WhenFull) -> u64 {
     }
 }
 
-/// Whether the message may be skipped, which is taken off the line.
+/// Clears the skip bit of a line's copy, and returns whether it was set: the receiver may skip such a message.
 pub(crate) fn take_skippable(words: &mut [u64; 8]) -> bool {
     let may = words[0] & SKIPPABLE != 0;
     words[0] &= !SKIPPABLE;

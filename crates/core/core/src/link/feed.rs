@@ -19,10 +19,10 @@ pub(crate) struct Feed {
     doorbell: OwnedFd,
 }
 
-/// What a listener has of it.
+/// The listener's part of the feed.
 pub(crate) struct Fed {
     pub(super) feed: Arc<Feed>,
-    /// What makes the ends, and keeps the domain. Goes with the listener.
+    /// The carrier's listening end, which makes the ends and keeps the domain. It is dropped with the listener.
     pub(super) _maker: Box<dyn Any + Send + Sync>,
 }
 
@@ -53,7 +53,7 @@ impl Feed {
         true
     }
 
-    pub(super) fn pop(&self) -> Option<End> {
+    pub(crate) fn pop(&self) -> Option<End> {
         let mut waiting = lock(&self.waiting);
         let end = waiting.pop_front();
         if waiting.is_empty() {
@@ -63,7 +63,7 @@ impl Feed {
         end
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         lock(&self.waiting).is_empty()
     }
 

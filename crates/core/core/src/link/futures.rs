@@ -18,12 +18,12 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
-use tranship_ring::{SETTLE, Waker};
+use tranship_ring::{Publish, SETTLE, Waker};
 use tranship_sys::time::monotonic_ns;
 
 /// A task's sleep on one end of a link. It ends with it.
 #[derive(Default)]
-struct Registration {
+pub(crate) struct Registration {
     /// The end, while the task sleeps.
     on: Option<Arc<LinkShared>>,
     /// The peer's word since this sleep was begun.
@@ -34,7 +34,7 @@ struct Registration {
 
 impl Registration {
     /// From here on what comes wakes the task, at that time at the latest. The caller looks again after it.
-    fn begin(
+    pub(crate) fn begin(
         &mut self,
         link: &Arc<LinkShared>,
         context: &Context<'_>,
@@ -247,14 +247,20 @@ impl Sender {
         let Message { word, body } = message;
         let sent = self.within(Duration::ZERO, |now| match body {
             Body::Inline(inline) => {
-                let sent = now.copy_in(&inline, word);
+                let sent = now.copy_in(&inline, word, Publish::SeqCst);
                 sent.map_err(|error| SendError::new(error, Body::Inline(inline)))
             }
-            Body::Buffer(buf) => now.share(buf, word).map_err(|e| e.map(Body::Buffer)),
-            Body::Aggregate(all) => now.share_all(all, word).map_err(|e| e.map(Body::Aggregate)),
-            Body::BufferMut(buf) => now.give(buf, word).map_err(|e| e.map(Body::BufferMut)),
+            Body::Buffer(buf) => now
+                .share(buf, word, Publish::SeqCst)
+                .map_err(|e| e.map(Body::Buffer)),
+            Body::Aggregate(all) => now
+                .share_all(all, word, Publish::SeqCst)
+                .map_err(|e| e.map(Body::Aggregate)),
+            Body::BufferMut(buf) => now
+                .give(buf, word, Publish::SeqCst)
+                .map_err(|e| e.map(Body::BufferMut)),
             Body::AggregateMut(all) => {
-                let sent = now.give_all(all, word);
+                let sent = now.give_all(all, word, Publish::SeqCst);
                 sent.map_err(|e| e.map(Body::AggregateMut))
             }
             Body::Released(id) => {
@@ -281,14 +287,15 @@ impl<P: Payload> Future for Sending<'_, P> {
             let Some(unsent) = payload.take() else {
                 return Poll::Pending; // it was ready before
             };
-            let failed = match sender.within(Duration::ZERO, |now| unsent.go(now, 0)) {
-                Err(failed) if !sender.drops(&failed.error) => failed,
-                done => {
-                    registration.end_stall();
-                    registration.end();
-                    return Poll::Ready(Ok(done.unwrap_or(Outcome::Dropped)));
-                }
-            };
+            let failed =
+                match sender.within(Duration::ZERO, |now| unsent.go(now, 0, Publish::SeqCst)) {
+                    Err(failed) if !sender.drops(&failed.error) => failed,
+                    done => {
+                        registration.end_stall();
+                        registration.end();
+                        return Poll::Ready(Ok(done.unwrap_or(Outcome::Dropped)));
+                    }
+                };
             let full = failed.kind() == ErrorKind::Full;
             if full {
                 sender.link.ring.wait(monotonic_ns());

@@ -1,6 +1,7 @@
 //! A channel whose two ends are in one process: no manager brings it about, and what travels are the handles themselves, counted by nobody on their way.
 //! Everything else is as ever: the ring with its lines, waiting, both ways, the end.
 
+use super::beside;
 use super::open::{other_half, own_half};
 use super::shared::{Inside, LinkShared};
 use super::store::Store;
@@ -48,6 +49,7 @@ pub(super) fn pair(
         other_half(&back.0, Role::Sink, sink.options.lines)?,
     );
     let make = |role, wish: Wish<'_>, peer: Wish<'_>, own, theirs| -> Result<_, Error> {
+        let shown = beside::shown_inside(peer.options.beside.as_ref())?;
         let peer = (peer.domain.id(), process::geteuid(), std::process::id());
         // Never readable: this process does not outlive itself.
         let process = eventfd::create().map_err(error::system("eventfd"))?;
@@ -63,7 +65,8 @@ pub(super) fn pair(
             theirs,
             options,
         );
-        Ok(Arc::new(link.within(Inside::of(options.snapshots))))
+        let link = link.within(Inside::of(options.snapshots));
+        Ok(Arc::new(link.with_beside(shown.0, shown.1, shown.2)))
     };
     let near = make(Role::Source, source, sink, out, theirs.1)?;
     let far = make(Role::Sink, sink, source, back, theirs.0)?;

@@ -339,6 +339,10 @@ impl Accepts {
         }
         match (made, may_come) {
             (Ok(None), Err(error)) if error != ErrorKind::ManagerAway => Err(error),
+            (Ok(None), Ok(())) => match domain.exports.refusal(&desk.export) {
+                Some(refusal) => Err(error::refused(refusal)),
+                None => Ok(None),
+            },
             (made, _) => made,
         }
     }
@@ -367,16 +371,14 @@ fn export(
     beside: Option<&Beside>,
 ) -> Result<Arc<AtomicU32>, Error> {
     checked_name(name)?;
+    let offered = beside::offered(beside, role);
     let asking = domain.exports.ask();
     let exported = domain.patiently(None, || {
-        let ((event, _), era) =
-            domain.call_in_era(|req| beside::offer(beside, req, name.into(), role), &[])?;
+        let ((event, _), era) = domain.call_in_era(|req| offered.request(req, name.into()), &[])?;
         let Event::Exported { export, .. } = event else {
             return Err(error::protocol("an answer to Export that is none"));
         };
-        let id = domain
-            .exports
-            .add(export, (name.into(), role, beside.is_some()));
+        let id = domain.exports.add(export, (name.into(), offered));
         if domain.era() != era {
             // The manager that answered is gone, and the next one was perhaps not told of this name.
             forget(domain, &id);

@@ -1,5 +1,11 @@
-//! `local:NAME`: names within this process, for channels between its threads. No manager knows of them.
+//! Names within this process, for channels between its threads. No manager knows of them.
+//!
+//! | a name is | found by |
+//! |---|---|
+//! | `local:NAME` | all domains of this process |
+//! | a topic's or a queue's plain name | the domain that has it; other domains find it at the manager |
 
+use super::beside::Beside;
 use super::feed::Feed;
 use super::inside::{self, Wish};
 use super::open::End;
@@ -7,22 +13,66 @@ use super::typing;
 use crate::base::checked_name;
 use crate::base::{lock, millis};
 use crate::domain::DomainCore;
-use crate::error::{Awaited, Error, ErrorKind, TimedOut};
+use crate::error::{self, Awaited, Error, ErrorKind, TimedOut};
 use crate::options::ChannelOptions;
 use std::collections::HashMap;
 use std::sync::{Arc, Condvar, LazyLock, Mutex, PoisonError};
 use std::time::{Duration, Instant};
-use tranship_proto::Role;
+use tranship_proto::{Refusal, Role};
+use tranship_sys::futex;
+
+/// The domains that find a name.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Within {
+    /// All of this process.
+    Process,
+    /// The one that has it.
+    Domain,
+}
 
 /// A listener that waits under a name.
 struct Offer {
     domain: DomainCore,
+    within: Within,
     role: Role,
     options: ChannelOptions,
     feed: Arc<Feed>,
 }
 
-static NAMES: LazyLock<Mutex<HashMap<String, Arc<Offer>>>> = LazyLock::new(Mutex::default);
+impl Offer {
+    /// Whether a domain that looks for the name finds it.
+    fn is_for(&self, domain: &DomainCore, within: Within) -> bool {
+        // What a forked child finds is its parent's.
+        self.within == within
+            && (within == Within::Process || self.domain.is(domain))
+            && !self.domain.fork.is_child()
+    }
+}
+
+/// The offers of each name.
+#[derive(Default)]
+struct Names(HashMap<String, Vec<Arc<Offer>>>);
+
+impl Names {
+    fn find(&self, name: &str, domain: &DomainCore, within: Within) -> Option<Arc<Offer>> {
+        let mut offers = self.0.get(name)?.iter();
+        offers.find(|offer| offer.is_for(domain, within)).cloned()
+    }
+
+    /// Takes out those of a name that are not wanted, to be dropped without the lock.
+    fn take_out(&mut self, name: &str, unwanted: impl Fn(&Offer) -> bool) -> Vec<Arc<Offer>> {
+        let Some(offers) = self.0.get_mut(name) else {
+            return Vec::new();
+        };
+        let out = offers.extract_if(.., |offer| unwanted(offer)).collect();
+        if offers.is_empty() {
+            self.0.remove(name);
+        }
+        out
+    }
+}
+
+static NAMES: LazyLock<Mutex<Names>> = LazyLock::new(Mutex::default);
 static OFFERED: Condvar = Condvar::new();
 
 /// Takes the name back.
@@ -36,13 +86,8 @@ impl Drop for Guard {
         if self.offer.domain.fork.is_child() {
             return; // the name may be a listener's of the child by now
         }
-        let mut names = lock(&NAMES);
-        let ours = |offer: &Arc<Offer>| Arc::ptr_eq(offer, &self.offer);
-        let offer = match names.get(&self.name).is_some_and(ours) {
-            true => names.remove(&self.name),
-            false => None,
-        };
-        drop(names);
+        let ours = |offer: &Offer| std::ptr::eq(offer, &*self.offer);
+        let offer = lock(&NAMES).take_out(&self.name, ours);
         drop(offer); // not under the lock: ends may wait in it
     }
 }
@@ -50,7 +95,7 @@ impl Drop for Guard {
 /// Takes a name.
 pub(crate) fn listen(
     domain: &DomainCore,
-    name: &str,
+    (name, within): (&str, Within),
     role: Role,
     options: &ChannelOptions,
     feed: &Arc<Feed>,
@@ -59,29 +104,36 @@ pub(crate) fn listen(
     domain.check_fork()?;
     let offer = Arc::new(Offer {
         domain: domain.clone(),
+        within,
         role,
         options: options.clone(),
         feed: Arc::clone(feed),
     });
     let mut names = lock(&NAMES);
-    // What a forked child finds is its parent's.
-    let taken = names
-        .get(name)
-        .filter(|offer| !offer.domain.fork.is_child());
-    if taken.is_some() {
+    if names.find(name, domain, within).is_some() {
         let text = format!(
             "`local:{name}` is taken in this process; names are free again when their listener is dropped"
         );
         return Err(Error::new(ErrorKind::NameTaken, text));
     }
-    let before = names.insert(name.to_owned(), Arc::clone(&offer));
+    let before = names.take_out(name, |offer| offer.domain.fork.is_child());
+    let offers = names.0.entry(name.to_owned()).or_default();
+    offers.push(Arc::clone(&offer));
     drop(names);
     drop(before);
     OFFERED.notify_all();
+    stir(domain);
     Ok(Guard {
         name: name.to_owned(),
         offer,
     })
+}
+
+/// Has the domain's threads and tasks that wait for news look again.
+fn stir(domain: &DomainCore) {
+    domain.tasks.has_news();
+    domain.tasks.tell_news();
+    let _ = futex::wake_some(domain.wake_word());
 }
 
 /// Connects to a name; waits until somebody has taken it.
@@ -93,7 +145,35 @@ pub(crate) fn open(
 ) -> Result<End, Error> {
     checked_name(name)?;
     domain.check_fork()?;
-    let offer = find(name, options.timeout)?;
+    let offer = find(domain, name, options.timeout)?;
+    join(&offer, domain, name, role, options)
+}
+
+/// Connects to a name, if somebody has taken it. Does not wait.
+pub(crate) fn try_open(
+    domain: &DomainCore,
+    (name, within): (&str, Within),
+    role: Role,
+    options: impl FnOnce() -> Result<ChannelOptions, Error>,
+) -> Result<Option<End>, Error> {
+    let offer = lock(&NAMES).find(name, domain, within);
+    match offer {
+        Some(offer) => join(&offer, domain, name, role, &options()?).map(Some),
+        None => Ok(None),
+    }
+}
+
+fn join(
+    offer: &Offer,
+    domain: &DomainCore,
+    name: &str,
+    role: Role,
+    options: &ChannelOptions,
+) -> Result<End, Error> {
+    let kind = Beside::kind(offer.options.beside.as_ref());
+    if Beside::kind(options.beside.as_ref()) != kind {
+        return Err(error::refused(Refusal::other_kind(kind)));
+    }
     if offer.role == role {
         let text = format!(
             "whoever listens at `local:{name}` has that role, too: one sends, one receives"
@@ -122,21 +202,17 @@ pub(crate) fn open(
         let text = format!("too many wait at `local:{name}` to be accepted");
         return Err(Error::new(ErrorKind::Limit, text));
     }
-    offer.domain.tasks.has_news();
-    offer.domain.tasks.tell_news();
+    stir(&offer.domain);
     Ok(own)
 }
 
-fn find(name: &str, timeout: Option<Duration>) -> Result<Arc<Offer>, Error> {
+fn find(domain: &DomainCore, name: &str, timeout: Option<Duration>) -> Result<Arc<Offer>, Error> {
     let started = Instant::now();
     let deadline = timeout.and_then(|timeout| started.checked_add(timeout));
     let mut names = lock(&NAMES);
     loop {
-        let found = names
-            .get(name)
-            .filter(|offer| !offer.domain.fork.is_child());
-        if let Some(offer) = found {
-            return Ok(Arc::clone(offer));
+        if let Some(found) = names.find(name, domain, Within::Process) {
+            return Ok(found);
         }
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
         names = match left {

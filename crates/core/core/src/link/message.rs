@@ -119,6 +119,20 @@ impl Message {
     }
 }
 
+impl Body {
+    /// Returns another handle of the same contents; no byte of a buffer is copied. `None` for contents that have one owner: a
+    /// [`BufferMut`](Body::BufferMut), an [`AggregateMut`](Body::AggregateMut).
+    pub fn share(&self) -> Option<Body> {
+        match self {
+            Body::Inline(bytes) => Some(Body::Inline(*bytes)),
+            Body::Buffer(buf) => Some(Body::Buffer(buf.clone())),
+            Body::Aggregate(all) => Some(Body::Aggregate(all.clone())),
+            Body::Released(id) => Some(Body::Released(*id)),
+            Body::BufferMut(_) | Body::AggregateMut(_) => None,
+        }
+    }
+}
+
 /// A body that is not a shared buffer is taken by value, in a call of its own: if it were dropped in place, the whole message would have an address, and so
 /// lie in memory on the way of a buffer, too. There it would be written word by word and moved two words at a time, and such a load waits for all older stores.
 #[cold]

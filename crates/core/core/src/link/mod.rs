@@ -1,24 +1,25 @@
 //! Links: a one-way data ring with a control ring back, in shared memory.
 //!
 //! The files, from below: what goes over a ring (`inline`, `descriptor`, `message`) or beside it (`store`), the
-//! carrier's work (`driver`), one end's state (`shared`) and what is done with that (`sleep`, `pollable`, `registered`,
-//! `member`), the two cursors (`sender`, `receiver`) and what they send (`payload`, `back`), how ends come about
-//! (`end`, `typing`, `beside`, `open`, `inside`, `feed`, `local`, `carrier`, `listener`), and what works with several or awaits (`poll`,
-//! `reactor`, `looking`, `futures`, `carried`, `driven`).
+//! carrier's work (`driver`), one end's state (`shared`) and what is done with that (`sleep`, `bell`, `registered`,
+//! `member`, `leave`), the two cursors (`sender`, `receiver`) and what they send (`payload`, `back`), how ends come about
+//! (`end`, `typing`, `beside`, `open`, `inside`, `feed`, `local`, `carrier`, `listener`), and what works with several or awaits (`poll`, `pollable`,
+//! `reactor`, `looking`, `futures`, `carried`).
 
 mod address;
 mod back;
+mod bell;
 mod beside;
 mod carried;
 mod carrier;
 mod descriptor;
-mod driven;
 mod driver;
 mod end;
 mod feed;
 mod futures;
 mod inline;
 mod inside;
+mod leave;
 mod listener;
 mod local;
 mod looking;
@@ -47,17 +48,21 @@ pub use carrier::{Carrier, Ends, Handed};
 pub use driver::Driver;
 pub use end::{ChannelEnd, Sealed};
 pub(crate) use feed::Feed;
+pub(crate) use futures::Registration;
 pub use inline::Inline;
 pub(crate) use listener::Accepts;
 pub use listener::Listener;
-pub(crate) use local::{listen as listen_local, open as open_local};
+pub(crate) use local::{
+    Guard, Within, listen as listen_local, open as open_local, try_open as try_open_local,
+};
 pub use looking::Opening;
 pub(crate) use looking::{look_for_named, open as open_named};
 pub use message::{Body, Message};
 pub use open::End;
 pub(crate) use open::check;
 pub use payload::Payload;
-pub use poll::{PollItem, poll};
-pub use receiver::Receiver;
+pub use poll::{PollItem, Polled, poll};
+pub(crate) use reactor::put as put_task;
+pub use receiver::{Due, Receiver, Taken};
 pub use sender::Sender;
 pub use status::Status;

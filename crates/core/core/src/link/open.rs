@@ -212,8 +212,13 @@ impl NamedOpening {
                         }
                         _ => error,
                     }),
-                    // Its listener has gone: the next look asks again, with a half that nobody has seen.
-                    Some(refusal) if refusal.went_away() => Ok(None),
+                    // Its listener has gone, or leaves it unanswered: the manager is asked again, with a half that nobody
+                    // has seen.
+                    Some(refusal) if refusal.went_away() => {
+                        let asking = begin_open(domain, &self.name, self.role, &self.options)?;
+                        self.asking = Some(asking);
+                        Ok(None)
+                    }
                     _ => Err(error),
                 }
             }
@@ -264,6 +269,7 @@ fn end_open(
             peer_pid,
             lines,
             ring_lines,
+            shared,
             ..
         },
         Some(theirs),
@@ -285,7 +291,7 @@ fn end_open(
             theirs,
             options,
         );
-        let link = link.with_beside(fds.collect(), ring_lines);
+        let link = link.with_beside(fds.collect(), ring_lines, shared);
         let end = finish(domain, link, options)?;
         // The manager that made the channel is gone, and the next one was perhaps not told of it.
         if domain.era() == asked.era {
@@ -351,7 +357,7 @@ pub(super) fn begin_accept(
         theirs,
         options,
     );
-    let link = Arc::new(link.with_beside(fds.collect(), 0));
+    let link = Arc::new(link.with_beside(fds.collect(), 0, false));
     domain.register.add_link(channel, link.clone());
     let lines = options.lines;
     let request = |req| beside::accept(beside, req, channel, lines);
@@ -423,22 +429,6 @@ fn forget(domain: &DomainCore, channel: ChannelId) {
         domain.register.remove_link(channel);
         link.ring.end(Ending::Never);
         link.unpoll();
-    }
-}
-
-impl LinkShared {
-    /// Tells the manager, now or when it is back, that the cursors of this end are gone.
-    pub(super) fn leave(&self) {
-        let (domain, channel) = (&self.domain, self.channel);
-        if LinkShared::of(domain, channel).is_none() {
-            return; // it was never used
-        }
-        self.unpoll();
-        if self.inside.is_some() || domain.say_closed(self) {
-            domain.register.remove_link(channel);
-        }
-        self.unregister();
-        domain.let_go();
     }
 }
 

@@ -7,9 +7,9 @@ use super::sender::Sender;
 use crate::aggregate::Aggregate;
 use crate::aggregate_mut::AggregateMut;
 use crate::buffer::{Buffer, BufferMut};
-use crate::error::SendError;
+use crate::error::{Error, ErrorKind, SendError};
 use crate::options::Outcome;
-use tranship_ring::INLINE_BYTES;
+use tranship_ring::{INLINE_BYTES, Publish};
 
 /// Payloads of [`Sender::send`](crate::Sender::send). The type says what happens.
 ///
@@ -19,6 +19,7 @@ use tranship_ring::INLINE_BYTES;
 /// | [`BufferMut`] | It is given away. | the buffer |
 /// | [`Aggregate`], [`AggregateMut`] | All pieces go as one message, shared or given away. | the aggregate |
 /// | `&[u8; N]`, `&[u8]` | At most [`INLINE_BYTES`](crate::INLINE_BYTES) bytes are copied into the line. The length of an array is checked when the program is compiled. | `()` |
+/// | [`Body`] | What a message carried goes on, each kind as above. [`Body::Released`] is `BadArgument`. | the body |
 /// | `(payload, u64)` | The word arrives with the message. | the pair |
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be sent over a channel",
@@ -29,7 +30,7 @@ pub trait Payload: sealed::Sealed + Sized + Send + Unpin {
     type Unsent: Send + Unpin;
 
     #[doc(hidden)]
-    fn go(self, over: &mut Sender, word: u64) -> Result<Outcome, SendError<Self>>;
+    fn go(self, over: &mut Sender, word: u64, how: Publish) -> Result<Outcome, SendError<Self>>;
 
     #[doc(hidden)]
     fn unsent(self) -> Self::Unsent;
@@ -55,8 +56,13 @@ macro_rules! whole {
             type Unsent = $type;
 
             #[inline(always)]
-            fn go(self, over: &mut Sender, word: u64) -> Result<Outcome, SendError<$type>> {
-                over.$send(self, word)
+            fn go(
+                self,
+                over: &mut Sender,
+                word: u64,
+                how: Publish,
+            ) -> Result<Outcome, SendError<$type>> {
+                over.$send(self, word, how)
             }
 
             #[inline(always)]
@@ -77,17 +83,54 @@ whole!(BufferMut, give);
 whole!(Aggregate, share_all);
 whole!(AggregateMut, give_all);
 
+impl sealed::Sealed for Body {}
+impl sealed::Single for Body {}
+impl Payload for Body {
+    type Unsent = Body;
+
+    #[inline(always)]
+    fn go(self, over: &mut Sender, word: u64, how: Publish) -> Result<Outcome, SendError<Body>> {
+        fn body<T: Into<Body>>(failed: SendError<T>) -> SendError<Body> {
+            failed.map(Into::into)
+        }
+        match self {
+            Body::Buffer(buf) => over.share(buf, word, how).map_err(body),
+            Body::BufferMut(buf) => over.give(buf, word, how).map_err(body),
+            Body::Aggregate(all) => over.share_all(all, word, how).map_err(body),
+            Body::AggregateMut(all) => over.give_all(all, word, how).map_err(body),
+            Body::Inline(bytes) => over
+                .copy_in(&bytes, word, how)
+                .map_err(|error| SendError::new(error, Body::Inline(bytes))),
+            Body::Released(_) => Err(SendError::new(not_to_send(), self)),
+        }
+    }
+
+    fn unsent(self) -> Body {
+        self
+    }
+
+    fn into_message(self, word: u64) -> Option<Message> {
+        Some(Message { word, body: self })
+    }
+}
+
+#[cold]
+fn not_to_send() -> Error {
+    let text = "word of a release (Body::Released) is not to be sent: send a buffer or bytes";
+    Error::new(ErrorKind::BadArgument, text)
+}
+
 impl sealed::Sealed for &[u8] {}
 impl sealed::Single for &[u8] {}
 impl Payload for &[u8] {
     type Unsent = ();
 
     #[inline(always)]
-    fn go(self, over: &mut Sender, word: u64) -> Result<Outcome, SendError<Self>> {
+    fn go(self, over: &mut Sender, word: u64, how: Publish) -> Result<Outcome, SendError<Self>> {
         if self.len() > INLINE_BYTES {
             return Err(SendError::new(inline::too_long(self), self));
         }
-        over.copy_in(self, word)
+        over.copy_in(self, word, how)
             .map_err(|error| SendError::new(error, self))
     }
 
@@ -105,14 +148,14 @@ impl<const N: usize> Payload for &[u8; N] {
     type Unsent = ();
 
     #[inline(always)]
-    fn go(self, over: &mut Sender, word: u64) -> Result<Outcome, SendError<Self>> {
+    fn go(self, over: &mut Sender, word: u64, how: Publish) -> Result<Outcome, SendError<Self>> {
         const {
             assert!(
                 N <= INLINE_BYTES,
                 "more bytes than a line holds: put them into a buffer"
             )
         };
-        over.copy_in(self, word)
+        over.copy_in(self, word, how)
             .map_err(|error| SendError::new(error, self))
     }
 
@@ -128,10 +171,10 @@ impl<P: Payload + sealed::Single> Payload for (P, u64) {
     type Unsent = (P::Unsent, u64);
 
     #[inline(always)]
-    fn go(self, over: &mut Sender, _: u64) -> Result<Outcome, SendError<Self>> {
+    fn go(self, over: &mut Sender, _: u64, how: Publish) -> Result<Outcome, SendError<Self>> {
         let (payload, word) = self;
         payload
-            .go(over, word)
+            .go(over, word, how)
             .map_err(|failed| failed.map(|payload| (payload, word)))
     }
 

@@ -2,13 +2,14 @@
 
 use super::listener::Accepts;
 use super::shared::LinkShared;
-use super::sleep::LOOK;
+use super::sleep::{LOOK, sleep_on_any};
 use super::{ChannelEnd, Listener, Receiver, Sender};
 use crate::domain::{DomainCore, POLL_INTERVAL};
 use crate::error::{self, Error};
+use crate::membership::Domain;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
-use tranship_ring::SETTLE;
+use tranship_ring::{MAX_WORDS, SETTLE, Waker};
 use tranship_sys::epoll::{Interest, wait_each};
 
 /// One thing to wait for with [`poll`].
@@ -41,7 +42,24 @@ enum What<'a> {
     Control(&'a mut Sender),
     Listener(&'a Accepts),
     Domain(&'a DomainCore),
+    Reader(&'a mut dyn Polled),
     Descriptor(BorrowedFd<'a>, Interest),
+}
+
+/// A reader that sleeps on its domain's descriptor: of a topic.
+#[doc(hidden)]
+pub trait Polled: std::fmt::Debug {
+    /// Returns the domain.
+    fn domain(&self) -> &Domain;
+    /// Says whether there is something to receive, or an error to be told.
+    fn has_something(&mut self) -> bool;
+    /// Goes to sleep. Returns how long it may be.
+    ///
+    /// # Errors
+    /// `TimedOut`, `ManagerAway`, `CutOff`, `Limit`, `System` where there is no descriptor; `Forked`.
+    fn arm(&mut self) -> Result<Duration, Error>;
+    /// Wakes up, and takes the wake-up bytes.
+    fn disarm(&mut self);
 }
 
 impl<'a> PollItem<'a> {
@@ -65,6 +83,11 @@ impl<'a> PollItem<'a> {
     pub fn listener<E: ChannelEnd>(listener: &'a Listener<E>) -> PollItem<'a> {
         PollItem(What::Listener(listener.accepts()))
     }
+    /// Of a reader that sleeps on its domain's descriptor.
+    #[doc(hidden)]
+    pub fn polled(reader: &'a mut dyn Polled) -> PollItem<'a> {
+        PollItem(What::Reader(reader))
+    }
     /// Ready when a descriptor of any kind can be read, hangs up or has an error.
     pub fn readable(fd: &'a impl AsFd) -> PollItem<'a> {
         PollItem(What::Descriptor(fd.as_fd(), Interest::Read))
@@ -86,22 +109,54 @@ impl<'a> PollItem<'a> {
         match &self.0 {
             What::Listener(listener) => Some(listener.domain()),
             What::Domain(domain) => Some(domain),
+            What::Reader(reader) => Some(reader.domain().core()),
             _ => self.link().map(|link| &link.domain),
+        }
+    }
+
+    /// Whether messages have been coming by it.
+    fn is_flowing(&self) -> bool {
+        matches!(&self.0, What::Receiver(receiver) if receiver.is_flowing())
+    }
+
+    fn disarm(&mut self) {
+        if let What::Reader(reader) = &mut self.0 {
+            reader.disarm();
         }
     }
 
     /// Whether it is ready, as far as shared memory and the manager's news that were taken tell.
     fn is_ready(&mut self, domains: &[Turned]) -> bool {
         match &mut self.0 {
-            What::Receiver(receiver) => receiver.may_have_news(),
             What::Sender(sender) => sender.may_send(),
-            What::Control(sender) => sender.link.may_have_reply(),
-            What::Listener(listener) => listener.has_connection(),
             What::Domain(domain) => {
                 let turned = domains.iter().find(|d| d.core.is(domain));
                 turned.is_some_and(|d| d.rest || d.core.seen() != d.seen)
             }
-            What::Descriptor(..) => false,
+            What::Reader(reader) => reader.has_something(),
+            _ => self.has_come(),
+        }
+    }
+
+    /// Whether something has come in: a message, or a connection.
+    fn has_come(&self) -> bool {
+        match &self.0 {
+            What::Receiver(receiver) => receiver.may_have_news(),
+            What::Control(sender) => sender.link.may_have_reply(),
+            What::Listener(listener) => listener.has_connection(),
+            _ => false,
+        }
+    }
+
+    /// Whether its link's word and the manager's tell of all that it waits for.
+    fn is_told_by_words(&self) -> bool {
+        match &self.0 {
+            What::Receiver(receiver) if receiver.puts_aside() => false,
+            What::Receiver(_) | What::Control(_) => {
+                self.link().is_some_and(|link| link.driver().is_none())
+            }
+            What::Listener(listener) => listener.doorbell().is_none(),
+            _ => false,
         }
     }
 }
@@ -121,13 +176,18 @@ type Sleep = Option<(u32, Instant)>;
 /// Waits until at least one of these is ready, at most `timeout` (`None`: for ever). Gives the places of all that are, in order; none
 /// when the time is over. Takes the manager's news meanwhile, for every domain that is among them or has a channel or listener there.
 ///
-/// Each channel gets a descriptor at its first wait.
+/// Channels and names of one domain are waited for on their futex words. Beside anything else each channel gets a descriptor at
+/// its first wait.
 ///
 /// # Errors
 /// [`ErrorKind::Forked`](crate::ErrorKind::Forked) for what belongs to the parent; [`ErrorKind::System`](crate::ErrorKind::System) where the kernel cannot
 /// wait on a descriptor.
 pub fn poll(items: &mut [PollItem<'_>], timeout: Option<Duration>) -> Result<Vec<usize>, Error> {
     let deadline = timeout.and_then(|t| Instant::now().checked_add(t));
+    if let Some((core, links)) = on_words(items) {
+        core.check_fork()?;
+        return Ok(poll_words(items, core, &links, deadline));
+    }
     let mut domains: Vec<Turned> = Vec::new();
     for core in items.iter().filter_map(PollItem::core) {
         core.check_fork()?;
@@ -146,11 +206,47 @@ pub fn poll(items: &mut [PollItem<'_>], timeout: Option<Duration>) -> Result<Vec
             done => break done,
         }
     };
-    for link in items.iter().filter_map(PollItem::link) {
-        link.ring.disarm();
-        link.ring_for_ourselves();
+    for item in items {
+        item.disarm();
+        if let Some(link) = item.link() {
+            link.ring.disarm();
+            link.ring_for_ourselves();
+        }
     }
     ready
+}
+
+/// The items' one domain, and their links, if all of them can be waited for on words. That costs a third of a wait on descriptors.
+fn on_words<'a>(items: &'a [PollItem<'_>]) -> Option<(&'a DomainCore, Vec<&'a LinkShared>)> {
+    let core = items.first()?.core()?;
+    let of_it = |item: &PollItem<'_>| item.core().is_some_and(|other| other.is(core));
+    let all = items
+        .iter()
+        .all(|item| item.is_told_by_words() && of_it(item));
+    let links: Vec<_> = items.iter().filter_map(PollItem::link).collect();
+    (all && links.len() < MAX_WORDS).then_some((core, links))
+}
+
+/// Waits as [`poll`] does, on words.
+fn poll_words(
+    items: &[PollItem<'_>],
+    core: &DomainCore,
+    links: &[&LinkShared],
+    deadline: Option<Instant>,
+) -> Vec<usize> {
+    let flowing = items.iter().any(PollItem::is_flowing);
+    loop {
+        if core.has_news() {
+            core.turn_quietly();
+        }
+        let ready = items.iter().enumerate().filter(|(_, item)| item.has_come());
+        let ready: Vec<_> = ready.map(|(place, _)| place).collect();
+        if !ready.is_empty() || deadline.is_some_and(|d| Instant::now() >= d) {
+            return ready;
+        }
+        let has_come = || items.iter().any(PollItem::has_come);
+        sleep_on_any(core, links, Waker::Fences, deadline, flowing, has_come);
+    }
 }
 
 /// One wait. What is ready after it.
@@ -162,8 +258,8 @@ fn round(
 ) -> Result<Vec<usize>, Error> {
     let left = deadline.map(|d| d.saturating_duration_since(Instant::now()));
     let mut limit = left.map_or(LOOK, |left| LOOK.min(left));
-    for (item, sleep) in items.iter().zip(sleeps) {
-        limit = limit.min(arm(item, sleep));
+    for (item, sleep) in items.iter_mut().zip(sleeps) {
+        limit = limit.min(arm(item, sleep)?);
     }
     // After it: whatever comes from here on is told by a descriptor.
     if items.iter_mut().any(|item| item.is_ready(domains))
@@ -199,6 +295,8 @@ fn round(
     for (place, told) in places.into_iter().zip(of_items) {
         readable[place] = *told;
     }
+    // What is in a reader's descriptor is in its domain's.
+    items.iter_mut().for_each(PollItem::disarm);
     let mut of_domains = of_domains.iter();
     for domain in domains.iter_mut() {
         let told = !domain.rest && of_domains.next().is_some_and(|told| *told);
@@ -225,23 +323,29 @@ fn round(
 }
 
 /// Says that a link sleeps on its descriptor, if it has one; how long it may.
-fn arm(item: &PollItem<'_>, sleep: &mut Sleep) -> Duration {
+fn arm(item: &mut PollItem<'_>, sleep: &mut Sleep) -> Result<Duration, Error> {
+    if let What::Reader(reader) = &mut item.0 {
+        return match reader.has_something() {
+            true => Ok(Duration::ZERO),
+            false => reader.arm(),
+        };
+    }
     let Some(link) = item.link() else {
-        return LOOK;
+        return Ok(LOOK);
     };
     link.ring_for_ourselves();
     if !link.has_doorbell() {
-        return POLL_INTERVAL;
+        return Ok(POLL_INTERVAL);
     }
     let word = link.ring.arm();
     let same = sleep.filter(|(before, _)| *before == word);
     let (_, since) = *sleep.insert(same.unwrap_or((word, Instant::now())));
-    match &item.0 {
+    Ok(match &item.0 {
         What::Receiver(receiver) if receiver.puts_aside() => POLL_INTERVAL,
         // The receiver gives lines back without a fence.
         What::Sender(_) if since.elapsed() < SETTLE => SETTLE,
         _ => LOOK,
-    }
+    })
 }
 
 fn is_readable(core: &DomainCore) -> bool {

@@ -15,7 +15,7 @@ use std::time::Instant;
 use tranship_proto::{ChannelId, Role};
 
 /// Puts a task to sleep until something is woken by that key, or by the manager's news. The caller looks again after it.
-pub(super) fn put(domain: &DomainCore, key: Key, waker: &Waker) -> Result<(), Error> {
+pub(crate) fn put(domain: &DomainCore, key: Key, waker: &Waker) -> Result<(), Error> {
     let put = domain.tasks.put(key, waker, domain.pollable());
     if put.map_err(error::system("an epoll instance for tasks"))? {
         let core = domain.clone();

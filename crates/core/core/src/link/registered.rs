@@ -8,7 +8,9 @@ use tranship_proto::{LocalChannel, Request, Role};
 impl LinkShared {
     /// The program has got this end. `place` is where the other one is, if not in this process.
     pub(super) fn register(&self, place: Option<&str>) {
-        let Some(inside) = &self.inside else { return };
+        let Some(inside) = self.inside.as_ref().filter(|_| !self.is_topic()) else {
+            return; // a topic's publisher says who reads it
+        };
         // Of two ends of the program's the sender's domain speaks.
         if place.is_none() && self.role == Role::Sink {
             return;

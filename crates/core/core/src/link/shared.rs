@@ -5,6 +5,7 @@ use crate::buffer::Buffer;
 pub(crate) use crate::domain::Gone;
 use crate::domain::{Asked, DomainCore, Offer, Watch};
 use crate::error::{self, Error};
+use crate::link::beside::Beside;
 use crate::link::driver::Driver;
 use crate::link::inline::Inline;
 use crate::options::{ChannelOptions, Consent};
@@ -16,7 +17,7 @@ use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Instant;
 use tranship_proto::{BufferId, ChannelId, DomainId, Levels, PoolId, Role};
 use tranship_region::layout::{CountsRw, Way};
-use tranship_ring::{Consumer, Ending, HalfRo, HalfRw, Lines, Publish, Ring, doorbell};
+use tranship_ring::{Consumer, Ending, HalfRo, HalfRw, Lines, Publish, Ring, Turns, doorbell};
 use tranship_sys::{process, socket};
 
 /// The pool side of an assignment.
@@ -122,6 +123,8 @@ pub(crate) struct LinkShared {
     pub(crate) of_our_user: bool,
     peer_process: Mutex<OwnedFd>,
     pub(crate) ring: Ring,
+    /// Of a thread that waits here.
+    pub(super) turns: Turns,
     pub(crate) own_fd: OwnedFd,
     /// Of the memory of the peer's half.
     pub(crate) their_inode: u64,
@@ -144,6 +147,10 @@ pub(crate) struct LinkShared {
     pub(crate) beside: Mutex<Vec<OwnedFd>>,
     /// At a subscriber: lines of the topic's ring.
     pub(crate) ring_lines: u32,
+    /// The channel is a topic's: its publisher serves many, and waits for no descriptor of one.
+    is_topic: bool,
+    /// At a subscriber: whether other domains may have the name too.
+    pub(crate) shared: bool,
     /// Pools of these levels are taken.
     pub(crate) levels: Levels,
 }
@@ -194,6 +201,7 @@ impl LinkShared {
             peer_pid: peer.2,
             peer_process: Mutex::new(peer_process),
             ring: Ring::new(own.1, theirs),
+            turns: Turns::default(),
             own_fd: own.0,
             their_inode,
             gone: AtomicU32::new(Gone::No as u32),
@@ -209,15 +217,37 @@ impl LinkShared {
             inside: None,
             beside: Mutex::default(),
             ring_lines: 0,
+            is_topic: options.beside.as_ref().is_some_and(Beside::is_topic),
+            shared: false,
             levels: options.levels(),
         }
     }
 
     /// The same, of a topic.
-    pub(crate) fn with_beside(mut self, shown: Vec<OwnedFd>, ring_lines: u32) -> LinkShared {
+    pub(crate) fn with_beside(
+        mut self,
+        shown: Vec<OwnedFd>,
+        ring_lines: u32,
+        shared: bool,
+    ) -> LinkShared {
         self.beside = Mutex::new(shown);
         self.ring_lines = ring_lines;
+        self.shared = shared;
         self
+    }
+
+    /// Whether the channel is a topic's or a queue's.
+    pub(super) fn is_topic(&self) -> bool {
+        self.is_topic
+    }
+
+    /// At a publisher: has a subscriber of this process find the buffers of the pool that lines name.
+    pub(super) fn show_inside(&self, pool: &Arc<OwnPool>) -> Result<(), Error> {
+        if let Some(other) = self.other().filter(|other| other.is_topic) {
+            other.accept_own(pool)?;
+            other.open_pool(pool.id());
+        }
+        Ok(())
     }
 
     /// Whether the process of the other end has ended.
@@ -243,6 +273,10 @@ impl LinkShared {
     /// The other end, if it is in this process, and there.
     pub(crate) fn other(&self) -> Option<Arc<LinkShared>> {
         self.inside.as_ref()?.other.get()?.upgrade()
+    }
+
+    pub(super) fn driver(&self) -> Option<&dyn Driver> {
+        Some(&**self.inside.as_ref()?.driver.get()?)
     }
 
     /// The other end is to know why this one ends.
@@ -295,10 +329,16 @@ impl LinkShared {
         unsafe { self.ring.their_lines().outlive() }
     }
 
-    /// Wakes the peer if it sleeps, after a publish that fenced (or [`Waker::Lazy`](tranship_ring::Waker)).
+    /// Wakes the peer if it sleeps, after a publish that fenced (or [`Waker::Lazy`](tranship_ring::Waker)). Says whether it
+    /// slept on its descriptor.
     #[inline(always)]
-    pub(crate) fn notify(&self) {
-        self.ring.notify(|| self.press_their_doorbell());
+    pub(crate) fn notify(&self) -> bool {
+        let mut pressed = false;
+        self.ring.notify(|| {
+            pressed = true;
+            self.press_their_doorbell()
+        });
+        pressed
     }
 
     /// After a publish as the ring said ([`Ring::how_to_publish`]).
@@ -415,6 +455,13 @@ impl LinkShared {
             )));
         }
         let (counts_fd, counts) = CountsRw::create(Way::Rcvd, slots)?;
+        if self.is_topic {
+            // A topic counts neither `rcvd` nor `sent`. As long as they differ, the manager takes nothing for dead that a
+            // publisher which ends has published. It is so before the publisher hears that this end has the pool.
+            // Relaxed: the manager reads them when the writer is dead.
+            let counts = counts.counts().iter();
+            counts.for_each(|count| count.store(1, Ordering::Relaxed));
+        }
         let shown = counts_fd.try_clone().map_err(error::system("fcntl"))?;
         self.add(Assignment {
             pool,
@@ -433,9 +480,11 @@ impl LinkShared {
     }
 
     /// A peer that sleeps on its descriptor has sent us the other end, through the manager. It may still be on its
-    /// way, and we may never look again; so once, and for a bounded time, we wait for it.
+    /// way, and we may never look again; so once, and for a bounded time, we wait for it. The ends of a topic look again:
+    /// they do not wait.
     fn await_peer_fd(&self) {
         if self.inside.is_some()
+            || self.is_topic
             || lock(&self.peer_fd).is_some()
             || self.fd_awaited.swap(true, Ordering::Relaxed)
         {

@@ -1,6 +1,10 @@
-//! Sleeping on a link: its words and the manager's, in rounds that look whether the other side still lives.
+//! Sleeping on links: their words and the manager's, in rounds that look whether the other sides still live. A carrier's end
+//! waits by its [`Driver`].
 
+use super::driver::Driver;
 use super::shared::LinkShared;
+use crate::domain::DomainCore;
+use crate::options::Wait;
 use std::time::{Duration, Instant};
 use tranship_ring::{Kernel, Point, Slept, TIMED, Waker};
 
@@ -9,6 +13,8 @@ use tranship_ring::{Kernel, Point, Slept, TIMED, Waker};
 const BRIEF: Duration = Duration::from_millis(20);
 /// How long to sleep before looking whether manager and peer are still there.
 pub(crate) const LOOK: Duration = Duration::from_millis(250);
+/// How long a carrier waits for its socket before anything else is looked at.
+const SOCKET_LOOK: Duration = Duration::from_secs(1);
 
 /// Sleeps until `ready`, the manager has news, the deadline, or for no reason: the caller looks.
 ///
@@ -20,11 +26,28 @@ pub(crate) fn sleep_on(
     flowing: bool,
     ready: impl Fn() -> bool,
 ) {
-    let ready = || (ready() || link.domain.has_news()).then_some(());
-    if flowing {
+    sleep_on_any(&link.domain, &[link], waker, deadline, flowing, ready);
+}
+
+/// Sleeps as [`sleep_on`] does, on any number of links of one domain. `flowing`: messages have been coming on one of them.
+pub(super) fn sleep_on_any(
+    domain: &DomainCore,
+    links: &[&LinkShared],
+    waker: Waker,
+    deadline: Option<Instant>,
+    flowing: bool,
+    ready: impl Fn() -> bool,
+) {
+    let ready = || (ready() || domain.has_news()).then_some(());
+    if let (true, Some(link)) = (flowing, links.first())
+        && link.turns.give(|| ready().is_some())
+    {
+        return;
+    }
+    if let (true, [link]) = (flowing, links) {
         // On the link alone: a wait on two words costs the kernel twice as much.
         let kernel = Kernel {
-            timed: deadline.is_some() || !link.domain.has_helper() || !link.of_our_user,
+            timed: deadline.is_some() || !domain.has_helper() || !link.of_our_user,
         };
         let limit = deadline.map_or(BRIEF, |d| {
             BRIEF.min(d.saturating_duration_since(Instant::now()))
@@ -35,11 +58,30 @@ pub(crate) fn sleep_on(
         }
     }
     let look = Instant::now() + LOOK;
-    let mut points = [link.ring.point(), Point::always(link.domain.wake_word())];
+    let points = links.iter().map(|link| link.ring.point());
+    let mut points: Vec<_> = points.chain([Point::always(domain.wake_word())]).collect();
     let until = deadline.map_or(look, |d| d.min(look));
     let slept = tranship_ring::sleep(&TIMED, &mut points, waker, Some(until), ready);
     if !matches!(slept, Ok(Slept::Ready(()))) {
-        link.look_for_death();
-        link.domain.turn_quietly();
+        links.iter().for_each(|link| link.look_for_death());
+        domain.turn_quietly();
+    }
+}
+
+impl LinkShared {
+    /// One wait, or one look of an end that spins.
+    pub(super) fn drive(
+        &self,
+        driver: &dyn Driver,
+        how: Wait,
+        deadline: Option<Instant>,
+        is_ready: &dyn Fn() -> bool,
+    ) {
+        let left = deadline.map(|d| d.saturating_duration_since(Instant::now()));
+        let limit = left.map_or(SOCKET_LOOK, |left| left.min(SOCKET_LOOK));
+        match how {
+            Wait::Spin => driver.look(),
+            Wait::SpinThenSleep(_) | Wait::Sleep => driver.wait(limit, is_ready),
+        }
     }
 }

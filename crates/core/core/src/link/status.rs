@@ -19,6 +19,8 @@ pub struct Status {
     pub peer_uid: u32,
     /// Place of the other end, if that is another machine: as `HOST:PORT`, or in words.
     pub peer_place: Option<String>,
+    /// Whether the other end listens at a name that other domains may have too ([`ChannelOptions::shared`](crate::ChannelOptions::shared)). The end that listens sees `false`.
+    pub peer_shares: bool,
     /// Whether the other end is gone.
     pub peer_gone: bool,
     /// Messages that [`WhenFull`](crate::WhenFull) has dropped at a sender, or that a receiver has skipped because a newer one was there
@@ -34,6 +36,7 @@ impl Status {
             peer_pid: link.peer_pid,
             peer_uid: link.peer_uid,
             peer_place: place.map(str::to_owned),
+            peer_shares: link.shared,
             peer_gone: link.is_over(),
             dropped: 0,
         }

@@ -55,6 +55,8 @@ pub struct TraceEvent {
     pub did: Did,
     /// Bytes of the buffer.
     pub length: u64,
+    /// Of what was sent or received: the low 32 bits of the word that went along. Components that pass a word on show the path of a request by it.
+    pub word: u32,
 }
 
 /// What a domain did with a buffer.
@@ -119,6 +121,7 @@ fn event((number, e): (u64, Traced)) -> TraceEvent {
             What::Released => Did::Released,
         },
         length: e.length,
+        word: e.word,
     }
 }
 

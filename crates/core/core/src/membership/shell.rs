@@ -4,7 +4,7 @@ use crate::base::lock;
 use crate::domain::{DomainCore, LeakReport};
 use crate::error::{self, Error, ErrorKind};
 use crate::link::{
-    Accepts, Address, Carrier, ChannelEnd, End, Ends, Feed, Listener, Opening, Receiver,
+    Accepts, Address, Carrier, ChannelEnd, End, Ends, Feed, Listener, Opening, Receiver, Within,
     listen_local, look_for_named, open_local, open_named, unknown,
 };
 use crate::options::{ChannelOptions, PoolOptions};
@@ -135,7 +135,7 @@ impl Domain {
             Address::Local(name) => {
                 Receiver::check(core, role, &options)?;
                 let feed = Feed::new()?;
-                let guard = listen_local(core, name, role, &options, &feed)?;
+                let guard = listen_local(core, (name, Within::Process), role, &options, &feed)?;
                 Ok(fed(feed, Box::new((guard, self.clone()))))
             }
             Address::Carried { scheme, rest } => {

@@ -1,9 +1,9 @@
 //! Collection: which sent buffers are dead, oldest first, and where the dead go.
 
-use super::few::FEW_SLOTS;
 use super::gc::{AHEAD, Collector, Gc, LOOK, Standing};
 use super::memory::Memory;
 use super::order::{self, take_fullest, take_lines};
+use super::run::FEW_SLOTS;
 use crate::base::lock;
 use std::sync::atomic::Ordering;
 use std::time::Instant;

@@ -4,16 +4,12 @@
 use super::gc::{Collector, Gc};
 use super::memory::Memory;
 use super::order;
-use super::run::Run;
+use super::run::{FEW, FEW_SLOTS, Run};
 use super::slots::Slot;
 use std::sync::{MutexGuard, TryLockError};
 use tranship_ledger::{Few, Slots};
 use tranship_sync::{DeferProducer, DeferQueue};
 
-/// Of those that a sender looks at after it has sent.
-pub(crate) const FEW: u32 = 8;
-/// As the length of an array of them.
-pub(super) const FEW_SLOTS: usize = FEW as usize;
 /// The most that become free after one send where they are looked at one by one: more than are sent.
 const WARM: usize = 2;
 

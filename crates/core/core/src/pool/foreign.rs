@@ -11,6 +11,7 @@ use std::os::fd::OwnedFd;
 use std::ptr::NonNull;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Duration;
 use tranship_ledger::{Bias, StaleReference};
 use tranship_proto::{BufferId, PoolId, Request, Trust};
 use tranship_region::layout::trace::What;
@@ -112,6 +113,10 @@ impl ForeignPool {
     #[inline]
     pub(crate) fn pool_id(&self) -> PoolId {
         self.shape.pool
+    }
+
+    pub(crate) fn trust(&self) -> Trust {
+        self.shape.trust
     }
 
     /// Whether the writer's process has ended: what the manager does not know of the pool, nobody will tell it any more.
@@ -617,6 +622,40 @@ impl ForeignPool {
     }
 }
 
+// What is received is counted by plain stores as long as one thread receives ([`Bias`]).
+impl ForeignPool {
+    /// Counts a reference that is received, before `rcvd`, whose release publishes it. Without a locked instruction, if this thread alone
+    /// receives out of the pool and has no other handle of the buffer.
+    #[inline(always)]
+    pub(crate) fn receive(&self, slot: u32) {
+        let shared = || self.receive_shared(slot);
+        self.bias
+            .receive(visits::mark(), self.place(), self.word(slot), shared);
+    }
+
+    /// Counts by a locked instruction.
+    #[inline(never)]
+    pub(crate) fn receive_shared(&self, slot: u32) {
+        if visits::mark().is_none() {
+            visits::visit(self, |_| {}); // from here on there is one, unless the thread is about to end
+        }
+        let (mark, marks, refs) = (visits::mark(), visits::marks(), self.word(slot));
+        self.bias
+            .receive_shared(mark, marks, self.place(), refs, || {
+                if !membarrier::private_expedited() {
+                    // Not any more. Many times what a store takes to become visible.
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+            });
+    }
+
+    /// What visits to it are marked with.
+    #[inline(always)]
+    fn place(&self) -> *const () {
+        std::ptr::from_ref(self).cast()
+    }
+}
+
 /// At level `none`: a large buffer's chunk, which nobody writes any more, or one that its writer alone writes.
 fn attach_unwritable(window: &Window, index: u32, fd: &OwnedFd) -> Result<(), WindowError> {
     match window.attach_sealed(index, fd) {
@@ -625,6 +664,5 @@ fn attach_unwritable(window: &Window, index: u32, fd: &OwnedFd) -> Result<(), Wi
     }
 }
 
-mod counting;
 #[cfg(test)]
 mod tests;

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use tranship_proto::{Event, MAX_FDS, Refusal, RefusalCode, Request};
 use tranship_region::{Headroom, MakeError, Sealing, WindowError};
 use tranship_sys::crash;
-use tranship_zone::PAGE;
+use tranship_zone::{PAGE, Run};
 
 /// Time that a caller that does not wait for memory waits for the manager's answer: longer than a healthy manager takes
 /// on a busy machine. It is waited once; then the manager counts as late until it has answered.
@@ -388,6 +388,36 @@ impl Memory {
             if !told && keep > 0 {
                 return;
             }
+        }
+    }
+
+    /// What did not become a whole buffer goes back.
+    pub(super) fn give_up_part(&self) {
+        lock(&self.store).large.forget_part();
+        self.give_back_large();
+    }
+
+    /// Gives memory that is over back to the kernel and the manager. Called under no lock of the collector's or the store's.
+    pub(super) fn give_back_large(&self) {
+        if !self.sizes.has_large() {
+            return;
+        }
+        let over = lock(&self.store).large.take_over();
+        for run in over {
+            self.give_back_run(run);
+        }
+    }
+
+    fn give_back_run(&self, run: Run) {
+        let indices = lock(&self.store).runs.chunks_of(run);
+        for index in indices.clone() {
+            // SAFETY: the buffer that had it is dead, and nothing else lies in it.
+            let _ = unsafe { self.return_chunk(index) }; // a domain that rejoins a manager claims what is on record
+        }
+        let runs = &mut lock(&self.store).runs;
+        runs.free(run);
+        for index in indices {
+            runs.take_chunk(index);
         }
     }
 }

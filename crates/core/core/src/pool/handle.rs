@@ -91,7 +91,7 @@ impl Pool {
 
     /// Returns the level of trust: which domains can write the pool.
     pub fn trust(&self) -> Trust {
-        self.own.options().trust
+        self.own.trust()
     }
 
     /// The right to forward: lets another domain assign this pool to channels of its own, and so send on what it got out of it.

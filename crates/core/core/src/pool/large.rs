@@ -24,7 +24,7 @@ use std::sync::{MutexGuard, TryLockError};
 use std::time::{Duration, Instant};
 use tranship_proto::{Event, MAX_FDS, Request};
 use tranship_sys::crash;
-use tranship_zone::{PAGE, Run};
+use tranship_zone::PAGE;
 
 impl Memory {
     /// Whether nobody can write it any more, or soon nobody can.
@@ -146,36 +146,6 @@ impl Memory {
                 Ok((chunks as usize).min(keys.len()))
             }
             _ => Err(error::protocol("an answer to ShowChunks that is none")),
-        }
-    }
-
-    /// What did not become a whole buffer goes back.
-    pub(super) fn give_up_part(&self) {
-        lock(&self.store).large.forget_part();
-        self.give_back_large();
-    }
-
-    /// What is over goes back to the kernel and the manager. Under no lock of the collector's or the store's.
-    pub(super) fn give_back_large(&self) {
-        if !self.sizes.has_large() {
-            return;
-        }
-        let over = lock(&self.store).large.take_over();
-        for run in over {
-            self.give_back_run(run);
-        }
-    }
-
-    fn give_back_run(&self, run: Run) {
-        let indices = lock(&self.store).runs.chunks_of(run);
-        for index in indices.clone() {
-            // SAFETY: the buffer that had it is dead, and nothing else lies in it.
-            let _ = unsafe { self.return_chunk(index) }; // a domain that rejoins a manager claims what is on record
-        }
-        let runs = &mut lock(&self.store).runs;
-        runs.free(run);
-        for index in indices {
-            runs.take_chunk(index);
         }
     }
 }

@@ -29,18 +29,7 @@ impl OwnPool {
         let start = private.offset();
         let stale = |StaleReference { found: now, .. }| Violation::Dead { id, now };
         let check = || {
-            let capacity = memory.slots.capacity_of(slot);
-            let inside = offset
-                .checked_sub(start)
-                .and_then(|at| at.checked_add(length))
-                .is_some_and(|end| end <= capacity);
-            if !inside {
-                return Err(Violation::Range {
-                    offset,
-                    length,
-                    max_bytes: memory.registration.max_bytes,
-                });
-            }
+            let capacity = self.check_range(slot, start, (offset, length))?;
             if memory.registration.is_guarded() && memory.slots.is_away(slot, id.generation()) {
                 // Taken away when it was moved, before anybody had the id.
                 memory.chunks.window.open(start, capacity, Access::Read);
@@ -52,6 +41,46 @@ impl OwnPool {
             .handles
             .find(generation, id.generation(), stale, check)?;
         Ok(self.found(slot, offset, length))
+    }
+
+    /// Another handle of a buffer of ours that a line names, whatever its generation is.
+    ///
+    /// # Safety
+    /// A handle of the slot's frozen buffer lives until this returns.
+    pub(crate) unsafe fn hold_again(
+        &self,
+        id: BufferId,
+        offset: u64,
+        length: u64,
+    ) -> Result<RawBuf, Violation> {
+        let (slot, slots) = (id.slot(), self.slot_count());
+        let private = self.memory.slots.get(slot);
+        let private = private.ok_or(Violation::Slot { slot, slots })?;
+        self.check_range(slot, private.offset(), (offset, length))?;
+        debug_assert!(private.handles.count() > 0, "{id} is held by nobody");
+        private.handles.hold();
+        Ok(self.found(slot, offset, length))
+    }
+
+    /// Whether bytes lie in the slot's memory, which begins at `start`: how long that is.
+    fn check_range(
+        &self,
+        slot: u32,
+        start: u64,
+        (offset, length): (u64, u64),
+    ) -> Result<u64, Violation> {
+        let capacity = self.memory.slots.capacity_of(slot);
+        let end = offset
+            .checked_sub(start)
+            .and_then(|at| at.checked_add(length));
+        match end.is_some_and(|end| end <= capacity) {
+            true => Ok(capacity),
+            false => Err(Violation::Range {
+                offset,
+                length,
+                max_bytes: self.memory.registration.max_bytes,
+            }),
+        }
     }
 
     /// One of whose references the caller has taken.

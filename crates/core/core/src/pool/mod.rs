@@ -24,6 +24,7 @@ mod foreign;
 mod gc;
 mod grow;
 mod guard;
+mod hand_out;
 mod handle;
 mod large;
 mod larges;
@@ -53,12 +54,12 @@ mod wait;
 mod waiters;
 
 pub(crate) use create::check;
-pub(crate) use few::FEW;
 pub(crate) use foreign::{ForeignPool, Missing};
 pub use handle::{Pool, PoolStats};
 pub(crate) use own::OwnPool;
 pub(crate) use place::Place;
 pub(crate) use raw::RawBuf;
+pub(crate) use run::FEW;
 pub(crate) use tag::Tag;
 pub(crate) use wait::Patience;
 

@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 use tranship_ledger::{Handles, LetGo};
-use tranship_proto::{BufferId, ChannelId, DomainId, PoolId, PoolShape};
+use tranship_proto::{BufferId, ChannelId, DomainId, PoolId, PoolShape, Trust};
 use tranship_region::layout::RefsRo;
 use tranship_sync::DeferProducer;
 use tranship_zone::{CachePlace, Zone};
@@ -75,8 +75,11 @@ impl OwnPool {
             max_bytes: self.max_bytes(),
             slots: self.slot_count(),
             chunk_bytes: self.chunk_bytes(),
-            trust: self.options().trust,
+            trust: self.trust(),
         }
+    }
+    pub(crate) fn trust(&self) -> Trust {
+        self.options().trust
     }
     pub(crate) fn offer(&self) -> Offer {
         Offer::new(self.id(), self.domain().id(), self.shape())

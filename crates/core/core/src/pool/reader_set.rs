@@ -25,7 +25,7 @@ impl Collector {
         } = queue;
         let slots = memory.slots.count();
         let mut fds = fds.into_iter();
-        // We are the sink ourselves if somebody forwards our buffers back.
+        // The writer is the sink itself if another domain forwards its buffers back.
         let (domain, pool) = (memory.domain(), memory.registration.id);
         let link = domain.link(channel);
         let ours = link.and_then(|link| link.counts_of(pool));

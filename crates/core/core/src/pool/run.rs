@@ -2,6 +2,11 @@
 
 use tranship_ledger::{Few, Slots};
 
+/// Buffers that a sender looks at together after it has sent.
+pub(crate) const FEW: u32 = 8;
+/// As the length of an array of them.
+pub(super) const FEW_SLOTS: usize = FEW as usize;
+
 /// So many of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Run<const N: usize> {

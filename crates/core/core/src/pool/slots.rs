@@ -7,8 +7,8 @@ use tranship_zone::Place;
 /// The class of buffers larger than a chunk, which are runs of their own.
 pub(crate) const HUGE: u8 = u8::MAX;
 
-/// One slot's private half: half a cache line, beside nothing that another thread's slot shares unless
-/// they are neighbours in one slab.
+/// The private half of a slot: 32 bytes. Two slots share a cache line only if they are neighbours in one slab, so
+/// threads with slots of different slabs do not slow each other down.
 #[derive(Debug, Default)]
 #[repr(C, align(32))]
 pub(crate) struct Slot {

@@ -250,7 +250,7 @@ fn every_size_from_nothing_to_several_chunks() {
     }
 }
 
-/// Whoever holds what was sent, or has not taken it, is named; and which limit is reached.
+/// The error names each domain that holds buffers or has not taken messages, and the limit that is reached.
 #[test]
 fn an_error_names_who_is_in_the_way() {
     let _dog = dog();

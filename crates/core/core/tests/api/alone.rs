@@ -62,7 +62,7 @@ fn goes_round(pool: &Pool, sender: &mut Sender, receiver: &mut Receiver) {
     }
 }
 
-/// Welcomes whoever comes back, with a control page that has nothing on it.
+/// Welcomes a domain that comes back, with an empty control page.
 fn welcome(listener: &OwnedFd) -> (OwnedFd, ControlPageRw) {
     let peer = socket::accept(listener).expect("accept");
     let Some(Request::Hello {

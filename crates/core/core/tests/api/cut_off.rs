@@ -1,4 +1,5 @@
-//! Who was locked down after it had joined goes on with what it has when the manager is gone, and is told that nothing new comes.
+//! A domain that is locked down after it has joined keeps its channels when the manager is gone. It is told that
+//! nothing new comes.
 
 use crate::kit::*;
 use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};

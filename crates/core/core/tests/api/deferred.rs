@@ -1,5 +1,5 @@
-//! What senders have sent, and look at themselves: a buffer is at hand when the next is asked for, and what they have not looked at is found by
-//! whoever is short of memory.
+//! Defer queues: a sender finds its dead buffers itself before it asks for the next one. A thread that is short of
+//! memory finds all others.
 
 use crate::kit::*;
 use tranship_core::{ChannelOptions, Domain, PoolOptions, Wait};
@@ -65,7 +65,7 @@ fn what_no_sender_has_looked_at_is_found_by_who_is_short() {
     }
 }
 
-/// Who is out of buffers looks at many at once.
+/// A pool without free buffers checks many at once.
 #[test]
 fn of_many_that_are_dead_the_one_that_is_held_is_left() {
     let _dog = dog();
@@ -124,7 +124,7 @@ fn a_sender_looks_at_what_its_receiver_is_well_past() {
         }
         let found = pool.stats().collected - before;
         assert_eq!(found, collected, "{taken} taken of {all}");
-        // Who is short finds all that is dead.
+        // A thread that is short of memory finds all dead buffers.
         let again: Vec<_> = std::iter::from_fn(|| pool.alloc_now(LEN).ok()).collect();
         assert_eq!(again.len(), taken);
     }
@@ -148,7 +148,7 @@ fn more_can_be_under_way_than_a_trail_holds() {
     }
 }
 
-/// Who says that it spins, and then is awaited or polled, is woken all the same.
+/// A receiver that says that it spins, and is then awaited or polled, is still woken.
 #[test]
 fn a_receiver_that_spins_can_be_awaited() {
     let _dog = dog();

@@ -41,8 +41,8 @@ fn bare(path: &std::path::Path, name: &str) -> Domain {
 }
 
 child!(
-    /// A writer, one that forwards and a reader, of whom the manager tells the writer when it has no room for the reader's
-    /// counters; and then the manager dies. In a process of its own, for its limit is the process's.
+    /// A writer, a forwarder and a reader. The manager tells the writer of them when it has no room for the reader's
+    /// counters; then the manager dies. In a process of its own, because the limit is the process's.
     fn scene(ctl: Control) {
         let room: u64 = ctl.recv().unwrap().unwrap();
         let dir = tranship_testkit::folder().unwrap();

@@ -45,6 +45,7 @@ fn an_end_in_the_moment_of_opening_is_heard() {
                         peer_pid: std::process::id(),
                         lines: 16,
                         ring_lines: 0,
+                        shared: false,
                     };
                     (event, vec![half.as_fd(), process.as_fd()])
                 }

@@ -1,4 +1,4 @@
-//! A manager that is there and does nothing: what exists goes on, and who wants something of it waits no longer than it says.
+//! A manager that runs and does nothing: channels go on, and a request to it waits no longer than its time-out.
 
 use crate::kit::*;
 use crate::played::*;
@@ -118,7 +118,7 @@ fn one_whose_queue_is_full() {
     drop(hung);
 }
 
-/// Who accepts waits as long as it says, and has the connection when the manager goes on.
+/// An accept waits for its time-out, and gets the connection when the manager goes on.
 #[test]
 fn one_that_does_not_confirm_a_connection() {
     let _dog = dog();
@@ -168,7 +168,7 @@ fn one_that_does_not_confirm_a_connection() {
     });
 }
 
-/// Who joins waits as long as for a welcome.
+/// A joining domain waits as long as for a welcome.
 #[test]
 fn one_whose_queue_is_full_of_others_who_join() {
     let _dog = dog();
@@ -232,7 +232,7 @@ fn one_that_does_not_answer() {
     drop(peers);
 }
 
-/// Makes heaps, and answers nobody who wants memory for one; says how often that was.
+/// Makes heaps, and answers no request for their memory; returns the number of these requests.
 fn gives_no_memory(path: &Path) -> Arc<AtomicU32> {
     let listener = hang(path);
     let asked = Arc::new(AtomicU32::new(0));
@@ -260,7 +260,8 @@ fn gives_no_memory(path: &Path) -> Arc<AtomicU32> {
     asked
 }
 
-/// A time of the program's own makes nobody leave off asking: only who waited for as long as what can be done without is waited for does.
+/// A time-out of the program's own does not end requests for memory: the domain asks again. Only a wait as long as the
+/// library's own limit ends them.
 #[test]
 fn one_that_does_not_answer_in_a_short_time_is_asked_again() {
     const SHORT: Duration = Duration::from_millis(50);

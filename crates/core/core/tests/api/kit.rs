@@ -146,7 +146,8 @@ pub(crate) fn buf(message: Message) -> Buffer {
     }
 }
 
-/// Somebody has so many buffers of it. While the manager has news of who counts it may seem to be more, never fewer.
+/// Waits until so many buffers of the pool are in use. While news of the reader set is under way there may be more,
+/// never fewer.
 #[track_caller]
 pub(crate) fn uses(pool: &Pool, buffers: u64) {
     until(|| {

@@ -135,6 +135,101 @@ fn many_are_received_at_once() {
     assert_eq!((error.kind(), got.len()), (ErrorKind::PeerGone, 1));
 }
 
+/// Every kind goes in a batch, in order, past a ring that is smaller; without waiting as many go as there is room for.
+#[test]
+fn many_of_every_kind_are_sent_at_once() {
+    let _dog = dog();
+    let (a, b) = pair();
+    let pool = pool(&a, 4);
+    let (mut sender, mut receiver) = link_with(&a, &b, "x", lines(8).wait(Wait::Sleep));
+    let body = |i: u64| {
+        let bytes = [u8::try_from(i % 100).expect("small"); 16];
+        match i % 5 {
+            0 => Body::Buffer(pool.copy(&bytes).expect("a buffer").freeze()),
+            1 => Body::BufferMut(pool.copy(&bytes).expect("a buffer")),
+            2 => Body::Inline(bytes[..].try_into().expect("short")),
+            3 => {
+                let mut pieces = tranship_core::Aggregate::new();
+                let piece = pool.copy(&bytes).expect("a buffer").freeze();
+                pieces.push_back(piece).expect("room");
+                Body::Aggregate(pieces)
+            }
+            _ => {
+                let mut pieces = tranship_core::AggregateMut::new();
+                pieces
+                    .push_back(pool.copy(&bytes).expect("a buffer"))
+                    .expect("room");
+                Body::AggregateMut(pieces)
+            }
+        }
+    };
+    let mut got = Vec::new();
+    thread::scope(|s| {
+        let bodies: Vec<_> = (0..100).map(|i| (body(i), i)).collect();
+        let sends = s.spawn(|| sender.send_many(bodies).expect("room comes"));
+        while got.len() < 100 {
+            receiver.recv_many(&mut got, 5).expect("they come");
+        }
+        assert_eq!(sends.join().expect("no panic"), 100);
+    });
+    for (message, i) in got.drain(..).zip(0u8..) {
+        assert_eq!((message.word, message.to_vec()), (i.into(), vec![i; 16]));
+    }
+    assert_eq!(receiver.try_recv_many(&mut got, 5).expect("open"), 0);
+    let failed = sender.try_send_many((0..20).map(|i| (body(i), i)));
+    let failed = failed.expect_err("eight lines");
+    assert_eq!(failed.kind(), ErrorKind::Full);
+    let rest: Vec<u64> = failed.unsent.iter().map(|(_, word)| *word).collect();
+    assert!(rest.iter().copied().eq(8..20), "{rest:?}");
+    assert_eq!(receiver.try_recv_many(&mut got, 3).expect("some"), 3);
+    assert_eq!(receiver.try_recv_many(&mut got, 30).expect("the rest"), 5);
+    assert!(got.iter().map(|message| message.word).eq(0..8));
+    sender.set_when_full(WhenFull::DropNew);
+    let sent = sender.send_many((0..20).map(|i| (body(i), i)));
+    assert_eq!((sent.expect("dropped"), sender.status().dropped), (8, 12));
+    drop(sender);
+    assert_eq!(receiver.try_recv_many(&mut got, 30).expect("the last"), 8);
+    let error = receiver.try_recv_many(&mut got, 30).expect_err("closed");
+    assert_eq!((error.kind(), got.len()), (ErrorKind::PeerGone, 16));
+}
+
+/// A receiver that sleeps is told of a batch whose list of pieces waits for the memory that the batch's first messages hold.
+#[test]
+fn a_batch_waits_for_no_memory_of_messages_that_nobody_knows_of() {
+    let _dog = dog();
+    let (a, b) = pair();
+    let pool = pool(&a, 4);
+    let lists = self::pool(&a, 1);
+    let (mut sender, mut receiver) = link_with(&a, &b, "x", lines(8).wait(Wait::Sleep));
+    let all = lists.alloc(CHUNK).expect("all of it").freeze();
+    let mut pieces = tranship_core::Aggregate::new();
+    pieces.push_back(filled(&pool, 16, 1)).expect("room");
+    pieces.set_list_pool(&lists);
+    thread::scope(|s| {
+        let sends = s.spawn(|| sender.send_many([Body::Buffer(all), Body::Aggregate(pieces)]));
+        drop(receiver.recv().expect("the first")); // and its memory is free
+        assert_eq!(receiver.recv().expect("the pieces").to_vec(), [1; 16]);
+        assert_eq!(sends.join().expect("no panic").expect("both"), 2);
+    });
+}
+
+/// Also where the program's own iterator panics.
+#[test]
+fn what_was_sent_of_a_batch_that_panics_is_told() {
+    let _dog = dog();
+    let (a, b) = pair();
+    let (mut sender, mut receiver) = link_with(&a, &b, "x", lines(8).wait(Wait::Sleep));
+    thread::scope(|s| {
+        let receives = s.spawn(|| receiver.recv().expect("the first").to_vec());
+        let send = || {
+            let words = [&b"0"[..], b"1"].into_iter();
+            sender.send_many(words.inspect(|word| assert_eq!(*word, b"0", "as wanted")))
+        };
+        assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(send)).is_err());
+        assert_eq!(receives.join().expect("no panic"), b"0");
+    });
+}
+
 #[test]
 fn full_is_an_error_that_gives_the_buffer_back() {
     let _dog = dog();
@@ -368,7 +463,7 @@ fn opening_and_accepting_may_time_out_and_leave_nothing() {
     let error = b.open_with::<Receiver>("never", soon).expect_err("nobody");
     timed_out(&error, Awaited::Offer("never".into()));
     assert_eq!(error.kind(), ErrorKind::TimedOut);
-    // Who exports it now gets nobody.
+    // The request is withdrawn: a domain that exports the name now gets no connection.
     let listener = a.listen::<Sender>("never").expect("listen");
     let error = listener
         .accept_timeout(Duration::from_millis(30))
@@ -543,7 +638,7 @@ fn a_receiver_may_refuse_a_pool() {
     assert!(sender.assign(&large).is_err());
 }
 
-/// Not when somebody comes, who could do nothing about them: where they are given, with what would be right.
+/// Bad options are refused where they are given, with valid values, and not at a client that could not change them.
 #[test]
 fn bad_options_are_refused_where_they_are_given() {
     let _dog = dog();

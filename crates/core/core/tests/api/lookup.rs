@@ -1,4 +1,4 @@
-//! A buffer is looked up by its id in the middle of its first send: whoever finds it holds it.
+//! A buffer is looked up by its id in the middle of its first send: a thread that finds it holds it.
 
 use crate::kit::*;
 use std::cell::Cell;
@@ -91,7 +91,9 @@ fn while_it_is_sent_the_long_way() {
 
 #[test]
 fn while_it_is_sent_in_a_batch() {
-    let send = |_: &Pool, sender: &mut Sender, buf| sender.send_many([buf]).expect("send");
+    let send = |_: &Pool, sender: &mut Sender, buf| {
+        assert_eq!(sender.send_many([buf]).expect("send"), 1);
+    };
     each_way(send, take, false);
 }
 

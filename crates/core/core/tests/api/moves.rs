@@ -24,7 +24,7 @@ fn is_whole(pool: &Pool) {
     drop(pool.alloc(4 * CHUNK).expect("all of it"));
 }
 
-/// Who can touch it, what it says, and that it comes back as another buffer.
+/// The domains that can touch a moved buffer, its contents, and its return as another buffer.
 #[test]
 fn a_moved_buffer_is_its_receivers() {
     for trust in LEVELS {
@@ -88,7 +88,7 @@ fn slices_of_it_are_there_for_who_trusts() {
         let _dog = dog();
         let (a, b) = pair();
         let (mut to, mut from) = link(&a, &b, "x");
-        // SAFETY: whoever writes here writes only what is his.
+        // SAFETY: each domain writes only buffers that it owns.
         unsafe { from.trust_writer() };
         let pool = pool_of(&a, trust);
         // The first comes another way than the others.

@@ -116,7 +116,7 @@ fn it_goes_there_and_back_and_on() {
             continue;
         }
         given(&mut b_in).send(&mut bc).expect("move on");
-        // Who got it from a forwarder can pass it to the writer, over a channel from there and no other.
+        // A domain that got it from a forwarder can pass it to the writer, over a channel from there and no other.
         let error = pass_next(&mut c_in, 0).expect_err("b is not its writer");
         assert_eq!(error.kind(), ErrorKind::PoolNotAssigned, "{error}");
         let error = (error.unsent.back(&mut c_direct, 0)).expect_err("not assigned to that");
@@ -205,7 +205,7 @@ fn what_cannot_be_passed_comes_back() {
     }
 }
 
-/// Who passes back and goes has passed back.
+/// A buffer that was passed back stays passed back when its receiver ends.
 #[test]
 fn what_was_passed_stays_when_its_receiver_goes() {
     for trust in LEVELS {
@@ -237,7 +237,7 @@ fn what_was_passed_stays_when_its_receiver_goes() {
     }
 }
 
-/// What nobody takes goes with the end that could have, whoever goes first.
+/// An untaken buffer goes with the end that could have taken it, whichever end goes first.
 #[test]
 fn what_was_passed_and_not_taken_is_the_pools() {
     for trust in LEVELS {

@@ -23,7 +23,7 @@ pub(crate) fn hang(path: &Path) -> OwnedFd {
     socket::listen(path, 0o600).expect("listen")
 }
 
-/// A connection of somebody who is back. Nothing more is read of it.
+/// The connection of a domain that is back. Nothing more is read of it.
 pub(crate) struct Back {
     pub(crate) peer: OwnedFd,
     pub(crate) control_page: Option<ControlPageRw>,
@@ -113,7 +113,7 @@ impl Back {
     }
 }
 
-/// Takes one connection and welcomes who comes by it.
+/// Takes one connection and welcomes its new domain.
 pub(crate) fn welcome_new(listener: &OwnedFd) -> Back {
     let mut back = Back {
         peer: socket::accept(listener).expect("accept"),
@@ -134,7 +134,7 @@ pub(crate) fn welcome_new(listener: &OwnedFd) -> Back {
     back
 }
 
-/// Takes one connection and welcomes who comes back by it.
+/// Takes one connection and welcomes its returning domain.
 pub(crate) fn welcome_one(listener: &OwnedFd) -> Back {
     let mut back = Back {
         peer: socket::accept(listener).expect("accept"),

@@ -233,7 +233,7 @@ fn one_set_of_channels_listeners_domains_and_descriptors() {
     let begun = Instant::now();
     assert!(set(&mut receiver, &mut unused, &near, short).is_empty());
     assert!(begun.elapsed() >= Duration::from_millis(20));
-    // Each of them wakes, whoever else is waited for.
+    // Each item wakes, whatever the other items are.
     for round in 0..100u64 {
         thread::scope(|s| {
             let (sender, far) = (&mut sender, &mut far);

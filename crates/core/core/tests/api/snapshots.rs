@@ -172,7 +172,7 @@ fn what_is_larger_than_the_pool_for_copies_is_an_error() {
     }
 }
 
-/// Each channel of one listener has a pool by itself, and who keeps all that came holds up nobody else.
+/// Each channel of one listener has a pool by itself. A receiver that keeps all its buffers holds up no other receiver.
 #[test]
 fn channels_with_arrivals_copy_to_pools_of_their_own() {
     let _dog = dog();

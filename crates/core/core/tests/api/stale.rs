@@ -1,4 +1,4 @@
-//! Collection while the manager's news of who reads are under way.
+//! Collection while the manager's news of readers are under way.
 
 use crate::kit::*;
 use std::thread;
@@ -18,7 +18,7 @@ fn what_could_not_be_judged_is_not_forgotten() {
         takes.join().expect("a reader");
     });
     drop(receiver);
-    // Whoever asks the manager for something else is answered after that.
+    // The manager answers another request only after that.
     drop(crate::kit::pool(&b, 1));
     let got: Vec<_> = (0..4).map(|_| pool.alloc_now(CHUNK / 4)).collect();
     let n = got.iter().filter(|buf| buf.is_ok()).count();

@@ -62,7 +62,7 @@ fn receive(receiver: &mut Receiver) -> Body {
     receiver.recv().expect("recv").body
 }
 
-/// From A to B, to C, and back to A, each of whom holds it only while it passes it on.
+/// From A to B, to C, and back to A. Each holds the buffer only while it passes it on.
 fn travels(
     way: Way,
     short: bool,

@@ -91,7 +91,7 @@ fn a_dropped_receive_has_taken_nothing() {
             until(|| Arc::strong_count(&woken) == 1);
             sender.send((b"", round)).expect("send");
         }
-        // And whoever looks next, in whichever way, has it.
+        // The next receive of any kind gets the message.
         let got = match round % 4 {
             0 => receiver.try_recv().expect("open").expect("there"),
             1 => receiver.recv().expect("a message"),
@@ -223,7 +223,7 @@ fn a_dropped_send_leaves_its_message_with_the_sender() {
         assert_eq!(receiver.recv().expect("recv").to_vec(), [byte; 100]);
     }
     assert!(sender.status().dropped == 0 && receiver.try_recv().expect("open").is_none());
-    // Who is gone does not keep it, either.
+    // A receiver that is gone does not keep the payload either.
     drop(receiver);
     let mut own = pool.alloc(100).expect("alloc");
     own.fill(7);
@@ -363,7 +363,7 @@ fn connections_are_awaited_and_none_is_lost() {
     });
 }
 
-/// Many names are waited for by one thread, whoever takes them first; what is given up is taken by nobody.
+/// One thread waits for many names, in any order of listening. A name whose future was dropped gets no connection.
 #[test]
 fn openings_are_awaited() {
     const NAMES: usize = 8;

@@ -1,4 +1,4 @@
-//! Pools of the levels of trust: who can write which memory, what can be had of it, and which channels take it.
+//! Pools of the levels of trust: the domains that can write each memory, the slices, and the channels that take them.
 
 use crate::kit::*;
 use tranship_core::admin::StatRecord;
@@ -123,7 +123,7 @@ fn at_half_what_is_not_to_be_touched_faults() {
     }
 }
 
-/// However often a buffer goes and comes back: who has moved it on has no more to do with it.
+/// A domain that has moved a buffer on cannot touch it, however often the buffer goes and comes back.
 #[test]
 fn at_half_what_came_back_and_goes_again_faults_again() {
     let _dog = dog();

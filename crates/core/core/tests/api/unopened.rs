@@ -47,7 +47,7 @@ impl Between {
 
     fn keeps_back(&self, bytes: &[u8]) -> bool {
         let opens = matches!(tranship_proto::decode(bytes), Ok(Event::PoolOpen { .. }));
-        // Ordering: acquire, partner of who sets it before there is such a pool.
+        // Ordering: acquire; partner: the store by the test, before such a pool exists.
         let keeps = opens && self.keeps.load(Ordering::Acquire);
         if keeps {
             let mut kept = self.kept.lock().expect("no panic");

@@ -1,4 +1,5 @@
-//! What the statistics page says of who waits, and that who reads it can neither miss what there is nor keep the manager busy.
+//! The statistics page's records of waiting callers. A reader of the page misses no state and cannot keep the manager
+//! busy.
 
 use crate::kit::*;
 use std::path::Path;
@@ -89,7 +90,7 @@ fn who_drops_what_has_no_room_stalls_and_waits_for_nobody() {
     assert_eq!(found.depth, 2);
 }
 
-/// More than the first file has room for: another takes its place, and who has the old one finds it.
+/// More records than the first file has room for: another file takes its place, and a reader of the old file finds it.
 #[test]
 fn a_page_that_grows_is_found_by_who_has_it_open() {
     let _dog = dog();
@@ -126,7 +127,7 @@ fn a_manager_that_is_started_anew_has_a_new_page() {
     while instance().0 == before {}
 }
 
-/// Whoever opens the page as often as it can gets no more pages than who does it four times a second.
+/// A reader that opens the page without pause gets no more pages than one that opens it four times a second.
 #[test]
 fn who_asks_all_the_time_gets_four_pages_a_second() {
     let _dog = dog();

@@ -135,7 +135,7 @@ impl Notify {
     }
 }
 
-/// Returns `false` if there is no room. A message that fails for another reason always fails.
+/// Returns `false` if there is no room. Any other failure counts as told, because a second try would fail too.
 fn is_told(told: io::Result<()>) -> bool {
     match told {
         Err(e) if is_full(&e) => false,

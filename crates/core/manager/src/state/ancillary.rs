@@ -18,6 +18,7 @@ pub(crate) fn bytes_of(kind: Kind, count: u32) -> u64 {
         Kind::Page => page::len(count),
         Kind::Lines => tranship_ring::broadcast::lines_len(count),
         Kind::Desk | Kind::Bell => tranship_ring::broadcast::page_len(),
+        Kind::Claims => tranship_ring::broadcast::claims_len(count),
     };
     bytes as u64
 }
@@ -33,10 +34,15 @@ pub(crate) fn half_of(role: Role) -> Kind {
 impl Facts {
     /// Says whether it is a shared object of this kind and count.
     pub(crate) fn is(&self, kind: Kind, count: u32) -> bool {
+        if self.size != bytes_of(kind, count) {
+            return false;
+        }
+        // Every reader of a queue can write its claims' header, so it says nothing.
+        if kind == Kind::Claims {
+            return self.sealed == Sealed::Shared;
+        }
         let header = self.header.unwrap_or_default();
-        self.sealed == Sealed::OneWriter
-            && self.size == bytes_of(kind, count)
-            && (header.kind, header.count) == (kind as u32, count)
+        self.sealed == Sealed::OneWriter && (header.kind, header.count) == (kind as u32, count)
     }
 }
 

@@ -5,7 +5,7 @@ use super::hogs::hold::Hold;
 use super::types::{ChunkKey, ClientId, FdToken};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
-use tranship_proto::{ChannelId, DomainId, ExportId, PoolId, Req, Role};
+use tranship_proto::{ChannelId, DomainId, ExportId, NameKind, PoolId, Req, Role};
 
 /// A protection domain, connected or not.
 #[derive(Debug)]
@@ -214,6 +214,13 @@ impl Channel {
         let source = self.source_ring.map_or(0, |piece| piece.bytes);
         source + halves.into_iter().flatten().map(bytes_of).sum::<u64>()
     }
+    /// Returns the domain that exported its name.
+    pub fn exporter(&self) -> DomainId {
+        match self.connector == self.source {
+            true => self.sink,
+            false => self.source,
+        }
+    }
     pub fn role_of(&self, domain: DomainId) -> Option<Role> {
         if self.source == domain {
             Some(Role::Source)
@@ -232,8 +239,12 @@ pub(crate) enum Stage {
     Incoming {
         req: Req,
         half: FdToken,
-        /// Whether the connector is a topic's subscriber.
-        topic: bool,
+        /// What the connector asked for.
+        kind: NameKind,
+        /// Whether other domains may have the name too.
+        shared: bool,
+        /// Domains that have the name, to which the connector is connected.
+        have: Vec<DomainId>,
     },
     Open,
 }
@@ -245,8 +256,15 @@ pub(crate) struct Export {
     pub domain: DomainId,
     /// The exporter's role in the channels that are made here.
     pub role: Role,
-    /// Whether it is a topic's.
-    pub topic: bool,
+    pub kind: NameKind,
+    /// Whether other domains may have the name too.
+    pub shared: bool,
+    /// When a connection was last shown to the exporter, as a number that grows with each. 0: never.
+    pub given: u64,
+    /// Until when others are asked first, because the exporter has left a connection unanswered for too long, and has answered none since.
+    pub silent_until: Duration,
+    /// The number of the waiting connect from which the next look for those that may come goes on.
+    pub next: u64,
 }
 
 /// A `Connect` that waits for its name.
@@ -260,8 +278,18 @@ pub(crate) struct Waiting {
     pub role: Role,
     pub lines: u32,
     pub half: FdToken,
-    /// A subscriber's desk.
+    /// A subscriber's, or a consumer's, desk.
     pub desk: Option<FdToken>,
+    pub kind: NameKind,
+    /// Domains that have the name, to which the asker is connected.
+    pub have: Vec<DomainId>,
+}
+
+impl Waiting {
+    /// Says whether the asker looks for another writer than this one.
+    pub fn has(&self, exporter: DomainId) -> bool {
+        self.have.contains(&exporter)
+    }
 }
 
 /// An assignment that the sink has still to accept.

@@ -24,7 +24,7 @@ use super::recovery::claimed::Claims;
 use super::recovery::pass::Sweep;
 use super::views::trace::Traces;
 use crate::Config;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 use tranship_proto::ChannelId;
 
@@ -41,6 +41,8 @@ pub struct State {
     pub(super) registered: Registrations,
     pub(super) exports: Exports,
     pub(super) waiting: Waits,
+    /// Connections to shared names, by the times at which others of the name are tried.
+    pub(super) unanswered: VecDeque<(Duration, ChannelId)>,
     pub(super) offers: Offers,
     pub(super) claims: Claims,
     pub(super) back_refs: BackRefs,
@@ -86,6 +88,7 @@ impl State {
             registered: Registrations::default(),
             exports: Exports::default(),
             waiting: Waits::default(),
+            unanswered: VecDeque::new(),
             offers: Offers::default(),
             claims: Claims::default(),
             back_refs: BackRefs::default(),

@@ -6,9 +6,10 @@ use super::quotas::{quota, schedule};
 use super::recovery::claimed;
 use super::refuse::refusal;
 use super::types::{Action, ClientId, Done, Fail, Fd, FdToken, Input};
+use crate::state::access::names::Asks;
 use std::time::Duration;
 use tranship_proto::{
-    ChannelId, DomainId, Event, GoneReason, PoolId, Refusal, RefusalCode, Request, Role,
+    ChannelId, DomainId, Event, GoneReason, NameKind, PoolId, Refusal, RefusalCode, Request, Role,
 };
 
 impl State {
@@ -94,6 +95,7 @@ impl State {
         let hello = self.cx.clients.hello_due();
         let orphans = self.sweep_due();
         let endings = self.endings_due();
+        let unanswered = self.unanswered.front().map(|(at, _)| *at);
         let idle = (self.cx.clients.is_empty() && self.cx.domains.is_empty())
             .then_some(self.cx.config.idle_exit)
             .flatten()
@@ -103,16 +105,17 @@ impl State {
             self.watch.due(self.cx.config.policy_period),
             self.hogs_due(),
         );
-        [hello, orphans, endings, idle, schedule, watch, hogs]
-            .into_iter()
-            .flatten()
-            .min()
+        let all = [
+            hello, orphans, endings, unanswered, idle, schedule, watch, hogs,
+        ];
+        all.into_iter().flatten().min()
     }
 
     fn tick(&mut self) {
         self.cx.clients.expel_late(self.cx.now);
         self.sweep_on();
         self.end_on();
+        self.try_others();
         self.schedule.go_on(&mut self.cx, &self.pools, &self.heaps);
         self.watch.go_on(&mut self.cx, &mut self.pools);
         self.hogs_on();
@@ -208,8 +211,18 @@ impl State {
             } => self.unmapped(me, pool, (index, serial)),
             R::Resync { req, pool } => self.pools.resync(&mut self.cx, me, req, pool),
             R::AllowForward { req, pool, domain } => self.allow_forward(me, req, pool, domain),
-            R::Export { req, name, role } => self.export(me, req, &name, role, false),
-            R::Publish { req, name } => self.export(me, req, &name, Role::Source, true),
+            R::Export { req, name, role } => {
+                self.export(me, req, &name, role, NameKind::Channel, false)
+            }
+            R::Publish {
+                req,
+                name,
+                queue,
+                shared,
+            } => {
+                let kind = NameKind::of_ring(queue);
+                self.export(me, req, &name, Role::Source, kind, shared)
+            }
             R::Unexport { export } => self.unexport(me, export),
             R::Connect {
                 req,
@@ -217,9 +230,32 @@ impl State {
                 role,
                 lines,
                 wait,
-            } => self.connect(me, req, name, role, lines, wait, false, fds),
-            R::Subscribe { req, name, lines } => {
-                self.connect(me, req, name, Role::Sink, lines, true, true, fds)
+            } => {
+                let asks = Asks::channel(role, lines, wait, Vec::new());
+                self.connect(me, req, name, asks, fds)
+            }
+            R::ExportShared { req, name, role } => {
+                self.export(me, req, &name, role, NameKind::Channel, true)
+            }
+            R::ConnectBesides {
+                req,
+                name,
+                role,
+                lines,
+                have,
+            } => {
+                let asks = Asks::channel(role, lines, true, have);
+                self.connect(me, req, name, asks, fds)
+            }
+            R::Subscribe {
+                req,
+                name,
+                lines,
+                queue,
+                have,
+            } => {
+                let asks = Asks::ring(queue, lines, have);
+                self.connect(me, req, name, asks, fds)
             }
             R::CancelConnect { req } => self.cancel_connect(me, req),
             R::Accept {

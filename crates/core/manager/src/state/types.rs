@@ -312,7 +312,7 @@ pub enum Input {
 /// The shell's actions, in this order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Queue a message; the tokens stay the state's. Raise the client's `wake`. Answered by `Input::Sent`.
+    /// Queues a message, and raises the client's `wake`. The state keeps the tokens. The answer is `Input::Sent`.
     Send {
         /// The client.
         client: ClientId,

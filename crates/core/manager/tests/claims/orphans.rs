@@ -118,6 +118,30 @@ fn a_claimed_reference_keeps_a_dead_writer_s_memory() {
     until_free(&left.house);
 }
 
+/// A writer that ends within its claims has not named all of its chunks. What a reader holds in the others stays.
+#[test]
+fn a_chunk_that_a_dead_writer_did_not_claim_stays_with_its_reader() {
+    let mut left = left(Duration::ZERO);
+    let mut reader = left.house.back(&left.reader);
+    left.reader_holds(1);
+    left.reader_claims(&mut reader);
+    reader.sync();
+    left.pool.chunks.clear();
+    left.writer_comes_and_goes();
+    reader.claim_done();
+    passes(&left.house);
+    let told = |e: &Event| matches!(e, Event::PoolGone { .. } | Event::ChunkGone { .. });
+    assert!(!reader.has_heard(told));
+    // Nor is it told so when it comes back.
+    let mut reader = left.house.back(&reader);
+    left.reader_claims(&mut reader);
+    reader.claim_done();
+    assert!(!reader.has_heard(told));
+    left.reader_holds(0);
+    gone(&mut reader, left.pool.id);
+    until_free(&left.house);
+}
+
 /// Buffers on their way to a reader by a queue count if the queue's source may still come back.
 #[test]
 fn a_queue_with_one_side_counts_as_alive() {

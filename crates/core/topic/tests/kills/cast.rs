@@ -7,17 +7,16 @@ use std::time::Duration;
 use tranship_core::admin::StatRecord;
 use tranship_core::error::Refusal;
 use tranship_core::{Buffer, Domain, Error, ErrorKind, PoolOptions, Wait};
-use tranship_manager::{Config, Listener, Shutdown};
+use tranship_manager::{Config, Listener, PressureConfig, Shutdown};
 use tranship_testkit::{Control, Random, child, is_root, payload};
 use tranship_topic::{SubscriberOptions, TopicOptions, Topics, WhenBehind};
 
 pub const TOPIC: &str = "camera";
-/// The whole memory: what is not given back is soon missed.
-const TOTAL: u64 = 8 << 20;
-const LONGEST: u64 = 20_000;
+/// The whole memory: what is not given back is soon missed. Many subscribers keep more.
+pub const TOTAL: u64 = 8 << 20;
+pub const TOTAL_OF_MANY: u64 = 128 << 20;
 /// Buffers that a subscriber keeps beside the 12 of its desk.
 const KEEP: u32 = 8;
-const ROUND: Duration = Duration::from_millis(2);
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Start {
@@ -25,6 +24,23 @@ pub struct Start {
     /// Different for each process.
     pub incarnation: u64,
     pub seed: u64,
+    /// The whole memory.
+    pub total: u64,
+    /// There are many parties: each looks at its orders less often, and messages are short and few. Otherwise the checks
+    /// of the messages take the processors from those that start.
+    pub many: bool,
+}
+
+impl Start {
+    /// Returns the longest wait of a party before it looks at its orders.
+    fn round(&self) -> Duration {
+        Duration::from_millis(if self.many { 200 } else { 2 })
+    }
+
+    /// Returns the length of the longest message, bytes.
+    fn longest(&self) -> u64 {
+        if self.many { 400 } else { 20_000 }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -115,9 +131,14 @@ child!(
     pub fn manager(ctl: Control) -> Result<(), Broken> {
         let start: Start = ctl.recv().map_err(broken)?.ok_or("no start")?;
         let config = Config {
-            total: Some(TOTAL),
-            default_quota: Some(TOTAL),
+            total: Some(start.total),
+            default_quota: Some(start.total),
             orphan_interval: Duration::from_millis(20),
+            // A machine that is short of memory elsewhere decides nothing here.
+            pressure: PressureConfig {
+                watch: false,
+                ..PressureConfig::default()
+            },
             ..Config::default()
         };
         let listener = Listener::bind(&start.socket, 0o600).map_err(broken)?;
@@ -136,7 +157,7 @@ child!(
     pub fn publisher(ctl: Control) -> Result<(), Broken> {
         let mut party = Party::new(ctl, "publisher")?;
         let waits = WhenBehind::Wait(Duration::from_millis(1));
-        let pool = PoolOptions::new(TOTAL).slots(1024).name(TOPIC);
+        let pool = PoolOptions::new(party.start.total).slots(8192).name(TOPIC);
         let options = TopicOptions::new()
             .depth(32)
             .keep(KEEP)
@@ -167,8 +188,9 @@ child!(
                     party.ctl.send(&Done).map_err(broken)?;
                 }
             }
-            let len = usize::try_from(1 + party.random.below(LONGEST)).map_err(broken)?;
-            let mut frame = match publisher.alloc_timeout(len, ROUND) {
+            let longest = party.start.longest();
+            let len = usize::try_from(1 + party.random.below(longest)).map_err(broken)?;
+            let mut frame = match publisher.alloc_timeout(len, party.start.round()) {
                 Ok(frame) => frame,
                 Err(e) => {
                     bearable(&e)?;
@@ -179,9 +201,12 @@ child!(
             let id = party.start.incarnation << 32 | party.count;
             payload::fill(&mut frame, id, party.start.seed);
             publisher.send((frame, id)).map_err(broken)?;
-            if party.random.one_in(16) {
+            if party.start.many {
+                // No wait for something: the messages are few.
+                std::thread::sleep(Duration::from_millis(10));
+            } else if party.random.one_in(16) {
                 // Subscribers find nothing, and sleep.
-                party.random.instant(ROUND);
+                party.random.instant(party.start.round());
             }
         }
     }
@@ -216,7 +241,7 @@ child!(
                     verify(&buffer, id, party.start.seed)?;
                 }
             }
-            match subscriber.recv_timeout(ROUND) {
+            match subscriber.recv_timeout(party.start.round()) {
                 Ok(message) => {
                     let id = message.word;
                     if id >> 32 == last >> 32 && id <= last {
@@ -250,7 +275,7 @@ child!(
 pub const BURST: u64 = 10;
 
 child!(
-    /// Publishes a few messages once it has a subscriber, says so, and waits to be killed.
+    /// Publishes a few messages once it has a subscriber, says so, and ends when it is told to, if it is not killed.
     pub fn burst(ctl: Control) -> Result<(), Broken> {
         let party = Party::new(ctl, "burst")?;
         let mut publisher = party.domain.publish(TOPIC).map_err(broken)?;
@@ -263,8 +288,7 @@ child!(
             publisher.send((frame, id)).map_err(broken)?;
         }
         party.ctl.send(&Done).map_err(broken)?;
-        let _ = party.ctl.recv::<Order>();
-        Err("nobody has killed it".into())
+        party.ctl.recv::<Order>().map_err(broken).map(drop)
     }
 );
 
@@ -282,7 +306,8 @@ child!(
             if others.count() == 0 {
                 return party.ctl.send(&Done).map_err(broken);
             }
-            std::thread::sleep(ROUND);
+            // No wait for something: a pause between two questions, so that the manager has time for the others.
+            std::thread::sleep(party.start.round());
         }
     }
 );

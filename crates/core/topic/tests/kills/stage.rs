@@ -1,23 +1,25 @@
 //! The processes together, struck and replaced.
 
-use crate::cast::{self, Done, Order, Start};
+use crate::cast::{self, Done, Order, Start, TOTAL, TOTAL_OF_MANY};
 use std::path::PathBuf;
 use tranship_testkit::{Exit, Peer, Random, folder};
 
-/// Subscribers of the test with many.
-pub const MANY: usize = 40;
+/// Subscribers of the test with many; more under `TRANSHIP_TORTURE`.
+pub fn many() -> usize {
+    match std::env::var_os("TRANSHIP_TORTURE") {
+        Some(_) => 200,
+        None => 100,
+    }
+}
+
+/// Subscribers of the other tests.
+const FEW: usize = 3;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
     Manager,
     Publisher,
     Subscriber(usize),
-}
-
-/// Kills of the random test: `TRANSHIP_KILLS` says how many.
-pub fn kills() -> u64 {
-    let said = std::env::var("TRANSHIP_KILLS").ok();
-    said.and_then(|said| said.parse().ok()).unwrap_or(40)
 }
 
 pub struct Stage {
@@ -32,7 +34,7 @@ pub struct Stage {
 
 impl Stage {
     pub fn new(random: &mut Random) -> Stage {
-        Stage::with(random, 3)
+        Stage::with(random, FEW)
     }
 
     pub fn with(random: &mut Random, subscribers: usize) -> Stage {
@@ -89,10 +91,13 @@ impl Stage {
         }
         let peer = launch.start().expect("a process");
         self.incarnations += 1;
+        let many = self.subscribers.len() > FEW;
         peer.send(&Start {
             socket: self.socket.clone(),
             incarnation: self.incarnations,
             seed: self.seed,
+            total: if many { TOTAL_OF_MANY } else { TOTAL },
+            many,
         })
         .expect("sent");
         *self.place(role) = Some(peer);
@@ -154,6 +159,8 @@ impl Stage {
                 socket: self.socket.clone(),
                 incarnation: 0,
                 seed: 0,
+                total: 0,
+                many: false,
             })
             .expect("sent");
         let Done = guest.expect();

@@ -56,57 +56,7 @@ pub(super) fn parse_name(text: &str) -> Result<String, String> {
     }
 }
 
-/// Forms of a size and a time; help and errors use the same words.
-pub(super) const FORMS: [&str; 2] = [
-    "a whole number and KiB, MiB, GiB, TiB (or K, M, G, T); without: bytes",
-    "a whole number and ms, s, m or h; without: seconds",
-];
-
-/// Parses `64MiB`, `8m`, `4096`.
-pub(super) fn parse_size(text: &str) -> Result<u64, String> {
-    match parse_size_or_none(text)? {
-        0 => Err("must be more than 0 bytes".to_owned()),
-        size => Ok(size),
-    }
-}
-
-/// Parses a size, or 0.
-pub(super) fn parse_size_or_none(text: &str) -> Result<u64, String> {
-    let factor = |unit: &str| match unit.to_ascii_lowercase().as_str() {
-        "" | "b" => Some(1),
-        "k" | "kib" => Some(1 << 10),
-        "m" | "mib" => Some(1 << 20),
-        "g" | "gib" => Some(1 << 30),
-        "t" | "tib" => Some(1 << 40),
-        _ => None,
-    };
-    quantity(text, factor).map_err(|why| format!("{why}a size is {}", FORMS[0]))
-}
-
-/// Parses `250ms`, `60s`, `5m`; without a unit: seconds.
-pub(super) fn parse_time(text: &str) -> Result<std::time::Duration, String> {
-    let factor = |unit: &str| match unit {
-        "ms" => Some(1),
-        "" | "s" => Some(1000),
-        "m" | "min" => Some(60_000),
-        "h" => Some(3_600_000),
-        _ => None,
-    };
-    let ms = quantity(text, factor).map_err(|why| format!("{why}a time is {}", FORMS[1]))?;
-    Ok(std::time::Duration::from_millis(ms))
-}
-
-/// Parses a whole number and a unit. The error is the beginning of a message.
-fn quantity(text: &str, factor: impl Fn(&str) -> Option<u64>) -> Result<u64, String> {
-    let digits = text
-        .find(|c: char| !c.is_ascii_digit())
-        .unwrap_or(text.len());
-    let (number, unit) = text.split_at(digits);
-    let factor = factor(unit.trim()).filter(|_| digits > 0).ok_or("")?;
-    let number: Option<u64> = number.parse().ok();
-    let all = number.and_then(|number| number.checked_mul(factor));
-    all.ok_or("too much; ".to_owned())
-}
+pub(super) use tranship_run::units::{FORMS, parse_size, parse_size_or_none, parse_time};
 
 /// Parses `127.0.0.1:11211`, `localhost:11211`, `[::1]:11211`, or a port alone, which is one of the loopback.
 #[cfg(feature = "zcopy")]

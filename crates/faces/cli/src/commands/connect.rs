@@ -54,6 +54,14 @@ pub(crate) fn look(args: &ConnectArgs) -> Result<Domain, Error> {
         .connect()
 }
 
+/// Joins a manager only if one runs: for a command that takes part in what other programs do, for long.
+pub(super) fn take_part(args: &ConnectArgs, name: &str) -> Result<Domain, Error> {
+    with_socket(args, name)
+        .helper_thread(true)
+        .autostart(false)
+        .connect()
+}
+
 /// Joins a manager only if one runs: a command that divides memory among others starts none.
 pub(super) fn steer(args: &ConnectArgs) -> Result<Domain, Error> {
     with_socket(args, "tranship-policy")

@@ -13,8 +13,19 @@ pub(crate) fn completions(shell: Shell) -> Result<Answer> {
     // Into memory first: the generator panics where it cannot write, and a closed pipe is no error here.
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut visible(), "tranship", &mut script);
+    script.extend(names(shell).bytes());
     output::stdout().write_all(&script)?;
     Ok(Answer::Yes)
+}
+
+/// Returns the part of a completion script that offers names of topics and services, which the program lists.
+fn names(shell: Shell) -> &'static str {
+    match shell {
+        Shell::Bash => include_str!("names.bash"),
+        Shell::Fish => include_str!("names.fish"),
+        Shell::Zsh => include_str!("names.zsh"),
+        _ => "",
+    }
 }
 
 /// Writes `tranship.1`, `tranship-stat.1`, ...

@@ -1,6 +1,10 @@
-//! `tranship run`: a program with our allocator under it.
+//! `tranship run`: a program of components, or one program with our allocator under it.
 
+mod components;
 mod library;
+mod view;
+
+pub(super) use components::component;
 
 use super::{connect, sockets};
 use crate::args::RunArgs;
@@ -15,8 +19,15 @@ use tranship_session::places::SOCKET_ENV;
 /// Variable as `tranship-malloc` reads it.
 const HEAP_MAX_ENV: &str = "TRANSHIP_HEAP_MAX";
 
-/// Becomes the program; returns only if that fails.
 pub(super) fn run(args: &RunArgs) -> Result<Answer> {
+    match &args.file {
+        Some(file) => components::run(file, args),
+        None => become_program(args),
+    }
+}
+
+/// Becomes the program; returns only if that fails.
+fn become_program(args: &RunArgs) -> Result<Answer> {
     let library = library::find(args.library.as_deref())?;
     // Starts a manager if there is none. The program joins it by name before it would leave again.
     let domain = connect::join(&args.connect, "tranship-run")?;

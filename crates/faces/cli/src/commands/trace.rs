@@ -38,7 +38,10 @@ pub(crate) fn run(args: &TraceArgs) -> Result<Answer> {
         }
         return said(args, &names, pool, on);
     }
-    show(args, &domain, &names, target)
+    match args.word {
+        Some(word) => path(args, &domain, &names, target, word),
+        None => show(args, &domain, &names, target),
+    }
 }
 
 fn said(args: &TraceArgs, names: &Names, pool: PoolId, on: bool) -> Result<Answer> {
@@ -128,6 +131,59 @@ fn show(args: &TraceArgs, domain: &Domain, names: &Names, target: Target) -> Res
     }
     out.flush()?;
     Ok(if any { Answer::Yes } else { Answer::No })
+}
+
+/// Shows what went along with a word, in the order of time: the path of a request.
+fn path(
+    args: &TraceArgs,
+    domain: &Domain,
+    names: &Names,
+    target: Target,
+    word: u32,
+) -> Result<Answer> {
+    let traces = domain.admin().traces()?;
+    let mut events: Vec<(DomainId, TraceEvent)> = Vec::new();
+    for t in &traces {
+        let on_it = t.events.iter().filter(|e| {
+            let went = matches!(e.did, Did::Sent { .. } | Did::Received { .. });
+            went && e.word == word && target.has(t.domain, e)
+        });
+        events.extend(on_it.map(|e| (t.domain, *e)));
+    }
+    events.sort_by_key(|(by, e)| (e.at_ns, by.0, e.number));
+    let answer = match events.is_empty() {
+        true => Answer::No,
+        false => Answer::Yes,
+    };
+    let values = events.iter().map(|(by, e)| {
+        let mut value = value(names, *by, e);
+        value["buffer"] = json!(text_of(e.buffer));
+        value
+    });
+    if args.view.json {
+        let values: Vec<Value> = values.collect();
+        output::json(&json!({ "schema": SCHEMA, "word": word, "events": values }))?;
+        return Ok(answer);
+    }
+    let mut out = output::stdout();
+    let begun = events.first().map_or(0, |(_, e)| e.at_ns);
+    for (by, e) in &events {
+        let after = ms(e.at_ns.saturating_sub(begun));
+        let (id, bytes) = (text_of(e.buffer), size(e.length));
+        writeln!(
+            out,
+            "{after:>12} ms  {}  {id}, {bytes}",
+            line(names, *by, e)
+        )?;
+    }
+    if events.is_empty() {
+        writeln!(
+            out,
+            "nothing is recorded with word {word}: `tranship trace --on POOL` has each pool on the path recorded"
+        )?;
+    }
+    out.flush()?;
+    Ok(answer)
 }
 
 /// Prints events as they come, in the order of their times within a look.
@@ -229,6 +285,7 @@ fn value(names: &Names, by: DomainId, e: &TraceEvent) -> Value {
     } = e.did
     {
         value["channel"] = json!(channel.0);
+        value["word"] = json!(e.word);
         value["peer"] = json!(peer.0);
     }
     value

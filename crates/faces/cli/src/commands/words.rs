@@ -1,7 +1,6 @@
 //! Numbers for people.
 
 /// Returns a rate: `0`, `950`, `12.3k`, `4.5M`, each second.
-#[cfg(feature = "top")]
 #[allow(clippy::cast_precision_loss)] // for people
 pub(in crate::commands) fn rate(per_second: f64) -> String {
     let mut value = per_second;
@@ -32,7 +31,6 @@ pub(in crate::commands) fn time(ns: u64) -> String {
 }
 
 /// Returns a count in words: `1 buffer`, `2 buffers`.
-#[cfg(feature = "top")]
 pub(in crate::commands) fn count(n: u64, what: &str) -> String {
     format!("{n} {what}{}", if n == 1 { "" } else { "s" })
 }

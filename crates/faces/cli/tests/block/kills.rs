@@ -145,13 +145,7 @@ impl World {
 #[test]
 fn no_kill_of_any_process_loses_a_flushed_write() {
     let _dog = watchdog();
-    let kills = std::env::var("TRANSHIP_KILLS").map_or_else(
-        |_| match std::env::var_os("TRANSHIP_TORTURE") {
-            Some(_) => 300,
-            None => 9,
-        },
-        |kills| kills.parse().expect("TRANSHIP_KILLS is a number"),
-    );
+    let kills = tranship_testkit::kills(9, 300);
     let mut random = Random::printed("block kills");
     let home = Home::new();
     let (first, second) = (server(&home), proxy(&home));

@@ -4,10 +4,12 @@
 use std::path::PathBuf;
 
 use rustix::event::{PollFd, PollFlags, poll};
+use tranship::Domain;
 use tranship_testkit::chaos::{Harm, Party, alone, rounds};
 use tranship_testkit::{Exit, Peer, Random, Watchdog, payload};
 
 use crate::scene::Scene;
+use crate::seat::patiently;
 
 /// Process that may be struck.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -276,6 +278,10 @@ fn files() {
     let mut random = Random::seeded(scene.random.seed());
     let mut manager = scene.manager();
     manager.start();
+    // A program that starts before the manager listens ends at once.
+    let socket = scene.audit.path("m");
+    let first = patiently(|| Domain::builder().name("first").socket(&socket).connect());
+    drop(first.expect("a manager"));
     for number in 0..rounds(30) as u64 {
         dog.step(format_args!("{number} files"));
         transfer(&scene, &mut manager, number, &mut random);

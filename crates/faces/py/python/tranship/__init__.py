@@ -7,6 +7,7 @@ the sender's memory, read-only: no byte is copied.
 from __future__ import annotations
 
 import os as _os
+from typing import Any as _Any
 
 from . import _native
 from ._errors import (
@@ -23,23 +24,49 @@ from ._errors import (
     PeerDied,
     PeerGone,
     PeerViolation,
+    ServiceFailed,
     SystemFailed,
     TimedOut,
 )
-from ._native import INLINE_BYTES, Buffer, Domain, Listener, Pool, Receiver, Sender, __version__
+from ._native import (
+    INLINE_BYTES,
+    Buffer,
+    Call,
+    Client,
+    Consumer,
+    Domain,
+    Item,
+    Listener,
+    Pool,
+    Producer,
+    Publisher,
+    Receiver,
+    Request,
+    Sender,
+    Service,
+    Subscriber,
+    __version__,
+)
 from ._program import program as _program_of_the_package
-from ._typed import message_type
+from ._top import top
+from ._typed import message_type, pack, unpack
 from ._wait import wait
 
 __all__ = [
     "AccessDenied",
     "BadArgument",
+    "Broadcast",
     "Buffer",
+    "Call",
+    "Client",
+    "Consumer",
     "Domain",
     "Error",
+    "Executor",
     "Forked",
     "Full",
     "INLINE_BYTES",
+    "Item",
     "Listener",
     "ManagerAway",
     "NameTaken",
@@ -50,18 +77,45 @@ __all__ = [
     "PeerGone",
     "PeerViolation",
     "Pool",
+    "Producer",
+    "Publisher",
     "Receiver",
+    "Request",
     "Sender",
+    "Service",
+    "ServiceFailed",
+    "Store",
+    "Subscriber",
     "SystemFailed",
     "TimedOut",
     "__version__",
     "connect",
     "embedded",
     "message_type",
+    "pack",
+    "top",
+    "unpack",
     "wait",
 ]
 
-message_type.__module__ = wait.__module__ = __name__
+def __getattr__(name: str) -> _Any:
+    """Returns what is imported at its first use: it needs multiprocessing."""
+    if name == "Broadcast":
+        from ._broadcast import Broadcast
+
+        return Broadcast
+    if name == "Store":
+        from ._store import Store
+
+        return Store
+    if name == "Executor":
+        from .mp import Executor
+
+        return Executor
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+message_type.__module__ = pack.__module__ = unpack.__module__ = wait.__module__ = __name__
 
 
 def connect(

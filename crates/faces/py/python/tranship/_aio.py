@@ -40,12 +40,12 @@ async def _until(end, look, what):
         _awaited.discard(end)
 
 
-async def connected(pending):
+async def awaited(pending):
     loop = asyncio.get_running_loop()
     try:
-        while (end := pending.look()) is None:
+        while (made := pending.look()) is None:
             await _readable(loop, pending)
-        return end
+        return made[0]
     finally:
         pending.cancel()
 
@@ -62,11 +62,26 @@ async def recv_array(receiver):
     return _objects.array(await recv(receiver))
 
 
-async def following(receiver):
+async def single(end, what, *given):
+    """Awaits the one future of a topic's end, or a queue's."""
     try:
-        return await recv(receiver)
+        return await _until(end, lambda: end._look(*given), what)
+    finally:
+        end._rest()
+
+
+async def following(message):
+    try:
+        return await message
     except PeerGone:
         raise StopAsyncIteration from None
+
+
+async def item(coming):
+    """The next item of a call; None ends the iteration."""
+    if (came := await coming) is None:
+        raise StopAsyncIteration
+    return came
 
 
 async def _finished(sender, *to_move):

@@ -3,7 +3,7 @@
 `kind` and `code` name the kind of error, one for one with the table in docs/errors.md; the text has the numbers.
 """
 
-from ._native import KINDS
+from ._native import KINDS, Buffer
 
 
 class Error(Exception):
@@ -69,6 +69,12 @@ class SystemFailed(Error, OSError):
     """The system refused, or another error occurred that has no class of its own."""
 
 
+class ServiceFailed(Error, RuntimeError):
+    """A service answered with an error of its own. `answer` is the buffer that it sent."""
+
+    answer: Buffer
+
+
 _CLASSES: dict[str, type[Error]] = {
     "TimedOut": TimedOut,
     "Full": Full,
@@ -99,6 +105,7 @@ _CLASSES: dict[str, type[Error]] = {
     "Forked": Forked,
 }
 
+_REFUSED = next(code for code, name, _errno, _meaning in KINDS if name == "Refused")
 _KINDS = {code: (name, errno) for code, name, errno, _meaning in KINDS}
 
 
@@ -117,6 +124,19 @@ def make(code: int, errno: int, text: str) -> Error:
     return error
 
 
+def failed(answer: Buffer, text: str) -> Error:
+    """The exception for an error of a service's own."""
+    error = ServiceFailed(text)
+    error.kind, error.code, error.answer = "Refused", _REFUSED, answer
+    return error
+
+
+def of_kind(name: str, text: str) -> Error:
+    """The exception of a kind, by its name."""
+    code, errno = next((code, errno) for code, (known, errno) in _KINDS.items() if known == name)
+    return make(code, errno, text)
+
+
 __all__ = [
     "AccessDenied",
     "BadArgument",
@@ -131,6 +151,7 @@ __all__ = [
     "PeerDied",
     "PeerGone",
     "PeerViolation",
+    "ServiceFailed",
     "SystemFailed",
     "TimedOut",
 ]

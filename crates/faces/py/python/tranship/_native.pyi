@@ -138,6 +138,7 @@ class _ChannelStat(TypedDict):
     sink_asleep: bool
     ring_bytes: int
     pools: list[int]
+    kind: str
 
 @type_check_only
 class _HoldStat(TypedDict):
@@ -199,6 +200,69 @@ class _PoolStats(TypedDict):
     collect_ns: int
     blocked_ns: int
     waiting: int
+
+@type_check_only
+class _SubscriberSeen(TypedDict):
+    domain: int
+    pid: int
+    uid: int
+    reliable: bool
+    behind: int
+    kept: int
+    more: bool
+    left: bool
+
+@type_check_only
+class _PublisherStatus(TypedDict):
+    published: int
+    dropped: int
+    demoted: int
+    expelled: int
+    buffers: int
+    subscribers: list[_SubscriberSeen]
+
+@type_check_only
+class _SubscriberStatus(TypedDict):
+    publisher: int | None
+    publisher_pid: int | None
+    joined: bool
+    reliable: bool
+    missed: int
+    held: int
+
+@type_check_only
+class _ConsumerSeen(TypedDict):
+    domain: int
+    pid: int
+    uid: int
+    open: int
+    kept: int
+    more: bool
+    left: bool
+
+@type_check_only
+class _ProducerStatus(TypedDict):
+    sent: int
+    waiting: int
+    open: int
+    redelivered: int
+    lost: int
+    rejected: int
+    expelled: int
+    buffers: int
+    consumers: list[_ConsumerSeen]
+
+@type_check_only
+class _ProducerSeen(TypedDict):
+    domain: int
+    pid: int
+    joined: bool
+    open: int
+    held: int
+
+@type_check_only
+class _ConsumerStatus(TypedDict):
+    producers: list[_ProducerSeen]
 
 @type_check_only
 class _Choices(TypedDict):
@@ -349,6 +413,9 @@ class Pool(_Closing):
     def alloc(self, nbytes: int, *, timeout: float | None = None) -> Buffer:
         """A writable buffer, with the bytes that the memory held before. Waits for memory that receivers still
         hold, at most `timeout` seconds."""
+    def block(self, nbytes: int, *, timeout: float | None = None) -> Buffer:
+        """A buffer that every process which gets it may write, as this one may. `BadArgument`: the pool's level is not
+        `full`."""
     def copy(self, data: _Bytes, *, timeout: float | None = None) -> Buffer:
         """A buffer with a copy of an object's bytes."""
     @overload
@@ -436,7 +503,7 @@ class Sender(_End):
     def alloc_async(self, nbytes: int) -> Coroutine[Any, Any, Buffer]:
         """Allocates like `alloc`, and awaits memory."""
     def send(
-        self, payload: _Sendable | _Bytes, word: int = 0, *, timeout: float | None = None, move: bool = False
+        self, payload: Buffer | _Sendable, word: int = 0, *, timeout: float | None = None, move: bool = False
     ) -> bool:
         """Sends a buffer, an array that lies in one, or a list of such, by reference: all are read-only from then
         on. Of an array its bytes alone arrive. Other objects with bytes go in the message itself, up to
@@ -446,6 +513,12 @@ class Sender(_End):
         the buffer is as it was.
 
         True: it was sent. False: it was dropped, as `when_full` says."""
+    def send_many(
+        self, payloads: Sequence[_Sendable], words: Sequence[int] | None = None, *, timeout: float | None = None
+    ) -> int:
+        """Sends several payloads, each as `send` does, with one wake-up of the receiver. `words` are those of the
+        payloads, 0 by default. Waits for room, at most `timeout` seconds for all together. Returns how many went: the
+        first ones. `Full` if none did."""
     def send_object(self, object: object, pool: Pool, *, timeout: float | None = None) -> None:
         """Sends any object that can be pickled. Parts of it that lie in a pool and have at least 1 KiB are not
         copied. Arrays and buffers arrive read-only."""
@@ -453,7 +526,7 @@ class Sender(_End):
         """Sends an array with its type, shape and strides, without pickle. An array that lies in a pool is not
         copied; others are copied to `pool`."""
     def send_async(
-        self, payload: _Sendable | _Bytes, word: int = 0, *, move: bool = False
+        self, payload: Buffer | _Sendable, word: int = 0, *, move: bool = False
     ) -> Coroutine[Any, Any, None]:
         """Sends like `send`, and awaits it. One task at a time. A buffer that is cancelled before it was given away
         is as it was."""
@@ -495,7 +568,7 @@ class Sender(_End):
         """Whether the receiver is closed, or dead."""
     def abandon(self) -> None:
         """Closes the channel, and tells the receiver that this was not all."""
-    def _begin(self, payload: _Sendable | _Bytes, word: int, moves: bool) -> bool: ...
+    def _begin(self, payload: Buffer | _Sendable, word: int, moves: bool) -> bool: ...
     def _begin_taken(self) -> bool: ...
     def _look(self) -> bool: ...
     def _cancel(self, buffer: Buffer | None = None) -> None: ...
@@ -519,6 +592,8 @@ class Receiver(_End):
     def recv_array(self, timeout: float | None = None) -> NDArray[Any]:
         """Receives an array that `send_array` sent: the sender's memory, read-only, with its type and shape. It
         runs no code of the sender's choice."""
+    def recv_many(self, most: int = 256, timeout: float | None = None) -> list[Buffer]:
+        """All messages that are there, at most `most`. Waits for the first like `recv`."""
     def recv_async(self) -> Coroutine[Any, Any, Buffer]:
         """Awaits the next message. One task at a time."""
     def recv_object_async(self) -> Coroutine[Any, Any, Any]:
@@ -556,6 +631,316 @@ class Receiver(_End):
     def __anext__(self) -> Coroutine[Any, Any, Buffer]: ...
 
 @final
+class Publisher(_Closing):
+    """The writing end of a topic. Its subscribers come and go by themselves.
+
+    The helper thread of its domain tends an idle one. Closing it, or leaving its `with`, ends the topic: subscribers
+    take what the ring still has."""
+
+    @property
+    def name(self) -> str:
+        """The topic's name."""
+    @property
+    def subscribers(self) -> int:
+        """Subscribers that have joined and not left."""
+    def alloc(self, nbytes: int, *, timeout: float | None = None) -> Buffer:
+        """A writable buffer of the topic's own pool, with the bytes that the memory held before. All subscribers can
+        read that pool, and its buffers go over this topic only. Where nothing is free the oldest messages are
+        withdrawn. Waits for memory that subscribers hold, at most `timeout` seconds; then OutOfMemory names the
+        holders."""
+    def alloc_async(self, nbytes: int) -> Coroutine[Any, Any, Buffer]:
+        """Allocates like `alloc`, and awaits memory."""
+    def send(self, payload: Buffer | _Sendable, word: int = 0) -> bool:
+        """Publishes a buffer of `alloc`, an array that lies in one, or a list of such, by reference: all are read-only
+        from then on. Other objects with bytes go in the message itself, up to `INLINE_BYTES` bytes.
+
+        Waits only for reliable subscribers, as `when_behind` says. True: it was published. False: it was dropped,
+        because a reliable subscriber was behind ("drop-new")."""
+    def send_async(self, payload: Buffer | _Sendable, word: int = 0) -> Coroutine[Any, Any, bool]:
+        """Publishes like `send`, and awaits reliable subscribers. One task at a time."""
+    def _look(self, payload: Buffer | _Sendable, word: int) -> bool | None: ...
+    def _doorbell(self) -> _Doorbell: ...
+    def _rest(self) -> None: ...
+    def tend(self) -> None:
+        """Takes new subscribers in, and takes leave of those that are gone. `send` does so now and then; a publisher
+        that is idle calls it, for example when the domain's descriptor is readable. It does not block."""
+    def wait_for(self, subscribers: int, timeout: float | None = None) -> None:
+        """Waits until so many subscribers have joined. TimedOut after `timeout` seconds."""
+    def status(self) -> _PublisherStatus:
+        """What was published, and what the subscribers hold and have still to take. Looks at each of them."""
+
+@final
+class Subscriber(_Closing):
+    """The reading end of a topic. Iterating ends when the publisher has ended the topic; PeerDied is raised if it died
+    instead. `recv` after that waits for another publisher of the name."""
+
+    @property
+    def name(self) -> str:
+        """The topic's name."""
+    @property
+    def missed(self) -> int:
+        """Messages that were overwritten before they were taken, or skipped by `latest`."""
+    def recv(self, timeout: float | None = None) -> Buffer:
+        """The next message: the publisher's memory, read-only, without a copy. Waits for a publisher, too. What was
+        overwritten before it was taken is counted in `missed`.
+
+        PeerGone when the publisher has ended the topic, PeerDied when it died, each once: the next call waits for
+        another publisher. `Limit` (SystemFailed) when this subscriber keeps as many buffers as it may."""
+    def try_recv(self) -> Buffer | None:
+        """The next message, if it is there. It joins the topic, too."""
+    def recv_async(self) -> Coroutine[Any, Any, Buffer]:
+        """Awaits the next message. One task at a time."""
+    def _look(self) -> Buffer | None: ...
+    def _doorbell(self) -> _Doorbell: ...
+    def _rest(self) -> None: ...
+    def status(self) -> _SubscriberStatus:
+        """What is known of the topic: the publisher, whether it has taken this subscriber in, what was missed, what is
+        held."""
+    def __iter__(self) -> Self: ...
+    def __next__(self) -> Buffer: ...
+    def __aiter__(self) -> Self: ...
+    def __anext__(self) -> Coroutine[Any, Any, Buffer]: ...
+
+@final
+class Producer(_Closing):
+    """A writing end of a queue: each item goes to one consumer.
+
+    A producer that sends seldom calls `tend`, which takes consumers in and gives back what dead ones had. Items that wait
+    go when it is closed: `wait_done` waits for them."""
+
+    @property
+    def name(self) -> str:
+        """The queue's name."""
+    @property
+    def consumers(self) -> int:
+        """Consumers that have joined and not left."""
+    def alloc(self, nbytes: int, *, timeout: float | None = None) -> Buffer:
+        """A writable buffer of the producer's own pool, with the bytes that the memory held before. All consumers can
+        read that pool, and its buffers go over this queue only. Waits for memory that items and consumers hold, at
+        most `timeout` seconds."""
+    def alloc_async(self, nbytes: int) -> Coroutine[Any, Any, Buffer]:
+        """Allocates like `alloc`, and awaits memory."""
+    def send(self, payload: Buffer | _Sendable, word: int = 0, *, timeout: float | None = None) -> None:
+        """Puts a buffer of `alloc`, an array that lies in one, or a list of such, into the queue by reference: all are
+        read-only from then on. Other objects with bytes go in the item itself, up to `INLINE_BYTES` bytes.
+
+        Waits for room, at most `timeout` seconds: then Full or TimedOut names the consumers."""
+    def send_async(self, payload: Buffer | _Sendable, word: int = 0) -> Coroutine[Any, Any, None]:
+        """Sends like `send`, and awaits room."""
+    def _look(self, payload: Buffer | _Sendable, word: int) -> bool | None: ...
+    def _doorbell(self) -> _Doorbell: ...
+    def _rest(self) -> None: ...
+    def tend(self) -> None:
+        """Takes new consumers in, and gives back what consumers that ended had not acknowledged. It does not
+        block."""
+    def wait_for(self, consumers: int, timeout: float | None = None) -> None:
+        """Waits until so many consumers have joined. TimedOut after `timeout` seconds."""
+    def wait_done(self, timeout: float | None = None) -> None:
+        """Waits until all items are taken, and acknowledged, lost or rejected. TimedOut after `timeout` seconds."""
+    def take_lost(self) -> tuple[Buffer, Literal["ended", "rejected"], int | None] | None:
+        """An item that was lost with its consumer ("ended", with `report_lost`) or that a consumer has rejected
+        ("rejected"), as (buffer, cause, consumer's process); None if there is none."""
+    def status(self) -> _ProducerStatus:
+        """What was sent, what waits, what is with consumers, and what each of these keeps."""
+
+@final
+class Consumer(_Closing):
+    """A reading end of a queue: it takes items of all producers, each of which no other consumer gets. Iterating never
+    ends."""
+
+    @property
+    def name(self) -> str:
+        """The queue's name."""
+    def recv(self, timeout: float | None = None) -> Item:
+        """The next item. Waits for a producer, too, at most `timeout` seconds."""
+    def try_recv(self) -> Item | None:
+        """The next item, if there is one. It joins the queue, too."""
+    def recv_async(self) -> Coroutine[Any, Any, Item]:
+        """Awaits the next item. One task at a time."""
+    def _look(self) -> Item | None: ...
+    def _doorbell(self) -> _Doorbell: ...
+    def _rest(self) -> None: ...
+    def status(self) -> _ConsumerStatus:
+        """The producers that this consumer knows: the domain and process of each, whether it has taken this consumer
+        in, and what this consumer has of it."""
+    def __iter__(self) -> Self: ...
+    def __next__(self) -> Item: ...
+    def __aiter__(self) -> Self: ...
+    def __anext__(self) -> Coroutine[Any, Any, Item]: ...
+
+@final
+class Item:
+    """An item that a consumer has taken. `ack` says that it is done. Without that it goes back to the queue when it is
+    dropped, and when this process dies.
+
+    The end of a `with` acknowledges it; leaving by an exception gives it back."""
+
+    @property
+    def word(self) -> int:
+        """The producer's word that came with it."""
+    @property
+    def redelivered(self) -> bool:
+        """Whether it was taken before, by a consumer that gave it back or died."""
+    @property
+    def producer(self) -> int:
+        """The producer's domain."""
+    @property
+    def payload(self) -> Buffer:
+        """What was sent: the producer's memory, read-only, without a copy. It stays when the item is done."""
+    def ack(self) -> None:
+        """Acknowledges it: it is done, and no other consumer gets it. PeerGone: its producer had ended before."""
+    def requeue(self) -> None:
+        """Gives it back to its queue, where another consumer may take it."""
+    def reject(self) -> None:
+        """Rejects it: its producer gets it from `take_lost`."""
+    def __enter__(self) -> Self: ...
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        trace: TracebackType | None,
+        /,
+    ) -> None: ...
+
+@final
+class Service(_Closing):
+    """A name at which clients call. Any number of threads and tasks may take requests: the idle one gets the next.
+
+    Closing it, or leaving its `with`, ends the service."""
+
+    @property
+    def name(self) -> str:
+        """The service's name."""
+    def recv(self, timeout: float | None = None) -> Request:
+        """The next request. Waits for it, at most `timeout` seconds."""
+    def try_recv(self) -> Request | None:
+        """The next request, if there is one."""
+    def recv_async(self) -> Coroutine[Any, Any, Request]:
+        """Awaits the next request. Any number of tasks may."""
+    def __iter__(self) -> Self: ...
+    def __next__(self) -> Request: ...
+    def __aiter__(self) -> Self: ...
+    def __anext__(self) -> Coroutine[Any, Any, Request]: ...
+
+@final
+class Request(_Closing):
+    """A request that a worker has taken. It ends by `reply`, by `fail`, or by being let go, which its client is told.
+
+    Leaving its `with` lets it go if it was not answered."""
+
+    @property
+    def payload(self) -> Buffer:
+        """What the client sent."""
+    @property
+    def method(self) -> int:
+        """The number of the called method; 0 where the service has none."""
+    @property
+    def client(self) -> int:
+        """The client's domain."""
+    @property
+    def client_pid(self) -> int:
+        """The client's process."""
+    @property
+    def client_uid(self) -> int:
+        """The client's user."""
+    @property
+    def is_cancelled(self) -> bool:
+        """Whether nobody waits for the answer any more: the call was cancelled, its time is over, or its client is
+        gone."""
+    @property
+    def left(self) -> float | None:
+        """Seconds for which the client still waits; None: without end."""
+    def alloc(self, nbytes: int) -> Buffer:
+        """A writable buffer for the answer, which no process but the client can read. Waits at most 1 s for a client
+        that keeps its earlier answers; then OutOfMemory."""
+    def reply(self, payload: Buffer | _Sendable, *, move: bool = False) -> None:
+        """Answers with a result: a buffer, an array that lies in one, a list of such, or up to `INLINE_BYTES` bytes, as
+        `Sender.send` takes them. Waits at most 1 s for a client that has to agree to a pool. The request is over then,
+        also if this fails."""
+    def fail(self, payload: Buffer | _Sendable, *, move: bool = False) -> None:
+        """Answers with an error of the service's own: the client's call raises ServiceFailed, which has this
+        payload."""
+    def send(self, payload: Buffer | _Sendable, *, timeout: float | None = None, move: bool = False) -> None:
+        """Sends an item of a call with streams to the client, as `Sender.send` takes them. Waits until the client has
+        taken enough of the earlier ones. PeerGone: nobody waits for the call any more. TimedOut after `timeout` seconds; a
+        buffer that was to be moved is closed then."""
+    def send_async(self, payload: Buffer | _Sendable) -> Coroutine[Any, Any, None]:
+        """Sends like `send`, and awaits it."""
+    def recv(self, timeout: float | None = None) -> Buffer | None:
+        """The next item of a call with streams; None: the client has finished. Waits, and fails, as `send` does."""
+    def recv_async(self) -> Coroutine[Any, Any, Buffer | None]:
+        """Awaits the next item."""
+    def __iter__(self) -> Self: ...
+    def __next__(self) -> Buffer: ...
+    def __aiter__(self) -> Self: ...
+    def __anext__(self) -> Coroutine[Any, Any, Buffer]: ...
+
+@final
+class Client(_Closing):
+    """Calls a service. Any number of threads and tasks may."""
+
+    @property
+    def name(self) -> str:
+        """The service's name."""
+    @property
+    def in_flight(self) -> int:
+        """Calls in flight, those included that were cancelled and whose answer has still to come."""
+    def call(
+        self, payload: Buffer | _Sendable, *, timeout: float | None = None, method: int = 0, move: bool = False
+    ) -> Buffer:
+        """Calls the service, and waits for its answer: the service's memory, read-only, without a copy. The payload is
+        as for `Sender.send`. A time limit travels along: no worker takes a request whose time is over.
+
+        ServiceFailed: the service answered with an error of its own. PeerDied: its process died, or let the request
+        go. PeerGone: it has ended. TimedOut: after `timeout` seconds, and the call is cancelled."""
+    def call_async(self, payload: Buffer | _Sendable, *, method: int = 0) -> Coroutine[Any, Any, Buffer]:
+        """Calls like `call`, and awaits the answer. A task that is cancelled cancels its call. The payload is
+        shared."""
+    @property
+    def workers(self) -> int:
+        """Processes that are connected and serve the name. Looks for further ones of a shared name."""
+    def begin(
+        self,
+        payload: Buffer | _Sendable,
+        *,
+        timeout: float | None = None,
+        method: int = 0,
+        move: bool = False,
+        streams: bool = False,
+    ) -> Call:
+        """Sends a request, and does not wait for its answer: `Call.wait` does. Several calls may be in flight. With
+        `streams` the call carries any number of items either way before its answer: `Call.send`, `Call.recv`."""
+    def alloc(self, nbytes: int, *, timeout: float | None = None) -> Buffer:
+        """A writable buffer for a request, which no process but the service can read. Waits for memory that the service
+        still holds, at most `timeout` seconds."""
+
+@final
+class Call(_Closing):
+    """A call in flight. Closing it, or leaving its `with`, cancels it if its answer was not taken."""
+
+    def wait(self, timeout: float | None = None) -> Buffer:
+        """Waits for the answer, as `Client.call` does. After TimedOut it can be waited for again. Once. Items that the
+        service sent and that were not taken are let go."""
+    def wait_async(self) -> Coroutine[Any, Any, Buffer]:
+        """Awaits the answer. A task that is cancelled cancels the call."""
+    def send(self, payload: Buffer | _Sendable, *, timeout: float | None = None, move: bool = False) -> None:
+        """Sends an item of a call with streams, as `Sender.send` takes them. Waits until the service has taken enough of
+        the earlier ones. TimedOut after `timeout` seconds; a buffer that was to be moved is closed then."""
+    def send_async(self, payload: Buffer | _Sendable) -> Coroutine[Any, Any, None]:
+        """Sends like `send`, and awaits it."""
+    def finish(self) -> None:
+        """Says that no further item comes: the service's `Request.recv` gives None."""
+    def recv(self, timeout: float | None = None) -> Buffer | None:
+        """The next item that the service sends; None: the call is over, and `wait` says how. TimedOut after `timeout`
+        seconds."""
+    def recv_async(self) -> Coroutine[Any, Any, Buffer | None]:
+        """Awaits the next item."""
+    def __iter__(self) -> Self: ...
+    def __next__(self) -> Buffer: ...
+    def __aiter__(self) -> Self: ...
+    def __anext__(self) -> Coroutine[Any, Any, Buffer]: ...
+
+@final
 class Admin:
     """An operator's questions to the manager, and to the domain that it is of (`Domain.admin`)."""
 
@@ -569,6 +954,26 @@ class Admin:
         and channel."""
     def set_quota(self, pool: int, quota_bytes: int) -> int:
         """Sets the quota of a pool, by its `id`. Returns the bytes that the manager gave it."""
+
+class Component:
+    def __new__(cls) -> Self: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def replica(self) -> int: ...
+    @property
+    def domain(self) -> Domain: ...
+    def _about(self, end: str) -> dict[str, str]: ...
+    def _listener(self, end: str) -> Listener[Sender]: ...
+    def _pool(self, end: str) -> Pool: ...
+    def _open(self, end: str, timeout: float | None = None) -> Receiver: ...
+    def publisher(self, end: str) -> Publisher: ...
+    def subscriber(self, end: str) -> Subscriber: ...
+    def producer(self, end: str) -> Producer: ...
+    def consumer(self, end: str) -> Consumer: ...
+    def service(self, end: str) -> Service: ...
+    def client(self, end: str, *, timeout: float | None = None) -> Client: ...
+    def ready(self) -> None: ...
 
 @final
 class Domain(_Closing):
@@ -640,6 +1045,110 @@ class Domain(_Closing):
         message_type: str | None = None,
     ) -> Coroutine[Any, Any, _Either]:
         """Connects like `open`, and awaits it."""
+    def publish(
+        self,
+        name: str,
+        *,
+        depth: int = 16,
+        history: int = 0,
+        keep: int = 64,
+        when_behind: Literal["overwrite", "drop-new"] | float = "overwrite",
+        max_bytes: int = 1073741824,
+        slots: int = 1024,
+        shared: bool = False,
+        pieces: int | None = None,
+        message_type: str | None = None,
+    ) -> Publisher:
+        """Publishes a topic: each message goes to all subscribers, and costs the same for one and for two hundred.
+
+        `depth` messages are in the ring, a power of two, 2 to 65,536; a late subscriber gets the last `history` of
+        them. A subscriber may keep `keep` buffers and 12 more. `when_behind` says what `send` does when a reliable
+        subscriber is behind: "overwrite" the oldest message (then no subscriber is reliable), "drop-new", or a number
+        of seconds to wait. The topic's own pool has at most `max_bytes` of addresses and `slots` buffers.
+        With `shared` publishers of other domains may have the name too, if all of them say so. A message may have
+        `pieces` pieces, 8 by default, up to 32. `message_type` is the text that both sides must have alike
+        (`tranship.message_type`)."""
+    def subscribe(
+        self,
+        name: str,
+        *,
+        reliable: bool = False,
+        latest: bool = False,
+        wait: _Wait = "spin-then-sleep",
+        message_type: str | None = None,
+    ) -> Subscriber:
+        """Subscribes to a topic, and returns at once: it joins in `recv` or `try_recv`, which wait for a publisher.
+
+        With `reliable` the publisher does not overwrite what this subscriber has still to take, as far as its
+        `when_behind` says. With `latest` only the newest message is received. `wait` and `message_type` are
+        as for `listen`."""
+    def produce(
+        self,
+        name: str,
+        *,
+        depth: int = 64,
+        keep: int = 64,
+        report_lost: bool = False,
+        exclusive: bool = False,
+        max_bytes: int = 1073741824,
+        slots: int = 1024,
+        pieces: int | None = None,
+        message_type: str | None = None,
+    ) -> Producer:
+        """Joins a queue as a producer: each of its items goes to one consumer.
+
+        `depth` of its items may wait, a power of two, 2 to 65,536. A consumer may keep `keep` buffers and 12 more. An
+        item whose consumer ended without acknowledging it goes back to the queue, or with `report_lost` to
+        `take_lost`. With `exclusive` no other producer may have the name. The producer's own pool has at most
+        `max_bytes` of addresses and `slots` buffers. An item may have `pieces` pieces, 8 by default, up to 32.
+        `message_type` is the text that both sides must have alike (`tranship.message_type`)."""
+    def consume(
+        self,
+        name: str,
+        *,
+        auto_ack: bool = False,
+        unacknowledged: int | None = None,
+        wait: _Wait = "spin-then-sleep",
+        message_type: str | None = None,
+    ) -> Consumer:
+        """Joins a queue as a consumer, and returns at once: it joins while it receives.
+
+        With `auto_ack` items are done when they are received. Else `unacknowledged` items of one producer may be taken
+        and not acknowledged, 1 to 64. `wait` and `message_type` are as for `listen`."""
+    def serve(
+        self,
+        name: str,
+        *,
+        lines: int = 256,
+        clients_per_user: int = 64,
+        wait: _Wait = "spin-then-sleep",
+        types: tuple[str, str] | None = None,
+        shared: bool = False,
+    ) -> Service:
+        """Offers a service: clients call it by its name, and each request goes to one worker. `lines` is as for its
+        clients, of which one user has at most `clients_per_user` at a time. `types` are the texts of requests and
+        answers (`tranship.message_type`), which both sides must have alike. `wait` is as for `listen`.
+        With `shared` services of other domains may have the name too, if all of them say so: a client is connected to all
+        of them."""
+    def client(
+        self,
+        name: str,
+        *,
+        timeout: float | None = None,
+        lines: int = 256,
+        wait: _Wait = "spin-then-sleep",
+        types: tuple[str, str] | None = None,
+    ) -> Client:
+        """Connects to a service, and waits until it is there and takes this client, at most `timeout` seconds."""
+    def client_async(
+        self,
+        name: str,
+        *,
+        lines: int = 256,
+        wait: _Wait = "spin-then-sleep",
+        types: tuple[str, str] | None = None,
+    ) -> Coroutine[Any, Any, Client]:
+        """Connects like `client`, and awaits it."""
     def admin(self) -> Admin:
         """Figures, leaks and quotas: an operator's questions to the manager and to this domain."""
     def turn(self) -> None:
@@ -647,3 +1156,62 @@ class Domain(_Closing):
         `helper_thread`."""
     def fileno(self) -> int:
         """Readable when `turn` is to be called."""
+
+def create_store(domain: Domain, name: str, quota_bytes: int, end_with_owner: bool) -> Store:
+    """Makes a store."""
+
+def open_store(domain: Domain, name: str, timeout: float | None) -> Store:
+    """Joins a store. The wait is one call, which Ctrl-C ends after `timeout` seconds."""
+
+def shared(array: Any) -> Buffer | None:
+    """Returns a read-only buffer over the bytes of an array, or None: it is in no pool. From here on the array is
+    read-only."""
+
+@final
+class Store:
+    """A handle of a store: of the process that keeps it, or of another one."""
+
+    @property
+    def is_home(self) -> bool:
+        """Whether this process keeps the values."""
+    def put(self, key: bytes, pieces: Sequence[Buffer]) -> None:
+        """Keeps a value until it is deleted or evicted."""
+    def park(self, key: bytes, pieces: Sequence[Buffer]) -> None:
+        """Keeps a value for one taker."""
+    def get(self, key: bytes, timeout: float | None) -> tuple[Buffer, ...]:
+        """The value of a key; waits for it."""
+    def take(self, key: bytes) -> tuple[Buffer, ...]:
+        """The value of a key, which is forgotten."""
+    def delete(self, key: bytes) -> None:
+        """Forgets a value."""
+    def pin(self, key: bytes, pinned: bool) -> None:
+        """Keeps a value from being evicted, or ends that."""
+    def nbytes(self) -> int:
+        """The bytes that values under keys have."""
+    def push(self, queue: bytes, pieces: Sequence[Buffer], most: int, timeout: float | None) -> None:
+        """Appends to a queue of at most `most` items, 0 for any number. Without a limit it does not wait for the
+        store's confirmation, of which a later call hears."""
+    def pop(self, queue: bytes, timeout: float | None) -> tuple[Buffer, ...]:
+        """Takes the first item of a queue."""
+    def finish(self, queue: bytes) -> None:
+        """Says that an item is finished."""
+    def join(self, queue: bytes) -> None:
+        """Waits until all items are finished."""
+    def length(self, queue: bytes) -> int:
+        """The number of items."""
+    def open(self, queue: bytes) -> None:
+        """Opens a queue."""
+    def close_queue(self, queue: bytes) -> None:
+        """Closes a queue."""
+    def block(self, key: bytes, nbytes: int) -> Buffer:
+        """Makes a block of zeros that all may write, and opens it."""
+    def attach(self, key: bytes) -> Buffer:
+        """Opens a block."""
+    def detach(self, key: bytes) -> None:
+        """Closes a block. The last domain that does so frees it."""
+    def unlink(self, key: bytes) -> None:
+        """Forgets a block's name."""
+    def flush(self) -> None:
+        """Waits until all pushes are confirmed."""
+    def close(self) -> None:
+        """Leaves the store. If this process keeps it, it ends."""

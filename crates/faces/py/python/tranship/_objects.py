@@ -60,10 +60,11 @@ def parts(value):
     # In the first piece, so that they are read-only there as the large ones are.
     small = [bytes(buffer.raw()) if buffer.raw().nbytes < _LEAST else None for buffer in beside]
     first = pickle.dumps((stream.getbuffer().tobytes(), small), protocol=5)
-    return [first, *(_part(buffer) for buffer, copy in zip(beside, small) if copy is None)]
+    return [first, *(part(buffer) for buffer, copy in zip(beside, small) if copy is None)]
 
 
-def _part(buffer):
+def part(buffer):
+    """Returns the bytes of a PickleBuffer: as `Inside` if they lie in a pool, else as a view."""
     raw = buffer.raw()
     found = in_pool(raw)
     if found is None:
@@ -86,7 +87,7 @@ def array_parts(value):
 
     array, word = described(value)
     first = json.dumps(word).encode()
-    return [first] if array.nbytes == 0 else [first, _part(pickle.PickleBuffer(shows_bytes(array)))]
+    return [first] if array.nbytes == 0 else [first, part(pickle.PickleBuffer(shows_bytes(array)))]
 
 
 def frozen(message):

@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import ctypes
-from typing import Any, Iterator
+import dataclasses
+import sys
+from functools import cache
+from typing import Any, Iterator, TypeVar, get_type_hints
+
+_T = TypeVar("_T")
 
 _SIGNED, _UNSIGNED = "bhilq", "BHILQ"
 
 
-def message_type(message: type[Any] | None, items: type[Any] | None = None) -> str:
-    """The text of a `ctypes.Structure` as the type of a channel's messages, for `listen` and `open`.
+def message_type(message: Any, items: Any = None, *, name: str | None = None) -> str:
+    """The text of a type of messages, for `listen`, `open`, `serve` and `client`: of a `ctypes.Structure`, a dataclass, or a structured
+    numpy dtype (with `align=True`, as C lays it out).
 
-    Rust's `#[derive(Message)]` makes the same text of the same struct. `items` is the type of the items behind a message, if there may
-    be any; `message` None stands for items alone."""
+    Rust's `#[derive(Message)]` makes the same text of the same struct. `name` is the struct's name where it is not the class's; a dtype
+    has none of its own. `items` is the type of the items behind a message, if there may be any; `message` None stands for items
+    alone."""
+    message, items = None if message is None else structure(message, name), None if items is None else structure(items)
     name, size, align = ("()", 0, 1) if message is None else (_name(message), *_shape(message))
     if items is None:
         lines = [f"{name}: {size} bytes, aligned to {align}"]
@@ -57,3 +65,86 @@ def _fields(kind: Any, path: str, base: int) -> Iterator[str]:
             offset = base + getattr(kind, name).offset
             yield f"{path}{name}: {_name(field)} at {offset}"
             yield from _fields(field, f"{path}{name}.", offset)
+
+
+def structure(kind: Any, name: str | None = None) -> Any:
+    """The `ctypes` type with the layout of a dataclass or a numpy dtype; other types are as they are."""
+    if dataclasses.is_dataclass(kind) and isinstance(kind, type):
+        made: Any = _of_dataclass(kind)
+    elif "numpy" in sys.modules and isinstance(kind, sys.modules["numpy"].dtype):
+        made = _of_dtype(kind, name)
+    else:
+        made = kind
+    return made if name is None else type(name, (made,), {})
+
+
+def _of_dtype(kind: Any, name: str | None) -> Any:
+    if kind.names is None:
+        return sys.modules["numpy"].ctypeslib.as_ctypes_type(kind)
+    if name is None:
+        raise TypeError(f"{kind} has no name of its own: give message_type() one, by name=")
+    parts = [(field, *kind.fields[field][:2]) for field in kind.names]
+    fields = [(field, _of_dtype(part, f"{name}_{field}")) for field, part, _at in parts]
+    made: Any = type(name, (ctypes.Structure,), {"_fields_": fields})
+    for field, _part, at in parts:
+        if getattr(made, field).offset != at:
+            raise TypeError(f"{name}.{field} is at {at}, and C has it at {getattr(made, field).offset}: make the dtype with align=True")
+    return made
+
+
+@cache
+def _of_dataclass(kind: type[Any]) -> Any:
+    hints = get_type_hints(kind)
+    fields = [(field.name, _of_hint(hints[field.name])) for field in dataclasses.fields(kind)]
+    return type(kind.__name__, (ctypes.Structure,), {"_fields_": fields})
+
+
+_PLAIN: dict[Any, Any] = {bool: ctypes.c_bool, int: ctypes.c_int64, float: ctypes.c_double}
+
+
+def _of_hint(hint: Any) -> Any:
+    if hint in _PLAIN:
+        return _PLAIN[hint]
+    if "numpy" in sys.modules and isinstance(hint, type) and issubclass(hint, sys.modules["numpy"].generic):
+        return sys.modules["numpy"].ctypeslib.as_ctypes_type(hint)
+    return structure(hint)
+
+
+def pack(value: Any) -> bytes:
+    """The bytes of a dataclass's value, as a message of its `message_type`."""
+    kind = _of_dataclass(type(value))  # type: ignore[arg-type]
+    return bytes(_filled(kind, value))
+
+
+def _filled(kind: Any, value: Any) -> Any:
+    parts = ((name, field, getattr(value, name)) for name, field, *_ in kind._fields_)
+    return kind(*(_filled(field, part) if dataclasses.is_dataclass(part) else _plain(field, part) for _name, field, part in parts))
+
+
+def _plain(field: Any, part: Any) -> Any:
+    if issubclass(field, ctypes.Array):
+        return field(*part)
+    return part.item() if hasattr(part, "item") else part
+
+
+def unpack(kind: type[_T], message: Any) -> _T:
+    """A dataclass's value out of a message: a copy. A message of another length is a ValueError."""
+    shape = _of_dataclass(kind)  # type: ignore[arg-type]
+    data = bytes(message)
+    if len(data) != ctypes.sizeof(shape):
+        raise ValueError(f"a message of {len(data)} bytes: a {kind.__name__} has {ctypes.sizeof(shape)}")
+    return _value(kind, shape.from_buffer_copy(data))
+
+
+def _value(kind: type[_T], of: Any) -> _T:
+    hints = get_type_hints(kind)
+
+    def part(name: str) -> Any:
+        value, hint = getattr(of, name), hints[name]
+        if dataclasses.is_dataclass(hint) and isinstance(hint, type):
+            return _value(hint, value)
+        if isinstance(value, ctypes.Array):
+            return list(value)
+        return hint(value) if hint not in _PLAIN and not hasattr(hint, "_type_") else value
+
+    return kind(**{field.name: part(field.name) for field in dataclasses.fields(kind)})  # type: ignore[arg-type]

@@ -11,6 +11,8 @@ pub(crate) enum Held {
     Own(BufferMut),
     /// Others may have it.
     Shared(Buffer),
+    /// A block of a pool of level `full`, which all that have it write.
+    Block(Buffer),
     /// The bytes came inside the message.
     Copy(Box<[u8]>),
     /// The bytes lie in several buffers.
@@ -55,7 +57,7 @@ impl Held {
     pub(crate) fn len(&self) -> usize {
         match self {
             Held::Own(buf) => buf.len(),
-            Held::Shared(buf) => buf.len(),
+            Held::Shared(buf) | Held::Block(buf) => buf.len(),
             Held::Copy(bytes) => bytes.len(),
             Held::Pieces(pieces) => pieces.iter().map(Buffer::len).sum(),
             Held::Word(_) | Held::Gone(_) => 0,
@@ -71,6 +73,7 @@ impl Held {
         match self {
             Held::Own(buf) => at(buf.view().as_ptr(), buf.len(), true),
             Held::Shared(buf) => at(buf.view().as_ptr(), buf.len(), false),
+            Held::Block(buf) => at(buf.view().as_ptr(), buf.len(), true),
             Held::Copy(bytes) => at(bytes.as_ptr(), bytes.len(), false),
             Held::Word(_) => at(NonNull::dangling().as_ptr(), 0, false),
             Held::Pieces(_) | Held::Gone(_) => None,
@@ -82,7 +85,7 @@ impl Held {
         let byte = |view: View<'_>, at| view.read::<u8>(at).ok();
         match self {
             Held::Own(buf) => byte(buf.view(), at),
-            Held::Shared(buf) => byte(buf.view(), at),
+            Held::Shared(buf) | Held::Block(buf) => byte(buf.view(), at),
             Held::Copy(bytes) => bytes.get(at).copied(),
             Held::Pieces(pieces) => {
                 let mut at = at;
@@ -101,6 +104,7 @@ impl Held {
     pub(crate) fn cut(&self, start: usize, stop: usize) -> Held {
         match self {
             Held::Shared(buf) => Held::Shared(buf.slice(start..stop)),
+            Held::Block(buf) => Held::Block(buf.slice(start..stop)),
             Held::Copy(bytes) => Held::Copy(bytes.get(start..stop).unwrap_or_default().into()),
             Held::Pieces(pieces) => {
                 let (mut begin, mut parts) = (0, Vec::new());
@@ -125,7 +129,7 @@ impl Held {
     pub(crate) fn to_vec(&self) -> Vec<u8> {
         match self {
             Held::Own(buf) => buf.to_vec(),
-            Held::Shared(buf) => buf.to_vec(),
+            Held::Shared(buf) | Held::Block(buf) => buf.to_vec(),
             Held::Copy(bytes) => bytes.to_vec(),
             Held::Pieces(pieces) => pieces.iter().flat_map(|piece| piece.to_vec()).collect(),
             Held::Word(_) | Held::Gone(_) => Vec::new(),
@@ -136,7 +140,7 @@ impl Held {
     pub(crate) fn into_body(self) -> Result<Body, Held> {
         match self {
             Held::Own(buf) => Ok(Body::BufferMut(buf)),
-            Held::Shared(buf) => Ok(Body::Buffer(buf)),
+            Held::Shared(buf) | Held::Block(buf) => Ok(Body::Buffer(buf)),
             Held::Copy(bytes) => match Inline::try_from(&bytes[..]) {
                 Ok(inline) => Ok(Body::Inline(inline)),
                 Err(_) => Err(Held::Copy(bytes)),

@@ -4,18 +4,20 @@
 //! Views that were taken before stay as they are. Therefore a buffer with writable views is not sent, unless through
 //! the array itself.
 
+mod carried;
 mod dlpack;
 mod exports;
 mod held;
 mod hold;
 
+pub(crate) use carried::Carried;
 pub(crate) use exports::find;
 pub(crate) use held::{Bytes, Held, Origin};
 pub(crate) use hold::Hold;
 
+use crate::errors::OrRaise as _;
 use crate::fork::{ForkEpoch, let_go};
 use crate::number::{Number, perhaps};
-use crate::sending::Cargo;
 use pyo3::exceptions::{PyBufferError, PyIndexError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -23,7 +25,7 @@ use pyo3::types::{PyBytes, PySlice, PyTuple};
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use tranship::{Aggregate, Body, Buffer as Shared, BufferMut, Message, Trust};
+use tranship::{Aggregate, Body, Buffer as Shared, BufferMut, Inline, Message, Trust};
 
 /// Size from which on copying lets other threads of the interpreter run.
 pub(crate) const LARGE: usize = 64 << 10;
@@ -63,6 +65,27 @@ pub(crate) const HANDED_BACK: Gone = Gone {
 impl Buffer {
     pub(crate) fn new(held: Held, origin: Origin) -> Buffer {
         Buffer::with(held, 0, origin)
+    }
+
+    /// Makes the object of a buffer that was allocated for one channel, topic, queue or call: its pool is of level `producer`.
+    pub(crate) fn own(buf: BufferMut) -> Buffer {
+        let trust = Some(Trust::default());
+        let sender_pid = None;
+        Buffer::new(Held::Own(buf), Origin { trust, sender_pid })
+    }
+
+    /// Returns a buffer that others have, too. All that have one of level `full` write it.
+    pub(crate) fn in_common(buffer: Shared) -> Buffer {
+        let trust = buffer.trust();
+        let held = match trust {
+            Trust::Full => Held::Block(buffer),
+            _ => Held::Shared(buffer),
+        };
+        let origin = Origin {
+            trust: Some(trust),
+            sender_pid: None,
+        };
+        Buffer::new(held, origin)
     }
 
     pub(crate) fn received(message: Message, origin: Origin) -> Buffer {
@@ -147,20 +170,20 @@ impl Buffer {
     }
 
     /// Returns its memory for sending by reference.
-    pub(crate) fn outgoing(&self, py: Python<'_>) -> PyResult<Cargo> {
+    pub(crate) fn outgoing(&self, py: Python<'_>) -> PyResult<Body> {
         let mut held = self.held(py)?;
         self.freeze_for(&mut held, false)?;
         Ok(match &*held {
-            Held::Shared(buf) => Cargo::Shared(buf.clone()),
+            Held::Shared(buf) | Held::Block(buf) => Body::Buffer(buf.clone()),
             Held::Pieces(pieces) => {
                 let mut all = Aggregate::new();
                 for piece in pieces {
                     let pushed = all.push_back(piece.clone());
                     pushed.map_err(|e| crate::errors::raised(py, &e.error))?;
                 }
-                Cargo::Pieces(all)
+                Body::Aggregate(all)
             }
-            other => Cargo::Inline(other.to_vec()),
+            other => Body::Inline(Inline::try_from(&*other.to_vec()).or_raise(py)?),
         })
     }
 
@@ -175,7 +198,7 @@ impl Buffer {
         let mut held = self.held(py)?;
         self.freeze_for(&mut held, through_array)?;
         match &*held {
-            Held::Shared(buf) => Ok(buf.slice(from..from + len)),
+            Held::Shared(buf) | Held::Block(buf) => Ok(buf.slice(from..from + len)),
             _ => Err(PyValueError::new_err(
                 "no part of a pool: it came inside the message, or lies in several buffers",
             )),
@@ -289,7 +312,7 @@ impl Buffer {
     fn id(&self) -> Option<u64> {
         match &*self.lock_if_ours()? {
             Held::Own(buf) => Some(buf.id().0),
-            Held::Shared(buf) => Some(buf.id().0),
+            Held::Shared(buf) | Held::Block(buf) => Some(buf.id().0),
             Held::Word(id) => id.map(|id| id.0),
             _ => None,
         }
@@ -367,7 +390,7 @@ impl Buffer {
         let from = from.map_or_else(String::new, |pid| format!(", from process {pid}"));
         let id = match &*held {
             Held::Own(buf) => Some(buf.id()),
-            Held::Shared(buf) => Some(buf.id()),
+            Held::Shared(buf) | Held::Block(buf) => Some(buf.id()),
             Held::Word(id) => *id,
             _ => None,
         };

@@ -6,6 +6,7 @@
 //! before. When they have left, too, there is nothing.
 
 use crate::stage::{Stage, compiled, here, stage};
+use std::fs;
 use std::io::{BufRead, BufReader, Lines};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -25,13 +26,8 @@ const ORDERLY: u64 = 100;
 /// Tolerance of the manager's own memory, for memory that its allocator keeps.
 const SLACK_BYTES: u64 = 2 << 20;
 
-fn kills() -> u64 {
-    let number = std::env::var("TRANSHIP_KILLS").ok();
-    match number.and_then(|number| number.parse().ok()) {
-        Some(kills) => kills,
-        None if std::env::var_os("TRANSHIP_TORTURE").is_some() => 1000,
-        None => 40,
-    }
+pub fn kills() -> u64 {
+    tranship_testkit::kills(40, 1000)
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,7 +97,11 @@ impl Scene {
 
     fn manager(&self) -> Program {
         let mut manager = Command::new(artifact("tranship-cli", "tranship"));
+        // The machine's memory is others' too: survivors would give theirs back when it is short.
+        let config = self.socket().with_extension("toml");
+        fs::write(&config, "[pressure]\nwatch = false\n").expect("a configuration");
         manager.args(["manager", "--socket"]).arg(self.socket());
+        manager.arg("--config").arg(config);
         self.start(manager)
     }
 
@@ -307,7 +307,7 @@ fn in_all(lanes: &mut [Lane<'_>], dog: &Watchdog, what: impl Fn(&mut Lane<'_>) +
 }
 
 /// Returns the domains that the manager knows besides the observer and the survivors.
-fn strange(domain: &Domain, known: &[u32]) -> Vec<String> {
+pub fn strange(domain: &Domain, known: &[u32]) -> Vec<String> {
     let known = |id: u32| id == domain.id().0 || known.contains(&id);
     let all = domain.admin().stat().expect("stat");
     let strange = all.iter().filter(|record| match record {
@@ -322,7 +322,7 @@ fn strange(domain: &Domain, known: &[u32]) -> Vec<String> {
 }
 
 /// Waits until nothing is strange any more: the watchdog reports the rest.
-fn wait_until_none(dog: &Watchdog, strange: impl Fn() -> Vec<String>) {
+pub fn wait_until_none(dog: &Watchdog, strange: impl Fn() -> Vec<String>) {
     let mut before = Vec::new();
     loop {
         let now = strange();
@@ -466,6 +466,6 @@ fn who_is_killed_at_work_leaves_nothing_and_the_other_is_told() {
     drop(domain);
     manager.terminate();
     manager.ends_well();
-    let files = ["worker", "libtranship.so.0", "socket.ids"];
+    let files = ["worker", "libtranship.so.0", "socket.ids", "socket.toml"];
     scene.audit.nothing_is_left_but(&files);
 }

@@ -73,7 +73,7 @@ def test_a_channel_has_a_pool_of_its_own(channel):
     memoryview(buffer)[:] = b"hello"
     sender.send(buffer)
     assert bytes(first.result()) == b"hello"
-    sender.send(sender.alloc(3, timeout=1), 7, move=True)
+    sender.send(sender.alloc(3, timeout=120), 7, move=True)
     assert (receiver.recv().word, len(buffer)) == (7, 5)
 
 

@@ -4,6 +4,7 @@ import os
 import signal
 import sys
 import threading
+import time
 import weakref
 
 import pytest
@@ -277,3 +278,44 @@ def test_closing_ends_another_threads_wait(channel):
     receiver.close()
     with pytest.raises(ValueError, match="closed"):
         waits.result()
+
+
+def test_ctrl_c_ends_a_publisher_that_waits_for_a_reliable_subscriber(domain, other):
+    with domain.publish("log", depth=2, when_behind=3600) as publisher:
+        subscriber = other.subscribe("log", reliable=True)
+        until(lambda: publisher.tend() or subscriber.try_recv() is None and subscriber.status()["joined"])
+        assert publisher.send(b"0") and publisher.send(b"1")
+        interrupted(publisher.send, b"2")
+        assert [bytes(subscriber.recv()) for _ in range(2)] == [b"0", b"1"]
+        assert publisher.status()["published"] == 2
+
+
+def test_ctrl_c_and_close_end_a_client_that_waits_for_memory(domain, other):
+    with domain.serve("keeps", lines=4) as service:
+        connecting = apart(other.client, "keeps", lines=4)
+        while connecting.is_alive():
+            assert service.try_recv() is None
+        with connecting.result() as client:
+            held = []
+
+            def fill():
+                while True:
+                    held.append(client.alloc(16 << 20))
+
+            def fills_no_more():
+                before = len(held)
+                time.sleep(0.05)
+                return before == len(held) and main_call() is not None
+
+            def strike():
+                until(fills_no_more)
+                os.kill(os.getpid(), signal.SIGINT)
+
+            with pytest.raises(KeyboardInterrupt):
+                strikes = apart(strike)
+                fill()
+            strikes.result()
+            waits = apart(fill)
+            client.close()
+            with pytest.raises(ValueError, match="the client is closed"):
+                waits.result()

@@ -64,5 +64,28 @@ async def meet(domain: tranship.Domain) -> None:
             assert_type(accepted, tranship.Receiver)
 
 
+def watch(domain: tranship.Domain) -> None:
+    with domain.publish("t", depth=4, when_behind=0.5) as publisher, domain.subscribe("t", latest=True) as subscriber:
+        assert_type(publisher.send(publisher.alloc(3), 7), bool)
+        assert_type(publisher.status()["subscribers"][0]["behind"], int)
+        for message in subscriber:
+            assert_type(message, tranship.Buffer)
+        assert_type(subscriber.missed, int)
+
+
+def ask(domain: tranship.Domain) -> None:
+    with domain.serve("s") as service, domain.client("s", timeout=1) as client:
+        with client.begin(b"x", timeout=1) as call:
+            for request in service:
+                assert_type(request, tranship.Request)
+                request.reply(request.alloc(3), move=True)
+                break
+            assert_type(call.wait(1), tranship.Buffer)
+        try:
+            assert_type(client.call(client.alloc(3)), tranship.Buffer)
+        except tranship.ServiceFailed as failed:
+            assert_type(failed.answer, tranship.Buffer)
+
+
 def name(listener: tranship.Listener[tranship.Sender]) -> str:
     return listener.name

@@ -90,18 +90,25 @@ fn environment(target: &Path) -> Result<PathBuf, String> {
     Ok(inside)
 }
 
+/// Copies the files of a folder.
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).expect("a folder");
+    for file in fs::read_dir(from).expect("the package") {
+        let file = file.expect("a file").path();
+        let name = file.file_name().expect("a name");
+        if file.is_file() {
+            fs::copy(&file, to.join(name)).expect("copy");
+        }
+    }
+}
+
 /// The package, as the wheel has it.
 fn package(target: &Path, library: &Path) -> PathBuf {
     let folder = target.join("python/package");
     let _ = fs::remove_dir_all(&folder);
     let package = folder.join("tranship");
-    fs::create_dir_all(&package).expect("a folder");
-    for file in fs::read_dir(here("python/tranship")).expect("the package") {
-        let file = file.expect("a file").path();
-        let name = file.file_name().expect("a name");
-        if file.is_file() {
-            fs::copy(&file, package.join(name)).expect("copy");
-        }
+    for part in ["", "mp"] {
+        copy(&here("python/tranship").join(part), &package.join(part));
     }
     fs::copy(library, package.join("_native.abi3.so")).expect("copy");
     folder
@@ -131,6 +138,11 @@ pub fn blocks(page: &str, language: &str) -> Vec<String> {
 
 /// A C program of ours, in `folder`, with the library beside it.
 pub fn compiled(source: &str, folder: &Path) -> PathBuf {
+    compiled_with(source, folder, &[])
+}
+
+/// As [`compiled`], with further arguments of the compiler.
+pub fn compiled_with(source: &str, folder: &Path, arguments: &[&str]) -> PathBuf {
     let library = artifact("tranship-capi", "libtranship.so");
     let beside = library.parent().expect("its folder").display().to_string();
     // The library's name that programs ask for.
@@ -147,7 +159,8 @@ pub fn compiled(source: &str, folder: &Path) -> PathBuf {
             .arg(source)
             .arg(format!("-I{}", here("../capi/include").display()))
             .arg(format!("-L{beside}"))
-            .args(["-Wl,-rpath,$ORIGIN", "-ltranship"]),
+            .args(["-Wl,-rpath,$ORIGIN", "-ltranship"])
+            .args(arguments),
     )
     .expect("compiled");
     program

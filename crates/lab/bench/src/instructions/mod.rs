@@ -29,16 +29,28 @@ const BUFFERS: usize = 256;
 const WARM: usize = 64;
 
 /// The operations, by the number that [`mark`] gets.
-const OPS: [&str; tracer::OPS] = ["alloc", "send", "receive", "release"];
+const OPS: [&str; tracer::OPS] = [
+    "alloc",
+    "send",
+    "receive",
+    "release",
+    "send_many",
+    "recv_many",
+];
 const ALLOC: u64 = 1;
 const SEND: u64 = 2;
 const RECEIVE: u64 = 3;
 const RELEASE: u64 = 4;
+const SEND_MANY: u64 = 5;
+const RECV_MANY: u64 = 6;
+/// The calls for many messages after each batch.
+const CALLS: usize = 3;
 
 /// A system in the list.
 #[derive(Debug, Clone, Copy)]
 struct StepsEntry {
     name: &'static str,
+    many: usize,
     clean: fn(u64),
     count: fn(&Case, Role, &Party, &Steps) -> Result<Vec<Measured>>,
 }
@@ -55,9 +67,31 @@ fn systems() -> Vec<StepsEntry> {
 const fn entry<P: Ops>() -> StepsEntry {
     StepsEntry {
         name: P::NAME,
+        many: P::MANY,
         clean: P::clean,
-        count: serve::<P>,
+        count: |case, role, party, steps| {
+            serve(case, role, party, steps, |peer: &mut P, batch, mark| {
+                match role {
+                    Role::Ping => give(peer, batch, mark)?,
+                    Role::Pong => {
+                        party.hear(Role::Ping.index())?;
+                        take(peer, mark)?;
+                    }
+                }
+                take_turns(party, role)
+            })
+        },
     }
+}
+
+/// The other side has a turn of its own.
+fn take_turns(party: &Party, role: Role) -> Result<()> {
+    let other = usize::from(role == Role::Ping);
+    party.tell(other, 0)?;
+    if role == Role::Ping {
+        party.hear(other)?;
+    }
+    Ok(())
 }
 
 /// How many batches are stepped through, and where their tallies go.
@@ -150,40 +184,37 @@ fn count(common: &Common, system: &StepsEntry) -> Result<Vec<Row>> {
     let run = party::run(number, vec![member(Role::Ping), member(Role::Pong)]);
     (system.clean)(number);
     run?;
-    let messages = (steps.batches * BATCH as usize) as f64;
+    let messages = |op| match op {
+        "send_many" | "recv_many" => steps.batches * CALLS * system.many,
+        _ => steps.batches * BATCH as usize,
+    };
     let mut all = Vec::new();
     for role in [Role::Ping, Role::Pong] {
         let text = std::fs::read(steps.tally(role)).context("what was counted")?;
         let tallies: [Tally; tracer::OPS] = serde_json::from_slice(&text)?;
         for (op, tally) in OPS.into_iter().zip(tallies) {
             if tally.instructions > 0 {
-                all.push(row(system.name, op, tally, messages));
+                all.push(row(system.name, op, tally, messages(op) as f64));
             }
         }
     }
     Ok(all)
 }
 
-/// Both sides of a system.
-fn serve<P: Ops>(case: &Case, role: Role, party: &Party, steps: &Steps) -> Result<Vec<Measured>> {
+/// Both sides of a system: it warms up, then is stepped through.
+fn serve<P: Ops>(
+    case: &Case,
+    role: Role,
+    party: &Party,
+    steps: &Steps,
+    play: impl Fn(&mut P, usize, fn(u64)) -> Result<()>,
+) -> Result<Vec<Measured>> {
     let mut peer = P::open(case, role, party)?;
     party.barrier()?;
     let tracer = Tracer::start(&steps.tally(role))?;
     for batch in 0..WARM + steps.batches {
-        // Marks are traps: only who is traced may make them. The other side has a turn of its own.
-        let mark: fn(u64) = if batch < WARM { |_| {} } else { mark };
-        match role {
-            Role::Ping => give(&mut peer, batch, mark)?,
-            _ => {
-                party.hear(Role::Ping.index())?;
-                take(&mut peer, mark)?;
-            }
-        }
-        let other = usize::from(role == Role::Ping);
-        party.tell(other, 0)?;
-        if role == Role::Ping {
-            party.hear(other)?;
-        }
+        // Marks are traps: only the traced process may make them.
+        play(&mut peer, batch, if batch < WARM { |_| {} } else { mark })?;
     }
     tracer.end()?;
     party.barrier()?;
@@ -201,6 +232,16 @@ fn give<P: Ops>(peer: &mut P, batch: usize, mark: fn(u64)) -> Result<()> {
         mark(0);
         given?;
     }
+    if P::MANY == 1 {
+        return Ok(());
+    }
+    for _ in 0..CALLS {
+        let loans: Vec<_> = (0..P::MANY).map(|_| peer.alloc()).collect::<Result<_>>()?;
+        mark(SEND_MANY);
+        let given = peer.give_many(loans);
+        mark(0);
+        given?;
+    }
     Ok(())
 }
 
@@ -214,6 +255,17 @@ fn take<P: Ops>(peer: &mut P, mark: fn(u64)) -> Result<()> {
         let released = peer.release(held);
         mark(0);
         released?;
+    }
+    if P::MANY == 1 {
+        return Ok(());
+    }
+    let mut held = Vec::with_capacity(P::MANY);
+    for _ in 0..CALLS {
+        mark(RECV_MANY);
+        let taken = peer.take_many(&mut held);
+        mark(0);
+        taken?;
+        held.drain(..).try_for_each(|held| peer.release(held))?;
     }
     Ok(())
 }

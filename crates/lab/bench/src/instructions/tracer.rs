@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::opcode;
 
 /// Operations that can be told apart, counted from 1.
-pub const OPS: usize = 4;
+pub const OPS: usize = 6;
 
 /// What one operation executed.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
@@ -22,7 +22,7 @@ pub struct Tally {
     pub calls: u64,
 }
 
-/// An operation begins, or, 0, it has ended. Only for who is traced: for others it is a crash.
+/// Marks the begin of an operation, or, with 0, its end. Only for the traced process: in any other it is a crash.
 #[inline(always)]
 pub fn mark(op: u64) {
     #[cfg(target_arch = "x86_64")]
@@ -48,7 +48,7 @@ pub fn is_possible() -> Result<()> {
     }
 }
 
-/// The tracer, as who is traced has it.
+/// The tracer, as the traced process sees it.
 pub struct Tracer {
     process: Pid,
     /// Says by an end of file that the tally is written.
@@ -106,7 +106,7 @@ impl Tracer {
 
 impl Drop for Tracer {
     fn drop(&mut self) {
-        // Gone already, unless something failed; then whoever it traces would stay stopped.
+        // The tracer has ended already, unless something failed. Then the process that it traces would stay stopped.
         let _ = kill_process(self.process, Signal::KILL);
         let _ = waitpid(Some(self.process), WaitOptions::NOHANG);
     }

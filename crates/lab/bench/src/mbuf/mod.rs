@@ -12,7 +12,7 @@ use crate::options::Common;
 use crate::party;
 use crate::plan::{Cell, Outcome};
 use crate::report::Key;
-use crate::stats::{Measured, Samples};
+use crate::stats::{Measured, hot};
 use dpdk::{BATCH, Dpdk};
 
 /// Packets that are out at once.
@@ -190,19 +190,8 @@ fn timed(
     sample_ms: u64,
     mut batch: impl FnMut() -> Result<(), NoBuffers>,
 ) -> Result<Vec<Measured>> {
-    #[allow(clippy::cast_possible_truncation)] // 64
-    let mut samples = Samples::new(1 << 18, BATCH as u32);
     let budget = clock::in_ticks(std::time::Duration::from_millis(sample_ms));
-    let begun = clock::ticks();
-    let mut before = begun;
-    loop {
-        batch()?;
-        let now = clock::ticks();
-        let warm = now - begun < budget / 4;
-        if !warm && !samples.push(now - before) || now - begun > budget * 5 / 4 {
-            break;
-        }
-        before = clock::ticks();
-    }
-    Ok(samples.finish("").into_iter().collect())
+    #[allow(clippy::cast_possible_truncation)] // 64
+    let measured = hot(budget, BATCH as u32, || Ok(batch()?))?;
+    Ok(vec![measured])
 }

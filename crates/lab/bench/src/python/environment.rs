@@ -7,10 +7,13 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use tempfile::TempDir;
 
-/// Modules, and what pip installs for them. One that is missing leaves out who needs it.
-const PACKAGES: [(&str, &str); 3] = [
+/// Modules, and the packages that pip installs for them. Without a module, the systems that need it are left out.
+const PACKAGES: [(&str, &str); 6] = [
     ("numpy", "numpy>=2.1"),
     ("iceoryx2", "iceoryx2==0.10.*"),
+    ("joblib", "joblib"),
+    ("pyarrow", "pyarrow"),
+    ("torch", "torch"),
     ("zmq", "pyzmq>=26"),
 ];
 const LIBRARY: &str = "libtranship_py.so";
@@ -69,8 +72,11 @@ impl Environment {
         let library = beside(LIBRARY).filter(|file| file.exists());
         if let Some(library) = library {
             let package = self.folder.path().join("tranship");
-            std::fs::create_dir(&package)?;
-            copy(&source("../../faces/py/python/tranship"), &package)?;
+            let files = source("../../faces/py/python/tranship");
+            for part in ["", "mp"] {
+                std::fs::create_dir_all(package.join(part))?;
+                copy(&files.join(part), &package.join(part))?;
+            }
             std::os::unix::fs::symlink(library, package.join("_native.abi3.so"))?;
         }
         let mut command = self.command();

@@ -17,7 +17,7 @@ use anyhow::Result;
 use std::path::PathBuf;
 
 use environment::Environment;
-use system::{ARRAYS, BOTH, RUST, SYSTEMS, System, name_of};
+use system::{ARRAYS, BOTH, RUST, SPREAD, SYSTEMS, System, name_of};
 
 /// Most bytes of one sender's buffers, but for [`FEWEST`] of them.
 const POOL_BYTES: usize = 16 << 20;
@@ -34,6 +34,12 @@ pub struct Python {
     /// Sizes of the arrays, e.g. 64,4K,64K,1M.
     #[arg(long, value_delimiter = ',', value_parser = size, default_values = ["1K", "4K", "16K", "64K", "256K", "1M", "4M", "16M", "64M"])]
     payload: Vec<usize>,
+    /// Numbers of readers that each read every array, e.g. 1,4,8. 0 leaves these measurements out.
+    #[arg(long, value_delimiter = ',', default_values = ["1", "4", "8"])]
+    readers: Vec<usize>,
+    /// Sizes of the arrays that several readers read.
+    #[arg(long, value_delimiter = ',', value_parser = size, default_values = ["1K", "1M", "60M"])]
+    spread: Vec<usize>,
     /// The interpreter [default: of the tests' environment under the target folder, else python3].
     #[arg(long, value_name = "PATH")]
     python: Option<PathBuf>,
@@ -43,7 +49,7 @@ impl Bench for Python {
     const REFERENCES: &'static [&'static str] = &[ARRAYS];
 
     fn systems(&self) -> Vec<&'static str> {
-        let python = SYSTEMS.iter().map(|system| system.name);
+        let python = SYSTEMS.iter().chain(&SPREAD).map(|system| system.name);
         [RUST].into_iter().chain(python).collect()
     }
 
@@ -53,7 +59,8 @@ impl Bench for Python {
 }
 
 fn measure(common: &Common, grid: &Python) -> Result<Outcome> {
-    let wanted = SYSTEMS.iter().filter(|one| common.wants(one.name));
+    let wanted = SYSTEMS.iter().chain(&SPREAD);
+    let wanted = wanted.filter(|one| common.wants(one.name));
     let needs = wanted.flat_map(|one| one.needs).copied().collect();
     let environment = Environment::find(grid.python.as_deref(), &needs)?;
     let rust = systems::all().into_iter().find(|one| one.name == RUST);
@@ -82,13 +89,46 @@ fn measure(common: &Common, grid: &Python) -> Result<Outcome> {
                 cells.push(Cell {
                     system: system.name,
                     key: key(&case),
-                    measure: Box::new(move |number| run::once(environment, system, &case, number)),
+                    measure: Box::new(move |number| {
+                        run::once(environment, system, (&case, None), number)
+                    }),
                 });
             }
             outcome.group(common.runs(), cells);
         }
     }
+    if let Some(environment) = &environment {
+        spread(common, grid, environment, &mut outcome);
+    }
     Ok(outcome)
+}
+
+/// Measures one writer and several readers.
+fn spread(common: &Common, grid: &Python, environment: &Environment, outcome: &mut Outcome) {
+    let able = SPREAD.iter().filter(|one| common.wants(one.name));
+    let able: Vec<&System> = able.filter(|one| environment.has(one)).collect();
+    for payload in sizes(common, &grid.spread) {
+        for &readers in grid.readers.iter().filter(|readers| **readers > 0) {
+            let case = Case {
+                payload,
+                ..messages::trip(common, Wait::Block)
+            };
+            let cells = able.iter().map(|system| {
+                let case = case.clone();
+                Cell {
+                    system: system.name,
+                    key: Key {
+                        receivers: Some(readers),
+                        ..key(&case)
+                    },
+                    measure: Box::new(move |number| {
+                        run::once(Some(environment), system, (&case, Some(readers)), number)
+                    }),
+                }
+            });
+            outcome.group(common.runs(), cells.collect());
+        }
+    }
 }
 
 /// With `--quick` one that is not large, as each takes as many processes as there are systems.

@@ -1,4 +1,4 @@
-//! One run of a system: `run.py`, which starts the other side itself.
+//! One run of a system: `run.py`, or `spread.py` where there are several readers. It starts the other sides itself.
 
 use super::environment::Environment;
 use super::system::{System, name_of};
@@ -12,13 +12,13 @@ use std::process::Stdio;
 pub(super) fn once(
     environment: Option<&Environment>,
     system: &System,
-    case: &Case,
+    (case, readers): (&Case, Option<usize>),
     number: u64,
 ) -> Result<Vec<Measured>> {
     let environment = environment.context("no Python")?;
     let member = Member {
         core: case.cores[0],
-        body: Box::new(move |party: &Party| body(environment, system, case, party)),
+        body: Box::new(move |party: &Party| body(environment, system, (case, readers), party)),
     };
     let done = party::run(number, vec![member]);
     clean(number);
@@ -28,7 +28,7 @@ pub(super) fn once(
 fn body(
     environment: &Environment,
     system: &System,
-    case: &Case,
+    (case, readers): (&Case, Option<usize>),
     party: &Party,
 ) -> Result<Vec<Measured>> {
     let touches: Vec<_> = system.touches.iter().map(|touch| name_of(*touch)).collect();
@@ -44,15 +44,21 @@ fn body(
         "wait": wait,
         "touches": touches,
         "payload": case.payload,
+        "readers": readers,
         "buffers": case.buffers,
         "cores": case.cores,
         "sample_ms": case.budget.as_millis(),
         "run": party.run,
         "folder": party::folder(party.run),
     });
+    let program = if readers.is_some() {
+        "spread.py"
+    } else {
+        "run.py"
+    };
     let mut python = environment.command();
     python
-        .arg(environment.program("run.py"))
+        .arg(environment.program(program))
         .arg(case.to_string());
     let done = python
         .stdin(Stdio::null())

@@ -38,7 +38,7 @@ const fn system(
 }
 
 /// In the order in which each run visits them, after Rust's.
-pub(super) const SYSTEMS: [System; 11] = [
+pub(super) const SYSTEMS: [System; 25] = [
     system(
         ARRAYS,
         "tranship_arrays",
@@ -57,6 +57,20 @@ pub(super) const SYSTEMS: [System; 11] = [
         touches: &[Touch::Word],
         ..system(BUFFER, "tranship_buffers", "", &["tranship"], true)
     },
+    system(
+        "tranship-queue",
+        "tranship_queue",
+        "born",
+        &["numpy", "tranship"],
+        false,
+    ),
+    system(
+        "tranship-queue-foreign",
+        "tranship_queue",
+        "foreign",
+        &["numpy", "tranship"],
+        false,
+    ),
     system("multiprocessing.Queue", "mp_queue", "", &["numpy"], false),
     system(
         "multiprocessing.Pipe",
@@ -95,7 +109,89 @@ pub(super) const SYSTEMS: [System; 11] = [
         true,
     ),
     system("pyzmq", "zmq_ipc", "", &["numpy", "zmq"], false),
+    system("tranship-store", "tranship_values", "store", PLAIN, false),
+    system(
+        "tranship-store-foreign",
+        "tranship_values",
+        "store-foreign",
+        PLAIN,
+        false,
+    ),
+    system(
+        "tranship-broadcast",
+        "tranship_values",
+        "broadcast-foreign",
+        PLAIN,
+        false,
+    ),
+    system("tranship-executor", "executors", "born", PLAIN, false),
+    system(
+        "tranship-executor-foreign",
+        "executors",
+        "foreign",
+        PLAIN,
+        false,
+    ),
+    system(
+        "ProcessPoolExecutor",
+        "executors",
+        "standard",
+        &["numpy"],
+        false,
+    ),
+    system("tranship-torch", "torch_queue", "born", TORCH, false),
+    system(
+        "tranship-torch-foreign",
+        "torch_queue",
+        "foreign",
+        TORCH,
+        false,
+    ),
+    system(
+        "torch.multiprocessing",
+        "torch_queue",
+        "torch",
+        &["numpy", "torch"],
+        false,
+    ),
+    system(
+        "tranship-arrow",
+        "arrow_tensors",
+        "queue",
+        &["numpy", "pyarrow", "tranship"],
+        false,
+    ),
+    system(
+        "pyarrow-pipe",
+        "arrow_tensors",
+        "pipe",
+        &["numpy", "pyarrow"],
+        false,
+    ),
+    system("joblib", "executors", "joblib", &["numpy", "joblib"], false),
 ];
+/// One writer and several readers, each of which reads every array.
+pub(super) const SPREAD: [System; 5] = [
+    system(
+        "tranship-broadcast-each",
+        "spread",
+        "broadcast",
+        PLAIN,
+        false,
+    ),
+    system("tranship-queue-each", "spread", "queues", PLAIN, false),
+    system(
+        "multiprocessing.Queue-each",
+        "spread",
+        "standard",
+        &["numpy"],
+        false,
+    ),
+    system("vllm-ring", "spread", "ring", &["numpy", "zmq"], false),
+    system("vllm-ring-fit", "spread", "ring-fit", &["numpy"], false),
+];
+const PLAIN: &[&str] = &["numpy", "tranship"];
+const TORCH: &[&str] = &["numpy", "torch", "tranship"];
 /// The product in Rust, born in a pool in Python, copied into one, and without numpy.
 pub(super) const RUST: &str = "tranship";
 pub(super) const ARRAYS: &str = "tranship-python";

@@ -6,6 +6,7 @@ use std::panic::{catch_unwind, resume_unwind};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
+use crate::report::{Key, Row};
 use crate::stats::Measured;
 use serde::{Deserialize, Serialize};
 use tranship_manager::{Config, Listener, Shutdown};
@@ -57,7 +58,7 @@ pub struct Times {
 impl Times {
     /// As a row has it.
     #[allow(clippy::cast_precision_loss, reason = "counts")]
-    pub fn measured(&self, op: &str) -> Measured {
+    fn measured(&self, op: &str) -> Measured {
         Measured {
             op: op.to_owned(),
             median_ns: self.median,
@@ -69,11 +70,28 @@ impl Times {
     }
 }
 
+/// The row of runs of one operation.
+pub fn row<'a>(
+    mode: &'static str,
+    op: &str,
+    payload_bytes: Option<usize>,
+    of: impl Iterator<Item = &'a Times>,
+) -> Row {
+    let measured: Vec<Measured> = of.map(|times| times.measured(op)).collect();
+    let key = Key {
+        mode,
+        op: op.to_owned(),
+        payload_bytes,
+        ..Key::default()
+    };
+    Row::of("tranship", key, &measured)
+}
+
 /// Programs of the honest user that begin in a second, each with a domain that joins and asks for a few things. Nobody begins
 /// more of them for long: a shell's loop of programs that do nothing comes to a few hundred. No multiple of a clock's tick.
 pub const RATE: u32 = 97;
-/// One life in so many also asks who there is. Beside thousands of hostile records the answer takes the client itself longer than all
-/// else: if all asked, they would measure how they wait for each other.
+/// One life in so many also asks for all records. Beside thousands of hostile records the answer takes the client
+/// itself longer than all other steps: if every life asked, they would measure how they wait for each other.
 const ASKS: u64 = 4;
 /// So many of them may be late at once.
 const LIVES: usize = 16;

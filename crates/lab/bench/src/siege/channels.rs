@@ -1,18 +1,17 @@
 //! Round trips and streams over channels that were there before, while their manager is attacked.
 //!
-//! Both honest domains are on one core and sleep when there is nothing; manager and attackers are on the other. What a core
-//! that is busy costs its neighbour, whoever keeps it busy, is measured beside it: processors of a virtual machine may be two
-//! threads of one core.
+//! Both honest domains are on one core and sleep when there is nothing; manager and attackers are on the other core.
+//! The cost of a busy neighbouring core, by any program, is measured beside it: processors of a virtual machine may be
+//! two threads of one core.
 
 use anyhow::{Context, Result};
 
-use super::cast::Times;
+use super::cast::{Times, row};
 use super::pair::{self, Ask, Kind};
 use super::stage::Stage;
 use crate::options::Common;
 use crate::plan::Outcome;
-use crate::report::{Key, Row};
-use crate::stats::{Measured, median};
+use crate::stats::median;
 
 /// Of what is sampled elsewhere.
 const LONGER: u32 = 10;
@@ -67,7 +66,8 @@ pub fn measure(common: &Common, attackers: usize, outcome: &mut Outcome) -> Resu
             of.map(|(_, _, times)| times)
         };
         for beside in BESIDE {
-            outcome.rows.push(row(beside, kind, of(beside)));
+            let (op, bytes) = (kind.name(), Some(pair::PAYLOAD));
+            outcome.rows.push(row(beside, op, bytes, of(beside)));
         }
         let mid = |beside| median(of(beside).map(|times| times.median));
         let (idle, busy, besieged) = (mid("idle"), mid("busy"), mid("besieged"));
@@ -83,15 +83,4 @@ pub fn measure(common: &Common, attackers: usize, outcome: &mut Outcome) -> Resu
         ));
     }
     Ok(())
-}
-
-fn row<'a>(mode: &'static str, kind: Kind, of: impl Iterator<Item = &'a Times>) -> Row {
-    let measured: Vec<Measured> = of.map(|times| times.measured(kind.name())).collect();
-    let key = Key {
-        mode,
-        op: kind.name().to_owned(),
-        payload_bytes: Some(pair::PAYLOAD),
-        ..Key::default()
-    };
-    Row::of("tranship", key, &measured)
 }

@@ -137,13 +137,7 @@ pub fn until_all_attack(load: &Load, attackers: usize) -> Result<()> {
 fn rows(outcome: &mut Outcome, mode: &'static str, runs: &[&Seen], counts: bool) {
     for op in PROMISED.into_iter().chain(MORE) {
         let of = runs.iter().filter_map(|run| run.answers.get(op));
-        let measured: Vec<Measured> = of.map(|times| times.measured(op)).collect();
-        let key = Key {
-            mode,
-            op: op.to_owned(),
-            ..Key::default()
-        };
-        let row = Row::of("tranship", key, &measured);
+        let row = cast::row(mode, op, None, of);
         let late = row.p99_ns > P99.as_nanos() as f64;
         if counts && late && PROMISED.contains(&op) {
             outcome.verdicts.push(format!(

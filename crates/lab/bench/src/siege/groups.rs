@@ -18,7 +18,7 @@ fn weight() -> Option<u64> {
         .find_map(|line| line.strip_prefix("CPUWeight=")?.parse().ok())
 }
 
-/// Who shares with whom.
+/// How processes are grouped for their shares of the processors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Grouping {
     /// A cgroup for each user, all with equal shares; the manager's as its unit file says.

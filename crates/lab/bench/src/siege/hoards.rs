@@ -14,12 +14,10 @@ use tranship_testkit::hostile::Hoard;
 use tranship_testkit::hostile::raw::{Raw, path};
 use tranship_testkit::{Control, child};
 
-use super::cast::{Times, sum_up};
+use super::cast::{Times, row, sum_up};
 use super::stage::{ATTACKERS, Stage};
 use crate::options::Common;
 use crate::plan::Outcome;
-use crate::report::{Key, Row};
-use crate::stats::Measured;
 
 /// Of what is sampled elsewhere.
 const LONGER: u32 = 10;
@@ -96,7 +94,7 @@ child!(
 );
 
 child!(
-    /// An honest source, to whoever connects.
+    /// An honest source, for every sink that connects.
     fn source(ctl: Control) {
         let domain = Domain::builder().name("source").socket(path());
         let domain = domain.connect().unwrap();
@@ -183,7 +181,7 @@ pub fn measure(common: &Common, outcome: &mut Outcome) -> Result<()> {
         }
     }
     for (mode, seen) in ["idle", "hoarded", "hoarded-polls"].iter().zip(&answers) {
-        outcome.rows.push(row(mode, "answer", None, seen));
+        outcome.rows.push(row(mode, "answer", None, seen.iter()));
     }
     let source = stage.honest(source())?;
     let () = source.recv().with_context(|| source.stderr())?;
@@ -196,18 +194,9 @@ pub fn measure(common: &Common, outcome: &mut Outcome) -> Result<()> {
             seen.push(source.recv().with_context(|| source.stderr())?);
             let () = sink.recv().with_context(|| sink.stderr())?;
         }
-        outcome.rows.push(row(mode, "send", Some(PAYLOAD), &seen));
+        outcome
+            .rows
+            .push(row(mode, "send", Some(PAYLOAD), seen.iter()));
     }
     Ok(())
-}
-
-fn row(mode: &'static str, op: &str, payload_bytes: Option<usize>, of: &[Times]) -> Row {
-    let measured: Vec<Measured> = of.iter().map(|times| times.measured(op)).collect();
-    let key = Key {
-        mode,
-        op: op.to_owned(),
-        payload_bytes,
-        ..Key::default()
-    };
-    Row::of("tranship", key, &measured)
 }

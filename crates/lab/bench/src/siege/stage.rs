@@ -1,4 +1,4 @@
-//! The manager, and who is started beside it.
+//! The manager, and the processes that are started beside it.
 
 use std::os::unix::fs::{PermissionsExt as _, chown};
 use std::path::PathBuf;

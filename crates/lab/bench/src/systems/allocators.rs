@@ -19,7 +19,7 @@ const fn library(file: &'static str, get: &'static str) -> Option<Preload> {
 /// Whole allocators, ours first.
 pub const MALLOCS: [(&str, Option<Preload>); 5] = [
     (
-        "tranship",
+        "tranship-malloc",
         library(
             "libtranship_malloc.so",
             "cargo build --release -p tranship-preload",

@@ -1,6 +1,8 @@
 //! The systems: each file one.
 
 pub mod allocators;
+#[cfg(feature = "tonic")]
+mod grpc;
 #[cfg(feature = "iceoryx2")]
 pub mod iceoryx2;
 pub mod kernel;
@@ -29,6 +31,8 @@ pub fn of_services() -> Vec<Entry> {
     vec![
         entry::<tranship::Tranship>(),
         entry::<tranship::Served>(),
+        #[cfg(feature = "tonic")]
+        entry::<grpc::Tonic>(),
         entry::<kernel::Bytes<kernel::Stream>>(),
     ]
 }

@@ -15,7 +15,8 @@ use crate::party::Party;
 use crate::peer::{Ops, Peer, Role};
 use crate::touch;
 
-/// How a line is published: as the product does it to a peer that busy-polls. Who blocks is woken after each message anyway.
+/// How a line is published: as the product does it to a peer that busy-polls. A blocked peer is woken after each
+/// message anyway.
 const PUBLISH: Publish = Publish::Release;
 const HEAD: usize = 64;
 const WAKE: usize = 128;

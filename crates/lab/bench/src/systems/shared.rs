@@ -64,7 +64,7 @@ impl Shared {
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        // SAFETY: our own mapping, of exactly this length; who took addresses from it is dropped before.
+        // SAFETY: our own mapping, of exactly this length; every user of its addresses is dropped before.
         let _ = unsafe { munmap(self.at.as_ptr().cast(), self.len) };
     }
 }

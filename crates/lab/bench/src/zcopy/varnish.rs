@@ -1,7 +1,7 @@
 //! `zc-varnish`: Debian's Varnish (`-s malloc`), unmodified, as it is (`stock`) and with `libtranship_zcopy.so` before the other
 //! libraries: `preload` takes blocks of 16 KiB and more, its default, `preload-1k` those of 4 KiB and more, the least that can be asked for. Objects that it has, asked
-//! for by wrk, or ab if that is all there is; Varnish has the first core, the client the second. The paper's figure 10, and on from
-//! there. `hot`: one object; `cold`: objects of 512 MiB, at most 16384, at random, which only wrk can.
+//! for by wrk; Varnish has the first core, wrk the second. The paper's figure 10, and on from there. `hot`: one object; `cold`:
+//! objects of 512 MiB, at most 16384, at random.
 
 use super::cache::{cpu_of, on_core};
 use super::pairs::Ratio;
@@ -78,24 +78,17 @@ impl Bench for Varnish {
 
 fn measure(common: &Common, modes: &[Mode], payloads: &[usize]) -> Outcome {
     let mut outcome = Outcome::default();
-    let started = missing().and_then(|client| Ok((client, started(common)?)));
-    let (client, (_origin, servers)) = match started {
+    let started = missing().and_then(|()| started(common));
+    let (_origin, servers) = match started {
         Ok(started) => started,
         Err(error) => {
             eprintln!("SKIPPED: zc-varnish: {error:#}");
             return outcome;
         }
     };
-    outcome.peers.insert("client".to_owned(), client.to_owned());
     let payloads = common.some_of(payloads);
     let each = |mode| payloads.iter().map(move |value| (mode, *value));
     for (mode, value) in modes.iter().copied().flat_map(each) {
-        if mode == Mode::Cold && client != "wrk" {
-            eprintln!(
-                "SKIPPED: zc-varnish cold: {client} asks for one object only: apt-get install wrk"
-            );
-            continue;
-        }
         let first = outcome.rows.len();
         let cells = servers.iter().map(|varnish| Cell {
             system: varnish.system,
@@ -104,7 +97,7 @@ fn measure(common: &Common, modes: &[Mode], payloads: &[usize]) -> Outcome {
                 payload_bytes: Some(value),
                 ..Key::default()
             },
-            measure: Box::new(move |_| varnish.run(common, client, mode, value)),
+            measure: Box::new(move |_| varnish.run(common, mode, value)),
         });
         outcome.group(common.runs_or(9), cells.collect());
         let rows = &outcome.rows[first..];
@@ -130,25 +123,18 @@ fn measure(common: &Common, modes: &[Mode], payloads: &[usize]) -> Outcome {
     outcome
 }
 
-/// The client that is there; an error if something is not.
-fn missing() -> Result<&'static str> {
-    let says = |program: &str, word: &str| {
+/// Fails if a program is missing.
+fn missing() -> Result<()> {
+    for (program, word, package) in [("varnishd", "-V", "varnish"), ("wrk", "-v", "wrk")] {
         let mut command = Command::new(program);
         command
             .arg(word)
             .stdout(Stdio::null())
             .stderr(Stdio::null());
-        command.status().is_ok()
-    };
-    ensure!(
-        says("varnishd", "-V"),
-        "no varnishd: apt-get install varnish"
-    );
-    if says("wrk", "-v") {
-        return Ok("wrk");
+        let is_there = command.status().is_ok();
+        ensure!(is_there, "no {program}: apt-get install {package}");
     }
-    ensure!(says("ab", "-V"), "neither wrk nor ab: apt-get install wrk");
-    Ok("ab")
+    Ok(())
 }
 
 struct Ended(Child);
@@ -258,43 +244,31 @@ impl Running {
         Ok(first.context("varnishd serves nobody")?.parse()?)
     }
 
-    fn run(
-        &self,
-        common: &Common,
-        client: &str,
-        mode: Mode,
-        value: usize,
-    ) -> Result<Vec<Measured>> {
+    fn run(&self, common: &Common, mode: Mode, value: usize) -> Result<Vec<Measured>> {
         self.fetch(mode, value)?;
         // On a machine with other work nobody may have been served in a second.
         for seconds in [1, 10, 60] {
-            if let Some(measured) = self.load(common, client, mode, value, seconds)? {
+            if let Some(measured) = self.load(common, mode, value, seconds)? {
                 return Ok(vec![measured]);
             }
         }
-        anyhow::bail!("{client} got no answer in a minute")
+        anyhow::bail!("wrk got no answer in a minute")
     }
 
     /// None if nobody was served.
     fn load(
         &self,
         common: &Common,
-        client: &str,
         mode: Mode,
         value: usize,
         seconds: u32,
     ) -> Result<Option<Measured>> {
         let url = format!("http://127.0.0.1:{}/{value}/0", self.port);
-        let mut command = Command::new(client);
+        let mut command = Command::new("wrk");
         let folder = tempfile::tempdir()?;
-        match client {
-            // Connections that Varnish closed while nobody was let run are made anew.
-            "wrk" => command.args(["-t", "1", "-c", CONNECTIONS, "--timeout", "60s", "-d"]),
-            _ => command.args(["-q", "-k", "-r", "-n", "5000", "-c", CONNECTIONS]),
-        };
-        if client == "wrk" {
-            command.arg(format!("{seconds}s"));
-        }
+        // Connections that Varnish closed while nobody was let run are made anew.
+        command.args(["-t", "1", "-c", CONNECTIONS, "--timeout", "60s", "-d"]);
+        command.arg(format!("{seconds}s"));
         if mode == Mode::Cold {
             let last = mode.objects(value) - 1;
             let script = format!(
@@ -314,10 +288,9 @@ impl Running {
         let said = String::from_utf8_lossy(&output.stdout).into_owned();
         ensure!(
             output.status.success() && !said.contains("Non-2xx"),
-            "{client}: {said}"
+            "wrk: {said}"
         );
-        let rate = number(&said, &["Requests/sec:", "Requests per second:"]);
-        let rate = rate.with_context(|| format!("{client} said no rate: {said}"))?;
+        let rate = rate(&said).with_context(|| format!("wrk said no rate: {said}"))?;
         let cpu = cpu_of(server)? - before;
         let cost = cpu as f64 / (rate * time);
         Ok((rate > 0.0).then(|| Measured {
@@ -351,9 +324,9 @@ fn letter(value: usize) -> u8 {
     b'a' + u8::try_from(value / 1024 % 26).expect("small")
 }
 
-/// The number behind one of these words.
-fn number(said: &str, words: &[&str]) -> Option<f64> {
-    let rest = words.iter().find_map(|word| said.split_once(word))?.1;
+/// The rate that wrk says.
+fn rate(said: &str) -> Option<f64> {
+    let rest = said.split_once("Requests/sec:")?.1;
     rest.split_whitespace().next()?.parse().ok()
 }
 
@@ -386,15 +359,10 @@ fn serve(mut stream: TcpStream) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-
     #[test]
-    fn rates_of_both_clients() {
-        let words = ["Requests/sec:", "Requests per second:"];
+    fn the_rate_is_found() {
         let wrk = "  1 threads\nRequests/sec:  51234.5\nTransfer/sec: 1MB\n";
-        let ab = "Requests per second:    9876.54 [#/sec] (mean)\n";
-        assert_eq!(number(wrk, &words), Some(51234.5));
-        assert_eq!(number(ab, &words), Some(9876.54));
-        assert_eq!(number("none", &words), None);
+        assert_eq!(super::rate(wrk), Some(51234.5));
+        assert_eq!(super::rate("none"), None);
     }
 }

@@ -1,27 +1,68 @@
-//! The interferer: as many callers as it is told, each of which takes a page, holds it, lets it go, and takes another.
+//! The interferer, in the paper's rhythm: every 10 ms it allocates and frees, again and again as many pages at once as it
+//! is told, until it has done 100,000 operations or the 10 ms are over.
 
+use super::super::lines::{Progress, now_ns, say};
 use super::super::plan::PAGE;
 use super::told::Told;
-use super::work_queue::WorkQueue;
 use anyhow::Result;
-use tranship::{Domain, PoolOptions};
+use std::time::{Duration, Instant};
+use tranship::{Domain, ErrorKind, PoolOptions};
 
-pub(super) fn run(domain: &Domain, told: &Told, hold_ms: u64) -> Result<()> {
+const PERIOD: Duration = Duration::from_millis(10);
+/// Allocations and deallocations of a period.
+const OPERATIONS: usize = 100_000;
+/// How often the parent hears how far it is.
+const REPORT: Duration = Duration::from_millis(50);
+
+pub(super) fn run(domain: &Domain, told: &Told) -> Result<()> {
     let options = PoolOptions::new(PAGE * 1024)
         .chunk_bytes(PAGE)
         .name("interferer");
-    let mut queue = WorkQueue::new(domain.create_pool(options)?, hold_ms, 77);
-    while queue.report() {
-        queue.serve()?;
-        while let Some((_, page)) = queue.done() {
-            drop(page);
+    let pool = domain.create_pool(options)?;
+    let page = usize::try_from(PAGE)?;
+    let mut progress = Progress::default();
+    let mut held = Vec::new();
+    let mut begin = Instant::now();
+    let mut said: Option<Instant> = None;
+    loop {
+        let mut operations = 0;
+        while operations < OPERATIONS && begin.elapsed() < PERIOD {
+            if held.len() as u64 >= told.callers() {
+                if held.is_empty() {
+                    break;
+                }
+                operations += held.len();
+                held.clear();
+                continue;
+            }
+            match pool.alloc_timeout(page, PERIOD) {
+                Ok(mut new) => {
+                    new[0] = 1;
+                    held.push(new);
+                    progress.done += 1;
+                    operations += 1;
+                }
+                // It begins anew: memory that it holds without the rest is of no use.
+                Err(e) if e == ErrorKind::TimedOut || e == ErrorKind::OutOfMemory => {
+                    held.clear();
+                    break;
+                }
+                Err(error) => return Err(error.into()),
+            }
         }
-        let wanted = usize::try_from(told.callers())?;
-        queue.leave(queue.callers().saturating_sub(wanted));
-        for _ in queue.callers()..wanted {
-            queue.come(0)?;
+        if said.is_none_or(|said| said.elapsed() >= REPORT) {
+            said = Some(Instant::now());
+            progress.at_ns = now_ns();
+            if !say(&progress) {
+                return Ok(());
+            }
         }
-        std::thread::sleep(queue.pause());
+        begin += PERIOD;
+        let now = Instant::now();
+        // A period that was missed is not made up for.
+        match begin.checked_duration_since(now) {
+            Some(left) => std::thread::sleep(left),
+            None => begin = now,
+        }
     }
-    Ok(())
 }

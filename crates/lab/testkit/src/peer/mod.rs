@@ -159,10 +159,13 @@ impl Peer {
         self.wait()
     }
 
-    /// Stops it by SIGSTOP, and waits until all its threads stand.
+    /// Stops it by SIGSTOP, and waits until all its threads stand. A thread that is about to end may wait in the kernel for a worker of
+    /// io_uring that stands: `waitid` would never tell of the stop, and the thread does nothing any more.
     pub fn stop(&self) {
         self.signal(libc::SIGSTOP);
-        self.waitid(libc::WSTOPPED);
+        while !self.has_ended() && !stands(self.pid) {
+            std::thread::yield_now();
+        }
     }
 
     /// Continues it by SIGCONT; it runs again from now on.
@@ -228,6 +231,21 @@ impl Peer {
     pub fn stderr(&self) -> String {
         written(self.stderr.as_ref().map(AsRawFd::as_raw_fd))
     }
+}
+
+/// Whether each thread of a process is stopped, has ended, or sleeps in the kernel until something is done there.
+fn stands(pid: u32) -> bool {
+    let Ok(tasks) = std::fs::read_dir(format!("/proc/{pid}/task")) else {
+        return true;
+    };
+    tasks.flatten().all(|task| {
+        let stat = std::fs::read_to_string(task.path().join("stat")).unwrap_or_default();
+        let state = stat
+            .rsplit(") ")
+            .next()
+            .and_then(|rest| rest.chars().next());
+        state.is_none_or(|state| "TtZXD".contains(state))
+    })
 }
 
 impl Drop for Peer {

@@ -6,19 +6,9 @@ use tranship_testkit::{Random, Watchdog};
 
 use crate::stage::{ROLES, Role, Stage};
 
-/// Kills of one run: as many as fit into a normal test, as `TRANSHIP_KILLS` says, or as the torture asks for.
+/// Kills of one run.
 pub fn kills() -> u64 {
-    if let Some(kills) = std::env::var("TRANSHIP_KILLS")
-        .ok()
-        .and_then(|n| n.parse().ok())
-    {
-        return kills;
-    }
-    if std::env::var_os("TRANSHIP_TORTURE").is_some() {
-        2000
-    } else {
-        40
-    }
+    tranship_testkit::kills(40, 2000)
 }
 
 #[test]

@@ -87,16 +87,27 @@ const POINTS: &[Point] = &[
 ];
 
 /// Points of other tests: first those of `tests/sealed.rs`.
-const ELSEWHERE: [&str; 10] = [
+const ELSEWHERE: [&str; 19] = [
     "seal.after_chunk",
     "seal.after_show",
+    // Those of `core/queue`.
+    "queue.acked",
+    "queue.acks",
+    "queue.announced",
+    "queue.asleep",
+    "queue.given_back",
+    "queue.kept",
+    "queue.left",
+    "queue.published",
+    "queue.taken",
+    // Those of both.
+    "readers.connected",
+    "readers.joined",
+    "readers.leaves",
     // Those of `core/topic`.
     "topic.claimed",
-    "topic.connected",
-    "topic.held",
-    "topic.joined",
+    "readers.held",
     "topic.kept",
-    "topic.leaves",
     "topic.left",
     "topic.published",
 ];

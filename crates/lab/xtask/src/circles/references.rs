@@ -16,19 +16,9 @@ use syn::{
     Visibility,
 };
 
-/// Which uses become arrows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Uses {
-    Paths,
-    PathsAndMethods,
-}
-
 /// Adds the arrows between a crate's files.
-pub(super) fn collect(modules: &Modules, uses: Uses, arrows: &mut Arrows) {
-    let types = match uses {
-        Uses::Paths => Types::default(),
-        Uses::PathsAndMethods => Types::read(modules),
-    };
+pub(super) fn collect(modules: &Modules, arrows: &mut Arrows) {
+    let types = Types::read(modules);
     for (place, module) in &modules.all {
         let mut reader = Reader {
             modules,

@@ -15,6 +15,11 @@ const PAGES: &[(&str, &[&str], &str)] = &[
         "buffers and messages",
     ),
     (
+        "tranship_component",
+        &["component/mod"],
+        "a process of a program of isolated components",
+    ),
+    (
         "tranship_domain",
         &["domain"],
         "a process's membership with a manager",
@@ -45,6 +50,11 @@ const PAGES: &[(&str, &[&str], &str)] = &[
     ),
     ("tranship_pool", &["pool"], "memory"),
     (
+        "tranship_queue",
+        &["queue/mod"],
+        "many producers, many consumers, each item taken by one",
+    ),
+    (
         "tranship_receiver",
         &["receiver"],
         "the receiving end of a channel",
@@ -54,6 +64,12 @@ const PAGES: &[(&str, &[&str], &str)] = &[
         &["sender"],
         "the sending end of a channel",
     ),
+    ("tranship_service", &["service/mod"], "requests and answers"),
+    (
+        "tranship_topic",
+        &["topic/mod"],
+        "one publisher's messages to any number of subscribers",
+    ),
     ("tranship_uma", &["uma/zone"], "zones of items"),
 ];
 
@@ -61,7 +77,11 @@ const PAGES: &[(&str, &[&str], &str)] = &[
 fn include(page: &str) -> &'static str {
     match page {
         "tranship_admin" => "tranship/admin.h",
+        "tranship_component" => "tranship/component.h",
         "tranship_mbuf" => "tranship/mbuf.h",
+        "tranship_queue" => "tranship/queue.h",
+        "tranship_service" => "tranship/service.h",
+        "tranship_topic" => "tranship/topic.h",
         "tranship_uma" => "tranship/uma.h",
         _ => "tranship.h",
     }

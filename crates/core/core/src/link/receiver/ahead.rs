@@ -1,6 +1,6 @@
 //! What comes before the next line.
 
-use crate::domain::Asked;
+use crate::domain::{Asked, POLL_INTERVAL};
 use crate::error::{Error, ErrorKind, Violation};
 use crate::pool::Missing;
 use std::time::Instant;
@@ -69,18 +69,30 @@ impl Over {
 /// The message, and what it waits for.
 pub(super) struct Pending {
     pub(super) words: [u64; 8],
+    pub(super) due: Due,
+}
+
+/// What a message waits for that cannot be taken yet.
+#[derive(Clone, Copy, Debug)]
+pub struct Due {
     pub(super) awaits: Awaits,
     /// The manager is not asked again before that.
     pub(super) again: Instant,
 }
 
-impl Pending {
-    pub(super) fn pool(&self) -> PoolId {
+impl Due {
+    pub(super) fn of(awaits: Awaits) -> Due {
+        let again = Instant::now() + POLL_INTERVAL;
+        Due { awaits, again }
+    }
+
+    /// Returns the pool.
+    pub fn pool(&self) -> PoolId {
         self.awaits.pool()
     }
 }
 
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub(super) enum Awaits {
     /// That the manager opens the pool.
     Open(PoolId),
@@ -103,4 +115,20 @@ pub(super) struct Resync {
     pub(super) asked: Asked,
     /// The pool's writer was dead before. One that comes, claims and goes meanwhile leaves all it has with the manager.
     pub(super) dead: bool,
+}
+
+/// Why a reference could not be taken.
+pub(super) enum Untaken {
+    Violation(Violation),
+    Missing(PoolId, Missing),
+    /// The pool is assigned, but the manager has not said yet that our counters are on its writer's reader set.
+    NotOpen(PoolId),
+    /// There is no room for its copy in this pool of ours.
+    NoRoom(PoolId, Error),
+}
+
+impl From<Violation> for Untaken {
+    fn from(violation: Violation) -> Untaken {
+        Untaken::Violation(violation)
+    }
 }

@@ -186,7 +186,7 @@ impl Receiver {
 /// What the pool's writer sends to us is what it says.
 const UNCHECKED: Option<fn() -> Result<(), Infallible>> = None;
 
-/// Receipt from who is not the pool's writer. A call, so that the other way stays short.
+/// Receives a buffer from a sender that is not the pool's writer. A call, so that the other way stays short.
 #[inline(never)]
 fn take_forwarded(foreign: &ForeignPool, of: &Reference, rcvd: &AtomicU32) -> Option<()> {
     let slot = of.id.slot();

@@ -2,15 +2,13 @@
 
 use super::Receiver;
 use super::ahead::Ahead;
-use crate::buffer::BufferMut;
-use crate::error::{Error, ErrorKind, SendError};
+use crate::error::Error;
 use crate::link::descriptor::{self, Descriptor};
 use crate::link::message::{Body, Message};
 use crate::link::shared::LinkShared;
 use crate::link::store::{OP_INSIDE, Store};
 use crate::options::ChannelOptions;
 use std::sync::Arc;
-use tranship_ring::Publish;
 
 impl Receiver {
     /// An end of [`inside::pair`](crate::link::inside::pair).
@@ -26,11 +24,9 @@ impl Receiver {
     }
 
     /// What a line names that only says that something is there.
-    pub(super) fn take_inside(&mut self, words: [u64; 8]) -> Option<Message> {
+    pub(super) fn take_inside(&mut self, words: &[u64; 8]) -> Option<Body> {
         let store = self.store.as_ref().filter(|_| words[0] == OP_INSIDE)?;
-        let body = store.take()?;
-        let word = words[1];
-        Some(Message { word, body })
+        store.take()
     }
 
     /// From here on lines are the sender's again only when [`give_back_to`](Receiver::give_back_to) says so.
@@ -40,7 +36,7 @@ impl Receiver {
 
     /// The next message, whose line is kept.
     pub(super) fn take_held(&mut self) -> Result<Option<Message>, Error> {
-        let words = match self.consumer.try_pop(self.lines) {
+        let mut words = match self.consumer.try_pop(self.lines) {
             Some(words) => words,
             None => {
                 self.link.domain.catch_up();
@@ -54,19 +50,16 @@ impl Receiver {
             }
         };
         // A carrier brings everything.
-        let mut words = words;
         descriptor::take_skippable(&mut words);
-        if words[0] != OP_INSIDE {
-            let word = words[1];
-            return match descriptor::parse(&words) {
-                Ok(Descriptor::Inline(inline)) => Ok(Some(Message {
-                    word,
-                    body: Body::Inline(inline),
-                })),
-                _ => Ok(None),
-            };
-        }
-        Ok(self.take_inside(words))
+        let body = match words[0] {
+            OP_INSIDE => self.take_inside(&words),
+            _ => match descriptor::parse(&words) {
+                Ok(Descriptor::Inline(inline)) => Some(Body::Inline(inline)),
+                _ => None,
+            },
+        };
+        let word = words[1];
+        Ok(body.map(|body| Message { word, body }))
     }
 
     /// So many lines, from the first on, are the sender's again.
@@ -82,32 +75,6 @@ impl Receiver {
 
     pub(in crate::link) fn store(&self) -> Option<&Store> {
         self.store.as_deref()
-    }
-
-    /// Passes a buffer back to a sender of this process.
-    pub(super) fn pass_inside(
-        &mut self,
-        buf: BufferMut,
-        word: u64,
-    ) -> Result<(), SendError<BufferMut>> {
-        let store = match &self.store {
-            Some(store) if !store.carried => Arc::clone(store),
-            _ => {
-                let text = "the bytes of this buffer were carried here, and are in a pool of this domain: drop it, there is nothing to give back";
-                return Err(SendError::new(
-                    Error::new(ErrorKind::BufferNotOwned, text),
-                    buf,
-                ));
-            }
-        };
-        if let Err(error) = self.sender_is_there().and_then(|()| self.control_room()) {
-            return Err(SendError::new(error, buf));
-        }
-        store.put_back(buf);
-        let line = [OP_INSIDE, word, 0, 0, 0, 0, 0, 0];
-        let _ = self.control.push(self.control_lines, Publish::SeqCst, line);
-        self.link.notify();
-        Ok(())
     }
 
     /// Where the sender is, if that is another machine: as `HOST:PORT`, or in words.

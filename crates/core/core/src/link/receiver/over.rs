@@ -2,8 +2,7 @@
 
 use super::Receiver;
 use super::ahead::{Ahead, Over};
-use crate::error::{Error, ErrorKind};
-use crate::link::message::Message;
+use crate::error::Error;
 use tranship_proto::Request;
 use tranship_ring::Ending;
 use tranship_sys::crash;
@@ -35,22 +34,5 @@ impl Receiver {
     pub(super) fn end(&mut self, over: Over) -> Error {
         self.ahead = Ahead::End(over.clone());
         over.error(self.link.channel)
-    }
-
-    /// What was put aside, or the end once more.
-    #[cold]
-    pub(super) fn take_ahead(&mut self) -> Result<Option<Message>, Error> {
-        if self.link.domain.fork.is_child() {
-            return Err(ErrorKind::Forked.into());
-        }
-        match std::mem::replace(&mut self.ahead, Ahead::Nothing) {
-            Ahead::Nothing => Ok(None),
-            Ahead::Held => {
-                self.ahead = Ahead::Held;
-                self.take_held()
-            }
-            Ahead::Line(pending) => self.take_pending(&pending),
-            Ahead::End(over) => Err(self.end(over)),
-        }
     }
 }

@@ -4,12 +4,13 @@
 //! counters of its own, and the writer may be waited for by nobody.
 
 use super::Receiver;
+use super::ahead::Untaken;
 use super::pools::FIRST;
-use super::take::Untaken;
 use crate::buffer::{Buffer, BufferMut, Handle, Home, Tag};
 use crate::error::{Error, ErrorKind, RingFull, SendError, Violation};
 use crate::link::descriptor::{self, Carries, Reference};
 use crate::link::shared::{Assigned, Gone};
+use crate::link::store::OP_INSIDE;
 use std::ptr;
 use std::sync::Arc;
 use tranship_ledger::PassStep;
@@ -29,6 +30,28 @@ impl Receiver {
             Some(_) => self.pass_inside(buf, word),
             None => self.return_receipt(buf.handle(), buf, word),
         }
+    }
+
+    /// Passes a buffer back to a sender of this process.
+    fn pass_inside(&mut self, buf: BufferMut, word: u64) -> Result<(), SendError<BufferMut>> {
+        let store = match &self.store {
+            Some(store) if !store.carried => Arc::clone(store),
+            _ => {
+                let text = "the bytes of this buffer were carried here, and are in a pool of this domain: drop it, there is nothing to give back";
+                return Err(SendError::new(
+                    Error::new(ErrorKind::BufferNotOwned, text),
+                    buf,
+                ));
+            }
+        };
+        if let Err(error) = self.sender_is_there().and_then(|()| self.control_room()) {
+            return Err(SendError::new(error, buf));
+        }
+        store.put_back(buf);
+        let line = [OP_INSIDE, word, 0, 0, 0, 0, 0, 0];
+        let _ = self.control.push(self.control_lines, Publish::SeqCst, line);
+        self.link.notify();
+        Ok(())
     }
 
     /// Hands a buffer back that cannot be written here: one that was given to this receiver, by the handle that arrived.

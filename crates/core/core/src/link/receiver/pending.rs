@@ -2,33 +2,32 @@
 //! and is tried again when what it waits for has come, or the manager is back to be asked for it.
 
 use super::Receiver;
-use super::ahead::{Ahead, Awaits, Pending, Resync};
-use crate::domain::POLL_INTERVAL;
+use super::ahead::{Ahead, Awaits, Due, Pending, Resync};
 use crate::error::{Error, ErrorKind, Violation};
-use crate::link::message::Message;
 use crate::link::shared::Assigned;
 use crate::pool::Missing;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 use tranship_proto::{PoolId, Refusal, Request};
 
+/// What a look for a chunk gave.
+pub(super) enum Fetched {
+    Here,
+    /// The manager has still to answer, or is away.
+    Later,
+    /// It went with its writer.
+    Lost,
+    /// The manager has shown us all that an honest writer uses.
+    Never,
+}
+
 impl Receiver {
-    pub(super) fn take_pending(&mut self, pending: &Pending) -> Result<Option<Message>, Error> {
-        let taken = self.take(pending.words);
-        // An answer says nothing of what was sent after the question.
-        if !matches!(self.ahead, Ahead::Line(_)) {
-            self.forget_resync();
-        }
-        taken
+    fn put_aside(&mut self, words: [u64; 8], awaits: Awaits) {
+        let due = Due::of(awaits);
+        self.ahead = Ahead::Line(Pending { words, due });
     }
 
-    fn put_aside(&mut self, words: [u64; 8], awaits: Awaits) {
-        self.ahead = Ahead::Line(Pending {
-            words,
-            awaits,
-            again: Instant::now() + POLL_INTERVAL,
-        });
-    }
+    // Each of the next returns whether the line can be taken now. If not, it was put aside.
 
     /// There is no room for the message's copy now, or there never will be, as far as can be seen.
     #[cold]
@@ -37,39 +36,36 @@ impl Receiver {
         words: [u64; 8],
         pool: PoolId,
         error: Error,
-    ) -> Result<Option<Message>, Error> {
+    ) -> Result<bool, Error> {
         self.put_aside(words, Awaits::Room(pool));
         match error.kind() {
-            ErrorKind::OutOfMemory | ErrorKind::ManagerAway => Ok(None),
+            ErrorKind::OutOfMemory | ErrorKind::ManagerAway => Ok(false),
             _ => Err(error.context("the next message cannot be copied")),
         }
     }
 
-    fn keep(&mut self, words: [u64; 8], awaits: Awaits) -> Result<Option<Message>, Error> {
+    fn keep(&mut self, words: [u64; 8], awaits: Awaits) -> Result<bool, Error> {
         self.put_aside(words, awaits);
-        match self.link.domain.cut_off() {
-            Some(barrier) => {
-                let pool = awaits.pool();
-                let text = format!(
-                    "the next message is in memory of pool {pool} that was not shown to this process before the manager went, and no other can be reached"
-                );
-                Err(Error::because(ErrorKind::ChunkPending, text, barrier))
-            }
-            None => Ok(None),
-        }
+        self.is_shown_by_nobody(awaits).map_or(Ok(false), Err)
+    }
+
+    /// The error of a message whose memory no manager can be asked for.
+    pub(super) fn is_shown_by_nobody(&self, awaits: Awaits) -> Option<Error> {
+        let barrier = self.link.domain.cut_off()?;
+        let pool = awaits.pool();
+        let text = format!(
+            "the next message is in memory of pool {pool} that was not shown to this process before the manager went, and no other can be reached"
+        );
+        Some(Error::because(ErrorKind::ChunkPending, text, barrier))
     }
 
     /// The source sent before the manager told us that it may: honest ones do only when our news is on its way.
     #[cold]
-    pub(super) fn await_open(
-        &mut self,
-        words: [u64; 8],
-        pool: PoolId,
-    ) -> Result<Option<Message>, Error> {
+    pub(super) fn await_open(&mut self, words: [u64; 8], pool: PoolId) -> Result<bool, Error> {
         self.link.domain.turn_quietly();
         if self.is_open(pool) {
             self.link.open_pool(pool);
-            return self.take(words);
+            return Ok(true);
         }
         self.keep(words, Awaits::Open(pool))
     }
@@ -81,20 +77,33 @@ impl Receiver {
         })
     }
 
-    /// A chunk that we were not shown yet: take the manager's news, else ask it for what we missed.
+    /// A chunk that we were not shown yet.
     #[cold]
     pub(super) fn fetch_chunk(
         &mut self,
         words: [u64; 8],
         pool: PoolId,
         missing: Missing,
-    ) -> Result<Option<Message>, Error> {
+    ) -> Result<bool, Error> {
+        match self.fetch(pool, missing) {
+            Fetched::Here => Ok(true),
+            Fetched::Later => self.keep(words, Awaits::Chunk(pool, missing)),
+            Fetched::Lost => Err(self.lost()),
+            Fetched::Never => Err(self.violated(Violation::Chunk {
+                index: missing.index,
+                serial: missing.serial,
+            })),
+        }
+    }
+
+    /// Takes the manager's news, else asks it for the chunks that we missed. Does not wait for the answer.
+    #[cold]
+    pub(super) fn fetch(&mut self, pool: PoolId, missing: Missing) -> Fetched {
         let domain = &self.link.domain;
         domain.turn_quietly();
         if self.has(pool, missing) {
-            return self.take(words);
+            return Fetched::Here;
         }
-        let awaits = Awaits::Chunk(pool, missing);
         let (asked, dead) = match self.resync.take_if(|resync| resync.pool == pool) {
             Some(resync) => (Ok(resync.asked), resync.dead),
             None => {
@@ -104,27 +113,24 @@ impl Receiver {
             }
         };
         let Ok(asked) = asked else {
-            return self.keep(words, awaits);
+            return Fetched::Later;
         };
         match domain.answer(asked, Some(Instant::now())) {
             Ok(None) => {
                 self.forget_resync();
                 self.resync = Some(Resync { pool, asked, dead });
-                self.keep(words, awaits)
+                Fetched::Later
             }
-            Ok(Some(_)) if self.has(pool, missing) => self.take(words),
+            Ok(Some(_)) if self.has(pool, missing) => Fetched::Here,
             // The manager has shown us all that the pool's writer has shown it. That was not all if it died before it could.
-            Ok(Some(_)) if self.writer_is_dead(pool) => Err(self.lost()),
+            Ok(Some(_)) if self.writer_is_dead(pool) => Fetched::Lost,
             // Else it is all that an honest one uses.
-            Ok(Some(_)) => Err(self.violated(Violation::Chunk {
-                index: missing.index,
-                serial: missing.serial,
-            })),
+            Ok(Some(_)) => Fetched::Never,
             Err(error) => {
                 let refusal = error.find::<Refusal>();
                 match refusal.is_some_and(|refusal| self.never_comes(dead, refusal.code)) {
-                    true => Err(self.lost()),
-                    false => self.keep(words, awaits),
+                    true => Fetched::Lost,
+                    false => Fetched::Later,
                 }
             }
         }
@@ -139,31 +145,31 @@ impl Receiver {
     }
 
     /// Whether there is a reason to try again.
-    pub(super) fn is_due(&self, pending: &Pending) -> bool {
+    pub(crate) fn is_due(&self, due: &Due) -> bool {
         // To be told so.
-        let is_room = matches!(pending.awaits, Awaits::Room(_));
+        let is_room = matches!(due.awaits, Awaits::Room(_));
         if !is_room && self.link.domain.cut_off().is_some() {
             return true;
         }
-        match pending.awaits {
+        match due.awaits {
             // Nobody tells us when there is.
-            Awaits::Room(_) => Instant::now() >= pending.again,
+            Awaits::Room(_) => Instant::now() >= due.again,
             Awaits::Open(pool) => self.is_open(pool),
             Awaits::Chunk(pool, missing) => {
                 let domain = &self.link.domain;
                 self.has(pool, missing)
                     || match &self.resync {
                         Some(resync) => domain.is_answered(resync.asked),
-                        None => domain.is_managed() && Instant::now() >= pending.again,
+                        None => domain.is_managed() && Instant::now() >= due.again,
                     }
             }
         }
     }
 
     /// Waits for a reason to try again; false if there is none by then.
-    pub(super) fn wait_pending(&self, pending: &Pending, deadline: Option<Instant>) -> bool {
+    pub(super) fn wait_due(&self, due: &Due, deadline: Option<Instant>) -> bool {
         loop {
-            if self.is_due(pending) {
+            if self.is_due(due) {
                 return true;
             }
             if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
@@ -173,7 +179,7 @@ impl Receiver {
         }
     }
 
-    pub(super) fn forget_resync(&mut self) {
+    pub(crate) fn forget_resync(&mut self) {
         if let Some(resync) = self.resync.take() {
             self.link.domain.forget(resync.asked);
         }

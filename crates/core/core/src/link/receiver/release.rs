@@ -16,6 +16,16 @@ use tranship_ring::Publish;
 use tranship_sys::crash;
 
 impl Receiver {
+    /// Sends a few bytes back, which a line holds.
+    pub(in crate::link) fn say(&mut self, bytes: &[u8], word: u64) -> Result<(), Error> {
+        self.sender_is_there()?;
+        self.control_room()?;
+        let line = descriptor::inline_line(bytes, word);
+        let _ = self.control.push(self.control_lines, Publish::SeqCst, line);
+        self.link.notify();
+        Ok(())
+    }
+
     /// Lets go of something, and has the sender hear of it.
     pub(in crate::link) fn release<T>(
         &mut self,

@@ -7,8 +7,8 @@
 //! buffer is on its way, and not reused. Without room nothing is counted, and the message stays the next one.
 
 use super::Receiver;
+use super::ahead::Untaken;
 use super::pools::is_copied;
-use super::take::Untaken;
 use crate::buffer::BufferMut;
 use crate::error::{ErrorKind, TooLarge};
 use crate::link::descriptor::Reference;

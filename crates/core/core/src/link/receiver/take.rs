@@ -1,6 +1,7 @@
 //! The long way of a message: from any pool, in pieces, checked step by step, with the reason if it cannot be taken.
 
 use super::Receiver;
+use super::ahead::Untaken;
 use super::pools::{AtHand, In, is_copied};
 use crate::aggregate::{self, Aggregate};
 use crate::aggregate_mut::AggregateMut;
@@ -11,7 +12,7 @@ use crate::error::{Error, Violation};
 use crate::link::descriptor::{self, Carries, Descriptor, Reference};
 use crate::link::message::{Body, Message};
 use crate::link::shared::Assigned;
-use crate::pool::{ForeignPool, Missing};
+use crate::pool::ForeignPool;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 use tranship_ledger::ReceiptStep;
@@ -20,51 +21,42 @@ use tranship_region::layout::trace::What;
 use tranship_sys::crash;
 use tranship_sys::map::Access;
 
-/// Why a reference could not be taken.
-pub(super) enum Untaken {
-    Violation(Violation),
-    Missing(PoolId, Missing),
-    /// The pool is assigned, but the manager has not said yet that our counters are on its writer's reader set.
-    NotOpen(PoolId),
-    /// There is no room for its copy in this pool of ours.
-    NoRoom(PoolId, Error),
-}
-
-impl From<Violation> for Untaken {
-    fn from(violation: Violation) -> Untaken {
-        Untaken::Violation(violation)
-    }
-}
-
 impl Receiver {
     /// Turns a line into a message, the long way: references first, then `rcvd`, then the head.
     #[inline(never)]
     pub(super) fn take(&mut self, words: [u64; 8]) -> Result<Option<Message>, Error> {
-        if let Some(message) = self.take_inside(words) {
-            self.give_back_line();
-            return Ok(Some(message));
+        self.word = words[1];
+        loop {
+            let again = match self.take_body(&words) {
+                Ok(body) => {
+                    self.give_back_line();
+                    let word = words[1];
+                    return Ok(Some(Message { word, body }));
+                }
+                Err(Untaken::Violation(violation)) => return Err(self.violated(violation)),
+                Err(Untaken::Missing(pool, missing)) => self.fetch_chunk(words, pool, missing)?,
+                Err(Untaken::NotOpen(pool)) => self.await_open(words, pool)?,
+                Err(Untaken::NoRoom(pool, error)) => self.await_room(words, pool, error)?,
+            };
+            if !again {
+                return Ok(None);
+            }
         }
-        let word = words[1];
-        let outcome = match descriptor::parse(&words) {
-            Ok(Descriptor::Inline(inline)) => Ok(Body::Inline(inline)),
-            Ok(Descriptor::Reference(carries, reference)) => match carries {
+    }
+
+    fn take_body(&mut self, words: &[u64; 8]) -> Result<Body, Untaken> {
+        if let Some(body) = self.take_inside(words) {
+            return Ok(body);
+        }
+        match descriptor::parse(words)? {
+            Descriptor::Inline(inline) => Ok(Body::Inline(inline)),
+            Descriptor::Reference(carries, reference) => match carries {
                 Carries::Buffer => self.take_buffer(reference).map(Body::Buffer),
                 Carries::Aggregate => self.take_aggregate(reference).map(Body::Aggregate),
                 Carries::Moved => self.take_moved(reference).map(Body::from),
                 Carries::MovedAggregate => self.take_moved_all(reference),
             },
-            Ok(Descriptor::Released(_)) => Err(Violation::Operation { op: 6 }.into()),
-            Err(violation) => Err(violation.into()),
-        };
-        match outcome {
-            Ok(body) => {
-                self.give_back_line();
-                Ok(Some(Message { word, body }))
-            }
-            Err(Untaken::Violation(violation)) => Err(self.violated(violation)),
-            Err(Untaken::Missing(pool, missing)) => self.fetch_chunk(words, pool, missing),
-            Err(Untaken::NotOpen(pool)) => self.await_open(words, pool),
-            Err(Untaken::NoRoom(pool, error)) => self.await_room(words, pool, error),
+            Descriptor::Released(_) => Err(Violation::Operation { op: 6 }.into()),
         }
     }
 
@@ -248,9 +240,15 @@ impl Receiver {
         } = reference;
         let foreign = match &entry.assignment.side {
             Assigned::Foreign(foreign) => foreign,
-            // That another domain sends back to us.
             Assigned::Own(own) => {
-                let buf = Buffer::taken_back(own, id, offset, length)?;
+                let buf = match &self.store {
+                    // That another domain sends back to us.
+                    None => Buffer::taken_back(own, id, offset, length)?,
+                    // SAFETY: only a topic's channel within this process has the pool assigned so. A line of that topic
+                    // names the buffer, and the reader's desk covers the line. As long as it does, the publisher keeps
+                    // a handle, which is in this process.
+                    Some(_) => unsafe { Buffer::held_here(own, id, offset, length)? },
+                };
                 self.note(buf.handle().tag, reference, moved);
                 return Ok(buf);
             }
@@ -277,7 +275,9 @@ impl Receiver {
         if tag.has(Tag::TRACED) {
             let of = Subject { id, offset, length };
             let over = (self.link.channel, self.link.peer);
-            self.link.domain.note_on(What::Received, of, over, moved);
+            self.link
+                .domain
+                .note_on(What::Received, of, over, (moved, self.word));
         }
     }
 

@@ -1,18 +1,47 @@
 //! What a topic's subscriber takes: the lines are another ring's, the pool and the counting are this channel's.
 
 use super::Receiver;
-use super::take::Untaken;
+use super::ahead::{Awaits, Due, Untaken};
+use super::pending::Fetched;
 use crate::buffer::Buffer;
 use crate::domain::ROUND;
 use crate::error::Error;
 use crate::link::descriptor::Reference;
 use crate::link::shared::{Assigned, Gone, LinkShared};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
 use std::time::Instant;
-use tranship_proto::{PoolId, Request};
+use tranship_proto::PoolId;
+
+/// What a look for what a line names gave.
+#[derive(Debug)]
+pub enum Taken<T> {
+    /// All of it is here.
+    Here(T),
+    /// The manager has still to show the memory.
+    Later(Due),
+    /// The memory went with its writer.
+    Lost,
+}
+
+impl<T> Taken<T> {
+    /// Makes something else of what is here.
+    #[inline]
+    pub fn map<U>(self, make: impl FnOnce(T) -> U) -> Taken<U> {
+        match self {
+            Taken::Here(here) => Taken::Here(make(here)),
+            Taken::Later(due) => Taken::Later(due),
+            Taken::Lost => Taken::Lost,
+        }
+    }
+}
 
 impl Receiver {
     pub(crate) fn link(&self) -> &LinkShared {
+        &self.link
+    }
+
+    pub(crate) fn link_arc(&self) -> &Arc<LinkShared> {
         &self.link
     }
 
@@ -21,14 +50,17 @@ impl Receiver {
         self.find(pool).is_ok()
     }
 
-    /// Takes what a line of the topic's ring names, and counts it in `ref`. None: its memory is not here.
-    pub(crate) fn take_line(&mut self, of: Reference) -> Result<Option<Buffer>, Error> {
-        let taken = self.take_shared(of);
-        match taken {
-            Ok(buffer) => Ok(Some(buffer)),
-            Err(Untaken::Violation(violation)) => Err(self.violated(violation)),
-            Err(_) => self.fetch_named(of),
+    /// Takes what a line of the topic's ring names, and counts it in `ref`. Does not wait.
+    pub(crate) fn take_line(&mut self, of: Reference) -> Result<Taken<Buffer>, Error> {
+        match self.take_shared(of) {
+            Ok(buffer) => Ok(Taken::Here(buffer)),
+            Err(untaken) => self.fetch_line(of, untaken),
         }
+    }
+
+    /// Waits for memory that the manager has still to show, or for its answer: at most for [`ROUND`].
+    pub(crate) fn await_line(&self, due: &Due) -> bool {
+        self.wait_due(due, Some(Instant::now() + ROUND))
     }
 
     fn take_shared(&mut self, of: Reference) -> Result<Buffer, Untaken> {
@@ -36,27 +68,28 @@ impl Receiver {
         self.shared(at, of)
     }
 
-    /// The memory of a line has still to be shown to us, or was taken from us with its dead writer. The manager is asked once, for a bounded time.
+    /// The memory of a line has still to be shown to us, or went with its dead writer.
     #[cold]
-    fn fetch_named(&mut self, of: Reference) -> Result<Option<Buffer>, Error> {
-        let pool = of.id.pool();
-        self.link.domain.turn_quietly();
-        if let Ok(buffer) = self.take_shared(of) {
-            return Ok(Some(buffer));
+    fn fetch_line(&mut self, of: Reference, untaken: Untaken) -> Result<Taken<Buffer>, Error> {
+        let (pool, missing) = match untaken {
+            Untaken::Violation(violation) => return Err(self.violated(violation)),
+            Untaken::Missing(pool, missing) => (pool, missing),
+            // A topic's reader begins when the pool is open, and copies nothing.
+            Untaken::NotOpen(_) | Untaken::NoRoom(..) => return Ok(Taken::Lost),
+        };
+        match self.fetch(pool, missing) {
+            Fetched::Here => match self.take_shared(of) {
+                Ok(buffer) => Ok(Taken::Here(buffer)),
+                Err(Untaken::Violation(violation)) => Err(self.violated(violation)),
+                Err(_) => Ok(Taken::Lost),
+            },
+            Fetched::Later => {
+                let awaits = Awaits::Chunk(pool, missing);
+                self.is_shown_by_nobody(awaits)
+                    .map_or_else(|| Ok(Taken::Later(Due::of(awaits))), Err)
+            }
+            Fetched::Lost | Fetched::Never => Ok(Taken::Lost),
         }
-        let asked = self
-            .link
-            .domain
-            .ask_now(|req| Request::Resync { req, pool }, &[]);
-        if let Ok(asked) = asked
-            && !matches!(
-                self.link.domain.answer(asked, Some(Instant::now() + ROUND)),
-                Ok(Some(_))
-            )
-        {
-            self.link.domain.forget(asked);
-        }
-        Ok(self.take_shared(of).ok())
     }
 
     /// This domain's references of the pool's slots.
@@ -65,20 +98,6 @@ impl Receiver {
         match &self.ins.get(at)?.assignment.side {
             Assigned::Foreign(foreign) => Some(foreign.refs()),
             Assigned::Own(_) => None,
-        }
-    }
-
-    /// Has the manager take nothing of the pool for dead before this end has left, should the pool's writer die: as long as `rcvd` and `sent` differ,
-    /// something is on its way. A topic counts neither of them.
-    pub(crate) fn await_all(&mut self, pool: PoolId) {
-        if let Ok(at) = self.find(pool)
-            && let Some(entry) = self.ins.get(at)
-        {
-            let counts = entry.assignment.counts.counts();
-            // Relaxed: the manager reads them when the writer is dead.
-            counts
-                .iter()
-                .for_each(|count| count.store(1, Ordering::Relaxed));
         }
     }
 

@@ -3,8 +3,8 @@
 use super::Sender;
 use crate::buffer::BufferMut;
 use crate::error::{Error, ErrorKind};
-use crate::options::{PoolOptions, TOPIC};
-use crate::pool::{OwnPool, Pool};
+use crate::options::PoolOptions;
+use crate::pool::Pool;
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::Poll;
@@ -63,8 +63,9 @@ impl Sender {
         })
     }
 
+    /// The channel's own pool, which the first call makes.
     #[inline(always)]
-    fn pool(&mut self) -> Result<&Pool, Error> {
+    pub(crate) fn pool(&mut self) -> Result<&Pool, Error> {
         if self.pool.is_none() {
             self.make_pool()?;
         }
@@ -86,26 +87,5 @@ impl Sender {
         let _ = self.try_assign(&pool);
         self.pool = Some(pool);
         Ok(())
-    }
-
-    /// Whether buffers of this pool may go over this channel, as far as the pool is concerned.
-    pub(super) fn is_not_anothers(&self, pool: &OwnPool) -> Result<(), Error> {
-        match pool.only_over() {
-            Some(TOPIC) => {
-                let text = format!(
-                    "pool {} is a topic's own, and its buffers go to that topic's subscribers only: allocate from `create_pool`",
-                    pool.id()
-                );
-                Err(Error::new(ErrorKind::Refused, text))
-            }
-            Some(channel) if channel != self.link.channel => {
-                let text = format!(
-                    "pool {} is channel {channel}'s own, and its buffers go over that channel only: allocate from `create_pool`",
-                    pool.id()
-                );
-                Err(Error::new(ErrorKind::Refused, text))
-            }
-            _ => Ok(()),
-        }
     }
 }

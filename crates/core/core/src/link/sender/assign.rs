@@ -88,7 +88,8 @@ impl Sender {
     fn assign_own(&mut self, pool: &Pool, deadline: Option<Instant>) -> Result<(), Error> {
         self.link.domain.check_fork()?;
         if self.store.is_some() {
-            return self.agree_inside(pool.own_ref()); // nobody has to map it
+            self.agree_inside(pool.own_ref())?; // nobody has to map it
+            return self.link.show_inside(&pool.own_arc());
         }
         let own = pool.own_arc();
         let home = Arc::as_ptr(&own).cast::<()>();

@@ -5,6 +5,7 @@ use crate::error::SendError;
 use crate::link::payload::Payload;
 use crate::options::{Outcome, Patience};
 use std::time::Duration;
+use tranship_ring::Publish;
 
 impl Sender {
     /// Sends a payload, and does what the channel's [`WhenFull`](crate::WhenFull) says while the receiver is behind. The default waits for ever.
@@ -30,7 +31,9 @@ impl Sender {
     /// `ManagerAway`, `CutOff`: a pool has still to be assigned. `Forked`; `System`.
     #[inline(always)]
     pub fn send<P: Payload>(&mut self, payload: P) -> Result<Outcome, SendError<P::Unsent>> {
-        payload.go(self, 0).map_err(|failed| failed.map(P::unsent))
+        payload
+            .go(self, 0, Publish::SeqCst)
+            .map_err(|failed| failed.map(P::unsent))
     }
 
     /// Sends a payload without waiting.

@@ -2,7 +2,7 @@
 
 use super::Sender;
 use crate::base::lock;
-use crate::buffer::{BufferMut, Handle, Home};
+use crate::buffer::{Buffer, BufferMut, Handle, Home};
 use crate::domain::Offer;
 use crate::error::{Error, ErrorKind, TooLarge};
 use crate::link::descriptor::{self, Descriptor};
@@ -10,7 +10,7 @@ use crate::link::message::{Body, Message};
 use crate::link::shared::{Gone, LinkShared};
 use crate::link::sleep::sleep_on;
 use crate::link::store::{OP_INSIDE, Store};
-use crate::options::{ChannelOptions, Wait};
+use crate::options::{ChannelOptions, TOPIC, Wait};
 use crate::pool::OwnPool;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -74,6 +74,27 @@ impl Sender {
         }
     }
 
+    /// Whether buffers of this pool may go over this channel, as far as the pool is concerned.
+    pub(super) fn is_not_anothers(&self, pool: &OwnPool) -> Result<(), Error> {
+        match pool.only_over() {
+            Some(TOPIC) => {
+                let text = format!(
+                    "pool {} is a topic's own, and its buffers go to that topic's subscribers only: allocate from `create_pool`",
+                    pool.id()
+                );
+                Err(Error::new(ErrorKind::Refused, text))
+            }
+            Some(channel) if channel != self.link.channel => {
+                let text = format!(
+                    "pool {} is channel {channel}'s own, and its buffers go over that channel only: allocate from `create_pool`",
+                    pool.id()
+                );
+                Err(Error::new(ErrorKind::Refused, text))
+            }
+            _ => Ok(()),
+        }
+    }
+
     fn may_go(&self, handle: Handle) -> Result<(), Error> {
         match handle.home() {
             Home::Own(pool) => {
@@ -121,19 +142,29 @@ impl Sender {
         }
     }
 
+    /// Leaves buffers to a receiver of this process, which go with it.
+    pub(crate) fn leave_inside(&self, buffers: impl IntoIterator<Item = Buffer>) {
+        if let Some(store) = &self.store {
+            let bodies = buffers.into_iter().map(Body::Buffer);
+            bodies.for_each(|body| store.put(body));
+        }
+    }
+
     /// Sends what is ready.
-    pub(super) fn put_inside(&mut self, body: Body, word: u64) {
+    pub(super) fn put_inside(&mut self, body: Body, word: u64, how: Publish) {
         if let Some(store) = &self.store {
             store.put(body);
         }
         let line = [OP_INSIDE | self.skippable, word, 0, 0, 0, 0, 0, 0];
-        let _ = self.producer.push(self.lines, Publish::SeqCst, line);
-        self.wake();
+        let _ = self.producer.push(self.lines, how, line);
+        if how == Publish::SeqCst {
+            self.wake();
+        }
     }
 
-    /// What the receiver has sent back.
+    /// Takes the receiver's next answer, from the ring or, after all of these, a late one.
     pub(super) fn take_reply_inside(&mut self) -> Result<Option<Message>, Error> {
-        // Asked first: what is late comes after all that the ring has.
+        // The store is asked before the ring is looked at: late answers come after all answers of the ring.
         let late = self.store.as_ref().filter(|store| store.has_late());
         let mut replies = lock(&self.link.replies);
         let Some(words) = replies.consumer.try_pop(self.link.their_lines()) else {

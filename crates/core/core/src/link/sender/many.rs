@@ -1,60 +1,73 @@
-//! Several buffers in one go: a batch, or an aggregate in one message.
+//! Several buffers in one go: a batch of messages, or an aggregate in one message.
 
 use super::Sender;
-use crate::aggregate::{self, Aggregate};
-use crate::buffer::Buffer;
-use crate::error::SendError;
+use super::publish::reached_of_piece;
+use crate::aggregate::{Aggregate, make_list};
+use crate::buffer::{Buffer, Handle};
+use crate::error::{Error, ErrorKind, SendError};
 use crate::link::descriptor::Carries;
 use crate::link::message::Body;
-use crate::options::Outcome;
+use crate::link::payload::Payload;
+use crate::options::{Outcome, Patience};
+use crate::pool::Pool;
+use std::time::Duration;
 use tranship_ring::Publish;
 
 impl Sender {
-    /// Sends several buffers with one wake-up. Those that could not be sent come back, in order; what is dropped [is counted](crate::Status::dropped).
+    /// Sends several payloads with one fence and at most one wake-up: returns how many were sent. Payloads that are dropped
+    /// [are counted](crate::Status::dropped).
+    ///
+    /// Waits as [`send`](Sender::send) does. The receiver is woken before the sender waits for room. Do not allocate a payload in the iterator out
+    /// of memory that an earlier payload of the same call holds: the receiver may not know of that payload yet.
     ///
     /// # Errors
-    /// As [`send`](Sender::send), which also says how it blocks. What is before those that come back was sent.
-    pub fn send_many(
+    /// As [`send`](Sender::send). The payloads that were not sent come back, in order. Those before them were sent.
+    pub fn send_many<P: Payload>(
         &mut self,
-        bufs: impl IntoIterator<Item = Buffer>,
-    ) -> Result<(), SendError<Vec<Buffer>>> {
-        let mut bufs = bufs.into_iter();
-        let mut published = false;
-        while let Some(buf) = bufs.next() {
-            if self.store.is_some() {
-                match self.send_any(buf, 0) {
-                    Ok(_) => continue,
-                    Err(failed) => {
-                        let rest = |buf| std::iter::once(buf).chain(bufs).collect();
-                        return Err(failed.map(rest));
-                    }
+        payloads: impl IntoIterator<Item = P>,
+    ) -> Result<usize, SendError<Vec<P::Unsent>>> {
+        let mut payloads = payloads.into_iter();
+        let mut batch = Batch::of(self);
+        let mut sent = 0;
+        while let Some(payload) = payloads.next() {
+            match batch.send(payload) {
+                Ok(Outcome::Sent) => sent += 1,
+                Ok(Outcome::Dropped) => {}
+                Err(failed) => {
+                    batch.tell();
+                    let rest = |first| std::iter::once(first).chain(payloads).map(P::unsent);
+                    return Err(failed.map(|first| rest(first).collect()));
                 }
             }
-            let room = self.ready_for(buf.handle()).and_then(|()| {
-                if published && self.producer.known_room(self.lines) == 0 {
-                    self.fence_and_wake(); // before waiting, the receiver must know what there is
-                }
-                self.make_room(1)?;
-                self.seal(buf.handle())
-            });
-            if let Err(error) = room {
-                if published {
-                    self.fence_and_wake();
-                }
-                return match self.not_sent(error, buf) {
-                    Ok(_) => continue,
-                    Err(failed) => {
-                        Err(failed.map(|buf| std::iter::once(buf).chain(bufs).collect()))
-                    }
-                };
+        }
+        Ok(sent)
+    }
+
+    /// Sends as many payloads as there is room for, as [`send_many`](Sender::send_many) does, without waiting.
+    ///
+    /// # Errors
+    /// As [`try_send`](Sender::try_send). The payloads that were not sent come back, in order: with `Full` those for which there was no room.
+    pub fn try_send_many<P: Payload>(
+        &mut self,
+        payloads: impl IntoIterator<Item = P>,
+    ) -> Result<usize, SendError<Vec<P::Unsent>>> {
+        self.within(Duration::ZERO, |sender| sender.send_many(payloads))
+    }
+
+    /// Makes the list of an aggregate's pieces. The memory may be with a receiver that was not told of the messages before this one.
+    pub(super) fn list_of(
+        &self,
+        pool: Option<&Pool>,
+        pieces: impl Iterator<Item = Handle> + Clone,
+        how: Publish,
+    ) -> Result<Buffer, Error> {
+        if how == Publish::Release {
+            match make_list(pool, pieces.clone(), Patience::AtMost(Duration::ZERO)) {
+                Err(error) if error == ErrorKind::OutOfMemory => self.fence_and_wake(),
+                done => return done,
             }
-            self.publish(buf, Carries::Buffer, 0, Publish::Release);
-            published = true;
         }
-        if published {
-            self.fence_and_wake();
-        }
-        Ok(())
+        make_list(pool, pieces, self.patience)
     }
 
     /// Shares all pieces of an aggregate as one message.
@@ -62,19 +75,20 @@ impl Sender {
         &mut self,
         aggregate: Aggregate,
         word: u64,
+        how: Publish,
     ) -> Result<Outcome, SendError<Aggregate>> {
         if self.store.is_some() {
             let handles = aggregate.pieces().iter().map(|piece| piece.handle());
             return match self.ready_inside(handles) {
                 Ok(()) => {
-                    self.put_inside(Body::Aggregate(aggregate), word);
+                    self.put_inside(Body::Aggregate(aggregate), word, how);
                     Ok(Outcome::Sent)
                 }
                 Err(error) => self.not_sent(error, aggregate),
             };
         }
         let pieces = aggregate.pieces().iter().map(Buffer::handle);
-        let list = match aggregate::make_list(aggregate.list_pool(), pieces, self.patience) {
+        let list = match self.list_of(aggregate.list_pool(), pieces, how) {
             Ok(list) => list,
             Err(error) => {
                 let error = error.context("the list of the aggregate could not be stored");
@@ -92,16 +106,56 @@ impl Sender {
             return self.not_sent(error, aggregate);
         }
         for piece in aggregate.pieces() {
-            self.note(piece.handle(), false);
+            self.note(piece.handle(), false, word);
         }
         tranship_ledger::send_all(
             self,
             aggregate.pieces().iter().map(Buffer::handle),
             Sender::words_of,
-            |sender| sender.publish(list, Carries::Aggregate, word, Publish::SeqCst),
+            |sender| sender.publish(list, Carries::Aggregate, word, how),
             |_| {},
-            super::reached_of_piece,
+            reached_of_piece,
         );
         Ok(Outcome::Sent)
+    }
+}
+
+/// Messages of which the receiver is told together, when this is dropped.
+struct Batch<'a> {
+    sender: &'a mut Sender,
+    /// Whether something was published of which it was not told.
+    published: bool,
+}
+
+impl Batch<'_> {
+    fn of(sender: &mut Sender) -> Batch<'_> {
+        Batch {
+            sender,
+            published: false,
+        }
+    }
+
+    #[inline(always)]
+    fn send<P: Payload>(&mut self, payload: P) -> Result<Outcome, SendError<P>> {
+        let sender = &mut *self.sender;
+        if self.published && sender.producer.known_room(sender.lines) == 0 {
+            self.tell(); // it has to know what there is before it is waited for
+        }
+        let sent = payload.go(self.sender, 0, Publish::Release)?;
+        self.published |= sent == Outcome::Sent;
+        Ok(sent)
+    }
+
+    fn tell(&mut self) {
+        if std::mem::take(&mut self.published) {
+            self.sender.fence_and_wake();
+        }
+    }
+}
+
+impl Drop for Batch<'_> {
+    // Also where the caller's iterator panics.
+    fn drop(&mut self) {
+        self.tell();
     }
 }

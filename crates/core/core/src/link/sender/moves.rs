@@ -3,18 +3,16 @@
 //! To the counters a move is a send like any other: one reference goes along, and the sender keeps no handle, which its type says. So what is
 //! known of sending (`tranship_ledger::order`) holds; only the operation in the line differs.
 
+use super::publish::reached_of_piece;
 use super::{FIRST, Sender};
-use crate::aggregate::make_list;
 use crate::aggregate_mut::AggregateMut;
 use crate::buffer::{Buffer, BufferMut, Handle, Home, Tag};
-use crate::domain::Subject;
 use crate::error::{ErrorKind, SendError};
 use crate::link::descriptor::Carries;
 use crate::link::message::Body;
 use crate::options::Outcome;
 use crate::pool::OwnPool;
 use std::ptr::NonNull;
-use tranship_region::layout::trace::What;
 use tranship_ring::Publish;
 
 impl Sender {
@@ -24,16 +22,17 @@ impl Sender {
         &mut self,
         buf: BufferMut,
         word: u64,
+        how: Publish,
     ) -> Result<Outcome, SendError<BufferMut>> {
-        match self.move_fresh(buf, word) {
+        match self.move_fresh(buf, word, how) {
             None => Ok(Outcome::Sent),
-            Some(buf) => self.move_any(buf, word).map_err(|e| *e),
+            Some(buf) => self.move_any(buf, word, how).map_err(|e| *e),
         }
     }
 
     /// As `send_fresh`: a buffer of our own that was never sent, from the pool that was used last.
     #[inline(always)]
-    fn move_fresh(&mut self, buf: BufferMut, word: u64) -> Option<BufferMut> {
+    fn move_fresh(&mut self, buf: BufferMut, word: u64, how: Publish) -> Option<BufferMut> {
         let handle = buf.handle();
         if handle.tag.has(Tag::LONG | Tag::TRACED) {
             return Some(buf);
@@ -47,7 +46,7 @@ impl Sender {
         }
         std::mem::forget(buf);
         // SAFETY: as was just found; the handle is given away.
-        unsafe { self.publish_move(home, FIRST, handle, word) };
+        unsafe { self.publish_move(home, FIRST, handle, word, how) };
         None
     }
 
@@ -56,12 +55,13 @@ impl Sender {
         &mut self,
         buf: BufferMut,
         word: u64,
+        how: Publish,
     ) -> Result<Outcome, Box<SendError<BufferMut>>> {
         let handle = buf.handle();
         if self.store.is_some() {
             return match self.ready_inside(std::iter::once(handle)) {
                 Ok(()) => {
-                    self.put_inside(Body::BufferMut(buf), word);
+                    self.put_inside(Body::BufferMut(buf), word, how);
                     Ok(Outcome::Sent)
                 }
                 Err(error) => Ok(self.not_sent(error, buf)?),
@@ -75,18 +75,18 @@ impl Sender {
         let Some(at) = self.place_of(handle.home_key()) else {
             return Ok(self.not_sent(ErrorKind::PoolNotAssigned.into(), buf)?);
         };
-        self.note(handle, true);
+        self.note(handle, true, word);
         match handle.home() {
             Home::Own(home) => {
                 // SAFETY: pools outlive their outstanding slots.
                 unsafe { home.as_ref() }.take_away(handle.slot());
                 std::mem::forget(buf);
                 // SAFETY: assigned and with room, and a writable buffer of our own was never sent.
-                unsafe { self.publish_move(home, at, handle, word) };
+                unsafe { self.publish_move(home, at, handle, word, how) };
             }
             // It came by a move, and goes on by one.
             Home::Foreign(_) => {
-                self.publish_again(handle, Carries::Moved, word, Publish::SeqCst, || drop(buf));
+                self.publish_again(handle, Carries::Moved, word, how, || drop(buf));
             }
         }
         Ok(Outcome::Sent)
@@ -97,19 +97,20 @@ impl Sender {
         &mut self,
         aggregate: AggregateMut,
         word: u64,
+        how: Publish,
     ) -> Result<Outcome, SendError<AggregateMut>> {
         if self.store.is_some() {
             let handles = aggregate.pieces().iter().map(BufferMut::handle);
             return match self.ready_inside(handles) {
                 Ok(()) => {
-                    self.put_inside(Body::AggregateMut(aggregate), word);
+                    self.put_inside(Body::AggregateMut(aggregate), word, how);
                     Ok(Outcome::Sent)
                 }
                 Err(error) => self.not_sent(error, aggregate),
             };
         }
         let pieces = aggregate.pieces().iter().map(BufferMut::handle);
-        let list = make_list(aggregate.list_pool.as_ref(), pieces.clone(), self.patience);
+        let list = self.list_of(aggregate.list_pool.as_ref(), pieces.clone(), how);
         let list = match list {
             Ok(list) => list,
             Err(error) => {
@@ -131,16 +132,16 @@ impl Sender {
             .map(Leaving::of)
             .collect();
         for piece in &pieces {
-            self.note(piece.handle(), true);
+            self.note(piece.handle(), true, word);
         }
         let handles: Vec<Handle> = pieces.iter().map(Leaving::handle).collect();
         tranship_ledger::send_all(
             self,
             handles,
             Sender::words_of,
-            |sender| sender.publish(list, Carries::MovedAggregate, word, Publish::SeqCst),
+            |sender| sender.publish(list, Carries::MovedAggregate, word, how),
             |_| drop(pieces),
-            super::reached_of_piece,
+            reached_of_piece,
         );
         Ok(Outcome::Sent)
     }
@@ -148,25 +149,18 @@ impl Sender {
     /// # Safety
     /// As for `publish_first`.
     #[inline(always)]
-    unsafe fn publish_move(&mut self, home: NonNull<OwnPool>, at: usize, buf: Handle, word: u64) {
+    unsafe fn publish_move(
+        &mut self,
+        home: NonNull<OwnPool>,
+        at: usize,
+        buf: Handle,
+        word: u64,
+        how: Publish,
+    ) {
         // SAFETY: pools outlive their outstanding slots.
         leave(unsafe { home.as_ref() }, buf);
         // SAFETY: as the caller says.
-        unsafe { self.publish_first(home, at, buf, Carries::Moved, word, Publish::SeqCst) };
-    }
-
-    /// Records that a buffer is sent, if it is traced.
-    #[inline]
-    pub(super) fn note(&self, handle: Handle, moved: bool) {
-        if handle.tag.has(Tag::TRACED) {
-            let of = Subject {
-                id: handle.wire_id(),
-                offset: handle.place().0,
-                length: handle.len as u64,
-            };
-            let over = (self.link.channel, self.link.peer);
-            self.link.domain.note_on(What::Sent, of, over, moved);
-        }
+        unsafe { self.publish_first(home, at, buf, Carries::Moved, word, how) };
     }
 }
 

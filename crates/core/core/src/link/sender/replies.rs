@@ -3,160 +3,16 @@
 //! A buffer that it passes back was counted by nobody on its way: the receiver has taken its receipt back, so the buffer counts as one that we sent and
 //! that was not taken yet, until we hold it and take the sending back too (`tranship_ledger::order::PASS_BACK`).
 
-use super::{Out, Sender};
-use crate::base::{lock, millis};
+use super::Out;
+use crate::base::lock;
 use crate::buffer::Buffer;
-use crate::error::{Awaited, Error, TimedOut, Violation};
+use crate::error::{Error, Violation};
 use crate::link::descriptor::{self, Carries, Descriptor, Reference};
-use crate::link::message::{Body, Message};
 use crate::link::shared::{Assigned, Assignment, Gone, LinkShared, Replies, Reply};
 use std::sync::atomic::{Ordering, fence};
-use std::time::{Duration, Instant};
 use tranship_ledger::ReturnStep;
 use tranship_proto::BufferId;
-use tranship_ring::Waker;
 use tranship_sys::crash;
-
-impl Sender {
-    /// Receives what the receiver has sent back ([`Receiver::send_back`](crate::Receiver::send_back)), if something is there, in the order in which it was
-    /// sent. It can still be had when the receiver is gone; then, too, there is `None` when all is taken ([`status`](Sender::status) tells the two apart).
-    /// [`recv_back`](Sender::recv_back) waits for it, and [`PollItem::control`](crate::PollItem::control) for it and other things.
-    ///
-    /// A buffer that is handed back was sent, so it can be read and shared and never written: it arrives as [`Body::Buffer`](crate::Body::Buffer). Where the
-    /// handle itself goes over, as over `local:`, it arrives as it was handed back. `try_recv_back` does not block.
-    ///
-    /// # Errors
-    /// [`ErrorKind::PeerViolation`](crate::ErrorKind::PeerViolation) for what the receiver may not send back.
-    #[inline(always)]
-    pub fn try_recv_back(&mut self) -> Result<Option<Message>, Error> {
-        if !self.fork.is_child() && self.store.is_none() {
-            // A caller that looks again and again takes no lock.
-            if !self.link.has_reply() {
-                return Ok(None);
-            }
-            if let Some((word, buf)) = self.take_returned() {
-                let body = Body::Buffer(buf);
-                return Ok(Some(Message { word, body }));
-            }
-        }
-        std::hint::cold_path();
-        self.try_recv_back_slow()
-    }
-
-    /// What the receiver sends back next, as [`try_recv_back`](Sender::try_recv_back), waiting for it as the channel's
-    /// [`Wait`](crate::Wait) says, for ever.
-    ///
-    /// # Errors
-    /// `PeerGone` when the receiver is gone and everything was taken; `PeerViolation`; `Forked`.
-    pub fn recv_back(&mut self) -> Result<Message, Error> {
-        self.wait_for_control(None)
-    }
-
-    /// Receives what was sent back, or fails with `TimedOut` after `timeout`.
-    ///
-    /// # Errors
-    /// As [`recv_back`](Sender::recv_back), and `TimedOut`.
-    pub fn recv_back_timeout(&mut self, timeout: Duration) -> Result<Message, Error> {
-        self.wait_for_control(Some(timeout))
-    }
-
-    fn wait_for_control(&mut self, timeout: Option<Duration>) -> Result<Message, Error> {
-        let started = Instant::now();
-        let deadline = timeout.and_then(|timeout| started.checked_add(timeout));
-        let mut polls = 0u32;
-        loop {
-            if let Some(message) = self.look_for_control()? {
-                return Ok(message);
-            }
-            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-                let (awaited, waited_ms) = (Awaited::Message, millis(started.elapsed()));
-                return Err(TimedOut { awaited, waited_ms }.into());
-            }
-            let may_have_reply = || self.link.may_have_reply();
-            self.pause(&mut polls, Waker::Fences, deadline, &may_have_reply);
-        }
-    }
-
-    /// What comes next, if it is there; an error when nothing will be any more.
-    pub(in crate::link) fn look_for_control(&mut self) -> Result<Option<Message>, Error> {
-        self.link.domain.check_fork()?;
-        self.link.domain.catch_up();
-        // Asked first: what it said before it went is there.
-        let over = self.link.gone() != Gone::No;
-        match self.try_recv_back()? {
-            None if over => Err(self.peer_gone()),
-            found => Ok(found),
-        }
-    }
-
-    /// A buffer of the pool that was sent from last, if that is what comes next. `None` leaves the line for the long way, which believes nothing
-    /// of what was seen here.
-    #[inline]
-    fn take_returned(&mut self) -> Option<(u64, Buffer)> {
-        let mut replies = lock(&self.link.replies);
-        if !replies.early.is_empty() {
-            return None;
-        }
-        let out = self.outs.first()?;
-        let (first, line) = replies.consumer.peek(self.link.their_lines())?;
-        let (word, reference) = descriptor::named(Carries::Moved, first, line)?;
-        if reference.id.pool() != out.assignment.pool {
-            return None;
-        }
-        let buf = out.assignment.returned(reference, Counted::ByUs).ok()?;
-        replies.consumer.advance();
-        self.link.ring.give_back(replies.consumer.head());
-        Some((word, buf))
-    }
-
-    /// Not boxed, as what is received is: words come this way in a steady state, too, which takes nothing from the heap.
-    #[inline(never)]
-    fn try_recv_back_slow(&mut self) -> Result<Option<Message>, Error> {
-        if self.link.domain.fork.is_child() {
-            return Ok(None);
-        }
-        if self.store.is_some() {
-            return self.take_reply_inside();
-        }
-        let mut replies = lock(&self.link.replies);
-        let reply = match replies.early.pop_front() {
-            Some(early) => early.map(Some),
-            None => {
-                self.link.no_early_reply();
-                self.link.take_reply(&mut replies, Some(&self.outs))
-            }
-        };
-        let message = |(word, reply)| {
-            let body = match reply {
-                Reply::Inline(inline) => Body::Inline(inline),
-                Reply::Returned(buf) => Body::Buffer(buf),
-                Reply::Released(id) => Body::Released(id),
-            };
-            Message { word, body }
-        };
-        Ok(reply?.map(message))
-    }
-
-    /// Nobody asks any more: what was passed back is the pool's.
-    pub(super) fn end_replies(&mut self) {
-        let mut replies = lock(&self.link.replies);
-        if self.store.is_some() {
-            return;
-        }
-        replies.over = true;
-        let early = std::mem::take(&mut replies.early);
-        let mut rest = Vec::new();
-        // Limit: as many as the ring holds.
-        for _ in 0..self.link.their_lines().count() {
-            match self.link.take_reply(&mut replies, Some(&self.outs)) {
-                Ok(None) => break,
-                taken => rest.push(taken),
-            }
-        }
-        drop(replies);
-        drop((early, rest));
-    }
-}
 
 impl LinkShared {
     /// A queue is about to leave the reader set, and with it what keeps the buffers that its sink has passed back: they are taken first. The sink
@@ -182,7 +38,7 @@ impl LinkShared {
 
     /// Whether something may be there: false only if nothing is.
     #[inline]
-    fn has_reply(&self) -> bool {
+    pub(super) fn has_reply(&self) -> bool {
         self.ring.has_line() || self.has_early_reply()
     }
 
@@ -194,13 +50,13 @@ impl LinkShared {
     }
 
     /// There are none; under the lock of the replies.
-    fn no_early_reply(&self) {
+    pub(super) fn no_early_reply(&self) {
         // Ordering: relaxed; only the holder of the lock writes it.
         self.early_replies.store(false, Ordering::Relaxed);
     }
 
     /// The next one; `outs` is how the sender knows its pools, which alone counts.
-    fn take_reply(
+    pub(super) fn take_reply(
         &self,
         replies: &mut Replies,
         outs: Option<&[Out]>,
@@ -227,7 +83,7 @@ impl LinkShared {
         self.has_reply() || self.gone() != Gone::No
     }
 
-    /// What is said to be released is a buffer that we may have sent.
+    /// Checks the id that the receiver says it has released: it must be that of a buffer that this end may have sent.
     fn released(
         &self,
         id: Option<BufferId>,
@@ -271,9 +127,9 @@ impl LinkShared {
     }
 }
 
-/// Whose the counter of what was sent is to write.
+/// The end that writes the counter `sent`.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Counted {
+pub(super) enum Counted {
     ByUs,
     ByTheSender,
 }
@@ -281,7 +137,11 @@ enum Counted {
 impl Assignment {
     /// A buffer of its pool that is passed back. The send is taken back, too, if this end may do so.
     #[inline]
-    fn returned(&self, reference: Reference, counted: Counted) -> Result<Buffer, Violation> {
+    pub(super) fn returned(
+        &self,
+        reference: Reference,
+        counted: Counted,
+    ) -> Result<Buffer, Violation> {
         let Reference {
             id, offset, length, ..
         } = reference;

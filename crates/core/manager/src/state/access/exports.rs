@@ -3,29 +3,32 @@
 use crate::state::model::Export;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound::{Excluded, Unbounded};
+use std::time::Duration;
 use tranship_proto::{DomainId, ExportId};
 
 #[derive(Debug, Default)]
 pub(crate) struct Exports {
     all: BTreeMap<ExportId, Export>,
     // Invariant: of each in `all`.
-    by_name: BTreeMap<String, ExportId>,
+    by_name: BTreeSet<(String, ExportId)>,
     by_domain: BTreeSet<(DomainId, ExportId)>,
     /// The names for which a client may wait.
     // Invariant: some of `by_domain`.
     wanted: BTreeSet<(DomainId, ExportId)>,
+    /// Connections that were shown to exporters.
+    given: u64,
 }
 
 impl Exports {
     pub fn insert(&mut self, id: ExportId, export: Export) {
-        self.by_name.insert(export.name.clone(), id);
+        self.by_name.insert((export.name.clone(), id));
         self.by_domain.insert((export.domain, id));
         self.all.insert(id, export);
     }
 
     pub fn remove(&mut self, id: ExportId) -> Option<Export> {
         let export = self.all.remove(&id)?;
-        self.by_name.remove(&export.name);
+        self.by_name.remove(&(export.name.clone(), id));
         self.by_domain.remove(&(export.domain, id));
         self.wanted.remove(&(export.domain, id));
         Some(export)
@@ -39,9 +42,34 @@ impl Exports {
         self.all.contains_key(&ExportId(id))
     }
 
-    pub fn named(&self, name: &str) -> Option<(ExportId, &Export)> {
-        let id = *self.by_name.get(name)?;
-        Some((id, self.all.get(&id)?))
+    /// Returns the exports of a name: one, or several that share it.
+    pub fn named(&self, name: &str) -> impl Iterator<Item = (ExportId, &Export)> {
+        let its = (name.to_owned(), ExportId(0))..=(name.to_owned(), ExportId(u32::MAX));
+        let its = self.by_name.range(its);
+        its.filter_map(|(_, id)| Some((*id, self.all.get(id)?)))
+    }
+
+    /// Records that a connection was shown to the exporter. The others of the name come first next time.
+    pub fn gave(&mut self, id: ExportId) {
+        self.given += 1;
+        if let Some(export) = self.all.get_mut(&id) {
+            export.given = self.given;
+        }
+    }
+
+    /// Records until when a domain is asked last, because it leaves connections to a name unanswered. Zero: it answers.
+    pub fn set_silent(&mut self, name: &str, domain: DomainId, until: Duration) {
+        let found = self.named(name).find(|(_, e)| e.domain == domain);
+        if let Some(export) = found.map(|(id, _)| id).and_then(|id| self.all.get_mut(&id)) {
+            export.silent_until = until;
+        }
+    }
+
+    /// Has the next look for waiting connects to an export go on with this number.
+    pub fn go_on_from(&mut self, id: ExportId, next: u64) {
+        if let Some(export) = self.all.get_mut(&id) {
+            export.next = next;
+        }
     }
 
     pub fn of(&self, domain: DomainId) -> Vec<ExportId> {
@@ -93,8 +121,10 @@ mod audit {
         /// Checks that all maps agree.
         pub fn audit(&self) -> Result<(), String> {
             let names = self.all.iter().map(|(id, e)| (e.name.clone(), *id));
+            let alone = |e: &Export| e.shared || self.named(&e.name).count() == 1;
             let domains = self.all.iter().map(|(id, e)| (e.domain, *id));
-            let agrees = names.collect::<BTreeMap<_, _>>() == self.by_name
+            let agrees = names.collect::<BTreeSet<_>>() == self.by_name
+                && self.all.values().all(alone)
                 && domains.collect::<BTreeSet<_>>() == self.by_domain
                 && self.wanted.is_subset(&self.by_domain);
             match agrees {
@@ -108,6 +138,7 @@ mod audit {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tranship_proto::NameKind;
     use tranship_proto::Role;
 
     const DOMAIN: DomainId = DomainId(1);
@@ -120,7 +151,11 @@ mod tests {
                 name: number.to_string(),
                 domain: DOMAIN,
                 role: Role::Source,
-                topic: false,
+                kind: NameKind::Channel,
+                shared: false,
+                given: 0,
+                silent_until: Duration::ZERO,
+                next: 0,
             };
             exports.insert(ExportId(*number), export);
         }
@@ -149,7 +184,7 @@ mod tests {
         assert!(exports.remove(ExportId(2)).is_some());
         assert_eq!(exports.audit(), Ok(()));
         assert_eq!(exports.take_wanted(DOMAIN), None);
-        assert_eq!(exports.named("2").map(|(id, _)| id), None);
+        assert_eq!(exports.named("2").next().map(|(id, _)| id), None);
         assert_eq!(exports.of(DOMAIN), [ExportId(1)]);
     }
 }

@@ -7,9 +7,10 @@ use crate::state::refuse::{check_lines, check_spelling};
 use crate::state::types::{Done, FdToken};
 use crate::state::{Ancillary, Fail, Of, State, barred, no_such, not_yours, refusal};
 use std::collections::BTreeSet;
+use std::time::Duration;
 use tranship_proto::{
-    A_TOPIC, AccessRule, ChannelId, DomainId, Event, ExportId, GoneReason, Limited, RefusalCode,
-    Req, Role,
+    AccessRule, ChannelId, DomainId, Event, ExportId, GoneReason, Limited, NameKind, Refusal,
+    RefusalCode, Req, Role,
 };
 use tranship_region::layout::Kind;
 
@@ -17,10 +18,60 @@ use tranship_region::layout::Kind;
 const BACKLOG: u32 = 256;
 /// The clients waiting for a name that are served at a time.
 const SERVED: usize = 64;
+/// The clients waiting for a name that are looked at for it at a time.
+const LOOKED: usize = 1024;
+/// Most domains that share a name.
+const SHARERS: u32 = 64;
+/// Most writers that a reader may say it is connected to: some of them may have gone.
+const MOST_WRITERS: usize = 2 * SHARERS as usize;
 
-/// The refusal of a name that is of the other kind: `topic` says which one it is.
-fn other_kind(topic: bool) -> tranship_proto::Refusal {
-    refusal(RefusalCode::Kind, 0, u64::from(topic) * A_TOPIC)
+/// The time after which a connection that one of several exporters has not answered is offered to the others.
+const PATIENCE: Duration = Duration::from_millis(250);
+/// How long such an exporter is asked after the others. It is bounded, because another exporter may answer and be of no use.
+const LAST: Duration = Duration::from_secs(10);
+
+/// What a connect asks for.
+pub(crate) struct Asks {
+    kind: NameKind,
+    role: Role,
+    lines: u32,
+    wait: bool,
+    /// Domains that have the name, to which the asker is connected.
+    have: Vec<DomainId>,
+}
+
+impl Asks {
+    pub fn channel(role: Role, lines: u32, wait: bool, have: Vec<DomainId>) -> Asks {
+        Asks {
+            kind: NameKind::Channel,
+            role,
+            lines,
+            wait,
+            have,
+        }
+    }
+
+    /// A reader's connect to a topic or a queue.
+    pub fn ring(queue: bool, lines: u32, have: Vec<DomainId>) -> Asks {
+        Asks {
+            kind: NameKind::of_ring(queue),
+            role: Role::Sink,
+            lines,
+            wait: true,
+            have,
+        }
+    }
+}
+
+/// A connection in the making that its exporter has to answer.
+struct Answer {
+    /// The connector's request.
+    req: Req,
+    half: FdToken,
+    /// The exporter's.
+    role: Role,
+    kind: NameKind,
+    shared: bool,
 }
 
 impl State {
@@ -30,25 +81,21 @@ impl State {
         Ok((d.uid, d.gid))
     }
 
-    /// Offers a name, a channel's or a topic's.
+    /// Offers a name, a channel's, a topic's or a queue's.
     pub(crate) fn export(
         &mut self,
         me: DomainId,
         req: Req,
         name: &str,
         role: Role,
-        topic: bool,
+        kind: NameKind,
+        shared: bool,
     ) -> Done {
         let (uid, gid) = self.check_named(me, name)?;
         if let Some(rule) = self.cx.config.bars_export(uid, gid, name) {
             return Err(barred(uid, rule).into());
         }
-        if let Some((_, taken)) = self.exports.named(name) {
-            let by = taken.domain;
-            let by = self.cx.domains.get(&by).map(|d| (d.pid, by.0));
-            let (pid, domain) = by.unwrap_or_default();
-            return Err(refusal(RefusalCode::NameTaken, pid.into(), domain.into()).into());
-        }
+        self.check_free(me, uid, name, (kind, shared))?;
         self.cx.accounts.check(uid, Of::Names, 1)?;
         let export = ExportId(self.fresh_id());
         self.exports.insert(
@@ -57,7 +104,11 @@ impl State {
                 name: name.to_owned(),
                 domain: me,
                 role,
-                topic,
+                kind,
+                shared,
+                given: 0,
+                silent_until: Duration::ZERO,
+                next: 0,
             },
         );
         self.cx.accounts.add(uid, Of::Names, 1);
@@ -66,24 +117,68 @@ impl State {
         Ok(())
     }
 
+    /// Checks that a domain may have a name beside those that have it already.
+    fn check_free(
+        &self,
+        me: DomainId,
+        uid: u32,
+        name: &str,
+        (kind, shared): (NameKind, bool),
+    ) -> Result<(), Refusal> {
+        let (mut its, mut others) = (0, 0);
+        for (_, taken) in self.exports.named(name) {
+            let by = taken.domain;
+            if taken.domain == me || !taken.shared && !shared {
+                let pid = self.cx.domains.get(&by).map_or(0, |d| d.pid);
+                return Err(refusal(RefusalCode::NameTaken, pid.into(), by.0.into()));
+            }
+            if taken.shared != shared {
+                return Err(refusal(RefusalCode::Shared, shared.into(), by.0.into()));
+            }
+            if taken.kind != kind {
+                return Err(Refusal::other_kind(taken.kind));
+            }
+            match self.cx.uid_of(by) == Some(uid) {
+                true => its += 1,
+                false => others += 1,
+            }
+        }
+        // One user cannot keep all others from a name.
+        let most = (SHARERS.saturating_sub(others) / 4 * 3).max(1);
+        match its < most && its + others < SHARERS {
+            true => Ok(()),
+            false => Err(Limited::Sharers.refuse((its + 1).into(), most.into())),
+        }
+    }
+
     /// Lets waiting clients in, as far as there is room. The others wait on, each for room in its own user's share.
     fn serve_waiting(&mut self, export: ExportId) {
         let Some(e) = self.exports.get(export) else {
             return;
         };
-        let (name, exporter, role, topic) = (e.name.clone(), e.domain, e.role, e.topic);
-        let (mut from, mut waits) = (0, false);
-        for _ in 0..SERVED {
+        let (name, exporter, role, kind) = (e.name.clone(), e.domain, e.role, e.kind);
+        // What was not reached last time comes first.
+        let (mut from, mut waits) = (e.next, e.next > 0);
+        let mut served = 0;
+        for _ in 0..LOOKED {
             let Some((number, w)) = self.waiting.first(&name, from) else {
+                from = 0;
                 break;
             };
+            if served == SERVED {
+                break;
+            }
             from = number + 1;
-            let kind = topic == w.desk.is_some();
-            let fits = kind && role == w.role.opposite() && w.domain != exporter;
+            if w.has(exporter) {
+                continue;
+            }
+            let is_kind = kind == w.kind;
+            let fits = is_kind && role == w.role.opposite() && w.domain != exporter;
             if fits && !self.may_come(exporter, w.uid) {
                 waits = true;
                 continue;
             }
+            served += 1;
             let Some(w) = self.waiting.take(number) else {
                 break;
             };
@@ -96,15 +191,15 @@ impl State {
                 let refusal = match (fits, refused) {
                     (true, Err(refusal)) => refusal,
                     _ if w.domain == exporter => refusal(RefusalCode::OwnName, 0, 0),
-                    _ if !kind => other_kind(topic),
+                    _ if !is_kind => Refusal::other_kind(kind),
                     _ => refusal(RefusalCode::Role, 0, 0),
                 };
                 let req = w.req;
                 self.cx.tell(w.domain, Event::Refused { req, refusal }, &[]);
             }
         }
-        waits |= self.waiting.first(&name, from).is_some();
-        match waits {
+        self.exports.go_on_from(export, from);
+        match waits || from > 0 {
             true => self.exports.want(export),
             false => self.exports.unwant(export),
         }
@@ -157,54 +252,89 @@ impl State {
         }
     }
 
-    /// Connects to a name: a channel's, or with `topic` a topic's, whose subscriber shows its desk.
-    #[allow(clippy::too_many_arguments)] // the request's own fields
+    /// Finds the export to which a connect may go at once. `None`: it waits, for the exports that are returned too.
+    // Inputs are honest or not: the connecting domain decides nothing but its own connection.
+    fn find_room(
+        &self,
+        me: DomainId,
+        uid: u32,
+        name: &str,
+        asks: &Asks,
+    ) -> Result<(Option<ExportId>, Vec<ExportId>), Refusal> {
+        let (mut full, mut found) = (Vec::new(), None);
+        for (id, e) in self.exports.named(name) {
+            if e.kind != asks.kind {
+                return Err(Refusal::other_kind(e.kind));
+            }
+            if e.role != asks.role.opposite() {
+                return Err(refusal(RefusalCode::Role, 0, 0));
+            }
+            if asks.have.contains(&e.domain) {
+                continue;
+            }
+            if e.domain == me {
+                return Err(refusal(RefusalCode::OwnName, 0, 0));
+            }
+            // A client that connects faster than the exporter accepts must not get the exporter into trouble.
+            match self.may_come(e.domain, uid) {
+                // One that does not answer, or does not fit, keeps nobody from the others.
+                true => {
+                    let is_silent = e.silent_until > self.cx.now;
+                    found = found.into_iter().chain([(is_silent, e.given, id)]).min();
+                }
+                false => full.push(id),
+            }
+        }
+        if let Some((.., id)) = found {
+            return Ok((Some(id), Vec::new()));
+        }
+        match asks.wait {
+            true => Ok((None, full)),
+            false if full.is_empty() => Err(refusal(RefusalCode::NoSuchName, 0, 0)),
+            false => Err(Limited::Backlog.refuse(0, 0)),
+        }
+    }
+
+    /// Connects to a name. A reader of a topic, or of a queue, shows its desk.
     pub(crate) fn connect(
         &mut self,
         me: DomainId,
         req: Req,
         name: String,
-        role: Role,
-        lines: u32,
-        wait: bool,
-        topic: bool,
+        asks: Asks,
         fds: &mut Ancillary,
     ) -> Done {
         let (uid, gid) = self.check_named(me, &name)?;
         if !self.cx.config.may_bind(uid, gid, &name) {
             return Err(barred(uid, AccessRule::Bind).into());
         }
-        check_lines(lines)?;
+        check_lines(asks.lines)?;
+        if asks.have.len() > MOST_WRITERS {
+            return Err(refusal(
+                RefusalCode::BadArgument,
+                asks.have.len() as u64,
+                MOST_WRITERS as u64,
+            )
+            .into());
+        }
         self.cx.accounts.check(uid, Of::Channels, 1)?;
         if self.waiting.has(me, req) {
             return Err(refusal(RefusalCode::State, u64::from(req.0), 0).into());
         }
-        let named = self.exports.named(&name);
-        let export = named.map(|(id, _)| id);
-        let mut comes = false;
-        match named.map(|(_, e)| e) {
-            Some(e) if e.domain == me => {
-                return Err(refusal(RefusalCode::OwnName, 0, 0).into());
-            }
-            Some(e) if e.topic != topic => return Err(other_kind(e.topic).into()),
-            Some(e) if e.role != role.opposite() => {
-                return Err(refusal(RefusalCode::Role, 0, 0).into());
-            }
-            None if !wait => return Err(refusal(RefusalCode::NoSuchName, 0, 0).into()),
-            None => self.cx.accounts.check(uid, Of::Names, 1)?,
-            Some(e) => {
-                // A client that connects faster than the exporter accepts must not get the exporter into trouble.
-                comes = self.may_come(e.domain, uid);
-                if !comes && !wait {
-                    return Err(Limited::Backlog.refuse(0, 0).into());
-                }
-                if !comes {
-                    self.cx.accounts.check(uid, Of::Names, 1)?;
-                }
-            }
+        let (comes, full) = self.find_room(me, uid, &name, &asks)?;
+        if comes.is_none() {
+            self.cx.accounts.check(uid, Of::Names, 1)?;
         }
+        let Asks {
+            kind,
+            role,
+            lines,
+            have,
+            ..
+        } = asks;
         let half = fds.take(half_of(role), lines)?.token;
-        let desk = topic.then(|| fds.take(Kind::Desk, 1)).transpose()?;
+        let desk = (kind != NameKind::Channel).then(|| fds.take(Kind::Desk, 1));
+        let desk = desk.transpose()?;
         self.cx.hold_object(half, me, half_of(role), lines);
         let desk = desk.map(|desk| self.cx.hold_object(desk.token, me, Kind::Desk, 1));
         let w = Waiting {
@@ -216,15 +346,16 @@ impl State {
             lines,
             half,
             desk,
+            kind,
+            have,
         };
-        match export.filter(|_| comes) {
+        match comes {
             Some(export) => self.incoming(export, w),
             None => {
                 self.cx.accounts.add(uid, Of::Names, 1);
                 self.waiting.push(w);
-                if let Some(export) = export {
-                    self.exports.want(export);
-                }
+                full.into_iter()
+                    .for_each(|export| self.exports.want(export));
             }
         }
         Ok(())
@@ -232,7 +363,8 @@ impl State {
 
     /// Makes a channel for a connect and shows it to the exporter.
     fn incoming(&mut self, export: ExportId, w: Waiting) {
-        let Some(exporter) = self.exports.get(export).map(|e| e.domain) else {
+        let exporter = self.exports.get(export).map(|e| (e.domain, e.shared));
+        let Some((exporter, shared)) = exporter else {
             return self.release_shown(&w);
         };
         let Some(d) = self.cx.domains.get(&w.domain) else {
@@ -257,7 +389,9 @@ impl State {
             stage: Stage::Incoming {
                 req: w.req,
                 half: w.half,
-                topic: w.desk.is_some(),
+                kind: w.kind,
+                shared,
+                have: w.have,
             },
             source_gone: false,
             source_half: None,
@@ -266,6 +400,11 @@ impl State {
             pools: BTreeSet::new(),
         };
         self.channels.insert(channel, record);
+        self.exports.gave(export);
+        if shared {
+            let at = self.cx.now + PATIENCE;
+            self.unanswered.push_back((at, channel));
+        }
         self.back_refs.insert(source, BackRef::End(channel, true));
         self.back_refs.insert(sink, BackRef::End(channel, false));
         self.back_refs
@@ -298,7 +437,8 @@ impl State {
             self.cx.accounts.sub(w.uid, Of::Names, 1);
             self.release_shown(&w);
             // There is a listener too if its backlog was full.
-            return Err(match self.exports.named(&w.name) {
+            let mut named = self.exports.named(&w.name);
+            return Err(match named.find(|(_, e)| !w.has(e.domain)) {
                 Some((export, _)) => refusal(RefusalCode::PeerGone, u64::from(export.0), 0),
                 None => refusal(RefusalCode::NoSuchName, 0, 0),
             }
@@ -316,11 +456,7 @@ impl State {
         let Some(c) = self.channels.get(&id).filter(|c| c.is_incoming()) else {
             return;
         };
-        let exporter = if c.connector == c.source {
-            c.sink
-        } else {
-            c.source
-        };
+        let exporter = c.exporter();
         let Some(c) = self.channels.remove(&id) else {
             return;
         };
@@ -348,6 +484,43 @@ impl State {
         }
     }
 
+    /// Ends connections that their exporters have not answered in time, if others have the name: the connectors ask again,
+    /// each with a half that nobody has seen, and come to others first.
+    pub(crate) fn try_others(&mut self) {
+        let now = self.cx.now;
+        while let Some((_, id)) = self.unanswered.pop_front_if(|(at, _)| *at <= now) {
+            let Some(c) = self.channels.get(&id) else {
+                continue;
+            };
+            let Stage::Incoming { req, .. } = c.stage else {
+                continue;
+            };
+            let connector = c.connector;
+            self.exports.set_silent(&c.name, c.exporter(), now + LAST);
+            if !self.has_another(c) {
+                self.unanswered.push_back((now + PATIENCE, id));
+                continue;
+            }
+            self.drop_incoming(id, connector);
+            let refusal = refusal(RefusalCode::PeerGone, u64::from(id.0), 0);
+            self.cx
+                .tell(connector, Event::Refused { req, refusal }, &[]);
+        }
+    }
+
+    /// Says whether a connection in the making could go to another exporter of its name.
+    fn has_another(&self, c: &Channel) -> bool {
+        let Stage::Incoming { have, .. } = &c.stage else {
+            return false;
+        };
+        let uid = c.payers.into_iter().flatten().next();
+        self.exports.named(&c.name).any(|(_, e)| {
+            let by = e.domain;
+            let is_new = ![c.source, c.sink].contains(&by) && !have.contains(&by);
+            is_new && uid.is_some_and(|uid| self.may_come(by, uid))
+        })
+    }
+
     /// Ends the count of a channel's ends.
     pub(crate) fn no_channel(&mut self, payers: &[Option<u32>; 2]) {
         for payer in payers.iter().flatten() {
@@ -370,12 +543,7 @@ impl State {
     }
 
     /// Returns the channel in the making that `me` has to answer.
-    fn to_answer(
-        &self,
-        me: DomainId,
-        id: ChannelId,
-        topic: bool,
-    ) -> Result<(Req, FdToken, Role), Fail> {
+    fn to_answer(&self, me: DomainId, id: ChannelId, ring: bool) -> Result<Answer, Fail> {
         let c = self.channels.get(&id).ok_or(no_such(id.0))?;
         match (c.role_of(me), &c.stage) {
             (
@@ -383,9 +551,17 @@ impl State {
                 Stage::Incoming {
                     req,
                     half,
-                    topic: wanted,
+                    kind,
+                    shared,
+                    ..
                 },
-            ) if c.connector != me && *wanted == topic => Ok((*req, *half, role)),
+            ) if c.connector != me && (*kind != NameKind::Channel) == ring => Ok(Answer {
+                req: *req,
+                half: *half,
+                role,
+                kind: *kind,
+                shared: *shared,
+            }),
             (None, _) => Err(not_yours(id.0)),
             _ => Err(refusal(RefusalCode::State, u64::from(id.0), 0).into()),
         }
@@ -400,7 +576,13 @@ impl State {
         ring_lines: Option<u32>,
         fds: &mut Ancillary,
     ) -> Done {
-        let (their_req, their_half, role) = self.to_answer(me, id, ring_lines.is_some())?;
+        let Answer {
+            req: their_req,
+            half: their_half,
+            role,
+            kind,
+            shared,
+        } = self.to_answer(me, id, ring_lines.is_some())?;
         check_lines(lines)?;
         ring_lines.map(check_lines).transpose()?;
         let uid = self.cx.uid_of(me).ok_or(no_such(me.0))?;
@@ -408,9 +590,13 @@ impl State {
         let half = fds.take(half_of(role), lines)?.token;
         let shown = ring_lines.map(|lines| {
             let ring = fds.take(Kind::Lines, lines)?;
+            let (beside, count) = match kind {
+                NameKind::Queue => (Kind::Claims, lines),
+                _ => (Kind::Bell, 1),
+            };
             Ok::<_, Fail>([
                 (ring, Kind::Lines, lines),
-                (fds.take(Kind::Bell, 1)?, Kind::Bell, 1),
+                (fds.take(beside, count)?, beside, count),
             ])
         });
         let shown = shown.transpose()?;
@@ -422,6 +608,7 @@ impl State {
         let Some(c) = self.channels.get_mut(&id) else {
             return Err(no_such(id.0));
         };
+        self.exports.set_silent(&c.name, me, Duration::ZERO);
         c.stage = Stage::Open;
         let theirs = c.payers.into_iter().flatten().next();
         c.payers[usize::from(role == Role::Sink)] = Some(uid);
@@ -450,6 +637,7 @@ impl State {
             peer_pid,
             lines,
             ring_lines: ring_lines.unwrap_or_default(),
+            shared,
         };
         let shown: Vec<FdToken> = shown
             .into_iter()
@@ -472,11 +660,13 @@ impl State {
     }
 
     pub(crate) fn reject(&mut self, me: DomainId, id: ChannelId) -> Done {
-        let topic = matches!(
-            self.channels.get(&id).map(|c| &c.stage),
-            Some(Stage::Incoming { topic: true, .. })
+        let ring = self.channels.get(&id).is_some_and(
+            |c| matches!(c.stage, Stage::Incoming { kind, .. } if kind != NameKind::Channel),
         );
-        self.to_answer(me, id, topic)?;
+        self.to_answer(me, id, ring)?;
+        if let Some(c) = self.channels.get(&id) {
+            self.exports.set_silent(&c.name, me, Duration::ZERO);
+        }
         self.drop_incoming(id, me);
         Ok(())
     }

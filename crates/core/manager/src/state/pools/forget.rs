@@ -4,16 +4,16 @@ use crate::state::State;
 use crate::state::books::accounts::Of;
 use crate::state::books::back_refs::BackRef;
 use crate::state::hogs::watch;
+use crate::state::pools::pool::Pool;
 use tranship_proto::PoolId;
 
 impl State {
-    /// Forgets an orphan if no process maps a chunk of it.
+    /// Forgets an orphan if no process maps a chunk of it, and each reader was told that nothing in it is alive.
     pub(crate) fn pool_may_end(&mut self, id: PoolId) {
-        if !self
-            .pools
-            .get(&id)
-            .is_some_and(|p| p.is_orphan() && p.chunks.is_empty() && p.stranded.is_empty())
-        {
+        let told = |p: &Pool| p.gone_said || p.readers.is_empty();
+        let is_over =
+            |p: &Pool| p.is_orphan() && p.chunks.is_empty() && p.stranded.is_empty() && told(p);
+        if !self.pools.get(&id).is_some_and(is_over) {
             return;
         }
         let readers = self.pools.get(&id).map(|p| p.readers.keys().copied());

@@ -72,6 +72,10 @@ impl State {
         let (known, mut gone): (Vec<ChunkKey>, Vec<ChunkKey>) =
             mapped.iter().partition(|key| r.shown.contains(key));
         if let Some(p) = self.pools.get(&pool) {
+            if p.is_orphan() {
+                // The pool's writer may have ended before it named these chunks (`take_up_reader`).
+                gone.clear();
+            }
             gone.extend(mapped.iter().filter(|key| p.stranded.contains_key(key)));
         }
         self.cx.claimed_too(me, |c| {

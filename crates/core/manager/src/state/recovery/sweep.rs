@@ -131,11 +131,10 @@ impl State {
         let orphan = self.pools.get(&id).filter(|p| p.is_orphan());
         // No other domain was ever shown it, or all of them are gone.
         let silent = |p: &Pool| {
-            p.chunks.is_empty()
-                || (p.readers.is_empty()
-                    && p.queues.is_empty()
-                    && !self.claims.names_pool(id)
-                    && !self.is_awaited(id))
+            p.readers.is_empty()
+                && p.queues.is_empty()
+                && !self.claims.names_pool(id)
+                && !self.is_awaited(id)
         };
         let silent = orphan.is_some_and(silent);
         let counters = || {
@@ -220,6 +219,8 @@ impl State {
             }
             return true;
         };
+        // A writer that ended within its claims did not name all of its chunks: readers may hold buffers in others.
+        let silent = pass.live.is_empty();
         let cost = 1 + p.readers.len();
         let most = (pass.units / cost).max(1);
         pass.units = pass.units.saturating_sub(most.saturating_mul(cost));
@@ -243,17 +244,17 @@ impl State {
             self.pools.chunk_goes(&mut self.cx, id, key);
         }
         if over {
-            self.orphan_judged(id);
+            self.orphan_judged(id, silent);
         }
         true
     }
 
-    /// Gives up the chunks of an orphan in which nothing is alive.
-    fn orphan_judged(&mut self, id: PoolId) {
+    /// Tells the readers of an orphan to forget it once nothing in it is alive.
+    fn orphan_judged(&mut self, id: PoolId, silent: bool) {
         let Some(p) = self.pools.get_mut(id) else {
             return;
         };
-        if !p.gone_said && p.chunks.is_empty() {
+        if !p.gone_said && p.chunks.is_empty() && silent {
             p.gone_said = true;
             let readers: Vec<DomainId> = p.readers.keys().copied().collect();
             for reader in readers {

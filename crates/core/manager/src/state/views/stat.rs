@@ -1,7 +1,7 @@
 //! Records of the state, item after item: for the statistics page, and for `Stat`, as fast as the client takes them.
 
 use crate::state::books::extent::For;
-use crate::state::model::{Item, StatRun};
+use crate::state::model::{Channel, Item, StatRun};
 use crate::state::quotas::schedule::millionths;
 use crate::state::types::{Action, ClientId, Done, Look, Surveyed};
 use crate::state::{Of, State, refusal};
@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::ops::Bound::{Excluded, Unbounded};
 use tranship_proto::{
     ChannelId, ChannelStat, DomainId, DomainStat, Event, ExportId, HeapStat, HoldStat, ManagerStat,
-    PoolId, PoolStat, RefusalCode, Req, Role, StatRecord,
+    NameKind, PoolId, PoolStat, RefusalCode, Req, Role, StatRecord,
 };
 
 /// Records of one moment.
@@ -206,8 +206,16 @@ impl State {
             pools: c.pools.iter().take(1024).copied().collect(),
             lines: c.lines,
             ring_bytes: c.ring_bytes(|half| self.cx.descriptors.bytes_of(half)),
+            kind: self.kind_of(c),
             ..ChannelStat::default()
         }))
+    }
+
+    /// Returns the kind of a channel's name, which its exporter alone decides.
+    fn kind_of(&self, channel: &Channel) -> NameKind {
+        let mut named = self.exports.named(&channel.name);
+        let its = named.find(|(_, export)| export.domain == channel.exporter());
+        its.map(|(_, export)| export.kind).unwrap_or_default()
     }
 
     fn export_record(&self, id: ExportId) -> Option<StatRecord> {
@@ -217,6 +225,7 @@ impl State {
             source: (e.role == Role::Source).then_some(e.domain),
             sink: (e.role == Role::Sink).then_some(e.domain),
             exported_as: Some(e.role),
+            kind: e.kind,
             ..ChannelStat::default()
         }))
     }
@@ -230,6 +239,7 @@ impl State {
             waiting_as: Some(w.role),
             lines: w.lines,
             ring_bytes: self.cx.descriptors.bytes_of(w.half),
+            kind: w.kind,
             ..ChannelStat::default()
         }))
     }

@@ -9,7 +9,7 @@ import sys
 if sys.version_info < (3, 11):
     sys.exit(f"Python {platform.python_version()} is older than 3.11")
 found = {"python": platform.python_version()}
-for module, package in [("numpy",) * 2, ("tranship",) * 2, ("iceoryx2",) * 2, ("zmq", "pyzmq")]:
+for module, package in [*((name,) * 2 for name in ("numpy", "tranship", "iceoryx2", "joblib", "pyarrow", "torch")), ("zmq", "pyzmq")]:
     try:
         importlib.import_module(module)
     except ImportError:

@@ -41,7 +41,7 @@ pub struct Iceoryx2 {
 }
 
 /// Their errors are not all `Sync`; the text is what we need.
-fn text<E: std::fmt::Debug>(what: &'static str) -> impl FnOnce(E) -> anyhow::Error {
+pub(crate) fn text<E: std::fmt::Debug>(what: &'static str) -> impl FnOnce(E) -> anyhow::Error {
     move |error| anyhow!("iceoryx2: {what}: {error:?}")
 }
 
@@ -50,7 +50,7 @@ fn prefix(run: u64) -> String {
 }
 
 /// A node under names of our own: what another user of iceoryx2 on this machine left behind is not ours to find.
-fn node(run: u64) -> Result<Node<Service>> {
+pub(crate) fn node(run: u64) -> Result<Node<Service>> {
     set_log_level(LogLevel::Error);
     let mut config = Config::default();
     config.global.prefix = FileName::new(prefix(run).as_bytes()).map_err(text("prefix"))?;

@@ -15,7 +15,7 @@ pub use inline::Inlined;
 pub use service::Served;
 
 use anyhow::{Context, Result, ensure};
-use tranship_core::{Buffer, BufferMut, Domain, Pool, Receiver, Sender};
+use tranship_core::{Buffer, BufferMut, Domain, Message, Pool, Receiver, Sender};
 
 use crate::case::{Case, Touch};
 use crate::party::Party;
@@ -25,6 +25,8 @@ use crate::touch;
 pub struct Tranship {
     sender: Sender,
     receiver: Receiver,
+    /// Of one call.
+    messages: Vec<Message>,
     pool: Pool,
     touch: Touch,
     payload: usize,
@@ -38,7 +40,7 @@ impl Peer for Tranship {
         let domain = join::domain_with(role.index(), party, case.helper)?;
         let pool = domain.create_pool(join::pool_of(case.buffers, case.payload))?;
         let (mut sender, mut receiver) = join::links(&domain, case, role)?;
-        // One after the other: who accepts a pool must be in a call of the library.
+        // One after the other: the end that accepts a pool must be in a call of the library.
         if role == Role::Ping {
             join::show(&mut sender, &pool)?;
             join::look(&mut receiver)?;
@@ -50,6 +52,7 @@ impl Peer for Tranship {
         Ok(Self {
             sender,
             receiver,
+            messages: Vec::with_capacity(Self::MANY),
             pool,
             touch: case.touch,
             payload: case.payload,
@@ -120,6 +123,30 @@ impl Ops for Tranship {
     #[inline(always)]
     fn release(&mut self, held: Buffer) -> Result<()> {
         drop(held);
+        Ok(())
+    }
+
+    const MANY: usize = 10;
+
+    #[inline(always)]
+    fn give_many(&mut self, loans: Vec<BufferMut>) -> Result<()> {
+        let payloads = loans.into_iter().map(|loan| (loan.freeze(), 0));
+        self.sender
+            .send_many(payloads)
+            .map_err(|failed| failed.error)?;
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn take_many(&mut self, into: &mut Vec<Buffer>) -> Result<()> {
+        self.receiver.recv_many(&mut self.messages, Self::MANY)?;
+        for message in self.messages.drain(..) {
+            into.push(
+                message
+                    .into_buffer()
+                    .context("a message without a buffer")?,
+            );
+        }
         Ok(())
     }
 }

@@ -1,4 +1,4 @@
-//! A server of memcached's protocol, as a process that ends with who asks it: Debian's memcached, or ours.
+//! A server of memcached's protocol, as a process that ends with its client: Debian's memcached, or ours.
 
 use anyhow::{Context, Result, bail, ensure};
 use std::io::{BufRead, BufReader, Read, Write};

@@ -1,0 +1,142 @@
+//! A connection.
+
+use crate::os::{Piece, write_pieces};
+use crate::word::Word;
+use rustix::io::Errno;
+use std::collections::VecDeque;
+use std::os::fd::OwnedFd;
+use std::time::Instant;
+use tranship::Body;
+
+#[derive(Debug)]
+pub(super) struct Conn {
+    pub socket: OwnedFd,
+    /// Generation of the slot for messages. It changes when replies that are under way no longer count.
+    pub generation: u16,
+    /// Generation of the slot for the socket's events.
+    pub born: u16,
+    /// The request whose reply goes out next.
+    pub next: u16,
+    /// Replies whose turn has not come.
+    pub early: Vec<(Word, Body)>,
+    /// Bytes to send, from byte `skip` of the first piece on.
+    pub out: VecDeque<Piece>,
+    skip: usize,
+    pub out_bytes: usize,
+    /// Messages to `http` that are not answered.
+    pub unanswered: u32,
+    /// `http` has a part of a request.
+    pub partial: bool,
+    /// A part of a reply was passed to the client.
+    pub mid: bool,
+    /// The socket may have more to read.
+    pub unread: bool,
+    /// The client sends no more.
+    pub ended: bool,
+    /// Nothing is read any more; the connection ends when all is sent.
+    pub last: bool,
+    /// The client gets time to read before the end.
+    pub lingers: bool,
+    /// The last event of the request, or the reply.
+    pub since: Instant,
+    /// When the client last took something.
+    pub took: Instant,
+    /// A component has died: no answer is expected after this.
+    pub doomed: Option<Instant>,
+}
+
+/// How much was sent.
+#[derive(PartialEq, Eq, Debug)]
+pub(super) enum Flushed {
+    All,
+    Some,
+    Broken,
+}
+
+impl Conn {
+    pub(super) fn new(socket: OwnedFd, generation: u16, now: Instant) -> Conn {
+        Conn {
+            socket,
+            generation,
+            born: generation,
+            next: 0,
+            early: Vec::new(),
+            out: VecDeque::new(),
+            skip: 0,
+            out_bytes: 0,
+            unanswered: 0,
+            partial: false,
+            mid: false,
+            unread: false,
+            ended: false,
+            last: false,
+            lingers: false,
+            since: now,
+            took: now,
+            doomed: None,
+        }
+    }
+
+    /// Adds a reply to what is to be sent.
+    pub(super) fn push(&mut self, body: Body) {
+        match body {
+            Body::Buffer(piece) => self.push_piece(Piece::Shared(piece)),
+            Body::BufferMut(piece) => self.push_piece(Piece::Shared(piece.freeze())),
+            Body::Aggregate(all) => {
+                for piece in all.pieces() {
+                    self.push_piece(Piece::Shared(piece.clone()));
+                }
+            }
+            Body::Inline(bytes) => self.push_own(bytes.to_vec()),
+            Body::AggregateMut(_) | Body::Released(_) => {}
+        }
+    }
+
+    /// Adds bytes of the front's own.
+    pub(super) fn push_own(&mut self, bytes: Vec<u8>) {
+        self.push_piece(Piece::Own(bytes));
+    }
+
+    fn push_piece(&mut self, piece: Piece) {
+        if piece.len() > 0 {
+            self.out_bytes += piece.len();
+            self.out.push_back(piece);
+        }
+    }
+
+    /// Takes note of an answered message, if this is the end of one. Returns how many were answered.
+    pub(super) fn answered(&mut self, word: Word, now: Instant) -> usize {
+        if !word.has(Word::END) || self.unanswered == 0 {
+            return 0;
+        }
+        self.unanswered -= 1;
+        self.partial = word.has(Word::PARTIAL);
+        self.since = now;
+        if self.unanswered == 0 {
+            self.doomed = None;
+        }
+        1
+    }
+
+    /// Sends what the socket takes.
+    pub(super) fn flush(&mut self, now: Instant) -> Flushed {
+        while !self.out.is_empty() {
+            let wrote = match write_pieces(&self.socket, self.out.iter(), self.skip) {
+                Ok(wrote) => wrote,
+                Err(Errno::INTR) => continue,
+                Err(Errno::AGAIN) => return Flushed::Some,
+                Err(_) => return Flushed::Broken,
+            };
+            self.took = now;
+            self.out_bytes -= wrote;
+            self.skip += wrote;
+            while let Some(first) = self.out.front()
+                && self.skip >= first.len()
+            {
+                self.skip -= first.len();
+                self.out.pop_front();
+            }
+        }
+        Flushed::All
+    }
+}

@@ -1,0 +1,162 @@
+//! Replies: the head, and its date.
+
+use crate::word::Word;
+use std::io::Write;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use tranship::{Aggregate, Body, Buffer, Error, Pool};
+
+/// Returns the reason phrase of a status.
+#[must_use]
+pub fn reason(status: u16) -> &'static str {
+    match status {
+        100 => "Continue",
+        200 => "OK",
+        204 => "No Content",
+        206 => "Partial Content",
+        301 => "Moved Permanently",
+        302 => "Found",
+        304 => "Not Modified",
+        400 => "Bad Request",
+        403 => "Forbidden",
+        404 => "Not Found",
+        405 => "Method Not Allowed",
+        408 => "Request Timeout",
+        413 => "Content Too Large",
+        414 => "URI Too Long",
+        416 => "Range Not Satisfiable",
+        417 => "Expectation Failed",
+        431 => "Request Header Fields Too Large",
+        500 => "Internal Server Error",
+        501 => "Not Implemented",
+        502 => "Bad Gateway",
+        503 => "Service Unavailable",
+        504 => "Gateway Timeout",
+        505 => "HTTP Version Not Supported",
+        _ => "Status",
+    }
+}
+
+/// Time for memory to come back from the front. A component that waits for memory says so by waiting: a policy then gives
+/// it more.
+pub(crate) const MEMORY: Duration = Duration::from_millis(500);
+
+/// Writes heads of replies, with a date that is made once a second.
+#[derive(Debug, Default)]
+pub struct Heads {
+    second: u64,
+    date: String,
+    text: Vec<u8>,
+}
+
+impl Heads {
+    /// Returns a reply's head. `length`: bytes of the body; `None`: the reply has none, and says nothing of it (204, 304).
+    /// `headers` are whole lines.
+    pub fn head(&mut self, word: Word, status: u16, length: Option<u64>, headers: &str) -> &[u8] {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        let second = now.map_or(0, |since| since.as_secs());
+        if second != self.second || self.date.is_empty() {
+            self.second = second;
+            self.date = http_date(second);
+        }
+        self.text.clear();
+        let text = &mut self.text;
+        // A vector takes everything.
+        let _ = write!(
+            text,
+            "HTTP/1.1 {status} {}\r\nserver: tranship\r\ndate: {}\r\n",
+            reason(status),
+            self.date
+        );
+        if let Some(length) = length {
+            let _ = write!(text, "content-length: {length}\r\n");
+        }
+        text.extend(headers.as_bytes());
+        if word.has(Word::CLOSE) {
+            text.extend(b"connection: close\r\n");
+        } else if word.has(Word::KEEP) {
+            text.extend(b"connection: keep-alive\r\n");
+        }
+        text.extend(b"\r\n");
+        text
+    }
+
+    /// Makes a whole reply of a head and a body, which is not sent to a HEAD request.
+    ///
+    /// # Errors
+    /// `TimedOut` without memory for the head.
+    pub fn reply(
+        &mut self,
+        pool: &Pool,
+        word: Word,
+        status: u16,
+        headers: &str,
+        body: Option<Buffer>,
+    ) -> Result<(Word, Body), Error> {
+        let length = match status {
+            204 | 304 => None,
+            _ => Some(body.as_ref().map_or(0, |body| body.len() as u64)),
+        };
+        let head = self.head(word, status, length, headers);
+        let mut buffer = pool.alloc_timeout(head.len(), MEMORY)?;
+        buffer.copy_from_slice(head);
+        let head = buffer.freeze();
+        let body = body.filter(|body| !word.has(Word::HEAD) && !body.is_empty());
+        let whole = match body {
+            None => Body::Buffer(head),
+            Some(body) => Body::Aggregate(together(pool, head, body)?),
+        };
+        Ok((word.with_status(status), whole))
+    }
+}
+
+/// Makes an aggregate of two pieces.
+///
+/// # Errors
+/// None is known.
+pub fn together(pool: &Pool, head: Buffer, body: Buffer) -> Result<Aggregate, Error> {
+    let mut all = Aggregate::new();
+    all.set_list_pool(pool);
+    all.push_back(head).map_err(|failed| failed.error)?;
+    all.push_back(body).map_err(|failed| failed.error)?;
+    Ok(all)
+}
+
+/// Writes a date as RFC 9110, section 5.6.7, has it.
+#[must_use]
+pub fn http_date(second: u64) -> String {
+    const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
+    const MONTHS: [&str; 12] = [
+        "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
+    ];
+    let days = second / 86_400;
+    let (hour, minute, rest) = (second / 3600 % 24, second / 60 % 60, second % 60);
+    // The calendar repeats every 400 years; days are counted from 1 March of the year 0.
+    let shifted = days + 719_468;
+    let (era, day) = (shifted / 146_097, shifted % 146_097);
+    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day + 2) / 153;
+    let date = day - (153 * month + 2) / 5 + 1;
+    let (month, next) = if month < 10 {
+        (month + 2, 0)
+    } else {
+        (month - 10, 1)
+    };
+    let year = year + era * 400 + next;
+    let weekday = DAYS[usize::try_from(days % 7).unwrap_or(0)];
+    let month = MONTHS[usize::try_from(month).unwrap_or(0)];
+    format!("{weekday}, {date:02} {month} {year} {hour:02}:{minute:02}:{rest:02} GMT")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::http_date;
+
+    #[test]
+    fn dates_are_those_of_the_calendar() {
+        assert_eq!(http_date(0), "Thu, 01 Jan 1970 00:00:00 GMT");
+        assert_eq!(http_date(784_111_777), "Sun, 06 Nov 1994 08:49:37 GMT");
+        assert_eq!(http_date(951_782_400), "Tue, 29 Feb 2000 00:00:00 GMT");
+        assert_eq!(http_date(4_107_542_399), "Sun, 28 Feb 2100 23:59:59 GMT");
+    }
+}

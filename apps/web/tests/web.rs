@@ -1,0 +1,20 @@
+//! The web server as `tranship run` starts it: real processes, and clients of a Unix socket.
+
+#[path = "web/bounds.rs"]
+mod bounds;
+#[path = "web/client.rs"]
+mod client;
+#[path = "web/contents.rs"]
+mod contents;
+#[path = "web/deaths.rs"]
+mod deaths;
+#[path = "web/fastcgi.rs"]
+mod fastcgi;
+#[path = "web/kills.rs"]
+mod kills;
+#[path = "web/peers.rs"]
+mod peers;
+#[path = "web/protocol.rs"]
+mod protocol;
+#[path = "web/site.rs"]
+mod site;

@@ -1,0 +1,96 @@
+//! A component that dies or hangs.
+
+use crate::site::Site;
+use tranship_testkit::Watchdog;
+
+#[test]
+fn a_handler_that_dies_costs_its_request_and_no_other() {
+    let _watchdog = Watchdog::new();
+    let site = Site::start(&[]);
+    let mut victim = site.client();
+    let mut other = site.client();
+    other.ask("/page.txt");
+    other.reply();
+    victim.ask("/dynamic?crash");
+    // These come behind it: the next process answers them.
+    let mut behind: Vec<_> = (0..5).map(|_| site.client()).collect();
+    for client in &mut behind {
+        client.ask("/dynamic?n=9");
+    }
+    assert_eq!(victim.reply().status, 502);
+    victim.ends();
+    for client in &mut behind {
+        let reply = client.reply();
+        assert!(
+            matches!((reply.status, reply.body.len()), (200, 9) | (502, _)),
+            "{reply:?}"
+        );
+    }
+    other.ask("/page.txt");
+    assert_eq!(other.reply().status, 200);
+    site.stop();
+}
+
+#[test]
+fn a_handler_that_hangs_costs_its_request_and_no_other() {
+    let _watchdog = Watchdog::new();
+    let site = Site::start(&[
+        ("\"front\"]", "\"front\", \"--answer\", \"1500\"]"),
+        ("\"dynamic\"]", "\"dynamic\", \"--answer\", \"500\"]"),
+    ]);
+    let mut victim = site.client();
+    victim.ask("/dynamic?hang");
+    let status = victim.reply().status;
+    assert!(matches!(status, 502 | 504), "{status}");
+    loop {
+        let (status, body) = site.get("/dynamic?n=4");
+        if status == 200 {
+            assert_eq!(body.len(), 4);
+            break;
+        }
+        assert!(matches!(status, 502..=504), "{status}");
+    }
+    site.stop();
+}
+
+#[test]
+fn each_component_may_die_and_the_service_goes_on() {
+    let _watchdog = Watchdog::new();
+    let site = Site::start(&[]);
+    assert_eq!(site.get("/dynamic?n=1").0, 200);
+    let names = [
+        "http", "guard", "route", "cache", "static", "dynamic", "log", "front",
+    ];
+    for name in names {
+        let others: Vec<_> = names
+            .iter()
+            .filter(|other| **other != name)
+            .map(|other| site.wait_pid(other))
+            .collect();
+        site.kill(name);
+        loop {
+            // No connection is refused, and the answer is right or says that it is none.
+            let mut client = site.client();
+            client.ask("/dynamic?n=77");
+            let Some(reply) = client.reply_or_end(true) else {
+                assert_eq!(name, "front");
+                continue;
+            };
+            match reply.status {
+                200 => {
+                    assert_eq!(reply.body.len(), 77);
+                    break;
+                }
+                status => assert!(matches!(status, 502..=504), "{name}: {status}"),
+            }
+        }
+        let after: Vec<_> = names
+            .iter()
+            .filter(|other| **other != name)
+            .map(|other| site.wait_pid(other))
+            .collect();
+        assert_eq!(others, after, "{name}");
+    }
+    assert_eq!(site.get("/page.txt").0, 200);
+    site.stop();
+}

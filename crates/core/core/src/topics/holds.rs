@@ -1,0 +1,101 @@
+//! The buffers that a reader holds, as its desk says it.
+
+use super::Named;
+use crate::buffer::Buffer;
+use crate::error::Error;
+use crate::link::{Receiver, Taken};
+use std::convert::Infallible;
+use tranship_proto::PoolId;
+use tranship_ring::broadcast::{Hold, KEPT, Reader, ReaderMemory};
+use tranship_sys::crash;
+
+/// The buffers of one pool that a reader holds. The table is this domain's references, in which handles count themselves.
+#[derive(Debug)]
+pub struct Holds {
+    pool: PoolId,
+    keep: u32,
+    /// The slot in each entry of `kept` that is in use.
+    kept: [Option<u32>; KEPT as usize],
+    /// The slots that are held by the table.
+    table: Vec<u32>,
+}
+
+impl Holds {
+    /// Begins with no buffer. The reader may hold `keep` buffers beside those that its desk has entries for.
+    pub fn new(pool: PoolId, keep: u32) -> Holds {
+        Holds {
+            pool,
+            keep,
+            kept: [None; KEPT as usize],
+            table: Vec::new(),
+        }
+    }
+
+    /// Returns the pool.
+    pub fn pool(&self) -> PoolId {
+        self.pool
+    }
+
+    /// Returns how many buffers are held, as of the last [`tidy`](Holds::tidy).
+    pub fn count(&self) -> usize {
+        self.kept.iter().flatten().count() + self.table.len()
+    }
+
+    /// Returns how many buffers may be held.
+    pub fn most(&self) -> usize {
+        self.keep as usize + self.kept.len()
+    }
+
+    /// Gives back entries of the desk whose buffers were dropped. Only this reader raises their references from 0 by
+    /// this desk, so an entry whose slot has none stays without.
+    pub fn tidy(
+        &mut self,
+        receiver: &mut Receiver,
+        reader: &mut Reader,
+        memory: &impl ReaderMemory<Stop = Infallible>,
+    ) {
+        for (entry, kept) in (0u8..).zip(&mut self.kept) {
+            if let Some(slot) = *kept
+                && !receiver.topic_holds(self.pool, slot)
+            {
+                let Ok(()) = memory.set_kept(entry, 0);
+                *kept = None;
+            }
+        }
+        if !self.table.is_empty() {
+            let pool = self.pool;
+            self.table.retain(|slot| receiver.topic_holds(pool, *slot));
+            if self.table.is_empty() {
+                let Ok(()) = reader.empty_table(memory, 0);
+            }
+        }
+    }
+
+    /// Takes the buffer that a line names: counts its handle, then says in the desk that it is held. There is room for it.
+    ///
+    /// # Errors
+    /// As [`Receiver::topic_take`].
+    // Crash: the window covers the buffer until the message is finished; a death takes the desk and the references off.
+    #[inline]
+    pub fn hold(
+        &mut self,
+        receiver: &mut Receiver,
+        reader: &mut Reader,
+        memory: &impl ReaderMemory<Stop = Infallible>,
+        named: Named,
+    ) -> Result<Taken<Buffer>, Error> {
+        let buffer = match receiver.topic_take(named)? {
+            Taken::Here(buffer) => buffer,
+            missing => return Ok(missing),
+        };
+        crash::point("readers.held");
+        let in_table = u32::try_from(self.table.len()).unwrap_or(u32::MAX);
+        let Ok(held) = reader.hold(memory, named.id.slot(), in_table);
+        match held {
+            Ok(Hold::Entry(entry)) => self.kept[usize::from(entry)] = Some(named.id.slot()),
+            Ok(Hold::Table(slot)) => self.table.push(slot),
+            Err(_) => return Ok(Taken::Lost),
+        }
+        Ok(Taken::Here(buffer))
+    }
+}

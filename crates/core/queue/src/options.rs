@@ -1,0 +1,189 @@
+//! What a producer and a consumer may choose, with defaults that need no thought.
+
+use tranship_core::{Error, ErrorKind, PoolOptions, Trust, Wait};
+use tranship_readers::pieces;
+use tranship_ring::broadcast::OPEN;
+
+/// What a producer does with an item whose consumer ended without acknowledging it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WhenLost {
+    /// Gives it back to the queue, marked as redelivered: another consumer gets it. Some consumers may then do an item's work twice.
+    GiveBack,
+    /// Reports it ([`Producer::take_lost`](crate::Producer::take_lost)): no consumer gets it again.
+    Report,
+}
+
+/// A producer's part of a queue.
+///
+/// ```
+/// # mod tranship { pub use tranship_queue as queue; }
+/// use tranship::queue::{QueueOptions, WhenLost};
+///
+/// let options = QueueOptions::new().depth(256).when_lost(WhenLost::Report);
+/// # let _ = options;
+/// ```
+#[derive(Clone, Debug)]
+pub struct QueueOptions {
+    pub(crate) depth: u32,
+    pub(crate) keep: u32,
+    pub(crate) when_lost: WhenLost,
+    pub(crate) shared: bool,
+    pub(crate) pool: Option<PoolOptions>,
+    pub(crate) pieces: u32,
+    pub(crate) message_type: Option<String>,
+}
+
+/// Most bytes of a producer's own pool, if its options say nothing else. They are addresses: memory comes as it is needed.
+const POOL_BYTES: u64 = 1 << 30;
+/// Most buffers of a producer's own pool, if its options say nothing else.
+const POOL_SLOTS: u32 = 1024;
+/// The most lines of a ring.
+const MOST_LINES: u32 = 65_536;
+/// The fewest lines of a ring.
+const LEAST_LINES: u32 = 2;
+
+impl Default for QueueOptions {
+    fn default() -> Self {
+        QueueOptions {
+            depth: 64,
+            keep: 64,
+            when_lost: WhenLost::GiveBack,
+            shared: true,
+            pool: None,
+            pieces: 8,
+            message_type: None,
+        }
+    }
+}
+
+impl QueueOptions {
+    /// Returns the defaults: 64 items may wait, other producers may join, and unacknowledged items are given back.
+    pub fn new() -> QueueOptions {
+        QueueOptions::default()
+    }
+
+    /// Sets the type of the messages, as a text that both sides must have alike ([`ChannelOptions::message_type`](tranship_core::ChannelOptions::message_type)). Default:
+    /// none, which fits a side without a type alone.
+    pub fn message_type(mut self, text: &str) -> Self {
+        self.message_type = Some(text.into());
+        self
+    }
+
+    /// Sets how many items of this producer may wait: a power of two, 2 to 65,536. Items that a consumer has taken and not
+    /// acknowledged do not count.
+    pub fn depth(mut self, items: u32) -> Self {
+        self.depth = items;
+        self
+    }
+
+    /// Sets how many buffers a consumer may keep beside those 12 that its desk has room for. Default: 64.
+    pub fn keep(mut self, buffers: u32) -> Self {
+        self.keep = buffers;
+        self
+    }
+
+    /// Sets what becomes of an item whose consumer ended without acknowledging it.
+    pub fn when_lost(mut self, what: WhenLost) -> Self {
+        self.when_lost = what;
+        self
+    }
+
+    /// Refuses other producers. All producers of a queue must choose the same.
+    pub fn exclusive(mut self) -> Self {
+        self.shared = false;
+        self
+    }
+
+    /// Sets how many pieces an aggregate may have: at most 32, and at most as many as a consumer may keep. Default: 8.
+    pub fn pieces(mut self, most: u32) -> Self {
+        self.pieces = most;
+        self
+    }
+
+    /// Sets the shape of the producer's own pool. Default: at most 1 GiB of addresses and 1024 buffers. Its level is
+    /// [`Producer`](Trust::Producer).
+    pub fn pool(mut self, pool: PoolOptions) -> Self {
+        self.pool = Some(pool);
+        self
+    }
+
+    pub(crate) fn pool_options(&self, name: &str) -> PoolOptions {
+        let usual = || PoolOptions::new(POOL_BYTES).slots(POOL_SLOTS).name(name);
+        let pool = self.pool.clone().unwrap_or_else(usual);
+        pool.trust(Trust::Producer)
+    }
+
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        let depth = self.depth;
+        if depth.is_power_of_two() && (LEAST_LINES..=MOST_LINES).contains(&depth) {
+            return pieces::check_most(self.pieces, self.keep);
+        }
+        let text = format!(
+            "a queue's depth is a power of two from {LEAST_LINES} to {MOST_LINES} (QueueOptions::depth), not {depth}"
+        );
+        Err(Error::new(ErrorKind::BadArgument, text))
+    }
+}
+
+/// A consumer's part of a queue.
+#[derive(Clone, Debug)]
+pub struct ConsumerOptions {
+    pub(crate) acknowledges: bool,
+    pub(crate) open: usize,
+    pub(crate) wait: Wait,
+    pub(crate) message_type: Option<String>,
+}
+
+impl Default for ConsumerOptions {
+    fn default() -> Self {
+        ConsumerOptions {
+            acknowledges: true,
+            open: OPEN,
+            wait: Wait::default(),
+            message_type: None,
+        }
+    }
+}
+
+impl ConsumerOptions {
+    /// Returns the defaults: items are acknowledged by [`Item::ack`](crate::Item::ack), and up to 64 of each producer may be open.
+    pub fn new() -> ConsumerOptions {
+        ConsumerOptions::default()
+    }
+
+    /// Sets the type of the messages, as a text that both sides must have alike ([`ChannelOptions::message_type`](tranship_core::ChannelOptions::message_type)). Default:
+    /// none, which fits a side without a type alone.
+    pub fn message_type(mut self, text: &str) -> Self {
+        self.message_type = Some(text.into());
+        self
+    }
+
+    /// Acknowledges each item as `recv` returns it. An item whose consumer then ends is neither given back nor reported.
+    pub fn auto_ack(mut self) -> Self {
+        self.acknowledges = false;
+        self
+    }
+
+    /// Sets how many items of each producer this consumer may have taken and not acknowledged: 1 to 64. The default is 64.
+    pub fn unacknowledged(mut self, items: usize) -> Self {
+        self.open = items;
+        self
+    }
+
+    /// Sets how `recv` waits.
+    pub fn wait(mut self, wait: Wait) -> Self {
+        self.wait = wait;
+        self
+    }
+
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        let open = self.open;
+        if (1..=OPEN).contains(&open) {
+            return Ok(());
+        }
+        let text = format!(
+            "a consumer may have 1 to {OPEN} unacknowledged items of a producer (ConsumerOptions::unacknowledged), not {open}"
+        );
+        Err(Error::new(ErrorKind::BadArgument, text))
+    }
+}

@@ -1,0 +1,444 @@
+//! Producers and consumers of one process, each in a domain of its own.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+use tranship_core::{Buffer, Domain, ErrorKind, Receiver, Wait};
+use tranship_queue::{
+    Cause, Consumer, ConsumerOptions, Item, Producer, QueueOptions, Queues, WhenLost,
+};
+use tranship_testkit::Watchdog;
+
+/// A domain with a manager, and a way to join it.
+struct World {
+    here: Domain,
+}
+
+impl World {
+    fn new() -> World {
+        let here = Domain::embedded().expect("a domain");
+        World { here }
+    }
+
+    fn join(&self) -> Domain {
+        let socket = self.here.socket_path().expect("a socket");
+        Domain::builder().socket(socket).connect().expect("join")
+    }
+
+    fn producer(&self, options: QueueOptions) -> Producer {
+        self.join().produce_with("jobs", options).expect("produce")
+    }
+
+    fn consumer(&self, options: ConsumerOptions) -> Consumer {
+        self.join().consume_with("jobs", options).expect("consume")
+    }
+
+    /// A producer, and consumers that have joined.
+    fn with(&self, options: QueueOptions, consumers: usize) -> (Producer, Vec<Consumer>) {
+        let mut producer = self.producer(options);
+        let new = || self.consumer(ConsumerOptions::new().wait(Wait::Sleep));
+        let mut consumers: Vec<Consumer> = (0..consumers).map(|_| new()).collect();
+        for consumer in &mut consumers {
+            meet(&mut producer, consumer, 1);
+        }
+        (producer, consumers)
+    }
+}
+
+/// Lets a consumer join a producer: of so many it is then a consumer. Others' helper threads take it in, too.
+fn meet(producer: &mut Producer, consumer: &mut Consumer, producers: usize) {
+    let joined = |consumer: &Consumer| {
+        let seen = consumer.status().producers;
+        seen.iter().filter(|seen| seen.joined).count()
+    };
+    while joined(consumer) < producers {
+        assert!(consumer.try_recv().expect("nothing yet").is_none());
+        producer.tend().expect("tend");
+    }
+}
+
+/// Takes an item, and lets the consumer join for it.
+fn recv(producer: &mut Producer, consumer: &mut Consumer) -> Item {
+    loop {
+        if let Some(item) = take(consumer) {
+            return item;
+        }
+        producer.tend().expect("tend");
+    }
+}
+
+fn job(producer: &mut Producer, n: u64) -> Buffer {
+    let mut job = producer.alloc(8).expect("a buffer");
+    job.copy_from_slice(&n.to_le_bytes());
+    job.freeze()
+}
+
+fn send(producer: &mut Producer, n: u64) {
+    let job = job(producer, n);
+    producer.try_send((job, n)).expect("there is room");
+}
+
+fn take(consumer: &mut Consumer) -> Option<Item> {
+    let item = consumer.try_recv().expect("it can receive")?;
+    assert_eq!(item.to_vec(), item.word.to_le_bytes());
+    Some(item)
+}
+
+/// Acknowledges all that is there, and returns the words.
+fn drain(consumer: &mut Consumer) -> Vec<u64> {
+    let next = || Some(take(consumer)?.ack().expect("acknowledged").word);
+    std::iter::from_fn(next).collect()
+}
+
+#[test]
+fn what_is_sent_is_taken_once() {
+    let _dog = Watchdog::new();
+    let world = World::new();
+    let (mut producer, mut consumers) = world.with(QueueOptions::new(), 3);
+    let mut taken = vec![Vec::new(); 3];
+    for n in 0..1000u64 {
+        send(&mut producer, n);
+        let at = usize::try_from(n % 3).expect("small");
+        let item = take(&mut consumers[at]).expect("an item waits");
+        assert!(!item.redelivered());
+        taken[at].push(item.ack().expect("acknowledged").word);
+        for other in &mut consumers {
+            assert!(take(other).is_none(), "{n} is taken already");
+        }
+    }
+    assert!(taken.iter().all(|words| words.is_sorted()));
+    let all: BTreeSet<u64> = taken.into_iter().flatten().collect();
+    assert_eq!(all, (0..1000).collect());
+    producer.wait_done(None).expect("done");
+    let status = producer.status();
+    assert_eq!((status.waiting, status.open, status.redelivered), (0, 0, 0));
+    assert!(status.buffers <= 64 + 64 + 12, "{status:?}");
+}
+
+#[test]
+fn items_wait_for_consumers_that_come_later() {
+    let _dog = Watchdog::new();
+    let world = World::new();
+    let mut producer = world.producer(QueueOptions::new());
+    for n in 0..10 {
+        send(&mut producer, n);
+    }
+    producer.try_send(&b"in the line"[..]).expect("room");
+    let mut consumer = world.consumer(ConsumerOptions::new());
+    for n in 0..10 {
+        let item = recv(&mut producer, &mut consumer);
+        assert_eq!(item.ack().expect("acknowledged").word, n);
+    }
+    let last = consumer.recv().expect("it waits");
+    assert_eq!(last.ack().expect("acknowledged").to_vec(), b"in the line");
+}
+
+#[test]
+fn a_full_queue_says_who_has_how_much() {
+    let _dog = Watchdog::new();
+    let world = World::new();
+    let (mut producer, mut consumers) = world.with(QueueOptions::new().depth(4), 1);
+    for n in 0..4 {
+        send(&mut producer, n);
+    }
+    let job = job(&mut producer, 4);
+    let failed = producer.try_send((job, 4)).expect_err("it is full");
+    assert_eq!(failed.error.kind(), ErrorKind::Full);
+    let text = failed.error.to_string();
+    assert!(
+        text.contains("of the 4 items of this producer 4 wait"),
+        "{text}"
+    );
+    let (job, word) = failed.unsent;
+    let item = take(&mut consumers[0]).expect("it waits");
+    producer
+        .try_send((job, word))
+        .expect("a taken item makes room");
+    let failed = producer.send_timeout(&[0u8; 1], Duration::from_millis(1));
+    let error = failed.expect_err("it is full").error;
+    assert_eq!(error.kind(), ErrorKind::TimedOut);
+    let pid = format!("process {}", std::process::id());
+    let text = error.to_string();
+    assert!(
+        text.contains(&pid) && text.contains("has 1 items open"),
+        "{text}"
+    );
+    item.ack().expect("acknowledged");
+    assert_eq!(drain(&mut consumers[0]), [1, 2, 3, 4]);
+}
+
+#[test]
+fn an_item_that_is_given_back_goes_to_another() {
+    let _dog = Watchdog::new();
+    let world = World::new();
+    let (mut producer, mut consumers) = world.with(QueueOptions::new(), 2);
+    for n in 0..3 {
+        send(&mut producer, n);
+    }
+    take(&mut consumers[0]).expect("it waits").requeue();
+    drop(take(&mut consumers[0]).expect("it waits"));
+    producer.tend().expect("tend");
+    assert_eq!(producer.status().redelivered, 2);
+    let words: Vec<(u64, bool)> = std::iter::from_fn(|| take(&mut consumers[1]))
+        .map(|item| (item.word, item.redelivered()))
+        .collect();
+    assert_eq!(words, [(2, false), (0, true), (1, true)]);
+    // Dropped unacknowledged: they come again and again, until they are acknowledged.
+    producer.tend().expect("tend");
+    assert_eq!(drain(&mut consumers[0]), [2, 0, 1]);
+    producer.wait_done(None).expect("done");
+    // The entries by which they were handed back are free again.
+    for n in 0..200 {
+        send(&mut producer, n);
+        take(&mut consumers[0]).expect("it waits").requeue();
+        producer.tend().expect("tend");
+        let item = take(&mut consumers[1]).expect("it came back");
+        item.ack().expect("acknowledged");
+    }
+}
+
+#[test]
+fn a_rejected_item_is_reported() {
+    let _dog = Watchdog::new();
+    let world = World::new();
+    let (mut producer, mut consumers) = world.with(QueueOptions::new(), 1);
+    send(&mut producer, 7);
+    take(&mut consumers[0]).expect("it waits").reject();
+    producer.wait_done(None).expect("it is done with");
+    let lost = producer.take_lost().expect("it is reported");
+    assert_eq!((lost.message.word, lost.cause), (7, Cause::Rejected));
+    assert_eq!(lost.message.to_vec(), 7u64.to_le_bytes());
+    let consumer = lost.consumer.expect("it is known");
+    assert_eq!(consumer.1, std::process::id());
+    drop(lost);
+    assert!(producer.take_lost().is_none());
+    assert_eq!(producer.status().rejected, 1);
+}
+
+#[test]
+fn what_a_consumer_had_when_it_left_is_given_back_or_reported() {
+    let _dog = Watchdog::new();
+    for when_lost in [WhenLost::GiveBack, WhenLost::Report] {
+        let world = World::new();
+        let options = QueueOptions::new().depth(4).when_lost(when_lost);
+        let (mut producer, mut consumers) = world.with(options, 2);
+        let mut had = Vec::new();
+        for n in 0..10 {
+            send(&mut producer, n);
+            had.push(take(&mut consumers[0]).expect("it waits"));
+        }
+        let acknowledged = had.remove(3).ack().expect("acknowledged").word;
+        assert_eq!(acknowledged, 3);
+        drop(consumers.remove(0));
+        let error = had.remove(0).ack().expect_err("too late");
+        assert_eq!(error.kind(), ErrorKind::PeerGone, "{error}");
+        let rest: Vec<u64> = (0..10).filter(|n| *n != 3).collect();
+        let mut came = Vec::new();
+        while came.len() < rest.len() {
+            producer.tend().expect("tend");
+            came.extend(std::iter::from_fn(|| producer.take_lost()).map(|lost| lost.message.word));
+            came.extend(drain(&mut consumers[0]));
+        }
+        assert_eq!(came, rest, "{when_lost:?}");
+        producer.wait_done(None).expect("done");
+        let status = producer.status();
+        let counts = (status.redelivered, status.lost);
+        match when_lost {
+            WhenLost::GiveBack => assert_eq!(counts, (9, 0)),
+            WhenLost::Report => assert_eq!(counts, (0, 9)),
+        }
+        drop(had);
+    }
+}
+
+#[test]
+fn one_consumer_takes_from_all_producers_in_turn() {
+    let _dog = Watchdog::new();
+    let world = World::new();
+    let mut producers: Vec<Producer> = (0..3)
+        .map(|_| world.producer(QueueOptions::new()))
+        .collect();
+    let mut consumer = world.consumer(ConsumerOptions::new());
+    for (n, producer) in producers.iter_mut().enumerate() {
+        meet(producer, &mut consumer, n + 1);
+    }
+    for (producer, from) in producers.iter_mut().zip(0..) {
+        for n in 0..4 {
+            send(producer, from * 100 + n);
+        }
+    }
+    let words = drain(&mut consumer);
+    assert_eq!(words.len(), 12);
+    for three in words.chunks(3) {
+        let from: BTreeSet<u64> = three.iter().map(|word| word / 100).collect();
+        assert_eq!(from.len(), 3, "in turn: {words:?}");
+    }
+    // One that comes later is found, and one that goes is missed by nobody.
+    let mut late = world.producer(QueueOptions::new());
+    meet(&mut late, &mut consumer, 4);
+    drop(producers.remove(0));
+    send(&mut late, 900);
+    send(&mut producers[0], 150);
+    let mut words: Vec<u64> = drain(&mut consumer);
+    words.sort_unstable();
+    assert_eq!(words, [150, 900]);
+    while consumer.status().producers.len() != 3 {
+        assert!(consumer.try_recv().expect("nothing").is_none());
+    }
+}
+
+#[test]
+fn what_a_producer_leaves_is_taken() {
+    let _dog = Watchdog::new();
+    let world = World::new();
+    let (mut producer, mut consumers) = world.with(QueueOptions::new(), 2);
+    for n in 0..20 {
+        send(&mut producer, n);
+    }
+    drop(producer);
+    let mut all = Vec::new();
+    for _ in 0..10 {
+        all.push(take(&mut consumers[0]).expect("it waits"));
+        all.push(take(&mut consumers[1]).expect("it waits"));
+    }
+    assert!(all.iter().map(|item| item.word).eq(0..20));
+    while !consumers.iter().all(|it| it.status().producers.is_empty()) {
+        for consumer in &mut consumers {
+            assert!(consumer.try_recv().expect("nothing").is_none());
+        }
+    }
+    for item in all.drain(..) {
+        item.ack().expect("nobody else gets it");
+    }
+    let mut next = world.producer(QueueOptions::new());
+    meet(&mut next, &mut consumers[0], 1);
+    send(&mut next, 77);
+    assert_eq!(drain(&mut consumers[0]), [77]);
+}
+
+#[test]
+fn sleepers_are_woken_one_an_item() {
+    let _dog = Watchdog::new();
+    let world = World::new();
+    let (mut producer, consumers) = world.with(QueueOptions::new().depth(4), 3);
+    let workers: Vec<_> = consumers
+        .into_iter()
+        .map(|mut consumer| {
+            std::thread::spawn(move || {
+                let mut words = Vec::new();
+                loop {
+                    let item = consumer.recv().expect("an item").ack();
+                    match item.expect("acknowledged").word {
+                        u64::MAX => return words,
+                        word => words.push(word),
+                    }
+                }
+            })
+        })
+        .collect();
+    for n in 0..2000u64 {
+        // With a depth of 4 the producer sleeps, too.
+        let job = job(&mut producer, n);
+        producer.send((job, n)).expect("sent");
+    }
+    for _ in 0..3 {
+        producer.send((&b""[..], u64::MAX)).expect("sent");
+    }
+    let words = workers.into_iter().map(|it| it.join().expect("a worker"));
+    let words: Vec<Vec<u64>> = words.collect();
+    assert!(words.iter().all(|words| words.is_sorted()));
+    let mut all: Vec<u64> = words.into_iter().flatten().collect();
+    all.sort_unstable();
+    assert_eq!(all, (0..2000).collect::<Vec<u64>>());
+    producer.wait_done(None).expect("done");
+}
+
+#[test]
+fn limits_say_what_to_do() {
+    let _dog = Watchdog::new();
+    let world = World::new();
+    let mut producer = world.producer(QueueOptions::new().depth(64).keep(3));
+    let two = ConsumerOptions::new().unacknowledged(2);
+    let (mut some, mut all) = (
+        world.consumer(two.clone()),
+        world.consumer(ConsumerOptions::new().auto_ack()),
+    );
+    meet(&mut producer, &mut some, 1);
+    for n in 0..40 {
+        send(&mut producer, n);
+    }
+    let had = [take(&mut some).expect("one"), take(&mut some).expect("two")];
+    let error = some.try_recv().expect_err("two are open");
+    assert_eq!(error.kind(), ErrorKind::Limit);
+    assert!(error.to_string().contains("has 2 items"), "{error}");
+    drop(had);
+    let mut kept = vec![recv(&mut producer, &mut all)];
+    let error = loop {
+        match all.try_recv() {
+            Ok(item) => kept.push(item.expect("some wait")),
+            Err(error) => break error,
+        }
+    };
+    assert_eq!((error.kind(), kept.len()), (ErrorKind::Limit, 12 + 3));
+    kept.clear();
+    let rest = drain(&mut all);
+    assert_eq!(rest.len(), 40 - 15, "the two dropped ones came back");
+    for options in [two.clone().unacknowledged(0), two.unacknowledged(65)] {
+        let error = world.here.consume_with("jobs", options).expect_err("bad");
+        assert_eq!(error.kind(), ErrorKind::BadArgument);
+    }
+    let error = world
+        .here
+        .produce_with("jobs", QueueOptions::new().depth(3));
+    assert_eq!(error.expect_err("bad").kind(), ErrorKind::BadArgument);
+}
+
+#[test]
+fn memory_comes_back_when_consumers_let_go() {
+    let _dog = Watchdog::new();
+    let world = World::new();
+    let pool = tranship_core::PoolOptions::new(4 << 20).slots(64);
+    let options = QueueOptions::new().depth(32).pool(pool);
+    let (mut producer, mut consumers) = world.with(options, 2);
+    let fill = |producer: &mut Producer| {
+        let mut sent = 0;
+        while let Ok(job) = producer.try_alloc(1 << 20) {
+            producer.try_send(job).expect("room");
+            sent += 1;
+        }
+        sent
+    };
+    let sent = fill(&mut producer);
+    assert!(sent >= 2, "{sent} buffers of 1 MiB of 4 MiB");
+    let error = producer.try_alloc(1 << 20).expect_err("all are in use");
+    assert_eq!(error.kind(), ErrorKind::OutOfMemory, "{error}");
+    // One consumer has stopped to look, with a window where it was. The other one makes room.
+    let first = consumers[0].recv().expect("an item");
+    for _ in 1..sent {
+        let item = consumers[1].recv().expect("an item");
+        drop(item.ack().expect("acknowledged"));
+    }
+    assert!(consumers[1].try_recv().expect("nothing").is_none());
+    assert_eq!(fill(&mut producer), sent - 1);
+    drop(first);
+}
+
+#[test]
+fn names_are_queues_or_not() {
+    let _dog = Watchdog::new();
+    let world = World::new();
+    let producer = world.producer(QueueOptions::new());
+    let error = world
+        .join()
+        .produce_with("jobs", QueueOptions::new().exclusive())
+        .expect_err("it is shared");
+    assert_eq!(error.kind(), ErrorKind::NameTaken, "{error}");
+    let error = world.join().open::<Receiver>("jobs").expect_err("a queue");
+    assert_eq!(error.kind(), ErrorKind::BadArgument, "{error}");
+    drop(producer);
+    let _producer = world
+        .join()
+        .produce_with("jobs", QueueOptions::new().exclusive())
+        .expect("it is free");
+    let error = world.join().produce("jobs").expect_err("it is exclusive");
+    assert_eq!(error.kind(), ErrorKind::NameTaken, "{error}");
+}

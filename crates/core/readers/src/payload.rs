@@ -1,0 +1,263 @@
+//! What can be sent.
+
+use std::time::Instant;
+use tranship_core::{
+    Aggregate, Body, Buffer, BufferMut, Error, ErrorKind, INLINE_BYTES, Pool, SendError,
+};
+
+/// What a publisher or a producer can send: a [`Buffer`] or a [`BufferMut`] of its own pool, an [`Aggregate`] of such
+/// buffers, or a few bytes inside the line; each alone or with a word of the program's own, as `(buffer, word)`. A
+/// [`Body`] is any of them; [`Body::Released`] is `BadArgument`.
+///
+/// All buffers are shared: nobody but the writer can write its pool.
+pub trait Payload: Sealed {
+    /// What an error gives back.
+    type Unsent;
+
+    #[doc(hidden)]
+    fn go<W: Writes>(self, to: To<'_, W>) -> Result<W::Sent, SendError<Self::Unsent>>;
+
+    #[doc(hidden)]
+    fn give_back(self) -> Self::Unsent;
+}
+
+#[doc(hidden)]
+pub trait Sealed {}
+
+/// How long a payload may wait.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug)]
+pub enum Waits {
+    Not,
+    /// `None`: for ever.
+    Until(Option<Instant>),
+}
+
+impl Waits {
+    /// Returns the time at which a wait ends. `None`: it has no end.
+    pub fn deadline(self) -> Option<Instant> {
+        match self {
+            Waits::Not => Some(Instant::now()),
+            Waits::Until(deadline) => deadline,
+        }
+    }
+}
+
+/// Where a payload goes.
+#[doc(hidden)]
+pub struct To<'a, W> {
+    /// The writer.
+    pub writer: &'a mut W,
+    /// The program's word.
+    pub word: u64,
+    /// How long the payload may wait for room and for memory of its own.
+    pub waits: Waits,
+}
+
+impl<W> std::fmt::Debug for To<'_, W> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("To").finish_non_exhaustive()
+    }
+}
+
+/// What a look for room gave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Room<S> {
+    /// There is room for one message.
+    There,
+    /// There is none: the caller looks again.
+    Later,
+    /// The message is not to be sent: the answer.
+    Never(S),
+}
+
+/// A writer of lines.
+#[doc(hidden)]
+#[allow(
+    clippy::missing_errors_doc,
+    reason = "what the common code asks of a writer"
+)]
+pub trait Writes: Sized {
+    /// What a sent message gives.
+    type Sent;
+    /// A wait for memory, from one look to the next.
+    type Shortage: Default + Send + Unpin;
+
+    fn pool(&self) -> &Pool;
+
+    fn send_buffer(
+        &mut self,
+        buffer: Buffer,
+        word: u64,
+        waits: Waits,
+    ) -> Result<Self::Sent, SendError<Buffer>>;
+
+    fn send_bytes(&mut self, bytes: &[u8], word: u64, waits: Waits) -> Result<Self::Sent, Error>;
+
+    fn send_all(
+        &mut self,
+        all: Aggregate,
+        word: u64,
+        waits: Waits,
+    ) -> Result<Self::Sent, SendError<Aggregate>>;
+
+    /// Looks for room once. `since` is when this message was first found to have none.
+    fn look_for_room(&mut self, since: &mut Option<Instant>) -> Result<Room<Self::Sent>, Error>;
+
+    /// Finds memory once. The inner error: there is none before readers let go of some.
+    fn make_memory(
+        &mut self,
+        len: usize,
+        shortage: &mut Self::Shortage,
+    ) -> Result<Result<BufferMut, Error>, Error>;
+
+    /// Says who has the memory.
+    fn no_memory(&self, error: Error) -> Error;
+
+    /// Wakes readers that sleep.
+    fn ring(&self);
+
+    /// Does a visit's work while the program does nothing with the writer. Returns true if more is due soon.
+    fn tend_idle(&mut self, now: Instant) -> bool;
+}
+
+impl Sealed for Buffer {}
+
+impl Payload for Buffer {
+    type Unsent = Buffer;
+
+    #[inline(always)]
+    fn go<W: Writes>(self, to: To<'_, W>) -> Result<W::Sent, SendError<Buffer>> {
+        to.writer.send_buffer(self, to.word, to.waits)
+    }
+
+    fn give_back(self) -> Buffer {
+        self
+    }
+}
+
+impl Sealed for BufferMut {}
+
+/// An error gives back the frozen buffer.
+impl Payload for BufferMut {
+    type Unsent = Buffer;
+
+    #[inline(always)]
+    fn go<W: Writes>(self, to: To<'_, W>) -> Result<W::Sent, SendError<Buffer>> {
+        self.freeze().go(to)
+    }
+
+    fn give_back(self) -> Buffer {
+        self.freeze()
+    }
+}
+
+impl Sealed for Aggregate {}
+
+impl Payload for Aggregate {
+    type Unsent = Aggregate;
+
+    fn go<W: Writes>(self, to: To<'_, W>) -> Result<W::Sent, SendError<Aggregate>> {
+        to.writer.send_all(self, to.word, to.waits)
+    }
+
+    fn give_back(self) -> Aggregate {
+        self
+    }
+}
+
+impl Sealed for Body {}
+
+/// An error gives back frozen buffers.
+impl Payload for Body {
+    type Unsent = Body;
+
+    fn go<W: Writes>(self, to: To<'_, W>) -> Result<W::Sent, SendError<Body>> {
+        match self.give_back() {
+            Body::Buffer(buf) => buf.go(to).map_err(|failed| failed.map(Body::Buffer)),
+            Body::Aggregate(all) => all.go(to).map_err(|failed| failed.map(Body::Aggregate)),
+            Body::Inline(bytes) => {
+                let sent = bytes[..].go(to);
+                sent.map_err(|failed| failed.map(|()| Body::Inline(bytes)))
+            }
+            other => {
+                let text =
+                    "the word of a release (Body::Released) cannot be sent: send a buffer or bytes";
+                Err(SendError::new(
+                    Error::new(ErrorKind::BadArgument, text),
+                    other,
+                ))
+            }
+        }
+    }
+
+    fn give_back(self) -> Body {
+        match self {
+            Body::BufferMut(buf) => Body::Buffer(buf.freeze()),
+            Body::AggregateMut(all) => Body::Aggregate(all.freeze()),
+            shared => shared,
+        }
+    }
+}
+
+impl Sealed for &[u8] {}
+
+impl Payload for &[u8] {
+    type Unsent = ();
+
+    #[inline]
+    fn go<W: Writes>(self, to: To<'_, W>) -> Result<W::Sent, SendError<()>> {
+        let sent = check(self).and_then(|()| to.writer.send_bytes(self, to.word, to.waits));
+        sent.map_err(|error| SendError::new(error, ()))
+    }
+
+    fn give_back(self) {}
+}
+
+impl<const N: usize> Sealed for &[u8; N] {}
+
+impl<const N: usize> Payload for &[u8; N] {
+    type Unsent = ();
+
+    #[inline]
+    fn go<W: Writes>(self, to: To<'_, W>) -> Result<W::Sent, SendError<()>> {
+        const { assert!(N <= INLINE_BYTES, "so many bytes do not fit into a line") };
+        self[..].go(to)
+    }
+
+    fn give_back(self) {}
+}
+
+impl<P: Sealed> Sealed for (P, u64) {}
+
+impl<P: Payload> Payload for (P, u64) {
+    type Unsent = (P::Unsent, u64);
+
+    #[inline(always)]
+    fn go<W: Writes>(self, to: To<'_, W>) -> Result<W::Sent, SendError<(P::Unsent, u64)>> {
+        let (payload, word) = self;
+        let sent = payload.go(To { word, ..to });
+        sent.map_err(|failed| failed.map(|unsent| (unsent, word)))
+    }
+
+    fn give_back(self) -> (P::Unsent, u64) {
+        (self.0.give_back(), self.1)
+    }
+}
+
+/// Says whether bytes fit into a line.
+#[inline]
+fn check(bytes: &[u8]) -> Result<(), Error> {
+    match bytes.len() {
+        0..=INLINE_BYTES => Ok(()),
+        len => Err(too_large(len)),
+    }
+}
+
+#[cold]
+fn too_large(len: usize) -> Error {
+    let text = format!(
+        "{len} bytes do not fit into a line, which holds {INLINE_BYTES}: put them into a buffer (`alloc`)"
+    );
+    Error::new(ErrorKind::TooLarge, text)
+}

@@ -1,0 +1,81 @@
+//! The buffers that a line names: one, or the pieces of an aggregate with their list.
+
+use tranship_core::topics::{self, Named};
+use tranship_core::{Aggregate, Buffer, BufferMut, Error, ErrorKind, Pool};
+use tranship_ring::broadcast::{KEPT, Limits};
+
+/// The most pieces that an aggregate may be allowed. A reader's window covers each of them, and their list.
+pub const MOST: u32 = 32;
+
+/// Returns the limits of a reader that may keep so many buffers beside those that its desk has entries for, of messages
+/// of so many pieces.
+pub fn limits(keep: u32, pieces: u32) -> Limits {
+    // A domain's table has the holds of all its connections, those of the desks' entries too.
+    Limits {
+        pieces: pieces.saturating_add(1),
+        ..Limits::new(keep.saturating_add(KEPT.into()))
+    }
+}
+
+/// Checks the number of pieces that messages may have: a reader must be able to hold them.
+///
+/// # Errors
+/// `BadArgument`.
+pub fn check_most(pieces: u32, keep: u32) -> Result<(), Error> {
+    let holds = keep.saturating_add(KEPT.into());
+    let text = if pieces > MOST {
+        format!("messages have at most {MOST} pieces (`pieces` of the options), not {pieces}")
+    } else if pieces > holds {
+        format!(
+            "a message of {pieces} pieces (`pieces` of the options) could not be received: a reader may hold {holds} buffers, {KEPT} and {keep} (`keep`)"
+        )
+    } else {
+        return Ok(());
+    };
+    Err(Error::new(ErrorKind::BadArgument, text))
+}
+
+/// Returns what a buffer is named in a line. `of` is the pool's user, as a text.
+///
+/// # Errors
+/// `BufferInvalid` if it is of another pool.
+#[inline]
+pub fn named(pool: &Pool, buffer: &Buffer, of: (&str, &str)) -> Result<Named, Error> {
+    topics::named(pool, buffer).ok_or_else(|| not_of(of))
+}
+
+#[cold]
+fn not_of((kind, name): (&str, &str)) -> Error {
+    let text = format!(
+        "the buffer is not of the own pool of {kind} {name}: allocate it there (`alloc` of the writing end)"
+    );
+    Error::new(ErrorKind::BufferInvalid, text)
+}
+
+/// Stores the list of an aggregate's pieces in a buffer of the writer's pool.
+///
+/// # Errors
+/// `TooLarge` for more pieces than `most`; as [`named`]; those of `alloc`.
+#[cold]
+pub fn list(
+    pool: &Pool,
+    all: &Aggregate,
+    most: u32,
+    of: (&str, &str),
+    alloc: impl FnOnce(usize) -> Result<BufferMut, Error>,
+) -> Result<(Named, Buffer), Error> {
+    let count = all.pieces().len();
+    if count > most as usize {
+        let (kind, name) = of;
+        let text = format!(
+            "an aggregate of {count} pieces is too large for {kind} {name}, whose messages have at most {most} (`pieces` of the options, up to {MOST})"
+        );
+        return Err(Error::new(ErrorKind::TooLarge, text));
+    }
+    let pieces = all.pieces().iter().map(|piece| named(pool, piece, of));
+    let pieces = pieces.collect::<Result<Vec<_>, _>>()?;
+    let mut list = alloc(topics::list_len(count))?;
+    topics::write_list(&pieces, &mut list)?;
+    let list = list.freeze();
+    Ok((named(pool, &list, of)?, list))
+}

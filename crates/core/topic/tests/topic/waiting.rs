@@ -1,0 +1,168 @@
+//! Sleeping, awaiting, and the helper thread.
+
+use super::{World, block_on, frame};
+use std::time::Duration;
+use tranship_core::{ErrorKind, Outcome, PollItem, poll};
+use tranship_testkit::Watchdog;
+use tranship_topic::{SubscriberOptions, TopicOptions, Topics, WhenBehind};
+
+#[test]
+fn a_sleeper_is_woken() {
+    let _dog = Watchdog::new();
+    let world = World::new();
+    let (mut publisher, mut subscriber) = world.both(TopicOptions::new());
+    let (said, heard) = std::sync::mpsc::channel();
+    let reader = std::thread::spawn(move || {
+        for _ in 0..200 {
+            said.send(subscriber.recv().expect("a message").word)
+                .expect("told");
+        }
+    });
+    for n in 0..200 {
+        publisher.send((b"x", n)).expect("send");
+        assert_eq!(heard.recv().expect("heard"), n);
+    }
+    reader.join().expect("read all");
+}
+
+/// Nobody calls for the publisher: the domain's helper thread takes subscribers in and memory back.
+#[test]
+fn an_idle_publisher_is_tended() {
+    let _dog = Watchdog::new();
+    let world = World::new();
+    let mut publisher = world.here.publish("camera").expect("publish");
+    let there = world.join();
+    let mut subscriber = there.subscribe("camera").expect("subscribe");
+    while !subscriber.status().joined {
+        let waited = subscriber.recv_timeout(Duration::from_millis(1));
+        assert_eq!(waited.expect_err("nothing").kind(), ErrorKind::TimedOut);
+    }
+    assert_eq!(publisher.subscribers(), 1);
+    let sent = frame(&mut publisher, b"kept");
+    publisher.send(sent).expect("send");
+    let kept = subscriber.recv().expect("a message");
+    for _ in 0..16 {
+        publisher.send(b"x").expect("send");
+    }
+    assert_eq!(publisher.status().buffers, 1);
+    drop(kept);
+    while publisher.status().buffers != 0 {
+        subscriber.try_recv().expect("messages");
+    }
+    drop(subscriber);
+    while publisher.subscribers() != 0 {
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn messages_are_awaited() {
+    let _dog = Watchdog::new();
+    let world = World::new();
+    let waits = WhenBehind::Wait(Duration::from_secs(1000));
+    let options = TopicOptions::new().depth(4).when_behind(waits);
+    let mut publisher = world.here.publish_with("camera", options).expect("publish");
+    let there = world.join();
+    let mut subscriber = there
+        .subscribe_with("camera", SubscriberOptions::new().reliable())
+        .expect("subscribe");
+    std::thread::scope(|scope| {
+        let reads = scope.spawn(move || {
+            for n in 0..300u64 {
+                let message = block_on(subscriber.recv_async()).expect("a message");
+                assert_eq!(
+                    (message.word, message.to_vec()),
+                    (n, n.to_le_bytes().to_vec())
+                );
+            }
+            let error = block_on(subscriber.recv_async()).expect_err("the end");
+            assert_eq!(error.kind(), ErrorKind::PeerGone, "{error}");
+        });
+        publisher.wait_for(1, None).expect("one");
+        for n in 0..300u64 {
+            if n % 100 == 0 {
+                // The reader goes to sleep.
+                let more = publisher.wait_for(2, Duration::from_millis(20));
+                assert!(more.is_err());
+            }
+            let mut frame = block_on(publisher.alloc_async(8)).expect("a buffer");
+            frame.copy_from_slice(&n.to_le_bytes());
+            let sent = block_on(publisher.send_async((frame, n))).expect("sent");
+            assert_eq!(sent, Outcome::Sent);
+        }
+        drop(publisher);
+        reads.join().expect("no panic");
+    });
+}
+
+#[test]
+fn a_message_shows_up_on_the_domains_descriptor() {
+    let _dog = Watchdog::new();
+    let world = World::new();
+    let mut publisher = world.here.publish("camera").expect("publish");
+    let there = world.join();
+    let mut subscriber = there.subscribe("camera").expect("subscribe");
+    while publisher.subscribers() == 0 || !subscriber.status().joined {
+        assert!(subscriber.try_recv().expect("nothing").is_none());
+    }
+    std::thread::scope(|scope| {
+        let (armed, is_armed) = std::sync::mpsc::channel();
+        let reads = scope.spawn(move || {
+            for n in 0..20u64 {
+                let message = loop {
+                    if let Some(message) = subscriber.try_recv().expect("no error") {
+                        break message;
+                    }
+                    if subscriber.arm().expect("arm") {
+                        let _ = armed.send(()); // the publisher may have sent all
+                        poll(&mut [PollItem::domain(&there)], None).expect("poll");
+                        subscriber.disarm();
+                    }
+                };
+                assert_eq!(message.word, n);
+            }
+        });
+        for n in 0..20u64 {
+            is_armed.recv().expect("the subscriber waits");
+            publisher.send((b"x", n)).expect("send");
+        }
+        reads.join().expect("no panic");
+    });
+}
+
+/// It joins while it is polled, beside something else; each message and the end make it ready.
+#[test]
+fn a_subscriber_is_polled() {
+    let _dog = Watchdog::new();
+    let world = World::new();
+    let mut publisher = world.here.publish("camera").expect("publish");
+    let there = world.join();
+    let mut subscriber = there.subscribe("camera").expect("subscribe");
+    let (quiet, _open) = std::os::unix::net::UnixStream::pair().expect("a pair");
+    let now = poll(&mut [subscriber.poll_item()], Some(Duration::ZERO));
+    assert!(now.expect("poll").is_empty());
+    std::thread::scope(|scope| {
+        let (taken, is_taken) = std::sync::mpsc::channel();
+        let reads = scope.spawn(move || {
+            let mut next = || {
+                let mut items = [PollItem::readable(&quiet), subscriber.poll_item()];
+                assert_eq!(poll(&mut items, None).expect("poll"), [1]);
+                subscriber.try_recv()
+            };
+            for n in 0..40u64 {
+                let message = next().expect("no error").expect("a message");
+                assert_eq!(message.word, n);
+                taken.send(()).expect("the publisher waits");
+            }
+            let error = next().expect_err("it has ended");
+            assert_eq!(error.kind(), ErrorKind::PeerGone, "{error}");
+        });
+        publisher.wait_for(1, None).expect("joined");
+        for n in 0..40u64 {
+            publisher.send((b"x", n)).expect("send");
+            is_taken.recv().expect("taken");
+        }
+        drop(publisher);
+        reads.join().expect("no panic");
+    });
+}

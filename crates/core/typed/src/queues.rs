@@ -1,0 +1,215 @@
+//! The two ends of a queue whose items are of one type.
+
+use crate::ends::{Ready, Sendable};
+use crate::message::{Items, Message};
+use crate::value::{Draft, Value};
+use std::fmt;
+use std::marker::PhantomData;
+use std::ops::Deref;
+use std::time::Duration;
+use tranship_core::{self as core, Body, Domain, Error};
+use tranship_queue::{self as queue, ConsumerOptions, QueueOptions, Queues};
+
+/// Sends a queue's items of the type `M`, with the items `T` behind each: nothing, or `[T]`, any number of them.
+///
+/// A consumer of another type is refused: its `recv` fails with `ChannelBind`, which names the first field that differs.
+pub struct Producer<M, T: Items + ?Sized = ()> {
+    end: queue::Producer,
+    kind: PhantomData<fn() -> (M, *const T)>,
+}
+
+/// Takes a queue's items of the type `M`. See [`Producer`].
+pub struct Consumer<M, T: Items + ?Sized = ()> {
+    end: queue::Consumer,
+    kind: PhantomData<fn() -> (M, *const T)>,
+}
+
+/// An item that was taken. It reads as its [`Value`]; dropped without [`ack`](Job::ack) it goes back to the queue.
+pub struct Job<M, T: Items + ?Sized = ()> {
+    // The value goes first: all access to the item comes before it is given back.
+    value: Value<M, T>,
+    item: queue::Item,
+}
+
+impl<M, T: Items + ?Sized> fmt::Debug for Producer<M, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.end.fmt(f)
+    }
+}
+
+impl<M, T: Items + ?Sized> fmt::Debug for Consumer<M, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.end.fmt(f)
+    }
+}
+
+impl<M, T: Items + ?Sized> fmt::Debug for Job<M, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.item.fmt(f)
+    }
+}
+
+impl<M: Message, T: Items + ?Sized> Producer<M, T> {
+    /// Joins a queue as a producer.
+    ///
+    /// # Errors
+    /// As [`Queues::produce`].
+    pub fn produce(domain: &Domain, name: &str) -> Result<Producer<M, T>, Error> {
+        Producer::produce_with(domain, name, QueueOptions::new())
+    }
+
+    /// Joins a queue as a producer, with options.
+    ///
+    /// # Errors
+    /// As [`Queues::produce_with`].
+    pub fn produce_with(
+        domain: &Domain,
+        name: &str,
+        options: QueueOptions,
+    ) -> Result<Producer<M, T>, Error> {
+        let text = T::behind::<M>().to_string();
+        let end = domain.produce_with(name, options.message_type(&text))?;
+        let kind = PhantomData;
+        Ok(Producer { end, kind })
+    }
+
+    /// Allocates an item with so many items behind it from the producer's own pool, to be written where it will be read.
+    ///
+    /// # Errors
+    /// As [`queue::Producer::alloc`].
+    pub fn alloc(&mut self, items: usize) -> Result<Draft<M, T>, Error> {
+        Draft::new(items, |bytes| self.end.alloc(bytes))
+    }
+
+    /// Sends an item: a [`Draft`], a [`Value`] or, without items behind it, `&M`; alone or with a word. It waits as [`queue::Producer::send`] does.
+    ///
+    /// # Errors
+    /// As there. The item is let go.
+    pub fn send<P: Sendable<M, T>>(&mut self, payload: P) -> Result<(), Error> {
+        let ready = payload.ready(&mut |len| self.end.alloc(len));
+        match ready.map_err(|failed| failed.error)? {
+            (Ready::Copied(bytes), word) => self.end.send((&*bytes, word)).map_err(|e| e.error),
+            (Ready::Given(buffer), word) => self.end.send((buffer, word)).map_err(|e| e.error),
+            (Ready::Shared(buffer), word) => self.end.send((buffer, word)).map_err(|e| e.error),
+        }
+    }
+
+    /// The producer without its type: for what it says of itself, and for its other forms.
+    pub fn untyped(&mut self) -> &mut queue::Producer {
+        &mut self.end
+    }
+}
+
+impl<M: Message, T: Items + ?Sized> Consumer<M, T> {
+    /// Joins a queue as a consumer. Returns at once: the type is compared when a producer is joined, in `recv`.
+    ///
+    /// # Errors
+    /// As [`Queues::consume`].
+    pub fn consume(domain: &Domain, name: &str) -> Result<Consumer<M, T>, Error> {
+        Consumer::consume_with(domain, name, ConsumerOptions::new())
+    }
+
+    /// Joins a queue as a consumer, with options.
+    ///
+    /// # Errors
+    /// As [`Queues::consume_with`].
+    pub fn consume_with(
+        domain: &Domain,
+        name: &str,
+        options: ConsumerOptions,
+    ) -> Result<Consumer<M, T>, Error> {
+        let text = T::behind::<M>().to_string();
+        let end = domain.consume_with(name, options.message_type(&text))?;
+        let kind = PhantomData;
+        Ok(Consumer { end, kind })
+    }
+
+    /// Takes the next item. It waits as [`queue::Consumer::recv`] does.
+    ///
+    /// # Errors
+    /// As there. `ChannelBind`: the only producer's items are of another type. `PeerViolation`: this item has a length that the type does not
+    /// have; it is rejected.
+    pub fn recv(&mut self) -> Result<Job<M, T>, Error> {
+        Job::new(self.end.recv()?)
+    }
+
+    /// Takes the next item, if one waits.
+    ///
+    /// # Errors
+    /// As [`recv`](Consumer::recv).
+    pub fn try_recv(&mut self) -> Result<Option<Job<M, T>>, Error> {
+        self.end.try_recv()?.map(Job::new).transpose()
+    }
+
+    /// Takes the next item, or fails with `TimedOut` after `timeout`.
+    ///
+    /// # Errors
+    /// As [`recv`](Consumer::recv), and `TimedOut`.
+    pub fn recv_timeout(&mut self, timeout: Duration) -> Result<Job<M, T>, Error> {
+        Job::new(self.end.recv_timeout(timeout)?)
+    }
+
+    /// Takes the next item, for awaiting in any runtime.
+    ///
+    /// # Errors
+    /// As [`recv`](Consumer::recv).
+    pub async fn recv_async(&mut self) -> Result<Job<M, T>, Error> {
+        Job::new(self.end.recv_async().await?)
+    }
+
+    /// The consumer without its type: for what it says of itself.
+    pub fn untyped(&mut self) -> &mut queue::Consumer {
+        &mut self.end
+    }
+}
+
+impl<M: Message, T: Items + ?Sized> Job<M, T> {
+    fn new(item: queue::Item) -> Result<Job<M, T>, Error> {
+        // Another handle: no byte of a buffer is copied.
+        let body = match &item.body {
+            Body::Inline(bytes) => Body::Inline(*bytes),
+            Body::Buffer(buffer) => Body::Buffer(buffer.clone()),
+            // It has no value: the check says so.
+            _ => Body::Released(None),
+        };
+        let word = item.word;
+        match Value::checked(core::Message { word, body }) {
+            Ok(value) => Ok(Job { value, item }),
+            Err(error) => {
+                item.reject();
+                Err(error)
+            }
+        }
+    }
+
+    /// Acknowledges the item, and returns its value. It does not block.
+    ///
+    /// # Errors
+    /// As [`queue::Item::ack`].
+    pub fn ack(self) -> Result<Value<M, T>, Error> {
+        self.item.ack()?;
+        Ok(self.value)
+    }
+
+    /// Gives the item back to the queue. Another consumer gets it, marked as redelivered.
+    pub fn requeue(self) {}
+
+    /// Rejects the item: no consumer gets it again, and its producer is told.
+    pub fn reject(self) {
+        drop(self.value);
+        self.item.reject();
+    }
+
+    /// Says whether the item was taken before.
+    pub fn redelivered(&self) -> bool {
+        self.item.redelivered()
+    }
+}
+
+impl<M, T: Items + ?Sized> Deref for Job<M, T> {
+    type Target = Value<M, T>;
+
+    fn deref(&self) -> &Value<M, T> {
+        &self.value
+    }
+}

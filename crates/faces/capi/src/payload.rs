@@ -1,0 +1,28 @@
+//! What a buf holds, sent some way: over a topic, a queue, or as a request or an answer.
+
+use crate::buf::Buf;
+use facade::{Body, Error, Message, SendError};
+
+/// Sends what a buf holds, with its word: an exclusive buffer is given away, others are shared, inline bytes are copied. The buf then holds nothing;
+/// on failure it holds what came back, which `send` may have made shared.
+pub(crate) fn sent<T>(
+    buf: &mut Buf,
+    send: impl FnOnce((Body, u64)) -> Result<T, SendError<(Body, u64)>>,
+) -> Result<T, Error> {
+    let word = buf.word;
+    send((buf.take_body()?, word)).map_err(|failed| {
+        let (body, word) = failed.unsent;
+        buf.put_message(Message { word, body });
+        failed.error
+    })
+}
+
+/// [`sent`], of what has no word.
+pub(crate) fn sent_wordless<T>(
+    buf: &mut Buf,
+    send: impl FnOnce(Body) -> Result<T, SendError<Body>>,
+) -> Result<T, Error> {
+    sent(buf, |(body, word)| {
+        send(body).map_err(|failed| failed.map(|body| (body, word)))
+    })
+}

@@ -1,0 +1,272 @@
+//! What happens when processes of a program end in ways that nobody wanted.
+
+use crate::stage::{Stage, wait_for};
+use std::io::{BufRead, BufReader};
+use tranship_testkit::chaos::rounds;
+use tranship_testkit::{Random, Running, Watchdog};
+
+const PIPE: &str = r#"
+[component.source]
+run = ["COMPONENT", "source", "MESSAGES", "5000"]
+ends = { out = "a" }
+pause = "1ms"
+longest_pause = "50ms"
+[component.relay]
+run = ["COMPONENT", "relay"]
+ends = { in = "a", out = "b" }
+pause = "1ms"
+longest_pause = "50ms"
+[component.sink]
+run = ["COMPONENT", "sink", "DIR/seen"]
+ends = { in = "b" }
+pause = "1ms"
+longest_pause = "50ms"
+sandbox.write = ["DIR"]
+[channel.a]
+from = "source"
+to = "relay"
+pool = "1MiB"
+[channel.b]
+from = "relay"
+to = "sink"
+pool = "1MiB"
+"#;
+
+/// The one in the middle is killed again and again: source and sink live on, and the program ends well.
+#[test]
+fn a_killed_component_is_started_again_and_no_other_one_ends() {
+    let dog = Watchdog::new();
+    let stage = Stage::new(&PIPE.replace("MESSAGES", "20000"));
+    let mut random = Random::printed("run deaths");
+    let mut program = Running::start(&mut stage.command(&[]));
+    let seen = stage.dir.path().join("seen");
+    wait_for(&seen, |text| !text.is_empty());
+    let find = |what: &str| {
+        let all = stage.processes().into_iter();
+        all.filter(|(_, said)| said.contains("--nocapture") && said.ends_with(what))
+            .map(|(pid, _)| pid)
+            .next()
+    };
+    let others = [" 5000 ", "/seen "].map(&find);
+    assert!(
+        others.iter().all(Option::is_some),
+        "{:?}",
+        stage.processes()
+    );
+    for n in 0..rounds(10) {
+        dog.step(format_args!("kill {n}"));
+        let before = std::fs::read_to_string(&seen).unwrap_or_default().len();
+        if let Some(pid) = find(" relay ") {
+            for _ in 0..random.below(1000) {
+                std::thread::yield_now();
+            }
+            // It may have ended by then.
+            let _ = tranship_sys::process::kill(pid, libc::SIGKILL);
+        }
+        let flows = |text: &str| text.len() > before || text.contains("messages");
+        if wait_for(&seen, flows).contains("messages") {
+            break;
+        }
+        assert_eq!(
+            [" 5000 ", "/seen "].map(&find),
+            others,
+            "nobody else was started again"
+        );
+    }
+    let status = program.0.wait().expect("the program's end");
+    assert_eq!(status.code(), Some(0));
+    let text = stage.read("seen");
+    assert!(
+        text.ends_with("PeerGone\n"),
+        "{}",
+        text.lines().last().unwrap_or_default()
+    );
+    stage.nothing_is_left();
+}
+
+/// A component that has locked itself down takes the next sender when the one before it dies.
+#[test]
+fn a_locked_down_component_connects_again() {
+    let dog = Watchdog::new();
+    let locked = PIPE.replace("MESSAGES", "20000").replace(
+        "ends = { in = \"a\", out = \"b\" }",
+        "ends = { in = \"a\", out = \"b\" }\nready_in = \"60s\"\nsandbox.lock = true",
+    );
+    let stage = Stage::new(&locked);
+    let mut program = Running::start(&mut stage.command(&[]));
+    let seen = stage.dir.path().join("seen");
+    wait_for(&seen, |text| !text.is_empty());
+    let find = |what: &str| {
+        let all = stage.processes().into_iter();
+        all.filter(|(_, said)| said.contains("--nocapture") && said.contains(what))
+            .map(|(pid, _)| pid)
+            .next()
+    };
+    let relay = find(" relay ");
+    assert!(relay.is_some(), "{:?}", stage.processes());
+    for n in 0..3 {
+        dog.step(format_args!("kill {n}"));
+        let before = std::fs::read_to_string(&seen).unwrap_or_default().len();
+        let Some(pid) = find(" source ") else { break };
+        let _ = tranship_sys::process::kill(pid, libc::SIGKILL);
+        let flows = |text: &str| text.len() > before || text.contains("messages");
+        if wait_for(&seen, flows).contains("messages") {
+            break;
+        }
+        assert_eq!(find(" relay "), relay, "it was not started again");
+    }
+    let status = program.0.wait().expect("the program's end");
+    assert_eq!(status.code(), Some(0));
+    assert!(stage.read("seen").ends_with("PeerGone\n"));
+    stage.nothing_is_left();
+}
+
+/// Each of the components, and the manager, at random: what was killed comes back, and messages come through.
+#[test]
+fn whatever_is_killed_comes_back() {
+    let dog = Watchdog::new();
+    let stage = Stage::new(&PIPE.replace("MESSAGES", "1000000000"));
+    let mut random = Random::printed("whatever_is_killed_comes_back");
+    let mut program = Running::start(&mut stage.command(&[]));
+    let seen = stage.dir.path().join("seen");
+    let find = |what: &str| {
+        let all = stage.processes().into_iter();
+        all.filter(|(_, said)| !said.contains("{") && said.contains(what))
+            .map(|(pid, _)| pid)
+            .next()
+    };
+    let all = [" source ", " relay ", " sink ", " manager --socket "];
+    let flows = || {
+        for _ in 0..2 {
+            let before = std::fs::read_to_string(&seen).unwrap_or_default().len();
+            wait_for(&seen, |text| text.len() != before);
+        }
+    };
+    for n in 0..rounds(12) {
+        flows();
+        let what = all[usize::try_from(random.below(4)).expect("small")];
+        dog.step(format_args!("kill {n}:{what}"));
+        let Some(pid) = find(what) else { continue };
+        let _ = tranship_sys::process::kill(pid, libc::SIGKILL);
+        while find(what).is_none_or(|now| now == pid) {
+            std::thread::yield_now();
+        }
+    }
+    flows();
+    program.signal(libc::SIGTERM);
+    assert_eq!(program.0.wait().expect("its end").code(), Some(0));
+    stage.nothing_is_left();
+}
+
+/// Components and rates, on standard error.
+#[test]
+fn a_view_shows_components_and_rates() {
+    let _dog = Watchdog::new();
+    let stage = Stage::new(&PIPE.replace("MESSAGES", "1000000000"));
+    let mut command = stage.command(&["--view"]);
+    let mut program = Running::start(command.stderr(std::process::Stdio::piped()));
+    let said = BufReader::new(program.0.stderr.take().expect("a pipe"));
+    let mut lines = said.lines().map(|line| line.expect("text"));
+    lines
+        .find(|line| line.starts_with("relay ") && line.contains("running"))
+        .expect("the relay");
+    lines
+        .find(|line| line.starts_with("channel ") && line.contains("messages/s"))
+        .expect("rates");
+    program.signal(libc::SIGTERM);
+    assert!(lines.count() < 1000);
+    assert_eq!(program.0.wait().expect("its end").code(), Some(0));
+    stage.nothing_is_left();
+}
+
+const SLEEPERS: &str = r#"
+[component.plain]
+run = ["sleep", "1000000"]
+# Its sleeper leaves its group, and has no parent.
+[component.daemon]
+run = ["sh", "-c", "setsid sh -c 'sleep 1000001 & echo $$ > DIR/started; sleep 1000002' & sleep 1000003"]
+sandbox.write = ["DIR"]
+"#;
+
+fn sleepers(stage: &Stage) -> Vec<(u32, String)> {
+    let all = stage.processes().into_iter();
+    let sleeps = |said: &str| {
+        said.split(' ')
+            .next()
+            .is_some_and(|program| program.ends_with("sleep"))
+    };
+    all.filter(|(_, said)| sleeps(said)).collect()
+}
+
+fn started(stage: &Stage) -> Running {
+    let program = Running::start(&mut stage.command(&[]));
+    wait_for(&stage.dir.path().join("started"), |text| !text.is_empty());
+    while sleepers(stage).len() < 4 {
+        std::thread::yield_now();
+    }
+    program
+}
+
+/// Returns the supervisor, a child of the first process.
+fn supervisor(stage: &Stage) -> u32 {
+    let all = stage.processes();
+    let found = all.iter().find(|(_, said)| said.contains("--supervise"));
+    found.unwrap_or_else(|| panic!("{all:?}")).0
+}
+
+#[test]
+fn a_request_to_end_ends_all_and_is_no_failure() {
+    let _dog = Watchdog::new();
+    for signal in [libc::SIGTERM, libc::SIGINT] {
+        let stage = Stage::new(SLEEPERS);
+        let mut program = started(&stage);
+        program.signal(signal);
+        assert_eq!(program.0.wait().expect("its end").code(), Some(0));
+        stage.nothing_is_left();
+    }
+}
+
+#[test]
+fn nothing_outlives_a_killed_supervisor() {
+    let _dog = Watchdog::new();
+    let stage = Stage::new(SLEEPERS);
+    let mut program = started(&stage);
+    tranship_sys::process::kill(supervisor(&stage), libc::SIGKILL).expect("killed");
+    assert_eq!(
+        program.0.wait().expect("its end").code(),
+        Some(128 + libc::SIGKILL)
+    );
+    stage.nothing_is_left();
+}
+
+#[test]
+fn nothing_outlives_a_killed_keeper() {
+    let _dog = Watchdog::new();
+    let stage = Stage::new(SLEEPERS);
+    let mut program = started(&stage);
+    program.kill();
+    while !stage.processes().is_empty() {
+        std::thread::yield_now();
+    }
+    while std::fs::read_dir(stage.dir.path().join("tranship"))
+        .is_ok_and(|mut all| all.next().is_some())
+    {
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn the_exit_code_is_that_of_the_first_failure() {
+    let _dog = Watchdog::new();
+    let stage = Stage::new(
+        "[component.a]\nrun = [\"sleep\", \"1000000\"]\n[component.b]\nrun = [\"sh\", \"-c\", \"exit 7\"]\nrestart = \"never\"\n",
+    );
+    let output = stage.run(&[]);
+    assert_eq!(output.status.code(), Some(7), "{output:?}");
+    stage.nothing_is_left();
+    let stage = Stage::new(
+        "[component.b]\nrun = [\"sh\", \"-c\", \"echo x >> DIR/tries; exit 8\"]\npause = \"1ms\"\ntries = 3\nsandbox.write = [\"DIR\"]\n",
+    );
+    assert_eq!(stage.run(&[]).status.code(), Some(8));
+    assert_eq!(stage.read("tries"), "x\nx\nx\n");
+}

@@ -1,0 +1,109 @@
+//! What a component cannot do: as root, as another user, and in a program of an ordinary user.
+
+use crate::stage::Stage;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use tranship_testkit::Watchdog;
+
+const NOBODY: u32 = 65534;
+
+fn program(sandbox: &str) -> Stage {
+    let text = "[component.a]\nrun = [\"COMPONENT\", \"tries\", \"DIR/out/could\"]\nrestart = \"never\"\n[component.a.sandbox]\nwrite = [\"DIR/out\"]\n";
+    let stage = Stage::new(&format!("{text}{sandbox}"));
+    let out = stage.dir.path().join("out");
+    std::fs::create_dir(&out).expect("a folder");
+    for path in [stage.dir.path(), &out] {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o777)).expect("its mode");
+    }
+    stage
+}
+
+/// Without a sandbox most of it succeeds: else the other tests say nothing.
+#[test]
+fn a_component_with_all_rights_can_do_most() {
+    let _dog = Watchdog::new();
+    let stage = program("files = \"any\"\nnetwork = true\nsystem_calls = \"any\"\n");
+    stage.runs_well();
+    let could = stage.read("out/could");
+    for what in [
+        "open a file",
+        "create a file",
+        "a network socket",
+        "signal the supervisor",
+    ] {
+        assert!(could.contains(what), "{could}");
+    }
+}
+
+#[test]
+fn a_confined_component_can_do_nothing_of_it() {
+    let _dog = Watchdog::new();
+    let stage = program("");
+    stage.runs_well();
+    assert_eq!(stage.read("out/could"), "could: \n");
+}
+
+/// The two locks hold one without the other: no system call is refused here.
+#[test]
+fn landlock_alone_keeps_files_and_processes() {
+    let _dog = Watchdog::new();
+    let stage = program("system_calls = \"any\"\n");
+    stage.runs_well();
+    let could = stage.read("out/could");
+    for what in [
+        "file",
+        "ptrace",
+        "process_vm",
+        "pidfd_getfd",
+        "memory",
+        "signal",
+    ] {
+        assert!(!could.contains(what), "{could}");
+    }
+}
+
+#[test]
+fn another_user_can_do_nothing_of_it_either() {
+    let _dog = Watchdog::new();
+    if !rustix::process::geteuid().is_root() {
+        tranship_testkit::skipped("only root starts components of another user");
+        return;
+    }
+    let stage = program("uid = 65534\n");
+    let output = stage
+        .command(&[])
+        .env("TMPDIR", stage.dir.path())
+        .output()
+        .expect("it runs");
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert_eq!(stage.read("out/could"), "could: \n");
+    stage.nothing_is_left();
+}
+
+#[test]
+fn an_ordinary_users_program_is_confined_as_well() {
+    let _dog = Watchdog::new();
+    let stage = program("");
+    let mut command = stage.command(&[]);
+    if rustix::process::geteuid().is_root() {
+        command.uid(NOBODY).gid(NOBODY).env("HOME", "/nonexistent");
+    }
+    let output = command.output().expect("it runs");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    assert_eq!(stage.read("out/could"), "could: \n");
+}
+
+/// A component that locks itself down holds the start of others up until it has.
+#[test]
+fn a_component_locks_itself_down_when_it_is_ready() {
+    let _dog = Watchdog::new();
+    let stage = Stage::new(
+        "[component.a]\nrun = [\"COMPONENT\", \"ready\"]\nready_in = \"60s\"\nbackground = true\nsandbox.lock = true\n[component.b]\nrun = [\"sh\", \"-c\", \"grep -l Seccomp_filters:.4 /proc/[0-9]*/status > DIR/seen; true\"]\nafter = [\"a\"]\nsandbox = { files = \"any\" }\n",
+    );
+    stage.runs_well();
+    assert!(
+        stage.read("seen").contains("/proc/"),
+        "a process with both filters"
+    );
+}

@@ -1,0 +1,126 @@
+//! `tranship.Consumer`.
+
+use super::Item;
+use crate::driven::Kept;
+use crate::errors::OrRaise as _;
+use crate::single::{Single, made};
+use crate::slot::holds;
+use crate::stat::put;
+use crate::wait::limit;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use tranship::Error;
+use tranship::queue::{self, ConsumerOptions, Queues as _};
+
+/// A reading end of a queue: it takes items of all producers, each of which no other consumer gets. Iterating never ends.
+#[pyclass(frozen, weakref, module = "tranship")]
+pub(crate) struct Consumer {
+    held: Single<queue::Consumer, Result<queue::Item, Error>>,
+    /// The queue's name.
+    #[pyo3(get)]
+    name: String,
+}
+
+impl Consumer {
+    pub(crate) fn new(
+        py: Python<'_>,
+        domain: &tranship::Domain,
+        name: &str,
+        options: ConsumerOptions,
+    ) -> PyResult<Consumer> {
+        let consumer = made(py, || domain.consume_with(name, options))?;
+        Ok(Consumer::of(consumer, name))
+    }
+
+    /// Returns the object of an end.
+    pub(crate) fn of(consumer: queue::Consumer, name: &str) -> Consumer {
+        Consumer {
+            held: Single::new(consumer, "consumer"),
+            name: name.to_owned(),
+        }
+    }
+}
+
+#[pymethods]
+impl Consumer {
+    /// The next item. Waits for a producer, too, at most `timeout` seconds.
+    #[pyo3(signature = (timeout=None))]
+    fn recv(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Item> {
+        let timeout = limit(timeout)?;
+        if let Some(item) = self
+            .held
+            .with(py, queue::Consumer::try_recv)?
+            .or_raise(py)?
+        {
+            return Ok(Item::new(item));
+        }
+        let item = self.held.wait(py, timeout, queue::Consumer::recv_timeout)?;
+        Ok(Item::new(item))
+    }
+
+    /// The next item, if there is one. It joins the queue, too.
+    fn try_recv(&self, py: Python<'_>) -> PyResult<Option<Item>> {
+        let item = self.held.with(py, queue::Consumer::try_recv)?;
+        Ok(item.or_raise(py)?.map(Item::new))
+    }
+
+    /// Awaits the next item. One task at a time.
+    fn recv_async<'py>(slf: Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        let aio = slf.py().import("tranship._aio")?;
+        aio.call_method1("single", (slf, "consumer"))
+    }
+
+    /// Looks at the item that a task awaits.
+    fn _look(&self, py: Python<'_>) -> PyResult<Option<Item>> {
+        let item = self
+            .held
+            .look(py, |consumer| Box::pin(consumer.recv_async()))?;
+        Ok(item.transpose().or_raise(py)?.map(Item::new))
+    }
+
+    fn _doorbell(&self, py: Python<'_>) -> PyResult<Kept> {
+        self.held.kept(py)
+    }
+
+    fn _rest(&self, py: Python<'_>) {
+        self.held.rest(py);
+    }
+
+    fn __iter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
+        slf
+    }
+
+    fn __next__(&self, py: Python<'_>) -> PyResult<Item> {
+        self.recv(py, None)
+    }
+
+    fn __aiter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
+        slf
+    }
+
+    fn __anext__<'py>(slf: Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        Consumer::recv_async(slf)
+    }
+
+    /// The producers that this consumer knows: the domain and process of each, whether it has taken this consumer in, and what
+    /// this consumer has of it.
+    fn status<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let status = self.held.with(py, |consumer| consumer.status())?;
+        let producers = status.producers.iter().map(|seen| {
+            let one = PyDict::new(py);
+            one.set_item("domain", seen.domain.0)?;
+            put!(one, seen: pid, joined, open, held);
+            Ok(one)
+        });
+        let producers: PyResult<Vec<_>> = producers.collect();
+        let all = PyDict::new(py);
+        all.set_item("producers", producers?)?;
+        Ok(all)
+    }
+}
+
+holds!(
+    Consumer,
+    "queue",
+    "Closes it. The end of a `with` does. Items that were not acknowledged go back to the queue."
+);

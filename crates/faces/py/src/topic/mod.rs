@@ -1,0 +1,7 @@
+//! Topics: `tranship.Publisher` and `tranship.Subscriber`.
+
+mod publisher;
+mod subscriber;
+
+pub(crate) use publisher::{Behind, Choices, Publisher};
+pub(crate) use subscriber::Subscriber;

@@ -1,0 +1,103 @@
+//! Sockets at which the supervisor listens for a component, so that a connection waits while the component is started
+//! again.
+//!
+//! They travel to the launcher over its standard input, a Unix socket: so they are its descriptors from 3 on, as
+//! sd_listen_fds(3) has it, and no other process has them.
+
+use anyhow::{Context, Result, bail};
+use rustix::io::FdFlags;
+use std::net::{SocketAddr, TcpListener};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd};
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use tranship_sys::socket;
+
+/// First descriptor of sd_listen_fds(3).
+const FIRST: i32 = 3;
+/// Connections that may wait to be accepted.
+const BACKLOG: i32 = 4096;
+
+/// Where a supervisor listens.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Address {
+    /// At an IP address and a TCP port.
+    Tcp(SocketAddr),
+    /// At a Unix socket.
+    Unix(PathBuf),
+}
+
+impl Address {
+    /// Reads `127.0.0.1:8080`, `[::1]:8080`, or a path with a slash, which begins in `folder`.
+    pub(crate) fn parse(text: &str, folder: &Path) -> Result<Address, String> {
+        if text.contains('/') {
+            return Ok(Address::Unix(folder.join(text)));
+        }
+        text.parse().map(Address::Tcp).map_err(|why| {
+            format!(
+                "{why}: it must be an IP address and a port (127.0.0.1:8080), or a path of a Unix socket with a slash"
+            )
+        })
+    }
+
+    /// Listens. A Unix socket that a dead supervisor left is replaced.
+    pub(crate) fn listen(&self) -> Result<OwnedFd> {
+        let listening: OwnedFd = match self {
+            Address::Tcp(address) => TcpListener::bind(address)
+                .with_context(|| format!("listening at {address}"))?
+                .into(),
+            Address::Unix(path) => {
+                let left = std::os::unix::net::UnixStream::connect(path);
+                if left.is_err_and(|why| why.kind() == std::io::ErrorKind::ConnectionRefused) {
+                    let _ = std::fs::remove_file(path);
+                }
+                UnixListener::bind(path)
+                    .with_context(|| format!("listening at {}", path.display()))?
+                    .into()
+            }
+        };
+        rustix::net::listen(&listening, BACKLOG).context("listen(2)")?;
+        Ok(listening)
+    }
+
+    /// Removes what is left of it in the file system.
+    pub(crate) fn forget(&self) {
+        if let Address::Unix(path) = self {
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+/// Returns the standard input of a launcher: it carries these sockets.
+pub(crate) fn carrier(sockets: &[OwnedFd]) -> Result<OwnedFd> {
+    let (ours, theirs) = socket::pair().context("a pair of sockets")?;
+    let fds: Vec<BorrowedFd<'_>> = sockets.iter().map(AsFd::as_fd).collect();
+    socket::sendmsg(&ours, b"sockets", &fds, true).context("passing listening sockets")?;
+    Ok(theirs)
+}
+
+/// Takes this launcher's sockets from its standard input, which is empty afterwards, and tells the program that it becomes.
+pub(crate) fn take(count: usize, program: &mut Command) -> Result<()> {
+    if count == 0 {
+        return Ok(());
+    }
+    let received = socket::recvmsg(std::io::stdin(), &mut [0; 16], false);
+    let fds = received.context("taking listening sockets")?.fds;
+    let numbers: Vec<i32> = fds.iter().map(AsRawFd::as_raw_fd).collect();
+    if !numbers.iter().copied().eq((FIRST..).take(count)) {
+        bail!(
+            "listening sockets came as descriptors {numbers:?}, they must be {count} from {FIRST} on"
+        );
+    }
+    let empty = std::fs::File::open("/dev/null").context("opening /dev/null")?;
+    rustix::stdio::dup2_stdin(&empty).context("dup2")?;
+    for fd in fds {
+        rustix::io::fcntl_setfd(&fd, FdFlags::empty()).context("fcntl")?;
+        // The program's.
+        let _ = fd.into_raw_fd();
+    }
+    program
+        .env("LISTEN_FDS", count.to_string())
+        .env("LISTEN_PID", std::process::id().to_string());
+    Ok(())
+}

@@ -1,0 +1,256 @@
+//! A program that was checked: what is started, and how it is wired.
+
+use crate::listen::Address;
+use crate::machine::Rules;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+use tranship::component::{Brief, End, Part, Returns, WhenDown};
+use tranship::sandbox::Confined;
+
+/// A program that was checked.
+#[derive(Debug)]
+pub struct Program {
+    /// Name of the program.
+    pub name: String,
+    /// Folder of its file: paths begin there, and components run there.
+    pub folder: PathBuf,
+    /// Configuration of its manager, as text.
+    pub manager: String,
+    /// The components, by name.
+    pub components: Vec<Component>,
+    /// Channels, topics, queues and services.
+    pub wires: Vec<Wire>,
+}
+
+/// A component.
+#[derive(Debug)]
+pub struct Component {
+    /// Name.
+    pub name: String,
+    /// Program and arguments; the program is an absolute path.
+    pub run: Vec<String>,
+    /// The environment of the component, beside the usual variables.
+    pub env: BTreeMap<String, String>,
+    /// Variables of the supervisor's environment that it gets, too.
+    pub inherit: Vec<String>,
+    /// Number of processes.
+    pub replicas: u32,
+    /// Its ends, by the names that it uses: number of the wire, and what it does there.
+    pub ends: BTreeMap<String, (usize, Part)>,
+    /// For a program that knows nothing of channels.
+    pub filter: Option<Filter>,
+    /// Addresses at which the supervisor listens for it.
+    pub listen: Vec<Address>,
+    /// Rules of starting and stopping. Other components are numbers in `after` and `receivers`.
+    pub rules: Rules,
+    /// Rights of its processes.
+    pub rights: Rights,
+    /// Whether it locks itself down when it is ready.
+    pub locks: bool,
+    /// Line of the file.
+    pub line: usize,
+}
+
+/// The ends of a program that reads standard input and writes standard output.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Filter {
+    /// End whose messages are its standard input.
+    pub stdin: Option<String>,
+    /// End that its standard output goes to.
+    pub stdout: Option<String>,
+    /// Most bytes of a message of its output.
+    pub frame: usize,
+}
+
+/// Rights of a process, as they are passed to its launcher.
+#[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+pub struct Rights {
+    /// Paths that may be read.
+    pub read: Vec<PathBuf>,
+    /// Paths that may be written.
+    pub write: Vec<PathBuf>,
+    /// All files.
+    pub any_file: bool,
+    /// The machine's network.
+    pub network: bool,
+    /// All system calls.
+    pub any_call: bool,
+    /// User.
+    pub uid: Option<u32>,
+    /// Group.
+    pub gid: Option<u32>,
+    /// Most bytes of private memory.
+    pub memory: Option<u64>,
+    /// Most descriptors.
+    pub descriptors: Option<u64>,
+    /// Most processes of its user.
+    pub processes: Option<u64>,
+    /// Most bytes of a file.
+    pub file_bytes: Option<u64>,
+    /// Most seconds of processor time.
+    pub cpu_seconds: Option<u64>,
+}
+
+impl Rights {
+    /// Returns the sandbox.
+    #[must_use]
+    pub fn confined(self) -> Confined {
+        Confined {
+            read: self.read,
+            write: self.write,
+            any_file: self.any_file,
+            network: self.network,
+            any_call: self.any_call,
+            uid: self.uid,
+            gid: self.gid,
+            memory: self.memory,
+            descriptors: self.descriptors,
+            processes: self.processes,
+            file_bytes: self.file_bytes,
+            cpu_seconds: self.cpu_seconds,
+        }
+    }
+}
+
+/// What a wire is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// A channel.
+    Channel,
+    /// A topic.
+    Topic,
+    /// A queue.
+    Queue,
+    /// A service; requests go from the callers to the server.
+    Service,
+}
+
+impl Kind {
+    /// Returns the word of the file.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Kind::Channel => "channel",
+            Kind::Topic => "topic",
+            Kind::Queue => "queue",
+            Kind::Service => "service",
+        }
+    }
+
+    pub(crate) fn parts(self) -> [Part; 2] {
+        match self {
+            Kind::Channel => [Part::Send, Part::Receive],
+            Kind::Topic => [Part::Publish, Part::Subscribe],
+            Kind::Queue => [Part::Produce, Part::Consume],
+            Kind::Service => [Part::Call, Part::Serve],
+        }
+    }
+}
+
+/// A channel, topic, queue or service.
+#[derive(Debug)]
+pub struct Wire {
+    /// Kind.
+    pub kind: Kind,
+    /// Name.
+    pub name: String,
+    /// Components that send.
+    pub from: Vec<usize>,
+    /// Components that receive.
+    pub to: Vec<usize>,
+    /// Largest size of its pool, in bytes.
+    pub pool: Option<u64>,
+    /// Trust level of its pool.
+    pub trust: Option<String>,
+    /// Messages that may be under way.
+    pub depth: Option<u32>,
+    /// What a sender does while no receiver is there.
+    pub when_down: WhenDown,
+    /// Whether a full channel drops new messages.
+    pub drops: bool,
+    /// Line of the file.
+    pub line: usize,
+}
+
+impl Program {
+    /// Returns what a process of a component is told.
+    #[must_use]
+    pub fn brief(&self, component: &Component, replica: u32) -> Brief {
+        let ends = component.ends.iter().map(|(name, (wire, part))| {
+            let wire = &self.wires[*wire];
+            (name.clone(), self.end(wire, *part))
+        });
+        Brief {
+            name: component.name.clone(),
+            replica,
+            locks: component.locks,
+            ends: ends.collect(),
+        }
+    }
+
+    fn end(&self, wire: &Wire, part: Part) -> End {
+        let others = match wire.kind.parts()[0] == part {
+            true => &wire.to,
+            false => &wire.from,
+        };
+        // Where several are at the other end, one that comes again is enough.
+        let rank = |returns: Returns| match returns {
+            Returns::Never => 0,
+            Returns::OnFailure => 1,
+            Returns::Always => 2,
+        };
+        let returns = others.iter().map(|at| self.components[*at].rules.restart);
+        End {
+            part,
+            name: wire.name.clone(),
+            pool: wire.pool,
+            trust: wire.trust.clone(),
+            depth: wire.depth,
+            when_down: wire.when_down,
+            drops: wire.drops,
+            peer: returns.max_by_key(|r| rank(*r)).unwrap_or_default(),
+        }
+    }
+
+    /// Returns each process: its component and the number of the replica.
+    #[must_use]
+    pub fn processes(&self) -> Vec<(usize, u32)> {
+        let each = self.components.iter().enumerate();
+        each.flat_map(|(at, c)| (0..c.replicas).map(move |replica| (at, replica)))
+            .collect()
+    }
+
+    /// Returns the rules of the manager, whose number is 0, and of each process, whose numbers follow.
+    #[must_use]
+    pub fn rules(&self) -> Vec<Rules> {
+        let processes = self.processes();
+        let of = |wanted: &[usize]| -> Vec<usize> {
+            let all = processes.iter().enumerate();
+            all.filter(|(_, (component, _))| wanted.contains(component))
+                .map(|(at, _)| at + 1)
+                .collect()
+        };
+        let manager = Rules {
+            restart: Returns::Always,
+            pause: Duration::from_millis(10),
+            ready_in: Some(Duration::from_secs(30)),
+            // One that cannot start never will.
+            tries: Some(10),
+            background: true,
+            ..Rules::default()
+        };
+        let each = processes.iter().map(|(component, _)| {
+            let rules = &self.components[*component].rules;
+            let mut after = of(&rules.after);
+            after.push(0);
+            Rules {
+                after,
+                receivers: of(&rules.receivers),
+                ..rules.clone()
+            }
+        });
+        std::iter::once(manager).chain(each).collect()
+    }
+}

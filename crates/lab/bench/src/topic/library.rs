@@ -1,0 +1,250 @@
+//! The product's way.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use tranship_core::{Domain, Message, PoolOptions, Wait};
+use tranship_sys::process;
+use tranship_topic::{Publisher, Subscriber, SubscriberOptions, TopicOptions, Topics, WhenBehind};
+
+use super::what::{BUFFERS, BURST, DELIVERED, LINES, Mode, PAYLOAD};
+use crate::clock;
+use crate::party::Party;
+use crate::stats::{Measured, Samples};
+use crate::systems::tranship::join;
+use crate::topic_ring::Word;
+
+/// The word of the last message.
+const END: u64 = u64::MAX;
+const NAME: &str = "topic";
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Of the subscriber that is sent few messages.
+const FEW: (u64, Duration) = (400, Duration::from_millis(5));
+
+fn options(mode: Mode) -> TopicOptions {
+    let options = TopicOptions::new().depth(LINES);
+    match mode {
+        Mode::Stream => options
+            .when_behind(WhenBehind::Wait(PATIENCE))
+            .pool(PoolOptions::new(u64::from(BUFFERS) * 4096).slots(BUFFERS)),
+        Mode::Delivered => options.depth(16),
+        Mode::Publish | Mode::Asleep => {
+            options.pool(PoolOptions::new(u64::from(BUFFERS) * 4096).slots(BUFFERS))
+        }
+    }
+}
+
+pub fn publisher(
+    mode: Mode,
+    receivers: usize,
+    party: &Party,
+    budget: u64,
+) -> Result<Vec<Measured>> {
+    let domain = join::domain(0, party)?;
+    let mut publisher = domain.publish_with(NAME, options(mode))?;
+    let (_, mut fds) = party.recv(1)?;
+    let echo = Word::map(fds.pop().context("the subscribers' page")?)?;
+    publisher.wait_for(receivers, PATIENCE)?;
+    party.barrier()?;
+    let samples = match mode {
+        Mode::Publish | Mode::Stream => stream(&mut publisher, budget)?,
+        Mode::Asleep => sparse(&mut publisher, budget)?,
+        Mode::Delivered => deliver(&mut publisher, &echo, budget)?,
+    };
+    publisher.send((&[], END))?;
+    party.barrier()?;
+    Ok(samples.finish("").into_iter().collect())
+}
+
+#[inline(always)]
+fn publish(publisher: &mut Publisher, number: u64) -> Result<()> {
+    let mut message = publisher.alloc(PAYLOAD)?;
+    message.write(0, &u64::to_le_bytes(number))?;
+    publisher.send((message, number))?;
+    Ok(())
+}
+
+fn stream(publisher: &mut Publisher, budget: u64) -> Result<Samples> {
+    let mut samples = Samples::new(1 << 17, BURST);
+    for number in 0..4000 {
+        publish(publisher, number)?;
+    }
+    let begun = clock::ticks();
+    let (mut before, mut number) = (begun, 4000);
+    loop {
+        for _ in 0..BURST {
+            publish(publisher, number)?;
+            number += 1;
+        }
+        let now = clock::ticks();
+        if !samples.push(now - before) || now - begun > budget {
+            return Ok(samples);
+        }
+        before = now;
+    }
+}
+
+/// One message after each pause, in which every subscriber goes to sleep.
+fn sparse(publisher: &mut Publisher, budget: u64) -> Result<Samples> {
+    let mut samples = Samples::new(1 << 17, 1);
+    let begun = clock::ticks();
+    for number in 0.. {
+        std::thread::sleep(Duration::from_millis(1));
+        let before = clock::ticks();
+        publish(publisher, number)?;
+        let now = clock::ticks();
+        if !samples.push(now - before) || now - begun > budget {
+            break;
+        }
+    }
+    Ok(samples)
+}
+
+/// A message that is made in the buffer, until all have it.
+fn deliver(publisher: &mut Publisher, echo: &Word, budget: u64) -> Result<Samples> {
+    let mut samples = Samples::new(1 << 17, 1);
+    let begun = clock::ticks();
+    for number in 0u64.. {
+        let mut message = publisher.alloc(DELIVERED.1)?;
+        message.fill(number.to_le_bytes()[0]);
+        let before = clock::ticks();
+        publisher.send((message, number))?;
+        while echo.get().load(std::sync::atomic::Ordering::Acquire) <= number {
+            std::hint::spin_loop();
+        }
+        let now = clock::ticks();
+        if !samples.push(now - before) || now - begun > budget {
+            break;
+        }
+    }
+    Ok(samples)
+}
+
+/// A domain of its own for each.
+fn domains(count: usize, party: &Party) -> Result<Vec<Domain>> {
+    let mut all = vec![join::domain(1, party)?];
+    for n in 1..count {
+        let there = Domain::builder()
+            .name(&format!("still-{n}"))
+            .socket(join::socket(party.run))
+            .connect()?;
+        all.push(there);
+    }
+    Ok(all)
+}
+
+pub fn subscribers(mode: Mode, receivers: usize, party: &Party, _: u64) -> Result<Vec<Measured>> {
+    let all = domains(receivers, party)?;
+    let echo = Word::make()?;
+    party.send(0, 0, &[echo.fd()])?;
+    let wait = match mode {
+        Mode::Asleep => Wait::Sleep,
+        _ => Wait::Spin,
+    };
+    let mut subscribers = Vec::new();
+    let mut ahead: Option<Message> = None;
+    for (n, domain) in all.iter().enumerate() {
+        let options = SubscriberOptions::new().wait(wait);
+        let options = match mode == Mode::Stream && n == 0 {
+            true => options.reliable(),
+            false => options,
+        };
+        let mut subscriber = domain.subscribe_with(NAME, options)?;
+        while !subscriber.status().joined {
+            ahead = ahead.or(subscriber.try_recv()?);
+        }
+        subscribers.push(subscriber);
+    }
+    ensure!(ahead.is_none(), "nothing is published yet");
+    party.barrier()?;
+    match mode {
+        Mode::Publish | Mode::Stream => run_one(subscribers)?,
+        Mode::Asleep => run_all(subscribers)?,
+        Mode::Delivered => run_in_turn(subscribers, &echo)?,
+    }
+    party.barrier()?;
+    Ok(Vec::new())
+}
+
+/// The first one runs, the others stand still; each tenth keeps a buffer.
+fn run_one(mut subscribers: Vec<Subscriber>) -> Result<()> {
+    let (running, still) = subscribers.split_first_mut().context("a subscriber")?;
+    let mut kept = Vec::new();
+    for still in still.iter_mut().step_by(10) {
+        kept.push(still.recv().context("a message to keep")?);
+    }
+    while running.recv()?.word != END {}
+    Ok(())
+}
+
+/// A thread each.
+fn run_all(subscribers: Vec<Subscriber>) -> Result<()> {
+    let threads = subscribers.into_iter().map(|mut subscriber| {
+        std::thread::Builder::new()
+            .stack_size(256 << 10)
+            .spawn(move || -> Result<()> {
+                while subscriber.recv()?.word != END {}
+                Ok(())
+            })
+    });
+    let threads = threads.collect::<Result<Vec<_>, _>>()?;
+    let mut ended = threads.into_iter().map(|thread| thread.join());
+    ended.try_for_each(|ended| ended.unwrap_or_else(|_| anyhow::bail!("a subscriber panicked")))
+}
+
+/// One thread receives for all: as many run as there are cores.
+fn run_in_turn(mut subscribers: Vec<Subscriber>, echo: &Word) -> Result<()> {
+    let mut number = 0;
+    loop {
+        for subscriber in &mut subscribers {
+            let message = subscriber.recv()?;
+            if message.word == END {
+                return Ok(());
+            }
+            ensure!(
+                message.word == number && message.len() == DELIVERED.1,
+                "another message"
+            );
+        }
+        number += 1;
+        echo.get()
+            .store(number, std::sync::atomic::Ordering::Release);
+    }
+}
+
+pub fn sender_of_few(party: &Party) -> Result<Vec<Measured>> {
+    let domain = join::domain(0, party)?;
+    let mut publisher = domain.publish(NAME)?;
+    publisher.wait_for(1, PATIENCE)?;
+    let mut next = Instant::now();
+    for number in 0..FEW.0 {
+        publish(&mut publisher, number)?;
+        next += FEW.1;
+        std::thread::sleep(next.saturating_duration_since(Instant::now()));
+    }
+    publisher.send((&[], END))?;
+    party.barrier()?;
+    Ok(Vec::new())
+}
+
+pub fn receiver_of_few(party: &Party) -> Result<Vec<Measured>> {
+    let domain = join::domain(1, party)?;
+    let mut subscriber = domain.subscribe(NAME)?;
+    subscriber.recv()?;
+    let (begun, before) = (Instant::now(), process::thread_time());
+    let mut messages = 0u32;
+    while subscriber.recv()?.word != END {
+        messages += 1;
+    }
+    let share = (process::thread_time() - before).as_secs_f64() / begun.elapsed().as_secs_f64();
+    party.barrier()?;
+    Ok(vec![Measured {
+        op: format!("{messages} messages"),
+        ..Measured::rate(share * 100.0)
+    }])
+}
+
+/// Reads what `receiver_of_few` found.
+pub fn share(measured: Measured) -> (String, f64) {
+    (measured.op, measured.per_second)
+}

@@ -1,0 +1,120 @@
+//! What a topic's publish does without the topic: buffers of a pool, the ring, the bell's rule, rounds.
+
+use std::sync::atomic::Ordering;
+
+use anyhow::{Context, Result};
+use tranship_core::topics::{self, Named};
+use tranship_core::{Buffer, Pool, PoolOptions};
+use tranship_ledger::rounds::{DeskView, Outcome as Verdict, Pace, Published, Rounds};
+use tranship_region::layout::RefsRo;
+use tranship_ring::broadcast::{BellRw, DeskRo, DeskRw, Limits, Message, Ticks, Win};
+use tranship_sys::time::{counter, has_steady_counter, monotonic_ns};
+
+use super::what::{BUFFERS, LINES, Mode, PAYLOAD};
+use crate::party::Party;
+use crate::stats::Measured;
+use crate::systems::tranship::join;
+use crate::topic_ring::{self, KIND};
+
+/// Buffers of ended lines that wait for a round, and steps of a round: as a topic has them.
+const SPARE: usize = 64 + 12;
+
+/// Handles of the buffers that lines name, by slots.
+struct Held<'a> {
+    pool: &'a Pool,
+    buffers: Vec<Option<Buffer>>,
+    count: usize,
+}
+
+impl Verdict for Held<'_> {
+    #[inline]
+    fn free(&mut self, slot: u32) {
+        if let Some(buffer) = self.buffers[slot as usize].take() {
+            self.count -= 1;
+            topics::let_go(self.pool, buffer);
+        }
+    }
+}
+
+fn line(named: Named, number: u64) -> Message {
+    let Named {
+        id,
+        offset,
+        length,
+        serial,
+    } = named;
+    Message {
+        kind: KIND,
+        // The reader looks at the slot in the second word.
+        content: [
+            number,
+            u64::from(id.slot()) << 24,
+            offset,
+            length,
+            serial.into(),
+            id.0,
+        ],
+    }
+}
+
+pub fn writer(_: Mode, receivers: usize, party: &Party, budget: u64) -> Result<Vec<Measured>> {
+    let domain = join::domain(0, party)?;
+    let pool = domain.create_pool(PoolOptions::new(u64::from(BUFFERS) * 4096).slots(BUFFERS))?;
+    let (lines, stop, fds) = topic_ring::open(party)?;
+    let [desk, table] = fds.try_into().ok().context("the reader's pages")?;
+    let mut rounds = Rounds::new(BUFFERS, Pace::PRODUCTION);
+    let mut published = Published::new(LINES, 0, rounds.add_ring(LINES));
+    let mut held = Held {
+        pool: &pool,
+        buffers: (0..BUFFERS).map(|_| None).collect(),
+        count: 0,
+    };
+    let mut desks = vec![Some(topic_ring::view(
+        DeskRo::open(desk)?,
+        RefsRo::open(table, BUFFERS)?,
+    ))];
+    let mut put = |held: &mut Held<'_>, rounds: &mut Rounds| -> Result<(u64, u32)> {
+        let tail = published.tail();
+        let mut message = pool.alloc(PAYLOAD)?;
+        message.write(0, &u64::to_le_bytes(tail))?;
+        let buffer = message.freeze();
+        let named = topics::named(&pool, &buffer).context("a buffer of the pool")?;
+        let slot = buffer.id().slot();
+        let Ok(position) = published.publish(&lines.lines(), rounds, line(named, tail), slot);
+        held.count += usize::from(held.buffers[slot as usize].replace(buffer).is_none());
+        Ok((position, slot))
+    };
+    for desk in 1..receivers {
+        let (fd, mine) = DeskRw::create()?;
+        let mut win = Win::default();
+        if desk % 10 == 1 {
+            let (position, slot) = put(&mut held, &mut rounds)?;
+            mine.desk().kept[0].store(slot + 1, Ordering::Relaxed);
+            (win.low, win.entries) = (position, 1);
+        }
+        mine.desk().win.store(win.pack(), Ordering::Release);
+        let desk = Box::leak(Box::new(DeskRo::open(fd)?)).desk();
+        desks.push(Some(DeskView { desk, table: &[] }));
+        std::mem::forget(mine);
+    }
+    for desk in 0..receivers {
+        rounds.join(desk, 0, Limits::new(BUFFERS));
+    }
+    let mut ticks = Ticks::new(has_steady_counter().then(counter), monotonic_ns());
+    let (_, bell) = BellRw::create()?;
+    party.tell(1, 0)?;
+    topic_ring::measure(party, budget, &stop, || {
+        let (position, _) = put(&mut held, &mut rounds)?;
+        if ticks.wakes(counter, monotonic_ns) {
+            bell.wake(position + 1, 1);
+        }
+        let available = (LINES as usize + SPARE).saturating_sub(held.count);
+        let Ok(()) = rounds.step(&desks[..], available, &mut held);
+        Ok(())
+    })
+}
+
+pub fn reader(_: Mode, _: usize, party: &Party, _: u64) -> Result<Vec<Measured>> {
+    let _domain = join::domain(1, party)?;
+    topic_ring::reader(party, BUFFERS)
+}

@@ -1,0 +1,28 @@
+//! What is measured, whichever system does it.
+
+pub const BUFFERS: u32 = 1024;
+pub const LINES: u32 = 64;
+pub const PAYLOAD: usize = 64;
+/// Publishes of one sample of a stream.
+pub const BURST: u32 = 16;
+/// Subscribers and bytes of a delivery.
+pub const DELIVERED: (usize, usize) = (8, 1 << 20);
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Mode {
+    Publish,
+    Stream,
+    Asleep,
+    Delivered,
+}
+
+impl Mode {
+    pub fn name(self) -> &'static str {
+        match self {
+            Mode::Publish => "publish",
+            Mode::Stream => "stream",
+            Mode::Asleep => "asleep",
+            Mode::Delivered => "delivered",
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! Jobs for several workers over a queue: each job is done by one of them. Each part is a program of its own. Start
+//! `24_queue jobs` and `24_queue worker` as often as you like. Kill any worker: its job goes to another one.
+//! Without arguments it shows this, with three workers of which one is killed at its work.
+//!
+//! ```text
+//! jobs ──► ring ──┐ ┌── worker     each worker is connected to each program that has jobs,
+//!                 ├─┤              and takes the next one by one compare-and-swap
+//! jobs ──► ring ──┘ └── worker     a worker that dies gives its job back
+//! ```
+
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+use tranship::Domain;
+use tranship::queue::Queues;
+
+type Any = Box<dyn std::error::Error>;
+
+const JOBS: u64 = 60;
+const BYTES: usize = 256 << 10;
+
+/// Sends the jobs, and waits until all are done.
+fn jobs(domain: &Domain) -> Result<(), Any> {
+    let mut jobs = domain.produce("jobs")?;
+    for number in 0..JOBS {
+        let mut image = jobs.alloc(BYTES)?; // waits for workers when there is no memory left
+        image.fill(number.to_le_bytes()[0]);
+        jobs.send((image, number))?; // waits for workers when the queue is full
+    }
+    jobs.wait_done(None)?;
+    println!("jobs: {:?}", jobs.status());
+    Ok(())
+}
+
+/// Does jobs until it is killed.
+fn worker(domain: &Domain) -> Result<(), Any> {
+    let mut jobs = domain.consume("jobs")?;
+    loop {
+        let job = jobs.recv()?;
+        let sum: u64 = job.to_vec().iter().map(|byte| u64::from(*byte)).sum();
+        assert_eq!(sum, (job.word & 0xff) * BYTES as u64);
+        std::thread::sleep(Duration::from_millis(5)); // work
+        if job.redelivered() {
+            println!("job {} again", job.word);
+        }
+        job.ack()?; // from here on it is done; before, it would go back to the queue
+    }
+}
+
+fn again(role: &str, socket: &std::path::Path) -> std::io::Result<Child> {
+    Command::new(std::env::current_exe()?)
+        .arg(role)
+        .env("TRANSHIP_SOCKET", socket)
+        .stdin(Stdio::null())
+        .spawn()
+}
+
+fn main() -> Result<(), Any> {
+    match std::env::args().nth(1).as_deref() {
+        Some("jobs") => return jobs(&Domain::connect()?),
+        Some("worker") => return worker(&Domain::connect()?),
+        Some(other) => return Err(format!("{other}: jobs or worker, please").into()),
+        None => {}
+    }
+    let home = Domain::builder().name("home").embedded()?;
+    let socket = home.socket_path().ok_or("no socket")?;
+    let mut workers = Vec::new();
+    for _ in 0..3 {
+        workers.push(again("worker", &socket)?);
+    }
+    let mut from = [again("jobs", &socket)?, again("jobs", &socket)?];
+    std::thread::sleep(Duration::from_millis(100));
+    workers[0].kill()?;
+    for jobs in &mut from {
+        assert!(jobs.wait()?.success());
+    }
+    for worker in &mut workers {
+        worker.kill()?;
+        worker.wait()?;
+    }
+    Ok(())
+}
