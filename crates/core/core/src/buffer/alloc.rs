@@ -113,7 +113,7 @@ impl BufferMut {
 }
 
 impl Buffer {
-    /// One of ours that another domain sends back, as [`OwnPool::take_back`].
+    /// Takes an own buffer that another domain sends back, like [`OwnPool::take_back`].
     pub(crate) fn taken_back(
         pool: &OwnPool,
         id: BufferId,

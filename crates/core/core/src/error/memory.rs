@@ -25,14 +25,14 @@ pub enum Limit {
         /// Bytes left of it.
         left_bytes: u64,
     },
-    /// It holds more of others' memory than the manager's rules allow, and is granted memory rarely.
+    /// The domain holds more of others' memory than the manager's rules allow, and is granted memory rarely.
     #[error(
         "it is slowed down: {charged_bytes} bytes of others' pools are charged to it, allowed are {over_bytes}; buffers that are dropped count no more"
     )]
     Hog {
         /// Bytes that are charged to it.
         charged_bytes: u64,
-        /// More than so much is too much, bytes.
+        /// Bytes that may be charged to it at most.
         over_bytes: u64,
     },
     /// The pool's number of buffers.
@@ -61,10 +61,10 @@ pub enum Limit {
     Kernel {
         /// Where.
         step: &'static str,
-        /// What it said.
+        /// Number of the kernel's error.
         errno: i32,
     },
-    /// The manager's answer is none.
+    /// The manager's answer is not an answer to the request.
     #[error("the manager broke the protocol")]
     Protocol,
     /// The manager refused for another reason.
@@ -73,7 +73,7 @@ pub enum Limit {
     /// No manager is there to ask for more.
     #[error("the manager is away")]
     Away,
-    /// Nor can one be reached any more.
+    /// No manager can be reached any more.
     #[error("no manager can be reached any more (Domain::cut_off says why)")]
     CutOff,
     /// The manager was asked for more and has not answered yet.
@@ -87,7 +87,7 @@ pub enum Limit {
     Queue,
 }
 
-/// Whose the oldest buffers are.
+/// Domain that has the oldest buffers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("domain {domain} holds {buffers} of the {asked} oldest buffers, or has not taken them")]
 pub struct Holder {

@@ -186,7 +186,7 @@ impl Sender {
         self.unsent.take().map(|message| *message)
     }
 
-    /// Waits until the receiver has taken everything that was sent, as [`wait_taken`](Sender::wait_taken), for awaiting.
+    /// Awaits that the receiver has taken everything that was sent, like [`wait_taken`](Sender::wait_taken).
     ///
     /// # Errors
     /// As there, and [`ErrorKind::System`] as for [`send_async`](Sender::send_async).

@@ -177,8 +177,8 @@ impl From<Inline> for Body {
 /// The name of something that a receiver is about to release.
 pub(super) enum Name {
     Buffer(Handle),
-    /// It has no name that both ends know.
+    /// The released object has no name that both ends know.
     None,
-    /// It was released already.
+    /// The object was released already.
     Gone,
 }

@@ -90,7 +90,7 @@ impl Receiver {
         Ok(receiver)
     }
 
-    /// One that copies to there.
+    /// Makes a receiver that copies buffers of level `none` into `snapshots`.
     fn with(link: Arc<LinkShared>, options: &ChannelOptions, snapshots: Option<Pool>) -> Receiver {
         let lines = link.their_lines();
         let control_lines = link.own_lines();

@@ -72,9 +72,9 @@ pub(crate) struct Doorbell {
     pub(crate) near: Option<Arc<OwnedFd>>,
     /// The manager was asked for it, and has still to answer.
     pub(crate) asked: Option<Asked>,
-    /// It is not asked again before that.
+    /// The manager is not asked again before that time.
     pub(crate) again: Option<Instant>,
-    /// It shows up on the domain's own descriptor.
+    /// Whether it shows up on the domain's own descriptor.
     pub(crate) polled: bool,
     /// The reactor watches it, and takes what is in it.
     pub(crate) watched: bool,
@@ -263,14 +263,14 @@ impl LinkShared {
         self
     }
 
-    /// Its other end is this.
+    /// Sets the other end.
     pub(crate) fn join(&self, other: &Arc<LinkShared>) {
         if let Some(inside) = &self.inside {
             let _ = inside.other.set(Arc::downgrade(other)); // once
         }
     }
 
-    /// The other end, if it is in this process, and there.
+    /// Returns the other end, if it is in this process and still there.
     pub(crate) fn other(&self) -> Option<Arc<LinkShared>> {
         self.inside.as_ref()?.other.get()?.upgrade()
     }
@@ -341,13 +341,13 @@ impl LinkShared {
         pressed
     }
 
-    /// After a publish as the ring said ([`Ring::how_to_publish`]).
+    /// Wakes the peer if it sleeps, after a publish by [`Ring::how_to_publish`].
     #[inline(always)]
     pub(crate) fn notify_of(&self, how: Publish) {
         self.ring.notify_of(how, || self.press_their_doorbell());
     }
 
-    /// The same after publishes that did not.
+    /// Wakes the peer if it sleeps, after publishes without a fence.
     pub(crate) fn fence_then_notify(&self) {
         self.ring.fence_then_notify(|| self.press_their_doorbell());
     }

@@ -19,7 +19,7 @@ pub(crate) struct Store {
     back: Mutex<VecDeque<BufferMut>>,
     /// Messages that a carrier had still to deliver when it went.
     late: Mutex<VecDeque<Message>>,
-    /// One of the ends is a carrier's.
+    /// Whether one of the ends is a carrier's.
     pub(super) carried: bool,
     /// Where the other end is, for a carrier's.
     pub(super) place: Option<String>,

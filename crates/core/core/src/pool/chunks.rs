@@ -98,12 +98,12 @@ impl Chunks {
         Ok(())
     }
 
-    /// The manager has granted it, and every reader was sent it.
+    /// Begins the use of a chunk: the manager has granted it, and every reader was sent it.
     pub(super) fn begin(&self, index: u32, serial: u32) {
         self.serials[index as usize].store(serial, Ordering::Release);
     }
 
-    /// It is unmapped and closed. Its serial, if it was begun.
+    /// Unmaps and closes a chunk. Returns its serial, or 0 if it was not begun.
     ///
     /// # Safety
     /// No buffer lies in it.

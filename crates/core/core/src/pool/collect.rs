@@ -382,7 +382,7 @@ impl Collector {
         }
     }
 
-    /// One that is larger than a chunk.
+    /// Buries a dead buffer that is larger than a chunk.
     fn bury_alone(&self, memory: &Memory, slot: u32) {
         self.count_bytes(memory.slots.capacity_of(slot));
         memory.free_huge(slot);

@@ -214,12 +214,12 @@ impl ForeignPool {
         true
     }
 
-    /// For a copy of such a handle.
+    /// Pins the same chunks once more, for a copy of such a handle.
     pub(crate) fn pin_again(&self, slot: u32) {
         lock(&self.changing).add_again(slot);
     }
 
-    /// Such a handle goes.
+    /// Ends the pin of such a handle.
     fn unpin(&self, slot: u32) {
         let mut pins = lock(&self.changing);
         let gone = pins.remove(slot);

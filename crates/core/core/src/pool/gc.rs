@@ -13,7 +13,7 @@ use tranship_sync::{DeferQueue, SlotQueue, Taker};
 
 /// Candidates looked at together: four cache lines of each counter.
 pub(super) const LOOK: usize = 64;
-/// Those whose counters are asked for before they are looked at.
+/// Slots whose counters are prefetched before they are looked at.
 pub(super) const AHEAD: usize = 32;
 
 /// Finds which of the pool's sent buffers are dead.
@@ -163,7 +163,7 @@ impl Gc {
         self.standing = Standing::Managed;
     }
 
-    /// Both counters of a queue leave together.
+    /// Takes both counters of a queue off the reader set.
     pub(super) fn remove_queue(&mut self, channel: ChannelId) {
         let _ = self.reader_set.remove_queue(channel.0.into());
         self.sinks.remove(&channel);
@@ -184,7 +184,7 @@ impl Gc {
         others.chain(self.returning.iter().copied()).collect()
     }
 
-    /// Those of them whose processes have ended.
+    /// Returns the readers and sinks of [`unnamed`](Self::unnamed) whose processes have ended.
     pub(super) fn dead(&self) -> Vec<DomainId> {
         let is_dead = |of: &DomainId| {
             let process = self.processes.get(of);

@@ -36,7 +36,7 @@ struct Place {
     writers: u32,
 }
 
-/// Those of so many buffers in so many chunks.
+/// Sets aside the mappings for so many buffers in so many chunks.
 pub(crate) fn mappings(slots: u32, chunks: u64) -> Result<Mappings, NoMappings> {
     Mappings::take(u64::from(slots).saturating_add(chunks))
 }
@@ -48,7 +48,7 @@ impl Held {
         before.is_none_or(|(other, other_length)| other + other_length <= offset)
     }
 
-    /// One of the handles that may write a slot's buffer does so no more, and others that hold it are left.
+    /// Takes the right to write from a handle of a slot's buffer that other handles still hold.
     fn end_writing(&mut self, window: &Window, slot: u32) {
         if let Some(place) = self.by_slot.get_mut(&slot) {
             place.writers = place.writers.saturating_sub(1);

@@ -83,7 +83,7 @@ impl OwnPool {
         }
     }
 
-    /// One of whose references the caller has taken.
+    /// Makes a handle of a buffer whose reference the caller has taken.
     fn found(&self, slot: u32, offset: u64, length: u64) -> RawBuf {
         let (memory, class) = (&self.memory, self.memory.slots.private(slot).class());
         #[allow(clippy::cast_possible_truncation)] // 64-bit only

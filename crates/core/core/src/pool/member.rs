@@ -14,7 +14,7 @@ impl Retired for OwnPool {
     fn is_inherited(&self) -> bool {
         self.memory.registration.fork.is_child()
     }
-    /// It is taken down after that only.
+    /// Nothing is held here: the pool is taken down after its last handle only.
     fn nothing_held(&self) -> bool {
         true
     }

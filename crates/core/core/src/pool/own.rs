@@ -289,7 +289,7 @@ impl OwnPool {
         }
     }
 
-    /// One that nobody else knows, outside of all locks.
+    /// Frees a buffer with memory of its own that no other domain knows, outside of all locks.
     #[cold]
     fn free_alone(&self, slot: u32) {
         let keep = self.arc(); // once the run is free the pool may be taken down

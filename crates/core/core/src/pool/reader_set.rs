@@ -90,7 +90,7 @@ impl Collector {
         gc.advance(epoch);
     }
 
-    /// Both counters of a queue leave together.
+    /// Takes both counters of a queue off the reader set.
     pub(super) fn queue_left(&self, memory: &Memory, channel: ChannelId, epoch: u64) {
         save_replies(memory, channel);
         let mut gc = lock(&self.gc);

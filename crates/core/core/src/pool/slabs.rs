@@ -114,7 +114,7 @@ impl Memory {
         Some(slot)
     }
 
-    /// One of a run of its own, or a large one, is nobody's any more.
+    /// Frees a buffer with a run of its own, or a large one.
     #[cold]
     pub(super) fn free_huge(&self, slot: u32) {
         let mut store = lock(&self.store);

@@ -26,12 +26,13 @@ impl Tag {
     pub(crate) const FOREIGN: u32 = 1 << 24;
     /// The bytes may be read as a slice.
     pub(crate) const TRUSTED: u32 = 1 << 25;
-    /// It changes hands the long way: its pages change what can be done with them then (level `half`), it is a writable one that is larger
-    /// than a chunk, or a writable one that was [`MOVED`](Tag::MOVED) here. One bit, so that the short way asks once.
+    /// The buffer changes hands the long way. Its pages change their rights then (level `half`), it is a writable one
+    /// that is larger than a chunk, or a writable one that was [`MOVED`](Tag::MOVED) here. One bit, so that the short
+    /// way asks once.
     pub(crate) const LONG: u32 = 1 << 26;
-    /// A received one that was given away to this domain, so that this handle can hand it back. Its clones cannot.
+    /// The buffer was given away to this domain, so this handle can hand it back. Its clones cannot.
     pub(crate) const MOVED: u32 = 1 << 27;
-    /// The bytes of a writable one may be written as a slice.
+    /// The bytes of a writable buffer may be written as a slice.
     pub(crate) const SLICE_MUT: u32 = 1 << 28;
     /// Operations on the buffer are recorded (`session/trace.rs`). The bit is tested together with others, so that it
     /// costs nothing while nothing is recorded.

@@ -88,21 +88,21 @@ impl Receiver {
         slices | Tag::LONG | Tag::MOVED
     }
 
-    /// A plain buffer of the pool that was assigned first, if the next line is one: no call, no lock, nothing but the
-    /// checks. `None` leaves the line for the long way, which believes nothing of what was seen here.
+    /// Takes a plain buffer of the pool that was assigned first, if the next line is one: no call, no lock, nothing but
+    /// the checks. `None` leaves the line for the long way, which believes nothing of what was seen here.
     #[inline(always)]
     pub(super) fn take_direct(&mut self, line: (u64, &Line)) -> Option<Taken> {
         self.take_named(Carries::Buffer, line)
     }
 
-    /// The same of one that is moved here; a call, so that the other two ways stay short.
+    /// Takes such a buffer that is moved here. This is a call, so that the other two ways stay short.
     #[inline(never)]
     pub(super) fn take_moved_direct(&mut self, line: (u64, &Line)) -> Option<Taken> {
         self.take_named(Carries::Moved, line)
     }
 
-    /// Asks for the first line of a buffer. What is moved here and may be written is: to get the line for reading, and later for writing, would
-    /// be two ways there and back.
+    /// Prefetches the first line of a buffer: for writing if the buffer is moved here and may be written. First for
+    /// reading and later for writing would be two ways there and back.
     #[inline(always)]
     fn ask_for(&self, carries: &Carries, line: *const u8) {
         if matches!(carries, Carries::Moved)

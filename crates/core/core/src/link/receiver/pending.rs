@@ -15,7 +15,7 @@ pub(super) enum Fetched {
     Here,
     /// The manager has still to answer, or is away.
     Later,
-    /// It went with its writer.
+    /// The chunk went with its writer.
     Lost,
     /// The manager has shown us all that an honest writer uses.
     Never,

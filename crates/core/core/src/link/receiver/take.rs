@@ -178,7 +178,7 @@ impl Receiver {
         tranship_ledger::receive_all(pieces, self.rcvd(list_at, reference)?, reached)
     }
 
-    /// The assignment of a pool, as an index into `ins`.
+    /// Returns the assignment of a pool, as an index into `ins`, and asks the manager about an unknown pool.
     #[inline]
     pub(super) fn find(&mut self, pool: PoolId) -> Result<usize, Untaken> {
         match self.known(pool) {
@@ -187,7 +187,7 @@ impl Receiver {
         }
     }
 
-    /// The same of one that was looked for before.
+    /// Returns the assignment of a known pool, as an index into `ins`.
     #[inline]
     fn known(&self, pool: PoolId) -> Result<usize, Violation> {
         let at = self.ins.iter().position(|i| i.pool == pool);
@@ -296,7 +296,7 @@ impl Receiver {
 enum Given {
     /// Nobody here can write it.
     Shared(Buffer),
-    /// It is ours to write.
+    /// A buffer that this domain may write.
     Written(BufferMut),
 }
 

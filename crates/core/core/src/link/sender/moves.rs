@@ -177,7 +177,7 @@ fn leave(pool: &OwnPool, buf: Handle) {
 enum Leaving {
     /// Of a pool of our own, and never sent before.
     First(Buffer),
-    /// It came by a move itself.
+    /// Of any pool: the piece came by a move itself.
     Again(BufferMut),
 }
 
