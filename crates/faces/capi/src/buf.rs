@@ -52,9 +52,9 @@ pub struct Buf {
 /// Where `flags` says how many bytes are inline, which `len` may be made less than.
 const INLINE_LEN_SHIFT: u32 = 16;
 
-/// What the struct has room for.
+/// Bytes of content that the struct has room for.
 const HELD_BYTES: usize = size_of::<[u64; 6]>();
-/// Behind what is held, unless that is plain bytes.
+/// Place of the ticket: behind the content, unless that is plain bytes.
 const TICKET_AT: usize = 4;
 
 const _: () = assert!(size_of::<Buf>() == 80);
@@ -154,10 +154,10 @@ impl Buf {
         unsafe { &*self.words.as_ptr().cast::<T>() }
     }
 
-    /// What it holds, as a reference.
+    /// Returns the buf's content by reference.
     ///
     /// # Safety
-    /// It is of the kind that has a `T`, and a ticket.
+    /// The buf is of the kind that has a `T`, and a ticket.
     #[inline(always)]
     unsafe fn held<T>(&self) -> &T {
         // SAFETY: as the caller says.
@@ -166,10 +166,10 @@ impl Buf {
         unsafe { &*self.words.as_ptr().cast::<T>() }
     }
 
-    /// What it holds, which is the caller's from here on.
+    /// Takes the content out of the buf.
     ///
     /// # Safety
-    /// It is of the kind that has a `T`, and a ticket.
+    /// The buf is of the kind that has a `T`, and a ticket.
     #[inline(always)]
     unsafe fn take_held<T>(&mut self) -> T {
         // SAFETY: as the caller says.
@@ -290,7 +290,7 @@ impl Buf {
         view.sub(0..self.len.min(view.len())).ok()
     }
 
-    /// What its kind says.
+    /// Describes the buf's kind.
     fn says(&self) -> &'static str {
         match self.kind {
             BUF_NONE => "nothing: it was sent or released, or never filled",

@@ -52,7 +52,8 @@ pub(crate) fn closed_at<T>(at: *const T, by: &str) {
     }
 }
 
-/// What a program does that uses memory which is not its own any more cannot be told. So it does nothing more.
+/// Ends the program with a line on standard error. The effects of a use of memory that is not the program's any more
+/// cannot be known.
 #[cold]
 pub(crate) fn end_program(text: &str) -> ! {
     // Standard error may be closed.

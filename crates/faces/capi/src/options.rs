@@ -99,7 +99,8 @@ unsafe impl Grows for PoolOptions {
 /// Larger than any struct of options will be: what claims to be larger was not initialised.
 const MAX_SIZE: usize = 4096;
 
-/// What a program gave that may know an older version of the struct, or a newer one. NULL: all zeros.
+/// Copies a struct of options from a program that may know an older version of the struct, or a newer one. NULL: all
+/// zeros.
 pub(crate) fn grown<T: Grows>(given: *const T) -> Result<T, Error> {
     let (name, here) = (T::NAME, size_of::<T>());
     // SAFETY: zeros are a value, says the trait.

@@ -1,4 +1,4 @@
-//! What a buf holds, sent some way: over a topic, a queue, or as a request or an answer.
+//! Content of a buf, sent over a topic or a queue, or as a request or an answer.
 
 use crate::buf::Buf;
 use facade::{Body, Error, Message, SendError};

@@ -108,7 +108,7 @@ pub extern "C" fn tranship_poll(
     })
 }
 
-/// What an item names. What other threads may close meanwhile is held as long as the call takes.
+/// Object that an item names. An object that other threads may close is held as long as the call takes.
 enum Means<'a> {
     Nothing,
     Receiver(*mut Receiver),

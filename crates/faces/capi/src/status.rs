@@ -1,4 +1,4 @@
-//! What calls return.
+//! Results of calls.
 
 use crate::given::there;
 use crate::open::{closed_at, opened};
@@ -30,7 +30,7 @@ fn c_string(text: String) -> CString {
     CString::new(text.replace('\0', "?")).unwrap_or_default()
 }
 
-/// What each function does: it panics into C never, and says what went wrong.
+/// Runs the work of a function of the C surface. A panic becomes an error, and never reaches C.
 #[inline(always)]
 pub(crate) fn border(
     error: Option<&mut Option<Box<Error>>>,

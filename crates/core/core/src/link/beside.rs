@@ -8,7 +8,7 @@ use tranship_proto::{ChannelId, DomainId, NameKind, Req, Request, Role};
 use tranship_session::Offered;
 use tranship_sys::process;
 
-/// Makes the bell of a user, or returns the one that there is. A queue has its claims in its place, for all users.
+/// Makes the bell of a user, or returns the existing one. A queue has its claims in its place, for all users.
 pub(super) type Bells = dyn Fn(u32) -> Result<Arc<OwnedFd>, Error> + Send + Sync;
 
 /// Objects that this end shows. A channel of no topic shows none.

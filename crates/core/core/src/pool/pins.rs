@@ -32,7 +32,7 @@ impl Pins {
         pin.handles += 1;
     }
 
-    /// A copy of a handle that there is.
+    /// Counts a copy of a handle that has a pin.
     pub(super) fn add_again(&mut self, slot: u32) {
         if let Some(pin) = self.by_slot.get_mut(&slot) {
             pin.handles += 1;

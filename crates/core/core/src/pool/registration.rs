@@ -87,7 +87,7 @@ impl Registration {
         self.entry.store(NO_ENTRY, Ordering::SeqCst);
     }
 
-    /// The pool's place in the control page that there is now.
+    /// Notes the pool's place in the present control page.
     pub(super) fn enter_page(&self, entry: u32) {
         // Ordering: after the page; partner: the acquires in `quota_bytes`.
         self.entry.store(entry, Ordering::Release);

@@ -170,7 +170,7 @@ struct Hooks<'a> {
 }
 
 impl Hooks<'_> {
-    /// Whether a slab gets no more than a part of the slots that there are.
+    /// Whether a slab gets only a part of the free slots, because they are few.
     fn is_short(&self) -> bool {
         self.numbers.free() < SHORT
     }

@@ -79,8 +79,8 @@ impl Waiters {
         ticket
     }
 
-    /// Takes a place out of the queue, whose caller has waited since then. `left`: under the queue's lock, whether it
-    /// is empty now.
+    /// Takes a caller's place out of the queue; the caller has waited since `since`. Calls `left` under the queue's
+    /// lock, with whether it is empty now.
     pub(super) fn leave(&self, ticket: u64, since: Instant, left: impl FnOnce(bool)) {
         let mut queue = self.lock_queue();
         queue.waited_ns(Instant::now());
@@ -92,7 +92,7 @@ impl Waiters {
         self.blocked_ns.fetch_add(waited, Ordering::Relaxed);
     }
 
-    /// Whose turn it is.
+    /// Returns the ticket of the first caller in the queue.
     pub(super) fn first(&self) -> Option<u64> {
         self.lock_queue().front().copied()
     }

@@ -1,4 +1,4 @@
-//! What an mbuf is, and what may be set of it.
+//! Facts about an mbuf, and the fields that a program may set.
 
 use super::{EINVAL, Mbuf, borrowed, borrowed_whole, errno, flags, inside, int, length};
 use crate::status::quietly;

@@ -16,10 +16,10 @@ use std::time::Duration;
 const ENOMEM: i32 = 12;
 /// In `flags` of a zone: its items are zeros when they come into it.
 const UMA_ZONE_ZINIT: u32 = 2;
-/// How often a zone at its limit says so.
+/// Shortest time between two warnings of a zone at its limit.
 const WARNINGS: Duration = Duration::from_secs(300);
 
-/// What is behind a pointer to a zone.
+/// Data behind a pointer to a zone.
 struct Held {
     zone: ItemZone<Items>,
     size: usize,

@@ -25,7 +25,7 @@ struct Limit {
 }
 
 impl Limit {
-    /// None: so far away that there is no such instant.
+    /// Returns the instant. `None`: it is too far away to be one.
     fn deadline(self) -> Option<Instant> {
         self.started.checked_add(self.timeout)
     }
