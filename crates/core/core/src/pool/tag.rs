@@ -8,7 +8,7 @@
 #[repr(C, align(8))]
 pub(crate) struct Tag {
     slot: u32,
-    /// Above the flags; below, the generation, or the class.
+    /// The flags in the upper bits; below them the generation, or the class.
     rest: u32,
 }
 
@@ -37,8 +37,9 @@ impl Tag {
     /// Operations on the buffer are recorded (`session/trace.rs`). The bit is tested together with others, so that it
     /// costs nothing while nothing is recorded.
     pub(crate) const TRACED: u32 = 1 << 29;
-    /// A large one of a pool of level `none`, in chunks of its own. Of our pools: nobody can write them once it is sent (`pool/large.rs`). Of
-    /// another's: nobody can, and they stay where they are as long as it is held (`pool/pins.rs`). Such a one has [`LONG`](Tag::LONG), too.
+    /// The buffer is a large one of a pool of level `none`, in chunks of its own. Once it is sent no process can write
+    /// them (`pool/large.rs`). Those of a foreign pool stay where they are as long as the buffer is held
+    /// (`pool/pins.rs`). Such a tag has [`LONG`](Tag::LONG), too.
     pub(crate) const SEALED: u32 = 1 << 30;
 
     /// A buffer of our own, with its size class, so that freeing it needs no look-up.
