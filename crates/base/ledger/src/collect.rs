@@ -21,7 +21,7 @@ pub struct StaleReaderSet {
     pub control_page: u64,
 }
 
-/// What became of the candidates of one batch. Reuse it: [`ReaderSet::collect`] appends.
+/// Verdicts on the candidates of one batch. Reuse it: [`ReaderSet::collect`] appends.
 #[derive(Debug, Default)]
 pub struct Batch {
     /// May be handed out again: the generation is odd.
@@ -181,7 +181,7 @@ pub fn are_alive<R: Words, C: Words>(
     seen.alive
 }
 
-/// What counts for the pool's buffers.
+/// The counters of a pool's buffers.
 struct Counted<'a, R, C> {
     queues: &'a [Queue<C>],
     readers: &'a [Reader<R>],

@@ -52,7 +52,7 @@ pub const fn next_free(published: u32) -> u32 {
     next_free_in(BITS, published)
 }
 
-/// What became this by [`next_free`], if that was even.
+/// Returns the even generation from which [`next_free`] made this one, if there was one.
 #[must_use]
 #[inline]
 pub const fn published_before(free: u32) -> u32 {

@@ -15,7 +15,7 @@ const QUEUED: u32 = 1 << 31;
 #[repr(transparent)]
 pub struct Handles(AtomicU32);
 
-/// What became of a buffer when a handle went.
+/// State of a buffer after a handle was dropped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LetGo {
     /// Others hold it, or it is queued: it is not ours to look at any more.

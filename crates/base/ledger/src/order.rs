@@ -2,7 +2,7 @@
 //!
 //! The functions of this crate and the models in `tests/` run through the same constants.
 
-/// What a pass of the collector reads: every word of one kind that counts for the buffer.
+/// One phase of the collector's pass: it reads every word of one kind that counts for the buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Phase {
     /// All `rcvd`, one per queue.
@@ -35,7 +35,7 @@ pub const PASS_DIRECT: [Phase; 4] = [
     Phase::Received,
 ];
 
-/// What the collector does around and after its pass.
+/// Steps of the collector around and after its pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CollectStep {
     /// The reader set's epoch must be the control page's.
@@ -81,7 +81,7 @@ pub const COLLECTION_DIRECT: [CollectStep; 6] = [
     CollectStep::CheckEpoch,
 ];
 
-/// What a receiver does with one reference that it took from a ring, before it moves the ring's cursor.
+/// Steps of a receiver with one reference that it took from a ring, before it moves the ring's cursor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ReceiptStep {
     /// `ref++`.
@@ -105,7 +105,7 @@ pub const RECEIPT_FORWARDED: [ReceiptStep; 4] = [
     ReceiptStep::Count,
 ];
 
-/// What a sender does. Unless the handle itself is given away it holds a reference during all of it.
+/// Steps of a sender. Unless the handle itself is given away it holds a reference during all of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SendStep {
     /// The writer's only handle goes, with a plain store: while the generation is odd nobody else can take another one.
@@ -139,7 +139,7 @@ pub const SEND_KEPT: [SendStep; 3] = [SendStep::Open, SendStep::Count, SendStep:
 /// Every later send, and a forwarder's. (To open what is open changes nothing.)
 pub const SEND_AGAIN: [SendStep; 2] = [SendStep::Count, SendStep::Publish];
 
-/// What the sink of a queue does with a buffer that it passes back to the queue's source, which is the pool's writer.
+/// Steps of a queue's sink that passes a buffer back to the queue's source, which is the pool's writer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PassStep {
     /// `rcvd--`: on the data queue the buffer is on its way again.
@@ -157,7 +157,7 @@ pub enum PassStep {
 /// is refused: only the writer can take what is passed to it, and it needs the collector's lock for it.
 pub const PASS_BACK: [PassStep; 3] = [PassStep::Uncount, PassStep::Publish, PassStep::Release];
 
-/// What the pool's writer does with a buffer that is passed back to it.
+/// Steps of the pool's writer with a buffer that is passed back to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ReturnStep {
     /// A handle is counted, under the collector's lock, if the id names the slot's present buffer.

@@ -10,7 +10,7 @@ pub(crate) struct Scratch {
     pub(crate) were: Vec<u32>,
 }
 
-/// What a pass saw of its slots.
+/// Values that a pass read of its slots.
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
     /// `rcvd` of all slots in the first queue, then in the next.

@@ -30,7 +30,7 @@ fn open_first(generation: &AtomicU32) -> u32 {
     even
 }
 
-/// What a first send does that is not the ledger's. A trait, not closures, so that it is compiled into the send.
+/// Steps of a first send outside of the ledger. A trait, not closures, so that it is compiled into the send.
 pub trait FirstSend {
     /// Publishes; the id must carry the generation.
     fn publish(&mut self, generation: u32);
@@ -84,7 +84,7 @@ impl Sent<'_> {
     }
 }
 
-/// What others have to see before they can see the id. The same for each send.
+/// Stores the words that other domains must see before the id. Every send does so.
 #[inline(always)]
 fn announce(
     open: impl FnOnce() -> u32,

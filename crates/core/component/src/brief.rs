@@ -1,4 +1,4 @@
-//! What the supervisor tells a component.
+//! The supervisor's brief for a component.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -25,7 +25,7 @@ pub struct Brief {
 /// One end, as the program's file describes it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct End {
-    /// What the component does there.
+    /// The component's part at this end.
     pub part: Part,
     /// Name of the channel, topic, queue or service.
     pub name: String,
@@ -38,7 +38,7 @@ pub struct End {
     /// Messages that may be under way.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub depth: Option<u32>,
-    /// What a sender does while no receiver is there.
+    /// Action of a sender while no receiver is there.
     #[serde(default)]
     pub when_down: WhenDown,
     /// Whether a full channel drops new messages.
@@ -49,7 +49,7 @@ pub struct End {
     pub peer: Returns,
 }
 
-/// What a component does at an end.
+/// Part of a component at an end.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Part {
@@ -71,7 +71,7 @@ pub enum Part {
     Call,
 }
 
-/// What a sender does while no receiver is there.
+/// Action of a sender while no receiver is there.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum WhenDown {

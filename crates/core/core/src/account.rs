@@ -52,7 +52,7 @@ struct Books {
     used: u64,
     /// Until then it asks for nothing.
     quiet_until: Option<Instant>,
-    /// What was ensured last and is still to be charged, and until when it is kept for that.
+    /// Bytes that were ensured last and are still to be charged, and the time until which they are kept.
     wanted: Option<(Instant, u64)>,
     /// When it last said how it does, to which manager's heap, and what.
     reported: Option<(Instant, (PoolId, u64, u64))>,
@@ -188,7 +188,7 @@ impl Account {
         lock(&self.books).used
     }
 
-    /// What is to be given to the kernel and discharged, bytes: the manager wants it back, or never admitted it.
+    /// Returns the bytes to give to the kernel and discharge: the manager wants them back, or never admitted them.
     pub fn excess(&self) -> u64 {
         let books = lock(&self.books);
         let usable = self.heap.usable_bytes();

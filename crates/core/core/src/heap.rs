@@ -149,7 +149,7 @@ impl Heap {
         self.own.books().debt()
     }
 
-    /// What its owner may use: what is admitted, or where there is nobody to admit anything all that the heap may ever have.
+    /// Returns the bytes that the owner may use: the admitted ones, or without a manager the heap's maximum.
     pub(crate) fn usable_bytes(&self) -> u64 {
         let books = self.own.books();
         match books.is_alone() {
@@ -168,7 +168,7 @@ impl Heap {
         self.domain.turn_quietly();
     }
 
-    /// What it may have now, bytes.
+    /// Returns the bytes that the heap may have now.
     pub fn quota_bytes(&self) -> u64 {
         self.own.quota_bytes()
     }
@@ -180,7 +180,8 @@ impl Heap {
         self.own.on_turn(Box::new(owner));
     }
 
-    /// What the manager wants it to come down to, bytes, if it does. It is told in [`turn`](crate::Domain::turn).
+    /// Returns the size to which the manager wants the heap to shrink, in bytes, if it does. A
+    /// [`turn`](crate::Domain::turn) learns of it.
     pub fn pressure(&self) -> Option<u64> {
         let target = self.own.target_bytes();
         (target < self.held_bytes()).then_some(target)

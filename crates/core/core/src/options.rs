@@ -1,4 +1,4 @@
-//! What a caller may choose, with defaults that need no thought.
+//! Options of pools and channels.
 
 use crate::domain::Offer;
 use std::ops::Range;
@@ -82,7 +82,7 @@ impl PoolOptions {
             seal_from: None,
         }
     }
-    /// What `tranship ls` shows; 1 to 64 bytes.
+    /// Sets the name that `tranship ls` shows: 1 to 64 bytes.
     pub fn name(mut self, name: &str) -> Self {
         self.name = name.into();
         self
@@ -238,7 +238,7 @@ impl HeapOptions {
             max_bytes,
         }
     }
-    /// What `tranship stat` shows; 1 to 64 bytes.
+    /// Sets the name that `tranship stat` shows: 1 to 64 bytes.
     pub fn name(mut self, name: &str) -> Self {
         self.name = name.into();
         self
@@ -263,8 +263,8 @@ impl Default for Wait {
     }
 }
 
-/// What [`Sender::send`](crate::Sender::send) does while the receiver is behind. [`try_send`](crate::Sender::try_send) and
-/// [`send_timeout`](crate::Sender::send_timeout) fail instead.
+/// Action of [`Sender::send`](crate::Sender::send) while the receiver is behind. [`try_send`](crate::Sender::try_send)
+/// and [`send_timeout`](crate::Sender::send_timeout) fail instead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum WhenFull {
     /// Wait, for ever.
@@ -297,7 +297,7 @@ impl Patience {
     }
 }
 
-/// What a send did.
+/// Result of a send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// The message is in the channel.
@@ -387,7 +387,7 @@ impl ChannelOptions {
         self.wait = wait;
         self
     }
-    /// What `send` does when the ring is full.
+    /// Sets the action of `send` when the ring is full.
     pub fn when_full(mut self, when_full: WhenFull) -> Self {
         self.when_full = when_full;
         self

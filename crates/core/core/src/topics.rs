@@ -1,4 +1,4 @@
-//! What the crate `topic` needs of channels and pools. It is no part of the surface: programs use `tranship-topic`.
+//! Channels and pools for the crate `topic`. This is no part of the surface: programs use `tranship-topic`.
 //!
 //! A subscriber's connection is a channel from the publisher to the subscriber. Both ends show more than their halves
 //! (`link/beside.rs`): the publisher the lines of its ring and a bell, the subscriber its desk. The channel's own ring
@@ -38,7 +38,7 @@ mod readers;
 mod sleep;
 mod writers;
 
-/// What the connections of a name carry.
+/// Kind of a name's connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Each message to every reader.
@@ -50,7 +50,7 @@ pub enum Kind {
 /// Lines of the two halves: a few words in each direction.
 const LINES: u32 = 4;
 
-/// What a line of a topic's ring says of a buffer.
+/// A buffer, as a line of a topic's ring names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Named {
     /// The buffer's name.
@@ -394,7 +394,7 @@ pub fn table(pool: &Pool, reader: &Sender) -> Option<Table> {
     }
 }
 
-/// What a publisher asks of its end of a subscriber's channel.
+/// A publisher's operations on its end of a subscriber's channel.
 impl Sender {
     /// Returns the other end.
     #[doc(hidden)]
@@ -442,7 +442,7 @@ impl Sender {
     }
 }
 
-/// What a subscriber asks of its end of the channel.
+/// A subscriber's operations on its end of the channel.
 impl Receiver {
     /// Returns the other end.
     #[doc(hidden)]

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What a name is offered, or asked for, as.
+/// Kind under which a name is offered, or asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum NameKind {

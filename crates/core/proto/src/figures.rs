@@ -1,4 +1,4 @@
-//! What the table of figures (`stat.rs`) is made of: a column's name, kind and unit, and a record's values and words.
+//! Parts of the table of figures (`stat.rs`): a column's name, kind and unit, and a record's values and words.
 
 use crate::{ChannelId, DomainId, HogAction, NameKind, PoolId, Pressure, Role, Trust};
 

@@ -1,4 +1,4 @@
-//! What a domain hands to a manager before an object of the domain goes: data that others have still to receive.
+//! Data that a domain hands to a manager before an object of the domain goes: others have still to receive it.
 //!
 //! A living manager has all chunks before any buffer in them is sent. A killed manager takes with it the chunks that
 //! their readers were not told of. Until the next manager is shown them, only this domain has them.

@@ -34,7 +34,7 @@ struct Export {
 /// The name and what it is offered as.
 pub(super) type Exported = (String, Offered);
 
-/// What a name is offered as.
+/// Kind under which a name is offered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Offered {
     /// A channel's: the offering domain has this role.

@@ -22,7 +22,7 @@ pub struct Register {
     unwatched: AtomicBool,
     /// Work that events asked for, done by a turn after the socket's lock is released.
     chores: Mutex<Vec<Chore>>,
-    /// What the helper thread tends.
+    /// Parts that the helper thread tends.
     tended: Mutex<Vec<Arc<dyn Tended>>>,
 }
 

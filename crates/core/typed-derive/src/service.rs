@@ -178,7 +178,7 @@ fn streamed(path: &TypePath) -> Option<[Type; 2]> {
     types.collect::<Vec<_>>().try_into().ok()
 }
 
-/// What a client's method gives, and how it calls: with streams, or for a result.
+/// Returns the result type of a client's method, and its call: with streams, or for a result.
 fn called(home: &Path, method: &Method<'_>) -> (TokenStream, [TokenStream; 2]) {
     let result = &method.result;
     match method.stream() {
@@ -269,7 +269,7 @@ fn parcel(home: &Path, method: &Method<'_>) -> TokenStream {
     }
 }
 
-/// What both sides compare, and how a request finds its method.
+/// Makes the text that both sides compare, and the way from a request to its method.
 fn interface(home: &Path, this: &Ident, methods: &[Method<'_>]) -> TokenStream {
     let head = format!("{this}: {} methods\n", methods.len());
     let described = methods.iter().map(|method| {

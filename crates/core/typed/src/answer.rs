@@ -1,4 +1,4 @@
-//! What a method gives back: how it is sent, and how its caller gets it.
+//! Results of methods: how they are sent, and how the caller gets them.
 
 use crate::pass::{Packed, Parcel, Pass};
 use std::fmt;
@@ -50,9 +50,9 @@ impl<E> From<Error> for Fault<E> {
 #[doc(hidden)]
 pub type Came = Result<Result<core::Message, core::Message>, Error>;
 
-/// What a method gives back: something that can be [passed](Pass), or a `Result` of two.
+/// Result of a method: something that can be [passed](Pass), or a `Result` of two.
 pub trait Answer: Sized {
-    /// What the caller gets.
+    /// The caller's result.
     type Got;
 
     #[doc(hidden)]

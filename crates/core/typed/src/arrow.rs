@@ -74,7 +74,7 @@ fn stream(batch: &RecordBatch, to: impl Write) -> Result<(), Error> {
     write().map_err(|error| Error::new(ErrorKind::BadArgument, format!("Arrow: {error}")))
 }
 
-/// What keeps a batch's memory: Arrow drops it with the last column.
+/// Owner of a batch's memory: Arrow drops it with the last column.
 struct Owner(Buffer);
 
 impl AsRef<[u8]> for Owner {

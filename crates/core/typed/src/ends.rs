@@ -55,7 +55,7 @@ pub struct Sender<M, T: Items + ?Sized = ()> {
 /// Receives messages of the type `M`, with the items `T` behind each. See [`Sender`].
 pub struct Receiver<M, T: Items + ?Sized = ()> {
     end: core::Receiver,
-    /// What came and is no `M`: the sender is not listened to any more.
+    /// Error of a message that was no `M`: the receiver takes no more.
     over: Option<Error>,
     kind: PhantomData<fn() -> (M, *const T)>,
 }
@@ -128,7 +128,7 @@ pub enum Ready {
     Shared(Buffer),
 }
 
-/// What a [`Sender`] sends.
+/// Payloads of a [`Sender`].
 ///
 /// | payload | what happens | a failed send gives back |
 /// |---|---|---|
@@ -137,7 +137,7 @@ pub enum Ready {
 /// | [`Value`] | It is sent on as it came, or shared if it was frozen here. | the value |
 /// | `(payload, u64)` | The word arrives with the message. | the pair |
 pub trait Sendable<M, T: Items + ?Sized>: Sized {
-    /// What a failed send gives back.
+    /// Content that a failed send gives back.
     type Unsent;
 
     #[doc(hidden)]

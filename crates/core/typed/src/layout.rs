@@ -1,4 +1,4 @@
-//! What both ends of a channel compare: names, types and places, as a text.
+//! The text that both ends of a channel compare: names, types and places.
 
 use std::fmt::{self, Display, Write};
 

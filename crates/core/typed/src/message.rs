@@ -1,4 +1,4 @@
-//! What can be a message, and what can be behind one.
+//! Types of messages, and of items behind a message.
 
 use crate::layout::Layout;
 use zerocopy::{Immutable, IntoBytes, KnownLayout, TryFromBytes};
@@ -69,7 +69,7 @@ impl<T: Message, const N: usize> Message for [T; N] {
     }
 }
 
-/// What follows a message in the same buffer: `()`, nothing, or `[T]`, any number of items.
+/// Data behind a message in the same buffer: `()`, nothing, or `[T]`, any number of items.
 pub trait Items: sealed::Sealed + 'static {
     /// One item.
     type Item: Message;

@@ -1,4 +1,4 @@
-//! What a method takes and gives: values by their bytes, buffers by reference.
+//! Arguments and results of methods: values by their bytes, buffers by reference.
 
 use crate::message::{Items, Message};
 use crate::value::Value;
@@ -28,7 +28,7 @@ pub(crate) enum Packed {
     Aggregate(Aggregate),
 }
 
-/// What a method can take or give.
+/// A type that a method can take or give.
 ///
 /// | type | how it goes |
 /// |---|---|

@@ -1,4 +1,4 @@
-//! What a round reads, and what it says.
+//! The words that a round reads, and its verdict.
 
 /// The desks of all readers of a pool's rings, as the pool's writer reads them, one access a call.
 ///
@@ -27,7 +27,7 @@ pub trait Desks {
     }
 }
 
-/// What a round says.
+/// The verdict of a round.
 pub trait Outcome {
     /// No line names the buffer, and no reader holds it.
     fn free(&mut self, slot: u32);

@@ -498,7 +498,7 @@ impl Rounds {
         true
     }
 
-    /// What decides: everything but the numbers of rounds and hints.
+    /// The state that decides: everything but the numbers of rounds and hints.
     fn key(&self) -> impl PartialEq + Hash {
         let slots = self.slots.iter().map(|slot| {
             let now = slot.mark >> 1 == self.round && self.phase != Phase::Rest;

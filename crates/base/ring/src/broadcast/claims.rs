@@ -51,7 +51,7 @@ struct Room {
 #[cfg(not(loom))]
 const _: () = assert!(size_of::<Front>() == 128);
 
-/// What a claim's word says of a position.
+/// Meaning of a claim's word for a position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Claim {
     /// Nobody has taken it. The word is what [`Claims::take`] replaces.

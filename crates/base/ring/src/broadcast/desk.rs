@@ -13,7 +13,7 @@ const FAR_AHEAD: u64 = 3;
 /// Lines from the next one to the one that is dropped.
 const DROPPED: u32 = 16;
 
-/// What a reader says that it may hold: one cache line, which the reader writes and the writer reads.
+/// The lines and buffers that a reader may hold: one cache line, which the reader writes and the writer reads.
 #[derive(Debug, Default)]
 #[repr(C, align(64))]
 pub struct Desk {

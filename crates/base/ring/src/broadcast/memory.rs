@@ -5,7 +5,7 @@
 //! [`Infallible`](std::convert::Infallible) as `Stop`, which costs nothing. After a stop the private state is undefined:
 //! a model runs the function again from a copy.
 
-/// What the writer of a ring accesses: its lines.
+/// Memory that a ring's writer accesses: its lines.
 pub trait WriterMemory {
     /// Why an access did not take place.
     type Stop;
@@ -27,7 +27,7 @@ pub trait WriterMemory {
     }
 }
 
-/// What a reader of a ring accesses: the writer's lines, and its own desk and table.
+/// Memory that a ring's reader accesses: the writer's lines, and its own desk and table.
 pub trait ReaderMemory {
     /// Why an access did not take place.
     type Stop;

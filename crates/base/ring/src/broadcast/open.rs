@@ -1,4 +1,4 @@
-//! What a queue's reader has taken and not acknowledged: words behind its desk, which it alone writes.
+//! Positions that a queue's reader has taken and not acknowledged: words behind its desk, which it alone writes.
 //!
 //! A reader enters a position before it takes it, and clears the entry when the item is acknowledged. A position that
 //! a claim gives to the reader and that no entry names is therefore done. If the reader dies, its entries say what it
@@ -36,7 +36,7 @@ impl Default for Entries {
     }
 }
 
-/// What an entry says.
+/// Meaning of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Open {
     /// The item is with the reader.

@@ -3,7 +3,7 @@
 use super::memory::ReaderMemory;
 use super::words::{CONTENT, KEPT, Message, SEQUENCES, WINDOW, WITHDRAWN, Win, ahead, sequence};
 
-/// What a reader may claim and hold. Production uses [`Limits::new`]; models are smaller.
+/// Limits of a reader's claims and holds. Production uses [`Limits::new`]; models are smaller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Limits {
     /// Lines of a window, at most [`WINDOW`].
@@ -36,7 +36,7 @@ impl Limits {
     }
 }
 
-/// What a look at the next line gave.
+/// Result of a look at the next line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Received {
     /// No line is there.
@@ -64,7 +64,7 @@ pub enum Hold {
 pub struct Limited {
     /// Holds in the table.
     pub held: u32,
-    /// What was agreed.
+    /// The agreed limit.
     pub limit: u32,
 }
 

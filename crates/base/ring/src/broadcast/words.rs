@@ -15,7 +15,7 @@ pub const WINDOW: u8 = 8;
 /// Entries of `kept`.
 pub const KEPT: u8 = 12;
 
-/// What a line says: the bits of word 0 above the sequence number, in place, and words 1 to 6.
+/// Content of a line: the bits of word 0 above the sequence number, in place, and words 1 to 6.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Message {
     /// Bits 48 to 63 of word 0. The lower bits and [`WITHDRAWN`] are the ring's.

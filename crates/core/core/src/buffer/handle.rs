@@ -1,4 +1,4 @@
-//! What both kinds of buffers consist of: where the bytes are, and whose.
+//! The common part of both kinds of buffers: the place of the bytes, and their pool.
 
 use crate::domain::DomainCore;
 use crate::pool::{ForeignPool, OwnPool, RawBuf, Tag};
@@ -88,7 +88,7 @@ impl Handle {
         Handle { tag, ..self }
     }
 
-    /// What tells its pool from others.
+    /// Returns a value that no other pool has.
     #[inline(always)]
     pub(crate) fn home_key(self) -> *const () {
         self.pool().as_ptr()

@@ -1,4 +1,4 @@
-//! What goes wrong on a channel.
+//! Errors of channels.
 
 use tranship_error::{Cause, ErrorKind};
 use tranship_proto::{BufferId, PoolId};

@@ -1,10 +1,10 @@
-//! What keeps a buffer from being had, or found.
+//! Errors of allocating and finding buffers.
 
 use std::io;
 use tranship_error::{Cause, ErrorKind};
 use tranship_proto::{BufferId, DomainId, PoolId, RefusalCode};
 
-/// What keeps a pool from having more memory.
+/// Reason why a pool gets no more memory.
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Limit {
@@ -17,7 +17,7 @@ pub enum Limit {
         /// Bytes left of it.
         left_bytes: u64,
     },
-    /// What this domain holds of others' memory counts against what it, or its user, may have.
+    /// Memory of other domains that this domain holds counts against its limit, or its user's.
     #[error(
         "what it holds of others' pools leaves {left_bytes} bytes of what it may have: buffers that are dropped make room, `tranship stat` says in whose pools they are"
     )]
@@ -30,7 +30,7 @@ pub enum Limit {
         "it is slowed down: {charged_bytes} bytes of others' pools are charged to it, allowed are {over_bytes}; buffers that are dropped count no more"
     )]
     Hog {
-        /// What is charged to it, bytes.
+        /// Bytes that are charged to it.
         charged_bytes: u64,
         /// More than so much is too much, bytes.
         over_bytes: u64,
@@ -154,7 +154,7 @@ pub struct NoAddresses {
 pub struct Shortage {
     /// Asked for.
     pub need_bytes: u64,
-    /// What keeps the pool from having more.
+    /// Reason why the pool gets no more.
     pub limit: Limit,
     /// Bytes of chunks that the pool has.
     pub live_bytes: u64,

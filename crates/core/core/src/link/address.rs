@@ -1,4 +1,4 @@
-//! What a channel's address says: how its bytes travel, and under which name.
+//! Addresses of channels: the way of the bytes, and the name.
 
 use crate::error::{Error, ErrorKind};
 

@@ -1,4 +1,4 @@
-//! What a receiver sends back: the type of the payload says what happens to it.
+//! Payloads that a receiver sends back: the type decides what happens.
 
 use super::inline;
 use super::inline::Inline;
@@ -25,7 +25,7 @@ use tranship_ring::INLINE_BYTES;
     note = "what was given away is handed back, `Released(x)` is let go of, `&[u8]` is copied into the line, `(payload, word)` has a word with it"
 )]
 pub trait PayloadBack: sealed::Sealed + Sized + Send + Unpin {
-    /// What a failed call gives back.
+    /// Content that a failed call gives back.
     type Unsent: Send + Unpin;
 
     #[doc(hidden)]
@@ -139,7 +139,7 @@ impl<P: PayloadBack + sealed::Single> PayloadBack for (P, u64) {
     }
 }
 
-/// What a [`Released`] may hold: whatever a [`Body`] does.
+/// Content of a [`Released`]: anything that a [`Body`] has.
 pub trait Releasable: Send + Unpin {
     #[doc(hidden)]
     fn held(&self) -> Held;

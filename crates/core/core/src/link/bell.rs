@@ -13,7 +13,7 @@ use tranship_sys::epoll::{Interest, wait_each};
 use tranship_sys::socket;
 
 impl LinkShared {
-    /// What a task that awaits this end is registered by.
+    /// Returns the key by which a task that awaits this end is registered.
     pub(super) fn key(&self) -> Key {
         self.channel.0.into()
     }

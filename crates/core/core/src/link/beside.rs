@@ -1,5 +1,5 @@
-//! What the ends of a topic's channel show each other beside their halves: the ring's lines and a bell, and a desk. And
-//! names that several domains have.
+//! Objects that the ends of a topic's channel show each other beside their halves: the ring's lines, a bell, a desk.
+//! Also the names that several domains share.
 
 use crate::error::{self, Error};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -11,7 +11,7 @@ use tranship_sys::process;
 /// Makes the bell of a user, or returns the one that there is. A queue has its claims in its place, for all users.
 pub(super) type Bells = dyn Fn(u32) -> Result<Arc<OwnedFd>, Error> + Send + Sync;
 
-/// What this end shows. Channels that are no topic's show nothing.
+/// Objects that this end shows. A channel of no topic shows none.
 #[derive(Clone)]
 pub(crate) enum Beside {
     /// A reader's desk.
@@ -101,7 +101,7 @@ impl std::fmt::Debug for Beside {
     }
 }
 
-/// What a name is offered as.
+/// Returns the kind under which a name is offered.
 pub(super) fn offered(beside: Option<&Beside>, role: Role) -> Offered {
     match beside {
         Some(Beside::Ring { queue, shared, .. }) => Offered::Ring {

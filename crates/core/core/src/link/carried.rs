@@ -13,7 +13,7 @@ use crate::pool::Pool;
 use std::sync::Arc;
 use tranship_proto::Role;
 
-/// What arrives at a channel has at most so much memory, if its options name no pool for it: 64 MiB.
+/// Memory for bytes that arrive at a channel whose options name no pool for them: 64 MiB.
 const ARRIVALS_BYTES: u64 = 64 << 20;
 
 /// Why a channel may end for the program at its other end. Any other kind would say something of the program's own side, or, as `Full`
@@ -34,11 +34,11 @@ fn reason(why: Error, otherwise: ErrorKind) -> Error {
     }
 }
 
-/// What a carrier has of a channel by which the program sends.
+/// A carrier's end of a channel by which the program sends.
 #[derive(Debug)]
 pub struct Outlet(pub(super) Receiver);
 
-/// What a carrier has of a channel by which the program receives.
+/// A carrier's end of a channel by which the program receives.
 #[derive(Debug)]
 pub struct Inlet(Sender);
 
@@ -172,7 +172,7 @@ impl Inlet {
         self.0.taken()
     }
 
-    /// What the program has said to the sender.
+    /// Takes the program's next message to the sender.
     ///
     /// # Errors
     /// As [`Sender::try_recv_back`]. It does not block.

@@ -19,7 +19,7 @@ const OP_MOVED: u64 = 4;
 const OP_MOVED_AGGREGATE: u64 = 5;
 const OP_RELEASED: u64 = 6;
 
-/// What a line with a reference says of it.
+/// Meaning of a line with a reference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Carries {
     /// A buffer that is shared from here on.
@@ -135,7 +135,7 @@ pub(crate) fn inline(first: u64, line: &Line) -> Option<(u64, Inline)> {
     ))
 }
 
-/// What lines say of a channel that deals with a full ring in this way.
+/// Returns the bit of lines for a channel that deals with a full ring in this way.
 pub(crate) fn skippable(when_full: WhenFull) -> u64 {
     match when_full {
         WhenFull::DropOldest => SKIPPABLE,

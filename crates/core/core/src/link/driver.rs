@@ -5,9 +5,9 @@
 
 use std::time::Duration;
 
-/// What a carrier does when the program's end calls it. Several threads of the program may call it at once: the one
-/// that has the end, and others that are short of memory ([`look`](Driver::look)). [`stir`](Driver::stir) and `look`
-/// wait for no lock: its holder does what is asked.
+/// Work of a carrier when the program's end calls it. Several threads of the program may call it at once: the one that
+/// has the end, and others that are short of memory ([`look`](Driver::look)). [`stir`](Driver::stir) and `look` wait
+/// for no lock: its holder does what is asked.
 pub trait Driver: Send + Sync {
     /// The program's end has sent, taken or said something, or is gone: does what can be done about it without waiting.
     fn stir(&self);

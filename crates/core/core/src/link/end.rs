@@ -25,12 +25,12 @@ pub trait ChannelEnd: Sealed {}
 
 impl<E: Sealed> ChannelEnd for E {}
 
-/// What an end is to the rest of the crate.
+/// An end, as the rest of the crate uses it.
 #[doc(hidden)]
 pub trait Sealed: Sized + 'static {
     const ROLE: Role;
 
-    /// What it adds to the options that a program gives.
+    /// Completes the options that a program gives.
     fn asks(options: ChannelOptions) -> ChannelOptions {
         options
     }

@@ -207,7 +207,8 @@ impl Sender {
         })
     }
 
-    /// What the receiver sends back next, as [`recv_back`](Sender::recv_back), for awaiting. A future that is dropped before it is ready has taken nothing.
+    /// Awaits the receiver's next message, like [`recv_back`](Sender::recv_back). A future that is dropped before it is
+    /// ready has taken nothing.
     ///
     /// # Errors
     /// As there, and [`ErrorKind::System`] as for [`send_async`](Sender::send_async).

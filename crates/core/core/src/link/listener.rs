@@ -93,7 +93,7 @@ impl<E: ChannelEnd> Listener<E> {
     }
 }
 
-/// What a listener is, whichever end it gives.
+/// The part of a listener that does not depend on the end that it gives.
 #[derive(Debug)]
 pub(crate) struct Accepts {
     desk: Arc<Desk>,
@@ -347,7 +347,7 @@ impl Accepts {
         }
     }
 
-    /// What becomes readable when somebody connects, if that is not the manager's news.
+    /// Returns the descriptor that becomes readable when another domain connects, if the manager does not tell of it.
     pub(super) fn doorbell(&self) -> Option<BorrowedFd<'_>> {
         self.fed.as_ref().map(|fed| fed.feed.doorbell())
     }

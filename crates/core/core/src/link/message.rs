@@ -1,4 +1,4 @@
-//! What travels over a channel.
+//! Messages of a channel.
 
 use crate::aggregate::Aggregate;
 use crate::aggregate_mut::AggregateMut;
@@ -32,11 +32,11 @@ use tranship_proto::BufferId;
 pub struct Message {
     /// The sender's word, not interpreted.
     pub word: u64,
-    /// What it carries.
+    /// The message's content.
     pub body: Body,
 }
 
-/// What a message carries.
+/// Content of a message.
 #[derive(Debug)]
 pub enum Body {
     /// Up to [`INLINE_BYTES`](crate::INLINE_BYTES) bytes, copied with the descriptor.

@@ -38,7 +38,7 @@ pub(super) struct NamedOpening {
     ended: Option<Instant>,
 }
 
-/// What the manager was asked, and the half that it was shown.
+/// The request to the manager, and the half that it was shown.
 struct Asking {
     half: (OwnedFd, HalfRw),
     asked: Asked,

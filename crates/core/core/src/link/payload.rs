@@ -1,4 +1,4 @@
-//! What a sender sends: the type of the payload says what happens to it.
+//! Payloads that a sender sends: the type decides what happens.
 
 use super::inline;
 use super::inline::Inline;
@@ -26,7 +26,7 @@ use tranship_ring::{INLINE_BYTES, Publish};
     note = "a `Buffer` is shared, a `BufferMut` is given away, `&[u8]` is copied into the line, `(payload, word)` has a word with it"
 )]
 pub trait Payload: sealed::Sealed + Sized + Send + Unpin {
-    /// What a failed send gives back.
+    /// Content that a failed send gives back.
     type Unsent: Send + Unpin;
 
     #[doc(hidden)]

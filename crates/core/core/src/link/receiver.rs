@@ -76,7 +76,7 @@ pub struct Receiver {
     pub(in crate::link) skipped: u64,
     /// Where buffers of level `none` are copied to.
     snapshots: Option<Pool>,
-    /// What comes over from a sender of this process.
+    /// Messages from a sender of this process.
     store: Option<Arc<Store>>,
     /// The carrier, if it brings the messages.
     pub(super) driver: Option<Arc<dyn Driver>>,

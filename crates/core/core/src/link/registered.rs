@@ -20,7 +20,7 @@ impl LinkShared {
         self.domain.show_channel(self);
     }
 
-    /// What is to be said of it, with both halves.
+    /// Calls `say` with the channel's registration and both halves.
     pub(crate) fn with_registration(&self, say: impl FnOnce(&Request, &[BorrowedFd<'_>])) {
         let Some(inside) = &self.inside else { return };
         let (Some(registered), Some(other)) = (inside.registered.get(), self.other()) else {

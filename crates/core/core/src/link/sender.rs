@@ -74,10 +74,10 @@ pub struct Sender {
     away_since: Option<Instant>,
     wait: Wait,
     patience: Patience,
-    /// What a line says of whether its message may be skipped, however it is sent: as long as the channel is to drop the oldest.
+    /// Bit of every line that lets the receiver skip its message: set while the channel drops the oldest.
     skippable: u64,
     pub(in crate::link) dropped: u64,
-    /// What goes over to a receiver of this process.
+    /// Messages to a receiver of this process.
     store: Option<Arc<Store>>,
     /// The longest message that such a one takes.
     most_bytes: u64,
@@ -92,7 +92,7 @@ pub struct Sender {
     pool: Option<Pool>,
     /// The shape of that pool, if it is not the usual one.
     pool_options: Option<Box<PoolOptions>>,
-    /// What a future that was dropped had still to send.
+    /// Message that a dropped future had still to send.
     pub(super) unsent: Option<Box<Message>>,
 }
 
@@ -106,7 +106,7 @@ struct Out {
     sent: NonNull<AtomicU32>,
     counts: Arc<CountsRw>,
     assignment: Arc<Assignment>,
-    /// What was sent first of one's own pool.
+    /// Queue of the buffers that this sender sent first of its own pool.
     defer: Option<DeferProducer>,
 }
 

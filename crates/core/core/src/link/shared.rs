@@ -47,7 +47,7 @@ impl Assignment {
     }
 }
 
-/// What comes back to a source over the control ring.
+/// A message to a source over the control ring.
 pub(crate) enum Reply {
     Inline(Inline),
     /// A buffer of its own.
@@ -80,18 +80,18 @@ pub(crate) struct Doorbell {
     pub(crate) watched: bool,
 }
 
-/// What is said of a channel that no manager has brought about.
+/// Registration of a channel that no manager has brought about.
 #[derive(Debug)]
 pub(crate) struct Registered {
     /// Where its other end is, if not in this process.
     pub(super) place: Option<String>,
 }
 
-/// What an end has whose other end is in this process, and that no manager has brought about.
+/// Data of an end whose other end is in this process.
 #[derive(Default)]
 pub(crate) struct Inside {
     other: OnceLock<Weak<LinkShared>>,
-    /// What is called for the other end, if that is a carrier's.
+    /// The carrier to call, if it has the other end.
     pub(super) driver: OnceLock<Arc<dyn Driver>>,
     /// Why the other end ended, if it said so.
     why: OnceLock<Error>,
@@ -143,7 +143,7 @@ pub(crate) struct LinkShared {
     pub(crate) early_replies: AtomicBool,
     consent: Option<Consent>,
     pub(crate) inside: Option<Inside>,
-    /// What a topic's other end has shown beside its half, until it is taken.
+    /// Objects that a topic's other end has shown beside its half, until they are taken.
     pub(crate) beside: Mutex<Vec<OwnedFd>>,
     /// At a subscriber: lines of the topic's ring.
     pub(crate) ring_lines: u32,

@@ -1,4 +1,4 @@
-//! What an end knows of its channel.
+//! Status of a channel's end.
 
 use super::receiver::Receiver;
 use super::sender::Sender;

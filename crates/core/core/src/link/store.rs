@@ -1,4 +1,4 @@
-//! What is on its way between two ends in one process: the handles themselves. Lines of the ring say that there is one.
+//! Handles on their way between two ends in one process. A line of the ring announces each.
 
 use super::message::{Body, Message};
 use crate::base::lock;
@@ -17,7 +17,7 @@ pub(super) const OP_INSIDE: u64 = 0xff << 32;
 pub(crate) struct Store {
     forth: Mutex<Way>,
     back: Mutex<VecDeque<BufferMut>>,
-    /// What a carrier had still to say when it went.
+    /// Messages that a carrier had still to deliver when it went.
     late: Mutex<VecDeque<Message>>,
     /// One of the ends is a carrier's.
     pub(super) carried: bool,
@@ -25,7 +25,7 @@ pub(crate) struct Store {
     pub(super) place: Option<String>,
     /// Buffers of pools of these levels are taken.
     pub(super) levels: Levels,
-    /// What the receiver says to pools, and those that it has agreed to.
+    /// The receiver's rule for pools, and the pools that it has accepted.
     consent: Option<Consent>,
     agreed: Mutex<BTreeSet<PoolId>>,
 }

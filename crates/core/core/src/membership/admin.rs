@@ -61,7 +61,8 @@ impl Admin<'_> {
         self.domain.core().stat()
     }
 
-    /// What a policy is told of the pools: what their writers say, and their rules; and what all quotas together may be, bytes.
+    /// Returns a policy's input: the bytes that all quotas together may have, and of each pool its writer's figures and
+    /// its rules.
     ///
     /// # Errors
     /// `TimedOut` when the manager has not answered within the [`manager_timeout`](crate::DomainBuilder::manager_timeout).
@@ -84,8 +85,8 @@ impl Admin<'_> {
         }
     }
 
-    /// What keeps this process from reaching a manager again, if it was locked down after it had joined and the manager was
-    /// restarted. Channels go on with the memory that they have; everything new is `CutOff`.
+    /// Returns the reason why this process cannot reach a manager again, if it was locked down after it had joined and
+    /// the manager was restarted. Channels go on with the memory that they have; everything new is `CutOff`.
     pub fn cut_off(&self) -> Option<Barrier> {
         self.domain.core().cut_off()
     }

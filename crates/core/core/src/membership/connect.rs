@@ -15,7 +15,7 @@ use tranship_sys::process;
 /// Managers that may hang up on a newcomer without a word before it gives up.
 const ATTEMPTS: u32 = 5;
 
-/// What the system calls bear.
+/// Shortest time-out that the system calls accept, and below it the longest.
 const MIN_TIMEOUT: Duration = Duration::from_millis(1);
 const MAX_TIMEOUT: Duration = Duration::from_secs(1 << 31);
 
@@ -88,7 +88,7 @@ impl Domain {
 }
 
 impl DomainBuilder {
-    /// What `tranship ls` shows; default: the program's name.
+    /// Sets the name that `tranship ls` shows; default: the program's name.
     pub fn name(mut self, name: &str) -> Self {
         self.name = Some(name.into());
         self

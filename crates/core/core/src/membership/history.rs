@@ -6,7 +6,7 @@ use tranship_proto::{BufferId, ChannelId, DomainId};
 use tranship_region::layout::trace::What;
 use tranship_region::layout::{TraceRo, Traced};
 
-/// What one domain recorded of traced buffers: the latest 4096 events.
+/// One domain's record of traced buffers: the latest 4096 events.
 ///
 /// ```
 /// # use tranship_core as tranship;
@@ -59,7 +59,7 @@ pub struct TraceEvent {
     pub word: u32,
 }
 
-/// What a domain did with a buffer.
+/// A domain's operation on a buffer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Did {
     /// Allocated it.

@@ -57,7 +57,7 @@ impl Admin<'_> {
         }
     }
 
-    /// What a policy is told of the pools, as it wants it. `at_ns` is what the caller's clock says.
+    /// Makes a policy's snapshot of the pools. `at_ns` is the caller's clock.
     ///
     /// # Errors
     /// As [`pool_figures`](Admin::pool_figures).
@@ -72,7 +72,7 @@ impl Admin<'_> {
 }
 
 impl Steering {
-    /// What there is to divide, and how each pool does.
+    /// Returns the memory to divide, and the figures of each pool.
     ///
     /// # Errors
     /// `TimedOut` when the manager has not answered within the

@@ -17,7 +17,7 @@ pub(super) struct Chunks {
     pub(super) window: Window,
     base: NonNull<u8>,
     shift: u32,
-    /// What a new manager is shown: serial and descriptor by window index. Held for moments only.
+    /// Chunks that a new manager is shown: serial and descriptor by window index. The lock is held for moments only.
     on_record: Mutex<HashMap<u32, (u32, Arc<OwnedFd>)>>,
     /// Serial of the chunk at each window index; 0: none.
     serials: Box<[AtomicU32]>,
@@ -84,13 +84,13 @@ impl Chunks {
             .map_or(0, |s| s.load(Ordering::Relaxed))
     }
 
-    /// What a line says of the chunks that bytes lie in.
+    /// Returns the serial that a line names for these bytes.
     #[inline(always)]
     pub(super) fn serial_of(&self, offset: u64, length: u64) -> u32 {
         super::serial_of(&self.serials, offset, length, self.shift)
     }
 
-    /// Makes, fills, maps and seals one. It is on record from here on, and used when [begun](Chunks::begin).
+    /// Makes, fills, maps and seals a chunk. The chunk is on record from here on, and used when [begun](Chunks::begin).
     pub(super) fn make(&self, index: u32, serial: u32, opts: Opts) -> Result<(), Error> {
         let fd = self.window.make_chunk(index, CHUNK_NAME, opts)?;
         tranship_sys::crash::point("grow.after_make");

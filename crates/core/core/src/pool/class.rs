@@ -1,4 +1,4 @@
-//! What stands behind the zones' caches.
+//! The pool behind the zones' caches.
 
 use std::sync::Weak;
 use tranship_zone::Backend;

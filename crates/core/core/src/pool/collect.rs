@@ -18,8 +18,8 @@ const MOST: usize = 32;
 /// Of so many times one is timed: two readings of the clock take as long as several verdicts.
 const TIMED: u64 = 16;
 
-/// What is done with the buffers in the senders' defer queues. A caller that takes them takes from the senders what
-/// these would have looked at in time. It does so only if nothing else is left.
+/// Use of the buffers in the senders' defer queues. A caller that takes them takes from the senders what these would
+/// have looked at in time. It does so only if nothing else is left.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Deferred {
     Left,

@@ -1,5 +1,5 @@
-//! What a sender collects after it has sent: the few oldest buffers of its own defer queue in one pass, or, of large ones that it sends
-//! at leisure, the oldest as soon as it is dead.
+//! Collection by a sender after it has sent: the few oldest buffers of its own defer queue in one pass, or, of large
+//! ones that it sends at leisure, the oldest as soon as it is dead.
 
 use super::gc::{Collector, Gc};
 use super::memory::Memory;

@@ -32,7 +32,7 @@ impl Memory {
         }
     }
 
-    /// What is in use.
+    /// Reports the memory in use.
     pub(super) fn say_use(&self, words: &Figures) {
         let busy = self.chunks.bytes_of(lock(&self.store).runs.busy());
         // Ordering: Relaxed, here and below; statistics, each for itself.

@@ -430,7 +430,7 @@ impl ForeignPool {
         Tag::foreign(tag.slot(), tag.generation(), trusted | self.flags())
     }
 
-    /// What handles of its buffers have.
+    /// Returns the flags of handles of its buffers.
     pub(crate) fn flags(&self) -> u32 {
         let traced = match self.is_traced() {
             true => Tag::TRACED,
@@ -450,7 +450,7 @@ impl ForeignPool {
         self.chunk_shift.load(Ordering::Relaxed) & TRACED != 0
     }
 
-    /// What is done with buffers that are received from now on is recorded, or not.
+    /// Switches the record of operations on buffers that are received from now on.
     pub(crate) fn set_traced(&self, on: bool) {
         match on {
             true => self.chunk_shift.fetch_or(TRACED, Ordering::Relaxed),
@@ -585,7 +585,7 @@ impl ForeignPool {
         (ptr.as_ptr().addr() - self.window.base().addr()) as u64
     }
 
-    /// What a line says of the chunks that bytes lie in.
+    /// Returns the serial that a line names for these bytes.
     #[inline(always)]
     pub(crate) fn serial_of(&self, offset: u64, length: u64) -> u32 {
         super::serial_of(&self.serials, offset, length, self.chunk_shift())
@@ -604,7 +604,7 @@ impl ForeignPool {
         })
     }
 
-    /// What this domain holds of it: slots, how many handles of each, their generations and lengths.
+    /// Returns the buffers that this domain holds: slot, number of handles, generation and length.
     pub(crate) fn held(&self) -> impl Iterator<Item = (u32, u32, u32, u64)> + '_ {
         let refs = (0u32..).zip(self.refs.refs());
         let refs = refs.map(|(slot, refs)| (slot, refs.load(Ordering::Relaxed)));
@@ -649,7 +649,7 @@ impl ForeignPool {
             });
     }
 
-    /// What visits to it are marked with.
+    /// Returns the address that marks visits to this pool.
     #[inline(always)]
     fn place(&self) -> *const () {
         std::ptr::from_ref(self).cast()

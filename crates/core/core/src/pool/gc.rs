@@ -24,7 +24,7 @@ pub(super) struct Collector {
     pub(super) counters: Counters,
 }
 
-/// What it has done.
+/// Counts of its work.
 #[derive(Debug, Default)]
 pub(super) struct Counters {
     pub(super) collect_ns: AtomicU64,
@@ -53,7 +53,7 @@ impl Collector {
 pub(super) struct Gc {
     pub(super) reader_set: ReaderSet<Refs, Counts>,
     pub(super) taker: Taker,
-    /// What single senders have sent, before it is in the queue.
+    /// The senders' defer queues.
     pub(super) deferred: Vec<Arc<DeferQueue>>,
     /// Out of the queue and out of the defer queues, and looked at next, oldest first: their counters were asked for.
     pub(super) ahead: Vec<u32>,
@@ -79,7 +79,7 @@ pub(super) struct Gc {
 /// A pool's epoch in a control page that it is new in.
 pub(super) const FIRST_EPOCH: u64 = 1;
 
-/// What tells that the reader set is whole.
+/// The proof that the reader set is whole.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Standing {
     /// The reader set's epoch is the one that the control page shows.

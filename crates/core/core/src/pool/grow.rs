@@ -20,7 +20,7 @@ use tranship_zone::{PAGE, Run};
 /// on a busy machine. It is waited once; then the manager counts as late until it has answered.
 pub(super) const PROMPT: Duration = Duration::from_millis(50);
 
-/// What came of asking for memory.
+/// Result of a request for memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Growth {
     /// A run of that length fits.
@@ -31,8 +31,8 @@ pub(super) enum Growth {
     Late,
 }
 
-/// What is made before anybody was asked whether it may be: less time than asking takes. Should it be refused, it was there beyond
-/// the total for as long as one answer takes.
+/// Bytes of chunks that a pool makes before it asks: making them takes less time than asking. If refused, they were
+/// there beyond the total for as long as one answer takes.
 const UNASKED_BYTES: u64 = 4 << 20;
 /// Most bytes that are made for one message, except for a single chunk: other callers wait for it meanwhile.
 const MADE_BYTES: u64 = 64 << 20;
@@ -52,7 +52,7 @@ impl Memory {
         })
     }
 
-    /// What keeps the pool from more, if a run fits or not.
+    /// Returns the limit that keeps the pool from more memory.
     pub(super) fn limit_of(&self, growth: Growth) -> Limit {
         match growth {
             // There is room for the bytes, but nothing to name them by.
@@ -223,7 +223,7 @@ impl Memory {
         }
     }
 
-    /// What was granted is not used after all. `short`: none of it, as there was not enough for all.
+    /// Gives up the chunks of a growth. `short`: the manager took none of them, because there was not enough for all.
     fn undo(&self, growing: Growing, short: bool) {
         self.give_up(&growing.shown, growing.rest.len(), short);
     }
@@ -237,7 +237,7 @@ impl Memory {
             .ungrant(u32::try_from(made.len() + unmade).unwrap_or(u32::MAX));
     }
 
-    /// What is under way is waited for by nobody any more.
+    /// Gives up the growth that is under way: no caller waits for it any more.
     pub(super) fn stop_growing(&self, resizing: &mut Resizing) {
         if let Some(growing) = resizing.growing.take() {
             self.domain().forget(growing.asked);
@@ -391,7 +391,7 @@ impl Memory {
         }
     }
 
-    /// What did not become a whole buffer goes back.
+    /// Gives back the chunks that did not become a whole buffer.
     pub(super) fn give_up_part(&self) {
         lock(&self.store).large.forget_part();
         self.give_back_large();
@@ -429,7 +429,7 @@ fn is_short(error: &Error) -> bool {
     refusal.is_some_and(|r| matches!(r.code, C::Quota | C::Total | C::Charged | C::Hog))
 }
 
-/// What an error says of why there is no memory.
+/// Returns the limit that an error names.
 fn limit(error: &Error) -> Limit {
     if let Some(refusal) = error.find::<Refusal>() {
         return match refusal.code {
@@ -455,7 +455,7 @@ fn limit(error: &Error) -> Limit {
     }
 }
 
-/// What the kernel had to say.
+/// Returns the limit for an error of the kernel.
 fn kernel_limit(error: &WindowError) -> Limit {
     let kernel = |step, source: &std::io::Error| Limit::Kernel {
         step,

@@ -14,7 +14,7 @@ use tranship_region::{Mappings, NoMappings, Window, WindowError};
 use tranship_sys::map::Access;
 use tranship_zone::PAGE;
 
-/// What is held here of another's pool, and the mappings that are set aside for it.
+/// Buffers of a foreign pool that this domain holds, and the mappings set aside for them.
 #[derive(Debug)]
 pub(crate) struct Guard {
     held: Mutex<Held>,

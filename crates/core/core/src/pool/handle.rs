@@ -28,7 +28,7 @@ pub struct Pool {
     own: Arc<OwnPool>,
 }
 
-/// What a pool has done and has.
+/// Figures of a pool.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PoolStats {
     /// Buffers handed out so far, of all sizes.
@@ -133,7 +133,7 @@ impl Pool {
         stats.allocs.saturating_sub(stats.frees)
     }
 
-    /// What it has done and has.
+    /// Returns the pool's figures.
     pub fn stats(&self) -> PoolStats {
         let own = &*self.own;
         if own.domain().fork.is_child() {

@@ -90,7 +90,7 @@ impl Larges {
         }
     }
 
-    /// What did not become whole, and what nobody has asked for.
+    /// Forgets a large buffer that did not become whole, or that no caller asked for.
     pub(super) fn forget_part(&mut self) {
         self.over.append(&mut self.part);
     }

@@ -1,4 +1,4 @@
-//! What the pool's buffers lie in: an allocator over chunks that the manager grants. It does not know which buffers are
+//! Memory of a pool's buffers: an allocator over chunks that the manager grants. It does not know which buffers are
 //! dead, nor which callers wait.
 //!
 //! Slots and their memory go from chunks to runs, slabs (`slabs.rs`) and zones, and back. How chunks come and go is `grow.rs`, how those of large
@@ -59,14 +59,14 @@ impl Memory {
         &self.registration.domain
     }
 
-    /// What handles of its buffers have.
+    /// Returns the flags of handles of its buffers.
     #[inline(always)]
     pub(super) fn flags(&self) -> u32 {
         // Relaxed: all but one bit stay as they are, and that one says only whether something is recorded.
         self.flags.load(Ordering::Relaxed)
     }
 
-    /// What is done with buffers that are allocated from now on is recorded, or not.
+    /// Switches the record of operations on buffers that are allocated from now on.
     pub(super) fn set_traced(&self, on: bool) {
         match on {
             true => self.flags.fetch_or(Tag::TRACED, Ordering::Relaxed),
@@ -101,7 +101,8 @@ impl Memory {
             .unwrap_or(u64::MAX)
     }
 
-    /// What can never be had is no reason to wait. Only the pool's maximum is for ever: a quota below the need may be another one later.
+    /// Refuses a need that can never be met. Only the pool's maximum is for ever: a quota below the need may be another
+    /// one later.
     pub(super) fn check_need(&self, need_bytes: u64) -> Result<(), Error> {
         let max_bytes = self.registration.max_bytes;
         if need_bytes > max_bytes {
@@ -118,7 +119,8 @@ impl Memory {
         self.chunks.bytes_of(lock(&self.store).runs.present())
     }
 
-    /// What is freed is not cached, and readers tell of releases, or not any more. Not under the lock of the slabs.
+    /// Switches pressure: then freed memory is not cached, and readers tell of releases. Not under the lock of the
+    /// slabs.
     pub(super) fn press(&self, wanted: bool) {
         self.zones.iter().for_each(|zone| zone.set_pressure(wanted));
         let relinquish = self.slots.shared.relinquish();
@@ -127,7 +129,7 @@ impl Memory {
         }
     }
 
-    /// What threads have cached goes to the slabs.
+    /// Moves the memory that threads have cached to the slabs.
     pub(super) fn drain_caches(&self) {
         for zone in &self.zones {
             if zone.stats().cached() > 0 {

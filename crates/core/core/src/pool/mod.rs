@@ -134,7 +134,7 @@ fn chunks_of(offset: u64, length: u64, chunk_shift: u32) -> (usize, usize) {
     )
 }
 
-/// What a line says of the chunks that bytes of a live buffer lie in: their serials' sum.
+/// Returns the serial that a line names for bytes of a live buffer: the sum of their chunks' serials.
 #[inline(always)]
 fn serial_of(serials: &[AtomicU32], offset: u64, length: u64, chunk_shift: u32) -> u32 {
     let (first, last) = chunks_of(offset, length, chunk_shift);

@@ -47,7 +47,7 @@ impl Behind for OwnPool {
     }
 }
 
-/// What it is.
+/// Facts about the pool.
 impl OwnPool {
     /// The one of that id, if it is this domain's.
     pub(crate) fn find(domain: &DomainCore, pool: PoolId) -> Option<Arc<OwnPool>> {
@@ -133,7 +133,8 @@ impl OwnPool {
     pub(crate) fn serial_of(&self, offset: u64, length: u64) -> u32 {
         self.memory.chunks.serial_of(offset, length)
     }
-    /// What a line says of the chunks that bytes of a slot's buffer lie in: one that is no larger than a chunk lies in one chunk.
+    /// Returns the serial that a line names for a slot's bytes. A buffer that is no larger than a chunk lies in one
+    /// chunk.
     #[inline(always)]
     pub(crate) fn serial_in(&self, slot: u32, class: u8, offset: u64, length: u64) -> u32 {
         match class {
@@ -330,7 +331,7 @@ impl OwnPool {
     }
 }
 
-/// What the parts do by themselves.
+/// Operations of single parts.
 impl OwnPool {
     #[inline(always)]
     pub(crate) fn leave(&self, slot: u32) {

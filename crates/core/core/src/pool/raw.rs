@@ -1,4 +1,4 @@
-//! What a pool hands out, before it is a buffer.
+//! Slots that a pool hands out, before they are buffers.
 
 use super::tag::Tag;
 use std::ptr::NonNull;
@@ -10,7 +10,7 @@ use tranship_zone::CachePlace;
 pub(crate) struct RawBuf {
     /// The slot's memory, in the pool's own mapping.
     pub(crate) ptr: NonNull<u8>,
-    /// What may be used of it, bytes.
+    /// Usable bytes.
     pub(crate) len: usize,
     /// Where the thread's cache of its class is, so that freeing it needs no look-up of that. With another place freeing takes longer.
     pub(crate) place: CachePlace,

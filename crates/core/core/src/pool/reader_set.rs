@@ -159,7 +159,7 @@ impl Collector {
     }
 }
 
-/// What the sink of a queue has passed back is kept by the queue's counters alone, which are about to go.
+/// Takes the buffers that a queue's sink has passed back: only the queue's counters keep them, which are about to go.
 fn save_replies(memory: &Memory, channel: ChannelId) {
     if let Some(link) = memory.domain().link(channel) {
         link.queue_leaves();

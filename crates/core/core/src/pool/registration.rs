@@ -7,7 +7,7 @@ use tranship_proto::{PoolId, Request, Trust};
 use tranship_region::layout::LoadU64;
 use tranship_sys::ForkGuard;
 
-/// What the manager knows a pool by.
+/// A pool's registration at the manager.
 pub(super) struct Registration {
     pub(super) domain: DomainCore,
     /// The domain's, at hand.

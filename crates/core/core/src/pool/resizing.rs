@@ -4,7 +4,7 @@ use crate::domain::Asked;
 use std::collections::VecDeque;
 use std::time::Instant;
 
-/// What was not needed for so many periods goes back.
+/// Number of periods after which unneeded chunks go back.
 pub(super) const PERIODS: usize = 4;
 
 /// Chunks on their way in or out.
@@ -41,7 +41,7 @@ impl Resizing {
     }
 }
 
-/// What chunks are made for.
+/// Purpose of chunks that are made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum What {
     /// All buffers.

@@ -1,4 +1,4 @@
-//! What a pool's writer keeps about each slot in private memory.
+//! A pool writer's private data of each slot.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 use tranship_ledger::Handles;

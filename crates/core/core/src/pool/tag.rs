@@ -1,4 +1,4 @@
-//! What a handle knows of its slot, in one word.
+//! A handle's data of its slot, in one word.
 //!
 //! Handles consist of whole words: a struct with bytes in it is written by parts and moved by wider loads, which the
 //! processor cannot forward from the stores and holds up until they are all in the cache.
@@ -33,7 +33,7 @@ impl Tag {
     pub(crate) const MOVED: u32 = 1 << 27;
     /// The bytes of a writable one may be written as a slice.
     pub(crate) const SLICE_MUT: u32 = 1 << 28;
-    /// What is done with it is recorded (`session/trace.rs`). It is asked for together with other bits, so that it
+    /// Operations on the buffer are recorded (`session/trace.rs`). The bit is tested together with others, so that it
     /// costs nothing while nothing is recorded.
     pub(crate) const TRACED: u32 = 1 << 29;
     /// A large one of a pool of level `none`, in chunks of its own. Of our pools: nobody can write them once it is sent (`pool/large.rs`). Of

@@ -103,7 +103,7 @@ impl OwnPool {
         Ok(self.first_in_queue(len, self.memory.need_bytes(len))?.ok())
     }
 
-    /// What the first in the queue can have now.
+    /// Tries to allocate for the first caller in the queue.
     fn first_in_queue(&self, len: usize, need: u64) -> Result<Result<RawBuf, Limit>, Error> {
         self.domain().catch_up();
         self.memory.check_need(need)?;

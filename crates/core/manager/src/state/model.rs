@@ -239,7 +239,7 @@ pub(crate) enum Stage {
     Incoming {
         req: Req,
         half: FdToken,
-        /// What the connector asked for.
+        /// The kind that the connector asked for.
         kind: NameKind,
         /// Whether other domains may have the name too.
         shared: bool,

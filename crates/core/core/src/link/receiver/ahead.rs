@@ -1,4 +1,4 @@
-//! What comes before the next line.
+//! Messages that come before the next line.
 
 use crate::domain::{Asked, POLL_INTERVAL};
 use crate::error::{Error, ErrorKind, Violation};
@@ -6,7 +6,7 @@ use crate::pool::Missing;
 use std::time::Instant;
 use tranship_proto::{ChannelId, PoolId};
 
-/// What a receiver has put aside.
+/// A message, or an end, that a receiver has put aside.
 pub(super) enum Ahead {
     Nothing,
     /// Nothing; and lines are given back by hand.
@@ -72,7 +72,7 @@ pub(super) struct Pending {
     pub(super) due: Due,
 }
 
-/// What a message waits for that cannot be taken yet.
+/// The memory or room for which a message waits.
 #[derive(Clone, Copy, Debug)]
 pub struct Due {
     pub(super) awaits: Awaits,

@@ -15,7 +15,7 @@ use tranship_ledger::{ReceiptStep, hold, receive};
 use tranship_ring::Line;
 use tranship_sys::crash;
 
-/// What the fast path took, in plain words: moving them costs nothing, which moving a handle with a destructor does.
+/// Result of the fast path, in plain words: moving them costs nothing, unlike a handle with a destructor.
 #[derive(Clone, Copy)]
 pub(super) struct Taken {
     pub(super) word: u64,
@@ -171,7 +171,7 @@ impl Receiver {
         })
     }
 
-    /// What was taken off the ring is the source's again.
+    /// Gives the source the lines that were taken off the ring.
     #[inline(always)]
     pub(super) fn give_back_line(&self) {
         // `rcvd` was counted.

@@ -23,7 +23,7 @@ impl Receiver {
         receiver
     }
 
-    /// What a line names that only says that something is there.
+    /// Takes the handle that a line of this process announces.
     pub(super) fn take_inside(&mut self, words: &[u64; 8]) -> Option<Body> {
         let store = self.store.as_ref().filter(|_| words[0] == OP_INSIDE)?;
         store.take()

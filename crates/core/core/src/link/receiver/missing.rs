@@ -1,4 +1,4 @@
-//! What is done about a message that can never be taken: its memory is gone, or it is a lie.
+//! Messages that can never be taken: their memory is gone, or they are lies.
 
 use super::Receiver;
 use super::ahead::Over;

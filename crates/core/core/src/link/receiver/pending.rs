@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 use tranship_proto::{PoolId, Refusal, Request};
 
-/// What a look for a chunk gave.
+/// Result of a look for a chunk.
 pub(super) enum Fetched {
     Here,
     /// The manager has still to answer, or is away.

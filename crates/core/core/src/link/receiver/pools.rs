@@ -21,13 +21,13 @@ pub(super) struct In {
     pub(super) forwarded: bool,
 }
 
-/// What the fast path needs of a pool, without a way through three structures.
+/// Data of a pool for the fast path, without a way through three structures.
 #[derive(Clone, Copy)]
 pub(super) struct AtHand {
     pub(super) pool: PoolId,
     pub(super) slots: u32,
     pub(super) forwarded: bool,
-    /// What is moved here may be written.
+    /// Whether a buffer that is moved here may be written.
     pub(super) written: bool,
     pub(super) foreign: NonNull<ForeignPool>,
     pub(super) rcvd: NonNull<AtomicU32>,

@@ -347,7 +347,7 @@ impl Receiver {
             || (!matches!(self.ahead, Ahead::Line(_)) && over())
     }
 
-    /// What was put aside, or the end once more.
+    /// Takes the message that was put aside, or reports the end once more.
     #[cold]
     fn take_ahead(&mut self) -> Result<Option<Message>, Error> {
         if self.link.domain.fork.is_child() {

@@ -71,7 +71,7 @@ impl Receiver {
         tranship_ledger::receive(take, self.rcvd(at, reference)?, reached)
     }
 
-    /// What the receiver gets of a buffer that is shared: a reference, or a copy.
+    /// Takes a shared buffer: by reference, or as a copy.
     #[inline]
     pub(super) fn shared(&self, at: usize, reference: Reference) -> Result<Buffer, Untaken> {
         let buf = self.reference(at, reference, false)?;
@@ -113,7 +113,7 @@ impl Receiver {
         tranship_ledger::receive(take, self.rcvd(at, reference)?, reached)
     }
 
-    /// What the receiver gets of a buffer that is moved. Of an own pool it has come back, and is not written any more.
+    /// Takes a moved buffer. A buffer of an own pool has come back, and is not written any more.
     fn moved(&self, at: usize, reference: Reference) -> Result<Given, Untaken> {
         let entry = self.entry(at, reference)?;
         let foreign = match &entry.assignment.side {

@@ -1,4 +1,4 @@
-//! What a topic's subscriber takes: the lines are another ring's, the pool and the counting are this channel's.
+//! Receipt of a topic's messages: the lines are another ring's, the pool and the counting are this channel's.
 
 use super::Receiver;
 use super::ahead::{Awaits, Due, Untaken};
@@ -13,7 +13,7 @@ use std::sync::atomic::AtomicU32;
 use std::time::Instant;
 use tranship_proto::PoolId;
 
-/// What a look for what a line names gave.
+/// Result of a look for the buffers that a line names.
 #[derive(Debug)]
 pub enum Taken<T> {
     /// All of it is here.
@@ -101,7 +101,7 @@ impl Receiver {
         }
     }
 
-    /// What has become of the other end, as far as it or the manager says so.
+    /// Returns the state of the other end, as far as it or the manager says so.
     pub(crate) fn peer_gone(&self) -> Gone {
         self.link.domain.catch_up();
         if self.link.gone() == Gone::No && self.link.their_closed() {

@@ -59,7 +59,7 @@ impl Sender {
         };
     }
 
-    /// What the receiver has just let go of is used next: its bytes are in the caches.
+    /// Collects buffers that the receiver has just let go of: their bytes are in the caches.
     #[inline(never)]
     fn collect_warm(&mut self, at: usize) {
         if let Some(Out {

@@ -1,4 +1,4 @@
-//! What a sender is asked, and how it is to behave from now on.
+//! Questions to a sender, and changes of its behaviour.
 
 use super::Sender;
 use crate::link::descriptor;

@@ -1,4 +1,4 @@
-//! What the receiver has sent back, as the program asks for it.
+//! Messages that the receiver has sent back.
 
 use super::Sender;
 use super::replies::Counted;
@@ -37,8 +37,8 @@ impl Sender {
         self.try_recv_back_slow()
     }
 
-    /// What the receiver sends back next, as [`try_recv_back`](Sender::try_recv_back), waiting for it as the channel's
-    /// [`Wait`](crate::Wait) says, for ever.
+    /// Waits for the receiver's next message, and returns it like [`try_recv_back`](Sender::try_recv_back), as the
+    /// channel's [`Wait`](crate::Wait) says, for ever.
     ///
     /// # Errors
     /// `PeerGone` when the receiver is gone and everything was taken; `PeerViolation`; `Forked`.
@@ -71,7 +71,7 @@ impl Sender {
         }
     }
 
-    /// What comes next, if it is there; an error when nothing will be any more.
+    /// Takes the next message, if it is there. Fails when no more will come.
     pub(in crate::link) fn look_for_control(&mut self) -> Result<Option<Message>, Error> {
         self.link.domain.check_fork()?;
         self.link.domain.catch_up();

@@ -1,4 +1,4 @@
-//! What the receiver says and hands back.
+//! Replies of the receiver: messages, and buffers that it hands back.
 //!
 //! A buffer that it passes back was counted by nobody on its way: the receiver has taken its receipt back, so the buffer counts as one that we sent and
 //! that was not taken yet, until we hold it and take the sending back too (`tranship_ledger::order::PASS_BACK`).

@@ -30,7 +30,7 @@ const PATIENCE: Duration = Duration::from_millis(250);
 /// How long such an exporter is asked after the others. It is bounded, because another exporter may answer and be of no use.
 const LAST: Duration = Duration::from_secs(10);
 
-/// What a connect asks for.
+/// A connect's request.
 pub(crate) struct Asks {
     kind: NameKind,
     role: Role,

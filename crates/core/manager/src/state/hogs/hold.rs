@@ -43,7 +43,7 @@ pub(crate) struct Hold {
     rest_since: Option<Seen>,
     /// Bytes that are charged to the holder.
     pub lingering_bytes: u64,
-    /// What the last complete look found.
+    /// Buffers that the last complete look found.
     pub buffers: u32,
     pub bytes: u64,
     /// Since when the oldest buffer is held, and its length.

@@ -1,4 +1,4 @@
-//! What others are shown: records of the state, histories of buffers, and the audit of all books.
+//! Views of the state for others: records, histories of buffers, and the audit of all books.
 
 pub(super) mod audit;
 pub(super) mod stat;
