@@ -56,7 +56,7 @@ fn every_bench_runs() {
     ] {
         let _ = artifact(package, file);
     }
-    let dog = Watchdog::within(Duration::from_secs(900));
+    let dog = Watchdog::within(Duration::from_secs(1200));
     let names = names();
     assert!(names.len() >= 13, "{names:?}");
     for name in names {
@@ -73,7 +73,7 @@ fn every_bench_runs() {
 /// On one processor, which is all that some machines have: there is neither near nor far, and what is said says so.
 #[test]
 fn one_core_is_enough_to_run_and_has_no_placement() {
-    let dog = Watchdog::within(Duration::from_secs(900));
+    let dog = Watchdog::within(Duration::from_secs(1200));
     let core = rustix::thread::sched_getcpu().to_string();
     for name in ["roundtrip", "stream"] {
         let quick = ["--quick", "--runs", "1", "--json", "--cores", &core];

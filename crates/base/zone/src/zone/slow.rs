@@ -144,8 +144,10 @@ impl<B: Backend> Inner<B> {
                     depot.put(full);
                     surplus = depot.items() > self.keep.load(Ordering::Relaxed) as usize;
                     drop(depot);
-                    let pushed = buckets.top.push(item);
-                    debug_assert!(pushed, "the limit is not 0 while caching");
+                    if !buckets.top.push(item) {
+                        // A new capacity of 0 came since this thread looked.
+                        spill.push(item);
+                    }
                 }
             }
             cache.front().count_free();

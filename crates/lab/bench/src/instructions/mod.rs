@@ -159,7 +159,7 @@ fn row(system: &str, op: &str, tally: Tally, messages: f64) -> Row {
 fn count(common: &Common, system: &StepsEntry) -> Result<Vec<Row>> {
     let folder = tempfile::tempdir()?;
     let steps = Steps {
-        batches: if common.is_quick() { 2 } else { 16 },
+        batches: if common.is_quick() { 1 } else { 16 },
         folder: folder.path().into(),
     };
     let case = Case {
