@@ -82,7 +82,7 @@ pub enum Violation {
     /// An aggregate list that does not hold together.
     #[error("an aggregate of {pieces} pieces in a list of {list_bytes} bytes")]
     Aggregate {
-        /// Pieces it says it has.
+        /// Number of pieces that it names.
         pieces: u32,
         /// Length of its list.
         list_bytes: u64,
@@ -107,12 +107,12 @@ pub enum Violation {
     Chunk {
         /// The window index.
         index: u32,
-        /// The serial it claims.
+        /// The serial that the line names.
         serial: u32,
     },
 }
 
-/// The ring is full and the sender does not wait, or waited long enough.
+/// The ring is full, and the sender does not wait, or has waited long enough.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the ring of {lines} messages is full; waited {waited_ms} ms")]
 pub struct RingFull {
@@ -138,7 +138,7 @@ pub struct PoolPending {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{messages} messages were not taken{}", not_taken(*gone, *waited_ms))]
 pub struct NotTaken {
-    /// How many.
+    /// Number of messages that were not taken.
     pub messages: u64,
     /// Whether the receiver is gone.
     pub gone: bool,
