@@ -57,7 +57,7 @@ impl Sender {
         self.within(timeout, |sender| sender.send(payload))
     }
 
-    /// Sends within a time.
+    /// Sends, and waits at most that long.
     pub(in crate::link) fn within<R>(
         &mut self,
         timeout: Duration,
