@@ -1,4 +1,4 @@
-//! The items of a producer: in lines, with consumers, given back, lost.
+//! A producer's record of its items: in lines, with consumers, given back, lost.
 //!
 //! | an item is | known by |
 //! |---|---|
@@ -8,8 +8,8 @@
 //! | given back | it is to be published anew |
 //! | done | no entry names it |
 //!
-//! A line ends in the order of positions, when its item is taken and read. The rounds then find out when the buffer is
-//! free; `Book` keeps the handles of buffers whose items may have to be published anew.
+//! Lines end in the order of positions, each when its item is taken and read. Rounds then find out when the buffer is
+//! free. `Book` keeps the handles of buffers whose items may have to be published again.
 
 use crate::options::WhenLost;
 use crate::seat::REDELIVERED;
@@ -26,7 +26,7 @@ use tranship_ring::broadcast::{self, Claim, Claims, Open};
 
 /// A line that is read for longer than this ends while it is read: its consumer may be stopped.
 const LONGEST_READ: Duration = Duration::from_millis(1);
-/// The most lost items that are kept for `take_lost`. The oldest goes first.
+/// The most lost items that are kept for `take_lost`. Beyond it the oldest one is dropped.
 const MOST_LOST: usize = 1024;
 
 /// Why no consumer gets an item.
@@ -41,11 +41,11 @@ pub enum Cause {
 /// An item that no consumer gets ([`Producer::take_lost`](crate::Producer::take_lost)).
 #[derive(Debug)]
 pub struct Lost {
-    /// What was sent.
+    /// The message that was sent.
     pub message: Message,
-    /// Why no consumer gets it.
+    /// Why no consumer gets the item.
     pub cause: Cause,
-    /// The domain that had taken it, and the number of its process, if they are known.
+    /// The domain that had taken the item, and the number of its process, if they are known.
     pub consumer: Option<(DomainId, u32)>,
 }
 
@@ -72,26 +72,26 @@ pub(crate) struct Parts<'a> {
     pub(crate) published: &'a mut Published,
 }
 
-/// What has become of a producer's items.
+/// A producer's record of its items.
 pub(crate) struct Book {
     when_lost: WhenLost,
-    /// For each line whether its item was decided about already: it was given back, or lost.
+    /// For each line whether its item is decided already, as given back or as lost.
     decided: Box<[bool]>,
     out: Vec<Out>,
-    /// The oldest line, if a consumer was reading it, and since when that is known.
+    /// The oldest line if a consumer was reading it at the last look, and the time of the first look that found this.
     read: Option<(u64, Instant)>,
-    /// To be published anew, oldest first.
+    /// Items to publish again, oldest first.
     back: VecDeque<broadcast::Message>,
     lost: VecDeque<Lost>,
-    /// Handles of the buffers that a line names, a reader may have, or that are to be published anew, by slots.
+    /// Handles, by slots, of the buffers that a line names, that a reader may hold, or that are to be published again.
     pub(crate) buffers: Vec<Option<Buffer>>,
     pub(crate) count: usize,
-    /// For each slot how many items of `out` and `back` name it.
+    /// For each slot, how many items of `out` and `back` name it.
     open: Vec<u32>,
     pub(crate) redelivered: u64,
     pub(crate) lost_count: u64,
     pub(crate) rejected: u64,
-    /// Claims that no consumer can have written.
+    /// The number of claims that no consumer can have written.
     pub(crate) disputed: u64,
 }
 
@@ -119,7 +119,7 @@ impl Book {
         (position & (self.decided.len() as u64 - 1)) as usize
     }
 
-    /// Returns how many items are with consumers, as far as their lines have ended, or wait to be published anew.
+    /// Returns how many items, among those whose lines have ended, are with consumers or wait to be published again.
     pub(crate) fn open_count(&self) -> usize {
         self.out.len() + self.back.len()
     }
@@ -141,14 +141,15 @@ impl Book {
         self.decided[index] = false;
     }
 
-    /// Keeps a handle of a buffer that a line is about to name. A second handle of one buffer goes.
+    /// Keeps a handle of a buffer that a line is about to name. A second handle of the same buffer is dropped.
     #[inline]
     pub(crate) fn keep(&mut self, slot: u32, buffer: Buffer) {
         let place = &mut self.buffers[slot as usize];
         self.count += usize::from(place.replace(buffer).is_none());
     }
 
-    /// Lets go of a buffer that no line names and no reader has, unless its item may have to be published anew.
+    /// Drops the handle of a buffer that no line names and no reader has, unless its item may have to be published
+    /// again.
     #[inline]
     pub(crate) fn free(&mut self, pool: &Pool, slot: u32) {
         let at = slot as usize;
@@ -160,7 +161,7 @@ impl Book {
         }
     }
 
-    /// Ends the lines whose items were taken and read, in order, and sees which open items are done.
+    /// Ends the lines whose items were taken and read, in order, and finds the open items that are done.
     pub(crate) fn settle(&mut self, seats: &mut Consumers, parts: &mut Parts<'_>) {
         self.hear(seats, parts);
         let tail = parts.published.tail();
@@ -212,14 +213,14 @@ impl Book {
         });
     }
 
-    /// Notes that an item's buffer may have to be published anew.
+    /// Notes that an item's buffer may have to be published again.
     fn hold(&mut self, message: &broadcast::Message) {
         for slot in self.slots_of(message) {
             self.open[slot as usize] += 1;
         }
     }
 
-    /// Notes that an item's buffer will not be published anew by this entry.
+    /// Notes that this entry will not publish an item's buffer again.
     fn release(&mut self, message: &broadcast::Message, parts: &Parts<'_>) {
         for slot in self.slots_of(message) {
             self.open[slot as usize] -= 1;
@@ -229,9 +230,9 @@ impl Book {
         }
     }
 
-    /// Sees which open items are done.
+    /// Finds the open items that are done.
     fn sweep(&mut self, seats: &Consumers, parts: &Parts<'_>) {
-        // Those of a consumer that has ended were decided about then.
+        // The items of a consumer that has ended were decided when it ended.
         let mut has = seats.have();
         let done = |out: &mut Out| !has.has(out.consumer, out.position);
         let done: Vec<Out> = self.out.extract_if(.., done).collect();
@@ -240,7 +241,7 @@ impl Book {
         }
     }
 
-    /// Hears which items were handed back.
+    /// Reads from the desks which items were handed back.
     fn hear(&mut self, seats: &mut Consumers, parts: &mut Parts<'_>) {
         let mut answers = Vec::new();
         seats.answers(|consumer, number, what| answers.push((consumer, number, what)));
@@ -252,7 +253,7 @@ impl Book {
         }
     }
 
-    /// Finds an item that a consumer has, and takes it off the record. It is held.
+    /// Finds an item that a consumer has, and takes it off the record. Its buffer is still kept.
     fn find(
         &mut self,
         position: u64,
@@ -276,7 +277,7 @@ impl Book {
         Some(message)
     }
 
-    /// Does what a consumer has said of an item that is held.
+    /// Does what a consumer has asked for an item.
     fn decide(
         &mut self,
         message: broadcast::Message,
@@ -294,7 +295,7 @@ impl Book {
         }
     }
 
-    /// Does what was chosen for an item whose consumer ended.
+    /// Gives back or reports an item whose consumer ended, as the options say.
     fn give_back_or_lose(
         &mut self,
         message: broadcast::Message,
@@ -355,7 +356,7 @@ impl Book {
         }
         for (position, message) in found {
             match leaving.open(position) {
-                // It was said, and not heard before the end.
+                // The consumer said so, and ended before the producer read it.
                 Some(what @ (Open::Back | Open::Rejected)) => {
                     self.decide(message, what, peer, parts);
                 }
@@ -368,7 +369,7 @@ impl Book {
         }
     }
 
-    /// Takes the oldest item that is to be published anew, with the slots of its buffers.
+    /// Takes the oldest item that is to be published again, with the slots of its buffers.
     pub(crate) fn take_back(&mut self) -> Option<(broadcast::Message, Vec<u32>)> {
         let mut message = self.back.pop_front()?;
         message.kind |= REDELIVERED;
@@ -388,7 +389,7 @@ impl Book {
         pieces.unwrap_or_default()
     }
 
-    /// Returns the slots that the producer's own line names, of which the book has the handles.
+    /// Returns the slots that the producer's own line names. The book has their handles.
     fn slots_of(&self, message: &broadcast::Message) -> Vec<u32> {
         let mut slots = match line::parse(message) {
             Some((_, Said::Buffer(named))) => return vec![named.id.slot()],
@@ -407,7 +408,7 @@ impl Book {
         self.lost.iter().filter(|lost| lost.has_buffer()).count()
     }
 
-    /// Drops the oldest lost item that has a buffer. False: there is none.
+    /// Drops the oldest lost item that has a buffer. Returns false if there is none.
     pub(crate) fn drop_lost(&mut self) -> bool {
         let oldest = self.lost.iter().position(Lost::has_buffer);
         oldest.is_some_and(|at| self.lost.remove(at).is_some())
@@ -437,8 +438,8 @@ impl Book {
     }
 }
 
-/// Returns the consumer that has taken a position. A claim that names a later position is a liar's: nobody has this
-/// number.
+/// Returns the consumer that has taken a position. A claim that names a later position is a lie: the position counts as
+/// taken by number 0, which no consumer has.
 #[inline]
 fn taker(claims: Claims<'_>, position: u64) -> Option<u16> {
     match claims.of(position) {

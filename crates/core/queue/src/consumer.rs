@@ -16,13 +16,13 @@ use tranship_ring::broadcast::DeskRw;
 use tranship_ring::{Futex, Point, TIMED, Turns};
 use tranship_sync::full_fence;
 
-/// Between two looks for a producer's first word.
+/// The time between two looks for a producer's first word.
 const PAUSE: Duration = Duration::from_micros(200);
 /// The longest sleep between two looks whether items wait and producers live.
 const ROUND: Duration = Duration::from_millis(100);
-/// Looks at producers that come and go in one call of `try_recv`.
+/// The most looks at producers that come and go in one call of `try_recv`.
 const TURNS: u32 = 4;
-/// Calls of `try_recv` between two looks at producers that come and go, if the manager has no news.
+/// The number of calls of `try_recv` between two looks at producers that come and go, if the manager has no news.
 const TEND: u32 = 1024;
 /// The time after which a consumer that could not connect to a further producer tries again.
 const AGAIN: Duration = Duration::from_secs(1);
@@ -33,34 +33,34 @@ const BRIEF: Duration = Duration::from_millis(20);
 ///
 /// One thread at a time receives. Items may be read, acknowledged and dropped by any thread.
 ///
-/// A consumer is connected to every producer of the name, those that come later included, and takes from them in turn.
-/// Items of one producer come in the order in which it sent them; only those that are given back come later again. A producer that ends
-/// leaves its waiting items to the consumers.
+/// A consumer is connected to every producer of the name, also to later ones, and takes from them in turn. Items of one
+/// producer come in the order in which it sent them. Only items that are given back come again later. A producer that
+/// ends leaves its waiting items to the consumers.
 ///
-/// Crash-safe: when the consumer's process dies, what it has taken and not acknowledged is given back to the queue, or
-/// reported, as the producer chose.
+/// Crash-safe: when the consumer's process dies, the items that it has taken and not acknowledged are given back to the
+/// queue, or reported, as the producer chose.
 pub struct Consumer {
     domain: Domain,
     name: String,
     options: ConsumerOptions,
     writers: Writers,
     seats: Vec<Seat>,
-    /// The seat that is looked at first.
+    /// The seat for the first look.
     next: usize,
-    /// Calls since it was looked at producers that come and go.
+    /// The number of calls since the last look at producers that come and go.
     untended: u32,
-    /// The word of the manager's news then.
+    /// The word of the manager's news at that look.
     news: u32,
-    /// This consumer was asleep since its last item.
+    /// Whether this consumer has slept since its last item.
     slept: bool,
     turns: Turns,
     /// After a failed search for further producers: the time of the next one.
     seek_at: Option<Instant>,
-    /// What a poll has found.
+    /// The result that a poll has found and `try_recv` has still to return.
     ahead: Option<Result<Item, Error>>,
 }
 
-/// What a consumer knows of one producer.
+/// A producer, as its consumer sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProducerSeen {
     /// The producer's domain.
@@ -75,10 +75,10 @@ pub struct ProducerSeen {
     pub held: usize,
 }
 
-/// What a consumer knows of its queue.
+/// The status of a consumer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ConsumerStatus {
-    /// The producers to which it is connected.
+    /// The producers to which the consumer is connected.
     pub producers: Vec<ProducerSeen>,
 }
 
@@ -103,7 +103,7 @@ impl Consumer {
             seek_at: None,
             ahead: None,
         };
-        // A producer in this process has not to be waited for.
+        // There is no need to wait for a producer in this process.
         if let Some((receiver, desk)) = consumer.writers.try_here()? {
             let seat = Seat::new(receiver, desk, consumer.options.open)?;
             consumer.seats.push(seat);
@@ -116,7 +116,7 @@ impl Consumer {
         &self.name
     }
 
-    /// Returns what is known of the queue's producers. In a forked child it knows none.
+    /// Returns the status of the queue's producers. In a forked child the list is empty.
     pub fn status(&self) -> ConsumerStatus {
         if topics::check_fork(&self.domain).is_err() {
             return ConsumerStatus::default();
@@ -136,13 +136,14 @@ impl Consumer {
         }
     }
 
-    /// Takes the next item. Waits for a producer, and for an item, for ever.
+    /// Takes the next item. Waits without limit for a producer, and for an item.
     ///
     /// # Errors
-    /// `Limit` when this consumer has as many items of a producer unacknowledged, or holds as many of its buffers, as it may: the item stays in the
-    /// queue. `PeerViolation` when a producer broke a rule: that connection has ended, others go on. `PeerGone` when a producer has ended the
-    /// connection because this domain holds more of its buffers than was agreed. `BadArgument` if a channel or a topic has
-    /// the name; `ChannelBind` if its only producer's messages are of another type; `Access`; `CutOff`; `Forked`; `System`.
+    /// `Limit` when this consumer has as many unacknowledged items of a producer as it may, or holds as many of the
+    /// producer's buffers as it may: the item stays in the queue. `PeerViolation` when a producer broke a rule: the
+    /// connection to it has ended, and the others go on. `PeerGone` when a producer has ended the connection because
+    /// this domain holds more of its buffers than was agreed. `BadArgument` if a channel or a topic has the name;
+    /// `ChannelBind` if its only producer's messages are of another type; `Access`; `CutOff`; `Forked`; `System`.
     #[inline]
     pub fn recv(&mut self) -> Result<Item, Error> {
         loop {
@@ -181,14 +182,14 @@ impl Consumer {
         Error::new(ErrorKind::TimedOut, text)
     }
 
-    /// Takes the next item, if one waits. It waits for nobody but the manager: at most 100 ms, if an item's memory has
-    /// still to be shown.
+    /// Takes the next item, if one waits. The function waits only for the manager, at most 100 ms, if an item's memory
+    /// was not yet shown.
     ///
     /// # Errors
     /// As [`recv`](Consumer::recv).
     #[inline]
     pub fn try_recv(&mut self) -> Result<Option<Item>, Error> {
-        // A child has none of the mappings that a look reads and writes.
+        // A forked child does not have the mappings that a look reads and writes.
         topics::check_fork(&self.domain)?;
         if self.ahead.is_some() {
             return self.ahead.take().transpose();
@@ -208,11 +209,11 @@ impl Consumer {
         Ok(None)
     }
 
-    /// Takes the next item, for awaiting in any runtime. It waits as [`recv`](Consumer::recv) does, and ends as it does. A
-    /// future that is dropped before it is ready has taken nothing.
+    /// Takes the next item without blocking the thread, in any runtime. It waits and ends as [`recv`](Consumer::recv)
+    /// does. A future that is dropped before it is ready has taken nothing.
     ///
     /// # Errors
-    /// As [`recv`](Consumer::recv), and `System` where the thread that wakes tasks, or its descriptors, cannot be had.
+    /// As [`recv`](Consumer::recv), and `System` if the thread that wakes tasks, or its descriptors, cannot be made.
     pub fn recv_async(&mut self) -> impl Future<Output = Result<Item, Error>> + Send + Unpin {
         let mut awake = Awake {
             sleep: Sleep::new(&self.domain),
@@ -239,7 +240,8 @@ impl Consumer {
             consumer.slept = true;
             if consumer.is_ready() || sleep.has_news() {
                 topics::catch_up(&consumer.domain);
-                // Lines of a producer that lies may look ready for ever: the runtime decides when to look again.
+                // The lines of a producer that lies may look ready without end. So the runtime decides when to look
+                // again.
                 context.waker().wake_by_ref();
             }
             Poll::Pending
@@ -247,15 +249,18 @@ impl Consumer {
     }
 
     /// Says that this consumer goes to sleep on the domain's pollable descriptor
-    /// ([`Domain::as_fd`](tranship_core::Domain)): true if it may, false if there is something to look at already. From the first call
-    /// on, each wake-up shows up on that descriptor. Call it before each wait, after `try_recv` gave `None`. A
-    /// [`poll`](tranship_core::poll) with [`PollItem::domain`](tranship_core::PollItem::domain) waits on it together with other things.
+    /// ([`Domain::as_fd`](tranship_core::Domain)). Returns true if it may sleep, false if there is something to look at
+    /// already. From the first call on, each wake-up shows up on that descriptor. Call it before each wait, after
+    /// `try_recv` gave `None`. A [`poll`](tranship_core::poll) with
+    /// [`PollItem::domain`](tranship_core::PollItem::domain) waits on it together with other things.
     ///
-    /// One of the consumers that sleep is woken for each item. If that one takes nothing, the producer wakes another within about 100 ms. The
-    /// first call for a producer asks the manager for a descriptor, and waits for the answer as long as the domain's `manager_timeout` says.
+    /// For each item one of the consumers that sleep is woken. If it takes nothing, the producer wakes another consumer
+    /// within about 100 ms. The first call for a producer asks the manager for a descriptor, and waits for the answer
+    /// as long as the domain's `manager_timeout` says.
     ///
     /// # Errors
-    /// `TimedOut` if the manager does not answer; `ManagerAway`, `CutOff`; `Limit`, `System` where there are no more descriptors; `Forked`.
+    /// `TimedOut` if the manager does not answer; `ManagerAway`, `CutOff`; `Limit`, `System` if there are no more
+    /// descriptors; `Forked`.
     pub fn arm(&mut self) -> Result<bool, Error> {
         topics::check_fork(&self.domain)?;
         self.settle();
@@ -273,9 +278,9 @@ impl Consumer {
         Ok(true)
     }
 
-    /// Makes this consumer one of the things that [`poll`](tranship_core::poll) waits for: ready when there is an item, or an error to be told:
-    /// `try_recv` gives it. A poll that finds an item has taken it; if this consumer is dropped before it receives the item, the item goes back to
-    /// the queue.
+    /// Makes an item for [`poll`](tranship_core::poll). It is ready when there is a queue's item or an error;
+    /// `try_recv` then returns it. A poll that finds an item has taken it; if this consumer is dropped before it
+    /// receives the item, the item goes back to the queue.
     pub fn poll_item(&mut self) -> PollItem<'_> {
         PollItem::polled(self)
     }
@@ -292,18 +297,18 @@ impl Consumer {
         self.seats.iter().filter(|seat| seat.has_begun())
     }
 
-    /// Says whether there is something to be looked at.
+    /// Says whether there is something to look at.
     fn is_ready(&self) -> bool {
         self.seats.iter().any(Seat::is_ready)
     }
 
-    /// Has the next call look at everything: after a sleep in which nothing came.
+    /// Makes the next call look at everything, after a sleep in which nothing came.
     fn look_again(&mut self) {
         self.seats.iter_mut().for_each(Seat::look_again);
         self.untended = TEND;
     }
 
-    /// Puts away what was dropped, before a sleep. Returns how long it may be.
+    /// Gives dropped buffers and entries back, before a sleep. Returns how long the sleep may be.
     fn settle(&mut self) -> Duration {
         self.seats.iter_mut().for_each(Seat::rest);
         let joins = self.seats.iter().any(|seat| !seat.has_begun());
@@ -314,7 +319,7 @@ impl Consumer {
         }
     }
 
-    /// Says whether a producer or the manager has said something beside the rings.
+    /// Says whether a producer or the manager has sent news beside the rings.
     #[inline]
     fn has_news(&self) -> bool {
         let said = |seat: &Seat| !seat.has_begun() || seat.connection().has_word();
@@ -332,7 +337,7 @@ impl Consumer {
             self.next = if at + 1 < self.seats.len() { at + 1 } else { 0 };
             match self.seats[at].look(takes) {
                 Ok(Looked::Nothing) => {}
-                // One request of the manager a call.
+                // Each call makes at most one request of the manager.
                 Ok(Looked::Lost) => {
                     self.pass_on();
                     return Ok(None);
@@ -360,7 +365,7 @@ impl Consumer {
         }
     }
 
-    /// Sees which producers come and go. True: look again.
+    /// Sees which producers come and go. Returns true if the rings should be read again.
     #[cold]
     fn tend(&mut self) -> Result<bool, Error> {
         self.untended = 0;
@@ -387,7 +392,7 @@ impl Consumer {
                 return Err(self.failed(at, error));
             }
             again |= !began && seat.has_begun();
-            // The producer's end is looked for before its ring: nothing is published after it.
+            // Checks first whether the producer has ended, then reads its ring: nothing is published after the end.
             let is_gone = seat.connection().gone() != Gone::No;
             if is_gone && !(seat.has_item() && seat.connection_mut().may_look_on()) {
                 self.leave(at, true);
@@ -405,7 +410,7 @@ impl Consumer {
         }
         self.seek_at = None;
         match self.writers.try_next() {
-            // Those that are connected go on.
+            // The producers that are connected go on.
             Err(error) if !self.seats.is_empty() => {
                 tracing::debug!(queue = self.name, %error, "looking for further producers");
                 self.seek_at = Some(Instant::now() + AGAIN);
@@ -415,7 +420,7 @@ impl Consumer {
         }
     }
 
-    /// Ends a connection. The producer's domain may become one again, unless it broke a rule.
+    /// Ends a connection. The producer's domain may become a producer again, unless it broke a rule.
     fn leave(&mut self, at: usize, may_return: bool) {
         let seat = self.seats.remove(at);
         if may_return {
@@ -483,7 +488,7 @@ impl Consumer {
     }
 }
 
-/// A consumer that is awaited. It wakes another one if it is given up after it was woken.
+/// A consumer in a future. If the future is dropped after the consumer was woken, it wakes another consumer.
 struct Awake<'a> {
     sleep: Sleep,
     consumer: &'a mut Consumer,
@@ -529,7 +534,7 @@ impl std::fmt::Debug for Consumer {
 }
 
 impl Drop for Consumer {
-    /// Leaves in order: what is open goes back to the queue.
+    /// Leaves in order: open items go back to the queue.
     fn drop(&mut self) {
         let seats = std::mem::take(&mut self.seats);
         if topics::check_fork(&self.domain).is_err() {

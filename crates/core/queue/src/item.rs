@@ -1,4 +1,4 @@
-//! An item that was taken: acknowledging, giving back.
+//! An item that a consumer took: acknowledging it, giving it back.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -15,7 +15,8 @@ pub(crate) struct Shown {
 
 /// An item that its consumer has taken. It reads as the [`Message`] that was sent.
 ///
-/// It is acknowledged by [`ack`](Item::ack). Dropped without that, it goes back to the queue. Any thread may do either.
+/// [`ack`](Item::ack) acknowledges the item. If it is dropped without that, it goes back to the queue. Any thread may
+/// do either.
 #[derive(Debug)]
 pub struct Item {
     message: Option<Message>,
@@ -30,12 +31,12 @@ pub(crate) struct Entry {
     pub(crate) shown: Arc<Shown>,
     pub(crate) number: usize,
     pub(crate) position: u64,
-    /// By this number claims name the consumer.
+    /// The number that names the consumer in claims.
     pub(crate) consumer: u16,
 }
 
 impl Entry {
-    /// Says whether this is a forked child: the item is its parent's, and the desk is not mapped.
+    /// Says whether this is a forked child. The item is then the parent's, and the desk is not mapped.
     #[inline]
     fn is_parents(&self) -> bool {
         self.shown.desk.is_forked_child()
@@ -55,7 +56,7 @@ impl Entry {
         }
     }
 
-    /// Says that the item is done, unless the connection has ended before.
+    /// Says that the item is done, unless the connection has ended already.
     fn acknowledge(&self) -> Result<(), Error> {
         if self.is_parents() {
             return Err(ErrorKind::Forked.into());
@@ -95,13 +96,13 @@ impl Item {
         self.producer
     }
 
-    /// Acknowledges the item: it is done, and no other consumer gets it. Returns its message.
+    /// Acknowledges the item, so that no other consumer gets it. Returns its message.
     ///
     /// Does not block. With [`auto_ack`](crate::ConsumerOptions::auto_ack) it only returns the message.
     ///
     /// # Errors
-    /// `PeerGone` if this consumer's connection to the producer has ended since, or the producer has expelled it: the producer may have given the
-    /// item to another consumer. `Forked`: the item is the parent's.
+    /// `PeerGone` if this consumer's connection to the producer has ended since, or the producer has expelled this
+    /// consumer: the producer may have given the item to another consumer. `Forked`: the item is the parent's.
     pub fn ack(mut self) -> Result<Message, Error> {
         if let Some(entry) = self.open.take() {
             entry.acknowledge()?;
@@ -110,11 +111,11 @@ impl Item {
         Ok(self.take())
     }
 
-    /// Gives the item back to the queue (RabbitMQ: `nack` with `requeue`). Another consumer gets it, marked as [redelivered](Item::redelivered), after
-    /// what waits there.
+    /// Gives the item back to the queue (RabbitMQ: `nack` with `requeue`). Another consumer gets it after the items
+    /// that wait there, marked as [redelivered](Item::redelivered).
     ///
-    /// Does not block. The producer hears it when it sends, or by [`tend`](crate::Producer::tend). With
-    /// [`auto_ack`](crate::ConsumerOptions::auto_ack) it does nothing.
+    /// The function does not block. The producer learns of it when it sends, or in [`tend`](crate::Producer::tend).
+    /// With [`auto_ack`](crate::ConsumerOptions::auto_ack) it does nothing.
     pub fn requeue(self) {
         drop(self);
     }
@@ -149,7 +150,7 @@ impl Deref for Item {
 
 impl Drop for Item {
     fn drop(&mut self) {
-        // All access to the item comes before.
+        // The message is dropped first: no access to the item may come after the next step.
         drop(self.message.take());
         if let Some(entry) = self.open.take() {
             entry.hand_back(Open::Back);

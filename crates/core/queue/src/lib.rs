@@ -2,8 +2,8 @@
 //!
 //! There is no broker. Each producer has a ring and a pool of its own, which its consumers map read-only, and every
 //! consumer of a name is connected to every producer of it. A consumer takes an item by one compare-and-swap in a page
-//! of claims, which all consumers of that producer write. A consumer that dies gives back what it had taken and not
-//! acknowledged, or the producer reports it as lost.
+//! of claims, which all consumers of that producer write. If a consumer dies, the items that it had taken and not
+//! acknowledged go back to the queue, or the producer reports them as lost.
 //!
 //! ```
 //! # mod tranship { pub use tranship_core::*; pub use tranship_queue as queue; }
@@ -66,7 +66,7 @@ pub use tranship_readers::Payload as Enqueue;
 
 use tranship_core::{Domain, Error};
 
-/// Queues of a domain.
+/// The queues of a domain.
 pub trait Queues {
     /// Joins a queue as a producer, with the default [`QueueOptions`]. The address is `NAME` (or `shm:NAME`) for all domains of the manager, this one
     /// included, or `local:NAME` for the domains of this process, which has one producer.
@@ -74,9 +74,9 @@ pub trait Queues {
     /// Waits for the manager as [`Domain::create_pool`] does.
     ///
     /// # Errors
-    /// `NameTaken` if this domain is a producer of the queue already, or another domain has the name for itself; `BadArgument` if a channel or a
-    /// topic has the name, or for a name that cannot be; `InvalidEndpoint` for another scheme; `Access`, `Limit`, `Quota` by the manager; `TimedOut`, `ManagerAway`,
-    /// `CutOff`; `Forked`; `System`.
+    /// `NameTaken` if this domain is a producer of the queue already, or another domain has the name for itself;
+    /// `BadArgument` if a channel or a topic has the name, or the name is invalid; `InvalidEndpoint` for another
+    /// scheme; `Access`, `Limit`, `Quota` by the manager; `TimedOut`, `ManagerAway`, `CutOff`; `Forked`; `System`.
     fn produce(&self, name: &str) -> Result<Producer, Error>;
 
     /// Joins a queue as a producer, with options.
@@ -85,11 +85,12 @@ pub trait Queues {
     /// As [`produce`](Queues::produce), and `BadArgument` for options outside their range.
     fn produce_with(&self, name: &str, options: QueueOptions) -> Result<Producer, Error>;
 
-    /// Joins a queue as a consumer, with the default [`ConsumerOptions`]. Returns at once: it connects in `recv` and `try_recv`.
+    /// Joins a queue as a consumer, with the default [`ConsumerOptions`]. Returns at once. The consumer connects in
+    /// `recv` and `try_recv`.
     ///
     /// # Errors
-    /// `BadArgument` for a name that cannot be; `InvalidEndpoint` for another scheme than [`produce`](Queues::produce) takes; `Forked`; `System`. If
-    /// the producer is in this process already, also `BadArgument` for a topic's name.
+    /// `BadArgument` for an invalid name; `InvalidEndpoint` for a scheme that [`produce`](Queues::produce) does not
+    /// take; `Forked`; `System`. If the producer is in this process already, also `BadArgument` for a topic's name.
     fn consume(&self, name: &str) -> Result<Consumer, Error>;
 
     /// Joins a queue as a consumer, with options.

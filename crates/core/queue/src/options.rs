@@ -1,4 +1,4 @@
-//! What a producer and a consumer may choose, with defaults that need no thought.
+//! Options of producers and consumers, with defaults that suit most programs.
 
 use tranship_core::{Error, ErrorKind, PoolOptions, Trust, Wait};
 use tranship_readers::pieces;
@@ -7,13 +7,14 @@ use tranship_ring::broadcast::OPEN;
 /// What a producer does with an item whose consumer ended without acknowledging it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WhenLost {
-    /// Gives it back to the queue, marked as redelivered: another consumer gets it. Some consumers may then do an item's work twice.
+    /// Gives the item back to the queue, marked as redelivered, and another consumer gets it. The work of an item may
+    /// then be done twice.
     GiveBack,
-    /// Reports it ([`Producer::take_lost`](crate::Producer::take_lost)): no consumer gets it again.
+    /// Reports the item ([`Producer::take_lost`](crate::Producer::take_lost)). No consumer gets it again.
     Report,
 }
 
-/// A producer's part of a queue.
+/// Options of a queue's producer.
 ///
 /// ```
 /// # mod tranship { pub use tranship_queue as queue; }
@@ -33,9 +34,9 @@ pub struct QueueOptions {
     pub(crate) message_type: Option<String>,
 }
 
-/// Most bytes of a producer's own pool, if its options say nothing else. They are addresses: memory comes as it is needed.
+/// Most bytes of a producer's own pool, by default. Only addresses are reserved: memory is added as it is needed.
 const POOL_BYTES: u64 = 1 << 30;
-/// Most buffers of a producer's own pool, if its options say nothing else.
+/// Most buffers of a producer's own pool, by default.
 const POOL_SLOTS: u32 = 1024;
 /// The most lines of a ring.
 const MOST_LINES: u32 = 65_536;
@@ -76,13 +77,13 @@ impl QueueOptions {
         self
     }
 
-    /// Sets how many buffers a consumer may keep beside those 12 that its desk has room for. Default: 64.
+    /// Sets how many buffers a consumer may keep, in addition to the 12 for which its desk has room. Default: 64.
     pub fn keep(mut self, buffers: u32) -> Self {
         self.keep = buffers;
         self
     }
 
-    /// Sets what becomes of an item whose consumer ended without acknowledging it.
+    /// Sets what happens to an item whose consumer ended without acknowledging it.
     pub fn when_lost(mut self, what: WhenLost) -> Self {
         self.when_lost = what;
         self
@@ -125,7 +126,7 @@ impl QueueOptions {
     }
 }
 
-/// A consumer's part of a queue.
+/// Options of a queue's consumer.
 #[derive(Clone, Debug)]
 pub struct ConsumerOptions {
     pub(crate) acknowledges: bool,
@@ -158,7 +159,8 @@ impl ConsumerOptions {
         self
     }
 
-    /// Acknowledges each item as `recv` returns it. An item whose consumer then ends is neither given back nor reported.
+    /// Acknowledges each item when `recv` returns it. If the consumer then ends, the item is neither given back nor
+    /// reported.
     pub fn auto_ack(mut self) -> Self {
         self.acknowledges = false;
         self

@@ -15,11 +15,12 @@ use tranship_sync::Owned;
 
 /// Sends a queue's items. Consumers come and go by themselves.
 ///
-/// One thread at a time sends. Now and then a send takes new consumers in, and gives back the items of those that have
-/// gone. While the producer is idle, the domain's helper thread does that; the first producer of a domain starts that
-/// thread.
+/// One thread at a time sends. From time to time a send takes new consumers in, and gives back the items of consumers
+/// that have gone. While the producer is idle, the domain's helper thread does that; the first producer of a domain
+/// starts that thread.
 ///
-/// Crash-safe: when the producer's process dies, consumers take the items that still wait in its ring. What they had taken is theirs.
+/// Crash-safe: when the producer's process dies, consumers take the items that still wait in its ring, and keep the
+/// items that they had taken.
 pub struct Producer {
     domain: Domain,
     name: String,
@@ -55,14 +56,15 @@ impl Producer {
         self.with(Writing::consumers).unwrap_or(0)
     }
 
-    /// Looks at the state. In a forked child, which has none: `None`.
+    /// Looks at the state. Returns `None` in a forked child, which has no state.
     fn with<T>(&self, look: impl FnOnce(&Writing) -> T) -> Option<T> {
         topics::check_fork(&self.domain).ok()?;
         Some(look(&self.writing.look()))
     }
 
-    /// Allocates a buffer of `len` bytes from the producer's own pool, which its consumers alone can read. Where nothing is free it waits for
-    /// consumers, for ever. If they give nothing back, the oldest lost items that nobody has fetched are dropped.
+    /// Allocates a buffer of `len` bytes from the producer's own pool, which only its consumers can read. If no buffer
+    /// is free, the function waits for consumers without limit. If consumers give none back, the oldest lost items that
+    /// the program has not fetched are dropped.
     ///
     /// # Errors
     /// As [`Pool::alloc`].
@@ -74,7 +76,7 @@ impl Producer {
     /// Allocates a buffer of `len` bytes from the producer's own pool, without waiting for consumers.
     ///
     /// # Errors
-    /// As [`Pool::alloc`], and `OutOfMemory`, which says which consumers have how many items and buffers.
+    /// As [`Pool::alloc`], and `OutOfMemory`, whose text says which consumers have how many items and buffers.
     pub fn try_alloc(&mut self, len: usize) -> Result<BufferMut, Error> {
         self.alloc_by(len, Some(Instant::now()))
     }
@@ -96,10 +98,11 @@ impl Producer {
         waiting::alloc(&mut *self.writing.enter(), len, deadline)
     }
 
-    /// Allocates a buffer as [`alloc`](Producer::alloc) does, for awaiting in any runtime. A task that waits looks again about once a millisecond.
+    /// Allocates a buffer as [`alloc`](Producer::alloc) does, without blocking the thread, in any runtime. A task that
+    /// waits looks again about once a millisecond.
     ///
     /// # Errors
-    /// As [`alloc`](Producer::alloc), and `System` where the thread that wakes tasks cannot be had.
+    /// As [`alloc`](Producer::alloc), and `System` if the thread that wakes tasks cannot be made.
     pub fn alloc_async(
         &mut self,
         len: usize,
@@ -107,7 +110,8 @@ impl Producer {
         waiting::alloc_async(&mut self.writing, &self.domain, len)
     }
 
-    /// Sends an item: a buffer of the producer's own pool, or a few bytes; each alone or with a word. Waits for room, for ever.
+    /// Sends an item: a buffer of the producer's own pool, or a few bytes. A pair also sends a word. The function waits
+    /// for room without limit.
     ///
     /// # Errors
     /// `BufferInvalid` for a buffer of another pool; `TooLarge` for more bytes than a line holds; `Forked`. The error gives the buffer back.
@@ -119,7 +123,7 @@ impl Producer {
     /// Sends an item as [`send`](Producer::send) does, without waiting.
     ///
     /// # Errors
-    /// As [`send`](Producer::send), and `Full`, which says how many items wait and which consumers have how many.
+    /// As [`send`](Producer::send), and `Full`, whose text says how many items wait and which consumers have how many.
     #[inline]
     pub fn try_send<P: Enqueue>(&mut self, payload: P) -> Result<(), SendError<P::Unsent>> {
         self.send_by(payload, Waits::Not)
@@ -128,7 +132,8 @@ impl Producer {
     /// Sends an item as [`send`](Producer::send) does, or fails with `TimedOut` after `timeout`.
     ///
     /// # Errors
-    /// As [`send`](Producer::send), and `TimedOut`, which says how many items wait and which consumers have how many.
+    /// As [`send`](Producer::send), and `TimedOut`, whose text says how many items wait and which consumers have how
+    /// many.
     pub fn send_timeout<P: Enqueue>(
         &mut self,
         payload: P,
@@ -147,11 +152,12 @@ impl Producer {
         waiting::send(&mut self.writing, &self.domain, payload, waits)
     }
 
-    /// Sends an item as [`send`](Producer::send) does, for awaiting in any runtime. A future that is dropped before it is ready
-    /// has sent nothing. A task that waits for room looks again about once a millisecond.
+    /// Sends an item as [`send`](Producer::send) does, without blocking the thread, in any runtime. A future that is
+    /// dropped before it is ready has sent nothing. A task that waits for room looks again about once a millisecond.
     ///
     /// # Errors
-    /// As [`send`](Producer::send); `OutOfMemory` if there is no memory for an aggregate's list; `System` where the thread that wakes tasks cannot be had.
+    /// As [`send`](Producer::send); `OutOfMemory` if there is no memory for an aggregate's list; `System` if the thread
+    /// that wakes tasks cannot be made.
     pub fn send_async<P: Enqueue + Unpin>(
         &mut self,
         payload: P,
@@ -159,12 +165,13 @@ impl Producer {
         waiting::send_async(&mut self.writing, &self.domain, payload)
     }
 
-    /// Takes new consumers in, takes leave of those that are gone, and gives back what they had. A send does this now and then, and the
-    /// domain's helper thread while the producer is idle. It does not block.
+    /// Takes new consumers in, removes those that are gone, and gives their items back. A send does this from time to
+    /// time, and the domain's helper thread does it while the producer is idle. The function does not block.
     ///
     /// # Errors
-    /// `NameTaken` if another domain took the name while the manager restarted: nobody can join until it is given up and the manager restarts
-    /// again. `Forked`. That the manager is away is none: the consumers that have joined go on.
+    /// `NameTaken` if another domain took the name while the manager restarted: nobody can join until that domain gives
+    /// the name up and the manager restarts again. `Forked`. If the manager is away, this is not an error: the
+    /// consumers that have joined go on.
     pub fn tend(&mut self) -> Result<(), Error> {
         topics::check_fork(&self.domain)?;
         let mut writing = self.writing.enter();
@@ -172,7 +179,8 @@ impl Producer {
         writing.check_name()
     }
 
-    /// Waits until so many consumers have joined, or fails with `TimedOut` after `timeout`. `None`: for ever.
+    /// Waits until at least `consumers` of them have joined, or fails with `TimedOut` after `timeout`. `None`: no
+    /// limit.
     ///
     /// # Errors
     /// `TimedOut`; `NameTaken` as in [`tend`](Producer::tend); `Forked`.
@@ -196,13 +204,13 @@ impl Producer {
     /// Items that a consumer gives back go to another one meanwhile.
     ///
     /// # Errors
-    /// `TimedOut`, which says how many items wait and which consumers have how many; `Forked`.
+    /// `TimedOut`, whose text says how many items wait and which consumers have how many; `Forked`.
     pub fn wait_done(&mut self, timeout: impl Into<Option<Duration>>) -> Result<(), Error> {
         let is_done = |writing: &Writing| Ok(writing.is_done());
         self.wait_until(timeout.into(), is_done, Writing::undone)
     }
 
-    /// Waits until there is nothing to say.
+    /// Waits until `done` returns true. `undone` gives the text of the error.
     fn wait_until(
         &mut self,
         timeout: Option<Duration>,
@@ -229,15 +237,16 @@ impl Producer {
         }
     }
 
-    /// Takes the oldest item that no consumer gets: its consumer rejected it, or ended and [`WhenLost::Report`](crate::WhenLost::Report) was
-    /// chosen. Of more than 1024 such items the oldest are dropped, and some where an allocation waits in vain for memory; [`status`](Producer::status) counts all.
+    /// Takes the oldest lost item, which no consumer gets. Its consumer rejected it, or ended and the option is
+    /// [`WhenLost::Report`](crate::WhenLost::Report). At most 1024 such items are kept: older ones are dropped. Some
+    /// are dropped too if an allocation finds no other memory. [`status`](Producer::status) counts all.
     pub fn take_lost(&mut self) -> Option<Lost> {
         topics::check_fork(&self.domain).ok()?;
         self.writing.enter().take_lost()
     }
 
-    /// Returns what has become of the items, and what the desks of the consumers show now. Reads every desk. A forked
-    /// child, which sees no desk, knows nothing.
+    /// Returns the status of the items, and the present state of the consumers. The function reads the desk of each. In
+    /// a forked child, which sees no desk, the status is empty.
     pub fn status(&self) -> ProducerStatus {
         self.with(Writing::status).unwrap_or_default()
     }
@@ -254,7 +263,8 @@ impl std::fmt::Debug for Producer {
 }
 
 impl Drop for Producer {
-    /// Ends the producer's part in order: consumers take what still waits. In a forked child it is the parent's.
+    /// Ends the producer's part in order: consumers take the items that still wait. A forked child does nothing, since
+    /// the producer is the parent's.
     fn drop(&mut self) {
         if topics::check_fork(&self.domain).is_err() {
             self.writing.abandon();

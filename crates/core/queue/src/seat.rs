@@ -13,35 +13,35 @@ use tranship_ring::broadcast::{
 };
 use tranship_sys::{crash, futex};
 
-/// The bit of a line's first word that says: the item was delivered before.
+/// The bit of a line's first word for an item that was delivered before.
 pub(crate) const REDELIVERED: u64 = 1 << 62;
-/// Lines that one look passes over, beside two for each line of the ring.
+/// The most lines that one look passes over, in addition to two for each line of the ring.
 const LOOKS: u32 = 16;
 /// A connection to a producer, before and after it has said where to begin.
 pub(crate) struct Seat {
     connection: Connection,
     claims: ClaimsRw,
     shown: Arc<Shown>,
-    /// Since the producer has said where to begin.
+    /// The place in the ring, once the producer has said where to begin.
     place: Option<Place>,
-    /// Items that may be open.
+    /// The most items that may be open.
     most: usize,
 }
 
 /// Where a consumer is in the ring, and what it holds.
 struct Place {
     reader: Reader,
-    /// By this number claims name this consumer.
+    /// The number that names this consumer in claims.
     number: u16,
-    /// The first position that may wait.
+    /// The first position whose item may wait.
     position: u64,
     holds: Holds,
 }
 
-/// What a look gave.
+/// The result of a look at the ring.
 pub(crate) enum Looked {
     Nothing,
-    /// An item was taken whose memory is not here. It goes back to the queue.
+    /// The item's memory is not in this process. The item goes back to the queue.
     Lost,
     Item(Item),
 }
@@ -53,7 +53,7 @@ pub(crate) struct Takes {
 }
 
 impl Seat {
-    /// Takes what the producer has shown.
+    /// Opens the memory that the producer has shown.
     pub(crate) fn new(receiver: Receiver, desk: DeskRw, most: usize) -> Result<Seat, Error> {
         let (connection, claims, count) = Connection::new(receiver, &NAMES, None)?;
         Ok(Seat {
@@ -93,8 +93,8 @@ impl Seat {
         (held, entries.count())
     }
 
-    /// Looks whether the producer lives, and for items that a lying consumer has had this one pass over: after a sleep in
-    /// which nothing came.
+    /// Looks, after a sleep in which nothing came, whether the producer lives. Looks also for items that a consumer
+    /// that lies has made this one pass over.
     pub(crate) fn look_again(&mut self) {
         self.connection.look_for_death();
         if let Some(place) = &mut self.place {
@@ -103,7 +103,7 @@ impl Seat {
         }
     }
 
-    /// Takes what the producer has said beside the ring, at most [`WORDS`] words.
+    /// Receives the producer's words from the channel beside the ring, at most [`WORDS`] of them.
     pub(crate) fn hear(&mut self) -> Result<(), Error> {
         for _ in 0..WORDS {
             match self.connection.hear(self.has_begun())? {
@@ -145,7 +145,7 @@ impl Seat {
         Ok(())
     }
 
-    /// Says whether an item waits, or the producer has said something beside the ring.
+    /// Says whether an item waits, or the producer has sent news beside the ring.
     #[inline]
     pub(crate) fn is_ready(&self) -> bool {
         let Some(place) = &self.place else {
@@ -154,14 +154,16 @@ impl Seat {
         self.connection.has_word() || self.waits(place)
     }
 
-    /// Says whether an item waits that can be taken: an entry is free, or all name open items, which is an error to be told.
+    /// Says whether an item waits that can be taken: an entry is free. Says so too if all entries name open items, as
+    /// `look` then returns an error.
     #[inline]
     fn waits(&self, place: &Place) -> bool {
         let position = &mut place.position.clone();
         self.next_waiting(position).is_some() && !self.awaits_entries()
     }
 
-    /// Says whether all entries are in use, some by items that were handed back, of which the producer has still to hear.
+    /// Says whether all entries are in use, some of them by items that were handed back and that the producer has not
+    /// yet read.
     #[inline]
     pub(crate) fn awaits_entries(&self) -> bool {
         let opens = self.shown.desk.opens();
@@ -178,7 +180,8 @@ impl Seat {
         place.is_some_and(|place| self.next_waiting(&mut place.position.clone()).is_some())
     }
 
-    /// Goes from a position on to the first one that waits, and returns its claim's word. `None`: none was found.
+    /// Goes on from a position to the first one whose item waits, and returns its claim's word. `None`: no such
+    /// position was found.
     #[inline]
     fn next_waiting(&self, position: &mut u64) -> Option<u64> {
         let (lines, claims) = (self.connection.ring.lines(), self.claims());
@@ -190,10 +193,10 @@ impl Seat {
                 0 if first & WITHDRAWN != 0 => 1,
                 0 => match claims.of(*position) {
                     Claim::Free(seen) => return Some(seen),
-                    // A reader can write any claim: it is believed for one line only.
+                    // A reader can write any claim, so a claim is believed for one line only.
                     Claim::Taken(_) | Claim::Gone(_) => 1,
                 },
-                // The place has a later line, and so have all places of earlier positions.
+                // The place has a later line already, and the places of all earlier positions have too.
                 more @ 1.. => more.unsigned_abs().saturating_sub(count - 1).max(1),
                 _ => return None,
             };
@@ -234,7 +237,7 @@ impl Seat {
         Ok(Looked::Nothing)
     }
 
-    /// Claims the line at the present position, if nobody was first. Returns the entry that names it.
+    /// Claims the line at the present position, if no other consumer has. Returns the entry that names it.
     // Crash: an entry that names a position that another consumer has taken means nothing.
     #[inline]
     fn claim(&mut self, seen: u64) -> Result<Option<Entry>, Error> {
@@ -267,7 +270,8 @@ impl Seat {
         }))
     }
 
-    /// All entries are in use: by open items, or by some that were handed back, of which the producer has still to hear.
+    /// Fails with `Limit` if open items use all entries. Otherwise some entries are of items that were handed back, and
+    /// the producer has not yet read them.
     #[cold]
     fn are_open(&mut self) -> Result<Option<Entry>, Error> {
         self.hear()?;
@@ -320,12 +324,12 @@ impl Seat {
         });
         let body = match body {
             Ok(Taken::Here(body)) => body,
-            // The manager has not shown its memory, or it went with its writer.
+            // The manager has not shown the item's memory, or the memory is gone with its writer.
             Ok(Taken::Later(_) | Taken::Lost) => {
                 entry.hand_back(Open::Back);
                 return Ok(Looked::Lost);
             }
-            // It has more pieces than this consumer may hold now, or no manager can show its memory.
+            // The item has more pieces than this consumer may hold now, or no manager can show its memory.
             Err(error) => {
                 entry.hand_back(Open::Back);
                 return Err(error);
@@ -344,7 +348,8 @@ impl Seat {
         Ok(Looked::Item(item))
     }
 
-    /// Says that this consumer is about to sleep, and on what. The caller fences fully, and looks again.
+    /// Says that this consumer is about to sleep, and on which word. The caller then makes a full fence, and looks
+    /// again.
     pub(crate) fn arm(&self) -> Point<'_> {
         let claims = self.claims();
         let seen = claims.arm();
@@ -355,14 +360,14 @@ impl Seat {
         self.claims.claims()
     }
 
-    /// Wakes one consumer that sleeps, for an item that this one leaves.
+    /// Wakes one consumer that sleeps, for an item that this consumer leaves.
     #[cold]
     pub(crate) fn wake_another(&self) {
         self.claims()
             .wake_one(|word| futex::wake(word, 1).unwrap_or(0));
     }
 
-    /// Puts away what was dropped, before a sleep.
+    /// Gives dropped buffers and entries back, before a sleep.
     pub(crate) fn rest(&mut self) {
         let memory = reading(&self.connection.ring, &self.shown.desk);
         if let Some(place) = &mut self.place {
@@ -372,7 +377,7 @@ impl Seat {
         }
     }
 
-    /// Leaves in order. What is held stays held, by the table; what is open goes back to the queue.
+    /// Leaves in order. The table keeps the buffers that this consumer holds. Open items go back to the queue.
     pub(crate) fn leave(mut self) {
         // A producer that is gone gives no item to another consumer.
         if self.connection.gone() == Gone::No {

@@ -10,11 +10,11 @@ use tranship_ring::broadcast::{
 };
 use tranship_sync::full_fence;
 
-/// Consumers of all users: so many numbers lie below one generation of a consumer's number.
+/// The most consumers of all users together. One generation of a consumer's number has this many numbers.
 const MOST: usize = READERS;
 const _: () = assert!(OPEN <= u64::BITS as usize, "a bit for each entry");
 const PLACE: u32 = READERS.ilog2();
-/// Generations of a place's numbers, from 1 on.
+/// The number of generations of a place's numbers. The first one is 1.
 const GENERATIONS: u16 = (1 << (u16::BITS - PLACE)) - 1;
 
 /// A consumer, as its producer sees it.
@@ -26,57 +26,57 @@ pub struct ConsumerSeen {
     pub pid: u32,
     /// The user as whom its process runs.
     pub uid: u32,
-    /// Items that it has taken and not acknowledged.
+    /// Items that the consumer has taken and not acknowledged.
     pub open: usize,
-    /// Buffers that its desk says it keeps.
+    /// Buffers that the consumer keeps, by its desk.
     pub kept: u32,
-    /// Whether its table has holds, too.
+    /// Whether the consumer's table lists more buffers.
     pub more: bool,
-    /// Whether the connection has ended, and buffers of it are still held.
+    /// Whether the connection has ended while some of its buffers are still held.
     pub left: bool,
 }
 
-/// What a consumer's desk shows of a position that a claim gives it.
+/// The state, by a consumer's desk, of a position that a claim gives it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shows {
-    /// It reads the line.
+    /// The consumer reads the line.
     Reading,
-    /// The item is with it.
+    /// The consumer has the item.
     Open(Open),
-    /// It has acknowledged the item.
+    /// The consumer has acknowledged the item.
     Done,
     /// There is no such consumer.
     Nobody,
 }
 
-/// What the desk of a consumer said when its connection ended.
+/// The desk of a consumer, as it was when its connection ended.
 #[derive(Debug)]
 pub(crate) struct Leaving {
     pub(crate) consumer: u16,
     pub(crate) peer: Peer,
-    /// Sequence numbers of items that it had.
+    /// Sequence numbers of the items that the consumer had.
     open: Vec<(u64, Open)>,
 }
 
 impl Leaving {
-    /// Returns what it said of an item that a claim gave it. `None`: the item is done.
+    /// Returns the desk's state of an item that a claim gave to the consumer. `None`: the item is done.
     pub(crate) fn open(&self, position: u64) -> Option<Open> {
         let number = sequence(position);
         let mut named = self.open.iter().filter(|open| open.0 == number);
         named.next().map(|open| open.1)
     }
 
-    /// Returns the sequence numbers of the items that it had.
+    /// Returns the sequence numbers of the items that the consumer had.
     #[cfg(test)]
     pub(crate) fn open_items(&self) -> Vec<u64> {
         self.open.iter().map(|open| open.0).collect()
     }
 }
 
-/// Says what the desk shows of a position.
+/// Returns the desk's state of a position.
 #[inline(always)]
 fn shows(view: &View, position: u64) -> Shows {
-    // The window comes first: a line that was read is entered, or its item is done.
+    // The window is read first: a line that has left the window has an entry, or its item is done.
     let win = Win::unpack(view.get().win());
     let into = ahead(win.low, position & SEQUENCES);
     if (0..i64::from(win.len.min(1))).contains(&into) {
@@ -86,9 +86,9 @@ fn shows(view: &View, position: u64) -> Shows {
     open.map_or(Shows::Done, Shows::Open)
 }
 
-/// Returns the sequence numbers of what the desk shows, sorted.
+/// Returns the sequence numbers of all items that the desk shows, sorted.
 fn shown(view: &View) -> Vec<u64> {
-    // The window comes first, as in `shows`.
+    // The window is read first, as in `shows`.
     let win = Win::unpack(view.get().win());
     let mut shown: Vec<u64> = opens(view).into_iter().map(|open| open.0).collect();
     shown.extend((win.len != 0).then(|| sequence(win.low)));
@@ -103,17 +103,17 @@ fn opens(view: &View) -> Vec<(u64, Open)> {
     words.filter_map(open).collect()
 }
 
-/// What the producer keeps of a consumer.
+/// The producer's record of a consumer.
 pub(crate) struct Taking {
-    /// By this number claims name it.
+    /// The number that names the consumer in claims.
     number: u16,
-    /// The words of entries by which items were handed back, as far as they were heard.
+    /// The words of the entries by which items were handed back, as far as the producer has read them.
     heard: Box<[u64; OPEN]>,
-    /// A bit for each entry of which the consumer has still to be told so.
+    /// A bit for each such entry of which the consumer was not yet told.
     tell: u64,
 }
 
-/// Tells the consumer which entries are free again, as far as the channel takes it.
+/// Tells the consumer which entries are free again, as far as the channel has room.
 fn tell(seat: &mut Seat<Taking>) {
     while seat.of.tell != 0 {
         let entry = seat.of.tell.trailing_zeros();
@@ -125,7 +125,7 @@ fn tell(seat: &mut Seat<Taking>) {
     }
 }
 
-/// What the ends of a queue are called.
+/// The names of a queue's ends, for texts of errors.
 pub(crate) static NAMES: Names = Lobby::NAMES;
 
 /// The parts of a producer that a consumer joins.
@@ -136,7 +136,7 @@ pub(crate) struct Lobby<'a> {
     pub(crate) pool: PoolId,
     /// The generation of the last number of each place.
     pub(crate) generations: &'a mut Vec<u16>,
-    /// Those that have gone.
+    /// The consumers that have gone.
     pub(crate) ended: Vec<Leaving>,
 }
 
@@ -195,15 +195,15 @@ pub(crate) struct Consumers {
     pub(crate) generations: Vec<u16>,
 }
 
-/// What the consumers have: one look at each desk.
+/// The items that the consumers have, with one look at each desk.
 pub(crate) struct Have<'a> {
     seats: &'a Consumers,
-    /// By places: the sequence numbers that a desk shows, sorted. Empty: it was not looked at.
+    /// By places, the sequence numbers that a desk shows, sorted. `None`: the desk was not read yet.
     read: Vec<Option<Vec<u64>>>,
 }
 
 impl Have<'_> {
-    /// Says whether a consumer shows an item, or is none.
+    /// Says whether a consumer's desk shows an item, or the number names no consumer.
     pub(crate) fn has(&mut self, number: u16, position: u64) -> bool {
         let at = place(number);
         let (Some(_), Some(view)) = (self.seats.seat(number), self.seats.all.view(at)) else {
@@ -234,7 +234,7 @@ impl Consumers {
         self.named(number).map(|seat| seat.peer)
     }
 
-    /// Says what the consumer of this number shows of a position that a claim gives it.
+    /// Returns the state, by its desk, of a position that a claim gives to the consumer of this number.
     #[inline]
     pub(crate) fn shows(&self, number: u16, position: u64) -> Shows {
         match (self.seat(number), self.all.view(place(number))) {
@@ -243,7 +243,7 @@ impl Consumers {
         }
     }
 
-    /// Returns what the consumers have, each desk read at its first question.
+    /// Returns a view of the consumers' items. It reads each desk at the first question about it.
     pub(crate) fn have(&self) -> Have<'_> {
         Have {
             seats: self,
@@ -272,7 +272,8 @@ impl Consumers {
         }
     }
 
-    /// Wakes a consumer that sleeps on its descriptor. False: there is none. The caller has fenced after the publish.
+    /// Wakes a consumer that sleeps on its descriptor. Returns false if there is none. The caller has made a fence
+    /// after the publish.
     #[cold]
     pub(crate) fn wake_one(&self) -> bool {
         self.all
@@ -280,7 +281,7 @@ impl Consumers {
             .any(|(seat, _)| !seat.left && seat.sender.topic_wake())
     }
 
-    /// Returns what the desks show.
+    /// Returns the state of the consumers, by their desks.
     pub(crate) fn seen(&self) -> Vec<ConsumerSeen> {
         let seen = self.all.iter().map(|(seat, view)| {
             let (kept, more) = view.kept();
@@ -297,7 +298,7 @@ impl Consumers {
         seen.collect()
     }
 
-    /// Returns how many notes wait to be told.
+    /// Returns how many entries' notes wait to be sent.
     #[cfg(test)]
     pub(crate) fn untold(&self) -> usize {
         let seats = self.all.iter();
@@ -307,7 +308,7 @@ impl Consumers {
     }
 }
 
-/// Returns what a consumer may hold.
+/// Returns the limits of a consumer.
 pub(crate) fn limits(options: &QueueOptions) -> Limits {
     Limits {
         window: 1,

@@ -18,15 +18,15 @@ use tranship_sys::{crash, futex};
 
 /// Ticks of the processor's counter between two looks at who comes and goes: below a millisecond.
 const TEND_TICKS: u64 = 1 << 20;
-/// Sends between two such looks where there is no such counter.
+/// Sends between two such looks, on a processor without such a counter.
 const TEND_SENDS: u64 = 16;
 /// The longest sleep between two looks for room.
 const ROUND: Duration = Duration::from_millis(100);
-/// Buffers of ended lines that wait for a round, at most, beside those of the lines themselves.
+/// The most buffers of ended lines that wait for a round, in addition to one buffer for each line of the ring.
 const SPARE: usize = 64;
-/// The bytes that these may take together: large buffers are looked for sooner.
+/// The most bytes of these buffers together. So rounds look for large buffers sooner.
 const SPARE_BYTES: usize = 8 << 20;
-/// The fewest that a round is begun for.
+/// The fewest such buffers for which a round begins.
 const LEAST_SPARE: usize = 8;
 /// Steps of a round that `Rounds` counts in before a round is due.
 const ROUND_LEAD: usize = 12;
@@ -44,23 +44,23 @@ pub(crate) struct Writing {
     pub(crate) published: Published,
     pub(crate) seats: Consumers,
     book: Book,
-    /// Of ended lines, before a round begins.
+    /// How many buffers of ended lines may wait before a round begins.
     spare: usize,
     /// The position at which lines are settled next.
     settles: u64,
-    /// When it was looked at who comes and goes, in ticks or sends.
+    /// The time of the last look at who comes and goes, in ticks or sends.
     tended: u64,
     is_steady: bool,
     sent: u64,
-    /// When it was looked whether the processes of consumers live.
+    /// The time of the last look whether the consumers' processes live.
     looked: Instant,
     /// The position that was next at the helper thread's last visit.
     visited: u64,
-    /// The time of the next round at such a visit.
+    /// The time from which such a visit does the next round.
     collects_at: Instant,
 }
 
-/// What a round finds.
+/// The parts of a producer that change by what a round finds.
 struct Found<'a> {
     book: &'a mut Book,
     pool: &'a Pool,
@@ -142,7 +142,7 @@ impl Writing {
         self.book.take_lost()
     }
 
-    /// Takes new consumers in, takes leave of those that are gone, and gives back what they had.
+    /// Takes new consumers in, removes those that are gone, and gives their items back.
     #[cold]
     pub(crate) fn tend(&mut self) {
         topics::catch_up(&self.domain);
@@ -172,7 +172,7 @@ impl Writing {
         self.settle();
     }
 
-    /// Decides about a consumer's items.
+    /// Decides what happens to a consumer's items, as if the consumer had left.
     #[cfg(test)]
     pub(crate) fn dismiss(&mut self, desk: usize) -> Vec<Leaving> {
         let mut lobby = Lobby {
@@ -190,7 +190,7 @@ impl Writing {
         lobby.ended
     }
 
-    /// Wakes a consumer if an item waits: one that slept may have been woken for it, and not have taken it.
+    /// Wakes a consumer if an item waits. Another consumer may have been woken for the item, and not have taken it.
     fn remind(&self) {
         let first = self.published.first();
         let waits = (first..self.published.tail())
@@ -204,7 +204,7 @@ impl Writing {
         self.published.first() == self.published.tail() && self.book.open_count() == 0
     }
 
-    /// Says what is not done yet.
+    /// Returns a text about the items that are not done yet.
     pub(crate) fn undone(&self) -> String {
         let (waiting, taken) = self.book.in_lines(self.claims.claims(), &self.published);
         let (open, holders) = (self.book.open_count() + taken, self.holders());
@@ -231,7 +231,7 @@ impl Writing {
 
 /// Room.
 impl Writing {
-    /// Says which consumer has how much.
+    /// Returns a text that says which consumer has how many items and buffers.
     fn holders(&self) -> String {
         let mut text = String::new();
         for seen in self.seats.seen() {
@@ -262,7 +262,7 @@ impl Writing {
         lines >= u64::from(self.options.depth)
     }
 
-    /// Finds a line for one more item. What was given back goes first.
+    /// Finds a line for one more item. Items that were given back go first.
     #[inline]
     fn find_room(&mut self, waits: Waits) -> Result<(), Error> {
         match self.is_full() {
@@ -291,8 +291,8 @@ impl Writing {
                         return Err(self.full(ErrorKind::TimedOut, Some(begun.elapsed())));
                     }
                     let at = self.wanted();
-                    // A consumer does not fence before it looks whether the producer waits. After a short wait its store is
-                    // seen.
+                    // A consumer makes no fence before it looks whether the producer waits. After a short wait its
+                    // store is visible.
                     let longest = if asked == Some(at) { ROUND } else { SETTLE };
                     asked = Some(at);
                     self.await_room(at, news, left.map_or(longest, |left| left.min(longest)));
@@ -315,8 +315,8 @@ impl Writing {
         Error::new(kind, text)
     }
 
-    /// Returns the position whose taking is worth a wake-up: the oldest one if it is being read, else about a quarter of those
-    /// that wait.
+    /// Returns the position at which the producer wants to be woken when it is taken. It is the oldest one if a
+    /// consumer reads it, otherwise the one about a quarter into the waiting items.
     pub(crate) fn wanted(&self) -> u64 {
         let (first, tail) = (self.published.first(), self.published.tail());
         let quarter = u64::from(self.options.depth / 4).max(1);
@@ -328,7 +328,7 @@ impl Writing {
         }
     }
 
-    /// Sleeps until a position is taken, the manager has other news than these, or this time is over.
+    /// Sleeps until a position is taken, the manager has newer news, or this time is over.
     fn await_room(&mut self, at: u64, news: u32, most: Duration) {
         let seen = self.claims.claims().want_room(at);
         // Ordering: partner: the locked instruction by which a consumer takes.
@@ -365,7 +365,7 @@ impl Writing {
         self.after_send();
     }
 
-    /// Does a bounded piece of the work that is due.
+    /// Does a bounded part of the work that is due.
     #[inline]
     fn after_send(&mut self) {
         self.step();
@@ -387,7 +387,7 @@ impl Writing {
     #[inline]
     fn step(&mut self) {
         let mut exceeded = Vec::new();
-        // A round is due when the ended lines have as many buffers as may wait.
+        // A round is due when as many buffers of ended lines wait as may.
         let most = self.options.depth as usize + self.spare + ROUND_LEAD;
         let available = most.saturating_sub(self.book.count);
         let mut found = Found {
@@ -431,7 +431,7 @@ impl Writing {
         self.decide_about(&ended);
     }
 
-    /// Gives back what consumers had that have gone, or reports it.
+    /// Gives back, or reports, the items of consumers that have gone.
     fn decide_about(&mut self, ended: &[Leaving]) {
         let parts = Parts {
             lines: self.ring.lines(),
@@ -445,7 +445,7 @@ impl Writing {
         }
     }
 
-    /// Ends lines whose items were taken, and publishes anew what was given back.
+    /// Ends lines whose items were taken, and publishes items that were given back.
     pub(crate) fn settle(&mut self) {
         let mut parts = Parts {
             lines: self.ring.lines(),
@@ -464,10 +464,10 @@ impl Writing {
     }
 }
 
-/// Items, and what waits need.
+/// Items, and the steps of waits.
 impl Writes for Writing {
     type Sent = ();
-    /// Since when there is no memory.
+    /// The time since which there is no memory.
     type Shortage = Option<Instant>;
 
     fn pool(&self) -> &Pool {
@@ -538,7 +538,7 @@ impl Writes for Writing {
         })
     }
 
-    /// Finds memory: what rounds find, then what consumers let go of.
+    /// Finds memory: first the buffers that rounds find free, then those that consumers give back.
     #[cold]
     fn make_memory(
         &mut self,
@@ -554,7 +554,7 @@ impl Writes for Writing {
                 Err(error) if error == ErrorKind::OutOfMemory => error,
                 allocated => return allocated.map(Ok),
             };
-            // The caller cannot fetch them while it waits here.
+            // The caller cannot fetch lost items while it waits here.
             if begun.elapsed() < ROUND || !self.book.drop_lost() {
                 return Ok(Err(error));
             }
@@ -608,7 +608,7 @@ impl Writes for Writing {
 }
 
 impl Drop for Writing {
-    /// Ends the producer's part in order: consumers take what still waits.
+    /// Ends the producer's part in order: consumers take the items that still wait.
     fn drop(&mut self) {
         if topics::check_fork(&self.domain).is_err() {
             // The pool, the channels and the buffers are the parent's.

@@ -1,5 +1,5 @@
-//! Waking subscribers: one word for each user, in a page that is shown to that user's subscribers alone. A stranger can
-//! wait on any word that it can map.
+//! Waking subscribers. Each user has one word, in a page that only this user's subscribers map: whoever can map a word
+//! can wait on it.
 
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,16 +12,16 @@ struct Bell {
     uid: u32,
     fd: Arc<OwnedFd>,
     word: BellRw,
-    /// Subscribers of the user: as many are woken at most.
+    /// The number of the user's subscribers. One wake-up call wakes at most this many.
     admitted: u32,
 }
 
-/// The bells of all users. The threads that accept subscribers make them.
+/// The bells of all users. A thread that accepts a subscriber makes the bell of its user.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Bells(Arc<Mutex<Vec<Bell>>>);
 
 impl Bells {
-    /// Returns the bell of a user, which is made if there is none.
+    /// Returns the bell of a user. Makes it if the user has none.
     pub(crate) fn of(&self, uid: u32) -> Result<Arc<OwnedFd>, Error> {
         let mut bells = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(bell) = bells.iter().find(|bell| bell.uid == uid) {

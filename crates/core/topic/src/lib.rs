@@ -59,7 +59,7 @@ pub use tranship_readers::Payload as Publish;
 
 use tranship_core::{Domain, Error};
 
-/// Topics of a domain.
+/// The topics of a domain.
 pub trait Topics {
     /// Publishes a topic at an address, with the default [`TopicOptions`]: `NAME` (or `shm:NAME`) for all domains of the manager, this one included,
     /// or `local:NAME` for the domains of this process.
@@ -67,8 +67,9 @@ pub trait Topics {
     /// Waits for the manager as [`Domain::create_pool`] does.
     ///
     /// # Errors
-    /// `NameTaken` if a channel or another topic has the name; `Access`, `Limit`, `Quota` by the manager; `BadArgument` for a name that cannot be;
-    /// `InvalidEndpoint` for another scheme; `TimedOut`, `ManagerAway`, `CutOff`; `Forked`; `System`.
+    /// `NameTaken` if a channel or another topic has the name; `Access`, `Limit`, `Quota` by the manager; `BadArgument`
+    /// for an invalid name; `InvalidEndpoint` for another scheme; `TimedOut`, `ManagerAway`, `CutOff`; `Forked`;
+    /// `System`.
     fn publish(&self, name: &str) -> Result<Publisher, Error>;
 
     /// Publishes a topic, with options.
@@ -77,11 +78,13 @@ pub trait Topics {
     /// As [`publish`](Topics::publish), and `BadArgument` for options outside their range.
     fn publish_with(&self, name: &str, options: TopicOptions) -> Result<Publisher, Error>;
 
-    /// Subscribes to a topic, with the default [`SubscriberOptions`]. Returns at once: it joins in the first `recv` or `try_recv`.
+    /// Subscribes to a topic, with the default [`SubscriberOptions`]. Returns at once. The subscriber joins the topic
+    /// in the first `recv` or `try_recv`.
     ///
     /// # Errors
-    /// `BadArgument` for a name that cannot be; `InvalidEndpoint` for another scheme than [`publish`](Topics::publish) takes; `Forked`; `System`. If the
-    /// publisher is in this process already, also what the first `recv` would fail with: `ChannelBind` for another type, `BadArgument` for a queue's name.
+    /// `BadArgument` for an invalid name; `InvalidEndpoint` for a scheme that [`publish`](Topics::publish) does not
+    /// take; `Forked`; `System`. If the publisher is in this process already, also the errors of the first `recv`:
+    /// `ChannelBind` for another type, `BadArgument` for a queue's name.
     fn subscribe(&self, name: &str) -> Result<Subscriber, Error>;
 
     /// Subscribes to a topic, with options.

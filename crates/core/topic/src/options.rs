@@ -1,21 +1,21 @@
-//! What a publisher and a subscriber may choose, with defaults that need no thought.
+//! Options of publishers and subscribers, with defaults that suit most programs.
 
 use std::time::Duration;
 use tranship_core::{Error, ErrorKind, PoolOptions, Trust};
 use tranship_readers::pieces;
 
-/// What a publisher does when a reliable subscriber has still to take the oldest line of a full ring.
+/// What a publisher does when the ring is full and a reliable subscriber has not yet taken the oldest line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WhenBehind {
     /// Overwrites the oldest line. No subscriber is reliable.
     Overwrite,
     /// Drops the new message, and counts it.
     DropNew,
-    /// Waits so long. After that time the subscriber is no longer reliable, and is told so.
+    /// Waits for this time at most. After it the subscriber is no longer reliable, and is told so.
     Wait(Duration),
 }
 
-/// A topic to be published.
+/// Options of a topic to publish.
 ///
 /// ```
 /// use std::time::Duration;
@@ -37,9 +37,9 @@ pub struct TopicOptions {
     pub(crate) message_type: Option<String>,
 }
 
-/// Most bytes of a topic's own pool, if its options say nothing else. They are addresses: memory comes as it is needed.
+/// Most bytes of a topic's own pool, by default. Only addresses are reserved: memory is added as it is needed.
 const POOL_BYTES: u64 = 1 << 30;
-/// Most buffers of a topic's own pool, if its options say nothing else.
+/// Most buffers of a topic's own pool, by default.
 const POOL_SLOTS: u32 = 1024;
 /// The most lines of a ring.
 const MOST_LINES: u32 = 65_536;
@@ -78,19 +78,19 @@ impl TopicOptions {
         self
     }
 
-    /// Sets how many of the last messages a subscriber gets that joins late, as far as the ring has them.
+    /// Sets how many earlier messages a subscriber gets when it joins, as far as the ring still has them.
     pub fn history(mut self, messages: u32) -> Self {
         self.history = messages;
         self
     }
 
-    /// Sets how many buffers a subscriber may keep beside those 12 that its desk has room for. Default: 64.
+    /// Sets how many buffers a subscriber may keep, in addition to the 12 for which its desk has room. Default: 64.
     pub fn keep(mut self, buffers: u32) -> Self {
         self.keep = buffers;
         self
     }
 
-    /// Sets what a publish does when a reliable subscriber is behind. Without this no subscriber is reliable.
+    /// Sets what a publish does when a reliable subscriber is behind. If it is not set, no subscriber is reliable.
     pub fn when_behind(mut self, what: WhenBehind) -> Self {
         self.when_behind = what;
         self
@@ -103,15 +103,17 @@ impl TopicOptions {
         self
     }
 
-    /// Shares the topic's name with publishers of other domains that share it too. A subscriber then receives from all of
-    /// them, in turn; the messages of one publisher stay in order. Without this the publisher has the name for itself.
+    /// Shares the topic's name with publishers of other domains that share it too. A subscriber then receives from all
+    /// of them in turn, and the messages of one publisher stay in order. If it is not set, no other publisher can use
+    /// the name.
     pub fn shared(mut self) -> Self {
         self.shared = true;
         self
     }
 
-    /// Sets how many pieces an aggregate may have: at most 32, and at most as many as a subscriber may keep. Default: 8.
-    /// A subscriber that breaks the rules can keep more buffers where messages have more pieces: eight messages' worth.
+    /// Sets how many pieces an aggregate may have: at most 32, and at most as many as a subscriber may keep. Default:
+    /// 8. A subscriber that breaks the rules can keep the buffers of eight messages: with more pieces a message, these
+    /// are more buffers.
     pub fn pieces(mut self, most: u32) -> Self {
         self.pieces = most;
         self
@@ -135,7 +137,7 @@ impl TopicOptions {
     }
 }
 
-/// A subscription.
+/// Options of a subscription.
 #[derive(Clone, Debug, Default)]
 pub struct SubscriberOptions {
     pub(crate) latest: bool,
@@ -164,7 +166,7 @@ impl SubscriberOptions {
     }
 
     /// Asks to be reliable: the publisher does not overwrite a message that this subscriber has not taken yet. The
-    /// publisher's [`WhenBehind`] says what it does instead.
+    /// publisher's [`WhenBehind`] says what the publisher does instead.
     pub fn reliable(mut self) -> Self {
         self.reliable = true;
         self

@@ -12,13 +12,14 @@ use tranship_sync::Owned;
 
 /// Publishes a topic's messages. Subscribers come and go by themselves.
 ///
-/// One thread at a time publishes. A publish writes one line, whatever the number of subscribers: no locked instruction,
-/// and no system call within a burst. After a pause of 20 µs or more it makes one for each user that has subscribers, and
-/// one for each subscriber that sleeps on its descriptor. Now and then it takes new subscribers in. While the publisher is
-/// idle, the domain's helper thread does that, and takes memory back; the first publisher of a domain starts that thread.
+/// One thread at a time publishes. A publish writes one line, whatever the number of subscribers: no locked
+/// instruction, and no system call within a burst. After a pause of 20 µs or more a publish makes one system call for
+/// each user that has subscribers, and one for each subscriber that sleeps on its descriptor. From time to time a
+/// publish also takes new subscribers in. While the publisher is idle, the domain's helper thread does that, and takes
+/// memory back; the first publisher of a domain starts that thread.
 ///
-/// Crash-safe: when the publisher's process dies, subscribers take what the ring still has, and are told. A publisher of
-/// the same name that comes later is found by subscribers that wait.
+/// Crash-safe: when the publisher's process dies, subscribers take the messages that the ring still has, and are told
+/// of the death. Subscribers that wait find a later publisher of the same name.
 pub struct Publisher {
     domain: Domain,
     name: String,
@@ -54,18 +55,19 @@ impl Publisher {
         self.with(Writing::subscribers).unwrap_or(0)
     }
 
-    /// Looks at the state. In a forked child, which has none: `None`.
+    /// Looks at the state. Returns `None` in a forked child, which has no state.
     fn with<T>(&self, look: impl FnOnce(&Writing) -> T) -> Option<T> {
         topics::check_fork(&self.domain).ok()?;
         Some(look(&self.writing.look()))
     }
 
-    /// Allocates a buffer of `len` bytes from the topic's own pool, which its subscribers alone can read. Where nothing is free it withdraws the
-    /// oldest messages, which subscribers then miss; it waits for those that subscribers hold, and for those that reliable ones have still to
-    /// take.
+    /// Allocates a buffer of `len` bytes from the topic's own pool, which only its subscribers can read. If no buffer
+    /// is free, the function withdraws the oldest messages, and subscribers then miss them. It waits for buffers that
+    /// subscribers hold, and for messages that reliable subscribers have not yet taken.
     ///
-    /// With [`WhenBehind::Wait`](crate::WhenBehind::Wait) reliable subscribers that keep memory for longer than that time are no longer reliable.
-    /// With [`WhenBehind::DropNew`](crate::WhenBehind::DropNew) the wait for them has no bound: see [`try_alloc`](Publisher::try_alloc).
+    /// With [`WhenBehind::Wait`](crate::WhenBehind::Wait) reliable subscribers that keep memory for longer than that
+    /// time are no longer reliable. With [`WhenBehind::DropNew`](crate::WhenBehind::DropNew) the wait for reliable
+    /// subscribers has no limit: [`try_alloc`](Publisher::try_alloc) does not wait.
     ///
     /// # Errors
     /// As [`Pool::alloc`].
@@ -77,7 +79,8 @@ impl Publisher {
     /// Allocates a buffer of `len` bytes from the topic's own pool, as [`alloc`](Publisher::alloc) does, without waiting for subscribers.
     ///
     /// # Errors
-    /// As [`Pool::alloc`], and `OutOfMemory`, which names the subscribers that hold buffers: process, domain, for how long.
+    /// As [`Pool::alloc`], and `OutOfMemory`, whose text names the subscribers that hold buffers: their processes and
+    /// domains, and for how long they hold the buffers.
     pub fn try_alloc(&mut self, len: usize) -> Result<BufferMut, Error> {
         self.alloc_by(len, || Some(Instant::now()))
     }
@@ -115,10 +118,11 @@ impl Publisher {
         waiting::alloc(&mut *self.writing.enter(), len, deadline).map(Box::new)
     }
 
-    /// Allocates a buffer as [`alloc`](Publisher::alloc) does, for awaiting in any runtime. A task that waits looks again about once a millisecond.
+    /// Allocates a buffer as [`alloc`](Publisher::alloc) does, without blocking the thread, in any runtime. A task that
+    /// waits looks again about once a millisecond.
     ///
     /// # Errors
-    /// As [`alloc`](Publisher::alloc), and `System` where the thread that wakes tasks cannot be had.
+    /// As [`alloc`](Publisher::alloc), and `System` if the thread that wakes tasks cannot be made.
     pub fn alloc_async(
         &mut self,
         len: usize,
@@ -126,10 +130,11 @@ impl Publisher {
         waiting::alloc_async(&mut self.writing, &self.domain, len)
     }
 
-    /// Publishes a message: a buffer of the topic's own pool, an aggregate of such, or a few bytes; each alone or with a word.
+    /// Publishes a message: a buffer of the topic's own pool, an aggregate of such buffers, or a few bytes. A pair also
+    /// sends a word.
     ///
-    /// It waits only for reliable subscribers, as [`WhenBehind`](crate::WhenBehind) says, and, with an aggregate, for the memory of its list.
-    /// `Dropped`: a reliable subscriber was behind, and the message was not published.
+    /// The function waits only for reliable subscribers, as [`WhenBehind`](crate::WhenBehind) says, and for the memory
+    /// of an aggregate's list. `Dropped`: a reliable subscriber was behind, and the message was not published.
     ///
     /// # Errors
     /// `BufferInvalid` for a buffer of another pool; `TooLarge` for more bytes than a line holds, or more pieces than a message may have; `Forked`. The error gives the payload back.
@@ -138,11 +143,12 @@ impl Publisher {
         waiting::send(&mut self.writing, &self.domain, payload, Waits::Until(None))
     }
 
-    /// Publishes a message as [`send`](Publisher::send) does, for awaiting in any runtime. A future that is dropped before it is ready
-    /// has published nothing.
+    /// Publishes a message as [`send`](Publisher::send) does, without blocking the thread, in any runtime. A future
+    /// that is dropped before it is ready has published nothing.
     ///
     /// # Errors
-    /// As [`send`](Publisher::send); `OutOfMemory` if there is no memory for an aggregate's list; `System` where the thread that wakes tasks cannot be had.
+    /// As [`send`](Publisher::send); `OutOfMemory` if there is no memory for an aggregate's list; `System` if the
+    /// thread that wakes tasks cannot be made.
     pub fn send_async<P: Publish + Unpin>(
         &mut self,
         payload: P,
@@ -150,12 +156,13 @@ impl Publisher {
         waiting::send_async(&mut self.writing, &self.domain, payload)
     }
 
-    /// Takes new subscribers in, and takes leave of those that are gone. A publish does this now and then, and the domain's
-    /// helper thread while the publisher is idle. It does not block.
+    /// Takes new subscribers in, and removes those that are gone. A publish does this from time to time, and the
+    /// domain's helper thread does it while the publisher is idle. The function does not block.
     ///
     /// # Errors
-    /// `NameTaken` if another domain took the name while the manager restarted: nobody can join until it is given up and the manager restarts
-    /// again. `Forked`. That the manager is away is none: the subscribers that have joined go on.
+    /// `NameTaken` if another domain took the name while the manager restarted: nobody can join until that domain gives
+    /// the name up and the manager restarts again. `Forked`. If the manager is away, this is not an error: the
+    /// subscribers that have joined go on.
     pub fn tend(&mut self) -> Result<(), Error> {
         topics::check_fork(&self.domain)?;
         let mut writing = self.writing.enter();
@@ -163,7 +170,8 @@ impl Publisher {
         writing.check_name()
     }
 
-    /// Waits until so many subscribers have joined, at most `timeout`. `None`: for ever.
+    /// Waits until at least `subscribers` of them have joined, or fails with `TimedOut` after `timeout`. `None`: no
+    /// limit.
     ///
     /// # Errors
     /// `TimedOut`; `Forked`.
@@ -192,7 +200,7 @@ impl Publisher {
         }
     }
 
-    /// Returns what was published, and what the desks of the subscribers show now. Reads every desk.
+    /// Returns what was published, and the present state of the subscribers. The function reads the desk of each.
     pub fn status(&self) -> PublisherStatus {
         self.with(Writing::status).unwrap_or_default()
     }
@@ -209,7 +217,8 @@ impl std::fmt::Debug for Publisher {
 }
 
 impl Drop for Publisher {
-    /// Ends the topic in order: subscribers take what the ring still has. In a forked child it is the parent's.
+    /// Ends the topic in order: subscribers take the messages that the ring still has. A forked child does nothing,
+    /// since the topic is the parent's.
     fn drop(&mut self) {
         if topics::check_fork(&self.domain).is_err() {
             self.writing.abandon();

@@ -1,4 +1,4 @@
-//! The connection of a subscriber: the ring, the desk, and what it holds.
+//! The connection of a subscriber: the ring, the desk, and the buffers that the subscriber holds.
 
 use crate::seats::{DEMOTED, NAMES, RELIABLE};
 use tranship_core::topics::{Due, Gone, Holds, Taken};
@@ -16,10 +16,10 @@ pub(crate) struct Seat {
     connection: Connection,
     bell: BellRo,
     desk: DeskRw,
-    /// Since the publisher has said where to begin.
+    /// The place in the ring, once the publisher has said where to begin.
     reading: Option<Place>,
     quiet: Quiet,
-    /// Messages that came since the last sleep, as far as two.
+    /// The number of messages since the last sleep, counted up to two.
     flows: u8,
 }
 
@@ -35,17 +35,18 @@ struct Place {
     pending: Option<Pending>,
 }
 
-/// A message that stays the next one.
+/// A message that was taken out of the ring and is still the next one to receive.
 struct Pending {
     line: tranship_ring::broadcast::Message,
-    /// The manager has still to show its memory. `None`: as many buffers are held as may be.
+    /// Set if the manager has not yet shown the message's memory. `None`: the subscriber holds as many buffers as it
+    /// may.
     due: Option<Due>,
 }
 
-/// What a look gave.
+/// The result of a look at the ring.
 pub(crate) enum Looked {
     Nothing,
-    /// So many messages were missed, as so many looks at lines found.
+    /// The look found missed messages, and read some lines for it.
     Missed {
         count: u64,
         looks: u64,
@@ -54,7 +55,7 @@ pub(crate) enum Looked {
 }
 
 impl Seat {
-    /// Takes what the publisher has shown, and says what this end wishes.
+    /// Opens the ring that the publisher has shown, and tells the publisher the wishes of this end.
     pub(crate) fn new(receiver: Receiver, desk: DeskRw, reliable: bool) -> Result<Seat, Error> {
         static ENDS: Names = NAMES;
         let wish = if reliable { RELIABLE } else { 0 };
@@ -97,7 +98,7 @@ impl Seat {
         self.flows = 2;
     }
 
-    /// Notes for the next sleep the time at which messages have come since the last one.
+    /// Notes when messages came since the last sleep, for the length of the next sleep.
     pub(crate) fn settle(&mut self, now_ns: u64) {
         match std::mem::take(&mut self.flows) {
             0 => {}
@@ -125,13 +126,13 @@ impl Seat {
         (peer.domain, peer.pid)
     }
 
-    /// Returns how many buffers the desk and the table say are held.
+    /// Returns how many buffers this subscriber holds, by the desk and the table.
     pub(crate) fn held(&self) -> usize {
         let place = self.reading.as_ref();
         place.map_or(0, |place| place.holds.count())
     }
 
-    /// Returns the pool of the next message's memory, if the manager has still to show it.
+    /// Returns the pool of the next message's memory, if the manager has not yet shown this memory.
     pub(crate) fn awaits_memory(&self) -> Option<PoolId> {
         let pending = self.reading.as_ref()?.pending.as_ref()?;
         pending.due.as_ref().map(Due::pool)
@@ -147,13 +148,13 @@ impl Seat {
         self.connection.gone()
     }
 
-    /// Takes what the publisher has said beside the ring, at most [`WORDS`] words.
+    /// Receives the publisher's words from the channel beside the ring, at most [`WORDS`] of them.
     pub(crate) fn hear(&mut self) -> Result<(), Error> {
         for _ in 0..WORDS {
             match (self.connection.hear(self.has_begun())?, &mut self.reading) {
                 (None, _) => return Ok(()),
                 (Some(Word::Go(go)), _) => {
-                    // The ring is looked at from now on: a burst may be under way.
+                    // The subscriber looks at the ring from now on: a burst may be under way.
                     self.quiet.saw_many(monotonic_ns());
                     self.reading = Some(Place {
                         reader: Reader::new(go.position, Limits::new(go.keep)),
@@ -221,7 +222,7 @@ impl Seat {
         };
         crash::point("topic.claimed");
         let mut skipped = 0;
-        // The newest one: those before it are finished as they are skipped.
+        // Goes on to the newest message. The messages before it are finished as they are skipped.
         while latest && skipped < u64::from(connection.ring.lines().count()) {
             let Ok(next) = place.reader.receive(&memory);
             match next {
@@ -230,7 +231,7 @@ impl Seat {
                     message = newer;
                     skipped += 1;
                 }
-                // What was taken first is finished, and the ring looked at again.
+                // The message that was taken first is finished, and the ring is read again.
                 Received::Unfinished => {
                     let Ok(()) = place.reader.finish(&memory);
                     return Ok(missed(skipped + 1));
@@ -248,7 +249,7 @@ impl Seat {
         place.take(connection, desk, message)
     }
 
-    /// Claims nothing, before a sleep.
+    /// Takes all claims off the desk, before a sleep.
     pub(crate) fn rest(&mut self) {
         if let Some(place) = &mut self.reading {
             place.tidy(&mut self.connection, &self.desk);
@@ -257,7 +258,7 @@ impl Seat {
         }
     }
 
-    /// Leaves in order. What is held stays held, by the table.
+    /// Leaves in order. The table keeps the buffers that this subscriber holds.
     pub(crate) fn leave(mut self) {
         if let Some(place) = &mut self.reading {
             let memory = reading(&self.connection.ring, &self.desk);
@@ -297,7 +298,7 @@ impl Place {
         let body = connection.body(said, &mut self.holds, &mut self.reader, desk);
         let looked = match body {
             Ok(Taken::Here(body)) => Looked::Message(Message { word, body }),
-            // It went with its writer.
+            // The message's memory is gone with its writer.
             Ok(Taken::Lost) => missed(1),
             Ok(Taken::Later(due)) => return Ok(self.put_off(line, Some(due))),
             Err(error) => {
@@ -313,7 +314,7 @@ impl Place {
         Ok(looked)
     }
 
-    /// Keeps a message that cannot be held yet: it stays the next one.
+    /// Keeps a message that cannot be held yet, so that it is still the next one.
     #[cold]
     fn put_off(&mut self, line: tranship_ring::broadcast::Message, due: Option<Due>) -> Looked {
         self.pending = Some(Pending { line, due });
@@ -321,7 +322,7 @@ impl Place {
     }
 }
 
-/// As many looks as messages.
+/// Makes the result of a look that read one line for each missed message.
 fn missed(count: u64) -> Looked {
     Looked::Missed {
         count,

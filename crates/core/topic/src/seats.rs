@@ -10,7 +10,7 @@ use tranship_ledger::rounds::{Published, Reliable};
 use tranship_readers::{Go, Host, Joins, Names, Seat, Seats, View, Word};
 use tranship_ring::broadcast::{Win, ahead, sequence};
 
-/// A subscriber, as its publisher sees it. Its text form says what holds the publisher back.
+/// A subscriber, as its publisher sees it. Its text form says how the subscriber holds the publisher back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SubscriberSeen {
     /// The subscriber's domain.
@@ -19,19 +19,20 @@ pub struct SubscriberSeen {
     pub pid: u32,
     /// The user as whom its process runs.
     pub uid: u32,
-    /// Whether the publisher waits for it.
+    /// Whether the publisher waits for this subscriber.
     pub reliable: bool,
-    /// Messages that it has still to take, at most the depth of the ring.
+    /// Messages that the subscriber has not yet taken, at most the depth of the ring.
     pub behind: u64,
-    /// Buffers that its desk says it keeps, and whether its table has more.
+    /// Buffers that the subscriber keeps, by its desk.
     pub kept: u32,
-    /// Whether its table has holds, too.
+    /// Whether the subscriber's table lists more buffers.
     pub more: bool,
-    /// Whether the subscription has ended, and buffers of it are still held.
+    /// Whether the subscription has ended while some of its buffers are still held.
     pub left: bool,
-    /// For how long it has been behind without a step forward, as far as was looked.
+    /// For how long the subscriber has been behind without taking a message, as of the last look.
     pub behind_for: Duration,
-    /// For how long it has kept some buffer all the time, as far as was looked. The helper thread looks each 100 ms.
+    /// For how long the subscriber has kept at least one buffer all the time, as of the last look. The helper thread
+    /// looks every 100 ms.
     pub keeps_for: Duration,
 }
 
@@ -64,17 +65,17 @@ impl fmt::Display for SubscriberSeen {
     }
 }
 
-/// What the publisher keeps of a subscriber.
+/// The publisher's record of a subscriber.
 pub(crate) struct Subscription {
     reliable: bool,
-    /// Where its window began when last looked at, and since when.
+    /// Where the subscriber's window began at the last look, and since when it has begun there.
     stands: (u64, Instant),
-    /// Since when it has kept something.
+    /// The time since which the subscriber has kept some buffer.
     keeps: Option<Instant>,
 }
 
 impl Subscription {
-    /// Notes what the desk shows now.
+    /// Notes the desk's present state.
     fn note(&mut self, view: &View) {
         let low = Win::unpack(view.get().win()).low;
         if low != self.stands.0 {
@@ -98,10 +99,10 @@ pub(crate) struct Lobby<'a> {
 
 /// The bit of a wish, and of the word by which a subscriber begins: the subscriber is reliable.
 pub(crate) const RELIABLE: u8 = 1;
-/// A publisher's word: the subscriber is no longer reliable, for it was behind for too long.
+/// A publisher's word: the subscriber is no longer reliable, because it was behind for too long.
 pub(crate) const DEMOTED: Word = Word::Other(0);
 
-/// What the ends of a topic are called.
+/// The names of a topic's ends, for texts of errors.
 pub(crate) const NAMES: Names = Names {
     writer: "publisher",
     reader: "subscriber",
@@ -153,10 +154,10 @@ pub(crate) struct Subscribers {
 }
 
 impl Subscribers {
-    /// Takes new subscribers in, and takes leave of those that are gone.
+    /// Takes new subscribers in, and removes those that are gone.
     pub(crate) fn tend(&mut self, joins: Joins<'_, Lobby<'_>>) {
         self.all.tend(joins);
-        // What desks show is noted one at a call, in turn.
+        // Each call notes the state of one desk, in turn.
         let desk = self.noted % self.all.desks().max(1);
         self.noted = desk + 1;
         if let Some((seat, view)) = self.all.seat_mut(desk) {
@@ -164,14 +165,14 @@ impl Subscribers {
         }
     }
 
-    /// Notes what all desks show.
+    /// Notes the state of all desks.
     pub(crate) fn note_all(&mut self) {
         for (seat, view) in self.all.iter_mut() {
             seat.of.note(view);
         }
     }
 
-    /// Takes the rank of a reliable subscriber, and tells it.
+    /// Makes a reliable subscriber an ordinary one, and tells it so.
     #[cold]
     pub(crate) fn demote(&mut self, desk: usize) {
         let Some((seat, _)) = self.all.seat_mut(desk) else {
@@ -182,11 +183,11 @@ impl Subscribers {
         seat.of.reliable = false;
         self.demoted += 1;
         let (bytes, word) = DEMOTED.pack();
-        // A subscriber that does not even read this word sees its rank end by what it misses.
+        // A subscriber that does not read this word learns of the change from the messages that it misses.
         let _ = seat.sender.try_send((&bytes, word));
     }
 
-    /// Returns what the desks show. `depth` is the ring's.
+    /// Returns the state of the subscribers, by their desks. `depth` is the ring's depth.
     pub(crate) fn seen(&self, tail: u64, depth: u32) -> Vec<SubscriberSeen> {
         let seen = self.all.iter().map(|(seat, view)| {
             let win = Win::unpack(view.get().win());
@@ -200,7 +201,7 @@ impl Subscribers {
                 pid: seat.peer.pid,
                 uid: seat.peer.uid,
                 reliable: seat.of.reliable,
-                // A liar's desk shows any position.
+                // The desk of a subscriber that lies can show any position.
                 behind: behind.unsigned_abs().min(depth.into()),
                 kept,
                 more,

@@ -1,17 +1,17 @@
-//! What a publisher says of itself and of its subscribers.
+//! The status of a publisher and of its subscribers.
 
 use crate::seats::SubscriberSeen;
 
-/// What a publisher has done, and for whom.
+/// The status of a publisher: its messages and its subscribers.
 #[derive(Clone, Debug, Default)]
 pub struct PublisherStatus {
     /// Messages that were published.
     pub published: u64,
     /// Messages that were dropped because a reliable subscriber was behind.
     pub dropped: u64,
-    /// Subscribers that were reliable and were behind for too long.
+    /// Subscribers that lost their reliable rank because they were behind for too long.
     pub demoted: u64,
-    /// Subscribers that held more than was agreed.
+    /// Subscribers that were expelled because they held more buffers than was agreed.
     pub expelled: u64,
     /// Buffers that lines name or subscribers may hold.
     pub buffers: usize,
@@ -28,7 +28,8 @@ impl PublisherStatus {
             .max_by_key(|seen| (seen.behind, seen.behind_for))
     }
 
-    /// Returns the subscribers that keep buffers. A subscriber that has kept some for longer comes first.
+    /// Returns the subscribers that keep buffers. The subscriber that has kept a buffer for the longest time comes
+    /// first.
     pub fn keepers(&self) -> Vec<&SubscriberSeen> {
         let all = self.subscribers.iter();
         let mut keepers: Vec<_> = all.filter(|seen| seen.kept > 0 || seen.more).collect();

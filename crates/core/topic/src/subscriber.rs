@@ -17,48 +17,50 @@ use tranship_sys::time::monotonic_ns;
 const ROUND: Duration = Duration::from_millis(100);
 /// The time after which a subscriber that could not connect to a further publisher tries again.
 const AGAIN: Duration = Duration::from_secs(1);
-/// A message that comes within this time of a wait is worth spinning for, ns.
+/// If messages come within this time after a wait begins, spinning is worth its cost, ns.
 const WORTH_NS: u64 = 50_000;
-/// Looks beside the ring in one call of `try_recv`.
+/// The most looks beside the ring in one call of `try_recv`.
 const TURNS: u32 = 4;
 
-/// Receives a topic's messages. What was overwritten before it was taken is counted as missed.
+/// Receives a topic's messages. A message that was overwritten before this subscriber took it is counted as missed.
 ///
-/// One thread at a time receives. What it received may be kept, cloned and dropped by any thread.
+/// One thread at a time receives. Any thread may keep, clone and drop the received messages.
 ///
 /// A subscriber outlives its publisher: `recv` says once that the publisher is gone, and the next `recv` waits for a
-/// publisher of that name. Of a name that several publishers share, it takes a message from each in turn; the messages of
-/// one publisher stay in order, and [`source`](Subscriber::source) says which one a message is from.
+/// publisher of that name. If several publishers share the name, the subscriber takes a message from each in turn; the
+/// messages of one publisher stay in order, and [`source`](Subscriber::source) says which publisher the last message is
+/// from.
 pub struct Subscriber {
     domain: Domain,
     name: String,
     options: SubscriberOptions,
     writers: Writers,
     seats: Vec<Seat>,
-    /// The seat that is looked at next.
+    /// The seat for the next look.
     next: usize,
     /// The publisher of the last message.
     source: Option<Source>,
     missed: u64,
     /// Whether the last wait was short: the next one begins with spinning.
     spins: bool,
-    /// When a wait looked last whether the publishers live.
+    /// The time at which a wait last looked whether the publishers live.
     looked: Instant,
     /// After a failed search for further publishers: the time of the next one.
     seek_at: Option<Instant>,
-    /// What a poll has found.
+    /// The result that a poll has found and `try_recv` has still to return.
     ahead: Option<Result<Message, Error>>,
 }
 
-/// What a subscriber knows of its topic.
+/// The status of a subscriber.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SubscriberStatus {
-    /// The publisher's domain and process, if there is one. Of several: the one that joined first.
+    /// The domain and process of the publisher, if there is one. If there are several, the one to which this subscriber
+    /// connected first.
     pub publisher: Option<(DomainId, u32)>,
     /// All publishers to which this subscriber is connected.
     pub publishers: Vec<(DomainId, u32)>,
-    /// Whether a publisher has taken this subscriber in: what it publishes from then on is received, or counted as
-    /// missed.
+    /// Whether a publisher has taken this subscriber in. Each message that it publishes from then on is received, or
+    /// counted as missed.
     pub joined: bool,
     /// Whether a publisher waits for this subscriber.
     pub reliable: bool,
@@ -68,7 +70,7 @@ pub struct SubscriberStatus {
     pub held: usize,
 }
 
-/// What a look at all seats gave.
+/// The result of a look at all seats.
 enum Look {
     Message(Message),
     /// Lines were missed: look again, unless the call has looked enough.
@@ -96,7 +98,7 @@ impl Subscriber {
             seek_at: None,
             ahead: None,
         };
-        // A publisher in this process has not to be waited for.
+        // There is no need to wait for a publisher in this process.
         if let Some((receiver, desk)) = subscriber.writers.try_here()? {
             subscriber.connect(receiver, desk)?;
         }
@@ -132,14 +134,16 @@ impl Subscriber {
         }
     }
 
-    /// Receives the next message. Waits for a publisher, and for its next message, for ever.
+    /// Receives the next message. Waits without limit for a publisher, and for its next message.
     ///
     /// # Errors
-    /// `PeerGone` when a publisher has ended the topic, `PeerDied` when it died, each once and after all that its ring still had: the next call waits for
-    /// another publisher, or goes on with the others. `PeerGone` also when a publisher has ended this subscription, because this domain holds more
-    /// than was agreed. `Limit` when this subscriber holds as many buffers as it may: the message stays the next one. `ChunkPending` if the message's
-    /// memory was not shown to this process, and no manager can be reached that could show it: it stays the next one, too. `BadArgument` if a channel has the
-    /// name; `Access`; `PeerViolation`; `CutOff`; `Forked`; `System`.
+    /// `PeerGone` when a publisher has ended the topic, `PeerDied` when a publisher died. Each error comes once, after
+    /// all messages that the publisher's ring still had. The next call waits for another publisher, or goes on with the
+    /// others. `PeerGone` also when a publisher has ended this subscription, because this domain holds more buffers
+    /// than was agreed. `Limit` when this subscriber holds as many buffers as it may: the message is still the next
+    /// one. `ChunkPending` if the message's memory was not shown to this process, and no manager can be reached to show
+    /// it: the message is still the next one. `BadArgument` if a channel has the name; `Access`; `PeerViolation`;
+    /// `CutOff`; `Forked`; `System`.
     #[inline]
     pub fn recv(&mut self) -> Result<Message, Error> {
         loop {
@@ -178,11 +182,11 @@ impl Subscriber {
         memory.map_or(Awaited::TopicMessage(name), Awaited::Memory)
     }
 
-    /// Receives the next message, for awaiting in any runtime. It waits as [`recv`](Subscriber::recv) does, and ends as it
-    /// does. A future that is dropped before it is ready has taken nothing.
+    /// Receives the next message without blocking the thread, in any runtime. It waits and ends as
+    /// [`recv`](Subscriber::recv) does. A future that is dropped before it is ready has taken nothing.
     ///
     /// # Errors
-    /// As [`recv`](Subscriber::recv), and `System` where the thread that wakes tasks, or its descriptors, cannot be had.
+    /// As [`recv`](Subscriber::recv), and `System` if the thread that wakes tasks, or its descriptors, cannot be made.
     pub fn recv_async(&mut self) -> impl Future<Output = Result<Message, Error>> + Send + Unpin {
         let mut sleep = Sleep::new(&self.domain);
         poll_fn(move |context| {
@@ -195,7 +199,8 @@ impl Subscriber {
             sleep.begin(receivers, context, most)?;
             if self.is_ready() || sleep.has_news() {
                 topics::catch_up(&self.domain);
-                // Lines of a publisher that lies may look ready for ever: the runtime decides when to look again.
+                // The lines of a publisher that lies may look ready without end. So the runtime decides when to look
+                // again.
                 context.waker().wake_by_ref();
             }
             Poll::Pending
@@ -203,18 +208,20 @@ impl Subscriber {
     }
 
     /// Says that this subscriber goes to sleep on the domain's pollable descriptor
-    /// ([`Domain::as_fd`](tranship_core::Domain)): true if it may, false if a message is there already. From the first call
-    /// on, each message shows up on that descriptor. Call it before each wait, after `try_recv` gave `None`. A
-    /// [`poll`](tranship_core::poll) with [`PollItem::domain`](tranship_core::PollItem::domain) waits on it together with other things.
+    /// ([`Domain::as_fd`](tranship_core::Domain)). Returns true if it may sleep, false if a message is there already.
+    /// From the first call on, each message shows up on that descriptor. Call it before each wait, after `try_recv`
+    /// gave `None`. A [`poll`](tranship_core::poll) with [`PollItem::domain`](tranship_core::PollItem::domain) waits on
+    /// it together with other things.
     ///
     /// A call within 100 µs of the last message waits for the rest of that time. The first call for a publisher asks the
     /// manager for a descriptor, and waits for the answer as long as the domain's `manager_timeout` says.
     ///
     /// # Errors
-    /// `TimedOut` if the manager does not answer; `ManagerAway`, `CutOff`; `Limit`, `System` where there are no more descriptors; `Forked`.
+    /// `TimedOut` if the manager does not answer; `ManagerAway`, `CutOff`; `Limit`, `System` if there are no more
+    /// descriptors; `Forked`.
     pub fn arm(&mut self) -> Result<bool, Error> {
         topics::check_fork(&self.domain)?;
-        // A bell ends a sleep early: that of the message which was just taken rings after it.
+        // A bell can end a sleep early: the bell of a message rings after the message was taken.
         while self.settle() <= Duration::from_nanos(T_NS) && !self.is_ready() {
             self.sleep(Duration::from_nanos(T_NS));
         }
@@ -228,8 +235,8 @@ impl Subscriber {
         Ok(true)
     }
 
-    /// Makes this subscriber one of the things that [`poll`](tranship_core::poll) waits for: ready when there is a message, or
-    /// an error to be told: `try_recv` gives it. A poll that finds a message has received it: `missed` and `source` count it.
+    /// Makes an item for [`poll`](tranship_core::poll). The item is ready when there is a message or an error;
+    /// `try_recv` then returns it. A poll that finds a message has received it: `missed` and `source` count it.
     pub fn poll_item(&mut self) -> PollItem<'_> {
         PollItem::polled(self)
     }
@@ -241,23 +248,24 @@ impl Subscriber {
         }
     }
 
-    /// Receives the next message, if it is there. It waits for nobody. `None` does not say that the ring is empty: one call
-    /// looks at a bounded number of lines that were missed, and the manager may have still to show a message's memory.
+    /// Receives the next message, if it is there. The function does not wait. `None` does not mean that the ring is
+    /// empty: one call reads a bounded number of missed lines, and the manager may not have shown a message's memory
+    /// yet.
     ///
     /// # Errors
     /// As [`recv`](Subscriber::recv).
     #[inline]
     pub fn try_recv(&mut self) -> Result<Option<Message>, Error> {
-        // A child has none of the mappings that a look reads and writes.
+        // A forked child does not have the mappings that a look reads and writes.
         topics::check_fork(&self.domain)?;
         if self.ahead.is_some() {
             return self.ahead.take().transpose();
         }
         if self.writers.is_shared() && topics::has_news(&self.domain) {
-            // A publisher may have come, while others keep this subscriber busy.
+            // A new publisher may have come while others keep this subscriber busy.
             self.go_on()?;
         }
-        // A publisher that lies must not keep the call from its end.
+        // A publisher that lies must not keep this call from returning.
         let (mut vain, mut turns, mut is_last) = (0, 0, false);
         loop {
             match self.look()? {
@@ -273,7 +281,7 @@ impl Subscriber {
                     if !is_last {
                         continue;
                     }
-                    // The manager may be away, and no sleep looks as long as lines are there.
+                    // The manager may be away. While there are lines, no sleep looks for deaths.
                     self.look_for_death();
                 }
                 Look::Nothing => {}
@@ -285,7 +293,7 @@ impl Subscriber {
         }
     }
 
-    /// Looks at each seat, the next one first, until there is something.
+    /// Looks at each seat, beginning with the next one, until a look finds something.
     #[inline]
     fn look(&mut self) -> Result<Look, Error> {
         for _ in 0..self.seats.len() {
@@ -323,7 +331,7 @@ impl Subscriber {
             .for_each(|seat| seat.connection().look_for_death());
     }
 
-    /// The rings have nothing: sees what else there is. True: look again.
+    /// Looks for other news after the rings had nothing. Returns true if the rings should be read again.
     #[cold]
     fn go_on(&mut self) -> Result<bool, Error> {
         let mut again = self.seek()?;
@@ -331,7 +339,7 @@ impl Subscriber {
         while let Some(seat) = self.seats.get_mut(at) {
             let heard = seat.hear();
             let begun = seat.has_begun();
-            // The publisher's end is looked for before the ring is read: nothing is published after it.
+            // Checks first whether the publisher has ended, then reads the ring: nothing is published after the end.
             let gone = seat.gone();
             let is_pending = seat.is_pending();
             let is_ready = seat.is_ready()
@@ -342,9 +350,9 @@ impl Subscriber {
             match gone {
                 _ if is_ready => again = true,
                 Gone::No => {}
-                // The manager has still to show its memory.
+                // The manager has not yet shown the message's memory.
                 _ if is_pending => {}
-                // It has never begun: nothing was to be had from it.
+                // The connection has never begun, so it had no message.
                 _ if !begun => {
                     self.remove(at);
                     continue;
@@ -359,7 +367,7 @@ impl Subscriber {
         Ok(again)
     }
 
-    /// Looks for a publisher: the first one, or, of a shared name, another one. True: there is one more.
+    /// Looks for a first publisher or, if the name is shared, for another one. Returns true if it has found one.
     fn seek(&mut self) -> Result<bool, Error> {
         if self.seek_at.is_some_and(|at| Instant::now() < at) {
             return Ok(false);
@@ -373,7 +381,7 @@ impl Subscriber {
         match found {
             Ok(again) => Ok(again),
             Err(error) if self.seats.is_empty() => Err(error),
-            // Those that are connected go on.
+            // The publishers that are connected go on.
             Err(error) => {
                 tracing::debug!(topic = self.name, %error, "looking for further publishers");
                 self.seek_at = Some(Instant::now() + AGAIN);
@@ -414,12 +422,12 @@ impl Subscriber {
         seat.leave();
     }
 
-    /// Says whether there is something to be looked at.
+    /// Says whether there is something to look at.
     fn is_ready(&self) -> bool {
         self.seats.iter().any(|seat| seat.is_ready())
     }
 
-    /// Claims nothing, before a sleep. Returns how long it may be.
+    /// Takes all claims off the desks, before a sleep. Returns how long the sleep may be.
     fn settle(&mut self) -> Duration {
         let now = monotonic_ns();
         let mut most = ROUND;
@@ -452,16 +460,16 @@ impl Subscriber {
         let left = deadline.map_or(ROUND, |at| at.saturating_duration_since(Instant::now()));
         let most = self.settle().min(left);
         let woken = self.sleep(most);
-        // Spinning pays where messages come soon after the wait begins.
+        // Spinning is worth its cost if messages come soon after the wait begins.
         self.spins = woken && monotonic_ns().saturating_sub(begun) < WORTH_NS;
-        // A caller that comes again with short waits has no whole round.
+        // A caller with many short waits never waits for a whole round, so it looks here.
         if !woken && self.looked.elapsed() >= ROUND {
             self.looked = Instant::now();
             self.look_for_death();
         }
     }
 
-    /// Looks again and again, as the options say. True: there is something.
+    /// Looks again and again, as the options say. Returns true if there is something to look at.
     fn spin(&self) -> bool {
         let spins = match self.options.wait {
             Wait::Spin => 1 << 16,
@@ -474,7 +482,7 @@ impl Subscriber {
         })
     }
 
-    /// Sleeps on the publishers' words, once, after `settle`. True: there is something.
+    /// Sleeps once on the publishers' words, after `settle`. Returns true if there is something to look at.
     fn sleep(&self, most: Duration) -> bool {
         let bells: Vec<_> = self.seats.iter().map(|seat| seat.bell()).collect();
         let awaits = |seat: &Seat| seat.awaits_memory().is_some();

@@ -19,20 +19,21 @@ use tranship_sys::time::{counter, has_steady_counter, monotonic_ns};
 
 /// Ticks of the processor's counter between two looks at who comes and goes: below a millisecond.
 const TEND_TICKS: u64 = 1 << 20;
-/// Publishes between two such looks where there is no such counter.
+/// Publishes between two such looks, on a processor without such a counter.
 const TEND_PUBLISHES: u64 = 16;
-/// A publisher looks for so long at a subscriber that is behind before it sleeps. A running subscriber takes a message in
-/// less.
+/// The time for which a publisher looks at a subscriber that is behind, before it sleeps. A running subscriber takes a
+/// message in less time.
 const BRIEF: Duration = Duration::from_micros(20);
 /// The shortest time between two rounds for a publisher that does nothing.
 const ROUND: Duration = Duration::from_millis(100);
-/// Looks without a pause slow the subscriber, which writes its desk's line all the time.
+/// Pauses between two looks. Looks without a pause slow the subscriber, which writes its desk's cache line all the
+/// time.
 const SPINS: u32 = 32;
-/// Buffers of ended lines that wait for a round, at most, beside those of the lines themselves.
+/// The most buffers of ended lines that wait for a round, in addition to one buffer for each line of the ring.
 const SPARE: usize = 64;
-/// The bytes that these may take together: large buffers are looked for sooner.
+/// The most bytes of these buffers together. So rounds look for large buffers sooner.
 const SPARE_BYTES: usize = 8 << 20;
-/// The fewest that a round is begun for.
+/// The fewest such buffers for which a round begins.
 const LEAST_SPARE: usize = 8;
 /// Steps of a round that `Rounds` counts in before a round is due.
 const ROUND_LEAD: usize = 12;
@@ -52,21 +53,21 @@ pub(crate) struct Writing {
     bells: Bells,
     held: Held,
     ticks: Ticks,
-    /// When it was looked at who comes and goes, in ticks or publishes.
+    /// The time of the last look at who comes and goes, in ticks or publishes.
     tended: u64,
     is_steady: bool,
     dropped: u64,
-    /// The oldest line when reliable subscribers kept its memory last, and since when they did.
+    /// The oldest line whose memory reliable subscribers kept at the last look, and since when they have kept it.
     stuck: Option<(u64, Instant)>,
-    /// Since when the manager has owed an answer about more memory.
+    /// The time since which the manager owes an answer about more memory.
     late: Option<Instant>,
     /// The position that was next at the helper thread's last visit.
     visited: u64,
-    /// The time of the next round at such a visit.
+    /// The time from which such a visit does the next round.
     collects_at: Instant,
 }
 
-/// Handles of the buffers that a line names or a reader may have, by slots.
+/// Handles of the buffers that a line names or a reader may hold, by slots.
 struct Held {
     buffers: Vec<Option<Buffer>>,
     count: usize,
@@ -75,7 +76,7 @@ struct Held {
     spare: usize,
 }
 
-/// What a round finds.
+/// The parts of a publisher that change by what a round finds.
 struct Found<'a> {
     held: &'a mut Held,
     pool: &'a Pool,
@@ -106,7 +107,8 @@ impl rounds::Outcome for Found<'_> {
     }
 }
 
-/// A publisher waits for so long for the manager's answer about more memory before it withdraws messages instead. One that hangs holds no publisher.
+/// The time for which a publisher waits for the manager's answer about more memory. After it the publisher withdraws
+/// messages instead, so that a manager that hangs does not stop publishers.
 const LATE: Duration = Duration::from_secs(1);
 
 /// A wait for memory, from one look to the next.
@@ -190,7 +192,7 @@ impl Writing {
         self.published.tail()
     }
 
-    /// Takes new subscribers in, and takes leave of those that are gone.
+    /// Takes new subscribers in, and removes those that are gone.
     #[cold]
     pub(crate) fn tend(&mut self) {
         self.tend_at(Instant::now());
@@ -231,7 +233,7 @@ impl Writing {
         }
     }
 
-    /// Ends the topic in order: subscribers take what the ring still has.
+    /// Ends the topic in order: subscribers take the messages that the ring still has.
     pub(crate) fn end(&mut self) {
         self.ring();
         self.seats.all.end(&self.held.buffers);
@@ -244,8 +246,8 @@ impl Writing {
 
 /// Memory.
 impl Writing {
-    /// Withdraws the oldest lines, each time twice as many. False if there is none that no reliable subscriber has still
-    /// to take.
+    /// Withdraws the oldest lines, each time twice as many. Returns false if reliable subscribers have still to take
+    /// all of them.
     fn withdraw(&mut self, shortage: &mut Shortage) -> bool {
         let floor = self.reliable.floor(self.published.tail());
         let lines = shortage.lines.max(1);
@@ -258,7 +260,7 @@ impl Writing {
         })
     }
 
-    /// Says whether the manager has still to answer a request for more memory, and is not late for long.
+    /// Says whether the manager has not yet answered a request for more memory, and is not late by [`LATE`].
     fn is_coming(&mut self, error: &Error) -> bool {
         let is_late = error
             .find::<tranship_core::error::Shortage>()
@@ -270,8 +272,8 @@ impl Writing {
         self.late.get_or_insert_with(Instant::now).elapsed() < LATE
     }
 
-    /// Takes the rank of reliable subscribers that have kept the oldest lines for longer than they may. False if there are
-    /// none. All of them together get one limit.
+    /// Makes reliable subscribers ordinary ones if they have kept the oldest lines for too long. Returns false if there
+    /// are none. The time limit counts for all of them together.
     fn demote_for_memory(&mut self, shortage: &mut Shortage) -> bool {
         let first = self.published.first();
         let WhenBehind::Wait(limit) = self.options.when_behind else {
@@ -290,7 +292,7 @@ impl Writing {
     }
 }
 
-/// Messages, and what waits need.
+/// Messages, and the steps of waits.
 impl Writes for Writing {
     type Sent = Outcome;
     type Shortage = Shortage;
@@ -388,8 +390,8 @@ impl Writes for Writing {
         Ok(Room::Later)
     }
 
-    /// Finds memory: what rounds find, then what the oldest lines have. The inner error: there is none before subscribers
-    /// let go of some.
+    /// Finds memory: first the buffers that rounds find free, then those of the oldest lines. The inner error says that
+    /// there is none until subscribers give some back.
     #[cold]
     fn make_memory(
         &mut self,
@@ -425,7 +427,7 @@ impl Writes for Writing {
         Error::because(ErrorKind::OutOfMemory, text, error)
     }
 
-    /// Wakes all that sleep: on their users' words, and on descriptors.
+    /// Wakes all subscribers that sleep, on their users' words or on descriptors.
     #[cold]
     fn ring(&self) {
         self.bells.ring(self.published.tail());
@@ -460,7 +462,7 @@ impl Writing {
         pieces::list(&pool, all, most, ("topic", &name), alloc)
     }
 
-    /// Waits for the reliable subscribers. False: the message is dropped.
+    /// Waits for the reliable subscribers. Returns false if the message is to be dropped.
     #[inline(always)]
     fn await_room(&mut self) -> Result<bool, Error> {
         let Ok(behind) = self.reliable.room(&self.seats.all, self.published.tail());
@@ -498,7 +500,7 @@ impl Writing {
         false
     }
 
-    /// Takes the rank of all reliable subscribers that leave no room for a line at `tail`.
+    /// Makes ordinary all reliable subscribers that leave no room for a line at `tail`.
     #[cold]
     fn demote_behind(&mut self, tail: u64) {
         while let Ok(Some(desk)) = self.reliable.room(&self.seats.all, tail) {
@@ -515,7 +517,7 @@ impl Writing {
         self.published_one();
     }
 
-    /// Wakes those that sleep, and does a bounded piece of the work that is due.
+    /// Wakes the subscribers that sleep, and does a bounded part of the work that is due.
     #[inline(always)]
     fn published_one(&mut self) {
         crash::point("topic.published");
@@ -543,7 +545,7 @@ impl Writing {
     #[inline(always)]
     fn step(&mut self) {
         let mut exceeded = Vec::new();
-        // A round is due when the ended lines have as many buffers as may wait.
+        // A round is due when as many buffers of ended lines wait as may.
         let most = self.options.depth as usize + self.held.spare + ROUND_LEAD;
         let available = most.saturating_sub(self.held.count);
         let mut found = Found {
@@ -590,7 +592,7 @@ impl Writing {
 }
 
 impl Held {
-    /// Keeps a handle of a buffer that a line names. A second handle of one buffer goes.
+    /// Keeps a handle of a buffer that a line names. A second handle of the same buffer is dropped.
     #[inline(always)]
     fn keep(&mut self, slot: u32, buffer: Buffer) {
         let bytes = buffer.len();

@@ -91,7 +91,7 @@ impl Receiver {
     /// [`recv_timeout`](Receiver::recv_timeout). A thread of the domain's wakes the task; it exists while tasks wait.
     ///
     /// # Errors
-    /// As [`try_recv`](Receiver::try_recv), and [`ErrorKind::System`] where that thread or its descriptors cannot be had.
+    /// As [`try_recv`](Receiver::try_recv), and [`ErrorKind::System`] if that thread or its descriptors cannot be made.
     pub fn recv_async(&mut self) -> impl Future<Output = Result<Message, Error>> + Send + Unpin {
         let mut registration = Registration::default();
         poll_fn(move |context| {
@@ -168,7 +168,8 @@ impl Sender {
     /// [`take_unsent`](Sender::take_unsent) gives it back.
     ///
     /// # Errors
-    /// As [`send`](Sender::send), and [`ErrorKind::System`] where the thread that wakes tasks, or its descriptors, cannot be had.
+    /// As [`send`](Sender::send), and [`ErrorKind::System`] if the thread that wakes tasks, or its descriptors, cannot
+    /// be made.
     pub fn send_async<P: Payload>(
         &mut self,
         payload: P,
@@ -339,7 +340,8 @@ impl<E: ChannelEnd> Listener<E> {
     /// If the future is dropped no connection is lost: one that is half made is the next one.
     ///
     /// # Errors
-    /// As [`accept`](Listener::accept), and `System` where the thread that wakes tasks, or its descriptors, cannot be had.
+    /// As [`accept`](Listener::accept), and `System` if the thread that wakes tasks, or its descriptors, cannot be
+    /// made.
     pub fn accept_async(&self) -> impl Future<Output = Result<E, Error>> + Send + Unpin {
         Looking::new(self.accepts().domain().clone(), || {
             self.accepts().look_for_connection()?.map(E::of).transpose()

@@ -33,7 +33,8 @@ impl Pool {
     /// neither awaited nor dropped keeps its place, and all others wait behind it.
     ///
     /// # Errors
-    /// As [`alloc`](Pool::alloc), and [`ErrorKind::System`](crate::ErrorKind::System) where the thread that wakes tasks, or its descriptors, cannot be had.
+    /// As [`alloc`](Pool::alloc), and [`ErrorKind::System`](crate::ErrorKind::System) if the thread that wakes tasks,
+    /// or its descriptors, cannot be made.
     pub fn alloc_async(
         &self,
         len: usize,

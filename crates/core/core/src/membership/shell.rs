@@ -185,7 +185,8 @@ impl Domain {
     /// A dropped `Opening` ends the wait for the name. The options' time is exact to a quarter of a second.
     ///
     /// # Errors
-    /// As [`open_with`](Domain::open_with), and `System` where the thread that wakes tasks, or its descriptors, cannot be had.
+    /// As [`open_with`](Domain::open_with), and `System` if the thread that wakes tasks, or its descriptors, cannot be
+    /// made.
     pub fn open_async<E: ChannelEnd>(&self, address: &str, options: ChannelOptions) -> Opening<E> {
         let look = self.opening(address, E::ROLE, E::asks(options));
         Opening::new(self.core(), look, E::of)

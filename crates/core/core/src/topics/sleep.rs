@@ -34,7 +34,7 @@ impl Sleep {
     /// Begins a sleep of at most `most`. What comes from here on wakes the task. The caller looks again after it.
     ///
     /// # Errors
-    /// `Forked`; `System` where the thread that wakes tasks, or its descriptors, cannot be had.
+    /// `Forked`; `System` if the thread that wakes tasks, or its descriptors, cannot be made.
     pub fn begin<'a>(
         &mut self,
         receivers: impl Iterator<Item = &'a Receiver>,
