@@ -77,7 +77,7 @@ struct Ticket {
 }
 
 impl Cache {
-    /// Creates a cache of at most so many bytes. Memory is taken as blocks come.
+    /// Creates a cache of at most `bytes` bytes. It takes memory as blocks come.
     #[must_use]
     pub fn new(bytes: u64) -> Arc<Cache> {
         let most = usize::try_from(bytes).unwrap_or(usize::MAX) / BLOCK_BYTES;
@@ -180,8 +180,8 @@ impl Cache {
         }
     }
 
-    /// Asks the manager to admit memory for so many bytes of blocks, if it is not there yet. Refused memory is not
-    /// kept, or instead of other blocks.
+    /// Asks the manager to admit memory for `bytes` bytes of blocks, if it is not admitted yet. If the manager refuses,
+    /// the blocks are not kept, or they take the place of others.
     fn ask_for_room(&self, bytes: usize) {
         if let Some(account) = self.account() {
             let lacks = self.lock().slots.lacks(bytes / BLOCK_BYTES);

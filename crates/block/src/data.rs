@@ -27,8 +27,7 @@ use tranship_core::{Buffer, BufferMut, Error, Pool};
 pub enum Data {
     /// Memory of requests without bytes.
     None,
-    /// Room for a read: so many bytes. Their memory comes with the answer, or is this process's once a thread writes
-    /// there.
+    /// Room for a read, in bytes. The memory comes with the answer, or is this process's once a thread writes there.
     Room(usize),
     /// Memory of this process.
     Heap(Heap),
@@ -47,7 +46,7 @@ pub struct Own {
 }
 
 impl Own {
-    /// Allocates a buffer for so many bytes, waiting at most that long.
+    /// Allocates a buffer for `len` bytes. Waits at most for `limit`.
     pub(crate) fn new(pool: &Pool, len: usize, limit: Duration) -> Result<Own, Error> {
         let buffer = match limit.is_zero() {
             true => pool.try_alloc(len + HEAD_BYTES)?,

@@ -119,7 +119,7 @@ impl Kept {
     }
 }
 
-/// Returns the size class for so many bytes; there are more than are kept.
+/// Returns the size class for `len` bytes. There are more classes than are kept.
 fn size(len: usize) -> usize {
     len.div_ceil(BLOCK_BYTES).next_power_of_two().ilog2() as usize
 }

@@ -40,7 +40,7 @@ pub(crate) struct Taken {
 }
 
 impl Slots {
-    /// Creates at most so many slots, and no more than the machine has memory for. None where the process has no
+    /// Creates at most `most` slots, and no more than the machine has memory for. Returns none if the process has no
     /// addresses for them.
     pub(crate) fn new(most: usize) -> Slots {
         let machine = usize::try_from(machine::memory_total()).unwrap_or(usize::MAX);

@@ -39,7 +39,7 @@ pub trait Slots: Copy {
     }
 }
 
-/// So many of them.
+/// Exactly `N` slots.
 pub trait Few<const N: usize>: Slots {}
 
 impl Slots for &[u32] {

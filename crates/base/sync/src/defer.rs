@@ -42,7 +42,7 @@ impl DeferQueue {
 
     #[inline(always)]
     fn entry(&self, at: u32) -> &AtomicU64 {
-        // SAFETY: there are so many entries.
+        // SAFETY: the index is below the number of entries.
         unsafe { self.entries.get_unchecked((at % LENGTH) as usize) }
     }
 

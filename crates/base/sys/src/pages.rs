@@ -36,7 +36,7 @@ impl Pages {
     /// Reserves addresses for a number of pages.
     ///
     /// # Errors
-    /// If the process, or a limit of it, has no room for so many addresses.
+    /// If the process, or one of its limits, has no room for this many addresses.
     pub fn reserve(count: usize) -> io::Result<Pages> {
         let unit = crate::page_size();
         let len = count.checked_mul(PAGE).ok_or(io::ErrorKind::OutOfMemory)?;

@@ -119,7 +119,7 @@ impl Bucket {
     pub(crate) fn items(&self) -> &[u32] {
         let first = NonNull::new(self.first).unwrap_or(NonNull::dangling());
         let len = (self.next.addr() - self.first.addr()) / size_of::<u32>();
-        // SAFETY: so many were pushed, from the first on.
+        // SAFETY: `len` items were pushed, from the first on.
         unsafe { std::slice::from_raw_parts(first.as_ptr(), len) }
     }
 

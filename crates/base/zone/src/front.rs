@@ -300,7 +300,7 @@ impl OwnFront {
         if free.is_empty() {
             let page = fork::wiped_page().ok()?.cast::<Front>();
             let fronts = tranship_sys::page_size() / size_of::<Front>();
-            // SAFETY: a page of zeros holds so many; all zeros are a front that is shut.
+            // SAFETY: a page holds `fronts` fronts, and a front whose bytes are all zero is one that is shut.
             free.extend((0..fronts).map(|at| Free(unsafe { page.add(at) })));
         }
         let Free(at) = free.pop()?;

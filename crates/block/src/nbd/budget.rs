@@ -1,4 +1,5 @@
-//! Memory for requests under way, and for replies that their clients do not take: so much for all connections together.
+//! Memory for requests under way, and for replies that their clients do not take. All connections together have one
+//! limit.
 //!
 //! Each connection has a little memory of its own, whatever the others do, and goes on with that, piece by piece. It
 //! borrows more from the memory that all share.

@@ -17,7 +17,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 const MAX_COUNT: usize = 1024;
 /// Pieces of memory that go out in one system call.
 const PIECES: usize = 64;
-/// Replies that are held back go when they are so many bytes.
+/// Replies that are held back are sent when they have this many bytes.
 const HELD_BYTES: usize = 64 << 10;
 
 /// A head, and the first bytes of memory as the disk has filled it.
@@ -236,7 +236,7 @@ impl Replies {
         }
     }
 
-    /// Waits until only so many requests are under way, and nothing waits that can be sent.
+    /// Waits until at most `left` requests are under way, and no reply waits that can be sent.
     pub(super) fn drain(&self, left: usize) {
         self.release();
         let busy = |state: &mut ReplyQueue| {

@@ -159,7 +159,7 @@ impl Client {
         Ok(Ok(()))
     }
 
-    /// Returns how many of so many bytes go into one job.
+    /// Returns how many of `left` bytes go into one job.
     fn piece(&self, left: usize) -> usize {
         self.store.piece(left).min(OWN)
     }

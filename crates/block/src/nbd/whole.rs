@@ -13,9 +13,9 @@ const ATTEMPTS: u32 = 3;
 /// Form of the answer to a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Form {
-    /// One simple reply: its result, with all bytes of a read behind it, which were charged so much.
+    /// One simple reply: its result, with all bytes of a read behind it. The number is the charge for these bytes.
     Simple(usize),
-    /// Chunks, as they come; each is charged by itself. So many bytes in all.
+    /// Chunks, as they come. Each is charged by itself. The number is the bytes of all together.
     Chunks(usize),
 }
 

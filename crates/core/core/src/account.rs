@@ -143,7 +143,7 @@ impl Account {
         got.is_ok()
     }
 
-    /// Charges `bytes` more, if so many are admitted. Never asks.
+    /// Charges `bytes` more, if they are admitted. Never asks the manager.
     pub fn charge(&self, bytes: u64) -> bool {
         let mut books = lock(&self.books);
         let fits = self.missing(&books, bytes) == 0;

@@ -104,21 +104,21 @@ impl PoolOptions {
         self.huge_pages = yes;
         self
     }
-    /// Keeps memory down to so many bytes. By default, memory that was not needed at any moment of the last second goes
-    /// back. If the manager needs memory for others, it gets kept memory, too.
+    /// Keeps up to `bytes` bytes of memory while they are not needed. By default, memory that was not needed at any
+    /// moment of the last second goes back. If the manager needs memory for others, it gets kept memory, too.
     pub fn keep(mut self, bytes: u64) -> Self {
         self.keep_bytes = bytes;
         self
     }
-    /// Makes the pool with so many bytes, or not at all, and [`keep`](PoolOptions::keep)s them. An allocation within
-    /// them needs no manager.
+    /// Makes the pool with `bytes` bytes of memory, or not at all, and [`keep`](PoolOptions::keep)s them. An allocation
+    /// within them needs no manager.
     pub fn preallocate(mut self, bytes: u64) -> Self {
         self.preallocated_bytes = bytes;
         self.keep_bytes = self.keep_bytes.max(bytes);
         self
     }
-    /// Has all buffers begin at multiples of so many bytes, a power of two up to the chunk size: for vector
-    /// instructions, DMA, or pages of their own (4096). Without it they begin at multiples of 64, or of the largest
+    /// Makes all buffers begin at multiples of `bytes` bytes, a power of two up to the chunk size: for vector
+    /// instructions, DMA, or pages of their own (4096). By default buffers begin at multiples of 64, or of the largest
     /// power of two that divides their size class. Sizes are rounded up to it.
     ///
     /// This holds for addresses in this process and for offsets in the pool; up to 2 MiB also for addresses in readers.

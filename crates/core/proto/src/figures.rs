@@ -39,7 +39,7 @@ pub enum Unit {
     Count,
     /// Bytes.
     Bytes,
-    /// Time: so many of them are one second.
+    /// A time. The number says how many units are one second.
     Time(u64),
     /// Millionths of a whole.
     Ppm,

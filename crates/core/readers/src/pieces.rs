@@ -7,8 +7,8 @@ use tranship_ring::broadcast::{KEPT, Limits};
 /// The most pieces that an aggregate may be allowed. A reader's window covers each of them, and their list.
 pub const MOST: u32 = 32;
 
-/// Returns the limits of a reader that may keep so many buffers beside those that its desk has entries for, of messages
-/// of so many pieces.
+/// Returns the limits of a reader. It may keep `keep` buffers in addition to those for which its desk has entries, and
+/// its messages have at most `pieces` pieces.
 pub fn limits(keep: u32, pieces: u32) -> Limits {
     // A domain's table has the holds of all its connections, those of the desks' entries too.
     Limits {

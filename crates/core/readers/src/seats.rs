@@ -17,7 +17,7 @@ const MOST_OF_USER: usize = 256;
 /// Ended connections of one domain of which buffers are still held. With more of them the domain cannot join.
 const MOST_LEFT: usize = 16;
 
-/// The time in which a reader joins if nothing keeps it. For so long the helper thread looks each millisecond.
+/// The time in which a reader joins if nothing delays it. During this time the helper thread looks every millisecond.
 pub const BRISK: Duration = Duration::from_millis(100);
 /// The time after which a reader that has said no wish is given up. If it lives, it connects again.
 pub const HALF_OPEN: Duration = Duration::from_secs(5);

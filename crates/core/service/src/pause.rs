@@ -10,7 +10,7 @@ pub(crate) struct Pause {
 }
 
 impl Pause {
-    /// A pause after so many rounds.
+    /// Creates the pauses of a loop: one after every `each` rounds.
     pub(crate) fn each(each: u32) -> Pause {
         Pause { each, rounds: 0 }
     }

@@ -9,7 +9,7 @@ use tranship_proto::{DomainId, Event, PROTOCOL_VERSION, Request, as_name};
 use tranship_region::layout::ControlPageRo;
 use tranship_sys::{epoll, process, socket};
 
-/// How long a domain waits for its manager's answer by default: a manager that is there and says nothing for so long
+/// How long a domain waits for its manager's answer by default. A manager that exists and does not answer for this time
 /// hangs.
 pub const MANAGER_TIMEOUT: Duration = Duration::from_secs(10);
 

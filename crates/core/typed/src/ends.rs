@@ -318,7 +318,7 @@ impl<M: Message + FromBytes> Sender<M, ()> {
 }
 
 impl<M: Message + FromBytes, T: Message + FromBytes> Sender<M, [T]> {
-    /// Allocates a message with so many items from the channel's own pool, to be written where it will be read.
+    /// Allocates a message with `items` items from the channel's own pool, to be written where it will be read.
     ///
     /// # Errors
     /// As [`Sender::alloc`](tranship_core::Sender::alloc).

@@ -385,7 +385,7 @@ pub(crate) fn bufs_of<'a>(bufs: *mut Buf, count: usize) -> Result<&'a mut [Buf],
     check_many(bufs.is_null(), count, "bufs")?;
     Ok(match count {
         0 => &mut [],
-        // SAFETY: the caller's word: so many are there, and nobody else uses them during the call.
+        // SAFETY: the caller promises that `count` of them are there, and that nobody else uses them during the call.
         _ => unsafe { std::slice::from_raw_parts_mut(bufs, count) },
     })
 }
@@ -397,7 +397,7 @@ pub(crate) fn places<'a>(
 ) -> Result<&'a mut [Buf], facade::Error> {
     check_many(out.is_null(), count, "out")?;
     for at in 0..count {
-        // SAFETY: the caller's word: so many are there, and nobody else uses them during the call.
+        // SAFETY: the caller promises that `count` of them are there, and that nobody else uses them during the call.
         place(Some(unsafe { &mut *out.add(at) }), "out")?;
     }
     bufs_of(out.cast(), count)

@@ -53,7 +53,7 @@ pub(crate) fn bytes<'a>(
             "{what} is NULL, or {len} bytes are more than there can be"
         )));
     }
-    // SAFETY: the caller's word: so many bytes, which nobody writes during the call.
+    // SAFETY: the caller promises that `len` bytes are there, and that nobody writes them during the call.
     Ok(unsafe { std::slice::from_raw_parts(given.cast(), len) })
 }
 

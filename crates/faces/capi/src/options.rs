@@ -118,7 +118,7 @@ pub(crate) fn grown<T: Grows>(given: *const T) -> Result<T, Error> {
         )));
     }
     let known = size.min(here);
-    // SAFETY: the caller's word: so many bytes are there, and `options` has them.
+    // SAFETY: the caller promises that `known` bytes are there, and `options` has room for them.
     unsafe { std::ptr::copy_nonoverlapping(from, (&raw mut options).cast(), known) };
     // SAFETY: as above.
     let new = unsafe { std::slice::from_raw_parts(from.add(known), size - known) };

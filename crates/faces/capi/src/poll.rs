@@ -73,7 +73,7 @@ pub extern "C" fn tranship_poll(
         }
         let items = match count {
             0 => &mut [][..],
-            // SAFETY: the caller's word: so many are there, and nobody else uses them during the call.
+            // SAFETY: the caller promises that `count` items are there, and that nobody else uses them during the call.
             _ => unsafe { std::slice::from_raw_parts_mut(items, count) },
         };
         let means = |(at, item): (usize, &PollItem)| {

@@ -21,7 +21,7 @@ pub struct Rules {
     pub restart: Returns,
     /// Pause before it is started again; it doubles with each failure, up to `longest_pause`.
     pub pause: Duration,
-    /// The longest pause. A process that ran for so long begins again with the first one.
+    /// The longest pause. If a process has run for this time, its next pause is the first one again.
     pub longest_pause: Duration,
     /// Failures one after the other after which it is given up; `None`: it never is.
     pub tries: Option<u32>,

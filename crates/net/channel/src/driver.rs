@@ -162,7 +162,7 @@ impl<S: Side + 'static> ChannelDriver<S> {
         self.sleep(pause, true);
     }
 
-    /// Leaves the connection alone for so long; returns whether the thread was called meanwhile.
+    /// Leaves the connection alone for at most `limit`. Returns whether the thread was called meanwhile.
     fn park(&self, limit: Duration) -> bool {
         let mut thread = lock(&self.thread);
         thread.is_parked = true;
@@ -175,7 +175,7 @@ impl<S: Side + 'static> ChannelDriver<S> {
         thread.is_called
     }
 
-    /// Sleeps until something is new, at most so long.
+    /// Sleeps until there is news, for at most `limit`.
     fn sleep(&self, limit: Duration, is_thread: bool) {
         let mut ready: Vec<Ready> = Vec::with_capacity(2);
         if self.epoll.wait(&mut ready, Some(limit)).is_err() {

@@ -51,7 +51,7 @@ pub(crate) enum Word {
     End,
     /// The receiver has everything up to that.
     Ended,
-    /// The receiver's program has taken so many messages, from the first on.
+    /// The receiver's program has taken this number of messages, from the first on.
     Taken {
         messages: u64,
     },

@@ -152,7 +152,7 @@ impl Replies {
         Ok(all)
     }
 
-    /// Returns all of it, cut into parts of so many bytes, each behind its header.
+    /// Returns the whole reply, cut into parts of `size` bytes, each behind its header.
     pub(crate) fn cut<'a>(&'a self, size: usize, headers: &'a [[u8; 8]]) -> Vec<Vec<Piece<'a>>> {
         let mut parts: Vec<Vec<Piece<'a>>> = Vec::with_capacity(headers.len());
         let mut room = 0;

@@ -74,7 +74,7 @@ unsafe extern "C" fn note(
 ) -> c_int {
     // SAFETY: the caller's word.
     let (about, found) = unsafe { (&*about, &mut *found.cast::<Vec<(usize, usize)>>()) };
-    // SAFETY: a list of so many headers.
+    // SAFETY: the list has this many headers.
     let headers =
         unsafe { std::slice::from_raw_parts(about.dlpi_phdr, usize::from(about.dlpi_phnum)) };
     for header in headers {

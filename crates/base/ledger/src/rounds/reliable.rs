@@ -21,7 +21,7 @@ pub struct Reliable {
 }
 
 impl Reliable {
-    /// Makes an empty set for a ring of so many lines.
+    /// Makes an empty set for a ring of `lines` lines.
     pub fn new(lines: u32) -> Reliable {
         Reliable {
             lows: Vec::new(),

@@ -36,7 +36,8 @@ enum Phase {
     Rest,
     /// This desk is next.
     Look { desk: usize },
-    /// The table behind a desk: this entry of this ring's batch is next. So many of its words were not 0.
+    /// The table behind a desk. The fields say which entry of which ring's batch is next, and how many of the table's
+    /// words were not 0.
     Table {
         desk: usize,
         ring: usize,
@@ -94,7 +95,7 @@ pub struct Rounds {
 }
 
 impl Rounds {
-    /// Makes the rounds of a pool of so many slots, of which no line names one.
+    /// Makes the rounds of a pool of `slots` slots. No line names any of them yet.
     pub fn new(slots: u32, pace: Pace) -> Rounds {
         Rounds {
             slots: vec![Slot::default(); slots as usize],
@@ -115,7 +116,7 @@ impl Rounds {
         }
     }
 
-    /// Adds a ring of so many lines. Returns its number.
+    /// Adds a ring of `lines` lines. Returns its number.
     pub fn add_ring(&mut self, lines: u32) -> usize {
         self.lines += lines as usize;
         self.rings.push(Ended::default());

@@ -29,7 +29,7 @@ fn says(kind: Kind, count: u32) -> Says {
     }
 }
 
-/// Returns the length of an object of so many lines, bytes.
+/// Returns the length of an object of `lines` lines, bytes.
 pub fn lines_len(lines: u32) -> usize {
     rounded(LINES, size_of::<Line>(), lines)
 }
@@ -39,7 +39,7 @@ pub fn page_len() -> usize {
     rounded(OPENS, size_of::<Opens>(), 1)
 }
 
-/// Returns the length of an object of claims for so many lines, bytes.
+/// Returns the length of an object of claims for `lines` lines, bytes.
 pub fn claims_len(lines: u32) -> usize {
     rounded(WORDS, size_of::<AtomicU64>(), lines)
 }
@@ -149,7 +149,7 @@ impl LinesRo {
 }
 
 impl ClaimsRw {
-    /// Makes the claims of so many lines: nobody has taken any.
+    /// Makes the claims of `count` lines. No line is taken.
     pub fn create(count: u32) -> Result<(OwnedFd, ClaimsRw), CreateError> {
         check(count)?;
         let says = says(Kind::Claims, count);

@@ -41,7 +41,7 @@ impl Limits {
 pub enum Received {
     /// No line is there.
     Nothing,
-    /// So many lines were missed: look again.
+    /// This many lines were missed. The caller looks again.
     Missed(u64),
     /// A message. The window covers it until [`Reader::finish`].
     Message(Message),

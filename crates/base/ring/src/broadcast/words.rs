@@ -55,9 +55,9 @@ pub fn at(near: u64, shown: u64) -> u64 {
 pub struct Win {
     /// The first line, modulo 2^48.
     pub low: u64,
-    /// Look at so many entries of `kept`, and, if it is not 0, at `more`.
+    /// The number of entries of `kept` to look at. If it is not 0, look at `more` too.
     pub entries: u8,
-    /// So many lines from `low` on.
+    /// The number of lines from `low` on.
     pub len: u8,
 }
 

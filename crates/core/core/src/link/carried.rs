@@ -118,7 +118,7 @@ impl Outlet {
         self.0.try_recv()
     }
 
-    /// Notes that so many messages, from the first on, have arrived at their place.
+    /// Notes that `messages` messages, from the first on, have arrived at their place.
     pub fn acknowledge(&mut self, messages: u64) {
         self.0.give_back_to(messages);
     }

@@ -49,7 +49,7 @@ impl Chunks {
         1 << self.shift
     }
 
-    /// Returns the size of so many chunks, bytes.
+    /// Returns the size of `chunks` chunks, bytes.
     pub(super) fn bytes_of(&self, chunks: impl Into<u64>) -> u64 {
         chunks.into() << self.shift
     }

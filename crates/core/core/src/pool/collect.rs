@@ -15,7 +15,8 @@ use tranship_sync::{DeferProducer, Pop};
 const SOME: usize = 16;
 /// The most buffers that one allocation collects so: it must not take long by itself.
 const MOST: usize = 32;
-/// One collection in so many is timed: two readings of the clock take as long as several verdicts.
+/// One collection in this number of collections is timed, because two readings of the clock take as long as several
+/// verdicts.
 const TIMED: u64 = 16;
 
 /// Use of the buffers in the senders' defer queues. A caller that takes them takes from the senders what these would
@@ -350,7 +351,7 @@ impl Collector {
         collected.store(all, Ordering::Relaxed);
     }
 
-    /// Counts the time of so many collections, each as long as the one since `started`.
+    /// Counts the time of several collections, each as long as the one since `started`.
     #[cold]
     fn count_time(&self, started: Instant, times: u64) {
         let spent = u64::try_from(started.elapsed().as_nanos()).unwrap_or(0);

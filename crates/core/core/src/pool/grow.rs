@@ -229,7 +229,7 @@ impl Memory {
         self.give_up(&growing.shown, growing.rest.len(), short);
     }
 
-    /// Gives up chunks that were made, and so many that were granted and not made.
+    /// Gives up the chunks in `made`, and `unmade` chunks that were granted and not made.
     fn give_up(&self, made: &[(u32, u32)], unmade: usize, short: bool) {
         for (index, serial) in made {
             self.unmake_chunk(*index, *serial, !short);

@@ -36,7 +36,7 @@ struct Place {
     writers: u32,
 }
 
-/// Sets aside the mappings for so many buffers in so many chunks.
+/// Sets aside the mappings for `slots` buffers in `chunks` chunks.
 pub(crate) fn mappings(slots: u32, chunks: u64) -> Result<Mappings, NoMappings> {
     Mappings::take(u64::from(slots).saturating_add(chunks))
 }
@@ -61,7 +61,7 @@ impl Held {
 }
 
 impl Guard {
-    /// Makes a guard for so many buffers in so many chunks.
+    /// Makes a guard for `slots` buffers in `chunks` chunks.
     pub(crate) fn new(slots: u32, chunks: u64) -> Result<Guard, NoMappings> {
         Ok(Guard {
             held: Mutex::default(),

@@ -104,7 +104,7 @@ impl Registration {
         self.domain.tell(&gone, &[]).is_ok()
     }
 
-    /// Tells the manager that so many granted chunks are not made.
+    /// Tells the manager that `chunks` granted chunks were not made.
     pub(super) fn ungrant(&self, chunks: u32) {
         let pool = self.id;
         let _ = self.domain.tell(&Request::Ungrant { pool, chunks }, &[]);

@@ -25,8 +25,8 @@ pub(super) struct Short {
 }
 
 impl Short {
-    /// Makes the classes of a pool whose smallest buffer has so many bytes; the size of each buffer is a multiple of
-    /// it. No buffer is short where a short one may be larger than the largest class.
+    /// Makes the classes of a pool from the size of its smallest buffer, of which every buffer's size is a multiple. If
+    /// a short buffer could be larger than the largest class, the pool has no short buffers.
     pub(super) fn new(
         classes: &Classes,
         least_bytes: u64,

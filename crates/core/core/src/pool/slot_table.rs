@@ -120,7 +120,7 @@ impl SlotTable {
         self.private(slot).moved.load(Ordering::Relaxed) == generation
     }
 
-    /// At level `half`: notes that so many bytes of the slot's pages are beyond the requested length.
+    /// At level `half`: notes that `bytes` bytes of the slot's pages are beyond the requested length.
     pub(super) fn set_padding(&self, slot: u32, bytes: u32) {
         let before = self.private(slot).pad(bytes);
         // Relaxed: statistics. Each slot takes away what it added.

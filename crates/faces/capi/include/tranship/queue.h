@@ -127,7 +127,7 @@ tranship_status tranship_producer_send_bytes(struct tranship_producer *producer,
 tranship_status tranship_producer_tend(struct tranship_producer *producer,
                                        tranship_error **error);
 
-/** Waits until so many consumers have joined, for `timeout_ns`: TRANSHIP_ERR_TIMED_OUT. */
+/** Waits until at least `consumers` of them have joined, for `timeout_ns`: TRANSHIP_ERR_TIMED_OUT. */
 tranship_status tranship_producer_wait_for(struct tranship_producer *producer,
                                            size_t consumers,
                                            int64_t timeout_ns,

@@ -138,7 +138,7 @@ tranship_status tranship_publisher_send_bytes(struct tranship_publisher *publish
 tranship_status tranship_publisher_tend(struct tranship_publisher *publisher,
                                         tranship_error **error);
 
-/** Waits until so many subscribers have joined, for `timeout_ns`: TRANSHIP_ERR_TIMED_OUT. */
+/** Waits until at least `subscribers` of them have joined, for `timeout_ns`: TRANSHIP_ERR_TIMED_OUT. */
 tranship_status tranship_publisher_wait_for(struct tranship_publisher *publisher,
                                             size_t subscribers,
                                             int64_t timeout_ns,

@@ -93,13 +93,13 @@ int32_t tranship_uma_zone_get_cur(const struct uma_zone *zone);
 int32_t tranship_uma_zone_exhausted(const struct uma_zone *zone);
 
 /**
- * Keeps so many items free for allocations with M_USE_RESERVE (uma_zone_reserve): the keg's, for all its zones. They are made by
- * tranship_uma_prealloc, or when next needed.
+ * Keeps `items` items free for allocations with M_USE_RESERVE (uma_zone_reserve). The reserve is the keg's, for all
+ * its zones. Its items are made by tranship_uma_prealloc, or when next needed.
  */
 void tranship_uma_zone_reserve(const struct uma_zone *zone,
                                int32_t items);
 
-/** Makes so many items before they are needed (uma_prealloc). 0, or ENOMEM. */
+/** Makes `items` items before they are needed (uma_prealloc). Returns 0, or ENOMEM. */
 int32_t tranship_uma_prealloc(const struct uma_zone *zone, int32_t items);
 
 /**

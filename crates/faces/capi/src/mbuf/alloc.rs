@@ -157,7 +157,7 @@ pub extern "C" fn tranship_m_getcl(
     })
 }
 
-/// The cluster that has exactly so many bytes.
+/// Returns the cluster that has exactly `size` bytes.
 fn cluster(size: i32) -> Option<ClusterSize> {
     let wanted = length(size)?;
     ClusterSize::for_bytes(wanted).filter(|found| found.bytes() == wanted)

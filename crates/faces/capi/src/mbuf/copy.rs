@@ -59,7 +59,7 @@ pub extern "C" fn tranship_m_copydata(m: *const Mbuf, off: i32, len: i32, to: *m
     if len == 0 {
         return 0;
     }
-    // SAFETY: the caller's word: room for so many bytes, which nobody else uses.
+    // SAFETY: the caller promises room for `len` bytes, which nobody else uses.
     let to = unsafe { std::slice::from_raw_parts_mut(to.cast::<u8>(), len) };
     quietly(EINVAL, || errno(chain.copydata(off, to)))
 }

@@ -91,7 +91,7 @@ fn length(len: i32) -> Option<usize> {
     usize::try_from(len).ok()
 }
 
-/// Whether it stays one that C has as an `int`, with so many bytes more.
+/// Returns whether the chain's length, with `more` bytes more, still fits into C's `int`.
 fn stays_int(chain: &Chain, more: usize) -> bool {
     let sum = chain.len().checked_add(more);
     sum.is_some_and(|sum| i32::try_from(sum).is_ok())

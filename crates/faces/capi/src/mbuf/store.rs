@@ -21,7 +21,7 @@ unsafe impl Send for Attached {}
 
 impl AsRef<[u8]> for Attached {
     fn as_ref(&self) -> &[u8] {
-        // SAFETY: the caller's word: so many bytes, until they are freed.
+        // SAFETY: the caller promises that `len` bytes are there until they are freed.
         unsafe { std::slice::from_raw_parts(self.at, self.len) }
     }
 }

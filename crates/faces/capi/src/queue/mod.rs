@@ -227,7 +227,7 @@ pub extern "C" fn tranship_producer_tend(
     border(error, || there(producer, "producer")?.0.tend())
 }
 
-/// Waits until so many consumers have joined, for `timeout_ns`: TRANSHIP_ERR_TIMED_OUT.
+/// Waits until at least `consumers` of them have joined, for `timeout_ns`: TRANSHIP_ERR_TIMED_OUT.
 #[unsafe(no_mangle)]
 pub extern "C" fn tranship_producer_wait_for(
     producer: Option<&mut Producer>,

@@ -229,7 +229,7 @@ pub extern "C" fn tranship_publisher_tend(
     border(error, || there(publisher, "publisher")?.0.tend())
 }
 
-/// Waits until so many subscribers have joined, for `timeout_ns`: TRANSHIP_ERR_TIMED_OUT.
+/// Waits until at least `subscribers` of them have joined, for `timeout_ns`: TRANSHIP_ERR_TIMED_OUT.
 #[unsafe(no_mangle)]
 pub extern "C" fn tranship_publisher_wait_for(
     publisher: Option<&mut Publisher>,

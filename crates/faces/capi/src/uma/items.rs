@@ -49,7 +49,7 @@ impl Object for Items {
 
     fn init(&self, item: NonNull<u8>, wait: Wait) -> Result<(), Refused> {
         if self.shape.zeros {
-            // SAFETY: an item has so many bytes, and is nobody's yet.
+            // SAFETY: an item has `self.size` bytes, and nobody has it yet.
             unsafe { item.as_ptr().write_bytes(0, self.size) };
         }
         let Some(uminit) = self.shape.uminit else {

@@ -162,7 +162,7 @@ pub extern "C" fn tranship_uma_zalloc_arg(
         };
         let Some(item) = item else { return null_mut() };
         if flags & M_ZERO != 0 {
-            // SAFETY: an item has so many bytes, and is the caller's from here on.
+            // SAFETY: an item has `zone.size` bytes, and belongs to the caller from here on.
             unsafe { item.as_ptr().write_bytes(0, zone.size) };
         }
         item.as_ptr().cast()
@@ -226,8 +226,8 @@ pub extern "C" fn tranship_uma_zone_exhausted(zone: *const Zone) -> i32 {
         .into()
 }
 
-/// Keeps so many items free for allocations with M_USE_RESERVE (uma_zone_reserve): the keg's, for all its zones. They are made by
-/// tranship_uma_prealloc, or when next needed.
+/// Keeps `items` items free for allocations with M_USE_RESERVE (uma_zone_reserve). The reserve is the keg's, for all
+/// its zones. Its items are made by tranship_uma_prealloc, or when next needed.
 #[unsafe(no_mangle)]
 pub extern "C" fn tranship_uma_zone_reserve(zone: *const Zone, items: i32) {
     if let (Some(zone), Ok(items)) = (held(zone), u64::try_from(items)) {
@@ -235,7 +235,7 @@ pub extern "C" fn tranship_uma_zone_reserve(zone: *const Zone, items: i32) {
     }
 }
 
-/// Makes so many items before they are needed (uma_prealloc). 0, or ENOMEM.
+/// Makes `items` items before they are needed (uma_prealloc). Returns 0, or ENOMEM.
 #[unsafe(no_mangle)]
 pub extern "C" fn tranship_uma_prealloc(zone: *const Zone, items: i32) -> i32 {
     match (held(zone), u64::try_from(items)) {

@@ -80,7 +80,7 @@ impl Held {
         }
     }
 
-    /// Returns a byte, if there are so many.
+    /// Returns the byte at a position, if the buffer is that long.
     pub(crate) fn byte(&self, at: usize) -> Option<u8> {
         let byte = |view: View<'_>, at| view.read::<u8>(at).ok();
         match self {

@@ -134,7 +134,7 @@ impl Inner {
         self.first + next as u64
     }
 
-    /// Forgets frames: the other end's program has taken so many.
+    /// Forgets the frames that the other end's program has taken: `taken` of them.
     pub(super) fn forget(&mut self, taken: u64) {
         while self.first < taken && self.out.pop_front().is_some() {
             self.first += 1;

@@ -1,6 +1,6 @@
 //! One listening port for all channels of a process that are named at it.
 //!
-//! Each connection does its handshake on a thread of its own; there are so many of them at most ([`Handshakes`]).
+//! Each connection does its handshake on a thread of its own. [`Handshakes`] limits the number of these threads.
 
 use super::end::End;
 use super::handshakes::{Handshakes, MOST, Progress};

@@ -7,7 +7,7 @@ use super::words::{self, Wrong, key, number};
 pub enum MetaKind {
     /// `mg`
     Get,
-    /// `ms`, with so many bytes to follow
+    /// `ms`, with the number of bytes that follow
     Set(usize),
     /// `md`
     Delete,

@@ -19,7 +19,8 @@ pub(super) struct Credit {
 }
 
 impl Announced {
-    /// Creates the credit of a store with so many bytes of memory: half of the arena's memory beyond that.
+    /// Creates the credit of a store with `memory` bytes of memory. The credit is half of the arena's memory beyond
+    /// that.
     pub(super) fn new(memory: u64) -> Announced {
         Announced {
             bytes: Arc::default(),
@@ -27,8 +28,8 @@ impl Announced {
         }
     }
 
-    /// Takes credit for a value of so many bytes; none if with it there would be too many. A single one is never too
-    /// long.
+    /// Takes credit for a value of `len` bytes. Returns none if all values together would then have too many bytes. A
+    /// single value is never too long.
     pub(super) fn take(&self, len: usize) -> Option<Credit> {
         let own = len as u64;
         // Relaxed: a sum. The credit is there first, so that it is given back whatever comes.

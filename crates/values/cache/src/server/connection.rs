@@ -184,7 +184,8 @@ impl Connection {
         (std::mem::replace(&mut self.interest, wish) != wish).then_some(wish)
     }
 
-    /// Returns whether it holds memory, and nothing has gone on for so long (`patience`), or too little (`deadline`).
+    /// Returns whether the connection holds memory, and has made no progress for `patience` or too little for
+    /// `deadline`.
     pub(super) fn is_stuck(&self, now: Instant, patience: Duration, deadline: Duration) -> bool {
         let has_waited = |since| now.saturating_duration_since(since) >= patience;
         self.stuck.is_some_and(has_waited)

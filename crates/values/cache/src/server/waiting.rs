@@ -44,7 +44,8 @@ pub(super) struct Part {
 }
 
 impl Waiting {
-    /// Creates the limit of a store with so many bytes of memory: a quarter of the arena's memory beyond that.
+    /// Creates the limit of a store with `memory` bytes of memory. The limit is a quarter of the arena's memory beyond
+    /// that.
     pub(super) fn new(memory: u64) -> Waiting {
         Waiting {
             all: Arc::default(),
@@ -81,7 +82,7 @@ impl Waiting {
         }
     }
 
-    /// Returns whether replies hold more than so many bytes.
+    /// Returns whether replies hold more than `most` bytes.
     fn is_more_than(&self, most: u64, store: &Store) -> bool {
         // Relaxed: a sum.
         let text = self.all.text.load(Ordering::Relaxed);

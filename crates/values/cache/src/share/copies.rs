@@ -96,8 +96,8 @@ impl Copies {
         Ok(buf)
     }
 
-    /// Lets go of copies of so many bytes, as far as there are any: to look again whether there is room costs more than
-    /// one copy.
+    /// Drops copies of at least `bytes` bytes, as far as there are any. It drops more than one at a time, because
+    /// another look for room costs more than a copy.
     fn drop_some(&mut self, bytes: usize) -> bool {
         let mut dropped = None;
         while dropped.is_none_or(|sum| sum < bytes)

@@ -62,8 +62,8 @@ impl Store {
         }
     }
 
-    /// Adds pageblocks of so many bytes: those of the values that a shard would evict first. Evicts values that have
-    /// memory of their own at once. Returns how many bytes that are.
+    /// Adds pageblocks of about `wanted` bytes: those of the values that a shard would evict first. It evicts values
+    /// with memory of their own at once. Returns the number of bytes.
     fn oldest_blocks(&self, shard: &Mutex<Shard>, wanted: u64, blocks: &mut BTreeSet<u32>) -> u64 {
         let mut found = 0;
         let mut alone = Vec::new();

@@ -38,7 +38,7 @@ impl Store {
         None
     }
 
-    /// Evicts until so much fits.
+    /// Evicts values until `bytes` bytes fit.
     pub(super) fn make_room(&self, bytes: u64) {
         loop {
             let (memory, used) = self.memory();
@@ -48,7 +48,7 @@ impl Store {
         }
     }
 
-    /// Evicts about so many bytes, from all shards in turn; false if nothing is left.
+    /// Evicts about `bytes` bytes, from all shards in turn. Returns false if nothing is left.
     fn evict_some(&self, bytes: u64) -> bool {
         let mut gone = 0;
         let mut any = false;

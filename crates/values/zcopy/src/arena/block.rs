@@ -30,7 +30,7 @@ pub(super) enum Kind {
     Free,
     /// The block is cut for the class of this number.
     Cut(usize),
-    /// A large value of so many pages begins here.
+    /// A large value begins here. The number is its pages.
     Large(u32),
 }
 

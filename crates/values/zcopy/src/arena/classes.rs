@@ -76,7 +76,7 @@ impl Class {
         }
     }
 
-    /// Returns the largest class of up to so many bytes, at least 16.
+    /// Returns the largest class of at most `bytes` bytes. `bytes` is at least 16.
     fn within(bytes: usize) -> Option<Class> {
         // Classes differ by 16 bytes or more, and lie on multiples of 16.
         let mut lens = (1..=bytes / 16).rev().map(|units| units * 16);

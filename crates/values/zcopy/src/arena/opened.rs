@@ -18,7 +18,7 @@ pub(super) struct Opened {
 // All relaxed: counts change under `Room`'s lock; a fork that misses a change sees a pageblock that is being taken or
 // given back.
 impl Opened {
-    /// Creates a map of so many pageblocks, of which none is taken.
+    /// Creates a map of `blocks` pageblocks. None of them is taken.
     pub(super) fn new(blocks: u32, block_bytes: usize) -> Opened {
         let shift = (PART / block_bytes).max(1).trailing_zeros();
         let parts = blocks.div_ceil(1 << shift);

@@ -47,7 +47,7 @@ pub(super) struct Weight {
 }
 
 impl Weight {
-    /// Returns the weight of segments: of a stream (no datagrams), or of so many datagrams.
+    /// Returns the weight of segments: of a stream if `datagrams` is 0, otherwise of `datagrams` datagrams.
     pub(super) fn of(segments: &[Segment], datagrams: usize) -> Weight {
         let lens = segments.iter().filter(|segment| segment.pages.is_some());
         Weight::sum(lens.map(|segment| segment.len), datagrams)

@@ -37,7 +37,7 @@ const MESSAGE: usize = 64 * LONGEST;
 const MISSES: u64 = 8;
 /// Sends below which a range cannot be judged.
 const LEAST: u64 = 2048;
-/// One of so many datagrams may lie elsewhere, and one of so many pageblocks may have been freed.
+/// One in this number of datagrams may lie elsewhere, and one in this number of pageblocks may have been freed.
 const TOLERATED: u64 = 8;
 
 /// Registration state of a sender.

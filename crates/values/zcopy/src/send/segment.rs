@@ -46,7 +46,7 @@ pub struct Raw<'a> {
 }
 
 impl<'a> Piece<'a> {
-    /// Returns the rest of pieces of which so many bytes were sent.
+    /// Returns the rest of pieces after some of their bytes were sent.
     #[must_use]
     pub fn after(pieces: &[Piece<'a>], mut sent: usize) -> Vec<Piece<'a>> {
         let mut rest = Vec::with_capacity(pieces.len());

@@ -275,7 +275,7 @@ impl Sender {
         }
     }
 
-    /// Decides the way of a send of which so many bytes may go by reference, and the reason.
+    /// Decides the way of a send, and the reason. The number says how many bytes may go by reference.
     pub(super) fn decide(
         &mut self,
         socket: &Socket,

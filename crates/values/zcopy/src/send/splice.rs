@@ -121,8 +121,8 @@ pub(super) fn send(
     Ok(sent)
 }
 
-/// Returns how many pages a socket is offered at once, after it took so much of its last offer. Pages that it does not
-/// take have to be taken out of the pipe again, page by page.
+/// Returns how many pages to offer a socket at once, from what it took of its last offer. Pages that it does not take
+/// have to be taken out of the pipe again, page by page.
 fn appetite_after(appetite: usize, now: usize, offered: usize) -> usize {
     if now < offered {
         (now / PAGE).max(LEAST)

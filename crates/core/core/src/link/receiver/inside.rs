@@ -62,7 +62,7 @@ impl Receiver {
         Ok(body.map(|body| Message { word, body }))
     }
 
-    /// Gives so many lines, from the first on, back to the sender.
+    /// Gives `lines` lines, from the first on, back to the sender.
     pub(in crate::link) fn give_back_to(&mut self, lines: u64) {
         self.link.ring.give_back(lines.min(self.consumer.head()));
         self.link.fence_then_notify();
