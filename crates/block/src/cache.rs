@@ -232,7 +232,7 @@ impl Cache {
             self.ask_for_room(bytes.len());
         }
         let mut known = self.lock();
-        // Of writes that were under way together, the last to end leaves nothing of the others here.
+        // If several writes were under way together, the last one to end removes the blocks of the others here.
         known.forget_all(blocks);
         known.count(blocks, |writes| writes.ended += 1);
         if let Some((request, bytes, ticket)) = left

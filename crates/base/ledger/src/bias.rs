@@ -114,7 +114,8 @@ impl Bias {
         alone
     }
 
-    /// Lets go of the last reference; false, and nothing is done, if it takes a read-modify-write. In a visit to the pool.
+    /// Drops the last reference, in a visit to the pool. Returns false, and does nothing, if this needs a
+    /// read-modify-write.
     #[inline(always)]
     pub fn release(&self, mark: &Mark, refs: &AtomicU32) -> bool {
         // Ordering: acquire, as in `raise`: of handles that went before this last one.

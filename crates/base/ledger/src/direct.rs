@@ -76,7 +76,7 @@ impl<R: Words, C: Words> ReaderSet<R, C> {
         any == 0
     }
 
-    /// By which bits `rcvd` and `sent` differ.
+    /// Returns the bits in which `rcvd` and `sent` differ.
     #[inline(always)]
     fn differ<const N: usize>(&self, few: impl Few<N>) -> u32 {
         let mut any = 0;

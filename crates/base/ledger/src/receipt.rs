@@ -75,7 +75,7 @@ pub fn receive<T, E>(
 /// list, of which the caller holds a reference. Nothing is counted before all are held.
 ///
 /// # Errors
-/// Of the first piece that cannot be taken. Those before it are dropped, and nothing is counted.
+/// The error of the first piece that cannot be taken. The pieces before it are dropped, and nothing is counted.
 // Crash: as in `receive`.
 pub fn receive_all<'a, T, E>(
     pieces: impl IntoIterator<Item = Result<(T, &'a AtomicU32), E>>,

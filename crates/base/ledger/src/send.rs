@@ -68,7 +68,8 @@ pub fn send_first(
 /// The words of a buffer that is sent and of which its sender holds a reference until the message is out.
 #[derive(Clone, Copy, Debug)]
 pub struct Sent<'a> {
-    /// Of the sender's own table. None of another domain's pool: its writer has made the generation even.
+    /// The buffer's generation in the sender's own table. None for another domain's pool: its writer has made the
+    /// generation even.
     pub generation: Option<&'a AtomicU32>,
     /// The queue's counter.
     pub sent: &'a AtomicU32,

@@ -58,7 +58,7 @@ pub(super) fn shake(
         stream.read_exact(&mut data)?;
         let mut answer = |code, data: &[u8]| answer(stream, kind, code, data);
         match kind {
-            // Has no answer but the export itself, or the end.
+            // This option has no answer but the export itself, or the end of the connection.
             option::EXPORT_NAME if is_name(&data, export) => {
                 let mut whole = store.size.to_be_bytes().to_vec();
                 whole.extend(wire::export_flags(store).to_be_bytes());

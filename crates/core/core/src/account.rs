@@ -155,7 +155,7 @@ impl Account {
         fits
     }
 
-    /// Has the manager admit as much of `bytes` as it will. Waits for the answer, at most 100 ms.
+    /// Asks the manager to admit as much of `bytes` as it will. Waits for the answer, at most 100 ms.
     pub fn ensure_some(&self, bytes: u64) {
         if bytes > 0 {
             let _ = self

@@ -174,9 +174,9 @@ impl Heap {
         self.own.quota_bytes()
     }
 
-    /// Has `owner` called in each [`turn`](crate::Domain::turn), by any thread: to give back memory that the manager
-    /// wants ([`pressure`](Heap::pressure)), and to report the use. It must not wait for a lock that a caller of the
-    /// library may hold, nor make a call that asks the manager. Only the first call has an effect.
+    /// Makes each [`turn`](crate::Domain::turn) call `owner`, in any thread: to give back memory that the manager wants
+    /// ([`pressure`](Heap::pressure)), and to report the use. It must not wait for a lock that a caller of the library
+    /// may hold, nor make a call that asks the manager. Only the first call has an effect.
     pub fn on_turn(&self, owner: impl Fn() + Send + Sync + 'static) {
         self.own.on_turn(Box::new(owner));
     }

@@ -43,7 +43,7 @@ impl Waits {
     }
 }
 
-/// Where a payload goes.
+/// The places to which a payload goes.
 #[doc(hidden)]
 pub struct To<'a, W> {
     /// The writer.

@@ -132,7 +132,7 @@ pub fn send_async<W: Writes, P: Payload + Unpin>(
 pub struct Idle<W>(Visitor<W>);
 
 impl<W: Writes + Send + 'static> Idle<W> {
-    /// Has the domain's helper thread tend a writer. Without the thread it is tended by its own calls.
+    /// Makes the domain's helper thread tend a writer. Without the thread the writer's own calls tend it.
     pub fn tend(owned: &Owned<W>, domain: &Domain) {
         let idle = std::sync::Arc::new(Idle(owned.visitor()));
         if let Err(error) = topics::tend(domain, idle) {

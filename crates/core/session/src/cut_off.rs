@@ -15,7 +15,7 @@ const SURE: Duration = Duration::from_secs(1);
 /// The results of attempts since a manager was last there.
 #[derive(Default)]
 pub(super) struct Attempts {
-    /// Since when, and the last reason.
+    /// The time of the first failed attempt, and the reason of the last one.
     barred: Option<(Instant, Barrier)>,
     warned: bool,
 }

@@ -180,9 +180,9 @@ impl DomainCore {
         Ok(())
     }
 
-    /// Lets go of everything after the manager has ended this membership, and taken back its memory: for all others
-    /// this domain is dead. Pools of other writers are let go of here too, and remaining handles show zeros. Ranges in
-    /// which an aggregate is mapped once more (`Mapped`) stay.
+    /// Drops everything after the manager has ended this membership and taken back its memory: for all others this
+    /// domain is dead. Pools of other writers are dropped here too, and remaining handles show zeros. Ranges in which
+    /// an aggregate is mapped once more (`Mapped`) stay.
     fn let_go_of_all(&self) {
         let foreign = self.register.all_foreign();
         foreign.iter().for_each(|pool| pool.detach_all());

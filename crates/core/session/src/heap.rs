@@ -143,7 +143,7 @@ impl OwnHeap {
         self.set_target(u64::MAX);
     }
 
-    /// Has each turn call `owner` from now on. A later call changes nothing.
+    /// Makes each turn call `owner` from now on. A later call changes nothing.
     pub fn on_turn(&self, owner: Owner) {
         let _ = self.owner.set(owner);
     }

@@ -139,7 +139,7 @@ impl Tasks {
         Ok(!std::mem::replace(&mut state.runs, true))
     }
 
-    /// Has a task look again at that time.
+    /// Makes a task look again at that time.
     pub fn wake_at(&self, key: Key, at: Instant) {
         let mut state = self.state();
         state.set_timer(key, Some(at));

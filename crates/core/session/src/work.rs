@@ -202,7 +202,7 @@ impl DomainCore {
         retired::reclaim();
     }
 
-    /// Has heaps' owners give back the memory that the manager wants.
+    /// Makes the owners of heaps give back the memory that the manager wants.
     fn tend_heaps(&self) {
         for heap in self.register.all_heaps() {
             heap.tend();

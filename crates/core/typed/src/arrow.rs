@@ -50,7 +50,7 @@ impl Write for Count {
 /// length.
 ///
 /// # Errors
-/// Of `alloc`; `BufferState`: other domains can write its memory; `BadArgument`: Arrow cannot write the batch.
+/// Errors of `alloc`; `BufferState`: other domains can write its memory; `BadArgument`: Arrow cannot write the batch.
 pub fn write(
     batch: &RecordBatch,
     alloc: impl FnOnce(usize) -> Result<BufferMut, Error>,

@@ -125,7 +125,7 @@ fn ours(mut buffer: BufferMut) -> Result<BufferMut, Error> {
 /// bytes. Each time a buffer is full, the builder allocates one twice as long and copies the contents to it.
 ///
 /// # Errors
-/// Of `alloc`; `BufferState`: other domains can write its memory.
+/// Errors of `alloc`; `BufferState`: other domains can write its memory.
 pub fn builder<'a>(
     bytes: usize,
     mut alloc: impl FnMut(usize) -> Result<BufferMut, Error> + 'a,

@@ -52,7 +52,7 @@ pub struct Buf {
     pub words: [MaybeUninit<u64>; 6],
 }
 
-/// Where `flags` says how many bytes are inline, which `len` may be made less than.
+/// The bits of `flags` that say how many bytes are inline. A program may make `len` less than that.
 const INLINE_LEN_SHIFT: u32 = 16;
 
 /// Bytes of content that the struct has room for.
@@ -66,7 +66,7 @@ const _: () = assert!(TICKET_AT * 8 + size_of::<Ticket>() <= HELD_BYTES);
 const _: () = assert!(align_of::<Ticket>() <= 8);
 
 impl Buf {
-    /// Something that goes away with its last handle.
+    /// Fills the struct with a view of something that is dropped with its last handle.
     #[inline(always)]
     fn own<T>(&mut self, kind: u32, view: (*const u8, usize), held: T) {
         const { assert!(size_of::<T>() <= TICKET_AT * 8) };

@@ -17,7 +17,7 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub struct Listener(pub(crate) Arc<Either>);
 
-/// By the end that it gives.
+/// A listener, by the kind of end that it returns.
 #[derive(Debug)]
 pub(crate) enum Either {
     Sender(facade::Listener<facade::Sender>),

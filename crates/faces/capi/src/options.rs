@@ -84,7 +84,7 @@ pub struct PoolOptions {
 }
 
 /// # Safety
-/// Of integers and pointers alone, so that zeros are a value; begins with its size, a `usize`.
+/// A struct of only integers and pointers, so that zeros are a value. It begins with its size, a `usize`.
 pub(crate) unsafe trait Grows: Copy {
     const NAME: &str;
 }

@@ -13,7 +13,7 @@ use std::sync::{Mutex, MutexGuard, TryLockError};
 /// How many places go from one thread to another at once.
 const BATCH: u32 = 32;
 
-/// Where turns are counted.
+/// The place where turns are counted.
 #[derive(Debug)]
 struct Place {
     turn: AtomicU64,

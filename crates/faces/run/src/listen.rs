@@ -18,7 +18,7 @@ const FIRST: i32 = 3;
 /// Connections that may wait to be accepted.
 const BACKLOG: i32 = 4096;
 
-/// Where a supervisor listens.
+/// The address at which a supervisor listens.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Address {
     /// At an IP address and a TCP port.

@@ -24,7 +24,7 @@ impl Plan {
     /// Returns the plan as the launcher's argument.
     ///
     /// # Errors
-    /// None is known.
+    /// No failure is known.
     pub fn argument(&self) -> Result<String> {
         serde_json::to_string(self).context("a plan as JSON")
     }

@@ -195,7 +195,7 @@ impl Program {
             true => &wire.to,
             false => &wire.from,
         };
-        // Where several are at the other end, one that comes again is enough.
+        // If several components are at the other end, it is enough that one of them comes again.
         let rank = |returns: Returns| match returns {
             Returns::Never => 0,
             Returns::OnFailure => 1,

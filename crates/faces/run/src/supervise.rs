@@ -60,7 +60,7 @@ pub struct Supervisor<'a> {
     running: Vec<Option<Running>>,
     signals: UnixStream,
     keeper: Option<u32>,
-    /// Of each component.
+    /// The sockets of each component.
     sockets: Vec<Vec<OwnedFd>>,
     view: View,
 }

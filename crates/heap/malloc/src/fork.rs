@@ -5,7 +5,7 @@ use crate::{account, huge, meta};
 use std::io;
 use tranship_sys::fork;
 
-/// Has this allocator's locks taken before every fork, so that in the child no missing thread holds one. Call it before
+/// Makes every fork take this allocator's locks first, so that in the child no missing thread holds one. Call it before
 /// the zones install their own handlers: locks of later handlers are taken first, which is the order in which threads
 /// take them.
 pub(crate) fn install() -> io::Result<()> {

@@ -49,7 +49,7 @@ impl Over {
 /// as [`default_credentials`](tranship_transport) describes. They are read when the first such address is used.
 ///
 /// # Errors
-/// None today.
+/// It does not fail today.
 pub fn add_to(domain: &Domain) -> Result<(), Error> {
     let add = |scheme, backend: Arc<dyn Backend>| -> Result<(), Error> {
         carrier::add_to(domain, Arc::new(Over::new(scheme, backend)));

@@ -9,7 +9,7 @@ use tranship_ring::broadcast::{Win, ahead};
 /// refreshes the cache ([`Outcome::seen`](super::Outcome::seen)).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Reliable {
-    /// Of each desk whose reader is reliable: where its window began when it was last read.
+    /// For each desk whose reader is reliable, where its window began when it was last read.
     lows: Vec<Option<u64>>,
     count: usize,
     /// At most the oldest cached window.

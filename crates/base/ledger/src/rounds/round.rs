@@ -74,7 +74,7 @@ pub struct Rounds {
     slots: Vec<Slot>,
     rings: Vec<Ended>,
     desks: Vec<Option<Desk>>,
-    /// Where the entries of a desk's window were found: hints.
+    /// Hints: where the entries of a desk's window were found.
     hints: Vec<usize>,
     pace: Pace,
     phase: Phase,
@@ -387,8 +387,8 @@ impl Rounds {
         Ok(desks.more(desk)? != 0)
     }
 
-    /// Marks a slot, if there is such a one. `table_of` is the number of the desk, plus 1, if its table has the slot.
-    /// True if this desk's table was not known to have it.
+    /// Marks a slot, if the slot exists. `table_of` is the number of the desk, plus 1, if its table has the slot.
+    /// Returns true if the round did not yet know that this desk's table has the slot.
     #[inline(always)]
     fn mark(&mut self, slot: u32, table_of: u32) -> bool {
         let Some(slot) = self.slots.get_mut(slot as usize) else {

@@ -128,8 +128,8 @@ impl<'a> Claims<'a> {
         done.is_ok()
     }
 
-    /// Has a place's word say that nobody has taken what comes after this position: for the writer, where the word names a
-    /// position that was never published, as only a liar's can.
+    /// Makes a place's word say that nobody has taken the items after this position. The writer calls it if the word
+    /// names a position that was never published, which only a reader that lies writes.
     pub fn repair(&self, position: u64) {
         // Ordering: release; partner: `of`.
         self.word(position)

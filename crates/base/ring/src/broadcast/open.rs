@@ -124,7 +124,7 @@ impl Opens {
         done.is_ok()
     }
 
-    /// Has no item be acknowledged any more, before the reader leaves.
+    /// Makes it impossible to acknowledge an item any more, before the reader leaves.
     pub fn leave(&self) {
         for entry in &self.entries.0 {
             let word = entry.load(Ordering::Relaxed);

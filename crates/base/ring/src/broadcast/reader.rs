@@ -304,7 +304,7 @@ impl Reader {
     }
 }
 
-/// Lets go of a buffer, by any thread, after the last access to it.
+/// Drops a buffer, in any thread, after the last access to it.
 #[inline(always)]
 pub fn let_go<M: ReaderMemory>(memory: &M, hold: Hold) -> Result<(), M::Stop> {
     match hold {

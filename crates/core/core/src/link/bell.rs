@@ -68,7 +68,7 @@ impl LinkShared {
         doorbell.near.is_some()
     }
 
-    /// Has the reactor watch this end's descriptor; false if there is none now.
+    /// Makes the reactor watch this end's descriptor. Returns false if there is none now.
     pub(super) fn is_watched(&self) -> bool {
         if !self.has_doorbell() {
             return false;

@@ -204,8 +204,8 @@ impl Inlet {
 }
 
 impl Handed {
-    /// Has the program's end call `driver` whenever it does something, from now on. The carrier's end is not told
-    /// otherwise.
+    /// Makes the program's end call `driver` whenever it does something, from now on. The carrier's end gets no other
+    /// notice.
     pub fn drive(&mut self, driver: Arc<dyn Driver>) {
         let link = match &mut self.0 {
             End::Source(sender) => &sender.link,

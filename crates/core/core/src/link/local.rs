@@ -129,7 +129,7 @@ pub(crate) fn listen(
     })
 }
 
-/// Has the domain's threads and tasks that wait for news look again.
+/// Makes the domain's threads and tasks that wait for news look again.
 fn stir(domain: &DomainCore) {
     domain.tasks.has_news();
     domain.tasks.tell_news();

@@ -55,8 +55,8 @@ pub struct TraceEvent {
     pub did: Did,
     /// Bytes of the buffer.
     pub length: u64,
-    /// Of a sent or received buffer: the low 32 bits of the message's word. Components that pass a word on show the
-    /// path of a request by it.
+    /// For a sent or received buffer, the low 32 bits of the message's word. If components pass a word on, it shows the
+    /// path of a request.
     pub word: u32,
 }
 

@@ -51,7 +51,7 @@ impl Writers {
         })
     }
 
-    /// Has the writers' messages be of the type that this text describes. `None`: they carry bytes.
+    /// Sets the type of the writers' messages, by its text. `None`: they carry bytes.
     pub fn typed(mut self, message_type: Option<String>) -> Writers {
         self.message_type = message_type;
         self

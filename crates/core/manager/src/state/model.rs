@@ -43,7 +43,7 @@ pub(crate) struct Domain {
 pub(crate) struct Claiming {
     /// The domain came back to the manager that it left: its claims are compared with the known state.
     pub same: bool,
-    /// Something could not be claimed, for lack of descriptors.
+    /// Whether something could not be claimed, for lack of descriptors.
     pub cut_short: bool,
     pub pools: BTreeSet<PoolId>,
     pub chunks: BTreeSet<(PoolId, ChunkKey)>,

@@ -6,7 +6,7 @@ use facade::mbuf::{Flags, Mbuf as Seen};
 use std::ffi::c_void;
 use std::ptr::null_mut;
 
-/// Of one mbuf; of NULL `otherwise`.
+/// Looks at one mbuf. Returns `otherwise` for NULL.
 fn of<T>(m: *const Mbuf, otherwise: T, look: impl FnOnce(Seen<'_>) -> T) -> T {
     match borrowed(m) {
         Some(chain) => match chain.iter().next() {
@@ -197,7 +197,7 @@ pub extern "C" fn tranship_m_dup_pkthdr(to: *mut Mbuf, from: *const Mbuf, how: i
     quietly(0, || from.dup_header(&mut to).is_ok().into())
 }
 
-/// Where that is not a packet its first mbuf could change.
+/// Returns the chain if it is a packet. The first mbuf of any other chain could change.
 fn packet(m: *const Mbuf) -> Option<std::mem::ManuallyDrop<facade::mbuf::Chain>> {
     borrowed_whole(m).filter(|chain| chain.flags().contains(Flags::PKTHDR))
 }

@@ -1,6 +1,7 @@
 //! Changes of a chain's shape that keep its bytes: room in front, in one piece, cut, joined.
 //!
-//! Where FreeBSD's routine frees the chain on failure, so does this: programs that were written for it count on that.
+//! If FreeBSD's routine frees the chain on failure, the routine here does so too, since programs that were written for
+//! it count on that.
 
 use super::{EINVAL, Mbuf, borrowed_whole, given, inside, int, length, or_null, stays_int, whole};
 use crate::status::quietly;
@@ -20,7 +21,7 @@ fn or_freed<T>(m: *mut Mbuf, work: impl FnOnce(&mut Chain) -> Result<T, Error>) 
     })
 }
 
-/// Of a length less than 0.
+/// Returns the error for a length less than 0.
 fn bad() -> Error {
     Error::TooLong {
         wanted: usize::MAX,
@@ -157,7 +158,7 @@ pub extern "C" fn tranship_m_collapse(m: *mut Mbuf, how: i32, limit: i32) -> *mu
         if chain.count() <= limit {
             return m;
         }
-        // Of one by reference, as a failure may leave it half done, with another first mbuf.
+        // Works on a copy by reference, as a failure may leave the chain half done, with another first mbuf.
         let Ok(mut copy) = chain.copypacket() else {
             return null_mut();
         };

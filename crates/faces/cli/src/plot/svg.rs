@@ -107,7 +107,7 @@ pub(crate) fn svg(plot: &Plot) -> String {
     out
 }
 
-/// Where a number is written below the axis: round ones, ten at most.
+/// Returns the places below the axis where a number is written: at most ten, at round numbers.
 fn places(plot: &Plot) -> Vec<(f64, String)> {
     let end = plot.end();
     let step = super::round_up(end / 10.0);

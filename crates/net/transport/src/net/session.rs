@@ -109,7 +109,7 @@ impl Session {
         self.ring(inner);
     }
 
-    /// Lets go of a connection, if there was one.
+    /// Drops a connection, if there was one.
     fn unwatch(&self, gone: Option<Link>) {
         if let Some(link) = gone {
             // The timer thread may hold the socket for a moment: it fails only if it was never watched.

@@ -122,8 +122,8 @@ impl Inner {
         let Some(warm) = lock(&self.room).warm.pop() else {
             return false;
         };
-        // Where the kernel refuses, the place stays as it is until it is taken again.
-        // SAFETY: it was empty when it was put aside, and nobody has it.
+        // If the kernel refuses, the place stays as it is until it is taken again. SAFETY: it was empty when it was put
+        // aside, and nobody has it.
         let _ = unsafe { self.renew(warm.first, warm.blocks) };
         self.vacate(&mut lock(&self.room), warm.first, warm.blocks);
         self.discharge(warm.bytes);

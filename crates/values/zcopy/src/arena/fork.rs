@@ -39,8 +39,8 @@ impl Inner {
         let kept = std::mem::take(&mut room.children.kept);
         drop(room);
         for &(first, blocks, _) in &kept {
-            // Where the kernel refuses, the place stays as it is until it is taken again.
-            // SAFETY: they were empty when they were put aside, and nobody has them.
+            // If the kernel refuses, the place stays as it is until it is taken again. SAFETY: they were empty when
+            // they were put aside, and nobody has them.
             let _ = unsafe { self.renew(first, blocks) };
         }
         let mut room = lock(&self.room);

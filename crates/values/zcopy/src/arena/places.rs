@@ -104,8 +104,7 @@ impl Inner {
             }
             drop(room);
         }
-        // Where the kernel refuses, the place stays as it is until it is taken again.
-        // SAFETY: passed on.
+        // If the kernel refuses, the place stays as it is until it is taken again. SAFETY: passed on.
         let _ = unsafe { self.renew(first, blocks) };
         room = lock(&self.room);
         self.give(&mut room, first, blocks, bytes);

@@ -1,8 +1,8 @@
 //! Datagrams: those of one length go to the kernel in one call (UDP_SEGMENT), copied or by reference.
 //!
-//! By reference a call takes fewer of them (`packet`).
+//! A call by reference takes fewer of them (`packet`).
 //!
-//! By reference they go out of pages that were looked up once for many sends (`registered`). To look them up for each
+//! Datagrams by reference go out of pages that were looked up once for many sends (`registered`). A lookup for each
 //! send (MSG_ZEROCOPY) costs as much as copying a page.
 
 use super::choice::{Chosen, Weight};

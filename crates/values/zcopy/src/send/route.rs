@@ -18,7 +18,7 @@ pub(crate) enum Route {
     LocalDatagrams,
     /// UDP to another.
     Datagrams,
-    /// None of these: copied.
+    /// Any other route. The bytes are copied.
     Other,
 }
 

@@ -55,7 +55,7 @@ impl Sender {
         self.most_bytes = bytes;
     }
 
-    /// Has a drop wait until the carrier's end is gone, too.
+    /// Makes a drop wait until the carrier's end is gone, too.
     pub(in crate::link) fn linger(&mut self) {
         self.lingers = true;
     }

@@ -175,9 +175,9 @@ fn leave(pool: &OwnPool, buf: Handle) {
 
 /// A piece that is about to be moved. Until the message is out it counts as a shared one.
 enum Leaving {
-    /// Of a pool of our own, and never sent before.
+    /// A piece of a pool of our own, which was never sent before.
     First(Buffer),
-    /// Of any pool: the piece came by a move itself.
+    /// A piece of any pool, which itself came by a move.
     Again(BufferMut),
 }
 

@@ -90,7 +90,7 @@ impl Drop for Pages {
 }
 
 impl Pages {
-    /// Has epoll wait for opens of the page.
+    /// Makes epoll wait for opens of the page.
     pub fn watch(&mut self, epoll: &Epoll, token: u64) {
         if let Some(notice) = &self.notice
             && let Err(error) = epoll.add(notice, token, Interest::Read)

@@ -45,8 +45,8 @@ impl Run {
     }
 }
 
-/// Since when some thread waits for memory of each pool. Only repeated looks tell, so a time is "at least", from the first
-/// look on.
+/// For each pool, since when some thread waits for its memory. Only repeated looks show a wait, so each time is a lower
+/// bound, from the first look on.
 #[derive(Debug, Default)]
 pub(super) struct Waits {
     last: HashMap<PoolId, Duration>,

@@ -65,7 +65,7 @@ impl Exports {
         }
     }
 
-    /// Has the next look for waiting connects to an export go on with this number.
+    /// Makes the next look for waiting connects to an export go on with this number.
     pub fn go_on_from(&mut self, id: ExportId, next: u64) {
         if let Some(export) = self.all.get_mut(&id) {
             export.next = next;

@@ -39,7 +39,7 @@ struct Note {
 pub(crate) struct Hold {
     /// The last complete look, by rising slots.
     notes: Vec<Note>,
-    /// Since when there is more than could be noted.
+    /// Since when there have been more holds than could be noted.
     rest_since: Option<Seen>,
     /// Bytes that are charged to the holder.
     pub lingering_bytes: u64,

@@ -42,7 +42,7 @@ pub(crate) struct Watch {
 #[derive(Debug, Default)]
 pub(crate) struct ReadersLook {
     rest: VecDeque<(PoolId, DomainId)>,
-    /// Of the first reader, the next slot.
+    /// The next slot of the first reader.
     next: u32,
     words: u32,
 }
@@ -122,7 +122,7 @@ impl Watch {
         }
     }
 
-    /// Has the next piece of a user's counters read, if there is time. Returns `false` if there is no time, or nothing
+    /// Reads the next piece of a user's counters, if there is time. Returns `false` if there is no time, or nothing
     /// more to read.
     fn read_more(&mut self, uid: u32, cx: &mut Context, pools: &mut Pools) -> bool {
         loop {

@@ -124,7 +124,7 @@ impl Pools {
             }
             cx.unstrand(stranded.payer, bytes);
             if !stranded.holders.is_empty() {
-                // Of the remaining holders, another user pays.
+                // The user of one of the remaining holders pays from now on.
                 stranded.payer = cx.payer(&stranded.holders);
                 cx.strand(stranded.payer, bytes);
                 if let Some(p) = self.get_mut(id) {

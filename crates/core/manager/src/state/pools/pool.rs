@@ -273,7 +273,7 @@ impl Pools {
         self.stored_version += u64::from(stored);
     }
 
-    /// Has the store told again.
+    /// Makes the manager tell the store again.
     pub fn store_again(&mut self) {
         self.stored_version += 1;
     }

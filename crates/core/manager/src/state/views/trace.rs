@@ -264,7 +264,7 @@ impl Traces {
         if gone.values().map(Vec::len).sum::<usize>() <= MOST_GONE {
             return;
         }
-        // Of several with equally many, the user that has just got one more.
+        // If several have equally many, the user that has just got one more.
         let most = gone
             .iter()
             .max_by_key(|(uid, all)| (all.len(), **uid == last));
