@@ -138,7 +138,7 @@ impl Ring {
         self.own.front().end(how);
     }
 
-    /// Gives the lines before `head` back to the other end. A [`notify`](Ring::notify) after it is that of a
+    /// Gives the lines before `head` back to the other end. A [`notify`](Ring::notify) after it has to use a
     /// [`Lazy`](crate::Waker::Lazy) waker.
     #[inline(always)]
     pub fn give_back(&self, head: u64) {

@@ -420,7 +420,7 @@ pub unsafe fn move_onto(from: NonNull<u8>, len: usize, onto: NonNull<u8>) -> io:
 /// # Safety
 /// `from..from + len` is one file's, and mapped shared; the caller owns `onto..onto + len`, which nothing uses.
 pub unsafe fn show_again(from: NonNull<u8>, len: usize, onto: NonNull<u8>) -> io::Result<()> {
-    // SAFETY: an old length of 0 leaves the first mapping as it is; the rest is the caller's word.
+    // SAFETY: an old length of 0 leaves the first mapping as it is; the rest is the caller promises it.
     unsafe {
         let flags = rustix::mm::MremapFlags::MAYMOVE;
         rustix::mm::mremap_fixed(from.as_ptr().cast(), 0, len, flags, onto.as_ptr().cast())?;

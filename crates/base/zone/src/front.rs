@@ -206,7 +206,7 @@ impl Front {
         // SAFETY: as the caller promises.
         let top = unsafe { &mut *self.top.get() };
         *top = Top {
-            // The other way round: from the next item to the origin.
+            // The distance in the other direction: from the next item to the origin.
             origin: Top {
                 origin: next,
                 first,

@@ -53,7 +53,7 @@ impl AtOnce {
         if request.op != Op::Write || request.durable || !whole || request.len > MAX_BYTES {
             return false;
         }
-        // Ordering: relaxed; it says nothing of anything else.
+        // Ordering: relaxed; it says nothing about other memory.
         let one_less = |left: u32| left.checked_sub(1);
         let relaxed = Ordering::Relaxed;
         if self

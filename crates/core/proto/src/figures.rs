@@ -227,7 +227,7 @@ fn small(word: u64) -> u32 {
     u32::try_from(word).unwrap_or(u32::MAX)
 }
 
-/// Returns the entry of a list; an unknown one is none.
+/// Returns the entry of a list. Returns none for an unknown word.
 fn entry<T: Copy>(all: &[T], word: u64) -> Option<T> {
     all.get(usize::try_from(word).ok()?).copied()
 }

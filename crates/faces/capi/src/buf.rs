@@ -480,9 +480,9 @@ fn part(buf: *const Buf, part: Option<(usize, usize)>, out: *mut Buf) -> Result<
             "buf and out are the same place, and what is in it would be lost: give it another one",
         ));
     }
-    // SAFETY: the caller's word: a place, and nobody else's.
+    // SAFETY: the caller promises: a place, and nobody else's.
     let out = place(unsafe { out.cast::<MaybeUninit<Buf>>().as_mut() }, "out")?;
-    // SAFETY: the caller's word: a buf, which is another place, as was just seen.
+    // SAFETY: the caller promises: a buf, which is another place, as was just seen.
     let buf = there(unsafe { buf.as_ref() }, "buf")?;
     if buf.kind != BUF_SHARED {
         return Err(buf.other_kind("shared (tranship_freeze)"));

@@ -28,7 +28,7 @@ pub(crate) fn text_if_any<'a>(
     if given.is_null() {
         return Ok(None);
     }
-    // SAFETY: the caller's word: it ends with a 0, and stays as it is during the call.
+    // SAFETY: the caller promises: it ends with a 0, and stays as it is during the call.
     let text = unsafe { CStr::from_ptr(given) };
     let at =
         |e: std::str::Utf8Error| wrong(format!("{what} is no UTF-8 at byte {}", e.valid_up_to()));
@@ -84,7 +84,7 @@ pub(crate) fn nanoseconds(timeout_ns: i64) -> Duration {
 pub(crate) fn copy_out(text: &[u8], to: *mut c_char, room: usize) -> usize {
     if !to.is_null() && room > 0 {
         let fits = text.len().min(room - 1);
-        // SAFETY: the caller's word: there is that much room; the text is no part of it.
+        // SAFETY: the caller promises: there is that much room; the text is no part of it.
         unsafe {
             std::ptr::copy_nonoverlapping(text.as_ptr(), to.cast(), fits);
             to.add(fits).write(0);
@@ -113,7 +113,7 @@ pub(crate) fn copy_out_bytes(
         skip -= from;
         let part = (view.len() - from).min(len - done);
         let part = view.sub(from..from + part)?;
-        // SAFETY: the caller's word: there is room for `len` bytes, of which `done` are used.
+        // SAFETY: the caller promises: there is room for `len` bytes, of which `done` are used.
         unsafe { part.copy_to(to.cast::<u8>().add(done)) };
         done += part.len();
     }

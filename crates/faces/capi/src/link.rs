@@ -64,7 +64,7 @@ impl ChannelOptions {
                 (TRUST_NONE..=TRUST_FULL).filter(|level| self.accept_trust & 1 << level != 0);
             link = link.accept_trust(levels.flat_map(trust));
         }
-        // SAFETY: the caller's word: a pool, or NULL.
+        // SAFETY: the caller promises: a pool, or NULL.
         if let Some(pool) = unsafe { self.snapshots.as_ref() } {
             link = link.snapshots(pool.0.id());
         }

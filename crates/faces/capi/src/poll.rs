@@ -135,7 +135,7 @@ fn means<'a>(item: &PollItem) -> Result<Means<'a>, facade::Error> {
     Ok(match kind {
         POLL_RECEIVER => Means::Receiver(object.cast()),
         POLL_SENDER => Means::Sender(object.cast()),
-        // SAFETY: the caller's word: `kind` says what it is.
+        // SAFETY: the caller promises: `kind` says what it is.
         POLL_LISTENER => Means::Listener(Arc::clone(unsafe { &(*object.cast::<Listener>()).0 })),
         // SAFETY: as above.
         POLL_DOMAIN => Means::Domain(unsafe { &(*object.cast::<Domain>()).0 }.clone()),
@@ -151,7 +151,7 @@ fn descriptor<'a>(fd: i32) -> Result<BorrowedFd<'a>, facade::Error> {
     if fd < 0 {
         return Err(wrong(format!("fd is {fd}, which is no descriptor")));
     }
-    // SAFETY: the caller's word: it stays open during the call.
+    // SAFETY: the caller promises: it stays open during the call.
     Ok(unsafe { BorrowedFd::borrow_raw(fd) })
 }
 
@@ -160,7 +160,8 @@ impl Means<'_> {
         use facade::PollItem as Item;
         Some(match self {
             Means::Nothing => return None,
-            // SAFETY: the caller's word: it is one, and nobody else uses it during the call; none of them is there twice.
+            // SAFETY: the caller promises: it is one, and nobody else uses it during the call; none of them is there
+            // twice.
             Means::Receiver(receiver) => Item::receiver(unsafe { &mut (**receiver).0 }),
             // SAFETY: as above.
             Means::Sender(sender) => Item::sender(unsafe { &mut (**sender).0 }),

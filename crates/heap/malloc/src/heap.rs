@@ -110,7 +110,7 @@ pub(crate) unsafe fn free(address: NonNull<u8>) {
             if !is_aligned || unsafe { !class.marks.clear(number) } {
                 not_out(address, tag);
             }
-            // SAFETY: the caller's word, and the mark's.
+            // SAFETY: the promise of the caller, and of the mark.
             if unsafe { class.zone.free_cached_numbered(number) } {
                 return;
             }
@@ -142,7 +142,7 @@ fn not_allocated(address: NonNull<u8>) -> ! {
 #[inline(never)]
 unsafe fn free_slow(address: NonNull<u8>) {
     if meta::owns(address.as_ptr()) {
-        // SAFETY: the caller's word.
+        // SAFETY: the caller promises it.
         return unsafe { meta::free(address) };
     }
     let _inside = Inside::enter();
@@ -150,7 +150,7 @@ unsafe fn free_slow(address: NonNull<u8>) {
         not_allocated(address);
     };
     match heap.arena.tag_of(address.as_ptr()) {
-        // SAFETY: the caller's word.
+        // SAFETY: the caller promises it.
         0 if unsafe { huge::free(address) } => {}
         PAGES_TAG if heap.pages(address).is_some() => {
             // SAFETY: as above.
@@ -207,7 +207,7 @@ pub(crate) unsafe fn resize(
     }
     if usable > MAX_PAGES_BYTES && bytes > MAX_PAGES_BYTES && align <= PAGE_BYTES {
         let _inside = Inside::enter();
-        // SAFETY: the caller's word; only mappings are that large.
+        // SAFETY: the caller promises it; only mappings are that large.
         let resize = || unsafe { huge::resize(address, bytes) };
         return resize().or_else(|| {
             heap()?.reclaim();

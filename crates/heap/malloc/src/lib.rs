@@ -103,7 +103,7 @@ unsafe impl GlobalAlloc for Tranship {
     #[inline]
     unsafe fn dealloc(&self, address: *mut u8, _layout: Layout) {
         if let Some(address) = NonNull::new(address) {
-            // SAFETY: the caller's word.
+            // SAFETY: the caller promises it.
             unsafe { heap::free(address) };
         }
     }
@@ -114,7 +114,7 @@ unsafe impl GlobalAlloc for Tranship {
             return null_mut();
         };
         let align = layout.align();
-        // SAFETY: the caller's word.
+        // SAFETY: the caller promises it.
         let address = unsafe {
             if !inside::is_inside() {
                 heap::resize(address, bytes, align)

@@ -49,7 +49,7 @@ pub fn alloc_zeroed(bytes: usize, align: usize) -> Option<NonNull<u8>> {
 /// `address` is from this heap and not freed, and nothing uses the memory there any more.
 #[inline(always)]
 pub unsafe fn free(address: NonNull<u8>) {
-    // SAFETY: the caller's word.
+    // SAFETY: the caller promises it.
     unsafe { heap::free(address) }
 }
 
@@ -63,7 +63,7 @@ pub unsafe fn resize(address: NonNull<u8>, bytes: usize, align: usize) -> Option
     if bytes > MAX_BYTES {
         return None;
     }
-    // SAFETY: the caller's word.
+    // SAFETY: the caller promises it.
     unsafe { heap::resize(address, bytes, align) }
 }
 

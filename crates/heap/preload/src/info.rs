@@ -116,6 +116,6 @@ pub unsafe extern "C" fn malloc_info(options: c_int, stream: *mut c_void) -> c_i
     let Ok(text) = CString::new(text) else {
         return -1;
     };
-    // SAFETY: a string that ends in 0; the caller's word for the stream.
+    // SAFETY: a string that ends in 0; the caller's promise about the stream.
     unsafe { fputs(text.as_ptr(), stream) }.min(0)
 }

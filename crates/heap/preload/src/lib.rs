@@ -60,7 +60,7 @@ pub extern "C" fn calloc(count: usize, bytes: usize) -> *mut c_void {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn free(address: *mut c_void) {
     if let Some(address) = NonNull::new(address.cast()) {
-        // SAFETY: the caller's word.
+        // SAFETY: the caller promises it.
         unsafe { heap::free(address) };
     }
 }
@@ -95,7 +95,7 @@ pub unsafe extern "C" fn realloc(address: *mut c_void, bytes: usize) -> *mut c_v
         return malloc(bytes);
     };
     if bytes == 0 {
-        // SAFETY: the caller's word.
+        // SAFETY: the caller promises it.
         unsafe { heap::free(old) };
         return null_mut();
     }
@@ -135,7 +135,7 @@ pub unsafe extern "C" fn posix_memalign(
     }
     match heap::alloc(bytes, align.max(ALIGN)) {
         Some(address) => {
-            // SAFETY: the caller's word.
+            // SAFETY: the caller promises it.
             unsafe { result.write(address.as_ptr().cast()) };
             0
         }
@@ -183,6 +183,6 @@ pub extern "C" fn pvalloc(bytes: usize) -> *mut c_void {
 /// The rules of its manual page hold.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn malloc_usable_size(address: *mut c_void) -> usize {
-    // SAFETY: the caller's word.
+    // SAFETY: the caller promises it.
     NonNull::new(address.cast()).map_or(0, |address| unsafe { heap::usable(address) })
 }

@@ -66,7 +66,7 @@ pub unsafe extern "C" fn close(fd: c_int) -> c_int {
         errno::set(libc::EBADF);
         return -1;
     }
-    // SAFETY: the caller's word.
+    // SAFETY: the caller promises it.
     unsafe { next::close(fd) }
 }
 
@@ -79,7 +79,7 @@ pub unsafe extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) 
     let mut first = first;
     while let Some(ours) = first_of_ours(first, last) {
         if ours > first {
-            // SAFETY: the caller's word.
+            // SAFETY: the caller promises it.
             let done = unsafe { next::close_range(first, ours - 1, flags) };
             if done != 0 {
                 return done;
@@ -90,7 +90,7 @@ pub unsafe extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) 
         }
         first = ours + 1;
     }
-    // SAFETY: the caller's word.
+    // SAFETY: the caller promises it.
     unsafe { next::close_range(first, last, flags) }
 }
 
@@ -102,7 +102,7 @@ pub unsafe extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) 
 pub unsafe extern "C" fn closefrom(first: c_int) {
     let first = c_uint::try_from(first).unwrap_or(0);
     let before = errno::get();
-    // SAFETY: the caller's word.
+    // SAFETY: the caller promises it.
     unsafe { close_range(first, c_uint::MAX, 0) };
     errno::set(before);
 }
@@ -117,7 +117,7 @@ pub unsafe extern "C" fn dup2(from: c_int, to: c_int) -> c_int {
         errno::set(libc::EBADF);
         return -1;
     }
-    // SAFETY: the caller's word.
+    // SAFETY: the caller promises it.
     unsafe { next::dup2(from, to) }
 }
 
@@ -131,7 +131,7 @@ pub unsafe extern "C" fn dup3(from: c_int, to: c_int, flags: c_int) -> c_int {
         errno::set(libc::EBADF);
         return -1;
     }
-    // SAFETY: the caller's word.
+    // SAFETY: the caller promises it.
     unsafe { next::dup3(from, to, flags) }
 }
 

@@ -72,12 +72,12 @@ pub unsafe extern "C" fn free(at: *mut c_void) {
         Some(arena) => {
             let before = errno::get();
             // Memory that an arena frees is never freed inside of it: its own tables are the C library's. SAFETY: the
-            // caller's word.
+            // caller promises it.
             unsafe { arena.free_raw(start) };
             errno::set(before);
         }
         None if next::is_looking() => {}
-        // SAFETY: the caller's word.
+        // SAFETY: the caller promises it.
         None => unsafe { next::free(at) },
     }
 }
@@ -121,11 +121,11 @@ pub unsafe extern "C" fn realloc(at: *mut c_void, bytes: usize) -> *mut c_void {
         return malloc(bytes);
     };
     let Some(arena) = state::arena_of(start.as_ptr()) else {
-        // SAFETY: the caller's word.
+        // SAFETY: the caller promises it.
         return unsafe { grown(at, bytes) };
     };
     if bytes == 0 {
-        // SAFETY: the caller's word.
+        // SAFETY: the caller promises it.
         unsafe { free(at) };
         return std::ptr::null_mut();
     }
@@ -171,7 +171,7 @@ unsafe fn grown(at: *mut c_void, bytes: usize) -> *mut c_void {
         return std::ptr::null_mut();
     }
     if bytes >= PAGE && is_large(bytes) && next::knows_its_blocks() {
-        // SAFETY: the caller's word.
+        // SAFETY: the caller promises it.
         let has = unsafe { next::malloc_usable_size(at) };
         if !is_large(has)
             && let Some(to) = twin(bytes)
@@ -181,7 +181,7 @@ unsafe fn grown(at: *mut c_void, bytes: usize) -> *mut c_void {
             return to.as_ptr().cast();
         }
     }
-    // SAFETY: the caller's word.
+    // SAFETY: the caller promises it.
     unsafe { next::realloc(at, bytes) }
 }
 
@@ -211,7 +211,7 @@ pub unsafe extern "C" fn malloc_usable_size(at: *mut c_void) -> usize {
         None => 0,
         Some(start) => match state::arena_of(start.as_ptr()) {
             Some(arena) => arena.usable(start).unwrap_or(0),
-            // SAFETY: the caller's word.
+            // SAFETY: the caller promises it.
             None => unsafe { next::malloc_usable_size(at) },
         },
     }
@@ -292,7 +292,7 @@ pub unsafe extern "C" fn posix_memalign(to: *mut *mut c_void, align: usize, byte
             0
         }
         None if next::is_looking() => libc::ENOMEM,
-        // SAFETY: the caller's word.
+        // SAFETY: the caller promises it.
         None => unsafe { next::posix_memalign(to, align, bytes) },
     }
 }

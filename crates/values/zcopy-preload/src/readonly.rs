@@ -72,7 +72,7 @@ unsafe extern "C" fn note(
     _size: usize,
     found: *mut c_void,
 ) -> c_int {
-    // SAFETY: the caller's word.
+    // SAFETY: the caller promises it.
     let (about, found) = unsafe { (&*about, &mut *found.cast::<Vec<(usize, usize)>>()) };
     // SAFETY: the list has this many headers.
     let headers =

@@ -25,7 +25,7 @@ const KNOWN: c_int = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
 /// As its manual page says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn write(fd: c_int, from: *const c_void, len: usize) -> isize {
-    // SAFETY: the caller's word, here and below.
+    // SAFETY: the caller promises it, here and below.
     unsafe { one(fd, from, len, 0, || next::write(fd, from, len)) }
 }
 
@@ -35,7 +35,7 @@ pub unsafe extern "C" fn write(fd: c_int, from: *const c_void, len: usize) -> is
 /// As its manual page says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn send(fd: c_int, from: *const c_void, len: usize, flags: c_int) -> isize {
-    // SAFETY: the caller's word.
+    // SAFETY: the caller promises it.
     unsafe { one(fd, from, len, flags, || next::send(fd, from, len, flags)) }
 }
 
@@ -52,7 +52,7 @@ pub unsafe extern "C" fn sendto(
     to: *const libc::sockaddr,
     to_len: libc::socklen_t,
 ) -> isize {
-    // SAFETY: the caller's word.
+    // SAFETY: the caller promises it.
     unsafe {
         let copy = || next::sendto(fd, from, len, flags, to, to_len);
         if to.is_null() {
@@ -69,7 +69,7 @@ pub unsafe extern "C" fn sendto(
 /// As its manual page says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn writev(fd: c_int, pieces: *const libc::iovec, count: c_int) -> isize {
-    // SAFETY: the caller's word.
+    // SAFETY: the caller promises it.
     unsafe {
         let copy = || next::writev(fd, pieces, count);
         match usize::try_from(count) {
@@ -85,7 +85,7 @@ pub unsafe extern "C" fn writev(fd: c_int, pieces: *const libc::iovec, count: c_
 /// As its manual page says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sendmsg(fd: c_int, message: *const libc::msghdr, flags: c_int) -> isize {
-    // SAFETY: the caller's word.
+    // SAFETY: the caller promises it.
     unsafe {
         let copy = || next::sendmsg(fd, message, flags);
         if !may_look(fd, flags) || !is_readable(message.cast(), size_of::<libc::msghdr>()) {
@@ -119,7 +119,7 @@ unsafe fn one(
     if len < WORTH || !may_look(fd, flags) {
         return copy();
     }
-    // SAFETY: the caller's word.
+    // SAFETY: the caller promises it.
     match unsafe { piece(from.cast(), len) } {
         Some(piece) => sent(fd, std::iter::once(piece), flags, copy),
         None => copy(),
@@ -165,7 +165,7 @@ unsafe fn many(
     }
     // SAFETY: the caller's list, which is there.
     let list = unsafe { std::slice::from_raw_parts(pieces, count) };
-    // SAFETY: the caller's word.
+    // SAFETY: the caller promises it.
     let ours = |one: &libc::iovec| unsafe { piece(one.iov_base.cast::<u8>(), one.iov_len) };
     // The kernel refuses impossible lengths and places.
     let all = list.iter().try_fold(0usize, |all, one| {

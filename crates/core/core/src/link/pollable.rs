@@ -50,7 +50,7 @@ impl Receiver {
         if lock(&link.doorbell).polled {
             return Ok(());
         }
-        // Only this end sets it; the manager is not spoken to under its lock.
+        // Only this end sets the doorbell, so its lock need not be held while the manager is asked.
         if link.inside.is_some() {
             link.has_doorbell();
         } else if lock(&link.doorbell).near.is_none() {

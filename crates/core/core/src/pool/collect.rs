@@ -173,8 +173,8 @@ impl Collector {
         true
     }
 
-    /// Prefetches as many of the oldest buffers as possible; out of the defer queues at most `want`, because the
-    /// senders look at the others themselves, a few after each few that they send.
+    /// Prefetches as many of the oldest buffers as possible. From the defer queues it takes at most `want`, because the
+    /// senders look at the other ones themselves, a few after each few that they send.
     #[inline]
     fn look_ahead(&self, gc: &mut Gc, deferred: Deferred, want: usize) {
         let known = gc.ahead.len();

@@ -78,7 +78,7 @@ impl Memory {
         unsafe { self.chunks.window.close(private.offset(), bytes, left) };
     }
 
-    /// Makes a frozen buffer writable again, which no other domain ever knew.
+    /// Makes a frozen buffer writable again, if no other domain ever knew the buffer.
     #[cold]
     pub(super) fn open_again(&self, slot: u32) {
         if let Some(notes) = &self.domain().leaks {

@@ -170,7 +170,7 @@ pub struct HogNotice {
     pub uid: u32,
     /// Bytes of others' memory that are charged to the domain.
     pub charged_bytes: u64,
-    /// The limit above which it is too much, bytes.
+    /// The limit that the charged bytes exceed, bytes.
     pub over_bytes: u64,
     /// The action; `None`: the domain is within the limit again.
     pub action: Option<HogAction>,

@@ -32,7 +32,7 @@ struct tranship_mbuf_options {
     const tranship_pool *pool;
     /** Addresses that are reserved: no more memory than that can ever be used. 0: 16 GiB. */
     uint64_t window_bytes;
-    /** The most mbufs. 0: after the machine's memory, as are the following. */
+    /** The most mbufs. 0, here and in the next fields: by the size of the machine's memory. */
     uint64_t mbufs;
     /** The most clusters of 2 KiB. */
     uint64_t clusters;

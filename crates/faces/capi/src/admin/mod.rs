@@ -57,7 +57,7 @@ pub extern "C" fn tranship_admin_pool_stats(
         if out.is_null() {
             return Err(wrong("out is NULL"));
         }
-        // SAFETY: the caller's word: one of these, of whatever version, and all begin with their size.
+        // SAFETY: the caller promises: one of these, of whatever version, and all begin with their size.
         let size = unsafe { out.cast::<usize>().read_unaligned() };
         let here = size_of::<PoolStats>();
         if !(size_of::<usize>()..=4096).contains(&size) {

@@ -29,7 +29,7 @@ pub struct MbufOptions {
     pub pool: *const Pool,
     /// Addresses that are reserved: no more memory than that can ever be used. 0: 16 GiB.
     pub window_bytes: u64,
-    /// The most mbufs. 0: after the machine's memory, as are the following.
+    /// The most mbufs. 0, here and in the next fields: by the size of the machine's memory.
     pub mbufs: u64,
     /// The most clusters of 2 KiB.
     pub clusters: u64,
@@ -65,7 +65,7 @@ impl MbufOptions {
         if self.window_bytes != 0 {
             options = options.window_bytes(self.window_bytes);
         }
-        // SAFETY: the caller's word: a pool, or NULL.
+        // SAFETY: the caller promises: a pool, or NULL.
         if let Some(pool) = unsafe { self.pool.as_ref() } {
             options = options.over_pool(&pool.0);
         }

@@ -28,11 +28,11 @@ const EROFS: i32 = 30;
 #[inline(always)]
 fn owned(m: *mut Mbuf) -> Option<Chain> {
     let m = NonNull::new(m)?;
-    // SAFETY: the caller's word: an mbuf. Of one that was freed the memory is there, as a rule.
+    // SAFETY: the caller promises: an mbuf. Of one that was freed the memory is there, as a rule.
     if unsafe { Chain::is_freed(m.cast()) } {
         freed(m);
     }
-    // SAFETY: the caller's word: an mbuf that it has, and does not use again as it was.
+    // SAFETY: the caller promises: an mbuf that it has, and does not use again as it was.
     Some(unsafe { Chain::from_raw(m.cast()) })
 }
 

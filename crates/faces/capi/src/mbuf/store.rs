@@ -16,7 +16,7 @@ struct Attached {
     args: [*mut c_void; 2],
 }
 
-// SAFETY: the caller's word: the memory may be used, and freed, by any thread.
+// SAFETY: the caller promises: the memory may be used, and freed, by any thread.
 unsafe impl Send for Attached {}
 
 impl AsRef<[u8]> for Attached {

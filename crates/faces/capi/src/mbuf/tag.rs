@@ -22,11 +22,11 @@ fn with<T>(m: *mut Mbuf, otherwise: T, work: impl FnOnce(&mut Tags) -> T) -> T {
 }
 
 fn tag<'a>(t: *mut Tag) -> Option<&'a mut Held> {
-    // SAFETY: the caller's word: a tag, which no other thread uses.
+    // SAFETY: the caller promises: a tag, which no other thread uses.
     unsafe { t.cast::<Held>().as_mut() }
 }
 
-/// A tag that is in no list: the caller's word.
+/// A tag that is in no list: the caller promises it.
 fn free_tag(t: *mut Tag) -> Option<Box<Held>> {
     // SAFETY: it is one that `tranship_m_tag_alloc` or `tranship_m_tag_unlink` gave out, and the caller does not use it again.
     NonNull::new(t).map(|t| unsafe { Box::from_raw(t.cast::<Held>().as_ptr()) })

@@ -31,7 +31,7 @@ impl Held {
     fn made(name: *const c_char, keg: &Arc<ItemKeg>, items: Items, dtor: UmaDtor) -> *mut Zone {
         let name = match name.is_null() {
             true => "zone".into(),
-            // SAFETY: the caller's word: it ends with a 0.
+            // SAFETY: the caller promises: it ends with a 0.
             false => unsafe { CStr::from_ptr(name) }.to_string_lossy(),
         };
         let callbacks = Arc::<Callbacks>::default();
@@ -53,7 +53,7 @@ impl Held {
 
 #[inline(always)]
 fn held<'a>(zone: *const Zone) -> Option<&'a Held> {
-    // SAFETY: the caller's word: a zone, or NULL.
+    // SAFETY: the caller promises: a zone, or NULL.
     unsafe { zone.cast::<Held>().as_ref() }
 }
 
@@ -133,7 +133,7 @@ pub extern "C" fn tranship_uma_zdestroy(zone: *mut Zone) -> i32 {
             return 0;
         };
         closed_at(zone.as_ptr().cast::<Held>(), "tranship_uma_zdestroy");
-        // SAFETY: the caller's word: a zone, which nobody uses any more.
+        // SAFETY: the caller promises: a zone, which nobody uses any more.
         let zone = unsafe { Box::from_raw(zone.cast::<Held>().as_ptr()) };
         zone.callbacks.is_of(null_mut());
         match zone.zone.destroy() {
@@ -191,7 +191,7 @@ pub extern "C" fn tranship_uma_zfree_arg(zone: *const Zone, item: *mut c_void, a
             // SAFETY: the caller's function, called as it was promised.
             unsafe { dtor(item, int(zone.size as u64), arg) };
         }
-        // SAFETY: the caller's word: it came from this zone, and is not used again.
+        // SAFETY: the caller promises: it came from this zone, and is not used again.
         unsafe { zone.zone.free(at) };
     });
 }
@@ -251,7 +251,7 @@ pub extern "C" fn tranship_uma_zone_set_warning(zone: *const Zone, warning: *con
     let Some(zone) = held(zone) else { return };
     quietly((), || {
         let text = (!warning.is_null()).then(|| {
-            // SAFETY: the caller's word: it ends with a 0.
+            // SAFETY: the caller promises: it ends with a 0.
             unsafe { CStr::from_ptr(warning) }
                 .to_string_lossy()
                 .into_owned()

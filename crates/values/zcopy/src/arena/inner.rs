@@ -46,7 +46,7 @@ pub(crate) struct Inner {
     pub(super) counters: Counters,
     /// The file is another process's now.
     pub(super) given: AtomicBool,
-    /// Some of it is memory of a program, which may never be touched.
+    /// Whether some of the memory is a program's, which this process may never touch.
     pub(super) has_raw: AtomicBool,
     /// Account that pays for all of it.
     pub(super) account: Option<Account>,

@@ -152,7 +152,7 @@ pub(super) fn is_later(error: &io::Error) -> bool {
     )
 }
 
-/// Returns whether it is an error that a socket has for its sender, and reports once.
+/// Returns whether the error is one that a socket keeps for its sender and reports once.
 pub(super) fn is_the_sockets(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error(),

@@ -16,8 +16,8 @@ pub(crate) struct Claims {
     readers: BTreeMap<(PoolId, DomainId), ClaimedReader>,
     /// Channels that domains have named, believed or not: they have them, until they leave them.
     tried: BTreeSet<(DomainId, ChannelId)>,
-    /// The claims of each domain; `assigns` by their pools; how often a domain is named as the other end.
-    // Invariant: of each in the three maps.
+    /// Indexes: the claims of each domain; `assigns` by their pools; how often a domain is named as the other end.
+    // Invariant: the indexes have each entry of the three maps of claims.
     back_refs: BackRefs,
     of_pools: BTreeSet<(PoolId, ChannelId, bool)>,
     peers: BTreeMap<DomainId, u32>,
