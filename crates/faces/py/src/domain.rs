@@ -25,7 +25,7 @@ use tranship::service::{ServiceOptions, Services as _};
 use tranship::topic::SubscriberOptions;
 use tranship::{ChannelOptions, DomainBuilder, PoolId, PoolOptions, Trust, Wait};
 
-/// This process's membership with a manager. A forked child connects anew.
+/// This process's membership with a manager. A forked child connects again.
 #[pyclass(frozen, weakref, module = "tranship")]
 pub(crate) struct Domain {
     held: Slot<Arc<tranship::Domain>>,
@@ -206,12 +206,12 @@ impl Domain {
 
 #[pymethods]
 impl Domain {
-    /// Makes a pool of at most so many bytes. `trust` says which processes can write it besides this one: by default
-    /// none. At "half" and "full" every process that has the pool can punch holes into its memory: a reader that
-    /// touches a hole pays for the page. Buffers begin at multiples of `align`; `below` is the address below which all
-    /// of it is mapped in this process. At level "none" buffers of at least `seal_from` bytes are not copied by their
-    /// receivers: no process can write them once they are sent. With `allow_forward` all receivers of its buffers may
-    /// send them on.
+    /// Makes a pool of at most `max_bytes` bytes. `trust` says which other processes can write it: by default none. At
+    /// "half" and "full" every process that has the pool can punch holes into its memory: a reader that touches a hole
+    /// pays for the page. Buffers begin at multiples of `align`; `below` is the address below which the whole pool is
+    /// mapped in this process. At level "none" buffers of at least `seal_from` bytes are not copied by their receivers:
+    /// no process can write them once they are sent. With `allow_forward` all receivers of the pool's buffers may send
+    /// them on.
     #[pyo3(
         signature = (
             name, max_bytes, *, slots=None, chunk_bytes=None, trust="producer", keep=Number::of(0), preallocate=Number::of(0),
@@ -263,9 +263,10 @@ impl Domain {
         Ok(Pool::new(pool, name.to_owned()))
     }
 
-    /// Exports a name, at which other processes open the other end. `wait` is how this end waits: it polls for some
+    /// Exports a name, at which other processes open the other end. `wait` says how this end waits: it polls for some
     /// microseconds and then sleeps ("spin-then-sleep"), sleeps at once ("sleep"), or keeps a processor busy until
-    /// there is a message ("spin"). `message_type` is the text that both ends must have alike (`tranship.message_type`).
+    /// there is a message ("spin"). `message_type` is a text that must be the same at both ends
+    /// (`tranship.message_type`).
     #[pyo3(signature = (name, end, *, lines=Number::of(256), wait="spin-then-sleep", message_type=None), text_signature = "($self, name, end, *, lines=256, wait='spin-then-sleep', message_type=None)")]
     fn listen(
         &self,
@@ -291,9 +292,9 @@ impl Domain {
         ))
     }
 
-    /// Connects to a name at which a process listens for the other end, and waits for it. `end` is `tranship.Sender` or
-    /// `tranship.Receiver`: the end that this side gets. A receiver copies messages out of pools of level "none" into
-    /// the pool `snapshots`.
+    /// Connects to a name at which a process listens for the other end, and waits for it. `end` is the end that this
+    /// side gets: `tranship.Sender` or `tranship.Receiver`. A receiver copies messages out of pools of level "none"
+    /// into the pool `snapshots`.
     #[pyo3(signature = (name, end, *, timeout=None, lines=Number::of(256), wait="spin-then-sleep", snapshots=None, message_type=None), text_signature = "($self, name, end, *, timeout=None, lines=256, wait='spin-then-sleep', snapshots=None, message_type=None)")]
     #[expect(clippy::too_many_arguments, reason = "keywords in Python")]
     fn open<'py>(
@@ -332,12 +333,13 @@ impl Domain {
 
     /// Publishes a topic: each message goes to all subscribers, and costs the same for one and for two hundred.
     ///
-    /// `depth` messages are in the ring, a power of two, 2 to 65,536; a late subscriber gets the last `history` of them. A
-    /// subscriber may keep `keep` buffers and 12 more. `when_behind` says what `send` does when a reliable subscriber is
-    /// behind: "overwrite" the oldest message (then no subscriber is reliable), "drop-new", or a number of seconds to
-    /// wait. The topic's own pool has at most `max_bytes` of addresses and `slots` buffers. With `shared` publishers of other
-    /// domains may have the name too, if all of them say so. A message may have `pieces` pieces, 8 by default, up to 32.
-    /// `message_type` is the text that both sides must have alike (`tranship.message_type`).
+    /// `depth` messages are in the ring, a power of two, 2 to 65,536; a late subscriber gets the last `history` of
+    /// them. A subscriber may keep `keep` buffers and 12 more. `when_behind` says what `send` does when a reliable
+    /// subscriber is behind: "overwrite" the oldest message (then no subscriber is reliable), "drop-new", or a number
+    /// of seconds to wait. The topic's own pool has at most `max_bytes` of addresses and `slots` buffers. With `shared`
+    /// publishers of other domains may use the name too, if all of them set `shared`. A message may have `pieces`
+    /// pieces, 8 by default, up to 32. `message_type` is a text that must be the same on both sides
+    /// (`tranship.message_type`).
     #[pyo3(
         signature = (name, *, depth=Number::of(16), history=Number::of(0), keep=Number::of(64), when_behind=None, max_bytes=Number::of(1 << 30), slots=Number::of(1024), shared=false, pieces=None, message_type=None),
         text_signature = "($self, name, *, depth=16, history=0, keep=64, when_behind='overwrite', max_bytes=1073741824, slots=1024, shared=False, pieces=None, message_type=None)"
@@ -373,8 +375,9 @@ impl Domain {
 
     /// Subscribes to a topic, and returns at once: it joins in `recv` or `try_recv`, which wait for a publisher.
     ///
-    /// With `reliable` the publisher does not overwrite what this subscriber has still to take, as far as its
-    /// `when_behind` says. With `latest` only the newest message is received. `wait` and `message_type` are as for `listen`.
+    /// With `reliable` the publisher does not overwrite messages that this subscriber has not yet taken, as far as its
+    /// `when_behind` says. With `latest` only the newest message is received. `wait` and `message_type` are as for
+    /// `listen`.
     #[pyo3(signature = (name, *, reliable=false, latest=false, wait="spin-then-sleep", message_type=None), text_signature = "($self, name, *, reliable=False, latest=False, wait='spin-then-sleep', message_type=None)")]
     fn subscribe(
         &self,
@@ -469,11 +472,11 @@ impl Domain {
 
     /// Joins a queue as a producer: each of its items goes to one consumer.
     ///
-    /// `depth` of its items may wait, a power of two, 2 to 65,536. A consumer may keep `keep` buffers and 12 more. An item
-    /// whose consumer ended without acknowledging it goes back to the queue, or with `report_lost` to `take_lost`. With
-    /// `exclusive` no other producer may have the name. The producer's own pool has at most `max_bytes` of addresses and
-    /// `slots` buffers. An item may have `pieces` pieces, 8 by default, up to 32. `message_type` is the text that both sides must
-    /// have alike (`tranship.message_type`).
+    /// `depth` of its items may wait, a power of two, 2 to 65,536. A consumer may keep `keep` buffers and 12 more. An
+    /// item whose consumer ended without acknowledging it goes back to the queue, or with `report_lost` to `take_lost`.
+    /// With `exclusive` no other producer may use the name. The producer's own pool has at most `max_bytes` of
+    /// addresses and `slots` buffers. An item may have `pieces` pieces, 8 by default, up to 32. `message_type` is a
+    /// text that must be the same on both sides (`tranship.message_type`).
     #[pyo3(
         signature = (name, *, depth=Number::of(64), keep=Number::of(64), report_lost=false, exclusive=false, max_bytes=Number::of(1 << 30), slots=Number::of(1024), pieces=None, message_type=None),
         text_signature = "($self, name, *, depth=64, keep=64, report_lost=False, exclusive=False, max_bytes=1073741824, slots=1024, pieces=None, message_type=None)"
@@ -507,8 +510,8 @@ impl Domain {
 
     /// Joins a queue as a consumer, and returns at once: it joins while it receives.
     ///
-    /// With `auto_ack` items are done when they are received. Else `unacknowledged` items of one producer may be taken and
-    /// not acknowledged, 1 to 64. `wait` and `message_type` are as for `listen`.
+    /// With `auto_ack` items are done when they are received. Otherwise `unacknowledged` items of one producer may be
+    /// taken and not acknowledged, 1 to 64. `wait` and `message_type` are as for `listen`.
     #[pyo3(signature = (name, *, auto_ack=false, unacknowledged=None, wait="spin-then-sleep", message_type=None), text_signature = "($self, name, *, auto_ack=False, unacknowledged=None, wait='spin-then-sleep', message_type=None)")]
     fn consume(
         &self,
@@ -549,13 +552,14 @@ impl Domain {
         Admin(slf.unbind())
     }
 
-    /// Handles the manager's news. For programs that seldom call anything else here, and have not set `helper_thread`.
+    /// Handles the manager's news. Programs that rarely call anything else here, and have not set `helper_thread`, call
+    /// it.
     fn turn(&self, py: Python<'_>) -> PyResult<()> {
         let domain = self.get(py)?;
         py.detach(|| domain.turn()).or_raise(py)
     }
 
-    /// Readable when `turn` is to be called.
+    /// A descriptor that is readable when `turn` has work to do.
     fn fileno(&self, py: Python<'_>) -> PyResult<i32> {
         Ok(self.get(py)?.as_fd().as_raw_fd())
     }
@@ -575,7 +579,7 @@ impl Domain {
 
 closes!(Domain);
 
-/// An operator's questions to the manager, and to the domain that it is of (`Domain.admin`).
+/// An operator's questions to the manager, and to the domain from which this object was made (`Domain.admin`).
 #[pyclass(frozen, module = "tranship.admin")]
 pub(crate) struct Admin(Py<Domain>);
 
@@ -587,21 +591,21 @@ impl Admin {
 
 #[pymethods]
 impl Admin {
-    /// Whether its manager is there.
+    /// Whether the manager is there.
     #[getter]
     fn is_managed(&self, py: Python<'_>) -> PyResult<bool> {
         Ok(self.domain(py)?.admin().is_managed())
     }
 
-    /// The manager's figures: of itself, domains, pools, channels, and the holders of buffers.
+    /// The manager's figures: about itself, domains, pools, channels, and the holders of buffers.
     fn stat<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let domain = self.domain(py)?;
         let records = py.detach(|| domain.admin().stat()).or_raise(py)?;
         crate::stat::dict(py, records)
     }
 
-    /// The buffers that this domain holds: those of others, and with TRANSHIP_LEAKS=1 its own, with their age and
-    /// channel.
+    /// The buffers that this domain holds, with their age and channel: buffers of others, and with TRANSHIP_LEAKS=1
+    /// also its own.
     fn leaks<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let domain = self.domain(py)?;
         crate::stat::leaks(py, &py.detach(|| domain.admin().leaks()))

@@ -120,7 +120,7 @@ impl Listener {
         end.into_object(py, &self.told, self.by)
     }
 
-    /// Awaits the next connection. Any number of tasks may.
+    /// Awaits the next connection. Any number of tasks may wait.
     fn accept_async<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         self.fork_epoch.check(py)?;
         let listener = self.get().ok_or_else(|| closed("listener"))?;
@@ -138,8 +138,8 @@ impl Listener {
         Pending::connection(py, accepted, waiters, &self.told, self.by)
     }
 
-    /// A descriptor for event loops: readable when a peer has connected. One connection may be taken ahead of its
-    /// time, for the next `accept`.
+    /// A descriptor for event loops: readable when a peer has connected. The listener may already take one connection,
+    /// for the next `accept`.
     fn fileno(&self, py: Python<'_>) -> PyResult<i32> {
         self.fork_epoch.check(py)?;
         if self.get().is_none() {
@@ -169,7 +169,7 @@ impl Listener {
         types.call_method1("GenericAlias", (class, item))
     }
 
-    /// The name, or address, at which it listens.
+    /// The name or address at which the listener listens.
     #[getter]
     fn name(&self) -> &str {
         &self.name

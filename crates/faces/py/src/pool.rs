@@ -82,7 +82,8 @@ impl Pool {
         self.buffer(py, nbytes.named("nbytes")?, timeout)
     }
 
-    /// A buffer that every process which gets it may write, as this one may. `BadArgument`: the pool's level is not `full`.
+    /// A buffer that this process and every process that gets it may write. `BadArgument`: the pool's level is not
+    /// `full`.
     #[pyo3(signature = (nbytes, *, timeout=None))]
     fn block(&self, py: Python<'_>, nbytes: Number, timeout: Option<f64>) -> PyResult<Buffer> {
         let (buf, origin) = self.fresh(py, nbytes.named("nbytes")?, timeout)?;
@@ -127,7 +128,7 @@ impl Pool {
         Ok(Buffer::new(Held::Own(buf), origin))
     }
 
-    /// A numpy array in the pool: sent without a copy. It has the bytes that the memory held before.
+    /// A numpy array in the pool, which is sent without a copy. It has the bytes that the memory held before.
     #[pyo3(signature = (shape, dtype=None, order="C", *, timeout=None))]
     fn empty<'py>(
         &self,
@@ -160,7 +161,7 @@ impl Pool {
         array(slf, "array", arguments, named)
     }
 
-    /// The name that it was made with.
+    /// The name of the pool.
     #[getter]
     fn name(&self) -> &str {
         &self.name
@@ -172,13 +173,13 @@ impl Pool {
         Ok(self.get(py)?.id().0)
     }
 
-    /// The bytes that it can ever have.
+    /// The most bytes that the pool can ever have.
     #[getter]
     fn max_bytes(&self, py: Python<'_>) -> PyResult<u64> {
         Ok(self.get(py)?.max_bytes())
     }
 
-    /// The bytes that it may have now.
+    /// The bytes that the pool may have now.
     #[getter]
     fn quota_bytes(&self, py: Python<'_>) -> PyResult<u64> {
         Ok(self.get(py)?.stats().quota_bytes)

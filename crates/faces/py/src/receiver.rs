@@ -293,7 +293,7 @@ impl Receiver {
         Ok(taken.map(|message| self.buffer(message)))
     }
 
-    /// All messages that are there, at most `most`. Waits for the first like `recv`.
+    /// All messages that are there, at most `most`. Waits for the first one as `recv` does.
     #[pyo3(signature = (most=Number::of(256), timeout=None), text_signature = "($self, most=256, timeout=None)")]
     fn recv_many(
         &self,
@@ -371,13 +371,13 @@ impl Receiver {
         aio.call_method1("following", (slf.call_method0("recv_async")?,))
     }
 
-    /// Messages that this end has skipped because newer ones were there and the sender uses "drop-oldest".
+    /// Messages that this end has skipped because newer messages were there and the sender uses "drop-oldest".
     #[getter]
     fn skipped(&self, py: Python<'_>) -> PyResult<u64> {
         self.with(py, |inner| inner.driven.end().status().dropped)
     }
 
-    /// A descriptor for event loops: readable when `try_recv` is to be called.
+    /// A descriptor for event loops: readable when `try_recv` has something to return.
     fn fileno(&self, py: Python<'_>) -> PyResult<i32> {
         Ok(self.doorbell(py)?.fd())
     }
@@ -391,15 +391,15 @@ impl Receiver {
         self.with(py, Inner::is_ready)
     }
 
-    /// Sends a payload back to the sender. A buffer that was given to this receiver is handed back, and closed here; a
-    /// buffer that was shared raises AccessDenied. An object with bytes goes in the message itself, up to `INLINE_BYTES`
-    /// bytes.
+    /// Sends a payload back to the sender. A buffer that was moved to this receiver is handed back, and closed here. A
+    /// buffer that was shared raises AccessDenied. An object with bytes goes in the message itself, up to
+    /// `INLINE_BYTES` bytes.
     ///
     /// With `released` a message of this channel is released as `Buffer.release` does, and the sender gets `word` for it
     /// from `recv_back`. BufferError while there are views.
     ///
-    /// `Full` if the sender takes nothing back for `timeout` seconds. Then the buffer is as it was. By default the call
-    /// does not wait; None is for ever.
+    /// `Full` if the sender takes nothing back for `timeout` seconds. Then the buffer is as before. By default the call
+    /// does not wait. With None it waits without limit.
     #[pyo3(signature = (payload, word=Number::of(0), *, timeout=Some(0.0), released=false), text_signature = "($self, payload, word=0, *, timeout=0.0, released=False)")]
     fn send_back(
         &self,

@@ -28,8 +28,8 @@ const MODES: [(&str, WhenFull); 3] = [
     ("drop-oldest", WhenFull::DropOldest),
 ];
 
-/// The sending end of a channel. Leaving its `with` tells the receiver that this was all; leaving it by an exception,
-/// that it was not.
+/// The sending end of a channel. At the end of its `with` block the receiver is told that all was sent. If an exception
+/// ends the block, the receiver is told that it was not all.
 #[pyclass(frozen, weakref, module = "tranship")]
 pub(crate) struct Sender {
     inner: Mutex<Option<Inner>>,
@@ -297,8 +297,8 @@ fn nowhere(object: &Bound<'_, PyAny>) -> PyErr {
 #[pymethods]
 impl Sender {
     /// A writable buffer of the channel's own pool, with the bytes that the memory held before. Only the receiver can
-    /// read that pool, and its buffers go over this channel only. Waits for memory that the receiver still holds, at most
-    /// `timeout` seconds.
+    /// read that pool, and its buffers can be sent over this channel only. Waits for memory that the receiver still
+    /// holds, at most `timeout` seconds.
     #[pyo3(signature = (nbytes, *, timeout=None))]
     fn alloc(&self, py: Python<'_>, nbytes: Number, timeout: Option<f64>) -> PyResult<Buffer> {
         self.fork_epoch.check(py)?;
@@ -329,13 +329,13 @@ impl Sender {
         aio.call_method1("alloc", (slf, nbytes.named::<usize>("nbytes")?))
     }
 
-    /// Sends a buffer, an array that lies in one, or a list of such, by reference: all are read-only from then on. Of
-    /// an array its bytes alone arrive. Other objects with bytes go in the message itself, up to `INLINE_BYTES` bytes.
+    /// Sends a buffer, an array in a buffer, or a list of these, by reference: all are read-only from then on. Only the
+    /// bytes of an array arrive. Other objects with bytes go in the message itself, up to `INLINE_BYTES` bytes.
     ///
     /// With `move` a buffer that was never sent and has no views is given away, and closed here. If the send fails, the
     /// buffer is as it was.
     ///
-    /// True: it was sent. False: it was dropped, as `when_full` says.
+    /// Returns True if the payload was sent, False if it was dropped, as `when_full` says.
     #[pyo3(signature = (payload, word=Number::of(0), *, timeout=None, r#move=false), text_signature = "($self, payload, word=0, *, timeout=None, move=False)")]
     fn send(
         &self,
@@ -356,7 +356,7 @@ impl Sender {
     /// Sends several payloads, each as `send` does, with one wake-up of the receiver. `words` are those of the payloads, 0 by
     /// default. Waits for room, at most `timeout` seconds for all together.
     ///
-    /// Returns how many went: the first ones. `Full` if none did.
+    /// Returns how many were sent, in order from the first. `Full` if none was sent.
     #[pyo3(signature = (payloads, words=None, *, timeout=None))]
     fn send_many(
         &self,
@@ -418,8 +418,8 @@ impl Sender {
         Ok(())
     }
 
-    /// Sends like `send`, and awaits it. One task at a time. A buffer that is cancelled before it was given away is as it
-    /// was.
+    /// Sends like `send`, and awaits room. One task at a time. If the task is cancelled before the buffer was given
+    /// away, the buffer is as before.
     #[pyo3(signature = (payload, word=Number::of(0), *, r#move=false), text_signature = "($self, payload, word=0, *, move=False)")]
     fn send_async<'py>(
         slf: Bound<'py, Self>,
@@ -447,7 +447,7 @@ impl Sender {
         Ok(())
     }
 
-    /// Sends like `send_array`, and awaits it, memory too.
+    /// Sends like `send_array`, and awaits room and memory.
     #[pyo3(signature = (array, pool))]
     fn send_array_async<'py>(
         slf: Bound<'py, Self>,
@@ -458,7 +458,7 @@ impl Sender {
         aio.call_method1("send_array", (slf, array, pool))
     }
 
-    /// Sends like `send_object`, and awaits it, memory too.
+    /// Sends like `send_object`, and awaits room and memory.
     #[pyo3(signature = (object, pool))]
     fn send_object_async<'py>(
         slf: Bound<'py, Self>,
@@ -469,7 +469,7 @@ impl Sender {
         aio.call_method1("send_object", (slf, object, pool))
     }
 
-    /// Awaits that the receiver has taken all that was sent.
+    /// Awaits the moment when the receiver has taken all messages.
     fn wait_taken_async<'py>(slf: Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         let aio = slf.py().import("tranship._aio")?;
         aio.call_method1("taken", (slf,))
@@ -525,7 +525,7 @@ impl Sender {
             .ok_or_else(|| PyOSError::new_err("nothing was begun"))
     }
 
-    /// Waits until the receiver has taken all that was sent.
+    /// Waits until the receiver has taken all messages.
     #[pyo3(signature = (timeout=None))]
     fn wait_taken(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<()> {
         self.fork_epoch.check(py)?;
@@ -556,8 +556,8 @@ impl Sender {
         done.then_some(()).ok_or_else(|| closed("sender"))
     }
 
-    /// Takes a buffer that the receiver sent back, its few bytes, or the message that it has released something
-    /// (`Buffer.is_release`), if there is one.
+    /// Takes the next payload that the receiver sent back, if there is one: a buffer, a few bytes, or the message that
+    /// the receiver has released a buffer (`Buffer.is_release`).
     fn try_recv_back(&self, py: Python<'_>) -> PyResult<Option<Buffer>> {
         let back = self.with(py, Inner::reply)?;
         Ok(back.or_raise(py)?.map(|message| self.came_back(message)))
@@ -578,8 +578,8 @@ impl Sender {
         Ok(self.came_back(message))
     }
 
-    /// A descriptor for event loops: readable when `try_recv_back` is to be called. It does not become readable while
-    /// a send is awaited.
+    /// A descriptor for event loops: readable when `try_recv_back` has something to return. It does not become readable
+    /// while a send is awaited.
     fn fileno(&self, py: Python<'_>) -> PyResult<i32> {
         let doorbell = self.with(py, Inner::replies)?;
         Ok(doorbell?.fd())
@@ -602,9 +602,9 @@ impl Sender {
         self.with(py, |inner| inner.driven.end().status().dropped)
     }
 
-    /// The action of a send that finds the channel full. "wait": it waits. "drop-new": it drops the message.
-    /// "drop-oldest": the receiver skips each message behind which a newer one waits, and a full channel drops the new
-    /// one as with "drop-new".
+    /// The action of a send that finds the channel full. "wait": the send waits. "drop-new": the send drops the
+    /// message. "drop-oldest": the receiver skips each message that has a newer one behind it, and a send into a full
+    /// channel drops the message as with "drop-new".
     #[getter]
     fn when_full(&self, py: Python<'_>) -> PyResult<&'static str> {
         let mode = self.with(py, |inner| inner.when_full)?;
@@ -632,7 +632,7 @@ impl Sender {
         self.with(py, |inner| inner.driven.end().status().peer_gone)
     }
 
-    /// Closes the channel, and tells the receiver that this was not all.
+    /// Closes the channel, and tells the receiver that not all was sent.
     fn abandon(&self, py: Python<'_>) {
         if !self.fork_epoch.is_inherited() {
             py.detach(|| {

@@ -310,8 +310,8 @@ class _Closing:
 class Buffer:
     """Bytes in a pool. `memoryview(buffer)` and `numpy.asarray(buffer)` show them without a copy.
 
-    Writable while no other process can have it: from `Pool.alloc` to the first send, and after a move to
-    where the receiver may write. Dropping the last reference, views included, lets the memory be used again.
+    The buffer is writable while no other process can have it: from `Pool.alloc` to the first send, and after a move if
+    the receiver may write. Dropping the last reference, views included, lets the memory be used again.
     """
 
     @property
@@ -319,49 +319,48 @@ class Buffer:
         """The length in bytes; 0 when the buffer was released."""
     @property
     def word(self) -> int:
-        """The sender's word that came with it."""
+        """The word that the sender sent with the bytes."""
     @property
     def readonly(self) -> bool:
-        """Whether its bytes cannot be written here."""
+        """Whether this process cannot write the bytes."""
     @property
     def released(self) -> bool:
-        """Whether it was released, sent back or moved away, or belongs to a parent process."""
+        """Whether the buffer was released, sent back or moved away, or belongs to a parent process."""
     @property
     def is_release(self) -> bool:
-        """Whether it has no bytes and is the message that the receiver has released something
-        (`Receiver.send_back`). Then `id` is the released buffer, if both ends know it by one number, and `word` is
-        the receiver's word."""
+        """Whether this is not a buffer, but the message that the receiver has released one (`Receiver.send_back`). Then
+        `id` is the released buffer, if both ends know it by the same number, and `word` is the receiver's word."""
     @property
     def id(self) -> int | None:
         """The buffer's number: the same in every process, while a process holds it."""
     @property
     def trust(self) -> _Trust | None:
-        """The trust level of its pool, where that is known: which processes can write it."""
+        """The trust level of the buffer's pool, if it is known: which processes can write the pool."""
     @property
     def sender_pid(self) -> int | None:
-        """The process that it came from; None for a buffer that was allocated here."""
+        """The process that sent the buffer; None for a buffer that was allocated here."""
     @property
     def exports(self) -> int:
-        """The number of its views."""
+        """The number of views of the buffer."""
     @property
     def unique(self) -> bool:
-        """Whether no other process can have it."""
+        """Whether no other process can have the buffer."""
     @property
     def pieces(self) -> tuple[Buffer, ...]:
-        """The buffers that it consists of: itself, unless it was sent as a list."""
+        """The pieces of a message: a list with the buffer itself, or the buffers of a list that was sent."""
     def freeze(self) -> None:
-        """Ends writing. BufferError while there are writable views."""
+        """Makes the buffer read-only. BufferError while there are writable views."""
     def slice(self, start: int = 0, stop: int | None = None) -> Buffer:
-        """A part, sharing the memory; ends writing. `buffer[start:stop]` does this too, and counts from the end for
-        negative numbers."""
+        """A part of the buffer, in the same memory. The buffer becomes read-only. `buffer[start:stop]` does this too,
+        and counts from the end for negative numbers."""
     def truncate(self, len: int) -> None:
-        """Shortens it to `len` bytes. BufferError while there are views."""
+        """Shortens the buffer to `len` bytes. BufferError while there are views."""
     def tobytes(self) -> bytes:
         """A copy of all its bytes."""
     def _ask(self) -> None: ...
     def _freeze_array(self) -> None: ...
     def release(self) -> None:
-        """Releases the buffer now. BufferError while there are views. Without this call the memory goes with the
+        """Releases the buffer now. BufferError while there are views. Without this call the buffer is released with its
         last view."""
     def __len__(self) -> int: ...
     @overload
@@ -397,16 +396,16 @@ class Pool(_Closing):
 
     @property
     def name(self) -> str:
-        """The name that it was made with."""
+        """The name of the pool."""
     @property
     def id(self) -> int:
         """The manager's number of it."""
     @property
     def max_bytes(self) -> int:
-        """The bytes that it can ever have."""
+        """The most bytes that the pool can ever have."""
     @property
     def quota_bytes(self) -> int:
-        """The bytes that it may have now."""
+        """The bytes that the pool may have now."""
     @property
     def trust(self) -> _Trust:
         """The trust level: which processes can write it."""
@@ -414,7 +413,7 @@ class Pool(_Closing):
         """A writable buffer, with the bytes that the memory held before. Waits for memory that receivers still
         hold, at most `timeout` seconds."""
     def block(self, nbytes: int, *, timeout: float | None = None) -> Buffer:
-        """A buffer that every process which gets it may write, as this one may. `BadArgument`: the pool's level is not
+        """A buffer that this process and every process that gets it may write. `BadArgument`: the pool's level is not
         `full`."""
     def copy(self, data: _Bytes, *, timeout: float | None = None) -> Buffer:
         """A buffer with a copy of an object's bytes."""
@@ -436,7 +435,7 @@ class Pool(_Closing):
         *,
         timeout: float | None = None,
     ) -> NDArray[Any]:
-        """A numpy array in the pool: sent without a copy. It has the bytes that the memory held before."""
+        """A numpy array in the pool, which is sent without a copy. It has the bytes that the memory held before."""
     def zeros(
         self,
         shape: _Shape,
@@ -461,14 +460,14 @@ class Listener(_Closing, Generic[_E_co]):
 
     @property
     def name(self) -> str:
-        """The name, or address, at which it listens."""
+        """The name or address at which the listener listens."""
     def accept(self, timeout: float | None = None) -> _E_co:
         """The next connection: the end that `listen` named."""
     def accept_async(self) -> Coroutine[Any, Any, _E_co]:
-        """Awaits the next connection. Any number of tasks may."""
+        """Awaits the next connection. Any number of tasks may wait."""
     def fileno(self) -> int:
-        """A descriptor for event loops: readable when a peer has connected. One connection may be taken ahead of
-        its time, for the next `accept`."""
+        """A descriptor for event loops: readable when a peer has connected. The listener may already take one
+        connection, for the next `accept`."""
     def _is_ready(self) -> bool: ...
     def __class_getitem__(cls, item: Any) -> GenericAlias: ...
     def __iter__(self) -> Self: ...
@@ -493,32 +492,31 @@ class _End(_Closing):
 
 @final
 class Sender(_End):
-    """The sending end of a channel. Leaving its `with` tells the receiver that this was all; leaving it by an
-    exception, that it was not."""
+    """The sending end of a channel. At the end of its `with` block the receiver is told that all was sent. If an
+    exception ends the block, the receiver is told that it was not all."""
 
     def alloc(self, nbytes: int, *, timeout: float | None = None) -> Buffer:
         """A writable buffer of the channel's own pool, with the bytes that the memory held before. Only the receiver
-        can read that pool, and its buffers go over this channel only. Waits for memory that the receiver still holds,
-        at most `timeout` seconds."""
+        can read that pool, and its buffers can be sent over this channel only. Waits for memory that the receiver still
+        holds, at most `timeout` seconds."""
     def alloc_async(self, nbytes: int) -> Coroutine[Any, Any, Buffer]:
         """Allocates like `alloc`, and awaits memory."""
     def send(
         self, payload: Buffer | _Sendable, word: int = 0, *, timeout: float | None = None, move: bool = False
     ) -> bool:
-        """Sends a buffer, an array that lies in one, or a list of such, by reference: all are read-only from then
-        on. Of an array its bytes alone arrive. Other objects with bytes go in the message itself, up to
-        `INLINE_BYTES` bytes.
+        """Sends a buffer, an array in a buffer, or a list of these, by reference: all are read-only from then on. Only
+        the bytes of an array arrive. Other objects with bytes go in the message itself, up to `INLINE_BYTES` bytes.
 
-        With `move` a buffer that was never sent and has no views is given away, and closed here. If the send fails,
-        the buffer is as it was.
+        With `move` a buffer that was never sent and has no views is given away, and closed here. If the send fails, the
+        buffer is as it was.
 
-        True: it was sent. False: it was dropped, as `when_full` says."""
+        Returns True if the payload was sent, False if it was dropped, as `when_full` says."""
     def send_many(
         self, payloads: Sequence[_Sendable], words: Sequence[int] | None = None, *, timeout: float | None = None
     ) -> int:
         """Sends several payloads, each as `send` does, with one wake-up of the receiver. `words` are those of the
-        payloads, 0 by default. Waits for room, at most `timeout` seconds for all together. Returns how many went: the
-        first ones. `Full` if none did."""
+        payloads, 0 by default. Waits for room, at most `timeout` seconds for all together. Returns how many were sent,
+        in order from the first. `Full` if none was sent."""
     def send_object(self, object: object, pool: Pool, *, timeout: float | None = None) -> None:
         """Sends any object that can be pickled. Parts of it that lie in a pool and have at least 1 KiB are not
         copied. Arrays and buffers arrive read-only."""
@@ -528,27 +526,27 @@ class Sender(_End):
     def send_async(
         self, payload: Buffer | _Sendable, word: int = 0, *, move: bool = False
     ) -> Coroutine[Any, Any, None]:
-        """Sends like `send`, and awaits it. One task at a time. A buffer that is cancelled before it was given away
-        is as it was."""
+        """Sends like `send`, and awaits room. One task at a time. If the task is cancelled before the buffer was given
+        away, the buffer is as before."""
     def send_object_async(self, object: object, pool: Pool) -> Coroutine[Any, Any, None]:
-        """Sends like `send_object`, and awaits it, memory too."""
+        """Sends like `send_object`, and awaits room and memory."""
     def send_array_async(self, array: ArrayLike, pool: Pool) -> Coroutine[Any, Any, None]:
-        """Sends like `send_array`, and awaits it, memory too."""
+        """Sends like `send_array`, and awaits room and memory."""
     def wait_taken_async(self) -> Coroutine[Any, Any, None]:
-        """Awaits that the receiver has taken all that was sent."""
+        """Awaits the moment when the receiver has taken all messages."""
     def wait_taken(self, timeout: float | None = None) -> None:
-        """Waits until the receiver has taken all that was sent."""
+        """Waits until the receiver has taken all messages."""
     def assign(self, pool: Pool, *, timeout: float | None = None) -> None:
         """Makes the receiver agree to the pool now, instead of at the first send."""
     def try_recv_back(self) -> Buffer | None:
-        """Takes a buffer that the receiver sent back, its few bytes, or the message that it has released something
-        (`Buffer.is_release`), if there is one."""
+        """Takes the next payload that the receiver sent back, if there is one: a buffer, a few bytes, or the message
+        that the receiver has released a buffer (`Buffer.is_release`)."""
     def recv_back(self, timeout: float | None = None) -> Buffer:
         """Waits for a message that the receiver sends back. PeerGone when the receiver is gone and all messages
         were taken."""
     def fileno(self) -> int:
-        """A descriptor for event loops: readable when `try_recv_back` is to be called. It does not become readable
-        while a send is awaited."""
+        """A descriptor for event loops: readable when `try_recv_back` has something to return. It does not become
+        readable while a send is awaited."""
     def _is_ready(self) -> bool: ...
     @property
     def queued(self) -> int:
@@ -558,16 +556,16 @@ class Sender(_End):
         """Messages that this sender has dropped, as `when_full` says."""
     @property
     def when_full(self) -> Literal["wait", "drop-new", "drop-oldest"]:
-        """The action of a send that finds the channel full. "wait": it waits. "drop-new": it drops the message.
-        "drop-oldest": the receiver skips each message behind which a newer one waits, and a full channel drops the new
-        one as with "drop-new"."""
+        """The action of a send that finds the channel full. "wait": the send waits. "drop-new": the send drops the
+        message. "drop-oldest": the receiver skips each message that has a newer one behind it, and a send into a full
+        channel drops the message as with "drop-new"."""
     @when_full.setter
     def when_full(self, when_full: Literal["wait", "drop-new", "drop-oldest"]) -> None: ...
     @property
     def peer_gone(self) -> bool:
         """Whether the receiver is closed, or dead."""
     def abandon(self) -> None:
-        """Closes the channel, and tells the receiver that this was not all."""
+        """Closes the channel, and tells the receiver that not all was sent."""
     def _begin(self, payload: Buffer | _Sendable, word: int, moves: bool) -> bool: ...
     def _begin_taken(self) -> bool: ...
     def _look(self) -> bool: ...
@@ -583,7 +581,7 @@ class Receiver(_End):
         """The next message: the sender's memory, read-only, without a copy."""
     @property
     def skipped(self) -> int:
-        """Messages that this end has skipped because newer ones were there and the sender uses "drop-oldest"."""
+        """Messages that this end has skipped because newer messages were there and the sender uses "drop-oldest"."""
     def try_recv(self) -> Buffer | None:
         """The next message, if there is one."""
     def recv_object(self, timeout: float | None = None) -> Any:
@@ -593,7 +591,7 @@ class Receiver(_End):
         """Receives an array that `send_array` sent: the sender's memory, read-only, with its type and shape. It
         runs no code of the sender's choice."""
     def recv_many(self, most: int = 256, timeout: float | None = None) -> list[Buffer]:
-        """All messages that are there, at most `most`. Waits for the first like `recv`."""
+        """All messages that are there, at most `most`. Waits for the first one as `recv` does."""
     def recv_async(self) -> Coroutine[Any, Any, Buffer]:
         """Awaits the next message. One task at a time."""
     def recv_object_async(self) -> Coroutine[Any, Any, Any]:
@@ -601,7 +599,7 @@ class Receiver(_End):
     def recv_array_async(self) -> Coroutine[Any, Any, NDArray[Any]]:
         """Receives like `recv_array`, and awaits it."""
     def fileno(self) -> int:
-        """A descriptor for event loops: readable when `try_recv` is to be called."""
+        """A descriptor for event loops: readable when `try_recv` has something to return."""
     def _is_ready(self) -> bool: ...
     def _doorbell(self) -> _Doorbell: ...
     def send_back(
@@ -612,15 +610,15 @@ class Receiver(_End):
         timeout: float | None = ...,
         released: bool = False,
     ) -> None:
-        """Sends a payload back to the sender. A buffer that was given to this receiver is handed back, and closed
-        here; a buffer that was shared raises AccessDenied. An object with bytes goes in the message itself, up to
+        """Sends a payload back to the sender. A buffer that was moved to this receiver is handed back, and closed here.
+        A buffer that was shared raises AccessDenied. An object with bytes goes in the message itself, up to
         `INLINE_BYTES` bytes.
 
-        With `released` a message of this channel is released as `Buffer.release` does, and the sender gets `word`
-        for it from `recv_back`. BufferError while there are views.
+        With `released` a message of this channel is released as `Buffer.release` does, and the sender gets `word` for
+        it from `recv_back`. BufferError while there are views.
 
-        `Full` if the sender takes nothing back for `timeout` seconds. Then the buffer is as it was. By default the
-        call does not wait; None is for ever."""
+        `Full` if the sender takes nothing back for `timeout` seconds. Then the buffer is as before. By default the call
+        does not wait. With None it waits without limit."""
     def send_back_async(
         self, payload: Buffer | _Bytes, word: int = 0, *, released: bool = False
     ) -> Coroutine[Any, Any, None]:
@@ -634,8 +632,8 @@ class Receiver(_End):
 class Publisher(_Closing):
     """The writing end of a topic. Its subscribers come and go by themselves.
 
-    The helper thread of its domain tends an idle one. Closing it, or leaving its `with`, ends the topic: subscribers
-    take what the ring still has."""
+    The helper thread of its domain tends an idle publisher. Closing it, or the end of its `with` block, ends the topic.
+    Subscribers can still take the messages in the ring."""
 
     @property
     def name(self) -> str:
@@ -645,34 +643,34 @@ class Publisher(_Closing):
         """Subscribers that have joined and not left."""
     def alloc(self, nbytes: int, *, timeout: float | None = None) -> Buffer:
         """A writable buffer of the topic's own pool, with the bytes that the memory held before. All subscribers can
-        read that pool, and its buffers go over this topic only. Where nothing is free the oldest messages are
+        read that pool, and its buffers can be sent over this topic only. If no memory is free, the oldest messages are
         withdrawn. Waits for memory that subscribers hold, at most `timeout` seconds; then OutOfMemory names the
         holders."""
     def alloc_async(self, nbytes: int) -> Coroutine[Any, Any, Buffer]:
         """Allocates like `alloc`, and awaits memory."""
     def send(self, payload: Buffer | _Sendable, word: int = 0) -> bool:
-        """Publishes a buffer of `alloc`, an array that lies in one, or a list of such, by reference: all are read-only
+        """Publishes a buffer of `alloc`, an array in such a buffer, or a list of these, by reference: all are read-only
         from then on. Other objects with bytes go in the message itself, up to `INLINE_BYTES` bytes.
 
-        Waits only for reliable subscribers, as `when_behind` says. True: it was published. False: it was dropped,
-        because a reliable subscriber was behind ("drop-new")."""
+        Waits only for reliable subscribers, as `when_behind` says. Returns True if the message was published, False if
+        it was dropped because a reliable subscriber was behind ("drop-new")."""
     def send_async(self, payload: Buffer | _Sendable, word: int = 0) -> Coroutine[Any, Any, bool]:
         """Publishes like `send`, and awaits reliable subscribers. One task at a time."""
     def _look(self, payload: Buffer | _Sendable, word: int) -> bool | None: ...
     def _doorbell(self) -> _Doorbell: ...
     def _rest(self) -> None: ...
     def tend(self) -> None:
-        """Takes new subscribers in, and takes leave of those that are gone. `send` does so now and then; a publisher
-        that is idle calls it, for example when the domain's descriptor is readable. It does not block."""
+        """Takes new subscribers in, and removes those that are gone. `send` does this from time to time. An idle
+        publisher calls `tend`, for example when the domain's descriptor is readable. The call does not block."""
     def wait_for(self, subscribers: int, timeout: float | None = None) -> None:
-        """Waits until so many subscribers have joined. TimedOut after `timeout` seconds."""
+        """Waits until at least `subscribers` of them have joined. TimedOut after `timeout` seconds."""
     def status(self) -> _PublisherStatus:
-        """What was published, and what the subscribers hold and have still to take. Looks at each of them."""
+        """The publisher's status: what was published, and what each subscriber holds and has not yet taken."""
 
 @final
 class Subscriber(_Closing):
-    """The reading end of a topic. Iterating ends when the publisher has ended the topic; PeerDied is raised if it died
-    instead. `recv` after that waits for another publisher of the name."""
+    """The reading end of a topic. Iterating ends when the publisher has ended the topic. If the publisher died,
+    PeerDied is raised. A later `recv` waits for another publisher of the name."""
 
     @property
     def name(self) -> str:
@@ -681,21 +679,21 @@ class Subscriber(_Closing):
     def missed(self) -> int:
         """Messages that were overwritten before they were taken, or skipped by `latest`."""
     def recv(self, timeout: float | None = None) -> Buffer:
-        """The next message: the publisher's memory, read-only, without a copy. Waits for a publisher, too. What was
-        overwritten before it was taken is counted in `missed`.
+        """The next message: the publisher's memory, read-only, without a copy. Waits for a publisher, too. A message
+        that was overwritten before it was taken is counted in `missed`.
 
-        PeerGone when the publisher has ended the topic, PeerDied when it died, each once: the next call waits for
-        another publisher. `Limit` (SystemFailed) when this subscriber keeps as many buffers as it may."""
+        PeerGone when the publisher has ended the topic, PeerDied when it died. Each is raised once: the next call waits
+        for another publisher. `Limit` (SystemFailed) when this subscriber keeps as many buffers as it may."""
     def try_recv(self) -> Buffer | None:
-        """The next message, if it is there. It joins the topic, too."""
+        """The next message, if it is there. The call also joins the topic."""
     def recv_async(self) -> Coroutine[Any, Any, Buffer]:
         """Awaits the next message. One task at a time."""
     def _look(self) -> Buffer | None: ...
     def _doorbell(self) -> _Doorbell: ...
     def _rest(self) -> None: ...
     def status(self) -> _SubscriberStatus:
-        """What is known of the topic: the publisher, whether it has taken this subscriber in, what was missed, what is
-        held."""
+        """The subscriber's status: the publisher, whether it has taken this subscriber in, the missed messages, and the
+        held buffers."""
     def __iter__(self) -> Self: ...
     def __next__(self) -> Buffer: ...
     def __aiter__(self) -> Self: ...
@@ -705,8 +703,9 @@ class Subscriber(_Closing):
 class Producer(_Closing):
     """A writing end of a queue: each item goes to one consumer.
 
-    A producer that sends seldom calls `tend`, which takes consumers in and gives back what dead ones had. Items that wait
-    go when it is closed: `wait_done` waits for them."""
+    A producer that rarely sends calls `tend`, which takes consumers in and gives back the items of dead consumers. When
+    the producer is closed, only consumers that have joined can still take its waiting items: `wait_done` waits for
+    them."""
 
     @property
     def name(self) -> str:
@@ -716,12 +715,12 @@ class Producer(_Closing):
         """Consumers that have joined and not left."""
     def alloc(self, nbytes: int, *, timeout: float | None = None) -> Buffer:
         """A writable buffer of the producer's own pool, with the bytes that the memory held before. All consumers can
-        read that pool, and its buffers go over this queue only. Waits for memory that items and consumers hold, at
-        most `timeout` seconds."""
+        read that pool, and its buffers can be sent over this queue only. Waits for memory that items and consumers
+        hold, at most `timeout` seconds."""
     def alloc_async(self, nbytes: int) -> Coroutine[Any, Any, Buffer]:
         """Allocates like `alloc`, and awaits memory."""
     def send(self, payload: Buffer | _Sendable, word: int = 0, *, timeout: float | None = None) -> None:
-        """Puts a buffer of `alloc`, an array that lies in one, or a list of such, into the queue by reference: all are
+        """Puts a buffer of `alloc`, an array in such a buffer, or a list of these, into the queue by reference: all are
         read-only from then on. Other objects with bytes go in the item itself, up to `INLINE_BYTES` bytes.
 
         Waits for room, at most `timeout` seconds: then Full or TimedOut names the consumers."""
@@ -731,22 +730,23 @@ class Producer(_Closing):
     def _doorbell(self) -> _Doorbell: ...
     def _rest(self) -> None: ...
     def tend(self) -> None:
-        """Takes new consumers in, and gives back what consumers that ended had not acknowledged. It does not
+        """Takes new consumers in, and gives back the items that ended consumers had not acknowledged. The call does not
         block."""
     def wait_for(self, consumers: int, timeout: float | None = None) -> None:
-        """Waits until so many consumers have joined. TimedOut after `timeout` seconds."""
+        """Waits until at least `consumers` of them have joined. TimedOut after `timeout` seconds."""
     def wait_done(self, timeout: float | None = None) -> None:
         """Waits until all items are taken, and acknowledged, lost or rejected. TimedOut after `timeout` seconds."""
     def take_lost(self) -> tuple[Buffer, Literal["ended", "rejected"], int | None] | None:
         """An item that was lost with its consumer ("ended", with `report_lost`) or that a consumer has rejected
         ("rejected"), as (buffer, cause, consumer's process); None if there is none."""
     def status(self) -> _ProducerStatus:
-        """What was sent, what waits, what is with consumers, and what each of these keeps."""
+        """The producer's status: items that were sent, that wait and that consumers have, and what each consumer
+        keeps."""
 
 @final
 class Consumer(_Closing):
-    """A reading end of a queue: it takes items of all producers, each of which no other consumer gets. Iterating never
-    ends."""
+    """A reading end of a queue. It takes items of all producers. No other consumer gets an item that it has taken.
+    Iterating never ends."""
 
     @property
     def name(self) -> str:
@@ -754,7 +754,7 @@ class Consumer(_Closing):
     def recv(self, timeout: float | None = None) -> Item:
         """The next item. Waits for a producer, too, at most `timeout` seconds."""
     def try_recv(self) -> Item | None:
-        """The next item, if there is one. It joins the queue, too."""
+        """The next item, if there is one. The call also joins the queue."""
     def recv_async(self) -> Coroutine[Any, Any, Item]:
         """Awaits the next item. One task at a time."""
     def _look(self) -> Item | None: ...
@@ -770,29 +770,29 @@ class Consumer(_Closing):
 
 @final
 class Item:
-    """An item that a consumer has taken. `ack` says that it is done. Without that it goes back to the queue when it is
-    dropped, and when this process dies.
+    """An item that a consumer has taken. `ack` says that the item is done. Without `ack` it goes back to the queue when
+    it is dropped, and when this process dies.
 
-    The end of a `with` acknowledges it; leaving by an exception gives it back."""
+    The end of a `with` block acknowledges it; if an exception ends the block, the item goes back."""
 
     @property
     def word(self) -> int:
-        """The producer's word that came with it."""
+        """The word that the producer sent with the item."""
     @property
     def redelivered(self) -> bool:
-        """Whether it was taken before, by a consumer that gave it back or died."""
+        """Whether the item was taken before, by a consumer that gave it back or died."""
     @property
     def producer(self) -> int:
         """The producer's domain."""
     @property
     def payload(self) -> Buffer:
-        """What was sent: the producer's memory, read-only, without a copy. It stays when the item is done."""
+        """The content: the producer's memory, read-only, without a copy. It stays valid when the item is done."""
     def ack(self) -> None:
-        """Acknowledges it: it is done, and no other consumer gets it. PeerGone: its producer had ended before."""
+        """Acknowledges the item: it is done, and no other consumer gets it. PeerGone: its producer had ended before."""
     def requeue(self) -> None:
-        """Gives it back to its queue, where another consumer may take it."""
+        """Gives the item back to its queue, where another consumer may take it."""
     def reject(self) -> None:
-        """Rejects it: its producer gets it from `take_lost`."""
+        """Rejects the item: its producer gets it from `take_lost`."""
     def __enter__(self) -> Self: ...
     def __exit__(
         self,
@@ -942,16 +942,16 @@ class Call(_Closing):
 
 @final
 class Admin:
-    """An operator's questions to the manager, and to the domain that it is of (`Domain.admin`)."""
+    """An operator's questions to the manager, and to the domain from which this object was made (`Domain.admin`)."""
 
     @property
     def is_managed(self) -> bool:
-        """Whether its manager is there."""
+        """Whether the manager is there."""
     def stat(self) -> _Stat:
-        """The manager's figures: of itself, domains, pools, channels, and the holders of buffers."""
+        """The manager's figures: about itself, domains, pools, channels, and the holders of buffers."""
     def leaks(self) -> _Leaks:
-        """The buffers that this domain holds: those of others, and with TRANSHIP_LEAKS=1 its own, with their age
-        and channel."""
+        """The buffers that this domain holds, with their age and channel: buffers of others, and with TRANSHIP_LEAKS=1
+        also its own."""
     def set_quota(self, pool: int, quota_bytes: int) -> int:
         """Sets the quota of a pool, by its `id`. Returns the bytes that the manager gave it."""
 
@@ -977,7 +977,7 @@ class Component:
 
 @final
 class Domain(_Closing):
-    """This process's membership with a manager. A forked child connects anew."""
+    """This process's membership with a manager. A forked child connects again."""
 
     @property
     def id(self) -> int:
@@ -1001,12 +1001,12 @@ class Domain(_Closing):
         seal_from: int | None = None,
         allow_forward: bool = False,
     ) -> Pool:
-        """Makes a pool of at most so many bytes. `trust` says which processes can write it besides this one: by
-        default none. At "half" and "full" every process that has the pool can punch holes into its memory: a reader
-        that touches a hole pays for the page. Buffers begin at multiples of `align`; `below` is the address below
-        which all of it is mapped in this process. At level "none" buffers of at least `seal_from` bytes are not
-        copied by their receivers: no process can write them once they are sent. With `allow_forward` all receivers
-        of its buffers may send them on."""
+        """Makes a pool of at most `max_bytes` bytes. `trust` says which other processes can write it: by default none.
+        At "half" and "full" every process that has the pool can punch holes into its memory: a reader that touches a
+        hole pays for the page. Buffers begin at multiples of `align`; `below` is the address below which the whole pool
+        is mapped in this process. At level "none" buffers of at least `seal_from` bytes are not copied by their
+        receivers: no process can write them once they are sent. With `allow_forward` all receivers of the pool's
+        buffers may send them on."""
     def listen(
         self,
         name: str,
@@ -1016,9 +1016,9 @@ class Domain(_Closing):
         wait: _Wait = "spin-then-sleep",
         message_type: str | None = None,
     ) -> Listener[_Either]:
-        """Exports a name, at which other processes open the other end. `wait` is how this end waits: it polls for
-        some microseconds and then sleeps ("spin-then-sleep"), sleeps at once ("sleep"), or keeps a processor busy
-        until there is a message ("spin"). `message_type` is the text that both ends must have alike
+        """Exports a name, at which other processes open the other end. `wait` says how this end waits: it polls for
+        some microseconds and then sleeps ("spin-then-sleep"), sleeps at once ("sleep"), or keeps a processor busy until
+        there is a message ("spin"). `message_type` is a text that must be the same at both ends
         (`tranship.message_type`)."""
     def open(
         self,
@@ -1031,9 +1031,9 @@ class Domain(_Closing):
         snapshots: Pool | None = None,
         message_type: str | None = None,
     ) -> _Either:
-        """Connects to a name at which a process listens for the other end, and waits for it. `end` is
-        `tranship.Sender` or `tranship.Receiver`: the end that this side gets. A receiver copies messages out of
-        pools of level "none" into the pool `snapshots`."""
+        """Connects to a name at which a process listens for the other end, and waits for it. `end` is the end that this
+        side gets: `tranship.Sender` or `tranship.Receiver`. A receiver copies messages out of pools of level "none"
+        into the pool `snapshots`."""
     def open_async(
         self,
         name: str,
@@ -1064,9 +1064,9 @@ class Domain(_Closing):
         `depth` messages are in the ring, a power of two, 2 to 65,536; a late subscriber gets the last `history` of
         them. A subscriber may keep `keep` buffers and 12 more. `when_behind` says what `send` does when a reliable
         subscriber is behind: "overwrite" the oldest message (then no subscriber is reliable), "drop-new", or a number
-        of seconds to wait. The topic's own pool has at most `max_bytes` of addresses and `slots` buffers.
-        With `shared` publishers of other domains may have the name too, if all of them say so. A message may have
-        `pieces` pieces, 8 by default, up to 32. `message_type` is the text that both sides must have alike
+        of seconds to wait. The topic's own pool has at most `max_bytes` of addresses and `slots` buffers. With `shared`
+        publishers of other domains may use the name too, if all of them set `shared`. A message may have `pieces`
+        pieces, 8 by default, up to 32. `message_type` is a text that must be the same on both sides
         (`tranship.message_type`)."""
     def subscribe(
         self,
@@ -1079,9 +1079,9 @@ class Domain(_Closing):
     ) -> Subscriber:
         """Subscribes to a topic, and returns at once: it joins in `recv` or `try_recv`, which wait for a publisher.
 
-        With `reliable` the publisher does not overwrite what this subscriber has still to take, as far as its
-        `when_behind` says. With `latest` only the newest message is received. `wait` and `message_type` are
-        as for `listen`."""
+        With `reliable` the publisher does not overwrite messages that this subscriber has not yet taken, as far as its
+        `when_behind` says. With `latest` only the newest message is received. `wait` and `message_type` are as for
+        `listen`."""
     def produce(
         self,
         name: str,
@@ -1098,10 +1098,10 @@ class Domain(_Closing):
         """Joins a queue as a producer: each of its items goes to one consumer.
 
         `depth` of its items may wait, a power of two, 2 to 65,536. A consumer may keep `keep` buffers and 12 more. An
-        item whose consumer ended without acknowledging it goes back to the queue, or with `report_lost` to
-        `take_lost`. With `exclusive` no other producer may have the name. The producer's own pool has at most
-        `max_bytes` of addresses and `slots` buffers. An item may have `pieces` pieces, 8 by default, up to 32.
-        `message_type` is the text that both sides must have alike (`tranship.message_type`)."""
+        item whose consumer ended without acknowledging it goes back to the queue, or with `report_lost` to `take_lost`.
+        With `exclusive` no other producer may use the name. The producer's own pool has at most `max_bytes` of
+        addresses and `slots` buffers. An item may have `pieces` pieces, 8 by default, up to 32. `message_type` is a
+        text that must be the same on both sides (`tranship.message_type`)."""
     def consume(
         self,
         name: str,
@@ -1113,8 +1113,8 @@ class Domain(_Closing):
     ) -> Consumer:
         """Joins a queue as a consumer, and returns at once: it joins while it receives.
 
-        With `auto_ack` items are done when they are received. Else `unacknowledged` items of one producer may be taken
-        and not acknowledged, 1 to 64. `wait` and `message_type` are as for `listen`."""
+        With `auto_ack` items are done when they are received. Otherwise `unacknowledged` items of one producer may be
+        taken and not acknowledged, 1 to 64. `wait` and `message_type` are as for `listen`."""
     def serve(
         self,
         name: str,
@@ -1152,10 +1152,10 @@ class Domain(_Closing):
     def admin(self) -> Admin:
         """Figures, leaks and quotas: an operator's questions to the manager and to this domain."""
     def turn(self) -> None:
-        """Handles the manager's news. For programs that seldom call anything else here, and have not set
-        `helper_thread`."""
+        """Handles the manager's news. Programs that rarely call anything else here, and have not set `helper_thread`,
+        call it."""
     def fileno(self) -> int:
-        """Readable when `turn` is to be called."""
+        """A descriptor that is readable when `turn` has work to do."""
 
 def create_store(domain: Domain, name: str, quota_bytes: int, end_with_owner: bool) -> Store:
     """Makes a store."""

@@ -32,8 +32,8 @@ pub(crate) const LARGE: usize = 64 << 10;
 
 /// Bytes in a pool. `memoryview(buffer)` and `numpy.asarray(buffer)` show them without a copy.
 ///
-/// Writable while no other process can have it: from `Pool.alloc` to the first send, and after a move to
-/// where the receiver may write. Dropping the last reference, views included, lets the memory be used again.
+/// The buffer is writable while no other process can have it: from `Pool.alloc` to the first send, and after a move if
+/// the receiver may write. Dropping the last reference, views included, lets the memory be used again.
 #[pyclass(frozen, weakref, module = "tranship")]
 pub(crate) struct Buffer {
     held: Mutex<Held>,
@@ -279,28 +279,28 @@ impl Buffer {
         self.__len__()
     }
 
-    /// The sender's word that came with it.
+    /// The word that the sender sent with the bytes.
     #[getter]
     fn word(&self) -> u64 {
         self.word
     }
 
-    /// Whether its bytes cannot be written here.
+    /// Whether this process cannot write the bytes.
     #[getter]
     fn readonly(&self) -> bool {
         let bytes = self.lock_if_ours().and_then(|held| held.bytes());
         !bytes.is_some_and(|bytes| bytes.writable)
     }
 
-    /// Whether it was released, sent back or moved away, or belongs to a parent process.
+    /// Whether the buffer was released, sent back or moved away, or belongs to a parent process.
     #[getter]
     fn released(&self) -> bool {
         self.lock_if_ours()
             .is_none_or(|held| matches!(*held, Held::Gone(_)))
     }
 
-    /// Whether it has no bytes and is the message that the receiver has released something (`Receiver.send_back`).
-    /// Then `id` is the released buffer, if both ends know it by one number, and `word` is the receiver's word.
+    /// Whether this is not a buffer, but the message that the receiver has released one (`Receiver.send_back`). Then
+    /// `id` is the released buffer, if both ends know it by the same number, and `word` is the receiver's word.
     #[getter]
     fn is_release(&self) -> bool {
         self.lock_if_ours()
@@ -318,25 +318,25 @@ impl Buffer {
         }
     }
 
-    /// The trust level of its pool, where that is known: which processes can write it.
+    /// The trust level of the buffer's pool, if it is known: which processes can write the pool.
     #[getter]
     fn trust(&self) -> Option<&'static str> {
         self.origin.trust.map(Trust::name)
     }
 
-    /// The process that it came from; None for a buffer that was allocated here.
+    /// The process that sent the buffer; None for a buffer that was allocated here.
     #[getter]
     fn sender_pid(&self) -> Option<u32> {
         self.origin.sender_pid
     }
 
-    /// The number of its views.
+    /// The number of views of the buffer.
     #[getter]
     fn exports(&self) -> usize {
         self.views()
     }
 
-    /// Whether no other process can have it.
+    /// Whether no other process can have the buffer.
     #[getter]
     fn unique(&self) -> bool {
         self.lock_if_ours().is_some_and(|held| match &*held {
@@ -346,7 +346,7 @@ impl Buffer {
         })
     }
 
-    /// The buffers that it consists of: itself, unless it was sent as a list.
+    /// The pieces of a message: a list with the buffer itself, or the buffers of a list that was sent.
     #[getter]
     fn pieces<'py>(slf: Bound<'py, Self>) -> PyResult<Bound<'py, PyTuple>> {
         let py = slf.py();
@@ -404,7 +404,7 @@ impl Buffer {
         format!("<tranship.Buffer of {bytes} bytes, {state}, {holders}{trust}{from}{id}{views}>")
     }
 
-    /// Ends writing. BufferError while there are writable views.
+    /// Makes the buffer read-only. BufferError while there are writable views.
     fn freeze(&self, py: Python<'_>) -> PyResult<()> {
         let mut held = self.held(py)?;
         self.freeze_for(&mut held, false)
@@ -420,8 +420,8 @@ impl Buffer {
         self.freeze_for(&mut held, true)
     }
 
-    /// A part, sharing the memory; ends writing. `buffer[start:stop]` does this too, and counts from the end for
-    /// negative numbers.
+    /// A part of the buffer, in the same memory. The buffer becomes read-only. `buffer[start:stop]` does this too, and
+    /// counts from the end for negative numbers.
     #[pyo3(
         signature = (start=Number::of(0), stop=None),
         text_signature = "($self, start=0, stop=None)"
@@ -465,7 +465,7 @@ impl Buffer {
         }
     }
 
-    /// Shortens it to `len` bytes. BufferError while there are views.
+    /// Shortens the buffer to `len` bytes. BufferError while there are views.
     fn truncate(&self, py: Python<'_>, len: Number) -> PyResult<()> {
         let len = len.named("len")?;
         let mut held = self.held(py)?;
@@ -513,8 +513,8 @@ impl Buffer {
         self.tobytes(py)
     }
 
-    /// Releases the buffer now. BufferError while there are views. Without this call the memory goes with the last
-    /// view.
+    /// Releases the buffer now. BufferError while there are views. Without this call the buffer is released with its
+    /// last view.
     fn release(&self, py: Python<'_>) -> PyResult<()> {
         if self.fork_epoch.is_inherited() {
             return Ok(()); // it was never this process's

@@ -12,7 +12,8 @@ use pyo3::types::PyDict;
 use tranship::Error;
 use tranship::queue::{self, ConsumerOptions, Queues as _};
 
-/// A reading end of a queue: it takes items of all producers, each of which no other consumer gets. Iterating never ends.
+/// A reading end of a queue. It takes items of all producers. No other consumer gets an item that it has taken.
+/// Iterating never ends.
 #[pyclass(frozen, weakref, module = "tranship")]
 pub(crate) struct Consumer {
     held: Single<queue::Consumer, Result<queue::Item, Error>>,
@@ -58,7 +59,7 @@ impl Consumer {
         Ok(Item::new(item))
     }
 
-    /// The next item, if there is one. It joins the queue, too.
+    /// The next item, if there is one. The call also joins the queue.
     fn try_recv(&self, py: Python<'_>) -> PyResult<Option<Item>> {
         let item = self.held.with(py, queue::Consumer::try_recv)?;
         Ok(item.or_raise(py)?.map(Item::new))

@@ -8,18 +8,18 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use tranship::{Message, queue};
 
-/// An item that a consumer has taken. `ack` says that it is done. Without that it goes back to the queue when it is dropped,
-/// and when this process dies.
+/// An item that a consumer has taken. `ack` says that the item is done. Without `ack` it goes back to the queue when it
+/// is dropped, and when this process dies.
 ///
-/// The end of a `with` acknowledges it; leaving by an exception gives it back.
+/// The end of a `with` block acknowledges it; if an exception ends the block, the item goes back.
 #[pyclass(frozen, weakref, module = "tranship")]
 pub(crate) struct Item {
     item: Slot<queue::Item>,
     carried: Option<Carried>,
-    /// The producer's word that came with it.
+    /// The word that the producer sent with the item.
     #[pyo3(get)]
     word: u64,
-    /// Whether it was taken before, by a consumer that gave it back or died.
+    /// Whether the item was taken before, by a consumer that gave it back or died.
     #[pyo3(get)]
     redelivered: bool,
     /// The producer's domain.
@@ -50,27 +50,27 @@ impl Item {
 
 #[pymethods]
 impl Item {
-    /// What was sent: the producer's memory, read-only, without a copy. It stays when the item is done.
+    /// The content: the producer's memory, read-only, without a copy. It stays valid when the item is done.
     #[getter]
     fn payload(&self, py: Python<'_>) -> PyResult<Py<Buffer>> {
         let carried = self.carried.as_ref().ok_or_else(over)?;
         carried.get(py, |body| Origin::published(body, None))
     }
 
-    /// Acknowledges it: it is done, and no other consumer gets it. PeerGone: its producer had ended before.
+    /// Acknowledges the item: it is done, and no other consumer gets it. PeerGone: its producer had ended before.
     fn ack(&self, py: Python<'_>) -> PyResult<()> {
         let item = self.take(py)?;
         py.detach(|| item.ack().map(drop)).or_raise(py)
     }
 
-    /// Gives it back to its queue, where another consumer may take it.
+    /// Gives the item back to its queue, where another consumer may take it.
     fn requeue(&self, py: Python<'_>) -> PyResult<()> {
         let item = self.take(py)?;
         py.detach(|| item.requeue());
         Ok(())
     }
 
-    /// Rejects it: its producer gets it from `take_lost`.
+    /// Rejects the item: its producer gets it from `take_lost`.
     fn reject(&self, py: Python<'_>) -> PyResult<()> {
         let item = self.take(py)?;
         py.detach(|| item.reject());

@@ -16,8 +16,9 @@ use tranship::{Body, Error, PoolOptions};
 
 /// A writing end of a queue: each item goes to one consumer.
 ///
-/// A producer that sends seldom calls `tend`, which takes consumers in and gives back what dead ones had. Items that wait go
-/// when it is closed: `wait_done` waits for them.
+/// A producer that rarely sends calls `tend`, which takes consumers in and gives back the items of dead consumers. When
+/// the producer is closed, only consumers that have joined can still take its waiting items: `wait_done` waits for
+/// them.
 #[pyclass(frozen, weakref, module = "tranship")]
 pub(crate) struct Producer {
     held: Single<queue::Producer, Result<(), Error>>,
@@ -100,9 +101,9 @@ fn sending(
 
 #[pymethods]
 impl Producer {
-    /// A writable buffer of the producer's own pool, with the bytes that the memory held before. All consumers can read that
-    /// pool, and its buffers go over this queue only. Waits for memory that items and consumers hold, at most `timeout`
-    /// seconds.
+    /// A writable buffer of the producer's own pool, with the bytes that the memory held before. All consumers can read
+    /// that pool, and its buffers can be sent over this queue only. Waits for memory that items and consumers hold, at
+    /// most `timeout` seconds.
     #[pyo3(signature = (nbytes, *, timeout=None))]
     fn alloc(&self, py: Python<'_>, nbytes: Number, timeout: Option<f64>) -> PyResult<Buffer> {
         let bytes = nbytes.named("nbytes")?;
@@ -119,8 +120,8 @@ impl Producer {
         aio.call_method1("alloc", (slf, nbytes.named::<usize>("nbytes")?))
     }
 
-    /// Puts a buffer of `alloc`, an array that lies in one, or a list of such, into the queue by reference: all are read-only
-    /// from then on. Other objects with bytes go in the item itself, up to `INLINE_BYTES` bytes.
+    /// Puts a buffer of `alloc`, an array in such a buffer, or a list of these, into the queue by reference: all are
+    /// read-only from then on. Other objects with bytes go in the item itself, up to `INLINE_BYTES` bytes.
     ///
     /// Waits for room, at most `timeout` seconds: then Full or TimedOut names the consumers.
     #[pyo3(signature = (payload, word=Number::of(0), *, timeout=None), text_signature = "($self, payload, word=0, *, timeout=None)")]
@@ -178,12 +179,13 @@ impl Producer {
         self.held.rest(py);
     }
 
-    /// Takes new consumers in, and gives back what consumers that ended had not acknowledged. It does not block.
+    /// Takes new consumers in, and gives back the items that ended consumers had not acknowledged. The call does not
+    /// block.
     fn tend(&self, py: Python<'_>) -> PyResult<()> {
         self.held.detached(py, queue::Producer::tend)?.or_raise(py)
     }
 
-    /// Waits until so many consumers have joined. TimedOut after `timeout` seconds.
+    /// Waits until at least `consumers` of them have joined. TimedOut after `timeout` seconds.
     #[pyo3(signature = (consumers, timeout=None))]
     fn wait_for(&self, py: Python<'_>, consumers: Number, timeout: Option<f64>) -> PyResult<()> {
         let consumers = consumers.named("consumers")?;
@@ -220,7 +222,7 @@ impl Producer {
         self.held.with(py, |producer| producer.consumers())
     }
 
-    /// What was sent, what waits, what is with consumers, and what each of these keeps.
+    /// The producer's status: items that were sent, that wait and that consumers have, and what each consumer keeps.
     fn status<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let status = self.held.with(py, |producer| producer.status())?;
         let all = PyDict::new(py);

@@ -18,8 +18,8 @@ use tranship::{Body, Error, Outcome, PoolOptions};
 
 /// The writing end of a topic. Its subscribers come and go by themselves.
 ///
-/// The helper thread of its domain tends an idle one. Closing it, or leaving its `with`, ends the topic: subscribers
-/// take what the ring still has.
+/// The helper thread of its domain tends an idle publisher. Closing it, or the end of its `with` block, ends the topic.
+/// Subscribers can still take the messages in the ring.
 #[pyclass(frozen, weakref, module = "tranship")]
 pub(crate) struct Publisher {
     held: Single<topic::Publisher, Result<Outcome, Error>>,
@@ -127,8 +127,9 @@ fn publishing(
 #[pymethods]
 impl Publisher {
     /// A writable buffer of the topic's own pool, with the bytes that the memory held before. All subscribers can read
-    /// that pool, and its buffers go over this topic only. Where nothing is free the oldest messages are withdrawn. Waits
-    /// for memory that subscribers hold, at most `timeout` seconds; then OutOfMemory names the holders.
+    /// that pool, and its buffers can be sent over this topic only. If no memory is free, the oldest messages are
+    /// withdrawn. Waits for memory that subscribers hold, at most `timeout` seconds; then OutOfMemory names the
+    /// holders.
     #[pyo3(signature = (nbytes, *, timeout=None))]
     fn alloc(&self, py: Python<'_>, nbytes: Number, timeout: Option<f64>) -> PyResult<Buffer> {
         let bytes = nbytes.named("nbytes")?;
@@ -145,11 +146,11 @@ impl Publisher {
         aio.call_method1("alloc", (slf, nbytes.named::<usize>("nbytes")?))
     }
 
-    /// Publishes a buffer of `alloc`, an array that lies in one, or a list of such, by reference: all are read-only from then
-    /// on. Other objects with bytes go in the message itself, up to `INLINE_BYTES` bytes.
+    /// Publishes a buffer of `alloc`, an array in such a buffer, or a list of these, by reference: all are read-only
+    /// from then on. Other objects with bytes go in the message itself, up to `INLINE_BYTES` bytes.
     ///
-    /// Waits only for reliable subscribers, as `when_behind` says. True: it was published. False: it was dropped, because
-    /// a reliable subscriber was behind ("drop-new").
+    /// Waits only for reliable subscribers, as `when_behind` says. Returns True if the message was published, False if
+    /// it was dropped because a reliable subscriber was behind ("drop-new").
     #[pyo3(signature = (payload, word=Number::of(0)), text_signature = "($self, payload, word=0)")]
     fn send(&self, py: Python<'_>, payload: &Bound<'_, PyAny>, word: Number) -> PyResult<bool> {
         self.held.fork_epoch().check(py)?;
@@ -194,13 +195,13 @@ impl Publisher {
         self.held.rest(py);
     }
 
-    /// Takes new subscribers in, and takes leave of those that are gone. `send` does so now and then; a publisher that is
-    /// idle calls it, for example when the domain's descriptor is readable. It does not block.
+    /// Takes new subscribers in, and removes those that are gone. `send` does this from time to time. An idle publisher
+    /// calls `tend`, for example when the domain's descriptor is readable. The call does not block.
     fn tend(&self, py: Python<'_>) -> PyResult<()> {
         self.held.detached(py, topic::Publisher::tend)?.or_raise(py)
     }
 
-    /// Waits until so many subscribers have joined. TimedOut after `timeout` seconds.
+    /// Waits until at least `subscribers` of them have joined. TimedOut after `timeout` seconds.
     #[pyo3(signature = (subscribers, timeout=None))]
     fn wait_for(&self, py: Python<'_>, subscribers: Number, timeout: Option<f64>) -> PyResult<()> {
         let subscribers = subscribers.named("subscribers")?;
@@ -215,7 +216,7 @@ impl Publisher {
         self.held.with(py, |publisher| publisher.subscribers())
     }
 
-    /// What was published, and what the subscribers hold and have still to take. Looks at each of them.
+    /// The publisher's status: what was published, and what each subscriber holds and has not yet taken.
     fn status<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let status = self.held.with(py, |publisher| publisher.status())?;
         dict(py, &status)

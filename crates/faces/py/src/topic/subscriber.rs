@@ -13,8 +13,8 @@ use pyo3::types::PyDict;
 use tranship::topic::{self, SubscriberOptions, Topics as _};
 use tranship::{Error, Message};
 
-/// The reading end of a topic. Iterating ends when the publisher has ended the topic; PeerDied is raised if it died
-/// instead. `recv` after that waits for another publisher of the name.
+/// The reading end of a topic. Iterating ends when the publisher has ended the topic. If the publisher died, PeerDied
+/// is raised. A later `recv` waits for another publisher of the name.
 #[pyclass(frozen, weakref, module = "tranship")]
 pub(crate) struct Subscriber {
     held: Single<topic::Subscriber, Result<Came, Error>>,
@@ -74,17 +74,17 @@ impl Subscriber {
 
 #[pymethods]
 impl Subscriber {
-    /// The next message: the publisher's memory, read-only, without a copy. Waits for a publisher, too. What was
-    /// overwritten before it was taken is counted in `missed`.
+    /// The next message: the publisher's memory, read-only, without a copy. Waits for a publisher, too. A message that
+    /// was overwritten before it was taken is counted in `missed`.
     ///
-    /// PeerGone when the publisher has ended the topic, PeerDied when it died, each once: the next call waits for another
-    /// publisher. `Limit` (SystemFailed) when this subscriber keeps as many buffers as it may.
+    /// PeerGone when the publisher has ended the topic, PeerDied when it died. Each is raised once: the next call waits
+    /// for another publisher. `Limit` (SystemFailed) when this subscriber keeps as many buffers as it may.
     #[pyo3(signature = (timeout=None))]
     fn recv(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Buffer> {
         self.receive(py, timeout)
     }
 
-    /// The next message, if it is there. It joins the topic, too.
+    /// The next message, if it is there. The call also joins the topic.
     fn try_recv(&self, py: Python<'_>) -> PyResult<Option<Buffer>> {
         let came = self.held.with(py, taken)?.or_raise(py)?;
         Ok(came.map(buffer))
@@ -139,7 +139,8 @@ impl Subscriber {
         self.held.with(py, |subscriber| subscriber.missed())
     }
 
-    /// What is known of the topic: the publisher, whether it has taken this subscriber in, what was missed, what is held.
+    /// The subscriber's status: the publisher, whether it has taken this subscriber in, the missed messages, and the
+    /// held buffers.
     fn status<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let status = self.held.with(py, |subscriber| subscriber.status())?;
         let all = PyDict::new(py);
