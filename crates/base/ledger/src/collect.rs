@@ -228,8 +228,8 @@ impl<R: Words, C: Words> Counted<'_, R, C> {
         any == 0
     }
 
-    /// One pass: which of `slots` are alive. Kind of word by kind of word, each over all slots: so every slot's are read in
-    /// the order of the phases, and the view's place is looked up once.
+    /// Makes one pass, and says which of `slots` are alive. It reads one kind of word after the other, each for all
+    /// slots. So every slot's words are read in the order of the phases, and the view's place is looked up once.
     #[inline(always)]
     fn pass<O: Words + ?Sized>(&self, slots: &[u32], own: &O, seen: &mut Seen) {
         let Seen { rcvd, alive } = seen;

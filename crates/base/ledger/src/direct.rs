@@ -61,7 +61,8 @@ impl<R: Words, C: Words> ReaderSet<R, C> {
         false
     }
 
-    /// One pass: whether all are dead. Written out, as a loop over the phases stays a loop.
+    /// Makes one pass, and says whether all buffers are dead. The phases are written out, because the compiler does not
+    /// unroll a loop over them.
     #[inline(always)]
     fn pass_direct<const N: usize, O: Words + ?Sized>(&self, few: impl Few<N>, own: &O) -> bool {
         use Phase::{Own, Received, References};

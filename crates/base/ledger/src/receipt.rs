@@ -29,7 +29,7 @@ pub fn still_names(named: u32, generation: impl FnOnce() -> u32) -> Result<(), S
 /// `check` is [`still_names`], and what else depends on it, if the sender is not the pool's writer. `reached` is told of each step.
 ///
 /// # Errors
-/// What `raise` or `check` said. After the latter `give_up` has let go of the reference.
+/// The error of `raise` or `check`. After an error of `check`, `give_up` has dropped the reference.
 #[inline(always)]
 pub fn hold<E>(
     raise: impl FnOnce() -> Result<(), E>,
@@ -54,7 +54,7 @@ pub fn hold<E>(
 /// [`Handles::find`](crate::Handles::find).
 ///
 /// # Errors
-/// What `take` said: then nothing is held, nor is `rcvd` counted, so that the message can be tried again.
+/// The error of `take`. Nothing is held then, and `rcvd` is not counted, so that the message can be tried again.
 // Crash: after `ref++` or after `rcvd++` the domain's words leave the reader set with it, and its queues, as sink, too.
 #[inline(always)]
 pub fn receive<T, E>(

@@ -72,7 +72,7 @@ pub fn pass_back(
 /// The writer takes what was passed back to it. `hold` counts a handle, under the collector's lock. Then move the ring's cursor.
 ///
 /// # Errors
-/// What `hold` said: then nothing was counted, nor is the buffer on its way any less.
+/// The error of `hold`. Nothing was counted then, and the buffer is still on its way.
 // Crash: only the writer's own words, and of a dead writer's pool nothing is reused.
 #[inline]
 pub fn take_return<T, E>(

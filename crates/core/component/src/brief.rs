@@ -75,10 +75,10 @@ pub enum Part {
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum WhenDown {
-    /// It waits for the next receiver.
+    /// The sender waits for the next receiver.
     #[default]
     Wait,
-    /// It drops the message.
+    /// The sender drops the message.
     Drop,
     /// The send fails.
     Fail,

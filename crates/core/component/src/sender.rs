@@ -157,7 +157,7 @@ impl Sender {
             };
             match next.assign(&self.pool) {
                 Ok(()) => self.to = Some(next),
-                // It died as it came.
+                // The receiver died just after it came.
                 Err(error) if is_gone(&error) || next.status().peer_gone => {}
                 Err(error) => return Err(error),
             }

@@ -1,4 +1,4 @@
-//! A reader's connection to one writer: the ring, what the writer says beside it, and buffers that are held.
+//! A reader's connection to one writer: the ring, the writer's words beside it, and the buffers that the reader holds.
 
 use crate::line::Said;
 use crate::pieces;
@@ -11,15 +11,15 @@ use tranship_core::{Aggregate, Body, Buffer, Error, ErrorKind, Inline, Message, 
 use tranship_ring::broadcast::{DeskRw, LinesRo, Reader, Reading};
 use tranship_sys::crash;
 
-/// Words that one call takes.
+/// The most words that one call takes.
 pub const WORDS: u32 = 16;
-/// Looks at the ring of a writer that is gone, beside two for each line.
+/// The most looks at the ring of a writer that is gone, in addition to two for each line.
 const LAST_LOOKS: u64 = 16;
 /// The shortest and the longest time between two looks for a writer's first word.
 const PAUSE: Duration = Duration::from_micros(200);
 const LONG_PAUSE: Duration = Duration::from_millis(20);
 
-/// What the two ends are called.
+/// The names of the two ends.
 #[derive(Debug)]
 pub struct Names {
     /// The end that sends.
@@ -39,18 +39,18 @@ pub struct Connection {
     peer: Peer,
     /// When the connection was made.
     since: Instant,
-    /// What the writer has said, while the manager has still to say that its pool can be received from.
+    /// The writer's first word, until the manager says that buffers of the writer's pool can be received.
     early: Option<Word>,
-    /// Looks at what a writer that is gone has left, since that was seen.
+    /// The number of looks at the ring since this end saw that the writer is gone.
     after_end: Option<u64>,
 }
 
 impl Connection {
-    /// Takes what the writer has shown, and says what this end wishes, if it wishes anything. Returns the writer's bell, or its claims, too, and the
-    /// number of its lines.
+    /// Opens the memory that the writer has shown, and tells the writer this end's wish, if it has one. Returns also
+    /// the writer's bell or its claims, and the number of its lines.
     ///
     /// # Errors
-    /// `PeerViolation` if it has shown something else; `PeerGone`; `System`.
+    /// `PeerViolation` if the writer has shown something else; `PeerGone`; `System`.
     pub fn new(
         mut receiver: Receiver,
         names: &'static Names,
@@ -81,12 +81,12 @@ impl Connection {
         self.peer
     }
 
-    /// Returns how long to wait for the writer's first word before the next look: the longer the later it is.
+    /// Returns how long to wait for the writer's first word before the next look. The pauses grow with the wait.
     pub fn word_pause(&self) -> Duration {
         (self.since.elapsed() / 8).clamp(PAUSE, LONG_PAUSE)
     }
 
-    /// Returns what has become of the writer.
+    /// Returns whether the writer has ended or died.
     pub fn gone(&self) -> Gone {
         self.receiver.topic_gone()
     }
@@ -97,7 +97,7 @@ impl Connection {
     }
 
     /// Returns how many looks one call may spend on lines that hold nothing. An honest ring at rest needs one for each
-    /// line. A writer that lies can have any line show any sequence number.
+    /// line. A writer that lies can make any line show any sequence number.
     pub fn most_looks(&self) -> u64 {
         2 * u64::from(self.ring.lines().count())
     }
@@ -109,7 +109,7 @@ impl Connection {
         }
     }
 
-    /// Says whether the ring of a writer that is gone may be looked at once more. An honest ring has at most a message
+    /// Says whether one more look at the ring of a writer that is gone is allowed. An honest ring has at most a message
     /// in each line.
     pub fn may_look_on(&mut self) -> bool {
         let most = self.most_looks() + LAST_LOOKS;
@@ -118,14 +118,14 @@ impl Connection {
         *after <= most
     }
 
-    /// Says whether the writer has said something beside the ring that can be taken now.
+    /// Says whether a word of the writer, beside the ring, can be taken now.
     #[inline]
     pub fn has_word(&self) -> bool {
-        // As long as the first word waits for the pool, no later one is taken.
+        // No later word is taken as long as the first one waits for the pool.
         self.early.is_none() && self.receiver.is_ready()
     }
 
-    /// Takes the next word that the writer has said beside the ring. The first one is [`Word::Go`], and no later one is.
+    /// Takes the writer's next word beside the ring. The first one is [`Word::Go`], and no later one may be.
     ///
     /// # Errors
     /// `PeerViolation`; `PeerGone` if the writer has ended the connection; those of the channel.
@@ -156,12 +156,12 @@ impl Connection {
         }
     }
 
-    /// Takes what a line says. Does not wait.
+    /// Takes the content of a line. Does not wait.
     ///
     /// # Errors
-    /// `Limit` if this reader holds as many buffers as it may; `ChunkPending` if no manager can be reached that could show the memory; `PeerViolation` for
-    /// what no writer says.
-    // Crash: the window covers the buffers until the message is finished; a death takes the desk and the references off.
+    /// `Limit` if this reader holds as many buffers as it may; `ChunkPending` if no manager can be reached that could
+    /// show the memory; `PeerViolation` for a line that no honest writer writes.
+    // Crash: the window covers the buffers until the message is finished; a death removes the desk and the references.
     #[inline]
     pub fn body(
         &mut self,
@@ -220,7 +220,7 @@ impl Connection {
             .ok_or_else(|| self.broken("a list of pieces that no writer writes"))?;
         let (count, most) = (pieces.len(), holds.most());
         if count > most {
-            // It could never be held, whatever the program drops.
+            // The aggregate could never be held, whatever the program drops.
             return Err(self.broken(&format!(
                 "a message of {count} pieces, of which a reader may hold {most}"
             )));
@@ -273,12 +273,12 @@ impl Connection {
     }
 }
 
-/// Says whether a message or item stays the next one after this error.
+/// Says whether, after this error, the same message or item is still the next one.
 pub fn is_put_off(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::Limit | ErrorKind::ChunkPending)
 }
 
-/// Returns what a reader reads and writes. Its handles count themselves.
+/// Returns the memory that a reader reads and writes.
 #[inline(always)]
 pub fn reading<'a>(ring: &'a LinesRo, desk: &'a DeskRw) -> Reading<'a> {
     Reading {

@@ -1,4 +1,4 @@
-//! What topics and queues have alike: one writer with a ring, and readers that come and go. It is no part of the surface.
+//! The common part of topics and queues: one writer with a ring, and readers that come and go. It is not public.
 //!
 //! | file | what it has |
 //! |---|---|

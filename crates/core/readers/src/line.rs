@@ -1,4 +1,4 @@
-//! What a line of the ring says.
+//! The content of a line of the ring.
 
 use tranship_core::topics::Named;
 use tranship_core::{BufferId, INLINE_BYTES};
@@ -11,10 +11,10 @@ const LENGTH: u32 = 54;
 const INLINE: u64 = 1;
 const BUFFER: u64 = 2;
 const LIST: u64 = 3;
-/// What a line says.
+/// The content of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Said {
-    /// Bytes in the line itself, as many as are said.
+    /// Bytes in the line itself. The number says how many.
     Inline([u8; INLINE_BYTES], usize),
     /// A buffer.
     Buffer(Named),
@@ -64,7 +64,7 @@ fn names(operation: u64, named: Named, word: u64) -> Message {
     }
 }
 
-/// Takes a line apart: its word, and what it says. None: no publisher writes such a line.
+/// Takes a line apart: its word, and its content. None: no publisher writes such a line.
 #[inline]
 pub fn parse(message: &Message) -> Option<(u64, Said)> {
     let Message { kind, content } = message;

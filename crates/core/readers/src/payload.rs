@@ -1,17 +1,17 @@
-//! What can be sent.
+//! Payloads: the values that can be sent.
 
 use std::time::Instant;
 use tranship_core::{
     Aggregate, Body, Buffer, BufferMut, Error, ErrorKind, INLINE_BYTES, Pool, SendError,
 };
 
-/// What a publisher or a producer can send: a [`Buffer`] or a [`BufferMut`] of its own pool, an [`Aggregate`] of such
-/// buffers, or a few bytes inside the line; each alone or with a word of the program's own, as `(buffer, word)`. A
-/// [`Body`] is any of them; [`Body::Released`] is `BadArgument`.
+/// A value that a publisher or a producer can send: a [`Buffer`] or a [`BufferMut`] of its own pool, an [`Aggregate`]
+/// of such buffers, or a few bytes inside the line. A pair `(buffer, word)` also sends a word of the program. A
+/// [`Body`] is any of these values; [`Body::Released`] is `BadArgument`.
 ///
-/// All buffers are shared: nobody but the writer can write its pool.
+/// All buffers are shared: only the writer can write its pool.
 pub trait Payload: Sealed {
-    /// What an error gives back.
+    /// The payload that an error gives back.
     type Unsent;
 
     #[doc(hidden)]
@@ -29,7 +29,7 @@ pub trait Sealed {}
 #[derive(Clone, Copy, Debug)]
 pub enum Waits {
     Not,
-    /// `None`: for ever.
+    /// `None`: without limit.
     Until(Option<Instant>),
 }
 
@@ -60,14 +60,14 @@ impl<W> std::fmt::Debug for To<'_, W> {
     }
 }
 
-/// What a look for room gave.
+/// The result of a look for room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Room<S> {
     /// There is room for one message.
     There,
-    /// There is none: the caller looks again.
+    /// There is no room: the caller looks again.
     Later,
-    /// The message is not to be sent: the answer.
+    /// The message is not to be sent. The value is the answer to the caller.
     Never(S),
 }
 
@@ -78,7 +78,7 @@ pub enum Room<S> {
     reason = "what the common code asks of a writer"
 )]
 pub trait Writes: Sized {
-    /// What a sent message gives.
+    /// The result of a sent message.
     type Sent;
     /// A wait for memory, from one look to the next.
     type Shortage: Default + Send + Unpin;
@@ -101,17 +101,17 @@ pub trait Writes: Sized {
         waits: Waits,
     ) -> Result<Self::Sent, SendError<Aggregate>>;
 
-    /// Looks for room once. `since` is when this message was first found to have none.
+    /// Looks for room once. `since` is the time of the first look that found no room for this message.
     fn look_for_room(&mut self, since: &mut Option<Instant>) -> Result<Room<Self::Sent>, Error>;
 
-    /// Finds memory once. The inner error: there is none before readers let go of some.
+    /// Looks for memory once. The inner error says that there is none until readers give some back.
     fn make_memory(
         &mut self,
         len: usize,
         shortage: &mut Self::Shortage,
     ) -> Result<Result<BufferMut, Error>, Error>;
 
-    /// Says who has the memory.
+    /// Returns an error that says who has the memory.
     fn no_memory(&self, error: Error) -> Error;
 
     /// Wakes readers that sleep.

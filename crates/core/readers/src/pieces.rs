@@ -10,7 +10,7 @@ pub const MOST: u32 = 32;
 /// Returns the limits of a reader. It may keep `keep` buffers in addition to those for which its desk has entries, and
 /// its messages have at most `pieces` pieces.
 pub fn limits(keep: u32, pieces: u32) -> Limits {
-    // A domain's table has the holds of all its connections, those of the desks' entries too.
+    // A domain's table has the holds of all its connections, and also those of the desks' entries.
     Limits {
         pieces: pieces.saturating_add(1),
         ..Limits::new(keep.saturating_add(KEPT.into()))
@@ -35,10 +35,10 @@ pub fn check_most(pieces: u32, keep: u32) -> Result<(), Error> {
     Err(Error::new(ErrorKind::BadArgument, text))
 }
 
-/// Returns what a buffer is named in a line. `of` is the pool's user, as a text.
+/// Returns the name of a buffer in a line. `of` names the pool's user, for the error.
 ///
 /// # Errors
-/// `BufferInvalid` if it is of another pool.
+/// `BufferInvalid` if the buffer is of another pool.
 #[inline]
 pub fn named(pool: &Pool, buffer: &Buffer, of: (&str, &str)) -> Result<Named, Error> {
     topics::named(pool, buffer).ok_or_else(|| not_of(of))

@@ -12,28 +12,29 @@ use tranship_ring::broadcast::{DeskRo, KEPT, Limits, Win};
 use tranship_sync::full_fence;
 use tranship_sys::crash;
 
-/// Connections that one user may have: joining, joined, or left with buffers that are still held.
+/// The most connections of one user: joining, joined, or ended with buffers that are still held.
 const MOST_OF_USER: usize = 256;
-/// Ended connections of one domain of which buffers are still held. With more of them the domain cannot join.
+/// The most ended connections of one domain whose buffers are still held. With more of them the domain cannot join.
 const MOST_LEFT: usize = 16;
 
 /// The time in which a reader joins if nothing delays it. During this time the helper thread looks every millisecond.
 pub const BRISK: Duration = Duration::from_millis(100);
-/// The time after which a reader that has said no wish is given up. If it lives, it connects again.
+/// The time after which the writer gives up a reader that has not said its wish. If the reader lives, it connects
+/// again.
 pub const HALF_OPEN: Duration = Duration::from_secs(5);
 
-/// What a kind of writer does as readers come and go.
+/// The part of a kind of writer in the coming and going of readers.
 pub trait Host {
-    /// What it keeps of a reader.
+    /// The writer's record of a reader.
     type Of;
-    /// What the ends are called.
+    /// The names of the ends.
     const NAMES: Names;
-    /// Connections of all users.
+    /// The most connections of all users together.
     const MOST: usize;
-    /// Whether a reader says what it wishes before it joins.
+    /// Whether a reader says its wish before it joins.
     const WISHES: bool;
 
-    /// Begins to look at a desk. What this gives is said to the reader.
+    /// Begins to look at a desk. The returned [`Go`] is sent to the reader.
     fn welcome(&mut self, desk: usize, peer: Peer, wish: u8) -> (Self::Of, Go);
 
     /// Notes that a reader is gone, or was expelled.
@@ -53,17 +54,18 @@ struct Joining {
 }
 
 impl Joining {
-    /// Says whether it is likely to join at one of the next looks.
+    /// Says whether the reader is likely to join at one of the next looks.
     fn is_brisk(&self, now: Instant) -> bool {
         now.saturating_duration_since(self.since) < BRISK
     }
 
-    /// Says whether it has said nothing for too long. A reader says what it wishes as soon as it is connected.
+    /// Says whether the reader has said nothing for too long. A reader says its wish as soon as it is connected.
     fn is_silent(&self, now: Instant) -> bool {
         self.wish.is_none() && now.saturating_duration_since(self.since) >= HALF_OPEN
     }
 
-    /// Does what is due. Returns the reader's table, once the pool is assigned and it has said what it wishes.
+    /// Does the next steps of joining. Returns the reader's table, once the pool is assigned and the reader has said
+    /// its wish.
     fn advance(&mut self, pool: &Pool) -> Result<Option<Table>, Error> {
         let sender = &mut self.sender;
         if self.wish.is_none()
@@ -85,7 +87,7 @@ impl Joining {
     }
 }
 
-/// What the writer reads of a reader.
+/// The memory of a reader that the writer reads.
 pub struct View {
     desk: DeskRo,
     table: Table,
@@ -107,14 +109,14 @@ impl View {
         &self.desk
     }
 
-    /// Returns how many buffers the desk says are kept, and whether the table has more.
+    /// Returns how many buffers the reader keeps by its desk, and whether the table has more.
     pub fn kept(&self) -> (u32, bool) {
         let view = self.get();
         let kept = (0..KEPT).filter(|entry| view.kept(*entry) != 0).count();
         (u32::try_from(kept).unwrap_or(u32::MAX), view.more() != 0)
     }
 
-    /// Returns how many buffers the table says are held.
+    /// Returns how many buffers the reader holds by its table.
     fn held(&self) -> usize {
         let view = self.get();
         let slots = 0..u32::try_from(view.table.len()).unwrap_or(u32::MAX);
@@ -135,46 +137,47 @@ impl View {
     }
 }
 
-/// A reader whose desk is looked at.
+/// A reader whose desk the writer reads.
 pub struct Seat<T> {
     /// The channel to it.
     pub sender: Sender,
     /// The reader.
     pub peer: Peer,
-    /// The connection has ended, or was ended for breaking a limit; the desk stays until nothing is held.
+    /// Whether the connection has ended, or was ended because the reader broke a limit. The desk stays until the reader
+    /// holds nothing.
     pub left: bool,
-    /// What the kind of writer keeps of it.
+    /// The record of the kind of writer.
     pub of: T,
 }
 
-/// The readers: those that join, and those whose desks are looked at, by the numbers of their desks.
+/// The readers: those that join, and, by the numbers of their desks, those whose desks the writer reads.
 pub struct Seats<T> {
     joining: Vec<Joining>,
     views: Vec<Option<View>>,
     seats: Vec<Option<Seat<T>>>,
     /// Readers that have not left.
     count: usize,
-    /// Whether the last one that came was refused.
+    /// Whether the last reader that came was refused.
     refuses: bool,
-    /// Readers that held more than was agreed.
+    /// The number of readers that were expelled because they held more buffers than was agreed.
     pub expelled: u64,
-    /// After its restart the manager did not give the writer's name back.
+    /// The error, if the manager did not give the writer's name back after its restart.
     lost_name: Option<Error>,
 }
 
 /// The parts of a writer that a reader joins.
 pub struct Joins<'a, H> {
-    /// Where readers come from.
+    /// The listener at which readers come.
     pub readers: &'a Readers,
     /// The writer's pool.
     pub pool: &'a Pool,
     /// The rounds that read the desks.
     pub rounds: &'a mut Rounds,
-    /// What a reader may hold.
+    /// The limits of a reader.
     pub limits: Limits,
     /// The time.
     pub now: Instant,
-    /// What the kind of writer does.
+    /// The part of the kind of writer.
     pub host: &'a mut H,
 }
 
@@ -226,7 +229,7 @@ impl<T> Desks for Seats<T> {
 }
 
 impl<T> Seats<T> {
-    /// Returns what is read of a desk.
+    /// Returns the memory that is read for a desk.
     #[inline(always)]
     pub fn view(&self, desk: usize) -> Option<&View> {
         self.views.get(desk)?.as_ref()
@@ -261,7 +264,7 @@ impl<T> Seats<T> {
         self.count
     }
 
-    /// Returns how many desks there are: their numbers are less.
+    /// Returns a number that is larger than the numbers of all desks.
     pub fn desks(&self) -> usize {
         self.seats.len()
     }
@@ -281,14 +284,15 @@ impl<T> Seats<T> {
         }
     }
 
-    /// Looks whether the processes of readers have ended, for the manager may hang.
+    /// Looks whether the processes of readers have ended, because the manager may hang.
     pub fn look_for_deaths(&self) {
         for seat in self.seats.iter().flatten().filter(|seat| !seat.left) {
             seat.sender.topic_is_dead();
         }
     }
 
-    /// Gives all channels up. Readers learn it by their halves, or by the manager. The buffers are those that lines name.
+    /// Gives all channels up. Readers learn of it by their halves, or by the manager. `buffers` are those that lines
+    /// name.
     pub fn end(&mut self, buffers: &[Option<Buffer>]) {
         for seat in self.seats.iter().flatten() {
             seat.sender
@@ -314,7 +318,7 @@ impl<T> Seats<T> {
         }
     }
 
-    /// Takes new readers in, and takes leave of those that are gone.
+    /// Takes new readers in, and removes those that are gone.
     pub fn tend<H: Host<Of = T>>(&mut self, mut joins: Joins<'_, H>) {
         let reader = H::NAMES.reader;
         loop {
@@ -334,7 +338,7 @@ impl<T> Seats<T> {
                 Err(error) if error.find::<TypeMismatch>().is_some() => {
                     tracing::debug!(%error, "a {reader} of another type");
                 }
-                // The manager is away, or cannot be reached: readers that are here go on.
+                // The manager is away, or cannot be reached: readers that have joined go on.
                 Err(error) => {
                     tracing::debug!(%error, "accepting a {reader}");
                     break;
@@ -357,7 +361,7 @@ impl<T> Seats<T> {
         }
     }
 
-    /// Says whether a user or a domain has as many connections as it may, or all have.
+    /// Says whether a user, a domain, or all users together have as many connections as they may.
     fn has_enough(&self, of: Peer, most: usize) -> bool {
         let joining = self.joining.iter().map(|it| it.sender.topic_peer());
         let seated = self.seats.iter().flatten();
@@ -395,8 +399,8 @@ impl<T> Seats<T> {
         }
     }
 
-    /// Looks at a desk from now on, and then lets its reader begin.
-    // Crash: before the word is sent the reader claims nothing. Its death takes the desk off.
+    /// Gives a reader a desk: the writer reads the desk from now on, and then lets the reader begin.
+    // Crash: before the word is sent the reader claims nothing. Its death removes the desk.
     fn sit<H: Host<Of = T>>(&mut self, joining: Joining, table: Table, joins: &mut Joins<'_, H>) {
         let Joining {
             mut sender,
@@ -428,8 +432,8 @@ impl<T> Seats<T> {
         });
     }
 
-    /// Sees whether a reader is gone. The desk of one that has left stays as long as it shows that something is held and
-    /// its process lives.
+    /// Sees whether a reader is gone. If a reader has left, its desk stays as long as it shows a hold and the reader's
+    /// process lives.
     fn look<H: Host<Of = T>>(&mut self, desk: usize, joins: &mut Joins<'_, H>) {
         let (Some(Some(seat)), Some(Some(view))) = (self.seats.get_mut(desk), self.views.get(desk))
         else {
@@ -445,7 +449,7 @@ impl<T> Seats<T> {
             joins.host.leaves(desk, seat, view);
         }
         let is_over = gone == Gone::Died || view.is_empty() || seat.sender.topic_is_dead();
-        // A round that has read the table of the other desk may still rely on this one.
+        // A round that has read the table of the other desk may still rely on this desk.
         let has_ended = gone != Gone::No;
         if is_over || has_ended && !joins.rounds.is_under_way() && self.is_shown_twice(desk) {
             crash::point("readers.leaves");
@@ -455,8 +459,7 @@ impl<T> Seats<T> {
         }
     }
 
-    /// Says whether all that an ended connection shows is also shown by another ended one: both read the table of one
-    /// domain.
+    /// Says whether another ended connection shows all holds of this one too: both read the table of the same domain.
     fn is_shown_twice(&self, desk: usize) -> bool {
         let (Some(seat), Some(view)) = (self.seat(desk), self.view(desk)) else {
             return false;
@@ -477,7 +480,8 @@ impl<T> Seats<T> {
             })
     }
 
-    /// Ends the connection of a domain whose table has more than was agreed. What it holds stays held while its process lives.
+    /// Ends the connection of a domain whose table has more buffers than was agreed. The domain holds them as long as
+    /// its process lives.
     #[cold]
     pub fn exceeded<H: Host<Of = T>>(&mut self, desk: usize, limits: Limits, host: &mut H) {
         let (Some(seat), Some(view)) = (self.seat(desk), self.view(desk)) else {
@@ -503,11 +507,11 @@ impl<T> Seats<T> {
         self.expelled += 1;
         host.leaves(desk, seat, view);
         let (bytes, word) = Word::Expelled.pack();
-        // A reader that keeps no rule need not hear it. The channel stays: by it the process's death is seen while the
-        // manager is away.
+        // A reader that breaks rules need not learn of it. The channel stays, because it shows the process's death
+        // while the manager is away.
         let _ = seat.sender.try_send((&bytes, word));
     }
 }
 
-/// A writer has one ring: its number in the rounds.
+/// The number of a writer's only ring in the rounds.
 const RING: usize = 0;

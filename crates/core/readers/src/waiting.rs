@@ -1,4 +1,5 @@
-//! Waiting for memory and for room: in the calling thread, and in tasks. What the domain's helper thread tends.
+//! Waiting for memory and for room: in the calling thread, and in tasks. The work that the domain's helper thread does
+//! for a writer.
 
 use crate::payload::{Payload, Room, To, Waits, Writes};
 use std::future::poll_fn;
@@ -9,13 +10,13 @@ use tranship_core::{BufferMut, Domain, Error, ErrorKind, SendError};
 use tranship_sync::{Owned, Visitor};
 use tranship_sys::membarrier;
 
-/// A writer that waits looks again after this time.
+/// The time after which a writer that waits looks again.
 pub const PAUSE: Duration = Duration::from_micros(200);
 
 /// Allocates out of the writer's pool, or waits for memory.
 ///
 /// # Errors
-/// Those of the pool; after the deadline that of [`Writes::no_memory`].
+/// The errors of the pool. After the deadline, the error of [`Writes::no_memory`].
 #[cold]
 pub fn alloc<W: Writes>(
     writer: &mut W,
@@ -31,13 +32,13 @@ pub fn alloc<W: Writes>(
         if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
             return Err(writer.no_memory(error));
         }
-        // Sleepers put away what was dropped meanwhile.
+        // Readers that sleep give back what was dropped meanwhile.
         writer.ring();
         std::thread::sleep(PAUSE);
     }
 }
 
-/// Looks for memory once. The inner error: there is none before readers let go of some.
+/// Looks for memory once. The inner error says that there is none until readers give some back.
 fn look_for_memory<W: Writes>(
     writer: &mut W,
     len: usize,
@@ -49,7 +50,8 @@ fn look_for_memory<W: Writes>(
     }
 }
 
-/// Allocates as [`alloc`] does, for awaiting in any runtime. A task that waits looks again about once a millisecond.
+/// Allocates as [`alloc`] does, without blocking the thread, in any runtime. A task that waits looks again about once a
+/// millisecond.
 pub fn alloc_async<W: Writes + Send>(
     owned: &mut Owned<W>,
     domain: &Domain,
@@ -92,7 +94,8 @@ pub fn send<W: Writes, P: Payload>(
     })
 }
 
-/// Sends as [`send`] does, for awaiting in any runtime. A future that is dropped before it is ready has sent nothing.
+/// Sends as [`send`] does, without blocking the thread, in any runtime. A future that is dropped before it is ready has
+/// sent nothing.
 pub fn send_async<W: Writes, P: Payload + Unpin>(
     owned: &mut Owned<W>,
     domain: &Domain,
@@ -128,7 +131,7 @@ pub fn send_async<W: Writes, P: Payload + Unpin>(
     })
 }
 
-/// What the domain's helper thread tends while the program does nothing with the writer.
+/// A writer as the domain's helper thread tends it, while the program does nothing with it.
 pub struct Idle<W>(Visitor<W>);
 
 impl<W: Writes + Send + 'static> Idle<W> {

@@ -1,28 +1,28 @@
-//! What a writer says to one reader beside the ring.
+//! A writer's words to one reader, beside the ring.
 
 use tranship_core::PoolId;
 
-/// Where a reader begins.
+/// The place at which a reader begins, and its limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Go {
-    /// The first line that it may claim.
+    /// The first line that the reader may claim.
     pub position: u64,
     /// The writer's pool.
     pub pool: PoolId,
-    /// Buffers that it may keep beside those that its desk has entries for.
+    /// The number of buffers that the reader may keep, in addition to those for which its desk has entries.
     pub keep: u32,
     /// A word of the kind of writer.
     pub mark: u16,
 }
 
-/// What a writer says to one reader.
+/// A writer's word to one reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Word {
-    /// The reader's desk is looked at from now on.
+    /// The writer reads the reader's desk from now on.
     Go(Go),
     /// A word of the kind of writer.
     Other(u64),
-    /// The connection was ended: the reader's domain holds more than was agreed.
+    /// The writer has ended the connection, because the reader's domain holds more buffers than was agreed.
     Expelled,
 }
 

@@ -24,7 +24,7 @@ pub(crate) enum Answer {
     Yes,
     /// The answer is no; what that means has been printed.
     No,
-    /// That of a program.
+    /// The exit code of a program.
     Code(u8),
 }
 

@@ -28,7 +28,7 @@ fn main() -> ExitCode {
         Ok(args) => args,
         // Asking for help or the version is not an error; a wrong command line is one.
         Err(mut problem) => {
-            // It would show what is optional as if it were not.
+            // The usage line would show optional arguments as if they were required.
             problem.remove(clap::error::ContextKind::Usage);
             tame(&mut problem);
             let code = if problem.use_stderr() {

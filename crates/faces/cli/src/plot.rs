@@ -63,7 +63,7 @@ fn above(value: f64, steps: &[f64]) -> f64 {
     }
     let power = 10f64.powf(value.log10().floor());
     let found = steps.iter().map(|step| step * power);
-    // What is a rounding error above is not above.
+    // A value that is above by a rounding error does not count as above.
     found
         .clone()
         .find(|round| *round >= value * (1.0 - 1e-9))

@@ -7,7 +7,7 @@ use std::fmt;
 use toml::Spanned;
 use tranship::component::{Returns, WhenDown};
 
-/// One kind of wire: its name, with its line, and what is said of it.
+/// The wires of one kind: each one's name with its line, and its description.
 pub(crate) type Wires = BTreeMap<Spanned<String>, Wire>;
 
 #[derive(Debug, Deserialize)]

@@ -19,7 +19,7 @@ use tranship::{Error, Message};
 /// Runs the program of a plan until it ends, and returns its exit code.
 pub(crate) fn run(plan: &Plan, filter: &Filter) -> Result<i32> {
     let mut child = start(plan, filter)?;
-    // What peers send is taken by this process: it has the sandbox of a component without any path.
+    // This process takes bytes from peers, so it has the sandbox of a component without any path.
     let rights = plan.rights.clone().unwrap_or_default();
     let own = Confined {
         any_file: rights.any_file,
@@ -48,7 +48,7 @@ pub(crate) fn run(plan: &Plan, filter: &Filter) -> Result<i32> {
         .is_some()
         .then(|| Open::of_pool(pool.unwrap_or(POOL_BYTES)));
     if let (Some(input), Some(to)) = (input, child.stdin.take()) {
-        // It ends with this process, which the program's end decides.
+        // The thread ends with this process, and the program's end decides when.
         let (feeds, open) = (
             thread::Builder::new().name("stdin".to_owned()),
             open.clone(),
@@ -193,7 +193,7 @@ impl Input {
     }
 }
 
-/// What an input gives.
+/// The result of a read from an input.
 enum Came {
     Message(Message),
     Item(Item),

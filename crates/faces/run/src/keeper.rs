@@ -22,7 +22,7 @@ use std::process::Command;
 /// exit code.
 ///
 /// # Errors
-/// What the system refuses.
+/// Refusals of the system.
 pub fn keep(program: &Program, arguments: &[OsString]) -> Result<i32> {
     family::adopt_orphans().context("prctl(PR_SET_CHILD_SUBREAPER)")?;
     // Before the start, so that none is missed.
@@ -47,7 +47,7 @@ fn supervised(dir: &Path, arguments: &[OsString], signals: &mut Signals) -> Resu
         .context("starting the supervisor")?;
     for signal in signals.forever() {
         if signal != SIGCHLD {
-            // It has ended, if that fails.
+            // If this fails, the supervisor has ended.
             let _ = tranship_sys::process::kill(supervisor.id(), signal);
         }
         if let Some(status) = supervisor

@@ -14,7 +14,7 @@ use std::process::Command;
 /// Does what the plan says; returns only where there is nothing to run, and after a filter, with the exit code.
 ///
 /// # Errors
-/// What the kernel refuses; a program that cannot be run.
+/// Refusals of the kernel; a program that cannot be run.
 pub fn launch(plan: &str) -> Result<i32> {
     let plan: Plan = serde_json::from_str(plan)
         .context("`tranship component` is started by `tranship run`, and not by people")?;

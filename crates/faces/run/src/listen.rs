@@ -1,8 +1,8 @@
 //! Sockets at which the supervisor listens for a component, so that a connection waits while the component is started
 //! again.
 //!
-//! They travel to the launcher over its standard input, a Unix socket: so they are its descriptors from 3 on, as
-//! sd_listen_fds(3) has it, and no other process has them.
+//! The sockets travel to the launcher over its standard input, a Unix socket. So they are its descriptors from 3 on, as
+//! sd_listen_fds(3) describes, and no other process has them.
 
 use anyhow::{Context, Result, bail};
 use rustix::io::FdFlags;

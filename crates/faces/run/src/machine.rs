@@ -12,7 +12,7 @@
 use std::time::{Duration, Instant};
 use tranship::component::Returns;
 
-/// What the machine has to know of a process of the program.
+/// The machine's rules for a process of the program.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Rules {
     /// Processes that must be ready before.
@@ -54,17 +54,17 @@ impl Default for Rules {
 /// State of a process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum State {
-    /// It waits for its dependencies.
+    /// The process waits for its dependencies.
     Waiting,
-    /// It runs since then, and is not ready.
+    /// The process has run since this time, and is not ready.
     Starting(Instant),
-    /// It is ready, and runs since then.
+    /// The process is ready, and has run since this time.
     Ready(Instant),
-    /// It was told to end, and is killed then.
+    /// The process was told to end, and is killed at this time.
     Stopping(Instant),
-    /// It is started again then.
+    /// The process is started again at this time.
     Resting(Instant),
-    /// It has ended for good, with this exit code.
+    /// The process has ended for good, with this exit code.
     Ended(i32),
 }
 
@@ -93,7 +93,7 @@ impl State {
     }
 }
 
-/// What the shell has to do.
+/// A task for the shell.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Order {
     /// Starts the process.
@@ -110,7 +110,7 @@ struct Process {
     state: State,
     failures: u32,
     restarts: u32,
-    /// It was told to end by the machine, so its exit code says nothing.
+    /// The machine told the process to end, so its exit code says nothing.
     told: bool,
     late: bool,
 }

@@ -1,10 +1,10 @@
-//! What a launcher is told.
+//! The instructions for a launcher.
 
 use crate::program::{Filter, Rights};
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
-/// What a launcher is told.
+/// The instructions for a launcher.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Plan {
     /// Process that the component ends with.

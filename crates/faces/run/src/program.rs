@@ -114,7 +114,7 @@ impl Rights {
     }
 }
 
-/// What a wire is.
+/// The kind of a wire.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     /// A channel.
@@ -166,7 +166,7 @@ pub struct Wire {
     pub trust: Option<String>,
     /// Messages that may be under way.
     pub depth: Option<u32>,
-    /// What a sender does while no receiver is there.
+    /// The action of a sender while there is no receiver.
     pub when_down: WhenDown,
     /// Whether a full channel drops new messages.
     pub drops: bool,
@@ -236,7 +236,7 @@ impl Program {
             restart: Returns::Always,
             pause: Duration::from_millis(10),
             ready_in: Some(Duration::from_secs(30)),
-            // One that cannot start never will.
+            // A manager that fails this often will never start.
             tries: Some(10),
             background: true,
             ..Rules::default()

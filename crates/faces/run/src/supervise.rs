@@ -26,7 +26,7 @@ use tranship_session::places::SOCKET_ENV;
 /// Variables of this process's environment that each component gets.
 const USUAL: [&str; 7] = ["PATH", "HOME", "LANG", "LC_ALL", "TZ", "TERM", "TMPDIR"];
 
-/// What can be seen of a process of the program.
+/// The visible state of a process of the program.
 #[derive(Clone, Debug)]
 pub struct Seen {
     /// Name of the process: its component, and the number of the replica.
@@ -39,7 +39,7 @@ pub struct Seen {
     pub restarts: u32,
 }
 
-/// What can be seen of the whole program, by another thread.
+/// The visible state of the whole program, for another thread.
 pub type View = Arc<Mutex<Vec<Seen>>>;
 
 /// A process that runs.
@@ -136,7 +136,7 @@ impl<'a> Supervisor<'a> {
     /// Runs the program until it is over, and returns its exit code. Nothing of it is left afterwards.
     ///
     /// # Errors
-    /// What the system refuses to the supervisor itself.
+    /// Refusals of the system to the supervisor itself.
     pub fn run(mut self) -> Result<i32> {
         let ran = self.turns();
         let ended = family::end_all().context("ending all processes");

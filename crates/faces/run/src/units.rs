@@ -11,7 +11,7 @@ pub const FORMS: [&str; 2] = [
 /// Parses `64MiB`, `8m`, `4096`.
 ///
 /// # Errors
-/// What a size is, for anything else, and for 0.
+/// A text that describes a size, for any other text, and for 0.
 pub fn parse_size(text: &str) -> Result<u64, String> {
     match parse_size_or_none(text)? {
         0 => Err("must be more than 0 bytes".to_owned()),
@@ -22,7 +22,7 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
 /// Parses a size, or 0.
 ///
 /// # Errors
-/// What a size is, for anything else.
+/// A text that describes a size, for any other text.
 pub fn parse_size_or_none(text: &str) -> Result<u64, String> {
     let factor = |unit: &str| match unit.to_ascii_lowercase().as_str() {
         "" | "b" => Some(1),
@@ -38,7 +38,7 @@ pub fn parse_size_or_none(text: &str) -> Result<u64, String> {
 /// Parses `250ms`, `60s`, `5m`; without a unit: seconds.
 ///
 /// # Errors
-/// What a time is, for anything else.
+/// A text that describes a time, for any other text.
 pub fn parse_time(text: &str) -> Result<Duration, String> {
     let factor = |unit: &str| match unit {
         "ms" => Some(1),

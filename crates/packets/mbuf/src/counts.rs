@@ -102,7 +102,7 @@ pub(crate) fn add(routine: Routine, by: u64) {
     // SAFETY: null, or this thread's block, which `OWNED` keeps and whose end sets it to null.
     if let Some(block) = unsafe { mine.as_ref() } {
         let word = &block[routine as usize];
-        // One writer, so no read-modify-write.
+        // There is one writer, so no read-modify-write is needed.
         word.store(word.load(Ordering::Relaxed) + by, Ordering::Relaxed);
     } else {
         first(routine, by);

@@ -173,7 +173,7 @@ impl Tags {
     /// Deletes all (`m_tag_delete_chain`).
     #[doc(alias = "m_tag_delete_chain")]
     pub fn clear(&mut self) {
-        // One after another, because the compiler's drop of a list recurses.
+        // Drops the tags one after another, because the compiler's drop of a list recurses.
         let mut next = self.first.take();
         while let Some(mut tag) = next {
             next = tag.next.take();

@@ -421,7 +421,7 @@ impl Home {
     /// Takes an mbuf of the zone back. Its storage is gone, unless it is a unit.
     ///
     /// # Safety
-    /// It is of this home and not used again; the number is its own.
+    /// The item is of this home and not used again; the number is its own.
     #[inline(always)]
     pub(crate) unsafe fn free(&self, item: NonNull<u8>, number: u32) {
         // SAFETY: as the caller promises; the zone's object has no destructor.

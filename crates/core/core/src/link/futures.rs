@@ -231,8 +231,9 @@ impl Sender {
         })
     }
 
-    /// Assigns a pool to this channel now, as [`assign`](Sender::assign), for awaiting. If the future is dropped the request goes on, and the next
-    /// one, or [`try_assign`](Sender::try_assign), takes its answer.
+    /// Assigns a pool to this channel now, as [`assign`](Sender::assign) does, without blocking the thread. If the
+    /// future is dropped the request goes on, and the next one, or [`try_assign`](Sender::try_assign), takes its
+    /// answer.
     ///
     /// # Errors
     /// As there, and [`ErrorKind::System`] as for [`send_async`](Sender::send_async).

@@ -132,8 +132,8 @@ tranship_status tranship_publisher_send_bytes(struct tranship_publisher *publish
                                               tranship_error **error);
 
 /**
- * Takes new subscribers in, and takes leave of those that are gone. A publish does so now and then; a publisher that is idle calls this. It does
- * not block.
+ * Takes new subscribers in, and removes those that are gone. A publish does this from time to time; an idle publisher
+ * calls this function. It does not block.
  */
 tranship_status tranship_publisher_tend(struct tranship_publisher *publisher,
                                         tranship_error **error);

@@ -219,8 +219,8 @@ pub extern "C" fn tranship_publisher_send_bytes(
     })
 }
 
-/// Takes new subscribers in, and takes leave of those that are gone. A publish does so now and then; a publisher that is idle calls this. It does
-/// not block.
+/// Takes new subscribers in, and removes those that are gone. A publish does this from time to time; an idle publisher
+/// calls this function. It does not block.
 #[unsafe(no_mangle)]
 pub extern "C" fn tranship_publisher_tend(
     publisher: Option<&mut Publisher>,

@@ -23,8 +23,8 @@ const SYSTEM_CONFIG: &str = "/etc/tranship/manager.toml";
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
 /// How long it may take.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// What `manager default-config` prints, and what is installed for a system's manager; a test holds it to the defaults in the
-/// code.
+/// The text that `manager default-config` prints, and that is installed for a system's manager; a test holds it to the
+/// defaults in the code.
 const DEFAULT_CONFIG: &str = include_str!("../../../../../dist/manager.toml");
 
 pub(crate) fn run(args: ManagerArgs) -> Result<Answer> {
@@ -74,7 +74,7 @@ fn serve(args: &DaemonArgs) -> Result<Answer> {
         None => Listener::bind(&path, mode),
     };
     let listener = match bound {
-        // That is no failure to a caller that only wants one to be there.
+        // A manager that runs already is no failure to a caller that only wants one to run.
         Err(error) if error == ErrorKind::ManagerRunning && args.detached => return Ok(Answer::No),
         bound => bound?,
     };

@@ -207,7 +207,7 @@ pub(super) fn ends(
             .values()
             .any(|(_, part)| matches!(part, Part::Publish | Part::Produce | Part::Serve));
         if others {
-            // It is of use to others, too.
+            // The component is of use to others, too.
             component.rules.receivers.clear();
         }
     }

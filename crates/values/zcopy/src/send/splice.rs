@@ -36,8 +36,8 @@ impl Pipe {
     pub(super) fn new() -> io::Result<Pipe> {
         let sink = std::fs::File::options().write(true).open("/dev/null")?;
         let (read, write) = pipe::nonblocking()?;
-        // As large as an unprivileged user may have it. Otherwise unchanged, which is two pages for a user with many
-        // pipes.
+        // Makes the pipe as large as an unprivileged user may have it. If that fails, its size stays, which is two
+        // pages for a user with many pipes.
         let bytes = pipe::set_room(&write, 256 * PAGE).or_else(|_| pipe::room(&write))?;
         let places = bytes / PAGE;
         Ok(Pipe {

@@ -114,7 +114,7 @@ pub enum Cause {
     Unprotected,
     /// A page that was written since it was protected.
     Written,
-    /// They could have gone by reference; copying was the way of this send.
+    /// The bytes could have gone by reference, but this send was made by copying.
     Chosen,
     /// Buffers of shared pools to a socket on which the kernel does not say when it is done with them (one of this
     /// machine), or too few bytes of them.

@@ -36,7 +36,7 @@ pub(super) fn run(args: &GetArgs) -> Result<Answer> {
     let mut out = output::stdout();
     let mut rows = Vec::new();
     let mut missed = 0;
-    // One at a time: a printed value is released.
+    // Values come one at a time, so that a printed value is released.
     for key in &args.keys {
         let answer = reader.get_many(&[key.as_bytes()]);
         let answer = answer.with_context(|| format!("asking for `{key}`"))?;

@@ -41,7 +41,7 @@ impl Subscribed {
             match self.subscriber.recv_timeout(LOOK) {
                 Ok(message) => return Ok(Some(message)),
                 Err(error) if error == ErrorKind::TimedOut => {}
-                // That of the publisher before this one.
+                // This is the end of the publisher before the present one.
                 Err(error) if error == ErrorKind::PeerGone => {}
                 Err(error) => return Err(error).with_context(|| self.under()),
             }
