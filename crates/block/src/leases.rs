@@ -30,7 +30,7 @@ struct Client {
     writes: u64,
     /// End of its leases, unless it gets another one.
     until: Option<Instant>,
-    /// Time before which it gets no lease, because others write.
+    /// Time before which the client gets no lease, because others write.
     barred: Option<Instant>,
 }
 

@@ -318,7 +318,7 @@ impl Replies {
         }
     }
 
-    /// Ends the connection: nothing more comes from the client, and nothing more is to go there.
+    /// Ends the connection: nothing more comes from the client, and nothing more may be sent to it.
     pub(super) fn finish(&self) {
         self.lock().ended = true;
         self.work.notify_one();

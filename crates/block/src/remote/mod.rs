@@ -211,7 +211,7 @@ impl Remote {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns whether only its thread has it. Then all questions, asked or waiting, fail.
+    /// Returns whether only the connection's own thread still has it. Then all questions fail, also those that wait.
     fn is_over(&self) -> bool {
         self.own.strong_count() <= 1
     }

@@ -19,7 +19,7 @@ use finding::{Finding, State};
 use serde_json::json;
 use std::io::Write;
 
-/// Looks at everything; the answer is no when something that tranship cannot do without is missing.
+/// Looks at everything. The answer is no if something is missing that tranship needs.
 pub(crate) fn run(args: &DoctorArgs) -> Result<Answer> {
     let socket = args.connect.socket.as_deref();
     let topics: Vec<(&str, Vec<Finding>)> = vec![

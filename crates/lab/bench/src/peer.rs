@@ -107,7 +107,7 @@ pub trait Collect {
     type Owner;
     type Receiver;
 
-    /// All processes call their one at the same time, and may talk through `party`.
+    /// All processes call one of these two at the same time, and may talk through `party`.
     fn owner(size: Size, party: &Party) -> Result<Self::Owner>;
     fn receiver(size: Size, party: &Party) -> Result<Self::Receiver>;
 

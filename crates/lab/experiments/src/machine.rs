@@ -1,4 +1,4 @@
-//! On what it ran, and what else ran there.
+//! The machine of a run, and its other load.
 
 use serde::Serialize;
 

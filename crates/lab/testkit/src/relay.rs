@@ -75,7 +75,7 @@ impl Relay {
         Relay { at, state }
     }
 
-    /// Ends all connections when so many more bytes have passed.
+    /// Ends all connections when `bytes` more bytes have passed.
     pub fn cut_after(&self, bytes: u64) {
         *self.state.fuse.lock().expect("fuse") = bytes;
     }

@@ -32,12 +32,12 @@ pub(crate) struct Receiving {
     /// Room that the sender was told of: messages, and their bytes.
     messages: u64,
     bytes: u64,
-    /// Messages that came; of those that the program has not taken: their lengths, and the sum.
+    /// The number of messages that came, and the lengths of those that the program has not taken, with their sum.
     came: u64,
     lengths: VecDeque<u64>,
     untaken_bytes: u64,
-    /// Number of the messages that it has taken. Of these, the number and the bytes of those that the sender was not
-    /// told of.
+    /// The number of messages that the program has taken, the number that the sender was told of, and the bytes of the
+    /// others.
     taken: u64,
     told: u64,
     untold_bytes: u64,

@@ -10,7 +10,7 @@ use tranship_core::{Error, ErrorKind, error};
 use tranship_sys::epoll::{Epoll, Interest};
 use tranship_transport::{FrameBytes, Source, Target, Transport};
 
-/// Words of another end's: nothing of them moves a cursor or begins a line.
+/// Text from another end, printed so that no character moves a cursor or begins a line.
 struct Shown<'a>(&'a str);
 
 impl fmt::Display for Shown<'_> {

@@ -33,10 +33,10 @@ struct End {
     stream: UnixStream,
     out: VecDeque<u8>,
     inward: Vec<u8>,
-    /// Frames of ours, and those of them that the other end has reported as taken.
+    /// The number of frames that this end has sent, and of those that the other end has reported as taken.
     sent: u64,
     taken: u64,
-    /// Frames of theirs that were taken and not told yet.
+    /// The number of the other end's frames that were taken and not reported yet.
     untold: u32,
     /// Bytes of the buffer that belongs to the frame given last: how many there are, how many of them came.
     brings: usize,

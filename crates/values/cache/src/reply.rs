@@ -33,7 +33,7 @@ pub(crate) struct Replies {
     values: usize,
 }
 
-/// A small value is copied to the text around it sooner than named to the kernel as a piece of its own.
+/// Copying a small value into the text around it is faster than naming it to the kernel as a piece of its own.
 const SMALL: usize = 256;
 
 impl Replies {

@@ -135,7 +135,7 @@ impl Report {
     /// Reads the report of a file that a process left, which ran with `TRANSHIP_ZCOPY_EXPLAIN=FOLDER`.
     ///
     /// # Errors
-    /// If it is none, or cannot be read.
+    /// If the file is not a report, or cannot be read.
     pub fn of_file(path: &Path) -> Result<Report, ReportError> {
         let unreadable = |source| ReportError::Unreadable {
             path: path.to_path_buf(),

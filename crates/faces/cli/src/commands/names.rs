@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use tranship_proto::{DomainId, PoolId, StatRecord, shown};
 
-/// Names of domains and pools; a number where there is none.
+/// Names of domains and pools. Where there is no name, the number is shown.
 pub(super) struct Names {
     pub(super) domains: HashMap<DomainId, String>,
     /// The name of each pool, and the domain that writes it.

@@ -1,4 +1,4 @@
-//! What an instruction of x86-64 is, as far as it matters here.
+//! The kinds of x86-64 instructions that matter here.
 
 /// The longest instruction.
 pub const LONGEST: usize = 15;

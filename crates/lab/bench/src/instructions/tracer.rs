@@ -206,7 +206,7 @@ impl Tracee {
         is_possible().map(|()| (0, END))
     }
 
-    /// Waits until it has stopped: the signal that it stopped for.
+    /// Waits until the process has stopped. Returns the signal that stopped it.
     fn wait(&self) -> Result<libc::c_int> {
         let mut status = 0;
         // SAFETY: the kernel writes one word.

@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 /// What can be named.
 const SYSTEMS: [&str; 3] = ["preload", "preload-1k", "stock"];
 const LIBRARY: &str = "libtranship_zcopy.so";
-/// Its rules are compiled first, by a C compiler.
+/// Varnish first compiles its rules with a C compiler.
 const PATIENCE: Duration = Duration::from_secs(300);
 const CONNECTIONS: &str = "16";
 const CPU: &str = "server_cpu_ns";

@@ -1,10 +1,10 @@
-//! Values that are stored no more and whose memory is still in use: replies that clients have not taken have them.
+//! Values that are no longer stored and whose memory is still in use by replies that clients have not taken.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use tranship_zcopy::{Mark, Value};
 
-/// Number of values from which on those that are over are searched.
+/// From this number of values on, a call searches for values whose memory is no longer in use.
 const FEW: usize = 64;
 
 #[derive(Debug, Default)]

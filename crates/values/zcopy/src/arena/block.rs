@@ -14,7 +14,7 @@ pub(super) enum State {
     Shared = 0,
     /// The file's pages no longer change. Sent without copying.
     Frozen = 1,
-    /// A fork came while it was being filled: its content is the process's own. Sent by copying.
+    /// A fork came while the block was being filled, so its content is this process's own. It is sent by copying.
     Private = 2,
 }
 

@@ -161,7 +161,8 @@ impl Inner {
         }
     }
 
-    /// Replaces all pages without values, once the former process no longer has the file. Before anything is allocated.
+    /// Replaces all pages without values, once the former process no longer has the file. Must be called before
+    /// anything is allocated.
     pub(crate) fn replace_rest(&self) -> io::Result<()> {
         let free = lock(&self.room).runs.free_runs();
         for (first, blocks) in free {

@@ -164,8 +164,8 @@ impl Registered {
         range.is_some_and(|range| segments.iter().all(|segment| range.has(segment)))
     }
 
-    /// Puts a datagram's segments, where they lie in the range, into a packet; false if it has not all of them, or the
-    /// packet no room.
+    /// Puts a datagram's segments, as places in the range, into a packet. Returns false if the range lacks some of
+    /// them, or the packet has no room.
     pub(super) fn places(&mut self, segments: &[Segment], packet: &mut Packet) -> bool {
         let Some(range) = &mut self.range else {
             return false;

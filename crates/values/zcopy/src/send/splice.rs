@@ -201,7 +201,7 @@ fn splice_run(
     counts.calls += 2;
     // SAFETY: pages that never change again, or the log's, which are never written twice.
     let held = unsafe { pipe::vmsplice(&pipe.write, &pieces) };
-    // An empty pipe has room, and nothing waits: "not now" is a sandbox's word.
+    // An empty pipe has room, so the call does not have to wait. If it returns "not now", a sandbox refused it.
     let refused = |error| match is_later(&error) {
         true => io::Error::from_raw_os_error(libc::EOPNOTSUPP),
         false => error,

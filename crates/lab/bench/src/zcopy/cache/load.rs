@@ -31,7 +31,7 @@ pub struct Load {
     pub count: usize,
     /// Requests under way on each connection.
     pub depth: usize,
-    /// The client reads what comes; else the kernel forgets it.
+    /// Whether the client reads the replies. Otherwise the kernel drops them.
     pub copies: bool,
     pub budget: Duration,
 }
