@@ -1,4 +1,4 @@
-//! The name by which programs that were linked with the library ask for it. Its number is that of the ABI.
+//! Sets the library's soname, by which linked programs ask for the library. The number in it is the ABI's.
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");

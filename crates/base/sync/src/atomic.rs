@@ -1,4 +1,4 @@
-//! The atomics of the whole workspace: std's, or those of models under `--cfg loom`: those of `tranship-tso`.
+//! The atomics of the whole workspace: std's, or, under `--cfg loom`, those of `tranship-tso` for models.
 //!
 //! loom gives `SeqCst` on a load, store or swap the meaning of `AcqRel` only; it models `fence(SeqCst)`
 //! fully. Code whose proof needs a `SeqCst` access therefore adds a fence under loom (see `Publish::SeqCst`).

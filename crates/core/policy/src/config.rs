@@ -12,9 +12,9 @@ pub struct Config {
     pub most_step: f64,
     /// The wish beyond the need, for memory that no pool needs, as a share of the need.
     pub headroom: f64,
-    /// Waiting below this share of the callers' time is none.
+    /// Waiting below this share of the callers' time does not count.
     pub calm: f64,
-    /// Collecting below this share of the time is none.
+    /// Collecting below this share of the time does not count.
     pub calm_collecting: f64,
     /// A share within this of its target has met it.
     pub band: f64,

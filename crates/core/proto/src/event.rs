@@ -162,7 +162,7 @@ pub enum Event {
     StatEnd { req: Req },
     /// fds: 0. The answer to a claim.
     Claimed { req: Req },
-    /// fds: 0. The manager closes the connection after this, and why.
+    /// fds: 0. The manager closes the connection after this event, for this reason.
     Expelled { refusal: Refusal },
 
     /// fds: 0. The admitted bytes are at most `held_bytes` of the request. If they are fewer, the heap gets no more

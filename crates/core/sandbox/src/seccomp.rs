@@ -85,8 +85,8 @@ const ALSO: &[c_long] = &[libc::SYS_poll, libc::SYS_epoll_wait];
 #[cfg(not(target_arch = "x86_64"))]
 const ALSO: &[c_long] = &[];
 
-/// Makes two filters. Of two refusals the kernel takes that of the filter installed last, and any refusal takes
-/// precedence over a permission.
+/// Makes two filters. If both filters refuse a call, the kernel uses the answer of the filter that was installed last.
+/// A refusal takes precedence over a permission.
 pub(crate) fn filters(reconnects: bool, also: &[i64]) -> Result<[BpfProgram; 2], Error> {
     let mut rules: BTreeMap<i64, Vec<SeccompRule>> = ALLOWED
         .iter()

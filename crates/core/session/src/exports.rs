@@ -37,13 +37,13 @@ pub(super) type Exported = (String, Offered);
 /// Kind under which a name is offered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Offered {
-    /// A channel's: the offering domain has this role.
+    /// The name of a channel. The offering domain has this role.
     Channel(Role),
-    /// A channel's that other domains may have too: the offering domain has this role.
+    /// The name of a channel, which other domains may offer too. The offering domain has this role.
     Shared(Role),
-    /// A topic's, or a queue's, shared with other domains or not.
+    /// The name of a topic or a queue.
     Ring {
-        /// Whether it is a queue's.
+        /// Whether it is the name of a queue.
         queue: bool,
         /// Whether other domains may have the name too.
         shared: bool,

@@ -41,7 +41,7 @@ unsafe impl Grows for ChannelOptions {
     const NAME: &str = "tranship_channel_options";
 }
 
-/// How an end waits: a number of the above, and how often it looks.
+/// Returns how an end waits, from one of the numbers above and the number of its looks.
 pub(crate) fn wait(wait: u32, spins: u32) -> Result<Wait, Error> {
     match wait {
         0 | WAIT_SPIN_THEN_SLEEP => Ok(Wait::SpinThenSleep(if spins == 0 { 500 } else { spins })),

@@ -48,7 +48,8 @@ impl Feed {
             return false;
         }
         waiting.push_back(end);
-        // Under the lock, as it is drained. It fails only if it is rung already.
+        // The doorbell is rung under the lock, as it is also drained under it. The call fails only if the doorbell is
+        // rung already.
         let _ = eventfd::signal(&self.doorbell);
         true
     }

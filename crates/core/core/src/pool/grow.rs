@@ -187,8 +187,8 @@ impl Memory {
                 Some(Event::Granted { chunks, .. }) => chunks,
                 _ => 0,
             };
-            // A part of a run is of no use, nor is a part of a pool's first memory. Two callers that each keep a part
-            // and wait for the rest could wait for each other.
+            // A part of a run, or of a pool's first memory, has no use. If two callers each kept a part and waited for
+            // the rest, they could wait for each other.
             if (chunks as usize) < rest.len() {
                 self.registration.ungrant(chunks);
                 return Err(self.granted_less(rest.len(), chunks));

@@ -440,7 +440,7 @@ pub(crate) type ChunkKey = (u32, u32);
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct InFlight {
     pub fds: usize,
-    /// The user that has caused it, unless the client itself did.
+    /// The user that has caused the message, unless the client itself did.
     pub cause: Option<u32>,
     pub then: Then,
 }

@@ -42,8 +42,8 @@ impl Guess {
         self.step = ptr.addr().wrapping_sub(self.last);
         self.last = ptr.addr();
     }
-    /// Returns the first slot of the block that came after this slot's block the last time; only once, at the begin of
-    /// a block.
+    /// Returns the first slot of the block that came after this slot's block the last time. Returns it only when the
+    /// block changes.
     #[inline(always)]
     pub(super) fn next_block(&mut self, slot: u32) -> Option<u32> {
         let block = slot / BLOCK;

@@ -21,7 +21,7 @@ impl Want {
         self.counted = now;
     }
 
-    /// Brings the wait's sum up to now; returns the wanted size.
+    /// Adds the wait since the last call to the sum. Returns the wanted size.
     pub(crate) fn count(&mut self, now: Duration) -> Option<u64> {
         let (at, bytes) = self.refused?;
         let until = now.min(at + WANTED);
