@@ -6,6 +6,7 @@ use std::convert::Infallible;
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::task::{Context as Turn, Poll};
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use prost::bytes::Bytes;
@@ -26,9 +27,9 @@ use crate::party::{Party, folder};
 use crate::peer::{Peer, Role};
 
 const METHOD: &str = "/tranship.Bench/Call";
-/// The stamp after which no call comes. Its answer goes into the socket in so many turns of the runtime; others go while the
-/// next request is waited for.
-const LAST: (u64, usize) = (u64::MAX, 64);
+/// The stamp after which no call comes, and how long the runtime runs on for its answer. Others go while the next request is
+/// waited for.
+const LAST: (u64, Duration) = (u64::MAX, Duration::from_millis(100));
 
 /// The stamp, and bytes of which the library copies each on its way.
 #[derive(Clone, PartialEq, prost::Message)]
@@ -117,7 +118,7 @@ impl Peer for Tonic {
     }
 
     fn open(case: &Case, role: Role, party: &Party) -> Result<Self> {
-        let runtime = Builder::new_current_thread().enable_io().build()?;
+        let runtime = Builder::new_current_thread().enable_all().build()?;
         let path = socket(party.run);
         let side = if role == Role::Pong {
             std::fs::create_dir_all(folder(party.run))?;
@@ -159,11 +160,11 @@ impl Peer for Tonic {
             Side::Worker(_, answer) => {
                 let answer = answer.take().context("no request to be answered")?;
                 answer.send(parcel).ok().context("the call is gone")?;
-                self.runtime.block_on(async {
-                    for _ in 0..if is_last { LAST.1 } else { 0 } {
-                        tokio::task::yield_now().await;
-                    }
-                });
+                if is_last {
+                    // A timer belongs to the runtime in which it is made.
+                    self.runtime
+                        .block_on(async { tokio::time::sleep(LAST.1).await });
+                }
             }
         }
         Ok(())
