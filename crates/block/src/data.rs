@@ -79,7 +79,7 @@ impl Data {
         Data::Heap(Heap::used(len))
     }
 
-    /// Returns the number of bytes that there is room for.
+    /// Returns the number of bytes that have room.
     #[must_use]
     pub fn len(&self) -> usize {
         match self {

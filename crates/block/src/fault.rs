@@ -38,7 +38,7 @@ pub enum Fault {
         "the request is not valid: an operation that there is not, or a length that it does not allow"
     )]
     Invalid,
-    /// It is not known whether the request was done.
+    /// The server is gone: it may have done the request.
     #[error("the server is gone")]
     Gone,
     /// The server's machine went down while writes that it had acknowledged were not flushed.

@@ -35,7 +35,7 @@ const SHARED: *mut Mark = ptr::without_provenance_mut(1);
 const ENDING: *mut Mark = ptr::without_provenance_mut(2);
 
 impl Bias {
-    /// The first thread that receives is the one.
+    /// Makes a bias whose first receiving thread receives alone.
     #[cfg(not(loom))]
     pub const fn new() -> Bias {
         Bias {
@@ -43,7 +43,7 @@ impl Bias {
         }
     }
 
-    /// The same in a model.
+    /// Makes such a bias in a model.
     #[cfg(loom)]
     pub fn new() -> Bias {
         Bias {
@@ -51,7 +51,7 @@ impl Bias {
         }
     }
 
-    /// No thread ever is: where threads cannot be made to pass a fence.
+    /// Makes a bias by which no thread ever receives alone: where threads cannot be made to pass a fence.
     pub fn never() -> Bias {
         Bias {
             who: AtomicPtr::new(SHARED),
@@ -86,7 +86,8 @@ impl Bias {
         }
     }
 
-    /// The same by a read-modify-write, after which a fence may come ([`still_names`](crate::still_names)). The arguments are those of [`share`](Bias::share), which it blocks as.
+    /// Counts a received reference by a read-modify-write, after which a fence may come
+    /// ([`still_names`](crate::still_names)). Arguments and blocking are those of [`share`](Bias::share).
     #[inline]
     pub fn receive_shared(
         &self,

@@ -37,7 +37,7 @@ pub const fn published(free: u32) -> u32 {
     published_in(BITS, free)
 }
 
-/// The same of one that is odd.
+/// Odd to even, for a generation that is known to be odd.
 #[must_use]
 #[inline]
 pub const fn published_first(free: u32) -> u32 {

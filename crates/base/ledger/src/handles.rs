@@ -87,7 +87,7 @@ impl Handles {
         self.0.store(QUEUED, Ordering::Relaxed);
     }
 
-    /// A handle goes.
+    /// Drops a handle.
     #[inline(always)]
     pub fn let_go(&self, generation: &AtomicU32) -> LetGo {
         // Nobody else knows the buffer, so no read-modify-write is needed.
@@ -98,7 +98,7 @@ impl Handles {
         self.let_go_shared(generation)
     }
 
-    /// The same of one that was sent, or has other handles; they may have gone meanwhile.
+    /// Drops a handle of a buffer that was sent, or that had other handles; they may have gone meanwhile.
     #[inline(never)]
     fn let_go_shared(&self, generation: &AtomicU32) -> LetGo {
         // Ordering: acquire as in `is_private`.

@@ -201,7 +201,7 @@ impl System {
         is_dead
     }
 
-    /// Nobody has it: it can be had, if it was not.
+    /// Checks the end: no thread has a reference, and the buffer was collected or can be.
     fn ends(&self, queues: usize) {
         let refs = self
             .refs

@@ -184,13 +184,13 @@ impl System {
         }
     }
 
-    /// B gets a queue to C, and publishes both there.
+    /// B gets a queue to C, and publishes both buffers there.
     fn send_on(&self) {
         self.epoch.store(1, Ordering::Release);
         self.send_on_queue(1, &PIECES, || self.read(&PIECES));
     }
 
-    /// The same, and nothing is counted.
+    /// B publishes both buffers to C, and counts nothing.
     fn lie(&self) {
         self.epoch.store(1, Ordering::Release);
         self.ring[1].store(2, Ordering::Release);

@@ -458,7 +458,7 @@ pub unsafe fn protect(addr: NonNull<u8>, len: usize, access: Access) -> io::Resu
 /// operation. Sandboxes allow that call, because the C library needs it.
 #[must_use]
 pub fn can_read(page: usize) -> bool {
-    // SAFETY: an operation that there is not changes nothing.
+    // SAFETY: an operation that does not exist changes nothing.
     let asked = unsafe {
         let nothing = std::ptr::null_mut::<libc::sigset_t>();
         libc::syscall(libc::SYS_rt_sigprocmask, -1, page, nothing, 8)

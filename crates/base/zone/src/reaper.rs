@@ -68,15 +68,15 @@ pub trait Shared: Send + Sync {
 /// Order in which locks are taken: all zones' locks of a phase before any of the next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Phase {
-    /// The backend's, which sets the zone's pressure.
+    /// The backend's lock, under which it sets the zone's pressure.
     Pressure,
-    /// The zone's, of a thread that takes other threads' caches.
+    /// The zone's lock of a thread that takes other threads' caches.
     Thief,
-    /// Those of the zone's caches.
+    /// The locks of the zone's caches.
     Caches,
-    /// The zone's, of its depot.
+    /// The lock of the zone's depot.
     Depot,
-    /// The backend's, of its limit.
+    /// The lock of the backend's limit.
     Limit,
 }
 

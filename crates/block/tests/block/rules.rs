@@ -189,7 +189,7 @@ fn a_connection_that_ends_before_anything_is_agreed_costs_no_memory() {
         .listen_with::<Receiver>(&named("ask"), options())
         .expect("the name");
     let mut answer = answers.accept().expect("the client");
-    // A ticket: the number of what is said, and its word.
+    // The message of a ticket: its number, and the ticket's word.
     answer.send(&[0, 7]).expect("sent");
     drop(asks.accept().expect("the client"));
     drop((answer, answers, asks));

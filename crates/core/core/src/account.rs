@@ -11,21 +11,22 @@ use tranship_proto::PoolId;
 const LEAST_STEP: u64 = 256 << 10;
 const MOST_STEP: u64 = 16 << 20;
 
-/// The longest wait for a manager that hangs. What it says later is undone.
+/// The longest wait for a manager that hangs. A later answer is undone.
 const PATIENCE: Duration = Duration::from_millis(100);
 /// Time until an allocator that was refused, or asked to give back, asks again: doubled by each refusal, up to the
 /// second.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LAST_PAUSE: Duration = Duration::from_secs(8);
-/// Between two reports.
+/// Time between two reports.
 const PERIOD: Duration = Duration::from_millis(250);
 
 /// The account of a cache or an allocator whose memory is admitted as a [`Heap`]. Threads may share it.
 ///
-/// Only [`ensure`](Account::ensure) waits for the manager; all else may be called under the owner's locks. Dropped, everything is given back.
+/// Only [`ensure`](Account::ensure) waits for the manager; all other calls are allowed under the owner's locks. A
+/// dropped account gives everything back.
 ///
-/// Where the manager is gone, nobody can admit anything: the account goes on up to the heap's limit. The next manager is told of all of it; what that one
-/// does not admit is [in excess](Account::excess).
+/// Without a manager the account goes on up to the heap's limit. The next manager is told of all bytes; those that it
+/// does not admit are [in excess](Account::excess).
 ///
 /// ```
 /// use tranship_core::{Account, Domain};
@@ -50,18 +51,18 @@ pub struct Account {
 #[derive(Debug)]
 struct Books {
     used: u64,
-    /// Until then it asks for nothing.
+    /// Time until which the account asks for nothing.
     quiet_until: Option<Instant>,
     /// Bytes that were ensured last and are still to be charged, and the time until which they are kept.
     wanted: Option<(Instant, u64)>,
-    /// When it last said how it does, to which manager's heap, and what.
+    /// The last report: its time, the manager's heap, and the figures.
     reported: Option<(Instant, (PoolId, u64, u64))>,
-    /// When it last looked for a manager, where there is none.
+    /// Time of the last look for a manager, while there is none.
     looked: Option<Instant>,
 }
 
 impl Account {
-    /// Of a heap of which nothing is used yet.
+    /// Makes the account of a heap of which nothing is used yet.
     pub fn new(heap: Heap) -> Account {
         Account {
             heap,
@@ -76,15 +77,15 @@ impl Account {
         }
     }
 
-    /// The heap.
+    /// Returns the heap.
     pub fn heap(&self) -> &Heap {
         &self.heap
     }
 
-    /// Whether `bytes` can be charged; asks the manager if they cannot yet. It is waited for for 100 ms at most, by one thread at a time: the others
-    /// are told what there is. Where no manager is there, looks for one now and then.
+    /// Whether `bytes` can be charged; asks the manager if they cannot yet. One thread at a time waits for the answer,
+    /// at most 100 ms: the others get the present state. Without a manager it looks for one now and then.
     ///
-    /// Not to be called under a lock that what [`Heap::on_turn`] was given takes.
+    /// Do not call it under a lock that the function of [`Heap::on_turn`] takes.
     pub fn ensure(&self, bytes: u64) -> bool {
         let mut books = lock(&self.books);
         let now = Instant::now();
@@ -119,14 +120,14 @@ impl Account {
             return true;
         }
         let wanted = books.used.saturating_add(bytes);
-        // What is held and not admitted is asked for along with it.
+        // Bytes that are held and not admitted are asked for, too.
         let least = wanted.saturating_sub(self.heap.held_bytes()).max(1);
         let step = step(books.used);
         drop(books);
         let deadline = Some(now + PATIENCE);
         let got = self.heap.admit_until(least, least + step, deadline);
         let mut books = lock(&self.books);
-        // Nobody refused anything.
+        // No manager refused anything.
         if self.heap.is_alone() {
             return self.missing(&books, bytes) == 0;
         }
@@ -142,7 +143,7 @@ impl Account {
         got.is_ok()
     }
 
-    /// `bytes` more are used, if so many are admitted. Never asks.
+    /// Charges `bytes` more, if so many are admitted. Never asks.
     pub fn charge(&self, bytes: u64) -> bool {
         let mut books = lock(&self.books);
         let fits = self.missing(&books, bytes) == 0;
@@ -154,7 +155,7 @@ impl Account {
         fits
     }
 
-    /// Has the manager admit as much of `bytes` as it will. It is waited for for 100 ms at most.
+    /// Has the manager admit as much of `bytes` as it will. Waits for the answer, at most 100 ms.
     pub fn ensure_some(&self, bytes: u64) {
         if bytes > 0 {
             let _ = self
@@ -163,27 +164,28 @@ impl Account {
         }
     }
 
-    /// `bytes` more are used whatever is admitted: they were there before. What is missing is asked for with what is ensured next, and is
-    /// [in excess](Account::excess) until then.
+    /// Charges `bytes` more whatever is admitted: they were used before. The missing bytes are asked for with the next
+    /// `ensure`, and are [in excess](Account::excess) until then.
     pub fn charge_anyway(&self, bytes: u64) {
         let mut books = lock(&self.books);
         books.used += bytes;
         self.heap.use_alone(books.used);
     }
 
-    /// `bytes` are the kernel's again. Tells the manager of what is not used, but for a step; where it wants memory back, of all of that.
+    /// Takes back a charge of `bytes`, which the kernel has again. Returns unused bytes to the manager, but for a step;
+    /// all of them if the manager wants memory back.
     pub fn discharge(&self, bytes: u64) {
         let mut books = lock(&self.books);
         books.used = books.used.saturating_sub(bytes);
         self.settle_in(&mut books);
     }
 
-    /// Heeds what the manager has said since, and says how it does. To be called now and then, as in each turn.
+    /// Takes the manager's wishes, and reports the use. Call it now and then, for example in each turn.
     pub fn settle(&self) {
         self.settle_in(&mut lock(&self.books));
     }
 
-    /// Bytes that are used.
+    /// Returns the bytes in use.
     pub fn used_bytes(&self) -> u64 {
         lock(&self.books).used
     }
@@ -201,7 +203,7 @@ impl Account {
         wanted.saturating_sub(self.heap.usable_bytes())
     }
 
-    /// An account that is to have less does not ask for more.
+    /// Notes the manager's wish: an account that has to shrink does not ask for more.
     fn heed(&self, books: &mut Books) -> bool {
         let pressed = self.heap.pressure().is_some();
         if pressed {
@@ -219,7 +221,7 @@ impl Account {
         books.wanted = wanted;
         let keep = step.max(wanted.map_or(0, |(_, bytes)| bytes));
         let spare = self.heap.held_bytes().saturating_sub(books.used);
-        // What no manager admitted is not kept for later.
+        // Bytes that no manager admitted are not kept for later.
         let idle = spare.min(self.heap.unadmitted_bytes());
         if spare > keep + step {
             self.heap.give_back(spare - keep);

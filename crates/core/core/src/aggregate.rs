@@ -35,7 +35,7 @@ pub struct Aggregate {
 }
 
 impl Aggregate {
-    /// An empty one.
+    /// Makes an empty aggregate.
     pub fn new() -> Aggregate {
         Aggregate::default()
     }
@@ -63,42 +63,42 @@ impl Aggregate {
         insert(&mut self.pieces, at, piece)
     }
 
-    /// Takes a piece out; none: there is none at this place.
+    /// Takes a piece out. `None`: no piece is at this place.
     pub fn remove(&mut self, at: usize) -> Option<Buffer> {
         self.pieces.remove(at)
     }
 
-    /// The pool whose memory holds the list while it travels. Default: the pool of the first piece that is
-    /// this domain's own.
+    /// Sets the pool whose memory holds the list while it travels. Default: the pool of the first piece that is this
+    /// domain's own.
     pub fn set_list_pool(&mut self, pool: &Pool) {
         self.list_pool = Some(pool.clone());
     }
 
-    /// Total bytes of all pieces.
+    /// Returns the total bytes of all pieces.
     pub fn len(&self) -> usize {
         self.pieces.iter().map(Buffer::len).sum()
     }
 
-    /// Whether there are no bytes.
+    /// Returns whether the aggregate has no bytes.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The pieces, in order.
+    /// Returns the pieces, in order.
     pub fn pieces(&self) -> &VecDeque<Buffer> {
         &self.pieces
     }
 
-    /// Writes all bytes; see [`Buffer::write_to`]. Takes little memory, whatever the sender says.
+    /// Writes all bytes; see [`Buffer::write_to`]. Takes little memory, whatever length the sender names.
     ///
     /// # Errors
-    /// What `to` fails with. It blocks as long as `to` does.
+    /// An error of `to`. It blocks as long as `to` does.
     pub fn write_to(&self, to: &mut impl io::Write) -> io::Result<()> {
         self.pieces.iter().try_for_each(|piece| piece.write_to(to))
     }
 
-    /// A private copy of all bytes, as long as [`len`](Aggregate::len) says. A hostile sender can name one large buffer
-    /// [`MAX_PIECES`] times: look at `len` first, or use [`write_to`](Aggregate::write_to).
+    /// Returns a private copy of all bytes. A hostile sender can name one large buffer [`MAX_PIECES`] times: check
+    /// [`len`](Aggregate::len) first, or use [`write_to`](Aggregate::write_to).
     pub fn to_vec(&self) -> Vec<u8> {
         let mut all = vec![0; self.len()];
         let mut at = 0;
@@ -135,8 +135,8 @@ pub(crate) fn insert<P>(pieces: &mut VecDeque<P>, at: usize, piece: P) -> Result
     ))
 }
 
-/// Stores the list of these pieces in a buffer, as `docs/format.md` says; waits for memory as the link does for room. `pool`: where, if not in the pool
-/// of the first piece that is the domain's own.
+/// Stores the list of these pieces in a buffer, as `docs/format.md` says; waits for memory as the link does for room.
+/// `pool`: the pool of the list, if it is not that of the first piece of the domain's own.
 pub(crate) fn make_list(
     pool: Option<&Pool>,
     pieces: impl Iterator<Item = Handle> + Clone,
@@ -176,7 +176,7 @@ pub(crate) fn make_list(
     Ok(list.freeze())
 }
 
-/// A piece as the list names it.
+/// Returns a piece as the list names it.
 fn entry(piece: Handle) -> layout::Piece {
     let (offset, serial) = piece.place();
     layout::Piece::new(piece.wire_id().0, offset, piece.len as u64, serial)

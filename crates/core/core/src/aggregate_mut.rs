@@ -29,7 +29,7 @@ pub struct AggregateMut {
 }
 
 impl AggregateMut {
-    /// An empty one.
+    /// Makes an empty aggregate.
     pub fn new() -> AggregateMut {
         AggregateMut::default()
     }
@@ -50,22 +50,22 @@ impl AggregateMut {
         insert(&mut self.pieces, end, piece)
     }
 
-    /// The pieces, in order.
+    /// Returns the pieces, in order.
     pub fn pieces(&self) -> &VecDeque<BufferMut> {
         &self.pieces
     }
 
-    /// The pieces in order, to be written.
+    /// Returns the pieces in order, for writing.
     pub fn pieces_mut(&mut self) -> impl Iterator<Item = &mut BufferMut> {
         self.pieces.iter_mut()
     }
 
-    /// The pieces, each by itself from here on.
+    /// Takes the aggregate apart into its pieces.
     pub fn into_pieces(self) -> VecDeque<BufferMut> {
         self.pieces
     }
 
-    /// Ends writing: the pieces can be shared then.
+    /// Ends writing. The pieces of the frozen aggregate can be shared.
     pub fn freeze(self) -> Aggregate {
         let pieces = self.pieces.into_iter().map(BufferMut::freeze);
         let mut shared = Aggregate::from_pieces(pieces.collect());
@@ -75,17 +75,18 @@ impl AggregateMut {
         shared
     }
 
-    /// The pool whose memory holds the list while it travels. Default: the pool of the first piece that is this domain's own.
+    /// Sets the pool whose memory holds the list while it travels. Default: the pool of the first piece that is this
+    /// domain's own.
     pub fn set_list_pool(&mut self, pool: &Pool) {
         self.list_pool = Some(pool.clone());
     }
 
-    /// Total bytes of all pieces.
+    /// Returns the total bytes of all pieces.
     pub fn len(&self) -> usize {
         self.pieces.iter().map(BufferMut::len).sum()
     }
 
-    /// Whether there are no bytes.
+    /// Returns whether the aggregate has no bytes.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -93,12 +94,12 @@ impl AggregateMut {
     /// Writes all bytes; see [`Buffer::write_to`](crate::Buffer::write_to). Takes little memory, whatever the sender says.
     ///
     /// # Errors
-    /// What `to` fails with. It blocks as long as `to` does.
+    /// An error of `to`. It blocks as long as `to` does.
     pub(crate) fn write_to(&self, to: &mut impl io::Write) -> io::Result<()> {
         self.pieces.iter().try_for_each(|piece| piece.write_to(to))
     }
 
-    /// A private copy of all bytes.
+    /// Returns a private copy of all bytes.
     pub(crate) fn to_vec(&self) -> Vec<u8> {
         let mut all = Vec::with_capacity(self.len());
         self.pieces

@@ -1,5 +1,5 @@
-//! Memory of one's own that the manager admits by the byte: a pool without chunks, for programs with an allocator of
-//! their own.
+//! Private memory that the manager admits by the byte: a pool without chunks, for programs with an allocator of their
+//! own.
 
 use crate::domain::{DomainCore, OwnHeap};
 use crate::error::{self, Error};
@@ -10,12 +10,12 @@ use tranship_proto::{Event, PoolId, Request};
 
 pub use crate::options::HeapOptions;
 
-/// Private memory of this domain, charged to it like its pools. What the bytes are is the owner's business (anonymous
-/// memory under an allocator, say): this only asks before they are used and says when they were given to the kernel.
-/// Threads may share it.
+/// Private memory of this domain, charged to it like its pools. The owner decides about the bytes (for example
+/// anonymous memory under an allocator). The heap only asks before they are used, and tells when they were given to the
+/// kernel. Threads may share it.
 ///
-/// Nothing enforces it: an owner that does not ask is not charged. After a restart of the manager the domain says by
-/// itself how much it holds. Dropped, everything is given back.
+/// Nothing enforces it: an owner that does not ask is not charged. After a restart of the manager the domain reports by
+/// itself how much it holds. A dropped heap gives everything back.
 ///
 /// ```
 /// # use tranship_core as tranship;
@@ -77,11 +77,11 @@ impl Heap {
         self.own.id()
     }
 
-    /// Asks for `bytes` more, or at least for `least_bytes` (not 0); says how many were admitted. Asks the manager, so
-    /// it is for large steps.
+    /// Asks for `bytes` more, or at least for `least_bytes` (not 0). Returns how many were admitted. It asks the
+    /// manager, so use it for large steps.
     ///
     /// # Errors
-    /// `Quota` if not even `least_bytes` are to be had now; `ManagerAway`.
+    /// `Quota` if not even `least_bytes` can be admitted now; `ManagerAway`.
     pub fn admit(&self, least_bytes: u64, bytes: u64) -> Result<u64, Error> {
         self.admit_until(least_bytes, bytes, None)
     }
@@ -107,12 +107,12 @@ impl Heap {
         Ok(self.own.admit(before, got))
     }
 
-    /// Says that `bytes` were given to the kernel (more than are held are not counted).
+    /// Reports that `bytes` were given to the kernel (more than are held are not counted).
     pub fn give_back(&self, bytes: u64) {
         let (heap, surplus) = self.own.give_back(bytes);
         if surplus > 0 {
             let bytes = surplus;
-            // A manager that is away will be told what is held then.
+            // A manager that is away is told the held bytes when it is back.
             let _ = self.domain.tell(&Request::GiveBack { heap, bytes }, &[]);
         }
         if self.held_bytes() <= self.own.target_bytes() {
@@ -130,21 +130,22 @@ impl Heap {
             live_bytes,
             cached_bytes,
         };
-        // A manager that is away will hear of it the next time.
+        // A manager that is away gets the next report.
         let _ = self.domain.tell(&figures, &[]);
     }
 
-    /// Bytes that were admitted and not given back.
+    /// Returns the bytes that were admitted and not given back.
     pub fn held_bytes(&self) -> u64 {
         self.own.held()
     }
 
-    /// Whether no manager has it: the last one is gone, and no other was told of it yet.
+    /// Returns whether no manager has the heap: the last one is gone, and no other was told of it yet.
     pub fn is_alone(&self) -> bool {
         self.own.books().is_alone()
     }
 
-    /// Bytes that are held and that the manager does not know of: they were taken while there was none, and the next one has not admitted them.
+    /// Returns the bytes that are held and not admitted: they were taken without a manager, and the next one has not
+    /// admitted them.
     pub fn unadmitted_bytes(&self) -> u64 {
         self.own.books().debt()
     }
@@ -158,7 +159,7 @@ impl Heap {
         }
     }
 
-    /// `bytes` in all are in use. Where no manager has the heap they are held by that.
+    /// Notes that `bytes` in all are in use. If no manager has the heap, they count as held.
     pub(crate) fn use_alone(&self, bytes: u64) {
         self.own.hold_alone(bytes);
     }
@@ -173,9 +174,9 @@ impl Heap {
         self.own.quota_bytes()
     }
 
-    /// Has something called in each [`turn`](crate::Domain::turn), by whichever thread that is: to give back what the manager wants
-    /// ([`pressure`](Heap::pressure)), and to say how it does. It must not wait for what a caller of the library may hold, nor call what asks the manager.
-    /// Once: what is given later changes nothing.
+    /// Has `owner` called in each [`turn`](crate::Domain::turn), by any thread: to give back memory that the manager
+    /// wants ([`pressure`](Heap::pressure)), and to report the use. It must not wait for a lock that a caller of the
+    /// library may hold, nor make a call that asks the manager. Only the first call has an effect.
     pub fn on_turn(&self, owner: impl Fn() + Send + Sync + 'static) {
         self.own.on_turn(Box::new(owner));
     }

@@ -1,7 +1,7 @@
 //! The client library: domains, pools, buffers, aggregates, channels.
 //!
-//! What it is for: everything a program does with tranship on its fast path. On its slow one it speaks with the manager by the crate `session`,
-//! which is named `domain` here.
+//! Purpose: everything that a program does with tranship on its fast path. On the slow path it speaks with the manager
+//! by the crate `session`, which is named `domain` here.
 //!
 //! The feature `embedded` adds a manager as a thread of the program, `policy` a program of one's own that divides memory.
 //!

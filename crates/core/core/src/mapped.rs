@@ -1,5 +1,5 @@
-//! An aggregate in one range of addresses: the pages of its pieces once more, one after the other. No descriptors are needed, which readers
-//! have closed: mremap(2) of an old length of 0 shows pages of a shared mapping a second time.
+//! An aggregate in one range of addresses: the pages of its pieces a second time, one after the other. mremap(2) with
+//! an old length of 0 maps pages of a shared mapping again, without the descriptors that readers have closed.
 
 use crate::aggregate::Aggregate;
 use crate::buffer::Home;
@@ -10,9 +10,9 @@ use tranship_sys::{ForkGuard, map, page_size};
 
 /// All bytes of an aggregate, contiguous, for reading. It holds the pieces until it is dropped.
 ///
-/// The range shows the pieces' pages a second time, and keeps them. A domain that the manager has shut out for what it
-/// held ([`cut_off`](crate::admin::Admin::cut_off)) therefore sees zeros in its buffers, and here what the pool's
-/// writer puts there next.
+/// The range shows the pieces' pages a second time, and keeps them. A domain that the manager has shut out for the
+/// memory that it held ([`cut_off`](crate::admin::Admin::cut_off)) therefore sees zeros in its buffers, and here the
+/// next bytes of the pool's writer.
 ///
 /// ```
 /// # use tranship_core as tranship;
@@ -41,7 +41,7 @@ unsafe impl Send for Mapped {}
 // SAFETY: as above.
 unsafe impl Sync for Mapped {}
 
-/// Where a piece lies: its pool's chunks, and its place among them.
+/// The place of a piece among its pool's chunks.
 struct Place {
     chunk_bytes: u64,
     offset: u64,
@@ -72,12 +72,12 @@ fn place(home: Home, at: NonNull<u8>) -> Place {
 }
 
 impl Aggregate {
-    /// Shows all bytes in one range of addresses, without copying any. The pieces are held until that is dropped, or
-    /// [taken back](Mapped::into_aggregate). It costs a system call or two for each piece, and as many mappings of the process.
+    /// Shows all bytes in one range of addresses, without a copy. The pieces are held until the result is dropped. It
+    /// costs a system call or two for each piece, and as many mappings of the process.
     ///
     /// # Errors
-    /// `BadArgument` where a piece does not begin at a page, or is no whole pages, and for no pieces; `Forked`; `System` with the kernel's
-    /// reason, as for too many mappings. The aggregate comes back.
+    /// `BadArgument` if a piece does not begin at a page, or does not consist of whole pages, or without pieces;
+    /// `Forked`; `System` with the kernel's reason, as for too many mappings. The aggregate comes back.
     pub fn map(self) -> Result<Mapped, SendError<Aggregate>> {
         match map_all(&self) {
             Ok((base, fork)) => Ok(Mapped {
@@ -156,7 +156,7 @@ fn show_all(aggregate: &Aggregate, base: NonNull<u8>) -> Result<(), Error> {
 }
 
 impl Mapped {
-    /// The bytes as the writers' memory shows them now.
+    /// Returns a view of the bytes as the writers' memory shows them now.
     pub fn view(&self) -> View<'_> {
         let len = match self.fork.is_child() {
             true => 0, // nothing of it is there
@@ -166,7 +166,8 @@ impl Mapped {
         unsafe { View::new(self.base.as_ptr(), len) }
     }
 
-    /// The bytes as a slice, if those of all pieces can be read so (see [`Buffer::bytes`](crate::Buffer::bytes)).
+    /// Returns the bytes as a slice, if those of all pieces can be read so (see
+    /// [`Buffer::bytes`](crate::Buffer::bytes)).
     pub fn bytes(&self) -> Option<&[u8]> {
         let all = || {
             self.aggregate
@@ -184,7 +185,7 @@ impl Mapped {
 
 impl Drop for Mapped {
     fn drop(&mut self) {
-        // In a forked child these addresses may be somebody else's.
+        // In a forked child these addresses may belong to another mapping.
         if !self.fork.is_child() {
             // SAFETY: our own range; no view of it outlives this.
             let _ = unsafe { map::unmap(self.base, self.len) };

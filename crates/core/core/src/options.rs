@@ -8,7 +8,7 @@ use tranship_proto::{
     ChannelId, Levels, MAX_CHUNK_BYTES, MIN_CHUNK_BYTES, PoolId, PoolShape, SLOT_LIMIT, Trust,
 };
 
-/// A pool to be made.
+/// Options of a new pool.
 ///
 /// ```
 /// # use tranship_core as tranship;
@@ -21,9 +21,9 @@ use tranship_proto::{
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// Buffers are of any size. A pool of equal buffers of n bytes is one out of which n bytes are allocated each time: those of one size lie side by side, and
-/// whatever comes back fits the next. With [`align`](PoolOptions::align), where n is a power of two, all that are no larger are equal, too; and
-/// [`slots`](PoolOptions::slots) says how many there are at most.
+/// Buffers may have any size. For a pool of equal buffers allocate the same number of bytes each time: buffers of one
+/// size lie side by side, and each place fits the next buffer. With [`align`](PoolOptions::align) of a power of two,
+/// smaller buffers have that size, too. [`slots`](PoolOptions::slots) limits the number of buffers.
 ///
 /// ```
 /// # use tranship_core::{Domain, ErrorKind, PoolOptions};
@@ -47,7 +47,7 @@ pub struct PoolOptions {
     pub(crate) trust: Trust,
     /// Slices although others can write.
     pub(crate) align_bytes: u64,
-    /// Where the pool is mapped here, if not anywhere.
+    /// Addresses for the pool in this process; `None`: any.
     pub(crate) addresses: Option<Range<usize>>,
     pub(crate) readers_forward: bool,
     /// The channel whose own pool it is.
@@ -55,16 +55,16 @@ pub struct PoolOptions {
     seal_from: Option<u64>,
 }
 
-/// In place of the channel over which alone the buffers of a pool go: the pool is a topic's own. No channel has this id.
+/// Value of `only_over` for a topic's own pool. No channel has this id.
 pub(crate) const TOPIC: ChannelId = ChannelId(0);
 
-/// From so many bytes on sealing takes less time than copying, where the kernel gives shared memory huge pages (`docs/benchmarks`).
+/// Bytes from which on a seal takes less time than a copy, if the kernel gives shared memory huge pages.
 const SEAL_FROM: u64 = 4 << 20;
-/// Smaller buffers share pages.
+/// The smallest sealed buffer: smaller ones share pages.
 const SEAL_LEAST: u64 = 4097;
 
 impl PoolOptions {
-    /// A pool of at most this many bytes (rounded up to whole chunks).
+    /// Options of a pool of at most this many bytes (rounded up to whole chunks).
     pub fn new(max_bytes: u64) -> PoolOptions {
         PoolOptions {
             name: "pool".into(),
@@ -87,58 +87,62 @@ impl PoolOptions {
         self.name = name.into();
         self
     }
-    /// How many buffers may exist at once. Default: maximum / 4 KiB, at least 1024 (at level [`Half`](Trust::Half), where each has pages
-    /// and may need a mapping of its own, at most 4096); at most 1,048,576.
+    /// Sets how many buffers may exist at once. Default: maximum / 4 KiB, at least 1024 (at level
+    /// [`Half`](Trust::Half), where each has pages and may need a mapping of its own, at most 4096); at most 1,048,576.
     pub fn slots(mut self, slots: u32) -> Self {
         self.slots = Some(slots);
         self
     }
-    /// The unit in which memory is granted and given back, a power of two from 64 KiB to 64 MiB. Default:
-    /// maximum / 256 within those limits.
+    /// Sets the unit in which memory is granted and given back: a power of two from 64 KiB to 64 MiB. Default: maximum
+    /// / 256 within those limits.
     pub fn chunk_bytes(mut self, bytes: u64) -> Self {
         self.chunk_bytes = Some(bytes);
         self
     }
-    /// Ask the kernel for huge pages (needs the shmem setting that `tranship doctor` shows).
+    /// Asks the kernel for huge pages (needs the shmem setting that `tranship doctor` shows).
     pub fn huge_pages(mut self, yes: bool) -> Self {
         self.huge_pages = yes;
         self
     }
-    /// The pool does not give back by itself what it has, down to so many bytes. By default, what was not needed at any
-    /// moment of the last second goes back. When the manager needs memory for others it gets it all the same.
+    /// Keeps memory down to so many bytes. By default, memory that was not needed at any moment of the last second goes
+    /// back. If the manager needs memory for others, it gets kept memory, too.
     pub fn keep(mut self, bytes: u64) -> Self {
         self.keep_bytes = bytes;
         self
     }
-    /// The pool begins with so many bytes, or is not made at all, and [`keep`](PoolOptions::keep)s them. So a buffer needs no
-    /// manager, as long as it fits in there.
+    /// Makes the pool with so many bytes, or not at all, and [`keep`](PoolOptions::keep)s them. An allocation within
+    /// them needs no manager.
     pub fn preallocate(mut self, bytes: u64) -> Self {
         self.preallocated_bytes = bytes;
         self.keep_bytes = self.keep_bytes.max(bytes);
         self
     }
-    /// All buffers begin at multiples of so many bytes, a power of two up to the chunk size: for vector instructions, DMA, or pages of their own (4096).
-    /// Without it they begin at multiples of 64, or of the largest power of two that divides their size class. Sizes are rounded up to it.
+    /// Has all buffers begin at multiples of so many bytes, a power of two up to the chunk size: for vector
+    /// instructions, DMA, or pages of their own (4096). Without it they begin at multiples of 64, or of the largest
+    /// power of two that divides their size class. Sizes are rounded up to it.
     ///
-    /// It holds for addresses here, and for offsets in the pool; in readers for addresses, too, up to 2 MiB. A copy (level [`None`](Trust::None), or
-    /// carried) is aligned as the pool is that it goes to.
+    /// This holds for addresses in this process and for offsets in the pool; up to 2 MiB also for addresses in readers.
+    /// A copy (level [`None`](Trust::None), or carried) is aligned as its own pool says.
     pub fn align(mut self, bytes: u64) -> Self {
         self.align_bytes = bytes;
         self
     }
-    /// All of the pool is mapped within these addresses, at its largest size: for devices that reach only some, or pointers that are stored in
-    /// fewer bits. Nothing that is there already is replaced; where there is no place the pool is not made ([`NoAddresses`](crate::error::NoAddresses)).
+    /// Maps all of the pool, at its largest size, within these addresses: for devices that reach only some, or pointers
+    /// that are stored in fewer bits. Existing mappings are not replaced: without a free place the pool is not made
+    /// ([`NoAddresses`](crate::error::NoAddresses)).
     ///
-    /// It holds in this process, the writer's. Each reader maps the pool where it likes: what is in it should be offsets, not addresses.
+    /// This holds in the writer's process only. Each reader maps the pool at other addresses: store offsets in it, not
+    /// addresses.
     pub fn address_range(mut self, range: Range<usize>) -> Self {
         self.addresses = Some(range);
         self
     }
-    /// The right to forward: every domain that is sent buffers of this pool may send them on. Default: none may, until
-    /// [`Pool::allow_forward`](crate::Pool::allow_forward) gives the right to some (or the manager's rules, `forward = "readers"`, give it to all). Without it
-    /// a send of what came is [`Refused`](crate::ErrorKind::Refused), and gives the buffer back.
+    /// Gives the right to forward: every domain that receives buffers of this pool may send them on. By default no
+    /// domain may, until [`Pool::allow_forward`](crate::Pool::allow_forward) gives it the right (or the manager's
+    /// rules, `forward = "readers"`, give it to all). Without the right a send of a received buffer is
+    /// [`Refused`](crate::ErrorKind::Refused), and gives the buffer back.
     ///
-    /// A domain that sends on decides which domains get buffers. Each of those can read all of the pool from then on.
+    /// A domain that forwards decides which domains get buffers. Each of these can read all of the pool from then on.
     pub fn allow_forward(mut self, yes: bool) -> Self {
         self.readers_forward = yes;
         self
@@ -152,21 +156,23 @@ impl PoolOptions {
         self.trust = trust;
         self
     }
-    /// At level [`None`](Trust::None): buffers of at least so many bytes (4097 or more) are not copied by their receivers. Each lies in chunks of its own, and when
-    /// it is sent the kernel takes from everybody, this domain included, the possibility to change it; receivers check that and read the
-    /// same memory, as a slice. When all have let go of it the memory goes back to the kernel: the next buffer is new memory.
+    /// At level [`None`](Trust::None): sets the size (4097 bytes or more) from which on receivers do not copy buffers.
+    /// Each such buffer lies in chunks of its own. At its send the kernel makes it unchangeable for all domains, this
+    /// one included. Receivers check this, and read the same memory as a slice. When no domain holds the buffer, the
+    /// memory goes back to the kernel: the next buffer is new memory.
     ///
-    /// Default: 4 MiB where the kernel gives shared memory huge pages (`tranship doctor` says it), else never: from there on that takes less time than copying. A lower
-    /// value saves memory, as there is no copy for each receiver. [`u64::MAX`]: never. What an operation costs is in the guide.
+    /// Default: 4 MiB if the kernel gives shared memory huge pages (`tranship doctor` shows it), else never: from 4 MiB
+    /// on this takes less time than a copy. A lower value saves the memory of a copy for each receiver. [`u64::MAX`]:
+    /// never.
     ///
-    /// A receiver that sends such a buffer on needs the right to ([`Pool::allow_forward`](crate::Pool::allow_forward)),
-    /// as with memory of other levels. Without [`chunk_bytes`](PoolOptions::chunk_bytes) the chunks are as large as
-    /// such a buffer, at most a sixteenth of the pool.
+    /// A receiver that sends such a buffer on needs the right ([`Pool::allow_forward`](crate::Pool::allow_forward)), as
+    /// at other levels. Without [`chunk_bytes`](PoolOptions::chunk_bytes) the chunks are as large as such a buffer, at
+    /// most a sixteenth of the pool.
     pub fn seal_from(mut self, bytes: u64) -> Self {
         self.seal_from = Some(bytes);
         self
     }
-    /// The fewest bytes of a buffer that is sealed; none are at [`u64::MAX`].
+    /// Returns the fewest bytes of a sealed buffer. [`u64::MAX`]: none is sealed.
     pub(crate) fn seals_from(&self) -> u64 {
         if self.trust != Trust::None {
             return u64::MAX;
@@ -180,7 +186,7 @@ impl PoolOptions {
             });
         bytes.max(SEAL_LEAST)
     }
-    /// The pool's numbers, not checked.
+    /// Returns the pool's shape, not checked.
     pub(crate) fn shape(&self) -> PoolShape {
         let chunk_bytes = self.chunk();
         let max_bytes = self.max_bytes.checked_next_multiple_of(chunk_bytes);
@@ -200,7 +206,7 @@ impl PoolOptions {
                 .clamp(MIN_CHUNK_BYTES, MAX_CHUNK_BYTES)
         })
     }
-    /// One for the smallest buffer that is sealed, but no more than a sixteenth of the pool.
+    /// Returns the size of a chunk for the smallest sealed buffer, at most a sixteenth of the pool.
     fn large_chunk(&self) -> u64 {
         match self.seals_from() {
             u64::MAX => 1,
@@ -223,7 +229,7 @@ impl PoolOptions {
     }
 }
 
-/// A heap to be made.
+/// Options of a new heap.
 #[derive(Clone, Debug)]
 pub struct HeapOptions {
     pub(crate) name: String,
@@ -231,7 +237,7 @@ pub struct HeapOptions {
 }
 
 impl HeapOptions {
-    /// A heap of at most this many bytes.
+    /// Options of a heap of at most this many bytes.
     pub fn new(max_bytes: u64) -> HeapOptions {
         HeapOptions {
             name: "heap".into(),
@@ -245,15 +251,16 @@ impl HeapOptions {
     }
 }
 
-/// How an operation waits for the other side.
+/// Way in which an operation waits for the other side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
-    /// Look again and again. Lowest latency, one core. The sender is told and publishes without a locked instruction; a receiver that then sleeps
-    /// after all, as one that is polled or awaited, makes every processor of the machine fence first, which blocks for milliseconds, once.
+    /// Look again and again: the lowest latency, for one core. The sender is told, and publishes without a locked
+    /// instruction. A receiver that sleeps after all, because it is polled or awaited, first makes every processor of
+    /// the machine fence. This blocks once for milliseconds.
     Spin,
     /// Look that many times, then sleep until woken.
     SpinThenSleep(u32),
-    /// Sleep at once when there is nothing.
+    /// Sleep at once when nothing is there.
     Sleep,
 }
 
@@ -270,20 +277,21 @@ pub enum WhenFull {
     /// Wait, for ever.
     #[default]
     Wait,
-    /// Drop the message that was to be sent, and count it. The receiver's consent to a new pool is waited for all the same.
+    /// Drop the new message, and count it. The send still waits for the receiver's consent to a new pool.
     DropNew,
-    /// Drop older messages: the receiver skips each message behind which a newer one waits ([`Status::dropped`](crate::Status::dropped)). Where
-    /// the ring is full, the new message is dropped as with [`DropNew`](WhenFull::DropNew). Give the ring as many lines as messages may come
-    /// between two looks of the receiver, so that its last message is the newest. Where bytes are carried this is as `DropNew`.
+    /// Drop older messages: the receiver skips each message behind which a newer one waits
+    /// ([`Status::dropped`](crate::Status::dropped)). If the ring is full, the new message is dropped, as with
+    /// [`DropNew`](WhenFull::DropNew). Give the ring as many lines as messages may come between two looks of the
+    /// receiver, so that its last message is the newest. Over a carrier this is `DropNew`.
     DropOldest,
 }
 
-/// How long a send waits.
+/// Time that a send waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Patience {
-    /// As the channel says.
+    /// As the channel's options say.
     Channel(WhenFull),
-    /// This send alone, which drops nothing.
+    /// At most this time, for this send alone, which drops nothing.
     AtMost(Duration),
 }
 
@@ -322,7 +330,7 @@ impl std::fmt::Debug for Consent {
     }
 }
 
-/// A channel to be made.
+/// Options of a new channel.
 ///
 /// ```
 /// # use tranship_core as tranship;
@@ -349,7 +357,7 @@ pub struct ChannelOptions {
     pub(crate) snapshots: Option<PoolId>,
     pub(crate) arrivals: Option<PoolOptions>,
     pub(crate) pool: Option<Box<PoolOptions>>,
-    /// Of a topic, or of a name that several domains have.
+    /// Objects of a topic, or of a name that several domains have.
     pub(crate) beside: Option<crate::link::Beside>,
     pub(crate) message_type: Option<Arc<str>>,
 }
@@ -373,16 +381,17 @@ impl Default for ChannelOptions {
 }
 
 impl ChannelOptions {
-    /// 256 messages deep, spins briefly and then sleeps, blocks when full.
+    /// The default options: 256 lines; a wait that spins briefly and then sleeps; a send that waits while the ring is
+    /// full.
     pub fn new() -> ChannelOptions {
         ChannelOptions::default()
     }
-    /// Depth of the ring: a power of two, 2 to 65,536.
+    /// Sets the depth of the ring: a power of two, 2 to 65,536.
     pub fn lines(mut self, lines: u32) -> Self {
         self.lines = lines;
         self
     }
-    /// How this end waits.
+    /// Sets how this end waits.
     pub fn wait(mut self, wait: Wait) -> Self {
         self.wait = wait;
         self
@@ -392,70 +401,75 @@ impl ChannelOptions {
         self.when_full = when_full;
         self
     }
-    /// Lets other domains listen at the name too, which all of them have to ask for. Each connection goes to one of them. For names, and
-    /// not for `local:` or carried addresses, which one domain has.
+    /// Lets other domains listen at the name too, if all of them ask for it. Each connection goes to one of them.
+    /// `local:` and carried addresses are never shared.
     pub fn shared(mut self) -> Self {
         self.beside = Some(crate::link::Beside::Shared);
         self
     }
-    /// Opens to a domain that is none of these, where several listen at a [shared](ChannelOptions::shared) name. It waits until there is one.
+    /// Opens to a domain that is none of these, if several listen at a [shared](ChannelOptions::shared) name. It waits
+    /// until there is one.
     pub fn besides(mut self, connected: &[crate::DomainId]) -> Self {
         self.beside = Some(crate::link::Beside::Others(connected.to_vec()));
         self
     }
-    /// How long opening waits for the name to be exported; default: for ever.
+    /// Sets how long opening waits for the name; default: for ever.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
         self
     }
-    /// Pools of which levels of trust a receiver takes; default: of all, of [`None`](Trust::None) only with [`snapshots`](ChannelOptions::snapshots). One of
-    /// another level fails at the sender as [`ErrorKind::ChannelTrust`](crate::ErrorKind::ChannelTrust), which says what is taken.
+    /// Sets the levels of trust whose pools a receiver takes. Default: all; [`None`](Trust::None) only with
+    /// [`snapshots`](ChannelOptions::snapshots). A pool of another level fails at the sender with
+    /// [`ErrorKind::ChannelTrust`](crate::ErrorKind::ChannelTrust), whose text has the accepted levels.
     pub fn accept_trust(mut self, levels: impl IntoIterator<Item = Trust>) -> Self {
         self.levels = levels.into_iter().collect();
         self
     }
-    /// Where a receiver copies to what comes out of pools of level [`None`](Trust::None): a pool of its own domain. Each message is copied when it is
-    /// received, and is a buffer of this pool from then on, which its sender cannot change: a shared one a [`Buffer`](crate::Buffer) that nobody else has, a
-    /// moved one a [`BufferMut`](crate::BufferMut) that can be written. While there is no room for it, it stays the next one. A shared one that its sender
-    /// has [sealed](PoolOptions::seal_from) is not copied.
+    /// Sets the pool, of its own domain, into which a receiver copies buffers out of pools of level
+    /// [`None`](Trust::None). Each is copied at its receipt; the sender cannot change the copy. A shared buffer becomes
+    /// a [`Buffer`](crate::Buffer) that no other domain has, a moved one a [`BufferMut`](crate::BufferMut). A message
+    /// without room for its copy stays the next one. A shared buffer that its sender has
+    /// [sealed](PoolOptions::seal_from) is not copied.
     pub fn snapshots(mut self, pool: PoolId) -> Self {
         self.snapshots = Some(pool);
         self
     }
-    /// The type of this end's messages, as a text of at most 3,576 bytes: a line for the type, then a line for each field.
-    /// Both ends compare the texts when the channel opens. If they differ, both ends fail with `ChannelBind`, and
-    /// [`TypeMismatch`](crate::error::TypeMismatch) has the first lines that differ. Default: no type, which fits an end without a type alone.
+    /// Sets the type of this end's messages, as a text of at most 3,576 bytes: a line for the type, then a line for
+    /// each field. Both ends compare the texts when the channel opens. If they differ, both ends fail with
+    /// `ChannelBind`, and [`TypeMismatch`](crate::error::TypeMismatch) has the first lines that differ. Default: no
+    /// type, which fits an end without a type alone.
     ///
-    /// The module `typed` makes this text from a Rust struct. The channel itself carries bytes as ever. Only `shm:` and `local:` addresses take a type.
+    /// The module `typed` makes this text from a Rust struct. The channel itself carries bytes. Only `shm:` and
+    /// `local:` addresses take a type.
     pub fn message_type(mut self, text: &str) -> Self {
         self.message_type = Some(text.into());
         self
     }
-    /// The shape of the pool from which this end's sender allocates ([`Sender::alloc`](crate::Sender::alloc)): its size, its level of trust. Default: at
-    /// most 1 GiB of addresses and 1024 buffers, at level [`Producer`](crate::Trust::Producer).
+    /// Sets the shape of the pool from which this end's sender allocates ([`Sender::alloc`](crate::Sender::alloc)): its
+    /// size, its level of trust. Default: at most 1 GiB of addresses and 1024 buffers, at level
+    /// [`Producer`](crate::Trust::Producer).
     pub fn pool(mut self, pool: PoolOptions) -> Self {
         self.pool = Some(Box::new(pool));
         self
     }
-    /// Copies what is received into a pool that is made for each channel by itself
-    /// ([`snapshots`](ChannelOptions::snapshots) names one for all). A domain that is sent a buffer of it sees nothing
-    /// that came by another channel, and a program that keeps what came holds up no other channel. Carried bytes go
-    /// there, too.
+    /// Copies received buffers into a new pool for each channel ([`snapshots`](ChannelOptions::snapshots) names one for
+    /// all). A domain that gets a buffer of it sees no data of another channel, and a program that keeps buffers holds
+    /// up no other channel. Carried bytes go there, too.
     pub fn arrivals(mut self, pool: PoolOptions) -> Self {
         self.arrivals = Some(pool);
         self
     }
-    /// The levels that are taken.
+    /// Returns the levels that are accepted.
     pub(crate) fn levels(&self) -> Levels {
         match self.snapshots.is_some() || self.arrivals.is_some() {
             true => self.levels,
             false => self.levels.without(Trust::None),
         }
     }
-    /// Which pools a receiver takes; default: all. One that is refused fails at the sender as
-    /// [`Refused`](crate::ErrorKind::Refused) with `PeerGone`. Called while the domain takes the manager's news, and at a `local:` address while
-    /// the sender sends: it decides by what it is told, and must not call into the domain. Not asked where bytes are carried: no pool of the sender's
-    /// comes here.
+    /// Sets the rule by which a receiver takes pools; default: all. A refused pool fails at the sender with
+    /// [`Refused`](crate::ErrorKind::Refused) and `PeerGone`. `wanted` is called while the domain takes the manager's
+    /// news, and at a `local:` address while the sender sends. It decides by the offer alone, and must not call into
+    /// the domain. It is not called for carried channels: no pool of the sender's comes there.
     pub fn accept_pools(mut self, wanted: impl Fn(&Offer) -> bool + Send + Sync + 'static) -> Self {
         self.consent = Some(Consent(Arc::new(wanted)));
         self

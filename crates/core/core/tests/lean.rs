@@ -9,7 +9,7 @@ use tranship_testkit::Watchdog;
 struct Counting;
 
 thread_local! {
-    /// By this thread; others have their own business.
+    /// Allocations of this thread; other threads' do not count here.
     static TAKEN: Cell<u64> = const { Cell::new(0) };
 }
 

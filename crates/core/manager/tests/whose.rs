@@ -1,5 +1,5 @@
-//! The owner of a queue on a reader set that is older than the manager. Only its sink is believed to have it no more:
-//! ids can be guessed, processes cannot.
+//! The owner of a queue on a reader set that is older than the manager. Only the queue's sink can say that it has given
+//! the queue up: ids can be guessed, processes cannot.
 
 #[path = "common/house.rs"]
 mod house;

@@ -186,7 +186,7 @@ pub(crate) trait Field: Sized {
     fn take(from: &mut Reading<'_>) -> Option<Self>;
 }
 
-/// Types that are one word each; an optional one is the word plus one.
+/// Types that take one word each. An optional value is stored as its word plus 1; 0 is no value.
 macro_rules! words {
     ($($type:ty: $python:literal, |$is:ident| $value:expr, $word:expr, |$from:ident| $take:expr;)+) => { $(
         impl Field for $type {

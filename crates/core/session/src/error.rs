@@ -153,7 +153,7 @@ pub enum BadName {
         /// The position of the fault, bytes.
         at: usize,
     },
-    /// A character that shows nothing, or that changes how its neighbours are shown.
+    /// A character that is invisible, or that changes the look of its neighbours.
     #[error(
         "a name has no invisible, unassigned or direction characters, this one has U+{:04X} at byte {at}",
         u32::from(*found)

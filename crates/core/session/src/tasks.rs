@@ -155,8 +155,7 @@ impl Tasks {
         drop(forgotten); // not under the lock: it is code of the executor
     }
 
-    /// Says that there is news for which any of the tasks may wait. They learn of it by [`Tasks::tell_news`], when no
-    /// lock is held.
+    /// Notes news for which any of the tasks may wait. They learn of it by [`Tasks::tell_news`], when no lock is held.
     pub fn has_news(&self) {
         self.news.store(true, Ordering::Release);
     }

@@ -1,11 +1,11 @@
-//! Results of methods: how they are sent, and how the caller gets them.
+//! Results of methods: how the service sends them, and how the caller gets them.
 
 use crate::pass::{Packed, Parcel, Pass};
 use std::fmt;
 use tranship_core::{self as core, Error, ErrorKind};
 use tranship_service::{CallError, Request};
 
-/// Does with a parcel's payload what is said, whichever type it has.
+/// Runs an expression on a parcel's payload, whichever type the payload has.
 macro_rules! with {
     ($packed:expr, |$payload:ident| $then:expr) => {
         match $packed {
@@ -20,12 +20,12 @@ macro_rules! with {
 }
 pub(crate) use with;
 
-/// The error of a method that returns `Result<_, E>`, at its caller.
+/// Error that the caller of a method gets, where the method returns `Result<_, E>`.
 #[derive(Debug)]
 pub enum Fault<E> {
     /// The method's own error.
     Own(E),
-    /// There is no answer of the method's: as [`CallError`] says in its text.
+    /// The call failed, and the method gave no answer. The text is that of a [`CallError`].
     Broken(Error),
 }
 
@@ -46,7 +46,7 @@ impl<E> From<Error> for Fault<E> {
     }
 }
 
-/// An answer as it came: a result, or an error of the method's own.
+/// An answer as it arrived: the method's result, or the method's own error.
 #[doc(hidden)]
 pub type Came = Result<Result<core::Message, core::Message>, Error>;
 

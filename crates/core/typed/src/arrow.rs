@@ -20,7 +20,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-// Public functions have their types: a program that takes them from here has the right version.
+// Public functions use types of these crates. A program that imports the crates from here has the right version.
 #[doc(no_inline)]
 pub use {arrow_array, arrow_buffer, arrow_schema};
 
@@ -45,8 +45,9 @@ impl Write for Count {
     }
 }
 
-/// Writes a batch into a buffer of `alloc`'s, such as a channel's or a pool's, as an Arrow IPC stream with its schema. The values are written once, to where they are read.
-/// Their length is found by a first pass.
+/// Writes a batch into a buffer of `alloc`'s, such as a channel's or a pool's, as an Arrow IPC stream with its schema.
+/// The values are written once, to the place where the receiver reads them. A first pass over the batch finds the
+/// length.
 ///
 /// # Errors
 /// Of `alloc`; `BufferState`: other domains can write its memory; `BadArgument`: Arrow cannot write the batch.
@@ -83,23 +84,25 @@ impl AsRef<[u8]> for Owner {
     }
 }
 
-/// Gives a buffer's bytes to Arrow, without copying them: for columns of one's own.
+/// Gives a buffer's bytes to Arrow without copying them, for columns that the program itself makes.
 ///
 /// # Errors
-/// `BufferState`: the sender can still change the bytes. They are safe where the pool's level is `none`, where they were copied or carried, and after
-/// `trust_writer`; or copy them ([`Buffer::to_vec`]).
+/// `BufferState`: the sender can still change the bytes. The bytes cannot change where the pool's level is `none`,
+/// where they were copied or carried, and after `trust_writer`. Otherwise copy them ([`Buffer::to_vec`]).
 pub fn buffer(buffer: Buffer) -> Result<arrow_buffer::Buffer, Error> {
     crate::value::unchanging(&buffer)?;
     Ok(bytes::Bytes::from_owner(Owner(buffer)).into())
 }
 
-/// Checks a batch that came, and gives it. Its columns lie in the buffer, which they keep.
+/// Checks a received batch, and returns it. The batch's columns lie in the buffer, and keep the buffer alive.
 ///
 /// # Errors
-/// `PeerViolation`: the bytes are no stream with one batch, a column is not aligned, or its values are none of its type. `BufferState` as for [`buffer`].
+/// `PeerViolation`: the bytes are not a stream with one batch, a column is not aligned, or a column has values that its
+/// type does not allow. `BufferState` as for [`buffer`].
 pub fn read(came: Buffer) -> Result<RecordBatch, Error> {
     let mut bytes = buffer(came)?;
-    // The library may panic at bytes that no library writes. It has nothing of ours.
+    // Arrow's library may panic at bytes that no such library wrote. It holds nothing that a panic could leave half
+    // changed.
     let read = catch_unwind(AssertUnwindSafe(|| {
         let mut decoder = StreamDecoder::new().with_require_alignment(true);
         decoder.decode(&mut bytes)

@@ -15,9 +15,10 @@ use tranship_service::{self as service, CallOptions, Request, ServiceOptions, Se
 
 /// A trait with `#[tranship::service]`, as `dyn Trait`.
 ///
-/// The attribute writes it, and a trait `TraitClient` with the methods of [`Client<dyn Trait>`](Client).
+/// The attribute implements this trait, and defines a trait `TraitClient` with the methods of [`Client<dyn
+/// Trait>`](Client).
 pub trait Interface: Send + Sync + 'static {
-    /// Both sides' texts: of all arguments, and of all results.
+    /// Returns the texts that both sides compare: one for all arguments, one for all results.
     #[doc(hidden)]
     fn texts() -> [String; 2];
 
@@ -26,13 +27,14 @@ pub trait Interface: Send + Sync + 'static {
     fn dispatch(&self, request: Request) -> Result<(), Error>;
 }
 
-/// The arguments of a request: so many buffers, and bytes or none.
+/// Unpacks the arguments of a request. A request of this method has `buffers` buffers, and bytes if `bytes` says so.
 #[doc(hidden)]
 pub fn arguments(request: &mut Request, buffers: usize, bytes: bool) -> Result<Parcel, Error> {
     Parcel::unpack(request.take_body(), buffers, bytes)
 }
 
-/// The error of a number that no method has. The two texts were equal, so the client lies.
+/// Makes the error for a method number that no method has. The two sides' texts were equal, so the client breaks the
+/// protocol.
 #[doc(hidden)]
 pub fn no_method(request: &Request) -> Error {
     let text = format!(
@@ -42,7 +44,8 @@ pub fn no_method(request: &Request) -> Error {
     Error::new(ErrorKind::PeerViolation, text)
 }
 
-/// A client of the service `S`, which is `dyn Trait` of a trait with `#[tranship::service]`. The methods are those of `TraitClient`.
+/// A client of the service `S`, which is `dyn Trait` of a trait with `#[tranship::service]`. The trait `TraitClient`
+/// gives the client its methods.
 ///
 /// Each method waits for its result; `method_async` awaits it. Clones share the connection. Any thread and any task may call.
 pub struct Client<S: ?Sized> {
@@ -73,7 +76,7 @@ fn typed<S: Interface + ?Sized>(options: ServiceOptions) -> ServiceOptions {
 }
 
 impl<S: Interface + ?Sized> Client<S> {
-    /// Connects to a service. Waits until it is there and takes this client.
+    /// Connects to a service. Waits until the service exists and takes this client.
     ///
     /// # Errors
     /// As [`Services::client`]. `ChannelBind`: the two sides' definitions differ; the text names the method and its argument, or its result.
@@ -94,7 +97,7 @@ impl<S: Interface + ?Sized> Client<S> {
         Ok(Client::of(client))
     }
 
-    /// Connects to a service, for awaiting in any runtime.
+    /// Connects to a service without blocking the thread, in any runtime.
     ///
     /// # Errors
     /// As [`open_with`](Client::open_with).
@@ -115,22 +118,23 @@ impl<S: Interface + ?Sized> Client<S> {
         }
     }
 
-    /// Returns a client whose calls have so much time each. It shares this one's connection.
+    /// Returns a client each of whose calls may take `timeout`. It shares this client's connection.
     pub fn with_timeout(&self, timeout: Duration) -> Client<S> {
         let mut client = self.clone();
         client.options = client.options.timeout(timeout);
         client
     }
 
-    /// Allocates a struct with so many items for a [`Value`](crate::Value) argument, from the pool that the service alone can read.
+    /// Allocates a struct with `items` items behind it, for a [`Value`](crate::Value) argument. The memory is of a pool
+    /// that only the service can read.
     ///
     /// # Errors
-    /// As [`service::Client::alloc`]; `TooLarge`: more bytes than can be addressed.
+    /// As [`service::Client::alloc`]; `TooLarge`: the message would have more bytes than an address can count.
     pub fn draft<M: Message, T: Message>(&self, items: usize) -> Result<Draft<M, [T]>, Error> {
         Draft::new(items, |bytes| self.client.alloc(bytes))
     }
 
-    /// The client without its types: for [`alloc`](service::Client::alloc).
+    /// Returns the client without its types, for [`alloc`](service::Client::alloc).
     pub fn untyped(&self) -> &service::Client {
         &self.client
     }
@@ -163,7 +167,7 @@ impl<S: Interface + ?Sized> Client<S> {
         Ok(Streaming::new(call?, self.client.clone()))
     }
 
-    /// Begins a call of a method, for awaiting.
+    /// Begins a call of a method without blocking the thread.
     async fn begun(
         &self,
         options: CallOptions,
@@ -176,7 +180,7 @@ impl<S: Interface + ?Sized> Client<S> {
         })
     }
 
-    /// Begins a call of a method with streams, for awaiting.
+    /// Begins a call of a method with streams, without blocking the thread.
     #[doc(hidden)]
     pub async fn begin_async<In: Pass, Out: Pass, R: Answer>(
         &self,
@@ -188,7 +192,7 @@ impl<S: Interface + ?Sized> Client<S> {
         Ok(Streaming::new(call, self.client.clone()))
     }
 
-    /// Calls a method, for awaiting.
+    /// Calls a method without blocking the thread.
     #[doc(hidden)]
     pub async fn call_async<R: Answer>(
         &self,
@@ -203,10 +207,11 @@ impl<S: Interface + ?Sized> Client<S> {
     }
 }
 
-/// Allocates a struct with so many items for a [`Value`](crate::Value) result, from the pool that the request's client alone can read.
+/// Allocates a struct with `items` items behind it, for a [`Value`](crate::Value) result. The memory is of a pool that
+/// only the request's client can read.
 ///
 /// # Errors
-/// As [`Request::alloc`]; `TooLarge`: more bytes than can be addressed.
+/// As [`Request::alloc`]; `TooLarge`: the message would have more bytes than an address can count.
 pub fn reply_draft<M: Message, T: Message>(
     request: &Request,
     items: usize,
@@ -216,7 +221,8 @@ pub fn reply_draft<M: Message, T: Message>(
 
 /// A service that calls the methods of an `S`, which is `dyn Trait` of a trait with `#[tranship::service]`. Clones are workers of the same service.
 ///
-/// A client whose definition differs is refused when it connects. A client that passes what its definition does not allow, has its request let go.
+/// A client whose definition differs is refused when it connects. If a client passes arguments that its definition does
+/// not allow, the service drops the request.
 pub struct Service<S: ?Sized> {
     service: service::Service,
     methods: Arc<S>,
@@ -260,7 +266,7 @@ impl<S: Interface + ?Sized> Service<S> {
         Ok(Service { service, methods })
     }
 
-    /// Answers requests for ever.
+    /// Answers requests until an error ends the service.
     ///
     /// # Errors
     /// As [`service::Service::recv`].
@@ -273,7 +279,8 @@ impl<S: Interface + ?Sized> Service<S> {
     /// Waits for the next request, and answers it.
     ///
     /// # Errors
-    /// As [`service::Service::recv`]. A client that is gone, or that passes what it may not, is no error here.
+    /// As [`service::Service::recv`]. A client that is gone, or that passes wrong arguments, does not make this
+    /// function fail.
     pub fn next(&self) -> Result<(), Error> {
         self.answer(self.service.recv()?);
         Ok(())
@@ -288,7 +295,7 @@ impl<S: Interface + ?Sized> Service<S> {
         Ok(())
     }
 
-    /// Awaits the next request, and answers it. The method itself runs in the task.
+    /// Awaits the next request, and answers it. The task runs the method itself.
     ///
     /// # Errors
     /// As [`next`](Service::next).
@@ -297,12 +304,12 @@ impl<S: Interface + ?Sized> Service<S> {
         Ok(())
     }
 
-    /// An answer that cannot be given has told its client so: the request was let go.
+    /// Answers a request. If the answer cannot be sent, the request is dropped, and this tells the client.
     fn answer(&self, request: Request) {
         let _ = self.methods.dispatch(request);
     }
 
-    /// The service without its types: for what it says of itself.
+    /// Returns the service without its types, for its status.
     pub fn untyped(&self) -> &service::Service {
         &self.service
     }

@@ -15,7 +15,8 @@ use zerocopy::FromBytes;
 
 /// Sends messages of the type `M`, with the items `T` behind each: nothing, or `[T]`, any number of them.
 ///
-/// It opens as every channel's end does, and its receiver has to have the same type: [`ChannelOptions::message_type`] says what happens otherwise.
+/// The sender opens as every channel's end does. Its receiver must have the same type: [`ChannelOptions::message_type`]
+/// describes what happens otherwise.
 ///
 /// ```
 /// # extern crate tranship_typed as typed;
@@ -55,7 +56,7 @@ pub struct Sender<M, T: Items + ?Sized = ()> {
 /// Receives messages of the type `M`, with the items `T` behind each. See [`Sender`].
 pub struct Receiver<M, T: Items + ?Sized = ()> {
     end: core::Receiver,
-    /// Error of a message that was no `M`: the receiver takes no more.
+    /// Error of a message that was not an `M`. The receiver takes no messages after it.
     over: Option<Error>,
     kind: PhantomData<fn() -> (M, *const T)>,
 }
@@ -73,7 +74,7 @@ impl<M, T: Items + ?Sized> fmt::Debug for Receiver<M, T> {
 }
 
 impl<M: Message, T: Items + ?Sized> Sender<M, T> {
-    /// Returns the layout of the channel's messages: the struct, and the items behind it.
+    /// Returns the layout of the channel's messages: of the struct and of the items behind it.
     pub fn layout() -> Layout {
         T::behind::<M>()
     }
@@ -114,15 +115,15 @@ impl<M: Message, T: Items + ?Sized> Sealed for Receiver<M, T> {
     }
 }
 
-/// Memory for a message that no line holds.
+/// Allocates memory for a message that is too long for a line.
 #[doc(hidden)]
 pub type Alloc<'a> = &'a mut dyn FnMut(usize) -> Result<BufferMut, Error>;
 
-/// How a message goes.
+/// The form in which a message is sent.
 #[doc(hidden)]
 #[expect(missing_debug_implementations, reason = "no program sees one")]
 pub enum Ready {
-    /// In the line itself.
+    /// Copied into the line itself.
     Copied(Inline),
     Given(BufferMut),
     Shared(Buffer),
@@ -227,7 +228,7 @@ impl<M, T: Items + ?Sized, P: Sendable<M, T>> Sendable<M, T> for (P, u64) {
     }
 }
 
-/// One form of a send, for each way that a message goes.
+/// Writes one form of a send for each variant of [`Ready`].
 macro_rules! go {
     ($self:ident, $payload:ident, |$end:ident, $what:ident| $send:expr) => {{
         let $end = &mut $self.end;
@@ -258,7 +259,8 @@ impl<M: Message, T: Items + ?Sized> Sender<M, T> {
     /// Sends a message. It waits as [`Sender::send`](tranship_core::Sender::send) does.
     ///
     /// # Errors
-    /// As there, and for a message that is copied into a buffer as [`Sender::alloc`](tranship_core::Sender::alloc).
+    /// As [`Sender::send`](tranship_core::Sender::send). For a message that is copied into a buffer, also as
+    /// [`Sender::alloc`](tranship_core::Sender::alloc).
     pub fn send<P: Sendable<M, T>>(&mut self, payload: P) -> Result<Outcome, SendError<P::Unsent>> {
         go!(self, payload, |end, what| end.send(what))
     }
@@ -277,7 +279,7 @@ impl<M: Message, T: Items + ?Sized> Sender<M, T> {
     /// Sends a message, or fails after `timeout`.
     ///
     /// # Errors
-    /// As [`try_send`](Sender::try_send), when the time is over.
+    /// As [`try_send`](Sender::try_send), after `timeout`.
     pub fn send_timeout<P: Sendable<M, T>>(
         &mut self,
         payload: P,
@@ -297,8 +299,9 @@ impl<M: Message, T: Items + ?Sized> Sender<M, T> {
         go!(self, payload, |end, what| end.send_async(what).await)
     }
 
-    /// The channel's end without its type: for waiting on several channels ([`PollItem`](tranship_core::PollItem)), and for what it says of itself. What is sent by it is
-    /// not checked here, and the receiver ends the channel if it is no message.
+    /// Returns the channel's end without its type, for waiting on several channels
+    /// ([`PollItem`](tranship_core::PollItem)) and for its status. A payload that is sent through it is not checked
+    /// here. The receiver ends the channel if the payload is not a message.
     pub fn untyped(&mut self) -> &mut core::Sender {
         &mut self.end
     }
@@ -325,7 +328,7 @@ impl<M: Message + FromBytes, T: Message + FromBytes> Sender<M, [T]> {
 }
 
 impl<M: Message, T: Items + ?Sized> Receiver<M, T> {
-    /// The end of a sender whose bytes are no message.
+    /// Takes a received message, and ends the channel if its bytes are not an `M`.
     fn take(&mut self, message: core::Message) -> Result<Value<M, T>, Error> {
         Value::checked(message).inspect_err(|error| self.over = Some(error.clone()))
     }
@@ -337,7 +340,8 @@ impl<M: Message, T: Items + ?Sized> Receiver<M, T> {
     /// Receives the next message. It waits as [`Receiver::recv`](tranship_core::Receiver::recv) does.
     ///
     /// # Errors
-    /// As there, and `PeerViolation` from then on if the length is no message's.
+    /// As [`Receiver::recv`](tranship_core::Receiver::recv). `PeerViolation`, from then on in every call, if no message
+    /// of this type has the length.
     pub fn recv(&mut self) -> Result<Value<M, T>, Error> {
         self.look()?;
         let message = self.end.recv()?;
@@ -364,7 +368,7 @@ impl<M: Message, T: Items + ?Sized> Receiver<M, T> {
         self.take(message)
     }
 
-    /// Receives the next message, for awaiting in any runtime.
+    /// Receives the next message without blocking the thread, in any runtime.
     ///
     /// # Errors
     /// As [`recv`](Receiver::recv), and `System` as for [`Receiver::recv_async`](tranship_core::Receiver::recv_async).
@@ -374,7 +378,8 @@ impl<M: Message, T: Items + ?Sized> Receiver<M, T> {
         self.take(message)
     }
 
-    /// The channel's end without its type: for waiting on several channels ([`PollItem`](tranship_core::PollItem)), for trusting the writer, and for sending something back.
+    /// Returns the channel's end without its type, for waiting on several channels
+    /// ([`PollItem`](tranship_core::PollItem)), for trusting the writer, and for sending something back.
     pub fn untyped(&mut self) -> &mut core::Receiver {
         &mut self.end
     }

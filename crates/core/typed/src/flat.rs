@@ -25,7 +25,7 @@ use std::fmt;
 use std::ops::{Deref, DerefMut};
 use tranship_core::{Buffer, BufferMut, Error, ErrorKind};
 
-/// The memory of a [`Builder`] is a multiple of it: FlatBuffers are aligned from their end.
+/// The length of a [`Builder`]'s memory is a multiple of this, since FlatBuffers are aligned from their end.
 const ALIGN: usize = 64;
 
 /// Builds a FlatBuffer inside a buffer.
@@ -37,7 +37,7 @@ type Alloc<'a> = Box<dyn FnMut(usize) -> Result<BufferMut, Error> + 'a>;
 pub struct Room<'a> {
     memory: Memory,
     alloc: Alloc<'a>,
-    /// Why there was no larger buffer. The builder then goes on in private memory, as it knows no errors.
+    /// The error for which there was no larger buffer. The builder cannot fail, so it then continues in private memory.
     failed: Option<Error>,
 }
 
@@ -110,7 +110,7 @@ unsafe impl Allocator for Room<'_> {
     }
 }
 
-/// A buffer that no other domain can write.
+/// Returns the buffer if no other domain can write it.
 fn ours(mut buffer: BufferMut) -> Result<BufferMut, Error> {
     match buffer.bytes_mut() {
         Some(_) => Ok(buffer),
@@ -121,8 +121,8 @@ fn ours(mut buffer: BufferMut) -> Result<BufferMut, Error> {
     }
 }
 
-/// Makes a builder whose memory comes from `alloc`, such as a channel's or a pool's: `bytes` at first, and twice as many each time that these are
-/// used up, to which what is there is copied.
+/// Makes a builder whose memory comes from `alloc`, such as a channel's or a pool's. The first buffer has `bytes`
+/// bytes. Each time a buffer is full, the builder allocates one twice as long and copies the contents to it.
 ///
 /// # Errors
 /// Of `alloc`; `BufferState`: other domains can write its memory.
@@ -142,10 +142,10 @@ pub fn builder<'a>(
 /// Takes the finished FlatBuffer out, as a buffer that can be sent. Nothing is copied.
 ///
 /// # Errors
-/// What `alloc` failed with when the builder had to grow.
+/// The error of `alloc`, if it failed when the builder had to grow.
 ///
 /// # Panics
-/// If the builder is not finished, as every use of it does.
+/// If the builder is not finished. (`FlatBufferBuilder` panics for this reason too.)
 pub fn finish(builder: Builder<'_>) -> Result<Buffer, Error> {
     let _ = builder.finished_data();
     let (room, start) = builder.collapse_in();
@@ -156,11 +156,12 @@ pub fn finish(builder: Builder<'_>) -> Result<Buffer, Error> {
     }
 }
 
-/// Checks a FlatBuffer that came, and gives its root, which lies where the buffer does.
+/// Checks a received FlatBuffer, and returns its root, which lies in the buffer.
 ///
 /// # Errors
-/// `PeerViolation`: it is none of that type. `BufferState`: the sender can still change the bytes, so that no check holds. They are safe where the pool's
-/// level is `none`, where they were copied or carried, and after `trust_writer`; or copy them ([`Buffer::to_vec`]).
+/// `PeerViolation`: the bytes are not a FlatBuffer of that type. `BufferState`: the sender can still change the bytes,
+/// so that no check holds. The bytes cannot change where the pool's level is `none`, where they were copied or carried,
+/// and after `trust_writer`. Otherwise copy them ([`Buffer::to_vec`]).
 pub fn root<'b, T>(buffer: &'b Buffer) -> Result<T::Inner, Error>
 where
     T: Follow<'b> + Verifiable + 'b,

@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Display, Write};
 
-/// The layout of a [`Message`], which its derive macro describes.
+/// The layout of a [`Message`]. The derive macro of [`Message`] describes it.
 ///
 /// Both ends of a channel compare the layout's text. The text has a line for the type, then one for each field, by rising offsets:
 ///
@@ -38,7 +38,7 @@ struct Field {
 }
 
 impl Layout {
-    /// Describes a type of that name and size, in bytes, whose places are multiples of `align` bytes.
+    /// Describes a type with a name and a size in bytes. Its values lie at multiples of `align` bytes.
     pub fn new(name: impl Into<String>, bytes: usize, align: usize) -> Layout {
         Layout {
             name: name.into(),
@@ -50,12 +50,12 @@ impl Layout {
         }
     }
 
-    /// Describes the Rust type `T` under that name, without its fields.
+    /// Describes the Rust type `T` under a name, without its fields.
     pub fn of<T>(name: impl Into<String>) -> Layout {
         Layout::new(name, size_of::<T>(), align_of::<T>())
     }
 
-    /// Adds a field of that layout at an offset, in bytes.
+    /// Adds a field with its layout, at an offset in bytes.
     pub fn field(mut self, name: &str, layout: Layout, offset: usize) -> Layout {
         let name = name.into();
         self.fields.push(Field {
@@ -72,7 +72,7 @@ impl Layout {
         self
     }
 
-    /// Describes `N` of these in a row.
+    /// Describes an array of `count` elements of this layout.
     pub(crate) fn times(self, count: usize) -> Layout {
         let name = format!("[{}; {count}]", self.name);
         let mut array = Layout::new(name, self.bytes * count, self.align);
@@ -84,7 +84,7 @@ impl Layout {
         array
     }
 
-    /// Describes this with items of another layout behind it, the first at that offset.
+    /// Describes this type with items of another layout behind it. The first item is at `offset`.
     pub(crate) fn followed_by(mut self, items: Layout, offset: usize) -> Layout {
         self.items = Some(Box::new((items, offset)));
         self
@@ -95,15 +95,17 @@ impl Layout {
         &self.name
     }
 
-    /// Returns the fixed size, in bytes: without items behind it.
+    /// Returns the fixed size in bytes, without the items behind the message.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Describes the type in C: a header with a struct for it and for each struct in it, whose places the compiler checks, and its text as
-    /// `NAME_MESSAGE_TYPE`, for `message_type` in C's `tranship_channel_options`.
+    /// Describes the type in C. The header has a struct for the type and for each struct in it, and lets the C compiler
+    /// check the offsets. It also has the layout's text as `NAME_MESSAGE_TYPE`, for `message_type` in C's
+    /// `tranship_channel_options`.
     ///
-    /// The types of fields are those of `<stdint.h>`. A `bool` is a `uint8_t`, and so is an enum of that size, whose variants are constants.
+    /// The types of fields are those of `<stdint.h>`. A `bool` is a `uint8_t`. An enum of one byte is a `uint8_t` too,
+    /// and its variants are constants.
     pub fn c_header(&self) -> String {
         let name = c_name(&self.name).to_uppercase();
         let mut text = format!(
@@ -122,7 +124,7 @@ impl Layout {
         text + "\n\n#endif\n"
     }
 
-    /// The structs and enums that it is made of, each once and before its use.
+    /// Declares the structs and enums that the type is made of, each once and before its use.
     fn declare(&self, text: &mut String, known: &mut Vec<String>) {
         for field in &self.fields {
             field.layout.declare(text, known);
@@ -162,7 +164,7 @@ impl Layout {
         *text += "\n";
     }
 
-    /// The type in C, and what follows a field's name.
+    /// Returns the type in C, and the text that follows a field's name.
     fn in_c(&self) -> (String, String) {
         if let Some(element) = self.fields.iter().find(|field| field.name == "[]") {
             let count = self.bytes / element.layout.bytes.max(1);
@@ -199,7 +201,8 @@ impl Layout {
         {
             let offset = base + offset;
             match name.as_str() {
-                // An array's line says what its elements are. Their fields are at offsets within the element.
+                // An array's line names the type of its elements. The elements' fields are at offsets within the
+                // element.
                 "[]" => layout.lines(&format!("{}[].", path.trim_end_matches('.')), 0, f)?,
                 _ => {
                     writeln!(f, "{path}{name}: {} at {offset}", layout.name)?;
@@ -211,7 +214,7 @@ impl Layout {
     }
 }
 
-/// A name as C has names.
+/// Turns a name into one that C allows.
 fn c_name(name: &str) -> String {
     let fits = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
     name.chars().map(fits).collect()

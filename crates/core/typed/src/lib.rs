@@ -1,14 +1,15 @@
-//! Messages as plain structs, over the channels that stand.
+//! Messages as plain structs, over the channels of `tranship-core`.
 //!
-//! A [`Message`] is a struct whose bytes are its value (`zerocopy`). Its [`Layout`] names its fields, with their types and
-//! places. The ends [`Sender<M>`](Sender) and [`Receiver<M>`](Receiver) are a channel's ends like those without a type: they open at the same addresses. When a
-//! channel opens both ends compare the layouts as texts, and programs of different definitions refuse each other.
+//! A [`Message`] is a struct whose bytes are its value (`zerocopy`). Its [`Layout`] names its fields, with their types
+//! and places. The ends [`Sender<M>`](Sender) and [`Receiver<M>`](Receiver) open at the same addresses as a channel's
+//! ends without a type. When a channel opens, both ends compare the layouts as texts, and programs with different
+//! definitions refuse each other.
 //!
 //! Files, from below: `layout` (the text), `message` (what can be one), `value` (messages in buffers), `ends`. With the feature `service`: `pass`
 //! (arguments and results) and `calls` (typed clients and services). With `topic`: `topics`. With `queue`: `queues`. With `flatbuffers`
 //! and `arrow`: `flat`, `arrow` (other libraries' data, where it lies).
 //!
-//! NOT here: any conversion of bytes. What is sent is what lies in memory.
+//! NOT here: any conversion of bytes. The bytes in memory are sent as they are.
 
 #![warn(missing_docs, clippy::missing_errors_doc)]
 #![deny(unsafe_code)]

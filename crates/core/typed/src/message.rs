@@ -3,10 +3,12 @@
 use crate::layout::Layout;
 use zerocopy::{Immutable, IntoBytes, KnownLayout, TryFromBytes};
 
-/// A value whose bytes in memory are the value, and whose layout is known: a plain struct, an integer, an array of those.
+/// A value that its bytes in memory represent completely, and whose layout is known: a plain struct, an integer, or an
+/// array of these.
 ///
-/// `#[derive(Message)]` describes the layout. `zerocopy`'s derive macros, which have to stand beside it, prove that the bytes are the value: a struct has no padding and no
-/// pointers. A type that some bytes are no value of, as `bool` or an enum, has `TryFromBytes` in place of `FromBytes`.
+/// `#[derive(Message)]` describes the layout. `zerocopy`'s derive macros, which have to stand beside it, prove that the
+/// bytes are the value: a struct has no padding and no pointers. A type for which some bytes are not a value, such as
+/// `bool` or an enum, has `TryFromBytes` in place of `FromBytes`.
 ///
 /// ```
 /// # extern crate tranship_typed as typed;
@@ -24,7 +26,7 @@ use zerocopy::{Immutable, IntoBytes, KnownLayout, TryFromBytes};
 /// assert!(Frame::layout().to_string().contains("width: u32 at 8"));
 /// ```
 ///
-/// A struct with a hole is refused when it is compiled:
+/// A struct with padding does not compile:
 ///
 /// ```compile_fail
 /// # extern crate tranship_typed as typed;
@@ -56,7 +58,7 @@ macro_rules! plain {
 
 plain!(u8 u16 u32 u64 u128 i8 i16 i32 i64 i128 f32 f64 bool);
 
-/// Nothing: a channel of items alone is `Sender<(), [T]>`.
+/// The empty message. A channel that carries only items is `Sender<(), [T]>`.
 impl Message for () {
     fn layout() -> Layout {
         Layout::of::<()>("()")
@@ -74,11 +76,11 @@ pub trait Items: sealed::Sealed + 'static {
     /// One item.
     type Item: Message;
 
-    /// The layout of a message with these behind it.
+    /// Returns the layout of a message `M` with these items behind it.
     #[doc(hidden)]
     fn behind<M: Message>() -> Layout;
 
-    /// How many items a message of that many bytes has; `None`: no message has that length.
+    /// Returns how many items a message of `bytes` bytes has, or `None` if no message has that length.
     #[doc(hidden)]
     fn count<M: Message>(bytes: usize) -> Option<usize>;
 }
@@ -89,7 +91,7 @@ mod sealed {
     impl<T> Sealed for [T] {}
 }
 
-/// The offset of the first item behind a message: its size, rounded up to where an item may be.
+/// Returns the offset of the first item behind a message: the message's size, rounded up to the alignment of an item.
 pub(crate) const fn first<M, T>() -> usize {
     size_of::<M>().next_multiple_of(align_of::<T>())
 }

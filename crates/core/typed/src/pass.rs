@@ -9,14 +9,14 @@ use tranship_core::{
 };
 use zerocopy::IntoBytes;
 
-/// The most bytes of a call's arguments, or of its result, that are copied: values, texts, slices.
+/// The most bytes that are copied for a call's arguments, or for its result: for values, texts and slices.
 const MOST_COPIED: usize = 1 << 20;
 
 /// A call's arguments, or its result, on the way: bytes that are copied, and buffers that go by reference.
 #[derive(Debug, Default)]
 pub struct Parcel {
     bytes: Vec<u8>,
-    /// How many of the bytes were taken out.
+    /// The number of bytes that were taken out.
     taken: usize,
     buffers: VecDeque<Buffer>,
 }
@@ -37,14 +37,14 @@ pub(crate) enum Packed {
 /// | [`Buffer`] | by reference |
 /// | [`Value<M, [T]>`](Value) | by reference: a struct and items in one buffer |
 pub trait Pass: Sized {
-    /// How many buffers go by reference.
+    /// The number of buffers that go by reference.
     #[doc(hidden)]
     const BUFFERS: usize = 0;
     /// Whether bytes are copied.
     #[doc(hidden)]
     const BYTES: bool = true;
 
-    /// Adds the lines that both sides compare.
+    /// Adds this type's lines to the text that both sides compare.
     #[doc(hidden)]
     fn describe(place: &str, text: &mut String);
 
@@ -147,11 +147,11 @@ impl<M: Message, T: Items + ?Sized> Pass for Value<M, T> {
     }
 }
 
-/// Adds a text's lines: the first behind the place, the others with their fields.
+/// Adds the lines of a layout's text: the first one behind `place`, each other one with its field's name.
 fn lines(place: &str, of: &str, text: &mut String) {
     for (at, line) in of.lines().enumerate() {
         let between = if at == 0 { ": " } else { "." };
-        // A String takes all.
+        // Writing to a String cannot fail.
         let _ = writeln!(text, "{place}{between}{line}");
     }
 }
@@ -180,7 +180,7 @@ impl Parcel {
         Ok(())
     }
 
-    /// The next bytes.
+    /// Takes out the next `count` bytes.
     fn bytes(&mut self, count: usize) -> Result<&[u8], Error> {
         let left = &self.bytes[self.taken..];
         let Some(bytes) = left.get(..count) else {
@@ -191,7 +191,7 @@ impl Parcel {
         Ok(bytes)
     }
 
-    /// Packs it. `alloc` gives memory for bytes that no line holds.
+    /// Packs the parcel. `alloc` gives memory for bytes that are too many for a line.
     pub(crate) fn pack(
         self,
         alloc: impl FnOnce(usize) -> Result<BufferMut, Error>,
@@ -219,7 +219,7 @@ impl Parcel {
         Ok(Packed::Aggregate(aggregate))
     }
 
-    /// Unpacks what came, which has to be so many buffers, and bytes or none.
+    /// Unpacks a received body. It must have `buffers` buffers, and bytes if `bytes` says so.
     pub(crate) fn unpack(body: Body, buffers: usize, bytes: bool) -> Result<Parcel, Error> {
         let mut parcel = Parcel::default();
         match body {
@@ -255,7 +255,7 @@ impl Parcel {
         Ok(parcel)
     }
 
-    /// Whether all bytes were taken out: what is too much was not passed by this definition.
+    /// Checks that all bytes were taken out. Bytes that are left belong to no argument of this definition.
     #[doc(hidden)]
     pub fn end(self) -> Result<(), Error> {
         match self.bytes.len() - self.taken {

@@ -24,9 +24,10 @@ pub struct Consumer<M, T: Items + ?Sized = ()> {
     kind: PhantomData<fn() -> (M, *const T)>,
 }
 
-/// An item that was taken. It reads as its [`Value`]; dropped without [`ack`](Job::ack) it goes back to the queue.
+/// An item that a consumer took. It reads as its [`Value`]. If it is dropped without [`ack`](Job::ack), it goes back to
+/// the queue.
 pub struct Job<M, T: Items + ?Sized = ()> {
-    // The value goes first: all access to the item comes before it is given back.
+    // The value is dropped first, so that no access to the item comes after the item is given back.
     value: Value<M, T>,
     item: queue::Item,
 }
@@ -73,7 +74,8 @@ impl<M: Message, T: Items + ?Sized> Producer<M, T> {
         Ok(Producer { end, kind })
     }
 
-    /// Allocates an item with so many items behind it from the producer's own pool, to be written where it will be read.
+    /// Allocates an item of the queue with `items` items behind it, from the producer's own pool. The consumer reads it
+    /// where it is written.
     ///
     /// # Errors
     /// As [`queue::Producer::alloc`].
@@ -81,10 +83,11 @@ impl<M: Message, T: Items + ?Sized> Producer<M, T> {
         Draft::new(items, |bytes| self.end.alloc(bytes))
     }
 
-    /// Sends an item: a [`Draft`], a [`Value`] or, without items behind it, `&M`; alone or with a word. It waits as [`queue::Producer::send`] does.
+    /// Sends an item: a [`Draft`], a [`Value`] or, without items behind it, `&M`. A pair also sends a word. The
+    /// function waits as [`queue::Producer::send`] does.
     ///
     /// # Errors
-    /// As there. The item is let go.
+    /// As [`queue::Producer::send`]. The item is dropped.
     pub fn send<P: Sendable<M, T>>(&mut self, payload: P) -> Result<(), Error> {
         let ready = payload.ready(&mut |len| self.end.alloc(len));
         match ready.map_err(|failed| failed.error)? {
@@ -94,7 +97,7 @@ impl<M: Message, T: Items + ?Sized> Producer<M, T> {
         }
     }
 
-    /// The producer without its type: for what it says of itself, and for its other forms.
+    /// Returns the producer without its type, for its status and for the other forms of sending.
     pub fn untyped(&mut self) -> &mut queue::Producer {
         &mut self.end
     }
@@ -124,11 +127,11 @@ impl<M: Message, T: Items + ?Sized> Consumer<M, T> {
         Ok(Consumer { end, kind })
     }
 
-    /// Takes the next item. It waits as [`queue::Consumer::recv`] does.
+    /// Takes the next item. The function waits as [`queue::Consumer::recv`] does.
     ///
     /// # Errors
-    /// As there. `ChannelBind`: the only producer's items are of another type. `PeerViolation`: this item has a length that the type does not
-    /// have; it is rejected.
+    /// As [`queue::Consumer::recv`]. `ChannelBind`: the only producer's items are of another type. `PeerViolation`: no
+    /// item of this type has the length. The item is rejected.
     pub fn recv(&mut self) -> Result<Job<M, T>, Error> {
         Job::new(self.end.recv()?)
     }
@@ -149,7 +152,7 @@ impl<M: Message, T: Items + ?Sized> Consumer<M, T> {
         Job::new(self.end.recv_timeout(timeout)?)
     }
 
-    /// Takes the next item, for awaiting in any runtime.
+    /// Takes the next item without blocking the thread, in any runtime.
     ///
     /// # Errors
     /// As [`recv`](Consumer::recv).
@@ -157,7 +160,7 @@ impl<M: Message, T: Items + ?Sized> Consumer<M, T> {
         Job::new(self.end.recv_async().await?)
     }
 
-    /// The consumer without its type: for what it says of itself.
+    /// Returns the consumer without its type, for its status.
     pub fn untyped(&mut self) -> &mut queue::Consumer {
         &mut self.end
     }
@@ -165,11 +168,11 @@ impl<M: Message, T: Items + ?Sized> Consumer<M, T> {
 
 impl<M: Message, T: Items + ?Sized> Job<M, T> {
     fn new(item: queue::Item) -> Result<Job<M, T>, Error> {
-        // Another handle: no byte of a buffer is copied.
+        // This clones the handle. No byte of a buffer is copied.
         let body = match &item.body {
             Body::Inline(bytes) => Body::Inline(*bytes),
             Body::Buffer(buffer) => Body::Buffer(buffer.clone()),
-            // It has no value: the check says so.
+            // No value has this form. The check below refuses it.
             _ => Body::Released(None),
         };
         let word = item.word;
@@ -182,7 +185,7 @@ impl<M: Message, T: Items + ?Sized> Job<M, T> {
         }
     }
 
-    /// Acknowledges the item, and returns its value. It does not block.
+    /// Acknowledges the item, and returns its value. The function does not block.
     ///
     /// # Errors
     /// As [`queue::Item::ack`].

@@ -8,10 +8,10 @@ use std::time::Duration;
 use tranship_core::Error;
 use tranship_service::{Call, Client, Request};
 
-/// The items of a call, as its method has them: `In` come from the caller, `Out` go to it. A method that has an argument `&Stream<In, Out>`, one at most, is called
-/// with streams.
+/// The streams of a call, on the side of the method: items `In` come from the caller, items `Out` go to the caller. A
+/// method is called with streams if it has an argument `&Stream<In, Out>`. It has at most one.
 ///
-/// At most 8 items of each direction are on their way, or have come and were not taken.
+/// In each direction at most 8 items are on their way or not yet taken.
 pub struct Stream<'a, In, Out> {
     request: &'a Request,
     kind: PhantomData<fn(Out) -> In>,
@@ -30,22 +30,22 @@ impl<'a, In: Pass, Out: Pass> Stream<'a, In, Out> {
         Stream { request, kind }
     }
 
-    /// Adds the lines that both sides compare.
+    /// Adds the lines of the streams to the text that both sides compare.
     #[doc(hidden)]
     pub fn describe(place: &str, text: &mut String) {
         In::describe(&format!("{place} from the caller"), text);
         Out::describe(&format!("{place} to the caller"), text);
     }
 
-    /// Takes the next item of the caller's. `None`: the caller has finished. It waits as [`Request::recv`] does.
+    /// Takes the caller's next item. `None`: the caller has finished. The function waits as [`Request::recv`] does.
     ///
     /// # Errors
-    /// As [`Request::recv`]; `PeerViolation`: the caller sent what is no `In`.
+    /// As [`Request::recv`]; `PeerViolation`: the caller sent an item that is not an `In`.
     pub fn recv(&self) -> Result<Option<In>, Error> {
         self.request.recv()?.map(read).transpose()
     }
 
-    /// Takes the next item of the caller's, or fails with `TimedOut` after `timeout`. The call goes on then.
+    /// Takes the caller's next item, or fails with `TimedOut` after `timeout`. The call then goes on.
     ///
     /// # Errors
     /// As [`recv`](Stream::recv).
@@ -53,10 +53,10 @@ impl<'a, In: Pass, Out: Pass> Stream<'a, In, Out> {
         self.request.recv_timeout(timeout)?.map(read).transpose()
     }
 
-    /// Sends the caller an item. It waits as [`Request::send`] does.
+    /// Sends the caller an item. The function waits as [`Request::send`] does.
     ///
     /// # Errors
-    /// As [`Request::send`], and as [`Request::alloc`] for what is copied.
+    /// As [`Request::send`]. For an item that is copied, also as [`Request::alloc`].
     pub fn send(&self, item: Out) -> Result<(), Error> {
         let packed = packed(item, |len| self.request.alloc(len))?;
         with!(packed, |payload| self
@@ -65,7 +65,7 @@ impl<'a, In: Pass, Out: Pass> Stream<'a, In, Out> {
             .map_err(|failed| failed.error))
     }
 
-    /// Whether no caller waits for the result any more: as [`Request::is_cancelled`].
+    /// Returns whether no caller waits for the result any more. See [`Request::is_cancelled`].
     pub fn is_cancelled(&self) -> bool {
         self.request.is_cancelled()
     }
@@ -80,7 +80,8 @@ fn packed<P: Pass>(
     parcel.pack(alloc)
 }
 
-/// A call with typed streams, at its caller: `In` go to the method, `Out` come from it, and `R` is the method's result. Dropping it cancels the call.
+/// A call with typed streams, on the side of the caller: items `In` go to the method, items `Out` come from it, and `R`
+/// is the method's result. Dropping this value cancels the call.
 #[must_use = "a call that is dropped is cancelled"]
 pub struct Streaming<In, Out, R> {
     call: Call,
@@ -100,10 +101,11 @@ impl<In: Pass, Out: Pass, R: Answer> Streaming<In, Out, R> {
         Streaming { call, client, kind }
     }
 
-    /// Sends the method an item. It waits until the method has taken enough of the earlier ones, until the call's deadline at most.
+    /// Sends the method an item. The function waits until the method has taken enough of the earlier items, but not
+    /// longer than the call's deadline.
     ///
     /// # Errors
-    /// As [`Call::send`], and as [`Client::alloc`] for what is copied.
+    /// As [`Call::send`]. For an item that is copied, also as [`Client::alloc`].
     pub fn send(&self, item: In) -> Result<(), Error> {
         let packed = packed(item, |len| self.client.alloc(len))?;
         with!(packed, |payload| self
@@ -112,7 +114,8 @@ impl<In: Pass, Out: Pass, R: Answer> Streaming<In, Out, R> {
             .map_err(|failed| failed.error))
     }
 
-    /// Sends the method an item, for awaiting in any runtime. Memory for what is copied is waited for by the thread.
+    /// Sends the method an item without blocking the thread, in any runtime. Only where an item is copied and its
+    /// memory is not free, the thread waits.
     ///
     /// # Errors
     /// As [`send`](Streaming::send).
@@ -125,21 +128,21 @@ impl<In: Pass, Out: Pass, R: Answer> Streaming<In, Out, R> {
             .map_err(|failed| failed.error))
     }
 
-    /// Says that no further item comes: the method's [`Stream::recv`] ends. It does not wait.
+    /// Tells the method that no further item comes: its [`Stream::recv`] returns `None`. The function does not wait.
     pub fn finish(&self) {
         self.call.finish();
     }
 
-    /// Takes the next item of the method's. `None`: the method has ended, and [`wait`](Streaming::wait) gives its result. It waits until the call's deadline, or for
-    /// ever.
+    /// Takes the method's next item. `None`: the method has ended, and [`wait`](Streaming::wait) returns its result.
+    /// The function waits until the call's deadline, if the call has one.
     ///
     /// # Errors
-    /// As [`Call::recv`]; `PeerViolation`: the service sent what is no `Out`.
+    /// As [`Call::recv`]; `PeerViolation`: the service sent an item that is not an `Out`.
     pub fn recv(&self) -> Result<Option<Out>, Error> {
         self.call.recv()?.map(read).transpose()
     }
 
-    /// Takes the next item of the method's, or fails with `TimedOut` after `timeout`.
+    /// Takes the method's next item, or fails with `TimedOut` after `timeout`.
     ///
     /// # Errors
     /// As [`recv`](Streaming::recv).
@@ -147,7 +150,8 @@ impl<In: Pass, Out: Pass, R: Answer> Streaming<In, Out, R> {
         self.call.recv_timeout(timeout)?.map(read).transpose()
     }
 
-    /// Takes the next item of the method's, for awaiting in any runtime. A future that is dropped has taken none.
+    /// Takes the method's next item without blocking the thread, in any runtime. A future that is dropped has taken no
+    /// item.
     ///
     /// # Errors
     /// As [`recv`](Streaming::recv).
@@ -155,7 +159,7 @@ impl<In: Pass, Out: Pass, R: Answer> Streaming<In, Out, R> {
         self.call.recv_async().await?.map(read).transpose()
     }
 
-    /// Waits for the method's result: until the call's deadline, or for ever. Items that were not taken are let go.
+    /// Waits for the method's result, up to the call's deadline if it has one. Items that were not taken are dropped.
     ///
     /// # Errors
     /// As [`Call::wait`], and the method's own error.
@@ -163,7 +167,7 @@ impl<In: Pass, Out: Pass, R: Answer> Streaming<In, Out, R> {
         R::got(came(self.call.wait()))
     }
 
-    /// Waits for the method's result, for awaiting in any runtime. Drop the future to cancel the call.
+    /// Waits for the method's result without blocking the thread, in any runtime. Dropping the future cancels the call.
     ///
     /// # Errors
     /// As [`wait`](Streaming::wait).

@@ -59,7 +59,8 @@ impl<M: Message, T: Items + ?Sized> Publisher<M, T> {
         Ok(Publisher { end, kind })
     }
 
-    /// Allocates a message with so many items from the topic's own pool, to be written where it will be read. Without items, `items` is 0.
+    /// Allocates a message with `items` items from the topic's own pool. Subscribers read it where it is written. For a
+    /// type without items, `items` is 0.
     ///
     /// # Errors
     /// As [`topic::Publisher::alloc`].
@@ -67,10 +68,11 @@ impl<M: Message, T: Items + ?Sized> Publisher<M, T> {
         Draft::new(items, |bytes| self.end.alloc(bytes))
     }
 
-    /// Publishes a message: a [`Draft`], a [`Value`] or, without items, `&M`; alone or with a word. It waits as [`topic::Publisher::send`] does.
+    /// Publishes a message: a [`Draft`], a [`Value`] or, without items, `&M`. A pair also sends a word. The function
+    /// waits as [`topic::Publisher::send`] does.
     ///
     /// # Errors
-    /// As there. The message is let go.
+    /// As [`topic::Publisher::send`]. The message is dropped.
     pub fn send<P: Sendable<M, T>>(&mut self, payload: P) -> Result<Outcome, Error> {
         Ok(match self.ready(payload)? {
             (Ready::Copied(bytes), word) => self.end.send((&*bytes, word)).map_err(|e| e.error)?,
@@ -84,7 +86,7 @@ impl<M: Message, T: Items + ?Sized> Publisher<M, T> {
         ready.map_err(|failed| failed.error)
     }
 
-    /// The topic's end without its type: for what it says of itself, and for its other forms.
+    /// Returns the topic's end without its type, for its status and for the other forms of sending.
     pub fn untyped(&mut self) -> &mut topic::Publisher {
         &mut self.end
     }
@@ -114,10 +116,11 @@ impl<M: Message, T: Items + ?Sized> Subscriber<M, T> {
         Ok(Subscriber { end, kind })
     }
 
-    /// Receives the next message. It waits as [`topic::Subscriber::recv`] does.
+    /// Receives the next message. The function waits as [`topic::Subscriber::recv`] does.
     ///
     /// # Errors
-    /// As there. `ChannelBind`: the publisher's messages are of another type. `PeerViolation`: this message has a length that the type does not have.
+    /// As [`topic::Subscriber::recv`]. `ChannelBind`: the publisher's messages are of another type. `PeerViolation`: no
+    /// message of this type has the length.
     pub fn recv(&mut self) -> Result<Value<M, T>, Error> {
         Value::checked(self.end.recv()?)
     }
@@ -138,7 +141,7 @@ impl<M: Message, T: Items + ?Sized> Subscriber<M, T> {
         Value::checked(self.end.recv_timeout(timeout)?)
     }
 
-    /// Receives the next message, for awaiting in any runtime.
+    /// Receives the next message without blocking the thread, in any runtime.
     ///
     /// # Errors
     /// As [`recv`](Subscriber::recv).
@@ -147,12 +150,12 @@ impl<M: Message, T: Items + ?Sized> Subscriber<M, T> {
         Value::checked(message)
     }
 
-    /// Returns how many messages were missed.
+    /// Returns how many messages this subscriber missed.
     pub fn missed(&self) -> u64 {
         self.end.missed()
     }
 
-    /// The topic's end without its type: for what it says of itself.
+    /// Returns the topic's end without its type, for its status.
     pub fn untyped(&mut self) -> &mut topic::Subscriber {
         &mut self.end
     }

@@ -1,4 +1,4 @@
-//! Messages in buffers: one that is being written, and one that came.
+//! Messages in buffers: one that is being written, and one that was received.
 
 use crate::message::{Items, Message, first};
 use smallvec::SmallVec;
@@ -8,9 +8,9 @@ use tranship_core::error::Cause;
 use tranship_core::{self as core, Body, BufferMut, Error, ErrorKind, View};
 use zerocopy::{FromBytes, TryFromBytes};
 
-/// A message that is being written, in the memory from which it will be read.
+/// A message that is being written, in the memory where the receiver will read it.
 ///
-/// [`Sender::alloc`](crate::Sender::alloc) makes it, and [`Sender::send`](crate::Sender::send) gives it away.
+/// [`Sender::alloc`](crate::Sender::alloc) makes a draft, and [`Sender::send`](crate::Sender::send) gives it away.
 pub struct Draft<M, T: Items + ?Sized = ()> {
     pub(crate) buffer: BufferMut,
     kind: PhantomData<fn() -> (M, *const T)>,
@@ -24,7 +24,7 @@ impl<M: Message, T: Items + ?Sized> Draft<M, T> {
         }
     }
 
-    /// Allocates a message with so many items.
+    /// Allocates a message with `items` items.
     pub(crate) fn new(
         items: usize,
         alloc: impl FnOnce(usize) -> Result<BufferMut, Error>,
@@ -38,7 +38,7 @@ impl<M: Message, T: Items + ?Sized> Draft<M, T> {
         alloc(bytes).map(Draft::of)
     }
 
-    /// Writes the message itself. Items stay as they are.
+    /// Writes the message itself. The items stay as they are.
     ///
     /// # Errors
     /// As [`BufferMut::write`].
@@ -46,10 +46,11 @@ impl<M: Message, T: Items + ?Sized> Draft<M, T> {
         self.buffer.write(0, message.as_bytes())
     }
 
-    /// Returns the message, to be written where it lies. Its first contents are whatever the memory held before.
+    /// Returns the message, to be written where it lies. At first it has the bytes that the memory held before.
     ///
     /// # Errors
-    /// `BufferState` where other domains can write the memory, and where the buffer lies at no multiple of the type's alignment: use [`write`](Draft::write).
+    /// `BufferState`: other domains can write the memory, or the buffer's address is not a multiple of the type's
+    /// alignment. Use [`write`](Draft::write) then.
     pub fn get_mut(&mut self) -> Result<&mut M, Error>
     where
         M: FromBytes,
@@ -61,7 +62,7 @@ impl<M: Message, T: Items + ?Sized> Draft<M, T> {
             .ok_or_else(not_alone)
     }
 
-    /// Returns the items, to be written where they lie. Their first contents are whatever the memory held before.
+    /// Returns the items, to be written where they lie. At first they have the bytes that the memory held before.
     ///
     /// # Errors
     /// As [`get_mut`](Draft::get_mut).
@@ -79,7 +80,8 @@ impl<M: Message, T: Items + ?Sized> Draft<M, T> {
             .ok_or_else(not_alone)
     }
 
-    /// Freezes the draft into a [`Value`]: the message can be read here, and no longer written. It goes over this channel only.
+    /// Freezes the draft into a [`Value`]: the message can be read here, and no longer written. It can be sent over
+    /// this channel only.
     pub fn freeze(self) -> Value<M, T> {
         Value::of(core::Message {
             word: 0,
@@ -99,7 +101,7 @@ impl<M, T: Items + ?Sized> fmt::Debug for Draft<M, T> {
     }
 }
 
-/// The bytes of a buffer, if no domain can change them any more.
+/// Returns the bytes of a buffer if no domain can change them any more.
 #[cfg(any(feature = "flatbuffers", feature = "arrow"))]
 pub(crate) fn unchanging(buffer: &core::Buffer) -> Result<&[u8], Error> {
     buffer.bytes().ok_or_else(|| {
@@ -108,7 +110,7 @@ pub(crate) fn unchanging(buffer: &core::Buffer) -> Result<&[u8], Error> {
     })
 }
 
-/// Bytes that came are no value of the channel's type. The sender breaks the agreement that its own definition says.
+/// The received bytes are not a value of the channel's type. The sender broke the definition that it agreed to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum NoValue {
     Length { bytes: usize, name: String },
@@ -143,16 +145,17 @@ impl Cause for NoValue {
     }
 }
 
-/// A message that came, or that was frozen: `M`, and the items `T` behind it. Dropping it lets the sender use the memory again.
+/// A message that was received or frozen: `M`, and the items `T` behind it. Dropping it lets the sender use the memory
+/// again.
 ///
-/// The sender may still be able to change the bytes. [`read`](Value::read) therefore copies the message out before it looks at it, and
-/// [`get`](Value::get) gives a reference only where the bytes cannot change.
+/// The sender may still be able to change the bytes. [`read`](Value::read) therefore copies the message out before it
+/// checks the bytes, and [`get`](Value::get) gives a reference only where the bytes cannot change.
 pub struct Value<M, T: Items + ?Sized = ()> {
     pub(crate) message: core::Message,
     kind: PhantomData<fn() -> (M, *const T)>,
 }
 
-/// Messages of up to so many bytes are copied without an allocation.
+/// Messages of at most this many bytes are copied without an allocation.
 const SMALL: usize = 256;
 
 impl<M: Message, T: Items + ?Sized> Value<M, T> {
@@ -163,7 +166,7 @@ impl<M: Message, T: Items + ?Sized> Value<M, T> {
         }
     }
 
-    /// Checks the length.
+    /// Checks the length of a message, and makes the value.
     pub(crate) fn checked(message: core::Message) -> Result<Value<M, T>, Error> {
         let name = || T::behind::<M>().name().to_owned();
         match &message.body {
@@ -183,28 +186,28 @@ impl<M: Message, T: Items + ?Sized> Value<M, T> {
         }
     }
 
-    /// The sender's word.
+    /// Returns the sender's word.
     pub fn word(&self) -> u64 {
         self.message.word
     }
 
-    /// The number of items.
+    /// Returns the number of items.
     pub fn len(&self) -> usize {
         T::count::<M>(self.message.len()).unwrap_or(0)
     }
 
-    /// Whether there are no items.
+    /// Returns whether there are no items.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The bytes as the sender's memory shows them now.
+    /// Returns the bytes as they now are in the sender's memory.
     pub fn view(&self) -> View<'_> {
         match &self.message.body {
             Body::Inline(inline) => View::from(&**inline),
             Body::Buffer(buffer) => buffer.view(),
             Body::BufferMut(buffer) => buffer.view(),
-            // Never made.
+            // A value never has these bodies.
             Body::Aggregate(_) | Body::AggregateMut(_) | Body::Released(_) => View::from(&[][..]),
         }
     }
@@ -221,7 +224,7 @@ impl<M: Message, T: Items + ?Sized> Value<M, T> {
     /// Copies the message out, and checks that its bytes are a value.
     ///
     /// # Errors
-    /// `PeerViolation`: they are none.
+    /// `PeerViolation`: the bytes are not a value.
     pub fn read(&self) -> Result<M, Error> {
         self.copied(0)
     }
@@ -229,7 +232,7 @@ impl<M: Message, T: Items + ?Sized> Value<M, T> {
     /// Copies an item out, and checks that its bytes are a value.
     ///
     /// # Errors
-    /// `PeerViolation`: they are none. `BadArgument`: there is no such item.
+    /// `PeerViolation`: the bytes are not a value. `BadArgument`: there is no such item.
     pub fn item(&self, index: usize) -> Result<T::Item, Error> {
         let items = self.len();
         if index >= items {
@@ -245,11 +248,12 @@ impl<M: Message, T: Items + ?Sized> Value<M, T> {
         read.map_err(|_: zerocopy::TryReadError<&[u8], V>| no_value::<V>())
     }
 
-    /// Returns the message where it lies, if nobody can change its bytes: as [`Buffer::bytes`](tranship_core::Buffer::bytes) says. `None` also where it lies at no multiple of
-    /// the type's alignment.
+    /// Returns the message where it lies, if nobody can change its bytes
+    /// ([`Buffer::bytes`](tranship_core::Buffer::bytes) lists the cases). Returns `None` too if its address is not a
+    /// multiple of the type's alignment.
     ///
     /// # Errors
-    /// `PeerViolation`: its bytes are no value.
+    /// `PeerViolation`: its bytes are not a value.
     pub fn get(&self) -> Result<Option<&M>, Error> {
         let bytes = self.bytes().and_then(|bytes| bytes.get(..size_of::<M>()));
         in_place(bytes.map(M::try_ref_from_bytes))
@@ -269,7 +273,7 @@ impl<M: Message, T: Items + ?Sized> Value<M, T> {
         in_place(bytes.map(<[T::Item]>::try_ref_from_bytes))
     }
 
-    /// The bytes of the items, as the sender's memory shows them now.
+    /// Returns the bytes of the items, as they now are in the sender's memory.
     pub fn items_view(&self) -> View<'_> {
         let view = self.view();
         let items = view.sub(first::<M, T::Item>().min(view.len())..view.len());
@@ -282,7 +286,7 @@ impl<M: Message, T: Items + ?Sized> Value<M, T> {
     }
 }
 
-/// A reference that was tried: `None` for one that is not aligned, an error for bytes that are no value.
+/// Turns the result of a cast into a reference: `None` if the bytes are not aligned, an error if they are not a value.
 fn in_place<'a, V: TryFromBytes + ?Sized>(
     tried: Option<Result<&'a V, zerocopy::TryCastError<&'a [u8], V>>>,
 ) -> Result<Option<&'a V>, Error> {

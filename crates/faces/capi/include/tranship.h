@@ -139,16 +139,20 @@ enum {
 #define TRANSHIP_INLINE_BYTES 40
 
 
-/** Nothing: what was sent, released, or never was there. */
+/** No content: it was sent or released, or the buf was never filled. */
 #define TRANSHIP_BUF_NONE 0
 
 /**
- * A buffer with one handle, whose bytes may be written: one that was allocated, or one that was given away to this end where it can write. After a
- * send failed, a large one of a pool of level TRANSHIP_TRUST_NONE can only be sent again, read and released.
+ * A buffer with one handle, whose bytes may be written: it was allocated, or given away to this end where this end can
+ * write. After a failed send, a large buffer of a pool of level TRANSHIP_TRUST_NONE can only be sent again, read and
+ * released.
  */
 #define TRANSHIP_BUF_EXCLUSIVE 1
 
-/** A buffer that others may have, too: its bytes are not to be written. At TRANSHIP_TRUST_PRODUCER also what is given away arrives as one. */
+/**
+ * A buffer that others may have, too: do not write its bytes. At TRANSHIP_TRUST_PRODUCER a buffer that is given away
+ * arrives as one, too.
+ */
 #define TRANSHIP_BUF_SHARED 2
 
 /** Up to TRANSHIP_INLINE_BYTES bytes inside the struct. */
@@ -157,7 +161,10 @@ enum {
 /** Pieces of several buffers, as one message. */
 #define TRANSHIP_BUF_AGGREGATE 4
 
-/** From tranship_recv_back: the receiver has let go of something (tranship_send_back_released). Its name is tranship_buf_id. */
+/**
+ * From tranship_recv_back: the receiver has released something (tranship_send_back_released). Its name is
+ * tranship_buf_id.
+ */
 #define TRANSHIP_BUF_RELEASED 5
 
 /** As `wait`: look that often (`spins`), then sleep until woken. The default, with 500 looks. */
@@ -166,7 +173,7 @@ enum {
 /** As `wait`: look again and again. Lowest latency, one processor. */
 #define TRANSHIP_WAIT_SPIN 2
 
-/** As `wait`: sleep at once when there is nothing. */
+/** As `wait`: sleep at once when nothing is there. */
 #define TRANSHIP_WAIT_SLEEP 3
 
 /** As `end`: this side sends. */
@@ -191,15 +198,15 @@ enum {
 #define TRANSHIP_POOL_HUGE_PAGES 1
 
 /**
- * In `flags` of tranship_pool_options: the right to forward: every domain that is sent buffers of the pool may send them on (tranship_pool_allow_forward
- * gives it to one).
+ * In `flags` of tranship_pool_options: every domain that receives buffers of the pool may forward them
+ * (tranship_pool_allow_forward gives the right to one domain).
  */
 #define TRANSHIP_POOL_ALLOW_FORWARD 2
 
-/** As `trust`: nobody's word counts: the receiver copies before it looks. */
+/** As `trust`: no domain is trusted: the receiver copies before it looks. */
 #define TRANSHIP_TRUST_NONE 1
 
-/** As `trust`, and the default: the pool's writer alone can write it, ever: the kernel sees to that. */
+/** As `trust`, and the default: only the pool's writer can write it, ever. The kernel enforces this. */
 #define TRANSHIP_TRUST_PRODUCER 2
 
 /** As `trust`: every domain that has the pool could write, but protects its own mapping as buffers change hands. */
@@ -214,7 +221,7 @@ enum {
 /** As `kind`: `object` is a tranship_sender: ready when there is room for a message, or the receiver is gone. */
 #define TRANSHIP_POLL_SENDER 2
 
-/** As `kind`: `object` is a tranship_listener: ready when somebody has connected. */
+/** As `kind`: `object` is a tranship_listener: ready when another domain has connected. */
 #define TRANSHIP_POLL_LISTENER 3
 
 /** As `kind`: `object` is a tranship_domain: ready when the manager had news, which were taken. */
@@ -226,24 +233,25 @@ enum {
 /** As `kind`: `fd` is a descriptor of any kind: ready when it can be written, hangs up or has an error. */
 #define TRANSHIP_POLL_WRITABLE 6
 
-/** As `kind`: `object` is a tranship_subscriber (tranship/topic.h): ready when there is a message, or an error to be told. */
+/** As `kind`: `object` is a tranship_subscriber (tranship/topic.h): ready when there is a message or an error. */
 #define TRANSHIP_POLL_SUBSCRIBER 7
 
 /**
- * As `kind`: `object` is a tranship_consumer (tranship/queue.h): ready when there is an item, or an error to be told. A poll that finds an item has taken
- * it: tranship_consumer_recv gives it.
+ * As `kind`: `object` is a tranship_consumer (tranship/queue.h): ready when there is an item or an error. A poll that
+ * finds an item has taken it: tranship_consumer_recv gives it.
  */
 #define TRANSHIP_POLL_CONSUMER 8
 
-/** A send with TRANSHIP_FOREVER waits where the channel is full. This is the default. */
+/** A send with TRANSHIP_FOREVER waits while the channel is full. This is the default. */
 #define TRANSHIP_WHEN_FULL_WAIT 0
 
 /** Such a send drops the message, which tranship_sender_dropped counts. */
 #define TRANSHIP_WHEN_FULL_DROP_NEW 1
 
 /**
- * The receiver skips each message behind which a newer one waits (tranship_receiver_skipped). Where the channel is full such a send drops the message as with
- * TRANSHIP_WHEN_FULL_DROP_NEW: let the channel have as many lines as messages may be sent between two receives.
+ * The receiver skips each message behind which a newer one waits (tranship_receiver_skipped). If the channel is full
+ * such a send drops the message, as with TRANSHIP_WHEN_FULL_DROP_NEW: give the channel as many lines as messages may
+ * be sent between two receives.
  */
 #define TRANSHIP_WHEN_FULL_DROP_OLDEST 2
 
@@ -254,10 +262,13 @@ enum {
  */
 typedef struct tranship_domain tranship_domain;
 
-/** An error: its kind, and what there is to say about it. */
+/** An error: its kind and its text. */
 typedef struct tranship_error tranship_error;
 
-/** A name that others connect to. Any thread may use it, all at the same time; see tranship_listener_close for its end. */
+/**
+ * A name to which other domains connect. Any thread may use it, all at the same time; see tranship_listener_close for
+ * its end.
+ */
 typedef struct tranship_listener tranship_listener;
 
 /**
@@ -273,21 +284,21 @@ typedef struct tranship_receiver tranship_receiver;
 typedef struct tranship_sender tranship_sender;
 
 /**
- * A buffer, or a message: the caller keeps it where it likes, and it owns what is in it until that is sent or released.
+ * A buffer, or a message. The caller keeps the struct; it owns its content until the content is sent or released.
  *
- * Begin with all zeros (`= {0}`), or give it uninitialised to a function that fills it. Its bytes are `tranship_data(&buf)` and `buf.len`.
- * What may be changed: `word` at any time, and `len`, except of an aggregate, to less than it was. All other fields are read only.
+ * Begin with all zeros (`= {0}`), or give it uninitialised to a function that fills it. Its bytes are
+ * `tranship_data(&buf)` and `buf.len`. A program may set `word` at any time, and make `len` smaller, except of an
+ * aggregate. All other fields are read only.
  *
- * It may be copied bitwise, but only one of the copies may be used from there on: nothing is counted by that (tranship_buf_clone does). What is in it is
- * there once: after it was released, sent, moved, frozen or pushed through one copy, a call with another copy says so on standard error and ends the
- * program by abort(3).
- * Functions that take what is in it leave it with nothing, so that releasing it once more does nothing.
- * Any thread may have it, one at a time.
+ * It may be copied bitwise, but only one of the copies may be used from then on: a copy counts nothing
+ * (tranship_buf_clone does). The content exists once. After it was released, sent, moved, frozen or pushed through one
+ * copy, a call with another copy prints a line on standard error and ends the program by abort(3). Functions that take
+ * the content leave the buf empty: a further release does nothing. Any thread may have it, one at a time.
  */
 typedef struct tranship_buf {
     /** The bytes, unless they are inline or in pieces: use `tranship_data`. */
     void *ptr;
-    /** How many. */
+    /** Number of the bytes. */
     size_t len;
     /** A word that travels with it. */
     uint64_t word;
@@ -295,15 +306,15 @@ typedef struct tranship_buf {
     uint32_t kind;
     /** The library's. */
     uint32_t flags;
-    /** The library's; inline bytes. */
+    /** For the library; inline bytes. */
     uint64_t words[6];
 } tranship_buf;
 
-/** How to join. Set `size` to `sizeof(tranship_domain_options)`; all else may be 0. */
+/** Options for joining a manager. Set `size` to `sizeof(tranship_domain_options)`; all else may be 0. */
 typedef struct tranship_domain_options {
     /** sizeof(tranship_domain_options) */
     size_t size;
-    /** What `tranship ls` shows. NULL: the program's name. */
+    /** Name that `tranship ls` shows. NULL: the program's name. */
     const char *name;
     /** The manager's socket: this one and no other. NULL: the one in TRANSHIP_SOCKET, else the system's, else the user's. */
     const char *socket;
@@ -314,13 +325,13 @@ typedef struct tranship_domain_options {
     /** 0. */
     uint32_t reserved;
     /**
-     * How long to wait for a manager that is there and does not answer: its welcome, and in each call that only asks it something, which is
-     * TRANSHIP_ERR_TIMED_OUT then. 0: 10 s; TRANSHIP_FOREVER: without end.
+     * Time to wait for a manager that does not answer: for its welcome, and in each call that only asks it something.
+     * Such a call is TRANSHIP_ERR_TIMED_OUT then. 0: 10 s; TRANSHIP_FOREVER: without end.
      */
     int64_t manager_timeout_ns;
 } tranship_domain_options;
 
-/** An end of a channel to be made. Set `size` to `sizeof(tranship_channel_options)`; all else may be 0. */
+/** Options of a new end of a channel. Set `size` to `sizeof(tranship_channel_options)`; all else may be 0. */
 typedef struct tranship_channel_options {
     /** sizeof(tranship_channel_options) */
     size_t size;
@@ -328,15 +339,21 @@ typedef struct tranship_channel_options {
     uint32_t lines;
     /** TRANSHIP_WAIT_SPIN_THEN_SLEEP, TRANSHIP_WAIT_SPIN, TRANSHIP_WAIT_SLEEP: how this end waits. 0: the first. */
     uint32_t wait;
-    /** How often it looks before it sleeps. 0: 500. */
+    /** Looks before it sleeps. 0: 500. */
     uint32_t spins;
-    /** Of which levels of trust a receiver takes pools: the sum of `1u << level` (`1u << TRANSHIP_TRUST_PRODUCER`, ...). 0: of all. */
+    /**
+     * Levels of trust whose pools a receiver takes: the sum of `1u << level` (`1u << TRANSHIP_TRUST_PRODUCER`, ...).
+     * 0: of all.
+     */
     uint32_t accept_trust;
-    /** Where a receiver copies to what comes out of pools of level `none`: a pool of its own domain. NULL: it takes none of those. */
+    /**
+     * Pool of the receiver's domain into which it copies buffers out of pools of level `none`. NULL: it takes none of
+     * those.
+     */
     const struct tranship_pool *snapshots;
     /**
-     * The type of this end's messages, as a text that both ends must have alike: NULL for bytes. The header that a Rust type writes
-     * (`Layout::c_header`) has the text of each struct (docs/types.md).
+     * The type of this end's messages, as a text that must be equal at both ends. NULL: bytes. The header that a Rust
+     * type writes (`Layout::c_header`) has the text of each struct (docs/types.md).
      */
     const char *message_type;
 } tranship_channel_options;
@@ -355,17 +372,17 @@ typedef struct tranship_poll_item {
     uint32_t reserved;
 } tranship_poll_item;
 
-/** A pool to be made. Set `size` to `sizeof(tranship_pool_options)`; all else may be 0. */
+/** Options of a new pool. Set `size` to `sizeof(tranship_pool_options)`; all else may be 0. */
 typedef struct tranship_pool_options {
     /** sizeof(tranship_pool_options) */
     size_t size;
-    /** What `tranship ls` shows; 1 to 64 bytes. NULL: "pool". */
+    /** Name that `tranship ls` shows, 1 to 64 bytes. NULL: "pool". */
     const char *name;
     /** The unit in which memory is granted and given back: a power of two from 64 KiB to 64 MiB. 0: maximum / 256 within those limits. */
     uint64_t chunk_bytes;
-    /** The pool does not give back by itself what it has, down to so many bytes. */
+    /** Bytes that the pool does not give back by itself. */
     uint64_t keep_bytes;
-    /** The pool begins with so many bytes, or is not made at all, and keeps them. */
+    /** Bytes that the pool begins with and keeps. Without them it is not made. */
     uint64_t preallocate_bytes;
     /** How many buffers may exist at once, up to 1,048,576. 0: maximum / 4 KiB, at least 1024. */
     uint32_t slots;
@@ -378,13 +395,14 @@ typedef struct tranship_pool_options {
     uint32_t flags;
     /** 0. */
     uint32_t reserved;
-    /** All buffers begin at multiples of so many bytes, a power of two up to the chunk size. 0: of 64 at least. */
+    /** Alignment of all buffers, bytes: a power of two up to the chunk size. 0: at least 64. */
     uint64_t align_bytes;
-    /** All of the pool is mapped below this address, here. 0: anywhere. */
+    /** Address below which all of the pool is mapped in this process. 0: anywhere. */
     uint64_t below;
     /**
-     * At level TRANSHIP_TRUST_NONE: buffers of at least so many bytes are not copied by their receivers. Once one is sent no process can write its memory, this
-     * one included: to write there is a fault. 0: 4 MiB where the kernel gives shared memory huge pages, else none; UINT64_MAX: none.
+     * At level TRANSHIP_TRUST_NONE: size from which on receivers do not copy buffers. Once such a buffer is sent no
+     * process can write its memory, this one included: a write is a fault. 0: 4 MiB where the kernel gives shared
+     * memory huge pages, else none; UINT64_MAX: none.
      */
     uint64_t seal_from;
 } tranship_pool_options;
@@ -401,47 +419,61 @@ tranship_status tranship_aggregate(const struct tranship_pool *list_pool,
                                    struct tranship_buf *out,
                                    struct tranship_error **error);
 
-/** Adds a buffer at the end, frozen and without copying. `piece` then holds nothing; on failure (more than 4096 pieces) it is there still. */
+/**
+ * Adds a buffer at the end, frozen and without copying. `piece` then holds nothing; on failure (more than 4096 pieces)
+ * it is as before.
+ */
 tranship_status tranship_aggregate_push_back(struct tranship_buf *aggregate,
                                              struct tranship_buf *piece,
                                              struct tranship_error **error);
 
-/** Adds a buffer in front: a header, say, frozen and without copying. `piece` then holds nothing; on failure (more than 4096 pieces) it is there still. */
+/**
+ * Adds a buffer in front, for example a header, frozen and without copying. `piece` then holds nothing; on failure
+ * (more than 4096 pieces) it is as before.
+ */
 tranship_status tranship_aggregate_push_front(struct tranship_buf *aggregate,
                                               struct tranship_buf *piece,
                                               struct tranship_error **error);
 
-/** How many pieces an aggregate has. 0 of anything else. */
+/** Returns how many pieces an aggregate has. 0 of anything else. */
 size_t tranship_aggregate_count(const struct tranship_buf *aggregate);
 
-/** Where the bytes of piece `at` are, and how many, as long as the aggregate is there. tranship_copy_out copies from all of them. */
+/**
+ * Gives the address and the length of piece `at`, valid as long as the aggregate exists. tranship_copy_out copies from
+ * all pieces.
+ */
 tranship_status tranship_aggregate_piece(const struct tranship_buf *aggregate,
                                          size_t at,
                                          const void **ptr,
                                          size_t *len,
                                          struct tranship_error **error);
 
-/** Lets go what is in it: the memory goes back to its pool when nobody has it any more. Of nothing, and of NULL, it does nothing. */
+/**
+ * Releases the content: the memory goes back to its pool when no domain has it any more. An empty buf and NULL are
+ * fine.
+ */
 void tranship_release(struct tranship_buf *buf);
 
-/** Ends writing: from here on it can be shared (tranship_buf_clone), and tranship_send shares it. */
-tranship_status tranship_freeze(struct tranship_buf *buf, struct tranship_error **error);
+/** Ends writing: from here on the buffer can be shared (tranship_buf_clone), and tranship_send shares it. */
+tranship_status tranship_freeze(struct tranship_buf *buf,
+                                struct tranship_error **error);
 
 /**
- * A frozen buffer that was never sent, and of which this is the only handle, is made writable again, without copying. Any other:
- * TRANSHIP_ERR_BUFFER_STATE, and it is as before; what was sent is never written again under its name: allocate another one.
+ * Makes a frozen buffer writable again, without copying, if it was never sent and this is its only handle. Any other
+ * buffer is as before: TRANSHIP_ERR_BUFFER_STATE. A sent buffer is never written again under its name: allocate
+ * another one.
  */
 tranship_status tranship_unfreeze(struct tranship_buf *buf,
                                   struct tranship_error **error);
 
-/** One more handle of a shared buffer, in `out`, which is another place. Both are to be released. */
+/** Makes one more handle of a shared buffer, in `out`, which is another struct. Release both. */
 tranship_status tranship_buf_clone(const struct tranship_buf *buf,
                                    struct tranship_buf *out,
                                    struct tranship_error **error);
 
 /**
- * A part of a shared buffer, of `len` bytes from `at` on, as a handle of its own, in `out`, which is another place.
- * No byte is copied.
+ * Makes a handle of a part of a shared buffer, `len` bytes from `at` on, in `out`, which is another struct. No byte is
+ * copied.
  */
 tranship_status tranship_buf_slice(const struct tranship_buf *buf,
                                    size_t at,
@@ -449,12 +481,16 @@ tranship_status tranship_buf_slice(const struct tranship_buf *buf,
                                    struct tranship_buf *out,
                                    struct tranship_error **error);
 
-/** The name of a buffer, the same in every process: pool, slot, generation. Of kind TRANSHIP_BUF_RELEASED it is the name of the released buffer, if that has one. 0 of anything else. Any thread. */
+/**
+ * Returns the name of a buffer, the same in every process: pool, slot, generation. Of kind TRANSHIP_BUF_RELEASED it is
+ * the name of the released buffer, if that has one. 0 of anything else. Any thread.
+ */
 uint64_t tranship_buf_id(const struct tranship_buf *buf);
 
 /**
- * Copies `len` bytes from `at` on to `to`, out of a buffer, inline bytes, or an aggregate. Safe against a writer that changes them meanwhile:
- * check what you copied, not what you copy from. TRANSHIP_ERR_BAD_ARGUMENT, and nothing is copied, if there are not as many.
+ * Copies `len` bytes from `at` on to `to`, out of a buffer, inline bytes, or an aggregate. Safe against a writer that
+ * changes them meanwhile: check what you copied, not what you copy from. TRANSHIP_ERR_BAD_ARGUMENT if there are fewer
+ * bytes: then nothing is copied.
  */
 tranship_status tranship_copy_out(const struct tranship_buf *buf,
                                   size_t at,
@@ -473,48 +509,48 @@ tranship_status tranship_connect(const struct tranship_domain_options *options,
                                  struct tranship_error **error);
 
 /**
- * Starts a manager as a thread of this process, and joins it. Others join by its socket (tranship_domain_socket). It isolates nobody from
- * this process.
+ * Starts a manager as a thread of this process, and joins it. Other processes join by its socket
+ * (tranship_domain_socket). It isolates no domain from this process.
  */
 tranship_status tranship_embedded(const struct tranship_domain_options *options,
                                   struct tranship_domain **out,
                                   struct tranship_error **error);
 
 /**
- * Leaves, as soon as its pools, channels and buffers are gone, too: the order in which they are let go does not matter. NULL is nothing.
+ * Leaves, as soon as its pools, channels and buffers are gone, too. They may be closed in any order. NULL is nothing.
  *
  * Call it when no other call with this handle is under way or will begin; a thread that is to stop waits in turns, or by tranship_poll.
  */
 void tranship_domain_close(struct tranship_domain *domain);
 
-/** The number by which the manager and other domains know this one. 0 of NULL. */
+/** Returns the number by which the manager and other domains know this one. 0 of NULL. */
 uint32_t tranship_domain_id(const struct tranship_domain *domain);
 
 /**
- * The path of the manager's socket: as much of it as there is room for goes to `to`, with a 0 at its end. Returns how long it is, as
- * snprintf(3) does: with less room than that and one more byte it was cut. 0: it has none.
+ * Copies the path of the manager's socket to `to`, as much as has room, with a 0 at its end. Returns its whole length,
+ * as snprintf(3) does: if `room` is not larger than that, the path was cut. 0: there is no path.
  */
 size_t tranship_domain_socket(const struct tranship_domain *domain,
                               char *to,
                               size_t room);
 
 /**
- * A descriptor for poll(2) and epoll(7), readable when there is something to do: news of the manager (call tranship_domain_turn),
- * connections to accept, or messages for receivers that went to sleep by tranship_receiver_arm. It is the library's: neither read it nor close
- * it. -1 of NULL.
+ * Returns a descriptor for poll(2) and epoll(7), readable when there is something to do: news of the manager (call
+ * tranship_domain_turn), connections to accept, or messages for receivers that went to sleep by tranship_receiver_arm.
+ * It is the library's: neither read it nor close it. -1 of NULL.
  */
 int32_t tranship_domain_fd(const struct tranship_domain *domain);
 
 /**
- * Does what the manager has queued for this domain, without waiting: maps, unmaps, gives memory back. All other calls do it now and
- * then; a program that calls none for long does it when the descriptor is readable.
+ * Does the manager's queued requests, without waiting: maps, unmaps, gives memory back. All other calls do it now and
+ * then. A program that makes no calls for long calls it when the descriptor is readable.
  */
 tranship_status tranship_domain_turn(const struct tranship_domain *domain,
                                      struct tranship_error **error);
 
 /**
- * Listens at a name, under which others open channels of which this side has the `end` TRANSHIP_SENDER or TRANSHIP_RECEIVER. `options` hold for
- * each of them, and may be NULL.
+ * Listens at a name. Other domains open channels there, of which this side has the `end` TRANSHIP_SENDER or
+ * TRANSHIP_RECEIVER. `options` hold for each channel, and may be NULL.
  *
  * `name` is a name of this manager's, or an address: "local:NAME" is inside this process, "tcp:HOST:PORT/NAME" reaches other machines, with
  * TLS (docs/c.md).
@@ -536,8 +572,8 @@ tranship_status tranship_listen(const struct tranship_domain *domain,
 void tranship_listener_close(struct tranship_listener *listener);
 
 /**
- * The next connection, as its sending end: of a listener with TRANSHIP_SENDER. Waits for `timeout_ns`, as tranship_alloc does: nobody
- * connected in time is TRANSHIP_ERR_TIMED_OUT.
+ * Accepts the next connection of a listener with TRANSHIP_SENDER: gives its sending end. Waits for `timeout_ns`, as
+ * tranship_alloc does. TRANSHIP_ERR_TIMED_OUT: no domain connected in time.
  */
 tranship_status tranship_accept_sender(const struct tranship_listener *listener,
                                        int64_t timeout_ns,
@@ -545,8 +581,8 @@ tranship_status tranship_accept_sender(const struct tranship_listener *listener,
                                        struct tranship_error **error);
 
 /**
- * The next connection, as its receiving end: of a listener with TRANSHIP_RECEIVER. Waits for `timeout_ns`, as tranship_alloc does: nobody
- * connected in time is TRANSHIP_ERR_TIMED_OUT.
+ * Accepts the next connection of a listener with TRANSHIP_RECEIVER: gives its receiving end. Waits for `timeout_ns`,
+ * as tranship_alloc does. TRANSHIP_ERR_TIMED_OUT: no domain connected in time.
  */
 tranship_status tranship_accept_receiver(const struct tranship_listener *listener,
                                          int64_t timeout_ns,
@@ -582,8 +618,9 @@ tranship_status tranship_open_receiver(const struct tranship_domain *domain,
                                        struct tranship_error **error);
 
 /**
- * Waits for `timeout_ns`, as tranship_alloc does, until at least one of `count` items is ready; sets `ready` of each, and `*ready` to how many
- * are: 0 when the time is over. Takes the manager's news meanwhile. The same handle may be there once only.
+ * Waits for `timeout_ns`, as tranship_alloc does, until at least one of `count` items is ready; sets `ready` of each,
+ * and `*ready` to the number of ready items: 0 when the time is over. Takes the manager's news meanwhile. A handle may
+ * be in one item only.
  */
 tranship_status tranship_poll(struct tranship_poll_item *items,
                               size_t count,
@@ -603,17 +640,19 @@ tranship_status tranship_pool_create(const struct tranship_domain *domain,
                                      struct tranship_error **error);
 
 /**
- * Gives the pool up. It is taken down as soon as nobody holds a buffer of it. NULL is nothing.
+ * Gives the pool up. It is taken down as soon as no domain holds a buffer of it. NULL is nothing.
  *
  * Call it when no other call with this handle is under way or will begin; a thread that is to stop waits in turns, or by tranship_poll.
  */
 void tranship_pool_close(struct tranship_pool *pool);
 
 /**
- * A buffer of `len` bytes, which nobody else has, in `buf`: `buf->ptr` may be written. What is in it at first is whatever it held before.
+ * Allocates a buffer of `len` bytes, in `buf`: `buf->ptr` may be written. It begins with the old contents of its
+ * memory.
  *
- * Waits for memory for `timeout_ns` nanoseconds: TRANSHIP_NOW (0) not at all, TRANSHIP_FOREVER (-1) without end. Any other
- * number below 0 is TRANSHIP_NOW: the time that is left until a deadline that has passed. What can never be had is an error at once. `buf` need not be initialised; what was in it is not released. On failure it holds nothing.
+ * Waits for memory for `timeout_ns` nanoseconds: TRANSHIP_NOW (0) not at all, TRANSHIP_FOREVER (-1) without end. Any
+ * other number below 0 is TRANSHIP_NOW: a deadline that has passed. A buffer that can never fit is an error at once.
+ * `buf` need not be initialised; an old content is not released. On failure it holds nothing.
  */
 tranship_status tranship_alloc(const struct tranship_pool *pool,
                                size_t len,
@@ -625,8 +664,8 @@ tranship_status tranship_alloc(const struct tranship_pool *pool,
 uint32_t tranship_pool_id(const struct tranship_pool *pool);
 
 /**
- * A buffer of this pool that was sent and that somebody may still hold, by its name (tranship_buf_id), as a shared one in `out`.
- * TRANSHIP_ERR_STALE if it names nothing any more.
+ * Finds a sent buffer of this pool by its name (tranship_buf_id), as long as it is not reused: a shared one, in `out`.
+ * TRANSHIP_ERR_STALE if the name is no buffer's any more.
  */
 tranship_status tranship_pool_lookup(const struct tranship_pool *pool,
                                      uint64_t id,
@@ -638,18 +677,19 @@ tranship_status tranship_pool_allow_forward(const struct tranship_pool *pool,
                                             uint32_t domain_id,
                                             struct tranship_error **error);
 
-/** Closes it. What was received stays. NULL is nothing. */
+/** Closes it. Received buffers stay. NULL is nothing. */
 void tranship_receiver_close(struct tranship_receiver *receiver);
 
 /**
- * The next message, in `out`: a shared buffer (not to be written; the kernel sees to that), a buffer that was moved here, inline bytes, or an
- * aggregate, as `out->kind` says. `out->word` is the sender's word. Let it go with tranship_release.
+ * Receives the next message, in `out`: a shared buffer (the kernel prevents writes), a buffer that was moved here,
+ * inline bytes, or an aggregate, as `out->kind` says. `out->word` is the sender's word. Release it by
+ * tranship_release.
  *
- * Waits for `timeout_ns`, as tranship_alloc does: TRANSHIP_ERR_TIMED_OUT if nothing came. TRANSHIP_ERR_PEER_GONE: all was received, and the
- * sender has closed in order; TRANSHIP_ERR_PEER_DIED: the sender died, and what came may not be all. A signal handler runs meanwhile, and
- * the wait goes on.
+ * Waits for `timeout_ns`, as tranship_alloc does: TRANSHIP_ERR_TIMED_OUT if nothing came. TRANSHIP_ERR_PEER_GONE: all
+ * was received, and the sender has closed in order; TRANSHIP_ERR_PEER_DIED: the sender died, and messages may be
+ * missing. Signal handlers run meanwhile, and the wait goes on.
  *
- * `out` need not be initialised; what was in it is not released. On failure it holds nothing.
+ * `out` need not be initialised; an old content is not released. On failure it holds nothing.
  */
 tranship_status tranship_recv(struct tranship_receiver *receiver,
                               int64_t timeout_ns,
@@ -670,9 +710,10 @@ tranship_status tranship_recv_many(struct tranship_receiver *receiver,
                                    struct tranship_error **error);
 
 /**
- * Hands a buffer that was given to this receiver back to the sender, whose pool it is of, with the word `buf->word`; the sender gets it from
- * tranship_recv_back. A buffer of kind TRANSHIP_BUF_SHARED is handed back if it arrived as what was given away: clones, parts and what was shared are
- * TRANSHIP_ERR_BUFFER_NOT_OWNED. Inline bytes are copied. `buf` then holds nothing; on failure it is as before.
+ * Hands back a buffer that was given to this receiver, with the word `buf->word`: the sender, whose pool it is of,
+ * gets it from tranship_recv_back. A buffer of kind TRANSHIP_BUF_SHARED is handed back if it was given away and this
+ * handle arrived: clones, parts and shared buffers are TRANSHIP_ERR_BUFFER_NOT_OWNED. Inline bytes are copied. `buf`
+ * then holds nothing; on failure it is as before.
  *
  * Waits for room on the way back for `timeout_ns`, as tranship_alloc does: TRANSHIP_ERR_FULL if there is none. A receiver that must
  * not wait for its sender says TRANSHIP_NOW: two ends that wait for each other wait for ever.
@@ -683,8 +724,9 @@ tranship_status tranship_send_back(struct tranship_receiver *receiver,
                                    struct tranship_error **error);
 
 /**
- * Lets go of what came by this channel, as tranship_release does, and has the sender get the word `buf->word` for it, as TRANSHIP_BUF_RELEASED from
- * tranship_recv_back. Waits for room on the way back for `timeout_ns`, as tranship_send_back does. `buf` then holds nothing; on failure it is as before.
+ * Releases a content that came by this channel, as tranship_release does, and tells the sender: it gets the word
+ * `buf->word`, as TRANSHIP_BUF_RELEASED from tranship_recv_back. Waits for room on the way back for `timeout_ns`, as
+ * tranship_send_back does. `buf` then holds nothing; on failure it is as before.
  */
 tranship_status tranship_send_back_released(struct tranship_receiver *receiver,
                                             struct tranship_buf *buf,
@@ -711,35 +753,42 @@ tranship_status tranship_receiver_arm(struct tranship_receiver *receiver,
 /** Says that this end is awake again. */
 void tranship_receiver_disarm(struct tranship_receiver *receiver);
 
-/** How many messages this receiver has skipped, as newer ones were there and the sender said TRANSHIP_WHEN_FULL_DROP_OLDEST. 0 of NULL. */
+/**
+ * Returns how many messages this receiver has skipped, because newer ones were there and the sender has
+ * TRANSHIP_WHEN_FULL_DROP_OLDEST. 0 of NULL.
+ */
 uint64_t tranship_receiver_skipped(const struct tranship_receiver *receiver);
 
-/** The sender's domain. 0 of NULL. */
+/** Returns the sender's domain. 0 of NULL. */
 uint32_t tranship_receiver_peer(const struct tranship_receiver *receiver);
 
 /**
- * Ends the channel in order: the receiver gets all that was sent, and then TRANSHIP_ERR_PEER_GONE. (A process that just ends leaves it
- * with TRANSHIP_ERR_PEER_DIED: what came may not be all.) NULL is nothing.
+ * Ends the channel in order: the receiver gets all that was sent, and then TRANSHIP_ERR_PEER_GONE. (A process that
+ * ends without this call leaves it with TRANSHIP_ERR_PEER_DIED: messages may be missing.) NULL is nothing.
  */
 void tranship_sender_close(struct tranship_sender *sender);
 
-/** Gives up before everything was sent: the receiver gets what was, and then TRANSHIP_ERR_PEER_DIED. NULL is nothing. */
+/**
+ * Ends the channel although the data is incomplete: the receiver gets the sent messages, and then
+ * TRANSHIP_ERR_PEER_DIED. NULL is nothing.
+ */
 void tranship_sender_abandon(struct tranship_sender *sender);
 
 /**
- * Says what a send with TRANSHIP_FOREVER does from now on where the channel is full. The receiver's consent to a new pool is waited for in all modes.
- * TRANSHIP_ERR_BAD_ARGUMENT for a mode that is none.
+ * Sets the action of a send with TRANSHIP_FOREVER on a full channel from now on. A send waits for the receiver's
+ * consent to a new pool in all modes. TRANSHIP_ERR_BAD_ARGUMENT for an unknown mode.
  */
 tranship_status tranship_sender_set_when_full(struct tranship_sender *sender,
                                               uint32_t when_full,
                                               struct tranship_error **error);
 
-/** How many messages this sender has dropped. 0 of NULL. */
+/** Returns how many messages this sender has dropped. 0 of NULL. */
 uint64_t tranship_sender_dropped(const struct tranship_sender *sender);
 
 /**
- * A buffer of `len` bytes from the channel's own pool, in `buf`, which only the receiver can read, and which goes over this channel only. The first call makes the
- * pool. Waits for memory for `timeout_ns`, as tranship_alloc does. `buf` need not be initialised; what was in it is not released. On failure it holds nothing.
+ * Allocates a buffer of `len` bytes from the channel's own pool, in `buf`. Only the receiver can read it, and it goes
+ * over this channel only. The first call makes the pool. Waits for memory for `timeout_ns`, as tranship_alloc does.
+ * `buf` need not be initialised; an old content is not released. On failure it holds nothing.
  */
 tranship_status tranship_sender_alloc(struct tranship_sender *sender,
                                       size_t len,
@@ -760,8 +809,9 @@ tranship_status tranship_send(struct tranship_sender *sender,
                               struct tranship_error **error);
 
 /**
- * Sends the contents of `count` bufs, each as tranship_send does, with one fence and at most one wake-up of the receiver. `*sent`, if it is not NULL, is how many
- * went, a dropped message among them; these bufs hold nothing. The bufs after them are as before.
+ * Sends the contents of `count` bufs, each as tranship_send does, with one fence and at most one wake-up of the
+ * receiver. `*sent`, if it is not NULL, is the number of sent messages, dropped ones included; these bufs hold
+ * nothing. The bufs after them are as before.
  *
  * Waits for room for `timeout_ns`, as tranship_alloc does, for all of them together: TRANSHIP_ERR_FULL when not all went. With TRANSHIP_NOW it sends as many
  * as there is room for.
@@ -785,9 +835,10 @@ tranship_status tranship_send_bytes(struct tranship_sender *sender,
                                     struct tranship_error **error);
 
 /**
- * What the receiver has sent back, if something is there: a few bytes (tranship_send_back_bytes), a buffer (tranship_send_back), or word
- * of a release (tranship_send_back_released). Waits for it for `timeout_ns` as tranship_recv does: TRANSHIP_ERR_TIMED_OUT if nothing has come by then. What was
- * said before the receiver went is still there; after it TRANSHIP_ERR_PEER_GONE, and with TRANSHIP_NOW TRANSHIP_ERR_TIMED_OUT. `out` is filled as by tranship_recv.
+ * Receives the next reply of the receiver: a few bytes (tranship_send_back_bytes), a buffer (tranship_send_back), or a
+ * release (tranship_send_back_released). Waits for it for `timeout_ns` as tranship_recv does: TRANSHIP_ERR_TIMED_OUT
+ * if nothing has come by then. Replies of a receiver that is gone can still be taken; after them
+ * TRANSHIP_ERR_PEER_GONE, and with TRANSHIP_NOW TRANSHIP_ERR_TIMED_OUT. `out` is filled as by tranship_recv.
  */
 tranship_status tranship_recv_back(struct tranship_sender *sender,
                                    int64_t timeout_ns,
@@ -809,37 +860,37 @@ tranship_status tranship_wait_taken(struct tranship_sender *sender,
                                     int64_t timeout_ns,
                                     struct tranship_error **error);
 
-/** How many messages the receiver has not taken yet. */
+/** Returns how many messages the receiver has not taken yet. */
 uint64_t tranship_sender_queued(const struct tranship_sender *sender);
 
-/** The receiver's domain. 0 of NULL. */
+/** Returns the receiver's domain. 0 of NULL. */
 uint32_t tranship_sender_peer(const struct tranship_sender *sender);
 
-/** Which kind of error it is; of NULL, `TRANSHIP_OK`. Any thread. */
+/** Returns the kind of an error; of NULL, `TRANSHIP_OK`. Any thread. */
 tranship_status tranship_error_status(const struct tranship_error *error);
 
 /**
- * What is wrong, with its figures, and what would be right: one line for people, in English, without a line end. It is the error's, and
- * there as long as the error is. Any thread.
+ * Returns the text of an error: what is wrong, with figures, and what would be right. It is one line in English,
+ * without a line end, valid as long as the error. Any thread.
  */
 const char *tranship_error_message(const struct tranship_error *error);
 
 /**
- * The kernel's number for it: what the kernel said if that is the cause, else what comes nearest to the kind (`EAGAIN`, `EPIPE`, ...). Any
- * thread.
+ * Returns a number of errno(3): the kernel's own if that is the cause, else the nearest to the kind (`EAGAIN`,
+ * `EPIPE`, ...). Any thread.
  */
 int32_t tranship_error_errno(const struct tranship_error *error);
 
 /** Frees an error. NULL is nothing. */
 void tranship_error_free(struct tranship_error *error);
 
-/** What a status means, in a few words that are the same each time and always there. Any thread. */
+/** Returns the meaning of a status, as a fixed text. Any thread. */
 const char *tranship_strerror(tranship_status status);
 
-/** What to do about a status, in a few words that are always there. Any thread. */
+/** Returns advice for a status, as a fixed text. Any thread. */
 const char *tranship_advice(tranship_status status);
 
-/** The library's version, as "0.1.0". Any thread. */
+/** Returns the library's version, as "0.1.0". Any thread. */
 const char *tranship_version(void);
 
 #ifdef __cplusplus

@@ -54,7 +54,8 @@ fn push(
     })
 }
 
-/// Adds a buffer at the end, frozen and without copying. `piece` then holds nothing; on failure (more than 4096 pieces) it is there still.
+/// Adds a buffer at the end, frozen and without copying. `piece` then holds nothing; on failure (more than 4096 pieces)
+/// it is as before.
 #[unsafe(no_mangle)]
 pub extern "C" fn tranship_aggregate_push_back(
     aggregate: Option<&mut Buf>,
@@ -64,7 +65,8 @@ pub extern "C" fn tranship_aggregate_push_back(
     push(aggregate, piece, error, false)
 }
 
-/// Adds a buffer in front: a header, say, frozen and without copying. `piece` then holds nothing; on failure (more than 4096 pieces) it is there still.
+/// Adds a buffer in front, for example a header, frozen and without copying. `piece` then holds nothing; on failure
+/// (more than 4096 pieces) it is as before.
 #[unsafe(no_mangle)]
 pub extern "C" fn tranship_aggregate_push_front(
     aggregate: Option<&mut Buf>,
@@ -74,7 +76,7 @@ pub extern "C" fn tranship_aggregate_push_front(
     push(aggregate, piece, error, true)
 }
 
-/// How many pieces an aggregate has. 0 of anything else.
+/// Returns how many pieces an aggregate has. 0 of anything else.
 #[unsafe(no_mangle)]
 pub extern "C" fn tranship_aggregate_count(aggregate: Option<&Buf>) -> usize {
     quietly(0, || {
@@ -83,7 +85,8 @@ pub extern "C" fn tranship_aggregate_count(aggregate: Option<&Buf>) -> usize {
     })
 }
 
-/// Where the bytes of piece `at` are, and how many, as long as the aggregate is there. tranship_copy_out copies from all of them.
+/// Gives the address and the length of piece `at`, valid as long as the aggregate exists. tranship_copy_out copies from
+/// all pieces.
 #[unsafe(no_mangle)]
 pub extern "C" fn tranship_aggregate_piece(
     aggregate: Option<&Buf>,

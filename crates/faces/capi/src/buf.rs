@@ -7,37 +7,40 @@ use facade::{Aggregate, Body, Buffer, BufferMut, INLINE_BYTES, Inline, Message, 
 use std::ffi::c_void;
 use std::mem::MaybeUninit;
 
-/// Nothing: what was sent, released, or never was there.
+/// No content: it was sent or released, or the buf was never filled.
 pub const BUF_NONE: u32 = 0;
-/// A buffer with one handle, whose bytes may be written: one that was allocated, or one that was given away to this end where it can write. After a
-/// send failed, a large one of a pool of level TRANSHIP_TRUST_NONE can only be sent again, read and released.
+/// A buffer with one handle, whose bytes may be written: it was allocated, or given away to this end where this end can
+/// write. After a failed send, a large buffer of a pool of level TRANSHIP_TRUST_NONE can only be sent again, read and
+/// released.
 pub const BUF_EXCLUSIVE: u32 = 1;
-/// A buffer that others may have, too: its bytes are not to be written. At TRANSHIP_TRUST_PRODUCER also what is given away arrives as one.
+/// A buffer that others may have, too: do not write its bytes. At TRANSHIP_TRUST_PRODUCER a buffer that is given away
+/// arrives as one, too.
 pub const BUF_SHARED: u32 = 2;
 /// Up to TRANSHIP_INLINE_BYTES bytes inside the struct.
 pub const BUF_INLINE: u32 = 3;
 /// Pieces of several buffers, as one message.
 pub const BUF_AGGREGATE: u32 = 4;
 
-/// From tranship_recv_back: the receiver has let go of something (tranship_send_back_released). Its name is tranship_buf_id.
+/// From tranship_recv_back: the receiver has released something (tranship_send_back_released). Its name is
+/// tranship_buf_id.
 pub const BUF_RELEASED: u32 = 5;
 
-/// A buffer, or a message: the caller keeps it where it likes, and it owns what is in it until that is sent or released.
+/// A buffer, or a message. The caller keeps the struct; it owns its content until the content is sent or released.
 ///
-/// Begin with all zeros (`= {0}`), or give it uninitialised to a function that fills it. Its bytes are `tranship_data(&buf)` and `buf.len`.
-/// What may be changed: `word` at any time, and `len`, except of an aggregate, to less than it was. All other fields are read only.
+/// Begin with all zeros (`= {0}`), or give it uninitialised to a function that fills it. Its bytes are
+/// `tranship_data(&buf)` and `buf.len`. A program may set `word` at any time, and make `len` smaller, except of an
+/// aggregate. All other fields are read only.
 ///
-/// It may be copied bitwise, but only one of the copies may be used from there on: nothing is counted by that (tranship_buf_clone does). What is in it is
-/// there once: after it was released, sent, moved, frozen or pushed through one copy, a call with another copy says so on standard error and ends the
-/// program by abort(3).
-/// Functions that take what is in it leave it with nothing, so that releasing it once more does nothing.
-/// Any thread may have it, one at a time.
+/// It may be copied bitwise, but only one of the copies may be used from then on: a copy counts nothing
+/// (tranship_buf_clone does). The content exists once. After it was released, sent, moved, frozen or pushed through one
+/// copy, a call with another copy prints a line on standard error and ends the program by abort(3). Functions that take
+/// the content leave the buf empty: a further release does nothing. Any thread may have it, one at a time.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Buf {
     /// The bytes, unless they are inline or in pieces: use `tranship_data`.
     pub ptr: *mut c_void,
-    /// How many.
+    /// Number of the bytes.
     pub len: usize,
     /// A word that travels with it.
     pub word: u64,
@@ -45,16 +48,16 @@ pub struct Buf {
     pub kind: u32,
     /// The library's.
     pub flags: u32,
-    /// The library's; inline bytes.
+    /// For the library; inline bytes.
     pub words: [MaybeUninit<u64>; 6],
 }
 
 /// Where `flags` says how many bytes are inline, which `len` may be made less than.
 const INLINE_LEN_SHIFT: u32 = 16;
 
-/// What the struct has room for.
+/// Bytes of content that the struct has room for.
 const HELD_BYTES: usize = size_of::<[u64; 6]>();
-/// Behind what is held, unless that is plain bytes.
+/// Place of the ticket: behind the content, unless that is plain bytes.
 const TICKET_AT: usize = 4;
 
 const _: () = assert!(size_of::<Buf>() == 80);
@@ -154,10 +157,10 @@ impl Buf {
         unsafe { &*self.words.as_ptr().cast::<T>() }
     }
 
-    /// What it holds, as a reference.
+    /// Returns the buf's content by reference.
     ///
     /// # Safety
-    /// It is of the kind that has a `T`, and a ticket.
+    /// The buf is of the kind that has a `T`, and a ticket.
     #[inline(always)]
     unsafe fn held<T>(&self) -> &T {
         // SAFETY: as the caller says.
@@ -166,10 +169,10 @@ impl Buf {
         unsafe { &*self.words.as_ptr().cast::<T>() }
     }
 
-    /// What it holds, which is the caller's from here on.
+    /// Takes the content out of the buf.
     ///
     /// # Safety
-    /// It is of the kind that has a `T`, and a ticket.
+    /// The buf is of the kind that has a `T`, and a ticket.
     #[inline(always)]
     unsafe fn take_held<T>(&mut self) -> T {
         // SAFETY: as the caller says.
@@ -290,7 +293,7 @@ impl Buf {
         view.sub(0..self.len.min(view.len())).ok()
     }
 
-    /// What its kind says.
+    /// Describes the buf's kind.
     fn says(&self) -> &'static str {
         match self.kind {
             BUF_NONE => "nothing: it was sent or released, or never filled",
@@ -400,7 +403,8 @@ pub(crate) fn places<'a>(
     bufs_of(out.cast(), count)
 }
 
-/// Lets go what is in it: the memory goes back to its pool when nobody has it any more. Of nothing, and of NULL, it does nothing.
+/// Releases the content: the memory goes back to its pool when no domain has it any more. An empty buf and NULL are
+/// fine.
 #[unsafe(no_mangle)]
 pub extern "C" fn tranship_release(buf: Option<&mut Buf>) {
     if let Some(buf) = buf {
@@ -408,7 +412,7 @@ pub extern "C" fn tranship_release(buf: Option<&mut Buf>) {
     }
 }
 
-/// Ends writing: from here on it can be shared (tranship_buf_clone), and tranship_send shares it.
+/// Ends writing: from here on the buffer can be shared (tranship_buf_clone), and tranship_send shares it.
 #[unsafe(no_mangle)]
 pub extern "C" fn tranship_freeze(
     buf: Option<&mut Buf>,
@@ -422,8 +426,9 @@ pub extern "C" fn tranship_freeze(
     })
 }
 
-/// A frozen buffer that was never sent, and of which this is the only handle, is made writable again, without copying. Any other:
-/// TRANSHIP_ERR_BUFFER_STATE, and it is as before; what was sent is never written again under its name: allocate another one.
+/// Makes a frozen buffer writable again, without copying, if it was never sent and this is its only handle. Any other
+/// buffer is as before: TRANSHIP_ERR_BUFFER_STATE. A sent buffer is never written again under its name: allocate
+/// another one.
 #[unsafe(no_mangle)]
 pub extern "C" fn tranship_unfreeze(
     buf: Option<&mut Buf>,
@@ -446,7 +451,7 @@ pub extern "C" fn tranship_unfreeze(
     })
 }
 
-/// One more handle of a shared buffer, in `out`, which is another place. Both are to be released.
+/// Makes one more handle of a shared buffer, in `out`, which is another struct. Release both.
 #[unsafe(no_mangle)]
 pub extern "C" fn tranship_buf_clone(
     buf: *const Buf,
@@ -456,8 +461,8 @@ pub extern "C" fn tranship_buf_clone(
     border(error, || part(buf, None, out))
 }
 
-/// A part of a shared buffer, of `len` bytes from `at` on, as a handle of its own, in `out`, which is another place.
-/// No byte is copied.
+/// Makes a handle of a part of a shared buffer, `len` bytes from `at` on, in `out`, which is another struct. No byte is
+/// copied.
 #[unsafe(no_mangle)]
 pub extern "C" fn tranship_buf_slice(
     buf: *const Buf,
@@ -494,7 +499,8 @@ fn part(buf: *const Buf, part: Option<(usize, usize)>, out: *mut Buf) -> Result<
     Ok(())
 }
 
-/// The name of a buffer, the same in every process: pool, slot, generation. Of kind TRANSHIP_BUF_RELEASED it is the name of the released buffer, if that has one. 0 of anything else. Any thread.
+/// Returns the name of a buffer, the same in every process: pool, slot, generation. Of kind TRANSHIP_BUF_RELEASED it is
+/// the name of the released buffer, if that has one. 0 of anything else. Any thread.
 #[unsafe(no_mangle)]
 pub extern "C" fn tranship_buf_id(buf: Option<&Buf>) -> u64 {
     quietly(0, || match buf {
@@ -508,8 +514,9 @@ pub extern "C" fn tranship_buf_id(buf: Option<&Buf>) -> u64 {
     })
 }
 
-/// Copies `len` bytes from `at` on to `to`, out of a buffer, inline bytes, or an aggregate. Safe against a writer that changes them meanwhile:
-/// check what you copied, not what you copy from. TRANSHIP_ERR_BAD_ARGUMENT, and nothing is copied, if there are not as many.
+/// Copies `len` bytes from `at` on to `to`, out of a buffer, inline bytes, or an aggregate. Safe against a writer that
+/// changes them meanwhile: check what you copied, not what you copy from. TRANSHIP_ERR_BAD_ARGUMENT if there are fewer
+/// bytes: then nothing is copied.
 #[unsafe(no_mangle)]
 pub extern "C" fn tranship_copy_out(
     buf: Option<&Buf>,

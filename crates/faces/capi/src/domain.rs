@@ -38,8 +38,8 @@ pub extern "C" fn tranship_connect(
     })
 }
 
-/// Starts a manager as a thread of this process, and joins it. Others join by its socket (tranship_domain_socket). It isolates nobody from
-/// this process.
+/// Starts a manager as a thread of this process, and joins it. Other processes join by its socket
+/// (tranship_domain_socket). It isolates no domain from this process.
 #[unsafe(no_mangle)]
 pub extern "C" fn tranship_embedded(
     options: *const DomainOptions,
@@ -53,7 +53,7 @@ pub extern "C" fn tranship_embedded(
     })
 }
 
-/// Leaves, as soon as its pools, channels and buffers are gone, too: the order in which they are let go does not matter. NULL is nothing.
+/// Leaves, as soon as its pools, channels and buffers are gone, too. They may be closed in any order. NULL is nothing.
 ///
 /// Call it when no other call with this handle is under way or will begin; a thread that is to stop waits in turns, or by tranship_poll.
 #[unsafe(no_mangle)]
@@ -61,14 +61,14 @@ pub extern "C" fn tranship_domain_close(domain: Option<Box<Domain>>) {
     quietly((), || drop(closed(domain, "tranship_domain_close")));
 }
 
-/// The number by which the manager and other domains know this one. 0 of NULL.
+/// Returns the number by which the manager and other domains know this one. 0 of NULL.
 #[unsafe(no_mangle)]
 pub extern "C" fn tranship_domain_id(domain: Option<&Domain>) -> u32 {
     domain.map_or(0, |domain| domain.0.id().0)
 }
 
-/// The path of the manager's socket: as much of it as there is room for goes to `to`, with a 0 at its end. Returns how long it is, as
-/// snprintf(3) does: with less room than that and one more byte it was cut. 0: it has none.
+/// Copies the path of the manager's socket to `to`, as much as has room, with a 0 at its end. Returns its whole length,
+/// as snprintf(3) does: if `room` is not larger than that, the path was cut. 0: there is no path.
 #[unsafe(no_mangle)]
 pub extern "C" fn tranship_domain_socket(
     domain: Option<&Domain>,
@@ -81,16 +81,16 @@ pub extern "C" fn tranship_domain_socket(
     })
 }
 
-/// A descriptor for poll(2) and epoll(7), readable when there is something to do: news of the manager (call tranship_domain_turn),
-/// connections to accept, or messages for receivers that went to sleep by tranship_receiver_arm. It is the library's: neither read it nor close
-/// it. -1 of NULL.
+/// Returns a descriptor for poll(2) and epoll(7), readable when there is something to do: news of the manager (call
+/// tranship_domain_turn), connections to accept, or messages for receivers that went to sleep by tranship_receiver_arm.
+/// It is the library's: neither read it nor close it. -1 of NULL.
 #[unsafe(no_mangle)]
 pub extern "C" fn tranship_domain_fd(domain: Option<&Domain>) -> i32 {
     domain.map_or(-1, |domain| domain.0.as_fd().as_raw_fd())
 }
 
-/// Does what the manager has queued for this domain, without waiting: maps, unmaps, gives memory back. All other calls do it now and
-/// then; a program that calls none for long does it when the descriptor is readable.
+/// Does the manager's queued requests, without waiting: maps, unmaps, gives memory back. All other calls do it now and
+/// then. A program that makes no calls for long calls it when the descriptor is readable.
 #[unsafe(no_mangle)]
 pub extern "C" fn tranship_domain_turn(
     domain: Option<&Domain>,

@@ -1,4 +1,4 @@
-//! What C passes: pointers that should not be NULL, strings, arrays, times.
+//! Arguments from C: pointers that should not be NULL, strings, arrays, times.
 
 use facade::{Error, ErrorKind, View};
 use std::borrow::Cow;
@@ -10,7 +10,7 @@ pub(crate) fn wrong(text: impl Into<Cow<'static, str>>) -> Error {
     Error::new(ErrorKind::BadArgument, text)
 }
 
-/// What has to be there.
+/// Returns an argument that must not be NULL.
 #[inline(always)]
 pub(crate) fn there<T>(given: Option<T>, what: &'static str) -> Result<T, Error> {
     #[cold]

@@ -1,13 +1,13 @@
-//! `libtranship.so` and `libtranship.a`: tranship for C, and for whatever speaks C.
+//! `libtranship.so` and `libtranship.a`: tranship for C, and for languages that call C.
 //!
 //! What it is for: the crate `tranship`, function by function, under C's rules. `include/tranship.h` is made from this source
 //! (`cargo run -p xtask -- header write`), comments included, so what is said here is said to C programmers.
 //!
 //! * `status.rs`: what each call returns, errors, and the border that no panic crosses.
 //! * `buf.rs`: the one struct that the caller keeps: a buffer, or a message.
-//! * `ticket.rs`, `open.rs`: what was given back twice is found.
+//! * `ticket.rs`, `open.rs`: find handles that are given back twice.
 //! * `options.rs`: structs that can grow.
-//! * `payload.rs`: what a buf holds, on its way over whatever carries it.
+//! * `payload.rs`: the content of a buf on its way.
 //! * `topic/`, `service/`, `queue/`, `component/`: each with a header of its own.
 //! * `mbuf/`, `uma/`: network buffers and zones, each with a header of its own, in FreeBSD's words and after its rules: what fails returns NULL or a
 //!   number of `errno(3)`.

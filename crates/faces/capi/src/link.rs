@@ -1,4 +1,4 @@
-//! How an end of a channel is to be.
+//! Options of an end of a channel.
 
 use crate::given::{text_if_any, wrong};
 use crate::options::{Grows, TRUST_FULL, TRUST_HALF, TRUST_NONE, TRUST_PRODUCER, no_more, trust};
@@ -10,10 +10,10 @@ use std::ffi::c_char;
 pub const WAIT_SPIN_THEN_SLEEP: u32 = 1;
 /// As `wait`: look again and again. Lowest latency, one processor.
 pub const WAIT_SPIN: u32 = 2;
-/// As `wait`: sleep at once when there is nothing.
+/// As `wait`: sleep at once when nothing is there.
 pub const WAIT_SLEEP: u32 = 3;
 
-/// An end of a channel to be made. Set `size` to `sizeof(tranship_channel_options)`; all else may be 0.
+/// Options of a new end of a channel. Set `size` to `sizeof(tranship_channel_options)`; all else may be 0.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct ChannelOptions {
@@ -23,14 +23,16 @@ pub struct ChannelOptions {
     pub lines: u32,
     /// TRANSHIP_WAIT_SPIN_THEN_SLEEP, TRANSHIP_WAIT_SPIN, TRANSHIP_WAIT_SLEEP: how this end waits. 0: the first.
     pub wait: u32,
-    /// How often it looks before it sleeps. 0: 500.
+    /// Looks before it sleeps. 0: 500.
     pub spins: u32,
-    /// Of which levels of trust a receiver takes pools: the sum of `1u << level` (`1u << TRANSHIP_TRUST_PRODUCER`, ...). 0: of all.
+    /// Levels of trust whose pools a receiver takes: the sum of `1u << level` (`1u << TRANSHIP_TRUST_PRODUCER`, ...).
+    /// 0: of all.
     pub accept_trust: u32,
-    /// Where a receiver copies to what comes out of pools of level `none`: a pool of its own domain. NULL: it takes none of those.
+    /// Pool of the receiver's domain into which it copies buffers out of pools of level `none`. NULL: it takes none of
+    /// those.
     pub snapshots: *const Pool,
-    /// The type of this end's messages, as a text that both ends must have alike: NULL for bytes. The header that a Rust type writes
-    /// (`Layout::c_header`) has the text of each struct (docs/types.md).
+    /// The type of this end's messages, as a text that must be equal at both ends. NULL: bytes. The header that a Rust
+    /// type writes (`Layout::c_header`) has the text of each struct (docs/types.md).
     pub message_type: *const c_char,
 }
 

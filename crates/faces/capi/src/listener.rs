@@ -12,7 +12,8 @@ use std::ffi::c_char;
 use std::mem::MaybeUninit;
 use std::sync::Arc;
 
-/// A name that others connect to. Any thread may use it, all at the same time; see tranship_listener_close for its end.
+/// A name to which other domains connect. Any thread may use it, all at the same time; see tranship_listener_close for
+/// its end.
 #[derive(Debug)]
 pub struct Listener(pub(crate) Arc<Either>);
 
@@ -28,8 +29,8 @@ pub const SENDER: u32 = 1;
 /// As `end`: this side receives.
 pub const RECEIVER: u32 = 2;
 
-/// Listens at a name, under which others open channels of which this side has the `end` TRANSHIP_SENDER or TRANSHIP_RECEIVER. `options` hold for
-/// each of them, and may be NULL.
+/// Listens at a name. Other domains open channels there, of which this side has the `end` TRANSHIP_SENDER or
+/// TRANSHIP_RECEIVER. `options` hold for each channel, and may be NULL.
 ///
 /// `name` is a name of this manager's, or an address: "local:NAME" is inside this process, "tcp:HOST:PORT/NAME" reaches other machines, with
 /// TLS (docs/c.md).
@@ -64,8 +65,8 @@ pub extern "C" fn tranship_listener_close(listener: Option<Box<Listener>>) {
     quietly((), || drop(closed(listener, "tranship_listener_close")));
 }
 
-/// The next connection, as its sending end: of a listener with TRANSHIP_SENDER. Waits for `timeout_ns`, as tranship_alloc does: nobody
-/// connected in time is TRANSHIP_ERR_TIMED_OUT.
+/// Accepts the next connection of a listener with TRANSHIP_SENDER: gives its sending end. Waits for `timeout_ns`, as
+/// tranship_alloc does. TRANSHIP_ERR_TIMED_OUT: no domain connected in time.
 #[unsafe(no_mangle)]
 pub extern "C" fn tranship_accept_sender(
     listener: Option<&Listener>,
@@ -82,8 +83,8 @@ pub extern "C" fn tranship_accept_sender(
     })
 }
 
-/// The next connection, as its receiving end: of a listener with TRANSHIP_RECEIVER. Waits for `timeout_ns`, as tranship_alloc does: nobody
-/// connected in time is TRANSHIP_ERR_TIMED_OUT.
+/// Accepts the next connection of a listener with TRANSHIP_RECEIVER: gives its receiving end. Waits for `timeout_ns`,
+/// as tranship_alloc does. TRANSHIP_ERR_TIMED_OUT: no domain connected in time.
 #[unsafe(no_mangle)]
 pub extern "C" fn tranship_accept_receiver(
     listener: Option<&Listener>,

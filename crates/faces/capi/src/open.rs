@@ -1,4 +1,5 @@
-//! Handles and errors that are open. Closing one that is not ends the program, as `free(3)` does, before anything of it is looked at.
+//! Open handles and errors. To close one that is not open ends the program, as `free(3)` does, before its memory is
+//! looked at.
 
 use std::collections::HashSet;
 use std::io::{self, Write};
@@ -6,10 +7,10 @@ use std::process;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{LazyLock, Mutex, PoisonError};
 
-/// Where they are.
+/// Their addresses.
 static OPEN: LazyLock<Mutex<HashSet<usize>>> = LazyLock::new(Mutex::default);
 
-/// The process that this list is of. A forked child keeps none: another thread of the parent's may have the lock for ever.
+/// Process of this list. A forked child keeps no list: another thread of the parent's may have the lock for ever.
 static KEEPER: AtomicU32 = AtomicU32::new(0);
 
 fn is_keeper() -> bool {
@@ -21,7 +22,7 @@ fn is_keeper() -> bool {
     }
 }
 
-/// Something begins to be the caller's.
+/// Notes a handle that is the caller's from here on.
 pub(crate) fn opened<T>(what: Box<T>) -> Box<T> {
     if is_keeper() {
         let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
@@ -30,7 +31,7 @@ pub(crate) fn opened<T>(what: Box<T>) -> Box<T> {
     what
 }
 
-/// The caller gives something back: `by` names the call.
+/// Notes that the caller gives a handle back. `by` names the call.
 pub(crate) fn closed<T>(what: Option<Box<T>>, by: &str) -> Option<Box<T>> {
     if let Some(what) = &what {
         closed_at(&raw const **what, by);
@@ -38,7 +39,7 @@ pub(crate) fn closed<T>(what: Option<Box<T>>, by: &str) -> Option<Box<T>> {
     what
 }
 
-/// As [`closed`], of something that is at this place.
+/// Notes that the caller gives back the handle at this address, like [`closed`].
 pub(crate) fn closed_at<T>(at: *const T, by: &str) {
     if !is_keeper() {
         return;
@@ -52,7 +53,8 @@ pub(crate) fn closed_at<T>(at: *const T, by: &str) {
     }
 }
 
-/// What a program does that uses memory which is not its own any more cannot be told. So it does nothing more.
+/// Ends the program with a line on standard error. The effects of a use of memory that is not the program's any more
+/// cannot be known.
 #[cold]
 pub(crate) fn end_program(text: &str) -> ! {
     // Standard error may be closed.

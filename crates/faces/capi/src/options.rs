@@ -14,13 +14,13 @@ pub const DOMAIN_NON_DUMPABLE: u32 = 2;
 /// In `flags` of tranship_domain_options: no manager is started when none is found.
 pub const DOMAIN_NO_AUTOSTART: u32 = 4;
 
-/// How to join. Set `size` to `sizeof(tranship_domain_options)`; all else may be 0.
+/// Options for joining a manager. Set `size` to `sizeof(tranship_domain_options)`; all else may be 0.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct DomainOptions {
     /// sizeof(tranship_domain_options)
     pub size: usize,
-    /// What `tranship ls` shows. NULL: the program's name.
+    /// Name that `tranship ls` shows. NULL: the program's name.
     pub name: *const c_char,
     /// The manager's socket: this one and no other. NULL: the one in TRANSHIP_SOCKET, else the system's, else the user's.
     pub socket: *const c_char,
@@ -30,39 +30,39 @@ pub struct DomainOptions {
     pub flags: u32,
     /// 0.
     pub reserved: u32,
-    /// How long to wait for a manager that is there and does not answer: its welcome, and in each call that only asks it something, which is
-    /// TRANSHIP_ERR_TIMED_OUT then. 0: 10 s; TRANSHIP_FOREVER: without end.
+    /// Time to wait for a manager that does not answer: for its welcome, and in each call that only asks it something.
+    /// Such a call is TRANSHIP_ERR_TIMED_OUT then. 0: 10 s; TRANSHIP_FOREVER: without end.
     pub manager_timeout_ns: i64,
 }
 
 /// In `flags` of tranship_pool_options: ask the kernel for huge pages (`tranship doctor` shows the setting that this needs).
 pub const POOL_HUGE_PAGES: u32 = 1;
-/// In `flags` of tranship_pool_options: the right to forward: every domain that is sent buffers of the pool may send them on (tranship_pool_allow_forward
-/// gives it to one).
+/// In `flags` of tranship_pool_options: every domain that receives buffers of the pool may forward them
+/// (tranship_pool_allow_forward gives the right to one domain).
 pub const POOL_ALLOW_FORWARD: u32 = 2;
 
-/// As `trust`: nobody's word counts: the receiver copies before it looks.
+/// As `trust`: no domain is trusted: the receiver copies before it looks.
 pub const TRUST_NONE: u32 = 1;
-/// As `trust`, and the default: the pool's writer alone can write it, ever: the kernel sees to that.
+/// As `trust`, and the default: only the pool's writer can write it, ever. The kernel enforces this.
 pub const TRUST_PRODUCER: u32 = 2;
 /// As `trust`: every domain that has the pool could write, but protects its own mapping as buffers change hands.
 pub const TRUST_HALF: u32 = 3;
 /// As `trust`: every domain that has the pool can write.
 pub const TRUST_FULL: u32 = 4;
 
-/// A pool to be made. Set `size` to `sizeof(tranship_pool_options)`; all else may be 0.
+/// Options of a new pool. Set `size` to `sizeof(tranship_pool_options)`; all else may be 0.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct PoolOptions {
     /// sizeof(tranship_pool_options)
     pub size: usize,
-    /// What `tranship ls` shows; 1 to 64 bytes. NULL: "pool".
+    /// Name that `tranship ls` shows, 1 to 64 bytes. NULL: "pool".
     pub name: *const c_char,
     /// The unit in which memory is granted and given back: a power of two from 64 KiB to 64 MiB. 0: maximum / 256 within those limits.
     pub chunk_bytes: u64,
-    /// The pool does not give back by itself what it has, down to so many bytes.
+    /// Bytes that the pool does not give back by itself.
     pub keep_bytes: u64,
-    /// The pool begins with so many bytes, or is not made at all, and keeps them.
+    /// Bytes that the pool begins with and keeps. Without them it is not made.
     pub preallocate_bytes: u64,
     /// How many buffers may exist at once, up to 1,048,576. 0: maximum / 4 KiB, at least 1024.
     pub slots: u32,
@@ -73,12 +73,13 @@ pub struct PoolOptions {
     pub flags: u32,
     /// 0.
     pub reserved: u32,
-    /// All buffers begin at multiples of so many bytes, a power of two up to the chunk size. 0: of 64 at least.
+    /// Alignment of all buffers, bytes: a power of two up to the chunk size. 0: at least 64.
     pub align_bytes: u64,
-    /// All of the pool is mapped below this address, here. 0: anywhere.
+    /// Address below which all of the pool is mapped in this process. 0: anywhere.
     pub below: u64,
-    /// At level TRANSHIP_TRUST_NONE: buffers of at least so many bytes are not copied by their receivers. Once one is sent no process can write its memory, this
-    /// one included: to write there is a fault. 0: 4 MiB where the kernel gives shared memory huge pages, else none; UINT64_MAX: none.
+    /// At level TRANSHIP_TRUST_NONE: size from which on receivers do not copy buffers. Once such a buffer is sent no
+    /// process can write its memory, this one included: a write is a fault. 0: 4 MiB where the kernel gives shared
+    /// memory huge pages, else none; UINT64_MAX: none.
     pub seal_from: u64,
 }
 
@@ -96,10 +97,11 @@ unsafe impl Grows for DomainOptions {
 unsafe impl Grows for PoolOptions {
     const NAME: &str = "tranship_pool_options";
 }
-/// Larger than any struct of options will be: what claims to be larger was not initialised.
+/// Larger than any struct of options will be: a struct with a larger size was not initialised.
 const MAX_SIZE: usize = 4096;
 
-/// What a program gave that may know an older version of the struct, or a newer one. NULL: all zeros.
+/// Copies a struct of options from a program that may know an older version of the struct, or a newer one. NULL: all
+/// zeros.
 pub(crate) fn grown<T: Grows>(given: *const T) -> Result<T, Error> {
     let (name, here) = (T::NAME, size_of::<T>());
     // SAFETY: zeros are a value, says the trait.

@@ -1,10 +1,10 @@
-//! What a buf holds, sent some way: over a topic, a queue, or as a request or an answer.
+//! Content of a buf, sent over a topic or a queue, or as a request or an answer.
 
 use crate::buf::Buf;
 use facade::{Body, Error, Message, SendError};
 
-/// Sends what a buf holds, with its word: an exclusive buffer is given away, others are shared, inline bytes are copied. The buf then holds nothing;
-/// on failure it holds what came back, which `send` may have made shared.
+/// Sends the content of a buf, with its word: an exclusive buffer is given away, others are shared, inline bytes are
+/// copied. The buf then holds nothing; on failure it holds the content again, which `send` may have made shared.
 pub(crate) fn sent<T>(
     buf: &mut Buf,
     send: impl FnOnce((Body, u64)) -> Result<T, SendError<(Body, u64)>>,
@@ -17,7 +17,7 @@ pub(crate) fn sent<T>(
     })
 }
 
-/// [`sent`], of what has no word.
+/// [`sent`] without a word.
 pub(crate) fn sent_wordless<T>(
     buf: &mut Buf,
     send: impl FnOnce(Body) -> Result<T, SendError<Body>>,

@@ -19,7 +19,7 @@ use std::sync::Arc;
 pub const POLL_RECEIVER: u32 = 1;
 /// As `kind`: `object` is a tranship_sender: ready when there is room for a message, or the receiver is gone.
 pub const POLL_SENDER: u32 = 2;
-/// As `kind`: `object` is a tranship_listener: ready when somebody has connected.
+/// As `kind`: `object` is a tranship_listener: ready when another domain has connected.
 pub const POLL_LISTENER: u32 = 3;
 /// As `kind`: `object` is a tranship_domain: ready when the manager had news, which were taken.
 pub const POLL_DOMAIN: u32 = 4;
@@ -27,10 +27,10 @@ pub const POLL_DOMAIN: u32 = 4;
 pub const POLL_READABLE: u32 = 5;
 /// As `kind`: `fd` is a descriptor of any kind: ready when it can be written, hangs up or has an error.
 pub const POLL_WRITABLE: u32 = 6;
-/// As `kind`: `object` is a tranship_subscriber (tranship/topic.h): ready when there is a message, or an error to be told.
+/// As `kind`: `object` is a tranship_subscriber (tranship/topic.h): ready when there is a message or an error.
 pub const POLL_SUBSCRIBER: u32 = 7;
-/// As `kind`: `object` is a tranship_consumer (tranship/queue.h): ready when there is an item, or an error to be told. A poll that finds an item has taken
-/// it: tranship_consumer_recv gives it.
+/// As `kind`: `object` is a tranship_consumer (tranship/queue.h): ready when there is an item or an error. A poll that
+/// finds an item has taken it: tranship_consumer_recv gives it.
 pub const POLL_CONSUMER: u32 = 8;
 
 /// One thing to wait for.
@@ -49,8 +49,9 @@ pub struct PollItem {
     pub reserved: u32,
 }
 
-/// Waits for `timeout_ns`, as tranship_alloc does, until at least one of `count` items is ready; sets `ready` of each, and `*ready` to how many
-/// are: 0 when the time is over. Takes the manager's news meanwhile. The same handle may be there once only.
+/// Waits for `timeout_ns`, as tranship_alloc does, until at least one of `count` items is ready; sets `ready` of each,
+/// and `*ready` to the number of ready items: 0 when the time is over. Takes the manager's news meanwhile. A handle may
+/// be in one item only.
 #[unsafe(no_mangle)]
 pub extern "C" fn tranship_poll(
     items: *mut PollItem,
@@ -108,7 +109,7 @@ pub extern "C" fn tranship_poll(
     })
 }
 
-/// What an item names. What other threads may close meanwhile is held as long as the call takes.
+/// Object that an item names. An object that other threads may close is held as long as the call takes.
 enum Means<'a> {
     Nothing,
     Receiver(*mut Receiver),

@@ -32,7 +32,7 @@ pub extern "C" fn tranship_pool_create(
     })
 }
 
-/// Gives the pool up. It is taken down as soon as nobody holds a buffer of it. NULL is nothing.
+/// Gives the pool up. It is taken down as soon as no domain holds a buffer of it. NULL is nothing.
 ///
 /// Call it when no other call with this handle is under way or will begin; a thread that is to stop waits in turns, or by tranship_poll.
 #[unsafe(no_mangle)]
@@ -40,10 +40,12 @@ pub extern "C" fn tranship_pool_close(pool: Option<Box<Pool>>) {
     quietly((), || drop(closed(pool, "tranship_pool_close")));
 }
 
-/// A buffer of `len` bytes, which nobody else has, in `buf`: `buf->ptr` may be written. What is in it at first is whatever it held before.
+/// Allocates a buffer of `len` bytes, in `buf`: `buf->ptr` may be written. It begins with the old contents of its
+/// memory.
 ///
-/// Waits for memory for `timeout_ns` nanoseconds: TRANSHIP_NOW (0) not at all, TRANSHIP_FOREVER (-1) without end. Any other
-/// number below 0 is TRANSHIP_NOW: the time that is left until a deadline that has passed. What can never be had is an error at once. `buf` need not be initialised; what was in it is not released. On failure it holds nothing.
+/// Waits for memory for `timeout_ns` nanoseconds: TRANSHIP_NOW (0) not at all, TRANSHIP_FOREVER (-1) without end. Any
+/// other number below 0 is TRANSHIP_NOW: a deadline that has passed. A buffer that can never fit is an error at once.
+/// `buf` need not be initialised; an old content is not released. On failure it holds nothing.
 #[unsafe(no_mangle)]
 pub extern "C" fn tranship_alloc(
     pool: Option<&Pool>,
@@ -72,8 +74,8 @@ pub extern "C" fn tranship_pool_id(pool: Option<&Pool>) -> u32 {
     quietly(0, || pool.map_or(0, |pool| pool.0.id().0))
 }
 
-/// A buffer of this pool that was sent and that somebody may still hold, by its name (tranship_buf_id), as a shared one in `out`.
-/// TRANSHIP_ERR_STALE if it names nothing any more.
+/// Finds a sent buffer of this pool by its name (tranship_buf_id), as long as it is not reused: a shared one, in `out`.
+/// TRANSHIP_ERR_STALE if the name is no buffer's any more.
 #[unsafe(no_mangle)]
 pub extern "C" fn tranship_pool_lookup(
     pool: Option<&Pool>,

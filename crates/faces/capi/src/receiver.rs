@@ -12,20 +12,21 @@ use std::mem::MaybeUninit;
 #[derive(Debug)]
 pub struct Receiver(pub(crate) facade::Receiver);
 
-/// Closes it. What was received stays. NULL is nothing.
+/// Closes it. Received buffers stay. NULL is nothing.
 #[unsafe(no_mangle)]
 pub extern "C" fn tranship_receiver_close(receiver: Option<Box<Receiver>>) {
     quietly((), || drop(closed(receiver, "tranship_receiver_close")));
 }
 
-/// The next message, in `out`: a shared buffer (not to be written; the kernel sees to that), a buffer that was moved here, inline bytes, or an
-/// aggregate, as `out->kind` says. `out->word` is the sender's word. Let it go with tranship_release.
+/// Receives the next message, in `out`: a shared buffer (the kernel prevents writes), a buffer that was moved here,
+/// inline bytes, or an aggregate, as `out->kind` says. `out->word` is the sender's word. Release it by
+/// tranship_release.
 ///
-/// Waits for `timeout_ns`, as tranship_alloc does: TRANSHIP_ERR_TIMED_OUT if nothing came. TRANSHIP_ERR_PEER_GONE: all was received, and the
-/// sender has closed in order; TRANSHIP_ERR_PEER_DIED: the sender died, and what came may not be all. A signal handler runs meanwhile, and
-/// the wait goes on.
+/// Waits for `timeout_ns`, as tranship_alloc does: TRANSHIP_ERR_TIMED_OUT if nothing came. TRANSHIP_ERR_PEER_GONE: all
+/// was received, and the sender has closed in order; TRANSHIP_ERR_PEER_DIED: the sender died, and messages may be
+/// missing. Signal handlers run meanwhile, and the wait goes on.
 ///
-/// `out` need not be initialised; what was in it is not released. On failure it holds nothing.
+/// `out` need not be initialised; an old content is not released. On failure it holds nothing.
 #[unsafe(no_mangle)]
 pub extern "C" fn tranship_recv(
     receiver: Option<&mut Receiver>,
@@ -82,9 +83,10 @@ pub extern "C" fn tranship_recv_many(
     })
 }
 
-/// Hands a buffer that was given to this receiver back to the sender, whose pool it is of, with the word `buf->word`; the sender gets it from
-/// tranship_recv_back. A buffer of kind TRANSHIP_BUF_SHARED is handed back if it arrived as what was given away: clones, parts and what was shared are
-/// TRANSHIP_ERR_BUFFER_NOT_OWNED. Inline bytes are copied. `buf` then holds nothing; on failure it is as before.
+/// Hands back a buffer that was given to this receiver, with the word `buf->word`: the sender, whose pool it is of,
+/// gets it from tranship_recv_back. A buffer of kind TRANSHIP_BUF_SHARED is handed back if it was given away and this
+/// handle arrived: clones, parts and shared buffers are TRANSHIP_ERR_BUFFER_NOT_OWNED. Inline bytes are copied. `buf`
+/// then holds nothing; on failure it is as before.
 ///
 /// Waits for room on the way back for `timeout_ns`, as tranship_alloc does: TRANSHIP_ERR_FULL if there is none. A receiver that must
 /// not wait for its sender says TRANSHIP_NOW: two ends that wait for each other wait for ever.
@@ -123,8 +125,9 @@ pub extern "C" fn tranship_send_back(
     })
 }
 
-/// Lets go of what came by this channel, as tranship_release does, and has the sender get the word `buf->word` for it, as TRANSHIP_BUF_RELEASED from
-/// tranship_recv_back. Waits for room on the way back for `timeout_ns`, as tranship_send_back does. `buf` then holds nothing; on failure it is as before.
+/// Releases a content that came by this channel, as tranship_release does, and tells the sender: it gets the word
+/// `buf->word`, as TRANSHIP_BUF_RELEASED from tranship_recv_back. Waits for room on the way back for `timeout_ns`, as
+/// tranship_send_back does. `buf` then holds nothing; on failure it is as before.
 #[unsafe(no_mangle)]
 pub extern "C" fn tranship_send_back_released(
     receiver: Option<&mut Receiver>,
@@ -190,7 +193,8 @@ pub extern "C" fn tranship_receiver_disarm(receiver: Option<&mut Receiver>) {
     });
 }
 
-/// How many messages this receiver has skipped, as newer ones were there and the sender said TRANSHIP_WHEN_FULL_DROP_OLDEST. 0 of NULL.
+/// Returns how many messages this receiver has skipped, because newer ones were there and the sender has
+/// TRANSHIP_WHEN_FULL_DROP_OLDEST. 0 of NULL.
 #[unsafe(no_mangle)]
 pub extern "C" fn tranship_receiver_skipped(receiver: Option<&Receiver>) -> u64 {
     quietly(0, || {
@@ -198,7 +202,7 @@ pub extern "C" fn tranship_receiver_skipped(receiver: Option<&Receiver>) -> u64 
     })
 }
 
-/// The sender's domain. 0 of NULL.
+/// Returns the sender's domain. 0 of NULL.
 #[unsafe(no_mangle)]
 pub extern "C" fn tranship_receiver_peer(receiver: Option<&Receiver>) -> u32 {
     quietly(0, || {

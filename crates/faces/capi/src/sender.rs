@@ -14,14 +14,15 @@ use std::time::Instant;
 #[derive(Debug)]
 pub struct Sender(pub(crate) facade::Sender);
 
-/// Ends the channel in order: the receiver gets all that was sent, and then TRANSHIP_ERR_PEER_GONE. (A process that just ends leaves it
-/// with TRANSHIP_ERR_PEER_DIED: what came may not be all.) NULL is nothing.
+/// Ends the channel in order: the receiver gets all that was sent, and then TRANSHIP_ERR_PEER_GONE. (A process that
+/// ends without this call leaves it with TRANSHIP_ERR_PEER_DIED: messages may be missing.) NULL is nothing.
 #[unsafe(no_mangle)]
 pub extern "C" fn tranship_sender_close(sender: Option<Box<Sender>>) {
     quietly((), || drop(closed(sender, "tranship_sender_close")));
 }
 
-/// Gives up before everything was sent: the receiver gets what was, and then TRANSHIP_ERR_PEER_DIED. NULL is nothing.
+/// Ends the channel although the data is incomplete: the receiver gets the sent messages, and then
+/// TRANSHIP_ERR_PEER_DIED. NULL is nothing.
 #[unsafe(no_mangle)]
 pub extern "C" fn tranship_sender_abandon(sender: Option<Box<Sender>>) {
     quietly((), || {
@@ -31,16 +32,17 @@ pub extern "C" fn tranship_sender_abandon(sender: Option<Box<Sender>>) {
     });
 }
 
-/// A send with TRANSHIP_FOREVER waits where the channel is full. This is the default.
+/// A send with TRANSHIP_FOREVER waits while the channel is full. This is the default.
 pub const WHEN_FULL_WAIT: u32 = 0;
 /// Such a send drops the message, which tranship_sender_dropped counts.
 pub const WHEN_FULL_DROP_NEW: u32 = 1;
-/// The receiver skips each message behind which a newer one waits (tranship_receiver_skipped). Where the channel is full such a send drops the message as with
-/// TRANSHIP_WHEN_FULL_DROP_NEW: let the channel have as many lines as messages may be sent between two receives.
+/// The receiver skips each message behind which a newer one waits (tranship_receiver_skipped). If the channel is full
+/// such a send drops the message, as with TRANSHIP_WHEN_FULL_DROP_NEW: give the channel as many lines as messages may
+/// be sent between two receives.
 pub const WHEN_FULL_DROP_OLDEST: u32 = 2;
 
-/// Says what a send with TRANSHIP_FOREVER does from now on where the channel is full. The receiver's consent to a new pool is waited for in all modes.
-/// TRANSHIP_ERR_BAD_ARGUMENT for a mode that is none.
+/// Sets the action of a send with TRANSHIP_FOREVER on a full channel from now on. A send waits for the receiver's
+/// consent to a new pool in all modes. TRANSHIP_ERR_BAD_ARGUMENT for an unknown mode.
 #[unsafe(no_mangle)]
 pub extern "C" fn tranship_sender_set_when_full(
     sender: Option<&mut Sender>,
@@ -62,14 +64,15 @@ pub extern "C" fn tranship_sender_set_when_full(
     })
 }
 
-/// How many messages this sender has dropped. 0 of NULL.
+/// Returns how many messages this sender has dropped. 0 of NULL.
 #[unsafe(no_mangle)]
 pub extern "C" fn tranship_sender_dropped(sender: Option<&Sender>) -> u64 {
     quietly(0, || sender.map_or(0, |sender| sender.0.status().dropped))
 }
 
-/// A buffer of `len` bytes from the channel's own pool, in `buf`, which only the receiver can read, and which goes over this channel only. The first call makes the
-/// pool. Waits for memory for `timeout_ns`, as tranship_alloc does. `buf` need not be initialised; what was in it is not released. On failure it holds nothing.
+/// Allocates a buffer of `len` bytes from the channel's own pool, in `buf`. Only the receiver can read it, and it goes
+/// over this channel only. The first call makes the pool. Waits for memory for `timeout_ns`, as tranship_alloc does.
+/// `buf` need not be initialised; an old content is not released. On failure it holds nothing.
 #[unsafe(no_mangle)]
 pub extern "C" fn tranship_sender_alloc(
     sender: Option<&mut Sender>,
@@ -139,8 +142,9 @@ pub extern "C" fn tranship_send(
     })
 }
 
-/// Sends the contents of `count` bufs, each as tranship_send does, with one fence and at most one wake-up of the receiver. `*sent`, if it is not NULL, is how many
-/// went, a dropped message among them; these bufs hold nothing. The bufs after them are as before.
+/// Sends the contents of `count` bufs, each as tranship_send does, with one fence and at most one wake-up of the
+/// receiver. `*sent`, if it is not NULL, is the number of sent messages, dropped ones included; these bufs hold
+/// nothing. The bufs after them are as before.
 ///
 /// Waits for room for `timeout_ns`, as tranship_alloc does, for all of them together: TRANSHIP_ERR_FULL when not all went. With TRANSHIP_NOW it sends as many
 /// as there is room for.
@@ -184,7 +188,7 @@ pub extern "C" fn tranship_send_many(
     })
 }
 
-/// Sends, and waits for that time for all of them together.
+/// Sends payloads. All of them together wait at most for that time.
 fn send_all(
     sender: &mut facade::Sender,
     left: Vec<(Body, u64)>,
@@ -233,7 +237,7 @@ pub extern "C" fn tranship_send_bytes(
     })
 }
 
-/// Sends, and waits for that time.
+/// Sends a payload. Waits at most for that time.
 #[inline(always)]
 fn send<P: Payload>(
     sender: &mut facade::Sender,
@@ -248,9 +252,10 @@ fn send<P: Payload>(
     sent.map(drop)
 }
 
-/// What the receiver has sent back, if something is there: a few bytes (tranship_send_back_bytes), a buffer (tranship_send_back), or word
-/// of a release (tranship_send_back_released). Waits for it for `timeout_ns` as tranship_recv does: TRANSHIP_ERR_TIMED_OUT if nothing has come by then. What was
-/// said before the receiver went is still there; after it TRANSHIP_ERR_PEER_GONE, and with TRANSHIP_NOW TRANSHIP_ERR_TIMED_OUT. `out` is filled as by tranship_recv.
+/// Receives the next reply of the receiver: a few bytes (tranship_send_back_bytes), a buffer (tranship_send_back), or a
+/// release (tranship_send_back_released). Waits for it for `timeout_ns` as tranship_recv does: TRANSHIP_ERR_TIMED_OUT
+/// if nothing has come by then. Replies of a receiver that is gone can still be taken; after them
+/// TRANSHIP_ERR_PEER_GONE, and with TRANSHIP_NOW TRANSHIP_ERR_TIMED_OUT. `out` is filled as by tranship_recv.
 #[unsafe(no_mangle)]
 pub extern "C" fn tranship_recv_back(
     sender: Option<&mut Sender>,
@@ -305,13 +310,13 @@ pub extern "C" fn tranship_wait_taken(
     })
 }
 
-/// How many messages the receiver has not taken yet.
+/// Returns how many messages the receiver has not taken yet.
 #[unsafe(no_mangle)]
 pub extern "C" fn tranship_sender_queued(sender: Option<&Sender>) -> u64 {
     quietly(0, || sender.map_or(0, |sender| sender.0.queued()))
 }
 
-/// The receiver's domain. 0 of NULL.
+/// Returns the receiver's domain. 0 of NULL.
 #[unsafe(no_mangle)]
 pub extern "C" fn tranship_sender_peer(sender: Option<&Sender>) -> u32 {
     quietly(0, || sender.map_or(0, |sender| sender.0.status().peer.0))

@@ -1,4 +1,4 @@
-//! What calls return.
+//! Results of calls.
 
 use crate::given::there;
 use crate::open::{closed_at, opened};
@@ -12,7 +12,7 @@ use std::sync::OnceLock;
 /// 0, or the number of a kind of error.
 pub type Status = i32;
 
-/// An error: its kind, and what there is to say about it.
+/// An error: its kind and its text.
 #[derive(Debug)]
 pub struct Error {
     error: facade::Error,
@@ -30,7 +30,7 @@ fn c_string(text: String) -> CString {
     CString::new(text.replace('\0', "?")).unwrap_or_default()
 }
 
-/// What each function does: it panics into C never, and says what went wrong.
+/// Runs the work of a function of the C surface. A panic becomes an error, and never reaches C.
 #[inline(always)]
 pub(crate) fn border(
     error: Option<&mut Option<Box<Error>>>,
@@ -87,14 +87,14 @@ fn panicked(panic: &(dyn Any + Send)) -> facade::Error {
     facade::Error::new(ErrorKind::Internal, format!("the library panicked: {said}"))
 }
 
-/// Which kind of error it is; of NULL, `TRANSHIP_OK`. Any thread.
+/// Returns the kind of an error; of NULL, `TRANSHIP_OK`. Any thread.
 #[unsafe(no_mangle)]
 pub extern "C" fn tranship_error_status(error: Option<&Error>) -> Status {
     error.map_or(0, |e| Status::from(e.error.kind().number()))
 }
 
-/// What is wrong, with its figures, and what would be right: one line for people, in English, without a line end. It is the error's, and
-/// there as long as the error is. Any thread.
+/// Returns the text of an error: what is wrong, with figures, and what would be right. It is one line in English,
+/// without a line end, valid as long as the error. Any thread.
 #[unsafe(no_mangle)]
 pub extern "C" fn tranship_error_message(error: Option<&Error>) -> *const c_char {
     let Some(error) = error else {
@@ -104,8 +104,8 @@ pub extern "C" fn tranship_error_message(error: Option<&Error>) -> *const c_char
     quietly(c"".as_ptr(), || error.text.get_or_init(text).as_ptr())
 }
 
-/// The kernel's number for it: what the kernel said if that is the cause, else what comes nearest to the kind (`EAGAIN`, `EPIPE`, ...). Any
-/// thread.
+/// Returns a number of errno(3): the kernel's own if that is the cause, else the nearest to the kind (`EAGAIN`,
+/// `EPIPE`, ...). Any thread.
 #[unsafe(no_mangle)]
 pub extern "C" fn tranship_error_errno(error: Option<&Error>) -> i32 {
     error.map_or(0, |e| e.error.errno())
@@ -146,19 +146,19 @@ fn said(status: Status, of: impl Fn(&'static Words) -> &'static CStr) -> *const 
     text.as_ptr()
 }
 
-/// What a status means, in a few words that are the same each time and always there. Any thread.
+/// Returns the meaning of a status, as a fixed text. Any thread.
 #[unsafe(no_mangle)]
 pub extern "C" fn tranship_strerror(status: Status) -> *const c_char {
     said(status, |words| &words.meaning)
 }
 
-/// What to do about a status, in a few words that are always there. Any thread.
+/// Returns advice for a status, as a fixed text. Any thread.
 #[unsafe(no_mangle)]
 pub extern "C" fn tranship_advice(status: Status) -> *const c_char {
     said(status, |words| &words.advice)
 }
 
-/// The library's version, as "0.1.0". Any thread.
+/// Returns the library's version, as "0.1.0". Any thread.
 #[unsafe(no_mangle)]
 pub extern "C" fn tranship_version() -> *const c_char {
     const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "\0");

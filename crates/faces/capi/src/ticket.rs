@@ -21,7 +21,7 @@ struct Place {
     next: AtomicPtr<Place>,
 }
 
-/// What says that a buf has something.
+/// Mark of a buf that has a content.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub(crate) struct Ticket {
@@ -30,7 +30,7 @@ pub(crate) struct Ticket {
 }
 
 impl Ticket {
-    /// For something that was just put into a buf.
+    /// Makes the ticket of a content that was just put into a buf.
     #[inline(always)]
     pub(crate) fn begin() -> Ticket {
         let place = FREE.try_with(Free::take).unwrap_or_else(|_| alone());
@@ -39,14 +39,14 @@ impl Ticket {
         Ticket { place, turn }
     }
 
-    /// Whether what it was made for is still there.
+    /// Returns whether the ticket's content is still in its buf.
     #[inline(always)]
     pub(crate) fn is_good(self) -> bool {
         // Relaxed: as above. Two threads with a copy each are a race of the caller's, which is found as often as not.
         self.place.turn.load(Ordering::Relaxed) == self.turn
     }
 
-    /// What it was made for was taken.
+    /// Ends the ticket: its content was taken.
     #[inline(always)]
     pub(crate) fn end(self) {
         // Relaxed: as above.
@@ -72,7 +72,7 @@ thread_local! {
     };
 }
 
-/// What threads have too many of, or had at their end.
+/// Places that threads have too many of, or had at their end.
 static SPARE: Mutex<Vec<(&'static Place, u32)>> = Mutex::new(Vec::new());
 
 impl Free {

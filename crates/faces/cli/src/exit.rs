@@ -17,7 +17,7 @@ pub(crate) const NO_MANAGER: u8 = 3;
 /// A transfer was cut short: the other end died, or left before it had all of the data.
 pub(crate) const CUT_SHORT: u8 = 4;
 
-/// What a command says when it did its work.
+/// Answer of a command that did its work.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Answer {
     /// Done, or yes.

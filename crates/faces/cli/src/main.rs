@@ -44,7 +44,7 @@ fn main() -> ExitCode {
     exit::code(commands::run(args))
 }
 
-/// What was given on the command line goes to a terminal as it may be shown there.
+/// Makes arguments that an error quotes fit to be shown on a terminal.
 fn tame(problem: &mut clap::Error) {
     let given: Vec<_> = problem
         .context()

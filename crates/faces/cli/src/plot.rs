@@ -10,7 +10,7 @@ pub(crate) use text::text;
 #[derive(Clone, PartialEq, Default, Debug)]
 pub(crate) struct Plot {
     pub title: String,
-    /// What values are in.
+    /// Unit of the values.
     pub unit: &'static str,
     /// Seconds and values, times rising.
     pub curves: Vec<Curve>,

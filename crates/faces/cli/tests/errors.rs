@@ -1,4 +1,4 @@
-//! What is wrong is said with what would be right.
+//! Errors of the program say what is wrong and what would be right.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};

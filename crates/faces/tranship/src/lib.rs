@@ -220,12 +220,12 @@ pub mod zone {
     };
 }
 
-/// What the README shows must compile.
+/// Compiles the programs of the README.
 #[cfg(doctest)]
 #[doc = include_str!("../../../../README.md")]
 struct Readme;
 
-/// What the guide shows, too.
+/// Compiles the programs of the guide.
 #[cfg(doctest)]
 #[doc = include_str!("../../../../docs/guide.md")]
 struct Guide;

@@ -307,7 +307,7 @@ fn a_death_wakes_who_awaits() {
     set.manager = start_manager(&set.path, "");
 }
 
-/// What needs the manager waits for the next one; what does not goes on.
+/// Operations that need the manager wait for the next one; all others go on.
 #[test]
 fn tasks_live_through_a_restart_of_the_manager() {
     let dog = Watchdog::new();
@@ -371,7 +371,7 @@ fn the_thread_that_wakes_ends_when_nobody_awaits() {
     });
 }
 
-/// What spawns wants futures that may change their thread.
+/// `tokio::spawn` wants futures that may change their thread.
 #[test]
 fn futures_may_be_spawned() {
     let _dog = Watchdog::new();

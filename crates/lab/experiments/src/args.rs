@@ -111,7 +111,7 @@ pub(crate) struct ExperimentArgs {
     pub frames: bool,
 }
 
-/// What a process of an experiment does.
+/// Part of a process in an experiment.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum PartRole {
     /// Asks the web server, the next request when one is answered.

@@ -26,7 +26,7 @@ impl Bar {
         }
     }
 
-    /// What is done next, after how many of how many.
+    /// Shows the next stage: its name, its number, and the number of all stages.
     pub fn stage(&mut self, name: &str, number: usize, of: usize) {
         self.name = name.to_owned();
         self.place = (number, of.max(1));

@@ -1,4 +1,4 @@
-//! What the processes of an experiment and their parent say to each other, a line of JSON each.
+//! Messages between the processes of an experiment and their parent, a line of JSON each.
 
 use serde::{Deserialize, Serialize};
 use std::io::Write;

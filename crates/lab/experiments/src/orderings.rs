@@ -1,4 +1,4 @@
-//! What must hold between the runs of a figure, with what was measured.
+//! Orderings that must hold between the runs of a figure, with the measured values.
 
 use crate::args::Figure;
 use crate::plan::UNLIMITED;
@@ -14,7 +14,7 @@ const BAND: f64 = 0.02;
 
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub(crate) struct Ordering {
-    /// What must hold.
+    /// The rule that must hold.
     pub what: String,
     pub measured: String,
     pub held: bool,
@@ -53,7 +53,7 @@ fn named<'a>(all: &'a [Played], name: &str) -> Option<&'a Played> {
     all.iter().find(|p| p.setting.name.starts_with(name))
 }
 
-/// What a program reached while most was wanted.
+/// Values that a program reached while the demand was highest.
 struct Reached {
     per_second: f64,
     share: f64,
@@ -196,7 +196,7 @@ fn targets(all: &[Played]) -> Vec<Ordering> {
     found
 }
 
-/// What the interferer had comes back; in the paper's 10 % case it does not.
+/// Checks that the interferer's memory comes back to the server; in the paper's 10 % case it does not.
 fn recovers(played: &Played) -> Option<Ordering> {
     let moves = played.setting.policy != "static";
     moves.then(|| {

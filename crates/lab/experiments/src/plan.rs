@@ -1,4 +1,4 @@
-//! What is run: the paper's programs, its schedule, and how much memory there is.
+//! The plan of a run: the paper's programs, its schedule, and the memory.
 
 use crate::args::Figure;
 use crate::sim::{self, Curve, Scenario};
@@ -35,7 +35,7 @@ pub(crate) const ENDS: u64 = 45_000;
 pub(crate) const OVER: u64 = 65_000;
 /// The server's start is not looked at.
 pub(crate) const WARM: u64 = 5_000;
-/// What it promises: after so many periods a change has been followed.
+/// Periods after which a policy has followed a change, as promised.
 pub(crate) const PERIODS: u64 = 8;
 
 /// The target of a run that is about something else (the paper's).
@@ -44,7 +44,7 @@ const TARGET: f64 = 0.25;
 /// One run of an experiment.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Setting {
-    /// What it is called in tables.
+    /// Name in tables.
     pub name: String,
     pub policy: String,
     pub limit_pages: u64,

@@ -31,7 +31,7 @@ struct Program {
     then: Progress,
 }
 
-/// What pools' writers have said up to a moment.
+/// Figures of the pools' writers up to a moment.
 struct Look {
     at: Instant,
     figures: Vec<PoolFigures>,
@@ -174,7 +174,7 @@ fn look(domain: &Domain) -> Result<Look> {
     })
 }
 
-/// What happened between two looks.
+/// Makes the frame between two looks.
 fn frame(
     at_ms: u64,
     wanted: f64,

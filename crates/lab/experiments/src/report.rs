@@ -28,7 +28,7 @@ pub(crate) fn write(
     Ok(())
 }
 
-/// What it is, in a line, with its scale.
+/// Describes the figure in a line, with its scale.
 fn about(args: &ExperimentArgs, all: &[Played]) -> String {
     let period = all.first().map_or(0, |p| p.run.period_ms);
     let how = match args.simulated {

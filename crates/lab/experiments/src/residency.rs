@@ -1,5 +1,5 @@
-//! What memory the chunks of a run really have, by what the kernel says of their memfds. The manager has a descriptor of
-//! each chunk that it granted.
+//! Resident memory of a run's chunks, as the kernel reports it of their memfds. The manager has a descriptor of each
+//! chunk that it granted.
 //!
 //! A look takes a while, and chunks come and go meanwhile: one that went after it was counted and one that came before the end were never there at once. A look that finds more than
 //! the total is therefore repeated at once. What both found was there between them, all at the same time.
@@ -8,10 +8,10 @@ use serde::Serialize;
 use std::collections::HashMap;
 use std::os::unix::fs::MetadataExt;
 
-/// What the kernel shows as the name of one.
+/// Name of a chunk's memfd in the kernel's tables.
 const CHUNK: &str = "/memfd:tranship-chunk";
 
-/// What was seen, bytes.
+/// Resident bytes that were seen.
 #[derive(Clone, Copy, PartialEq, Default, Debug, Serialize)]
 pub(crate) struct Residency {
     pub total_bytes: u64,

@@ -89,7 +89,7 @@ fn show(scenario: &Scenario, all: &[Played]) {
     }
 }
 
-/// What there is to choose from.
+/// Lists the policies and scenarios.
 pub(crate) fn list(as_json: bool) -> Result<()> {
     if as_json {
         let policies = POLICIES.iter();

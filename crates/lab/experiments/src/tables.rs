@@ -1,4 +1,4 @@
-//! What came of a simulation, for tables and pictures.
+//! Results of a simulation, for tables and pictures.
 
 use crate::output::{Table, size};
 use crate::sim::{self, AppFigures, PoolFigures, Run};

@@ -40,7 +40,7 @@ pub enum Access {
 /// Hold of a domain on a buffer.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Hold {
-    /// The only handle that there is, which writes.
+    /// The only handle of the buffer, which writes.
     Sole,
     /// This many handles, beside those of others. `given`: the first of them arrived by a move, and can be handed back.
     /// It goes last.

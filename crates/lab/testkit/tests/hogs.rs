@@ -196,7 +196,8 @@ fn until(
 }
 
 const ALL: u64 = (SENT * CHUNK) as u64;
-/// A domain that holds more than that holds all, so that no rule ends it while things are still sent to it: 704 KiB.
+/// Limit of rules: only a domain that holds everything is above it. So no rule ends the domain while buffers are still
+/// sent to it.
 const ALL_BUT_ONE: u64 = ALL - CHUNK as u64;
 
 fn lingers(bytes: u64) -> impl Fn(Option<&DomainStat>) -> bool {

@@ -295,7 +295,7 @@ child!(
             matches!(error.find(), Some(&Shortage { limit: Limit::Cgroup { free_bytes }, .. }) if free_bytes < CHUNK as u64),
             "{error}"
         );
-        // The kernel may find some more meanwhile, in memory that it has charged ahead.
+        // Meanwhile the kernel may find more memory: it has charged some ahead.
         let waited = loop {
             match pool.alloc_timeout(CHUNK, Duration::from_millis(20)) {
                 Ok(mut buf) => {

@@ -149,7 +149,7 @@ pub struct View<'a> {
     pub reader: usize,
     /// Broken: a line that was read before it is claimed.
     pub line: Option<[u64; 3]>,
-    /// Broken: the entry that counts as free when the other thread says so.
+    /// Broken: the entry that the reader takes for free as soon as the other thread says that it let go.
     pub given: Option<u8>,
 }
 

@@ -1,4 +1,4 @@
-//! Buffers out of a pool of one's own: the public ways to get one, and by its id, or back from others.
+//! Buffers out of an own pool: the public ways to allocate one, to find one by its id, and to take one back.
 
 use super::{Buffer, BufferMut};
 use crate::error::{Error, Violation};
@@ -8,8 +8,9 @@ use tranship_proto::BufferId;
 use tranship_region::View;
 
 impl Pool {
-    /// A buffer of `len` bytes. Blocks, first come first served, until there is memory within the quota. That may be
-    /// below `len` for a while: the caller waits until it is raised. A request above the pool's maximum is an error at once.
+    /// Allocates a buffer of `len` bytes. Blocks, first come first served, until there is memory within the quota. A
+    /// quota below `len` is no error: the caller waits until it is raised. A request above the pool's maximum fails at
+    /// once.
     ///
     /// # Errors
     /// `TooLarge` for more than the pool's maximum; `Forked`.
@@ -67,7 +68,7 @@ impl Pool {
         Ok(Box::new(unsafe { BufferMut::own(own, raw) }))
     }
 
-    /// A buffer with these bytes.
+    /// Allocates a buffer with a copy of these bytes.
     ///
     /// # Errors
     /// As [`alloc`](Pool::alloc). It blocks as that does.
@@ -77,13 +78,12 @@ impl Pool {
         Ok(buf)
     }
 
-    /// A buffer of this pool that was sent and that somebody may still hold, by its id: all of its memory, of which the
-    /// sender may have used a part. An id that is [`stale`](crate::error::StaleId) names nothing any more, or nothing yet; one of a buffer that was
-    /// given away to be written is [`ErrorKind::BufferInvalid`](crate::ErrorKind::BufferInvalid).
-    /// It does not block.
+    /// Finds a sent buffer of this pool by its id, as long as it is not collected. It has all of the buffer's memory,
+    /// of which the sender may have used a part. It does not block.
     ///
     /// # Errors
-    /// These two; `Stale` for an id of another pool, too.
+    /// `Stale` ([`StaleId`](crate::error::StaleId)): the id names no buffer any more, or not yet, or one of another
+    /// pool. [`BufferInvalid`](crate::ErrorKind::BufferInvalid): the buffer was given away to be written.
     pub fn lookup(&self, id: BufferId) -> Result<Buffer, Error> {
         let raw = self.own_ref().lookup(id)?;
         // SAFETY: just counted by it, of a buffer that was sent.
@@ -92,7 +92,7 @@ impl Pool {
 }
 
 impl BufferMut {
-    /// One out of the caches, or whatever can be had without asking the manager.
+    /// Allocates a buffer out of the caches, or of any memory that needs no answer of the manager.
     #[inline(always)]
     pub(crate) fn alloc_now(pool: &OwnPool, len: usize) -> Option<BufferMut> {
         let raw = pool.alloc_now(len)?;
@@ -100,7 +100,7 @@ impl BufferMut {
         Some(unsafe { BufferMut::own(pool, raw) })
     }
 
-    /// One look of a caller that waits for memory elsewhere, as [`OwnPool::look_in_queue`].
+    /// Makes one look for a caller that waits for memory elsewhere, like [`OwnPool::look_in_queue`].
     pub(crate) fn alloc_in_queue(
         pool: &OwnPool,
         len: usize,
@@ -113,7 +113,7 @@ impl BufferMut {
 }
 
 impl Buffer {
-    /// One of ours that another domain sends back, as [`OwnPool::take_back`].
+    /// Takes an own buffer that another domain sends back, like [`OwnPool::take_back`].
     pub(crate) fn taken_back(
         pool: &OwnPool,
         id: BufferId,
@@ -125,7 +125,7 @@ impl Buffer {
         Ok(unsafe { Buffer::own(pool, raw) })
     }
 
-    /// Another handle of one of ours that was frozen, as [`OwnPool::hold_again`].
+    /// Makes another handle of an own frozen buffer, like [`OwnPool::hold_again`].
     ///
     /// # Safety
     /// As there.

@@ -13,8 +13,8 @@ use tranship_sys::map::Access;
 /// A frozen buffer, or a part of one: read-only, cheap to clone and to cut, counted.
 ///
 /// A buffer of a domain's own, or one received on a channel with `trust_writer`, can be read as a slice
-/// ([`bytes`](Buffer::bytes)); any other received buffer as a volatile [`View`], for its writer could
-/// still change it. Dropping the last handle lets the writer reuse the memory.
+/// ([`bytes`](Buffer::bytes)); any other received buffer as a volatile [`View`], because its writer could still change
+/// it. Dropping the last handle lets the writer reuse the memory.
 ///
 /// ```
 /// # use tranship_core as tranship;
@@ -41,8 +41,8 @@ unsafe impl Sync for Buffer {}
 
 impl Buffer {
     /// # Safety
-    /// `raw` came out of this pool, of a buffer that is frozen; its reference becomes this handle's. The tag says trusted only if nobody
-    /// else writes the pool.
+    /// `raw` came out of this pool, of a buffer that is frozen; its reference becomes this handle's. The tag says
+    /// trusted only if no other domain writes the pool.
     #[inline(always)]
     pub(super) unsafe fn own(pool: &OwnPool, raw: RawBuf) -> Buffer {
         let handle = Handle::own(pool, raw);
@@ -64,24 +64,24 @@ impl Buffer {
     }
 
     /// # Safety
-    /// One counted reference of what the handle names becomes this one's.
+    /// One counted reference of the named buffer becomes this handle's.
     #[inline(always)]
     pub(super) unsafe fn of(handle: Handle) -> Buffer {
         Buffer { handle }
     }
 
-    /// Length in bytes.
+    /// Returns the length in bytes.
     #[inline]
     pub fn len(&self) -> usize {
         self.handle.len
     }
 
-    /// Whether it has no bytes.
+    /// Returns whether the buffer has no bytes.
     pub fn is_empty(&self) -> bool {
         self.handle.len == 0
     }
 
-    /// The system-wide id. In a forked child, which cannot see the pool, one that names nothing.
+    /// Returns the system-wide id. In a forked child, which cannot see the pool, it names no buffer.
     pub fn id(&self) -> BufferId {
         self.handle.id()
     }
@@ -91,28 +91,29 @@ impl Buffer {
         self.handle.trust()
     }
 
-    /// The bytes, if nobody can change them: a buffer of this domain's own pools, one that the kernel lets nobody write
-    /// ([`PoolOptions::seal_from`](crate::PoolOptions::seal_from)), or one received on a channel whose writer is trusted. `None` for others; use [`view`](Buffer::view).
+    /// Returns the bytes, if no other domain can change them: a buffer of this domain's own pools, one that the kernel
+    /// lets no process write ([`PoolOptions::seal_from`](crate::PoolOptions::seal_from)), or one received on a channel
+    /// whose writer is trusted. `None` for other buffers: use [`view`](Buffer::view).
     #[inline]
     pub fn bytes(&self) -> Option<&[u8]> {
         // SAFETY: the handle is borrowed, and writes nothing.
         unsafe { self.handle.bytes() }
     }
 
-    /// The bytes as the writer's memory shows them now.
+    /// Returns a view of the bytes as the writer's memory shows them now.
     #[inline]
     pub fn view(&self) -> View<'_> {
         // SAFETY: the handle is borrowed.
         unsafe { self.handle.view() }
     }
 
-    /// A private copy of the bytes.
+    /// Returns a private copy of the bytes.
     pub fn to_vec(&self) -> Vec<u8> {
         self.view().to_vec()
     }
 
-    /// Whether no other holder can know the bytes: a buffer of this domain's own that was never sent, of which this is
-    /// the only handle. The holder of such a handle may write the memory, except in a forked child.
+    /// Returns whether this is the only handle of a buffer of this domain's own that was never sent. The holder of such
+    /// a handle may write the memory, except in a forked child.
     #[inline]
     pub fn is_unique(&self) -> bool {
         let Home::Own(pool) = self.handle.home() else {
@@ -123,9 +124,9 @@ impl Buffer {
         !self.handle.is_inherited() && pool.is_private(self.handle.slot())
     }
 
-    /// Whether another domain holds this buffer of one's own, or has a message with it that it has not taken: as the counters say at this moment.
-    /// A domain that counts less than it holds sees the memory used again. `false` for buffers of others. Takes the lock of the pool's collector.
-    /// For the cache, which limits the values that each reader holds.
+    /// Returns whether another domain holds this own buffer, or has not taken a message with it, by the counters of
+    /// this moment. A domain that counts less than it holds sees the memory used again. `false` for buffers of other
+    /// domains. Takes the lock of the pool's collector. The cache uses it to limit the values that each reader holds.
     #[doc(hidden)]
     pub fn is_held_by(&self, domain: DomainId) -> bool {
         let Home::Own(pool) = self.handle.home() else {
@@ -136,17 +137,17 @@ impl Buffer {
         !self.handle.is_inherited() && pool.is_held_by(self.handle.slot(), domain)
     }
 
-    /// Writes all bytes, copied piecemeal unless nobody can change them: however long the buffer says it is, this takes
-    /// at most 64 KiB of private memory.
+    /// Writes all bytes. Bytes that another domain can change are copied first, piece by piece: this takes at most 64
+    /// KiB of private memory, whatever the buffer's length is.
     ///
     /// # Errors
-    /// What `to` fails with. It blocks as long as `to` does.
+    /// An error of `to`. It blocks as long as `to` does.
     pub fn write_to(&self, to: &mut impl io::Write) -> io::Result<()> {
         // SAFETY: the handle is borrowed, and writes nothing.
         unsafe { self.handle.write_to(to) }
     }
 
-    /// A part of it, sharing the memory.
+    /// Returns a part of the buffer, which shares the memory.
     ///
     /// # Panics
     /// If the range is not inside.
@@ -167,7 +168,7 @@ impl Buffer {
             self.handle.len
         );
         let mut part = self.clone();
-        // No bytes stay where the buffer is: behind its end there may be nothing.
+        // An empty part stays at the buffer's beginning: behind its end there may be no memory.
         if start < end {
             // SAFETY: start < len was just checked.
             part.handle.ptr = unsafe { part.handle.ptr.add(start) };
@@ -176,7 +177,7 @@ impl Buffer {
         part
     }
 
-    /// A received one that is pinned from here on, so that it can be read as a slice whatever its writer does.
+    /// Pins a received buffer, so that it can be read as a slice whatever its writer does.
     pub(crate) fn pinned(mut self) -> Buffer {
         let Handle { tag, .. } = self.handle;
         debug_assert!(tag.has(Tag::FOREIGN));

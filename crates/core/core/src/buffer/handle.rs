@@ -15,12 +15,12 @@ const PART: usize = 64 << 10;
 const PLACES: usize = 127;
 const _: () = assert!(align_of::<OwnPool>() > PLACES && align_of::<ForeignPool>() > PLACES);
 
-/// Whose pool a buffer lies in.
+/// The pool of a buffer.
 #[derive(Clone, Copy)]
 pub(crate) enum Home {
-    /// This domain's: the local reference is private.
+    /// A pool of this domain: the local reference is private.
     Own(NonNull<OwnPool>),
-    /// Another's: the reference is counted in our `ref` page.
+    /// A pool of another domain: the reference is counted in this domain's `ref` page.
     Foreign(NonNull<ForeignPool>),
 }
 
@@ -101,7 +101,7 @@ impl Handle {
         unsafe { NonNull::new_unchecked(pool) }
     }
 
-    /// Where the thread's cache for it is; of an own one.
+    /// Returns the place of the thread's cache for an own buffer.
     #[inline(always)]
     pub(super) fn cache_place(self) -> CachePlace {
         #[allow(clippy::cast_possible_truncation)] // below 128
@@ -133,7 +133,7 @@ impl Handle {
         }
     }
 
-    /// The trust level of its pool.
+    /// Returns the trust level of its pool.
     pub(super) fn trust(self) -> Trust {
         match self.home() {
             // SAFETY: pools outlive their outstanding slots.
@@ -143,7 +143,7 @@ impl Handle {
         }
     }
 
-    /// The system-wide id; in a forked child, which cannot see the pool, one that names nothing.
+    /// Returns the system-wide id. In a forked child, which cannot see the pool, it names no buffer.
     pub(super) fn id(self) -> BufferId {
         if self.is_inherited() {
             return BufferId::new(PoolId(0), self.slot(), self.tag.generation());
@@ -151,7 +151,7 @@ impl Handle {
         self.wire_id()
     }
 
-    /// The id, for a process that did not inherit the buffer.
+    /// Returns the id, for a process that did not inherit the buffer.
     #[inline]
     pub(crate) fn wire_id(self) -> BufferId {
         match self.home() {
@@ -166,7 +166,7 @@ impl Handle {
         }
     }
 
-    /// Window offset of the first byte, and the serial of the chunks that it lies in.
+    /// Returns the window offset of the first byte, and the serial of the buffer's chunks.
     pub(crate) fn place(self) -> (u64, u32) {
         match self.home() {
             Home::Own(pool) => {
@@ -184,7 +184,7 @@ impl Handle {
         }
     }
 
-    /// The bytes, if they may be had as a slice.
+    /// Returns the bytes, if a slice of them is allowed.
     ///
     /// # Safety
     /// The handle is not let go before `'a` ends, and it writes nothing until then.

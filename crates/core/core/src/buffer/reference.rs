@@ -1,13 +1,13 @@
-//! A buffer as others are told of it.
+//! A buffer as messages name it.
 
 use tranship_proto::BufferId;
 
-/// Which one, and where in its pool's window its bytes are.
+/// The id of a buffer, and the place of its bytes in its pool's window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Reference {
     pub(crate) id: BufferId,
     pub(crate) offset: u64,
     pub(crate) length: u64,
-    /// Of the chunks that they lie in.
+    /// Serial of the chunks of these bytes.
     pub(crate) serial: u32,
 }

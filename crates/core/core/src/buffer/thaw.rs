@@ -6,8 +6,7 @@ use crate::pool::Tag;
 use std::mem::ManuallyDrop;
 
 impl Buffer {
-    /// This buffer, exclusive again, if it [`is_unique`](Buffer::is_unique); else itself.
-    /// It does not block.
+    /// Makes the buffer exclusive again, if it [`is_unique`](Buffer::is_unique). It does not block.
     ///
     /// # Errors
     /// The buffer, unchanged.

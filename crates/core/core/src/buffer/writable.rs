@@ -13,16 +13,16 @@ use tranship_proto::BufferId;
 use tranship_region::View;
 use tranship_sys::map::Access;
 
-/// A buffer that is this handle's alone, and that can be written: one that is being filled, or one that
-/// [was given away](crate::Body::BufferMut) by another domain.
+/// A writable buffer with one handle: it was allocated here, or another domain [gave it away](crate::Body::BufferMut).
 ///
-/// The first contents of an allocated one are whatever the buffer held before. It can be used as a slice, unless others can write its
-/// pool ([`PoolOptions::trust`](crate::PoolOptions::trust)). [`freeze`](BufferMut::freeze) makes it one that can be shared;
-/// [`Sender::send`](crate::Sender::send) gives it away; [`Receiver::send_back`](crate::Receiver::send_back) hands one that was given away back;
-/// dropping it frees it, or lets its pool's writer have it again.
+/// An allocated buffer begins with the old contents of its memory. It can be used as a slice, unless other domains can
+/// write its pool ([`PoolOptions::trust`](crate::PoolOptions::trust)). [`freeze`](BufferMut::freeze) makes a buffer
+/// that can be shared; [`Sender::send`](crate::Sender::send) gives it away;
+/// [`Receiver::send_back`](crate::Receiver::send_back) hands back a buffer that was given away. Dropping it frees it,
+/// or lets its pool's writer have it again.
 ///
-/// Only a large one of level [`None`](crate::Trust::None) whose send failed after it was sealed cannot be written any more
-/// ([`PoolOptions::seal_from`](crate::PoolOptions::seal_from)): it can be sent again, read and dropped.
+/// Only a large buffer of level [`None`](crate::Trust::None) whose send failed after the seal cannot be written any
+/// more ([`PoolOptions::seal_from`](crate::PoolOptions::seal_from)): it can be sent again, read and dropped.
 ///
 /// Crash: if the process dies the pool's writer has it again, unless that is this process: then the whole pool goes with it.
 ///
@@ -52,7 +52,8 @@ unsafe impl Sync for BufferMut {}
 
 impl BufferMut {
     /// # Safety
-    /// `raw` came out of this pool, and is nobody else's: the slot is live with one local reference that becomes this handle's.
+    /// `raw` came out of this pool, and has no other handle: the slot is live with one local reference that becomes
+    /// this handle's.
     #[inline(always)]
     pub(super) unsafe fn own(pool: &OwnPool, raw: RawBuf) -> BufferMut {
         let handle = Handle::own(pool, raw);
@@ -75,41 +76,41 @@ impl BufferMut {
     }
 
     /// # Safety
-    /// The only reference of what the handle names, which nobody was ever sent, becomes this one's.
+    /// The only reference of the named buffer, which was never sent, becomes this handle's.
     #[inline(always)]
     pub(super) unsafe fn of(handle: Handle) -> BufferMut {
         BufferMut { handle }
     }
 
-    /// Length in bytes.
+    /// Returns the length in bytes.
     #[inline]
     pub fn len(&self) -> usize {
         self.handle.len
     }
 
-    /// Whether it has no bytes.
+    /// Returns whether the buffer has no bytes.
     pub fn is_empty(&self) -> bool {
         self.handle.len == 0
     }
 
-    /// The id under which it is known once sent.
+    /// Returns the id under which other domains know the buffer once it is sent.
     pub fn id(&self) -> BufferId {
         self.handle.id()
     }
 
-    /// Shortens it; does nothing if it is shorter already. The memory stays with the buffer.
+    /// Shortens the buffer; does nothing if it is shorter already. The memory stays with the buffer.
     pub fn truncate(&mut self, len: usize) {
         self.handle.len = self.handle.len.min(len);
     }
 
-    /// The bytes as they are now.
+    /// Returns a view of the bytes as they are now.
     #[inline]
     pub fn view(&self) -> View<'_> {
         // SAFETY: the handle is borrowed.
         unsafe { self.handle.view() }
     }
 
-    /// A private copy of the bytes.
+    /// Returns a private copy of the bytes.
     pub fn to_vec(&self) -> Vec<u8> {
         self.view().to_vec()
     }
@@ -120,7 +121,7 @@ impl BufferMut {
         unsafe { self.handle.write_to(to) }
     }
 
-    /// Whether it is not sealed.
+    /// Whether the buffer is not sealed.
     #[inline]
     fn is_open(&self) -> bool {
         !self.handle.tag.has(Tag::SEALED) || self.is_not_sealed_yet()
@@ -135,7 +136,7 @@ impl BufferMut {
         }
     }
 
-    /// Whether sending it takes from everybody, this process included, the possibility to write its memory
+    /// Returns whether a send makes the buffer's memory unwritable for all processes, this one included
     /// ([`PoolOptions::seal_from`](crate::PoolOptions::seal_from)): a later write through an old pointer ends the
     /// process by a signal.
     pub fn seals(&self) -> bool {
@@ -145,8 +146,8 @@ impl BufferMut {
     /// Copies bytes in, from `at` on, at every level of trust.
     ///
     /// # Errors
-    /// One that says how long the buffer is, if the bytes reach beyond the end; [`ErrorKind::BufferState`] if it was sealed for a send that failed.
-    /// Nothing is written then.
+    /// An error with the buffer's length, if the bytes reach beyond the end; [`ErrorKind::BufferState`] if the buffer
+    /// was sealed for a send that failed. Nothing is written then.
     pub fn write(&mut self, at: usize, bytes: &[u8]) -> Result<(), Error> {
         if !self.is_open() {
             let text = "the buffer was sealed for a send that failed: nobody can write it any more; send it again, or copy it";
@@ -158,7 +159,7 @@ impl BufferMut {
         Ok(())
     }
 
-    /// Copies in as much as there is room for.
+    /// Copies in as many bytes as have room.
     pub(crate) fn fill_from(&mut self, bytes: View<'_>) {
         let len = bytes.len().min(self.len());
         if let Ok(bytes) = bytes.sub(0..len) {
@@ -167,14 +168,14 @@ impl BufferMut {
         }
     }
 
-    /// The bytes, if nobody else can write them; else [`view`](BufferMut::view) shows them.
+    /// Returns the bytes, if no other domain can write them; else [`view`](BufferMut::view) shows them.
     #[inline]
     pub fn bytes(&self) -> Option<&[u8]> {
         // SAFETY: the handle is borrowed, and so writes nothing.
         unsafe { self.handle.bytes() }
     }
 
-    /// The bytes for writing, if nobody else can write them; else there is [`write`](BufferMut::write).
+    /// Returns the bytes for writing, if no other domain can write them; else use [`write`](BufferMut::write).
     #[inline]
     pub fn bytes_mut(&mut self) -> Option<&mut [u8]> {
         // SAFETY: as for `Handle::bytes`; `&mut self` makes it unique, and the tag says that the memory is mapped for writing.
@@ -185,10 +186,12 @@ impl BufferMut {
         writable.then(bytes)
     }
 
-    /// Where its bytes lie, to be written in place at every level of trust: by volatile stores, or by the kernel. `None` if it was sealed for a
-    /// send that failed. Good for `len` bytes until the buffer is frozen, sent or dropped.
+    /// Returns the address of the bytes, to be written in place at every level of trust: by volatile stores, or by the
+    /// kernel. `None` if the buffer was sealed for a send that failed. The pointer is valid for `len` bytes until the
+    /// buffer is frozen, sent or dropped.
     ///
-    /// Where others can write the pool ([`bytes_mut`](BufferMut::bytes_mut) gives no slice there) no slice is to be made of it.
+    /// Make no slice of it if other domains can write the pool ([`bytes_mut`](BufferMut::bytes_mut) gives no slice
+    /// there).
     ///
     /// ```
     /// # use tranship_core::{Domain, PoolOptions, Trust};
@@ -235,7 +238,7 @@ impl BufferMut {
     }
 }
 
-/// What a long one's tag is once it is frozen: nothing writes it any more, for the handle is gone, and with it all slices.
+/// Freezes a buffer that goes the long way. Returns its tag. The writable handle is gone, and with it all slices.
 #[cold]
 fn freeze_long(home: Home, tag: Tag) -> Tag {
     match home {
@@ -268,7 +271,7 @@ impl Drop for BufferMut {
     }
 }
 
-/// Panics where there is no slice: if others can write the pool.
+/// Panics if other domains can write the pool: then there is no slice.
 impl Deref for BufferMut {
     type Target = [u8];
     #[inline]
@@ -277,7 +280,8 @@ impl Deref for BufferMut {
     }
 }
 
-/// Panics where there is no slice to write: if others can write the pool, or the buffer was sealed for a send that failed.
+/// Panics if other domains can write the pool, or if the buffer was sealed for a send that failed: then there is no
+/// slice to write.
 impl DerefMut for BufferMut {
     #[inline]
     fn deref_mut(&mut self) -> &mut [u8] {

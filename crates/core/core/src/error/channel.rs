@@ -10,7 +10,7 @@ pub enum Violation {
     /// The ring's cursor moved where it cannot.
     #[error("its ring cursor went to {head}, allowed is {min} to {max}")]
     Head {
-        /// What it says.
+        /// Value of the peer's cursor.
         head: u64,
         /// Smallest possible.
         min: u64,
@@ -20,21 +20,21 @@ pub enum Violation {
     /// An operation that does not exist.
     #[error("operation {op} does not exist")]
     Operation {
-        /// What it says.
+        /// Number of the operation.
         op: u8,
     },
     /// More inline bytes than a line holds.
     #[error("{bytes} inline bytes, the limit is {}", tranship_ring::INLINE_BYTES)]
     InlineLength {
-        /// What it says.
+        /// Inline bytes that the line names.
         bytes: u8,
     },
     /// Bits of a line that this version does not use.
     #[error("word {word} of its line has {bits:#x} where version 1 has zeros")]
     Reserved {
-        /// Which word of the line.
+        /// Number of the line's word.
         word: u8,
-        /// Those of its bits that should be zero and are not.
+        /// Bits of the word that should be zero and are not.
         bits: u64,
     },
     /// A pool that is not assigned to this channel.
@@ -46,7 +46,7 @@ pub enum Violation {
     /// A slot outside the table.
     #[error("slot {slot} of {slots}")]
     Slot {
-        /// What it says.
+        /// Number of the slot.
         slot: u32,
         /// Slots of the pool.
         slots: u32,
@@ -82,12 +82,12 @@ pub enum Violation {
     /// An aggregate list that does not hold together.
     #[error("an aggregate of {pieces} pieces in a list of {list_bytes} bytes")]
     Aggregate {
-        /// Pieces it says it has.
+        /// Number of pieces that it names.
         pieces: u32,
         /// Length of its list.
         list_bytes: u64,
     },
-    /// One that cannot be read.
+    /// A list of pieces that cannot be read.
     #[error("the list of an aggregate: {0}")]
     List(#[from] tranship_region::layout::AggregateError),
     /// A chunk of a pool that others write, with holes in it: touching them would charge the receiver.
@@ -107,12 +107,12 @@ pub enum Violation {
     Chunk {
         /// The window index.
         index: u32,
-        /// The serial it claims.
+        /// The serial that the line names.
         serial: u32,
     },
 }
 
-/// The ring is full and the sender does not wait, or waited long enough.
+/// The ring is full, and the sender does not wait, or has waited long enough.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the ring of {lines} messages is full; waited {waited_ms} ms")]
 pub struct RingFull {
@@ -138,7 +138,7 @@ pub struct PoolPending {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{messages} messages were not taken{}", not_taken(*gone, *waited_ms))]
 pub struct NotTaken {
-    /// How many.
+    /// Number of messages that were not taken.
     pub messages: u64,
     /// Whether the receiver is gone.
     pub gone: bool,

@@ -25,20 +25,20 @@ pub enum Limit {
         /// Bytes left of it.
         left_bytes: u64,
     },
-    /// It holds more of others' memory than the manager's rules allow, and is granted memory rarely.
+    /// The domain holds more of others' memory than the manager's rules allow, and is granted memory rarely.
     #[error(
         "it is slowed down: {charged_bytes} bytes of others' pools are charged to it, allowed are {over_bytes}; buffers that are dropped count no more"
     )]
     Hog {
         /// Bytes that are charged to it.
         charged_bytes: u64,
-        /// More than so much is too much, bytes.
+        /// Bytes that may be charged to it at most.
         over_bytes: u64,
     },
     /// The pool's number of buffers.
     #[error("all its {slots} slots are in use (PoolOptions::slots)")]
     Slots {
-        /// How many it has.
+        /// Slots of the pool.
         slots: u32,
     },
     /// The pool has its maximum of chunks, but no hole in them is long enough.
@@ -59,12 +59,12 @@ pub enum Limit {
     /// The kernel gave no memory, descriptors or mappings.
     #[error("the kernel gave none, {step}: {}", io::Error::from_raw_os_error(*errno))]
     Kernel {
-        /// Where.
+        /// The step that failed.
         step: &'static str,
-        /// What it said.
+        /// Number of the kernel's error.
         errno: i32,
     },
-    /// The manager's answer is none.
+    /// The manager's answer is not an answer to the request.
     #[error("the manager broke the protocol")]
     Protocol,
     /// The manager refused for another reason.
@@ -73,33 +73,33 @@ pub enum Limit {
     /// No manager is there to ask for more.
     #[error("the manager is away")]
     Away,
-    /// Nor can one be reached any more.
+    /// No manager can be reached any more.
     #[error("no manager can be reached any more (Domain::cut_off says why)")]
     CutOff,
     /// The manager was asked for more and has not answered yet.
     #[error("the manager has not answered yet")]
     Late,
-    /// A list of pieces of others' pools, and no pool of one's own for it.
+    /// The list of an aggregate has no pool: all pieces are of other domains' pools.
     #[error("no pool for the list of pieces (Aggregate::set_list_pool)")]
     NoPool,
-    /// Others wait for memory already, and come first.
+    /// Other callers wait for memory already, and come first.
     #[error("others wait for it")]
     Queue,
 }
 
-/// Whose the oldest buffers are.
+/// Domain that has the oldest buffers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("domain {domain} holds {buffers} of the {asked} oldest buffers, or has not taken them")]
 pub struct Holder {
     /// The domain that holds most of them; the pool's own is possible.
     pub domain: DomainId,
-    /// How many.
+    /// Number of these buffers that the domain holds.
     pub buffers: u32,
-    /// Of so many that were looked at.
+    /// Number of buffers that were looked at.
     pub asked: u32,
 }
 
-/// A buffer can never fit: an error at once, whatever was asked about waiting.
+/// A buffer can never fit: the call fails at once, also if it would wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "a buffer of {need_bytes} bytes is larger than the pool's maximum of {max_bytes} bytes (PoolOptions::new)"
@@ -119,13 +119,13 @@ pub struct TooLarge {
 pub struct NoAddresses {
     /// The pool's maximum.
     pub need_bytes: u64,
-    /// Where they were to begin.
+    /// Lowest address that the options allow.
     pub from: usize,
-    /// And to end.
+    /// End of the addresses that the options allow.
     pub to: usize,
 }
 
-/// Nothing is free now (`try_alloc`), or was within the time given (`alloc_timeout`). Nothing was changed.
+/// No memory is free now (`try_alloc`), or was within the given time (`alloc_timeout`). Nothing was changed.
 ///
 /// ```
 /// # use tranship_core as tranship;
@@ -160,19 +160,19 @@ pub struct Shortage {
     pub live_bytes: u64,
     /// The quota now.
     pub quota_bytes: u64,
-    /// The domain that holds most of what is in the way, if it is another one.
+    /// The domain that holds most of the oldest buffers, if it is another one.
     pub holder: Option<Holder>,
     /// Time waited, milliseconds.
     pub waited_ms: u64,
 }
 
-/// An id that names nothing alive in its pool: its buffer was reused, never sent, or never was.
+/// An id that names no living buffer in its pool: the buffer was reused, never sent, or never existed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("buffer {id} is not alive in pool {pool}")]
 pub struct StaleId {
     /// The id.
     pub id: BufferId,
-    /// Where it was looked for.
+    /// The pool that was searched.
     pub pool: PoolId,
 }
 

@@ -1,5 +1,5 @@
-//! The causes of errors that have figures, or a meaning to programs, of their own: those of channels and of memory. What goes wrong between a
-//! domain and its manager is of the crate `session`.
+//! Causes of errors with figures of their own: those of channels and of memory. The crate `session` has those between a
+//! domain and its manager.
 
 mod channel;
 mod memory;

@@ -5,16 +5,16 @@ use crate::error::{Error, ErrorKind};
 /// An address, taken apart.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Address<'a> {
-    /// `NAME` or `shm:NAME`: at the manager.
+    /// `NAME` or `shm:NAME`: a name at the manager.
     Named(&'a str),
-    /// `local:NAME`: within this process.
+    /// `local:NAME`: a name within this process.
     Local(&'a str),
-    /// `SCHEME:REST`: a carrier's.
+    /// `SCHEME:REST`: an address of a carrier.
     Carried { scheme: &'a str, rest: &'a str },
 }
 
 impl<'a> Address<'a> {
-    /// Any text has a meaning; whether there is somebody for a scheme the caller finds out.
+    /// Takes an address apart. Any text is an address; the caller finds out whether a carrier has the scheme.
     pub(crate) fn parse(text: &'a str) -> Address<'a> {
         match text.split_once(':') {
             Some(("shm", name)) => Address::Named(name),
@@ -25,7 +25,7 @@ impl<'a> Address<'a> {
     }
 }
 
-/// As in URLs, in small letters.
+/// Whether a text is a scheme, as in URLs, in small letters.
 fn is_scheme(text: &str) -> bool {
     let rest =
         |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"+-.".contains(&byte);
@@ -35,7 +35,7 @@ fn is_scheme(text: &str) -> bool {
         && text.bytes().all(rest)
 }
 
-/// Nobody carries it.
+/// Returns the error of a scheme that no carrier has.
 pub(crate) fn unknown(scheme: &str, known: &[&str]) -> Error {
     let mut all = vec!["shm", "local"];
     all.extend(known);

@@ -35,11 +35,11 @@ pub trait PayloadBack: sealed::Sealed + Sized + Send + Unpin {
     fn unsent_back(self) -> Self::Unsent;
 }
 
-/// Something that came by a channel, and that its receiver lets go of: the sender hears of it
+/// A payload that came by a channel and that its receiver releases: the sender is told
 /// ([`Receiver::send_back`](crate::Receiver::send_back)).
 #[derive(Debug)]
 pub struct Released<T>(
-    /// A buffer of either kind, an aggregate, inline bytes, or the body of a message.
+    /// The released payload: a buffer of either kind, an aggregate, inline bytes, or the body of a message.
     pub T,
 );
 

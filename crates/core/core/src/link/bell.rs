@@ -1,4 +1,4 @@
-//! The descriptor by which an end is woken: asked of the manager, or made for an end of this process; watched and cleared.
+//! The descriptor by which an end is woken. The manager makes it, or this process for an end of its own.
 
 use super::shared::{Doorbell, LinkShared};
 use super::sleep::LOOK;
@@ -18,8 +18,8 @@ impl LinkShared {
         self.channel.0.into()
     }
 
-    /// Whether there is a descriptor to sleep on. If not, the manager is asked for one, and its answer taken when it is there: this
-    /// waits for nobody.
+    /// Whether there is a descriptor to sleep on. If not, the manager is asked for one, and its answer taken when it is
+    /// there. This does not wait.
     pub(super) fn has_doorbell(&self) -> bool {
         let mut doorbell = lock(&self.doorbell);
         if doorbell.again.is_some_and(|again| Instant::now() < again) {
@@ -55,7 +55,7 @@ impl LinkShared {
         doorbell.near.is_some()
     }
 
-    /// A descriptor that the other end of this process rings.
+    /// Makes a descriptor that the other end, in this process, rings.
     fn make_doorbell(&self, doorbell: &mut Doorbell) -> bool {
         let made = self.other().zip(socket::one_way().ok());
         match made {
@@ -68,7 +68,7 @@ impl LinkShared {
         doorbell.near.is_some()
     }
 
-    /// Has the reactor watch our descriptor; false if there is none now.
+    /// Has the reactor watch this end's descriptor; false if there is none now.
     pub(super) fn is_watched(&self) -> bool {
         if !self.has_doorbell() {
             return false;
@@ -82,7 +82,8 @@ impl LinkShared {
         doorbell.watched
     }
 
-    /// The reactor found our descriptor readable. What is written to it after this is found once more.
+    /// Notes that the reactor found this end's descriptor readable. Bytes that are written after this are found once
+    /// more.
     pub(super) fn rung(&self, hung_up: bool) {
         let doorbell = lock(&self.doorbell);
         let (true, Some(near)) = (doorbell.watched, &doorbell.near) else {
@@ -94,7 +95,7 @@ impl LinkShared {
         }
     }
 
-    /// Takes note that a thread that waits on our descriptor itself found it readable.
+    /// Notes that a thread that waits on this end's descriptor itself found it readable.
     pub(super) fn answer_doorbell(&self) {
         let doorbell = lock(&self.doorbell);
         if let Some(near) = &doorbell.near {
@@ -106,7 +107,7 @@ impl LinkShared {
         }
     }
 
-    /// Our descriptor's other end is gone: the peer has died, or never got it.
+    /// Notes that the descriptor's other end is gone: the peer has died, or never got it.
     fn is_lost(&self, mut doorbell: MutexGuard<'_, Doorbell>) {
         if let (true, Some(near)) = (doorbell.watched, &doorbell.near) {
             self.domain.tasks.unwatch(near);
@@ -120,14 +121,15 @@ impl LinkShared {
         self.look_for_death();
     }
 
-    /// Our descriptor, to wait on.
+    /// Returns this end's descriptor, to wait on.
     pub(super) fn doorbell_at_hand(&self) -> Option<Arc<OwnedFd>> {
         let doorbell = lock(&self.doorbell);
         let may = doorbell.again.is_none_or(|again| Instant::now() >= again);
         doorbell.near.clone().filter(|_| may)
     }
 
-    /// Takes what is in our descriptor, and the reactor off it: it would take what is meant for us.
+    /// Takes the bytes in this end's descriptor, and the reactor off it, which would take bytes that are meant for this
+    /// thread.
     pub(super) fn ring_for_ourselves(&self) {
         let mut doorbell = lock(&self.doorbell);
         if let Some(near) = &doorbell.near {
@@ -141,7 +143,7 @@ impl LinkShared {
 }
 
 impl LinkShared {
-    /// Nobody waits for it any more.
+    /// Notes that no thread polls the descriptor any more.
     pub(super) fn unpoll(&self) {
         let doorbell = std::mem::take(&mut *lock(&self.doorbell));
         if let Some(near) = &doorbell.near {

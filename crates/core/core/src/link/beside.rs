@@ -8,7 +8,7 @@ use tranship_proto::{ChannelId, DomainId, NameKind, Req, Request, Role};
 use tranship_session::Offered;
 use tranship_sys::process;
 
-/// Makes the bell of a user, or returns the one that there is. A queue has its claims in its place, for all users.
+/// Makes the bell of a user, or returns the existing one. A queue has its claims in its place, for all users.
 pub(super) type Bells = dyn Fn(u32) -> Result<Arc<OwnedFd>, Error> + Send + Sync;
 
 /// Objects that this end shows. A channel of no topic shows none.
@@ -32,9 +32,9 @@ pub(crate) enum Beside {
         count: u32,
         bells: Arc<Bells>,
     },
-    /// Nothing: other domains may listen at the channel's name too.
+    /// No object: other domains may listen at the channel's name too.
     Shared,
-    /// Nothing: the channel is to go to a domain that is none of these.
+    /// No object: the channel has to go to a domain that is none of these.
     Others(Vec<DomainId>),
 }
 
@@ -113,7 +113,7 @@ pub(super) fn offered(beside: Option<&Beside>, role: Role) -> Offered {
     }
 }
 
-/// The request that connects to a name.
+/// Returns the request that connects to a name.
 pub(super) fn connect(
     beside: Option<&Beside>,
     req: Req,
@@ -145,7 +145,7 @@ pub(super) fn connect(
     }
 }
 
-/// The request that accepts a connection.
+/// Returns the request that accepts a connection.
 pub(super) fn accept(beside: Option<&Beside>, req: Req, channel: ChannelId, lines: u32) -> Request {
     match beside {
         Some(Beside::Ring { count, .. }) => Request::AcceptSubscriber {
@@ -162,7 +162,7 @@ pub(super) fn accept(beside: Option<&Beside>, req: Req, channel: ChannelId, line
     }
 }
 
-/// Puts what is shown behind the half.
+/// Puts the shown objects behind the half.
 pub(super) fn with_half<'a>(
     half: BorrowedFd<'a>,
     shown: &'a [Arc<OwnedFd>],

@@ -1,4 +1,4 @@
-//! The two ends of a carried channel inside this process: the program's, and what the carrier has of the other.
+//! The two ends of a carried channel inside this process: the program's and the carrier's.
 
 use super::carrier::{Ends, Handed};
 use super::driver::Driver;
@@ -16,8 +16,8 @@ use tranship_proto::Role;
 /// Memory for bytes that arrive at a channel whose options name no pool for them: 64 MiB.
 const ARRIVALS_BYTES: u64 = 64 << 20;
 
-/// Why a channel may end for the program at its other end. Any other kind would say something of the program's own side, or, as `Full`
-/// and `TimedOut`, that it may try again.
+/// Reasons for which a channel may end for the program at its other end. Any other kind would blame the program's own
+/// side, or mean, as `Full` and `TimedOut` do, that it may try again.
 pub const REASONS: [ErrorKind; 5] = [
     ErrorKind::PeerGone,
     ErrorKind::PeerDied,
@@ -43,7 +43,7 @@ pub struct Outlet(pub(super) Receiver);
 pub struct Inlet(Sender);
 
 impl Ends {
-    /// An end by which the program sends to `place`, messages of at most so many bytes, and the carrier's.
+    /// Makes the program's end that sends to `place`, messages of at most `most_bytes`, and the carrier's end.
     ///
     /// Does not block.
     ///
@@ -57,12 +57,12 @@ impl Ends {
         Ok((Outlet(receiver), Handed(End::Source(sender))))
     }
 
-    /// An end by which the program receives from `place`, and the carrier's.
+    /// Makes the program's end that receives from `place`, and the carrier's end.
     ///
-    /// As [`sending`](Ends::sending).
+    /// Does not block.
     ///
     /// # Errors
-    /// The same.
+    /// As [`sending`](Ends::sending).
     pub fn receiving(&self, place: &str) -> Result<(Inlet, Handed), Error> {
         let (sender, receiver) = self.pair(place)?;
         Ok((Inlet(sender), Handed(End::Sink(receiver))))
@@ -85,8 +85,8 @@ impl Ends {
         )
     }
 
-    /// Where what arrives goes: the pool that the options name ([`ChannelOptions::snapshots`]), else a new one of this channel's
-    /// ([`ChannelOptions::arrivals`]).
+    /// Returns the pool for arriving bytes: the one that the options name ([`ChannelOptions::snapshots`]), else a new
+    /// one of this channel's ([`ChannelOptions::arrivals`]).
     ///
     /// # Errors
     /// As [`Domain::create_pool`](crate::Domain::create_pool), and it blocks as that does; `BadArgument` for a pool that is not this domain's.
@@ -100,7 +100,7 @@ impl Ends {
 }
 
 impl Outlet {
-    /// Whether the program waits for what it sent to have arrived, or for the memory of that.
+    /// Whether the program waits until its messages have arrived, or until their memory is free.
     pub fn is_awaited(&self) -> bool {
         let link = &self.0.link;
         link.ring.is_awaited()
@@ -109,7 +109,8 @@ impl Outlet {
                 .is_some_and(|other| other.domain.pressure.is_under())
     }
 
-    /// The program's next message, if one is there. It counts as taken when it is [acknowledged](Outlet::acknowledge).
+    /// Takes the program's next message, if one is there. It counts as taken when it is
+    /// [acknowledged](Outlet::acknowledge).
     ///
     /// # Errors
     /// As [`Receiver::try_recv`]: `PeerGone` when the program has closed its end and everything was taken.
@@ -117,12 +118,12 @@ impl Outlet {
         self.0.try_recv()
     }
 
-    /// So many messages, from the first on, are where they were to go.
+    /// Notes that so many messages, from the first on, have arrived at their place.
     pub fn acknowledge(&mut self, messages: u64) {
         self.0.give_back_to(messages);
     }
 
-    /// Says something to the program, as its receiver does.
+    /// Sends bytes back to the program, as its receiver does.
     ///
     /// # Errors
     /// As [`Receiver::send_back`]. It does not block.
@@ -132,7 +133,7 @@ impl Outlet {
             .map_err(|failed| failed.map(drop))
     }
 
-    /// Says to the program that its receiver has let go of something.
+    /// Tells the program that its receiver has released something.
     ///
     /// # Errors
     /// As [`Receiver::send_back`]. It does not block.
@@ -140,14 +141,15 @@ impl Outlet {
         self.0.tell_released(word)
     }
 
-    /// The same, and what was said, of a carrier that goes: for these there is always room, and nothing comes after them.
+    /// Sends the last replies of a carrier that goes: for these there is always room, and nothing comes after them.
     pub fn say_last(&mut self, words: impl IntoIterator<Item = Message>) {
         if let Some(store) = self.0.store() {
             words.into_iter().for_each(|word| store.put_late(word));
         }
     }
 
-    /// Nothing is taken any more, and this is why: one of the [reasons](REASONS), or else `PeerGone` because of it.
+    /// Ends the channel for the program: nothing is taken any more. `why` is one of the [reasons](REASONS); any other
+    /// error becomes the cause of `PeerGone`.
     pub fn end(self, why: Error) {
         self.0.end_because(reason(why, ErrorKind::PeerGone));
     }
@@ -167,7 +169,7 @@ impl Inlet {
         self.0.try_message(message)
     }
 
-    /// How many messages the program has taken, from the first on.
+    /// Returns how many messages the program has taken, from the first on.
     pub fn taken(&mut self) -> u64 {
         self.0.taken()
     }
@@ -185,13 +187,13 @@ impl Inlet {
         self.0.link.is_over()
     }
 
-    /// The sender has closed the channel: everything is here.
+    /// Ends the channel in order: the sender has closed it, and everything is here.
     pub fn close(self) {
         drop(self.0);
     }
 
-    /// Nothing more comes, and this is why: one of the [reasons](REASONS), but not `PeerGone`, which is an end in order;
-    /// else `PeerDied` because of it.
+    /// Ends the channel for the program: nothing more comes. `why` is one of the [reasons](REASONS), but not
+    /// `PeerGone`, which is an end in order; any other error becomes the cause of `PeerDied`.
     pub fn end(self, why: Error) {
         let why = match why.kind() {
             ErrorKind::PeerGone => Error::because(ErrorKind::PeerDied, "not closed in order", why),
@@ -202,7 +204,8 @@ impl Inlet {
 }
 
 impl Handed {
-    /// From now on the program's end calls this whenever it does something, and its carrier's end is not told otherwise.
+    /// Has the program's end call `driver` whenever it does something, from now on. The carrier's end is not told
+    /// otherwise.
     pub fn drive(&mut self, driver: Arc<dyn Driver>) {
         let link = match &mut self.0 {
             End::Source(sender) => &sender.link,
@@ -216,7 +219,7 @@ impl Handed {
         };
         link.domain.pressure.has_carriers();
         if inside.driver.set(driver).is_ok() {
-            // It never sleeps on anything but the driver's: so each message presses its doorbell, which is the driver.
+            // The end never sleeps but in the driver: so each message presses its doorbell, which is the driver.
             other.ring.arm();
         }
     }

@@ -18,7 +18,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tranship_proto::Role;
 
-/// Carries channels to where no shared memory is: the addresses `SCHEME:REST` of some schemes.
+/// Carries channels to places without shared memory: the addresses `SCHEME:REST` of some schemes.
 ///
 /// ```
 /// # use tranship_core as tranship;
@@ -88,9 +88,10 @@ use tranship_proto::Role;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub trait Carrier: Send + Sync + Debug {
-    /// Without the colon, in small letters.
+    /// Returns the schemes, without the colon, in small letters.
     fn schemes(&self) -> &[&str];
-    /// Listens there, and [hands out](Ends::hand_out) an end for each connection, until the returned value is dropped.
+    /// Listens at `SCHEME:REST`, and [hands out](Ends::hand_out) an end for each connection, until the returned value
+    /// is dropped.
     ///
     /// # Errors
     /// `InvalidEndpoint`; `NameTaken` for a place that cannot be had; any other error that prevents listening. It does
@@ -101,11 +102,11 @@ pub trait Carrier: Send + Sync + Debug {
         rest: &str,
         ends: Ends,
     ) -> Result<Box<dyn Any + Send + Sync>, Error>;
-    /// Connects to the listening end there. Waits for it as long as the options say ([`Ends::timeout`]) and the program
-    /// [wants it](Ends::is_wanted).
+    /// Connects to the listening end at `SCHEME:REST`. Waits for it as long as the options say ([`Ends::timeout`]) and
+    /// the program [wants it](Ends::is_wanted).
     ///
     /// # Errors
-    /// `TimedOut`; `SameRole`; whatever keeps the connection from being made.
+    /// `TimedOut`; `SameRole`; any other error that prevents the connection.
     fn open(&self, scheme: &str, rest: &str, ends: &Ends) -> Result<Handed, Error>;
 }
 
@@ -116,13 +117,13 @@ pub struct Ends {
     pub(crate) address: String,
     pub(crate) role: Role,
     pub(crate) options: ChannelOptions,
-    /// A listener's.
+    /// The feed of a listener.
     pub(crate) feed: Option<Arc<Feed>>,
-    /// Gone when nobody awaits the end any more that is being opened.
+    /// Alive as long as a caller awaits the end that is being opened.
     pub(crate) asker: Option<Weak<()>>,
 }
 
-/// An end that is the program's, and that it has still to get.
+/// The program's end, before the program gets it.
 pub struct Handed(pub(crate) End);
 
 impl Debug for Ends {
@@ -142,28 +143,28 @@ impl Debug for Handed {
 }
 
 impl Ends {
-    /// Says whether the program sends over the channel. Otherwise it receives.
+    /// Returns whether the program sends over the channel. Otherwise it receives.
     pub fn sends(&self) -> bool {
         self.role == Role::Source
     }
 
-    /// How long opening may take; none: for ever.
+    /// Returns the time that opening may take. `None`: for ever.
     pub fn timeout(&self) -> Option<Duration> {
         self.options.timeout
     }
 
-    /// Whether somebody still waits for the end that is being opened.
+    /// Whether a caller still waits for the end that is being opened.
     pub fn is_wanted(&self) -> bool {
         let asker = self.asker.as_ref();
         asker.is_none_or(|asker| asker.strong_count() > 0)
     }
 
-    /// How many messages the program's end holds.
+    /// Returns how many messages the program's end holds.
     pub fn lines(&self) -> u32 {
         self.options.lines
     }
 
-    /// The whole address, for messages.
+    /// Returns the whole address, for messages.
     pub fn address(&self) -> &str {
         &self.address
     }

@@ -1,4 +1,4 @@
-//! Ring lines as `docs/format.md` describes them: words in, fields out, every field checked. Bits that are to be zero are, so
+//! Ring lines as `docs/format.md` describes them: words in, fields out, every field checked. Unused bits are zero, so
 //! that a later version may use them.
 
 use super::inline::Inline;
@@ -28,7 +28,7 @@ pub(crate) enum Carries {
     Aggregate,
     /// A buffer that is the receiver's from here on.
     Moved,
-    /// The list of an aggregate whose pieces are.
+    /// The list of an aggregate whose pieces are the receiver's from here on.
     MovedAggregate,
 }
 
@@ -49,11 +49,11 @@ impl Carries {
 pub(crate) enum Descriptor {
     Inline(Inline),
     Reference(Carries, Reference),
-    /// On the way back: something was let go of, and which buffer that was, if it has a name that both know.
+    /// On the way back: a payload was released. The id is its buffer's, if both ends know a name for it.
     Released(Option<BufferId>),
 }
 
-/// A line with inline bytes. At most [`INLINE_BYTES`] are taken.
+/// Makes a line with inline bytes. At most [`INLINE_BYTES`] are taken.
 #[inline]
 pub(crate) fn inline_line(bytes: &[u8], word: u64) -> [u64; 8] {
     let len = bytes.len().min(INLINE_BYTES);
@@ -68,7 +68,7 @@ pub(crate) fn inline_line(bytes: &[u8], word: u64) -> [u64; 8] {
     words
 }
 
-/// A line that names a buffer.
+/// Makes a line that names a buffer.
 #[inline(always)]
 pub(crate) fn reference_line(reference: Reference, carries: Carries, word: u64) -> [u64; 8] {
     [
@@ -83,13 +83,13 @@ pub(crate) fn reference_line(reference: Reference, carries: Carries, word: u64) 
     ]
 }
 
-/// A line that says that something was let go of. No buffer has the id 0, which is of no pool.
+/// Makes a line that reports a release. No buffer has the id 0, which is of no pool.
 pub(crate) fn released_line(id: Option<BufferId>, word: u64) -> [u64; 8] {
     let id = id.map_or(0, |id| id.0);
     [OP_RELEASED << 32, word, id, 0, 0, 0, 0, 0]
 }
 
-/// Meta and reference of a line that carries this; `None` for any other line. Loads each word once.
+/// Returns word and reference of a line that carries this; `None` for any other line. Loads each word once.
 #[inline(always)]
 pub(crate) fn named(carries: Carries, first: u64, line: &Line) -> Option<(u64, Reference)> {
     if first >> 32 != carries.op() {
@@ -112,7 +112,7 @@ pub(crate) fn named(carries: Carries, first: u64, line: &Line) -> Option<(u64, R
     Some((word(1), reference))
 }
 
-/// Meta and bytes of a line with inline bytes; `None` for any other line, or a wrong one. Loads each word once.
+/// Returns word and bytes of a line with inline bytes; `None` for any other line, or a wrong one. Loads each word once.
 #[inline(always)]
 pub(crate) fn inline(first: u64, line: &Line) -> Option<(u64, Inline)> {
     let len = first >> 40;
@@ -247,7 +247,7 @@ mod tests {
     }
 
     proptest::proptest! {
-        /// The fast ways take only what the whole way takes, and take it the same.
+        /// The fast ways take only lines that the whole way takes, with the same meaning.
         #[test]
         fn any_line_means_one_thing(words: [u64; 8], op in 0..8u64, len in 0..64u64, tidy in 0..5usize) {
             let mut words = words;

@@ -1,5 +1,5 @@
 //! A carrier's work in the program's own thread: a sending thread puts the bytes into the socket itself, and a
-//! receiving thread waits for the socket. No other thread has to be woken on the way.
+//! receiving thread waits for the socket. No other thread has to be woken.
 //!
 //! NOT here: the work itself, and the carrier's thread, which does it while the program is elsewhere (`channel`).
 
@@ -9,10 +9,10 @@ use std::time::Duration;
 /// has the end, and others that are short of memory ([`look`](Driver::look)). [`stir`](Driver::stir) and `look` wait
 /// for no lock: its holder does what is asked.
 pub trait Driver: Send + Sync {
-    /// The program's end has sent, taken or said something, or is gone: does what can be done about it without waiting.
+    /// Works without waiting, after the program's end has sent, taken or said something, or is gone.
     fn stir(&self);
-    /// Looks for what has come, without waiting.
+    /// Looks for arrived data, without waiting.
     fn look(&self);
-    /// Looks, and waits until `is_ready`, at most so long. It may come back early.
+    /// Looks, and waits until `is_ready`, at most `limit`. It may come back early.
     fn wait(&self, limit: Duration, is_ready: &dyn Fn() -> bool);
 }

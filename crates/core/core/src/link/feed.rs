@@ -9,13 +9,13 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex};
 use tranship_sys::eventfd;
 
-/// Ends that may wait.
+/// The most ends that may wait.
 const MOST: usize = 128;
 
-/// Where they wait.
+/// Ends that wait to be accepted.
 pub(crate) struct Feed {
     waiting: Mutex<VecDeque<End>>,
-    /// Readable while there is one.
+    /// Readable while an end waits.
     doorbell: OwnedFd,
 }
 
@@ -40,7 +40,7 @@ impl Feed {
         }))
     }
 
-    /// False: there is no room for it, and it is gone.
+    /// Adds an end. False: there is no room, and the end is dropped.
     pub(super) fn put(&self, end: End) -> bool {
         let mut waiting = lock(&self.waiting);
         if waiting.len() >= MOST {

@@ -1,5 +1,5 @@
-//! Awaiting, by plain futures: any runtime runs them, and none is needed. Each does what its `try_` form does; finding nothing, it puts
-//! its task to sleep and looks again.
+//! Awaiting, by plain futures: any runtime runs them, and none is needed. Each future tries its `try_` form. If nothing
+//! is there, it puts its task to sleep and looks again.
 
 use super::back::PayloadBack;
 use super::looking::Looking;
@@ -28,12 +28,12 @@ pub(crate) struct Registration {
     on: Option<Arc<LinkShared>>,
     /// The peer's word since this sleep was begun.
     word: Option<u32>,
-    /// By then even a peer that does not fence knows of it.
+    /// Time by which even a peer that does not fence has seen the sleep.
     settled: Option<Instant>,
 }
 
 impl Registration {
-    /// From here on what comes wakes the task, at that time at the latest. The caller looks again after it.
+    /// Begins a sleep: from here on news wakes the task, at the latest at that time. The caller looks again after it.
     pub(crate) fn begin(
         &mut self,
         link: &Arc<LinkShared>,
@@ -52,7 +52,7 @@ impl Registration {
             }
             times[1] = self.settled.filter(|settled| *settled > now);
         } else {
-            // Nobody can ring: the manager has still to give us a doorbell, or is away.
+            // The peer cannot ring: the manager has still to give this end a doorbell, or is away.
             times[1] = Some(now + POLL_INTERVAL);
         }
         if let Some(at) = times.into_iter().flatten().min() {
@@ -61,7 +61,7 @@ impl Registration {
         Ok(())
     }
 
-    /// If it was for want of room, it is over.
+    /// Ends the record of a wait for room, if this sleep was one.
     fn end_stall(&self) {
         if let Some(link) = self.on.as_ref().filter(|link| !link.domain.fork.is_child()) {
             link.ring.wait_no_more(monotonic_ns());
@@ -85,10 +85,10 @@ impl Drop for Registration {
 }
 
 impl Receiver {
-    /// The next message, for awaiting in any runtime. It waits as [`recv`](Receiver::recv) does, and ends as it does.
+    /// Awaits the next message, in any runtime. It waits and ends as [`recv`](Receiver::recv) does.
     ///
     /// A future that is dropped before it is ready has taken nothing. Timeouts are the runtime's, or
-    /// [`recv_timeout`](Receiver::recv_timeout). Wakes up by a thread of the domain's, which is there while somebody awaits something.
+    /// [`recv_timeout`](Receiver::recv_timeout). A thread of the domain's wakes the task; it exists while tasks wait.
     ///
     /// # Errors
     /// As [`try_recv`](Receiver::try_recv), and [`ErrorKind::System`] where that thread or its descriptors cannot be had.
@@ -135,7 +135,7 @@ impl Receiver {
                 Err(failed) => failed,
             };
             let begun = match goes_later(failed.kind()) {
-                // Nobody tells of room on that way.
+                // No peer tells of room on that way.
                 true => registration.begin(
                     &self.link,
                     context,
@@ -186,7 +186,7 @@ impl Sender {
         self.unsent.take().map(|message| *message)
     }
 
-    /// Waits until the receiver has taken everything that was sent, as [`wait_taken`](Sender::wait_taken), for awaiting.
+    /// Awaits that the receiver has taken everything that was sent, like [`wait_taken`](Sender::wait_taken).
     ///
     /// # Errors
     /// As there, and [`ErrorKind::System`] as for [`send_async`](Sender::send_async).

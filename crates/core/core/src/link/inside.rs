@@ -1,5 +1,5 @@
-//! A channel whose two ends are in one process: no manager brings it about, and what travels are the handles themselves, counted by nobody on their way.
-//! Everything else is as ever: the ring with its lines, waiting, both ways, the end.
+//! A channel whose two ends are in one process. No manager brings it about, and the handles themselves travel,
+//! uncounted. The rest is as in other channels: the ring with its lines, waiting, both ways, the end.
 
 use super::beside;
 use super::open::{other_half, own_half};
@@ -14,14 +14,14 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use tranship_proto::{ChannelId, Levels, Role};
 use tranship_sys::{eventfd, process};
 
-/// One end to be: whose, and how.
+/// An end that has to be made: its domain and its options.
 #[derive(Clone, Copy)]
 pub(super) struct Wish<'a> {
     pub(super) domain: &'a DomainCore,
     pub(super) options: &'a ChannelOptions,
 }
 
-/// A number that no channel of this domain has. Managers count upward, this downward.
+/// Returns a number that no channel of this domain has. Managers count upward, this function downward.
 fn number(domain: &DomainCore) -> ChannelId {
     static LAST: AtomicU32 = AtomicU32::new(u32::MAX);
     loop {
@@ -32,7 +32,7 @@ fn number(domain: &DomainCore) -> ChannelId {
     }
 }
 
-/// Both ends. `carried`: one of them is a carrier's, and the other one's true peer is there.
+/// Makes both ends. `carried`: the place of the true peer, if one of the ends is a carrier's.
 pub(super) fn pair(
     name: &str,
     source: Wish<'_>,
@@ -86,7 +86,7 @@ pub(super) fn pair(
     let links = [Arc::clone(&near), Arc::clone(&far)];
     let sender = Sender::inside(near, source.options, Arc::clone(&store))?;
     let receiver = Receiver::inside(far, sink.options, store);
-    // Nothing fails from here on: an end on record leaves when it goes.
+    // Nothing fails from here on: a registered end leaves the register when it is dropped.
     for (wish, link) in wishes.into_iter().zip(links) {
         wish.domain.register.add_link(link.channel, link);
     }

@@ -1,4 +1,4 @@
-//! The end of an end: the manager hears of it, the register forgets it.
+//! The end of a channel's end: the manager is told, the register forgets it.
 
 use super::shared::LinkShared;
 

@@ -103,11 +103,11 @@ pub(crate) struct Accepts {
     fed: Option<Fed>,
 }
 
-/// Where connections to a name come in.
+/// Connections that come in at a name.
 #[derive(Debug)]
 struct Desk {
     domain: DomainCore,
-    /// Our name's id; another one under another manager.
+    /// The id of the name, which differs under each manager.
     export: Arc<AtomicU32>,
     name: String,
     options: ChannelOptions,
@@ -120,7 +120,7 @@ struct Desk {
 #[derive(Debug, Default)]
 struct Begun {
     all: Vec<Accepting>,
-    /// Nobody will accept any more.
+    /// No caller will accept any more.
     closed: bool,
 }
 
@@ -156,7 +156,7 @@ impl Desk {
         Ok(None)
     }
 
-    /// Returns nothing if the peer connected and is gone again: the caller looks for the next one.
+    /// Returns `None` if the peer connected and is gone again: the caller looks for the next one.
     fn unless_gone<T>(&self, made: Result<T, Error>) -> Result<Option<T>, Error> {
         match made {
             Ok(made) => Ok(Some(made)),
@@ -169,13 +169,13 @@ impl Desk {
                 tracing::debug!(name = self.name, %error, "accept");
                 Ok(None)
             }
-            // So is a connection whose manager went away before it was made: they will try again.
+            // A connection whose manager went away before it was made is no error either: the peer tries again.
             Err(error) if error == ErrorKind::ManagerAway => Ok(None),
             Err(error) => Err(error),
         }
     }
 
-    /// Keeps what is begun, unless nobody will accept it.
+    /// Keeps begun connections, unless no caller will accept them.
     fn keep(&self, begun: impl IntoIterator<Item = Accepting>) {
         let mut kept = lock(&self.begun);
         if !kept.closed {
@@ -188,8 +188,8 @@ impl Desk {
     }
 }
 
-/// A thread that waits for a name at which it listens itself, with another domain, cannot accept meanwhile: that is begun for it here. Its next
-/// accept has the other end.
+/// Begins to accept for a thread that waits for a name at which it listens itself with another domain: it cannot accept
+/// meanwhile. Its next accept has the other end.
 pub(super) fn begin_here(domain: &DomainCore, name: &str) {
     let (here, thread) = (lock(&HERE).clone(), std::thread::current().id());
     for desk in here.iter().filter_map(Weak::upgrade) {
@@ -299,7 +299,8 @@ impl Accepts {
         is_time
     }
 
-    /// The next connection, if it is made. What is being made stays with the listener, for the next caller.
+    /// Returns the next connection, if it is made. A connection that is being made stays with the listener, for the
+    /// next caller.
     pub(super) fn look_for_connection(&self) -> Result<Option<End>, Error> {
         if let Some(fed) = &self.fed {
             return Ok(fed.feed.pop());
@@ -318,7 +319,7 @@ impl Accepts {
             let accepting = match begun.next() {
                 Some(accepting) => accepting,
                 None if !waiting.is_empty() => break,
-                // One at a time: those that nobody asks for are left to the next listener.
+                // One at a time: connections that no caller asks for are left to the next listener.
                 None => match desk.begin()? {
                     Some(accepting) => accepting,
                     None => break,
@@ -352,7 +353,7 @@ impl Accepts {
         self.fed.as_ref().map(|fed| fed.feed.doorbell())
     }
 
-    /// Whether somebody has connected, as far as the manager's news were taken.
+    /// Whether another domain has connected, as far as the manager's news were taken.
     pub(super) fn has_connection(&self) -> bool {
         if let Some(fed) = &self.fed {
             return !fed.feed.is_empty();
@@ -363,7 +364,7 @@ impl Accepts {
     }
 }
 
-/// Offers a name. Its id is another one under another manager.
+/// Offers a name. Its id differs under each manager.
 fn export(
     domain: &DomainCore,
     name: &str,

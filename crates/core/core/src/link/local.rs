@@ -26,7 +26,7 @@ use tranship_sys::futex;
 pub(crate) enum Within {
     /// All of this process.
     Process,
-    /// The one that has it.
+    /// The domain that has the name.
     Domain,
 }
 
@@ -42,7 +42,7 @@ struct Offer {
 impl Offer {
     /// Whether a domain that looks for the name finds it.
     fn is_for(&self, domain: &DomainCore, within: Within) -> bool {
-        // What a forked child finds is its parent's.
+        // A forked child would find its parent's offers.
         self.within == within
             && (within == Within::Process || self.domain.is(domain))
             && !self.domain.fork.is_child()
@@ -59,7 +59,7 @@ impl Names {
         offers.find(|offer| offer.is_for(domain, within)).cloned()
     }
 
-    /// Takes out those of a name that are not wanted, to be dropped without the lock.
+    /// Takes out the unwanted offers of a name, to be dropped without the lock.
     fn take_out(&mut self, name: &str, unwanted: impl Fn(&Offer) -> bool) -> Vec<Arc<Offer>> {
         let Some(offers) = self.0.get_mut(name) else {
             return Vec::new();
@@ -136,7 +136,7 @@ fn stir(domain: &DomainCore) {
     let _ = futex::wake_some(domain.wake_word());
 }
 
-/// Connects to a name; waits until somebody has taken it.
+/// Connects to a name. Waits until a listener has taken it.
 pub(crate) fn open(
     domain: &DomainCore,
     name: &str,
@@ -149,7 +149,7 @@ pub(crate) fn open(
     join(&offer, domain, name, role, options)
 }
 
-/// Connects to a name, if somebody has taken it. Does not wait.
+/// Connects to a name, if a listener has taken it. Does not wait.
 pub(crate) fn try_open(
     domain: &DomainCore,
     (name, within): (&str, Within),

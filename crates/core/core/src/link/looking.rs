@@ -1,5 +1,5 @@
-//! Looking again and again for what only the manager or another thread brings: by tasks, and, for channels that are
-//! being opened, by callers without a task.
+//! Repeated looks for news of the manager or of another thread: by tasks, and, for channels that are being opened, by
+//! callers without a task.
 
 use super::listener::begin_here;
 use super::open::{End, NamedOpening};
@@ -55,8 +55,9 @@ impl<T> Opening<T> {
         }
     }
 
-    /// The channel's end, if it is there by now. The first look begins to open; `None`: look again, after a while, or when the
-    /// [`Domain`](crate::Domain)'s descriptor is readable. After the end, or an error, there is nothing more.
+    /// Returns the channel's end, if the channel is open by now. The first call begins to open. `None`: call again,
+    /// after a while, or when the [`Domain`](crate::Domain)'s descriptor is readable. After the end, or an error, no
+    /// call returns anything.
     ///
     /// It does not block.
     ///
@@ -125,7 +126,7 @@ pub(crate) fn look_for_named(
     Box::new(move || opening.look(Some(Instant::now())))
 }
 
-/// A task that looks again whenever the manager has had news.
+/// A task that looks again at each news of the manager.
 pub(super) struct Looking<F> {
     domain: DomainCore,
     key: Key,
@@ -156,7 +157,7 @@ impl<T, F: FnMut() -> Result<Option<T>, Error> + Unpin> Future for Looking<F> {
                 Poll::Ready(done)
             }
             None => {
-                // Also without news: what waits for a manager that is away is tried again.
+                // Also without news: a request that waits for an absent manager is tried again.
                 domain.tasks.wake_at(*key, Instant::now() + LOOK);
                 Poll::Pending
             }

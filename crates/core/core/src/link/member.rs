@@ -84,7 +84,7 @@ impl LinkMember for LinkShared {
             }
         };
         let rcvd = self.accept_foreign(&foreign)?;
-        // We may have dropped what the manager thinks that we still read: then there are new counters.
+        // The manager may think that this domain still reads a pool that it has dropped: then there are new counters.
         let refs = if known && !fresh {
             None
         } else {
@@ -115,12 +115,12 @@ impl LinkMember for LinkShared {
 }
 
 impl LinkShared {
-    /// The one of a channel, if it is this domain's.
+    /// Returns the link of a channel, if it is this domain's.
     pub(super) fn of(domain: &DomainCore, channel: ChannelId) -> Option<Arc<LinkShared>> {
         domain.register.link_as(channel)
     }
 
-    /// Whether a pool is wanted here.
+    /// Checks that a pool is wanted here.
     fn check_offer(&self, offer: Offer) -> Result<(), Error> {
         if !self.levels.has(offer.trust) {
             return Err(error::refused(Refusal {
@@ -129,7 +129,7 @@ impl LinkShared {
                 available: self.levels.bits(),
             }));
         }
-        // Offered again after the manager's answer was lost it is not asked about again.
+        // A pool that is offered again because the manager's answer was lost needs no second consent.
         if self.find(offer.pool).is_none() && !self.wants(&offer) {
             return Err(error::refused(Refusal {
                 code: RefusalCode::Access,

@@ -9,7 +9,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-/// Between two looks: releases by other processes wake threads, not tasks.
+/// Pause between two looks: releases by other processes wake threads, not tasks.
 const PAUSE: Duration = Duration::from_millis(1);
 
 /// The caller's place in the queue for memory.
@@ -21,16 +21,16 @@ struct Place {
 }
 
 struct Allocating {
-    /// A pool that is waited for stays.
+    /// Keeps the pool alive while it is waited for.
     pool: Pool,
     len: usize,
     place: Option<Place>,
 }
 
 impl Pool {
-    /// A buffer of `len` bytes, for awaiting in any runtime: waits as [`alloc`](Pool::alloc) does, in the same queue, and looks once in a millisecond
-    /// while it is the first there. A future that is dropped leaves the queue. One that is neither awaited nor dropped keeps its place, and all
-    /// others wait behind it.
+    /// Allocates a buffer of `len` bytes, in any runtime. It waits in the same queue as [`alloc`](Pool::alloc), and
+    /// looks once in a millisecond while it is the first there. A dropped future leaves the queue. A future that is
+    /// neither awaited nor dropped keeps its place, and all others wait behind it.
     ///
     /// # Errors
     /// As [`alloc`](Pool::alloc), and [`ErrorKind::System`](crate::ErrorKind::System) where the thread that wakes tasks, or its descriptors, cannot be had.

@@ -48,7 +48,7 @@ pub enum Body {
     /// A buffer that its sender gave away, and that can be written here: its pool's level is [`Half`](crate::Trust::Half) or
     /// [`Full`](crate::Trust::Full), or its bytes were copied or carried. Others that are given away arrive as [`Buffer`](Body::Buffer).
     BufferMut(BufferMut),
-    /// Several buffers that their sender gave away as one message, and that all can be written here. Else they arrive as
+    /// Several buffers that their sender gave away as one message, if all can be written here. Else they arrive as
     /// [`Aggregate`](Body::Aggregate).
     AggregateMut(AggregateMut),
     /// Only from [`Sender::recv_back`](crate::Sender::recv_back): the receiver has [released](crate::Released) something that this sender sent.
@@ -57,7 +57,7 @@ pub enum Body {
 }
 
 impl Message {
-    /// Total length in bytes.
+    /// Returns the total length in bytes.
     pub fn len(&self) -> usize {
         match &self.body {
             Body::Inline(inline) => inline.len(),
@@ -68,11 +68,11 @@ impl Message {
             Body::Released(_) => 0,
         }
     }
-    /// Whether it carries no bytes.
+    /// Returns whether the message has no bytes.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
-    /// Writes all bytes, with little memory however much the sender says there is; see [`Buffer::write_to`].
+    /// Writes all bytes, with little memory whatever length the sender names; see [`Buffer::write_to`].
     ///
     /// # Errors
     /// What `to` fails with. It blocks as long as `to` does.
@@ -86,8 +86,8 @@ impl Message {
             Body::Released(_) => Ok(()),
         }
     }
-    /// A private copy of all bytes: as many as [`len`](Message::len) says. For an aggregate of a hostile sender look at
-    /// that first ([`Aggregate::to_vec`]).
+    /// Returns a private copy of all bytes. Check [`len`](Message::len) first if the sender of an aggregate may be
+    /// hostile ([`Aggregate::to_vec`]).
     pub fn to_vec(&self) -> Vec<u8> {
         match &self.body {
             Body::Inline(inline) => inline.to_vec(),
@@ -177,8 +177,8 @@ impl From<Inline> for Body {
 /// The name of something that a receiver is about to release.
 pub(super) enum Name {
     Buffer(Handle),
-    /// It has no name that both ends know.
+    /// The released object has no name that both ends know.
     None,
-    /// It was released already.
+    /// The object was released already.
     Gone,
 }

@@ -1,10 +1,10 @@
 //! Links: a one-way data ring with a control ring back, in shared memory.
 //!
-//! The files, from below: what goes over a ring (`inline`, `descriptor`, `message`) or beside it (`store`), the
-//! carrier's work (`driver`), one end's state (`shared`) and what is done with that (`sleep`, `bell`, `registered`,
-//! `member`, `leave`), the two cursors (`sender`, `receiver`) and what they send (`payload`, `back`), how ends come about
-//! (`end`, `typing`, `beside`, `open`, `inside`, `feed`, `local`, `carrier`, `listener`), and what works with several or awaits (`poll`, `pollable`,
-//! `reactor`, `looking`, `futures`, `carried`).
+//! The files, from below: data on a ring (`inline`, `descriptor`, `message`) or beside it (`store`); the carrier's work
+//! (`driver`); one end's state (`shared`) and the work on it (`sleep`, `bell`, `registered`, `member`, `leave`); the
+//! two cursors (`sender`, `receiver`) and their payloads (`payload`, `back`); the making of ends (`end`, `typing`,
+//! `beside`, `open`, `inside`, `feed`, `local`, `carrier`, `listener`); waiting for several ends, and awaiting (`poll`,
+//! `pollable`, `reactor`, `looking`, `futures`, `carried`).
 
 mod address;
 mod back;

@@ -12,19 +12,20 @@ use std::time::{Duration, Instant};
 use tranship_proto::{ChannelId, Event, Refusal, RefusalCode, Request, Role};
 use tranship_ring::{Ending, HalfRo, HalfRw, Lines, MAX_TYPE_BYTES, Side};
 
-/// How long the manager may take to say whether anybody listens, before it is what is silent.
+/// Time that the manager has to say whether a domain listens. After it the manager counts as silent.
 const ANSWER: Duration = Duration::from_secs(1);
 
-/// A connection that we accept and the manager has still to confirm.
+/// A connection that this domain accepts and the manager has still to confirm.
 #[derive(Debug)]
 pub(super) struct Accepting {
     link: Arc<LinkShared>,
     asked: Asked,
-    /// Why its message type does not fit. The connection is made all the same, so that the other end finds it out, too.
+    /// Error of a message type that does not fit. The connection is made all the same, so that the other end finds it
+    /// out, too.
     unfit: Option<Error>,
 }
 
-/// A connection to a name that somebody waits for.
+/// A connection to a name for which a caller waits.
 pub(super) struct NamedOpening {
     domain: DomainCore,
     name: String,
@@ -32,7 +33,7 @@ pub(super) struct NamedOpening {
     options: ChannelOptions,
     begun: Instant,
     deadline: Option<Instant>,
-    /// None: the manager is away, or has just come back; or the listener that it came to has gone.
+    /// The present request. None: the manager is away, or has just come back, or the request's listener has gone.
     asking: Option<Asking>,
     /// Since when the manager has been told that the time is over.
     ended: Option<Instant>,
@@ -54,7 +55,7 @@ pub enum End {
     Sink(Receiver),
 }
 
-/// Whether a channel can be made with these: asked where they are given, not when somebody connects.
+/// Checks that a channel can be made with these options: when they are given, not when a peer connects.
 pub(crate) fn check(options: &ChannelOptions) -> Result<(), Error> {
     checked_lines(options.lines)?;
     let described = options.message_type.as_ref().map_or(0, |text| text.len());
@@ -92,7 +93,7 @@ fn checked_lines(lines: u32) -> Result<(), Error> {
     .into())
 }
 
-/// With what tells it from all other memory.
+/// Maps the other half. Also returns the inode, which tells it from all other memory.
 pub(super) fn other_half(fd: &OwnedFd, role: Role, lines: u32) -> Result<(HalfRo, u64), Error> {
     checked_lines(lines)?;
     let half = match role {
@@ -135,16 +136,17 @@ impl NamedOpening {
         }
     }
 
-    /// The time after which nothing is waited for.
+    /// Returns the time after which the caller waits no more.
     pub(super) fn deadline(&self) -> Option<Instant> {
         self.deadline
     }
 
-    /// Takes the manager's answer, if there is one by then. `None`: not yet, or the manager is away; to be looked for again.
+    /// Takes the manager's answer, if there is one by `until`. `None`: look again; there is no answer yet, or the
+    /// manager is away.
     ///
     /// # Errors
-    /// `TimedOut` after the time that the options say, `ManagerAway` if there is none then, and whatever keeps the connection from
-    /// being made.
+    /// `TimedOut` after the time that the options say, `ManagerAway` if there is no manager then, and any error that
+    /// prevents the connection.
     pub(super) fn look(&mut self, until: Option<Instant>) -> Result<Option<End>, Error> {
         let away = match self.look_once(until) {
             // A caller that waits for a name waits for the manager that knows it, too.
@@ -162,7 +164,7 @@ impl NamedOpening {
             _ if self.options.timeout == Some(Duration::ZERO) => {
                 Err(self.timed_out(Awaited::Offer(self.name.clone())))
             }
-            // It says whether anybody listens.
+            // The manager says whether a domain listens.
             (None, Some(asking), None) => {
                 self.domain.end_connect(asking.asked)?;
                 self.ended = Some(Instant::now());
@@ -212,8 +214,8 @@ impl NamedOpening {
                         }
                         _ => error,
                     }),
-                    // Its listener has gone, or leaves it unanswered: the manager is asked again, with a half that nobody
-                    // has seen.
+                    // The request's listener has gone, or does not answer: the manager is asked again, with a half that
+                    // no domain has seen.
                     Some(refusal) if refusal.went_away() => {
                         let asking = begin_open(domain, &self.name, self.role, &self.options)?;
                         self.asking = Some(asking);
@@ -304,7 +306,7 @@ fn end_open(
     close_on_error(domain, channel, result)
 }
 
-/// Accepts a connection to one of our names: the manager is asked.
+/// Begins to accept a connection to one of this domain's names: asks the manager.
 pub(super) fn begin_accept(
     domain: &DomainCore,
     name: &str,
@@ -396,7 +398,7 @@ pub(super) fn end_accept(
     close_on_error(domain, link.channel, result).map(Some)
 }
 
-/// Nobody takes it any more.
+/// Gives up a connection that no caller takes any more.
 pub(super) fn drop_accept(domain: &DomainCore, accepting: &Accepting) {
     domain.forget(accepting.asked);
     let nobody: Result<(), Error> = Err(ErrorKind::PeerGone.into());
@@ -432,7 +434,7 @@ fn forget(domain: &DomainCore, channel: ChannelId) {
     }
 }
 
-/// A carrier has made the other end than it was asked for.
+/// Returns the error of a carrier that made the wrong end.
 fn wrong_end(does: &str) -> Error {
     let text = format!("the carrier has made the other end, which {does}");
     Error::new(ErrorKind::ChannelDirection, text)
@@ -466,7 +468,7 @@ impl End {
         }
     }
 
-    /// Ends an end whose peer may be in use already: the peer must not take this for an end in order.
+    /// Gives up an end whose peer may be in use already: the peer must not take this for a close in order.
     fn abandon(self) {
         match self {
             End::Source(sender) => sender.abandon(),

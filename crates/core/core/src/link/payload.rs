@@ -35,7 +35,7 @@ pub trait Payload: sealed::Sealed + Sized + Send + Unpin {
     #[doc(hidden)]
     fn unsent(self) -> Self::Unsent;
 
-    /// As it would arrive: what an abandoned send keeps.
+    /// Returns the message as it would arrive. An abandoned send keeps it.
     #[doc(hidden)]
     fn into_message(self, word: u64) -> Option<Message>;
 }

@@ -46,14 +46,14 @@ enum What<'a> {
     Descriptor(BorrowedFd<'a>, Interest),
 }
 
-/// A reader that sleeps on its domain's descriptor: of a topic.
+/// A topic's or a queue's reader, which sleeps on its domain's descriptor.
 #[doc(hidden)]
 pub trait Polled: std::fmt::Debug {
     /// Returns the domain.
     fn domain(&self) -> &Domain;
-    /// Says whether there is something to receive, or an error to be told.
+    /// Returns whether a message or an error waits.
     fn has_something(&mut self) -> bool;
-    /// Goes to sleep. Returns how long it may be.
+    /// Notes that the reader goes to sleep. Returns the longest time of the sleep.
     ///
     /// # Errors
     /// `TimedOut`, `ManagerAway`, `CutOff`, `Limit`, `System` where there is no descriptor; `Forked`.
@@ -67,32 +67,32 @@ impl<'a> PollItem<'a> {
         PollItem(What::Domain(domain))
     }
 
-    /// Ready when there is a message, or the end: `try_recv` says which.
+    /// Makes an item that is ready when there is a message, or the end: `try_recv` says which.
     pub fn receiver(receiver: &'a mut Receiver) -> PollItem<'a> {
         PollItem(What::Receiver(receiver))
     }
-    /// Ready when there is room for a message, or the receiver is gone: `try_send` says which.
+    /// Makes an item that is ready when there is room for a message, or the receiver is gone: `try_send` says which.
     pub fn sender(sender: &'a mut Sender) -> PollItem<'a> {
         PollItem(What::Sender(sender))
     }
-    /// Ready when the receiver has sent something back, or is gone: `try_recv_back` says which.
+    /// Makes an item that is ready when the receiver has sent something back, or is gone: `try_recv_back` says which.
     pub fn control(sender: &'a mut Sender) -> PollItem<'a> {
         PollItem(What::Control(sender))
     }
-    /// Ready when somebody has connected. That peer may be gone again: use `try_accept`.
+    /// Makes an item that is ready when another domain has connected. That peer may be gone again: use `try_accept`.
     pub fn listener<E: ChannelEnd>(listener: &'a Listener<E>) -> PollItem<'a> {
         PollItem(What::Listener(listener.accepts()))
     }
-    /// Of a reader that sleeps on its domain's descriptor.
+    /// Makes an item of a reader that sleeps on its domain's descriptor.
     #[doc(hidden)]
     pub fn polled(reader: &'a mut dyn Polled) -> PollItem<'a> {
         PollItem(What::Reader(reader))
     }
-    /// Ready when a descriptor of any kind can be read, hangs up or has an error.
+    /// Makes an item that is ready when a descriptor of any kind can be read, hangs up or has an error.
     pub fn readable(fd: &'a impl AsFd) -> PollItem<'a> {
         PollItem(What::Descriptor(fd.as_fd(), Interest::Read))
     }
-    /// Ready when a descriptor of any kind can be written, hangs up or has an error.
+    /// Makes an item that is ready when a descriptor of any kind can be written, hangs up or has an error.
     pub fn writable(fd: &'a impl AsFd) -> PollItem<'a> {
         PollItem(What::Descriptor(fd.as_fd(), Interest::Write))
     }
@@ -114,7 +114,7 @@ impl<'a> PollItem<'a> {
         }
     }
 
-    /// Whether messages have been coming by it.
+    /// Whether messages have been coming by the item.
     fn is_flowing(&self) -> bool {
         matches!(&self.0, What::Receiver(receiver) if receiver.is_flowing())
     }
@@ -125,7 +125,7 @@ impl<'a> PollItem<'a> {
         }
     }
 
-    /// Whether it is ready, as far as shared memory and the manager's news that were taken tell.
+    /// Whether the item is ready, by shared memory and the manager's news that were taken.
     fn is_ready(&mut self, domains: &[Turned]) -> bool {
         match &mut self.0 {
             What::Sender(sender) => sender.may_send(),
@@ -138,7 +138,7 @@ impl<'a> PollItem<'a> {
         }
     }
 
-    /// Whether something has come in: a message, or a connection.
+    /// Whether a message or a connection has come in.
     fn has_come(&self) -> bool {
         match &self.0 {
             What::Receiver(receiver) => receiver.may_have_news(),
@@ -148,7 +148,7 @@ impl<'a> PollItem<'a> {
         }
     }
 
-    /// Whether its link's word and the manager's tell of all that it waits for.
+    /// Whether the link's word and the manager's report everything that the item waits for.
     fn is_told_by_words(&self) -> bool {
         match &self.0 {
             What::Receiver(receiver) if receiver.puts_aside() => false,
@@ -161,27 +161,27 @@ impl<'a> PollItem<'a> {
     }
 }
 
-/// A domain of what is waited for.
+/// A domain of the items.
 struct Turned {
     core: DomainCore,
     /// The manager's word up to which news had been taken when the call began.
     seen: u32,
-    /// Something of its descriptor remains, which is for the caller to look at. It is not waited on any more.
+    /// News remains in its descriptor for the caller to look at. The descriptor is not waited on any more.
     rest: bool,
 }
 
 /// A link's sleep: the peer's word, and since when.
 type Sleep = Option<(u32, Instant)>;
 
-/// Waits until at least one of these is ready, at most `timeout` (`None`: for ever). Gives the places of all that are, in order; none
-/// when the time is over. Takes the manager's news meanwhile, for every domain that is among them or has a channel or listener there.
+/// Waits until at least one of these is ready, at most `timeout` (`None`: for ever). Returns the places of all ready
+/// items, in order; none when the time is over. Takes the manager's news meanwhile, for every domain of the items.
 ///
 /// Channels and names of one domain are waited for on their futex words. Beside anything else each channel gets a descriptor at
 /// its first wait.
 ///
 /// # Errors
-/// [`ErrorKind::Forked`](crate::ErrorKind::Forked) for what belongs to the parent; [`ErrorKind::System`](crate::ErrorKind::System) where the kernel cannot
-/// wait on a descriptor.
+/// [`ErrorKind::Forked`](crate::ErrorKind::Forked) for items of the parent;
+/// [`ErrorKind::System`](crate::ErrorKind::System) where the kernel cannot wait on a descriptor.
 pub fn poll(items: &mut [PollItem<'_>], timeout: Option<Duration>) -> Result<Vec<usize>, Error> {
     let deadline = timeout.and_then(|t| Instant::now().checked_add(t));
     if let Some((core, links)) = on_words(items) {
@@ -216,7 +216,8 @@ pub fn poll(items: &mut [PollItem<'_>], timeout: Option<Duration>) -> Result<Vec
     ready
 }
 
-/// The items' one domain, and their links, if all of them can be waited for on words. That costs a third of a wait on descriptors.
+/// Returns the items' one domain, and their links, if all of them can be waited for on words. That is cheaper than a
+/// wait on descriptors.
 fn on_words<'a>(items: &'a [PollItem<'_>]) -> Option<(&'a DomainCore, Vec<&'a LinkShared>)> {
     let core = items.first()?.core()?;
     let of_it = |item: &PollItem<'_>| item.core().is_some_and(|other| other.is(core));
@@ -249,7 +250,7 @@ fn poll_words(
     }
 }
 
-/// One wait. What is ready after it.
+/// Waits once. Returns the items that are ready after it.
 fn round(
     items: &mut [PollItem<'_>],
     domains: &mut [Turned],
@@ -261,7 +262,7 @@ fn round(
     for (item, sleep) in items.iter_mut().zip(sleeps) {
         limit = limit.min(arm(item, sleep)?);
     }
-    // After it: whatever comes from here on is told by a descriptor.
+    // The second look: everything that comes from here on shows up on a descriptor.
     if items.iter_mut().any(|item| item.is_ready(domains))
         || domains.iter().any(|d| d.core.has_news())
     {
@@ -295,12 +296,12 @@ fn round(
     for (place, told) in places.into_iter().zip(of_items) {
         readable[place] = *told;
     }
-    // What is in a reader's descriptor is in its domain's.
+    // The bytes of a reader's descriptor are in its domain's.
     items.iter_mut().for_each(PollItem::disarm);
     let mut of_domains = of_domains.iter();
     for domain in domains.iter_mut() {
         let told = !domain.rest && of_domains.next().is_some_and(|told| *told);
-        // News of a domain that is not waited on are taken, too: its peers may wait for that.
+        // News of a domain that is not waited on is taken, too: its peers may wait for that.
         if told || domain.core.has_news() || domain.core.has_left_overs() {
             domain.core.turn_quietly();
             domain.rest = (told || domain.rest) && is_readable(&domain.core);
@@ -322,7 +323,7 @@ fn round(
     Ok(ready.collect())
 }
 
-/// Says that a link sleeps on its descriptor, if it has one; how long it may.
+/// Notes that a link sleeps on its descriptor, if it has one. Returns the longest time of the sleep.
 fn arm(item: &mut PollItem<'_>, sleep: &mut Sleep) -> Result<Duration, Error> {
     if let What::Reader(reader) = &mut item.0 {
         return match reader.has_something() {

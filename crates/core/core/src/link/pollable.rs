@@ -1,4 +1,5 @@
-//! Waiting by descriptor, for epoll loops and tasks: a socket pair, made by the manager, to whose far end the peer writes a byte.
+//! Waiting by descriptor, for epoll loops and tasks: a socket pair that the manager makes; the peer writes a byte to
+//! its far end.
 
 use super::Receiver;
 use super::shared::Gone;
@@ -58,7 +59,7 @@ impl Receiver {
             asked.into_iter().for_each(|asked| domain.forget(asked));
             let ask = |req| Request::WakeFd { req, channel };
             let (event, fds) = match domain.call(ask, &[]) {
-                // Nobody is left to wake us, and nothing more comes: `arm` finds what is there.
+                // No peer is left to wake this end, and nothing more comes: `arm` finds the remaining messages.
                 Err(error) if error.find::<Refusal>().is_some() && link.gone() != Gone::No => {
                     return Ok(());
                 }

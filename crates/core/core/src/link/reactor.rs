@@ -1,8 +1,8 @@
-//! The thread that wakes tasks: of each domain one, from the first task on that has to wait until none did for a while.
+//! The thread that wakes tasks. A domain has it from the first task that has to wait until none has waited for a while.
 //!
 //! It sleeps on the doorbells of the channels that are awaited, on the manager's socket, and until the first task's
 //! time has come. Four times a second it looks by itself, as every sleeping thread does: whether the peers live,
-//! whether the manager is back, and whether a peer did not ring that should have.
+//! whether the manager is back, and whether a peer failed to ring.
 
 use super::shared::{Gone, LinkShared};
 use super::sleep::LOOK;
@@ -14,7 +14,7 @@ use std::task::Waker;
 use std::time::Instant;
 use tranship_proto::{ChannelId, Role};
 
-/// Puts a task to sleep until something is woken by that key, or by the manager's news. The caller looks again after it.
+/// Puts a task to sleep until a wake-up by that key, or by the manager's news. The caller looks again after it.
 pub(crate) fn put(domain: &DomainCore, key: Key, waker: &Waker) -> Result<(), Error> {
     let put = domain.tasks.put(key, waker, domain.pollable());
     if put.map_err(error::system("an epoll instance for tasks"))? {
@@ -68,7 +68,7 @@ fn link(domain: &DomainCore, channel: Key) -> Option<Arc<LinkShared>> {
     LinkShared::of(domain, ChannelId(u32::try_from(channel).ok()?))
 }
 
-/// Whatever told nobody.
+/// Looks for events that woke no task.
 fn look_around(domain: &DomainCore) {
     domain.turn_quietly();
     for channel in domain.tasks.channels() {

@@ -37,8 +37,9 @@ use tranship_sys::ForkGuard;
 
 /// Receives messages from one sender.
 ///
-/// Crash-safe: a sender's death loses nothing that it had sent. Whether it had sent all that it wanted to is another matter:
-/// only [`ErrorKind::PeerGone`](crate::ErrorKind::PeerGone) says that it closed the channel, by dropping its end; a death is [`ErrorKind::PeerDied`](crate::ErrorKind::PeerDied).
+/// Crash-safe: a sender's death loses nothing that it had sent. Only
+/// [`ErrorKind::PeerGone`](crate::ErrorKind::PeerGone) means that the sender closed the channel, by dropping its end,
+/// after all its messages. A death is [`ErrorKind::PeerDied`](crate::ErrorKind::PeerDied).
 ///
 /// ```
 /// # use tranship_core::{Domain, ErrorKind, PoolOptions, Receiver, Sender};
@@ -62,7 +63,7 @@ pub struct Receiver {
     pub(super) consumer: Consumer,
     control: Producer,
     ins: Vec<In>,
-    /// The first of `ins`, if it is another domain's pool.
+    /// The first pool of `ins`, if it is another domain's.
     at_hand: Option<AtHand>,
     guess: Guess,
     fork: ForkGuard,
@@ -71,10 +72,10 @@ pub struct Receiver {
     resync: Option<Resync>,
     pub(super) wait: Wait,
     trusted: bool,
-    /// The word of the message that is being taken, for its trace.
+    /// Word of the message that is being taken, for its trace.
     word: u64,
     pub(in crate::link) skipped: u64,
-    /// Where buffers of level `none` are copied to.
+    /// Pool for copies of buffers of level `none`.
     snapshots: Option<Pool>,
     /// Messages from a sender of this process.
     store: Option<Arc<Store>>,
@@ -90,7 +91,7 @@ impl Receiver {
         Ok(receiver)
     }
 
-    /// One that copies to there.
+    /// Makes a receiver that copies buffers of level `none` into `snapshots`.
     fn with(link: Arc<LinkShared>, options: &ChannelOptions, snapshots: Option<Pool>) -> Receiver {
         let lines = link.their_lines();
         let control_lines = link.own_lines();
@@ -117,14 +118,14 @@ impl Receiver {
         }
     }
 
-    /// The sender is told if this end does not sleep. That it sleeps after all is told by the sleep.
+    /// Tells the sender if this end does not sleep. A sleep withdraws this.
     fn say_spinning(&self) {
         if self.wait == Wait::Spin && self.link.inside.is_none() && !self.fork.is_child() {
             self.link.ring.spin();
         }
     }
 
-    /// Checks that the pool exists that a listener's options name, before the first connection.
+    /// Checks, before the first connection, that the pool exists that a listener's options name.
     pub(crate) fn check(
         domain: &DomainCore,
         role: Role,

@@ -1,17 +1,19 @@
-//! Channels that no manager has brought about, within the process or carried to elsewhere: the domain shows its manager that there is one, for `tranship stat`.
-//! Where there is no manager, or it takes nothing at the moment, it is shown to the next one, or not at all: nothing depends on it.
+//! Channels that no manager has brought about, within the process or carried to elsewhere: the domain shows them to its
+//! manager, for `tranship stat`. If no manager takes the registration now, the next one is shown the channel, or none:
+//! nothing depends on it.
 
 use super::shared::{LinkShared, Registered};
 use std::os::fd::{AsFd, BorrowedFd};
 use tranship_proto::{LocalChannel, Request, Role};
 
 impl LinkShared {
-    /// The program has got this end. `place` is where the other one is, if not in this process.
+    /// Registers the channel: the program has got this end. `place`: the place of the other end, if it is not in this
+    /// process.
     pub(super) fn register(&self, place: Option<&str>) {
         let Some(inside) = self.inside.as_ref().filter(|_| !self.is_topic()) else {
             return; // a topic's publisher says who reads it
         };
-        // Of two ends of the program's the sender's domain speaks.
+        // If the program has both ends, the sender's domain registers the channel.
         if place.is_none() && self.role == Role::Sink {
             return;
         }
@@ -47,7 +49,7 @@ impl LinkShared {
         say(&Request::RegisterChannel { channel }, &halves);
     }
 
-    /// The program has let go of this end, which is on no register of the domain any more.
+    /// Takes the registration back: the program has dropped this end.
     pub(super) fn unregister(&self) {
         if self
             .inside
@@ -55,7 +57,7 @@ impl LinkShared {
             .is_some_and(|i| i.registered.get().is_some())
         {
             let channel = self.channel;
-            // A manager that does not hear it has lost the connection, and with it the channel.
+            // A manager that does not get this has lost the connection, and with it the channel.
             let _ = self
                 .domain
                 .tell(&Request::UnregisterChannel { channel }, &[]);

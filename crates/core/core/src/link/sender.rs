@@ -70,7 +70,7 @@ pub struct Sender {
     outs: Vec<Out>,
     /// Pools whose assignment was asked for and that the receiver has not answered in time.
     unanswered: Vec<(PoolId, Asked)>,
-    /// Since when the receiver has no manager, as far as is known: it dies, or comes back.
+    /// Time since when the receiver has no manager, as far as is known: it dies, or comes back.
     away_since: Option<Instant>,
     wait: Wait,
     patience: Patience,
@@ -79,24 +79,24 @@ pub struct Sender {
     pub(in crate::link) dropped: u64,
     /// Messages to a receiver of this process.
     store: Option<Arc<Store>>,
-    /// The longest message that such a one takes.
+    /// Bytes of the longest message that the store takes.
     most_bytes: u64,
-    /// Whether its end waits until a carrier has brought everything to where it goes.
+    /// Whether a drop waits until a carrier has brought everything to its place.
     lingers: bool,
-    /// How many messages the receiver had taken when that was looked at last.
+    /// Number of messages that the receiver had taken at the last look.
     taken: u32,
-    /// Looks for dead buffers at each send whose number among those sent first has none of these bits.
+    /// Mask for looks at dead buffers: a first send looks if its number has none of these bits.
     look_mask: u32,
     pace: pace::Pace,
     /// The channel's own pool, made when a buffer is first allocated from it.
     pool: Option<Pool>,
-    /// The shape of that pool, if it is not the usual one.
+    /// The shape of the channel's own pool, if it is not the default.
     pool_options: Option<Box<PoolOptions>>,
     /// Message that a dropped future had still to send.
     pub(super) unsent: Option<Box<Message>>,
 }
 
-/// The place of the pool that was used last.
+/// Place of the pool that was used last.
 const FIRST: usize = 0;
 
 /// A pool that can be sent from.
@@ -121,7 +121,7 @@ impl Sender {
     }
 
     pub(super) fn new(link: Arc<LinkShared>, options: &ChannelOptions) -> Result<Sender, Error> {
-        // The lines are in our own half, which `link` keeps mapped as long as this Sender lives.
+        // The lines are in this end's half, which `link` keeps mapped as long as this Sender lives.
         let lines = link.own_lines();
         Ok(Sender {
             lines,
@@ -154,8 +154,8 @@ impl Sender {
         }
     }
 
-    /// Whether a message that was not sent for this reason is dropped and counted, as the channel says: the receiver is behind, or no manager is there
-    /// to bring the two together.
+    /// Whether a message with this error is dropped and counted, as the channel's options say: the receiver is behind,
+    /// or no manager is there to join the two ends.
     pub(super) fn drops(&mut self, error: &Error) -> bool {
         let behind = matches!(error.kind(), ErrorKind::Full | ErrorKind::ManagerAway);
         let drops = behind && self.patience.drops();
@@ -185,12 +185,12 @@ impl Sender {
         }
     }
 
-    /// Where an assigned pool is among `outs`.
+    /// Returns the place of an assigned pool among `outs`.
     fn place_of(&self, home: *const ()) -> Option<usize> {
         self.outs.iter().position(|out| out.home == home)
     }
 
-    /// The words that say that a buffer is sent, if its pool is assigned.
+    /// Returns the words that count a sent buffer, if its pool is assigned.
     fn words_of(&self, buf: Handle) -> Option<Sent<'_>> {
         words_of(&self.outs, buf)
     }
@@ -221,7 +221,7 @@ impl Sender {
     }
 }
 
-/// The words that say that a buffer is sent, if its pool is among these.
+/// Returns the words that count a sent buffer, if its pool is among these.
 #[inline(always)]
 fn words_of(outs: &[Out], buf: Handle) -> Option<Sent<'_>> {
     let key = buf.home_key();

@@ -23,9 +23,9 @@ use tranship_sys::{process, socket};
 /// The pool side of an assignment.
 #[derive(Clone)]
 pub(crate) enum Assigned {
-    /// One's own pool.
+    /// A pool of this domain.
     Own(Arc<OwnPool>),
-    /// Another's pool that this domain reads.
+    /// A pool of another domain that this domain reads.
     Foreign(Arc<ForeignPool>),
 }
 
@@ -35,13 +35,14 @@ pub(crate) struct Assignment {
     pub(crate) side: Assigned,
     pub(crate) counts: Arc<CountsRw>,
     pub(crate) counts_fd: OwnedFd,
-    /// Sink: the manager has put our counters on the writer's reader set, so references may be taken.
-    /// Source: it has said that we may send.
+    /// At a sink: the manager has put this end's counters on the writer's reader set, so references may be taken. At a
+    /// source: the manager has said that the source may send.
     pub(crate) open: AtomicBool,
 }
 
 impl Assignment {
-    /// Whether it is shown to a new manager. A source makes one that was not confirmed anew; nothing was sent by it.
+    /// Whether the assignment is shown to a new manager. A source makes an unconfirmed assignment anew: nothing was
+    /// sent by it.
     pub(crate) fn is_claimed(&self, role: Role) -> bool {
         role == Role::Sink || self.open.load(Ordering::Acquire)
     }
@@ -50,7 +51,7 @@ impl Assignment {
 /// A message to a source over the control ring.
 pub(crate) enum Reply {
     Inline(Inline),
-    /// A buffer of its own.
+    /// A buffer of the source's.
     Returned(Buffer),
     Released(Option<BufferId>),
 }
@@ -59,9 +60,9 @@ pub(crate) enum Reply {
 #[derive(Default)]
 pub(crate) struct Replies {
     pub(crate) consumer: Consumer,
-    /// Taken before anybody asked, as the queue left, each with its word.
+    /// Replies that were taken as the queue left, before a caller asked, each with its word.
     pub(crate) early: VecDeque<Result<(u64, Reply), Error>>,
-    /// Nobody will ask any more.
+    /// Whether no caller will ask any more.
     pub(crate) over: bool,
 }
 
@@ -70,20 +71,20 @@ pub(crate) struct Replies {
 pub(crate) struct Doorbell {
     /// Readable when the peer has rung.
     pub(crate) near: Option<Arc<OwnedFd>>,
-    /// The manager was asked for it, and has still to answer.
+    /// The request to the manager, which has still to answer.
     pub(crate) asked: Option<Asked>,
-    /// It is not asked again before that.
+    /// The manager is not asked again before that time.
     pub(crate) again: Option<Instant>,
-    /// It shows up on the domain's own descriptor.
+    /// Whether it shows up on the domain's own descriptor.
     pub(crate) polled: bool,
-    /// The reactor watches it, and takes what is in it.
+    /// Whether the reactor watches it, and takes its bytes.
     pub(crate) watched: bool,
 }
 
 /// Registration of a channel that no manager has brought about.
 #[derive(Debug)]
 pub(crate) struct Registered {
-    /// Where its other end is, if not in this process.
+    /// Place of its other end, if that is not in this process.
     pub(super) place: Option<String>,
 }
 
@@ -93,11 +94,11 @@ pub(crate) struct Inside {
     other: OnceLock<Weak<LinkShared>>,
     /// The carrier to call, if it has the other end.
     pub(super) driver: OnceLock<Arc<dyn Driver>>,
-    /// Why the other end ended, if it said so.
+    /// Reason of the other end's end, if it gave one.
     why: OnceLock<Error>,
-    /// Where what is carried here goes, if the program names a pool.
+    /// Pool for carried bytes, if the program names one.
     pub(super) pool: Option<PoolId>,
-    /// At the end by which the manager is shown the channel.
+    /// The channel's registration, at the end by which the manager is shown it.
     pub(super) registered: OnceLock<Registered>,
 }
 
@@ -110,7 +111,7 @@ impl Inside {
     }
 }
 
-/// Everything of one end of a link but its cursors, which belong to `Sender` or `Receiver`.
+/// One end of a link without its cursors, which belong to `Sender` or `Receiver`.
 pub(crate) struct LinkShared {
     pub(crate) domain: DomainCore,
     pub(crate) channel: ChannelId,
@@ -123,23 +124,23 @@ pub(crate) struct LinkShared {
     pub(crate) of_our_user: bool,
     peer_process: Mutex<OwnedFd>,
     pub(crate) ring: Ring,
-    /// Of a thread that waits here.
+    /// Turns that a thread that waits here gives to others.
     pub(super) turns: Turns,
     pub(crate) own_fd: OwnedFd,
-    /// Of the memory of the peer's half.
+    /// Inode of the peer's half.
     pub(crate) their_inode: u64,
     gone: AtomicU32,
     pub(crate) assigned: Mutex<Vec<Arc<Assignment>>>,
-    /// Grows with `assigned`, so that cursors know when to look again.
+    /// Rises with `assigned`, so that cursors know when to look again.
     pub(crate) assigned_version: AtomicU32,
-    /// Where we write a byte when the peer sleeps on its descriptor.
+    /// Descriptor to which this end writes a byte when the peer sleeps on its own.
     peer_fd: Mutex<Option<OwnedFd>>,
     fd_awaited: AtomicBool,
     pub(crate) doorbell: Mutex<Doorbell>,
     pub(super) watch: Watch,
-    /// At a source: its end of the control ring. The Sender's, until the queue leaves.
+    /// At a source: its end of the control ring. The Sender has it until the queue leaves.
     pub(crate) replies: Mutex<Replies>,
-    /// Some of them may be early ones.
+    /// Whether some replies may be early ones.
     pub(crate) early_replies: AtomicBool,
     consent: Option<Consent>,
     pub(crate) inside: Option<Inside>,
@@ -147,11 +148,11 @@ pub(crate) struct LinkShared {
     pub(crate) beside: Mutex<Vec<OwnedFd>>,
     /// At a subscriber: lines of the topic's ring.
     pub(crate) ring_lines: u32,
-    /// The channel is a topic's: its publisher serves many, and waits for no descriptor of one.
+    /// Whether the channel is a topic's: its publisher serves many readers, and waits for the descriptor of none.
     is_topic: bool,
     /// At a subscriber: whether other domains may have the name too.
     pub(crate) shared: bool,
-    /// Pools of these levels are taken.
+    /// Levels of the pools that are accepted.
     pub(crate) levels: Levels,
 }
 
@@ -223,7 +224,7 @@ impl LinkShared {
         }
     }
 
-    /// The same, of a topic.
+    /// Makes the end of a topic's channel.
     pub(crate) fn with_beside(
         mut self,
         shown: Vec<OwnedFd>,
@@ -255,7 +256,7 @@ impl LinkShared {
         tranship_sys::pidfd::is_dead(lock(&self.peer_process).as_fd()).unwrap_or(false)
     }
 
-    /// The same, of a channel inside this process.
+    /// Makes it the end of a channel inside this process.
     pub(crate) fn within(mut self, inside: Inside) -> LinkShared {
         // Bounds the sleeps of waiting threads: only their own timer does.
         self.of_our_user = false;
@@ -263,14 +264,14 @@ impl LinkShared {
         self
     }
 
-    /// Its other end is this.
+    /// Sets the other end.
     pub(crate) fn join(&self, other: &Arc<LinkShared>) {
         if let Some(inside) = &self.inside {
             let _ = inside.other.set(Arc::downgrade(other)); // once
         }
     }
 
-    /// The other end, if it is in this process, and there.
+    /// Returns the other end, if it is in this process and still there.
     pub(crate) fn other(&self) -> Option<Arc<LinkShared>> {
         self.inside.as_ref()?.other.get()?.upgrade()
     }
@@ -279,7 +280,7 @@ impl LinkShared {
         Some(&**self.inside.as_ref()?.driver.get()?)
     }
 
-    /// The other end is to know why this one ends.
+    /// Notes the reason of this end's end, for the other end.
     pub(crate) fn say_why(&self, why: Error) {
         if let Some(other) = self.other()
             && let Some(inside) = &other.inside
@@ -288,12 +289,12 @@ impl LinkShared {
         }
     }
 
-    /// Why the other end ended, if it said so.
+    /// Returns the reason of the other end's end, if it gave one.
     pub(crate) fn why(&self) -> Option<Error> {
         self.inside.as_ref()?.why.get().cloned()
     }
 
-    /// The other end learns that this one has ended, if it would not from a manager.
+    /// Tells the other end that this one has ended, if no manager tells it.
     pub(crate) fn tell_other(&self) {
         if let Some(other) = self.other() {
             other.peer_gone(Gone::Closed);
@@ -311,19 +312,19 @@ impl LinkShared {
         }
     }
 
-    /// Whether the peer has said that it sends nothing more: all it sent before is visible.
+    /// Whether the peer has closed its half: all its messages from before are visible.
     #[inline]
     pub(crate) fn their_closed(&self) -> bool {
         self.ring.their_ending() != Ending::Open
     }
 
-    /// The lines that we write, for a cursor that keeps this link alive.
+    /// Returns the lines that this end writes, for a cursor that keeps this link alive.
     pub(crate) fn own_lines(&self) -> Lines<'static> {
         // SAFETY: the half is mapped as long as the link, which the cursor's owner holds an Arc of.
         unsafe { self.ring.own_lines().outlive() }
     }
 
-    /// The lines that the peer writes, as above.
+    /// Returns the lines that the peer writes, for a cursor that keeps this link alive.
     pub(crate) fn their_lines(&self) -> Lines<'static> {
         // SAFETY: as above.
         unsafe { self.ring.their_lines().outlive() }
@@ -341,18 +342,18 @@ impl LinkShared {
         pressed
     }
 
-    /// After a publish as the ring said ([`Ring::how_to_publish`]).
+    /// Wakes the peer if it sleeps, after a publish by [`Ring::how_to_publish`].
     #[inline(always)]
     pub(crate) fn notify_of(&self, how: Publish) {
         self.ring.notify_of(how, || self.press_their_doorbell());
     }
 
-    /// The same after publishes that did not.
+    /// Wakes the peer if it sleeps, after publishes without a fence.
     pub(crate) fn fence_then_notify(&self) {
         self.ring.fence_then_notify(|| self.press_their_doorbell());
     }
 
-    /// The first reason stays.
+    /// Notes that the peer is gone. The first reason stays.
     pub(crate) fn peer_gone(&self, why: Gone) {
         let first = self.gone.compare_exchange(
             Gone::No as u32,
@@ -375,7 +376,7 @@ impl LinkShared {
         self.gone() != Gone::No
     }
 
-    /// While the manager is away deaths are seen by our own descriptor of the peer's process.
+    /// Looks for the peer's death: while the manager is away, only this domain's pidfd of the peer shows it.
     pub(crate) fn look_for_death(&self) {
         if self.gone() == Gone::No && self.their_closed() {
             self.peer_gone(Gone::Closed);
@@ -404,7 +405,7 @@ impl LinkShared {
         self.assigned_version.fetch_add(1, Ordering::Release);
     }
 
-    /// The manager has raised the writer's epoch for our counters.
+    /// Opens a pool: the manager has raised the writer's epoch for this end's counters.
     pub(crate) fn open_pool(&self, pool: PoolId) {
         if let Some(assignment) = self.find(pool) {
             assignment.open.store(true, Ordering::Release);
@@ -423,14 +424,14 @@ impl LinkShared {
         self.assigned_version.fetch_add(1, Ordering::Release);
     }
 
-    /// Sink: whether a pool is wanted here.
+    /// At a sink: whether a pool is wanted here.
     pub(crate) fn wants(&self, offer: &Offer) -> bool {
         self.consent
             .as_ref()
             .is_none_or(|consent| consent.to(offer))
     }
 
-    /// Sink: makes `rcvd` counters for a pool that the source offers.
+    /// At a sink: makes `rcvd` counters for a pool that the source offers.
     pub(crate) fn accept_foreign(&self, pool: &Arc<ForeignPool>) -> Result<OwnedFd, Error> {
         self.accept(
             pool.shape.pool,
@@ -439,7 +440,7 @@ impl LinkShared {
         )
     }
 
-    /// Sink: the same for one of our own pools, whose buffers the source forwards back to us.
+    /// At a sink: makes `rcvd` counters for an own pool, whose buffers the source forwards back.
     pub(crate) fn accept_own(&self, pool: &Arc<OwnPool>) -> Result<OwnedFd, Error> {
         self.accept(pool.id(), pool.slot_count(), Assigned::Own(pool.clone()))
     }
@@ -473,15 +474,14 @@ impl LinkShared {
         Ok(shown)
     }
 
-    /// The peer's descriptor to wake it by, which is done at once, so that nothing published before is missed.
+    /// Sets the descriptor that wakes the peer, and wakes it at once, so that it misses no earlier message.
     pub(crate) fn set_peer_fd(&self, fd: OwnedFd) {
         let mut peer_fd = lock(&self.peer_fd);
         doorbell::press(peer_fd.insert(fd));
     }
 
-    /// A peer that sleeps on its descriptor has sent us the other end, through the manager. It may still be on its
-    /// way, and we may never look again; so once, and for a bounded time, we wait for it. The ends of a topic look again:
-    /// they do not wait.
+    /// Waits once, for a bounded time, for the descriptor of a peer that sleeps on it. The peer has sent it through the
+    /// manager, and this end may never look again. The ends of a topic look again, and do not wait.
     fn await_peer_fd(&self) {
         if self.inside.is_some()
             || self.is_topic
@@ -500,7 +500,7 @@ impl LinkShared {
         }
     }
 
-    /// Without a descriptor it is pressed when one comes.
+    /// Presses the peer's doorbell. Without a descriptor it is pressed when one comes.
     fn press_their_doorbell(&self) -> bool {
         if let Some(driver) = self.driver() {
             driver.stir();
@@ -514,7 +514,8 @@ impl LinkShared {
         if peer_fd.as_ref().is_some_and(|fd| !socket::is_hung_up(fd)) {
             return false; // for want of memory
         }
-        // The peer may have given it up for another one. If that has come it is pressed in this turn. Nobody waits for a peer's word.
+        // The peer may have replaced the descriptor. If the new one has come it is pressed in this turn. No thread
+        // waits for a peer's word.
         *peer_fd = None;
         drop(peer_fd);
         self.domain.turn_quietly();

@@ -8,17 +8,17 @@ use crate::options::Wait;
 use std::time::{Duration, Instant};
 use tranship_ring::{Kernel, Point, Slept, TIMED, Waker};
 
-/// How long to sleep on the link alone, when messages have been coming; then also on the manager's word. Longer than a
+/// Time of a sleep on the link alone, when messages have been coming; after it the manager's word joins. Longer than a
 /// timer tick, so that the kernel need not set a timer for it.
 const BRIEF: Duration = Duration::from_millis(20);
-/// How long to sleep before looking whether manager and peer are still there.
+/// Time of a sleep before a look whether manager and peer are still there.
 pub(crate) const LOOK: Duration = Duration::from_millis(250);
-/// How long a carrier waits for its socket before anything else is looked at.
+/// Time that a carrier waits for its socket before anything else is looked at.
 const SOCKET_LOOK: Duration = Duration::from_secs(1);
 
-/// Sleeps until `ready`, the manager has news, the deadline, or for no reason: the caller looks.
+/// Sleeps until `ready`, the manager's news, the deadline, or for no reason: the caller looks.
 ///
-/// After a round without either it looks for deaths by itself, for the manager may be away.
+/// After a round without news it looks for deaths by itself, because the manager may be away.
 pub(crate) fn sleep_on(
     link: &LinkShared,
     waker: Waker,
@@ -69,7 +69,7 @@ pub(super) fn sleep_on_any(
 }
 
 impl LinkShared {
-    /// One wait, or one look of an end that spins.
+    /// Waits once, or looks once for an end that spins.
     pub(super) fn drive(
         &self,
         driver: &dyn Driver,

@@ -44,8 +44,9 @@ impl Status {
 }
 
 impl Sender {
-    /// Returns the channel's id, the receiver and where it is, whether it is gone, and how many messages were dropped. It looks whether
-    /// the receiver lives, by a system call: how many messages wait, [`Sender::queued`] says without one.
+    /// Returns the channel's id, the receiver and its place, whether it is gone, and how many messages were dropped. It
+    /// checks by a system call whether the receiver lives. [`Sender::queued`] returns the number of waiting messages
+    /// without a system call.
     pub fn status(&self) -> Status {
         Status {
             dropped: self.dropped,
@@ -55,8 +56,8 @@ impl Sender {
 }
 
 impl Receiver {
-    /// Returns the channel's id, the sender and where it is, whether it is gone, and how many messages were skipped. It looks whether the
-    /// sender lives, by a system call. There may be messages of a sender that is gone.
+    /// Returns the channel's id, the sender and its place, whether it is gone, and how many messages were skipped. It
+    /// checks by a system call whether the sender lives. Messages of a sender that is gone may still wait.
     pub fn status(&self) -> Status {
         Status {
             dropped: self.skipped,

@@ -9,21 +9,21 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::Mutex;
 use tranship_proto::{Levels, PoolId};
 
-/// Word 0 of a line that says so. No line in shared memory may have it (`descriptor::parse`).
+/// Word 0 of a line that announces a handle. No line in shared memory may have it (`descriptor::parse`).
 pub(super) const OP_INSIDE: u64 = 0xff << 32;
 
-/// A channel's messages, and what its two ends know of each other.
+/// A channel's messages, and the data that its two ends share.
 #[derive(Debug)]
 pub(crate) struct Store {
     forth: Mutex<Way>,
     back: Mutex<VecDeque<BufferMut>>,
     /// Messages that a carrier had still to deliver when it went.
     late: Mutex<VecDeque<Message>>,
-    /// One of the ends is a carrier's.
+    /// Whether one of the ends is a carrier's.
     pub(super) carried: bool,
-    /// Where the other end is, for a carrier's.
+    /// Place of the other end, for a carrier's channel.
     pub(super) place: Option<String>,
-    /// Buffers of pools of these levels are taken.
+    /// Levels of the pools whose buffers are taken.
     pub(super) levels: Levels,
     /// The receiver's rule for pools, and the pools that it has accepted.
     consent: Option<Consent>,
@@ -55,7 +55,7 @@ impl Store {
         }
     }
 
-    /// Whether the receiver takes the pool: it is asked once, unless it refuses.
+    /// Whether the receiver takes the pool. It is asked once, and again after a refusal.
     pub(super) fn agrees(&self, offer: &Offer) -> bool {
         let Some(consent) = &self.consent else {
             return true;
@@ -71,7 +71,7 @@ impl Store {
         agrees
     }
 
-    /// To the receiver. If it is gone this is, too.
+    /// Gives a body to the receiver. If the receiver is gone, the body is dropped.
     pub(super) fn put(&self, body: Body) {
         let mut forth = lock(&self.forth);
         let late = match forth.closed {
@@ -89,7 +89,7 @@ impl Store {
         lock(&self.forth).waiting.pop_front()
     }
 
-    /// The receiver goes, and with it what it has not taken.
+    /// Ends the receiver, and drops the messages that it has not taken.
     pub(super) fn close(&self) {
         let mut forth = lock(&self.forth);
         forth.closed = true;
@@ -98,7 +98,7 @@ impl Store {
         drop(rest);
     }
 
-    /// To the sender.
+    /// Gives a buffer back to the sender.
     pub(super) fn put_back(&self, buf: BufferMut) {
         lock(&self.back).push_back(buf);
     }
@@ -107,7 +107,7 @@ impl Store {
         lock(&self.back).pop_front()
     }
 
-    /// To the sender, after all else.
+    /// Gives a message to the sender, after all other replies.
     pub(super) fn put_late(&self, message: Message) {
         lock(&self.late).push_back(message);
     }

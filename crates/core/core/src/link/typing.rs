@@ -1,4 +1,4 @@
-//! The message type of a channel: each end says its own in its half, and compares.
+//! The message type of a channel: each end writes its own into its half, and compares.
 
 use crate::error::{Error, TypeMismatch};
 use crate::options::ChannelOptions;
@@ -54,7 +54,7 @@ fn first_difference<'a>(
     }
 }
 
-/// A peer's text is not printed as it is: it may hold what a terminal obeys.
+/// Makes a line of a peer's text fit to be printed: it may have control characters of terminals.
 fn quoted(line: Option<&str>) -> Option<String> {
     line.map(|line| line.escape_debug().take(MOST_QUOTED).collect())
 }

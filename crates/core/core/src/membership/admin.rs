@@ -34,13 +34,14 @@ impl Domain {
 }
 
 impl Admin<'_> {
-    /// Sets what a pool or heap of any domain may have, until it ends or the manager is restarted; says what it may have now, which is no more than
-    /// the manager's total. If it has more it is asked to give the rest back, and gets nothing new before.
+    /// Sets the quota of a pool or heap of any domain, until it ends or the manager is restarted. Returns the quota
+    /// that holds now, which is at most the manager's total. A pool or heap that has more is asked to give the rest
+    /// back, and gets nothing new before.
     ///
     /// # Errors
     /// `Access` unless the caller is root or the manager's own user; `Refused` if there is no such pool or heap;
-    /// `BadArgument` if the quota is above the pool's or heap's maximum. `TimedOut` when it has not answered within the
-    /// [`manager_timeout`](crate::DomainBuilder::manager_timeout).
+    /// `BadArgument` if the quota is above the pool's or heap's maximum. `TimedOut` when the manager has not answered
+    /// within the [`manager_timeout`](crate::DomainBuilder::manager_timeout).
     pub fn set_quota(&self, pool: PoolId, quota_bytes: u64) -> Result<u64, Error> {
         let make = |req| Request::SetQuota {
             req,
@@ -56,7 +57,8 @@ impl Admin<'_> {
     /// Asks the manager for its records: itself, domains, pools, heaps, channels, and what each domain holds.
     ///
     /// # Errors
-    /// `TimedOut` when it has said nothing more of it for the [`manager_timeout`](crate::DomainBuilder::manager_timeout).
+    /// `TimedOut` when the manager has sent no further record for the
+    /// [`manager_timeout`](crate::DomainBuilder::manager_timeout).
     pub fn stat(&self) -> Result<Vec<StatRecord>, Error> {
         self.domain.core().stat()
     }
@@ -91,17 +93,18 @@ impl Admin<'_> {
         self.domain.core().cut_off()
     }
 
-    /// Whether the manager is there, and has answered what this domain waited for last. Asks it nothing.
+    /// Returns whether the manager is there, and has answered this domain's last request. Asks it nothing.
     pub fn is_managed(&self) -> bool {
         !self.domain.core().fork.is_child() && self.domain.core().is_answering()
     }
 
-    /// Has all domains that have a pool record what they do with its buffers, or no longer. A domain begins when it
-    /// next calls the library for anything slow, or [`turn`](crate::Domain::turn)s, and records buffers that it
-    /// allocates or receives after that. `while_here`: until this domain's connection ends. Returns whether the pool is
-    /// traced now, because another domain may want that, too.
+    /// Switches the record of a pool's buffers in all domains that have the pool. A domain begins at its next slow call
+    /// of the library, or its next [`turn`](crate::Domain::turn). It records buffers that it allocates or receives
+    /// after that. `while_here`: until this domain's connection ends. Returns whether the pool is traced now: another
+    /// domain may have switched it on, too.
     ///
-    /// Cost, while it is on: an event is written for each step of each buffer, and the fast paths are not taken. While it is off: none.
+    /// Cost while it is on: each step of each buffer writes an event, and the fast paths are not taken. Off, it costs
+    /// nothing.
     ///
     /// # Errors
     /// `Refused` if there is no such pool, and unless the caller is root, the manager's own user or that of the pool's
@@ -119,8 +122,8 @@ impl Admin<'_> {
         }
     }
 
-    /// What domains have recorded, those that have ended included, as far as this user may see it: root and the manager's own user all of it, others what
-    /// their own domains did. It is what these domains say, whole entries of it: a liar can say anything of itself.
+    /// Returns the records of domains, also of ended ones. Root and the manager's own user see all, other users the
+    /// records of their own domains. Each record is the word of its domain: a liar can record anything of itself.
     ///
     /// # Errors
     /// `TimedOut` when the manager has not answered within the [`manager_timeout`](crate::DomainBuilder::manager_timeout).
@@ -150,8 +153,9 @@ impl Admin<'_> {
         }
     }
 
-    /// Returns the buffers that this domain has now: those of others that it holds, and its own that are not freed where
-    /// [`leaks`](crate::DomainBuilder::leaks) are noted. With such notes each entry has its age and origin.
+    /// Returns the buffers that this domain has now: those of other domains that it holds, and, if
+    /// [`leaks`](crate::DomainBuilder::leaks) are noted, its own that are not freed. With such notes each entry has its
+    /// age and origin.
     pub fn leaks(&self) -> LeakReport {
         self.domain.core().leak_report()
     }

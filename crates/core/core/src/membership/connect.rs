@@ -12,14 +12,14 @@ use std::time::Duration;
 use tranship_manager::{Config, Embedded};
 use tranship_sys::process;
 
-/// Managers that may hang up on a newcomer without a word before it gives up.
+/// Number of managers that may close the connection without an answer before `connect` gives up.
 const ATTEMPTS: u32 = 5;
 
-/// Shortest time-out that the system calls accept, and below it the longest.
+/// Shortest time-out that the system calls accept, and the longest one.
 const MIN_TIMEOUT: Duration = Duration::from_millis(1);
 const MAX_TIMEOUT: Duration = Duration::from_secs(1 << 31);
 
-/// How to join.
+/// Options for joining a manager.
 ///
 /// ```
 /// # use tranship_core as tranship;
@@ -67,7 +67,7 @@ impl Domain {
     /// Joins a manager; see [`DomainBuilder::connect`].
     ///
     /// # Errors
-    /// As there.
+    /// As [`DomainBuilder::connect`].
     pub fn connect() -> Result<Domain, Error> {
         DomainBuilder::default().connect()
     }
@@ -75,13 +75,13 @@ impl Domain {
     /// Starts a manager inside this process and joins it; see [`DomainBuilder::embedded`].
     ///
     /// # Errors
-    /// As there.
+    /// As [`DomainBuilder::embedded`].
     #[cfg(feature = "embedded")]
     pub fn embedded() -> Result<Domain, Error> {
         DomainBuilder::default().embedded()
     }
 
-    /// Joins with choices.
+    /// Returns the options for joining a manager.
     pub fn builder() -> DomainBuilder {
         DomainBuilder::default()
     }
@@ -98,39 +98,41 @@ impl DomainBuilder {
         self.socket = Some(path.into());
         self
     }
-    /// Starts a thread that calls [`Domain::turn`] whenever the manager has news, for programs that may
-    /// not call into the library for long: without it nobody starts a manager again that this domain had started, or shows the
-    /// next one what it has sent, while it waits for something else. Start it after any sandbox is in place; all its signals are blocked.
+    /// Starts a thread that calls [`Domain::turn`] whenever the manager has news, for programs that may not call the
+    /// library for long. Without it, a program that waits for something else restarts no manager that it had started,
+    /// and shows the next one no memory of sent messages. Start the thread after any sandbox is in place; all its
+    /// signals are blocked.
     pub fn helper_thread(mut self, yes: bool) -> Self {
         self.helper_thread = yes;
         self
     }
-    /// Makes the process non-dumpable, so that others of the same user cannot reach into it.
+    /// Makes the process non-dumpable, so that other processes of the same user cannot reach into it.
     pub fn non_dumpable(mut self) -> Self {
         self.dumpable = Some(false);
         self
     }
-    /// Whether a manager may be started when none is found (default: yes).
+    /// Sets whether a manager may be started when none is found (default: yes).
     pub fn autostart(mut self, yes: bool) -> Self {
         self.autostart = yes;
         self
     }
-    /// The program `tranship` that is started as the manager, now and should it be gone later. Default: the one in `TRANSHIP_BIN`, else beside
-    /// this program, else in the `PATH`.
+    /// Sets the program `tranship` that is started as the manager, now and if it is gone later. Default: the one in
+    /// `TRANSHIP_BIN`, else beside this program, else in the `PATH`.
     pub fn manager_program(mut self, path: impl Into<PathBuf>) -> Self {
         self.program = Some(path.into());
         self
     }
-    /// Configuration of an embedded manager.
+    /// Sets the configuration of an embedded manager.
     #[cfg(feature = "embedded")]
     pub fn config(mut self, config: Config) -> Self {
         self.config = Some(config);
         self
     }
 
-    /// How long to wait for a manager that is there and does not answer (default: 10 s): its welcome, and in each call that only asks it something
-    /// (a pool, a heap, a name, a descriptor, `stat`, quotas). Such a call is `TimedOut` then, and an answer that comes after all is undone:
-    /// what was made for it goes again. Settings (quotas, traces, the right to forward) stay as they were set; say them again.
+    /// Sets the time to wait for a manager that does not answer (default: 10 s): for its welcome, and in each call that
+    /// only asks it something (a pool, a heap, a name, a descriptor, `stat`, quotas). Such a call is `TimedOut` then,
+    /// and a late answer is undone. Settings (quotas, traces, the right to forward) may have taken effect: set them
+    /// again.
     ///
     /// Calls that wait for more than the manager have times of their own, such as opening a channel
     /// ([`ChannelOptions::timeout`](crate::ChannelOptions::timeout)) and waiting for memory. The limit is 1 ms at
@@ -140,22 +142,23 @@ impl DomainBuilder {
         self
     }
 
-    /// Notes buffers as they are had, and prints those that are left when the last handle of the domain goes. Default: as the variable
-    /// `TRANSHIP_LEAKS` of the environment says, `1` or `backtrace`. Buffers are slower then; otherwise it costs nothing.
+    /// Notes buffers when they are allocated or received, and prints those that are left when the last handle of the
+    /// domain goes. Default: as the variable `TRANSHIP_LEAKS` of the environment says, `1` or `backtrace`. Buffers are
+    /// slower then; otherwise it costs nothing.
     pub fn leaks(mut self, leaks: Leaks) -> Self {
         self.leaks = Some(leaks);
         self
     }
 
-    /// Joins the manager named in `TRANSHIP_SOCKET`, else the system's, else the user's, else starts one that
-    /// leaves 60 s after its last client. None is started past a socket of the system's that is there, and none by a privileged process
-    /// (set-uid, file capabilities), which heeds no environment either.
+    /// Joins the manager named in `TRANSHIP_SOCKET`, else the system's, else the user's, else starts one that leaves 60
+    /// s after its last client. If the system's socket exists, none is started. A privileged process (set-uid, file
+    /// capabilities) starts none either, and heeds no environment.
     ///
     /// Waits for the manager's welcome as long as [`manager_timeout`](DomainBuilder::manager_timeout) says, and as long for one that it starts.
     ///
     /// # Errors
-    /// `NoManager` where none answers and none could be started; `Unreachable` where something else is in its place; `Access`, `Limit` by its rules; `Version` when it speaks another
-    /// version; `TimedOut`; `System`.
+    /// `NoManager` if no manager answers and none could be started; `Unreachable` if another file is in its place;
+    /// `Access`, `Limit` by the manager's rules; `Version` if the manager speaks another version; `TimedOut`; `System`.
     pub fn connect(self) -> Result<Domain, Error> {
         self.prepare()?;
         let run = |path: &Path| discover::run_manager(self.program.as_deref(), path);
@@ -168,7 +171,7 @@ impl DomainBuilder {
             let path = found.path.clone();
             attempts += 1;
             match self.join(found, None) {
-                // It ended, or left for want of clients, just then; a look around says what there is now.
+                // The manager ended just then, or left for want of clients: look again for one.
                 Err(error) if error == ErrorKind::ManagerAway && attempts < ATTEMPTS => {}
                 Err(error) if error == ErrorKind::ManagerAway => {
                     let text = format!(
@@ -182,8 +185,8 @@ impl DomainBuilder {
         }
     }
 
-    /// Starts a manager as a thread of this process and joins it. Others join by its socket (the one given, or a
-    /// private one that [`Domain::socket_path`] tells). It isolates nobody from this process.
+    /// Starts a manager as a thread of this process and joins it. Other processes join by its socket (the given one, or
+    /// a private one: [`Domain::socket_path`]). It isolates no domain from this process.
     ///
     /// Waits until it listens.
     ///
@@ -219,7 +222,8 @@ impl DomainBuilder {
         if !self.autostart {
             Err("`tranship manager` runs one")
         } else if process::is_privileged() {
-            // The starter of this process chose its environment, and would choose what it runs with its privileges.
+            // The starter of this process chose its environment, and would choose the program that runs with its
+            // privileges.
             Err(
                 "a privileged process (set-uid or the like) starts none and heeds no environment; run `tranship manager`",
             )

@@ -1,4 +1,4 @@
-//! The histories of buffers, out of what their domains have recorded.
+//! Histories of buffers, out of the records of domains.
 
 use crate::error::Error;
 use std::os::fd::OwnedFd;
@@ -26,36 +26,37 @@ use tranship_region::layout::{TraceRo, Traced};
 /// ```
 #[derive(Clone, Debug)]
 pub struct Trace {
-    /// Whose.
+    /// Id of the domain.
     pub domain: DomainId,
     /// Name of the domain.
     pub name: String,
     /// Number of the domain's process.
     pub pid: u32,
-    /// Whether it is still there.
+    /// Whether the domain is still there.
     pub alive: bool,
-    /// By time, as it says.
+    /// The events, in the order of their times.
     pub events: Vec<TraceEvent>,
-    /// Events before the last one that are not there any more, or not whole.
+    /// Number of events before the last one that are overwritten, or not whole.
     pub lost: u64,
-    /// Entries that make no sense: half written when it ended, or lies.
+    /// Number of invalid entries: half written when the domain ended, or lies.
     pub torn: u32,
 }
 
-/// Something that a domain did with a buffer.
+/// An operation of a domain on a buffer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TraceEvent {
-    /// When, on the machine's clock (`CLOCK_MONOTONIC`), ns.
+    /// Time on the machine's clock (`CLOCK_MONOTONIC`), ns.
     pub at_ns: u64,
     /// Number of the event among this domain's, from 1 on.
     pub number: u64,
-    /// With which buffer.
+    /// The buffer.
     pub buffer: BufferId,
-    /// What.
+    /// The operation.
     pub did: Did,
     /// Bytes of the buffer.
     pub length: u64,
-    /// Of what was sent or received: the low 32 bits of the word that went along. Components that pass a word on show the path of a request by it.
+    /// Of a sent or received buffer: the low 32 bits of the message's word. Components that pass a word on show the
+    /// path of a request by it.
     pub word: u32,
 }
 
@@ -70,7 +71,7 @@ pub enum Did {
         channel: ChannelId,
         /// Receiving domain.
         to: DomainId,
-        /// So that it is the other's alone.
+        /// Whether it was moved: then it is the other domain's alone.
         moved: bool,
     },
     /// Received it.
@@ -79,7 +80,7 @@ pub enum Did {
         channel: ChannelId,
         /// Sending domain.
         from: DomainId,
-        /// So that it is its alone.
+        /// Whether it was moved: then it is the receiver's alone.
         moved: bool,
     },
     /// Dropped a handle of it.
@@ -126,7 +127,7 @@ fn event((number, e): (u64, Traced)) -> TraceEvent {
 }
 
 impl Trace {
-    /// Reads a ring of records. Whose it is, the manager says.
+    /// Reads a ring of records. The manager names its domain.
     pub(super) fn read(ring: &OwnedFd) -> Result<Trace, Error> {
         let read = TraceRo::open(ring)?.read();
         let mut events: Vec<_> = read.events.into_iter().map(event).collect();

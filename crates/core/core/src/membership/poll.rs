@@ -1,10 +1,11 @@
-//! A domain among what is waited for.
+//! A domain as an item of `poll`.
 
 use super::shell::Domain;
 use crate::link::PollItem;
 
 impl<'a> PollItem<'a> {
-    /// Ready when the manager had news, which were taken, or something else of the domain's descriptor is to be looked at.
+    /// Makes an item that is ready when news of the manager was taken, or when other news of the domain's descriptor
+    /// waits.
     pub fn domain(domain: &'a Domain) -> PollItem<'a> {
         PollItem::of_domain(domain.core())
     }

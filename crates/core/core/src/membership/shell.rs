@@ -17,9 +17,9 @@ use tranship_proto::{DomainId, Role};
 
 /// A protection domain: this process's membership with a manager. Clone it freely; threads may share it.
 ///
-/// When the last handle is gone the domain says goodbye, and its descriptors and memory go back, as soon as nothing of it (a pool, a
-/// channel, a listener, a heap, a buffer) is in use any more. After `fork()` a child gets [`ErrorKind::Forked`] from everything inherited and
-/// connects a domain of its own.
+/// The domain says goodbye, and its descriptors and memory go back, when its last handle is gone and none of its
+/// objects (pools, channels, listeners, heaps, buffers) is in use. After `fork()` a child gets [`ErrorKind::Forked`]
+/// from everything inherited, and connects a domain of its own.
 ///
 /// ```
 /// # use tranship_core as tranship;
@@ -43,9 +43,9 @@ pub struct Domain {
     shared: Arc<Handle>,
 }
 
-/// Looks whether an end is there.
+/// A look for an end.
 type Look = Box<dyn FnMut() -> Result<Option<End>, Error> + Send>;
-/// Where a thread puts it.
+/// The place where a thread puts the end.
 type Receipt = Arc<Mutex<Option<Result<End, Error>>>>;
 
 struct Handle {
@@ -67,12 +67,12 @@ impl Domain {
         &self.shared.core
     }
 
-    /// The domain's id.
+    /// Returns the domain's id.
     pub fn id(&self) -> DomainId {
         self.core().id()
     }
 
-    /// The socket that was named when joining, or that the embedded manager listens on.
+    /// Returns the socket that was named when joining, or that the embedded manager listens on.
     pub fn socket_path(&self) -> Option<PathBuf> {
         self.core().home.socket.clone()
     }
@@ -83,15 +83,17 @@ impl Domain {
     /// 5 s at most for it to come back.
     ///
     /// # Errors
-    /// `BadArgument` for options outside their range, with what is allowed; `Quota`, `Limit`, `Access`, `Refused` by the manager; `OutOfMemory` for memory to be made at
-    /// once ([`PoolOptions::preallocate`]); `PoolMap` where the addresses are not free; `TimedOut` when the manager does not answer; `ManagerAway`, `CutOff`; `Forked`; `System`.
+    /// `BadArgument` for options outside their range, with what is allowed; `Quota`, `Limit`, `Access`, `Refused` by
+    /// the manager; `OutOfMemory` for the pool's first memory ([`PoolOptions::preallocate`]); `PoolMap` if the
+    /// addresses are not free; `TimedOut` when the manager does not answer; `ManagerAway`, `CutOff`; `Forked`;
+    /// `System`.
     pub fn create_pool(&self, options: PoolOptions) -> Result<Pool, Error> {
         let core = self.core();
         core.check_fork()?;
         core.patiently(None, || Pool::create(core, options.clone()))
     }
 
-    /// Listens at an address, at which others connect. Each gets a channel of its own, of which this side has the end `E`.
+    /// Listens at an address. Each domain that connects gets a channel of its own, of which this side has the end `E`.
     ///
     /// | address | the other end is |
     /// |---|---|
@@ -102,8 +104,9 @@ impl Domain {
     /// Waits for the manager as [`create_pool`](Domain::create_pool) does.
     ///
     /// # Errors
-    /// `NameTaken`; `Access`; `TimedOut` when the manager does not answer, `ManagerAway`, `CutOff`; `BadArgument` for a name that cannot be; `InvalidEndpoint` for a scheme that nobody knows, which says those that are
-    /// known, and where a carrier cannot listen.
+    /// `NameTaken`; `Access`; `TimedOut` when the manager does not answer, `ManagerAway`, `CutOff`; `BadArgument` for
+    /// an invalid name; `InvalidEndpoint` for an unknown scheme (the text lists the known ones), and where a carrier
+    /// cannot listen.
     pub fn listen<E: ChannelEnd>(&self, address: &str) -> Result<Listener<E>, Error> {
         self.listen_with(address, ChannelOptions::default())
     }
@@ -150,17 +153,19 @@ impl Domain {
         }
     }
 
-    /// Connects to an [address](Domain::listen), and gives the end `E` of the channel. Waits until somebody listens there for the other end.
+    /// Connects to an [address](Domain::listen), and returns the end `E` of the channel. Waits until a domain listens
+    /// there for the other end.
     ///
     /// # Errors
-    /// `TimedOut` when the manager does not answer, `ManagerAway`, `CutOff`; `BadArgument` for a name that cannot be, or that this domain offers itself;
-    /// `InvalidEndpoint` for a scheme that nobody knows; `SameRole` where the listener has the same end. A listener that goes without accepting is
-    /// no error: the next one is waited for.
+    /// `TimedOut` when the manager does not answer, `ManagerAway`, `CutOff`; `BadArgument` for an invalid name, or one
+    /// that this domain offers itself; `InvalidEndpoint` for an unknown scheme; `SameRole` if the listener has the same
+    /// end. A listener that goes without accepting is no error: the call waits for the next one.
     pub fn open<E: ChannelEnd>(&self, address: &str) -> Result<E, Error> {
         self.open_with(address, ChannelOptions::default())
     }
 
-    /// Connects to an [address](Domain::listen), with options. Waits until somebody listens there, or as long as [`ChannelOptions::timeout`] says.
+    /// Connects to an [address](Domain::listen), with options. Waits until a domain listens there, at most
+    /// [`ChannelOptions::timeout`].
     ///
     /// # Errors
     /// As [`open`](Domain::open), `BadArgument` for a pool among the options that is not this domain's, and `TimedOut` after the options' time: its
@@ -173,11 +178,11 @@ impl Domain {
         E::of(self.open_for(address, E::ROLE, &E::asks(options), None)?)
     }
 
-    /// Connects to an [address](Domain::listen) without waiting: the channel's end is awaited, in any runtime, or looked for now and then
-    /// ([`Opening::try_open`]). Many may be opened at once: nothing waits for the manager or a peer but the task, or at an address of a carrier's a
-    /// thread of its own.
+    /// Connects to an [address](Domain::listen) without waiting: the channel's end is awaited, in any runtime, or
+    /// looked for now and then ([`Opening::try_open`]). Many channels may be opened at once. Only the task waits for
+    /// the manager and the peer; at a carrier's address, a thread of its own.
     ///
-    /// If what this gives is dropped the name is not waited for any more. A time that the options say is kept to a quarter of a second.
+    /// A dropped `Opening` ends the wait for the name. The options' time is exact to a quarter of a second.
     ///
     /// # Errors
     /// As [`open_with`](Domain::open_with), and `System` where the thread that wakes tasks, or its descriptors, cannot be had.
@@ -211,7 +216,7 @@ impl Domain {
             Address::Carried { .. } => {
                 let (domain, address) = (self.clone(), address.to_owned());
                 let mut opened: Option<Receipt> = None;
-                // Gone with the future.
+                // Dropped with the future.
                 let asker = Arc::new(());
                 Box::new(move || {
                     if let Some(opened) = &opened {
@@ -236,7 +241,7 @@ impl Domain {
         }
     }
 
-    /// `asker` is gone when nobody wants the end any more.
+    /// Opens a channel for a thread. `asker` is dropped when no caller wants the end any more.
     fn open_for(
         &self,
         address: &str,
@@ -292,11 +297,12 @@ impl Domain {
     /// rejoins a restarted manager. Slow paths call it; so does the helper thread. Call it when
     /// [`as_fd`](Domain::as_fd) is readable, or now and then. Never blocks for long.
     ///
-    /// That the manager is away is no error, nor that it cannot be reached again: existing channels go on
-    /// ([`Admin::is_managed`](crate::admin::Admin::is_managed) and [`Admin::cut_off`](crate::admin::Admin::cut_off) tell).
+    /// A manager that is away, or cannot be reached again, is no error: existing channels go on
+    /// ([`Admin::is_managed`](crate::admin::Admin::is_managed) and [`Admin::cut_off`](crate::admin::Admin::cut_off)
+    /// tell).
     ///
     /// # Errors
-    /// `Forked`; `System` when this process has no room for what the manager sends; `PeerViolation`.
+    /// `Forked`; `System` when this process has no room for the manager's descriptors; `PeerViolation`.
     pub fn turn(&self) -> Result<(), Error> {
         match self.core().turn() {
             Err(error) if matches!(error.kind(), ErrorKind::ManagerAway | ErrorKind::CutOff) => {
@@ -306,7 +312,7 @@ impl Domain {
         }
     }
 
-    /// Lets go of this handle, and reports the buffers that the domain still has. If it was the last handle, nothing is
+    /// Drops this handle, and reports the buffers that the domain still has. If it was the last handle, nothing is
     /// printed.
     pub fn close(self) -> LeakReport {
         let report = self.core().leak_report();
@@ -315,7 +321,7 @@ impl Domain {
     }
 }
 
-/// No carrier shows one end's message type to the other end.
+/// Checks that a carried channel has no message type: no carrier shows it to the other end.
 fn typeless(scheme: &str, options: &ChannelOptions) -> Result<(), Error> {
     if options.message_type.is_none() {
         return Ok(());
@@ -326,15 +332,15 @@ fn typeless(scheme: &str, options: &ChannelOptions) -> Result<(), Error> {
     Err(Error::new(ErrorKind::ChannelBind, text))
 }
 
-/// Adds a carrier to a domain: in all its handles, it carries the channels at addresses of its schemes. Of two carriers
-/// that know a scheme, the later one has it.
+/// Adds a carrier to a domain, for all its handles: the carrier has the channels at addresses of its schemes. If two
+/// carriers know a scheme, the later one has it.
 pub fn add_to(domain: &Domain, carrier: Arc<dyn Carrier>) {
     lock(&domain.shared.carriers).push(carrier);
 }
 
 impl AsFd for Domain {
-    /// One descriptor for any epoll loop: readable when [`Domain::turn`] is due or a pollable channel has
-    /// something. It stays valid while the manager is away.
+    /// Returns one descriptor for any epoll loop: readable when [`Domain::turn`] is due or a pollable channel has news.
+    /// It stays valid while the manager is away.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.core().pollable()
     }

@@ -1,4 +1,4 @@
-//! A policy as a program of its own: it reads what the manager knows of the pools, and sets their quotas.
+//! A policy as a program of its own: it reads the manager's figures of the pools, and sets their quotas.
 
 use super::admin::Admin;
 use super::shell::Domain;
@@ -7,14 +7,14 @@ use std::time::{Duration, Instant};
 use tranship_policy::{Governor, PoolState, Rule, Snapshot, Target};
 use tranship_proto::{Event, PoolFigures, PoolId, Refusal, RefusalCode, Request};
 
-/// Quotas in one message.
+/// The most quotas in one message.
 const AT_ONCE: usize = 1000;
 
-/// The right to set the quotas of all pools. One client of a manager has it at a time; dropped, or when the process ends, it is free, and the
-/// quotas stay as they were set last.
+/// The right to set the quotas of all pools. One client of a manager has it at a time. It is free again when it is
+/// dropped or the process ends; the last quotas stay.
 ///
-/// The manager believes none of it: no pool gets less than its minimum or more than its maximum, all together no more than there is, and a
-/// quota that was set by hand stays. So a policy may be wrong, or hostile, and can do no worse than divide badly.
+/// The manager does not trust the policy: no pool gets less than its minimum or more than its maximum, all together get
+/// no more than the limit, and a quota that was set by hand stays. A wrong or hostile policy can only divide badly.
 ///
 /// ```
 /// # use tranship_core as tranship;
@@ -39,9 +39,9 @@ impl Admin<'_> {
     /// Lets a policy in this program set the quotas of all pools from now on.
     ///
     /// # Errors
-    /// `Access` unless the caller is root, the manager's own user, or a user of a `[[policy_run]]` rule; `Refused`
-    /// where another policy does so, the manager's own or that of another program. `TimedOut` when it has not answered
-    /// within the [`manager_timeout`](crate::DomainBuilder::manager_timeout).
+    /// `Access` unless the caller is root, the manager's own user, or a user of a `[[policy_run]]` rule; `Refused` if
+    /// another policy does so, the manager's own or that of another program. `TimedOut` when the manager has not
+    /// answered within the [`manager_timeout`](crate::DomainBuilder::manager_timeout).
     pub fn steer(&self) -> Result<Steering, Error> {
         let steering = Steering {
             domain: self.domain.clone(),
@@ -50,7 +50,7 @@ impl Admin<'_> {
         match steering.take(true) {
             Ok(()) => Ok(steering),
             Err(error) => {
-                // Nothing was taken that could be given back.
+                // No right was taken that could be given back.
                 std::mem::forget(steering);
                 Err(error)
             }
@@ -84,18 +84,19 @@ impl Steering {
             .snapshot(u64::try_from(at.as_nanos()).unwrap_or(u64::MAX))
     }
 
-    /// Sets quotas: of each message of a thousand all or none. Pools that are not named keep theirs.
+    /// Sets quotas. The manager takes each message of at most 1000 quotas whole or not at all. Pools that are not named
+    /// keep theirs.
     ///
     /// # Errors
-    /// `BadArgument` for less than a pool's minimum, or more than its maximum; `Quota` if all together would be more than there is. Both happen to an
-    /// honest policy, too, where pools came or memory went meanwhile: look again. `Refused` if the right is gone, as after
-    /// a restart of the manager: drop this and [`steer`](Admin::steer) again.
+    /// `BadArgument` for less than a pool's minimum, or more than its maximum; `Quota` if all together would be more
+    /// than the limit. Both happen to an honest policy, too, if pools came or memory went meanwhile: look again.
+    /// `Refused` if the right is gone, as after a restart of the manager: drop this and [`steer`](Admin::steer) again.
     pub fn set(&self, targets: &[Target]) -> Result<(), Error> {
         let mut quotas: Vec<(PoolId, u64)> = targets
             .iter()
             .map(|t| (PoolId(t.id), t.quota_bytes))
             .collect();
-        // In pieces, what shrinks has to come first: then no piece makes all together more than there is.
+        // In several messages, quotas that shrink come first: then no message makes the sum exceed the limit.
         if quotas.len() > AT_ONCE {
             let now = self.domain.admin().pool_figures()?.1;
             let quota_of = |id: PoolId| now.iter().find(|p| p.pool == id).map(|p| p.quota_bytes);
@@ -114,11 +115,12 @@ impl Steering {
         Ok(())
     }
 
-    /// Once: looks, asks the policy, sets what it says. What has changed meanwhile so that the manager refuses, or a manager that is away, is no error:
-    /// the next period looks again. Says whether quotas were set.
+    /// Does one period: looks, asks the policy, and sets its quotas. A refusal because of a change meanwhile, or a
+    /// manager that is away, is no error: the next period looks again. Returns whether quotas were set.
     ///
     /// # Errors
-    /// `Access` and `Refused` when a new manager does not give the right again; what else [`set`](Steering::set) says.
+    /// `Access` and `Refused` when a new manager does not give the right again; all other errors of
+    /// [`set`](Steering::set).
     pub fn step(&self, governor: &mut Governor) -> Result<bool, Error> {
         self.domain.turn()?;
         let done = self.snapshot().and_then(|snapshot| {
@@ -142,7 +144,8 @@ impl Steering {
         }
     }
 
-    /// A period after the other, until `goes_on` says no, which is asked after each with whether quotas were set.
+    /// Does one period after the other, until `goes_on` returns false. It is called after each period with whether
+    /// quotas were set.
     ///
     /// # Errors
     /// As [`step`](Steering::step).
@@ -176,7 +179,7 @@ impl Steering {
 
 impl Drop for Steering {
     fn drop(&mut self) {
-        // Else it is free when the process ends.
+        // Else the right is free when the process ends.
         let _ = self.take(false);
     }
 }

@@ -1,4 +1,4 @@
-//! The chunks that the pool has: where they are mapped, what their serials are, and by which descriptors others get them.
+//! The pool's chunks: their places in the window, their serials, and the descriptors by which other domains get them.
 
 use crate::base::lock;
 use crate::error::{self, Error};
@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use tranship_region::{Opts, Window};
 
-/// How one shows in `/proc/PID/maps`.
+/// Name of a chunk in `/proc/PID/maps`.
 const CHUNK_NAME: &str = "tranship-chunk";
 
 /// The pool's chunks.
@@ -39,17 +39,17 @@ impl Chunks {
         }
     }
 
-    /// For how many there is room.
+    /// Returns the number of chunks that have room in the window.
     pub(super) fn most(&self) -> u32 {
         self.window.chunks()
     }
 
-    /// Of each.
+    /// Returns the size of a chunk, bytes.
     pub(super) fn chunk_bytes(&self) -> u64 {
         1 << self.shift
     }
 
-    /// Of so many.
+    /// Returns the size of so many chunks, bytes.
     pub(super) fn bytes_of(&self, chunks: impl Into<u64>) -> u64 {
         chunks.into() << self.shift
     }
@@ -98,12 +98,12 @@ impl Chunks {
         Ok(())
     }
 
-    /// The manager has granted it, and every reader was sent it.
+    /// Begins the use of a chunk: the manager has granted it, and every reader was sent it.
     pub(super) fn begin(&self, index: u32, serial: u32) {
         self.serials[index as usize].store(serial, Ordering::Release);
     }
 
-    /// It is unmapped and closed. Its serial, if it was begun.
+    /// Unmaps and closes a chunk. Returns its serial, or 0 if it was not begun.
     ///
     /// # Safety
     /// No buffer lies in it.
@@ -115,7 +115,7 @@ impl Chunks {
         serial
     }
 
-    /// Ends all writing to it for good.
+    /// Ends all writing to a chunk for good.
     ///
     /// # Safety
     /// Nobody here writes it any more.
@@ -134,12 +134,12 @@ impl Chunks {
         Ok(())
     }
 
-    /// Serial and descriptor of one that is on record.
+    /// Returns serial and descriptor of a chunk that is on record.
     pub(super) fn get(&self, index: u32) -> Option<(u32, Arc<OwnedFd>)> {
         lock(&self.on_record).get(&index).cloned()
     }
 
-    /// All that are on record: index, serial, descriptor.
+    /// Returns all chunks that are on record: index, serial, descriptor.
     pub(super) fn all(&self) -> Vec<(u32, u32, Arc<OwnedFd>)> {
         let all = lock(&self.on_record);
         let of =

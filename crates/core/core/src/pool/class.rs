@@ -5,9 +5,9 @@ use tranship_zone::Backend;
 
 /// The pool, as its zones know it.
 pub(super) trait Behind: Send + Sync {
-    /// Items of a class, about `want`.
+    /// Adds about `want` items of a class to `out`.
     fn import(&self, class: usize, out: &mut Vec<u32>, want: usize);
-    /// Items go back.
+    /// Takes items back.
     fn release(&self, items: &[u32]);
     /// Says that memory came back: a waiting caller may be served.
     fn came_back(&self);

@@ -13,9 +13,9 @@ use tranship_sync::{DeferProducer, Pop};
 
 /// Sent buffers that a caller without free buffers looks at together.
 const SOME: usize = 16;
-/// The most that one allocation takes so: it must not take long by itself.
+/// The most buffers that one allocation collects so: it must not take long by itself.
 const MOST: usize = 32;
-/// Of so many times one is timed: two readings of the clock take as long as several verdicts.
+/// One collection in so many is timed: two readings of the clock take as long as several verdicts.
 const TIMED: u64 = 16;
 
 /// Use of the buffers in the senders' defer queues. A caller that takes them takes from the senders what these would
@@ -30,22 +30,23 @@ impl Collector {
     /// Items for a class's zone: dead sent buffers first, then items of slabs, then a new slab.
     pub(super) fn import(&self, memory: &Memory, class: usize, out: &mut Vec<u32>, want: usize) {
         let left = self.collect_for(memory, class, out, want, Deferred::Left);
-        // Topped up out of what the pool has anyway: with few buffers in turn every allocation would be a collection.
+        // Topped up from the pool's free items: with few buffers in turn every allocation would otherwise be a
+        // collection.
         if out.len() < want.min(SOME) && (!left || out.is_empty()) {
             memory.cut_slabs(class, out, want);
         }
-        // Last: it is the senders' to look at, a few after each few that they send.
+        // Last: the senders look at these buffers themselves, a few after each few that they send.
         if out.is_empty() {
             self.collect_for(memory, class, out, want, Deferred::Taken);
         }
-        // A zone hands out the last first and then the others from the front. So it is the order of the sends, in which
-        // counters lie side by side and receivers guess where the next buffer is.
+        // A zone hands out the last item first, and then the others from the front. So buffers are handed out in the
+        // order of the sends: their counters lie side by side, and receivers guess where the next buffer is.
         if !out.is_empty() {
             out.rotate_left(1);
         }
     }
 
-    /// Dead buffers of one class. Looks at everything before it gives up. Says whether some are left.
+    /// Collects dead buffers of one class. Looks at everything before it gives up. Returns whether some are left.
     fn collect_for(
         &self,
         memory: &Memory,
@@ -74,7 +75,8 @@ impl Collector {
             }
             let left = !ready.is_empty();
             drop(gc);
-            // What was sent was read by others: taking a first line back takes as long as everything else together.
+            // Other domains have read a sent buffer: to take its first line back takes as long as everything else
+            // together.
             for &slot in &*out {
                 tranship_sync::prefetch_write(
                     memory
@@ -141,7 +143,7 @@ impl Collector {
         !out.is_empty()
     }
 
-    /// The oldest of those ahead, if all are dead and of the class.
+    /// Takes the oldest buffers that are ahead, if all are dead and of the class.
     #[inline(always)]
     fn take_some<const N: usize>(
         &self,
@@ -170,8 +172,8 @@ impl Collector {
         true
     }
 
-    /// Has as many of the oldest ahead as there can be; out of the defer queues no more than `want`: the others are their senders' to look at, a few after
-    /// each few that they send.
+    /// Prefetches as many of the oldest buffers as possible; out of the defer queues at most `want`, because the
+    /// senders look at the others themselves, a few after each few that they send.
     #[inline]
     fn look_ahead(&self, gc: &mut Gc, deferred: Deferred, want: usize) {
         let known = gc.ahead.len();
@@ -189,8 +191,9 @@ impl Collector {
         gc.reader_set.prefetch(&gc.ahead[known..]);
     }
 
-    /// Whether all of them are dead, in one pass: nearly always they are, and the writer is the source of every queue. False says nothing of any one of
-    /// them. Under the lock neither the control page nor the place in it changes.
+    /// Whether all of these buffers are dead, in one pass: nearly always they are, and the writer is the source of
+    /// every queue. False says nothing of any single buffer. Under the lock neither the control page nor the place in
+    /// it changes.
     #[inline(always)]
     pub(super) fn are_dead<const N: usize>(
         &self,
@@ -206,7 +209,7 @@ impl Collector {
         memory.registration.epoch_word().is_some_and(are_dead)
     }
 
-    /// Each by itself.
+    /// Judges each buffer by itself.
     #[cold]
     #[inline(never)]
     pub(super) fn judge_one_by_one(
@@ -221,10 +224,10 @@ impl Collector {
         self.verdict(memory, gc, bury);
     }
 
-    /// A defer queue for a sender of this pool's buffers.
+    /// Makes a defer queue for a sender of this pool's buffers.
     pub(crate) fn new_defer_queue(&self) -> DeferProducer {
         let mut gc = lock(&self.gc);
-        // Where nobody collects nobody else looks.
+        // Without a collection no other code removes ended queues.
         gc.deferred.retain(|queue| !queue.is_over());
         DeferProducer::new(&mut gc.deferred)
     }
@@ -254,7 +257,7 @@ impl Collector {
             return true;
         }
         let mut started = None;
-        // Those that were alive before are older than those in the queue, but each is looked at once only.
+        // Buffers that were alive before are older than those in the queue, but each is looked at once only.
         let mut old = gc.held.len();
         let mut fresh = true;
         let mut good = true;
@@ -292,7 +295,7 @@ impl Collector {
         good
     }
 
-    /// The verdict over `gc.candidates`; the dead go to `ready`, the living to `held`.
+    /// Judges `gc.candidates`: the dead go to `ready`, the living to `held`.
     fn judge(&self, memory: &Memory, gc: &mut Gc) -> bool {
         gc.reader_set.prefetch(&gc.candidates);
         self.verdict(memory, gc, |gc, dead| self.put_back(memory, gc, dead))
@@ -347,7 +350,7 @@ impl Collector {
         collected.store(all, Ordering::Relaxed);
     }
 
-    /// So many collections took as long as the one since `started`.
+    /// Counts the time of so many collections, each as long as the one since `started`.
     #[cold]
     fn count_time(&self, started: Instant, times: u64) {
         let spent = u64::try_from(started.elapsed().as_nanos()).unwrap_or(0);
@@ -355,7 +358,7 @@ impl Collector {
         self.counters.collect_ns.fetch_add(spent, Ordering::Relaxed);
     }
 
-    /// The dead are of one class, and the backend's again.
+    /// Counts dead buffers of one class, which are the backend's again.
     #[inline(always)]
     fn bury(&self, memory: &Memory, class: usize, dead: &[u32]) {
         let count = dead.len() as u64;
@@ -363,7 +366,7 @@ impl Collector {
         self.count_bytes(count * memory.slots.capacity_of(dead[0]));
     }
 
-    /// The dead are the backend's again.
+    /// Gives dead buffers back to the backend.
     #[cold]
     #[inline(never)]
     pub(super) fn put_back(&self, memory: &Memory, gc: &mut Gc, dead: &[u32]) {
@@ -382,7 +385,7 @@ impl Collector {
         }
     }
 
-    /// One that is larger than a chunk.
+    /// Buries a dead buffer that is larger than a chunk.
     fn bury_alone(&self, memory: &Memory, slot: u32) {
         self.count_bytes(memory.slots.capacity_of(slot));
         memory.free_huge(slot);
@@ -395,7 +398,7 @@ impl Collector {
         collected.store(collected.load(Ordering::Relaxed) + bytes, Ordering::Relaxed);
     }
 
-    /// Everything that is dead or cached goes back to the slabs, and empty slabs to the runs.
+    /// Gives everything that is dead or cached back to the slabs, and empty slabs to the runs.
     pub(super) fn reclaim(&self, memory: &Memory) -> bool {
         memory.drain_caches();
         let good = self.collect_idle(memory);

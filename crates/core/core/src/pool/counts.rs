@@ -1,4 +1,4 @@
-//! Counters as the collector reads them: a queue's, a reader's.
+//! Counters of queues and readers, as the collector reads them.
 
 use super::run::each_among;
 use std::sync::Arc;
@@ -62,8 +62,8 @@ impl View {
     }
 }
 
-/// A queue's counters. Where one side cannot be mapped, neither is looked at, and the two are never equal: so nothing of the
-/// queue is ever reused early.
+/// A queue's counters. If one side cannot be mapped, the two count as never equal, so no buffer of the queue is reused
+/// early.
 pub(super) struct Counts {
     view: View,
     otherwise: u32,
@@ -134,7 +134,7 @@ impl Words for Counts {
     }
 }
 
-/// A reader's references, and how it wakes us. Without a page everything counts as held.
+/// A reader's references, and the word by which it wakes this domain. Without a page everything counts as held.
 pub(super) struct Refs {
     view: View,
     pub(super) page: Option<Arc<RefsRo>>,

@@ -23,12 +23,12 @@ use tranship_proto::{Event, PoolShape, Request, Trust, check_range};
 use tranship_region::layout::TableRw;
 use tranship_zone::{Classes, PAGE, Zone, ZoneConfig};
 
-/// Whether such a pool can be.
+/// Checks that such a pool is possible.
 pub(crate) fn check(options: &PoolOptions) -> Result<(), Error> {
     checked(options).map(drop)
 }
 
-/// The shape of such a pool, if it can be.
+/// Returns the shape of such a pool, if it is possible.
 fn checked(options: &PoolOptions) -> Result<PoolShape, Error> {
     let shape = options.shape();
     shape.check()?;

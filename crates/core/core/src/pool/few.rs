@@ -10,13 +10,13 @@ use std::sync::{MutexGuard, TryLockError};
 use tranship_ledger::{Few, Slots};
 use tranship_sync::{DeferProducer, DeferQueue};
 
-/// The most that become free after one send where they are looked at one by one: more than are sent.
+/// The most buffers that become free after one send where they are looked at one by one: more than are sent.
 const WARM: usize = 2;
 
 impl Collector {
     /// Looks at the oldest [`FEW`] buffers of a sender's defer queue. The dead go to the thread's cache. Nothing is waited for.
     ///
-    /// Cost: one lock that nobody else has, mostly; no clock, no other locked instruction but the fence of the verdict.
+    /// Cost: one lock that is mostly free; no clock, no other locked instruction but the fence of the verdict.
     #[inline]
     pub(super) fn collect_few(&self, memory: &Memory, defer: &DeferProducer) {
         let Some(gc) = &mut self.at_once() else {
@@ -50,8 +50,8 @@ impl Collector {
         }
     }
 
-    /// Looks at the oldest buffers of a sender's defer queue one by one, as long as they are dead. They go to the thread's cache, the last one in first one
-    /// out. One that is held stays where it is. Nothing is waited for.
+    /// Looks at the oldest buffers of a sender's defer queue one by one, as long as they are dead. They go to the
+    /// thread's cache, the last one in first one out. A buffer that is held stays where it is. Nothing is waited for.
     ///
     /// Cost: the lock, a look at each queue's counters, of which the receiver has just written one; a fence for each that is dead.
     pub(super) fn collect_warm(&self, memory: &Memory, defer: &DeferProducer) {
@@ -71,7 +71,7 @@ impl Collector {
         }
     }
 
-    /// The collector's state, if nobody has it.
+    /// Returns the collector's state, if no thread has it.
     #[inline(always)]
     fn at_once(&self) -> Option<MutexGuard<'_, Gc>> {
         match self.gc.try_lock() {
@@ -81,7 +81,8 @@ impl Collector {
         }
     }
 
-    /// Slots that do not follow each other. They are put in order with others; or at least they are handed out again by their numbers.
+    /// Looks at slots that do not follow each other. They are put in order with others, or at least handed out again by
+    /// their numbers.
     #[cold]
     #[inline(never)]
     fn look_at_any_few(
@@ -93,7 +94,7 @@ impl Collector {
     ) {
         if gc.unordered > 0 {
             gc.unordered -= 1;
-            // If they are the end of one line and the beginning of another, the next few are lines again.
+            // If the slots are the end of one line and the beginning of another, the next few are lines again.
             let (few, _) = few.split_at(order::end_of_line(&few));
             #[allow(clippy::cast_possible_truncation)] // a few
             queue.take_oldest(few.len() as u32);
@@ -106,7 +107,7 @@ impl Collector {
         self.look_at_few(memory, gc, &few, again);
     }
 
-    /// `again`: the same in the order in which they are handed out again.
+    /// Looks at these slots. `again`: the slots in the order in which they are handed out again.
     #[inline(always)]
     fn look_at_few(
         &self,
@@ -124,14 +125,14 @@ impl Collector {
         }
     }
 
-    /// The dead go to the thread's cache, as far as there is room.
+    /// Gives dead buffers to the thread's cache, as far as there is room.
     fn hand_back(&self, memory: &Memory, gc: &mut Gc, dead: &mut [u32]) {
         let class = self.ask_for(memory, &*dead);
         self.hand_back_of(memory, gc, class, dead);
     }
 
-    /// Asks for what will be written first of these buffers: what was sent was read by others, and to take a line back takes as long as everything else
-    /// together. Their class, if they have one in common.
+    /// Prefetches the first lines of these buffers for writing: other domains have read them, and to take a line back
+    /// takes as long as everything else together. Returns the buffers' class, if they have one in common.
     #[inline(always)]
     fn ask_for(&self, memory: &Memory, dead: impl Slots) -> Option<u8> {
         let (mut first, mut differ) = (None, 0);
@@ -146,7 +147,7 @@ impl Collector {
     /// Hands the dead back to the cache of the class that they have in common, if there is one.
     #[inline(always)]
     fn hand_back_of(&self, memory: &Memory, gc: &mut Gc, class: Option<u8>, dead: &mut [u32]) {
-        // The last is handed out first: so it is the order of the sends.
+        // The last one is handed out first: this gives the order of the sends.
         dead.reverse();
         let zone = class.and_then(|class| memory.zones.get(usize::from(class)));
         if !zone.is_some_and(|zone| zone.free_cached_all(dead)) {

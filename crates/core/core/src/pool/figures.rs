@@ -16,7 +16,7 @@ pub(super) struct Counts {
 }
 
 impl Memory {
-    /// Handed out so far, come back so far, and in this process's caches.
+    /// Returns the counts of buffers: handed out so far, come back so far, and in this process's caches.
     pub(super) fn counts(&self) -> Counts {
         let (mut allocs, mut frees, mut cached) = (0, 0, 0);
         for zone in self.zones.iter().map(|zone| zone.stats()) {
@@ -40,7 +40,8 @@ impl Memory {
         words.peak_bytes.fetch_max(busy, Ordering::Relaxed);
     }
 
-    /// The most chunks in use in each of the last periods; what is cached, and of each class dead and not yet asked for, which is at hand as well.
+    /// Reports the most chunks in use in each of the last periods, and the memory at hand: cached, or of each class
+    /// dead and not yet asked for.
     pub(super) fn say(&self, words: &Figures, peaks: &[u32; PERIODS], ready: &[u64]) {
         let peak = self.chunks.bytes_of(peaks[0]);
         words.peak_bytes.store(peak, Ordering::Relaxed);
@@ -63,12 +64,12 @@ impl Memory {
 }
 
 impl Collector {
-    /// Dead buffers that nobody has asked for yet, by classes.
+    /// Returns the number of dead buffers that no caller has asked for yet, by class.
     pub(super) fn ready(&self) -> Vec<u64> {
         lock(&self.gc).ready()
     }
 
-    /// How long it took, and what it last found of what nobody had asked for.
+    /// Reports the time of collections, and the garbage that the last look found.
     pub(super) fn say(&self, words: &Figures) {
         let collecting = self.counters.collect_ns.load(Ordering::Relaxed);
         words.collect_ns.store(collecting, Ordering::Relaxed);
@@ -132,7 +133,7 @@ mod tests {
         assert_eq!(padding(), 8192 - 5000);
         let two = half.alloc(1).expect("room");
         assert_eq!(padding(), 8192 - 5000 + 4095);
-        // A free one is as it was last.
+        // A free buffer counts as it was last.
         drop(one);
         let one = half.alloc(8000).expect("room");
         assert_eq!(padding(), 8192 - 8000 + 4095);

@@ -29,41 +29,41 @@ use tranship_sys::{ForkGuard, futex, membarrier};
 #[repr(align(128))]
 pub(crate) struct ForeignPool {
     pub(crate) domain: DomainCore,
-    /// The domain's, at hand.
+    /// A copy of the domain's fork guard, at hand.
     pub(super) fork: ForkGuard,
     pub(crate) shape: Offer,
     /// The writer's process.
     process: OwnedFd,
     window: Window,
-    /// As a shift; and [`TRACED`], if what is done with its buffers is recorded.
+    /// The chunk size, as a shift; and [`TRACED`], if operations on the pool's buffers are recorded.
     chunk_shift: AtomicU32,
     table: TableRo,
     pub(crate) table_inode: u64,
     refs: RefsRw,
-    /// The thread that counts in them without locked instructions.
+    /// The thread that counts in `refs` without locked instructions.
     bias: Bias,
     refs_fd: OwnedFd,
     /// At level `half`.
     guard: Option<Guard>,
     /// Serial of the chunk at each window index; 0: none.
     serials: Box<[AtomicU32]>,
-    /// At the levels that others write: the chunks' files, to see whether their memory is still there.
+    /// At the levels at which other domains write: the chunks' files, to see whether their memory is still there.
     files: Mutex<BTreeMap<u32, OwnedFd>>,
-    /// Held while chunks come and go: what they are kept for.
+    /// Pins that keep chunks. Locked while chunks come and go.
     changing: Mutex<Pins>,
-    /// Whether the present manager has said something of it.
+    /// Whether the present manager has named the pool.
     spoken_of: AtomicBool,
-    /// We have told it that nothing of it is mapped or held here, and wait for its answer.
+    /// Whether this domain has told the manager that it maps and holds nothing of the pool, and waits for the answer.
     given_up: AtomicBool,
 }
 
-/// Beside the shift in `chunk_shift`, so that the fast path looks at a word that it has.
+/// Flag beside the shift in `chunk_shift`, a word that the fast path reads anyway.
 const TRACED: u32 = 1 << 31;
 
 /// Bytes of which a chunk is not attached here (yet), as a line names them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Missing {
-    /// Of the first chunk.
+    /// Index of the first chunk.
     pub(crate) index: u32,
     offset: u64,
     length: u64,
@@ -119,7 +119,7 @@ impl ForeignPool {
         self.shape.trust
     }
 
-    /// Whether the writer's process has ended: what the manager does not know of the pool, nobody will tell it any more.
+    /// Whether the writer's process has ended: then no domain can tell the manager more about the pool.
     pub(crate) fn writer_is_dead(&self) -> bool {
         tranship_sys::pidfd::is_dead(&self.process).unwrap_or(false)
     }
@@ -169,8 +169,8 @@ impl ForeignPool {
         Ok(())
     }
 
-    /// Unmaps a chunk in which all is dead, if it is still the one meant. `false`: that is put off, as something in it is held that must not change;
-    /// the manager is told when it is done.
+    /// Unmaps a chunk in which all buffers are dead, if it has this serial. `false`: this is put off, because a pinned
+    /// buffer lies in it; the manager is told when it is done.
     pub(crate) fn detach(&self, index: u32, serial: u32) -> bool {
         let mut pins = lock(&self.changing);
         if let Some(known) = self.serials.get(index as usize)
@@ -202,10 +202,11 @@ impl ForeignPool {
         length > 0 && chunks.all(|(n, _)| self.window.is_sealed(first + n))
     }
 
-    /// Has the chunks that these bytes lie in stay where they are, if nobody can write them: for a handle with [`Tag::SEALED`], which was counted.
+    /// Pins the chunks of these bytes, if no domain can write them: for a handle with [`Tag::SEALED`], which was
+    /// counted.
     pub(crate) fn pin(&self, slot: u32, offset: u64, length: u64, serial: u32) -> bool {
         let mut pins = lock(&self.changing);
-        // Again, as now nothing changes.
+        // The second check: from here on nothing changes.
         let here = matches!(self.check(offset, length, serial), Ok(None));
         if !here || !self.is_sealed(offset, length) {
             return false;
@@ -214,12 +215,12 @@ impl ForeignPool {
         true
     }
 
-    /// For a copy of such a handle.
+    /// Pins the same chunks once more, for a copy of such a handle.
     pub(crate) fn pin_again(&self, slot: u32) {
         lock(&self.changing).add_again(slot);
     }
 
-    /// Such a handle goes.
+    /// Ends the pin of such a handle.
     fn unpin(&self, slot: u32) {
         let mut pins = lock(&self.changing);
         let gone = pins.remove(slot);
@@ -259,12 +260,12 @@ impl ForeignPool {
         }
     }
 
-    /// A new manager does not know it yet, or it has spoken of it.
+    /// Notes whether the present manager has named the pool.
     pub(crate) fn set_spoken_of(&self, yes: bool) {
         self.spoken_of.store(yes, Ordering::Relaxed); // a hint for what `turn` looks at
         self.given_up.store(false, Ordering::Relaxed);
     }
-    /// True the first time.
+    /// Notes that the pool is given up. Returns true the first time.
     pub(crate) fn give_up(&self) -> bool {
         !self.given_up.swap(true, Ordering::Relaxed)
     }
@@ -272,7 +273,7 @@ impl ForeignPool {
         self.spoken_of.load(Ordering::Relaxed)
     }
 
-    /// The chunks that are mapped, as (index, serial): what a restarted manager is told.
+    /// Returns the mapped chunks, as (index, serial), for a restarted manager.
     pub(crate) fn mapped(&self) -> Vec<(u32, u32)> {
         (0u32..)
             .zip(&self.serials)
@@ -281,9 +282,9 @@ impl ForeignPool {
             .collect()
     }
 
-    /// Whether a descriptor's bytes lie in chunks that are attached and the ones meant: whose serials' sum is the one that
-    /// the line says. What is attached here was at its place in the window at some time, so no serial is above the
-    /// writer's: an equal sum means that each of them is equal.
+    /// Whether a line's bytes lie in attached chunks whose serials have the sum that the line names. An attached chunk
+    /// was at its place in the window at some time, so no serial is above the writer's: an equal sum means that each
+    /// serial is equal.
     pub(crate) fn check(
         &self,
         offset: u64,
@@ -348,7 +349,7 @@ impl ForeignPool {
         Ok(())
     }
 
-    /// Whether what was missing is here now.
+    /// Whether the missing chunks are here now.
     pub(crate) fn has(&self, missing: Missing) -> bool {
         let now = self.check(missing.offset, missing.length, missing.serial);
         matches!(now, Ok(None))
@@ -365,7 +366,7 @@ impl ForeignPool {
         if shift & TRACED != 0 {
             return false; // the long way, which records it
         }
-        // Also refuses what lies past the window: there is no such entry in `serials`.
+        // Also refuses bytes past the window: `serials` has no such entry.
         let (first, last) = (offset >> shift, end.wrapping_sub(1) >> shift);
         if first != last {
             return false;
@@ -415,7 +416,7 @@ impl ForeignPool {
         held.inspect_err(|_| self.release_held(slot, Access::Read))
     }
 
-    /// A buffer that was moved here is frozen. Its tag from here on.
+    /// Freezes a buffer that was moved here. Returns its tag from here on.
     pub(crate) fn freeze_moved(&self, tag: Tag) -> Tag {
         if let Some(guard) = &self.guard
             && !self.fork.is_child()
@@ -458,7 +459,7 @@ impl ForeignPool {
         };
     }
 
-    /// A handle goes that does so the long way.
+    /// Drops a handle the long way.
     #[cold]
     pub(crate) fn release_long(&self, tag: Tag, access: Access) {
         let slot = tag.slot();
@@ -477,7 +478,7 @@ impl ForeignPool {
         self.release_held(slot, access);
     }
 
-    /// As `release`, of a reference that was [held](ForeignPool::hold) with that access.
+    /// Takes back a reference that was [held](ForeignPool::hold) with that access, like `release`.
     #[cold]
     pub(crate) fn release_held(&self, slot: u32, access: Access) {
         let Some(guard) = &self.guard else {
@@ -487,7 +488,8 @@ impl ForeignPool {
             return;
         }
         visits::visit(self, |mark| {
-            // Only this domain writes the word, and raises it from one only under the guard's lock or by a handle that is there.
+            // Only this domain writes the word, and raises it from 1 only under the guard's lock or by an existing
+            // handle.
             let word = self.word(slot);
             guard.let_go(
                 &self.window,
@@ -499,7 +501,7 @@ impl ForeignPool {
         });
     }
 
-    /// The reference counter of a slot (or of none) will be written.
+    /// Prefetches the reference counter of a slot (or of none) for writing.
     #[inline(always)]
     pub(crate) fn prefetch_count(&self, slot: usize) {
         tranship_sync::prefetch_write(self.refs.refs().as_ptr().wrapping_add(slot).cast());
@@ -525,7 +527,7 @@ impl ForeignPool {
         if self.fork.is_child() {
             return; // the counters belong to the parent and are not even mapped here
         }
-        // With the last reference went what kept the pool, but for our look at it.
+        // After the last reference only this visit keeps the pool.
         visits::visit(self, |mark| self.lower(mark, slot));
     }
 
@@ -542,7 +544,8 @@ impl ForeignPool {
 
     #[cold]
     fn wake_writer(&self) {
-        // Few: the pool's writer may have queued any number. Of its threads one waits, the first in the queue for memory.
+        // A few: the pool's writer may have queued any number of waiters. Only one of its threads waits honestly, the
+        // first in the queue for memory.
         let _ = futex::wake_some(self.refs.wake());
     }
 
@@ -622,7 +625,7 @@ impl ForeignPool {
     }
 }
 
-// What is received is counted by plain stores as long as one thread receives ([`Bias`]).
+// Receipts are counted by plain stores as long as one thread receives ([`Bias`]).
 impl ForeignPool {
     /// Counts a reference that is received, before `rcvd`, whose release publishes it. Without a locked instruction, if this thread alone
     /// receives out of the pool and has no other handle of the buffer.
@@ -643,7 +646,8 @@ impl ForeignPool {
         self.bias
             .receive_shared(mark, marks, self.place(), refs, || {
                 if !membarrier::private_expedited() {
-                    // Not any more. Many times what a store takes to become visible.
+                    // membarrier is not available any more. The pause is many times as long as a store takes to become
+                    // visible.
                     std::thread::sleep(Duration::from_millis(1));
                 }
             });

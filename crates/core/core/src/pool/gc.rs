@@ -13,12 +13,12 @@ use tranship_sync::{DeferQueue, SlotQueue, Taker};
 
 /// Candidates looked at together: four cache lines of each counter.
 pub(super) const LOOK: usize = 64;
-/// Those whose counters are asked for before they are looked at.
+/// Slots whose counters are prefetched before they are looked at.
 pub(super) const AHEAD: usize = 32;
 
 /// Finds which of the pool's sent buffers are dead.
 pub(super) struct Collector {
-    /// Sent buffers that nobody here has any more.
+    /// Sent buffers without a handle in this process.
     pub(super) sent: SlotQueue,
     pub(super) gc: Mutex<Gc>,
     pub(super) counters: Counters,
@@ -31,12 +31,12 @@ pub(super) struct Counters {
     pub(super) collections: AtomicU64,
     pub(super) collected: AtomicU64,
     pub(super) collected_bytes: AtomicU64,
-    /// Dead when it was last looked, bytes.
+    /// Bytes that were dead at the last look.
     pub(super) garbage_bytes: AtomicU64,
 }
 
 impl Collector {
-    /// Of a pool that is new in a control page.
+    /// Makes the collector of a pool that is new in a control page.
     pub(super) fn new(slots: u32, classes: usize) -> Collector {
         let (sent, taker) = SlotQueue::new(slots);
         let mut gc = Gc::new(taker, classes);
@@ -55,7 +55,8 @@ pub(super) struct Gc {
     pub(super) taker: Taker,
     /// The senders' defer queues.
     pub(super) deferred: Vec<Arc<DeferQueue>>,
-    /// Out of the queue and out of the defer queues, and looked at next, oldest first: their counters were asked for.
+    /// Buffers out of the queue and the defer queues that are looked at next, oldest first: their counters were
+    /// prefetched.
     pub(super) ahead: Vec<u32>,
     /// Sent buffers that were alive when last looked at, oldest first.
     pub(super) held: VecDeque<u32>,
@@ -65,14 +66,14 @@ pub(super) struct Gc {
     pub(super) batch: Batch,
     /// Readers' processes, to see deaths while the manager is away.
     pub(super) processes: HashMap<DomainId, OwnedFd>,
-    /// Inodes of the readers' counters: what a new manager is told, so that it believes nobody else.
+    /// Inodes of the readers' counters. A new manager is told them, so that it believes no other domain.
     pub(super) refs_inodes: HashMap<DomainId, u64>,
     /// The reader of each queue.
     pub(super) sinks: HashMap<ChannelId, Sink>,
-    /// Readers that the present manager has not named yet: only we can see that they died.
+    /// Readers that the present manager has not named yet: only this domain can see that they died.
     pub(super) returning: HashSet<DomainId>,
     pub(super) standing: Standing,
-    /// So many times more what comes back in no order is put in order before it is handed out.
+    /// Number of times more that buffers are put in order before they are handed out again.
     pub(super) unordered: u32,
 }
 
@@ -84,9 +85,10 @@ pub(super) const FIRST_EPOCH: u64 = 1;
 pub(super) enum Standing {
     /// The reader set's epoch is the one that the control page shows.
     Managed,
-    /// Whatever the control page says (`OwnMember::stand_alone`).
+    /// The reader set is whole whatever the control page says (`OwnMember::stand_alone`).
     Alone,
-    /// That the control page of the next manager does not have the pool yet (`OwnMember::suspend`).
+    /// The reader set is whole as long as the next manager's control page does not have the pool
+    /// (`OwnMember::suspend`).
     Unlisted,
 }
 
@@ -94,9 +96,9 @@ pub(super) enum Standing {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sink {
     pub(super) domain: DomainId,
-    /// The manager's number of its process: what the next one is told.
+    /// The manager's number of the sink's process, for the next manager.
     pub(super) process: u64,
-    /// Whether the present manager has named the queue; else only we can see that its sink died.
+    /// Whether the present manager has named the queue; else only this domain can see that its sink died.
     pub(super) named: bool,
 }
 
@@ -142,7 +144,7 @@ impl Gc {
             .collect()
     }
 
-    /// Another control page is about to be looked at.
+    /// Prepares for another control page.
     pub(super) fn suspend(&mut self) {
         self.unname_all();
         self.standing = match self.standing {
@@ -163,13 +165,13 @@ impl Gc {
         self.standing = Standing::Managed;
     }
 
-    /// Both counters of a queue leave together.
+    /// Takes both counters of a queue off the reader set.
     pub(super) fn remove_queue(&mut self, channel: ChannelId) {
         let _ = self.reader_set.remove_queue(channel.0.into());
         self.sinks.remove(&channel);
     }
 
-    /// A reader's references count no more.
+    /// Takes a reader's references off the reader set.
     pub(super) fn remove_reader(&mut self, domain: DomainId) {
         let _ = self.reader_set.remove_reader(domain.0.into());
         self.processes.remove(&domain);
@@ -184,7 +186,7 @@ impl Gc {
         others.chain(self.returning.iter().copied()).collect()
     }
 
-    /// Those of them whose processes have ended.
+    /// Returns the readers and sinks of [`unnamed`](Self::unnamed) whose processes have ended.
     pub(super) fn dead(&self) -> Vec<DomainId> {
         let is_dead = |of: &DomainId| {
             let process = self.processes.get(of);
@@ -193,19 +195,20 @@ impl Gc {
         self.unnamed().into_iter().filter(is_dead).collect()
     }
 
-    /// The queues to these.
+    /// Returns the queues to these sinks.
     pub(super) fn queues_to(&self, sinks: &[DomainId]) -> Vec<ChannelId> {
         let to = self.sinks.iter().filter(|(_, s)| sinks.contains(&s.domain));
         to.map(|(channel, _)| *channel).collect()
     }
 
-    /// No news of deaths comes: neither of readers nor of the sinks of queues.
+    /// Notes that no news of deaths comes, neither of readers nor of the sinks of queues.
     fn unname_all(&mut self) {
         self.returning = self.processes.keys().copied().collect();
         self.sinks.values_mut().for_each(|sink| sink.named = false);
     }
 
-    /// Candidates out of the senders' defer queues, as long as there is room. Queues that nobody will add to any more end here.
+    /// Takes candidates out of the senders' defer queues, as long as there is room. Queues whose sender has ended are
+    /// removed.
     pub(super) fn take_deferred(&mut self) {
         for queue in &self.deferred {
             let room = LOOK - self.candidates.len();
@@ -214,7 +217,7 @@ impl Gc {
         self.deferred.retain(|queue| !queue.is_over());
     }
 
-    /// The oldest `N` of those ahead; if there are not as many, none.
+    /// Takes the oldest `N` buffers that are ahead, or none if there are fewer.
     #[inline(always)]
     pub(super) fn take_ahead<const N: usize>(&mut self) -> Option<[u32; N]> {
         let oldest = *self.ahead.first_chunk()?;

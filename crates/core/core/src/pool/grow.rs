@@ -1,5 +1,6 @@
-//! How chunks come and go. For more memory it makes some, shows them to the manager, which grants them by taking them, and uses them when every reader was sent
-//! them. As many as one message carries go in one; what is much, or was refused lately, is asked for before it is made.
+//! Growth by chunks, and their return. A pool that needs memory makes chunks and shows them to the manager, which
+//! grants them by taking them. The pool uses them when every reader was sent them. One message carries several chunks.
+//! The pool asks before it makes many, or when its last request was refused.
 //!
 //! No thread owns a request: what is under way is on record, and the next caller that needs memory goes on with it. A
 //! late answer therefore serves the next caller, and a caller that does not wait only looks.
@@ -23,9 +24,9 @@ pub(super) const PROMPT: Duration = Duration::from_millis(50);
 /// Result of a request for memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Growth {
-    /// A run of that length fits.
+    /// A run of the wanted length fits.
     Fits,
-    /// There is none to be had now.
+    /// No memory can be had now.
     No(Limit),
     /// The answer is still to come.
     Late,
@@ -38,7 +39,7 @@ const UNASKED_BYTES: u64 = 4 << 20;
 const MADE_BYTES: u64 = 64 << 20;
 
 impl Memory {
-    /// Makes chunks until a run of that many pages fits. Each answer of the manager may take so long.
+    /// Makes chunks until a run of that many pages fits. Each answer of the manager may take `prompt`.
     pub(super) fn grow_for(&self, pages: u32, prompt: Duration) -> Growth {
         self.grow_until(prompt, What::All, |memory| {
             let runs = &lock(&memory.store).runs;
@@ -55,7 +56,7 @@ impl Memory {
     /// Returns the limit that keeps the pool from more memory.
     pub(super) fn limit_of(&self, growth: Growth) -> Limit {
         match growth {
-            // There is room for the bytes, but nothing to name them by.
+            // There is memory for the bytes, but no slot to name them.
             Growth::Fits => Limit::Slots {
                 slots: self.slots.count(),
             },
@@ -93,7 +94,7 @@ impl Memory {
         }
     }
 
-    /// Everything that can be done without waiting.
+    /// Does everything that needs no waiting.
     fn go_on(
         &self,
         resizing: &mut Resizing,
@@ -138,7 +139,7 @@ impl Memory {
         }
     }
 
-    /// Shows chunks at once where nothing speaks against their being granted, else asks first.
+    /// Shows chunks at once if they will probably be granted, else asks first.
     fn begin(
         &self,
         resizing: &mut Resizing,
@@ -147,8 +148,8 @@ impl Memory {
     ) -> Result<Growing, Error> {
         let bytes = self.chunks.bytes_of(rest.len() as u64);
         let little = rest.len() <= MAX_FDS && bytes <= UNASKED_BYTES;
-        // Where a policy moves quotas, one pool may often have more before another has given back. The total is kept at
-        // every moment.
+        // Where a policy moves quotas, one pool's quota may grow before another pool has given back. The total is kept
+        // at every moment.
         let scheduled = self.domain().control_page().is_scheduled();
         let likely = !resizing.ask_first && !scheduled && self.domain().is_managed();
         if little && likely && self.bytes_present() + bytes <= self.registration.quota_bytes() {
@@ -167,7 +168,7 @@ impl Memory {
         })
     }
 
-    /// The answer has come: chunks are used, the next ones made. `None`: those were the last.
+    /// Takes the manager's answer: uses chunks, and makes the next ones. `None`: those were the last.
     fn answered(
         &self,
         resizing: &mut Resizing,
@@ -186,7 +187,7 @@ impl Memory {
                 Some(Event::Granted { chunks, .. }) => chunks,
                 _ => 0,
             };
-            // Part of a run is no use, nor is part of what a pool is to begin with. Two callers that each keep a part
+            // A part of a run is of no use, nor is a part of a pool's first memory. Two callers that each keep a part
             // and wait for the rest could wait for each other.
             if (chunks as usize) < rest.len() {
                 self.registration.ungrant(chunks);
@@ -246,7 +247,7 @@ impl Memory {
         }
     }
 
-    /// Why the manager granted fewer chunks than were asked for.
+    /// Returns the error of a manager that granted fewer chunks than were asked for.
     fn granted_less(&self, asked: usize, granted: u32) -> Error {
         let asked = self.chunks.bytes_of(asked as u64);
         let code = if self.bytes_present() + asked > self.registration.quota_bytes() {
@@ -290,7 +291,7 @@ impl Memory {
         self.show(what, made, rest)
     }
 
-    /// Makes, fills, maps and seals one chunk: its serial.
+    /// Makes, fills, maps and seals one chunk, and returns its serial.
     fn make_chunk(&self, resizing: &mut Resizing, what: What, index: u32) -> Result<u32, Error> {
         let serial = resizing.next_serial;
         let opts = tranship_region::Opts {
@@ -308,7 +309,7 @@ impl Memory {
         Ok(serial)
     }
 
-    /// Shows chunks that are on record: all of them are wanted, or none.
+    /// Shows chunks that are on record, and accepts nothing less than all of them.
     fn show(
         &self,
         what: What,
@@ -344,7 +345,7 @@ impl Memory {
         }
     }
 
-    /// A chunk is taken back, also from the manager, if it may know of it.
+    /// Takes a chunk back, also from the manager if it may know of the chunk.
     fn unmake_chunk(&self, index: u32, serial: u32, known: bool) {
         // SAFETY: nothing was allocated from it yet.
         unsafe { self.chunks.remove(index) };
@@ -384,7 +385,7 @@ impl Memory {
             };
             // SAFETY: wholly free, and taken from the run allocator: no buffer lies in it.
             let told = unsafe { self.return_chunk(index) };
-            // That one is gone; the others stay, for there is nobody to ask for them again.
+            // That chunk is gone; the others stay, because no manager could grant them again.
             if !told && keep > 0 {
                 return;
             }
@@ -397,7 +398,8 @@ impl Memory {
         self.give_back_large();
     }
 
-    /// Gives memory that is over back to the kernel and the manager. Called under no lock of the collector's or the store's.
+    /// Gives unneeded large memory back to the kernel and the manager. Called without the locks of the collector and
+    /// the store.
     pub(super) fn give_back_large(&self) {
         if !self.sizes.has_large() {
             return;
@@ -422,7 +424,7 @@ impl Memory {
     }
 }
 
-/// Whether the manager has refused because there is not enough: then it had no objection to the rest, and knew none of the chunks.
+/// Whether the manager has refused for want of memory: then it has taken none of the chunks.
 fn is_short(error: &Error) -> bool {
     let refusal = error.find::<Refusal>();
     use RefusalCode as C;
@@ -471,7 +473,7 @@ fn kernel_limit(error: &WindowError) -> Limit {
         }
         WindowError::Make(MakeError::Io { step, source, .. })
         | WindowError::Io { step, source } => kernel(step, source),
-        // Of places and sizes, which are ours.
+        // Errors of places and sizes, which are this domain's own.
         _ => Limit::Window,
     }
 }
@@ -480,7 +482,7 @@ fn kernel_limit(error: &WindowError) -> Limit {
 mod tests {
     use super::*;
 
-    /// Neither can be had in a test: it would take all that there is.
+    /// Neither limit can be reached in a test: it would take all memory.
     #[test]
     fn memory_that_ends_outside_is_said_to() {
         let ends = |of| {

@@ -1,9 +1,9 @@
-//! Pools of level `half`: each domain takes away from itself what it is not to do with a buffer at the moment, so that its own
-//! mistakes fault. What keeps a domain out is its own mapping, not the kernel's seals: see `docs/threat-model.md`.
+//! Pools of level `half`: each domain takes from its own mapping the rights that a buffer's state forbids, so that its
+//! mistakes fault. The kernel's seals do not forbid them: see `docs/threat-model.md`.
 //!
-//! Each buffer has whole pages. Protecting some of a chunk's pages makes mappings, of which the kernel gives only so many; they are
-//! set aside when the pool is made, or opened. Where it gives none after all, the whole chunks are opened instead: that
-//! needs none, and only mistakes go unnoticed.
+//! Each buffer has whole pages. Protecting some of a chunk's pages makes mappings, of which the kernel gives only so
+//! many; they are set aside when the pool is made, or opened. If the kernel gives none after all, the whole chunks are
+//! opened instead: this needs no mapping, and only mistakes go unnoticed.
 
 use crate::error::Violation;
 use std::collections::{BTreeMap, HashMap};
@@ -32,23 +32,23 @@ struct Held {
 struct Place {
     offset: u64,
     bytes: u64,
-    /// Handles that may write it. Of an honest writer's buffer there is one at most.
+    /// Handles that may write the buffer. An honest writer's buffer has at most one.
     writers: u32,
 }
 
-/// Those of so many buffers in so many chunks.
+/// Sets aside the mappings for so many buffers in so many chunks.
 pub(crate) fn mappings(slots: u32, chunks: u64) -> Result<Mappings, NoMappings> {
     Mappings::take(u64::from(slots).saturating_add(chunks))
 }
 
 impl Held {
-    /// Whether no page of it is another buffer's.
+    /// Whether no page of these bytes is another buffer's.
     fn is_free(&self, offset: u64, length: u64) -> bool {
         let before = self.by_offset.range(..offset + length).next_back();
         before.is_none_or(|(other, other_length)| other + other_length <= offset)
     }
 
-    /// One of the handles that may write a slot's buffer does so no more, and others that hold it are left.
+    /// Takes the right to write from a handle of a slot's buffer that other handles still hold.
     fn end_writing(&mut self, window: &Window, slot: u32) {
         if let Some(place) = self.by_slot.get_mut(&slot) {
             place.writers = place.writers.saturating_sub(1);
@@ -61,7 +61,7 @@ impl Held {
 }
 
 impl Guard {
-    /// For so many buffers in so many chunks.
+    /// Makes a guard for so many buffers in so many chunks.
     pub(crate) fn new(slots: u32, chunks: u64) -> Result<Guard, NoMappings> {
         Ok(Guard {
             held: Mutex::default(),
@@ -73,8 +73,9 @@ impl Guard {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Maps a chunk: nothing of it can be read until a buffer of it is held. Of an honest writer nothing is held where a chunk is
-    /// new. What a liar made us keep must not fault for a moment: then all of the chunk can be touched, from the start.
+    /// Maps a chunk: nothing of it can be read until a buffer of it is held. An honest writer has no held buffer at the
+    /// place of a new chunk. A buffer that a liar made this domain keep must not fault for a moment: then all of the
+    /// chunk can be touched from the start.
     pub(crate) fn attach(
         &self,
         window: &Window,
@@ -90,11 +91,11 @@ impl Guard {
         window.attach_shared(index, fd, access)
     }
 
-    /// A reference to a buffer of another's pool: `raise` counts it, and then `place` says where its writer says that the buffer
-    /// lies. Its pages can be read from here on, or also written, if that is the access.
+    /// Takes a reference to a buffer of a foreign pool: `raise` counts it, and then `place` returns the place that the
+    /// writer names. The buffer's pages can be read from here on, or also written, as `access` says.
     ///
-    /// A liar that says that two buffers share a page would make one's release take the other away: it is refused. The
-    /// reference stays counted then.
+    /// A liar could name two buffers that share a page, so that the release of one closes the other: this is refused.
+    /// The reference stays counted then.
     pub(crate) fn hold(
         &self,
         window: &Window,
@@ -147,7 +148,7 @@ impl Guard {
         Ok(())
     }
 
-    /// The handle with that access may only read from here on.
+    /// Takes the right to write from a handle.
     pub(crate) fn end_writing(&self, window: &Window, slot: u32) {
         self.lock().end_writing(window, slot);
     }
@@ -182,7 +183,7 @@ mod tests {
     use tranship_region::{Opts, Sealing, make};
     use tranship_testkit::probe::{Access as Can, Probe};
 
-    /// Of a liar's buffers none takes a page from under another one, or from somewhere else.
+    /// No buffer of a liar takes a page of another buffer, or of another place.
     #[test]
     fn a_place_that_cannot_be_is_refused() {
         let window = Window::reserve(4 << 16, 1 << 16).expect("a window");
@@ -201,7 +202,7 @@ mod tests {
             held.is_ok()
         };
         assert!(hold(1, 4096, 10, (4096, 8192)));
-        // A part of it, whatever is said of its place by now; not more than it.
+        // A part of the held buffer is allowed whatever place is named now; more than that is not.
         assert!(hold(1, 12000, 288, (0, 4096)));
         assert!(!hold(1, 12000, 289, (0, 1 << 16)));
         let wrong = [
@@ -227,7 +228,8 @@ mod tests {
         assert!(guard.lock().is_free(0, 1 << 16));
     }
 
-    /// Pages can be written as long as one handle may: also where a liar moves what we have already, and one of the two is frozen.
+    /// Pages can be written as long as one handle may write them. This holds also if a liar moves a buffer that this
+    /// domain has already, and one of the two handles is frozen.
     #[test]
     fn the_last_writer_takes_writing_along() {
         let window = Window::reserve(4 << 16, 1 << 16).expect("a window");

@@ -1,4 +1,4 @@
-//! Buffers leave the pool's memory: a slot of a zone, or a run of its own, with the handle's words.
+//! Handing out buffers of the pool's memory: a slot of a zone, or a run of its own, with the handle's words.
 
 use super::memory::Memory;
 use super::raw::RawBuf;
@@ -35,13 +35,13 @@ impl Memory {
         }
     }
 
-    /// One out of the zone of its class, which asks for more if it has none.
+    /// Takes a buffer out of the zone of its class, which imports items if it has none.
     pub(super) fn take(&self, kind: Kind, len: usize) -> Option<RawBuf> {
         let slot = self.zones[usize::from(kind.class)].alloc();
         slot.map(|slot| self.hand_out(slot, kind, len))
     }
 
-    /// A run of its own.
+    /// Takes a buffer with a run of its own.
     pub(super) fn take_huge(&self, len: usize) -> Option<RawBuf> {
         let slot = self.alloc_huge(len)?;
         Some(self.hand_out_huge(slot, len, self.flags()))

@@ -1,4 +1,4 @@
-//! The public handle of one's own pool.
+//! The public handle of an own pool.
 
 use super::own::OwnPool;
 use crate::domain::DomainCore;
@@ -94,8 +94,8 @@ impl Pool {
         self.own.trust()
     }
 
-    /// The right to forward: lets another domain assign this pool to channels of its own, and so send on what it got out of it.
-    /// [`PoolOptions::allow_forward`] gives it to all that get something.
+    /// Gives the right to forward: another domain may assign this pool to channels of its own, and so send on the
+    /// buffers that it got. [`PoolOptions::allow_forward`] gives the right to all readers.
     ///
     /// Asks the manager and waits for its answer, as long as the [`manager_timeout`](crate::DomainBuilder::manager_timeout) says; while it is away,
     /// 5 s at most for it to come back.
@@ -112,7 +112,7 @@ impl Pool {
         self.give_right(domain)
     }
 
-    /// To forward; [`ALL_READERS`]: to all of them.
+    /// Gives the right to forward. [`ALL_READERS`]: to all readers.
     fn give_right(&self, domain: DomainId) -> Result<(), Error> {
         let pool = self.own.id();
         // Crash: on record first, so that a manager that dies after its answer does not take the right with it.
@@ -122,8 +122,8 @@ impl Pool {
         core.patiently(None, || core.call(make, &[]).map(|_| ()))
     }
 
-    /// Returns the number of buffers that a domain holds, here or elsewhere, after a collection: for a program that
-    /// waits until all came back. While the manager has news of readers it may be too many, never too few.
+    /// Returns the number of buffers that any domain holds, after a collection: for a program that waits until all came
+    /// back. While the manager has news of readers, the number may be too high, never too low.
     pub fn in_use(&self) -> u64 {
         if self.own.domain().fork.is_child() {
             return 0;

@@ -1,4 +1,5 @@
-//! Large buffers of level `none`, which their receivers do not copy: each has chunks of its own, and when it is sent nobody can write them ever again.
+//! Large buffers of level `none`, which their receivers do not copy. Each has chunks of its own, and from its send on
+//! no process can write them.
 //!
 //! ```text
 //!            this domain alone has it      nobody can write it; the readers have it
@@ -6,8 +7,9 @@
 //!        granted, made       sent: sealed, and shown      nobody holds it: unmapped, returned
 //! ```
 //!
-//! The manager grants and holds its chunks from the beginning, as any other's, and verifies the seals before it shows a reader anything; each reader
-//! does so again. What was sealed cannot be opened again, so the chunks go back to the kernel, and the next one is new memory.
+//! The manager grants and holds its chunks from the beginning, as any other's, and verifies the seals before it shows a
+//! reader anything; each reader does so again. Sealed chunks cannot be opened again: they go back to the kernel, and
+//! the next large buffer is new memory.
 //!
 //! NOT here: which buffers are dead (`collect.rs`, which knows no difference), how chunks are asked for (`grow.rs`).
 
@@ -27,7 +29,7 @@ use tranship_sys::crash;
 use tranship_zone::PAGE;
 
 impl Memory {
-    /// Whether nobody can write it any more, or soon nobody can.
+    /// Whether the slot's buffer is sealed, or about to be.
     #[cold]
     pub(super) fn is_sealed(&self, slot: u32) -> bool {
         let stage = lock(&self.store).large.stage(slot);
@@ -58,8 +60,8 @@ impl Memory {
         Some(self.hand_out_huge(slot, len, flags))
     }
 
-    /// Makes sure that nobody can write a large buffer any more, and that all readers of the pool were shown it: before it is sent for the
-    /// first time. Its one writer, the caller, has stopped.
+    /// Seals a large buffer before its first send, so that no process can write it, and has the manager show it to all
+    /// readers of the pool. Its one writer, the caller, has stopped.
     ///
     /// Cost: once for each buffer an exchange with the manager, and for each of its chunks two mappings and a seal. A
     /// caller that does not wait gives the manager 50 ms to answer.
@@ -121,7 +123,7 @@ impl Memory {
         }
     }
 
-    /// How many of these, the first ones, the manager has shown around.
+    /// Returns how many of these chunks, from the first on, the manager has shown to the readers.
     fn show_sealed(&self, indices: &[u32], deadline: Option<Instant>) -> Result<usize, Error> {
         let on_record = |index: &u32| {
             let (serial, fd) = self.chunks.get(*index)?;

@@ -1,16 +1,16 @@
-//! The large buffers of a pool of level `none`: on the way from the manager, not asked for yet, in use, and over.
+//! The large buffers of a pool of level `none`: on the way from the manager, ready, in use, and over.
 
 use std::collections::HashMap;
 use tranship_zone::Run;
 
-/// How far one is.
+/// State of a large buffer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Stage {
-    /// This domain can write it, and nobody else has it.
+    /// This domain can write the buffer, and no other domain has it.
     Open,
-    /// Nobody writes it any more; not all of its chunks are sealed and shown yet.
+    /// The buffer is not written any more; not all of its chunks are sealed and shown yet.
     Closing,
-    /// Nobody can write it, and the readers were shown it.
+    /// No process can write the buffer, and the readers were shown it.
     Shown,
 }
 
@@ -20,20 +20,20 @@ struct Large {
     stage: Stage,
 }
 
-/// Each is a run of whole chunks that nothing else lies in.
+/// Large buffers. Each is a run of whole chunks of its own.
 #[derive(Debug, Default)]
 pub(super) struct Larges {
     by_slot: HashMap<u32, Large>,
-    /// Chunks that have come for the next one, of which others are still to come.
+    /// Chunks of the next large buffer, which still waits for others.
     part: Vec<Run>,
-    /// Whole, and nobody's yet.
+    /// Runs that are whole and not handed out yet.
     ready: Vec<Run>,
-    /// Nobody's any more: to go back, and not to be used again.
+    /// Runs to give back, which are never used again.
     over: Vec<Run>,
 }
 
 impl Larges {
-    /// How many are in use.
+    /// Returns the number of large buffers in use.
     pub(super) fn len(&self) -> usize {
         self.by_slot.len()
     }
@@ -42,7 +42,7 @@ impl Larges {
         self.part.extend(chunk);
     }
 
-    /// All that were to come have.
+    /// Notes that all chunks of the next large buffer have come.
     pub(super) fn is_whole(&mut self) {
         let part = std::mem::take(&mut self.part);
         if let Some(first) = part.iter().map(|run| run.first_page).min() {
@@ -72,7 +72,7 @@ impl Larges {
         self.by_slot.insert(slot, Large { run, stage });
     }
 
-    /// Whether there was one: it is over.
+    /// Ends the slot's large buffer. Returns whether there was one.
     pub(super) fn end(&mut self, slot: u32) -> bool {
         let large = self.by_slot.remove(&slot);
         self.over.extend(large.map(|large| large.run));

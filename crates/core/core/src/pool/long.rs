@@ -1,5 +1,5 @@
-//! Buffers of one's own that change hands the long way: their pages change what can be done with them then (level `half`), or what is done with
-//! them is noted, or recorded.
+//! Own buffers that change hands the long way: the rights to their pages change (level `half`), or operations on them
+//! are noted or recorded.
 
 use super::memory::Memory;
 use super::tag::Tag;
@@ -9,7 +9,7 @@ use tranship_region::layout::trace::What;
 use tranship_sys::map::Access;
 
 impl Memory {
-    /// A buffer that goes the long way is handed out.
+    /// Hands out a buffer that goes the long way.
     #[cold]
     pub(super) fn hand_out_long(&self, slot: u32, len: usize) {
         if let Some(notes) = &self.domain().leaks {
@@ -36,7 +36,7 @@ impl Memory {
         }
     }
 
-    /// A handle of a traced buffer goes.
+    /// Records the drop of a handle of a traced buffer.
     #[cold]
     pub(super) fn note_release(&self, slot: u32) {
         if !self.registration.fork.is_child() {
@@ -44,7 +44,7 @@ impl Memory {
         }
     }
 
-    /// A writable buffer goes.
+    /// Records the end of a writable buffer.
     pub(super) fn note_end(&self, tag: Tag) {
         if let Some(notes) = &self.domain().leaks {
             notes.gone(self.registration.id, tag.slot());
@@ -67,7 +67,7 @@ impl Memory {
         }
     }
 
-    /// At level `half`: they can only be read, or not even that.
+    /// At level `half`: leaves only the right `left` to the slot's pages.
     #[cold]
     pub(super) fn close_slot(&self, slot: u32, left: Access) {
         let private = self.slots.private(slot);
@@ -78,7 +78,7 @@ impl Memory {
         unsafe { self.chunks.window.close(private.offset(), bytes, left) };
     }
 
-    /// A frozen buffer becomes a writable one again, which nobody else ever knew.
+    /// Makes a frozen buffer writable again, which no other domain ever knew.
     #[cold]
     pub(super) fn open_again(&self, slot: u32) {
         if let Some(notes) = &self.domain().leaks {
@@ -89,7 +89,7 @@ impl Memory {
         }
     }
 
-    /// A writable buffer that goes the long way is frozen. Its tag from here on.
+    /// Freezes a writable buffer that goes the long way. Returns its tag from here on.
     pub(super) fn freeze_long(&self, tag: Tag) -> Tag {
         let slot = tag.slot();
         if let Some(notes) = &self.domain().leaks {
@@ -102,7 +102,8 @@ impl Memory {
         tag
     }
 
-    /// At level `half`: the caller's writable buffer is about to be moved, for the first time, so that nobody here has to do with its pages.
+    /// At level `half`: takes the rights to the pages of the caller's writable buffer, which is about to be moved for
+    /// the first time.
     #[cold]
     pub(super) fn take_away(&self, slot: u32) {
         if let Some(notes) = &self.domain().leaks {

@@ -1,4 +1,4 @@
-//! One's own buffers by their ids, as others name them.
+//! Own buffers by their ids, as other domains name them.
 
 use super::own::OwnPool;
 use super::raw::RawBuf;
@@ -10,8 +10,9 @@ use tranship_proto::BufferId;
 use tranship_sys::map::Access;
 
 impl OwnPool {
-    /// A buffer of ours that another domain sends back: the reference is counted, and the range inside the slot's memory. Under the collector's lock: while it is held, an even
-    /// generation that matches cannot become odd.
+    /// Takes an own buffer that another domain sends back: counts a reference, and checks that the range lies in the
+    /// slot's memory. Works under the collector's lock: while it is held, an even generation that matches cannot become
+    /// odd.
     pub(crate) fn take_back(
         &self,
         id: BufferId,
@@ -19,8 +20,8 @@ impl OwnPool {
         length: u64,
     ) -> Result<RawBuf, Violation> {
         let (memory, slot) = (&self.memory, id.slot());
-        // It is read now, or written when it is handed out again, and the domain that had it may have written: its miss begins before the checks.
-        // Wherever a liar's offset points, nothing is read there.
+        // The buffer is read soon, or written when it is handed out again, and the other domain may have written it: so
+        // the prefetch comes before the checks. Nothing is read at a liar's offset.
         tranship_sync::prefetch_write(memory.chunks.anywhere(offset));
         let slots = memory.slots.count();
         let private = memory.slots.get(slot);
@@ -31,7 +32,7 @@ impl OwnPool {
         let check = || {
             let capacity = self.check_range(slot, start, (offset, length))?;
             if memory.registration.is_guarded() && memory.slots.is_away(slot, id.generation()) {
-                // Taken away when it was moved, before anybody had the id.
+                // The rights were taken away at the move, before another domain had the id.
                 memory.chunks.window.open(start, capacity, Access::Read);
             }
             Ok(())
@@ -43,7 +44,7 @@ impl OwnPool {
         Ok(self.found(slot, offset, length))
     }
 
-    /// Another handle of a buffer of ours that a line names, whatever its generation is.
+    /// Makes another handle of an own buffer that a line names, whatever its generation is.
     ///
     /// # Safety
     /// A handle of the slot's frozen buffer lives until this returns.
@@ -62,7 +63,7 @@ impl OwnPool {
         Ok(self.found(slot, offset, length))
     }
 
-    /// Whether bytes lie in the slot's memory, which begins at `start`: how long that is.
+    /// Checks that bytes lie in the slot's memory, which begins at `start`. Returns the length of that memory.
     fn check_range(
         &self,
         slot: u32,
@@ -83,7 +84,7 @@ impl OwnPool {
         }
     }
 
-    /// One of whose references the caller has taken.
+    /// Makes a handle of a buffer whose reference the caller has taken.
     fn found(&self, slot: u32, offset: u64, length: u64) -> RawBuf {
         let (memory, class) = (&self.memory, self.memory.slots.private(slot).class());
         #[allow(clippy::cast_possible_truncation)] // 64-bit only
@@ -96,14 +97,14 @@ impl OwnPool {
         }
     }
 
-    /// At level `half`: a buffer that had come back is on its way again, so that nobody here has to do with its pages. If a handle is left,
-    /// as a liar that moves it back twice can have it, they stay.
+    /// At level `half`: takes the rights to the pages of a buffer that had come back and is on its way again. If a
+    /// handle is left, because a liar moved the buffer back twice, the rights stay.
     pub(crate) fn leave_again(&self, id: BufferId) {
         let (memory, slot) = (&self.memory, id.slot());
         if !memory.registration.is_guarded() {
             return;
         }
-        // While it is held nobody here gets a handle, and no slot gets another buffer.
+        // Under this lock no thread gets a handle, and no slot gets another buffer.
         let _gc = lock(&self.collector.gc);
         let is_it = is_named(memory.slots.generation_word(slot), id.generation()).is_ok();
         if is_it
@@ -114,8 +115,8 @@ impl OwnPool {
         }
     }
 
-    /// A buffer of ours by its id, whole, if it was sent to be shared and is not collected yet. Under the collector's lock, as
-    /// `take_back`.
+    /// Finds a whole own buffer by its id, if it was sent to be shared and is not collected yet. Works under the
+    /// collector's lock, like `take_back`.
     pub(crate) fn lookup(&self, id: BufferId) -> Result<RawBuf, Error> {
         let (memory, slot) = (&self.memory, id.slot());
         let pool = memory.registration.id;

@@ -14,7 +14,7 @@ impl Retired for OwnPool {
     fn is_inherited(&self) -> bool {
         self.memory.registration.fork.is_child()
     }
-    /// It is taken down after that only.
+    /// Nothing is held here: the pool is taken down after its last handle only.
     fn nothing_held(&self) -> bool {
         true
     }
@@ -43,9 +43,10 @@ impl OwnMember for OwnPool {
         lock(&self.collector.gc).queues()
     }
 
-    /// No collection by it until the pool's place in it is known. Before the control page changes, so that nobody takes
-    /// the old place in the new control page for ours. A writer that stood alone goes on as long as the new control
-    /// page does not have the pool at all: a manager that hangs meanwhile has added nobody.
+    /// Stops collections by the control page until the pool's place in the next one is known. It is called before the
+    /// control page changes, so that no thread takes the old place in the new page for the pool's. A writer that stood
+    /// alone goes on as long as the new control page does not have the pool at all: a manager that hangs meanwhile has
+    /// added nobody.
     fn suspend(&self) {
         let mut gc = lock(&self.collector.gc); // none runs
         gc.suspend();

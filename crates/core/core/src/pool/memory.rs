@@ -1,8 +1,8 @@
 //! Memory of a pool's buffers: an allocator over chunks that the manager grants. It does not know which buffers are
 //! dead, nor which callers wait.
 //!
-//! Slots and their memory go from chunks to runs, slabs (`slabs.rs`) and zones, and back. How chunks come and go is `grow.rs`, how those of large
-//! buffers do `large.rs`, what else is done with buffers that go the long way `long.rs`.
+//! Slots and their memory go from chunks to runs, slabs (`slabs.rs`) and zones, and back. `grow.rs` has the growth by
+//! chunks, `large.rs` that of large buffers, `long.rs` the other work on buffers that go the long way.
 
 use super::chunks::Chunks;
 use super::class::Class;
@@ -25,7 +25,7 @@ use tranship_zone::Zone;
 /// The pool's memory.
 pub(super) struct Memory {
     pub(super) registration: Registration,
-    /// Of all handles: whether their bytes may be had as slices.
+    /// Flags of all handles: whether their bytes may be had as slices, and whether they are recorded.
     pub(super) flags: AtomicU32,
     pub(super) sizes: Sizes,
     pub(super) zones: Box<[Zone<Class>]>,
@@ -41,7 +41,7 @@ pub(super) struct Memory {
     pub(super) _mappings: Option<Mappings>,
 }
 
-/// Raised when memory came back inside this process, or the reader set changed.
+/// Word that rises when memory came back inside this process, or the reader set changed.
 #[derive(Debug, Default)]
 pub(super) struct Returned(pub(super) AtomicU32);
 
@@ -62,7 +62,7 @@ impl Memory {
     /// Returns the flags of handles of its buffers.
     #[inline(always)]
     pub(super) fn flags(&self) -> u32 {
-        // Relaxed: all but one bit stay as they are, and that one says only whether something is recorded.
+        // Relaxed: all but one bit stay as they are, and that bit only switches the record.
         self.flags.load(Ordering::Relaxed)
     }
 
@@ -74,14 +74,14 @@ impl Memory {
         };
     }
 
-    /// The id under which others know the slot's buffer, or will.
+    /// Returns the id under which other domains know the slot's buffer, or will know it.
     #[inline(always)]
     pub(super) fn id_of(&self, slot: u32) -> BufferId {
         let generation = generation::published(self.slots.generation(slot));
         BufferId::new(self.registration.id, slot, generation)
     }
 
-    /// Pages one behind the other that such a buffer needs, or a slab of such.
+    /// Returns the number of contiguous pages that a buffer of this length needs, or a slab of such buffers.
     pub(super) fn pages_for(&self, len: usize) -> u32 {
         match self.sizes.kind_of(len) {
             Some(kind) => {
@@ -93,7 +93,7 @@ impl Memory {
         }
     }
 
-    /// Bytes of chunks that must exist for such a buffer.
+    /// Returns the bytes of chunks that a buffer of this length needs.
     pub(super) fn need_bytes(&self, len: usize) -> u64 {
         (len as u64)
             .max(1)

@@ -1,5 +1,5 @@
-//! Pools: one's own ([`OwnPool`], behind the public [`Pool`]) and those of others that we read ([`ForeignPool`]). They know no buffer: what is
-//! handed out is a [`RawBuf`], of which `buffer/` makes one.
+//! Pools: own pools ([`OwnPool`], behind the public [`Pool`]) and pools of other domains that this domain reads
+//! ([`ForeignPool`]). They know no buffer: they hand out a [`RawBuf`], of which `buffer/` makes one.
 //!
 //! An own pool consists of parts that own their data. [`OwnPool`] has three, and what goes across them:
 //!
@@ -71,7 +71,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use tranship_region::{Window, WindowError};
 use tranship_sys::map::Within;
 
-/// Reserves the window of another's pool.
+/// Reserves the window of a foreign pool.
 fn reserve(max_bytes: u64, chunk_bytes: u64) -> Result<Window, Error> {
     reserve_within(max_bytes, chunk_bytes, Within::ANYWHERE)
 }
@@ -93,7 +93,7 @@ fn size(value: u64) -> Result<usize, OutOfRange> {
     })
 }
 
-/// Reserves the window of a pool of one's own, where its options say.
+/// Reserves the window of an own pool, where its options say.
 fn reserve_own(max_bytes: u64, chunk_bytes: u64, options: &PoolOptions) -> Result<Window, Error> {
     let within = Within::ANYWHERE.aligned(size(options.align_bytes)?);
     let Some(range) = &options.addresses else {
@@ -123,7 +123,8 @@ fn base(window: &Window) -> NonNull<u8> {
     NonNull::new(window.base()).unwrap_or(NonNull::dangling())
 }
 
-/// The chunks that bytes lie in: the first one's index and the last one's. No bytes lie where they begin.
+/// Returns the indices of the first and the last chunk of these bytes. An empty range lies in the chunk where it
+/// begins.
 #[inline(always)]
 #[allow(clippy::cast_possible_truncation)] // 64-bit only
 fn chunks_of(offset: u64, length: u64, chunk_shift: u32) -> (usize, usize) {

@@ -3,12 +3,13 @@
 
 /// Slots of a line: half of those whose counters lie in one cache line.
 const EIGHT: usize = 8;
-/// More are not put in order: it would take long, under the collector's lock.
+/// The most slots that are put in order: more would take long under the collector's lock.
 pub(super) const MOST: usize = 1024;
 
-/// Of buffers that are sent in no order the counters of those sent together lie in lines of their own, and nobody can guess which is the next. So many times
-/// what comes back in none is put in order before it is handed out again: several times all that caches and queues hold. Later it is
-/// not, until more than one in [`ORDERED`] comes back in order: in a pool of which others hold buffers for long there is no better one.
+/// Number of times that buffers which come back in no order are put in order before they are handed out again. Counters
+/// of buffers in no order lie in lines of their own, and no receiver can guess the next buffer. The number is several
+/// times all that caches and queues hold. Later they are not put in order, until more than one in [`ORDERED`] comes
+/// back in order: in a pool whose buffers others hold for long there is no better order.
 pub(super) const UNORDERED: u32 = 1024;
 /// See [`UNORDERED`].
 pub(super) const ORDERED: u32 = 8;
@@ -17,7 +18,7 @@ fn line(slot: u32) -> usize {
     slot as usize / EIGHT
 }
 
-/// How many of these slots are the end of one line; all of them if they do not begin like that.
+/// Returns how many slots, from the first on, end one line; the number of all slots if they do not begin so.
 pub(super) fn end_of_line(slots: &[u32]) -> usize {
     let follow = slots
         .windows(2)
@@ -35,7 +36,7 @@ pub(super) fn end_of_line(slots: &[u32]) -> usize {
 
 /// Moves up to `want` slots from `ready` to `out`: as many whole lines as there are.
 pub(super) fn take_lines(ready: &mut Vec<u32>, out: &mut Vec<u32>, want: usize) {
-    // Most of them are in order from the last time, which this sort makes use of.
+    // Most of them are in order from the last time, which makes this sort fast.
     ready.sort();
     let mut room = want / EIGHT;
     let (mut at, mut kept) = (0, 0);
@@ -54,8 +55,8 @@ pub(super) fn take_lines(ready: &mut Vec<u32>, out: &mut Vec<u32>, want: usize) 
     ready.truncate(kept);
 }
 
-/// Moves a few slots, of those that [`take_lines`] left: of the lines of which the most are there. What is missing of the others may come back until
-/// more is wanted.
+/// Moves a few of the slots that [`take_lines`] left: those of the fullest lines. The missing slots of the other lines
+/// may come back until more are wanted.
 pub(super) fn take_fullest(ready: &mut Vec<u32>, out: &mut Vec<u32>, want: usize) {
     let mut want = want.min(EIGHT);
     while want > 0 && !ready.is_empty() {

@@ -1,4 +1,4 @@
-//! A pool of one's own: the writer's side.
+//! An own pool: the writer's side.
 
 use super::class::{Behind, Class};
 use super::gc::Collector;
@@ -22,14 +22,14 @@ use tranship_region::layout::RefsRo;
 use tranship_sync::DeferProducer;
 use tranship_zone::{CachePlace, Zone};
 
-/// The writer's side of a pool: parts that own their data, each in files of its own. What goes across them is `impl OwnPool`. Aligned as handles
-/// need it.
+/// The writer's side of a pool: parts that own their data, each in files of its own. Code that needs several parts is
+/// `impl OwnPool`. Aligned as handles need it.
 #[repr(align(128))]
 pub(crate) struct OwnPool {
     pub(super) memory: Memory,
     pub(super) collector: Collector,
     pub(super) waiters: Waiters,
-    /// The most bytes of chunks that the manager wants it to have.
+    /// The most bytes of chunks that the manager wants the pool to have.
     pub(super) shrink_target: AtomicU64,
     pub(super) handles: AtomicU32,
     pub(super) me: Weak<OwnPool>,
@@ -49,7 +49,7 @@ impl Behind for OwnPool {
 
 /// Facts about the pool.
 impl OwnPool {
-    /// The one of that id, if it is this domain's.
+    /// Returns the pool of that id, if it is this domain's.
     pub(crate) fn find(domain: &DomainCore, pool: PoolId) -> Option<Arc<OwnPool>> {
         domain.register.own_as(pool)
     }
@@ -60,7 +60,7 @@ impl OwnPool {
     pub(crate) fn id(&self) -> PoolId {
         self.memory.registration.id
     }
-    /// The channel over which alone its buffers go, if it is one's own.
+    /// Returns the only channel of the pool's buffers, if the pool is a channel's own.
     pub(crate) fn only_over(&self) -> Option<ChannelId> {
         self.options().only_over
     }
@@ -101,7 +101,7 @@ impl OwnPool {
         self.waiters.say(words);
         self.memory.say_use(words);
     }
-    /// All of it, once a period; the most chunks in use in each of the last.
+    /// Reports all figures, once a period. `peaks`: the most chunks in use in each of the last periods.
     pub(super) fn say_figures(&self, peaks: &[u32; PERIODS]) {
         let words = self.memory.slots.shared.figures();
         self.waiters.say(words);
@@ -111,7 +111,7 @@ impl OwnPool {
     }
 }
 
-/// Slots and their buffers, for those above.
+/// Slots and their buffers, for the layers above.
 impl OwnPool {
     #[inline(always)]
     pub(crate) fn place_of(&self, slot: u32) -> Place<'_> {
@@ -148,7 +148,7 @@ impl OwnPool {
     #[inline(always)]
     pub(crate) fn serial_of_one(&self, place: Place<'_>, offset: u64, length: usize) -> u32 {
         if length == 0 {
-            // It may be said to lie where the next one begins.
+            // The bytes may be named to begin where the next chunk does.
             std::hint::cold_path();
             return self.memory.chunks.serial_of(offset, 0);
         }
@@ -165,9 +165,9 @@ impl OwnPool {
     }
 }
 
-/// Buffers come from it, and go back to it.
+/// Allocation and release of buffers.
 impl OwnPool {
-    /// A buffer out of the caches or whatever can be had without asking the manager.
+    /// Allocates a buffer out of the caches, or of any memory that needs no answer of the manager.
     ///
     /// Cost when cached: one class look-up, one pop of the thread's bucket, a few private loads; no shared word, no
     /// locked instruction.
@@ -183,8 +183,8 @@ impl OwnPool {
         Some(self.memory.hand_out(slot, kind, len))
     }
 
-    /// While somebody waits for memory nothing is cached, so that nobody passes by here either. In a forked child
-    /// nothing is cached either: only here need it be asked.
+    /// Allocates without a cache. While a caller waits for memory nothing is cached, so no caller passes by here
+    /// either. In a forked child nothing is cached either: so only this path checks for the fork.
     #[cold]
     #[inline(never)]
     fn alloc_uncached(&self, zone: &Zone<Class>) -> Option<u32> {
@@ -205,12 +205,12 @@ impl OwnPool {
         self.handles(slot).is_private(self.generation_word(slot))
     }
 
-    /// Another handle.
+    /// Counts another handle.
     pub(crate) fn retain(&self, slot: u32) {
         self.handles(slot).hold();
     }
 
-    /// A buffer is frozen: from here on its handles are counted. A writable one is unique by its type.
+    /// Freezes a buffer: from here on its handles are counted. A writable buffer has one handle, by its type.
     #[inline(always)]
     pub(crate) fn begin_sharing(&self, slot: u32) {
         self.handles(slot).begin();
@@ -229,7 +229,8 @@ impl OwnPool {
         }
     }
 
-    /// A forked child comes here, for it finds all caches shut: it frees nothing of its parent's.
+    /// Frees without a cache. A forked child comes here, because it finds all caches shut: it frees nothing of its
+    /// parent's.
     #[cold]
     #[inline(never)]
     fn free_uncached(&self, zone: Option<&Zone<Class>>, slot: u32) {
@@ -240,7 +241,7 @@ impl OwnPool {
         }
     }
 
-    /// A writable buffer that goes the long way goes.
+    /// Drops a writable buffer that goes the long way.
     pub(crate) fn release_long(&self, tag: Tag) {
         let (slot, class) = (tag.slot(), tag.class());
         self.memory.note_end(tag);
@@ -250,7 +251,7 @@ impl OwnPool {
         }
     }
 
-    /// A handle goes. The last one frees a buffer that was never sent, and queues one that was.
+    /// Drops a handle. The last handle frees a buffer that was never sent, and queues a sent one.
     #[inline(always)]
     pub(crate) fn release(&self, slot: u32, class: u8) {
         if self.is_child() {
@@ -265,14 +266,14 @@ impl OwnPool {
 
     #[inline(never)]
     fn queue_released(&self, slot: u32) {
-        // Once queued it is the collector's, and with it all that kept the pool.
+        // A queued buffer is the collector's, and only this visit still keeps the pool.
         crate::base::visits::visit(self, |_| {
             self.collector.sent.push(slot);
             self.news_for_waiters();
         });
     }
 
-    /// A sent buffer lost its last handle here, after all its readers perhaps.
+    /// Tells waiting callers that a sent buffer lost its last handle in this process, perhaps after all its readers.
     #[inline]
     fn news_for_waiters(&self) {
         // Relaxed: a caller that begins to wait at this moment looks again after its round.
@@ -289,7 +290,7 @@ impl OwnPool {
         }
     }
 
-    /// One that nobody else knows, outside of all locks.
+    /// Frees a buffer with memory of its own that no other domain knows, outside of all locks.
     #[cold]
     fn free_alone(&self, slot: u32) {
         let keep = self.arc(); // once the run is free the pool may be taken down
@@ -306,8 +307,8 @@ impl OwnPool {
         self.collector.sent.push(slot);
     }
 
-    /// Looks at the oldest [`FEW`](super::FEW) buffers of a sender's defer queue, unless somebody waits for memory: he collects by himself, and nothing
-    /// goes past him.
+    /// Looks at the oldest [`FEW`](super::FEW) buffers of a sender's defer queue, unless a caller waits for memory:
+    /// that caller collects by itself, and no buffer goes past it.
     #[inline]
     pub(crate) fn collect_few(&self, defer: &DeferProducer) {
         if !self.waiters.is_contended() {
@@ -315,7 +316,7 @@ impl OwnPool {
         }
     }
 
-    /// Looks at a few more of them, of which there are more than go round, unless somebody waits for memory.
+    /// Looks at a few more of these buffers, if more are queued than go round, unless a caller waits for memory.
     #[cold]
     pub(crate) fn collect_more(&self, defer: &DeferProducer, are_few: bool) {
         if !self.waiters.is_contended() {
@@ -323,7 +324,8 @@ impl OwnPool {
         }
     }
 
-    /// Looks at the oldest buffers of a sender's defer queue one by one, as long as they are dead, unless somebody waits for memory.
+    /// Looks at the oldest buffers of a sender's defer queue one by one, as long as they are dead, unless a caller
+    /// waits for memory.
     pub(crate) fn collect_warm(&self, defer: &DeferProducer) {
         if !self.waiters.is_contended() {
             self.collector.collect_warm(&self.memory, defer);
@@ -358,7 +360,7 @@ impl OwnPool {
     pub(crate) fn is_held_by(&self, slot: u32, domain: DomainId) -> bool {
         self.collector.is_held_by(slot, domain)
     }
-    /// The counters of references of a reader, if it is on the reader set.
+    /// Returns a reader's counters of references, if the reader is on the reader set.
     pub(crate) fn refs_of(&self, domain: DomainId) -> Option<Arc<RefsRo>> {
         self.collector.refs_of(domain)
     }

@@ -1,7 +1,8 @@
 //! Holds on large buffers of other domains at level `none`. No domain can write them, so they are read as plain slices,
 //! which must not change. Their chunks therefore stay mapped as long as there is a handle, whatever their writer says.
 //!
-//! An honest writer says that a chunk is gone only when nobody has a reference to what lies in it, so that nothing is ever put off.
+//! An honest writer says that a chunk is gone only when no domain has a reference to its bytes, so nothing is ever put
+//! off.
 
 use std::collections::HashMap;
 use std::ops::RangeInclusive;
@@ -12,16 +13,16 @@ struct Pin {
     handles: u64,
 }
 
-/// By slots. Of a liar's slot the handles may name different chunks: all between them are kept.
+/// Pins by slot. Handles of a liar's slot may name different chunks: all between them are kept.
 #[derive(Debug, Default)]
 pub(super) struct Pins {
     by_slot: HashMap<u32, Pin>,
-    /// Chunks that are said to be gone, and are not yet: index and serial.
+    /// Chunks that the writer has returned and that are still pinned: index and serial.
     put_off: Vec<(u32, u32)>,
 }
 
 impl Pins {
-    /// One more handle of the slot, in these chunks.
+    /// Counts one more handle of the slot, in these chunks.
     pub(super) fn add(&mut self, slot: u32, (first, last): (usize, usize)) {
         let pin = self.by_slot.entry(slot).or_insert(Pin {
             chunks: first..=last,
@@ -32,14 +33,14 @@ impl Pins {
         pin.handles += 1;
     }
 
-    /// A copy of a handle that there is.
+    /// Counts a copy of a handle that has a pin.
     pub(super) fn add_again(&mut self, slot: u32) {
         if let Some(pin) = self.by_slot.get_mut(&slot) {
             pin.handles += 1;
         }
     }
 
-    /// A handle goes. The chunks that nothing keeps any more, of those that were put off.
+    /// Counts a dropped handle. Returns the chunks that were put off and that no handle keeps any more.
     pub(super) fn remove(&mut self, slot: u32) -> Vec<(u32, u32)> {
         let Some(pin) = self.by_slot.get_mut(&slot) else {
             return Vec::new();
@@ -63,7 +64,7 @@ impl Pins {
         all.any(|pin| pin.chunks.contains(&(index as usize)))
     }
 
-    /// The chunk is to go when nothing keeps it any more.
+    /// Puts off the end of a chunk until no handle keeps it.
     pub(super) fn put_off(&mut self, index: u32, serial: u32) {
         if !self.put_off.contains(&(index, serial)) {
             self.put_off.push((index, serial)); // a new manager says it again

@@ -1,4 +1,4 @@
-//! A slot's two halves at hand.
+//! The addresses of a slot's two halves.
 
 use super::slots::Slot;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -29,7 +29,7 @@ impl<'a> Place<'a> {
         self.handles().is_private(self.generation())
     }
 
-    /// Serial of the chunk in which it lies.
+    /// Returns the serial of the slot's chunk.
     #[inline(always)]
     pub(super) fn serial(self) -> u32 {
         // Relaxed: our own word, as old as the slot.

@@ -1,4 +1,4 @@
-//! Whose counters count: what the manager announces, mapped and put on the reader set.
+//! The reader set: the counters that the manager announces, mapped and put on the set.
 
 use super::counts::{Counts, Refs};
 use super::gc::{Collector, Sink};
@@ -13,7 +13,7 @@ use tranship_proto::{ChannelId, DomainId};
 use tranship_region::layout::{CountsRo, RefsRo, Way};
 
 impl Collector {
-    /// A queue (and perhaps a reader) joins. Descriptors: `rcvd`, then `sent`, then `ref` and the reader's pidfd.
+    /// Adds a queue, and perhaps its reader. Descriptors: `rcvd`, then `sent`, then `ref` and the reader's pidfd.
     pub(super) fn queue_joined(&self, memory: &Memory, queue: Joined, fds: Vec<OwnedFd>) {
         let Joined {
             channel,
@@ -56,10 +56,10 @@ impl Collector {
         let pidfd = if new_reader { fds.next() } else { None };
 
         let mut gc = lock(&self.gc);
-        // After a resume it says again what we may have, and it is right. Under the collector's lock, so that no
-        // verdict falls between the two halves.
+        // After a resume the manager names again what the set may have already; the manager is right. Under the
+        // collector's lock, so that no verdict falls between the two halves.
         let before = gc.reader_set.remove_queue(channel.0.into()).ok();
-        // A link that we have left counted in what the reader set has.
+        // A link that this domain has left counted in the counters of the reader set.
         let sent = sent.or_else(|| before.filter(|_| !with_sent).map(|queue| queue.sent));
         let (source, sent, rcvd) = match (sent, rcvd) {
             (Some(sent), Some(rcvd)) if !with_sent && !we_sink => (Source::Writer, sent, rcvd),
@@ -90,7 +90,7 @@ impl Collector {
         gc.advance(epoch);
     }
 
-    /// Both counters of a queue leave together.
+    /// Takes both counters of a queue off the reader set.
     pub(super) fn queue_left(&self, memory: &Memory, channel: ChannelId, epoch: u64) {
         save_replies(memory, channel);
         let mut gc = lock(&self.gc);
@@ -100,7 +100,7 @@ impl Collector {
         memory.returned.raise();
     }
 
-    /// A reader is gone; its references count no more.
+    /// Takes a reader off the set: its references count no more.
     pub(super) fn reader_left(&self, memory: &Memory, domain: DomainId, epoch: u64) {
         let mut gc = lock(&self.gc);
         gc.remove_reader(domain);
@@ -109,7 +109,7 @@ impl Collector {
         memory.returned.raise();
     }
 
-    /// The readers' pages, with their wake words as they are before the look.
+    /// Returns the readers' pages, with the values of their wake words before the look.
     pub(super) fn reader_words(&self) -> Vec<(Arc<RefsRo>, u32)> {
         let gc = lock(&self.gc);
         let pages = gc
@@ -124,7 +124,7 @@ impl Collector {
             .collect()
     }
 
-    /// A reader's counters of references.
+    /// Returns a reader's counters of references.
     pub(super) fn refs_of(&self, domain: DomainId) -> Option<Arc<RefsRo>> {
         let gc = lock(&self.gc);
         let mut readers = gc.reader_set.readers().iter();

@@ -10,11 +10,11 @@ use tranship_sys::ForkGuard;
 /// A pool's registration at the manager.
 pub(super) struct Registration {
     pub(super) domain: DomainCore,
-    /// The domain's, at hand.
+    /// A copy of the domain's fork guard, at hand.
     pub(super) fork: ForkGuard,
     pub(super) id: PoolId,
     pub(super) options: PoolOptions,
-    /// Whole chunks.
+    /// The pool's maximum, whole chunks.
     pub(super) max_bytes: u64,
     /// Index in the control page.
     entry: AtomicU32,
@@ -47,7 +47,7 @@ impl Registration {
             .map_or(u64::MAX, |e| e.load(Ordering::Acquire))
     }
 
-    /// Where that is. To be loaded with acquire.
+    /// Returns the epoch's word in the control page. It is loaded with acquire.
     #[inline(always)]
     pub(super) fn epoch_word(&self) -> Option<LoadU64<'_>> {
         let control_page = self.domain.control_page();
@@ -75,25 +75,25 @@ impl Registration {
             if std::ptr::eq(control_page, self.domain.control_page())
                 && entry == self.entry.load(Ordering::Acquire)
             {
-                // Between two managers nobody knows it; the next one will say.
+                // Between two managers the quota is not known.
                 return quota.unwrap_or(self.max_bytes).min(self.max_bytes);
             }
         }
     }
 
-    /// The control page is about to be another one.
+    /// Leaves the control page, which is about to change.
     pub(super) fn leave_page(&self) {
         // Ordering: before the page is another one; partner: the acquires in `quota_bytes`, which looks at the page before and after.
         self.entry.store(NO_ENTRY, Ordering::SeqCst);
     }
 
-    /// The pool's place in the control page that there is now.
+    /// Notes the pool's place in the present control page.
     pub(super) fn enter_page(&self, entry: u32) {
         // Ordering: after the page; partner: the acquires in `quota_bytes`.
         self.entry.store(entry, Ordering::Release);
     }
 
-    /// Whether the manager was told of a chunk that is ours no more.
+    /// Tells the manager of a returned chunk. Returns whether the manager was told.
     pub(super) fn tell_returned(&self, index: u32, serial: u32) -> bool {
         let pool = self.id;
         let gone = Request::ReturnChunk {
@@ -104,7 +104,7 @@ impl Registration {
         self.domain.tell(&gone, &[]).is_ok()
     }
 
-    /// So many chunks that were granted are not made after all.
+    /// Tells the manager that so many granted chunks are not made.
     pub(super) fn ungrant(&self, chunks: u32) {
         let pool = self.id;
         let _ = self.domain.tell(&Request::Ungrant { pool, chunks }, &[]);

@@ -11,13 +11,13 @@ pub(super) const PERIODS: usize = 4;
 pub(super) struct Resizing {
     pub(super) next_serial: u32,
     pub(super) growing: Option<Growing>,
-    /// The last that was shown was refused for want of memory: nothing is made before it is granted.
+    /// The last chunks were refused for want of memory: the next ones are granted before they are made.
     pub(super) ask_first: bool,
     /// Counts the manager's answers.
     pub(super) progress: u32,
-    /// Somebody waited for the manager as long as one takes that is well, and it has not answered since.
+    /// A caller has waited for the manager as long as a healthy one takes, and no answer has come since.
     pub(super) late: bool,
-    /// Set while the manager is late with the word that makes our reader set as new as its control page.
+    /// Set while the manager is late with the news that makes the reader set as new as its control page.
     pub(super) stale: bool,
     pub(super) last_look: Option<Instant>,
     /// The most chunks in use at once in each of the last periods, the latest first.
@@ -54,8 +54,9 @@ pub(super) enum What {
 pub(super) struct Growing {
     pub(super) asked: Asked,
     pub(super) what: What,
-    /// Chunks that were made and shown, index and serial; if there are none, it was asked whether all of `rest` may be made.
+    /// Chunks that were made and shown, index and serial. If there are none, the request asks whether all of `rest` may
+    /// be made.
     pub(super) shown: Vec<(u32, u32)>,
-    /// Where chunks are still to be made.
+    /// Window indices of the chunks that are still to be made.
     pub(super) rest: VecDeque<u32>,
 }

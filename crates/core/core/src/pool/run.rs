@@ -1,21 +1,22 @@
-//! Slots one after the other, as those sent one after the other mostly are: their words are found from the first one's.
+//! Runs of consecutive slots, as buffers that are sent one after the other mostly have. Their words are found from the
+//! first slot's.
 
 use tranship_ledger::{Few, Slots};
 
 /// Buffers that a sender looks at together after it has sent.
 pub(crate) const FEW: u32 = 8;
-/// As the length of an array of them.
+/// The same number as the length of an array.
 pub(super) const FEW_SLOTS: usize = FEW as usize;
 
-/// So many of them.
+/// `N` consecutive slots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Run<const N: usize> {
-    /// No more than `u32::MAX - N`.
+    /// The first slot, at most `u32::MAX - N`.
     first: u32,
 }
 
 impl<const N: usize> Run<N> {
-    /// These, if they are one.
+    /// Returns these slots as a run, if they are consecutive.
     #[inline(always)]
     pub(super) fn of(slots: &[u32; N]) -> Option<Run<N>> {
         let first = *slots.first()?;
@@ -42,7 +43,7 @@ impl<const N: usize> Slots for Run<N> {
 
 impl<const N: usize> Few<N> for Run<N> {}
 
-/// Goes through what each slot has among `all`, beside what belongs to it.
+/// Goes through the entries of the slots in `all`, each with its item.
 ///
 /// # Safety
 /// `all` is valid during `'a`, and has one for each of the slots.

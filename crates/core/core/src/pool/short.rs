@@ -8,25 +8,25 @@ const LINE: usize = 64;
 #[allow(clippy::cast_possible_truncation)] // a page
 const LINES: usize = PAGE as usize / LINE + 1;
 
-/// Which zone a buffer comes from, and goes to: its class, and the place of the zone's caches.
+/// The zone of a buffer: its class, and the place of the zone's caches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Kind {
     pub(super) class: u8,
     pub(super) place: CachePlace,
 }
 
-/// A pool's classes, of those below `end` bytes by their length in lines. With the zones' places: were they to be found by the class, each
-/// allocation would wait for two more loads that need the one before.
+/// A pool's classes; for buffers below `end` bytes by the length in lines. They have the zones' places: to find these
+/// by the class would cost each allocation two more dependent loads.
 pub(super) struct Short {
     kinds: [Kind; LINES],
     end: usize,
-    /// By class: of those that are not short.
+    /// Kinds of buffers that are not short, by class.
     of_class: [Kind; 1 << u8::BITS],
 }
 
 impl Short {
-    /// Of a pool whose smallest buffer has so many bytes, of which the size of each is a multiple. None are short where a short one may be larger
-    /// than the classes go.
+    /// Makes the classes of a pool whose smallest buffer has so many bytes; the size of each buffer is a multiple of
+    /// it. No buffer is short where a short one may be larger than the largest class.
     pub(super) fn new(
         classes: &Classes,
         least_bytes: u64,
@@ -56,18 +56,18 @@ impl Short {
         short
     }
 
-    /// Of a class of the pool.
+    /// Returns the kind of a class of the pool.
     #[inline(always)]
     #[allow(clippy::cast_possible_truncation)] // there are fewer than 255 classes
     pub(super) fn kind_of_class(&self, class: usize) -> Kind {
         self.of_class[usize::from(class as u8)]
     }
 
-    /// `None` for what is not short.
+    /// Returns the kind of a short length, `None` for others.
     #[inline(always)]
     pub(super) fn kind_of(&self, len: usize) -> Option<Kind> {
         (len < self.end).then(|| {
-            // Not `div_ceil`, which guards against an overflow that cannot be here.
+            // Not `div_ceil`, which guards against an impossible overflow.
             #[allow(clippy::manual_div_ceil)]
             let lines = (len + (LINE - 1)) / LINE;
             // SAFETY: at most a page.
@@ -76,7 +76,7 @@ impl Short {
     }
 }
 
-/// A length as the pool counts it.
+/// Returns a length as the pool counts it.
 #[inline(always)]
 pub(super) fn rounded(least_bytes: u64, len: usize) -> u64 {
     // Without overflow: no class is as large as the largest number.

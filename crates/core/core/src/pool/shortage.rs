@@ -1,4 +1,4 @@
-//! Why there is no memory: whose it is.
+//! Holders of a pool's memory, for errors.
 
 use super::gc::{Collector, Gc};
 use super::memory::Memory;
@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use tranship_ledger::Words;
 use tranship_proto::DomainId;
 
-/// So many of the buffers that were sent are asked for their holders: an error is no time for a survey.
+/// Number of sent buffers whose holders an error looks for: more would take long.
 const ASKED: usize = 16;
 
 impl Collector {
@@ -42,8 +42,8 @@ impl Gc {
         sinks.map(|(_, sink)| sink.domain).chain(readers)
     }
 
-    /// The domain that holds most of the oldest buffers that were sent and are still alive, or has not taken them.
-    /// `has_handle`: whether there is one of a slot in this process, `me`.
+    /// Returns the domain that holds most of the oldest sent buffers that are alive, or has not taken them.
+    /// `has_handle`: whether this process, `me`, has a handle of a slot.
     fn holder(&self, me: DomainId, has_handle: impl Fn(u32) -> bool) -> Option<Holder> {
         let mut held: BTreeMap<DomainId, u32> = BTreeMap::new();
         let oldest = self.oldest_alive().take(ASKED);

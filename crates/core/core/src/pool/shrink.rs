@@ -11,7 +11,7 @@ use tranship_proto::Request;
 const PERIOD: Duration = Duration::from_millis(250);
 
 impl OwnPool {
-    /// The manager wants the pool to have at most this many bytes of chunks.
+    /// Notes that the manager wants the pool to have at most this many bytes of chunks.
     pub(crate) fn set_shrink_target(&self, bytes: u64) {
         self.shrink_target.store(bytes, Ordering::Relaxed);
     }
@@ -22,7 +22,7 @@ impl OwnPool {
         self.shrink_target.fetch_max(quota_bytes, Ordering::Relaxed);
     }
 
-    /// Work that is due. Called from `turn`, never under the socket's lock; cheap when nothing is due.
+    /// Does the work that is due. Called from `turn`, never under the socket's lock; cheap when nothing is due.
     pub(crate) fn tend(&self) {
         if self.handles.load(Ordering::Acquire) == 0 {
             self.try_destroy();
@@ -43,12 +43,12 @@ impl OwnPool {
             return;
         }
         resizing.last_look = Some(now);
-        // Nothing goes back while there is nobody to ask for it again.
+        // No memory goes back while no manager could grant it again.
         if !self.domain().is_managed() {
             return;
         }
 
-        // Sent buffers count as used until they are collected, and nobody may be allocating any more.
+        // Sent buffers count as used until they are collected, and perhaps no caller allocates any more.
         let needless = {
             let store = lock(&self.memory.store);
             store.runs.present() > 1 || store.large.len() > 0
@@ -68,7 +68,7 @@ impl OwnPool {
         }
     }
 
-    /// Gives back memory that was made for a caller that has not come for it, and what is over.
+    /// Gives back memory that was made for a caller that has not come for it, and large buffers that are over.
     fn settle_large(&self) {
         if self.waiters.count() == 0 {
             lock(&self.memory.store).large.forget_ready();
@@ -76,10 +76,11 @@ impl OwnPool {
         self.memory.give_back_large();
     }
 
-    /// Gives back what was not needed at any moment of the last periods, but never the last chunk.
+    /// Gives back chunks that were not needed at any moment of the last periods, but never the last chunk.
     fn settle(&self, resizing: &mut Resizing) {
         resizing.looks = resizing.looks.wrapping_add(1);
-        // What threads have cached counts as used. Taken from them now and then, it is only used if it is taken again.
+        // Memory in threads' caches counts as used. The caches are emptied now and then; then only memory that is
+        // allocated again counts.
         if resizing.looks.is_multiple_of(2) && self.memory.is_scattered() {
             let _ = self.collector.reclaim(&self.memory); // what is missed comes with the next turn
         } else {
@@ -93,7 +94,7 @@ impl OwnPool {
         self.memory.return_free_chunks(peak.max(kept).max(1));
     }
 
-    /// The manager wants memory back: what is free at once, the rest as it is released.
+    /// Shrinks to the manager's target: free memory goes at once, the rest as it is released.
     fn come_down_to(&self, target: u64) {
         let keep = u32::try_from(target / self.chunk_bytes()).unwrap_or(u32::MAX);
         let _ = self.collector.reclaim(&self.memory); // what is missed comes with the next turn
@@ -102,8 +103,8 @@ impl OwnPool {
         self.memory.return_free_chunks(keep);
     }
 
-    /// Stops allocating from the emptiest chunks (the paper's `inconsistent`, a private mark) and asks
-    /// readers to tell us of releases (its `relinquish`).
+    /// Stops allocating from the emptiest chunks (the paper's `inconsistent`, a private mark) and asks readers to tell
+    /// this domain of releases (its `relinquish`).
     fn drain_emptiest(&self, keep: u32) {
         self.waiters.set_shrinking(&self.memory, true);
         let store = &mut *lock(&self.memory.store);
@@ -131,7 +132,7 @@ impl OwnPool {
         self.waiters.set_shrinking(&self.memory, false);
     }
 
-    /// Nobody has a handle of the pool: once all its buffers are dead it is taken down.
+    /// Takes the pool down once all its buffers are dead. No handle of the pool is left.
     fn try_destroy(&self) {
         let Ok(mut one) = self.memory.resizing.try_lock() else {
             return;

@@ -1,11 +1,11 @@
-//! How long buffers are: which class a length is of, which is a run of its own, which is sealed.
+//! Lengths of buffers: the class of a length, lengths with a run of their own, sealed lengths.
 
 use super::short::{Kind, Short, rounded};
 use tranship_zone::{CachePlace, Classes, PAGE};
 
 /// The lengths of a pool's buffers.
 pub(super) struct Sizes {
-    /// Of the smallest buffer, and what the size of each is a multiple of: a power of two.
+    /// Bytes of the smallest buffer, a power of two. The size of each buffer is a multiple of it.
     least_bytes: u64,
     /// The fewest bytes of a large buffer of level `none`.
     seals_from: u64,
@@ -14,7 +14,7 @@ pub(super) struct Sizes {
 }
 
 impl Sizes {
-    /// `place`: of the zone of each class.
+    /// Makes the sizes of a pool. `place`: the place of each class's zone.
     pub(super) fn new(
         classes: Classes,
         least_bytes: u64,
@@ -29,7 +29,7 @@ impl Sizes {
         }
     }
 
-    /// The size class of a buffer, which is a multiple of the pool's alignment (and then the class is one, too), at level `half` of whole pages.
+    /// Returns the kind of a buffer. Its size is a multiple of the pool's alignment, at level `half` of whole pages.
     #[inline(always)]
     pub(super) fn kind_of(&self, len: usize) -> Option<Kind> {
         match self.short.kind_of(len) {
@@ -41,18 +41,18 @@ impl Sizes {
         }
     }
 
-    /// Where threads have what is cached of a class; of `HUGE`, of which nothing is, any.
+    /// Returns the place of a class's caches; any place for `HUGE`, which is never cached.
     pub(super) fn place_of_class(&self, class: u8) -> CachePlace {
         self.short.kind_of_class(class.into()).place
     }
 
-    /// The bytes of a buffer as its pool counts them.
+    /// Returns the bytes of a buffer as its pool counts them.
     #[inline(always)]
     pub(super) fn rounded(&self, len: usize) -> u64 {
         rounded(self.least_bytes, len)
     }
 
-    /// The pages of one that is a run of its own.
+    /// Returns the pages of a buffer with a run of its own.
     pub(super) fn pages_of_run(&self, len: usize) -> u32 {
         u32::try_from(self.rounded(len).div_ceil(PAGE)).unwrap_or(u32::MAX)
     }
@@ -62,7 +62,7 @@ impl Sizes {
         self.rounded(len) >= self.seals_from
     }
 
-    /// Whether there is such a length.
+    /// Whether the pool has such lengths.
     pub(super) fn has_large(&self) -> bool {
         self.seals_from != u64::MAX
     }

@@ -1,4 +1,4 @@
-//! Items of slabs, and runs of their own: where new slots come from, and where those go that no zone caches.
+//! Items of slabs, and runs of their own: the source of new slots, and the place of slots that no zone caches.
 
 use super::memory::Memory;
 use super::slots::HUGE;
@@ -6,10 +6,10 @@ use super::store::Store;
 use crate::base::lock;
 use tranship_zone::{Keg, NewSlab, PAGE, Place, RunAllocator, SlabHooks, SlotNumbers, SlotSet};
 
-/// With fewer free slots than this a slab gets a quarter of them at most, so that buffers of other sizes have some.
+/// With fewer free slots than this, a slab gets at most a quarter of them, so that buffers of other sizes have some.
 const SHORT: u32 = 256;
 
-/// No item of a slab.
+/// Place of a buffer that is no item of a slab.
 const NOWHERE: Place = Place { slab: 0, index: 0 };
 
 impl Memory {
@@ -42,7 +42,7 @@ impl Memory {
         }
     }
 
-    /// A slot for a run of its own.
+    /// Takes a slot for a run of its own.
     fn take_number(&self, store: &mut Store) -> Option<u32> {
         store.take_number().or_else(|| {
             self.free_numbers(store);
@@ -50,7 +50,7 @@ impl Memory {
         })
     }
 
-    /// Items go back from a zone to their slabs.
+    /// Gives items of a zone back to their slabs.
     pub(super) fn to_kegs(&self, items: &[u32]) {
         let store = &mut *lock(&self.store);
         for &slot in items {
@@ -62,7 +62,7 @@ impl Memory {
         }
     }
 
-    /// Empty slabs go back to the runs.
+    /// Gives empty slabs back to the runs.
     pub(super) fn reap(&self) {
         let store = &mut *lock(&self.store);
         for class in 0..store.kegs.len() {
@@ -72,7 +72,7 @@ impl Memory {
         }
     }
 
-    /// Nothing more is allocated from a chunk, or again.
+    /// Stops or resumes allocation from a chunk.
     pub(super) fn set_draining(&self, store: &mut Store, index: u32, drain: bool) {
         store.runs.set_draining(index, drain);
         let pages = store.runs.pages_of(index);
@@ -100,7 +100,7 @@ impl Memory {
         }
     }
 
-    /// A run of its own for a buffer larger than a chunk.
+    /// Allocates a run of its own for a buffer larger than a chunk.
     pub(super) fn alloc_huge(&self, len: usize) -> Option<u32> {
         let store = &mut *lock(&self.store);
         let run = store.runs.alloc(self.sizes.pages_of_run(len))?;
@@ -114,7 +114,7 @@ impl Memory {
         Some(slot)
     }
 
-    /// One of a run of its own, or a large one, is nobody's any more.
+    /// Frees a buffer with a run of its own, or a large one.
     #[cold]
     pub(super) fn free_huge(&self, slot: u32) {
         let mut store = lock(&self.store);
@@ -130,7 +130,7 @@ impl Memory {
         self.returned.raise();
     }
 
-    /// A large one out of what was made for it.
+    /// Takes a large buffer out of the runs that were made for it.
     pub(super) fn begin_large(&self, pages: u32) -> Option<u32> {
         let store = &mut *lock(&self.store);
         let run = store.large.take_ready(pages)?;
@@ -144,7 +144,7 @@ impl Memory {
         Some(slot)
     }
 
-    /// Whether what is in use, but for what is only cached, would fit into fewer chunks.
+    /// Whether the memory in use, cached items not counted, would fit into fewer chunks.
     pub(super) fn is_scattered(&self) -> bool {
         let store = lock(&self.store);
         let all = self.zones.iter().zip(&store.kegs);
@@ -170,7 +170,7 @@ struct Hooks<'a> {
 }
 
 impl Hooks<'_> {
-    /// Whether a slab gets no more than a part of the slots that there are.
+    /// Whether a slab gets only a part of the free slots, because they are few.
     fn is_short(&self) -> bool {
         self.numbers.free() < SHORT
     }

@@ -1,4 +1,4 @@
-//! The pool's slots: what this process alone knows of each, and what all readers do.
+//! The pool's slots: the private data of each, and the data that all readers see.
 
 use super::place::Place;
 use super::run::each_among;
@@ -14,10 +14,10 @@ use tranship_zone::Place as Item;
 /// The words of a pool's slots.
 pub(super) struct SlotTable {
     private: Box<[Slot]>,
-    /// Which only this domain writes.
+    /// The shared table, which only this domain writes.
     pub(super) shared: TableRw,
     pub(super) fd: OwnedFd,
-    /// Sum over all slots that have memory.
+    /// Padding of all slots that have memory, bytes.
     padding_bytes: AtomicU64,
 }
 
@@ -35,12 +35,12 @@ impl SlotTable {
         u32::try_from(self.private.len()).unwrap_or(u32::MAX)
     }
 
-    /// The private half of a slot that somebody else names.
+    /// Returns the private half of a slot that another domain names.
     pub(super) fn get(&self, slot: u32) -> Option<&Slot> {
         self.private.get(slot as usize)
     }
 
-    /// A slot's private half.
+    /// Returns a slot's private half.
     #[inline(always)]
     pub(super) fn private(&self, slot: u32) -> &Slot {
         debug_assert!((slot as usize) < self.private.len());
@@ -49,7 +49,7 @@ impl SlotTable {
         unsafe { self.private.get_unchecked(slot as usize) }
     }
 
-    /// A slot's entry in the shared table, which only this domain writes.
+    /// Returns a slot's entry in the shared table.
     #[inline(always)]
     pub(super) fn entry(&self, slot: u32) -> &TableSlot {
         debug_assert!(slot < self.shared.count());
@@ -57,7 +57,7 @@ impl SlotTable {
         unsafe { self.shared.slots().get_unchecked(slot as usize) }
     }
 
-    /// Where a slot's words are.
+    /// Returns the place of a slot's words.
     #[inline(always)]
     pub(super) fn place_of(&self, slot: u32) -> Place<'_> {
         Place {
@@ -66,7 +66,7 @@ impl SlotTable {
         }
     }
 
-    /// The handles of a slot's buffer in this process.
+    /// Returns the count of handles of a slot's buffer in this process.
     #[inline(always)]
     pub(super) fn handles(&self, slot: u32) -> &Handles {
         &self.private(slot).handles
@@ -103,8 +103,8 @@ impl SlotTable {
         entry.serial.store(serial, Ordering::Relaxed);
     }
 
-    /// The caller's writable buffer, which was never sent, is about to be given away to be written: from its first send on it is not this
-    /// domain's to look at.
+    /// Notes that the caller's writable buffer, which was never sent, is about to be given away to be written: from its
+    /// first send on this domain must not look at it.
     #[inline(always)]
     pub(super) fn leave(&self, slot: u32) {
         // Relaxed: a word of our own, before the generation is made even, by which others here find the buffer.
@@ -114,16 +114,16 @@ impl SlotTable {
         self.entry(slot).moved.store(next, Ordering::Relaxed);
     }
 
-    /// Whether the buffer that has this generation of the slot was moved to somebody else.
+    /// Whether the buffer of this generation of the slot was moved to another domain.
     pub(super) fn is_away(&self, slot: u32, generation: u32) -> bool {
         // Relaxed: as above; the caller has found the generation even.
         self.private(slot).moved.load(Ordering::Relaxed) == generation
     }
 
-    /// At level `half`: so many bytes of the slot's pages are beyond what was asked for.
+    /// At level `half`: notes that so many bytes of the slot's pages are beyond the requested length.
     pub(super) fn set_padding(&self, slot: u32, bytes: u32) {
         let before = self.private(slot).pad(bytes);
-        // Relaxed: statistics. Of each slot what was added is what is taken away.
+        // Relaxed: statistics. Each slot takes away what it added.
         if before != bytes {
             self.padding_bytes
                 .fetch_add(bytes.into(), Ordering::Relaxed);
@@ -137,7 +137,7 @@ impl SlotTable {
         self.padding_bytes.load(Ordering::Relaxed)
     }
 
-    /// As the collector sees them.
+    /// Returns the slots as the collector sees them.
     #[inline(always)]
     pub(super) fn words(&self) -> Own<'_> {
         Own {
@@ -155,8 +155,8 @@ impl SlotTable {
     }
 }
 
-/// The pool's private and shared slots as the collector sees them: their places at hand, since every load is an acquire, after which
-/// nothing else stays known. Candidates come out of the pool's own queue.
+/// The pool's private and shared slots as the collector sees them. Their addresses are at hand, because after each
+/// acquire load the compiler would load them again. Candidates come out of the pool's own queue.
 pub(super) struct Own<'a> {
     slots: &'a [Slot],
     table: &'a [TableSlot],

@@ -20,14 +20,14 @@ pub(crate) struct Slot {
     class: AtomicU8,
     /// At level `half`: whether its pages are known to be writable here.
     pub(crate) open: AtomicBool,
-    /// The last generation in which it was moved to somebody else; 0: none.
+    /// The last generation in which the buffer was moved to another domain; 0: none.
     pub(crate) moved: AtomicU32,
-    /// At level `half`: bytes of its pages beyond what was last asked for.
+    /// At level `half`: bytes of its pages beyond the last requested length.
     padding: AtomicU32,
 }
 
 impl Slot {
-    /// The slab was cut: where the item lies from now on.
+    /// Notes the place of the slot's item in a slab that was cut.
     pub(crate) fn place_at(&self, offset: u64, class: u8, place: Place) {
         // Relaxed: a thread gets the slot through a lock or a handle passed on.
         self.offset.store(offset, Ordering::Relaxed);
@@ -37,7 +37,7 @@ impl Slot {
         self.open.store(false, Ordering::Relaxed);
         self.handles.none();
     }
-    /// The padding is so much now; how much it was.
+    /// Sets the padding. Returns the old one.
     pub(crate) fn pad(&self, bytes: u32) -> u32 {
         // Relaxed: a thread that has the slot to itself got it through a lock.
         self.padding.swap(bytes, Ordering::Relaxed)

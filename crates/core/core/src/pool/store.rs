@@ -9,9 +9,9 @@ pub(super) struct Store {
     pub(super) runs: RunAllocator,
     pub(super) kegs: Vec<Keg>,
     pub(super) numbers: SlotNumbers,
-    /// Buffers larger than a chunk, and how many there ever were.
+    /// Buffers larger than a chunk.
     pub(super) huge: HashMap<u32, Run>,
-    /// Those of level `none` included.
+    /// Allocations of such buffers so far, those of level `none` included.
     pub(super) huge_allocs: u64,
     pub(super) large: Larges,
 }
@@ -34,12 +34,12 @@ impl Store {
         (self.huge.len() + self.large.len()) as u64
     }
 
-    /// A slot for one of them.
+    /// Takes a slot for such a buffer.
     pub(super) fn take_number(&mut self) -> Option<u32> {
         self.numbers.take(1).and_then(|set| set.get(0))
     }
 
-    /// It is free again.
+    /// Frees such a slot.
     pub(super) fn give_number(&mut self, slot: u32) {
         self.numbers.give(&SlotSet::Range {
             first: slot,

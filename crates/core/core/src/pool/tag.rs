@@ -8,7 +8,7 @@
 #[repr(C, align(8))]
 pub(crate) struct Tag {
     slot: u32,
-    /// Above the flags; below, the generation, or the class.
+    /// The flags in the upper bits; below them the generation, or the class.
     rest: u32,
 }
 
@@ -26,18 +26,20 @@ impl Tag {
     pub(crate) const FOREIGN: u32 = 1 << 24;
     /// The bytes may be read as a slice.
     pub(crate) const TRUSTED: u32 = 1 << 25;
-    /// It changes hands the long way: its pages change what can be done with them then (level `half`), it is a writable one that is larger
-    /// than a chunk, or a writable one that was [`MOVED`](Tag::MOVED) here. One bit, so that the short way asks once.
+    /// The buffer changes hands the long way. Its pages change their rights then (level `half`), it is a writable one
+    /// that is larger than a chunk, or a writable one that was [`MOVED`](Tag::MOVED) here. One bit, so that the short
+    /// way asks once.
     pub(crate) const LONG: u32 = 1 << 26;
-    /// A received one that was given away to this domain, so that this handle can hand it back. Its clones cannot.
+    /// The buffer was given away to this domain, so this handle can hand it back. Its clones cannot.
     pub(crate) const MOVED: u32 = 1 << 27;
-    /// The bytes of a writable one may be written as a slice.
+    /// The bytes of a writable buffer may be written as a slice.
     pub(crate) const SLICE_MUT: u32 = 1 << 28;
     /// Operations on the buffer are recorded (`session/trace.rs`). The bit is tested together with others, so that it
     /// costs nothing while nothing is recorded.
     pub(crate) const TRACED: u32 = 1 << 29;
-    /// A large one of a pool of level `none`, in chunks of its own. Of our pools: nobody can write them once it is sent (`pool/large.rs`). Of
-    /// another's: nobody can, and they stay where they are as long as it is held (`pool/pins.rs`). Such a one has [`LONG`](Tag::LONG), too.
+    /// The buffer is a large one of a pool of level `none`, in chunks of its own. Once it is sent no process can write
+    /// them (`pool/large.rs`). Those of a foreign pool stay where they are as long as the buffer is held
+    /// (`pool/pins.rs`). Such a tag has [`LONG`](Tag::LONG), too.
     pub(crate) const SEALED: u32 = 1 << 30;
 
     /// A buffer of our own, with its size class, so that freeing it needs no look-up.

@@ -1,7 +1,7 @@
 //! Waiting for memory, in FIFO order.
 //!
-//! Only the first in the queue waits on shared words; the others wait for it. While anybody waits, nobody passes:
-//! allocation goes through the queue and frees go past the caches.
+//! Only the first in the queue waits on shared words; the others wait for it. While a caller waits, no other caller
+//! passes: allocation goes through the queue and frees go past the caches.
 
 use super::grow::{Growth, PROMPT};
 use super::memory::Memory;
@@ -17,19 +17,19 @@ use std::time::{Duration, Instant};
 use tranship_region::layout::RefsRo;
 use tranship_ring::{Point, SETTLE, TIMED, Waited};
 
-/// How long a caller is ready to wait.
+/// Time that a caller is ready to wait.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Patience {
     /// Not at all.
     None,
-    /// Until then.
+    /// Until that time.
     Until(Instant),
     /// For ever.
     Forever,
 }
 
 impl Patience {
-    /// How long each answer of the manager may take before the caller does something else.
+    /// Returns the time that each answer of the manager may take before the caller does something else.
     fn prompt(self) -> Duration {
         match self {
             Patience::Until(deadline) => {
@@ -41,7 +41,7 @@ impl Patience {
 }
 
 impl OwnPool {
-    /// A buffer, the long way: collection, growth, reclaiming from other classes, waiting.
+    /// Allocates a buffer the long way: collection, growth, reclaiming from other classes, waiting.
     pub(crate) fn alloc_slow(&self, len: usize, patience: Patience) -> Result<RawBuf, Error> {
         if self.domain().fork.is_child() {
             return Err(ErrorKind::Forked.into());
@@ -90,8 +90,8 @@ impl OwnPool {
         self.say_use();
     }
 
-    /// One look of a caller that does not sleep here, with a place in the queue or before there is one. None: it is not
-    /// its turn, or there is nothing yet.
+    /// Makes one look for a caller that does not sleep here, with a place in the queue or without. `None`: it is not
+    /// the caller's turn, or no memory is free yet.
     pub(crate) fn look_in_queue(
         &self,
         len: usize,
@@ -110,7 +110,7 @@ impl OwnPool {
         Ok(self.attempt(len, Duration::ZERO))
     }
 
-    /// Everything short of waiting for memory to be released. Each answer of the manager may take so long.
+    /// Tries everything but waiting for a release of memory. Each answer of the manager may take `prompt`.
     fn attempt(&self, len: usize, prompt: Duration) -> Result<RawBuf, Limit> {
         if self.memory.sizes.is_large(len) {
             return self.attempt_large(len, prompt);
@@ -133,7 +133,7 @@ impl OwnPool {
         let growth = self.memory.grow_for(pages, prompt);
         match self.take(len) {
             Some(buf) => Ok(buf),
-            // What is dead cannot be told before the manager has named all readers.
+            // Dead buffers cannot be found before the manager has named all readers.
             None if !good => Err(Limit::Late),
             None => Err(self.memory.limit_of(growth)),
         }
@@ -142,7 +142,7 @@ impl OwnPool {
     /// Tries to allocate a large buffer of level `none`.
     fn attempt_large(&self, len: usize, prompt: Duration) -> Result<RawBuf, Limit> {
         let memory = &self.memory;
-        // What is dead goes first: it counts against the quota.
+        // Dead buffers go first: they count against the quota.
         let _ = self.collector.collect_all(memory);
         memory.give_back_large();
         let pages = memory.pages_of_large(len);
@@ -151,7 +151,7 @@ impl OwnPool {
         {
             return Ok(buf);
         }
-        // Memory may sit in caches of other sizes, or in chunks that nothing lies in.
+        // Memory may sit in caches of other sizes, or in empty chunks.
         let good = self.reclaim_alone(prompt);
         memory.give_back_large();
         let one = lock(&memory.resizing);
@@ -167,7 +167,7 @@ impl OwnPool {
         }
     }
 
-    /// Makes what the pool is to begin with.
+    /// Makes the pool's first memory (`PoolOptions::preallocate`).
     pub(super) fn preallocate(&self) -> Result<(), Error> {
         let bytes = self.memory.registration.options.preallocated_bytes;
         let chunks = bytes.div_ceil(self.chunk_bytes());
@@ -197,9 +197,9 @@ impl OwnPool {
         }
     }
 
-    /// Alone: what another thread has taken from one place and not yet put into the next cannot be found. The manager
-    /// may have raised the epoch; then the change itself is in our socket, or about to be.
-    /// False if it has not come.
+    /// Reclaims alone, because memory that another thread has taken from one place and not yet put into the next cannot
+    /// be found. The manager may have raised the epoch; then the change itself is in our socket, or about to be. False
+    /// if it has not come.
     pub(super) fn reclaim_alone(&self, prompt: Duration) -> bool {
         let until = Instant::now() + prompt;
         loop {
@@ -253,7 +253,8 @@ impl OwnPool {
         patience: Patience,
         started: Instant,
     ) -> Result<RawBuf, Error> {
-        // A reader that let go before it could see that somebody waits, and did not fence, tells nobody: what it did is seen after that.
+        // A reader that let go before it could see a waiting caller, and did not fence, wakes no caller. Its store is
+        // visible after this time.
         let settled_at = Instant::now() + SETTLE;
         loop {
             if self.domain().fork.is_child() {
@@ -263,7 +264,7 @@ impl OwnPool {
                 Patience::Until(deadline) => deadline.saturating_duration_since(Instant::now()),
                 _ => Duration::MAX,
             };
-            // Others move the queue; nothing is polled here.
+            // Other callers move the queue; nothing is polled here.
             if !self
                 .waiters
                 .is_turn(ticket, left.min(Duration::from_secs(1)))
@@ -310,7 +311,7 @@ impl OwnPool {
             round
         };
         match tranship_ring::Futex::wait_any(&TIMED, &points, round) {
-            // Nobody may be there to tell us of deaths, or of a manager that is back.
+            // Perhaps no manager is there to tell of deaths, or a new one is back.
             Ok(Waited::TimedOut) => self.domain().turn_quietly(),
             _ => self.domain().catch_up(),
         }

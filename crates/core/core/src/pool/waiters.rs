@@ -1,4 +1,4 @@
-//! Callers that wait for memory of a pool: a queue of tickets, and what is done while there are some.
+//! Callers that wait for memory of a pool: a queue of tickets, and the state while it is not empty.
 
 use super::memory::Memory;
 use crate::base::lock;
@@ -15,13 +15,13 @@ pub(super) struct Waiters {
     queue: Mutex<WaitQueue>,
     moved: Condvar,
     next: AtomicU64,
-    /// Set while somebody waits: then nobody passes the queue.
+    /// Set while a caller waits: then no caller passes the queue.
     contended: AtomicBool,
     wanting: Mutex<Wanting>,
     blocked_ns: AtomicU64,
 }
 
-/// Why readers are to tell of releases (`relinquish`), and nothing is cached.
+/// Reasons for which readers have to tell of releases (`relinquish`), and nothing is cached.
 #[derive(Debug, Default)]
 struct Wanting {
     shrinking: bool,
@@ -34,7 +34,7 @@ impl Wanting {
     }
 }
 
-/// Tickets, first come first; and for how long they have waited.
+/// Tickets in the order of their arrival, and the time that they have waited.
 #[derive(Debug, Default)]
 pub(super) struct WaitQueue {
     tickets: VecDeque<u64>,
@@ -43,7 +43,7 @@ pub(super) struct WaitQueue {
 }
 
 impl WaitQueue {
-    /// How long callers have waited up to now, those in the queue included, summed.
+    /// Returns the sum of the times that callers have waited up to now, those in the queue included.
     fn waited_ns(&mut self, now: Instant) -> u64 {
         let since = self
             .since
@@ -70,7 +70,7 @@ impl Waiters {
         lock(&self.queue)
     }
 
-    /// The last place in the queue.
+    /// Takes the last place in the queue.
     pub(super) fn join(&self) -> u64 {
         let ticket = self.next.fetch_add(1, Ordering::Relaxed);
         let mut queue = self.lock_queue();
@@ -79,8 +79,8 @@ impl Waiters {
         ticket
     }
 
-    /// Takes a place out of the queue, whose caller has waited since then. `left`: under the queue's lock, whether it
-    /// is empty now.
+    /// Takes a caller's place out of the queue; the caller has waited since `since`. Calls `left` under the queue's
+    /// lock, with whether it is empty now.
     pub(super) fn leave(&self, ticket: u64, since: Instant, left: impl FnOnce(bool)) {
         let mut queue = self.lock_queue();
         queue.waited_ns(Instant::now());
@@ -92,7 +92,7 @@ impl Waiters {
         self.blocked_ns.fetch_add(waited, Ordering::Relaxed);
     }
 
-    /// Whose turn it is.
+    /// Returns the ticket of the first caller in the queue.
     pub(super) fn first(&self) -> Option<u64> {
         self.lock_queue().front().copied()
     }
@@ -101,7 +101,7 @@ impl Waiters {
         self.lock_queue().len()
     }
 
-    /// Whether it is that one's turn; if not, and there is time for it, waits until the queue may have moved.
+    /// Whether it is the ticket's turn. If not, and `longest` allows it, waits until the queue may have moved.
     pub(super) fn is_turn(&self, ticket: u64, longest: Duration) -> bool {
         let queue = self.lock_queue();
         let is_first = queue.front() == Some(&ticket);
@@ -123,8 +123,8 @@ impl Waiters {
         wanting.press(memory);
     }
 
-    /// The pool is to have less than it uses, or not any more. What is freed meanwhile is not cached: its chunk may be one that is to go, which
-    /// would stay for as long as somebody takes from the cache what he has just freed.
+    /// Notes whether the pool has to shrink below its use. Memory that is freed meanwhile is not cached: its chunk may
+    /// be one that has to go, and a thread that reuses its cache would keep it.
     ///
     /// Not under the lock of the slabs.
     pub(super) fn set_shrinking(&self, memory: &Memory, shrinking: bool) {
@@ -135,12 +135,12 @@ impl Waiters {
         }
     }
 
-    /// How long callers were blocked that wait no more, summed.
+    /// Returns the sum of the times that callers were blocked which wait no more.
     pub(super) fn blocked_ns(&self) -> u64 {
         self.blocked_ns.load(Ordering::Relaxed)
     }
 
-    /// The callers that wait, and for how long.
+    /// Reports the waiting callers and their time.
     pub(super) fn say(&self, words: &Figures) {
         let mut queue = self.lock_queue();
         let blocked = queue.waited_ns(Instant::now());

@@ -92,7 +92,7 @@ fn what_is_passed_back_shows_what_its_receiver_wrote() {
     }
 }
 
-/// It goes round as often as one likes, and is counted right.
+/// A buffer that goes there and back many times is counted right.
 #[test]
 fn it_goes_there_and_back_and_on() {
     for trust in LEVELS {

@@ -13,7 +13,7 @@ pub struct Observe {
     pub metrics_tcp: Option<String>,
     /// The page with plots, at an address.
     pub web: Option<String>,
-    /// These addresses may be reached from other machines.
+    /// Whether other machines may reach these addresses.
     pub anywhere: bool,
     /// Names that browsers may use for the host, besides addresses and `localhost`.
     pub hosts: Vec<String>,

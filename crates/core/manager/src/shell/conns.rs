@@ -67,7 +67,7 @@ impl Shell {
             party.members -= 1;
             self.wake(conn.uid);
         }
-        // The client's process has ended and is not watched any more: no other event would tell.
+        // The client's process has ended and is not watched any more: no other event reports its death.
         if let Some((domain, _)) = conn.dying {
             self.answers.push_back(Input::ProcessDied { domain });
         }

@@ -45,7 +45,7 @@ pub(super) struct Kept {
     token: FdToken,
     pub uid: u32,
     small: Cell<bool>,
-    /// One of two sockets that clients are going to share.
+    /// Whether the object is one of two sockets that clients will share.
     shared: bool,
     close_queue: Rc<CloseQueue>,
 }

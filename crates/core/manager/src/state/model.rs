@@ -110,7 +110,7 @@ pub(crate) struct Chunk {
 pub(crate) enum Answer {
     /// The writer's `ClaimChunk`.
     Claim(Req),
-    /// One of the pool's `batches`; nothing, if the batch is gone.
+    /// The number of one of the pool's `batches`, which may be gone.
     Batch(u64),
 }
 
@@ -176,7 +176,7 @@ pub(crate) struct Queue {
 pub(crate) enum Opening {
     /// The source's `Assign`, if the source still has this connection.
     Assigned { client: Option<ClientId>, req: Req },
-    /// Both ends had the channel before the manager was started.
+    /// Claims of both ends, which had the channel before the manager was started.
     Claimed { source: Req, sink: Req },
 }
 

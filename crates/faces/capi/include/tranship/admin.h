@@ -24,15 +24,15 @@ struct tranship_pool_stats {
     uint64_t cached;
     /** Bytes that the pool has now. */
     uint64_t present_bytes;
-    /** Bytes that it may have now. */
+    /** Quota: bytes that the pool may have now. */
     uint64_t quota_bytes;
-    /** The most that it may ever have. */
+    /** The pool's maximum, bytes. */
     uint64_t max_bytes;
     /** Sent buffers found dead so far. */
     uint64_t collected;
-    /** How often they were looked for. */
+    /** Collections so far. */
     uint64_t collections;
-    /** Nanoseconds that this took. */
+    /** Nanoseconds spent in collections. */
     uint64_t collect_ns;
     /** Nanoseconds that callers waited for memory. */
     uint64_t blocked_ns;
@@ -47,7 +47,7 @@ extern "C" {
 /** 1 if a manager is there now, 0 if not. Existing channels go on without one. */
 int32_t tranship_admin_is_managed(const tranship_domain *domain);
 
-/** Fills in the figures of a pool: as many as `out->size` says that there is room for. */
+/** Fills in the figures of a pool: as many as fit into `out->size` bytes. */
 tranship_status tranship_admin_pool_stats(const tranship_pool *pool,
                                           struct tranship_pool_stats *out,
                                           tranship_error **error);

@@ -21,10 +21,10 @@ struct mbuf;
 /** An allocator of mbufs. Any thread may use it, all at the same time. NULL is the process's own, in private memory. */
 struct tranship_mbufs;
 
-/** One tag: whose it is, which it is, and its bytes. */
+/** One tag: its module, its number, and its bytes. */
 struct m_tag;
 
-/** An allocator of mbufs to be made. Set `size` to `sizeof(tranship_mbuf_options)`; all else may be 0. */
+/** Options of a new allocator of mbufs. Set `size` to `sizeof(tranship_mbuf_options)`; all else may be 0. */
 struct tranship_mbuf_options {
     /** sizeof(tranship_mbuf_options) */
     size_t size;
@@ -44,7 +44,7 @@ struct tranship_mbuf_options {
     uint64_t jumbo16;
 };
 
-/** What tranship_m_apply calls. */
+/** Function that tranship_m_apply calls. */
 typedef int32_t (*tranship_m_each)(void *arg, void *data, uint32_t len);
 
 /** Called when the last mbuf that refers to attached memory is gone, on whatever thread that is. */
@@ -66,7 +66,7 @@ tranship_status tranship_mbufs_create(const struct tranship_mbuf_options *option
 /** Gives the allocator up; its memory goes when its last mbuf has. NULL is nothing. */
 void tranship_mbufs_close(struct tranship_mbufs *mbufs);
 
-/** Gives memory back that is cached and that nobody uses; how many pages. */
+/** Gives back cached memory that is not in use. Returns the number of pages. */
 uint64_t tranship_mbufs_reclaim(const struct tranship_mbufs *mbufs);
 
 /** An mbuf with room for 208 bytes (m_get). */
@@ -141,9 +141,10 @@ int32_t tranship_m_copydata(const struct mbuf *m,
                             void *to);
 
 /**
- * Writes `len` bytes into the chain from `off` on, which grows if they reach beyond its end (m_copyback); what is between its end and
- * `off` becomes zeros. 0, or an error's number, and then nothing is written: EROFS where somebody else has the bytes that would be written
- * over, too (tranship_m_copyback_cow); EINVAL where the chain would be longer than INT_MAX bytes.
+ * Writes `len` bytes into the chain from `off` on, which grows if they reach beyond its end (m_copyback); what is
+ * between its end and `off` becomes zeros. 0, or an error's number, and then nothing is written: EROFS if other mbufs
+ * share the bytes that would be written over (tranship_m_copyback_cow); EINVAL where the chain would be longer than
+ * INT_MAX bytes.
  */
 int32_t tranship_m_copyback(struct mbuf *m,
                             int32_t off,
@@ -151,8 +152,9 @@ int32_t tranship_m_copyback(struct mbuf *m,
                             const void *from);
 
 /**
- * Writes `len` bytes into the chain from `off` on; what somebody else has, too, is copied before (NetBSD's m_copyback_cow). Returns the chain. NULL: there was no memory, or it would be longer than
- * INT_MAX bytes, and the chain is freed.
+ * Writes `len` bytes into the chain from `off` on; bytes that other mbufs share are copied before (NetBSD's
+ * m_copyback_cow). Returns the chain. NULL: there was no memory, or it would be longer than INT_MAX bytes, and the
+ * chain is freed.
  */
 struct mbuf *tranship_m_copyback_cow(struct mbuf *m,
                                      int32_t off,
@@ -176,8 +178,8 @@ int32_t tranship_m_apply(struct mbuf *m,
                          void *arg);
 
 /**
- * A chain's bytes as something to be sent, in `out`: what lies in buffers of a pool is not copied, all else is, into a buffer of `pool`.
- * The chain stays as it is; what is sent of it cannot be written any more.
+ * Makes a message of a chain's bytes, in `out`. Bytes in buffers of a pool are not copied; all others are copied into
+ * a buffer of `pool`. The chain stays as it is; bytes that were sent cannot be written any more.
  */
 tranship_status tranship_m_tobuf(const struct mbuf *m,
                                  const tranship_pool *pool,
@@ -185,9 +187,9 @@ tranship_status tranship_m_tobuf(const struct mbuf *m,
                                  tranship_error **error);
 
 /**
- * A packet of what was received, or of a buffer, in `out`. Nothing is copied, but for what came inside the message. `buf` then holds
- * nothing; on failure it has its contents still. What its writer may change while it is read is copied by tranship_m_copydata,
- * tranship_m_pullup and the like, and by them only.
+ * Makes a packet of a received message, or of a buffer, in `out`. Only inline bytes are copied. `buf` then holds
+ * nothing; on failure it is as before. The writer may change the bytes while they are read: only tranship_m_copydata,
+ * tranship_m_pullup and the like copy them.
  */
 tranship_status tranship_m_frombuf(const struct tranship_mbufs *from,
                                    tranship_buf *buf,
@@ -198,10 +200,10 @@ tranship_status tranship_m_frombuf(const struct tranship_mbufs *from,
 uint64_t tranship_m_bufid(const struct mbuf *m);
 
 /**
- * Where its data begins (mtod). NULL if it is a piece of a file.
+ * Returns the address of its data (mtod). NULL if it is a piece of a file.
  *
- * To be written only if tranship_m_writable says so. Data that another process sent its writer can change at any time: copy
- * (tranship_m_copydata) what you check.
+ * Write it only if tranship_m_writable returns 1. The writer of data from another process can change them at any time:
+ * check a copy (tranship_m_copydata).
  */
 void *tranship_m_data(const struct mbuf *m);
 
@@ -209,9 +211,10 @@ void *tranship_m_data(const struct mbuf *m);
 int32_t tranship_m_len(const struct mbuf *m);
 
 /**
- * Says how many bytes of data one mbuf has, from where they begin (`m_len =`). 0, or EINVAL: its storage has not as many.
+ * Sets the number of data bytes of one mbuf (`m_len =`). 0, or EINVAL: its storage has fewer.
  *
- * The packet's length follows if it is the packet's first; else tranship_m_fixhdr, or the next call with the packet, makes it right.
+ * The packet's length follows if it is the packet's first mbuf; else tranship_m_fixhdr, or the next call with the
+ * packet, corrects it.
  */
 int32_t tranship_m_setlen(struct mbuf *m,
                           int32_t len);
@@ -226,8 +229,8 @@ struct mbuf *tranship_m_last(const struct mbuf *m);
 int32_t tranship_m_flags(const struct mbuf *m);
 
 /**
- * Sets some of its flags and clears others (`m_flags |=`, `&= ~`). What says how its data lies (M_EXT, M_RDONLY, M_EXTPG) and whether it
- * begins a packet stays as it is.
+ * Sets some of its flags and clears others (`m_flags |=`, `&= ~`). The flags of its storage (M_EXT, M_RDONLY, M_EXTPG)
+ * and of a packet's begin stay as they are.
  */
 void tranship_m_setflags(struct mbuf *m,
                          int32_t set,
@@ -248,7 +251,7 @@ int32_t tranship_m_leadingspace(const struct mbuf *m);
 /** Bytes behind its data that may be written (M_TRAILINGSPACE). */
 int32_t tranship_m_trailingspace(const struct mbuf *m);
 
-/** 1 if its data may be written where it is (M_WRITABLE): nobody else refers to its storage. */
+/** 1 if its data may be written in place (M_WRITABLE): no other mbuf refers to its storage. */
 int32_t tranship_m_writable(const struct mbuf *m);
 
 /** How many mbufs refer to its storage; 1 of data inside it (m_extrefcnt). */
@@ -265,11 +268,17 @@ struct mbuf *tranship_m_getptr(struct mbuf *m,
                                int32_t at,
                                int32_t *offset);
 
-/** Puts data of `len` bytes to come as far back as possible in an empty mbuf, at a multiple of 8 (m_align). 0, or an error's number. */
+/**
+ * Reserves `len` bytes for data as far back as possible in an empty mbuf, at a multiple of 8 (m_align). 0, or an
+ * error's number.
+ */
 int32_t tranship_m_align(struct mbuf *m,
                          int32_t len);
 
-/** Has data to come begin `len` bytes from the start of an empty mbuf, for headers in front of it (`m_data +=`). 0, or an error's number. */
+/**
+ * Leaves `len` bytes free at the start of an empty mbuf, for headers in front of its data (`m_data +=`). 0, or an
+ * error's number.
+ */
 int32_t tranship_m_reserve(struct mbuf *m,
                            int32_t len);
 
@@ -377,16 +386,19 @@ void tranship_m_tag_free(struct m_tag *t);
 /** Returns the tag's bytes (which FreeBSD has behind the struct). */
 void *tranship_m_tag_data(struct m_tag *t);
 
-/** How many they are (m_tag_len). */
+/** Returns the number of the tag's bytes (m_tag_len). */
 int32_t tranship_m_tag_len(struct m_tag *t);
 
-/** Which of its module's tags it is (m_tag_id). */
+/** Returns the tag's number within its module (m_tag_id). */
 int32_t tranship_m_tag_id(struct m_tag *t);
 
-/** Whose it is (m_tag_cookie). */
+/** Returns the tag's module (m_tag_cookie). */
 uint32_t tranship_m_tag_cookie(struct m_tag *t);
 
-/** Puts a tag in front of a packet's list, to which it belongs from here on (m_tag_prepend). What is no packet has no list: the tag is freed. */
+/**
+ * Puts a tag in front of a packet's list, to which it belongs from here on (m_tag_prepend). A chain that is no packet
+ * has no list: then the tag is freed.
+ */
 void tranship_m_tag_prepend(struct mbuf *m,
                             struct m_tag *t);
 

@@ -61,8 +61,8 @@ struct uma_zone *tranship_uma_zsecond_create(const char *name,
                                              const struct uma_zone *primary);
 
 /**
- * Destroys a zone that nobody uses any more (uma_zdestroy). Returns how many of its items had not been freed: they are lost, and their
- * memory with them. NULL is nothing.
+ * Destroys a zone that is not in use any more (uma_zdestroy). Returns how many of its items had not been freed: they
+ * are lost, and their memory with them. NULL is nothing.
  */
 int32_t tranship_uma_zdestroy(struct uma_zone *zone);
 
@@ -89,7 +89,7 @@ int32_t tranship_uma_zone_get_max(const struct uma_zone *zone);
 /** How many items are out (uma_zone_get_cur). */
 int32_t tranship_uma_zone_get_cur(const struct uma_zone *zone);
 
-/** 1 if somebody waits at the zone's limit (uma_zone_exhausted). */
+/** 1 if a thread waits at the zone's limit (uma_zone_exhausted). */
 int32_t tranship_uma_zone_exhausted(const struct uma_zone *zone);
 
 /**
@@ -103,22 +103,23 @@ void tranship_uma_zone_reserve(const struct uma_zone *zone,
 int32_t tranship_uma_prealloc(const struct uma_zone *zone, int32_t items);
 
 /**
- * What goes to standard error, behind the zone's name, when an allocation meets the zone's limit, once in five minutes at most
- * (uma_zone_set_warning). NULL: nothing.
+ * Sets the text that goes to standard error, behind the zone's name, when an allocation meets the zone's limit, at
+ * most once in five minutes (uma_zone_set_warning). NULL: none.
  */
 void tranship_uma_zone_set_warning(const struct uma_zone *zone,
                                    const char *warning);
 
 /**
- * Called when an allocation has met the zone's limit, on that thread, which holds no lock of the zone, with 1 (M_NOWAIT) as `flags`
- * (uma_zone_set_maxaction): to free what can be freed. NULL: nothing.
+ * Sets the function that is called when an allocation has met the zone's limit, to free items
+ * (uma_zone_set_maxaction). It runs on that thread, without a lock of the zone, with 1 (M_NOWAIT) as `flags`. NULL:
+ * none.
  */
 void tranship_uma_zone_set_maxaction(const struct uma_zone *zone,
                                      tranship_uma_maxaction action);
 
 /**
- * Gives back what a zone has cached and nobody uses (uma_zone_reclaim): 3 (UMA_RECLAIM_TRIM) what it has not needed lately, 1
- * (UMA_RECLAIM_DRAIN) all but what threads have at hand, 2 (UMA_RECLAIM_DRAIN_CPU) all.
+ * Gives back cached items of a zone (uma_zone_reclaim): 3 (UMA_RECLAIM_TRIM) those that it has not needed lately, 1
+ * (UMA_RECLAIM_DRAIN) all but the threads' caches, 2 (UMA_RECLAIM_DRAIN_CPU) all.
  */
 void tranship_uma_zone_reclaim(const struct uma_zone *zone,
                                int32_t request);

@@ -1,4 +1,4 @@
-//! An operator's questions: `include/tranship/admin.h`. An ordinary program asks none of them.
+//! An operator's questions: `include/tranship/admin.h`. Ordinary programs need none of them.
 
 use crate::domain::Domain;
 use crate::given::wrong;
@@ -29,15 +29,15 @@ pub struct PoolStats {
     pub cached: u64,
     /// Bytes that the pool has now.
     pub present_bytes: u64,
-    /// Bytes that it may have now.
+    /// Quota: bytes that the pool may have now.
     pub quota_bytes: u64,
-    /// The most that it may ever have.
+    /// The pool's maximum, bytes.
     pub max_bytes: u64,
     /// Sent buffers found dead so far.
     pub collected: u64,
-    /// How often they were looked for.
+    /// Collections so far.
     pub collections: u64,
-    /// Nanoseconds that this took.
+    /// Nanoseconds spent in collections.
     pub collect_ns: u64,
     /// Nanoseconds that callers waited for memory.
     pub blocked_ns: u64,
@@ -45,7 +45,7 @@ pub struct PoolStats {
     pub waiting: u64,
 }
 
-/// Fills in the figures of a pool: as many as `out->size` says that there is room for.
+/// Fills in the figures of a pool: as many as fit into `out->size` bytes.
 #[unsafe(no_mangle)]
 pub extern "C" fn tranship_admin_pool_stats(
     pool: Option<&Pool>,

@@ -19,7 +19,7 @@ use std::sync::OnceLock;
 #[derive(Debug)]
 pub struct Mbufs(From);
 
-/// An allocator of mbufs to be made. Set `size` to `sizeof(tranship_mbuf_options)`; all else may be 0.
+/// Options of a new allocator of mbufs. Set `size` to `sizeof(tranship_mbuf_options)`; all else may be 0.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct MbufOptions {
@@ -93,7 +93,7 @@ pub extern "C" fn tranship_mbufs_close(mbufs: Option<Box<Mbufs>>) {
     quietly((), || drop(closed(mbufs, "tranship_mbufs_close")));
 }
 
-/// Gives memory back that is cached and that nobody uses; how many pages.
+/// Gives back cached memory that is not in use. Returns the number of pages.
 #[unsafe(no_mangle)]
 pub extern "C" fn tranship_mbufs_reclaim(mbufs: Option<&Mbufs>) -> u64 {
     quietly(0, || those(mbufs).map_or(0, From::reclaim))

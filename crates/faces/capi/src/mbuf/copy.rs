@@ -64,9 +64,10 @@ pub extern "C" fn tranship_m_copydata(m: *const Mbuf, off: i32, len: i32, to: *m
     quietly(EINVAL, || errno(chain.copydata(off, to)))
 }
 
-/// Writes `len` bytes into the chain from `off` on, which grows if they reach beyond its end (m_copyback); what is between its end and
-/// `off` becomes zeros. 0, or an error's number, and then nothing is written: EROFS where somebody else has the bytes that would be written
-/// over, too (tranship_m_copyback_cow); EINVAL where the chain would be longer than INT_MAX bytes.
+/// Writes `len` bytes into the chain from `off` on, which grows if they reach beyond its end (m_copyback); what is
+/// between its end and `off` becomes zeros. 0, or an error's number, and then nothing is written: EROFS if other mbufs
+/// share the bytes that would be written over (tranship_m_copyback_cow); EINVAL where the chain would be longer than
+/// INT_MAX bytes.
 #[unsafe(no_mangle)]
 pub extern "C" fn tranship_m_copyback(
     m: *mut Mbuf,
@@ -99,8 +100,9 @@ pub extern "C" fn tranship_m_copyback(
     })
 }
 
-/// Writes `len` bytes into the chain from `off` on; what somebody else has, too, is copied before (NetBSD's m_copyback_cow). Returns the chain. NULL: there was no memory, or it would be longer than
-/// INT_MAX bytes, and the chain is freed.
+/// Writes `len` bytes into the chain from `off` on; bytes that other mbufs share are copied before (NetBSD's
+/// m_copyback_cow). Returns the chain. NULL: there was no memory, or it would be longer than INT_MAX bytes, and the
+/// chain is freed.
 #[unsafe(no_mangle)]
 pub extern "C" fn tranship_m_copyback_cow(
     m: *mut Mbuf,
@@ -139,7 +141,7 @@ pub extern "C" fn tranship_m_append(m: *mut Mbuf, len: i32, from: *const c_void)
     })
 }
 
-/// What tranship_m_apply calls.
+/// Function that tranship_m_apply calls.
 pub type Each = Option<unsafe extern "C" fn(arg: *mut c_void, data: *mut c_void, len: u32) -> i32>;
 
 /// Calls `each` with the bytes of a range, piece by piece, until it returns something else than 0, which is returned (m_apply). Bytes that

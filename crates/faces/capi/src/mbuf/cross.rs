@@ -23,8 +23,8 @@ fn told(error: Failed) -> facade::Error {
     facade::error::of_kind(kind)(error)
 }
 
-/// A chain's bytes as something to be sent, in `out`: what lies in buffers of a pool is not copied, all else is, into a buffer of `pool`.
-/// The chain stays as it is; what is sent of it cannot be written any more.
+/// Makes a message of a chain's bytes, in `out`. Bytes in buffers of a pool are not copied; all others are copied into
+/// a buffer of `pool`. The chain stays as it is; bytes that were sent cannot be written any more.
 #[unsafe(no_mangle)]
 pub extern "C" fn tranship_m_tobuf(
     m: *const Mbuf,
@@ -45,9 +45,9 @@ pub extern "C" fn tranship_m_tobuf(
     })
 }
 
-/// A packet of what was received, or of a buffer, in `out`. Nothing is copied, but for what came inside the message. `buf` then holds
-/// nothing; on failure it has its contents still. What its writer may change while it is read is copied by tranship_m_copydata,
-/// tranship_m_pullup and the like, and by them only.
+/// Makes a packet of a received message, or of a buffer, in `out`. Only inline bytes are copied. `buf` then holds
+/// nothing; on failure it is as before. The writer may change the bytes while they are read: only tranship_m_copydata,
+/// tranship_m_pullup and the like copy them.
 #[unsafe(no_mangle)]
 pub extern "C" fn tranship_m_frombuf(
     from: Option<&Mbufs>,

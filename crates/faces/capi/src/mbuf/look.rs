@@ -1,4 +1,4 @@
-//! What an mbuf is, and what may be set of it.
+//! Facts about an mbuf, and the fields that a program may set.
 
 use super::{EINVAL, Mbuf, borrowed, borrowed_whole, errno, flags, inside, int, length};
 use crate::status::quietly;
@@ -17,10 +17,10 @@ fn of<T>(m: *const Mbuf, otherwise: T, look: impl FnOnce(Seen<'_>) -> T) -> T {
     }
 }
 
-/// Where its data begins (mtod). NULL if it is a piece of a file.
+/// Returns the address of its data (mtod). NULL if it is a piece of a file.
 ///
-/// To be written only if tranship_m_writable says so. Data that another process sent its writer can change at any time: copy
-/// (tranship_m_copydata) what you check.
+/// Write it only if tranship_m_writable returns 1. The writer of data from another process can change them at any time:
+/// check a copy (tranship_m_copydata).
 #[unsafe(no_mangle)]
 pub extern "C" fn tranship_m_data(m: *const Mbuf) -> *mut c_void {
     of(m, null_mut(), |mbuf| {
@@ -35,9 +35,10 @@ pub extern "C" fn tranship_m_len(m: *const Mbuf) -> i32 {
     of(m, 0, |mbuf| int(mbuf.len()))
 }
 
-/// Says how many bytes of data one mbuf has, from where they begin (`m_len =`). 0, or EINVAL: its storage has not as many.
+/// Sets the number of data bytes of one mbuf (`m_len =`). 0, or EINVAL: its storage has fewer.
 ///
-/// The packet's length follows if it is the packet's first; else tranship_m_fixhdr, or the next call with the packet, makes it right.
+/// The packet's length follows if it is the packet's first mbuf; else tranship_m_fixhdr, or the next call with the
+/// packet, corrects it.
 #[unsafe(no_mangle)]
 pub extern "C" fn tranship_m_setlen(m: *mut Mbuf, len: i32) -> i32 {
     match (borrowed(m), length(len)) {
@@ -64,8 +65,8 @@ pub extern "C" fn tranship_m_flags(m: *const Mbuf) -> i32 {
     of(m, 0, |mbuf| mbuf.flags().bits().cast_signed())
 }
 
-/// Sets some of its flags and clears others (`m_flags |=`, `&= ~`). What says how its data lies (M_EXT, M_RDONLY, M_EXTPG) and whether it
-/// begins a packet stays as it is.
+/// Sets some of its flags and clears others (`m_flags |=`, `&= ~`). The flags of its storage (M_EXT, M_RDONLY, M_EXTPG)
+/// and of a packet's begin stay as they are.
 #[unsafe(no_mangle)]
 pub extern "C" fn tranship_m_setflags(m: *mut Mbuf, set: i32, clear: i32) {
     if let Some(mut chain) = borrowed(m) {
@@ -106,7 +107,7 @@ pub extern "C" fn tranship_m_trailingspace(m: *const Mbuf) -> i32 {
     of(m, 0, |mbuf| int(mbuf.trailing_space()))
 }
 
-/// 1 if its data may be written where it is (M_WRITABLE): nobody else refers to its storage.
+/// 1 if its data may be written in place (M_WRITABLE): no other mbuf refers to its storage.
 #[unsafe(no_mangle)]
 pub extern "C" fn tranship_m_writable(m: *const Mbuf) -> i32 {
     of(m, 0, |mbuf| mbuf.is_writable().into())
@@ -149,7 +150,8 @@ pub extern "C" fn tranship_m_getptr(m: *mut Mbuf, at: i32, offset: Option<&mut i
     inside(Some(mbuf))
 }
 
-/// Puts data of `len` bytes to come as far back as possible in an empty mbuf, at a multiple of 8 (m_align). 0, or an error's number.
+/// Reserves `len` bytes for data as far back as possible in an empty mbuf, at a multiple of 8 (m_align). 0, or an
+/// error's number.
 #[unsafe(no_mangle)]
 pub extern "C" fn tranship_m_align(m: *mut Mbuf, len: i32) -> i32 {
     match (borrowed(m), length(len)) {
@@ -158,7 +160,8 @@ pub extern "C" fn tranship_m_align(m: *mut Mbuf, len: i32) -> i32 {
     }
 }
 
-/// Has data to come begin `len` bytes from the start of an empty mbuf, for headers in front of it (`m_data +=`). 0, or an error's number.
+/// Leaves `len` bytes free at the start of an empty mbuf, for headers in front of its data (`m_data +=`). 0, or an
+/// error's number.
 #[unsafe(no_mangle)]
 pub extern "C" fn tranship_m_reserve(m: *mut Mbuf, len: i32) -> i32 {
     match (borrowed(m), length(len)) {

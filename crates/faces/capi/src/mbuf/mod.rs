@@ -72,7 +72,7 @@ fn inside(mbuf: Option<facade::mbuf::Mbuf<'_>>) -> *mut Mbuf {
     mbuf.map_or(null_mut(), |mbuf| mbuf.as_raw().as_ptr().cast())
 }
 
-/// What may have failed, as a pointer.
+/// Returns a chain as a pointer; NULL for an error.
 fn or_null<E>(chain: Result<Chain, E>) -> *mut Mbuf {
     chain.map_or(null_mut(), given)
 }

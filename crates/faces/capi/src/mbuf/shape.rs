@@ -7,7 +7,7 @@ use crate::status::quietly;
 use facade::mbuf::{Chain, Error};
 use std::ptr::null_mut;
 
-/// What returns the chain, or frees it and returns NULL.
+/// Does `work` on a chain, and returns the chain. If the work fails, the chain is freed and NULL returned.
 fn or_freed<T>(m: *mut Mbuf, work: impl FnOnce(&mut Chain) -> Result<T, Error>) -> *mut Mbuf {
     quietly(null_mut(), || {
         let Some(mut chain) = whole(m) else {

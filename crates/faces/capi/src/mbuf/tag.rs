@@ -6,7 +6,7 @@ use facade::mbuf::{Tag as Held, Tags};
 use std::ffi::c_void;
 use std::ptr::{NonNull, null_mut};
 
-/// One tag: whose it is, which it is, and its bytes.
+/// One tag: its module, its number, and its bytes.
 #[derive(Debug)]
 pub struct Tag(());
 
@@ -62,25 +62,26 @@ pub extern "C" fn tranship_m_tag_data(t: *mut Tag) -> *mut c_void {
     tag(t).map_or(null_mut(), |tag| tag.data_mut().as_mut_ptr().cast())
 }
 
-/// How many they are (m_tag_len).
+/// Returns the number of the tag's bytes (m_tag_len).
 #[unsafe(no_mangle)]
 pub extern "C" fn tranship_m_tag_len(t: *mut Tag) -> i32 {
     tag(t).map_or(0, |tag| super::int(tag.data().len()))
 }
 
-/// Which of its module's tags it is (m_tag_id).
+/// Returns the tag's number within its module (m_tag_id).
 #[unsafe(no_mangle)]
 pub extern "C" fn tranship_m_tag_id(t: *mut Tag) -> i32 {
     tag(t).map_or(0, |tag| tag.id().into())
 }
 
-/// Whose it is (m_tag_cookie).
+/// Returns the tag's module (m_tag_cookie).
 #[unsafe(no_mangle)]
 pub extern "C" fn tranship_m_tag_cookie(t: *mut Tag) -> u32 {
     tag(t).map_or(0, |tag| tag.cookie())
 }
 
-/// Puts a tag in front of a packet's list, to which it belongs from here on (m_tag_prepend). What is no packet has no list: the tag is freed.
+/// Puts a tag in front of a packet's list, to which it belongs from here on (m_tag_prepend). A chain that is no packet
+/// has no list: then the tag is freed.
 #[unsafe(no_mangle)]
 pub extern "C" fn tranship_m_tag_prepend(m: *mut Mbuf, t: *mut Tag) {
     if let Some(tag) = free_tag(t) {

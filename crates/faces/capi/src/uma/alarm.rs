@@ -1,4 +1,4 @@
-//! What a zone at its limit says and does, which may be set at any time.
+//! Warning and action of a zone at its limit. Both may be set at any time.
 
 use super::types::{M_NOWAIT, UmaMaxaction, Zone};
 use std::io::Write as _;

@@ -1,4 +1,4 @@
-//! What C calls things.
+//! Names of types in C.
 
 use std::ffi::c_void;
 

@@ -16,10 +16,10 @@ use std::time::Duration;
 const ENOMEM: i32 = 12;
 /// In `flags` of a zone: its items are zeros when they come into it.
 const UMA_ZONE_ZINIT: u32 = 2;
-/// How often a zone at its limit says so.
+/// Shortest time between two warnings of a zone at its limit.
 const WARNINGS: Duration = Duration::from_secs(300);
 
-/// What is behind a pointer to a zone.
+/// Data behind a pointer to a zone.
 struct Held {
     zone: ItemZone<Items>,
     size: usize,
@@ -124,8 +124,8 @@ pub extern "C" fn tranship_uma_zsecond_create(
     })
 }
 
-/// Destroys a zone that nobody uses any more (uma_zdestroy). Returns how many of its items had not been freed: they are lost, and their
-/// memory with them. NULL is nothing.
+/// Destroys a zone that is not in use any more (uma_zdestroy). Returns how many of its items had not been freed: they
+/// are lost, and their memory with them. NULL is nothing.
 #[unsafe(no_mangle)]
 pub extern "C" fn tranship_uma_zdestroy(zone: *mut Zone) -> i32 {
     quietly(0, || {
@@ -218,7 +218,7 @@ pub extern "C" fn tranship_uma_zone_get_cur(zone: *const Zone) -> i32 {
     held(zone).map_or(0, |zone| int(zone.zone.stats().zone.outstanding()))
 }
 
-/// 1 if somebody waits at the zone's limit (uma_zone_exhausted).
+/// 1 if a thread waits at the zone's limit (uma_zone_exhausted).
 #[unsafe(no_mangle)]
 pub extern "C" fn tranship_uma_zone_exhausted(zone: *const Zone) -> i32 {
     held(zone)
@@ -244,8 +244,8 @@ pub extern "C" fn tranship_uma_prealloc(zone: *const Zone, items: i32) -> i32 {
     }
 }
 
-/// What goes to standard error, behind the zone's name, when an allocation meets the zone's limit, once in five minutes at most
-/// (uma_zone_set_warning). NULL: nothing.
+/// Sets the text that goes to standard error, behind the zone's name, when an allocation meets the zone's limit, at
+/// most once in five minutes (uma_zone_set_warning). NULL: none.
 #[unsafe(no_mangle)]
 pub extern "C" fn tranship_uma_zone_set_warning(zone: *const Zone, warning: *const c_char) {
     let Some(zone) = held(zone) else { return };
@@ -260,8 +260,9 @@ pub extern "C" fn tranship_uma_zone_set_warning(zone: *const Zone, warning: *con
     });
 }
 
-/// Called when an allocation has met the zone's limit, on that thread, which holds no lock of the zone, with 1 (M_NOWAIT) as `flags`
-/// (uma_zone_set_maxaction): to free what can be freed. NULL: nothing.
+/// Sets the function that is called when an allocation has met the zone's limit, to free items
+/// (uma_zone_set_maxaction). It runs on that thread, without a lock of the zone, with 1 (M_NOWAIT) as `flags`. NULL:
+/// none.
 #[unsafe(no_mangle)]
 pub extern "C" fn tranship_uma_zone_set_maxaction(zone: *const Zone, action: UmaMaxaction) {
     if let Some(zone) = held(zone) {
@@ -277,8 +278,8 @@ fn level(request: i32) -> Level {
     }
 }
 
-/// Gives back what a zone has cached and nobody uses (uma_zone_reclaim): 3 (UMA_RECLAIM_TRIM) what it has not needed lately, 1
-/// (UMA_RECLAIM_DRAIN) all but what threads have at hand, 2 (UMA_RECLAIM_DRAIN_CPU) all.
+/// Gives back cached items of a zone (uma_zone_reclaim): 3 (UMA_RECLAIM_TRIM) those that it has not needed lately, 1
+/// (UMA_RECLAIM_DRAIN) all but the threads' caches, 2 (UMA_RECLAIM_DRAIN_CPU) all.
 #[unsafe(no_mangle)]
 pub extern "C" fn tranship_uma_zone_reclaim(zone: *const Zone, request: i32) {
     if let Some(zone) = held(zone) {

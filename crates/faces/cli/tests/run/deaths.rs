@@ -1,4 +1,4 @@
-//! What happens when processes of a program end in ways that nobody wanted.
+//! Deaths of processes of a program: what the others see.
 
 use crate::stage::{Stage, wait_for};
 use std::io::{BufRead, BufReader};

@@ -1,4 +1,4 @@
-//! What flows through a program that nothing befalls.
+//! Data through a program without deaths.
 
 use crate::stage::Stage;
 use tranship_testkit::Watchdog;

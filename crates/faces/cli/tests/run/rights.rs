@@ -1,4 +1,4 @@
-//! What a component cannot do: as root, as another user, and in a program of an ordinary user.
+//! Things that a component cannot do: as root, as another user, and in a program of an ordinary user.
 
 use crate::stage::Stage;
 use std::os::unix::fs::PermissionsExt;

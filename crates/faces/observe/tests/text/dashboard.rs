@@ -1,5 +1,4 @@
-//! `dist/grafana-tranship.json`: it is JSON, and every metric that its expressions name is one that there is, used as
-//! its kind wants.
+//! `dist/grafana-tranship.json` is JSON. Every metric that its expressions name exists, and is used as its kind wants.
 
 use serde_json::Value;
 use std::collections::BTreeSet;

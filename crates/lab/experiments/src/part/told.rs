@@ -1,4 +1,4 @@
-//! What the parent tells a process.
+//! Messages of the parent to a process.
 
 use super::super::lines::Want;
 use anyhow::{Context, Result};

@@ -29,7 +29,7 @@ impl Client {
     }
 }
 
-/// What a client saw.
+/// Measurements of a client.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Load {
     /// Requests with a complete answer of status 2xx.

@@ -334,7 +334,7 @@ fn sleepers_are_woken(world: &World) {
     });
 }
 
-/// What is open is compared again later, while its memory would be used anew were it free.
+/// Open items are compared again later: if their memory were free, it would have been used anew.
 fn threads_take_and_give_back_at_random(world: &World) {
     const ITEMS: u64 = 10_000;
     let pool = PoolOptions::new(8 << 20).slots(256);

@@ -457,7 +457,7 @@ fn buffers_of_other_pools_are_refused(world: &World) {
     assert_eq!(error.unsent.to_vec(), b"another");
 }
 
-/// What is kept is compared again later, while its memory would be used anew were it free.
+/// Kept messages are compared again later: if their memory were free, it would have been used anew.
 fn threads_keep_and_drop_at_random(world: &World) {
     const MESSAGES: u64 = 20_000;
     let pool = PoolOptions::new(8 << 20).slots(256);

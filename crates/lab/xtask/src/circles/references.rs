@@ -38,7 +38,7 @@ struct Reader<'a> {
     types: &'a Types,
     place: &'a Path,
     file: &'a str,
-    /// What `Self` means.
+    /// The type that `Self` means.
     of: Option<Thing>,
     locals: BTreeMap<String, Known>,
     arrows: &'a mut Arrows,

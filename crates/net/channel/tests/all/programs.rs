@@ -50,7 +50,7 @@ fn everywhere(name: &str, test: impl Fn(&str, Both)) {
     }
 }
 
-/// What was given away, which may be writable here or not.
+/// Takes a buffer that was given away. It may be writable here or not.
 fn moved(from: &mut Receiver) -> (Body, u64) {
     let message = from.recv().expect("recv");
     (message.body, message.word)

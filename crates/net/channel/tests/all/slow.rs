@@ -19,7 +19,7 @@ pub(crate) struct Slow {
 #[derive(Debug)]
 pub(crate) struct Shared {
     random: Mutex<Random>,
-    /// Reports no frame as taken, as long as it is set.
+    /// While it is set, the carrier reports no frame as taken.
     pub(crate) holds: AtomicBool,
     /// Counts of what was there and not given: taken frames, frames, and bytes.
     pub(crate) late_done: AtomicU64,

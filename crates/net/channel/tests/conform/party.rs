@@ -27,7 +27,7 @@ const LONG: Duration = Duration::from_secs(300);
 
 enum Held {
     Sole(BufferMut),
-    /// What was given to this domain is the first of them.
+    /// Handles; a buffer that was given to this domain is the first of them.
     Shared(Vec<Buffer>),
 }
 

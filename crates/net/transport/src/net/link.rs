@@ -32,7 +32,7 @@ impl Writing {
         }
     }
 
-    /// Sends some more of it; 0: all is gone.
+    /// Sends some more bytes of the record, and returns their number. 0: all bytes are sent.
     pub(super) fn send_some(&mut self, line: &mut Line) -> io::Result<usize> {
         let bytes = self.buffer.as_ref().map(|buffer| buffer.view());
         if self.at == self.head.len() + bytes.map_or(0, |bytes| bytes.len()) {

@@ -53,7 +53,7 @@ pub(super) struct Session {
     pub(super) caller: Option<Caller>,
     /// Stays open as long as the session.
     _port: Option<Arc<dyn Debug + Send + Sync>>,
-    /// Rung when something is new that the socket does not show.
+    /// Signalled when there is news that the socket does not show.
     pub(super) doorbell: OwnedFd,
     /// Readable when the doorbell rings, the socket has something, or it has room that was asked for.
     pub(super) ready: Epoll,

@@ -69,7 +69,7 @@ pub(super) fn is_control(byte: u8) -> bool {
 /// Returns a word as a key, if it may be used.
 ///
 /// # Errors
-/// It is empty or too long, or has a control character.
+/// A key that is empty, too long, or has a control character.
 pub fn key(word: Option<&[u8]>) -> Result<&[u8], Wrong> {
     let word = word.ok_or(Wrong::UNKNOWN)?;
     let wrong = |byte: &u8| *byte == b' ' || is_control(*byte);

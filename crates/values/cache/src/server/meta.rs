@@ -55,8 +55,8 @@ fn number<T: std::str::FromStr>(meta: &Meta<'_>, letter: u8) -> Answer<Option<T>
         .transpose()
 }
 
-/// All flags that there are. Each command takes each of them, and heeds those that it has a meaning for: `P` and `L`
-/// are for proxies alone.
+/// All flags. Each command takes each of them, and heeds those that it has a meaning for: `P` and `L` are for proxies
+/// alone.
 const FLAGS: &[u8] = b"bcfhklqstuvxCDEFIJLMNOPRT";
 /// The longest opaque, bytes.
 const OPAQUE: usize = 32;

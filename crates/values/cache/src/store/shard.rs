@@ -72,7 +72,7 @@ impl Shard {
         self.lists.recount(&self.entries, index, before, after);
     }
 
-    /// Returns all of them; the one that is evicted first comes first.
+    /// Returns all items in the order of their eviction.
     pub(super) fn in_order(&self) -> impl Iterator<Item = u32> {
         self.lists.in_order(&self.entries)
     }

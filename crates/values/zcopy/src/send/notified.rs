@@ -81,7 +81,7 @@ pub(super) fn sent_one(socket: &mut Socket) -> u32 {
     number
 }
 
-/// Reads the notifications that there are.
+/// Reads the notifications that have come.
 pub(super) fn reap(fd: BorrowedFd<'_>, socket: &mut Socket, counts: &mut Counts) -> io::Result<()> {
     while let Some(done) = scatter::notification(fd)? {
         counts.calls += 1;

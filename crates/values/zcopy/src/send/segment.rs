@@ -32,8 +32,8 @@ pub enum Piece<'a> {
     ///
     /// Sending panics if the range is not inside it.
     BufferPart(&'a Buffer, Range<usize>),
-    /// These bytes of a file, by sendfile(2): as there, a process that writes the file changes the bytes under way.
-    /// Streams only.
+    /// The bytes of a range of a file, by sendfile(2): as there, a process that writes the file changes the bytes under
+    /// way. Streams only.
     File(&'a File, Range<u64>),
 }
 

@@ -21,7 +21,7 @@ const FOLDER: &str = "TRANSHIP_ZCOPY_EXPLAIN";
 pub(super) struct Page {
     pub(super) words: &'static [AtomicU64],
     pub(super) guard: ForkGuard,
-    /// Others find the page by it.
+    /// The page's memfd, by which other processes find it.
     pub(super) file: OwnedFd,
 }
 

@@ -9,7 +9,7 @@ use tranship_proto::{ChannelId, PoolId};
 /// A message, or an end, that a receiver has put aside.
 pub(super) enum Ahead {
     Nothing,
-    /// Nothing; and lines are given back by hand.
+    /// Nothing is put aside, and lines are given back by hand.
     Held,
     /// A line that was taken off the ring but cannot be received yet. Its count and the head wait with it.
     Line(Pending),
@@ -17,7 +17,7 @@ pub(super) enum Ahead {
     End(Over),
 }
 
-/// Why nothing more comes.
+/// Reason why nothing more comes.
 #[derive(Clone)]
 pub(super) enum Over {
     Closed,
@@ -94,10 +94,10 @@ impl Due {
 
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Awaits {
-    /// That the manager opens the pool.
+    /// The manager has to open the pool.
     Open(PoolId),
     Chunk(PoolId, Missing),
-    /// Room for a copy in this pool of ours.
+    /// An own pool has to have room for a copy.
     Room(PoolId),
 }
 
@@ -109,21 +109,22 @@ impl Awaits {
     }
 }
 
-/// The manager was asked for all chunks of a pool, for the message that waits.
+/// A request to the manager for all chunks of a pool, for the message that waits.
 pub(super) struct Resync {
     pub(super) pool: PoolId,
     pub(super) asked: Asked,
-    /// The pool's writer was dead before. One that comes, claims and goes meanwhile leaves all it has with the manager.
+    /// Whether the pool's writer was dead before. A writer that comes, claims and goes meanwhile leaves all its chunks
+    /// with the manager.
     pub(super) dead: bool,
 }
 
-/// Why a reference could not be taken.
+/// Reason why a reference could not be taken.
 pub(super) enum Untaken {
     Violation(Violation),
     Missing(PoolId, Missing),
-    /// The pool is assigned, but the manager has not said yet that our counters are on its writer's reader set.
+    /// The pool is assigned, but the manager has not said yet that this end's counters are on the writer's reader set.
     NotOpen(PoolId),
-    /// There is no room for its copy in this pool of ours.
+    /// An own pool has no room for the copy.
     NoRoom(PoolId, Error),
 }
 

@@ -1,5 +1,5 @@
-//! The short way of a message: a plain buffer of the pool that was assigned first, shared or moved, or inline bytes. Anything else is
-//! left for the long way.
+//! The short way of a message: a plain buffer of the pool that was assigned first, shared or moved, or inline bytes.
+//! All others take the long way.
 
 use super::Receiver;
 use super::ahead::Ahead;
@@ -59,13 +59,14 @@ fn reached(step: ReceiptStep) {
 }
 
 impl Receiver {
-    /// Whether the next message is the next line's, and ours to take.
+    /// Whether the next message is the next line's, and this process may take it.
     #[inline(always)]
     pub(super) fn looks_at_lines(&self) -> bool {
         matches!(self.ahead, Ahead::Nothing) && !self.fork.is_child()
     }
 
-    /// The bytes of the next line, which was peeked at, if it is an inline message. After `looks_at_lines`, as `take_direct`.
+    /// Takes the bytes of the next line, which was peeked at, if it is an inline message. Called after
+    /// `looks_at_lines`, like `take_direct`.
     #[inline(always)]
     pub(super) fn take_inline(&mut self, (first, line): (u64, &Line)) -> Option<(u64, Inline)> {
         let taken = descriptor::inline(first, line)?;
@@ -73,13 +74,13 @@ impl Receiver {
         Some(taken)
     }
 
-    /// The flags of received handles.
+    /// Returns the flags of received handles.
     #[inline(always)]
     pub(super) fn flags(&self) -> u32 {
         if self.trusted { Tag::TRUSTED } else { 0 }
     }
 
-    /// The flags of handles of what was moved here out of a pool that all write.
+    /// Returns the flags of handles of buffers that were moved here out of a pool that all domains write.
     pub(super) fn written_flags(&self) -> u32 {
         let slices = match self.trusted {
             false => 0,
@@ -88,21 +89,21 @@ impl Receiver {
         slices | Tag::LONG | Tag::MOVED
     }
 
-    /// A plain buffer of the pool that was assigned first, if the next line is one: no call, no lock, nothing but the
-    /// checks. `None` leaves the line for the long way, which believes nothing of what was seen here.
+    /// Takes a plain buffer of the pool that was assigned first, if the next line is one: no call, no lock, nothing but
+    /// the checks. `None` leaves the line for the long way, which believes nothing of what was seen here.
     #[inline(always)]
     pub(super) fn take_direct(&mut self, line: (u64, &Line)) -> Option<Taken> {
         self.take_named(Carries::Buffer, line)
     }
 
-    /// The same of one that is moved here; a call, so that the other two ways stay short.
+    /// Takes such a buffer that is moved here. This is a call, so that the other two ways stay short.
     #[inline(never)]
     pub(super) fn take_moved_direct(&mut self, line: (u64, &Line)) -> Option<Taken> {
         self.take_named(Carries::Moved, line)
     }
 
-    /// Asks for the first line of a buffer. What is moved here and may be written is: to get the line for reading, and later for writing, would
-    /// be two ways there and back.
+    /// Prefetches the first line of a buffer: for writing if the buffer is moved here and may be written. First for
+    /// reading and later for writing would be two ways there and back.
     #[inline(always)]
     fn ask_for(&self, carries: &Carries, line: *const u8) {
         if matches!(carries, Carries::Moved)
@@ -132,7 +133,7 @@ impl Receiver {
             return None;
         }
         let ptr = foreign.at(reference.offset);
-        // Its miss begins now; the locked instruction below would hold it up.
+        // The cache miss begins now; the locked instruction below would hold it up.
         self.ask_for(&carries, ptr.as_ptr());
         self.guess.saw(ptr.as_ptr());
         let generation = reference.id.generation();
@@ -147,7 +148,8 @@ impl Receiver {
             };
             let Ok(()) = receive(|| hold(raise, UNCHECKED, || (), reached), rcvd, reached);
         }
-        // The collector has read the counters since they were last written here: they are asked back before they are written again.
+        // The collector has read the counters since this thread last wrote them: they are prefetched before the next
+        // write.
         if let Some(slot) = self.guess.next_block(slot) {
             let slot = slot as usize;
             tranship_sync::prefetch_write(at_hand.rcvd.as_ptr().wrapping_add(slot).cast());
@@ -178,12 +180,12 @@ impl Receiver {
         // Crash: a death between `rcvd` and the head only takes the queue off the reader set.
         self.link.ring.give_back(self.consumer.head());
         crash::point("recv.after_head");
-        // A source that sleeps on a full ring knows that we do not fence here (Waker::Lazy).
+        // A source that sleeps on a full ring knows that this end does not fence here (Waker::Lazy).
         self.link.notify();
     }
 }
 
-/// What the pool's writer sends to us is what it says.
+/// A message of the pool's own writer needs no check of its generation.
 const UNCHECKED: Option<fn() -> Result<(), Infallible>> = None;
 
 /// Receives a buffer from a sender that is not the pool's writer. A call, so that the other way stays short.

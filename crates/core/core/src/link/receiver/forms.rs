@@ -1,4 +1,4 @@
-//! The forms of what goes back: how long it waits for the sender.
+//! The forms of `send_back`: the time that it waits for the sender.
 
 use super::Receiver;
 use crate::base::millis;
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 impl Receiver {
     /// Sends a payload back to the sender, which gets it from [`recv_back`](crate::Sender::recv_back).
     ///
-    /// The payload's type says what happens to it: see [`PayloadBack`]. A failed call gives the payload back.
+    /// The payload's type decides what happens to it: see [`PayloadBack`]. A failed call gives the payload back.
     ///
     /// - A [`BufferMut`](crate::BufferMut) or [`Buffer`](crate::Buffer) that was given to this receiver is handed back to its pool's writer. The sender finds
     ///   there what was written, as long as the buffer says that it is ([`BufferMut::truncate`](crate::BufferMut::truncate)). Until the sender takes the
@@ -21,9 +21,10 @@ impl Receiver {
     /// `send_back` does not wait. If it did, a sender and a receiver could wait for each other.
     ///
     /// # Errors
-    /// `Full`: the sender does not take what it was sent back. `PeerGone`: the sender is gone. `TooLarge`: the bytes do not go into a line.
-    /// `BufferNotOwned`: the buffer was shared, is a clone, is of a pool of this domain, as a copy is, or another domain's of this process. `PoolNotAssigned`: the buffer did not come
-    /// by this channel, or the pool's writer is not this channel's sender. `PoolPending`: that pool was assigned a moment ago. `Forked`.
+    /// `Full`: the sender does not take earlier replies. `PeerGone`: the sender is gone. `TooLarge`: the bytes do not
+    /// go into a line. `BufferNotOwned`: the buffer was shared, is a clone, is of a pool of this domain, as a copy is,
+    /// or another domain's of this process. `PoolNotAssigned`: the buffer did not come by this channel, or the pool's
+    /// writer is not this channel's sender. `PoolPending`: that pool was assigned a moment ago. `Forked`.
     #[inline(always)]
     pub fn send_back<P: PayloadBack>(&mut self, payload: P) -> Result<(), SendError<P::Unsent>> {
         payload
@@ -64,7 +65,7 @@ impl Receiver {
     fn idle(&self, until: Instant) {
         let link = &self.link;
         match &self.driver {
-            // It takes no other signs than its own: the carrier, too, has room when its other end says so.
+            // A carrier wakes only for its own news: it has room when its other end says so.
             Some(driver) => link.drive(&**driver, self.wait, Some(until), &|| {
                 link.domain.has_news() || link.their_closed()
             }),
@@ -75,12 +76,12 @@ impl Receiver {
     }
 }
 
-/// Whether it may go when the sender has done something.
+/// Whether the payload may go later, after an action of the sender.
 pub(in crate::link) fn goes_later(kind: ErrorKind) -> bool {
     matches!(kind, ErrorKind::Full | ErrorKind::PoolPending)
 }
 
-/// Says how long that was.
+/// Adds the time that was waited to the error.
 fn waited(error: Error, started: Instant) -> Error {
     match error.find() {
         Some(&RingFull { lines, .. }) => {

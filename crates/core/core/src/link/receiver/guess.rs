@@ -1,17 +1,18 @@
-//! Where the next message's buffer will be.
+//! A guess at the place of the next message's buffer.
 
-/// Slots of a block: what a sender collects together, and so sends together again.
+/// Slots of a block: a sender collects them together, and so sends them together again.
 const BLOCK: u32 = 8;
-/// Blocks that are told from each other.
+/// Blocks that the guess can tell apart.
 const BLOCKS: usize = 512;
 
-/// If it is as far from the last one's as that was from the one before: the collector hands slots out in their old order.
+/// The guess is that the next buffer is as far from the last one as that was from the one before: the collector hands
+/// slots out in their old order.
 pub(super) struct Guess {
     pub(super) last: usize,
     pub(super) step: usize,
     /// The block of the last message.
     block: u32,
-    /// The block that came after each, the last time.
+    /// For each block the one that came after it the last time.
     after: Box<[u32; BLOCKS]>,
 }
 
@@ -41,7 +42,8 @@ impl Guess {
         self.step = ptr.addr().wrapping_sub(self.last);
         self.last = ptr.addr();
     }
-    /// The first slot of the block that comes after this slot's, as it did the last time; once, as its own block begins.
+    /// Returns the first slot of the block that came after this slot's block the last time; only once, at the begin of
+    /// a block.
     #[inline(always)]
     pub(super) fn next_block(&mut self, slot: u32) -> Option<u32> {
         let block = slot / BLOCK;

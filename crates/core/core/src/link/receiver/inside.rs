@@ -11,13 +11,13 @@ use crate::options::ChannelOptions;
 use std::sync::Arc;
 
 impl Receiver {
-    /// An end of [`inside::pair`](crate::link::inside::pair).
+    /// Makes the receiving end of [`inside::pair`](crate::link::inside::pair).
     pub(in crate::link) fn inside(
         link: Arc<LinkShared>,
         options: &ChannelOptions,
         store: Arc<Store>,
     ) -> Receiver {
-        // Nothing is copied on the way: it is another handle of what was sent, or is there already.
+        // Nothing is copied on the way: another handle of the sent buffer comes, or the bytes are here already.
         let mut receiver = Receiver::with(link, options, None);
         receiver.store = Some(store);
         receiver
@@ -29,12 +29,12 @@ impl Receiver {
         store.take()
     }
 
-    /// From here on lines are the sender's again only when [`give_back_to`](Receiver::give_back_to) says so.
+    /// Keeps lines from here on: only [`give_back_to`](Receiver::give_back_to) gives them back to the sender.
     pub(in crate::link) fn hold_lines(&mut self) {
         self.ahead = Ahead::Held;
     }
 
-    /// The next message, whose line is kept.
+    /// Takes the next message, and keeps its line.
     pub(super) fn take_held(&mut self) -> Result<Option<Message>, Error> {
         let mut words = match self.consumer.try_pop(self.lines) {
             Some(words) => words,
@@ -62,7 +62,7 @@ impl Receiver {
         Ok(body.map(|body| Message { word, body }))
     }
 
-    /// So many lines, from the first on, are the sender's again.
+    /// Gives so many lines, from the first on, back to the sender.
     pub(in crate::link) fn give_back_to(&mut self, lines: u64) {
         self.link.ring.give_back(lines.min(self.consumer.head()));
         self.link.fence_then_notify();
@@ -77,7 +77,7 @@ impl Receiver {
         self.store.as_deref()
     }
 
-    /// Where the sender is, if that is another machine: as `HOST:PORT`, or in words.
+    /// Returns the sender's place on another machine: as `HOST:PORT`, or in words.
     pub(in crate::link) fn place(&self) -> Option<&str> {
         self.store.as_ref()?.place.as_deref()
     }

@@ -15,7 +15,7 @@ impl Receiver {
         self.end(Over::Violated(violation))
     }
 
-    /// The source is told that nothing more is taken.
+    /// Tells the source that nothing more is taken.
     fn hang_up(&mut self) {
         self.link.peer_gone(Gone::Violated);
         let _ = self.link.domain.tell(
@@ -36,18 +36,20 @@ impl Receiver {
         matches!(self.link.gone(), Gone::Closed | Gone::Died)
     }
 
-    /// The manager refuses to show us a pool. Its writer may be on its way back to a manager that was restarted, however
-    /// long that takes; only if it was dead before we asked nobody has the chunk any more, and nobody lied.
+    /// Whether a pool that the manager refuses to show never comes. Its writer may still be on its way back to a
+    /// restarted manager. If the writer was dead before the request, no domain has the chunk any more, and no domain
+    /// lied.
     pub(super) fn never_comes(&self, dead: bool, why: RefusalCode) -> bool {
         match why {
             RefusalCode::NoSuchId | RefusalCode::NotYours if dead => true,
-            // It knows the pool, and no domain is left that would make us a reader of it.
+            // The manager knows the pool, and no domain is left that would make this domain a reader of it.
             RefusalCode::NotYours => !self.link.domain.is_just_back() && self.source_is_gone(),
             _ => false,
         }
     }
 
-    /// Memory of what comes next went with the domain that wrote it: the link ends here, with what else is on its way.
+    /// Ends the link: the memory of the next message went with its writer. All other messages on their way are lost,
+    /// too.
     #[cold]
     pub(super) fn lost(&mut self) -> Error {
         if !self.source_is_gone() {

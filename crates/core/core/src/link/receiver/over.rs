@@ -1,4 +1,4 @@
-//! How a link ends for its receiver: once, and then for good.
+//! The end of a link for its receiver: once, and then for good.
 
 use super::Receiver;
 use super::ahead::{Ahead, Over};
@@ -13,7 +13,8 @@ impl Receiver {
         self.drained(match self.link.ring.their_ending() {
             Ending::Closed => Over::Closed,
             Ending::Never => Over::Never,
-            // Its own word alone says that it had nothing more to send: the manager hears of a close also where there was none.
+            // Only the source's own word says that it had nothing more to send: the manager is told of a close also
+            // after a death.
             Ending::Open | Ending::Abandoned => match self.link.why() {
                 Some(why) => Over::Because(why),
                 None => Over::Died,
@@ -21,7 +22,7 @@ impl Receiver {
         })
     }
 
-    /// Nothing of a source that is gone can still be taken.
+    /// Ends the link of a source that is gone: no message can be taken any more.
     pub(super) fn drained(&mut self, over: Over) -> Error {
         crash::point("recv.before_drained");
         let channel = self.link.channel;

@@ -1,7 +1,8 @@
 //! Handing back: a buffer that was given to this receiver goes to the pool's writer, over the control ring.
 //!
-//! The receipt is taken back, so the buffer counts as on its way until the writer has it (`tranship_ledger::order::PASS_BACK`): the way back needs no
-//! counters of its own, and the writer may be waited for by nobody.
+//! The receipt is taken back, so the buffer counts as on its way until the writer has it
+//! (`tranship_ledger::order::PASS_BACK`): the way back needs no counters of its own, and no caller has to wait for the
+//! writer.
 
 use super::Receiver;
 use super::ahead::Untaken;
@@ -19,7 +20,7 @@ use tranship_ring::Publish;
 use tranship_sys::crash;
 
 impl Receiver {
-    /// Hands a buffer back that can be written here.
+    /// Hands back a buffer that can be written here.
     #[inline(always)]
     pub(in crate::link) fn hand_back(
         &mut self,
@@ -54,7 +55,8 @@ impl Receiver {
         Ok(())
     }
 
-    /// Hands a buffer back that cannot be written here: one that was given to this receiver, by the handle that arrived.
+    /// Hands back a buffer that cannot be written here: it was given to this receiver, and this is the handle that
+    /// arrived.
     #[inline(always)]
     pub(in crate::link) fn hand_back_shared(
         &mut self,
@@ -74,7 +76,8 @@ impl Receiver {
         self.link.domain.check_fork().err().unwrap_or(error)
     }
 
-    /// Takes the receipt of a buffer back and hands it to the sender, whose pool it is of. `buf` is what keeps it here.
+    /// Takes the receipt of a buffer back, and hands the buffer to the sender, whose pool it is of. `buf` keeps it here
+    /// meanwhile.
     #[inline(always)]
     fn return_receipt<B>(&mut self, handle: Handle, buf: B, word: u64) -> Result<(), SendError<B>> {
         let at = match self.is_at_hand(handle) {
@@ -100,7 +103,7 @@ impl Receiver {
         Ok(())
     }
 
-    /// Whether the buffer is of the pool that was assigned first, by its writer, and can go back without looking any further.
+    /// Whether the buffer is of the pool that its writer assigned first, and can go back at once.
     #[inline(always)]
     fn is_at_hand(&self, buf: Handle) -> bool {
         let is_home = self.at_hand.as_ref().is_some_and(|pool| {
@@ -113,7 +116,7 @@ impl Receiver {
             && self.link.gone() == Gone::No
     }
 
-    /// The assignment by which the buffer can go back, if there is room for it.
+    /// Returns the assignment by which the buffer can go back, if there is room for its line.
     #[inline(never)]
     fn look_for_way_back(&mut self, buf: Handle) -> Result<usize, Error> {
         let at = self.way_back(buf)?;
@@ -130,7 +133,7 @@ impl Receiver {
         Ok(())
     }
 
-    /// The assignment by which the buffer can go back.
+    /// Returns the assignment by which the buffer can go back.
     fn way_back(&mut self, buf: Handle) -> Result<usize, Error> {
         self.link.domain.check_fork()?;
         let Home::Foreign(home) = buf.home() else {
@@ -145,7 +148,7 @@ impl Receiver {
         }
         self.sender_is_there()?;
         let pool = buf.wire_id().pool();
-        // One that the sender only forwards is not its own later either.
+        // A pool that the sender only forwards never becomes its own.
         let found = match foreign.shape.writer == self.link.peer {
             true => self.assigned(pool)?,
             false => None,
@@ -163,11 +166,11 @@ impl Receiver {
         })
     }
 
-    /// Where a pool is among those that are assigned, if it is.
+    /// Returns the place of a pool among the assigned ones, if it is assigned.
     pub(super) fn assigned(&mut self, pool: PoolId) -> Result<Option<usize>, Error> {
         let found = match self.find(pool) {
             Err(Untaken::NotOpen(_)) => {
-                // The news may wait for us. Before it the writer may not look at our counters.
+                // The news may still wait in the socket. Before it the writer may not look at this end's counters.
                 self.link.domain.turn_quietly();
                 self.find(pool)
             }
@@ -182,7 +185,7 @@ impl Receiver {
         Ok(found.ok())
     }
 
-    /// Room for a line to the sender.
+    /// Makes room for a line to the sender.
     pub(super) fn control_room(&mut self) -> Result<(), Error> {
         let (lines, ring) = (self.control_lines, &self.link.ring);
         match self.control.room(lines, 1, || ring.their_head()) {

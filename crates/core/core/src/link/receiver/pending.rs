@@ -1,5 +1,5 @@
-//! A message that cannot be taken yet: its chunk is not here, or the manager has not opened its pool. It stays the next one,
-//! and is tried again when what it waits for has come, or the manager is back to be asked for it.
+//! A message that cannot be taken yet: its chunk is not here, or the manager has not opened its pool. It stays the next
+//! one. It is tried again when its memory or pool has come, or when the manager is back.
 
 use super::Receiver;
 use super::ahead::{Ahead, Awaits, Due, Pending, Resync};
@@ -15,9 +15,9 @@ pub(super) enum Fetched {
     Here,
     /// The manager has still to answer, or is away.
     Later,
-    /// It went with its writer.
+    /// The chunk went with its writer.
     Lost,
-    /// The manager has shown us all that an honest writer uses.
+    /// The manager has shown all chunks that an honest writer uses.
     Never,
 }
 
@@ -29,7 +29,7 @@ impl Receiver {
 
     // Each of the next returns whether the line can be taken now. If not, it was put aside.
 
-    /// There is no room for the message's copy now, or there never will be, as far as can be seen.
+    /// Handles a message whose copy has no room now, or never will have, as far as can be seen.
     #[cold]
     pub(super) fn await_room(
         &mut self,
@@ -49,7 +49,7 @@ impl Receiver {
         self.is_shown_by_nobody(awaits).map_or(Ok(false), Err)
     }
 
-    /// The error of a message whose memory no manager can be asked for.
+    /// Returns the error of a message whose memory no manager can be asked for.
     pub(super) fn is_shown_by_nobody(&self, awaits: Awaits) -> Option<Error> {
         let barrier = self.link.domain.cut_off()?;
         let pool = awaits.pool();
@@ -59,7 +59,8 @@ impl Receiver {
         Some(Error::because(ErrorKind::ChunkPending, text, barrier))
     }
 
-    /// The source sent before the manager told us that it may: honest ones do only when our news is on its way.
+    /// Handles a message that came before the manager's news that the source may send. An honest source sends only when
+    /// this news is on its way.
     #[cold]
     pub(super) fn await_open(&mut self, words: [u64; 8], pool: PoolId) -> Result<bool, Error> {
         self.link.domain.turn_quietly();
@@ -72,12 +73,13 @@ impl Receiver {
 
     fn is_open(&self, pool: PoolId) -> bool {
         self.link.find(pool).is_some_and(|assignment| {
-            // The news may have gone with its manager. Nobody collects for a dead writer, so there is no reader set to be on.
+            // The news may have gone with its manager. No domain collects for a dead writer, so no reader set has to
+            // have this end.
             assignment.open.load(Ordering::Acquire) || assignment.side.writer_is_dead()
         })
     }
 
-    /// A chunk that we were not shown yet.
+    /// Fetches a chunk that this domain was not shown yet.
     #[cold]
     pub(super) fn fetch_chunk(
         &mut self,
@@ -96,7 +98,7 @@ impl Receiver {
         }
     }
 
-    /// Takes the manager's news, else asks it for the chunks that we missed. Does not wait for the answer.
+    /// Takes the manager's news, else asks for the missed chunks. Does not wait for the answer.
     #[cold]
     pub(super) fn fetch(&mut self, pool: PoolId, missing: Missing) -> Fetched {
         let domain = &self.link.domain;
@@ -122,9 +124,10 @@ impl Receiver {
                 Fetched::Later
             }
             Ok(Some(_)) if self.has(pool, missing) => Fetched::Here,
-            // The manager has shown us all that the pool's writer has shown it. That was not all if it died before it could.
+            // The manager has shown all chunks that the pool's writer has shown it. A writer that died before may have
+            // had more.
             Ok(Some(_)) if self.writer_is_dead(pool) => Fetched::Lost,
-            // Else it is all that an honest one uses.
+            // Else these are all chunks that an honest writer uses.
             Ok(Some(_)) => Fetched::Never,
             Err(error) => {
                 let refusal = error.find::<Refusal>();
@@ -152,7 +155,7 @@ impl Receiver {
             return true;
         }
         match due.awaits {
-            // Nobody tells us when there is.
+            // No news comes when there is room.
             Awaits::Room(_) => Instant::now() >= due.again,
             Awaits::Open(pool) => self.is_open(pool),
             Awaits::Chunk(pool, missing) => {

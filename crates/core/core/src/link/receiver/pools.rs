@@ -10,14 +10,14 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 use tranship_proto::{PoolId, Trust};
 
-/// The place of the pool that was assigned first, which is the one at hand.
+/// Place of the pool that was assigned first, which is the one at hand.
 pub(super) const FIRST: usize = 0;
 
 /// A pool that can be received from.
 pub(super) struct In {
     pub(super) pool: PoolId,
     pub(super) assignment: Arc<Assignment>,
-    /// Whether the sender is not the pool's writer: its word about a buffer is checked by generation.
+    /// Whether the sender is not the pool's writer: then its references are checked by generation.
     pub(super) forwarded: bool,
 }
 
@@ -44,7 +44,7 @@ impl AtHand {
         let Assigned::Foreign(foreign) = &entry.assignment.side else {
             return None;
         };
-        // More is to be done.
+        // A buffer of such a pool takes the long way.
         let noted = foreign.domain.leaks.is_some();
         if noted || matches!(foreign.shape.trust, Trust::Half | Trust::None) {
             return None;
@@ -61,7 +61,7 @@ impl AtHand {
     }
 }
 
-/// The pool that the options name for copies.
+/// Returns the pool that the options name for copies.
 pub(in crate::link) fn snapshots(
     domain: &DomainCore,
     options: &ChannelOptions,
@@ -78,7 +78,8 @@ pub(in crate::link) fn snapshots(
     own.map(Pool::from_arc).map(Some).ok_or_else(missing)
 }
 
-/// The pool of a channel's own: the one that the options name, else one that is made as they say, or as `otherwise` does.
+/// Returns the channel's pool for arrivals: the one that the options name, else a new one of the options' shape, or of
+/// `otherwise`'s.
 pub(in crate::link) fn arrivals(
     domain: &DomainCore,
     options: &ChannelOptions,
@@ -92,7 +93,7 @@ pub(in crate::link) fn arrivals(
     options.arrivals.clone().or(otherwise).map(make).transpose()
 }
 
-/// Whether buffers of the pool are to be copied.
+/// Whether buffers of the pool have to be copied.
 pub(super) fn is_copied(pool: &ForeignPool) -> bool {
     pool.shape.trust == Trust::None
 }

@@ -14,10 +14,10 @@ use std::ptr;
 use std::time::{Duration, Instant};
 use tranship_ring::{Ending, Line, Waker};
 
-/// Looks at a line between two looks at anything else.
+/// Number of looks at a line between two looks at anything else.
 const SPIN_LOOK: u32 = 256;
 
-/// How long a receive may take, from when it was asked for.
+/// Limit of a receive, counted from its call.
 #[derive(Clone, Copy)]
 struct Limit {
     started: Instant,
@@ -25,23 +25,25 @@ struct Limit {
 }
 
 impl Limit {
-    /// None: so far away that there is no such instant.
+    /// Returns the instant. `None`: it is too far away to be one.
     fn deadline(self) -> Option<Instant> {
         self.started.checked_add(self.timeout)
     }
 }
 
 impl Receiver {
-    /// The next message, if one is there. Never blocks. `None` also while the message that is next cannot be had yet: the manager has
-    /// still to confirm its pool, or to show us its memory, and may be away; or a copy of it has no room yet. It stays the next one.
+    /// Receives the next message, if one is there. Never blocks. `None` also while the next message cannot be taken
+    /// yet: the manager has still to confirm its pool, or to show its memory, and may be away; or a copy has no room
+    /// yet. It stays the next one.
     ///
     /// Cost of a direct receipt: the line's cache miss, no system call; no locked instruction as long as one thread of the domain alone receives out of the pool,
     /// afterwards one.
     ///
     /// # Errors
-    /// When nothing comes any more, and everything was taken: `PeerGone`, the sender has closed in order; `PeerDied`, it died or gave up ([`Sender::abandon`](crate::Sender::abandon)). Before that `Lost`,
-    /// if messages went with the memory that they were in; `ChunkPending`, if no manager can be reached that could show it; `PeerViolation`, which ends the channel; `TooLarge` where a copy
-    /// can never have room; `Forked`; `System`.
+    /// After the last message: `PeerGone`, the sender has closed in order; `PeerDied`, it died or gave up
+    /// ([`Sender::abandon`](crate::Sender::abandon)). Before that `Lost`, if messages went with the memory that they
+    /// were in; `ChunkPending`, if no manager can be reached that could show it; `PeerViolation`, which ends the
+    /// channel; `TooLarge` where a copy can never have room; `Forked`; `System`.
     #[inline(always)]
     pub fn try_recv(&mut self) -> Result<Option<Message>, Error> {
         if self.looks_at_lines()
@@ -53,7 +55,8 @@ impl Receiver {
         self.try_recv_slow().map(|message| message.map(|m| *m))
     }
 
-    /// The message of a line that was peeked at, if it goes the short way. `EACH`: the line is the sender's again at once.
+    /// Takes the message of a line that was peeked at, if it goes the short way. `EACH`: the line is given back to the
+    /// sender at once.
     #[inline(always)]
     fn take_short<const EACH: bool>(&mut self, line: (u64, &Line)) -> Option<Message> {
         if let Some(taken) = self.take_direct(line) {
@@ -94,9 +97,9 @@ impl Receiver {
         }
     }
 
-    /// The message of a line; or, as long as the sender lets it be skipped, that of a later one that waits.
+    /// Takes the message of a line; or, as long as the sender lets it be skipped, of a later line that waits.
     fn take_newest(&mut self, mut words: [u64; 8]) -> Result<Option<Message>, Error> {
-        // A sender that goes on sending holds nobody here.
+        // A sender that goes on sending cannot keep this loop from its end.
         for _ in 0..self.lines.count() {
             let may_skip = descriptor::take_skippable(&mut words);
             let taken = self.take(words)?;
@@ -113,8 +116,8 @@ impl Receiver {
         self.take(words)
     }
 
-    /// The next message, waiting as the channel's [`Wait`] says, for ever: also for a manager that is away, if the message's memory was
-    /// not shown to us before.
+    /// Receives the next message, waiting for ever, as the channel's [`Wait`] says. It waits also for an absent
+    /// manager, if this domain was not shown the message's memory before.
     ///
     /// # Errors
     /// As [`try_recv`](Receiver::try_recv).
@@ -123,7 +126,7 @@ impl Receiver {
         self.recv_within(|| None)
     }
 
-    /// The next message. The limit counts from when it is asked for: when the next line is not there after a short spin.
+    /// Receives the next message. The limit is made, and counts, from the end of a short spin without a line.
     #[inline(always)]
     fn recv_within(&mut self, mut limit: impl FnMut() -> Option<Limit>) -> Result<Message, Error> {
         loop {
@@ -145,7 +148,7 @@ impl Receiver {
         }
     }
 
-    /// The next message, waiting at most that long.
+    /// Receives the next message, or fails with `TimedOut` after `timeout`.
     ///
     /// # Errors
     /// As [`recv`](Receiver::recv), and `TimedOut`.
@@ -208,7 +211,7 @@ impl Receiver {
         Ok(taken)
     }
 
-    /// The next message the long way, or else a wait, after which the short way may do.
+    /// Receives the next message the long way, or else waits, after which the short way may do.
     #[inline(never)]
     fn recv_slow(&mut self, limit: Option<Limit>) -> Result<Option<Box<Message>>, Error> {
         let message = self.try_recv_slow()?;
@@ -218,18 +221,19 @@ impl Receiver {
         Ok(message)
     }
 
-    /// A wait so short that nothing but the line is looked at, where that is to be done: whether the line is there.
+    /// Spins for a moment, if the channel's wait spins: looks at nothing but the line. Returns whether the line is
+    /// there.
     #[inline(always)]
     fn spin_a_little(&self) -> bool {
         let spins = self.wait != Wait::Sleep && self.driver.is_none();
         spins && self.spin()
     }
 
-    /// Looks at the line [`SPIN_LOOK`] times: whether it is there. The buffer that is likely to come is asked for each time, as its bytes come from as far as
-    /// the line does, and would come after it.
+    /// Looks at the line [`SPIN_LOOK`] times. Returns whether it is there. Each look prefetches the buffer that is
+    /// likely to come: its bytes come from as far as the line, and would otherwise come after it.
     #[inline(always)]
     fn spin(&self) -> bool {
-        // Or for what is here anyway.
+        // Without a guess, prefetches memory that is here anyway.
         let bytes = self.awaited().unwrap_or(ptr::from_ref(self).cast());
         (0..SPIN_LOOK).any(|_| {
             std::hint::spin_loop();
@@ -238,14 +242,15 @@ impl Receiver {
         })
     }
 
-    /// Where the next buffer's bytes are likely to be. Not of one that may be moved here to be written: that is asked for once, and for writing.
+    /// Returns the likely place of the next buffer's bytes. `None` for a buffer that may be moved here to be written:
+    /// it is prefetched once, for writing.
     #[inline(always)]
     fn awaited(&self) -> Option<*const u8> {
         let is_read = self.at_hand.as_ref().is_some_and(|pool| !pool.written);
         (is_read && self.guess.is_any()).then(|| self.guess.next())
     }
 
-    /// Waits until a line is there, or something else has to be looked at.
+    /// Waits until a line is there, or other news has to be looked at.
     #[inline(never)]
     fn wait_ready(&mut self, limit: Option<Limit>) -> Result<(), Error> {
         let deadline = limit.and_then(Limit::deadline);
@@ -293,7 +298,7 @@ impl Receiver {
         }
     }
 
-    /// The ring is empty: take the manager's news, and see whether anything can still come.
+    /// Handles an empty ring: takes the manager's news, and checks whether anything can still come.
     #[inline(never)]
     fn nothing(&mut self) -> Result<Option<Message>, Error> {
         self.link.domain.catch_up();
@@ -313,7 +318,7 @@ impl Receiver {
         }
     }
 
-    /// Whether a message waits that can be received.
+    /// Returns whether a message that can be received waits.
     pub fn is_ready(&self) -> bool {
         !self.link.domain.fork.is_child()
             && match &self.ahead {
@@ -340,7 +345,7 @@ impl Receiver {
     }
 
     pub(in crate::link) fn may_have_news(&self) -> bool {
-        // A forked child has an error to be told. The end comes after all messages.
+        // A forked child gets an error. The end comes after all messages.
         let over = || self.link.their_closed() || self.link.gone() != Gone::No;
         self.link.domain.fork.is_child()
             || self.is_ready()
@@ -366,14 +371,14 @@ impl Receiver {
 
     fn take_pending(&mut self, pending: &Pending) -> Result<Option<Message>, Error> {
         let taken = self.take(pending.words);
-        // An answer says nothing of what was sent after the question.
+        // An answer covers no message that was sent after the question.
         if !matches!(self.ahead, Ahead::Line(_)) {
             self.forget_resync();
         }
         taken
     }
 
-    /// Waits for a message, or other news, by its carrier's hand.
+    /// Waits for a message, or other news, inside the carrier's driver.
     fn drive(
         &self,
         driver: &dyn Driver,

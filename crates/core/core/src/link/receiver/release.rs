@@ -1,7 +1,7 @@
-//! Letting go of what came, and saying so: the sender gets a word for it.
+//! Releases that the sender is told of.
 //!
-//! The reference goes first and the word after it, so that a sender that hears the word finds the memory free as far as
-//! this end is concerned.
+//! The reference goes first and the message after it: when the sender gets the message, this end holds the memory no
+//! more.
 
 use super::Receiver;
 use crate::buffer::{Handle, Home};
@@ -16,7 +16,7 @@ use tranship_ring::Publish;
 use tranship_sys::crash;
 
 impl Receiver {
-    /// Sends a few bytes back, which a line holds.
+    /// Sends a few bytes back in a line.
     pub(in crate::link) fn say(&mut self, bytes: &[u8], word: u64) -> Result<(), Error> {
         self.sender_is_there()?;
         self.control_room()?;
@@ -26,7 +26,7 @@ impl Receiver {
         Ok(())
     }
 
-    /// Lets go of something, and has the sender hear of it.
+    /// Releases a payload, and tells the sender.
     pub(in crate::link) fn release<T>(
         &mut self,
         name: Name,
@@ -60,7 +60,7 @@ impl Receiver {
         self.link.notify();
     }
 
-    /// By what name the sender knows it, if by any.
+    /// Returns the name by which the sender knows the payload, if there is one.
     fn name_of(&mut self, name: Name) -> Result<Option<BufferId>, Error> {
         self.link.domain.check_fork()?;
         let handle = match name {

@@ -1,7 +1,7 @@
-//! Buffers of pools of level `none`: the receiver takes a copy, in a pool of its own, before it looks at a byte of it. What it has then is a
-//! buffer of its own, which nobody can change.
+//! Buffers of pools of level `none`: the receiver takes a copy, in a pool of its own, before it looks at a byte of it.
+//! The copy is a buffer of its own, which no other domain can change.
 //!
-//! Not so a large one that its sender has sealed for everybody: it is read where it is (`pool/large.rs`).
+//! A large buffer that its sender has sealed for all processes is read where it is (`pool/large.rs`).
 //!
 //! The copy is made under a reference as any other, which goes as soon as it is made; the caller counts the receipt after that. Until then the
 //! buffer is on its way, and not reused. Without room nothing is counted, and the message stays the next one.
@@ -17,7 +17,7 @@ use crate::pool::{ForeignPool, Pool};
 use tranship_region::View;
 
 impl Receiver {
-    /// A copy, if there is room for it.
+    /// Makes a copy, if there is room for it.
     #[cold]
     pub(super) fn snapshot(&self, bytes: View<'_>) -> Result<BufferMut, Untaken> {
         let pool = self.snapshot_pool()?;
@@ -58,7 +58,7 @@ impl Receiver {
         }
     }
 
-    /// Without one no pool of that level is agreed to.
+    /// Returns the pool for copies. Without one the receiver accepts no pool of level `none`.
     fn snapshot_pool(&self) -> Result<&Pool, Untaken> {
         let missing = || Untaken::NoRoom(tranship_proto::PoolId(0), ErrorKind::ChannelTrust.into());
         self.snapshots.as_ref().ok_or_else(missing)

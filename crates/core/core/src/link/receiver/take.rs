@@ -78,7 +78,7 @@ impl Receiver {
         self.or_copy(buf, reference).map(Given::freeze)
     }
 
-    /// A reference as it is, or a copy of what it names.
+    /// Returns the reference as it is, or a copy of its bytes.
     #[inline]
     fn or_copy(&self, buf: Buffer, reference: Reference) -> Result<Given, Untaken> {
         let Home::Foreign(pool) = buf.handle().home() else {
@@ -96,7 +96,7 @@ impl Receiver {
             serial,
         } = reference;
         match pool.pin(id.slot(), offset, length, serial) {
-            // Nobody can write it any more, so it is as good as a copy.
+            // No process can write the buffer any more, so it is as good as a copy.
             true => Ok(Given::Shared(buf.pinned())),
             false => self.snapshot(buf.view()).map(Given::Written),
         }
@@ -131,7 +131,7 @@ impl Receiver {
         Ok(Given::Written(buf))
     }
 
-    /// As an aggregate that is shared, with pieces that were given to us.
+    /// Takes an aggregate whose pieces were given to this domain.
     #[cold]
     fn take_moved_all(&mut self, reference: Reference) -> Result<Body, Untaken> {
         let mut back = Vec::new();
@@ -178,7 +178,7 @@ impl Receiver {
         tranship_ledger::receive_all(pieces, self.rcvd(list_at, reference)?, reached)
     }
 
-    /// The assignment of a pool, as an index into `ins`.
+    /// Returns the assignment of a pool, as an index into `ins`, and asks the manager about an unknown pool.
     #[inline]
     pub(super) fn find(&mut self, pool: PoolId) -> Result<usize, Untaken> {
         match self.known(pool) {
@@ -187,7 +187,7 @@ impl Receiver {
         }
     }
 
-    /// The same of one that was looked for before.
+    /// Returns the assignment of a known pool, as an index into `ins`.
     #[inline]
     fn known(&self, pool: PoolId) -> Result<usize, Violation> {
         let at = self.ins.iter().position(|i| i.pool == pool);
@@ -231,7 +231,7 @@ impl Receiver {
         (self.ins.get(at)).ok_or(Violation::NotAssigned { pool }.into())
     }
 
-    /// A reference to a buffer that is only read here: counts and checks it. `rcvd` is the caller's to count.
+    /// Takes a reference to a buffer that is only read here: counts and checks it. The caller counts `rcvd`.
     #[inline]
     fn reference(&self, at: usize, reference: Reference, moved: bool) -> Result<Buffer, Untaken> {
         let entry = self.entry(at, reference)?;
@@ -242,7 +242,7 @@ impl Receiver {
             Assigned::Foreign(foreign) => foreign,
             Assigned::Own(own) => {
                 let buf = match &self.store {
-                    // That another domain sends back to us.
+                    // A buffer of an own pool, which another domain sends back.
                     None => Buffer::taken_back(own, id, offset, length)?,
                     // SAFETY: only a topic's channel within this process has the pool assigned so. A line of that topic
                     // names the buffer, and the reader's desk covers the line. As long as it does, the publisher keeps
@@ -262,7 +262,8 @@ impl Receiver {
         Ok(unsafe { Buffer::foreign(foreign.at(offset), len, NonNull::from(&**foreign), tag) })
     }
 
-    /// Notes that a buffer was received, where that is asked for: by which channel it came, and when; and records it, if it is traced.
+    /// Notes the channel and the time of a received buffer, if leaks are noted, and records the receipt, if the pool is
+    /// traced.
     #[inline]
     fn note(&self, tag: Tag, reference: Reference, moved: bool) {
         let Reference {
@@ -281,7 +282,7 @@ impl Receiver {
         }
     }
 
-    /// The counter of what was received out of the slot, which is this Receiver's to write.
+    /// Returns the counter of receipts out of the slot, which this Receiver writes.
     #[inline]
     fn rcvd(&self, at: usize, reference: Reference) -> Result<&AtomicU32, Untaken> {
         let assignment = &self.entry(at, reference)?.assignment;
@@ -294,9 +295,9 @@ impl Receiver {
 
 /// A buffer that was given to us.
 enum Given {
-    /// Nobody here can write it.
+    /// A buffer that this domain cannot write.
     Shared(Buffer),
-    /// It is ours to write.
+    /// A buffer that this domain may write.
     Written(BufferMut),
 }
 
@@ -308,7 +309,7 @@ impl Given {
         }
     }
 
-    /// Pieces that can be written only if all can.
+    /// Makes the body of given pieces: they arrive to be written only if all can be written.
     fn all(pieces: Vec<Given>) -> Body {
         match pieces
             .iter()
@@ -346,8 +347,8 @@ fn reached(step: ReceiptStep) {
     }
 }
 
-/// Counts a reference to a buffer of another's pool, with that access, and checks it: its length then. Ordering: `ref` first, then the
-/// generation, then (by the caller) `rcvd`.
+/// Counts a reference to a buffer of a foreign pool, with that access, and checks it. Returns its length. Ordering:
+/// `ref` first, then the generation, then (by the caller) `rcvd`.
 #[inline]
 fn hold(
     foreign: &ForeignPool,
@@ -373,7 +374,7 @@ fn hold(
             id,
             now: stale.found,
         }),
-        // It lives and stays so now, so its place is fixed: the reference must be what the bytes belong to.
+        // The buffer is alive and stays so, so its place is fixed: the named bytes must belong to the slot.
         Ok(()) if !foreign.owns(slot, offset, length) => {
             Err(Violation::Elsewhere { id, offset, length })
         }

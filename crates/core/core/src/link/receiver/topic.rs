@@ -25,7 +25,7 @@ pub enum Taken<T> {
 }
 
 impl<T> Taken<T> {
-    /// Makes something else of what is here.
+    /// Converts the content of `Here`.
     #[inline]
     pub fn map<U>(self, make: impl FnOnce(T) -> U) -> Taken<U> {
         match self {
@@ -50,7 +50,7 @@ impl Receiver {
         self.find(pool).is_ok()
     }
 
-    /// Takes what a line of the topic's ring names, and counts it in `ref`. Does not wait.
+    /// Takes the buffer that a line of the topic's ring names, and counts it in `ref`. Does not wait.
     pub(crate) fn take_line(&mut self, of: Reference) -> Result<Taken<Buffer>, Error> {
         match self.take_shared(of) {
             Ok(buffer) => Ok(Taken::Here(buffer)),
@@ -68,7 +68,7 @@ impl Receiver {
         self.shared(at, of)
     }
 
-    /// The memory of a line has still to be shown to us, or went with its dead writer.
+    /// Handles a line whose memory has still to be shown to this domain, or went with its dead writer.
     #[cold]
     fn fetch_line(&mut self, of: Reference, untaken: Untaken) -> Result<Taken<Buffer>, Error> {
         let (pool, missing) = match untaken {
@@ -92,7 +92,7 @@ impl Receiver {
         }
     }
 
-    /// This domain's references of the pool's slots.
+    /// Returns this domain's references of the pool's slots.
     pub(crate) fn refs(&mut self, pool: PoolId) -> Option<&[AtomicU32]> {
         let at = self.find(pool).ok()?;
         match &self.ins.get(at)?.assignment.side {

@@ -1,4 +1,4 @@
-//! Buffers out of the channel's own pool, which no domain but the receiver's can read.
+//! Allocation from the channel's own pool, which no domain but the receiver's can read.
 
 use super::Sender;
 use crate::buffer::BufferMut;
@@ -63,7 +63,7 @@ impl Sender {
         })
     }
 
-    /// The channel's own pool, which the first call makes.
+    /// Returns the channel's own pool, which the first call makes.
     #[inline(always)]
     pub(crate) fn pool(&mut self) -> Result<&Pool, Error> {
         if self.pool.is_none() {
@@ -83,7 +83,7 @@ impl Sender {
         };
         options.only_over = Some(channel);
         let pool = Pool::create(&self.link.domain, options)?;
-        // The answer comes to the first send.
+        // The first send takes the answer.
         let _ = self.try_assign(&pool);
         self.pool = Some(pool);
         Ok(())

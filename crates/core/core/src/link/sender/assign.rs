@@ -16,7 +16,7 @@ use tranship_proto::{PoolId, Refusal, RefusalCode, Request};
 use tranship_region::layout::{CountsRw, Way};
 use tranship_sys::crash;
 
-/// How long a receiver that has lost its manager may come back, or be found dead, before a pool cannot be assigned to it.
+/// Time that a receiver without a manager has to come back, or to be found dead, before the assignment of a pool fails.
 const RECONNECT_LIMIT: Duration = Duration::from_secs(3);
 
 impl Sender {
@@ -28,7 +28,8 @@ impl Sender {
         self.assign_own(pool, None)
     }
 
-    /// Assigns a pool, or fails with `TimedOut` after `timeout`. What the receiver was asked it is asked still: the next call takes its answer.
+    /// Assigns a pool, or fails with `TimedOut` after `timeout`. The request to the receiver goes on: the next call
+    /// takes its answer.
     ///
     /// # Errors
     /// As [`assign`](Sender::assign); `TimedOut`, or `ManagerAway` while there is no manager that could ask it.
@@ -36,8 +37,8 @@ impl Sender {
         self.assign_own(pool, Instant::now().checked_add(timeout))
     }
 
-    /// Asks for a pool to be assigned, without waiting, and says whether it is. If not, the receiver has been asked and has still to call the
-    /// library, or the manager is away. Call it again.
+    /// Asks for a pool to be assigned, without waiting. Returns whether it is. If not, the receiver was asked and has
+    /// still to call the library, or the manager is away. Call it again.
     ///
     /// # Errors
     /// As [`assign`](Sender::assign).
@@ -103,10 +104,10 @@ impl Sender {
         })
     }
 
-    /// Assigns a pool, waiting as long as the receiver takes, or until the deadline. What was not answered by then goes
-    /// on: the next call waits for that answer.
-    // Crash: on record before the manager knows, so that `QueueJoined` finds our counters; what is not confirmed is not
-    // shown to the next manager.
+    /// Assigns a pool, waiting as long as the receiver takes, or until the deadline. A request without an answer by
+    /// then goes on: the next call waits for that answer.
+    // Crash: on record before the manager knows, so that `QueueJoined` finds this end's counters; an unconfirmed
+    // assignment is not shown to the next manager.
     fn assign_side(
         &mut self,
         home: *const (),
@@ -132,12 +133,12 @@ impl Sender {
         crash::point("assign.before_request");
         let started = Instant::now();
         let domain = &self.link.domain;
-        // Of a receiver that does not agree in that time it says that the manager has asked it.
+        // If the receiver does not agree in that time, the error says that the manager has asked it.
         let waits_long =
             deadline.is_some_and(|deadline| deadline.saturating_duration_since(started) >= ROUND);
         let probe = waits_long.then(|| domain.probe().ok()).flatten();
         let mut away_since = self.away_since;
-        // The same counters again, should the manager go away meanwhile: they are zero.
+        // If the manager goes away meanwhile, the same counters are used again: they are zero.
         let answer = loop {
             let answer = domain.patiently(deadline, || {
                 self.ask_to_assign(&assignment, &mut asked, &mut away_since, deadline)
@@ -214,8 +215,7 @@ impl Sender {
             None => {
                 let make = |req| Request::Assign { req, channel, pool };
                 let fds = [assignment.counts_fd.as_fd()];
-                // A caller that does not wait for the receiver does not wait for a manager that has still to welcome
-                // us, either.
+                // A caller that does not wait for the receiver does not wait for a manager's welcome, either.
                 match deadline {
                     Some(_) => domain.ask_now(make, &fds)?,
                     None => domain.ask(make, &fds)?,
@@ -240,8 +240,8 @@ impl Sender {
                 self.link.look_for_death();
                 return Err(ErrorKind::ManagerAway.into());
             }
-            // Its connection has ended, of which nothing follows yet: a killed process loses its descriptors before it
-            // is dead.
+            // The receiver's connection has ended. This proves nothing yet: a killed process loses its descriptors
+            // before it is dead.
             Err(error)
                 if self.link.gone() == Gone::No
                     && error.find().is_some_and(Refusal::went_away)
@@ -270,8 +270,8 @@ impl Sender {
         Some(self.unanswered.swap_remove(at).1)
     }
 
-    /// How long a send waits for the receiver's consent to a new pool, which comes when its process runs. A receiver that has still to agree is not
-    /// behind: nothing is dropped for that.
+    /// Returns the time until which a send waits for the receiver's consent to a new pool, which comes when its process
+    /// runs. A receiver that has still to agree is not behind: no message is dropped for that.
     pub(super) fn consent_by(&self) -> Option<Instant> {
         match self.patience {
             Patience::Channel(_) => None,

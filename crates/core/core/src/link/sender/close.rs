@@ -7,8 +7,9 @@ use tranship_ring::Ending;
 use tranship_sys::crash;
 
 impl Sender {
-    /// Gives up before everything was sent: the receiver gets what was, and then [`ErrorKind::PeerDied`](crate::ErrorKind::PeerDied)
-    /// instead of an end in order. So it does when a sender is dropped by a panic.
+    /// Ends the channel although the data is incomplete. The receiver gets the sent messages, and then
+    /// [`ErrorKind::PeerDied`](crate::ErrorKind::PeerDied) instead of an end in order. A sender that a panic drops does
+    /// the same.
     pub fn abandon(self) {
         if !self.link.domain.fork.is_child() {
             self.link.ring.end(Ending::Abandoned);
@@ -17,8 +18,8 @@ impl Sender {
 }
 
 impl Drop for Sender {
-    /// Closes in order, unless the thread panics: what was sent can still be received. While no manager has it, waits for one,
-    /// or for the receiver, at most 5 s.
+    /// Closes in order, unless the thread panics: sent messages can still be received. If no manager has their memory,
+    /// waits for one, or for the receiver, at most 5 s.
     fn drop(&mut self) {
         if self.link.domain.fork.is_child() {
             return;

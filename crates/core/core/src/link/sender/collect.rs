@@ -1,21 +1,22 @@
-//! After a send: which of the buffers that were sent are looked at, and when. What is dead is at hand when the next one is asked for.
+//! Collection after a send: the buffers that are looked at, and when. Dead buffers are at hand for the next allocation.
 
 use super::{Out, Sender, pace};
 use crate::link::shared::Assigned;
 use crate::pool::{FEW, OwnPool};
 use tranship_sys::time;
 
-/// Messages between two looks at how many the receiver has taken, at most.
+/// The most messages between two looks at the receiver's cursor.
 const TAKEN_LOOK: u32 = 32;
 
-/// Bytes of a buffer from which on it matters that the next one is still in the processor's caches: two dozen in turn fill a cache of the second level.
+/// Size of a buffer from which on reuse should find it in the processor's caches: two dozen such buffers fill a cache
+/// of the second level.
 const LARGE: u64 = 64 << 10;
 
 /// The smallest buffer.
 const LEAST: u64 = 64;
 
-/// Messages between two looks at how many the receiver has taken: a pool that has room for few buffers like this one must not be out of them meanwhile. Its
-/// slots are mostly more than that.
+/// Returns the messages between two looks at the receiver's cursor: a pool with room for few buffers of this length
+/// must not run out of them meanwhile.
 #[inline]
 fn taken_look(length: u64, pool: &OwnPool) -> u32 {
     let has_more_than = |count: u32| {
@@ -33,7 +34,7 @@ fn taken_look(length: u64, pool: &OwnPool) -> u32 {
 const _: () = assert!(FEW.is_power_of_two());
 
 impl Sender {
-    /// Now and then, or after each of large buffers that are sent at leisure.
+    /// Looks at sent buffers: now and then, or after each large buffer that is sent at leisure.
     #[inline(never)]
     pub(super) fn look_at_sent(&mut self, at: usize, number: u32, length: u64) {
         if number.is_multiple_of(FEW) {
@@ -73,10 +74,10 @@ impl Sender {
         }
     }
 
-    /// Looks at the oldest of what was sent, so that a buffer is at hand when the next is asked for. When it is time is counted by what is on
-    /// the defer queue: so those that are handed back together are sent, and looked at, together again.
+    /// Looks at the oldest sent buffers, so that a buffer is at hand for the next allocation. The length of the defer
+    /// queue says when: so buffers that come back together are sent, and looked at, together again.
     ///
-    /// The gate is the receiver's cursor (`is_due`): of what is looked at nearly all is dead.
+    /// The gate is the receiver's cursor (`is_due`): nearly all buffers that are looked at are dead.
     fn collect_few(&mut self, at: usize, number: u32, length: u64) {
         if let Some(Out {
             defer: Some(defer),
@@ -93,7 +94,7 @@ impl Sender {
             }
             if defer.is_due(FEW, self.taken) {
                 pool.collect_few(defer);
-                // It has been behind: what waits longer than others goes round for nothing.
+                // The receiver has been behind: buffers that wait longer than others only make the circulation longer.
                 if defer.is_due(FEW + taken_look, self.taken) {
                     pool.collect_more(defer, taken_look == FEW);
                 }

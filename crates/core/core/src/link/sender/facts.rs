@@ -5,7 +5,7 @@ use crate::link::descriptor;
 use crate::options::{Patience, WhenFull};
 
 impl Sender {
-    /// How `send` deals with a full ring from now on.
+    /// Sets the action of `send` on a full ring from now on.
     pub fn set_when_full(&mut self, when_full: WhenFull) {
         self.patience = Patience::Channel(when_full);
         self.skippable = descriptor::skippable(when_full);

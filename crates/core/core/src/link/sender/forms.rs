@@ -1,4 +1,4 @@
-//! The forms of a send: how long it waits.
+//! The forms of a send: the time that it waits.
 
 use super::Sender;
 use crate::error::SendError;
@@ -10,7 +10,7 @@ use tranship_ring::Publish;
 impl Sender {
     /// Sends a payload, and does what the channel's [`WhenFull`](crate::WhenFull) says while the receiver is behind. The default waits for ever.
     ///
-    /// The payload's type says what happens to it: see [`Payload`]. A failed send gives the payload back.
+    /// The payload's type decides what happens to it: see [`Payload`]. A failed send gives the payload back.
     ///
     /// A first send out of a pool waits for the receiver's consent to that pool, whatever `WhenFull` says. A first send of a sealed buffer
     /// ([`PoolOptions::seal_from`](crate::PoolOptions::seal_from)) waits for the manager's confirmation.

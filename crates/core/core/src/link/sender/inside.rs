@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use tranship_ring::{Ending, Publish, Waker};
 
 impl Sender {
-    /// An end of [`inside::pair`](crate::link::inside::pair).
+    /// Makes the sending end of [`inside::pair`](crate::link::inside::pair).
     pub(in crate::link) fn inside(
         link: Arc<LinkShared>,
         options: &ChannelOptions,
@@ -28,7 +28,7 @@ impl Sender {
         Ok(sender)
     }
 
-    /// Whether these can be sent, and there is room for a message.
+    /// Checks that these buffers can be sent, and that there is room for a message.
     pub(super) fn ready_inside(
         &mut self,
         handles: impl Iterator<Item = Handle>,
@@ -50,18 +50,18 @@ impl Sender {
         self.make_room(1)
     }
 
-    /// The receiver takes no larger message.
+    /// Sets the longest message that the receiver takes.
     pub(in crate::link) fn limit(&mut self, bytes: u64) {
         self.most_bytes = bytes;
     }
 
-    /// Waits at the channel's end until the carrier's end is there, too.
+    /// Has a drop wait until the carrier's end is gone, too.
     pub(in crate::link) fn linger(&mut self) {
         self.lingers = true;
     }
 
-    /// Waits until the receiver has let go of its end: a carrier does when the other end has said that it has everything,
-    /// the end of the channel, too.
+    /// Waits until the receiver has dropped its end. A carrier does so when the other end has confirmed everything, the
+    /// end of the channel included.
     pub(super) fn wait_gone(&self, limit: Duration) {
         let (link, deadline) = (&self.link, Instant::now() + limit);
         while link.gone() == Gone::No && Instant::now() < deadline {
@@ -74,7 +74,7 @@ impl Sender {
         }
     }
 
-    /// Whether buffers of this pool may go over this channel, as far as the pool is concerned.
+    /// Checks that the pool lets its buffers go over this channel.
     pub(super) fn is_not_anothers(&self, pool: &OwnPool) -> Result<(), Error> {
         match pool.only_over() {
             Some(TOPIC) => {
@@ -111,7 +111,7 @@ impl Sender {
         }
     }
 
-    /// Whether the receiver takes a pool of this domain's.
+    /// Checks that the receiver takes a pool of this domain's.
     pub(super) fn agree_inside(&self, pool: &OwnPool) -> Result<(), Error> {
         self.may_go_of(true, &pool.offer())
     }
@@ -150,7 +150,7 @@ impl Sender {
         }
     }
 
-    /// Sends what is ready.
+    /// Sends a body for which everything is ready.
     pub(super) fn put_inside(&mut self, body: Body, word: u64, how: Publish) {
         if let Some(store) = &self.store {
             store.put(body);
@@ -185,7 +185,7 @@ impl Sender {
         Ok(body.map(|body| Message { word, body }))
     }
 
-    /// Nobody asks any more for what was passed back.
+    /// Drops the buffers that were passed back: no caller asks for them any more.
     pub(super) fn drop_passed(&self) {
         let next = || self.store.as_ref().and_then(|store| store.take_back());
         while let Some(BufferMut { .. }) = next() {}
@@ -197,14 +197,14 @@ impl Sender {
         self.link.ring.end(Ending::Abandoned);
     }
 
-    /// How many messages the receiver has taken.
+    /// Returns how many messages the receiver has taken.
     pub(in crate::link) fn taken(&mut self) -> u64 {
-        // An end of this process tells no lies.
+        // An end of this process never lies.
         let _ = self.producer.look(self.link.ring.their_head());
         self.producer.known_head()
     }
 
-    /// Where the receiver is, if that is another machine: as `HOST:PORT`, or in words.
+    /// Returns the receiver's place on another machine: as `HOST:PORT`, or in words.
     pub(in crate::link) fn place(&self) -> Option<&str> {
         self.store.as_ref()?.place.as_deref()
     }

@@ -1,4 +1,4 @@
-//! Several buffers in one go: a batch of messages, or an aggregate in one message.
+//! Sends of several buffers: a batch of messages, or an aggregate in one message.
 
 use super::Sender;
 use super::publish::reached_of_piece;
@@ -123,7 +123,7 @@ impl Sender {
 /// Messages of which the receiver is told together, when this is dropped.
 struct Batch<'a> {
     sender: &'a mut Sender,
-    /// Whether something was published of which it was not told.
+    /// Whether a message was published of which the receiver was not told.
     published: bool,
 }
 

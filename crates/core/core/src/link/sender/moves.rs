@@ -1,7 +1,7 @@
-//! Sending a buffer so that it is the receiver's from there on.
+//! Moves: a sent buffer is the receiver's from there on.
 //!
-//! To the counters a move is a send like any other: one reference goes along, and the sender keeps no handle, which its type says. So what is
-//! known of sending (`tranship_ledger::order`) holds; only the operation in the line differs.
+//! For the counters a move is a send like any other: one reference goes along. The type ensures that the sender keeps
+//! no handle. So the orders of sending (`tranship_ledger::order`) hold; only the operation in the line differs.
 
 use super::publish::reached_of_piece;
 use super::{FIRST, Sender};
@@ -30,7 +30,7 @@ impl Sender {
         }
     }
 
-    /// As `send_fresh`: a buffer of our own that was never sent, from the pool that was used last.
+    /// Moves an own buffer that was never sent, from the pool that was used last, like `send_fresh`.
     #[inline(always)]
     fn move_fresh(&mut self, buf: BufferMut, word: u64, how: Publish) -> Option<BufferMut> {
         let handle = buf.handle();
@@ -40,7 +40,7 @@ impl Sender {
         let Home::Own(home) = handle.home() else {
             return Some(buf);
         };
-        // What is writable and does not go the long way is private.
+        // A writable buffer that does not go the long way is private.
         if !self.ready_at_once(home, || true) {
             return Some(buf);
         }
@@ -84,7 +84,7 @@ impl Sender {
                 // SAFETY: assigned and with room, and a writable buffer of our own was never sent.
                 unsafe { self.publish_move(home, at, handle, word, how) };
             }
-            // It came by a move, and goes on by one.
+            // The buffer came by a move, and goes on by one.
             Home::Foreign(_) => {
                 self.publish_again(handle, Carries::Moved, word, how, || drop(buf));
             }
@@ -164,8 +164,8 @@ impl Sender {
     }
 }
 
-/// A buffer of our own that was never sent is about to be given away. Where its receiver cannot write it, that is to share the only reference:
-/// nothing is noted.
+/// Notes that an own buffer that was never sent is about to be given away. If its receiver cannot write it, this shares
+/// the only reference, and nothing is noted.
 #[inline(always)]
 fn leave(pool: &OwnPool, buf: Handle) {
     if !buf.tag.has(Tag::TRUSTED) {
@@ -173,11 +173,11 @@ fn leave(pool: &OwnPool, buf: Handle) {
     }
 }
 
-/// A piece that is about to be moved, which counts as one that is shared until the message is out.
+/// A piece that is about to be moved. Until the message is out it counts as a shared one.
 enum Leaving {
     /// Of a pool of our own, and never sent before.
     First(Buffer),
-    /// It came by a move itself.
+    /// Of any pool: the piece came by a move itself.
     Again(BufferMut),
 }
 

@@ -1,20 +1,20 @@
-//! How fast large buffers are sent: whether a look at each costs nothing beside.
+//! The pace of sends of large buffers: a look after each send is cheap only at a slow pace.
 
-/// Nanoseconds for each large buffer, from which on a look at a receiver's counters is cheap beside the bytes.
+/// Nanoseconds for a large buffer from which on a look at the receiver's counters is cheap beside the bytes.
 const LEISURE_NS: u64 = 4096;
 
 /// Buffers between two looks at the clock.
 pub(super) const MANY: u32 = 16;
 
-/// So many times as many buffers in a row have to be slow: less may have been a pause, or memory that nobody had used.
+/// Number of slow spans in a row that count as a slow pace: fewer may have been a pause, or memory in its first use.
 const SLOW: u32 = 2;
 
-/// How fast large buffers are sent.
+/// Pace of sends of large buffers.
 #[derive(Debug, Default)]
 pub(super) struct Pace {
-    /// When the last of them had been sent, nanoseconds; 0 if that was not large.
+    /// Time of the last look at the clock, nanoseconds; 0 if that buffer was not large.
     at: u64,
-    /// So many times in a row they took long.
+    /// Number of slow spans in a row.
     slow: u32,
 }
 
@@ -24,7 +24,7 @@ impl Pace {
         self.at > 0
     }
 
-    /// [`MANY`] were sent; `now` is 0 if the last was small. Whether that took so long, and the ones before too, that looking at each costs nothing beside.
+    /// Notes that [`MANY`] buffers were sent; `now` is 0 if the last one was small. Returns whether the pace is slow.
     pub(super) fn is_slow(&mut self, now: u64) -> bool {
         let before = std::mem::replace(&mut self.at, now);
         let is_slow = before > 0 && now.saturating_sub(before) > u64::from(MANY) * LEISURE_NS;
@@ -52,11 +52,11 @@ mod tests {
         assert!(!after(&mut pace, long), "nothing was sent before");
         assert!(!after(&mut pace, long), "it may be a pause");
         assert!(after(&mut pace, long) && after(&mut pace, long));
-        // One that was fast, and it counts anew.
+        // After a fast span it counts anew.
         assert!(!after(&mut pace, long - 1));
         assert!(!after(&mut pace, long));
         assert!(after(&mut pace, long));
-        // Small ones.
+        // Small buffers.
         assert!(pace.is_large() && !pace.is_slow(0) && !pace.is_large());
         assert!(!pace.is_slow(1 << 40), "no large ones before");
     }

@@ -16,7 +16,7 @@ use tranship_sync::DeferProducer;
 use tranship_sys::crash;
 
 impl Sender {
-    /// Sends a buffer by reference. `how`: as of [`publish`](Sender::publish), in all that sends.
+    /// Sends a buffer by reference. `how`: as for [`publish`](Sender::publish), also below.
     #[inline(always)]
     pub(in crate::link) fn share(
         &mut self,
@@ -30,12 +30,12 @@ impl Sender {
         }
     }
 
-    /// The commonest case, all in line: an own buffer with one handle that was never sent, its pool the last used, room
-    /// known, no news. Gives the buffer back, with nothing done, in any other.
+    /// Sends in the commonest case, all in line: an own buffer with one handle that was never sent, its pool the last
+    /// used, room known, no news. In any other case it does nothing, and gives the buffer back.
     #[inline(always)]
     fn send_fresh(&mut self, buf: Buffer, word: u64, how: Publish) -> Option<Buffer> {
         let handle = buf.handle();
-        // One of another domain's, one of which is recorded what is done with it, one that is sealed first, larger than a chunk, or guarded.
+        // A buffer of another domain, a traced or sealed buffer, one larger than a chunk, or a guarded one.
         if handle
             .tag
             .has(Tag::FOREIGN | Tag::TRACED | Tag::SEALED | Tag::LONG)
@@ -61,7 +61,7 @@ impl Sender {
         None
     }
 
-    /// Whether the pool was the last used, and a buffer that is as it should be can be sent without looking any further.
+    /// Whether the pool was the last used one, and a buffer that passes `is_as_it_should` can be sent at once.
     #[inline(always)]
     pub(super) fn ready_at_once(
         &self,
@@ -129,7 +129,7 @@ impl Sender {
         Ok(Outcome::Sent)
     }
 
-    /// Whether the buffer's pool is assigned; assigns it if not.
+    /// Assigns the buffer's pool if it is not assigned.
     #[inline(always)]
     pub(super) fn ready_for(&mut self, buf: Handle) -> Result<(), Error> {
         self.alive()?;
@@ -140,7 +140,8 @@ impl Sender {
         self.find_or_assign(buf)
     }
 
-    /// Counts, publishes, wakes the receiver unless more is to follow (`Publish::Release`), and lets our own reference go. After `ready_for`.
+    /// Counts, publishes, wakes the receiver unless more messages follow (`Publish::Release`), and drops this end's
+    /// reference. Called after `ready_for`.
     #[inline(always)]
     pub(super) fn publish(&mut self, buf: Buffer, carries: Carries, word: u64, how: Publish) {
         let handle = buf.handle();
@@ -158,7 +159,7 @@ impl Sender {
         self.publish_again(handle, carries, word, how, || drop(buf));
     }
 
-    /// Publishes a buffer that others know, or that the sender keeps. `release` lets our own reference go.
+    /// Publishes a buffer that other domains know, or that the sender keeps. `release` drops this end's reference.
     #[inline(always)]
     pub(super) fn publish_again(
         &mut self,
@@ -194,16 +195,16 @@ impl Sender {
         };
         match words_of(&self.outs, buf) {
             Some(words) => tranship_ledger::send_again(words, publish, release, reached),
-            // `ready_for` has found it, and none of them is ever taken away.
+            // `ready_for` has found the pool, and no assignment is ever removed.
             None => debug_assert!(false, "a pool that is not assigned"),
         }
     }
 
-    /// Publishes a buffer that nobody else knows, as `publish`, and gives its only handle away.
+    /// Publishes a buffer that no other domain knows, like `publish`, and gives its only handle away.
     ///
     /// # Safety
-    /// `home` is the buffer's pool, of which the buffer is private, and `at` its place among `outs`. There is room for a line. The caller
-    /// forgets the handle, which is this function's to let go.
+    /// `home` is the buffer's pool, of which the buffer is private, and `at` its place among `outs`. There is room for
+    /// a line. The caller forgets the handle, which this function drops.
     #[inline(always)]
     pub(super) unsafe fn publish_first(
         &mut self,
@@ -223,7 +224,7 @@ impl Sender {
         unsafe { self.publish_placed(home, at, placed, carries, word, how) };
     }
 
-    /// Publishes a buffer whose words have been found, with what a line says of its chunks.
+    /// Publishes a buffer whose words were found, with the serial that the line names.
     ///
     /// # Safety
     /// As for `publish_first`.
@@ -279,7 +280,7 @@ impl Sender {
     }
 }
 
-/// A first send, as far as it is not the ledger's.
+/// The steps of a first send outside of the ledger.
 struct First<'a> {
     pool: &'a OwnPool,
     slot: u32,
@@ -291,14 +292,14 @@ struct First<'a> {
     skippable: u64,
     word: u64,
     message: u32,
-    /// Whether the receiver is to be told.
+    /// Whether the receiver has to be told.
     is_last: bool,
     how: Publish,
     producer: &'a mut Producer,
     lines: Lines<'static>,
     link: &'a LinkShared,
     defer: Option<&'a mut DeferProducer>,
-    /// Becomes how many are, and were, in the defer queue with this one, if there is room for it.
+    /// Set to the number of slots that were ever put on the defer queue, this one included, if it has room.
     number: &'a mut u32,
 }
 

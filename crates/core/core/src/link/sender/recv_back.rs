@@ -12,15 +12,17 @@ use std::time::{Duration, Instant};
 use tranship_ring::Waker;
 
 impl Sender {
-    /// Receives what the receiver has sent back ([`Receiver::send_back`](crate::Receiver::send_back)), if something is there, in the order in which it was
-    /// sent. It can still be had when the receiver is gone; then, too, there is `None` when all is taken ([`status`](Sender::status) tells the two apart).
-    /// [`recv_back`](Sender::recv_back) waits for it, and [`PollItem::control`](crate::PollItem::control) for it and other things.
+    /// Receives the next payload that the receiver has sent back ([`Receiver::send_back`](crate::Receiver::send_back)),
+    /// if one is there, in the order of the sends. Payloads of a receiver that is gone can still be taken. `None`:
+    /// nothing waits; [`status`](Sender::status) tells whether the receiver is gone. [`recv_back`](Sender::recv_back)
+    /// waits for it, and [`PollItem::control`](crate::PollItem::control) for it and other things.
     ///
     /// A buffer that is handed back was sent, so it can be read and shared and never written: it arrives as [`Body::Buffer`](crate::Body::Buffer). Where the
     /// handle itself goes over, as over `local:`, it arrives as it was handed back. `try_recv_back` does not block.
     ///
     /// # Errors
-    /// [`ErrorKind::PeerViolation`](crate::ErrorKind::PeerViolation) for what the receiver may not send back.
+    /// [`ErrorKind::PeerViolation`](crate::ErrorKind::PeerViolation) if the receiver sends back anything that it may
+    /// not.
     #[inline(always)]
     pub fn try_recv_back(&mut self) -> Result<Option<Message>, Error> {
         if !self.fork.is_child() && self.store.is_none() {
@@ -75,7 +77,7 @@ impl Sender {
     pub(in crate::link) fn look_for_control(&mut self) -> Result<Option<Message>, Error> {
         self.link.domain.check_fork()?;
         self.link.domain.catch_up();
-        // Asked first: what it said before it went is there.
+        // Read first: then the replies from before the receiver's end are there.
         let over = self.link.gone() != Gone::No;
         match self.try_recv_back()? {
             None if over => Err(self.peer_gone()),
@@ -83,8 +85,8 @@ impl Sender {
         }
     }
 
-    /// A buffer of the pool that was sent from last, if that is what comes next. `None` leaves the line for the long way, which believes nothing
-    /// of what was seen here.
+    /// Takes a buffer of the pool that was sent from last, if it is the next reply. `None` leaves the line for the long
+    /// way, which believes nothing that was seen here.
     #[inline]
     fn take_returned(&mut self) -> Option<(u64, Buffer)> {
         let mut replies = lock(&self.link.replies);
@@ -103,7 +105,8 @@ impl Sender {
         Some((word, buf))
     }
 
-    /// Not boxed, as what is received is: words come this way in a steady state, too, which takes nothing from the heap.
+    /// Not boxed, unlike received messages: words come this way in a steady state, too, which takes nothing from the
+    /// heap.
     #[inline(never)]
     fn try_recv_back_slow(&mut self) -> Result<Option<Message>, Error> {
         if self.link.domain.fork.is_child() {
@@ -131,7 +134,7 @@ impl Sender {
         Ok(reply?.map(message))
     }
 
-    /// Nobody asks any more: what was passed back is the pool's.
+    /// Gives buffers that were passed back to their pool: no caller asks for them any more.
     pub(super) fn end_replies(&mut self) {
         let mut replies = lock(&self.link.replies);
         if self.store.is_some() {

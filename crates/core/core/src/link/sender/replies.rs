@@ -1,7 +1,7 @@
 //! Replies of the receiver: messages, and buffers that it hands back.
 //!
-//! A buffer that it passes back was counted by nobody on its way: the receiver has taken its receipt back, so the buffer counts as one that we sent and
-//! that was not taken yet, until we hold it and take the sending back too (`tranship_ledger::order::PASS_BACK`).
+//! No counter counts a buffer on its way back. The receiver has taken its receipt back, so the buffer counts as sent
+//! and not taken, until this end holds it and takes the send back, too (`tranship_ledger::order::PASS_BACK`).
 
 use super::Out;
 use crate::base::lock;
@@ -15,8 +15,8 @@ use tranship_proto::BufferId;
 use tranship_sys::crash;
 
 impl LinkShared {
-    /// A queue is about to leave the reader set, and with it what keeps the buffers that its sink has passed back: they are taken first. The sink
-    /// passes nothing any more.
+    /// Takes the buffers that a queue's sink has passed back, before the queue leaves the reader set: only its counters
+    /// keep them. The sink passes nothing any more.
     pub(crate) fn save_replies(&self) {
         let mut replies = lock(&self.replies);
         if replies.over {
@@ -27,7 +27,7 @@ impl LinkShared {
         self.early_replies.store(true, Ordering::Release);
         // Limit: as many as the ring holds, whatever a liar goes on writing.
         for _ in 0..self.their_lines().count() {
-            // The sending need not be taken back, nor may it: the counter is the Sender's to write.
+            // The send is not taken back: only the Sender writes that counter.
             match self.take_reply(&mut replies, None) {
                 Ok(None) => break,
                 Ok(Some(reply)) => replies.early.push_back(Ok(reply)),
@@ -36,26 +36,26 @@ impl LinkShared {
         }
     }
 
-    /// Whether something may be there: false only if nothing is.
+    /// Whether a reply may be there; false only if none is.
     #[inline]
     pub(super) fn has_reply(&self) -> bool {
         self.ring.has_line() || self.has_early_reply()
     }
 
-    /// The lines that another thread has given back are among the early ones.
+    /// Whether there may be early replies, which another thread has taken off the ring.
     fn has_early_reply(&self) -> bool {
         // Ordering: acquire, after the load of our head in `has_line`: the thread that moved it has set this before.
         fence(Ordering::Acquire);
         self.early_replies.load(Ordering::Acquire)
     }
 
-    /// There are none; under the lock of the replies.
+    /// Notes that there are no early replies; called under the lock of the replies.
     pub(super) fn no_early_reply(&self) {
         // Ordering: relaxed; only the holder of the lock writes it.
         self.early_replies.store(false, Ordering::Relaxed);
     }
 
-    /// The next one; `outs` is how the sender knows its pools, which alone counts.
+    /// Takes the next reply. `outs`: the sender's pools; only the sender takes sends back.
     pub(super) fn take_reply(
         &self,
         replies: &mut Replies,
@@ -78,7 +78,7 @@ impl LinkShared {
         Ok(Some((words[1], reply?)))
     }
 
-    /// Whether something may be there that was sent back, or will never be again.
+    /// Whether a reply may be there, or none can come any more.
     pub(in crate::link) fn may_have_reply(&self) -> bool {
         self.has_reply() || self.gone() != Gone::No
     }
@@ -109,7 +109,7 @@ impl LinkShared {
         }
     }
 
-    /// A buffer of ours that is passed back.
+    /// Takes an own buffer that is passed back.
     fn returned(&self, reference: Reference, outs: Option<&[Out]>) -> Result<Buffer, Violation> {
         let pool = reference.id.pool();
         let known = outs.and_then(|outs| outs.iter().find(|out| out.assignment.pool == pool));
@@ -135,7 +135,7 @@ pub(super) enum Counted {
 }
 
 impl Assignment {
-    /// A buffer of its pool that is passed back. The send is taken back, too, if this end may do so.
+    /// Takes a buffer of the pool that is passed back. Also takes the send back, if this end may do so.
     #[inline]
     pub(super) fn returned(
         &self,

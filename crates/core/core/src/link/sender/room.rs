@@ -12,7 +12,7 @@ use tranship_ring::Waker;
 use tranship_sys::time::monotonic_ns;
 
 impl Sender {
-    /// Room for that many lines, waiting as chosen.
+    /// Makes room for `want` lines, waiting as the channel's options say.
     #[inline(always)]
     pub(super) fn make_room(&mut self, want: u32) -> Result<(), Error> {
         if self.producer.known_room(self.lines) >= want {
@@ -53,7 +53,7 @@ impl Sender {
         self.link.gone() != Gone::No || self.look_for_room(1).unwrap_or(true)
     }
 
-    /// Whether the receiver has taken all; an error if it is gone and has not.
+    /// Whether the receiver has taken everything. Fails if the receiver is gone and has not.
     pub(in crate::link) fn is_taken(&mut self) -> Result<bool, Error> {
         match self.wait_taken(Duration::ZERO) {
             Err(error) if error == ErrorKind::TimedOut => Ok(false),
@@ -91,7 +91,8 @@ impl Sender {
         .into())
     }
 
-    /// Waits until the receiver has taken everything that was sent, at most that long; a receiver that then goes has left nothing.
+    /// Waits until the receiver has taken everything that was sent, or fails after `timeout`. A receiver that ends
+    /// after success has left no message behind.
     ///
     /// # Errors
     /// [`NotTaken`], with how many messages are left: `PeerGone` or `TimedOut`.
@@ -105,7 +106,7 @@ impl Sender {
         let gone = match self.poll_room(all, deadline) {
             Ok(true) => return Ok(()),
             Ok(false) => false,
-            // What it took before it went counts.
+            // Messages that the receiver took before its end count.
             Err(error) if error == ErrorKind::PeerGone => match self.look_for_room(all)? {
                 true => return Ok(()),
                 false => true,
@@ -138,7 +139,7 @@ impl Sender {
         }
     }
 
-    /// One pause of a caller that waits for `is_ready`, as chosen; it may end without it.
+    /// Pauses once for a caller that waits for `is_ready`, as the channel's options say. The pause may end early.
     pub(super) fn pause(
         &self,
         polls: &mut u32,
@@ -168,7 +169,7 @@ impl Sender {
     }
 }
 
-/// Why the channel is closed.
+/// Returns the error of a channel that is closed for a violation.
 fn broke_a_rule(violation: Violation) -> Error {
     let text = "the receiver broke a rule, the channel is closed";
     Error::because(ErrorKind::PeerViolation, text, violation)

@@ -1,11 +1,12 @@
-//! A large buffer of level `none` is sealed before it is sent: last of all that may fail, as it cannot be taken back.
+//! The seal of a large buffer of level `none`, before its send. It is the last step that may fail, because it cannot be
+//! undone.
 
 use super::Sender;
 use crate::buffer::{Handle, Home, Tag};
 use crate::error::{Error, ErrorKind, TimedOut};
 
 impl Sender {
-    /// From here on nobody can write the buffer, if it is one of those; its pool is assigned.
+    /// Seals the buffer, if it is such a one, so that no process can write it. Its pool is assigned.
     #[inline(always)]
     pub(super) fn seal(&self, buf: Handle) -> Result<(), Error> {
         match buf.tag.has(Tag::SEALED) {

@@ -1,4 +1,4 @@
-//! Drawing. Everything is cut to the room that there is; too small a screen says so.
+//! Drawing. Everything is cut to the screen's size; too small a screen says so.
 
 use super::app::{App, Mode};
 use super::grid::{Bar, Line as GridLine, title};

@@ -23,7 +23,7 @@ pub(super) struct Source {
 }
 
 impl Source {
-    /// Returns the first page whose manager lives; else the first that there is.
+    /// Returns the first page whose manager lives, else the first page.
     pub fn find(args: &ConnectArgs) -> Result<Source> {
         let places = sockets::candidates(args.socket.as_deref());
         let mut left = None;

@@ -13,14 +13,14 @@ use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
 use tranship::ErrorKind;
 
-/// What a line shows first.
+/// First column of a line.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Shown {
     Messages,
     Bytes,
 }
 
-/// What came in a period.
+/// Messages of a period.
 #[derive(Debug, Default, Serialize, PartialEq)]
 struct Period {
     messages: u64,

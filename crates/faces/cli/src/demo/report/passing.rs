@@ -126,8 +126,8 @@ impl Report {
     }
 }
 
-/// Returns whether 0 bytes copied says something: frames came, and where they come by copies that was counted. The last
-/// is ours.
+/// Returns whether a count of 0 copied bytes is a proof: all stages got frames, and the count saw the copies of the
+/// stages that copy. The last is ours.
 fn is_counted(stages: impl Iterator<Item = (u64, u64)>) -> bool {
     let stages: Vec<_> = stages.collect();
     let copying = stages.split_last().map_or(&[][..], |(_, others)| others);
