@@ -200,7 +200,7 @@ fn no_caller_hangs_and_the_right_party_is_named() {
     let mut clerk = start(manager(), &path);
     let mut serving = [start(server(), &path), start(server(), &path)];
     let mut calling = [start(client(), &path), start(client(), &path)];
-    for kill in 0..tranship_testkit::kills(300, 2000) {
+    for kill in 0..tranship_testkit::kills(60, 2000) {
         dog.step(format_args!("kill {kill}"));
         calling
             .iter()

@@ -57,7 +57,7 @@ fn at_random() {
     let dog = Watchdog::new();
     let mut random = Random::printed("at_random");
     let mut stage = Stage::new(&mut random);
-    for n in 0..tranship_testkit::kills(300, 2000) {
+    for n in 0..tranship_testkit::kills(60, 2000) {
         let role = match random.below(10) {
             0 | 1 => Role::Producer(0),
             2 => Role::Producer(1),

@@ -6,8 +6,9 @@ use std::convert::Infallible;
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::task::{Context as Turn, Poll};
+use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use prost::bytes::Bytes;
 use tokio::net::UnixListener;
 use tokio::runtime::{Builder, Runtime};
@@ -26,9 +27,8 @@ use crate::party::{Party, folder};
 use crate::peer::{Peer, Role};
 
 const METHOD: &str = "/tranship.Bench/Call";
-/// The stamp after which no call comes. Its answer goes into the socket in so many turns of the runtime; others go while the
-/// next request is waited for.
-const LAST: (u64, usize) = (u64::MAX, 64);
+/// The stamp of the last call, which nobody answers, and how long its request may take to go out.
+const LAST: (u64, Duration) = (u64::MAX, Duration::from_millis(100));
 
 /// The stamp, and bytes of which the library copies each on its way.
 #[derive(Clone, PartialEq, prost::Message)]
@@ -117,7 +117,7 @@ impl Peer for Tonic {
     }
 
     fn open(case: &Case, role: Role, party: &Party) -> Result<Self> {
-        let runtime = Builder::new_current_thread().enable_io().build()?;
+        let runtime = Builder::new_current_thread().enable_all().build()?;
         let path = socket(party.run);
         let side = if role == Role::Pong {
             std::fs::create_dir_all(folder(party.run))?;
@@ -155,15 +155,16 @@ impl Peer for Tonic {
         };
         let parcel = Parcel { stamp, payload };
         match &mut self.side {
+            Side::Caller(grpc, _) if is_last => {
+                let sent = self
+                    .runtime
+                    .block_on(async { tokio::time::timeout(LAST.1, call(grpc, parcel)).await });
+                ensure!(sent.is_err(), "the last call was answered");
+            }
             Side::Caller(_, next) => *next = Some(parcel),
             Side::Worker(_, answer) => {
                 let answer = answer.take().context("no request to be answered")?;
                 answer.send(parcel).ok().context("the call is gone")?;
-                self.runtime.block_on(async {
-                    for _ in 0..if is_last { LAST.1 } else { 0 } {
-                        tokio::task::yield_now().await;
-                    }
-                });
             }
         }
         Ok(())
@@ -173,14 +174,7 @@ impl Peer for Tonic {
         match &mut self.side {
             Side::Caller(grpc, next) => {
                 let parcel = next.take().context("no call in flight")?;
-                let answer = self.runtime.block_on(async {
-                    grpc.ready().await?;
-                    let method = http::uri::PathAndQuery::from_static(METHOD);
-                    let codec = ProstCodec::<Parcel, Parcel>::default();
-                    let answer = grpc.unary(Request::new(parcel), method, codec).await?;
-                    anyhow::Ok(answer.into_inner())
-                })?;
-                Ok(answer.stamp)
+                Ok(self.runtime.block_on(call(grpc, parcel))?.stamp)
             }
             Side::Worker(asked, kept) => {
                 let (parcel, answer) = self
@@ -192,4 +186,12 @@ impl Peer for Tonic {
             }
         }
     }
+}
+
+async fn call(grpc: &mut Grpc<Channel>, parcel: Parcel) -> Result<Parcel> {
+    grpc.ready().await?;
+    let method = http::uri::PathAndQuery::from_static(METHOD);
+    let codec = ProstCodec::<Parcel, Parcel>::default();
+    let answer = grpc.unary(Request::new(parcel), method, codec).await?;
+    Ok(answer.into_inner())
 }
