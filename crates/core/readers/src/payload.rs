@@ -101,10 +101,10 @@ pub trait Writes: Sized {
         waits: Waits,
     ) -> Result<Self::Sent, SendError<Aggregate>>;
 
-    /// Looks for room once. `since` is the time of the first look that found no room for this message.
+    /// Looks for room once. `since` is when this message was first found to have none.
     fn look_for_room(&mut self, since: &mut Option<Instant>) -> Result<Room<Self::Sent>, Error>;
 
-    /// Looks for memory once. The inner error says that there is none until readers give some back.
+    /// Finds memory once. The inner error: there is none before readers let go of some.
     fn make_memory(
         &mut self,
         len: usize,

@@ -34,7 +34,7 @@ pub trait Host {
     /// Whether a reader says its wish before it joins.
     const WISHES: bool;
 
-    /// Begins to look at a desk. The returned [`Go`] is sent to the reader.
+    /// Begins to look at a desk. What this gives is said to the reader.
     fn welcome(&mut self, desk: usize, peer: Peer, wish: u8) -> (Self::Of, Go);
 
     /// Notes that a reader is gone, or was expelled.

@@ -10,7 +10,7 @@ use tranship_core::{BufferMut, Domain, Error, ErrorKind, SendError};
 use tranship_sync::{Owned, Visitor};
 use tranship_sys::membarrier;
 
-/// The time after which a writer that waits looks again.
+/// A writer that waits looks again after this time.
 pub const PAUSE: Duration = Duration::from_micros(200);
 
 /// Allocates out of the writer's pool, or waits for memory.
@@ -38,7 +38,7 @@ pub fn alloc<W: Writes>(
     }
 }
 
-/// Looks for memory once. The inner error says that there is none until readers give some back.
+/// Looks for memory once. The inner error: there is none before readers let go of some.
 fn look_for_memory<W: Writes>(
     writer: &mut W,
     len: usize,
@@ -50,8 +50,7 @@ fn look_for_memory<W: Writes>(
     }
 }
 
-/// Allocates as [`alloc`] does, without blocking the thread, in any runtime. A task that waits looks again about once a
-/// millisecond.
+/// Allocates as [`alloc`] does, for awaiting in any runtime. A task that waits looks again about once a millisecond.
 pub fn alloc_async<W: Writes + Send>(
     owned: &mut Owned<W>,
     domain: &Domain,

@@ -137,7 +137,7 @@ impl TopicOptions {
     }
 }
 
-/// Options of a subscription.
+/// A subscription.
 #[derive(Clone, Debug, Default)]
 pub struct SubscriberOptions {
     pub(crate) latest: bool,

@@ -118,8 +118,7 @@ impl Publisher {
         waiting::alloc(&mut *self.writing.enter(), len, deadline).map(Box::new)
     }
 
-    /// Allocates a buffer as [`alloc`](Publisher::alloc) does, without blocking the thread, in any runtime. A task that
-    /// waits looks again about once a millisecond.
+    /// Allocates a buffer as [`alloc`](Publisher::alloc) does, for awaiting in any runtime. A task that waits looks again about once a millisecond.
     ///
     /// # Errors
     /// As [`alloc`](Publisher::alloc), and `System` if the thread that wakes tasks cannot be made.
@@ -143,12 +142,11 @@ impl Publisher {
         waiting::send(&mut self.writing, &self.domain, payload, Waits::Until(None))
     }
 
-    /// Publishes a message as [`send`](Publisher::send) does, without blocking the thread, in any runtime. A future
-    /// that is dropped before it is ready has published nothing.
+    /// Publishes a message as [`send`](Publisher::send) does, for awaiting in any runtime. A future that is dropped before it is ready
+    /// has published nothing.
     ///
     /// # Errors
-    /// As [`send`](Publisher::send); `OutOfMemory` if there is no memory for an aggregate's list; `System` if the
-    /// thread that wakes tasks cannot be made.
+    /// As [`send`](Publisher::send); `OutOfMemory` if there is no memory for an aggregate's list; `System` where the thread that wakes tasks cannot be had.
     pub fn send_async<P: Publish + Unpin>(
         &mut self,
         payload: P,

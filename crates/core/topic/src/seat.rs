@@ -55,7 +55,7 @@ pub(crate) enum Looked {
 }
 
 impl Seat {
-    /// Opens the ring that the publisher has shown, and tells the publisher the wishes of this end.
+    /// Takes what the publisher has shown, and says what this end wishes.
     pub(crate) fn new(receiver: Receiver, desk: DeskRw, reliable: bool) -> Result<Seat, Error> {
         static ENDS: Names = NAMES;
         let wish = if reliable { RELIABLE } else { 0 };

@@ -10,7 +10,7 @@ use tranship_ledger::rounds::{Published, Reliable};
 use tranship_readers::{Go, Host, Joins, Names, Seat, Seats, View, Word};
 use tranship_ring::broadcast::{Win, ahead, sequence};
 
-/// A subscriber, as its publisher sees it. Its text form says how the subscriber holds the publisher back.
+/// A subscriber, as its publisher sees it. Its text form says what holds the publisher back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SubscriberSeen {
     /// The subscriber's domain.
@@ -68,14 +68,14 @@ impl fmt::Display for SubscriberSeen {
 /// The publisher's record of a subscriber.
 pub(crate) struct Subscription {
     reliable: bool,
-    /// Where the subscriber's window began at the last look, and since when it has begun there.
+    /// Where its window began when last looked at, and since when.
     stands: (u64, Instant),
-    /// The time since which the subscriber has kept some buffer.
+    /// Since when it has kept something.
     keeps: Option<Instant>,
 }
 
 impl Subscription {
-    /// Notes the desk's present state.
+    /// Notes what the desk shows now.
     fn note(&mut self, view: &View) {
         let low = Win::unpack(view.get().win()).low;
         if low != self.stands.0 {
@@ -99,7 +99,7 @@ pub(crate) struct Lobby<'a> {
 
 /// The bit of a wish, and of the word by which a subscriber begins: the subscriber is reliable.
 pub(crate) const RELIABLE: u8 = 1;
-/// A publisher's word: the subscriber is no longer reliable, because it was behind for too long.
+/// A publisher's word: the subscriber is no longer reliable, for it was behind for too long.
 pub(crate) const DEMOTED: Word = Word::Other(0);
 
 /// The names of a topic's ends, for texts of errors.
@@ -157,7 +157,7 @@ impl Subscribers {
     /// Takes new subscribers in, and removes those that are gone.
     pub(crate) fn tend(&mut self, joins: Joins<'_, Lobby<'_>>) {
         self.all.tend(joins);
-        // Each call notes the state of one desk, in turn.
+        // What desks show is noted one at a call, in turn.
         let desk = self.noted % self.all.desks().max(1);
         self.noted = desk + 1;
         if let Some((seat, view)) = self.all.seat_mut(desk) {
@@ -165,7 +165,7 @@ impl Subscribers {
         }
     }
 
-    /// Notes the state of all desks.
+    /// Notes what all desks show.
     pub(crate) fn note_all(&mut self) {
         for (seat, view) in self.all.iter_mut() {
             seat.of.note(view);
@@ -201,7 +201,7 @@ impl Subscribers {
                 pid: seat.peer.pid,
                 uid: seat.peer.uid,
                 reliable: seat.of.reliable,
-                // The desk of a subscriber that lies can show any position.
+                // A liar's desk shows any position.
                 behind: behind.unsigned_abs().min(depth.into()),
                 kept,
                 more,

@@ -33,7 +33,7 @@ const SPINS: u32 = 32;
 const SPARE: usize = 64;
 /// The most bytes of these buffers together. So rounds look for large buffers sooner.
 const SPARE_BYTES: usize = 8 << 20;
-/// The fewest such buffers for which a round begins.
+/// The fewest that a round is begun for.
 const LEAST_SPARE: usize = 8;
 /// Steps of a round that `Rounds` counts in before a round is due.
 const ROUND_LEAD: usize = 12;
@@ -57,7 +57,7 @@ pub(crate) struct Writing {
     tended: u64,
     is_steady: bool,
     dropped: u64,
-    /// The oldest line whose memory reliable subscribers kept at the last look, and since when they have kept it.
+    /// The oldest line when reliable subscribers kept its memory last, and since when they did.
     stuck: Option<(u64, Instant)>,
     /// The time since which the manager owes an answer about more memory.
     late: Option<Instant>,
@@ -545,7 +545,7 @@ impl Writing {
     #[inline(always)]
     fn step(&mut self) {
         let mut exceeded = Vec::new();
-        // A round is due when as many buffers of ended lines wait as may.
+        // A round is due when the ended lines have as many buffers as may wait.
         let most = self.options.depth as usize + self.held.spare + ROUND_LEAD;
         let available = most.saturating_sub(self.held.count);
         let mut found = Found {

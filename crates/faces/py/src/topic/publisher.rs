@@ -146,11 +146,11 @@ impl Publisher {
         aio.call_method1("alloc", (slf, nbytes.named::<usize>("nbytes")?))
     }
 
-    /// Publishes a buffer of `alloc`, an array in such a buffer, or a list of these, by reference: all are read-only
-    /// from then on. Other objects with bytes go in the message itself, up to `INLINE_BYTES` bytes.
+    /// Publishes a buffer of `alloc`, an array that lies in one, or a list of such, by reference: all are read-only from then
+    /// on. Other objects with bytes go in the message itself, up to `INLINE_BYTES` bytes.
     ///
-    /// Waits only for reliable subscribers, as `when_behind` says. Returns True if the message was published, False if
-    /// it was dropped because a reliable subscriber was behind ("drop-new").
+    /// Waits only for reliable subscribers, as `when_behind` says. True: it was published. False: it was dropped, because
+    /// a reliable subscriber was behind ("drop-new").
     #[pyo3(signature = (payload, word=Number::of(0)), text_signature = "($self, payload, word=0)")]
     fn send(&self, py: Python<'_>, payload: &Bound<'_, PyAny>, word: Number) -> PyResult<bool> {
         self.held.fork_epoch().check(py)?;
