@@ -139,6 +139,7 @@ class _ChannelStat(TypedDict):
     ring_bytes: int
     pools: list[int]
     kind: str
+    behind_ns: int
 
 @type_check_only
 class _HoldStat(TypedDict):
