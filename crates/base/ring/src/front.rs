@@ -20,6 +20,21 @@ pub(crate) struct Front {
     stalls: AtomicU64,
     stalled_ns: AtomicU64,
     waits_since: AtomicU64,
+    /// For observers: what lies beside this half's own lines ([`Behind`]).
+    behind: [AtomicU64; 4],
+}
+
+/// What the other end has still to take of a ring beside the link's own, for observers: of a topic.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Behind {
+    /// The ring's lines; 0: there is no such ring.
+    pub lines: u64,
+    /// Messages that the other end has passed.
+    pub passed: u64,
+    /// Messages that it has still to take.
+    pub left: u64,
+    /// Since when it has passed none of these (`CLOCK_MONOTONIC`, ns); 0: it has none to take.
+    pub since_ns: u64,
 }
 
 #[cfg(not(loom))]
@@ -30,6 +45,7 @@ const _: () = {
     assert!(std::mem::offset_of!(Front, head) == 256);
     assert!(std::mem::offset_of!(Front, stalls) == 320);
     assert!(std::mem::offset_of!(Front, waits_since) == 336);
+    assert!(std::mem::offset_of!(Front, behind) == 344);
 };
 
 /// An end's state, as it says in `closed`.
@@ -69,6 +85,20 @@ impl Front {
     pub(crate) fn wait(&self, now_ns: u64) {
         if self.waits_since.load(Ordering::Relaxed) == 0 {
             self.waits_since.store(now_ns.max(1), Ordering::Relaxed);
+        }
+    }
+
+    /// Says what the other end has still to take beside this half's lines.
+    pub(crate) fn say_behind(&self, behind: Behind) {
+        let Behind {
+            lines,
+            passed,
+            left,
+            since_ns,
+        } = behind;
+        for (word, now) in self.behind.iter().zip([lines, passed, left, since_ns]) {
+            // Ordering: as in `stall`.
+            word.store(now, Ordering::Relaxed);
         }
     }
 

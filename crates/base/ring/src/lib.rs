@@ -30,7 +30,7 @@ mod turns;
 mod wait;
 
 pub use consumer::Consumer;
-pub use front::Ending;
+pub use front::{Behind, Ending};
 pub use half::Side;
 #[cfg(not(loom))]
 pub use half::{HalfRo, HalfRw, MAX_TYPE_BYTES, len};

@@ -1,6 +1,6 @@
 //! A ring from one end's side: its own half, which it writes, and the other's, which it reads.
 
-use crate::front::Ending;
+use crate::front::{Behind, Ending};
 use crate::half::{HalfRo, HalfRw};
 use crate::kernel;
 use crate::line::Lines;
@@ -131,6 +131,11 @@ impl Ring {
     #[cold]
     pub fn wait_no_more(&self, now_ns: u64) {
         self.own.front().wait_no_more(now_ns);
+    }
+
+    /// Says, for observers, what the other end has still to take of a ring beside this one.
+    pub fn say_behind(&self, behind: Behind) {
+        self.own.front().say_behind(behind);
     }
 
     /// Records how this end ended, once.

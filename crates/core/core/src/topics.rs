@@ -24,13 +24,14 @@ use tranship_ledger::generation;
 use tranship_proto::{BufferId, DomainId, PoolId, Role};
 use tranship_region::View;
 use tranship_region::layout::{self, RefsRo};
-use tranship_ring::Point;
+use tranship_ring::{Behind, Point};
+use tranship_sys::time::monotonic_ns;
 
 pub use crate::domain::{Gone, Tended};
 pub use crate::link::{Due, Polled, Taken};
 pub use holds::Holds;
 pub use readers::Readers;
-pub use sleep::Sleep;
+pub use sleep::{AwaitedReaders, Sleep};
 pub use writers::Writers;
 
 mod holds;
@@ -434,6 +435,26 @@ impl Sender {
         self.link().gone()
     }
 
+    /// Says, for observers, what the subscriber has still to take.
+    #[doc(hidden)]
+    pub fn topic_says(&self, behind: Behind) {
+        self.link().ring.say_behind(behind);
+    }
+
+    /// Says, for observers, that the publisher waits for the subscriber, or no longer does.
+    #[doc(hidden)]
+    #[cold]
+    pub fn topic_waits(&self, waits: bool) {
+        let (ring, now) = (&self.link().ring, monotonic_ns());
+        match waits {
+            true => {
+                ring.stall();
+                ring.wait(now);
+            }
+            false => ring.wait_no_more(now),
+        }
+    }
+
     /// Says whether the subscriber's process has ended.
     #[doc(hidden)]
     pub fn topic_is_dead(&self) -> bool {
@@ -505,6 +526,13 @@ impl Receiver {
         // Ordering: Acquire pairs with the Release with which a handle went: what was read under it comes before.
         let refs = self.refs(pool).and_then(|refs| refs.get(slot as usize));
         refs.is_some_and(|refs| refs.load(Ordering::Acquire) != 0)
+    }
+
+    /// Tells a writer that sleeps ([`AwaitedReaders`]) that this reader has let go of something.
+    #[doc(hidden)]
+    #[inline(always)]
+    pub fn topic_tells(&self) {
+        self.link().notify();
     }
 
     /// Looks whether the publisher's process has ended, for the manager may be away.

@@ -243,7 +243,7 @@ records! {
         exported_as: Option<Role> = Fact;
         /// For a name that no domain exports yet: the role of the domain that waits for it.
         waiting_as: Option<Role> = Fact;
-        /// Messages that the receiver has taken.
+        /// Messages that the receiver has taken; of a topic, taken or missed, by the publisher's word.
         taken: u64 = Counter as "channel_messages";
         /// Messages sent and not taken.
         depth: u64 = Gauge;
@@ -264,6 +264,9 @@ records! {
         /// What its name is: a channel's, a topic's or a queue's. A connection to a topic or queue whose writer has
         /// ended counts as a channel.
         kind: NameKind = Fact;
+        /// How long the subscriber of a topic has taken none of the messages that it has still to take; 0: it has none
+        /// to take.
+        behind_ns: u64 = Most;
     }
 
     /// The buffers of a pool that a domain holds.

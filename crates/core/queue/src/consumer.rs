@@ -9,7 +9,7 @@ use crate::seat::{Looked, Seat, Takes};
 use std::future::poll_fn;
 use std::task::Poll;
 use std::time::{Duration, Instant};
-use tranship_core::topics::{self, Gone, Kind, Polled, Sleep, Writers};
+use tranship_core::topics::{self, Gone, Kind, Sleep, Writers};
 use tranship_core::{Domain, DomainId, Error, ErrorKind, PollItem, Receiver, Wait};
 use tranship_readers::is_put_off;
 use tranship_ring::broadcast::DeskRw;
@@ -502,27 +502,7 @@ impl Drop for Awake<'_> {
     }
 }
 
-impl Polled for Consumer {
-    fn domain(&self) -> &Domain {
-        &self.domain
-    }
-
-    fn has_something(&mut self) -> bool {
-        self.ahead = self.try_recv().transpose();
-        self.ahead.is_some()
-    }
-
-    fn arm(&mut self) -> Result<Duration, Error> {
-        match Consumer::arm(self)? {
-            true => Ok(self.settle()),
-            false => Ok(Duration::ZERO),
-        }
-    }
-
-    fn disarm(&mut self) {
-        Consumer::disarm(self);
-    }
-}
+tranship_readers::polled!(Consumer);
 
 impl std::fmt::Debug for Consumer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

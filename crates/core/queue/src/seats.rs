@@ -149,7 +149,7 @@ impl Host for Lobby<'_> {
     const MOST: usize = MOST;
     const WISHES: bool = false;
 
-    fn welcome(&mut self, desk: usize, _: Peer, _: u8) -> (Taking, Go) {
+    fn welcome(&mut self, desk: usize, _: Peer, _: u64) -> (Taking, Go) {
         if self.generations.len() <= desk {
             self.generations.resize(desk + 1, 0);
         }

@@ -507,9 +507,13 @@ impl Writes for Writing {
         all: Aggregate,
         word: u64,
         waits: Waits,
+        list: Option<BufferMut>,
     ) -> Result<(), SendError<Aggregate>> {
         let (pool, name, most) = (self.pool.clone(), self.name.clone(), self.options.pieces);
-        let alloc = |len| waiting::alloc(self, len, waits.deadline());
+        let alloc = |len| match list {
+            Some(list) => Ok(list),
+            None => waiting::alloc(self, len, waits.deadline()),
+        };
         let list = pieces::list(&pool, &all, most, ("queue", &name), alloc);
         let ready = list.and_then(|list| self.find_room(waits).map(|()| list));
         let (named, list) = match ready {
@@ -527,7 +531,7 @@ impl Writes for Writing {
     }
 
     #[cold]
-    fn look_for_room(&mut self, _: &mut Option<Instant>) -> Result<Room<()>, Error> {
+    fn look_for_room(&mut self) -> Result<Room<()>, Error> {
         if self.is_full() {
             self.tend();
         }

@@ -54,13 +54,13 @@ impl Connection {
     pub fn new(
         mut receiver: Receiver,
         names: &'static Names,
-        wish: Option<u8>,
+        wish: Option<u64>,
     ) -> Result<(Connection, OwnedFd, u32), Error> {
         let shown = receiver.topic_ring();
         let (lines, count, bell) = shown.ok_or_else(|| names.broken("it has shown no ring"))?;
         let ring = Arc::new(LinesRo::open(lines, count)?);
         if let Some(wish) = wish {
-            let said = receiver.send_back(&[wish]);
+            let said = receiver.send_back((&[], wish));
             said.map_err(|failed| failed.error)?;
         }
         crash::point("readers.connected");

@@ -9,6 +9,7 @@
 //! | `words` | what a writer says to one reader beside the ring |
 //! | `seats` | the readers as the writer sees them: joining, desks, leaving |
 //! | `connection` | a reader's connection to one writer |
+//! | `polled` | readers as things that `poll` waits for |
 //!
 //! NOT here: the ring and the desks (`ring/broadcast`), the rounds (`ledger/rounds`), names and memory (`core/topics`),
 //! what is done with a line (`topic`, `queue`).
@@ -21,6 +22,7 @@ mod connection;
 pub mod line;
 mod payload;
 pub mod pieces;
+mod polled;
 mod seats;
 pub mod waiting;
 mod words;
@@ -28,5 +30,5 @@ mod words;
 pub use connection::{Connection, Names, WORDS, is_put_off, reading};
 pub use payload::{Payload, Room, Sealed, To, Waits, Writes};
 pub use seats::{BRISK, HALF_OPEN, Host, Joins, Seat, Seats, View};
-pub use waiting::{Idle, PAUSE};
+pub use waiting::Idle;
 pub use words::{Go, Word};

@@ -1,6 +1,7 @@
 //! Payloads: the values that can be sent.
 
 use std::time::Instant;
+use tranship_core::topics::AwaitedReaders;
 use tranship_core::{
     Aggregate, Body, Buffer, BufferMut, Error, ErrorKind, INLINE_BYTES, Pool, SendError,
 };
@@ -19,6 +20,12 @@ pub trait Payload: Sealed {
 
     #[doc(hidden)]
     fn give_back(self) -> Self::Unsent;
+
+    /// Returns how many pieces a line names by a list, which has a buffer of its own. 0: there is no list.
+    #[doc(hidden)]
+    fn pieces(&self) -> usize {
+        0
+    }
 }
 
 #[doc(hidden)]
@@ -52,6 +59,8 @@ pub struct To<'a, W> {
     pub word: u64,
     /// How long the payload may wait for room and for memory of its own.
     pub waits: Waits,
+    /// The memory of its own, if it has waited for it.
+    pub list: Option<BufferMut>,
 }
 
 impl<W> std::fmt::Debug for To<'_, W> {
@@ -99,10 +108,11 @@ pub trait Writes: Sized {
         all: Aggregate,
         word: u64,
         waits: Waits,
+        list: Option<BufferMut>,
     ) -> Result<Self::Sent, SendError<Aggregate>>;
 
-    /// Looks for room once. `since` is when this message was first found to have none.
-    fn look_for_room(&mut self, since: &mut Option<Instant>) -> Result<Room<Self::Sent>, Error>;
+    /// Looks for room once.
+    fn look_for_room(&mut self) -> Result<Room<Self::Sent>, Error>;
 
     /// Finds memory once. The inner error: there is none before readers let go of some.
     fn make_memory(
@@ -116,6 +126,11 @@ pub trait Writes: Sized {
 
     /// Wakes readers that sleep.
     fn ring(&self);
+
+    /// Returns the readers that tell when they let go of memory or make room.
+    fn awaited(&self) -> AwaitedReaders {
+        AwaitedReaders::default()
+    }
 
     /// Does a visit's work while the program does nothing with the writer. Returns true if more is due soon.
     fn tend_idle(&mut self, now: Instant) -> bool;
@@ -158,11 +173,15 @@ impl Payload for Aggregate {
     type Unsent = Aggregate;
 
     fn go<W: Writes>(self, to: To<'_, W>) -> Result<W::Sent, SendError<Aggregate>> {
-        to.writer.send_all(self, to.word, to.waits)
+        to.writer.send_all(self, to.word, to.waits, to.list)
     }
 
     fn give_back(self) -> Aggregate {
         self
+    }
+
+    fn pieces(&self) -> usize {
+        Aggregate::pieces(self).len()
     }
 }
 
@@ -196,6 +215,14 @@ impl Payload for Body {
             Body::BufferMut(buf) => Body::Buffer(buf.freeze()),
             Body::AggregateMut(all) => Body::Aggregate(all.freeze()),
             shared => shared,
+        }
+    }
+
+    fn pieces(&self) -> usize {
+        match self {
+            Body::Aggregate(all) => all.pieces().len(),
+            Body::AggregateMut(all) => all.pieces().len(),
+            _ => 0,
         }
     }
 }
@@ -242,6 +269,10 @@ impl<P: Payload> Payload for (P, u64) {
 
     fn give_back(self) -> (P::Unsent, u64) {
         (self.0.give_back(), self.1)
+    }
+
+    fn pieces(&self) -> usize {
+        self.0.pieces()
     }
 }
 

@@ -5,7 +5,7 @@ use crate::words::{Go, Word};
 use std::convert::Infallible;
 use std::time::{Duration, Instant};
 use tranship_core::error::TypeMismatch;
-use tranship_core::topics::{self, Gone, Peer, Readers, Table};
+use tranship_core::topics::{self, AwaitedReaders, Gone, Peer, Readers, Table};
 use tranship_core::{Body, Buffer, Error, ErrorKind, Pool, Sender};
 use tranship_ledger::rounds::{DeskView, Desks, Rounds};
 use tranship_ring::broadcast::{DeskRo, KEPT, Limits, Win};
@@ -35,7 +35,7 @@ pub trait Host {
     const WISHES: bool;
 
     /// Begins to look at a desk. What this gives is said to the reader.
-    fn welcome(&mut self, desk: usize, peer: Peer, wish: u8) -> (Self::Of, Go);
+    fn welcome(&mut self, desk: usize, peer: Peer, wish: u64) -> (Self::Of, Go);
 
     /// Notes that a reader is gone, or was expelled.
     fn leaves(&mut self, desk: usize, seat: &Seat<Self::Of>, view: &View);
@@ -49,7 +49,7 @@ struct Joining {
     sender: Sender,
     desk: DeskRo,
     assigned: bool,
-    wish: Option<u8>,
+    wish: Option<u64>,
     since: Instant,
 }
 
@@ -70,10 +70,9 @@ impl Joining {
         let sender = &mut self.sender;
         if self.wish.is_none()
             && let Some(message) = sender.try_recv_back()?
-            && let Body::Inline(bytes) = message.body
-            && let [wish] = bytes[..]
+            && let Body::Inline(_) = message.body
         {
-            self.wish = Some(wish);
+            self.wish = Some(message.word);
         }
         if !self.assigned {
             self.assigned = sender.try_assign(pool)?;
@@ -124,7 +123,7 @@ impl View {
     }
 
     /// Says whether the desk claims nothing, and nothing is held.
-    fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         // `more` comes last: a reader that leaves sets it before it clears `kept`.
         self.has_at_most_a_table() && (self.get().more() == 0 || self.held() == 0)
     }
@@ -257,6 +256,14 @@ impl<T> Seats<T> {
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (&mut Seat<T>, &View)> {
         let all = self.seats.iter_mut().zip(&self.views);
         all.filter_map(|(seat, view)| Some((seat.as_mut()?, view.as_ref()?)))
+    }
+
+    /// Returns the channels of these readers, for a writer that waits for them.
+    pub fn awaited(&self, of: impl Fn(&Seat<T>, &View) -> bool) -> AwaitedReaders {
+        let all = self
+            .iter()
+            .filter(|(seat, view)| !seat.left && of(seat, view));
+        AwaitedReaders::of(all.map(|(seat, _)| &seat.sender))
     }
 
     /// Returns how many readers have joined and not left.

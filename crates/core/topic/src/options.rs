@@ -138,12 +138,25 @@ impl TopicOptions {
 }
 
 /// A subscription.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct SubscriberOptions {
+    pub(crate) history: u32,
     pub(crate) latest: bool,
     pub(crate) reliable: bool,
     pub(crate) wait: tranship_core::Wait,
     pub(crate) message_type: Option<String>,
+}
+
+impl Default for SubscriberOptions {
+    fn default() -> Self {
+        SubscriberOptions {
+            history: u32::MAX,
+            latest: false,
+            reliable: false,
+            wait: tranship_core::Wait::default(),
+            message_type: None,
+        }
+    }
 }
 
 impl SubscriberOptions {
@@ -156,6 +169,13 @@ impl SubscriberOptions {
     /// none, which fits a side without a type alone.
     pub fn message_type(mut self, text: &str) -> Self {
         self.message_type = Some(text.into());
+        self
+    }
+
+    /// Sets the most messages from before it joins that the subscriber gets. Default: as many as the topic's
+    /// [`history`](TopicOptions::history) gives.
+    pub fn history(mut self, messages: u32) -> Self {
+        self.history = messages;
         self
     }
 

@@ -118,7 +118,7 @@ impl Publisher {
         waiting::alloc(&mut *self.writing.enter(), len, deadline).map(Box::new)
     }
 
-    /// Allocates a buffer as [`alloc`](Publisher::alloc) does, for awaiting in any runtime. A task that waits looks again about once a millisecond.
+    /// Allocates a buffer as [`alloc`](Publisher::alloc) does, for awaiting in any runtime.
     ///
     /// # Errors
     /// As [`alloc`](Publisher::alloc), and `System` if the thread that wakes tasks cannot be made.
@@ -142,11 +142,36 @@ impl Publisher {
         waiting::send(&mut self.writing, &self.domain, payload, Waits::Until(None))
     }
 
+    /// Publishes a message as [`send`](Publisher::send) does, without waiting for subscribers, whatever
+    /// [`WhenBehind`](crate::WhenBehind) says.
+    ///
+    /// # Errors
+    /// As [`send`](Publisher::send), and `Full`, which names the reliable subscriber that is behind: process, domain, for how long.
+    /// `OutOfMemory` if there is no memory for an aggregate's list.
+    #[inline]
+    pub fn try_send<P: Publish>(&mut self, payload: P) -> Result<Outcome, SendError<P::Unsent>> {
+        waiting::send(&mut self.writing, &self.domain, payload, Waits::Not)
+    }
+
+    /// Publishes a message as [`send`](Publisher::send) does, or fails with `TimedOut` after `timeout`. It drops no message.
+    ///
+    /// # Errors
+    /// As [`send`](Publisher::send), and `TimedOut`, which names the reliable subscriber that is behind.
+    /// `OutOfMemory` if there is no memory for an aggregate's list in that time.
+    pub fn send_timeout<P: Publish>(
+        &mut self,
+        payload: P,
+        timeout: Duration,
+    ) -> Result<Outcome, SendError<P::Unsent>> {
+        let waits = Waits::Until(Instant::now().checked_add(timeout));
+        waiting::send(&mut self.writing, &self.domain, payload, waits)
+    }
+
     /// Publishes a message as [`send`](Publisher::send) does, for awaiting in any runtime. A future that is dropped before it is ready
     /// has published nothing.
     ///
     /// # Errors
-    /// As [`send`](Publisher::send); `OutOfMemory` if there is no memory for an aggregate's list; `System` where the thread that wakes tasks cannot be had.
+    /// As [`send`](Publisher::send); `System` where the thread that wakes tasks cannot be had.
     pub fn send_async<P: Publish + Unpin>(
         &mut self,
         payload: P,

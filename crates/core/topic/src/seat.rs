@@ -1,6 +1,7 @@
 //! The connection of a subscriber: the ring, the desk, and the buffers that the subscriber holds.
 
-use crate::seats::{DEMOTED, NAMES, RELIABLE};
+use crate::options::SubscriberOptions;
+use crate::seats::{DEMOTED, HISTORY, NAMES, RELIABLE};
 use tranship_core::topics::{Due, Gone, Holds, Taken};
 use tranship_core::{DomainId, Error, Message, PoolId, Receiver};
 use tranship_readers::{Connection, Names, WORDS, Word, is_put_off, line, reading};
@@ -56,9 +57,14 @@ pub(crate) enum Looked {
 
 impl Seat {
     /// Takes what the publisher has shown, and says what this end wishes.
-    pub(crate) fn new(receiver: Receiver, desk: DeskRw, reliable: bool) -> Result<Seat, Error> {
+    pub(crate) fn new(
+        receiver: Receiver,
+        desk: DeskRw,
+        options: &SubscriberOptions,
+    ) -> Result<Seat, Error> {
         static ENDS: Names = NAMES;
-        let wish = if reliable { RELIABLE } else { 0 };
+        let rank = if options.reliable { RELIABLE } else { 0 };
+        let wish = rank | u64::from(options.history) << HISTORY;
         let (connection, bell, _) = Connection::new(receiver, &ENDS, Some(wish))?;
         Ok(Seat {
             connection,
@@ -159,7 +165,7 @@ impl Seat {
                     self.reading = Some(Place {
                         reader: Reader::new(go.position, Limits::new(go.keep)),
                         holds: Holds::new(go.pool, go.keep),
-                        reliable: go.mark & u16::from(RELIABLE) != 0,
+                        reliable: u64::from(go.mark) & RELIABLE != 0,
                         pending: None,
                     });
                 }
@@ -255,6 +261,7 @@ impl Seat {
             place.tidy(&mut self.connection, &self.desk);
             let memory = reading(&self.connection.ring, &self.desk);
             let Ok(()) = place.reader.rest(&memory);
+            self.connection.receiver.topic_tells();
         }
     }
 
@@ -281,7 +288,9 @@ impl Place {
     fn tidy(&mut self, connection: &mut Connection, desk: &DeskRw) {
         let memory = reading(&connection.ring, desk);
         let receiver = &mut connection.receiver;
-        self.holds.tidy(receiver, &mut self.reader, &memory);
+        if self.holds.tidy(receiver, &mut self.reader, &memory) {
+            receiver.topic_tells();
+        }
     }
 
     /// Makes a message of a line that was taken, and finishes it.
@@ -311,6 +320,7 @@ impl Place {
         let memory = reading(&connection.ring, desk);
         let Ok(()) = self.reader.finish(&memory);
         crash::point("topic.kept");
+        connection.receiver.topic_tells();
         Ok(looked)
     }
 

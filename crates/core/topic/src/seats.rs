@@ -5,10 +5,12 @@ use crate::options::{TopicOptions, WhenBehind};
 use std::fmt;
 use std::time::{Duration, Instant};
 use tranship_core::DomainId;
-use tranship_core::topics::Peer;
+use tranship_core::topics::{AwaitedReaders, Peer};
 use tranship_ledger::rounds::{Published, Reliable};
 use tranship_readers::{Go, Host, Joins, Names, Seat, Seats, View, Word};
-use tranship_ring::broadcast::{Win, ahead, sequence};
+use tranship_ring::Behind;
+use tranship_ring::broadcast::{Win, ahead};
+use tranship_sys::time::monotonic_ns;
 
 /// A subscriber, as its publisher sees it. Its text form says what holds the publisher back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,24 +70,53 @@ impl fmt::Display for SubscriberSeen {
 /// The publisher's record of a subscriber.
 pub(crate) struct Subscription {
     reliable: bool,
-    /// Where its window began when last looked at, and since when.
-    stands: (u64, Instant),
+    /// Where it has begun.
+    position: u64,
+    /// Messages that it had passed when last looked at, and since when it has taken none of those that were left, ns.
+    stands: (u64, u64),
     /// Since when it has kept something.
     keeps: Option<Instant>,
 }
 
+/// Where a subscriber is.
+struct Stand {
+    /// Messages that it has passed.
+    passed: u64,
+    /// Messages that it has still to take, as far as the ring has them.
+    left: u64,
+}
+
 impl Subscription {
-    /// Notes what the desk shows now.
-    fn note(&mut self, view: &View) {
+    /// Returns where the subscriber is in a ring of `depth` lines, by its desk. A liar's desk shows any position.
+    fn stand(&self, view: &View, tail: u64, depth: u32) -> Stand {
         let low = Win::unpack(view.get().win()).low;
-        if low != self.stands.0 {
-            self.stands = (low, Instant::now());
+        // The desk of a subscriber that has claimed nothing yet is all zeros.
+        let passed = ahead(self.position, low).max(0).unsigned_abs();
+        let left = ahead(self.position.wrapping_add(passed), tail).max(0);
+        Stand {
+            passed,
+            left: left.unsigned_abs().min(depth.into()),
         }
-        self.keeps = match view.kept() {
-            (0, false) => None,
-            _ => self.keeps.or_else(|| Some(Instant::now())),
-        };
     }
+}
+
+/// Notes what a desk shows now, and says it to observers.
+fn note(seat: &mut Seat<Subscription>, view: &View, tail: u64, depth: u32) {
+    let of = &mut seat.of;
+    let Stand { passed, left } = of.stand(view, tail, depth);
+    if passed != of.stands.0 || left == 0 {
+        of.stands = (passed, monotonic_ns());
+    }
+    of.keeps = match view.kept() {
+        (0, false) => None,
+        _ => of.keeps.or_else(|| Some(Instant::now())),
+    };
+    seat.sender.topic_says(Behind {
+        lines: depth.into(),
+        passed,
+        left,
+        since_ns: if left == 0 { 0 } else { of.stands.1 },
+    });
 }
 
 /// The parts of a publisher that a subscriber joins.
@@ -98,7 +129,9 @@ pub(crate) struct Lobby<'a> {
 }
 
 /// The bit of a wish, and of the word by which a subscriber begins: the subscriber is reliable.
-pub(crate) const RELIABLE: u8 = 1;
+pub(crate) const RELIABLE: u64 = 1;
+/// The first bit of the number of earlier messages that a subscriber wishes for.
+pub(crate) const HISTORY: u32 = 32;
 /// A publisher's word: the subscriber is no longer reliable, for it was behind for too long.
 pub(crate) const DEMOTED: Word = Word::Other(0);
 
@@ -114,10 +147,11 @@ impl Host for Lobby<'_> {
     const MOST: usize = usize::MAX;
     const WISHES: bool = true;
 
-    fn welcome(&mut self, desk: usize, peer: Peer, wish: u8) -> (Subscription, Go) {
+    fn welcome(&mut self, desk: usize, peer: Peer, wish: u64) -> (Subscription, Go) {
         let (tail, first) = (self.published.tail(), self.published.first());
         let there = tail.wrapping_sub(first);
-        let position = tail.wrapping_sub(there.min(self.options.history.into()));
+        let history = there.min(self.options.history.into());
+        let position = tail.wrapping_sub(history.min(wish >> HISTORY));
         let takes_rank = self.options.when_behind != WhenBehind::Overwrite;
         let reliable = takes_rank && wish & RELIABLE != 0;
         if reliable {
@@ -126,7 +160,8 @@ impl Host for Lobby<'_> {
         self.bells.admit(peer.uid, true);
         let of = Subscription {
             reliable,
-            stands: (position, Instant::now()),
+            position,
+            stands: (0, monotonic_ns()),
             keeps: None,
         };
         let go = Go {
@@ -151,24 +186,55 @@ pub(crate) struct Subscribers {
     /// The desk that is noted next.
     noted: usize,
     pub(crate) demoted: u64,
+    /// The reliable subscriber for which the publisher waits, and its desk.
+    awaited: Option<(DomainId, usize)>,
 }
 
 impl Subscribers {
     /// Takes new subscribers in, and removes those that are gone.
     pub(crate) fn tend(&mut self, joins: Joins<'_, Lobby<'_>>) {
+        let (tail, depth) = (joins.host.published.tail(), joins.host.options.depth);
         self.all.tend(joins);
         // What desks show is noted one at a call, in turn.
         let desk = self.noted % self.all.desks().max(1);
         self.noted = desk + 1;
         if let Some((seat, view)) = self.all.seat_mut(desk) {
-            seat.of.note(view);
+            note(seat, view, tail, depth);
+        }
+    }
+
+    /// Returns the subscribers that may let go of what the publisher waits for.
+    pub(crate) fn awaited(&self) -> AwaitedReaders {
+        match self.awaited.and_then(|(_, desk)| self.all.seat(desk)) {
+            Some(seat) => AwaitedReaders::of([&seat.sender].into_iter()),
+            None => self
+                .all
+                .awaited(|seat, view| seat.of.reliable || !view.is_empty()),
         }
     }
 
     /// Notes what all desks show.
-    pub(crate) fn note_all(&mut self) {
+    pub(crate) fn note_all(&mut self, tail: u64, depth: u32) {
         for (seat, view) in self.all.iter_mut() {
-            seat.of.note(view);
+            note(seat, view, tail, depth);
+        }
+    }
+
+    /// Says to observers which reliable subscriber the publisher waits for.
+    #[cold]
+    pub(crate) fn awaits(&mut self, desk: Option<usize>) {
+        let seat = desk.and_then(|desk| Some((self.all.seat(desk)?.peer.domain, desk)));
+        if seat == self.awaited {
+            return;
+        }
+        let before = std::mem::replace(&mut self.awaited, seat);
+        for (of, waits) in [(before, false), (seat, true)] {
+            if let Some((domain, desk)) = of
+                && let Some(seat) = self.all.seat(desk)
+                && seat.peer.domain == domain
+            {
+                seat.sender.topic_waits(waits);
+            }
         }
     }
 
@@ -190,23 +256,22 @@ impl Subscribers {
     /// Returns the state of the subscribers, by their desks. `depth` is the ring's depth.
     pub(crate) fn seen(&self, tail: u64, depth: u32) -> Vec<SubscriberSeen> {
         let seen = self.all.iter().map(|(seat, view)| {
-            let win = Win::unpack(view.get().win());
             let (kept, more) = view.kept();
-            let behind = ahead(win.low, sequence(tail) - 1).max(0);
-            let stands = &seat.of.stands;
-            let stood = (win.low == stands.0).then(|| stands.1.elapsed());
+            let Stand { passed, left } = seat.of.stand(view, tail, depth);
+            let (stood, since) = seat.of.stands;
+            let stands = passed == stood && left > 0;
+            let behind_ns = stands.then(|| monotonic_ns().saturating_sub(since));
             let keeps = seat.of.keeps.filter(|_| kept > 0 || more);
             SubscriberSeen {
                 domain: seat.peer.domain,
                 pid: seat.peer.pid,
                 uid: seat.peer.uid,
                 reliable: seat.of.reliable,
-                // A liar's desk shows any position.
-                behind: behind.unsigned_abs().min(depth.into()),
+                behind: left,
                 kept,
                 more,
                 left: seat.left,
-                behind_for: stood.filter(|_| behind > 0).unwrap_or_default(),
+                behind_for: Duration::from_nanos(behind_ns.unwrap_or_default()),
                 keeps_for: keeps.map(|since| since.elapsed()).unwrap_or_default(),
             }
         });

@@ -6,7 +6,7 @@ use std::future::poll_fn;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 use tranship_core::error::{Awaited, TimedOut};
-use tranship_core::topics::{self, Gone, Kind, Polled, Sleep, Writers};
+use tranship_core::topics::{self, Gone, Kind, Sleep, Writers};
 use tranship_core::{Domain, DomainId, Error, ErrorKind, Message, PollItem, Receiver, Wait};
 use tranship_readers::is_put_off;
 use tranship_ring::TIMED;
@@ -392,7 +392,7 @@ impl Subscriber {
 
     fn connect(&mut self, receiver: Receiver, desk: DeskRw) -> Result<bool, Error> {
         let domain = receiver.topic_peer().domain;
-        match Seat::new(receiver, desk, self.options.reliable) {
+        match Seat::new(receiver, desk, &self.options) {
             Ok(seat) => {
                 self.seats.push(seat);
                 Ok(true)
@@ -494,27 +494,7 @@ impl Subscriber {
     }
 }
 
-impl Polled for Subscriber {
-    fn domain(&self) -> &Domain {
-        &self.domain
-    }
-
-    fn has_something(&mut self) -> bool {
-        self.ahead = self.try_recv().transpose();
-        self.ahead.is_some()
-    }
-
-    fn arm(&mut self) -> Result<Duration, Error> {
-        match Subscriber::arm(self)? {
-            true => Ok(self.settle()),
-            false => Ok(Duration::ZERO),
-        }
-    }
-
-    fn disarm(&mut self) {
-        Subscriber::disarm(self);
-    }
-}
+tranship_readers::polled!(Subscriber);
 
 #[cold]
 fn over(name: &str, gone: Gone, (domain, pid): Source) -> Error {

@@ -7,12 +7,12 @@ use crate::seats::{Lobby, Subscribers};
 use crate::status::PublisherStatus;
 use std::time::{Duration, Instant};
 use tranship_core::error::Limit;
-use tranship_core::topics::{self, Named, Readers};
+use tranship_core::topics::{self, AwaitedReaders, Readers};
 use tranship_core::{
     Aggregate, Buffer, BufferMut, Domain, Error, ErrorKind, Outcome, Pool, SendError,
 };
 use tranship_ledger::rounds::{self, Pace, Published, Reliable, Rounds};
-use tranship_readers::{Joins, PAUSE, Room, Waits, Writes, line, pieces, waiting};
+use tranship_readers::{Joins, Room, Waits, Writes, line, pieces, waiting};
 use tranship_ring::broadcast::{Limits, LinesRw, Message, Ticks};
 use tranship_sys::crash;
 use tranship_sys::time::{counter, has_steady_counter, monotonic_ns};
@@ -33,6 +33,8 @@ const SPINS: u32 = 32;
 const SPARE: usize = 64;
 /// The most bytes of these buffers together. So rounds look for large buffers sooner.
 const SPARE_BYTES: usize = 8 << 20;
+/// Buffers that a pool is to have for each subscriber, beside those of the lines.
+const SPARE_EACH: u64 = 4;
 /// The fewest that a round is begun for.
 const LEAST_SPARE: usize = 8;
 /// Steps of a round that `Rounds` counts in before a round is due.
@@ -57,6 +59,10 @@ pub(crate) struct Writing {
     tended: u64,
     is_steady: bool,
     dropped: u64,
+    /// The position for which there was no room last, and since when there was none.
+    full: Option<(u64, Instant)>,
+    /// When a message was found to have no room last.
+    asked: Instant,
     /// The oldest line when reliable subscribers kept its memory last, and since when they did.
     stuck: Option<(u64, Instant)>,
     /// The time since which the manager owes an answer about more memory.
@@ -172,6 +178,8 @@ impl Writing {
             tended: 0,
             is_steady,
             dropped: 0,
+            full: None,
+            asked: Instant::now(),
             stuck: None,
             late: None,
             visited: 0,
@@ -306,13 +314,13 @@ impl Writes for Writing {
         &mut self,
         buffer: Buffer,
         word: u64,
-        _: Waits,
+        waits: Waits,
     ) -> Result<Outcome, SendError<Buffer>> {
         let named = match pieces::named(&self.pool, &buffer, ("topic", &self.name)) {
             Ok(named) => named,
             Err(error) => return Err(SendError::new(error, buffer)),
         };
-        match self.await_room() {
+        match self.await_room(waits) {
             Ok(true) => {}
             Ok(false) => return Ok(Outcome::Dropped),
             Err(error) => return Err(SendError::new(error, buffer)),
@@ -329,8 +337,8 @@ impl Writes for Writing {
     }
 
     #[inline]
-    fn send_bytes(&mut self, bytes: &[u8], word: u64, _: Waits) -> Result<Outcome, Error> {
-        if !self.await_room()? {
+    fn send_bytes(&mut self, bytes: &[u8], word: u64, waits: Waits) -> Result<Outcome, Error> {
+        if !self.await_room(waits)? {
             return Ok(Outcome::Dropped);
         }
         self.put_many(line::inline(bytes, word), &[]);
@@ -343,9 +351,15 @@ impl Writes for Writing {
         all: Aggregate,
         word: u64,
         waits: Waits,
+        list: Option<BufferMut>,
     ) -> Result<Outcome, SendError<Aggregate>> {
-        let list = self.list(&all, waits.deadline());
-        let ready = list.and_then(|list| Ok((list, self.await_room()?)));
+        let (pool, name, most) = (self.pool.clone(), self.name.clone(), self.options.pieces);
+        let alloc = |len| match list {
+            Some(list) => Ok(list),
+            None => waiting::alloc(self, len, waits.deadline()),
+        };
+        let list = pieces::list(&pool, &all, most, ("topic", &name), alloc);
+        let ready = list.and_then(|list| Ok((list, self.await_room(waits)?)));
         let (named, list) = match ready {
             Ok((list, true)) => list,
             Ok((_, false)) => return Ok(Outcome::Dropped),
@@ -361,33 +375,9 @@ impl Writes for Writing {
         Ok(Outcome::Sent)
     }
 
-    /// Looks for room once. `since` is when this message was first found to have none.
     #[cold]
-    fn look_for_room(&mut self, since: &mut Option<Instant>) -> Result<Room<Outcome>, Error> {
-        topics::check_fork(&self.domain)?;
-        let Ok(behind) = self.reliable.room(&self.seats.all, self.published.tail());
-        if behind.is_none() {
-            return Ok(Room::There);
-        }
-        self.tend();
-        let Ok(behind) = self.reliable.room(&self.seats.all, self.published.tail());
-        if behind.is_none() {
-            return Ok(Room::There);
-        }
-        let limit = match self.options.when_behind {
-            WhenBehind::Wait(limit) => limit,
-            WhenBehind::DropNew => {
-                self.dropped += 1;
-                return Ok(Room::Never(Outcome::Dropped));
-            }
-            WhenBehind::Overwrite => Duration::ZERO,
-        };
-        if since.get_or_insert_with(Instant::now).elapsed() >= limit {
-            self.demote_behind(self.published.tail());
-            return Ok(Room::There);
-        }
-        self.ring();
-        Ok(Room::Later)
+    fn look_for_room(&mut self) -> Result<Room<Outcome>, Error> {
+        self.look(true)
     }
 
     /// Finds memory: first the buffers that rounds find free, then those of the oldest lines. The inner error says that
@@ -424,6 +414,7 @@ impl Writes for Writing {
         for seen in self.seats.seen(self.published.tail(), self.options.depth) {
             text += &format!("; {seen}");
         }
+        text += &self.enough(&error);
         Error::because(ErrorKind::OutOfMemory, text, error)
     }
 
@@ -434,11 +425,19 @@ impl Writes for Writing {
         self.seats.all.wake();
     }
 
+    fn awaited(&self) -> AwaitedReaders {
+        self.seats.awaited()
+    }
+
     /// Does a visit's work while the publisher does nothing. Returns true if more is due soon.
     fn tend_idle(&mut self, now: Instant) -> bool {
         self.tend_at(now);
-        self.seats.note_all();
         let tail = self.published.tail();
+        self.seats.note_all(tail, self.options.depth);
+        if now.saturating_duration_since(self.asked) >= ROUND {
+            // A future that waited was dropped.
+            self.seats.awaits(None);
+        }
         let is_idle = std::mem::replace(&mut self.visited, tail) == tail;
         // A round reads all desks, under the lock for which a publish waits.
         if is_idle && self.rounds.waiting() > 0 && now >= self.collects_at {
@@ -450,41 +449,114 @@ impl Writes for Writing {
 }
 
 impl Writing {
-    /// Stores the list of an aggregate's pieces in a buffer of the topic's pool.
+    /// Says whether every reliable subscriber leaves room for the line at `tail`.
+    #[inline(always)]
+    fn has_room(&mut self, tail: u64) -> bool {
+        let Ok(behind) = self.reliable.room(&self.seats.all, tail);
+        behind.is_none()
+    }
+
+    /// Looks for room once. The time that reliable subscribers have is that of the position, whichever call waits for it.
+    /// `may_drop`: the message is dropped if the options say so.
     #[cold]
-    fn list(
-        &mut self,
-        all: &Aggregate,
-        deadline: Option<Instant>,
-    ) -> Result<(Named, Buffer), Error> {
-        let (pool, name, most) = (self.pool.clone(), self.name.clone(), self.options.pieces);
-        let alloc = |len| waiting::alloc(self, len, deadline);
-        pieces::list(&pool, all, most, ("topic", &name), alloc)
+    fn look(&mut self, may_drop: bool) -> Result<Room<Outcome>, Error> {
+        topics::check_fork(&self.domain)?;
+        let tail = self.published.tail();
+        if !self.has_room(tail) {
+            self.tend();
+        }
+        let Ok(behind) = self.reliable.room(&self.seats.all, tail);
+        let left = behind.and_then(|_| self.time_left(tail));
+        let room = match behind {
+            None => Room::There,
+            Some(_) if left.is_some_and(|left| left.is_zero()) => {
+                self.demote_behind(tail);
+                Room::There
+            }
+            Some(_) if left.is_none() && may_drop => {
+                self.dropped += 1;
+                Room::Never(Outcome::Dropped)
+            }
+            Some(_) => Room::Later,
+        };
+        let waits = room == Room::Later;
+        self.seats.awaits(behind.filter(|_| waits));
+        if waits {
+            self.asked = Instant::now();
+            self.ring();
+        }
+        Ok(room)
+    }
+
+    /// Returns how long reliable subscribers may still take for the line at `tail`. `None`: a message that has no room is
+    /// dropped.
+    fn time_left(&mut self, tail: u64) -> Option<Duration> {
+        match self.options.when_behind {
+            WhenBehind::Overwrite => Some(Duration::ZERO),
+            WhenBehind::Wait(limit) => Some(limit.saturating_sub(self.full_for(tail))),
+            WhenBehind::DropNew => None,
+        }
+    }
+
+    /// Returns how long there has been no room for the line at `tail`.
+    fn full_for(&mut self, tail: u64) -> Duration {
+        let known = self.full.filter(|(position, _)| *position == tail);
+        let (_, since) = *self.full.insert(known.unwrap_or((tail, Instant::now())));
+        since.elapsed()
     }
 
     /// Waits for the reliable subscribers. Returns false if the message is to be dropped.
     #[inline(always)]
-    fn await_room(&mut self) -> Result<bool, Error> {
-        let Ok(behind) = self.reliable.room(&self.seats.all, self.published.tail());
-        match behind {
-            None => Ok(true),
-            Some(_) => self.await_readers(),
+    fn await_room(&mut self, waits: Waits) -> Result<bool, Error> {
+        match self.has_room(self.published.tail()) {
+            true => Ok(true),
+            false => self.await_readers(waits),
         }
     }
 
     #[cold]
-    fn await_readers(&mut self) -> Result<bool, Error> {
-        if self.options.when_behind != WhenBehind::DropNew && self.spin_for_room() {
+    fn await_readers(&mut self, waits: Waits) -> Result<bool, Error> {
+        let begun = Instant::now();
+        let (may_drop, deadline) = match waits {
+            Waits::Until(None) => (true, None),
+            waits => (false, waits.deadline()),
+        };
+        let drops = may_drop && self.options.when_behind == WhenBehind::DropNew;
+        if !drops && deadline.is_none_or(|at| at > begun) && self.spin_for_room() {
             return Ok(true);
         }
-        let mut since = None;
         loop {
-            match self.look_for_room(&mut since)? {
+            match self.look(may_drop)? {
                 Room::There => return Ok(true),
                 Room::Never(_) => return Ok(false),
-                Room::Later => std::thread::sleep(PAUSE),
+                Room::Later => {}
             }
+            let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
+            if left.is_some_and(|left| left.is_zero()) {
+                self.seats.awaits(None);
+                return Err(self.no_room(waits, begun));
+            }
+            let (readers, tail) = (self.awaited(), self.published.tail());
+            let most = [left, self.time_left(tail)].into_iter().flatten().min();
+            let look = || self.has_room(tail).then_some(());
+            waiting::sleep(&readers, most.unwrap_or(Duration::MAX), look);
         }
+    }
+
+    /// Names the subscriber for which there is no room.
+    #[cold]
+    fn no_room(&self, waits: Waits, begun: Instant) -> Error {
+        let (kind, after) = match waits {
+            Waits::Not => (ErrorKind::Full, String::new()),
+            Waits::Until(_) => (ErrorKind::TimedOut, format!(" after {:?}", begun.elapsed())),
+        };
+        let (name, depth) = (&self.name, self.options.depth);
+        let status = self.status();
+        let by = status
+            .slowest()
+            .map_or(String::new(), |seen| format!(": {seen}"));
+        let text = format!("topic {name} has no room in its {depth} lines{after}{by}");
+        Error::new(kind, text)
     }
 
     /// Looks for room for a short time, for a subscriber that runs.
@@ -492,8 +564,7 @@ impl Writing {
         let begun = Instant::now();
         while begun.elapsed() < BRIEF {
             (0..SPINS).for_each(|_| std::hint::spin_loop());
-            let Ok(behind) = self.reliable.room(&self.seats.all, self.published.tail());
-            if behind.is_none() {
+            if self.has_room(self.published.tail()) {
                 return true;
             }
         }
@@ -545,9 +616,10 @@ impl Writing {
     #[inline(always)]
     fn step(&mut self) {
         let mut exceeded = Vec::new();
-        // A round is due when the ended lines have as many buffers as may wait.
-        let most = self.options.depth as usize + self.held.spare + ROUND_LEAD;
-        let available = most.saturating_sub(self.held.count);
+        // A round is due when as many lines have ended as may wait. Buffers that earlier rounds found held do not count:
+        // subscribers that stand still would have a round begin every few publishes.
+        let most = self.held.spare + ROUND_LEAD;
+        let available = most.saturating_sub(self.rounds.ended());
         let mut found = Found {
             held: &mut self.held,
             pool: &self.pool,
@@ -558,6 +630,24 @@ impl Writing {
         let Ok(()) = self.rounds.step(&self.seats.all, available, &mut found);
         if !exceeded.is_empty() {
             self.expel(&exceeded);
+        }
+    }
+
+    /// Says how large a pool would leave a few buffers for each subscriber, if this one is smaller.
+    fn enough(&self, error: &Error) -> String {
+        let (depth, count) = (u64::from(self.options.depth), self.subscribers() as u64);
+        let buffers = depth + SPARE_EACH * count;
+        let (slots, bytes) = (topics::slots(&self.pool), self.pool.max_bytes());
+        let shortage = error.find::<tranship_core::error::Shortage>();
+        let needs = buffers.saturating_mul(shortage.map_or(0, |shortage| shortage.need_bytes));
+        let spare =
+            format!("{SPARE_EACH} spare for each of {count} subscribers (TopicOptions::pool)");
+        if u64::from(slots) < buffers {
+            format!("; its pool has {slots} buffers, of which {buffers} leave {spare}")
+        } else if bytes < needs {
+            format!("; its pool has {bytes} bytes, of which {needs} leave {spare}")
+        } else {
+            String::new()
         }
     }
 
@@ -620,6 +710,7 @@ impl Drop for Writing {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{Subscriber, SubscriberOptions, Topics};
     use tranship_core::topics::Gone;
     use tranship_readers::{BRISK, HALF_OPEN};
     use tranship_ring::broadcast::DeskRw;
@@ -647,5 +738,55 @@ mod tests {
         while receiver.topic_gone() == Gone::No {
             topics::catch_up(&there);
         }
+    }
+    /// Makes a topic of four lines, all of which reliable subscribers that stand still have to take.
+    fn held_back(here: &Domain, limit: Duration) -> (Writing, Vec<Subscriber>) {
+        const STOPPED: usize = 6;
+        let options = TopicOptions::new()
+            .depth(4)
+            .when_behind(WhenBehind::Wait(limit));
+        let mut writing = Writing::new(here, "camera", options).expect("publish");
+        let socket = here.socket_path().expect("a socket");
+        let stopped = (0..STOPPED).map(|_| {
+            let there = Domain::builder().socket(&socket).connect().expect("join");
+            let reliable = SubscriberOptions::new().reliable();
+            let mut one = there.subscribe_with("camera", reliable).expect("subscribe");
+            while !one.status().joined {
+                assert!(one.try_recv().expect("nothing").is_none());
+                writing.tend();
+            }
+            one
+        });
+        let stopped: Vec<_> = stopped.collect();
+        for _ in 0..4 {
+            let sent = writing.send_bytes(b"x", 0, Waits::Not).expect("sent");
+            assert_eq!(sent, Outcome::Sent);
+        }
+        (writing, stopped)
+    }
+
+    /// None gets a limit of its own: the first look after the time finds room.
+    #[test]
+    fn stopped_reliable_subscribers_have_one_limit_together() {
+        let _dog = tranship_testkit::Watchdog::new();
+        let limit = Duration::from_secs(1000);
+        let past = Instant::now().checked_sub(limit).expect("a time");
+        let here = Domain::embedded().expect("a domain");
+        let (mut writing, stopped) = held_back(&here, limit);
+        let look = |writing: &mut Writing| writing.look_for_room().expect("a look");
+        assert_eq!(look(&mut writing), Room::Later);
+        let (position, _) = writing.full.expect("it waits");
+        writing.full = Some((position, past));
+        assert_eq!(look(&mut writing), Room::There);
+        assert_eq!(writing.status().demoted, stopped.len() as u64);
+        drop((writing, stopped));
+
+        // The same for memory that they keep.
+        let (mut writing, stopped) = held_back(&here, limit);
+        let mut shortage = Shortage::default();
+        assert!(!writing.demote_for_memory(&mut shortage));
+        shortage.stuck = Some(past);
+        assert!(writing.demote_for_memory(&mut shortage));
+        assert_eq!(writing.status().demoted, stopped.len() as u64);
     }
 }

@@ -148,12 +148,58 @@ fn topics_are_listed_with_those_at_them() {
             "{reader}"
         );
         assert!(reader["kept_bytes"].as_u64() >= Some(3000), "{reader}");
+        // The publisher says of one subscriber after the other what it has still to take.
+        while keeps()["behind_ns"] == 0 {}
+        assert!(keeps()["behind"].as_u64() >= Some(1));
         let shown = text(&world.run(&["topic", "info", "camera"]).stdout);
         assert!(
             shown.contains("publisher") && shown.contains("subscriber"),
             "{shown}"
         );
         drop(message);
+    });
+}
+
+/// `top` names the subscriber for which a publisher waits: its process, and for how long it has taken nothing.
+#[test]
+fn a_subscriber_that_holds_a_publisher_back_is_named() {
+    let world = World::new("");
+    let (camera, viewer) = (world.domain("camera"), world.domain("viewer"));
+    let waits = WhenBehind::Wait(Duration::from_secs(3600));
+    let options = TopicOptions::new().depth(4).when_behind(waits);
+    let mut publisher = camera.publish_with("camera", options).expect("a topic");
+    let reliable = SubscriberOptions::new().reliable();
+    let mut stands = viewer
+        .subscribe_with("camera", reliable)
+        .expect("a subscription");
+    while !stands.status().joined {
+        assert!(stands.try_recv().expect("nothing").is_none());
+    }
+    thread::scope(|scope| {
+        let sends = scope.spawn(|| {
+            for n in 0..5 {
+                publisher.send((b"x", n)).expect("published");
+            }
+        });
+        let blocked = loop {
+            let top = world.json(&["top", "--once", "--json"]);
+            let blocked = top["blocked"][0].clone();
+            let on = blocked["on"][0].as_str();
+            if on.is_some_and(|on| on.contains("none for")) {
+                break blocked;
+            }
+        };
+        let (by, on) = (blocked["label"].as_str(), blocked["on"][0].as_str());
+        let process = format!(" (process {}) has 4 to take, none for ", std::process::id());
+        assert!(by.is_some_and(|by| by.starts_with("camera#")), "{blocked}");
+        assert!(
+            on.is_some_and(|on| on.starts_with("viewer#") && on.contains(&process)),
+            "{blocked}"
+        );
+        for n in 0..5 {
+            assert_eq!(stands.recv().expect("a message").word, n);
+        }
+        sends.join().expect("published all");
     });
 }
 
@@ -389,38 +435,6 @@ fn bash_completes_the_names_of_topics_and_services() {
     assert_eq!(complete(&["topic", "echo", "c"]), "cam\\ 1\ncam2\n");
     assert_eq!(complete(&["service", "call", ""]), "resize\n");
     assert!(complete(&["topic", "echo", "--"]).contains("--count"));
-}
-
-#[test]
-fn a_subscriber_that_holds_a_publisher_up_is_seen() {
-    let world = World::new("");
-    let (here, there) = (world.domain("log"), world.domain("slow"));
-    let options = TopicOptions::new()
-        .depth(2)
-        .when_behind(WhenBehind::DropNew);
-    let mut publisher = here.publish_with("log", options).expect("a topic");
-    let options = SubscriberOptions::new().reliable();
-    let mut subscriber = there
-        .subscribe_with("log", options)
-        .expect("a subscription");
-    while !subscriber.status().joined {
-        publisher.tend().expect("tended");
-        subscriber.try_recv().expect("joins");
-    }
-    for number in 0..3 {
-        publisher.send((&[], number)).expect("published or dropped");
-    }
-    let behind = publisher.status().subscribers;
-    assert_eq!((behind.len(), behind[0].behind), (1, 2));
-    let listed = world.json(&["topic", "info", "log", "--json"]);
-    let reader = &listed["topic"]["readers"][0];
-    assert!(
-        reader["label"]
-            .as_str()
-            .expect("a label")
-            .starts_with("slow#"),
-        "{listed}"
-    );
 }
 
 #[test]

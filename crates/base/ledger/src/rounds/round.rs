@@ -245,6 +245,12 @@ impl Rounds {
         self.ended + self.held
     }
 
+    /// Returns how many entries have come since the last round began.
+    #[inline(always)]
+    pub fn ended(&self) -> usize {
+        self.ended
+    }
+
     fn prefetch<D: Desks + ?Sized>(&self, desks: &D, from: usize) {
         let end = (from + self.desks_a_step).min(self.desks.len());
         for desk in from..end {

@@ -65,4 +65,5 @@ pub use poll::{PollItem, Polled, poll};
 pub(crate) use reactor::put as put_task;
 pub use receiver::{Due, Receiver, Taken};
 pub use sender::Sender;
+pub(crate) use shared::LinkShared;
 pub use status::Status;

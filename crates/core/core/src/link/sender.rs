@@ -120,6 +120,10 @@ impl Sender {
         &self.link
     }
 
+    pub(crate) fn link_arc(&self) -> &Arc<LinkShared> {
+        &self.link
+    }
+
     pub(super) fn new(link: Arc<LinkShared>, options: &ChannelOptions) -> Result<Sender, Error> {
         // The lines are in this end's half, which `link` keeps mapped as long as this Sender lives.
         let lines = link.own_lines();

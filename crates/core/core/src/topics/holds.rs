@@ -46,29 +46,33 @@ impl Holds {
         self.keep as usize + self.kept.len()
     }
 
-    /// Gives back entries of the desk whose buffers were dropped. Only this reader raises their references from 0 by
-    /// this desk, so an entry whose slot has none stays without.
+    /// Gives back entries of the desk whose buffers were dropped, and says whether there were some. Only this reader
+    /// raises their references from 0 by this desk, so an entry whose slot has none stays without.
     pub fn tidy(
         &mut self,
         receiver: &mut Receiver,
         reader: &mut Reader,
         memory: &impl ReaderMemory<Stop = Infallible>,
-    ) {
+    ) -> bool {
+        let mut any = false;
         for (entry, kept) in (0u8..).zip(&mut self.kept) {
             if let Some(slot) = *kept
                 && !receiver.topic_holds(self.pool, slot)
             {
                 let Ok(()) = memory.set_kept(entry, 0);
                 *kept = None;
+                any = true;
             }
         }
         if !self.table.is_empty() {
-            let pool = self.pool;
+            let (pool, before) = (self.pool, self.table.len());
             self.table.retain(|slot| receiver.topic_holds(pool, *slot));
+            any |= self.table.len() < before;
             if self.table.is_empty() {
                 let Ok(()) = reader.empty_table(memory, 0);
             }
         }
+        any
     }
 
     /// Takes the buffer that a line names: counts its handle, then says in the desk that it is held. There is room for it.

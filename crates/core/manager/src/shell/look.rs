@@ -48,17 +48,28 @@ fn cursors([source, sink]: [Option<&File>; 2], found: &mut ChannelStat, now_ns: 
         found.taken = word(&raw, HEAD_AT);
     }
     let Some(source) = source else { return };
-    let mut raw = [0u8; 24];
-    if source.read_exact_at(&mut raw, STALLS_AT).is_ok() {
+    let mut raw = [0u8; 56];
+    let is_read = source.read_exact_at(&mut raw, STALLS_AT).is_ok();
+    // Never 0, if there is such a time.
+    let since = |at: usize| match word(&raw, at) {
+        0 => 0,
+        since => now_ns.saturating_sub(since).max(1),
+    };
+    if is_read {
         found.stalls = word(&raw, 0);
         found.stalled_ns = word(&raw, 8);
-        found.waiting_ns = match word(&raw, 16) {
-            0 => 0,
-            // Never 0: the source waits.
-            since => now_ns.saturating_sub(since).max(1),
-        };
+        found.waiting_ns = since(16);
     }
-    found.depth = depth(source, found.taken, found.lines);
+    match u32::try_from(word(&raw, 24)) {
+        // A topic's: its messages lie in the ring beside it.
+        Ok(lines @ 1..) => {
+            found.lines = lines;
+            found.taken = word(&raw, 32);
+            found.depth = word(&raw, 40).min(lines.into());
+            found.behind_ns = since(48);
+        }
+        _ => found.depth = depth(source, found.taken, found.lines),
+    }
 }
 
 /// Counts the published lines from the head on: they are written in order, so they end where the sequence ends.
@@ -93,7 +104,7 @@ fn depth(source: &File, head: u64, lines: u32) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tranship_ring::{HalfRo, HalfRw, Producer, Publish, Push, Ring, Side};
+    use tranship_ring::{Behind, HalfRo, HalfRw, Producer, Publish, Push, Ring, Side};
 
     /// For every head and depth, also where the sequence wraps around the ring.
     #[test]
@@ -143,5 +154,18 @@ mod tests {
         assert!(!look().sink_asleep, "it looks again and again");
         to.arm();
         assert!(look().sink_asleep);
+        let mut behind = Behind {
+            lines: 64,
+            passed: 9,
+            left: 3,
+            since_ns: 7,
+        };
+        for (behind_ns, since_ns) in [(5, 7), (1, 12), (0, 0)] {
+            behind.since_ns = since_ns;
+            from.say_behind(behind);
+            let found = look();
+            assert_eq!((found.lines, found.taken, found.depth), (64, 9, 3));
+            assert_eq!((found.behind_ns, found.stalls), (behind_ns, 1));
+        }
     }
 }

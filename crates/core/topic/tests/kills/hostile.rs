@@ -73,7 +73,7 @@ impl World {
             }
         };
         let (lines, count, bell) = receiver.topic_ring().expect("a ring");
-        receiver.send_back(&[0]).expect("said");
+        receiver.send_back(&[]).expect("said");
         while self.publisher.subscribers() == before {
             self.publisher.tend().expect("tend");
             domain.turn().expect("turn");

@@ -82,6 +82,8 @@ fn the_oldest_messages_give_their_memory_when_nothing_is_free() {
     assert_eq!(error.kind(), ErrorKind::OutOfMemory);
     let pid = format!("process {}", std::process::id());
     assert!(error.to_string().contains(&pid), "{error}");
+    let enough = "leave 4 spare for each of 1 subscribers (TopicOptions::pool)";
+    assert!(error.to_string().contains(enough), "{error}");
     drop(kept);
     let _ = subscriber.try_recv().expect("nothing");
     publisher.alloc(60_000).expect("it is free again");

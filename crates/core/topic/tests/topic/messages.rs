@@ -65,8 +65,14 @@ fn late_joiners_get_the_history_and_others_the_newest() {
         words.push(newest.recv().expect("a message").word);
     }
     assert_eq!((words, newest.missed()), (vec![9], 2));
+    let less = SubscriberOptions::new().history(1);
+    let (mut less, mut words) = world.subscribe_late(&mut publisher, less);
+    while words.is_empty() {
+        words.push(less.recv().expect("a message").word);
+    }
+    assert_eq!((words, less.missed()), (vec![9], 0));
     drop(first);
-    while publisher.subscribers() == 3 {
+    while publisher.subscribers() == 4 {
         publisher.tend().expect("tend");
     }
 }

@@ -40,6 +40,40 @@ fn a_reliable_subscriber_holds_the_publisher_back_for_a_time() {
     assert!(!subscriber.status().reliable);
 }
 
+/// A caller may have an error, at once or after a time, whatever the options say of a full ring.
+#[test]
+fn a_message_without_room_may_be_an_error() {
+    let _dog = Watchdog::new();
+    let world = World::new();
+    let waits = WhenBehind::Wait(Duration::from_secs(3600));
+    for when in [WhenBehind::DropNew, waits] {
+        let options = TopicOptions::new().depth(4).when_behind(when);
+        let mut publisher = world.here.publish_with("camera", options).expect("publish");
+        let stands = world.subscribe(&mut publisher, SubscriberOptions::new().reliable());
+        for n in 0..4 {
+            assert_eq!(publisher.try_send((b"x", n)).expect("room"), Outcome::Sent);
+        }
+        let full = publisher.try_send((b"x", 4)).expect_err("no room");
+        let late = publisher.send_timeout((b"x", 4), Duration::from_millis(1));
+        let late = late.expect_err("no room");
+        assert_eq!(
+            (full.kind(), late.kind()),
+            (ErrorKind::Full, ErrorKind::TimedOut)
+        );
+        let process = format!("process {} ", std::process::id());
+        for text in [full.to_string(), late.to_string()] {
+            assert!(
+                text.contains(&process) && text.contains("4 messages behind"),
+                "{text}"
+            );
+        }
+        let status = publisher.status();
+        assert_eq!((status.published, status.dropped), (4, 0));
+        assert_eq!(status.demoted, 0);
+        drop((publisher, stands));
+    }
+}
+
 #[test]
 fn stopped_reliable_subscribers_lose_their_rank_together() {
     const LIMIT: Duration = Duration::from_secs(1);

@@ -1,8 +1,10 @@
 //! Sleeping, awaiting, and the helper thread.
 
 use super::{World, block_on, frame};
+use std::pin::{Pin, pin};
+use std::task::{Context, Waker};
 use std::time::Duration;
-use tranship_core::{ErrorKind, Outcome, PollItem, poll};
+use tranship_core::{Aggregate, ErrorKind, Outcome, PollItem, PoolOptions, poll};
 use tranship_testkit::Watchdog;
 use tranship_topic::{SubscriberOptions, TopicOptions, Topics, WhenBehind};
 
@@ -93,6 +95,54 @@ fn messages_are_awaited() {
         drop(publisher);
         reads.join().expect("no panic");
     });
+}
+
+/// A call between two polls drops the future, as Python's do. The next future goes on with the wait.
+#[test]
+fn a_wait_for_room_goes_on_in_the_next_future() {
+    let _dog = Watchdog::new();
+    let world = World::new();
+    let waits = WhenBehind::Wait(Duration::from_millis(20));
+    let options = TopicOptions::new().depth(4).when_behind(waits);
+    let mut publisher = world.here.publish_with("camera", options).expect("publish");
+    let stopped = world.subscribe(&mut publisher, SubscriberOptions::new().reliable());
+    for n in 0..4 {
+        publisher.send((b"x", n)).expect("send");
+    }
+    let mut context = Context::from_waker(Waker::noop());
+    while pin!(publisher.send_async((b"x", 4)))
+        .poll(&mut context)
+        .is_pending()
+    {
+        assert_eq!(publisher.status().published, 4);
+    }
+    assert_eq!(publisher.status().demoted, 1);
+    drop(stopped);
+}
+
+/// The list of an aggregate's pieces has a buffer of its own.
+#[test]
+fn an_aggregate_awaits_the_memory_of_its_list() {
+    let _dog = Watchdog::new();
+    let world = World::new();
+    let pool = PoolOptions::new(1 << 20).slots(8);
+    let (mut publisher, mut subscriber) = world.both(TopicOptions::new().depth(2).pool(pool));
+    let mut all = Aggregate::new();
+    for piece in [&b"head"[..], b"bytes"] {
+        let piece = frame(&mut publisher, piece);
+        all.push_back(piece).expect("a piece");
+    }
+    let mut others = Vec::new();
+    while let Ok(other) = publisher.try_alloc(1) {
+        others.push(other);
+    }
+    let mut context = Context::from_waker(Waker::noop());
+    let mut sends = publisher.send_async((all, 7));
+    assert!(Pin::new(&mut sends).poll(&mut context).is_pending());
+    drop(others);
+    assert_eq!(block_on(sends).expect("sent"), Outcome::Sent);
+    let message = subscriber.recv().expect("a message");
+    assert_eq!((message.word, message.to_vec()), (7, b"headbytes".to_vec()));
 }
 
 #[test]

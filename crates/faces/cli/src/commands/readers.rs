@@ -34,6 +34,10 @@ pub(super) struct Reader {
     pub kept_bytes: u64,
     /// How long it has kept the oldest.
     pub held_ms: Option<u64>,
+    /// Messages that it has still to take.
+    pub behind: u64,
+    /// How long it has taken none of these; 0: it has none to take.
+    pub behind_ns: u64,
     /// How long a writer has waited for it; 0: none does.
     pub waiting_ns: u64,
 }
@@ -92,6 +96,8 @@ impl<'a> Index<'a> {
             kept_buffers: 0,
             kept_bytes: 0,
             held_ms: None,
+            behind: channel.depth,
+            behind_ns: channel.behind_ns,
             waiting_ns: channel.waiting_ns,
         };
         for hold in holds {
@@ -160,6 +166,8 @@ pub(super) fn members(one: &Named, [writer, reader]: [&str; 2]) -> Table {
         "domain",
         ">process",
         ">user",
+        ">behind",
+        ">takes none for",
         ">keeps",
         ">bytes",
         ">for",
@@ -172,6 +180,7 @@ pub(super) fn members(one: &Named, [writer, reader]: [&str; 2]) -> Table {
     for read in &one.readers {
         let mut row = cells(reader, &read.member);
         let held_ns = read.held_ms.map_or(0, |ms| ms.saturating_mul(1_000_000));
+        row.extend([read.behind.to_string(), time(read.behind_ns)]);
         row.push(read.kept_buffers.to_string());
         row.extend([size(read.kept_bytes), time(held_ns), time(read.waiting_ns)]);
         table.row(row);
@@ -245,6 +254,11 @@ mod tests {
             kind: NameKind::Topic,
             ..ChannelStat::default()
         };
+        let slow = ChannelStat {
+            depth: 9,
+            behind_ns: 700_000_000,
+            ..channel(4, 2)
+        };
         let alone = ChannelStat {
             exported_as: Some(Role::Source),
             sink: None,
@@ -271,7 +285,7 @@ mod tests {
         let records = vec![
             domain(1, "eye"),
             domain(2, "viewer"),
-            StatRecord::Channel(channel(4, 2)),
+            StatRecord::Channel(slow),
             StatRecord::Channel(channel(5, 3)),
             StatRecord::Channel(alone),
             StatRecord::Channel(waits),
@@ -298,7 +312,7 @@ mod tests {
         assert_eq!(lines.len(), 4, "{lines:#?}");
         for (line, parts) in [
             (1, ["publisher", "eye#1", "101"]),
-            (2, ["viewer#2", "3.0 MiB", "2.5 s"]),
+            (2, ["viewer#2", "9         700.0 ms", "3.0 MiB"]),
             (3, ["subscriber", "#3", "0 B"]),
         ] {
             assert!(

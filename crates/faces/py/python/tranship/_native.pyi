@@ -139,6 +139,7 @@ class _ChannelStat(TypedDict):
     ring_bytes: int
     pools: list[int]
     kind: str
+    behind_ns: int
 
 @type_check_only
 class _HoldStat(TypedDict):
@@ -648,12 +649,13 @@ class Publisher(_Closing):
         holders."""
     def alloc_async(self, nbytes: int) -> Coroutine[Any, Any, Buffer]:
         """Allocates like `alloc`, and awaits memory."""
-    def send(self, payload: Buffer | _Sendable, word: int = 0) -> bool:
+    def send(self, payload: Buffer | _Sendable, word: int = 0, *, timeout: float | None = None) -> bool:
         """Publishes a buffer of `alloc`, an array that lies in one, or a list of such, by reference: all are read-only
         from then on. Other objects with bytes go in the message itself, up to `INLINE_BYTES` bytes.
 
         Waits only for reliable subscribers, as `when_behind` says. True: it was published. False: it was dropped,
-        because a reliable subscriber was behind ("drop-new")."""
+        because a reliable subscriber was behind ("drop-new"). TimedOut after `timeout` seconds: nothing was
+        published."""
     def send_async(self, payload: Buffer | _Sendable, word: int = 0) -> Coroutine[Any, Any, bool]:
         """Publishes like `send`, and awaits reliable subscribers. One task at a time."""
     def _look(self, payload: Buffer | _Sendable, word: int) -> bool | None: ...

@@ -150,12 +150,21 @@ impl Publisher {
     /// on. Other objects with bytes go in the message itself, up to `INLINE_BYTES` bytes.
     ///
     /// Waits only for reliable subscribers, as `when_behind` says. True: it was published. False: it was dropped, because
-    /// a reliable subscriber was behind ("drop-new").
-    #[pyo3(signature = (payload, word=Number::of(0)), text_signature = "($self, payload, word=0)")]
-    fn send(&self, py: Python<'_>, payload: &Bound<'_, PyAny>, word: Number) -> PyResult<bool> {
+    /// a reliable subscriber was behind ("drop-new"). TimedOut after `timeout` seconds: nothing was published.
+    #[pyo3(
+        signature = (payload, word=Number::of(0), *, timeout=None),
+        text_signature = "($self, payload, word=0, *, timeout=None)"
+    )]
+    fn send(
+        &self,
+        py: Python<'_>,
+        payload: &Bound<'_, PyAny>,
+        word: Number,
+        timeout: Option<f64>,
+    ) -> PyResult<bool> {
         self.held.fork_epoch().check(py)?;
         let publishing = publishing(cargo_of(payload)?, word.named("word")?);
-        let sent = self.held.drive(py, None, publishing)?;
+        let sent = self.held.drive(py, limit(timeout)?, publishing)?;
         Ok(sent.or_raise(py)? == Outcome::Sent)
     }
 

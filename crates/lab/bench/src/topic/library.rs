@@ -1,10 +1,9 @@
 //! The product's way.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use tranship_core::{Domain, Message, PoolOptions, Wait};
-use tranship_sys::process;
 use tranship_topic::{Publisher, Subscriber, SubscriberOptions, TopicOptions, Topics, WhenBehind};
 
 use super::what::{BUFFERS, BURST, DELIVERED, LINES, Mode, PAYLOAD};
@@ -18,8 +17,6 @@ use crate::topic_ring::Word;
 const END: u64 = u64::MAX;
 const NAME: &str = "topic";
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Of the subscriber that is sent few messages.
-const FEW: (u64, Duration) = (400, Duration::from_millis(5));
 
 fn options(mode: Mode) -> TopicOptions {
     let options = TopicOptions::new().depth(LINES);
@@ -210,41 +207,4 @@ fn run_in_turn(mut subscribers: Vec<Subscriber>, echo: &Word) -> Result<()> {
         echo.get()
             .store(number, std::sync::atomic::Ordering::Release);
     }
-}
-
-pub fn sender_of_few(party: &Party) -> Result<Vec<Measured>> {
-    let domain = join::domain(0, party)?;
-    let mut publisher = domain.publish(NAME)?;
-    publisher.wait_for(1, PATIENCE)?;
-    let mut next = Instant::now();
-    for number in 0..FEW.0 {
-        publish(&mut publisher, number)?;
-        next += FEW.1;
-        std::thread::sleep(next.saturating_duration_since(Instant::now()));
-    }
-    publisher.send((&[], END))?;
-    party.barrier()?;
-    Ok(Vec::new())
-}
-
-pub fn receiver_of_few(party: &Party) -> Result<Vec<Measured>> {
-    let domain = join::domain(1, party)?;
-    let mut subscriber = domain.subscribe(NAME)?;
-    subscriber.recv()?;
-    let (begun, before) = (Instant::now(), process::thread_time());
-    let mut messages = 0u32;
-    while subscriber.recv()?.word != END {
-        messages += 1;
-    }
-    let share = (process::thread_time() - before).as_secs_f64() / begun.elapsed().as_secs_f64();
-    party.barrier()?;
-    Ok(vec![Measured {
-        op: format!("{messages} messages"),
-        ..Measured::rate(share * 100.0)
-    }])
-}
-
-/// Reads what `receiver_of_few` found.
-pub fn share(measured: Measured) -> (String, f64) {
-    (measured.op, measured.per_second)
 }

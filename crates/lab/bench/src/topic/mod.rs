@@ -13,6 +13,7 @@
 //! vLLM's ShmRingBuffer rebuilt: 10 chunks of 16 MiB, a flag byte a reader. Subscribers that do not run have joined and
 //! stand still; each tenth keeps a buffer.
 
+mod few;
 #[cfg(feature = "iceoryx2")]
 mod iceoryx;
 mod library;
@@ -65,7 +66,7 @@ impl Bench for Topic {
         self.group(&mut outcome, Mode::Delivered, DELIVERED.0, common);
         outcome.verdicts = verdicts(&outcome.rows);
         if common.wants("tranship") {
-            outcome.verdicts.extend(waiting(common)?);
+            outcome.verdicts.extend(few::verdicts(common)?);
         }
         Ok(outcome)
     }
@@ -139,28 +140,6 @@ fn once(
     #[cfg(feature = "iceoryx2")]
     iceoryx::clean(number);
     Ok(measured?.into_iter().flatten().collect())
-}
-
-/// How much of a core a subscriber takes that is sent 200 messages a second.
-fn waiting(common: &Common) -> Result<Vec<String>> {
-    let [core, other] = common.cores();
-    let members = vec![
-        Member {
-            core,
-            body: Box::new(library::sender_of_few),
-        },
-        Member {
-            core: other,
-            body: Box::new(library::receiver_of_few),
-        },
-    ];
-    let said = party::run(0, members)?.into_iter().flatten();
-    let say = |(of, share): (String, f64)| {
-        format!(
-            "a subscriber that is sent 200 messages a second takes {share:.2} % of a core ({of})"
-        )
-    };
-    Ok(said.map(library::share).map(say).collect())
 }
 
 /// A topic beside its ring, many subscribers beside one, and other ways.

@@ -1,13 +1,14 @@
 //! What a topic's publish does without the topic: buffers of a pool, the ring, the bell's rule, rounds.
 
-use std::sync::atomic::Ordering;
-
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use tranship_core::topics::{self, Named};
 use tranship_core::{Buffer, Pool, PoolOptions};
 use tranship_ledger::rounds::{DeskView, Outcome as Verdict, Pace, Published, Rounds};
 use tranship_region::layout::RefsRo;
-use tranship_ring::broadcast::{BellRw, DeskRo, DeskRw, Limits, Message, Ticks, Win};
+use tranship_ring::Lines;
+use tranship_ring::broadcast::{
+    BellRw, Desk, DeskRo, DeskRw, Limits, Message, Reader, Reading, Received, Ticks, WINDOW,
+};
 use tranship_sys::time::{counter, has_steady_counter, monotonic_ns};
 
 use super::what::{BUFFERS, LINES, Mode, PAYLOAD};
@@ -23,14 +24,12 @@ const SPARE: usize = 64 + 12;
 struct Held<'a> {
     pool: &'a Pool,
     buffers: Vec<Option<Buffer>>,
-    count: usize,
 }
 
 impl Verdict for Held<'_> {
     #[inline]
     fn free(&mut self, slot: u32) {
         if let Some(buffer) = self.buffers[slot as usize].take() {
-            self.count -= 1;
             topics::let_go(self.pool, buffer);
         }
     }
@@ -57,6 +56,25 @@ fn line(named: Named, number: u64) -> Message {
     }
 }
 
+/// Takes a message, keeps its buffer, and stands still, with the lines claimed that come after it.
+fn stand(lines: Lines<'_>, desk: &Desk, position: u64, slot: u32) -> Result<()> {
+    let memory = Reading {
+        lines,
+        desk,
+        table: &[],
+    };
+    let mut reader = Reader::new(position, Limits::new(BUFFERS));
+    let Ok(received) = reader.receive(&memory);
+    ensure!(
+        matches!(received, Received::Message(_)),
+        "a message to keep, not {received:?}"
+    );
+    let Ok(held) = reader.hold(&memory, slot, 0);
+    held?;
+    let Ok(()) = reader.finish(&memory);
+    Ok(())
+}
+
 pub fn writer(_: Mode, receivers: usize, party: &Party, budget: u64) -> Result<Vec<Measured>> {
     let domain = join::domain(0, party)?;
     let pool = domain.create_pool(PoolOptions::new(u64::from(BUFFERS) * 4096).slots(BUFFERS))?;
@@ -67,7 +85,6 @@ pub fn writer(_: Mode, receivers: usize, party: &Party, budget: u64) -> Result<V
     let mut held = Held {
         pool: &pool,
         buffers: (0..BUFFERS).map(|_| None).collect(),
-        count: 0,
     };
     let mut desks = vec![Some(topic_ring::view(
         DeskRo::open(desk)?,
@@ -81,18 +98,19 @@ pub fn writer(_: Mode, receivers: usize, party: &Party, budget: u64) -> Result<V
         let named = topics::named(&pool, &buffer).context("a buffer of the pool")?;
         let slot = buffer.id().slot();
         let Ok(position) = published.publish(&lines.lines(), rounds, line(named, tail), slot);
-        held.count += usize::from(held.buffers[slot as usize].replace(buffer).is_none());
+        held.buffers[slot as usize] = Some(buffer);
         Ok((position, slot))
     };
     for desk in 1..receivers {
         let (fd, mine) = DeskRw::create()?;
-        let mut win = Win::default();
         if desk % 10 == 1 {
             let (position, slot) = put(&mut held, &mut rounds)?;
-            mine.desk().kept[0].store(slot + 1, Ordering::Relaxed);
-            (win.low, win.entries) = (position, 1);
+            stand(lines.lines(), mine.desk(), position, slot)?;
+            // As a topic's: the lines that it has claimed are not those of the next one.
+            for _ in 1..WINDOW {
+                put(&mut held, &mut rounds)?;
+            }
         }
-        mine.desk().win.store(win.pack(), Ordering::Release);
         let desk = Box::leak(Box::new(DeskRo::open(fd)?)).desk();
         desks.push(Some(DeskView { desk, table: &[] }));
         std::mem::forget(mine);
@@ -108,7 +126,7 @@ pub fn writer(_: Mode, receivers: usize, party: &Party, budget: u64) -> Result<V
         if ticks.wakes(counter, monotonic_ns) {
             bell.wake(position + 1, 1);
         }
-        let available = (LINES as usize + SPARE).saturating_sub(held.count);
+        let available = SPARE.saturating_sub(rounds.ended());
         let Ok(()) = rounds.step(&desks[..], available, &mut held);
         Ok(())
     })

@@ -121,6 +121,7 @@ const CHANNELS: &[Column<ChannelRow>] = &[
         amount(c.stalled_share, share(c.stalled_share))
     }),
     (">waits", |c| lasting(c.stat.waiting_ns)),
+    (">behind", |c| lasting(c.stat.behind_ns)),
     (">taken", |c| count(c.stat.taken)),
     ("pools", |c| {
         let pools = c.stat.pools.iter().map(|p| format!("#{}", p.0));

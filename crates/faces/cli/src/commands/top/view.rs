@@ -355,6 +355,12 @@ fn blocked(view: &View) -> Vec<Blocked> {
             true => " (asleep)",
             false => "",
         };
+        let sink = view.domains.iter().find(|d| Some(d.stat.domain) == s.sink);
+        let process = sink.map_or(String::new(), |d| format!(" (process {})", d.stat.pid));
+        let behind = match s.behind_ns {
+            0 => String::new(),
+            ns => format!(", none for {}", time(ns)),
+        };
         all.push(Blocked {
             domain: s.source,
             label: c.source_label.clone(),
@@ -364,7 +370,7 @@ fn blocked(view: &View) -> Vec<Blocked> {
             channel: Some(s.channel.0),
             waiting_ns: c.stat.waiting_ns,
             on: vec![format!(
-                "{}{how} has {} to take",
+                "{}{process}{how} has {} to take{behind}",
                 c.sink_label, c.stat.depth
             )],
         });
@@ -524,10 +530,25 @@ mod tests {
         assert_eq!(memory.on[1], "viewer#2 has 16 to take from video#3");
         assert_eq!(memory.on[2], "its quota, 4.0 MiB");
         assert_eq!(room.wants, "room in video#3");
-        assert_eq!(room.on, ["viewer#2 has 16 to take"]);
+        assert_eq!(room.on, ["viewer#2 (process 102) has 16 to take"]);
         let camera = &view.domains[0];
         assert_eq!((camera.pools, camera.waiting, camera.sources), (1, 3, 1));
         assert_eq!(view.domains[1].held_bytes, 3 << 20);
+    }
+
+    #[test]
+    fn a_subscriber_that_holds_a_publisher_back_is_named_with_its_time() {
+        let mut said = sample::snapshot(1);
+        for record in &mut said.records {
+            if let StatRecord::Channel(c) = record {
+                c.behind_ns = 2_500_000_000;
+            }
+        }
+        let view = Before::default().view(&said);
+        assert_eq!(
+            view.blocked[1].on,
+            ["viewer#2 (process 102) has 16 to take, none for 2.5 s"]
+        );
     }
 
     #[test]
