@@ -37,7 +37,7 @@ mod writer;
 pub use claims::{Claim, Claims, Front, claim, taken};
 pub use desk::{Desk, Reading};
 pub use dismissed::{Dismissed, READERS};
-pub use gap::{BellAt, Gaps, Quiet, T_NS, Ticks, X_NS, wait, wait_any};
+pub use gap::{BellAt, Gaps, Quiet, T_NS, Ticks, X_NS, ring_bell, wait, wait_any};
 #[cfg(not(loom))]
 pub use mapped::{
     BellRo, BellRw, ClaimsRw, DeskRo, DeskRw, LinesRo, LinesRw, claims_len, lines_len, page_len,
