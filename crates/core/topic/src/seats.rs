@@ -8,7 +8,7 @@ use tranship_core::DomainId;
 use tranship_core::topics::Peer;
 use tranship_ledger::rounds::{Published, Reliable};
 use tranship_readers::{Go, Host, Joins, Names, Seat, Seats, View, Word};
-use tranship_ring::broadcast::{Win, ahead, sequence};
+use tranship_ring::broadcast::{UNBEGUN, Win, ahead};
 
 /// A subscriber, as its publisher sees it. Its text form says what holds the publisher back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,9 +74,17 @@ pub(crate) struct Subscription {
 }
 
 impl Subscription {
+    /// Returns where its window begins, modulo 2^48; before it has claimed anything, where it was let begin.
+    fn low(&self, view: &View) -> u64 {
+        match view.get().win() {
+            UNBEGUN => self.stands.0,
+            word => Win::unpack(word).low,
+        }
+    }
+
     /// Notes what the desk shows now.
     fn note(&mut self, view: &View) {
-        let low = Win::unpack(view.get().win()).low;
+        let low = self.low(view);
         if low != self.stands.0 {
             self.stands = (low, Instant::now());
         }
@@ -189,11 +197,11 @@ impl Subscribers {
     /// Returns what the desks show. `depth` is the ring's.
     pub(crate) fn seen(&self, tail: u64, depth: u32) -> Vec<SubscriberSeen> {
         let seen = self.all.iter().map(|(seat, view)| {
-            let win = Win::unpack(view.get().win());
+            let low = seat.of.low(view);
             let (kept, more) = view.kept();
-            let behind = ahead(win.low, sequence(tail) - 1).max(0);
+            let behind = ahead(low, tail).max(0);
             let stands = &seat.of.stands;
-            let stood = (win.low == stands.0).then(|| stands.1.elapsed());
+            let stood = (low == stands.0).then(|| stands.1.elapsed());
             let keeps = seat.of.keeps.filter(|_| kept > 0 || more);
             SubscriberSeen {
                 domain: seat.peer.domain,

@@ -46,7 +46,7 @@ pub use memory::{ReaderMemory, WriterMemory};
 pub use open::{OPEN, Open, Opens, open};
 pub use reader::{Hold, Limited, Limits, Reader, Received, let_go};
 pub use words::{
-    CONTENT, KEPT, LAST, Message, SEQUENCES, WINDOW, WITHDRAWN, Win, ahead, at, first_word,
-    sequence,
+    CONTENT, KEPT, LAST, Message, SEQUENCES, UNBEGUN, WINDOW, WITHDRAWN, Win, ahead, at,
+    first_word, sequence,
 };
 pub use writer::{Writer, published};
