@@ -4,17 +4,25 @@
 //! Seen failing: the fence of `claim` left out; the fence of `begin` left out; `win` stored, or loaded, relaxed; `kept`
 //! stored relaxed by the thread that lets go; `win` stored before `kept`; the drop before the last access; word 7 not
 //! compared. Not seen: `kept` loaded relaxed, for which the acquire of `more` after it stands in.
+//!
+//! The last tests have holds as a topic's subscriber has them (`Holds` in `crates/core/core`): each handle counts itself,
+//! any thread drops it, and the receiving thread clears the desk's entry later. Not seen: that thread reads the count
+//! relaxed, for loom lets the writer's acquire fence stand in.
 #![cfg(loom)]
 
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::thread;
 use std::convert::Infallible;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use tranship_ledger::rounds::{DeskView, Desks, Outcome, Pace, Published, Rounds};
+use tranship_ledger::{raise, release};
+use tranship_ring::broadcast::ReaderMemory;
 use tranship_ring::broadcast::{
     Desk, Hold, Limits, Message, Reader, Reading, Received, WriterMemory, let_go,
 };
 use tranship_ring::{Line, Lines};
+use tranship_sync::atomic::{AtomicU32, Ordering};
 
 const SLOTS: usize = 4;
 
@@ -22,6 +30,8 @@ const SLOTS: usize = 4;
 struct World {
     lines: Vec<Line>,
     desk: Desk,
+    /// The reader's references, in which handles count themselves: the table.
+    refs: Vec<AtomicU32>,
     bytes: Vec<UnsafeCell<u64>>,
 }
 
@@ -30,6 +40,7 @@ impl World {
         Arc::new(World {
             lines: (0..2).map(|_| Line::default()).collect(),
             desk: Desk::default(),
+            refs: (0..SLOTS).map(|_| AtomicU32::new(0)).collect(),
             bytes: (0..SLOTS).map(|_| UnsafeCell::new(0)).collect(),
         })
     }
@@ -97,7 +108,7 @@ fn write(world: &World, slots: u32, messages: u64, limits: Limits) {
     let lines = Short(world.lines());
     let views = [Some(DeskView {
         desk: &world.desk,
-        table: &[],
+        table: &world.refs,
     })];
     let desks: &[Option<DeskView<'_>>] = &views;
     let mut rounds = Rounds::new(slots, Pace::PRODUCTION);
@@ -207,4 +218,99 @@ fn what_is_kept_is_not_reused_until_another_thread_lets_go() {
             other.join().unwrap();
         }
     });
+}
+
+/// How a topic's subscriber holds, and what it may do in another way.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Does {
+    Right,
+    /// The entry is cleared, or the table said to be empty, while a handle is there.
+    TidiesAtOnce,
+    /// The desk says that the table has the buffer, the window goes, then the handle is counted.
+    CountsLate,
+}
+
+/// A subscriber that holds one buffer at a time, in an entry or in the table, and another thread that drops it.
+fn subscribes(entries: u8, does: Does) {
+    let limits = Limits {
+        window: 2,
+        entries,
+        ..Limits::new(1)
+    };
+    let world = World::new();
+    let theirs = Arc::clone(&world);
+    let subscriber = thread::spawn(move || take_and_hold(&theirs, limits, does));
+    write(&world, 3, 5, limits);
+    subscriber.join().unwrap();
+}
+
+fn take_and_hold(world: &Arc<World>, limits: Limits, does: Does) {
+    let mut held: Option<(Hold, u32)> = None;
+    let mut others = Vec::new();
+    read(world, 2, limits, |reader, slot, n| {
+        let memory = world.reading();
+        if let Some((hold, slot)) = held {
+            let is_gone = world.refs[slot as usize].load(Ordering::Acquire) == 0;
+            if is_gone || does == Does::TidiesAtOnce {
+                let Ok(()) = match hold {
+                    Hold::Entry(entry) => memory.set_kept(entry, 0),
+                    Hold::Table(_) => reader.empty_table(&memory, 0),
+                };
+                held = None;
+            }
+        }
+        if held.is_none() {
+            let count = || raise(&world.refs[slot as usize]);
+            if does != Does::CountsLate {
+                count();
+            }
+            let Ok(hold) = reader.hold(&memory, slot, 0);
+            let Ok(hold) = hold else {
+                unreachable!("there is room")
+            };
+            held = Some((hold, slot));
+            let Ok(()) = reader.finish(&memory);
+            if does == Does::CountsLate {
+                count();
+            }
+            let theirs = Arc::clone(world);
+            others.push(thread::spawn(move || {
+                theirs.check(slot, n);
+                release(&theirs.refs[slot as usize]);
+            }));
+        } else {
+            let Ok(()) = reader.finish(&memory);
+        }
+    });
+    for other in others {
+        other.join().unwrap();
+    }
+}
+
+fn fails(entries: u8, does: Does) {
+    let run = || explore(move || subscribes(entries, does));
+    assert!(
+        catch_unwind(AssertUnwindSafe(run)).is_err(),
+        "nothing was found"
+    );
+}
+
+#[test]
+fn an_entry_goes_after_the_last_handle() {
+    explore(|| subscribes(1, Does::Right));
+}
+
+#[test]
+fn a_table_of_handles_is_read_after_the_window() {
+    explore(|| subscribes(0, Does::Right));
+}
+
+#[test]
+fn an_entry_that_goes_before_its_handle_is_found() {
+    fails(1, Does::TidiesAtOnce);
+}
+
+#[test]
+fn a_handle_that_is_counted_late_is_found() {
+    fails(0, Does::CountsLate);
 }

@@ -598,3 +598,135 @@ fn one_buffer_in_many_tables_takes_bounded_memory() {
         assert!(most < 2000, "{readers} readers: {most} entries");
     }
 }
+
+/// A reader that was let begin and has claimed nothing yet has still to take every line from there on, wherever that is.
+#[test]
+fn a_reader_that_has_not_begun_holds_the_writer_back() {
+    let desk = Desk::default();
+    let views = [Some(DeskView {
+        desk: &desk,
+        table: &[],
+    })];
+    for begin in [0, 1000, 1 << 47, SEQUENCES - 5] {
+        let mut reliable = Reliable::new(8);
+        reliable.join(0, begin);
+        let mut rounds = Rounds::new(8, Pace::PRODUCTION);
+        rounds.join(0, 0, Limits::new(0));
+        let mut seen = Seen(Vec::new());
+        rounds.begin(&views[..]).expect("no stop");
+        rounds.look(&views[..], &mut seen).expect("no stop");
+        assert!(seen.0.is_empty(), "a desk of zeros is no window");
+        for tail in begin..begin + 8 {
+            assert_eq!(reliable.room(&views[..], tail), Ok(None));
+        }
+        assert_eq!(reliable.room(&views[..], begin + 8), Ok(Some(0)));
+        assert_eq!(reliable.floor(begin + 8), begin);
+    }
+}
+
+struct Seen(Vec<u64>);
+
+impl Outcome for Seen {
+    fn free(&mut self, _: u32) {}
+    fn seen(&mut self, _: usize, low: u64) {
+        self.0.push(low);
+    }
+}
+
+/// Readers with messages in their windows, in entries, in tables, and without any die in one moment, at any step of a
+/// round. All that none but they had is free after the next rounds.
+#[test]
+fn all_but_one_of_200_readers_die_at_once() {
+    const READERS: usize = 200;
+    const SLOTS: u32 = 1024;
+    const LINES: u32 = 64;
+    const HELD: usize = 16;
+    let pace = Pace {
+        desks: 2,
+        table: 1,
+        sweep: 1,
+        small: 0,
+    };
+    for steps in [0, 1, 40, 100, 1000, 4000, 6000] {
+        let memory: Vec<Line> = (0..LINES).map(|_| Line::default()).collect();
+        let lines = Lines::new(&memory).expect("a power of two");
+        let mut rounds = Rounds::new(SLOTS, pace);
+        let mut published = Published::new(LINES, 0, rounds.add_ring(LINES));
+        let desks: Vec<Memory> = (0..READERS)
+            .map(|_| Memory {
+                table: (0..SLOTS).map(|_| AtomicU32::new(0)).collect(),
+                ..Memory::default()
+            })
+            .collect();
+        let views = desks
+            .iter()
+            .map(|Memory { desk, table }| Some(DeskView { desk, table }));
+        let views: Vec<_> = views.collect();
+        let limits = |n: usize| Limits {
+            entries: if n % 4 == 2 { 0 } else { 12 },
+            ..Limits::new(HELD as u32)
+        };
+        for n in 0..READERS {
+            rounds.join(n, 0, limits(n));
+        }
+        let mut slots = 0..SLOTS;
+        let mut publish = |rounds: &mut Rounds, many: u32| {
+            for slot in slots.by_ref().take(many as usize) {
+                let mut message = Message::default();
+                message.content[0] = slot.into();
+                let Ok(_) = published.publish(&lines, rounds, message, slot);
+            }
+        };
+        publish(&mut rounds, HELD as u32);
+        let mut held = BTreeSet::new();
+        for (n, Memory { desk, table }) in desks.iter().enumerate() {
+            let reading = Reading { lines, desk, table };
+            let mut reader = Reader::new(0, limits(n));
+            // The second kind has a full window, the last one nothing.
+            let takes = [HELD, 8, HELD, 0][n % 4];
+            for at in 0..takes {
+                let Ok(Received::Message(message)) = reader.receive(&reading) else {
+                    panic!("there is a message");
+                };
+                let slot = u32::try_from(message.content[0]).expect("a slot");
+                if n % 4 == 1 {
+                    continue;
+                }
+                // Of the first kind 12 have entries, the others the table.
+                let in_table = u32::try_from(at.saturating_sub(12 * (1 - n % 4 / 2))).expect("few");
+                let Ok(Ok(_)) = reader.hold(&reading, slot, in_table) else {
+                    panic!("there is room");
+                };
+                let Ok(()) = reader.finish(&reading);
+                if n == 0 && slot % 2 == 0 {
+                    held.insert(slot);
+                }
+            }
+        }
+        // The reader that lives lets go of every other one.
+        for entry in (1..12).step_by(2) {
+            desks[0].desk.kept[entry].store(0, Relaxed);
+        }
+        for slot in (13..HELD).step_by(2) {
+            desks[0].table[slot].store(0, Relaxed);
+        }
+        publish(&mut rounds, 2 * LINES);
+        let mut freed = Freed::default();
+        rounds.begin(&views[..]).expect("no stop");
+        for _ in 0..steps {
+            let Ok(()) = rounds.step(&views[..], usize::MAX, &mut freed);
+        }
+        assert!(
+            freed.slots.iter().all(|slot| *slot >= HELD as u32),
+            "{steps}"
+        );
+        for n in 1..READERS {
+            rounds.leave(n);
+        }
+        while !matches!(rounds.collect(&views[..], &mut freed), Ok(0)) {}
+        freed.slots.sort_unstable();
+        let ended = 0..HELD as u32 + LINES;
+        let rest: Vec<u32> = ended.filter(|slot| !held.contains(slot)).collect();
+        assert_eq!(freed.slots, rest, "after {steps} steps");
+    }
+}

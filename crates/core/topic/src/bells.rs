@@ -51,10 +51,10 @@ impl Bells {
 
     /// Wakes all subscribers that sleep: one system call for each user that has some.
     #[cold]
-    pub(crate) fn ring(&self, tail: u64) {
+    pub(crate) fn ring(&self) {
         let bells = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         for bell in bells.iter().filter(|bell| bell.admitted > 0) {
-            bell.word.wake(tail, bell.admitted);
+            bell.word.wake(bell.admitted);
         }
     }
 }

@@ -245,7 +245,7 @@ impl Writing {
     pub(crate) fn end(&mut self) {
         self.ring();
         self.seats.all.end(&self.held.buffers);
-        self.bells.ring(self.published.tail());
+        self.bells.ring();
         for buffer in std::mem::take(&mut self.held.buffers).into_iter().flatten() {
             topics::leave_behind(&self.pool, buffer);
         }
@@ -421,7 +421,7 @@ impl Writes for Writing {
     /// Wakes all subscribers that sleep, on their users' words or on descriptors.
     #[cold]
     fn ring(&self) {
-        self.bells.ring(self.published.tail());
+        self.bells.ring();
         self.seats.all.wake();
     }
 

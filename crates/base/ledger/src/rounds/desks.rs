@@ -31,7 +31,7 @@ pub trait Desks {
 pub trait Outcome {
     /// No line names the buffer, and no reader holds it.
     fn free(&mut self, slot: u32);
-    /// A desk's window begins here, modulo 2^48.
+    /// A desk's window begins here, modulo 2^48. A reader that has claimed nothing yet shows none.
     #[inline(always)]
     fn seen(&mut self, desk: usize, low: u64) {
         let _ = (desk, low);

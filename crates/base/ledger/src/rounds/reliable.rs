@@ -1,7 +1,7 @@
 //! Readers that hold the writer back.
 
 use super::desks::Desks;
-use tranship_ring::broadcast::{Win, ahead};
+use tranship_ring::broadcast::{UNBEGUN, Win, ahead};
 
 /// The reliable readers of one ring. No line is overwritten that one of them has not passed.
 ///
@@ -33,7 +33,7 @@ impl Reliable {
         }
     }
 
-    /// Adds a reader whose window begins at the position.
+    /// Adds a reader that begins at the position. It counts as there until its desk shows a window.
     pub fn join(&mut self, desk: usize, low: u64) {
         if desk >= self.lows.len() {
             self.lows.resize(desk + 1, None);
@@ -87,7 +87,10 @@ impl Reliable {
                 continue;
             };
             if tail.wrapping_sub(*low) >= lines - lines / 4 {
-                *low = passed(tail, Win::unpack(desks.win(desk)?).low);
+                let word = desks.win(desk)?;
+                if word != UNBEGUN {
+                    *low = passed(tail, Win::unpack(word).low);
+                }
             }
             if tail.wrapping_sub(*low) >= lines {
                 self.behind = desk;

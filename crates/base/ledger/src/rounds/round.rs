@@ -3,7 +3,7 @@
 use super::desks::{Desks, Outcome};
 use super::ended::Ended;
 use std::hash::{Hash, Hasher};
-use tranship_ring::broadcast::{Limits, Win};
+use tranship_ring::broadcast::{Limits, UNBEGUN, Win};
 
 /// How much a step does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -340,7 +340,11 @@ impl Rounds {
         desk: usize,
         outcome: &mut impl Outcome,
     ) -> Result<bool, D::Stop> {
-        let win = Win::unpack(desks.win(desk)?);
+        let word = desks.win(desk)?;
+        if word == UNBEGUN {
+            return Ok(false);
+        }
+        let win = Win::unpack(word);
         outcome.seen(desk, win.low);
         if win.len == 0 && win.entries == 0 {
             return Ok(false);

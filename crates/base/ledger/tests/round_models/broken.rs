@@ -176,6 +176,31 @@ const ROWS: &[Row] = &[
         },
         EARLY,
     ),
+    (
+        Without::Unbegun,
+        |c| {
+            late(c);
+            (c.reliable, c.first, c.messages) = (1, 1 << 47, 4)
+        },
+        &["a reliable reader missed a message"],
+    ),
+    // Readers that leave.
+    (
+        Without::CountingHolds,
+        |c| {
+            one(c);
+            (c.leaves, c.buffer) = (true, 3)
+        },
+        EARLY,
+    ),
+    (
+        Without::EmptyTable,
+        |c| {
+            one(c);
+            (c.leaves, c.buffer, c.kept, c.table) = (true, 3, 0, 1)
+        },
+        EARLY,
+    ),
     // Channels.
     (Without::KeptBeforeLow, channel, EARLY),
     (Without::LookAtKept, channel, EARLY),

@@ -27,6 +27,8 @@ pub enum Op {
     Ask(u8),
     Join(u8),
     Remove(u8),
+    /// Removes a reader that has left, if its desk shows nothing.
+    RemoveEmpty(u8),
     /// The forwarding queue leaves, its sink's references with it or not.
     Leave(bool),
     Find(u8),
@@ -38,6 +40,7 @@ pub enum Op {
     Keep,
     LetGo(Hold),
     Rest,
+    GoodBye,
     HandOver(u8),
     Move,
     Forward(u8),
@@ -60,6 +63,8 @@ pub enum Said {
         freed: u8,
     },
     Freed(u8),
+    /// A desk was removed.
+    Removed,
     /// A reader is reported that has more in its table than was agreed.
     Exceeded,
     /// A forwarded buffer, by its generation.
@@ -114,6 +119,7 @@ impl Code for Threads {
                     state.reader.rest(&view)?;
                     Ok(Said::Nothing)
                 }
+                Op::GoodBye => reader::leaves(state, &view),
                 Op::HandOver(entry) => reader::hands_over(state, script, entry),
                 Op::Move => reader::moves(state, &view),
                 Op::Forward(entry) => reader::forwards(state, &view, entry),

@@ -63,6 +63,12 @@ pub enum Without {
     ReliableFirst,
     /// A window's sequences are compared as numbers, not modulo 2^48.
     Modulo,
+    /// A desk of zeros is a window that begins at 0.
+    Unbegun,
+    /// A reader that leaves does not have the table count what it holds.
+    CountingHolds,
+    /// A reader that has left is removed while its table has holds.
+    EmptyTable,
     /// Receipt on a channel moves the window, then writes `kept`.
     KeptBeforeLow,
     /// A channel's lines end when they are taken, and are reused without a look at `kept`.
@@ -102,6 +108,8 @@ pub struct Config {
     pub table: u32,
     /// Readers say when they claim nothing.
     pub rests: bool,
+    /// Readers leave in order.
+    pub leaves: bool,
     /// The words of a line are separate steps.
     pub lines: bool,
     /// The readers that keep, bit by reader.
@@ -145,6 +153,7 @@ impl Config {
             kept: 1,
             table: 0,
             rests: false,
+            leaves: false,
             lines: false,
             keepers: 3,
             pieces: 1,

@@ -36,6 +36,13 @@ impl World {
                 self.does(&mut state, thread, op);
             }
         }
+        for reader in 0..self.config().readers.len() {
+            let is_asked = self.writer(&state).asked & 1 << reader != 0;
+            if is_asked && state.gone & 1 << reader != 0 {
+                let number = u8::try_from(reader).expect("few");
+                self.does(&mut state, WRITER, Op::RemoveEmpty(number));
+            }
+        }
         if let Some(both) = self.leaves(&state) {
             self.does(&mut state, WRITER, Op::Leave(both));
         }

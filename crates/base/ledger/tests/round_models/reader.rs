@@ -128,6 +128,21 @@ pub fn lets_go(state: &mut State, view: &View<'_>, held: Hold) -> Run<Said> {
     Ok(Said::Nothing)
 }
 
+/// Leaves: the table counts what is held, then the desk shows no window and no entry.
+pub fn leaves(state: &mut State, view: &View<'_>) -> Run<Said> {
+    for kept in &mut state.kept {
+        if let Some(slot) = std::mem::take(kept).checked_sub(1) {
+            if !view.config.is(Without::CountingHolds) {
+                view.count(slot.into(), true)?;
+            }
+            state.table[usize::from(slot)] += 1;
+        }
+    }
+    state.window.clear();
+    state.reader.leave(view)?;
+    Ok(Said::Nothing)
+}
+
 /// Gives what an entry holds to the other thread.
 pub fn hands_over(state: &mut State, script: &Script<'_>, entry: u8) -> Run<Said> {
     let slot = std::mem::take(&mut state.kept[usize::from(entry)]) - 1;

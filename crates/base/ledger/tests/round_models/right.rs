@@ -79,6 +79,16 @@ fn deaths() {
 }
 
 #[test]
+fn readers_leave() {
+    holds(one("a reader leaves, with a window or an entry").with(|c| {
+        (c.leaves, c.rests, c.buffer) = (true, true, 3);
+    }));
+    holds(one("a reader leaves with a table").with(|c| {
+        (c.leaves, c.buffer, c.kept, c.table, c.deaths) = (true, 3, 0, 1, 1);
+    }));
+}
+
+#[test]
 fn late_readers() {
     holds(two("a late reader, a death").with(|c| (c.late, c.deaths) = (2, 1)));
 }
@@ -141,6 +151,17 @@ fn lines_are_withdrawn() {
 fn reliable_readers() {
     holds(one("a reliable reader").with(|c| c.reliable = 1));
     holds(two("a reliable reader of two").with(|c| c.reliable = 1));
+    // Beyond 2^47 a desk of zeros would be one beyond the tail; at 2^48 one that has begun may rest at 0.
+    for (name, first) in [
+        ("a late reliable reader beyond 2^47", 1 << 47),
+        ("a late reliable reader around 2^48", (1 << 48) - 2),
+    ] {
+        holds(one(name).with(|c| {
+            (c.reliable, c.late, c.rests) = (1, 1, true);
+            (c.keepers, c.kept) = (0, 0);
+            (c.first, c.messages) = (first, 4);
+        }));
+    }
 }
 
 #[test]

@@ -42,6 +42,8 @@ pub struct State {
     /// Threads whose process lives, and readers that may claim.
     pub alive: u8,
     pub joined: u8,
+    /// Readers that have said goodbye, bit by reader.
+    pub gone: u8,
     pub deaths: u8,
     /// How often the writer looked for a buffer, or a liar's message was taken.
     pub finds: u8,
@@ -205,8 +207,8 @@ impl World {
         };
         let part = words::part_of(word);
         if thread == WRITER {
-            let is_used =
-                part == Part::Win || part == Part::Kept && config.kept > 0 || config.table > 0;
+            let has_table = config.table > 0 || config.leaves;
+            let is_used = part == Part::Win || part == Part::Kept && config.kept > 0 || has_table;
             return !is_used && !self.is_liar(desk + 1);
         }
         thread == desk + 1 && !(config.helper && part == Part::Kept)
@@ -310,6 +312,11 @@ impl World {
             Op::Finish if !self.config().is(Without::DroppingFirst) => {
                 let_go = self.reader(state, thread).window[0];
             }
+            // What it has taken and not kept, it has no more.
+            Op::GoodBye => {
+                let windows = self.reader(state, thread).window.clone();
+                windows.iter().for_each(|mask| let_go |= mask);
+            }
             Op::LetGo(Hold::Table(slot)) => let_go = 1 << slot,
             Op::LetGo(Hold::Entry(entry)) | Op::Forward(entry) => {
                 let kept = self.reader(state, thread).kept[usize::from(entry)];
@@ -334,11 +341,10 @@ impl World {
 
     fn ends(&mut self, state: &mut State, thread: usize, op: Op, said: Said) {
         match said {
-            Said::Nothing => {}
+            Said::Nothing | Said::Removed => {}
             Said::Missed => {
                 self.counts.missed += 1;
-                let is_late = self.config().late & 1 << (thread - 1) != 0;
-                if self.config().reliable & 1 << (thread - 1) != 0 && !is_late {
+                if self.config().reliable & 1 << (thread - 1) != 0 {
                     self.blame(state, "a reliable reader missed a message");
                 }
             }
@@ -382,6 +388,10 @@ impl World {
                 self.joins(state, reader.into());
             }
             Op::Remove(reader) => state.joined &= !(1 << reader),
+            Op::RemoveEmpty(reader) if matches!(said, Said::Removed) => {
+                state.joined &= !(1 << reader);
+            }
+            Op::GoodBye => state.gone |= 1 << (thread - 1),
             _ => {}
         }
     }
@@ -448,7 +458,12 @@ impl World {
         }
         let reader = self.reader(state, thread);
         let is_channel = config.is_channel(config.readers[thread - 1]);
-        if reader.window.len() < config.holds
+        let has_left = state.gone & 1 << (thread - 1) != 0;
+        if config.leaves && !has_left {
+            out.push(Op::GoodBye);
+        }
+        if !has_left
+            && reader.window.len() < config.holds
             && !(is_channel && reader.kept[..config.kept].iter().all(|k| *k != 0))
         {
             out.push(Op::Receive);
@@ -475,6 +490,7 @@ impl World {
                 out.push(Op::Keep);
             }
         } else if config.rests
+            && !has_left
             && Win::unpack(self.load(state, thread, words::win(thread - 1))).len != 0
         {
             out.push(Op::Rest);
@@ -591,7 +607,11 @@ impl World {
             let is_gone = !self.is_alive(state, thread)
                 && state.waiting[thread] == 0
                 && (thread != 1 || config.forwards || state.waiting[HELPER] == 0);
-            if !is_asked && self.is_alive(state, thread) {
+            let has_left = state.gone & 1 << reader != 0;
+            if is_asked && has_left && state.waiting[thread] == 0 {
+                out.push(Op::RemoveEmpty(number));
+            }
+            if !is_asked && !has_left && self.is_alive(state, thread) {
                 if config.is(Without::GoAhead) && state.joined & 1 << reader == 0 {
                     continue;
                 }
@@ -749,6 +769,7 @@ impl System for World {
             free: (1 << config.slots) - 1,
             alive: (1 << (config.readers.len() + 1)) - 1,
             joined: 0,
+            gone: 0,
             deaths: 0,
             finds: 0,
             wrong: 0,

@@ -3,7 +3,7 @@
 use tranship_ledger::generation;
 use tranship_ledger::order::{PASS_ORDER, Phase};
 use tranship_ledger::rounds::{Desks, Outcome, Pace, Published, Reliable, Rounds};
-use tranship_ring::broadcast::{Limits, Message, Win};
+use tranship_ring::broadcast::{Limits, Message, UNBEGUN, Win};
 
 use crate::code::{Op, Said, slots};
 use crate::config::{Config, D, KEPT, SEQUENCE, Without};
@@ -177,6 +177,16 @@ impl Desks for Asked<'_> {
             return Ok(0);
         }
         let word = self.load(words::win(desk))?;
+        if word == UNBEGUN && self.config.is(Without::Unbegun) {
+            // A window that is not known for this: it names an entry, and that is free.
+            let (low, len) = (0, 0);
+            return Ok(Win {
+                low,
+                entries: 1,
+                len,
+            }
+            .pack());
+        }
         if self.config.is(Without::Modulo) {
             let win = Win::unpack(word);
             if win.low < self.config.first & SEQUENCE {
@@ -231,6 +241,13 @@ pub fn run(op: Op, state: &mut State, config: &Config, script: &Script<'_>) -> R
             state.remove(config, reader.into());
             Ok(Said::Nothing)
         }
+        Op::RemoveEmpty(reader) => {
+            if !is_empty(config, script, reader.into())? {
+                return Ok(Said::Nothing);
+            }
+            state.remove(config, reader.into());
+            Ok(Said::Removed)
+        }
         Op::Find(slot) => {
             state.found |= 1 << slot;
             Ok(Said::Nothing)
@@ -247,6 +264,28 @@ pub fn run(op: Op, state: &mut State, config: &Config, script: &Script<'_>) -> R
         }
         _ => unreachable!("the writer's"),
     }
+}
+
+/// Whether a desk shows nothing, in the order of `View::is_empty` in `crates/core/readers`: `more` comes after `kept`.
+fn is_empty(config: &Config, script: &Script<'_>, reader: usize) -> Run<bool> {
+    let desks = desks(config, script);
+    if Win::unpack(desks.win(reader)?).len != 0 {
+        return Ok(false);
+    }
+    for entry in 0..config.kept {
+        if desks.kept(reader, u8::try_from(entry).expect("few"))? != 0 {
+            return Ok(false);
+        }
+    }
+    if config.is(Without::EmptyTable) || desks.more(reader)? == 0 {
+        return Ok(true);
+    }
+    for slot in 0..config.slots {
+        if desks.table(reader, u32::try_from(slot).expect("few"))? != 0 {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 fn desks<'a>(config: &'a Config, script: &'a Script<'a>) -> Asked<'a> {

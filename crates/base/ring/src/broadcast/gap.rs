@@ -137,6 +137,19 @@ pub fn wait_any<F: Futex, T>(
     Ok(ready())
 }
 
+/// Raises a bell's word, and wakes its readers by `wake`. The line, or the end of the ring, is stored before. Only the
+/// bell's writer calls it, one thread at a time.
+///
+/// Each call gives the word another value. A reader that looked before the store therefore does not go to sleep after it.
+// Crash: a writer that dies before the wake-up leaves readers asleep for at most a round.
+pub fn ring_bell(word: &AtomicU32, wake: impl FnOnce(&AtomicU32)) {
+    // Ordering: relaxed; the writer's own word.
+    let next = word.load(Ordering::Relaxed).wrapping_add(1);
+    // Ordering: release; partner: the acquire in `wait_any`.
+    word.store(next, Ordering::Release);
+    wake(word);
+}
+
 /// The writer's clock: a processor's counter, whose rate is found while it is used.
 #[derive(Clone, Debug)]
 pub struct Ticks {

@@ -3,11 +3,12 @@
 use super::claims::{Claims, Front};
 use super::desk::Desk;
 use super::dismissed::Dismissed;
+use super::gap::ring_bell;
 use super::open::Opens;
 use crate::line::{Line, Lines, LinesError};
 use std::os::fd::{AsFd, OwnedFd};
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64};
 use tranship_region::layout::{BadCount, CreateError, Kind, OpenError, Says, open_shared, rounded};
 use tranship_region::{RoMapping, RwMapping};
 use tranship_sys::futex;
@@ -257,15 +258,12 @@ impl DeskRw {
 }
 
 impl BellRw {
-    /// Wakes the readers of one user after a publish, at most as many threads as that user has readers admitted: a
-    /// stranger may have queued waiters of its own. `tail` is the position that is published next.
-    // Crash: a writer that dies before the wake-up leaves readers asleep for at most a round.
+    /// Wakes the readers of one user after a publish ([`ring_bell`]), at most as many threads as that user has readers
+    /// admitted: a stranger may have queued waiters of its own.
     #[cold]
-    pub fn wake(&self, tail: u64, admitted: u32) {
-        #[allow(clippy::cast_possible_truncation, reason = "the low bits are meant")]
-        let low = tail as u32;
-        // Ordering: release; partner: the acquire in `wait`. The line is published.
-        self.word().store(low, Ordering::Release);
-        let _ = futex::wake(self.word(), admitted);
+    pub fn wake(&self, admitted: u32) {
+        ring_bell(self.word(), |word| {
+            let _ = futex::wake(word, admitted);
+        });
     }
 }

@@ -37,7 +37,7 @@ mod writer;
 pub use claims::{Claim, Claims, Front, claim, taken};
 pub use desk::{Desk, Reading};
 pub use dismissed::{Dismissed, READERS};
-pub use gap::{BellAt, Gaps, Quiet, T_NS, Ticks, X_NS, wait, wait_any};
+pub use gap::{BellAt, Gaps, Quiet, T_NS, Ticks, X_NS, ring_bell, wait, wait_any};
 #[cfg(not(loom))]
 pub use mapped::{
     BellRo, BellRw, ClaimsRw, DeskRo, DeskRw, LinesRo, LinesRw, claims_len, lines_len, page_len,
@@ -46,7 +46,7 @@ pub use memory::{ReaderMemory, WriterMemory};
 pub use open::{OPEN, Open, Opens, open};
 pub use reader::{Hold, Limited, Limits, Reader, Received, let_go};
 pub use words::{
-    CONTENT, KEPT, LAST, Message, SEQUENCES, WINDOW, WITHDRAWN, Win, ahead, at, first_word,
-    sequence,
+    CONTENT, KEPT, LAST, Message, SEQUENCES, UNBEGUN, WINDOW, WITHDRAWN, Win, ahead, at,
+    first_word, sequence,
 };
 pub use writer::{Writer, published};

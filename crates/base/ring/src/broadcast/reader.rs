@@ -1,7 +1,9 @@
 //! The reader's end.
 
 use super::memory::ReaderMemory;
-use super::words::{CONTENT, KEPT, Message, SEQUENCES, WINDOW, WITHDRAWN, Win, ahead, sequence};
+use super::words::{
+    CONTENT, KEPT, Message, SEQUENCES, UNBEGUN, WINDOW, WITHDRAWN, Win, ahead, sequence,
+};
 
 /// Limits of a reader's claims and holds. Production uses [`Limits::new`]; models are smaller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -198,7 +200,7 @@ impl Reader {
         self.show(memory)
     }
 
-    /// Shows the window.
+    /// Shows the window. It is not [`UNBEGUN`]: where the bits of an empty window are all 0, it names an entry.
     #[inline(always)]
     fn show<M: ReaderMemory>(&self, memory: &M) -> Result<(), M::Stop> {
         #[allow(clippy::cast_possible_truncation, reason = "at most a window's")]
@@ -208,7 +210,10 @@ impl Reader {
             entries: self.entries,
             len,
         };
-        memory.set_win(win.pack())
+        memory.set_win(match win.pack() {
+            UNBEGUN => Win { entries: 1, ..win }.pack(),
+            word => word,
+        })
     }
 
     /// Finishes the oldest message that is not finished: it was dropped, or every buffer that it names is held

@@ -15,6 +15,9 @@ pub const WINDOW: u8 = 8;
 /// Entries of `kept`.
 pub const KEPT: u8 = 12;
 
+/// The word of a window whose reader has claimed nothing yet. It says nothing of where the reader begins.
+pub const UNBEGUN: u64 = 0;
+
 /// Content of a line: the bits of word 0 above the sequence number, in place, and words 1 to 6.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Message {
