@@ -18,7 +18,6 @@ pub fn all() -> Vec<Entry> {
         entry::<raw::Raw>(),
         entry::<tranship::Tranship>(),
         entry::<tranship::Inlined>(),
-        entry::<tranship::Published>(),
         #[cfg(feature = "iceoryx2")]
         entry::<iceoryx2::Iceoryx2>(),
         entry::<kernel::Bytes<kernel::Pipe>>(),

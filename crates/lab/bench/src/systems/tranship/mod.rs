@@ -7,14 +7,12 @@ mod collect;
 mod inline;
 pub mod join;
 mod service;
-mod topic;
 pub use join::{domain, shape_of};
 
 pub use alloc::Zones;
 pub use collect::Turns;
 pub use inline::Inlined;
 pub use service::Served;
-pub use topic::Published;
 
 use anyhow::{Context, Result, ensure};
 use tranship_core::{Buffer, BufferMut, Domain, Message, Pool, Receiver, Sender};
