@@ -640,7 +640,7 @@ fn all_but_one_of_200_readers_die_at_once() {
     const READERS: usize = 200;
     const SLOTS: u32 = 1024;
     const LINES: u32 = 64;
-    const HELD: usize = 16;
+    const HELD: u8 = 16;
     let pace = Pace {
         desks: 2,
         table: 1,
@@ -664,7 +664,7 @@ fn all_but_one_of_200_readers_die_at_once() {
         let views: Vec<_> = views.collect();
         let limits = |n: usize| Limits {
             entries: if n % 4 == 2 { 0 } else { 12 },
-            ..Limits::new(HELD as u32)
+            ..Limits::new(HELD.into())
         };
         for n in 0..READERS {
             rounds.join(n, 0, limits(n));
@@ -677,13 +677,13 @@ fn all_but_one_of_200_readers_die_at_once() {
                 let Ok(_) = published.publish(&lines, rounds, message, slot);
             }
         };
-        publish(&mut rounds, HELD as u32);
+        publish(&mut rounds, HELD.into());
         let mut held = BTreeSet::new();
         for (n, Memory { desk, table }) in desks.iter().enumerate() {
             let reading = Reading { lines, desk, table };
             let mut reader = Reader::new(0, limits(n));
             // The second kind has a full window, the last one nothing.
-            let takes = [HELD, 8, HELD, 0][n % 4];
+            let takes: usize = [HELD, 8, HELD, 0][n % 4].into();
             for at in 0..takes {
                 let Ok(Received::Message(message)) = reader.receive(&reading) else {
                     panic!("there is a message");
@@ -707,7 +707,7 @@ fn all_but_one_of_200_readers_die_at_once() {
         for entry in (1..12).step_by(2) {
             desks[0].desk.kept[entry].store(0, Relaxed);
         }
-        for slot in (13..HELD).step_by(2) {
+        for slot in (13..usize::from(HELD)).step_by(2) {
             desks[0].table[slot].store(0, Relaxed);
         }
         publish(&mut rounds, 2 * LINES);
@@ -717,7 +717,7 @@ fn all_but_one_of_200_readers_die_at_once() {
             let Ok(()) = rounds.step(&views[..], usize::MAX, &mut freed);
         }
         assert!(
-            freed.slots.iter().all(|slot| *slot >= HELD as u32),
+            freed.slots.iter().all(|slot| *slot >= u32::from(HELD)),
             "{steps}"
         );
         for n in 1..READERS {
@@ -725,7 +725,7 @@ fn all_but_one_of_200_readers_die_at_once() {
         }
         while !matches!(rounds.collect(&views[..], &mut freed), Ok(0)) {}
         freed.slots.sort_unstable();
-        let ended = 0..HELD as u32 + LINES;
+        let ended = 0..u32::from(HELD) + LINES;
         let rest: Vec<u32> = ended.filter(|slot| !held.contains(slot)).collect();
         assert_eq!(freed.slots, rest, "after {steps} steps");
     }

@@ -8,13 +8,9 @@ use tranship_core::DomainId;
 use tranship_core::topics::{AwaitedReaders, Peer};
 use tranship_ledger::rounds::{Published, Reliable};
 use tranship_readers::{Go, Host, Joins, Names, Seat, Seats, View, Word};
-<<<<<<< HEAD
 use tranship_ring::Behind;
-use tranship_ring::broadcast::{Win, ahead};
-use tranship_sys::time::monotonic_ns;
-=======
 use tranship_ring::broadcast::{UNBEGUN, Win, ahead};
->>>>>>> 64369f55f2be167c3c9132a0248b9f870e2c0a0f
+use tranship_sys::time::monotonic_ns;
 
 /// A subscriber, as its publisher sees it. Its text form says what holds the publisher back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,31 +87,16 @@ struct Stand {
 }
 
 impl Subscription {
-<<<<<<< HEAD
     /// Returns where the subscriber is in a ring of `depth` lines, by its desk. A liar's desk shows any position.
     fn stand(&self, view: &View, tail: u64, depth: u32) -> Stand {
-        let low = Win::unpack(view.get().win()).low;
-        // The desk of a subscriber that has claimed nothing yet is all zeros.
-        let passed = ahead(self.position, low).max(0).unsigned_abs();
+        let passed = match view.get().win() {
+            UNBEGUN => 0,
+            word => ahead(self.position, Win::unpack(word).low).max(0).unsigned_abs(),
+        };
         let left = ahead(self.position.wrapping_add(passed), tail).max(0);
         Stand {
             passed,
             left: left.unsigned_abs().min(depth.into()),
-=======
-    /// Returns where its window begins, modulo 2^48; before it has claimed anything, where it was let begin.
-    fn low(&self, view: &View) -> u64 {
-        match view.get().win() {
-            UNBEGUN => self.stands.0,
-            word => Win::unpack(word).low,
-        }
-    }
-
-    /// Notes what the desk shows now.
-    fn note(&mut self, view: &View) {
-        let low = self.low(view);
-        if low != self.stands.0 {
-            self.stands = (low, Instant::now());
->>>>>>> 64369f55f2be167c3c9132a0248b9f870e2c0a0f
         }
     }
 }
@@ -276,19 +257,11 @@ impl Subscribers {
     /// Returns the state of the subscribers, by their desks. `depth` is the ring's depth.
     pub(crate) fn seen(&self, tail: u64, depth: u32) -> Vec<SubscriberSeen> {
         let seen = self.all.iter().map(|(seat, view)| {
-<<<<<<< HEAD
             let (kept, more) = view.kept();
             let Stand { passed, left } = seat.of.stand(view, tail, depth);
             let (stood, since) = seat.of.stands;
             let stands = passed == stood && left > 0;
             let behind_ns = stands.then(|| monotonic_ns().saturating_sub(since));
-=======
-            let low = seat.of.low(view);
-            let (kept, more) = view.kept();
-            let behind = ahead(low, tail).max(0);
-            let stands = &seat.of.stands;
-            let stood = (low == stands.0).then(|| stands.1.elapsed());
->>>>>>> 64369f55f2be167c3c9132a0248b9f870e2c0a0f
             let keeps = seat.of.keeps.filter(|_| kept > 0 || more);
             SubscriberSeen {
                 domain: seat.peer.domain,

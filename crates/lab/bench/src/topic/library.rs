@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use tranship_core::{Domain, Message, PoolOptions, Wait};
+use tranship_core::{BufferMut, Domain, Message, PoolOptions, Wait};
 use tranship_topic::{Publisher, Subscriber, SubscriberOptions, TopicOptions, Topics, WhenBehind};
 
+use super::trip;
 use super::what::{BUFFERS, BURST, DELIVERED, LINES, Mode, PAYLOAD};
 use crate::clock;
 use crate::party::Party;
@@ -25,7 +26,7 @@ fn options(mode: Mode) -> TopicOptions {
             .when_behind(WhenBehind::Wait(PATIENCE))
             .pool(PoolOptions::new(u64::from(BUFFERS) * 4096).slots(BUFFERS)),
         Mode::Delivered => options.depth(16),
-        Mode::Publish | Mode::Asleep => {
+        Mode::Publish | Mode::Asleep | Mode::Trip => {
             options.pool(PoolOptions::new(u64::from(BUFFERS) * 4096).slots(BUFFERS))
         }
     }
@@ -46,7 +47,8 @@ pub fn publisher(
     let samples = match mode {
         Mode::Publish | Mode::Stream => stream(&mut publisher, budget)?,
         Mode::Asleep => sparse(&mut publisher, budget)?,
-        Mode::Delivered => deliver(&mut publisher, &echo, budget)?,
+        Mode::Delivered => deliver(&mut publisher, &echo, budget, DELIVERED.1)?,
+        Mode::Trip => deliver(&mut publisher, &echo, budget, PAYLOAD)?,
     };
     publisher.send((&[], END))?;
     party.barrier()?;
@@ -97,24 +99,18 @@ fn sparse(publisher: &mut Publisher, budget: u64) -> Result<Samples> {
     Ok(samples)
 }
 
-/// A message that is made in the buffer, until all have it.
-fn deliver(publisher: &mut Publisher, echo: &Word, budget: u64) -> Result<Samples> {
-    let mut samples = Samples::new(1 << 17, 1);
-    let begun = clock::ticks();
-    for number in 0u64.. {
-        let mut message = publisher.alloc(DELIVERED.1)?;
+/// A message of so many bytes that is made in the buffer, until all have it.
+fn deliver(publisher: &mut Publisher, echo: &Word, budget: u64, bytes: usize) -> Result<Samples> {
+    let make = |publisher: &mut Publisher, number: u64| {
+        let mut message = publisher.alloc(bytes)?;
         message.fill(number.to_le_bytes()[0]);
-        let before = clock::ticks();
+        Ok(message)
+    };
+    let send = |publisher: &mut Publisher, message: BufferMut, number| {
         publisher.send((message, number))?;
-        while echo.get().load(std::sync::atomic::Ordering::Acquire) <= number {
-            std::hint::spin_loop();
-        }
-        let now = clock::ticks();
-        if !samples.push(now - before) || now - begun > budget {
-            break;
-        }
-    }
-    Ok(samples)
+        Ok(())
+    };
+    trip::sample(publisher, echo, budget, make, send)
 }
 
 /// A domain of its own for each.
@@ -157,7 +153,8 @@ pub fn subscribers(mode: Mode, receivers: usize, party: &Party, _: u64) -> Resul
     match mode {
         Mode::Publish | Mode::Stream => run_one(subscribers)?,
         Mode::Asleep => run_all(subscribers)?,
-        Mode::Delivered => run_in_turn(subscribers, &echo)?,
+        Mode::Delivered => run_in_turn(subscribers, &echo, DELIVERED.1)?,
+        Mode::Trip => run_in_turn(subscribers, &echo, PAYLOAD)?,
     }
     party.barrier()?;
     Ok(Vec::new())
@@ -190,7 +187,7 @@ fn run_all(subscribers: Vec<Subscriber>) -> Result<()> {
 }
 
 /// One thread receives for all: as many run as there are cores.
-fn run_in_turn(mut subscribers: Vec<Subscriber>, echo: &Word) -> Result<()> {
+fn run_in_turn(mut subscribers: Vec<Subscriber>, echo: &Word, bytes: usize) -> Result<()> {
     let mut number = 0;
     loop {
         for subscriber in &mut subscribers {
@@ -199,12 +196,11 @@ fn run_in_turn(mut subscribers: Vec<Subscriber>, echo: &Word) -> Result<()> {
                 return Ok(());
             }
             ensure!(
-                message.word == number && message.len() == DELIVERED.1,
+                message.word == number && message.len() == bytes,
                 "another message"
             );
         }
+        trip::answer(echo, number);
         number += 1;
-        echo.get()
-            .store(number, std::sync::atomic::Ordering::Release);
     }
 }

@@ -6,6 +6,7 @@
 //! | `publish` | one message: a buffer is allocated, written, frozen and published. One subscriber runs, on the other core, and holds nobody back |
 //! | `stream` | the same, and the running subscriber is reliable: the publisher waits for it |
 //! | `asleep` | one publish after a pause of 1 ms, with every subscriber asleep |
+//! | `trip` | one message, until the only subscriber has said that it has it; beside a channel |
 //! | `delivered` | one message of 1 MiB, until each of 8 subscribers has it and has said so |
 //!
 //! The system `ring` does what a topic's `publish` does without the topic: the same pool, `alloc`, write, `freeze`, line,
@@ -13,11 +14,13 @@
 //! vLLM's ShmRingBuffer rebuilt: 10 chunks of 16 MiB, a flag byte a reader. Subscribers that do not run have joined and
 //! stand still; each tenth keeps a buffer.
 
+mod channel;
 mod few;
 #[cfg(feature = "iceoryx2")]
 mod iceoryx;
 mod library;
 mod ring;
+mod trip;
 mod vllm;
 mod what;
 
@@ -43,7 +46,7 @@ impl Bench for Topic {
     const REFERENCES: &'static [&'static str] = &["ring", "tranship"];
 
     fn systems(&self) -> Vec<&'static str> {
-        let mut all = vec!["tranship", "ring", "vllm-ring"];
+        let mut all = vec!["tranship", "ring", "channel", "vllm-ring"];
         if cfg!(feature = "iceoryx2") {
             all.push("iceoryx2");
         }
@@ -63,6 +66,7 @@ impl Bench for Topic {
                 self.group(&mut outcome, mode, receivers, common);
             }
         }
+        self.group(&mut outcome, Mode::Trip, 1, common);
         self.group(&mut outcome, Mode::Delivered, DELIVERED.0, common);
         outcome.verdicts = verdicts(&outcome.rows);
         if common.wants("tranship") {
@@ -93,6 +97,7 @@ fn sides(system: &str, mode: Mode) -> Option<(Side, Side)> {
     match (system, mode) {
         ("tranship", _) => Some((library::publisher, library::subscribers)),
         ("ring", Mode::Publish) => Some((ring::writer, ring::reader)),
+        ("channel", Mode::Trip) => Some((channel::sender, channel::receiver)),
         ("vllm-ring", Mode::Delivered) => Some((vllm::writer, vllm::readers)),
         #[cfg(feature = "iceoryx2")]
         ("iceoryx2", Mode::Publish) => Some((iceoryx::publisher, iceoryx::subscribers)),
@@ -174,6 +179,14 @@ fn verdicts(rows: &[Row]) -> Vec<String> {
                 "a publish to {n} costs {median:.3}x iceoryx2's in the median, {mean:.3}x in the mean"
             ));
         }
+    }
+    let trips = (of("tranship", Mode::Trip, 1), of("channel", Mode::Trip, 1));
+    if let (Some(topic), Some(channel)) = trips {
+        let (median, _) = ratios(topic, channel);
+        let p99 = topic.p99_ns / channel.p99_ns;
+        said.push(format!(
+            "a message of a topic takes {median:.2}x a channel's time in the median, {p99:.2}x in p99"
+        ));
     }
     let (n, bytes) = DELIVERED;
     let both = (

@@ -14,6 +14,7 @@ pub enum Mode {
     Stream,
     Asleep,
     Delivered,
+    Trip,
 }
 
 impl Mode {
@@ -23,6 +24,7 @@ impl Mode {
             Mode::Stream => "stream",
             Mode::Asleep => "asleep",
             Mode::Delivered => "delivered",
+            Mode::Trip => "trip",
         }
     }
 }
