@@ -104,13 +104,13 @@ pub fn alloc_async<W: Writes + Send>(
         topics::check_fork(domain)?;
         let mut writer = owned.enter();
         let mut look = |writer: &mut W| found(look_for_memory(writer, len, &mut shortage));
-        if let Some(done) = look(&mut *writer) {
+        if let Some(done) = look(&mut writer) {
             return Poll::Ready(done);
         }
         writer.ring();
         begin(&mut sleep, &writer.awaited(), context)?;
         // A reader that told before the sleep began has told nobody.
-        match look(&mut *writer) {
+        match look(&mut writer) {
             Some(done) => {
                 sleep.end();
                 Poll::Ready(done)
@@ -173,12 +173,12 @@ pub fn send_async<W: Writes, P: Payload + Unpin>(
             }
             _ => writer.look_for_room(),
         };
-        let room = look(&mut *writer).and_then(|room| match room {
+        let room = look(&mut writer).and_then(|room| match room {
             Room::Later => {
                 writer.ring();
                 begin(&mut sleep, &writer.awaited(), context)?;
                 // A reader that told before the sleep began has told nobody.
-                look(&mut *writer)
+                look(&mut writer)
             }
             found => Ok(found),
         });

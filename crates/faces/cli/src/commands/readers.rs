@@ -312,7 +312,7 @@ mod tests {
         assert_eq!(lines.len(), 4, "{lines:#?}");
         for (line, parts) in [
             (1, ["publisher", "eye#1", "101"]),
-            (2, ["viewer#2", "9         700.0 ms", "3.0 MiB"]),
+            (2, ["viewer#2", "9        700.0 ms", "3.0 MiB"]),
             (3, ["subscriber", "#3", "0 B"]),
         ] {
             assert!(
