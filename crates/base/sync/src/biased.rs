@@ -51,12 +51,6 @@ impl Gate {
         self.shut.store(1, Ordering::Relaxed);
     }
 
-    /// Says whether a visitor shut the gate. For a caller that has the lock.
-    pub(crate) fn is_shut(&self) -> bool {
-        // Relaxed: under the lock.
-        self.shut.load(Ordering::Relaxed) != 0
-    }
-
     /// Says whether the owner is inside.
     #[inline(always)]
     pub fn is_busy(&self) -> bool {

@@ -5,7 +5,6 @@
 //! * [`SlotQueue`]: a private queue of slot numbers, many pushers, one taker.
 //! * [`DeferQueue`]: a ring of slot numbers with one pusher, and the number of its message with each.
 //! * [`Owned`], [`Visitor`]: a value that one owner uses without a locked instruction, and visitors now and then.
-//! * [`BiasedMutex`]: a lock that the first thread takes without a locked instruction, until another one comes.
 //! * [`prefetch_read`], [`prefetch_write`]: asking for a cache line before it is needed.
 //!
 //! NOT here: system calls, and anything in shared memory (`ring`, `region`).
@@ -15,7 +14,6 @@
 
 pub mod atomic;
 mod biased;
-mod biased_mutex;
 mod defer;
 mod fence;
 mod hazard;
@@ -23,7 +21,6 @@ mod mpsc;
 mod prefetch;
 
 pub use biased::{Entered, Gate, Look, Owned, Visitor};
-pub use biased_mutex::{BiasedGuard, BiasedMutex};
 pub use defer::{DeferProducer, DeferQueue};
 pub use fence::{fence_after_rmw, full_fence, light_fence};
 pub use hazard::{Mark, Marks};

@@ -12,19 +12,21 @@ use crate::aggregate::{Aggregate, parse_list};
 use crate::base::{checked_name, lock};
 use crate::buffer::{Buffer, BufferMut, Home, Reference};
 use crate::error::{Error, ErrorKind};
-use crate::link::{Address, Beside, End, Opening, Receiver, Sender, Within, look_for_named};
+use crate::link::{
+    Address, Beside, End, Opening, Payload, Receiver, Sender, Within, look_for_named,
+};
 use crate::membership::Domain;
 use crate::options::{ChannelOptions, PoolOptions, TOPIC};
 use crate::pool::{OwnPool, Pool};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tranship_ledger::generation;
 use tranship_proto::{BufferId, DomainId, PoolId, Role};
 use tranship_region::View;
 use tranship_region::layout::{self, RefsRo};
-use tranship_ring::{Behind, Point};
+use tranship_ring::{Behind, Ending, Point, Publish};
 use tranship_sys::time::monotonic_ns;
 
 pub use crate::domain::{Gone, Tended};
@@ -273,6 +275,31 @@ pub fn see_end(sender: &Sender) {
     if link.their_closed() && !link.domain.fork.is_child() {
         link.peer_gone(Gone::Closed);
     }
+}
+
+/// Sends at once, or gives the payload back as it was. The caller then sends in a way that waits, or that says why not.
+#[inline(always)]
+pub fn send_now<P: Payload>(sender: &mut Sender, payload: P, word: u64) -> Result<(), P> {
+    let sent = sender.within(Duration::ZERO, |sender| {
+        payload.go(sender, word, Publish::SeqCst)
+    });
+    match sent {
+        Ok(_) => Ok(()),
+        Err(failed) => Err(failed.unsent),
+    }
+}
+
+/// Ends a sender as [`Sender::abandon`] does. What is sent from now on does not arrive.
+pub fn give_up(sender: &Sender) {
+    let link = sender.link();
+    if !link.domain.fork.is_child() {
+        link.ring.end(Ending::Abandoned);
+    }
+}
+
+/// Says whether the receiver sleeps until this sender acts, or is about to. It costs one load.
+pub fn is_awaited(sender: &Sender) -> bool {
+    sender.link().ring.is_awaited()
 }
 
 /// Allocates what can be had without asking the manager. It costs what [`Pool::alloc`] does.

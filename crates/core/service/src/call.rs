@@ -25,6 +25,7 @@ pub struct Call {
 }
 
 impl Call {
+    #[inline]
     pub(crate) fn new(calls: Arc<Calls>, id: CallId, times: Option<Times>, streams: bool) -> Call {
         Call {
             calls,
@@ -39,6 +40,7 @@ impl Call {
     ///
     /// # Errors
     /// [`CallError::Failed`] with the service's own error; `PeerDied`, `PeerGone`: the service is over; `TimedOut`.
+    #[inline(always)]
     pub fn wait(self) -> Result<Message, CallError<Infallible>> {
         match self.calls.answer(self.id, self.deadline()) {
             // Dropping the call cancels it.
@@ -152,6 +154,7 @@ impl Call {
         self.calls.item_async(self.id).await
     }
 
+    #[inline]
     fn deadline(&self) -> Option<Instant> {
         self.times.map(|times| times.deadline)
     }
@@ -174,36 +177,22 @@ impl Call {
     }
 
     fn late(&self) -> Error {
-        let started = self.times.map(|times| times.started);
-        self.calls.late(started.unwrap_or_else(Instant::now))
+        self.calls.late_since(self.times)
     }
 
+    #[inline(always)]
     fn end(
         mut self,
         answer: Result<(Answer, Message), Error>,
     ) -> Result<Message, CallError<Infallible>> {
         // After an error there is no channel left to cancel it on.
         self.over = true;
-        let (how, message) = answer.map_err(CallError::Broken)?;
-        let broken = |kind, what: &str| {
-            let text = format!("{} {what}", self.calls.place());
-            Err(CallError::Broken(Error::new(kind, text)))
-        };
-        match how {
-            Answer::Done => Ok(message),
-            Answer::Failed => Err(CallError::Failed(message)),
-            Answer::Late => broken(
-                ErrorKind::TimedOut,
-                "had no worker for the request before its time was over",
-            ),
-            Answer::Dropped | Answer::Item | Answer::Credit => {
-                broken(ErrorKind::PeerDied, "let the request go without an answer")
-            }
-        }
+        self.calls.result(answer)
     }
 }
 
 impl Drop for Call {
+    #[inline]
     fn drop(&mut self) {
         if !self.over {
             self.calls.abandon(self.id);

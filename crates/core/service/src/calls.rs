@@ -2,31 +2,31 @@
 //!
 //! No thread of its own reads the replies. One of the callers that wait does, for all of them: the receiver lies in `State`, and the caller that takes it
 //! out hands each reply to its call.
+//!
+//! The usual call waits for nothing but its answer ([`begin_now`](Calls::begin_now), [`answer_soon`](Calls::answer_soon)). It keeps payload and message
+//! in registers: what has a destructor lies in memory wherever a call may unwind, so both are [`ManuallyDrop`] there.
 
-use crate::flow::{self, Flow};
+use crate::error::CallError;
+use crate::lock;
+use crate::options::{CallOptions, ServiceOptions, Times};
 use crate::pause::Pause;
-use crate::word::{self, Answer, CallId};
-use std::collections::VecDeque;
+use crate::state::{self, AGAIN, MOST_CALLS, State, Wish};
+use crate::word::{self, Answer, Ask, CallId};
 use std::future::poll_fn;
+use std::mem::ManuallyDrop;
 use std::pin::Pin;
-use std::sync::{Condvar, OnceLock};
+use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 use tranship_core::topics::{self, Sleep};
 use tranship_core::{
     Domain, DomainId, Error, ErrorKind, Message, Payload, Pool, Receiver, SendError, Sender,
 };
-use tranship_sync::{BiasedGuard, BiasedMutex};
-use tranship_sys::membarrier;
 
-/// The longest wait of a caller between two looks at what others have left to say.
-const LOOK: Duration = Duration::from_millis(250);
-/// The time until a word that found the ring full is tried again.
-const AGAIN: Duration = Duration::from_millis(1);
+/// How often a caller looks for its answer before it waits in another way.
+const LOOKS: u32 = 256;
 /// How many messages a task takes before other tasks of its thread have a turn.
 const READS: u32 = 64;
-/// The most calls whose answers were not taken: half the numbers that a call may have.
-const MOST_CALLS: usize = 1 << 15;
 
 /// What a client's callers share.
 #[derive(Debug)]
@@ -37,262 +37,21 @@ pub(crate) struct Calls {
     /// The lines of each ring. A call has so many of them for itself that the replies' ring is never full. The requests' ring
     /// may be: items of calls that are over may lie there.
     lines: usize,
-    state: BiasedMutex<State>,
+    /// Whether a caller that waits looks a few times before it sleeps.
+    spins: bool,
+    state: Mutex<State>,
     changed: Condvar,
     /// The channel's own pool. To allocate from it takes no turn at the sender: memory may be long in coming.
     pool: OnceLock<Pool>,
 }
 
-#[derive(Debug)]
-struct State {
-    /// `None`: a caller sends.
-    requests: Option<Box<Sender>>,
-    /// `None`: a caller waits for replies.
-    replies: Option<Box<Receiver>>,
-    calls: Vec<Begun>,
-    last: CallId,
-    /// Words that had to wait for the sender, or for room in the ring: cancellations, ends, credits.
-    words: VecDeque<u64>,
-    /// The task that waits for replies.
-    reader: Option<Waker>,
-    /// Why no call is answered any more.
-    over: Option<Error>,
-    /// Threads that wait for `changed`, and tasks that wait for the same.
-    sleepers: usize,
-    tasks: Vec<Waker>,
-}
-
-/// A call in flight.
-#[derive(Debug)]
-struct Begun {
-    call: CallId,
-    slot: Slot,
-    flow: Option<Box<Flow>>,
-}
-
-impl Begun {
-    /// The lines of a ring that it may need: two for its request and its cancellation, or those of a stream. A call that
-    /// is done needs none, so that only a reply makes room.
-    fn lines(&self) -> usize {
-        match self.is_done() {
-            true => 0,
-            false => lines(self.flow.is_some()),
-        }
-    }
-
-    fn is_done(&self) -> bool {
-        matches!(self.slot, Slot::Done(..))
-    }
-}
-
-fn lines(streams: bool) -> usize {
-    if streams { flow::LINES } else { 2 }
-}
-
-#[derive(Debug)]
-enum Slot {
-    Waiting,
-    /// Answered, before its caller looked.
-    Done(Box<(Answer, Message)>),
-    /// No caller waits for it any more. Its answer has still to come.
-    Abandoned,
-}
-
-/// What a caller finds in the state.
-enum Wish<R> {
-    /// What it wants.
-    Is(R),
-    /// A reply may bring it.
-    Reply,
-    /// Another caller will give it back, and no reply brings it.
-    Change,
-}
-
-impl State {
-    /// A number for a new call, and the sender. `None`: too many answers were not taken.
-    fn begin(&mut self, most: usize, streams: bool) -> Wish<Option<(CallId, Box<Sender>)>> {
-        if self.calls.len() >= MOST_CALLS {
-            return Wish::Is(None);
-        }
-        let used: usize = self.calls.iter().map(Begun::lines).sum();
-        let has_room = used + lines(streams) <= most;
-        let Some(requests) = self.requests.take_if(|_| has_room) else {
-            // A call that is being sent may fail, and then its lines are free without a reply.
-            return match self.requests {
-                Some(_) => Wish::Reply,
-                None => Wish::Change,
-            };
-        };
-        loop {
-            self.last = word::next(self.last);
-            if self.calls.iter().all(|begun| begun.call != self.last) {
-                break;
-            }
-        }
-        self.calls.push(Begun {
-            call: self.last,
-            slot: Slot::Waiting,
-            flow: streams.then(|| Box::new(Flow::new())),
-        });
-        Wish::Is(Some((self.last, requests)))
-    }
-
-    fn begun(&mut self, call: CallId) -> Option<&mut Begun> {
-        self.calls.iter_mut().find(|begun| begun.call == call)
-    }
-
-    /// The answer of a call. Items that nobody took are let go.
-    fn take_answer(&mut self, call: CallId) -> Wish<(Answer, Message)> {
-        let Some(at) = self.calls.iter().position(|begun| begun.call == call) else {
-            return Wish::Reply;
-        };
-        if let Some(flow) = &mut self.calls[at].flow {
-            flow.discard();
-            self.tell_credit(call);
-        }
-        match self.calls[at].is_done() {
-            true => match self.calls.swap_remove(at).slot {
-                Slot::Done(answer) => Wish::Is(*answer),
-                Slot::Waiting | Slot::Abandoned => Wish::Reply,
-            },
-            false => Wish::Reply,
-        }
-    }
-
-    /// The answer of a call, if this message is it, and nothing else came for the call.
-    fn answer_of(
-        &mut self,
-        call: CallId,
-        mut message: Message,
-    ) -> Result<(Answer, Message), Message> {
-        let (of, how, _) = word::answered(message.word);
-        let is_it = |begun: &Begun| begun.call == call && begun.flow.is_none();
-        match self.calls.iter().position(is_it) {
-            Some(at) if of == call && !matches!(how, Answer::Item | Answer::Credit) => {
-                self.calls.swap_remove(at);
-                message.word = 0;
-                Ok((how, message))
-            }
-            _ => Err(message),
-        }
-    }
-
-    /// The next item of a call. `None`: the call is over.
-    fn take_item(&mut self, call: CallId) -> Wish<Option<Message>> {
-        let Some(begun) = self.begun(call) else {
-            return Wish::Is(None);
-        };
-        let item = begun.flow.as_deref_mut().and_then(Flow::take).flatten();
-        let is_done = begun.is_done();
-        self.tell_credit(call);
-        match (item, is_done) {
-            (None, false) => Wish::Reply,
-            (item, _) => Wish::Is(item),
-        }
-    }
-
-    /// The sender for an item of a call, which has credit for it. `None`: the call is over.
-    fn send_item(&mut self, call: CallId) -> Wish<Option<Box<Sender>>> {
-        let is_free = self.requests.is_some();
-        match self.begun(call) {
-            Some(begun) if !begun.is_done() => match &mut begun.flow {
-                Some(_) if !is_free => Wish::Change,
-                Some(flow) => match flow.spend() {
-                    true => Wish::Is(self.requests.take()),
-                    false => Wish::Reply,
-                },
-                None => Wish::Is(None),
-            },
-            _ => Wish::Is(None),
-        }
-    }
-
-    fn forget(&mut self, call: CallId) {
-        self.calls.retain(|begun| begun.call != call);
-    }
-
-    /// Undoes what [`send_item`](State::send_item) took.
-    fn unspend(&mut self, call: CallId) {
-        if let Some(flow) = self.begun(call).and_then(|begun| begun.flow.as_mut()) {
-            flow.grant(1);
-        }
-    }
-
-    /// Hands a message from the service to its call. An error: the service broke the rules of streams.
-    fn deliver(&mut self, mut message: Message) -> Result<(), Error> {
-        let (call, how, items) = word::answered(message.word);
-        message.word = 0;
-        let Some(at) = self.calls.iter().position(|begun| begun.call == call) else {
-            return Ok(()); // the service answers what was not asked
-        };
-        let Begun { slot, flow, .. } = &mut self.calls[at];
-        match (how, flow, &slot) {
-            (Answer::Credit, Some(flow), _) => flow.grant(items),
-            (Answer::Item, Some(flow), Slot::Waiting) => {
-                if !flow.put(message) {
-                    return Err(too_many(call));
-                }
-            }
-            (Answer::Item | Answer::Credit, ..) => {}
-            (_, _, Slot::Waiting) => *slot = Slot::Done(Box::new((how, message))),
-            (_, _, Slot::Abandoned) => drop(self.calls.swap_remove(at)),
-            (_, _, Slot::Done(..)) => {}
-        }
-        Ok(())
-    }
-
-    /// Tells the service what credit it has, if half a window of items was taken.
-    fn tell_credit(&mut self, call: CallId) {
-        let flow = self.begun(call).and_then(|begun| begun.flow.as_deref_mut());
-        if let Some(items) = flow.and_then(Flow::owed) {
-            self.say(word::credit(call, items));
-        }
-    }
-
-    /// Says something without a payload, at once or when the sender is back.
-    fn say(&mut self, word: u64) {
-        self.words.push_back(word);
-        self.say_words();
-    }
-
-    /// Says what waits for the sender. If another caller has it, that one does.
-    fn say_words(&mut self) {
-        if !self.words.is_empty()
-            && let Some(requests) = self.requests.take()
-        {
-            self.give_back(requests);
-        }
-    }
-
-    /// Puts the sender back, after what waited for it. A word that finds the ring full waits on: items of calls that are over
-    /// may lie there.
-    fn give_back(&mut self, mut requests: Box<Sender>) {
-        drop(requests.take_unsent());
-        while let Some(word) = self.words.front() {
-            match requests.try_send((b"", *word)) {
-                Err(failed) if failed.kind() == ErrorKind::Full => break,
-                // A service that is gone needs none.
-                _ => drop(self.words.pop_front()),
-            }
-        }
-        if !self.words.is_empty() {
-            self.tasks.extend(self.reader.take());
-        }
-        self.requests = Some(requests);
-    }
-
-    /// The longest wait for a reply or a change: words that wait for room are tried again after it.
-    fn round(&self) -> Duration {
-        if self.words.is_empty() { LOOK } else { AGAIN }
-    }
-}
-
-fn too_many(call: CallId) -> Error {
-    let text = format!(
-        "more than {} items of call {call} came before they were taken",
-        flow::WINDOW
-    );
-    Error::new(ErrorKind::PeerViolation, text)
+/// What a client sees of how busy a service is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Load {
+    /// Calls of this client in flight.
+    pub(crate) calls: usize,
+    /// A worker sleeps until this client, or another one, calls.
+    pub(crate) sleeps: bool,
 }
 
 /// A caller's turn at one of the two ends. It ends with this, also when a future is dropped.
@@ -305,7 +64,7 @@ struct Turn<'a, T> {
 impl<T> Drop for Turn<'_, T> {
     fn drop(&mut self) {
         if let Some(end) = self.end.take() {
-            let mut state = self.calls.state.lock();
+            let mut state = lock(&self.calls.state);
             (self.put)(&mut state, end);
             self.calls.tell(state);
         }
@@ -371,7 +130,7 @@ impl Sending<'_> {
 impl Drop for Sending<'_> {
     fn drop(&mut self) {
         if let Some(undo) = self.undo.take() {
-            undo(&mut self.turn.calls.state.lock(), self.call);
+            undo(&mut lock(&self.turn.calls.state), self.call);
         }
     }
 }
@@ -387,35 +146,23 @@ impl Calls {
         domain: &Domain,
         address: &str,
         (requests, replies): (Sender, Receiver),
-        lines: usize,
+        options: &ServiceOptions,
     ) -> Calls {
         let status = requests.status();
         Calls {
             domain: domain.clone(),
             name: address.into(),
             server: (status.peer, status.peer_pid),
-            lines,
-            state: BiasedMutex::new(
-                State {
-                    requests: Some(Box::new(requests)),
-                    replies: Some(Box::new(replies)),
-                    calls: Vec::new(),
-                    last: 0,
-                    words: VecDeque::new(),
-                    reader: None,
-                    over: None,
-                    sleepers: 0,
-                    tasks: Vec::new(),
-                },
-                membarrier::private_expedited,
-            ),
+            lines: options.lines as usize,
+            spins: options.spins(),
+            state: Mutex::new(State::new(requests, replies)),
             changed: Condvar::new(),
             pool: OnceLock::new(),
         }
     }
 
     /// Wakes those that wait for a change.
-    fn tell(&self, mut state: BiasedGuard<'_, State>) {
+    fn tell(&self, mut state: MutexGuard<'_, State>) {
         let tasks = std::mem::take(&mut state.tasks);
         let sleepers = state.sleepers;
         drop(state);
@@ -457,20 +204,9 @@ impl Calls {
     fn until<R>(
         &self,
         deadline: Option<Instant>,
-        want: impl FnMut(&mut State) -> Wish<R>,
-    ) -> Result<Option<R>, Error> {
-        self.until_is(deadline, want, |_, message| Err(message))
-    }
-
-    /// Takes replies until `want` is satisfied, or one of them `is` what is wanted. `None`: not by the deadline.
-    #[inline(always)]
-    fn until_is<R>(
-        &self,
-        deadline: Option<Instant>,
         mut want: impl FnMut(&mut State) -> Wish<R>,
-        is: impl Fn(&mut State, Message) -> Result<R, Message>,
     ) -> Result<Option<R>, Error> {
-        let mut state = self.state.lock();
+        let mut state = lock(&self.state);
         loop {
             let may_read = match want(&mut state) {
                 Wish::Is(wanted) => {
@@ -490,28 +226,21 @@ impl Calls {
             let round = left.map_or(state.round(), |left| left.min(state.round()));
             let Some(mut replies) = state.replies.take_if(|_| may_read) else {
                 state.sleepers += 1;
-                state = state.wait(&self.changed, Some(round));
+                let woken = self.changed.wait_timeout(state, round);
+                state = woken.unwrap_or_else(PoisonError::into_inner).0;
                 state.sleepers -= 1;
                 state.say_words();
                 continue;
             };
             drop(state);
             let came = replies.recv_timeout(round);
-            state = self.state.lock();
+            state = lock(&self.state);
             state.say_words();
             state.replies = Some(replies);
-            let came = match came.map(|message| is(&mut state, message)) {
-                Ok(Ok(wanted)) => {
-                    self.tell(state);
-                    return Ok(Some(wanted));
-                }
-                Ok(Err(message)) => Ok(message),
-                Err(error) => Err(error),
-            };
             self.came(&mut state, came);
             if state.sleepers > 0 || !state.tasks.is_empty() {
                 self.tell(state);
-                state = self.state.lock();
+                state = lock(&self.state);
             }
         }
     }
@@ -524,7 +253,7 @@ impl Calls {
         let mut pause = Pause::each(READS);
         loop {
             let next = poll_fn(|context| {
-                let mut state = self.state.lock();
+                let mut state = lock(&self.state);
                 let may_read = match want(&mut state) {
                     Wish::Is(wanted) => {
                         self.tell_reader(state);
@@ -553,7 +282,7 @@ impl Calls {
                 Next::Read(mut turn) => {
                     if let Some(replies) = &mut turn.end {
                         let came = self.read_async(replies).await;
-                        self.came(&mut self.state.lock(), came);
+                        self.came(&mut lock(&self.state), came);
                     }
                     drop(turn);
                     pause.now_and_then().await;
@@ -570,7 +299,7 @@ impl Calls {
             if let Poll::Ready(came) = Pin::new(&mut reading).poll(context) {
                 return Poll::Ready(came);
             }
-            let mut state = self.state.lock();
+            let mut state = lock(&self.state);
             state.say_words();
             state.reader = Some(context.waker().clone());
             if !state.words.is_empty() {
@@ -597,7 +326,7 @@ impl Calls {
     }
 
     fn has_lines(&self, streams: bool) -> Result<(), Error> {
-        let (needed, lines) = (lines(streams), self.lines);
+        let (needed, lines) = (state::lines(streams), self.lines);
         if needed <= lines {
             return Ok(());
         }
@@ -607,21 +336,121 @@ impl Calls {
         Err(Error::new(ErrorKind::BadArgument, text))
     }
 
-    /// A number for a new call, and a turn to send its request. `None`: not by the deadline.
-    pub(crate) fn begin(
+    /// Begins a call, and sends its request.
+    #[inline(always)]
+    pub(crate) fn begin<P: Payload>(
         &self,
-        streams: bool,
-        deadline: Option<Instant>,
-    ) -> Result<Option<(CallId, Sending<'_>)>, Error> {
-        self.has_lines(streams)?;
-        let begun = self.until(deadline, |state| state.begin(self.lines, streams))?;
-        begun.map(|begun| self.begun(begun)).transpose()
+        payload: P,
+        options: CallOptions,
+        times: Option<Times>,
+    ) -> Result<CallId, SendError<P::Unsent>>
+    where
+        (P, u64): Payload<Unsent = (P::Unsent, u64)>,
+    {
+        match self.begin_now(payload, options.ask(times)) {
+            Ok(call) => Ok(call),
+            Err(payload) => self.begin_late(payload, options, times),
+        }
     }
 
-    pub(crate) async fn begin_async(&self, streams: bool) -> Result<(CallId, Sending<'_>), Error> {
+    /// Begins a call whose request goes at once. In any other case the payload comes back.
+    #[inline(always)]
+    fn begin_now<P: Payload>(&self, payload: P, ask: Ask) -> Result<CallId, P> {
+        let payload = ManuallyDrop::new(payload);
+        let added = self.add_now(ask.streams);
+        let payload = ManuallyDrop::into_inner(payload);
+        let Some((mut state, call)) = added else {
+            return Err(payload);
+        };
+        let Some(requests) = state.requests.as_deref_mut() else {
+            return Err(payload);
+        };
+        let sent = topics::send_now(requests, payload, word::request(call, ask));
+        match sent {
+            Ok(()) => Ok(call),
+            Err(payload) => {
+                state.forget(call);
+                Err(payload)
+            }
+        }
+    }
+
+    /// Adds a call, if nothing has to be waited for.
+    fn add_now(&self, streams: bool) -> Option<(MutexGuard<'_, State>, CallId)> {
+        let mut state = lock(&self.state);
+        let has_room = state.has_room(self.lines, streams);
+        if !has_room || state.over.is_some() || !state.words.is_empty() {
+            return None;
+        }
+        topics::see_end(state.requests.as_deref_mut()?);
+        let call = state.add(streams);
+        Some((state, call))
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn begin_late<P: Payload>(
+        &self,
+        payload: P,
+        options: CallOptions,
+        times: Option<Times>,
+    ) -> Result<CallId, SendError<P::Unsent>>
+    where
+        (P, u64): Payload<Unsent = (P::Unsent, u64)>,
+    {
+        let (call, turn) = match self.turn_to_begin(options.streams, times) {
+            Ok(begun) => begun,
+            Err(error) => return Err(SendError::new(error, payload.unsent())),
+        };
+        let ask = options.ask(times);
+        let sent = turn.send((payload, word::request(call, ask)), ask.left);
+        match sent {
+            Ok(()) => Ok(call),
+            Err(failed) => Err(failed.map(|(payload, _)| payload)),
+        }
+    }
+
+    /// A number for a new call, and a turn to send its request.
+    fn turn_to_begin(
+        &self,
+        streams: bool,
+        times: Option<Times>,
+    ) -> Result<(CallId, Sending<'_>), Error> {
         self.has_lines(streams)?;
-        let begun = self.until_async(|state| state.begin(self.lines, streams));
-        self.begun(begun.await?)
+        let deadline = times.map(|times| times.deadline);
+        match self.until(deadline, |state| state.begin(self.lines, streams))? {
+            Some(begun) => self.begun(begun),
+            None => Err(self.no_room(times)),
+        }
+    }
+
+    /// Begins a call, and sends its request, for awaiting.
+    pub(crate) async fn begin_async<P: Payload>(
+        &self,
+        payload: P,
+        options: CallOptions,
+        times: Option<Times>,
+    ) -> Result<CallId, SendError<P::Unsent>>
+    where
+        (P, u64): Payload<Unsent = (P::Unsent, u64)>,
+    {
+        let streams = options.streams;
+        let turn = match self.has_lines(streams) {
+            Ok(()) => {
+                self.until_async(|state| state.begin(self.lines, streams))
+                    .await
+            }
+            Err(error) => Err(error),
+        };
+        let (call, turn) = match turn.and_then(|begun| self.begun(begun)) {
+            Ok(begun) => begun,
+            Err(error) => return Err(SendError::new(error, payload.unsent())),
+        };
+        let word = word::request(call, options.ask(times));
+        match turn.send_async((payload, word)).await {
+            Ok(()) => Ok(call),
+            Err(failed) => Err(failed.map(|(payload, _)| payload)),
+        }
     }
 
     fn begun(&self, begun: Option<(CallId, Box<Sender>)>) -> Result<(CallId, Sending<'_>), Error> {
@@ -670,15 +499,13 @@ impl Calls {
 
     /// Says that no further item comes.
     pub(crate) fn end_items(&self, call: CallId) {
-        let mut state = self.state.lock();
-        if state.begun(call).is_some_and(|begun| !begun.is_done()) {
-            state.say(word::end(call));
-            self.tell_reader(state);
-        }
+        let mut state = lock(&self.state);
+        state.end_items(call);
+        self.tell_reader(state);
     }
 
     /// Wakes the task that waits for replies, if a word found no room.
-    fn tell_reader(&self, state: BiasedGuard<'_, State>) {
+    fn tell_reader(&self, state: MutexGuard<'_, State>) {
         if !state.words.is_empty() {
             self.tell(state);
         }
@@ -696,7 +523,7 @@ impl Calls {
         // Without a deadline there is one, or an error.
         let mut requests = sender?.ok_or(ErrorKind::TimedOut)?;
         let pool = topics::own_pool(&mut requests);
-        let mut state = self.state.lock();
+        let mut state = lock(&self.state);
         state.give_back(requests);
         self.tell(state);
         let pool = pool?;
@@ -710,7 +537,7 @@ impl Calls {
 
     /// Why no call is answered any more. Takes an answer that is there, as an end is seen behind the last one alone.
     pub(crate) fn ended(&self) -> Option<Error> {
-        let mut state = self.state.lock();
+        let mut state = lock(&self.state);
         if let Some(mut replies) = state.replies.take() {
             let came = replies.try_recv().transpose();
             state.replies = Some(replies);
@@ -724,21 +551,109 @@ impl Calls {
         state.over.clone()
     }
 
-    pub(crate) fn in_flight(&self) -> usize {
-        self.state.lock().calls.len()
+    pub(crate) fn load(&self) -> Load {
+        let state = lock(&self.state);
+        Load {
+            calls: state.in_flight(),
+            sleeps: state.requests.as_deref().is_some_and(topics::is_awaited),
+        }
     }
 
-    /// Waits for the answer of a call.
+    pub(crate) fn in_flight(&self) -> usize {
+        lock(&self.state).in_flight()
+    }
+
+    /// Waits for the answer of a call. `None`: it is not there by the deadline.
+    #[inline(always)]
     pub(crate) fn answer(
         &self,
         call: CallId,
         deadline: Option<Instant>,
     ) -> Result<Option<(Answer, Message)>, Error> {
-        self.until_is(
-            deadline,
-            |state| state.take_answer(call),
-            |state, message| state.answer_of(call, message),
-        )
+        match self.answer_soon(call) {
+            Some(answer) => Ok(Some(answer)),
+            None => self.answer_late(call, deadline),
+        }
+    }
+
+    #[inline(never)]
+    fn answer_late(
+        &self,
+        call: CallId,
+        deadline: Option<Instant>,
+    ) -> Result<Option<(Answer, Message)>, Error> {
+        self.until(deadline, |state| state.take_answer(call))
+    }
+
+    /// The answer of a call without streams, if it is the next reply, and comes soon.
+    #[inline(always)]
+    fn answer_soon(&self, call: CallId) -> Option<(Answer, Message)> {
+        let mut state = self.look_for_reply(call)?;
+        let message = match state.replies.as_deref_mut()?.try_recv() {
+            Ok(message) => ManuallyDrop::new(message?),
+            Err(error) => {
+                self.came(&mut state, Err(error));
+                return None;
+            }
+        };
+        let (of, how, _) = word::answered(message.word);
+        if of != call || how.goes_on() || !state.is_answered(call) {
+            self.came(&mut state, Ok(ManuallyDrop::into_inner(message)));
+            return None;
+        }
+        drop(state);
+        let body = ManuallyDrop::into_inner(message).body;
+        Some((how, Message { word: 0, body }))
+    }
+
+    /// Looks a few times whether a reply is there, for a caller that waits for that call. `None`: there is none, or others
+    /// have to be told first.
+    #[inline(never)]
+    fn look_for_reply(&self, call: CallId) -> Option<MutexGuard<'_, State>> {
+        let mut state = lock(&self.state);
+        if !self.spins || !state.is_plain(call) {
+            return None;
+        }
+        let replies = state.replies.take()?;
+        drop(state);
+        let is_there = (0..LOOKS).any(|_| {
+            std::hint::spin_loop();
+            replies.is_ready()
+        });
+        let mut state = lock(&self.state);
+        state.replies = Some(replies);
+        if state.has_news() {
+            self.tell(state);
+            return None;
+        }
+        is_there.then_some(state)
+    }
+
+    /// What a caller gets.
+    #[inline(always)]
+    pub(crate) fn result<T>(
+        &self,
+        answer: Result<(Answer, Message), Error>,
+    ) -> Result<Message, CallError<T>> {
+        match answer {
+            Ok((Answer::Done, message)) => Ok(message),
+            Ok((how, message)) => Err(self.without_result(how, message)),
+            Err(error) => Err(CallError::over(error)),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn without_result<T>(&self, how: Answer, message: Message) -> CallError<T> {
+        let (kind, what) = match how {
+            Answer::Failed => return CallError::Failed(message),
+            Answer::Late => (
+                ErrorKind::TimedOut,
+                "had no worker for the request before its time was over",
+            ),
+            _ => (ErrorKind::PeerDied, "let the request go without an answer"),
+        };
+        CallError::Broken(Error::new(kind, format!("{} {what}", self.place())))
     }
 
     pub(crate) async fn answer_async(&self, call: CallId) -> Result<(Answer, Message), Error> {
@@ -747,20 +662,27 @@ impl Calls {
 
     /// No caller waits for that call any more: the service is told.
     pub(crate) fn abandon(&self, call: CallId) {
-        let mut state = self.state.lock();
-        let Some(begun) = state.begun(call) else {
-            return;
-        };
-        match begun.slot {
-            Slot::Waiting => begun.slot = Slot::Abandoned,
-            Slot::Done(..) => return state.forget(call),
-            Slot::Abandoned => return,
-        }
-        if let Some(flow) = &mut begun.flow {
-            flow.discard();
-        }
-        state.say(word::cancel(call));
+        let mut state = lock(&self.state);
+        state.abandon(call);
         self.tell_reader(state);
+    }
+
+    /// The error of a call that found no room in time.
+    fn no_room(&self, times: Option<Times>) -> Error {
+        let waited = times.map(|times| times.started.elapsed());
+        let text = format!(
+            "{} has taken no further request in {} ms: {} calls are in flight",
+            self.place(),
+            waited.unwrap_or_default().as_millis(),
+            self.in_flight()
+        );
+        Error::new(ErrorKind::TimedOut, text)
+    }
+
+    /// The error of a call whose time is over.
+    pub(crate) fn late_since(&self, times: Option<Times>) -> Error {
+        let started = times.map(|times| times.started);
+        self.late(started.unwrap_or_else(Instant::now))
     }
 
     pub(crate) fn late(&self, started: Instant) -> Error {

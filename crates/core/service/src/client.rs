@@ -3,12 +3,11 @@
 use crate::call::Call;
 use crate::calls::Calls;
 use crate::error::CallError;
-use crate::options::{CallOptions, ServiceOptions, Times};
-use crate::word::{self, CallId};
+use crate::options::{CallOptions, ServiceOptions};
 use crate::workers::Workers;
 use std::sync::Arc;
 use std::time::Duration;
-use tranship_core::{BufferMut, Domain, Error, ErrorKind, Message, Payload, Pool, SendError};
+use tranship_core::{BufferMut, Domain, Error, Message, Payload, Pool, SendError};
 
 /// A client of a [service](crate::Service). Clones share its two channels. Any thread and any task may call.
 ///
@@ -47,11 +46,12 @@ impl Client {
         Client { to }
     }
 
-    /// The connection for the next call.
-    fn idle(&self) -> Result<Arc<Calls>, Error> {
+    /// The connection for the next call. One of several is kept in `chosen`.
+    #[inline(always)]
+    fn idle<'a>(&'a self, chosen: &'a mut Option<Arc<Calls>>) -> Result<&'a Arc<Calls>, Error> {
         match &self.to {
-            To::One(calls) => Ok(Arc::clone(calls)),
-            To::Many(workers) => workers.idle(),
+            To::One(calls) => Ok(calls),
+            To::Many(workers) => Ok(chosen.insert(workers.idle()?)),
         }
     }
 
@@ -61,6 +61,7 @@ impl Client {
     ///
     /// # Errors
     /// [`CallError`] says whether the request was sent. As [`Sender::send`](tranship_core::Sender::send); `PeerDied`, `PeerGone`: the service is over; and errors of the service's own.
+    #[inline(always)]
     pub fn call<P: Payload>(&self, payload: P) -> Result<Message, CallError<P::Unsent>>
     where
         (P, u64): Payload<Unsent = (P::Unsent, u64)>,
@@ -72,6 +73,7 @@ impl Client {
     ///
     /// # Errors
     /// As [`call`](Client::call), and `TimedOut`. The service is told that no caller waits any more.
+    #[inline(always)]
     pub fn call_timeout<P: Payload>(
         &self,
         payload: P,
@@ -87,6 +89,7 @@ impl Client {
     ///
     /// # Errors
     /// As [`call_timeout`](Client::call_timeout).
+    #[inline(always)]
     pub fn call_with<P: Payload>(
         &self,
         payload: P,
@@ -95,9 +98,23 @@ impl Client {
     where
         (P, u64): Payload<Unsent = (P::Unsent, u64)>,
     {
-        let call = self.begin_with(payload, options);
-        let answer = call.map_err(CallError::Unsent)?.wait();
-        answer.map_err(|error| error.map(|never| match never {}))
+        let mut chosen = None;
+        let calls = match self.idle(&mut chosen) {
+            Ok(calls) => calls,
+            Err(error) => return Err(CallError::Unsent(SendError::new(error, payload.unsent()))),
+        };
+        let times = options.times();
+        let call = calls
+            .begin(payload, options, times)
+            .map_err(CallError::Unsent)?;
+        match calls.answer(call, times.map(|times| times.deadline)) {
+            Ok(Some(answer)) => calls.result(Ok(answer)),
+            Err(error) => calls.result(Err(error)),
+            Ok(None) => {
+                calls.abandon(call);
+                Err(CallError::Broken(calls.late_since(times)))
+            }
+        }
     }
 
     /// Calls the service, for awaiting in any runtime. A future that is dropped cancels its call.
@@ -120,6 +137,7 @@ impl Client {
     ///
     /// # Errors
     /// As [`Sender::send`](tranship_core::Sender::send), with the payload; `Limit`: the answers of 32,768 calls were not taken.
+    #[inline(always)]
     pub fn begin<P: Payload>(&self, payload: P) -> Result<Call, SendError<P::Unsent>>
     where
         (P, u64): Payload<Unsent = (P::Unsent, u64)>,
@@ -131,6 +149,7 @@ impl Client {
     ///
     /// # Errors
     /// As [`begin`](Client::begin), and `TimedOut` after the options' time.
+    #[inline(always)]
     pub fn begin_with<P: Payload>(
         &self,
         payload: P,
@@ -139,20 +158,14 @@ impl Client {
     where
         (P, u64): Payload<Unsent = (P::Unsent, u64)>,
     {
-        let times = options.times();
-        let deadline = times.map(|times| times.deadline);
-        let calls = match self.idle() {
+        let mut chosen = None;
+        let calls = match self.idle(&mut chosen) {
             Ok(calls) => calls,
             Err(error) => return Err(SendError::new(error, payload.unsent())),
         };
-        let (id, turn) = match calls.begin(options.streams, deadline) {
-            Ok(Some(begun)) => begun,
-            Ok(None) => return Err(SendError::new(no_room(&calls, times), payload.unsent())),
-            Err(error) => return Err(SendError::new(error, payload.unsent())),
-        };
-        let ask = options.ask(deadline);
-        let sent = turn.send((payload, word::request(id, ask)), ask.left);
-        begun(calls, id, times, options, sent)
+        let times = options.times();
+        let id = calls.begin(payload, options, times)?;
+        Ok(Call::new(Arc::clone(calls), id, times, options.streams))
     }
 
     /// Sends a request with options, for awaiting in any runtime. The deadline is the service's to keep: drop the future, or the call, to cancel it here.
@@ -167,18 +180,14 @@ impl Client {
     where
         (P, u64): Payload<Unsent = (P::Unsent, u64)>,
     {
-        let times = options.times();
-        let calls = match self.idle() {
+        let mut chosen = None;
+        let calls = match self.idle(&mut chosen) {
             Ok(calls) => calls,
             Err(error) => return Err(SendError::new(error, payload.unsent())),
         };
-        let (id, turn) = match calls.begin_async(options.streams).await {
-            Ok(begun) => begun,
-            Err(error) => return Err(SendError::new(error, payload.unsent())),
-        };
-        let word = word::request(id, options.ask(times.map(|times| times.deadline)));
-        let sent = turn.send_async((payload, word)).await;
-        begun(calls, id, times, options, sent)
+        let times = options.times();
+        let id = calls.begin_async(payload, options, times).await?;
+        Ok(Call::new(Arc::clone(calls), id, times, options.streams))
     }
 
     /// Allocates a buffer for a request, from the pool that no domain but the service's can read ([`Sender::alloc`](tranship_core::Sender::alloc)). If several processes serve the name, all of
@@ -220,26 +229,4 @@ impl Client {
             To::Many(workers) => workers.in_flight(),
         }
     }
-}
-
-fn begun<T>(
-    calls: Arc<Calls>,
-    id: CallId,
-    times: Option<Times>,
-    options: CallOptions,
-    sent: Result<(), SendError<(T, u64)>>,
-) -> Result<Call, SendError<T>> {
-    sent.map_err(|failed| failed.map(|(payload, _)| payload))?;
-    Ok(Call::new(calls, id, times, options.streams))
-}
-
-fn no_room(calls: &Calls, times: Option<Times>) -> Error {
-    let waited = times.map(|times| times.started.elapsed());
-    let text = format!(
-        "{} has taken no further request in {} ms: {} calls are in flight",
-        calls.place(),
-        waited.unwrap_or_default().as_millis(),
-        calls.in_flight()
-    );
-    Error::new(ErrorKind::TimedOut, text)
 }

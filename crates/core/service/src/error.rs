@@ -10,6 +10,8 @@ pub enum CallError<T = ()> {
     Unsent(SendError<T>),
     /// The service answered with an error of its own ([`Request::fail`](crate::Request::fail)): this message.
     Failed(Message),
+    /// The request was sent, and the service ended in order before a worker took it. Nothing was done: the caller may call again, with another payload.
+    Untaken(Error),
     /// The request was sent, and no answer came. Whether the service did something is not known. `PeerDied`: its process ended, or it let the request
     /// go without an answer. `TimedOut`: the call's time is over.
     Broken(Error),
@@ -21,7 +23,16 @@ impl<T> CallError<T> {
         match self {
             CallError::Unsent(failed) => CallError::Unsent(failed.map(form)),
             CallError::Failed(message) => CallError::Failed(message),
+            CallError::Untaken(error) => CallError::Untaken(error),
             CallError::Broken(error) => CallError::Broken(error),
+        }
+    }
+
+    /// The error of a call whose channel of answers is over. A service that ends in order has answered all that a worker took.
+    pub(crate) fn over(error: Error) -> CallError<T> {
+        match error.kind() {
+            ErrorKind::PeerGone => CallError::Untaken(error),
+            _ => CallError::Broken(error),
         }
     }
 
@@ -30,7 +41,7 @@ impl<T> CallError<T> {
         match self {
             CallError::Unsent(failed) => failed.kind(),
             CallError::Failed(_) => ErrorKind::Refused,
-            CallError::Broken(error) => error.kind(),
+            CallError::Untaken(error) | CallError::Broken(error) => error.kind(),
         }
     }
 }
@@ -42,7 +53,7 @@ impl<T> fmt::Display for CallError<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             CallError::Unsent(failed) => failed.error.fmt(f),
-            CallError::Broken(error) => error.fmt(f),
+            CallError::Untaken(error) | CallError::Broken(error) => error.fmt(f),
             CallError::Failed(message) if message.len() > SHOWN => {
                 write!(
                     f,
@@ -65,7 +76,7 @@ impl<T> From<CallError<T>> for Error {
     fn from(failed: CallError<T>) -> Error {
         match failed {
             CallError::Unsent(failed) => failed.error,
-            CallError::Broken(error) => error,
+            CallError::Untaken(error) | CallError::Broken(error) => error,
             CallError::Failed(_) => {
                 let text = failed.to_string();
                 Error::new(ErrorKind::Refused, text)

@@ -40,6 +40,8 @@ const SLEEP: Duration = Duration::from_millis(250);
 struct Client {
     requests: Receiver,
     peer: Arc<Peer>,
+    /// The next request's handle of `peer`. It is counted while the service waits.
+    spare: Option<Arc<Peer>>,
     /// Requests that were read ahead, and how many there may be.
     ahead: VecDeque<Message>,
     most_ahead: usize,
@@ -52,6 +54,7 @@ impl Client {
     /// The next request that is to be begun. `None` also after [`MOST_READS`] messages.
     ///
     /// `fresh`: a request is new if the ring was empty a moment ago. No cancellation lies behind it then, and no line behind it is looked at.
+    #[inline(always)]
     fn next(&mut self, fresh: bool) -> Option<Request> {
         if self.is_over() {
             return None;
@@ -89,16 +92,20 @@ impl Client {
     }
 
     /// Begins a request, unless its time is over.
-    fn begin(&self, call: CallId, ask: Ask, message: Message) -> Option<Request> {
+    #[inline(always)]
+    fn begin(&mut self, call: CallId, ask: Ask, message: Message) -> Option<Request> {
         if ask.left == Some(Duration::ZERO) {
             self.peer.answer(call, Answer::Late);
             return None;
         }
         self.peer.forget(call);
-        Some(Request::new(&self.peer, call, ask, message))
+        let peer = self.spare.take();
+        let peer = peer.unwrap_or_else(|| Arc::clone(&self.peer));
+        Some(Request::new(peer, call, ask, message))
     }
 
     /// Whether the service has given the client up. No request of such a client is begun.
+    #[inline]
     fn is_over(&mut self) -> bool {
         let is_over = self.peer.is_cut();
         if is_over {
@@ -109,6 +116,7 @@ impl Client {
     }
 
     /// Reads one of the `reads` messages that this look may still read.
+    #[inline(always)]
     fn read(&mut self, reads: &mut usize) -> Option<Message> {
         *reads = reads.checked_sub(1)?;
         match self.requests.try_recv() {
@@ -278,6 +286,7 @@ impl Hall {
 
     /// The next request that is there: each client's turn comes. New clients are taken now and then.
     /// `fresh`: a moment ago there was none.
+    #[inline(always)]
     pub(crate) fn try_next(&mut self, fresh: bool) -> Result<Option<Request>, Error> {
         self.served = self.served.wrapping_add(1);
         if self.served.is_multiple_of(LOOK_EACH) {
@@ -286,6 +295,7 @@ impl Hall {
         Ok(self.look(fresh))
     }
 
+    #[inline(always)]
     fn look(&mut self, fresh: bool) -> Option<Request> {
         let count = self.clients.len();
         for _ in 0..count {
@@ -365,6 +375,7 @@ impl Hall {
         self.clients.push(Client {
             requests,
             peer: Arc::new(peer),
+            spare: None,
             ahead: VecDeque::new(),
             most_ahead: MOST_AHEAD.max(self.options.lines as usize / 2),
             came: None,
@@ -384,7 +395,10 @@ impl Hall {
     }
 
     /// Looks again and again, as long as the options say: whether there may be a request.
-    pub(crate) fn spin(&self) -> bool {
+    pub(crate) fn spin(&mut self) -> bool {
+        for client in &mut self.clients {
+            client.spare.get_or_insert_with(|| Arc::clone(&client.peer));
+        }
         let looks = match self.options.wait {
             Wait::Spin => SPINS,
             Wait::SpinThenSleep(looks) => looks,

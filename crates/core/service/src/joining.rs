@@ -64,8 +64,7 @@ pub(crate) fn welcomed(
     options: &ServiceOptions,
 ) -> Result<Calls, Error> {
     if word == WELCOME {
-        let lines = options.lines as usize;
-        return Ok(Calls::new(domain, address, ends, lines));
+        return Ok(Calls::new(domain, address, ends, options));
     }
     let text = format!(
         "service `{address}` takes at most {word} clients of one user: close some, or raise ServiceOptions::clients_per_user"

@@ -25,7 +25,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Files, from below: `word` (what a message's word says), `flow` (a call's items), `pause` (of a task that is always ready), `options`, `error`, `calls`, `call`, `joining` (how a client's two channels come about), `workers` and `client` (the caller's
+//! Files, from below: `word` (what a message's word says), `flow` (a call's items), `pause` (of a task that is always ready), `options`, `error`, `state` and `calls` (a client's calls in flight), `call`, `joining` (how a client's two channels come about), `workers` and `client` (the caller's
 //! side), `peer`, `request`, `hall` (a service's clients) and `service` (the worker's side), `connect` (the trait).
 //!
 //! NOT here: channels, memory and names, which are `core`'s; the types of messages, which are `typed`'s.
@@ -46,6 +46,7 @@ mod pause;
 mod peer;
 mod request;
 mod service;
+mod state;
 mod word;
 mod workers;
 
@@ -60,6 +61,7 @@ pub use service::Service;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// A thread that panicked left nothing half done under a lock here.
+#[inline(always)]
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

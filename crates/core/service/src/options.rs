@@ -114,6 +114,11 @@ impl ServiceOptions {
         }
     }
 
+    /// Whether a caller that waits looks a few times before it sleeps.
+    pub(crate) fn spins(&self) -> bool {
+        self.wait != Wait::Sleep
+    }
+
     pub(crate) fn requests(&self) -> ChannelOptions {
         self.channel(&self.types[0])
     }
@@ -140,6 +145,7 @@ pub struct CallOptions {
 
 impl CallOptions {
     /// Method 0, no deadline, no streams.
+    #[inline]
     pub fn new() -> CallOptions {
         CallOptions::default()
     }
@@ -160,6 +166,7 @@ impl CallOptions {
     }
 
     /// When the call starts, and its deadline.
+    #[inline]
     pub(crate) fn times(self) -> Option<Times> {
         let timeout = self.timeout?;
         let started = Instant::now();
@@ -167,11 +174,13 @@ impl CallOptions {
         Some(Times { started, deadline })
     }
 
-    pub(crate) fn ask(self, deadline: Option<Instant>) -> Ask {
+    #[inline]
+    pub(crate) fn ask(self, times: Option<Times>) -> Ask {
+        let left = |times: Times| times.deadline.saturating_duration_since(Instant::now());
         Ask {
             method: self.method,
             streams: self.streams,
-            left: deadline.map(|at| at.saturating_duration_since(Instant::now())),
+            left: times.map(left),
         }
     }
 }

@@ -9,8 +9,6 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, TryLockError, Weak};
 use std::time::{Duration, Instant};
 use tranship_core::{Error, Pool, Sender, Status, topics};
-use tranship_sync::BiasedMutex;
-use tranship_sys::membarrier;
 
 /// What a request needs of its service.
 pub(crate) trait Ahead: Debug + Send + Sync {
@@ -55,7 +53,7 @@ pub(crate) struct Peer {
     /// Out of which answers are allocated: made at the first one.
     pool: OnceLock<Pool>,
     /// Answers without a payload, as words, that have still to be sent.
-    owed: BiasedMutex<Vec<u64>>,
+    owed: Mutex<Vec<u64>>,
     /// A worker has waited in vain for the client's consent to a pool. No worker waits for the client's consent again.
     pub(crate) slow_consent: AtomicBool,
     /// The bytes for which a worker has waited in vain. No worker waits again until so many can be allocated. 0: none.
@@ -84,7 +82,7 @@ impl Peer {
         Peer {
             replies: Mutex::new(replies),
             pool: OnceLock::new(),
-            owed: BiasedMutex::new(Vec::new(), membarrier::private_expedited),
+            owed: Mutex::default(),
             slow_consent: AtomicBool::new(false),
             slow_memory: AtomicUsize::new(0),
             status,
@@ -117,7 +115,7 @@ impl Peer {
 
     /// Says something without a payload. It never blocks.
     pub(crate) fn say(&self, word: u64) {
-        let mut owed = self.owed.lock();
+        let mut owed = lock(&self.owed);
         if owed.len() < MOST_OWED {
             owed.push(word);
         }
@@ -126,15 +124,23 @@ impl Peer {
     }
 
     /// Sends the answers that wait for the sender. If another thread has the sender, that thread calls this afterwards.
+    #[inline]
     pub(crate) fn settle(&self) {
+        if !lock(&self.owed).is_empty() {
+            self.settle_all();
+        }
+    }
+
+    #[cold]
+    fn settle_all(&self) {
         // An answer that comes between the sending and the unlocking is found by the next round.
-        while !self.owed.lock().is_empty() {
+        while !lock(&self.owed).is_empty() {
             let mut replies = match self.replies.try_lock() {
                 Ok(replies) => replies,
                 Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
                 Err(TryLockError::WouldBlock) => return,
             };
-            let owed = std::mem::take(&mut *self.owed.lock());
+            let owed = std::mem::take(&mut *lock(&self.owed));
             for word in owed {
                 // A client that is gone, or that has more calls in flight than it may, gets none.
                 let _ = replies.try_send((b"", word));
@@ -143,6 +149,7 @@ impl Peer {
     }
 
     /// A call of that number begins or ends: a cancellation that is there is of an earlier call.
+    #[inline]
     pub(crate) fn forget(&self, call: CallId) {
         // Ordering: relaxed, here and below; the list is read under its lock, and a cancellation that comes meanwhile is seen by a later look.
         if self.any.load(Ordering::Relaxed) {
@@ -218,7 +225,17 @@ impl Peer {
         self.is_gone();
     }
 
+    #[inline]
     pub(crate) fn is_cut(&self) -> bool {
         self.cut.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Peer {
+    /// A client that was given up may have calls that were begun: its channel does not end in order.
+    fn drop(&mut self) {
+        if self.is_cut() {
+            topics::give_up(&lock(&self.replies));
+        }
     }
 }

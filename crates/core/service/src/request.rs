@@ -4,12 +4,13 @@ use crate::flow::{self, Flow};
 use crate::lock;
 use crate::peer::{Inbox, Peer};
 use crate::word::{self, Answer, Ask, CallId};
+use std::mem::ManuallyDrop;
 use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use tranship_core::{
-    Body, BufferMut, Error, ErrorKind, Inline, Message, Payload, SendError, Status,
+    Body, BufferMut, Error, ErrorKind, Message, Payload, SendError, Sender, Status, topics,
 };
 
 /// How long an answer waits for a client that has still to agree to the answer's pool, or to release memory.
@@ -39,17 +40,18 @@ impl Deref for Request {
 }
 
 impl Request {
-    pub(crate) fn new(peer: &Arc<Peer>, call: CallId, ask: Ask, mut message: Message) -> Request {
-        message.word = 0;
+    #[inline(always)]
+    pub(crate) fn new(peer: Arc<Peer>, call: CallId, ask: Ask, message: Message) -> Request {
+        let Message { body, .. } = message;
         let deadline = ask.left.and_then(|left| Instant::now().checked_add(left));
         Request {
-            peer: Arc::clone(peer),
             call,
             method: ask.method,
             deadline,
             inbox: ask.streams.then(|| peer.inbox(call)).flatten(),
-            message,
+            message: Message { word: 0, body },
             answered: false,
+            peer,
         }
     }
 
@@ -61,6 +63,7 @@ impl Request {
     ///
     /// # Errors
     /// As [`Sender::try_send`](tranship_core::Sender::try_send), with the payload. The client is told that the request was let go.
+    #[inline(always)]
     pub fn reply<P: Payload>(self, payload: P) -> Result<(), SendError<P::Unsent>>
     where
         (P, u64): Payload<Unsent = (P::Unsent, u64)>,
@@ -79,6 +82,7 @@ impl Request {
         self.answer(payload, Answer::Failed)
     }
 
+    #[inline(always)]
     fn answer<P: Payload>(mut self, payload: P, how: Answer) -> Result<(), SendError<P::Unsent>>
     where
         (P, u64): Payload<Unsent = (P::Unsent, u64)>,
@@ -89,15 +93,19 @@ impl Request {
     }
 
     /// Sends the client a message of this call.
+    #[inline(always)]
     fn give<P: Payload>(&self, payload: P, how: Answer) -> Result<(), SendError<P::Unsent>>
     where
         (P, u64): Payload<Unsent = (P::Unsent, u64)>,
     {
-        let message = (payload, word::answer(self.call, how));
-        let peer = &self.peer;
-        let is_slow = peer.is_cut() || peer.slow_consent.load(Ordering::Relaxed);
-        let patience = if is_slow { Duration::ZERO } else { ANSWER };
-        let sent = lock(&peer.replies).send_timeout(message, patience);
+        let (peer, word) = (&self.peer, word::answer(self.call, how));
+        // While it lies in registers: what is dropped should taking the lock unwind lies in memory.
+        let payload = ManuallyDrop::new(payload);
+        let mut replies = lock(&peer.replies);
+        let payload = ManuallyDrop::into_inner(payload);
+        let sent = topics::send_now(&mut replies, payload, word);
+        let sent = sent.or_else(|payload| self.give_late(&mut replies, (payload, word)));
+        drop(replies);
         match &sent {
             // An honest client never fills the ring: its calls are limited by the lines.
             Err(failed) if failed.kind() == ErrorKind::Full => peer.cut(),
@@ -107,8 +115,20 @@ impl Request {
             _ => {}
         }
         peer.settle();
-        sent.map(drop)
-            .map_err(|failed| failed.map(|(payload, _)| payload))
+        sent.map_err(|failed| failed.map(|(payload, _)| payload))
+    }
+
+    /// Sends what could not be sent at once, and waits for the client's consent to a pool.
+    #[cold]
+    fn give_late<P: Payload>(
+        &self,
+        replies: &mut Sender,
+        message: P,
+    ) -> Result<(), SendError<P::Unsent>> {
+        let peer = &self.peer;
+        let is_slow = peer.is_cut() || peer.slow_consent.load(Ordering::Relaxed);
+        let patience = if is_slow { Duration::ZERO } else { ANSWER };
+        replies.send_timeout(message, patience).map(drop)
     }
 
     /// Returns the number of the method that the client calls: [`CallOptions::method`](crate::CallOptions::method).
@@ -329,12 +349,10 @@ impl Request {
     }
 
     /// Takes the body out, and leaves an empty one.
+    #[inline]
     pub fn take_body(&mut self) -> Body {
-        let empty = Inline::try_from(&[][..]).map(Body::Inline);
-        match empty {
-            Ok(empty) => std::mem::replace(&mut self.message.body, empty),
-            Err(_) => unreachable!("no bytes fit into a line"),
-        }
+        // It has no bytes, and is no buffer.
+        std::mem::replace(&mut self.message.body, Body::Released(None))
     }
 
     /// The time after which the client does not wait any more.
@@ -362,6 +380,7 @@ impl Request {
 }
 
 impl Drop for Request {
+    #[inline]
     fn drop(&mut self) {
         self.peer.forget(self.call);
         if self.inbox.is_some() {

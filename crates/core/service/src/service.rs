@@ -1,20 +1,20 @@
 //! The worker's side: a service takes requests of all its clients.
 
 use crate::hall::Hall;
+use crate::lock;
 use crate::pause::Pause;
 use crate::peer::{Ahead, Done, Peer, Waiting};
 use crate::request::Request;
 use std::future::poll_fn;
 use std::os::fd::OwnedFd;
 use std::pin::pin;
-use std::sync::{Arc, Condvar, Weak};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 use tranship_core::error::system;
 use tranship_core::topics::Sleep;
 use tranship_core::{Domain, Error, ErrorKind};
-use tranship_sync::BiasedMutex;
-use tranship_sys::{eventfd, membarrier};
+use tranship_sys::eventfd;
 
 /// A thread that waits for items gives way so soon, and a worker without time left waits for that.
 const GIVES_WAY: Duration = Duration::from_millis(1);
@@ -34,7 +34,7 @@ pub struct Service {
 pub(crate) struct Shared {
     /// Wakes tasks at their deadlines.
     domain: Domain,
-    kept: BiasedMutex<Kept>,
+    kept: Mutex<Kept>,
     /// For workers that wait for a request.
     free: Condvar,
     /// For workers that wait for items of a call.
@@ -68,26 +68,21 @@ struct Turn<'a> {
 
 impl Turn<'_> {
     fn hall(&mut self) -> Result<&mut Hall, Error> {
-        self.hall.as_deref_mut().ok_or(ErrorKind::Internal.into())
+        let hall = self.hall.as_deref_mut();
+        hall.ok_or_else(|| ErrorKind::Internal.into())
     }
 }
 
 impl Drop for Turn<'_> {
+    #[inline]
     fn drop(&mut self) {
-        let mut kept = self.shared.kept.lock();
+        let mut kept = lock(&self.shared.kept);
         kept.hall = self.hall.take();
         kept.for_items = false;
         kept.leader = None;
-        let tasks = std::mem::take(&mut kept.tasks);
-        let (idle, waiting) = (kept.idle, kept.waiting);
-        drop(kept);
-        if idle > 0 {
-            // Each can only take its turn: one is enough.
-            self.shared.free.notify_one();
-        } else if waiting > 0 {
-            self.shared.items.notify_all();
+        if kept.idle > 0 || kept.waiting > 0 || !kept.tasks.is_empty() {
+            self.shared.hall_is_free(kept);
         }
-        tasks.into_iter().for_each(Waker::wake);
     }
 }
 
@@ -100,7 +95,7 @@ struct Idle<'a> {
 impl Drop for Idle<'_> {
     fn drop(&mut self) {
         if self.counted {
-            self.shared.kept.lock().idle -= 1;
+            lock(&self.shared.kept).idle -= 1;
             self.shared.tell();
         }
     }
@@ -130,6 +125,21 @@ fn is_over(deadline: Option<Instant>) -> bool {
     deadline.is_some_and(|at| Instant::now() >= at)
 }
 
+/// Sleeps until it is told, at most `left`. It may come back for no reason.
+fn wait<'a>(
+    kept: MutexGuard<'a, Kept>,
+    told: &Condvar,
+    left: Option<Duration>,
+) -> MutexGuard<'a, Kept> {
+    match left {
+        Some(left) => {
+            let woken = told.wait_timeout(kept, left);
+            woken.unwrap_or_else(PoisonError::into_inner).0
+        }
+        None => told.wait(kept).unwrap_or_else(PoisonError::into_inner),
+    }
+}
+
 /// What a worker that waits for items does next.
 enum Next<'a> {
     Done,
@@ -137,6 +147,20 @@ enum Next<'a> {
 }
 
 impl Shared {
+    #[cold]
+    fn hall_is_free(&self, mut kept: MutexGuard<'_, Kept>) {
+        let tasks = std::mem::take(&mut kept.tasks);
+        let (idle, waiting) = (kept.idle, kept.waiting);
+        drop(kept);
+        if idle > 0 {
+            // Each can only take its turn: one is enough.
+            self.free.notify_one();
+        } else if waiting > 0 {
+            self.items.notify_all();
+        }
+        tasks.into_iter().for_each(Waker::wake);
+    }
+
     fn enter(&self, kept: &mut Kept) -> Option<Turn<'_>> {
         let hall = Some(kept.hall.take()?);
         Some(Turn { shared: self, hall })
@@ -153,7 +177,7 @@ impl Shared {
 
     /// A turn in the hall for a worker that waits for requests.
     fn turn(&self, deadline: Option<Instant>) -> Option<Turn<'_>> {
-        let mut kept = self.kept.lock();
+        let mut kept = lock(&self.kept);
         let mut deadline = deadline;
         let mut waits_on = true;
         loop {
@@ -172,7 +196,7 @@ impl Shared {
             }
             self.nudge(&mut kept);
             kept.idle += 1;
-            kept = kept.wait(&self.free, left);
+            kept = wait(kept, &self.free, left);
             kept.idle -= 1;
         }
     }
@@ -183,7 +207,7 @@ impl Shared {
             counted: false,
         };
         poll_fn(|context| {
-            let mut kept = self.kept.lock();
+            let mut kept = lock(&self.kept);
             if let Some(turn) = self.enter(&mut kept) {
                 return Poll::Ready(turn);
             }
@@ -210,7 +234,7 @@ impl Shared {
     }
 
     fn next_by(&self, deadline: Option<Instant>, mut done: Done<'_>) -> Next<'_> {
-        let mut kept = self.kept.lock();
+        let mut kept = lock(&self.kept);
         loop {
             if let Some(next) = self.next(&mut kept, &mut done) {
                 return next;
@@ -220,7 +244,7 @@ impl Shared {
                 return Next::Done;
             }
             kept.waiting += 1;
-            kept = kept.wait(&self.items, left);
+            kept = wait(kept, &self.items, left);
             kept.waiting -= 1;
         }
     }
@@ -242,7 +266,7 @@ impl Shared {
             if let Poll::Ready(read) = reading.as_mut().poll(context) {
                 return Poll::Ready(read);
             }
-            let mut kept = self.kept.lock();
+            let mut kept = lock(&self.kept);
             if kept.idle > 0 || done() || alarm.is_over() {
                 return Poll::Ready(Ok(()));
             }
@@ -265,7 +289,7 @@ impl Kept {
 impl Ahead for Shared {
     /// Does nothing while another worker waits in the hall: that one reads what comes.
     fn look_ahead(&self, peer: &Peer) {
-        let turn = self.enter(&mut self.kept.lock());
+        let turn = self.enter(&mut lock(&self.kept));
         if let Some(mut turn) = turn
             && let Ok(hall) = turn.hall()
         {
@@ -274,7 +298,7 @@ impl Ahead for Shared {
     }
 
     fn tell(&self) {
-        let mut kept = self.kept.lock();
+        let mut kept = lock(&self.kept);
         let tasks = std::mem::take(&mut kept.tasks);
         let waiting = kept.waiting;
         drop(kept);
@@ -285,7 +309,7 @@ impl Ahead for Shared {
     }
 
     fn rouse(&self) {
-        self.nudge(&mut self.kept.lock());
+        self.nudge(&mut lock(&self.kept));
         self.tell();
     }
 
@@ -318,7 +342,7 @@ impl Ahead for Shared {
             let mut pause = Pause::each(1);
             loop {
                 let next = poll_fn(|context| {
-                    let mut kept = self.kept.lock();
+                    let mut kept = lock(&self.kept);
                     if let Some(next) = self.next(&mut kept, &mut done) {
                         return Poll::Ready(Ok::<_, Error>(next));
                     }
@@ -353,17 +377,14 @@ impl Service {
         let nudge = eventfd::create().map_err(system("eventfd"))?;
         let shared = Arc::new_cyclic(|shared: &Weak<Shared>| Shared {
             domain: domain.clone(),
-            kept: BiasedMutex::new(
-                Kept {
-                    hall: Some(Box::new(hall(shared.clone()))),
-                    for_items: false,
-                    leader: None,
-                    tasks: Vec::new(),
-                    idle: 0,
-                    waiting: 0,
-                },
-                membarrier::private_expedited,
-            ),
+            kept: Mutex::new(Kept {
+                hall: Some(Box::new(hall(shared.clone()))),
+                for_items: false,
+                leader: None,
+                tasks: Vec::new(),
+                idle: 0,
+                waiting: 0,
+            }),
             free: Condvar::new(),
             items: Condvar::new(),
             nudge,
@@ -404,6 +425,7 @@ impl Service {
         })
     }
 
+    #[inline(always)]
     fn next_by(&self, deadline: Option<Instant>) -> Result<Option<Request>, Error> {
         let Some(mut turn) = self.shared.turn(deadline) else {
             return Ok(None);
@@ -452,11 +474,7 @@ impl Service {
 
     /// Returns how many clients are connected, as far as workers have taken notice. `None` while a worker waits for requests.
     pub fn clients(&self) -> Option<usize> {
-        self.shared
-            .kept
-            .lock()
-            .hall
-            .as_ref()
-            .map(|hall| hall.clients())
+        let kept = lock(&self.shared.kept);
+        kept.hall.as_ref().map(|hall| hall.clients())
     }
 }

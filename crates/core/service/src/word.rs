@@ -76,21 +76,33 @@ pub(crate) enum Answer {
     Credit = 5,
 }
 
+impl Answer {
+    /// Whether the call goes on.
+    #[inline]
+    pub(crate) fn goes_on(self) -> bool {
+        matches!(self, Answer::Item | Answer::Credit)
+    }
+}
+
 /// The first word to a new client: it may call.
 pub(crate) const WELCOME: u64 = 0;
 
+#[inline]
 pub(crate) fn next(call: CallId) -> CallId {
     (call + 1) & CALLS
 }
 
+#[inline]
 fn call_of(word: u64) -> CallId {
     u32::try_from(word & u64::from(CALLS)).unwrap_or(0)
 }
 
+#[inline]
 fn kind_of(word: u64) -> u8 {
     u8::try_from(word >> METHOD_AT & u64::from(MOST_METHOD)).unwrap_or(0)
 }
 
+#[inline]
 fn items_of(word: u64) -> u32 {
     u32::try_from(word >> REST_AT & DEADLINES).unwrap_or(u32::MAX)
 }
@@ -101,10 +113,12 @@ fn now() -> u64 {
     s.wrapping_mul(1_000_000).wrapping_add(ns / 1000)
 }
 
+#[inline]
 pub(crate) fn request(call: CallId, ask: Ask) -> u64 {
     request_at(call, ask, now)
 }
 
+#[inline]
 fn request_at(call: CallId, ask: Ask, now: impl Fn() -> u64) -> u64 {
     let us = ask
         .left
@@ -139,10 +153,12 @@ pub(crate) fn credit(call: CallId, items: u32) -> u64 {
 }
 
 /// `None`: no message says that.
+#[inline]
 pub(crate) fn said(word: u64) -> Option<Said> {
     said_at(word, now)
 }
 
+#[inline]
 fn said_at(word: u64, now: impl Fn() -> u64) -> Option<Said> {
     let (call, kind) = (call_of(word), kind_of(word));
     if word & NO_REQUEST != 0 {
@@ -174,6 +190,7 @@ fn said_at(word: u64, now: impl Fn() -> u64) -> Option<Said> {
     Some(Said::Request { call, ask })
 }
 
+#[inline]
 pub(crate) fn answer(call: CallId, how: Answer) -> u64 {
     u64::from(call) | (how as u64) << METHOD_AT
 }
@@ -183,6 +200,7 @@ pub(crate) fn answer_credit(call: CallId, items: u32) -> u64 {
 }
 
 /// The call, what came for it, and the items of a credit.
+#[inline]
 pub(crate) fn answered(word: u64) -> (CallId, Answer, u32) {
     let how = match kind_of(word) {
         0 => Answer::Done,

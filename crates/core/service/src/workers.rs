@@ -1,6 +1,6 @@
 //! A client's connections to the processes that serve one name together.
 
-use crate::calls::Calls;
+use crate::calls::{Calls, Load};
 use crate::error::is_gone;
 use crate::joining::{Joining, SILENT};
 use crate::lock;
@@ -69,17 +69,16 @@ impl Workers {
         }
     }
 
-    /// The process that has fewest calls of this client in flight; of several the next one in turn.
+    /// A process that sleeps, or that with fewest calls of this client in flight; of several the next one in turn.
     pub(crate) fn idle(&self) -> Result<Arc<Calls>, Error> {
         let mut state = lock(&self.state);
         state.forget_ended();
-        let fewest = state.fewest();
-        let all_busy = fewest.as_ref().is_none_or(|(_, calls)| *calls > 0);
+        let all_busy = state.idlest().is_none_or(|(_, calls)| calls > 0);
         state.begun = state.begun.wrapping_add(1);
         if all_busy || state.begun.is_multiple_of(LOOK_EACH) {
             self.join(&mut state);
         }
-        let Some((at, _)) = state.fewest() else {
+        let Some((at, _)) = state.idlest() else {
             return Err(self.nobody(&state));
         };
         state.last = at;
@@ -165,12 +164,40 @@ impl State {
         });
     }
 
-    /// The process with fewest calls, and their number.
-    fn fewest(&self) -> Option<(usize, usize)> {
-        let count = self.here.len();
-        let after = (1..=count).map(|step| (self.last + step) % count);
-        after
-            .map(|at| (at, self.here[at].in_flight()))
-            .min_by_key(|(_, calls)| *calls)
+    /// The process for the next call, and how many calls of this client it has.
+    fn idlest(&self) -> Option<(usize, usize)> {
+        let loads: Vec<Load> = self.here.iter().map(|calls| calls.load()).collect();
+        let at = idlest(&loads, self.last)?;
+        Some((at, loads[at].calls))
+    }
+}
+
+/// The process for the next call. `last`: the one of the last call. A client sees no calls of other clients, but that a
+/// process sleeps: that one has none.
+fn idlest(loads: &[Load], last: usize) -> Option<usize> {
+    let after = (1..=loads.len()).map(|step| (last + step) % loads.len());
+    after.min_by_key(|at| {
+        let Load { calls, sleeps } = loads[*at];
+        (calls > 0 || !sleeps, calls)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_that_sleeps_goes_first_then_that_with_fewest_calls_then_the_next() {
+        let load = |calls, sleeps| Load { calls, sleeps };
+        let busy = [load(2, false), load(1, false), load(1, false)];
+        assert_eq!(idlest(&busy, 0), Some(1));
+        assert_eq!(idlest(&busy, 1), Some(2));
+        let sleeper = [load(0, false), load(0, false), load(0, true)];
+        assert_eq!(idlest(&sleeper, 0), Some(2));
+        assert_eq!(idlest(&sleeper, 2), Some(2));
+        // It was woken by a call, and has not said so yet.
+        let woken = [load(0, false), load(1, true)];
+        assert_eq!(idlest(&woken, 0), Some(0));
+        assert_eq!(idlest(&[], 0), None);
     }
 }

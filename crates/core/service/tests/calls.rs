@@ -99,7 +99,7 @@ fn echo(service: &Service) {
 
 fn broken(failed: CallError<impl Sized>) -> tranship_core::Error {
     match failed {
-        CallError::Broken(error) => error,
+        CallError::Untaken(error) | CallError::Broken(error) => error,
         CallError::Failed(message) => panic!("answered: {message:?}"),
         CallError::Unsent(failed) => panic!("unsent: {}", failed.error),
     }
@@ -188,6 +188,28 @@ fn errors_are_values_and_a_request_let_go_is_one() {
     };
     assert_eq!(error.kind(), ErrorKind::PeerGone);
     assert!(error.to_string().contains("service `resize`"), "{error}");
+}
+
+#[test]
+fn a_service_that_ends_in_order_did_nothing_for_calls_that_no_worker_took() {
+    let _dog = Watchdog::new();
+    for address in ["work", "local:work"] {
+        let domains = pair();
+        let (service, client) = connect(&domains, address);
+        let begin = |what| client.begin(what).expect("begin");
+        let (taken, read) = (begin(b"a"), begin(b"b"));
+        let request = service.recv().expect("recv");
+        let unread = begin(b"c");
+        drop(service);
+        request.reply(b"done").expect("reply");
+        assert_eq!(taken.wait().expect("answered").to_vec(), b"done");
+        for call in [read, unread] {
+            match call.wait().unwrap_err() {
+                CallError::Untaken(error) => assert_eq!(error.kind(), ErrorKind::PeerGone),
+                failed => panic!("a worker took it: {failed:?}"),
+            }
+        }
+    }
 }
 
 #[test]
@@ -697,6 +719,13 @@ fn a_client_that_takes_no_answers_is_given_up() {
         assert!(started.elapsed() < Duration::from_secs(20), "it is kept");
     };
     assert_eq!(error.kind(), ErrorKind::PeerGone);
+    // The end of the answers is not in order: calls were begun that got none.
+    let end = loop {
+        if let Err(end) = replies.recv() {
+            break end;
+        }
+    };
+    assert_eq!(end.kind(), ErrorKind::PeerDied);
     let client = domains.1.client("x").expect("client");
     client.call(b"stop").expect("call");
     worker.join().expect("worker");

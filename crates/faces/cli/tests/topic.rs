@@ -10,7 +10,7 @@ use std::thread;
 use std::time::Duration;
 use tranship::Domain;
 use tranship::queue::Queues as _;
-use tranship::service::Services as _;
+use tranship::service::{ServiceOptions, Services as _};
 use tranship::topic::{SubscriberOptions, TopicOptions, Topics as _, WhenBehind};
 use tranship_testkit::{Watchdog, start_manager};
 
@@ -404,6 +404,31 @@ fn services_are_listed_and_called() {
         "ended"
     );
     worker.join().expect("the worker");
+}
+
+#[test]
+fn all_processes_that_share_a_service_are_listed() {
+    let world = World::new("");
+    let shared = ["one", "two"].map(|name| {
+        let domain = world.domain(name);
+        let options = ServiceOptions::new().shared();
+        let service = domain.serve_with("upper", options).expect("a service");
+        (domain, service)
+    });
+    let listed = world.json(&["service", "ls", "--json"]);
+    let services = listed["services"].as_array().expect("services");
+    let one = services.first().expect("a service");
+    assert_eq!(
+        (services.len(), &one["name"]),
+        (1, &"upper".into()),
+        "{listed}"
+    );
+    let workers = one["workers"].as_array().expect("workers").iter();
+    let ids: Vec<_> = workers.map(|worker| worker["domain"].as_u64()).collect();
+    for (domain, _) in &shared {
+        assert!(ids.contains(&Some(domain.id().0.into())), "{listed}");
+    }
+    assert_eq!(ids.len(), 2, "{listed}");
 }
 
 #[test]

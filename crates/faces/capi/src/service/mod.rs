@@ -360,7 +360,7 @@ fn answered<T>(answer: Result<Message, CallError<T>>, out: &mut Buf) -> Result<(
             out.put_message(message);
             Err(facade::Error::new(ErrorKind::Refused, text))
         }
-        Err(CallError::Broken(error)) => Err(error),
+        Err(CallError::Untaken(error) | CallError::Broken(error)) => Err(error),
         Err(CallError::Unsent(failed)) => Err(failed.error),
     }
 }

@@ -15,7 +15,8 @@ use tranship::service::{Client, ServiceOptions, Services as _};
 use tranship::{Domain, Error, ErrorKind, INLINE_BYTES, Message, PoolOptions};
 use tranship_proto::{NameKind, StatRecord};
 
-/// The end of the name by which a service's answers go.
+/// What follows a service's name in the name by which its answers go. If processes share the service, the number of a
+/// domain follows.
 const REPLIES: &str = "/replies";
 /// Most bytes of a request.
 const MOST: u64 = 1 << 30;
@@ -53,17 +54,28 @@ fn ls(args: &NamesArgs) -> Result<Answer> {
     readers::list(args, ("services", &json!(all)), names, &table)
 }
 
+/// Says whether answers of a service go by that other name.
+fn is_of_replies(name: &str, other: &str) -> bool {
+    let rest = other.strip_prefix(name);
+    match rest.and_then(|rest| rest.strip_prefix(REPLIES)) {
+        Some("") => true,
+        Some(rest) => rest
+            .strip_prefix('/')
+            .is_some_and(|domain| domain.parse::<u64>().is_ok()),
+        None => false,
+    }
+}
+
 /// Finds the names whose answers go by a second name of the same domain.
 fn served(records: &[StatRecord]) -> Vec<Served> {
     let names = readers::named(records, NameKind::Channel);
-    let replies = |name: &str| {
-        let mut all = names.iter();
-        all.find(|other| other.name.strip_suffix(REPLIES) == Some(name))
-    };
     let service = |one: &Named| {
-        let replies = replies(&one.name)?;
+        let replies = names
+            .iter()
+            .filter(|other| is_of_replies(&one.name, &other.name));
+        let answer: Vec<&Member> = replies.flat_map(|other| &other.offered_by).collect();
         let mut workers = one.offered_by.clone();
-        workers.retain(|worker| replies.offered_by.contains(worker));
+        workers.retain(|worker| answer.contains(&worker));
         (!workers.is_empty()).then(|| Served {
             name: one.name.clone(),
             workers,

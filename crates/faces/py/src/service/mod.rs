@@ -33,7 +33,7 @@ fn without_result<T>(py: Python<'_>, failed: CallError<T>) -> PyErr {
     let text = failed.to_string();
     match failed {
         CallError::Unsent(failed) => raised(py, &failed.error),
-        CallError::Broken(error) => raised(py, &error),
+        CallError::Untaken(error) | CallError::Broken(error) => raised(py, &error),
         CallError::Failed(message) => {
             let make = FAILED.import(py, "tranship._errors", "failed");
             let made = make.and_then(|make| make.call1((buffer(message), text)));

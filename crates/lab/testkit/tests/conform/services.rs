@@ -62,7 +62,7 @@ fn until(mut done: impl FnMut() -> bool) {
 /// The error of a call that got no answer.
 fn broken<T>(error: CallError<T>) -> ErrorKind {
     match error {
-        CallError::Broken(error) => error.kind(),
+        CallError::Untaken(error) | CallError::Broken(error) => error.kind(),
         CallError::Failed(message) => panic!("it failed: {message:?}"),
         CallError::Unsent(error) => panic!("it was not sent: {}", error.error),
     }

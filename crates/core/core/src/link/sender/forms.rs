@@ -58,7 +58,8 @@ impl Sender {
     }
 
     /// Sends, and waits at most that long.
-    pub(in crate::link) fn within<R>(
+    #[inline(always)]
+    pub(crate) fn within<R>(
         &mut self,
         timeout: Duration,
         send: impl FnOnce(&mut Sender) -> R,

@@ -21,11 +21,12 @@ pub struct Served {
     _domain: Domain,
 }
 
-fn stamp(message: &Message) -> Result<u64> {
-    match &message.body {
-        tranship_core::Body::Buffer(buffer) => Ok(buffer.view().read::<u64>(0)?),
-        other => bail!("a message without a buffer: {other:?}"),
-    }
+/// Reads the stamp, and releases the buffer.
+#[inline(always)]
+fn stamp(message: Message) -> Result<u64> {
+    let held = message.into_buffer();
+    let held = held.context("a message without a buffer")?;
+    Ok(held.view().read::<u64>(0)?)
 }
 
 impl Peer for Served {
@@ -83,14 +84,14 @@ impl Peer for Served {
         match &mut self.side {
             Side::Caller(_, call) => {
                 let call = call.take().context("no call in flight")?;
-                stamp(&call.wait()?)
+                stamp(call.wait()?)
             }
             Side::Worker(service, kept) => {
                 let mut request = service.recv()?;
-                let stamp = stamp(&request)?;
                 // Released now, as a channel's receiver does before it answers.
-                drop(request.take_body());
+                let body = request.take_body();
                 *kept = Some(request);
+                let stamp = stamp(Message { word: 0, body })?;
                 Ok(stamp)
             }
         }
