@@ -1,20 +1,25 @@
 //! A stage in a process of its own.
 
-use crate::lane::{Got, In, Out, Unsent};
+use crate::lane::{Away, In, Out, Unsent};
 use crate::os;
-use crate::stage::{Outs, Stage, To};
+use crate::stage::{Outs, Stage, To, nothing};
 use crate::word::Word;
 use anyhow::{Context, Result, bail};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::time::Timespec;
+use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 use tranship::component::{Component, Part};
-use tranship::{Domain, PollItem, Pool, PoolOptions, poll};
+use tranship::{Domain, Message, Pool, PoolOptions};
 
 /// Messages that may be under way on a channel whose file does not say.
 const LINES: u32 = 1024;
-/// Time between two looks at components that may have died with messages that they had not taken.
-const LOOK: Duration = Duration::from_millis(20);
-/// Time between two looks for components that have died or come.
-const AWAY: Duration = Duration::from_millis(100);
+/// Time for which a component sleeps on the channel of its requests alone, while messages have been coming.
+const BRIEF: Duration = Duration::from_millis(20);
+/// Time between two looks for components that have died or come, while messages come; and whether what was sent was taken.
+const LOOK: Duration = Duration::from_millis(100);
+/// Time for which a component without work goes on looking, so that memory goes back. Then it sleeps until there is news.
+pub(crate) const REST: Duration = Duration::from_secs(3);
 
 /// A component's ends and memory.
 #[derive(Debug)]
@@ -24,7 +29,7 @@ pub struct Ends {
     pub domain: Domain,
     /// Memory for what it sends.
     pub pool: Pool,
-    /// What it sends.
+    /// What it sends; the end to the front is the first.
     pub outs: Vec<Out>,
     /// What it receives.
     pub ins: Vec<In>,
@@ -36,7 +41,7 @@ impl Ends {
     /// # Errors
     /// Those of [`Component::connect`]; channels of other names.
     pub fn connect(me: To) -> Result<Ends> {
-        let component = Component::connect()?;
+        let component = Component::connect_alone()?;
         let domain = component.domain().clone();
         let brief = component.brief();
         let sizes = brief.ends.values().filter(|end| end.part == Part::Send);
@@ -54,11 +59,14 @@ impl Ends {
             let lines = end.depth.unwrap_or(LINES);
             match (names, end.part) {
                 (Some((from, to)), Part::Send) if from == me => {
-                    let keeps = matches!(to, To::Dynamic | To::Static | To::Fastcgi);
-                    // The front meets all before it takes a connection; the rest is on no request's path.
-                    let beside = to == To::Cache && me != To::Route;
-                    let awaited = !beside && !matches!(to, To::Front | To::Log);
-                    outs.push(Out::listen(&domain, &end.name, to, lines, awaited, keeps)?);
+                    // An answer is made once: it waits until there is a front to take it.
+                    let away = match to {
+                        To::Front => Away::Wait,
+                        To::Log => Away::Drop,
+                        To::Cache if me != To::Route => Away::Drop,
+                        _ => Away::Keep,
+                    };
+                    outs.push(Out::listen(&domain, &end.name, to, lines, away)?);
                 }
                 (Some((from, to)), Part::Receive) if to == me => {
                     ins.push(In::new(&domain, &end.name, from, lines));
@@ -70,6 +78,8 @@ impl Ends {
                 ),
             }
         }
+        // Answers first: when a roll call comes back, they are there.
+        outs.sort_by_key(|out: &Out| out.to);
         component.ready()?;
         os::run_in_batches();
         Ok(Ends {
@@ -95,58 +105,102 @@ impl Ends {
         for out in &mut self.outs {
             out.look(&self.pool);
         }
+        self.are_there()
+    }
+
+    /// Says whether all components are there, as far as is known.
+    #[must_use]
+    pub fn are_there(&self) -> bool {
         self.ins.iter().all(In::is_there) && self.outs.iter().all(Out::is_there)
     }
 
-    /// Waits for news of the manager, at most that long.
-    pub fn wait(&self, most: Duration) {
-        let mut item = [PollItem::domain(&self.domain)];
-        // A look comes anyway.
-        let _ = poll(&mut item, Some(most));
+    /// Takes the manager's news, gives memory back, and looks who has ended or come.
+    pub fn turn(&mut self) {
+        // What it cannot do now is done the next time.
         let _ = self.domain.turn();
+        self.look();
+    }
+
+    /// Sleeps until a message comes, a component ends or comes, or that long.
+    pub fn sleep(&mut self, most: Option<Duration>) {
+        if self.ins.iter_mut().all(In::arm) {
+            // Deaths are the manager's news. While it is away they are looked for.
+            // So are components that come, of which news may have been taken while another one was looked at.
+            let most = match self.are_there() && self.domain.admin().is_managed() {
+                true => most,
+                false => Some(most.map_or(BRIEF, |most| most.min(BRIEF))),
+            };
+            let most = most.map(timespec);
+            let domain = self.domain.as_fd();
+            // A signal is a reason to look, too.
+            let _ = poll(
+                &mut [PollFd::from_borrowed_fd(domain, PollFlags::IN)],
+                most.as_ref(),
+            );
+        }
+        self.ins.iter_mut().for_each(In::disarm);
     }
 
     /// Waits until all other components are there.
     pub fn meet(&mut self) {
         while !self.look() {
-            self.wait(LOOK);
+            self.sleep(None);
+            let _ = self.domain.turn();
         }
     }
 
-    /// Sends what a stage has for others. A request that cannot be sent is answered.
+    /// Waits until the front is there: a request that is taken has an answer.
+    pub fn meet_front(&mut self) {
+        while self.has(To::Front) && !self.look() && !self.outs[0].is_there() {
+            self.sleep(None);
+            let _ = self.domain.turn();
+        }
+    }
+
+    /// Passes a roll call on to the components behind this one, each with a share of it. The last ones answer it. It
+    /// follows the requests before it, so that those have an answer, or none, when all shares are back.
+    pub fn pass_roll(&self, number: u16, share: u16, waiting: &mut Outs) {
+        let behind = self.outs.iter().filter(|out| out.is_path());
+        let count = u16::try_from(behind.clone().count()).unwrap_or(u16::MAX);
+        if count == 0 {
+            return waiting.send(To::Front, Word::roll(number, share), nothing());
+        }
+        let mut first = share % count;
+        for out in behind {
+            let share = share / count + std::mem::take(&mut first);
+            waiting.send(out.to, Word::roll(number, share), nothing());
+        }
+    }
+
+    /// Sends what a stage has for others: each of them is woken once. A request that cannot be sent is answered.
     pub fn flush(&mut self, waiting: &mut Outs) {
-        for (to, word, body) in waiting.0.drain(..) {
-            let sent = send(&mut self.outs, &self.pool, to, word, body);
-            let Err(why) = sent else { continue };
-            // Nobody waits for what the log and the cache miss.
-            if matches!(to, To::Front | To::Log) || to == To::Cache && self.me != To::Route {
-                continue;
+        while !waiting.0.is_empty() {
+            let mut all = std::mem::take(&mut waiting.0);
+            for out in &mut self.outs {
+                let (to, path) = (out.to, out.is_path());
+                let batch = all.extract_if(.., |(there, ..)| *there == to);
+                let batch = batch.map(|(_, word, body)| (word, body));
+                out.send(&self.pool, batch, |word, why| {
+                    // The front calls again, and nobody waits for what the log and the cache miss.
+                    if !path || word.as_roll().is_some() {
+                        return;
+                    }
+                    let status = match why {
+                        Unsent::Gone => 502,
+                        Unsent::Full => 503,
+                    };
+                    waiting.answer(word, status);
+                });
             }
-            let status = match why {
-                Unsent::Gone => 502,
-                Unsent::Full => 503,
-            };
-            let nothing = crate::stage::nothing();
-            let _ = send(
-                &mut self.outs,
-                &self.pool,
-                To::Front,
-                word.with_status(status),
-                nothing,
-            );
+            for (to, word, _) in all {
+                // There is no channel to it.
+                let beside = to == To::Cache && self.me != To::Route;
+                if !beside && !matches!(to, To::Front | To::Log) {
+                    waiting.answer(word, 502);
+                }
+            }
         }
     }
-}
-
-fn send(
-    outs: &mut [Out],
-    pool: &Pool,
-    to: To,
-    word: Word,
-    body: tranship::Body,
-) -> Result<(), Unsent> {
-    let out = outs.iter_mut().find(|out| out.to == to);
-    out.ok_or(Unsent::Gone)?.send(pool, word, body)
 }
 
 /// Runs a stage as a component of the program, until it is stopped. Components of one's own with handlers call it as
@@ -158,7 +212,7 @@ pub fn serve<S: Stage>(name: &str, make: impl FnOnce(&Ends) -> Result<S>) -> Res
     let me = To::of(name).with_context(|| format!("no component `{name}`"))?;
     let mut ends = Ends::connect(me)?;
     let mut stage = make(&ends)?;
-    // The end that is slept on. What comes over the others is looked at with it.
+    // The end that is slept on while messages come. What comes over the others is looked at with it.
     let first = |from: To| match (me, from) {
         (To::Cache, To::Dynamic | To::Fastcgi) | (To::Log, To::Guard) => 1,
         _ => 0,
@@ -167,45 +221,106 @@ pub fn serve<S: Stage>(name: &str, make: impl FnOnce(&Ends) -> Result<S>) -> Res
     if ends.ins.iter().filter(|end| first(end.from) == 0).count() != 1 {
         bail!("component `{name}` receives requests from one other component");
     }
-    let mut waiting = Outs::default();
-    let (mut quiet, mut looked) = (true, Instant::now());
-    loop {
-        let mut any = true;
-        while any {
-            any = false;
-            // The last first: what is to be kept, before who asks for it.
-            for end in ends.ins.iter_mut().rev() {
-                if let Got::Message(word, body) = end.take() {
-                    any = true;
-                    stage.take(end.from, word, body, &mut waiting);
-                }
+    ends.meet_front();
+    Running {
+        most: stage.batch().max(1),
+        stage: &mut stage,
+        ends,
+        waiting: Outs::default(),
+        got: Vec::new(),
+    }
+    .run()
+}
+
+/// A stage that runs.
+struct Running<'a, S> {
+    stage: &'a mut S,
+    ends: Ends,
+    most: usize,
+    waiting: Outs,
+    got: Vec<Message>,
+}
+
+impl<S: Stage> Running<'_, S> {
+    fn run(mut self) -> ! {
+        let (mut looked, mut worked) = (Instant::now(), Instant::now());
+        loop {
+            let now = Instant::now();
+            // Deaths show by system calls: they are looked for now and then, and not after each message.
+            if now.duration_since(looked) >= LOOK {
+                looked = now;
+                self.ends.turn();
             }
-            ends.flush(&mut waiting);
-        }
-        let mut most = stage.idle(&mut waiting);
-        ends.flush(&mut waiting);
-        // Deaths show by system calls: they are looked for now and then, and not after each message.
-        if quiet || looked.elapsed() >= AWAY {
-            looked = Instant::now();
-            ends.look();
-        }
-        most = Some(most.map_or(AWAY, |most| most.min(AWAY)));
-        if ends.outs.iter().any(Out::has_kept) {
-            most = Some(most.map_or(LOOK, |most| most.min(LOOK)));
-        }
-        quiet = true;
-        if !ends.ins[0].is_there() {
-            ends.wait(most.unwrap_or(AWAY));
-        } else if let Got::Message(word, body) = ends.ins[0].recv(most) {
-            quiet = false;
-            // What came before it.
-            for end in &mut ends.ins[1..] {
-                while let Got::Message(word, body) = end.take() {
-                    stage.take(end.from, word, body, &mut waiting);
-                }
+            if self.take_all() {
+                worked = now;
+                continue;
             }
-            stage.take(ends.ins[0].from, word, body, &mut waiting);
-            ends.flush(&mut waiting);
+            let most = self.stage.idle(&mut self.waiting);
+            self.ends.flush(&mut self.waiting);
+            // Sleeping on one channel costs half as much.
+            let from = self.ends.ins[0].from;
+            let brief = most.map_or(BRIEF, |most| most.min(BRIEF));
+            if let Ok(Some(message)) = self.ends.ins[0].recv(brief) {
+                worked = now;
+                // What came over the others came before it.
+                self.take_others();
+                self.handle(from, message);
+                if self.most == 1 {
+                    self.ends.flush(&mut self.waiting);
+                }
+                continue;
+            }
+            self.ends.turn();
+            let kept = self.ends.outs.iter_mut().any(Out::has_kept);
+            self.ends.sleep(match kept || worked.elapsed() < REST {
+                true => Some(most.map_or(LOOK, |most| most.min(LOOK))),
+                false => most,
+            });
+            self.ends.turn();
         }
+    }
+
+    /// Takes a batch of what is there, and sends what it leads to. Says whether there was something.
+    fn take_all(&mut self) -> bool {
+        let mut any = self.take_others();
+        any |= self.take_from(0);
+        self.ends.flush(&mut self.waiting);
+        any
+    }
+
+    /// Takes what is to be kept or noted, before the requests that may ask for it.
+    fn take_others(&mut self) -> bool {
+        let others = 1..self.ends.ins.len();
+        others.fold(false, |any, at| self.take_from(at) | any)
+    }
+
+    fn take_from(&mut self, at: usize) -> bool {
+        let end = &mut self.ends.ins[at];
+        let from = end.from;
+        // An end shows by the next look.
+        let _ = end.take(&mut self.got, self.most);
+        let mut got = std::mem::take(&mut self.got);
+        let any = !got.is_empty();
+        for message in got.drain(..) {
+            self.handle(from, message);
+        }
+        self.got = got;
+        any
+    }
+
+    fn handle(&mut self, from: To, message: Message) {
+        let word = Word(message.word);
+        match word.as_roll() {
+            Some((number, share)) => self.ends.pass_roll(number, share, &mut self.waiting),
+            None => self.stage.take(from, word, message.body, &mut self.waiting),
+        }
+    }
+}
+
+/// Returns a time as the kernel takes it.
+pub(crate) fn timespec(time: Duration) -> Timespec {
+    Timespec {
+        tv_sec: i64::try_from(time.as_secs()).unwrap_or(i64::MAX),
+        tv_nsec: time.subsec_nanos().into(),
     }
 }

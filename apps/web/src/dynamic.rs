@@ -7,6 +7,7 @@ use crate::word::Word;
 use std::fmt::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::Thread;
 use std::time::{Duration, Instant};
 use tranship::{Aggregate, Body, Buffer, BufferMut, Domain, Error, Pool};
 
@@ -94,8 +95,8 @@ pub struct Dynamic<H> {
     heads: Heads,
     headers: String,
     record: Vec<u8>,
-    /// Nanoseconds since the start at which the handler was called; 0: it is not running.
-    called: Option<Arc<AtomicU64>>,
+    /// Nanoseconds since the start at which the handler was called; 0: it is not running. And the thread that looks.
+    called: Option<(Arc<AtomicU64>, Thread)>,
     start: Instant,
 }
 
@@ -123,8 +124,11 @@ impl<H: Handler> Dynamic<H> {
         let (watched, start) = (called.clone(), self.start);
         let watch = move || {
             loop {
-                std::thread::sleep(most / 4);
-                // Ordering: relaxed, the number alone counts.
+                // Ordering: relaxed, the number alone counts. A call wakes this thread after it has set the number.
+                match watched.load(Ordering::Relaxed) {
+                    0 => std::thread::park(),
+                    _ => std::thread::sleep(most / 4),
+                }
                 let since = watched.load(Ordering::Relaxed);
                 let took = start.elapsed().saturating_sub(Duration::from_nanos(since));
                 if since != 0 && took >= most {
@@ -137,10 +141,9 @@ impl<H: Handler> Dynamic<H> {
                 }
             }
         };
-        std::thread::Builder::new()
-            .name("handler-limit".to_owned())
-            .spawn(watch)?;
-        self.called = Some(called);
+        let thread = std::thread::Builder::new().name("handler-limit".to_owned());
+        let thread = thread.spawn(watch)?.thread().clone();
+        self.called = Some((called, thread));
         Ok(self)
     }
 
@@ -162,12 +165,14 @@ impl<H: Handler> Dynamic<H> {
             reply: None,
             max_age: 0,
         };
-        if let Some(called) = &self.called {
+        if let Some((called, thread)) = &self.called {
             let now = u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX);
             called.store(now.max(1), Ordering::Relaxed);
+            // It makes a system call only where that thread sleeps until the next call.
+            thread.unpark();
         }
         let handled = self.handler.handle(&mut exchange);
-        if let Some(called) = &self.called {
+        if let Some((called, _)) = &self.called {
             called.store(0, Ordering::Relaxed);
         }
         handled.map_err(|error| status(&error))?;
@@ -217,6 +222,11 @@ fn keep(
 }
 
 impl<H: Handler> Stage for Dynamic<H> {
+    /// A handler that crashes costs its own request alone.
+    fn batch(&self) -> usize {
+        1
+    }
+
     fn take(&mut self, _: To, word: Word, body: Body, outs: &mut Outs) {
         let done = match copy_record(&body, &mut self.record) {
             true => self.answer(word, &body, outs),

@@ -7,12 +7,12 @@
 mod records;
 mod reply;
 
-use crate::component::Ends;
-use crate::lane::{Got, In};
+use crate::component::{Ends, REST, timespec};
+use crate::lane::In;
 use crate::os::{Piece, write_pieces};
 use crate::reply::Heads;
 use crate::request::{Method, Request, body_of, copy_record};
-use crate::stage::{Outs, To};
+use crate::stage::{Outs, To, nothing};
 use crate::word::Word;
 use anyhow::{Context, Result};
 use records::{Event, Parser};
@@ -59,10 +59,17 @@ struct App {
     served: u64,
 }
 
-/// A request that an application has.
-struct Job {
+/// A request.
+struct Asked {
+    /// Requests and roll calls before it.
+    number: u64,
     word: Word,
     body: Body,
+}
+
+/// A request that an application has.
+struct Job {
+    asked: Asked,
     since: Instant,
     pieces: Vec<Buffer>,
     bytes: usize,
@@ -74,7 +81,11 @@ struct Bridge {
     options: Options,
     epoll: OwnedFd,
     apps: Vec<Option<App>>,
-    waiting: VecDeque<(Word, Body)>,
+    waiting: VecDeque<Asked>,
+    /// Requests and roll calls that have come.
+    count: u64,
+    /// Roll calls that wait for requests before them.
+    rolls: VecDeque<(u64, Word)>,
     heads: Heads,
     record: Vec<u8>,
     outs: Outs,
@@ -97,6 +108,8 @@ pub fn run(options: Options) -> Result<()> {
         options,
         epoll,
         waiting: VecDeque::new(),
+        count: 0,
+        rolls: VecDeque::new(),
         heads: Heads::default(),
         record: Vec::new(),
         outs: Outs::default(),
@@ -107,19 +120,22 @@ pub fn run(options: Options) -> Result<()> {
 impl Bridge {
     fn serve(&mut self) -> Result<()> {
         let mut events = Vec::with_capacity(64);
+        let mut worked = Instant::now();
+        self.ends.meet_front();
         loop {
             self.take_requests();
+            self.answer_rolls();
             self.ends.flush(&mut self.outs);
             let busy = self.apps.iter().flatten().any(|app| app.job.is_some());
+            if busy {
+                worked = Instant::now();
+            }
             let limit = match self.ends.ins.iter_mut().all(In::arm) {
                 false => Some(Duration::ZERO),
-                true if busy || !self.ends.look() => Some(TICK),
+                true if worked.elapsed() < REST || !self.ends.are_there() => Some(TICK),
                 true => None,
             };
-            let limit = limit.map(|limit| rustix::time::Timespec {
-                tv_sec: 0,
-                tv_nsec: limit.subsec_nanos().into(),
-            });
+            let limit = limit.map(timespec);
             events.clear();
             match epoll::wait(
                 &self.epoll,
@@ -132,13 +148,16 @@ impl Bridge {
             for event in &events {
                 match event.data.u64() {
                     BEHIND => {
-                        let _ = self.ends.domain.turn();
-                        self.ends.ins.iter_mut().for_each(In::look);
+                        self.ends.ins.iter_mut().for_each(In::disarm);
+                        self.ends.turn();
                     }
                     at => self.event(usize::try_from(at).unwrap_or(usize::MAX)),
                 }
             }
             let now = Instant::now();
+            if events.is_empty() {
+                self.ends.turn();
+            }
             for at in 0..self.apps.len() {
                 let job = self.apps[at].as_ref().and_then(|app| app.job.as_ref());
                 if job.is_some_and(|job| now.duration_since(job.since) >= self.options.answer) {
@@ -149,11 +168,22 @@ impl Bridge {
     }
 
     fn take_requests(&mut self) {
-        for at in 0..self.ends.ins.len() {
-            while let Got::Message(word, body) = self.ends.ins[at].take() {
-                match self.waiting.len() < WAITING {
-                    true => self.waiting.push_back((word, body)),
-                    false => self.outs.answer(word, 503),
+        let mut got = Vec::new();
+        for end in &mut self.ends.ins {
+            // An end shows by the next look.
+            while end.take(&mut got, WAITING).is_ok() && !got.is_empty() {
+                for message in got.drain(..) {
+                    let (number, word) = (self.count, Word(message.word));
+                    self.count += 1;
+                    match word.as_roll() {
+                        Some(_) => self.rolls.push_back((number, word)),
+                        None if self.waiting.len() < WAITING => self.waiting.push_back(Asked {
+                            number,
+                            word,
+                            body: message.body,
+                        }),
+                        None => self.outs.answer(word, 503),
+                    }
                 }
             }
         }
@@ -162,16 +192,34 @@ impl Bridge {
             let kept = self.apps.iter().position(free);
             let at = kept.or_else(|| self.apps.iter().position(Option::is_none));
             let Some(at) = at else { return };
-            let Some((word, body)) = self.waiting.pop_front() else {
+            let Some(asked) = self.waiting.pop_front() else {
                 return;
             };
-            self.begin(at, word, body);
+            self.begin(at, asked);
+        }
+    }
+
+    /// Answers roll calls before which no request is left.
+    fn answer_rolls(&mut self) {
+        while let Some((number, word)) = self.rolls.front().copied() {
+            let jobs = self
+                .apps
+                .iter()
+                .flatten()
+                .filter_map(|app| app.job.as_ref());
+            let mut asked = jobs.map(|job| &job.asked).chain(&self.waiting);
+            if asked.any(|asked| asked.number < number) {
+                return;
+            }
+            self.outs.send(To::Front, word, nothing());
+            self.rolls.pop_front();
         }
     }
 
     /// Gives a request to the application of a connection, which is made if it is not there.
-    fn begin(&mut self, at: usize, word: Word, body: Body) {
-        let read = copy_record(&body, &mut self.record);
+    fn begin(&mut self, at: usize, asked: Asked) {
+        let (word, body) = (asked.word, &asked.body);
+        let read = copy_record(body, &mut self.record);
         let Some(request) = Some(&self.record)
             .filter(|_| read)
             .and_then(|record| Request::read(record))
@@ -207,14 +255,13 @@ impl Bridge {
         };
         let head = records::begin(&request, &self.options.root);
         app.out.push_back(Piece::Own(head));
-        for piece in body_of(&body) {
+        for piece in body_of(body) {
             records::stdin(&mut app.out, piece);
         }
         app.out
             .push_back(Piece::Own(records::END_OF_STDIN.to_vec()));
         app.job = Some(Job {
-            word,
-            body,
+            asked,
             since: Instant::now(),
             pieces: Vec::new(),
             bytes: 0,
@@ -295,16 +342,21 @@ impl Bridge {
 
     /// The application of a connection is free.
     fn next(&mut self, at: usize) {
-        if let Some((word, body)) = self.waiting.pop_front() {
-            self.begin(at, word, body);
+        if let Some(asked) = self.waiting.pop_front() {
+            self.begin(at, asked);
         }
     }
 
     fn finish(&mut self, job: Job) {
-        let reply = reply::reply(&mut self.heads, &self.ends.pool, job.word, &job.pieces);
+        let reply = reply::reply(
+            &mut self.heads,
+            &self.ends.pool,
+            job.asked.word,
+            &job.pieces,
+        );
         match reply {
             Ok((word, body)) => self.outs.send(To::Front, word, body),
-            Err(status) => self.outs.answer(job.word, status),
+            Err(status) => self.outs.answer(job.asked.word, status),
         }
     }
 
@@ -314,16 +366,14 @@ impl Bridge {
             return;
         };
         let Some(job) = app.job else { return };
-        let read = copy_record(&job.body, &mut self.record);
+        let read = copy_record(&job.asked.body, &mut self.record);
         let method = Request::read(&self.record)
             .filter(|_| read)
             .map(|request| request.method);
         let idle = app.served > 0 && job.pieces.is_empty() && status == 502;
         match method {
-            Some(Method::Get | Method::Head) if idle => {
-                self.waiting.push_front((job.word, job.body))
-            }
-            _ => self.outs.answer(job.word, status),
+            Some(Method::Get | Method::Head) if idle => self.waiting.push_front(job.asked),
+            _ => self.outs.answer(job.asked.word, status),
         }
     }
 }

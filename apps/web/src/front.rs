@@ -5,20 +5,27 @@
 //!  client ◄─ writev ── Front ◄── replies, by reference, from the component that made each ──
 //! ```
 
+mod channels;
 mod conn;
+mod roll;
 mod table;
 
-use crate::lane::{Got, Unsent};
+pub use channels::Channels;
+pub(crate) use channels::LINE;
+
+use crate::component::{REST, timespec};
+use crate::lane::Got;
 use crate::reply::{Heads, reason};
-use crate::stage::{Outs, To, nothing};
+use crate::stage::nothing;
 use crate::word::Word;
 use conn::Flushed;
+use roll::Rolls;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SocketFlags};
 use std::fmt::Write;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 use table::Table;
 use tranship::{Body, BufferMut, Pool};
@@ -40,8 +47,6 @@ pub struct Options {
     pub idle: Duration,
     /// Time for the client to take more of a reply, then the connection is cut.
     pub taken: Duration,
-    /// Time for an answer after a component has died, then the client gets 502.
-    pub died: Duration,
 }
 
 impl Default for Options {
@@ -54,7 +59,6 @@ impl Default for Options {
             request: Duration::from_secs(20),
             idle: Duration::from_secs(60),
             taken: Duration::from_secs(30),
-            died: Duration::from_secs(1),
         }
     }
 }
@@ -62,16 +66,15 @@ impl Default for Options {
 /// What the front passes bytes to: channels, or the other stages of the same process.
 pub trait Behind {
     /// Passes bytes of a connection to `http`, or without bytes that it is gone.
-    ///
-    /// # Errors
-    /// Why they were not passed.
-    fn pass(&mut self, word: Word, body: Body) -> Result<(), Unsent>;
+    fn pass(&mut self, word: Word, body: Body);
+    /// Sends what was passed, together. Returns the words of what was not sent.
+    fn send(&mut self) -> Vec<Word>;
     /// Takes a reply, without waiting.
     fn take(&mut self) -> Got;
     /// Gets ready to sleep on [`fd`](Behind::fd). `false`: there is something to take.
     fn arm(&mut self) -> bool;
-    /// Takes note that the descriptor can be read.
-    fn woken(&mut self);
+    /// Takes note that the descriptor can be read. Says whether nothing is to be looked for.
+    fn woken(&mut self) -> bool;
     /// Returns the descriptor that tells of replies.
     fn fd(&self) -> Option<std::os::fd::BorrowedFd<'_>>;
     /// Shows the access log what was answered.
@@ -115,7 +118,11 @@ pub struct Front<B> {
     heads: Heads,
     spare: Option<BufferMut>,
     now: Instant,
-    looked: Instant,
+    /// When to look at all connections; `None`: there is none.
+    look: Option<Instant>,
+    /// The last event.
+    worked: Instant,
+    rolls: Rolls,
     /// Messages that are not answered, of all connections.
     flying: usize,
     /// Connections with something to send.
@@ -159,7 +166,9 @@ impl<B: Behind> Front<B> {
             heads: Heads::default(),
             spare: None,
             now,
-            looked: now,
+            look: Some(now),
+            worked: now,
+            rolls: Rolls::default(),
             flying: 0,
             dirty: Vec::new(),
             waiting: Vec::new(),
@@ -176,15 +185,13 @@ impl<B: Behind> Front<B> {
             if self.table.is_empty() {
                 self.behind.flush_log();
             }
-            let limit = if !self.behind.arm() {
-                Some(Duration::ZERO)
-            } else {
-                Some(TICK)
+            let limit = match self.behind.arm() {
+                true => self
+                    .look
+                    .map(|look| look.saturating_duration_since(Instant::now())),
+                false => Some(Duration::ZERO),
             };
-            let limit = limit.map(|limit| rustix::time::Timespec {
-                tv_sec: 0,
-                tv_nsec: limit.subsec_nanos().into(),
-            });
+            let limit = limit.map(timespec);
             events.clear();
             match epoll::wait(
                 &self.epoll,
@@ -197,7 +204,7 @@ impl<B: Behind> Front<B> {
             self.now = Instant::now();
             for event in &events {
                 match event.data.u64() {
-                    BEHIND => self.behind.woken(),
+                    BEHIND => _ = self.behind.woken(),
                     data if data > u64::from(u32::MAX) => {
                         let at = usize::try_from(LISTENER - 2 - data).unwrap_or(0);
                         self.accept(at);
@@ -205,14 +212,38 @@ impl<B: Behind> Front<B> {
                     data => self.event(data, event.flags),
                 }
             }
+            if !events.is_empty() {
+                self.worked = self.now;
+                self.look_soon();
+            }
+            self.send();
             self.take_replies();
             self.flush();
-            if self.now.duration_since(self.looked) >= TICK {
-                self.looked = self.now;
-                self.behind.woken();
+            if self.look.is_some_and(|look| self.now >= look) {
                 self.behind.flush_log();
                 self.look_at_all();
+                if !self.behind.woken() {
+                    self.look_soon();
+                }
                 self.flush();
+            }
+            self.send();
+            self.flush();
+        }
+    }
+
+    /// Looks at all connections within a tick: something has changed, or may change.
+    fn look_soon(&mut self) {
+        let soon = self.now + TICK;
+        self.look = Some(self.look.map_or(soon, |look| look.min(soon)));
+    }
+
+    /// Sends what was passed.
+    fn send(&mut self) {
+        for word in self.behind.send() {
+            let is_there = |conn: &mut conn::Conn| conn.generation == word.generation();
+            if self.table.get(word.slot()).is_some_and(is_there) {
+                self.fail(word.slot(), 503);
             }
         }
     }
@@ -315,17 +346,10 @@ impl<B: Behind> Front<B> {
             };
             let all = got < buffer.len();
             buffer.truncate(got);
-            conn.unanswered += 1;
-            conn.since = self.now;
-            conn.partial = false;
+            let word = conn.pass(slot, self.now);
             conn.unread = !all;
             self.flying += 1;
-            let word = Word::new(slot, conn.generation, 0);
-            match self.behind.pass(word, Body::Buffer(buffer.freeze())) {
-                Ok(()) => {}
-                Err(Unsent::Gone) => return self.fail(slot, 502),
-                Err(Unsent::Full) => return self.fail(slot, 503),
-            }
+            self.behind.pass(word, Body::Buffer(buffer.freeze()));
             if all {
                 return;
             }
@@ -351,20 +375,35 @@ impl<B: Behind> Front<B> {
             match self.behind.take() {
                 Got::Message(word, body) => self.deliver(word, body),
                 Got::Nothing => break,
-                Got::Gone => {
-                    let until = self.now + self.options.died;
-                    for conn in self.table.all() {
-                        if conn.unanswered > 0 && conn.doomed.is_none() {
-                            conn.doomed = Some(until);
-                        }
-                    }
-                }
+                Got::Gone => self.call_roll(),
             }
+        }
+        if self.rolls.take_done() {
+            let slots = self.table.slots();
+            let lost = slots.filter(|(_, conn)| conn.called > 0);
+            let lost: Vec<u16> = lost.map(|(slot, _)| slot).collect();
+            lost.into_iter().for_each(|slot| self.fail(slot, 502));
+        }
+    }
+
+    /// Asks all components what became of the requests that are under way.
+    fn call_roll(&mut self) {
+        let mut any = false;
+        for conn in self.table.all() {
+            conn.called = conn.unanswered;
+            any |= conn.called > 0;
+        }
+        match any {
+            true => self.behind.pass(self.rolls.begin(self.now), nothing()),
+            false => self.rolls.end(),
         }
     }
 
     /// Takes a reply, or a note about a connection.
     fn deliver(&mut self, word: Word, body: Body) {
+        if let Some((number, share)) = word.as_roll() {
+            return self.rolls.answer(number, share);
+        }
         let slot = word.slot();
         let Some(conn) = self
             .table
@@ -374,7 +413,13 @@ impl<B: Behind> Front<B> {
             // The client is gone, or was told that there is no answer.
             return;
         };
-        if word.status() == 0 && body_is_empty(&body) {
+        let is_note = |word: Word, body: &Body| word.status() == 0 && body_is_empty(body);
+        if is_note(word, &body) && word.has(Word::UNKNOWN) {
+            // The process that had the bytes before these has died.
+            return self.fail(slot, 502);
+        }
+        if conn.is_past(word) {
+            // Only a note may be late.
             self.flying -= conn.answered(word, self.now);
             return self.go_on(slot);
         }
@@ -386,6 +431,10 @@ impl<B: Behind> Front<B> {
             .position(|(word, _)| word.request() == conn.next)
         {
             let (word, body) = conn.early.remove(at);
+            if is_note(word, &body) {
+                self.flying -= conn.answered(word, self.now);
+                continue;
+            }
             let before = conn.out_bytes;
             if body_is_empty(&body) {
                 let page = page(&mut self.heads, word);
@@ -397,7 +446,6 @@ impl<B: Behind> Front<B> {
             if word.has(Word::MORE) {
                 continue;
             }
-            conn.next = conn.next.wrapping_add(1);
             let line = Line {
                 word,
                 bytes: (conn.out_bytes - before) as u64,
@@ -405,6 +453,7 @@ impl<B: Behind> Front<B> {
             };
             self.behind.log(line);
             self.flying -= conn.answered(word, self.now);
+            conn.next = conn.next.wrapping_add(1);
             if word.has(Word::CLOSE) {
                 conn.last = true;
                 conn.lingers = word.status() >= 400;
@@ -454,34 +503,21 @@ impl<B: Behind> Front<B> {
 
     /// Looks for connections whose time is over.
     fn look_at_all(&mut self) {
-        let mut unsent = 0;
-        let mut most = (0, 0);
-        let over: Vec<(u16, u16)> = self
-            .table
-            .slots()
-            .filter_map(|(slot, conn)| {
-                unsent += conn.out_bytes;
-                most = most.max((conn.out_bytes, slot));
-                let idle = self.now.duration_since(conn.since);
-                let o = &self.options;
-                let status = if conn.last && conn.out.is_empty() {
-                    (idle >= LINGER).then_some(0)
-                } else if !conn.out.is_empty() && self.now.duration_since(conn.took) >= o.taken {
-                    Some(0)
-                } else if conn.unanswered > 0 {
-                    match conn.doomed {
-                        Some(until) if self.now >= until => Some(502),
-                        _ => (idle >= o.answer).then_some(504),
-                    }
-                } else if conn.partial {
-                    (idle >= o.request).then_some(408)
-                } else {
-                    (conn.out.is_empty() && idle >= o.idle).then_some(0)
-                };
-                Some((slot, status?))
-            })
-            .collect();
+        let (mut unsent, mut most) = (0, (0, 0));
+        let (mut over, mut next) = (Vec::new(), None::<Instant>);
+        for (slot, conn) in self.table.slots() {
+            unsent += conn.out_bytes;
+            most = most.max((conn.out_bytes, slot));
+            let (deadline, status) = conn.deadline(&self.options);
+            match self.now >= deadline {
+                true => over.push((slot, status)),
+                false => next = Some(next.map_or(deadline, |next| next.min(deadline))),
+            }
+        }
+        self.look = next;
         for (slot, status) in over {
+            // Its end has a time, too.
+            self.look_soon();
             match status {
                 0 => self.close(slot),
                 status => self.fail(slot, status),
@@ -489,7 +525,14 @@ impl<B: Behind> Front<B> {
         }
         // Memory that slow clients keep from all others.
         if unsent > self.options.unsent {
+            self.look_soon();
             self.close(most.1);
+        }
+        if self.rolls.is_late(self.now) {
+            self.call_roll();
+        }
+        if self.rolls.is_under_way() || self.now.duration_since(self.worked) < REST {
+            self.look_soon();
         }
     }
 
@@ -513,6 +556,7 @@ impl<B: Behind> Front<B> {
         conn.push_own(page);
         self.flying -= conn.unanswered as usize;
         conn.unanswered = 0;
+        conn.called = 0;
         conn.early.clear();
         conn.last = true;
         conn.lingers = true;
@@ -520,7 +564,7 @@ impl<B: Behind> Front<B> {
         self.table.renew(slot);
         self.behind.log(line);
         // Whatever it still has of the connection is of no use.
-        let _ = self.behind.pass(gone, nothing());
+        self.behind.pass(gone, nothing());
         self.dirty.push(slot);
     }
 
@@ -529,7 +573,7 @@ impl<B: Behind> Front<B> {
             self.flying -= conn.unanswered as usize;
             if conn.partial || conn.unanswered > 0 {
                 let word = Word::new(slot, conn.generation, 0);
-                let _ = self.behind.pass(word, nothing());
+                self.behind.pass(word, nothing());
             }
         }
     }
@@ -562,95 +606,4 @@ fn page(heads: &mut Heads, word: Word) -> Vec<u8> {
         page.extend(text.as_bytes());
     }
     page
-}
-
-/// The stages behind a front in a process of its own: channels.
-#[derive(Debug)]
-pub struct Channels {
-    ends: crate::component::Ends,
-    logged: Vec<u8>,
-    /// The channel that is looked at next.
-    turn: usize,
-    woken: bool,
-}
-
-impl Channels {
-    /// Makes it of the component's ends.
-    #[must_use]
-    pub fn new(ends: crate::component::Ends) -> Channels {
-        Channels {
-            ends,
-            logged: Vec::new(),
-            turn: 0,
-            woken: true,
-        }
-    }
-}
-
-/// Bytes of a line for the log.
-pub(crate) const LINE: usize = 20;
-/// Lines that are sent together.
-const LINES: usize = 128;
-
-impl Behind for Channels {
-    fn pass(&mut self, word: Word, body: Body) -> Result<(), Unsent> {
-        let http = self.ends.outs.iter_mut().find(|out| out.to == To::Http);
-        http.ok_or(Unsent::Gone)?.send(&self.ends.pool, word, body)
-    }
-
-    fn take(&mut self) -> Got {
-        for _ in 0..self.ends.ins.len() {
-            let end = &mut self.ends.ins[self.turn];
-            if self.woken || end.is_ready() {
-                match end.take() {
-                    Got::Nothing => {}
-                    got => return got,
-                }
-            }
-            self.turn = (self.turn + 1) % self.ends.ins.len();
-        }
-        self.woken = false;
-        Got::Nothing
-    }
-
-    fn arm(&mut self) -> bool {
-        self.ends.ins.iter_mut().all(crate::lane::In::arm)
-    }
-
-    fn woken(&mut self) {
-        // A peer may have ended, or come.
-        self.woken = true;
-        let _ = self.ends.domain.turn();
-        self.ends.ins.iter_mut().for_each(crate::lane::In::look);
-    }
-
-    fn fd(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
-        Some(self.ends.domain.as_fd())
-    }
-
-    fn log(&mut self, line: Line) {
-        if !self.ends.outs.iter().any(|out| out.to == To::Log) {
-            return;
-        }
-        let micros = u32::try_from(line.took.as_micros()).unwrap_or(u32::MAX);
-        self.logged.extend(line.word.0.to_le_bytes());
-        self.logged.extend(line.bytes.to_le_bytes());
-        self.logged.extend(micros.to_le_bytes());
-        if self.logged.len() >= LINES * LINE {
-            self.flush_log();
-        }
-    }
-
-    fn flush_log(&mut self) {
-        if self.logged.is_empty() {
-            return;
-        }
-        if let Ok(mut lines) = self.ends.pool.try_alloc(self.logged.len()) {
-            lines.copy_from_slice(&self.logged);
-            let mut outs = Outs::default();
-            outs.send(To::Log, Word(0), Body::Buffer(lines.freeze()));
-            self.ends.flush(&mut outs);
-        }
-        self.logged.clear();
-    }
 }

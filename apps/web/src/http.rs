@@ -60,6 +60,13 @@ enum State {
     Over,
 }
 
+impl Conn {
+    /// Says whether it has read whole requests, and the next one has this number.
+    fn is_between(&self, next: u16) -> bool {
+        self.next == next && self.text.is_empty() && matches!(self.state, State::Head)
+    }
+}
+
 /// What a body still lacks.
 #[derive(Debug)]
 enum Rest {
@@ -102,18 +109,32 @@ impl Stage for Http {
             self.conns.resize_with(slot + 1, Conn::default);
         }
         let conn = &mut self.conns[slot];
-        if conn.generation != word.generation() {
-            *conn = Conn {
-                generation: word.generation(),
-                ..Conn::default()
-            };
-        }
+        let known = conn.generation == word.generation();
         let Some(bytes) = into_buffer(body) else {
             // The connection is gone.
-            conn.text = Vec::new();
-            conn.state = State::Over;
+            if known {
+                conn.text = Vec::new();
+                conn.state = State::Over;
+            }
             return;
         };
+        let starts = word.has(Word::START);
+        if starts && !(known && conn.is_between(word.request())) {
+            if known {
+                // The front and this component differ in where a request begins: nothing more is read.
+                conn.state = State::Over;
+                return outs.answer(word.without(Word::START).with(Word::CLOSE | Word::END), 500);
+            }
+            *conn = Conn {
+                generation: word.generation(),
+                next: word.request(),
+                ..Conn::default()
+            };
+        } else if !starts && !known {
+            // Another process had the bytes before these.
+            let note = Word::UNKNOWN | Word::END;
+            return outs.send(To::Front, word.with(note), nothing());
+        }
         let first = outs.0.len();
         let mut reader = Reader {
             pool: &self.pool,

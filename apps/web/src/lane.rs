@@ -1,17 +1,16 @@
-//! A component's ends of channels. They never wait for a component that is away or behind.
+//! A component's ends of channels. They never wait for a component that is behind.
 
 use crate::stage::To;
 use crate::word::Word;
 use std::collections::VecDeque;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tranship::{
-    Body, ChannelOptions, Domain, Error, ErrorKind, Listener, Opening, Pool, Receiver, Sender, Wait,
+    Body, ChannelOptions, Domain, Error, ErrorKind, Listener, Message, Opening, Pool, Receiver,
+    Sender, Wait,
 };
 
-/// How long a component waits for the first process of another one.
+/// How long a component waits for a process of the front.
 const START: Duration = Duration::from_secs(10);
-/// Messages that wait for a component's next process.
-const KEPT: usize = 256;
 /// How long a receiver may take to agree to a pool, and memory for a list to come.
 const CONSENT: Duration = Duration::from_secs(5);
 
@@ -39,6 +38,17 @@ pub enum Unsent {
     Full,
 }
 
+/// What becomes of messages while no process of a component is there.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Away {
+    /// They are kept for the next process, and so is what a process had not taken when it died.
+    Keep,
+    /// They wait for the next process.
+    Wait,
+    /// They are dropped.
+    Drop,
+}
+
 /// A sending end.
 #[derive(Debug)]
 pub struct Out {
@@ -46,16 +56,17 @@ pub struct Out {
     pub to: To,
     // Before the messages that it may hold.
     sender: Option<Sender>,
+    /// A process that has still to agree to the pool. It is not waited for, since it may wait for this one.
+    coming: Option<Sender>,
     listener: Listener<Sender>,
-    /// The component's first process is still to be waited for.
-    awaited: bool,
-    /// Messages that may not have been taken, if they are sent again to the component's next process.
-    kept: Option<VecDeque<(Word, Body)>>,
+    away: Away,
+    lines: usize,
+    /// Messages that may not have been taken, of [`Away::Keep`]: the ring's, and behind them those of no ring.
+    kept: VecDeque<(Word, Body)>,
 }
 
 impl Out {
-    /// Listens for the component. `awaited`: a send waits for its first process. `keeps`: what a process had not taken
-    /// when it died goes to the next one.
+    /// Listens for the component.
     ///
     /// # Errors
     /// Those of [`Domain::listen_with`].
@@ -64,15 +75,16 @@ impl Out {
         name: &str,
         to: To,
         lines: u32,
-        awaited: bool,
-        keeps: bool,
+        away: Away,
     ) -> Result<Out, Error> {
         Ok(Out {
             to,
             sender: None,
+            coming: None,
             listener: domain.listen_with(name, options(lines))?,
-            awaited,
-            kept: keeps.then(VecDeque::new),
+            away,
+            lines: lines as usize,
+            kept: VecDeque::new(),
         })
     }
 
@@ -82,47 +94,65 @@ impl Out {
         self.sender.is_some()
     }
 
-    /// Sends a message. A failed send drops it. The component's first process is waited for.
-    ///
-    /// # Errors
-    /// Why it was not sent.
-    pub fn send(&mut self, pool: &Pool, word: Word, body: Body) -> Result<(), Unsent> {
-        if self.awaited
-            && self.sender.is_none()
-            && let Ok(sender) = self.listener.accept_timeout(START)
-        {
-            self.welcome(sender, pool);
-        } else if self.sender.is_none() {
-            self.look(pool);
-        }
-        let copy = self.kept.as_ref().and_then(|_| body.share());
-        match self.push(word, with_list(body, pool)) {
-            Ok(()) => {
-                if let (Some(kept), Some(copy)) = (&mut self.kept, copy) {
-                    kept.push_back((word, copy));
-                    self.forget_taken();
-                }
-                Ok(())
-            }
-            Err((Unsent::Gone, Some(body))) => {
-                self.look(pool);
-                match (self.push(word, body), &mut self.kept) {
-                    // The next process gets it.
-                    (Err((Unsent::Gone, Some(body))), Some(kept)) if kept.len() < KEPT => {
-                        kept.push_back((word, body));
-                        Ok(())
-                    }
-                    (pushed, _) => pushed.map_err(|(why, _)| why),
-                }
-            }
-            Err((why, _)) => Err(why),
-        }
+    /// Says whether the channel lies on the path of requests.
+    #[must_use]
+    pub fn is_path(&self) -> bool {
+        self.away == Away::Keep
     }
 
-    /// Says whether messages are kept that a dead process may have left.
-    #[must_use]
-    pub fn has_kept(&self) -> bool {
-        self.kept.as_ref().is_some_and(|kept| !kept.is_empty())
+    /// Sends messages in order, with one wake-up. `failed` is told of those that were not sent.
+    pub fn send(
+        &mut self,
+        pool: &Pool,
+        batch: impl Iterator<Item = (Word, Body)>,
+        mut failed: impl FnMut(Word, Unsent),
+    ) {
+        let mut batch = batch.peekable();
+        if batch.peek().is_none() {
+            return;
+        }
+        match (&self.sender, self.away) {
+            (Some(_), _) => {}
+            (None, Away::Wait) => self.wait(pool),
+            (None, Away::Keep | Away::Drop) => self.look(pool),
+        }
+        let mut messages = Vec::new();
+        for (word, mut body) in batch {
+            // The list of an aggregate that is passed on lies in this component's memory.
+            if let Body::Aggregate(all) = &mut body {
+                all.set_list_pool(pool);
+            }
+            if self.away == Away::Keep {
+                match body.share() {
+                    Some(copy) if self.has_room(messages.len()) => {
+                        self.kept.push_back((word, copy))
+                    }
+                    _ => {
+                        failed(word, Unsent::Full);
+                        continue;
+                    }
+                }
+            }
+            messages.push((body, word.0));
+        }
+        if self.push(messages, &mut failed).is_err() {
+            self.look(pool);
+        }
+        self.forget_taken(0);
+    }
+
+    /// Says whether one more may be kept: never more than the ring holds.
+    fn has_room(&mut self, beside: usize) -> bool {
+        if self.kept.len() >= self.lines {
+            self.forget_taken(beside);
+        }
+        self.kept.len() < self.lines
+    }
+
+    /// Says whether messages are kept that a process may not have taken.
+    pub fn has_kept(&mut self) -> bool {
+        self.forget_taken(0);
+        !self.kept.is_empty()
     }
 
     /// Takes the component's next process, if the last one is gone.
@@ -130,87 +160,135 @@ impl Out {
         if let Some(sender) = &self.sender
             && sender.status().peer_gone
         {
-            self.leave();
+            self.leave(0);
         }
-        if self.sender.is_none()
-            && let Ok(Some(sender)) = self.listener.try_accept()
-        {
-            self.welcome(sender, pool);
-        }
-        self.forget_taken();
-    }
-
-    /// Sends a message to the process that is there.
-    fn push(&mut self, word: Word, body: Body) -> Result<(), (Unsent, Option<Body>)> {
-        let Some(sender) = &mut self.sender else {
-            return Err((Unsent::Gone, Some(body)));
-        };
-        let sent = match sender.try_send((body, word.0)) {
-            Err(failed)
-                if matches!(
-                    failed.kind(),
-                    ErrorKind::PoolPending | ErrorKind::OutOfMemory
-                ) =>
-            {
-                sender.send_timeout(failed.unsent, CONSENT)
+        while self.sender.is_none() {
+            if self.coming.is_none() {
+                self.coming = self.listener.try_accept().ok().flatten();
             }
-            sent => sent,
-        };
-        match sent {
-            Ok(_) => Ok(()),
-            Err(failed) if is_gone(&failed.error) => {
-                self.leave();
-                Err((Unsent::Gone, Some(failed.unsent.0)))
-            }
-            Err(failed) if failed.kind() == ErrorKind::Full => Err((Unsent::Full, None)),
-            Err(failed) => {
-                eprintln!("sending to {}: {}", self.to.name(), failed.error);
-                Err((Unsent::Gone, None))
+            let Some(coming) = &mut self.coming else {
+                return;
+            };
+            match coming.try_assign(pool) {
+                Ok(false) => return,
+                Ok(true) => self.welcome(),
+                // It is gone again.
+                Err(_) => self.coming = None,
             }
         }
     }
 
-    fn forget_taken(&mut self) {
+    /// Waits for a process of the component.
+    fn wait(&mut self, pool: &Pool) {
+        let until = Instant::now() + START;
+        loop {
+            self.look(pool);
+            let left = until.saturating_duration_since(Instant::now());
+            if self.sender.is_some() || left.is_zero() {
+                return;
+            }
+            match &mut self.coming {
+                // The next look finds out what came of it.
+                Some(coming) => _ = coming.assign_timeout(pool, left),
+                None => self.coming = self.listener.accept_timeout(left).ok(),
+            }
+        }
+    }
+
+    /// Sends messages to the process that is there. They are the last of those that are kept. The error: it is gone.
+    fn push(
+        &mut self,
+        mut messages: Vec<(Body, u64)>,
+        failed: &mut impl FnMut(Word, Unsent),
+    ) -> Result<(), ()> {
+        while !messages.is_empty() {
+            let Some(sender) = &mut self.sender else {
+                self.lose(&messages, failed);
+                return Err(());
+            };
+            let Err(error) = sender.try_send_many(messages) else {
+                return Ok(());
+            };
+            messages = error.unsent;
+            let mut error = error.error;
+            let waits = [ErrorKind::PoolPending, ErrorKind::OutOfMemory];
+            if waits.contains(&error.kind()) && !messages.is_empty() {
+                let rest = messages.split_off(1);
+                match messages
+                    .pop()
+                    .map(|first| sender.send_timeout(first, CONSENT))
+                {
+                    Some(Err(again)) => {
+                        error = again.error;
+                        messages.push(again.unsent);
+                        messages.extend(rest);
+                    }
+                    _ => {
+                        messages = rest;
+                        continue;
+                    }
+                }
+            }
+            if is_gone(&error) {
+                self.leave(messages.len());
+                self.lose(&messages, failed);
+                return Err(());
+            }
+            if error.kind() == ErrorKind::Full {
+                for (_, word) in &messages {
+                    failed(Word(*word), Unsent::Full);
+                }
+                if self.away == Away::Keep {
+                    self.kept.truncate(self.kept.len() - messages.len());
+                }
+                return Ok(());
+            }
+            // That message alone.
+            eprintln!("sending to {}: {error}", self.to.name());
+            let (_, word) = messages.remove(0);
+            failed(Word(word), Unsent::Gone);
+            if self.away == Away::Keep {
+                self.kept.remove(self.kept.len() - messages.len() - 1);
+            }
+        }
+        Ok(())
+    }
+
+    /// Messages for a process that is gone: the next one gets those that are kept.
+    fn lose(&self, messages: &[(Body, u64)], failed: &mut impl FnMut(Word, Unsent)) {
+        if self.away != Away::Keep {
+            for (_, word) in messages {
+                failed(Word(*word), Unsent::Gone);
+            }
+        }
+    }
+
+    /// Forgets kept messages that were taken. `beside`: the last ones are in no ring.
+    fn forget_taken(&mut self, beside: usize) {
         // Without a process all of them wait for the next one.
-        if let (Some(kept), Some(sender)) = (&mut self.kept, &self.sender) {
+        if let Some(sender) = &self.sender
+            && !self.kept.is_empty()
+        {
             let waiting = usize::try_from(sender.queued()).unwrap_or(usize::MAX);
-            while kept.len() > waiting {
-                kept.pop_front();
-            }
+            let taken = self.kept.len().saturating_sub(waiting + beside);
+            self.kept.drain(..taken);
         }
     }
 
     /// Lets a dead process go. What it had not taken stays.
-    fn leave(&mut self) {
-        self.forget_taken();
+    fn leave(&mut self, beside: usize) {
+        self.forget_taken(beside);
         self.sender = None;
     }
 
-    fn welcome(&mut self, mut sender: Sender, pool: &Pool) {
-        if let Err(error) = sender.assign_timeout(pool, CONSENT) {
-            eprintln!("a channel to {}: {error}", self.to.name());
-            return;
-        }
-        self.sender = Some(sender);
-        self.awaited = false;
-        let Some(kept) = &mut self.kept else { return };
-        for (word, body) in std::mem::take(kept) {
-            let copy = body.share();
-            if self.push(word, with_list(body, pool)).is_ok()
-                && let (Some(kept), Some(copy)) = (&mut self.kept, copy)
-            {
-                kept.push_back((word, copy));
-            }
-        }
+    /// Sends the process that has come what is kept.
+    fn welcome(&mut self) {
+        self.sender = self.coming.take();
+        let again = self.kept.iter();
+        let again = again.filter_map(|(word, body)| Some((body.share()?, word.0)));
+        // The ring is empty, and holds all of them.
+        let _ = self.push(again.collect(), &mut |_, _| {});
     }
-}
-
-/// Lets the list of an aggregate that is passed on lie in this component's memory.
-fn with_list(mut body: Body, pool: &Pool) -> Body {
-    if let Body::Aggregate(all) = &mut body {
-        all.set_list_pool(pool);
-    }
-    body
 }
 
 /// A receiving end.
@@ -238,7 +316,7 @@ pub enum Got {
 }
 
 impl In {
-    /// Makes the end. It connects by [`look`](In::look) or [`wait`](In::wait).
+    /// Makes the end. It connects by [`look`](In::look).
     #[must_use]
     pub fn new(domain: &Domain, name: &str, from: To, lines: u32) -> In {
         In {
@@ -278,46 +356,43 @@ impl In {
         }
     }
 
-    /// Takes a message, without waiting.
-    pub fn take(&mut self) -> Got {
-        match &mut self.receiver {
-            None => Got::Nothing,
-            Some(receiver) => {
-                let got = receiver.try_recv();
-                if matches!(got, Ok(Some(_))) {
-                    self.armed = false;
-                }
-                self.got(got)
-            }
-        }
-    }
-
-    /// Waits for a message, at most that long; `None`: for ever.
-    pub fn recv(&mut self, most: Option<Duration>) -> Got {
-        let got = match (&mut self.receiver, most) {
-            (None, _) => Ok(None),
-            (Some(receiver), None) => receiver.recv().map(Some),
-            (Some(receiver), Some(most)) => match receiver.recv_timeout(most) {
-                Err(error) if error.kind() == ErrorKind::TimedOut => Ok(None),
-                got => got.map(Some),
-            },
+    /// Takes all messages that are there, at most `most`, without waiting.
+    ///
+    /// # Errors
+    /// The component's process has ended, and all that it sent was taken.
+    pub fn take(&mut self, into: &mut Vec<Message>, most: usize) -> Result<(), Ended> {
+        let Some(receiver) = &mut self.receiver else {
+            return Ok(());
         };
-        self.got(got)
+        let got = receiver.try_recv_many(into, most);
+        if matches!(got, Ok(1..)) {
+            self.armed = false;
+        }
+        got.map(drop).map_err(|error| self.end(&error))
     }
 
-    fn got(&mut self, got: Result<Option<tranship::Message>, Error>) -> Got {
-        match got {
-            Ok(Some(message)) => Got::Message(Word(message.word), message.body),
-            Ok(None) => Got::Nothing,
-            Err(error) => {
-                if !is_gone(&error) {
-                    eprintln!("receiving from {}: {error}", self.from.name());
-                }
-                self.receiver = None;
-                self.armed = false;
-                Got::Gone
-            }
+    /// Waits for a message, at most that long.
+    ///
+    /// # Errors
+    /// As [`take`](In::take).
+    pub fn recv(&mut self, most: Duration) -> Result<Option<Message>, Ended> {
+        let Some(receiver) = &mut self.receiver else {
+            return Ok(None);
+        };
+        match receiver.recv_timeout(most) {
+            Ok(message) => Ok(Some(message)),
+            Err(error) if error.kind() == ErrorKind::TimedOut => Ok(None),
+            Err(error) => Err(self.end(&error)),
         }
+    }
+
+    fn end(&mut self, error: &Error) -> Ended {
+        if !is_gone(error) {
+            eprintln!("receiving from {}: {error}", self.from.name());
+        }
+        self.receiver = None;
+        self.armed = false;
+        Ended
     }
 
     /// Says whether a message may be there.
@@ -341,4 +416,15 @@ impl In {
         }
         true
     }
+
+    /// Says that the domain's descriptor is not waited on any more.
+    pub fn disarm(&mut self) {
+        if let (true, Some(receiver)) = (std::mem::take(&mut self.armed), &mut self.receiver) {
+            receiver.disarm();
+        }
+    }
 }
+
+/// The process of a component has ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Ended;

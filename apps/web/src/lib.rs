@@ -44,7 +44,7 @@ pub use dynamic::{Dynamic, Example, Exchange, Handler};
 pub use files::Files;
 pub use guard::Guard;
 pub use http::{Http, Limits};
-pub use lane::{Got, In, Out, Unsent};
+pub use lane::{Away, Ended, Got, In, Out, Unsent};
 pub use log::Log;
 pub use reply::{Heads, http_date, reason, together};
 pub use request::{HEAD_BYTES, Method, RecordWriter, Request, body_of, copy_record};

@@ -82,7 +82,6 @@ impl FrontArguments {
             idle: Duration::from_millis(self.idle),
             taken: Duration::from_millis(self.taken),
             unsent: self.unsent,
-            ..Options::default()
         }
     }
 }

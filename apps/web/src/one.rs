@@ -1,7 +1,7 @@
 //! The stages in one process, linked by calls: what the server costs without isolation.
 
 use crate::front::{Behind, Line};
-use crate::lane::{Got, Unsent};
+use crate::lane::Got;
 use crate::stage::{Outs, Stage, To};
 use crate::word::Word;
 use std::collections::VecDeque;
@@ -55,9 +55,12 @@ impl Calls {
 }
 
 impl Behind for Calls {
-    fn pass(&mut self, word: Word, body: Body) -> Result<(), Unsent> {
+    fn pass(&mut self, word: Word, body: Body) {
         self.run(To::Front, To::Http, word, body);
-        Ok(())
+    }
+
+    fn send(&mut self) -> Vec<Word> {
+        Vec::new()
     }
 
     fn take(&mut self) -> Got {
@@ -71,7 +74,9 @@ impl Behind for Calls {
         self.replies.is_empty()
     }
 
-    fn woken(&mut self) {}
+    fn woken(&mut self) -> bool {
+        true
+    }
 
     fn fd(&self) -> Option<BorrowedFd<'_>> {
         None

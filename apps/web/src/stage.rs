@@ -6,7 +6,7 @@ use std::time::Duration;
 use tranship::{Body, Inline};
 
 /// Where a message goes.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[repr(u8)]
 pub enum To {
     /// The component of the connections.
@@ -77,6 +77,12 @@ impl Outs {
 pub trait Stage {
     /// Handles one message. `from` is where it came from.
     fn take(&mut self, from: To, word: Word, body: Body, outs: &mut Outs);
+
+    /// Returns the number of messages that are taken together, before what they lead to is sent. A process that dies
+    /// loses that many.
+    fn batch(&self) -> usize {
+        32
+    }
 
     /// Does what is left to do before it sleeps. Returns how long it may sleep at most; `None`: until a message comes.
     fn idle(&mut self, outs: &mut Outs) -> Option<Duration> {

@@ -27,6 +27,15 @@ impl Word {
     pub const KEEP: u64 = 1 << 52;
     /// The reply has no body: the method is HEAD.
     pub const HEAD: u64 = 1 << 53;
+    /// From the front: `http` has nothing of this connection, and the bytes begin with the request of this number.
+    pub const START: u64 = 1 << 52;
+    /// A note of `http`: it does not know the connection, and has not read the bytes.
+    pub const UNKNOWN: u64 = 1 << 51;
+
+    /// All shares of a roll call.
+    pub const WHOLE: u16 = 1 << 15;
+    /// Slot of a roll call; no connection has it.
+    const ROLL: u16 = u16::MAX;
 
     const STATUS: u32 = 54;
 
@@ -34,6 +43,18 @@ impl Word {
     #[must_use]
     pub fn new(slot: u16, generation: u16, request: u16) -> Word {
         Word(u64::from(slot) | u64::from(generation) << 16 | u64::from(request) << 32)
+    }
+
+    /// Makes the word of a roll call: its number, and the share of it that takes this way.
+    #[must_use]
+    pub fn roll(number: u16, share: u16) -> Word {
+        Word::new(Word::ROLL, number, share)
+    }
+
+    /// Returns number and share, if this is the word of a roll call.
+    #[must_use]
+    pub fn as_roll(self) -> Option<(u16, u16)> {
+        (self.slot() == Word::ROLL).then(|| (self.generation(), self.request()))
     }
 
     /// Returns the connection's slot.
@@ -110,13 +131,17 @@ mod tests {
 
     #[test]
     fn parts_do_not_overlap() {
-        let word = Word::new(u16::MAX, 2, 3).with(Word::CLOSE).with_status(404);
+        let word = Word::new(u16::MAX - 1, 2, 3)
+            .with(Word::CLOSE)
+            .with_status(404);
         assert_eq!(
             (word.slot(), word.generation(), word.request()),
-            (u16::MAX, 2, 3)
+            (u16::MAX - 1, 2, 3)
         );
         assert!(word.has(Word::CLOSE) && !word.has(Word::END | Word::HEAD));
         assert_eq!(word.with_status(502).status(), 502);
         assert!(!word.without(Word::CLOSE).has(Word::CLOSE));
+        assert_eq!(word.as_roll(), None);
+        assert_eq!(Word::roll(7, Word::WHOLE).as_roll(), Some((7, Word::WHOLE)));
     }
 }

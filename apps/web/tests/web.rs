@@ -2,6 +2,8 @@
 
 #[path = "web/bounds.rs"]
 mod bounds;
+#[path = "web/browser.rs"]
+mod browser;
 #[path = "web/client.rs"]
 mod client;
 #[path = "web/contents.rs"]
@@ -10,6 +12,8 @@ mod contents;
 mod deaths;
 #[path = "web/fastcgi.rs"]
 mod fastcgi;
+#[path = "web/idle.rs"]
+mod idle;
 #[path = "web/kills.rs"]
 mod kills;
 #[path = "web/peers.rs"]

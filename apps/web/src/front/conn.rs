@@ -1,5 +1,6 @@
 //! A connection.
 
+use super::{LINGER, Options};
 use crate::os::{Piece, write_pieces};
 use crate::word::Word;
 use rustix::io::Errno;
@@ -41,8 +42,8 @@ pub(super) struct Conn {
     pub since: Instant,
     /// When the client last took something.
     pub took: Instant,
-    /// A component has died: no answer is expected after this.
-    pub doomed: Option<Instant>,
+    /// Messages that were not answered when a roll call went behind them, and are not answered yet.
+    pub called: u32,
 }
 
 /// How much was sent.
@@ -54,12 +55,12 @@ pub(super) enum Flushed {
 }
 
 impl Conn {
-    pub(super) fn new(socket: OwnedFd, generation: u16, now: Instant) -> Conn {
+    pub(super) fn new(socket: OwnedFd, generation: u16, next: u16, now: Instant) -> Conn {
         Conn {
             socket,
             generation,
             born: generation,
-            next: 0,
+            next,
             early: Vec::new(),
             out: VecDeque::new(),
             skip: 0,
@@ -73,7 +74,7 @@ impl Conn {
             lingers: false,
             since: now,
             took: now,
-            doomed: None,
+            called: 0,
         }
     }
 
@@ -110,12 +111,48 @@ impl Conn {
             return 0;
         }
         self.unanswered -= 1;
-        self.partial = word.has(Word::PARTIAL);
-        self.since = now;
-        if self.unanswered == 0 {
-            self.doomed = None;
+        self.called = self.called.saturating_sub(1);
+        // A note may come behind the reply to the request that its bytes began.
+        if !self.is_past(word) {
+            self.partial = word.has(Word::PARTIAL);
         }
+        self.since = now;
         1
+    }
+
+    /// Says whether the reply of a word's request, or one behind it, went out.
+    pub(super) fn is_past(&self, word: Word) -> bool {
+        let behind = self.next.wrapping_sub(word.request());
+        (1..=u16::MAX / 2).contains(&behind)
+    }
+
+    /// Returns the word of bytes that were read, and takes note of them.
+    pub(super) fn pass(&mut self, slot: u16, now: Instant) -> Word {
+        let word = Word::new(slot, self.generation, self.next);
+        let starts = self.unanswered == 0 && !self.partial;
+        self.unanswered += 1;
+        self.since = now;
+        self.partial = false;
+        match starts {
+            true => word.with(Word::START),
+            false => word,
+        }
+    }
+
+    /// Returns when the time of what the client or a component is to do next is over, and the status for it; 0: the
+    /// connection ends.
+    pub(super) fn deadline(&self, options: &Options) -> (Instant, u16) {
+        if self.last && self.out.is_empty() {
+            (self.since + LINGER, 0)
+        } else if !self.out.is_empty() {
+            (self.took + options.taken, 0)
+        } else if self.unanswered > 0 {
+            (self.since + options.answer, 504)
+        } else if self.partial {
+            (self.since + options.request, 408)
+        } else {
+            (self.since + options.idle, 0)
+        }
     }
 
     /// Sends what the socket takes.

@@ -1,6 +1,9 @@
-//! Connections by their slots. A slot has a new generation for each connection, so that a late reply finds nothing.
+//! Connections by their slots. A slot has a new generation for each connection, so that a late reply finds nothing. The
+//! first generations and numbers are drawn at random: replies to a front that has died find nothing in the next one.
 
 use super::conn::Conn;
+use std::collections::VecDeque;
+use std::hash::{BuildHasher, RandomState};
 use std::os::fd::OwnedFd;
 use std::time::Instant;
 
@@ -8,7 +11,9 @@ use std::time::Instant;
 pub(super) struct Table {
     conns: Vec<Option<Conn>>,
     generations: Vec<u16>,
-    free: Vec<u16>,
+    /// The slot that was free for the longest comes next: its late replies have come by then.
+    free: VecDeque<u16>,
+    random: RandomState,
     len: usize,
 }
 
@@ -16,10 +21,12 @@ impl Table {
     /// Makes a table for so many connections and some more, which are told that there are too many.
     pub(super) fn new(most: usize) -> Table {
         let slots = u16::try_from(most + most / 4 + 16).unwrap_or(u16::MAX);
+        let random = RandomState::new();
         Table {
             conns: (0..slots).map(|_| None).collect(),
-            generations: vec![0; slots.into()],
-            free: (0..slots).rev().collect(),
+            generations: (0..slots).map(|slot| low(random.hash_one(slot))).collect(),
+            free: (0..slots).collect(),
+            random,
             len: 0,
         }
     }
@@ -34,10 +41,11 @@ impl Table {
 
     /// Adds a connection; `None`: there is no slot, and the socket is closed.
     pub(super) fn put(&mut self, socket: OwnedFd, now: Instant) -> Option<(u16, &mut Conn)> {
-        let slot = self.free.pop()?;
+        let slot = self.free.pop_front()?;
         let generation = self.next_generation(slot);
+        let next = low(self.random.hash_one((slot, generation)));
         self.len += 1;
-        let conn = self.conns[usize::from(slot)].insert(Conn::new(socket, generation, now));
+        let conn = self.conns[usize::from(slot)].insert(Conn::new(socket, generation, next, now));
         Some((slot, conn))
     }
 
@@ -47,7 +55,7 @@ impl Table {
 
     pub(super) fn remove(&mut self, slot: u16) -> Option<Conn> {
         let gone = self.conns.get_mut(usize::from(slot))?.take()?;
-        self.free.push(slot);
+        self.free.push_back(slot);
         self.len -= 1;
         Some(gone)
     }
@@ -75,4 +83,9 @@ impl Table {
         *generation = generation.wrapping_add(1).max(1);
         *generation
     }
+}
+
+#[allow(clippy::cast_possible_truncation)] // the low half is meant
+fn low(random: u64) -> u16 {
+    random as u16
 }

@@ -1,7 +1,11 @@
 //! A component that dies or hangs.
 
 use crate::site::Site;
+use rustix::process::Signal;
 use tranship_testkit::Watchdog;
+
+/// The components behind the front on the path of a dynamic request.
+const PATH: [&str; 5] = ["http", "guard", "route", "cache", "dynamic"];
 
 #[test]
 fn a_handler_that_dies_costs_its_request_and_no_other() {
@@ -92,5 +96,65 @@ fn each_component_may_die_and_the_service_goes_on() {
         assert_eq!(others, after, "{name}");
     }
     assert_eq!(site.get("/page.txt").0, 200);
+    site.stop();
+}
+
+#[test]
+fn a_request_that_a_dead_component_had_not_taken_goes_to_its_next_process() {
+    let _watchdog = Watchdog::new();
+    let site = Site::start(&[]);
+    let mut client = site.client();
+    for name in PATH {
+        // A connection lives on, and has had requests before.
+        client.ask("/dynamic?n=5");
+        assert_eq!(client.reply().body.len(), 5);
+        site.signal(name, Signal::STOP);
+        client.ask("/dynamic?n=77");
+        site.kill(name);
+        let reply = client.reply();
+        assert_eq!((reply.status, reply.body.len()), (200, 77), "{name}");
+    }
+    site.stop();
+}
+
+#[test]
+fn a_death_does_not_touch_a_request_that_another_component_has() {
+    let _watchdog = Watchdog::new();
+    let site = Site::start(&[]);
+    let (mut slow, mut other) = (site.client(), site.client());
+    slow.ask("/dynamic?n=5");
+    assert_eq!(slow.reply().body.len(), 5);
+    for name in ["http", "guard", "route", "cache", "static", "log"] {
+        site.signal("dynamic", Signal::STOP);
+        slow.ask("/dynamic?n=77");
+        // A request that comes after it has passed: it is with the handler, or waits for it.
+        other.ask("/page.txt");
+        assert_eq!(other.reply().status, 200);
+        site.kill(name);
+        other.ask("/page.txt");
+        assert_eq!(other.reply().status, 200);
+        site.signal("dynamic", Signal::CONT);
+        let reply = slow.reply();
+        assert_eq!((reply.status, reply.body.len()), (200, 77), "{name}");
+    }
+    site.stop();
+}
+
+#[test]
+fn half_a_request_dies_with_the_component_that_read_it() {
+    let _watchdog = Watchdog::new();
+    let site = Site::start(&[]);
+    let mut client = site.client();
+    client.ask("/page.txt");
+    client.reply();
+    client.send(
+        "POST /dynamic HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 33\r\n\r\n",
+    );
+    assert_eq!(client.reply_or_end(false).expect("a reply").status, 100);
+    site.kill("http");
+    // To a parser that had not seen the head this would be a request.
+    client.send("GET /page.txt HTTP/1.1\r\nHost: x\r\n");
+    assert_eq!(client.reply().status, 502);
+    client.ends();
     site.stop();
 }

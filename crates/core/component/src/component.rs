@@ -46,13 +46,28 @@ impl Component {
     /// # Errors
     /// `BadArgument` in a process that `tranship run` did not start; those of [`Domain::connect`].
     pub fn connect() -> Result<Component, Error> {
+        Component::join(true)
+    }
+
+    /// Joins the program's manager without the domain's helper thread, which wakes ten times a second.
+    ///
+    /// The program calls [`Domain::turn`] when the domain's descriptor is readable, and while it works a few times a
+    /// second. Without work it then sleeps.
+    ///
+    /// # Errors
+    /// As [`connect`](Component::connect).
+    pub fn connect_alone() -> Result<Component, Error> {
+        Component::join(false)
+    }
+
+    fn join(helper: bool) -> Result<Component, Error> {
         let brief = Brief::from_environment()?;
         let name = match brief.replica {
             0 => brief.name.clone(),
             replica => format!("{}.{replica}", brief.name),
         };
         // A thread that runs before the lock-down would keep its files: such a component does without.
-        let helper = !brief.locks;
+        let helper = helper && !brief.locks;
         let join = || {
             let builder = Domain::builder().name(&name).helper_thread(helper);
             builder.autostart(false).connect()
