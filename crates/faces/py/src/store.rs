@@ -6,13 +6,14 @@ use crate::errors::{OrRaise as _, closed};
 use crate::fork::{ForkEpoch, let_go};
 use crate::number::Number;
 use crate::sender::part_of;
-use crate::wait::{By, limit, wait};
+use crate::wait::{By, awaited, limit, wait};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+use tranship::error::Awaited;
 use tranship::store::{Got, StoreOptions, Stores as _, Value, Wait};
 use tranship::{Error, ErrorKind};
 
@@ -53,7 +54,7 @@ pub(crate) fn create_store(
     made.or_raise(py).map(Store::new)
 }
 
-/// Joins a store. The wait is one call, which Ctrl-C ends after `timeout` seconds.
+/// Joins a store, and waits for it at most `timeout` seconds.
 #[pyfunction]
 #[pyo3(signature = (domain, name, timeout))]
 pub(crate) fn open_store(
@@ -63,10 +64,10 @@ pub(crate) fn open_store(
     timeout: Option<f64>,
 ) -> PyResult<Store> {
     let domain = domain.get(py)?;
-    let opened = wait(py, limit(timeout)?, By::Time, |turn| {
-        domain.store_timeout(name, turn.slice).map(Some)
-    })?;
-    Ok(Store::new(opened))
+    let (what, limit) = (Awaited::Offer(name.to_owned()), limit(timeout)?);
+    let name = name.to_owned();
+    let opened = Box::pin(async move { domain.store_async(&name).await });
+    awaited(py, limit, &what, opened).map(Store::new)
 }
 
 impl Store {

@@ -64,6 +64,8 @@ fn pytest(files: &[&str]) {
     let _dog = Watchdog::new();
     command
         .args(["-q", "-p", "no:cacheprovider", "--tb=short", "-rf"])
+        // What children say of their ends is not captured: of a test that hangs it would be lost.
+        .arg("--capture=sys")
         // Not a bound on speed: a test that takes so long hangs, and is shown.
         .args(["-o", "faulthandler_timeout=300"]);
     let can_exit = "import pytest; assert pytest.version_tuple >= (9,)";

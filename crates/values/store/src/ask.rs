@@ -131,6 +131,12 @@ pub(crate) enum Said {
     Finished,
     /// The question was none, or of a kind that does not fit the key.
     Bad,
+    /// All items are finished, or were taken by processes that ended before they had finished them.
+    Left {
+        items: u32,
+        /// The process that ended last.
+        pid: u32,
+    },
 }
 
 impl Said {
@@ -144,6 +150,7 @@ impl Said {
             Said::NoRoom(quota) => (5, quota),
             Said::Finished => (6, 0),
             Said::Bad => (7, 0),
+            Said::Left { items, pid } => (8, u64::from(pid) << 32 | u64::from(items)),
         }
     }
 
@@ -166,6 +173,10 @@ impl Said {
             Said::NoRoom(number),
             Said::Finished,
             Said::Bad,
+            Said::Left {
+                items: u32::from_le_bytes(*bytes[1..].first_chunk()?),
+                pid: u32::from_le_bytes(*bytes[5..].first_chunk()?),
+            },
         ];
         all.get(usize::from(bytes[0])).copied()
     }
@@ -207,6 +218,7 @@ mod tests {
             Said::Done(3),
             Said::Full(9),
             Said::NoRoom(1 << 50),
+            Said::Left { items: 3, pid: 77 },
             Said::Bad,
         ] {
             assert_eq!(Said::read(&said.to_bytes()), Some(said));

@@ -6,14 +6,14 @@ use crate::options::StoreOptions;
 use crate::table::{Answer, Content, Table};
 use crate::value::Value;
 use crate::wait::Who;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use tranship_core::error::{Limit, Shortage, system};
 use tranship_core::{
-    Aggregate, Body, Buffer, BufferMut, Domain, Error, ErrorKind, Pool, PoolOptions, SendError,
-    Trust,
+    Aggregate, Body, Buffer, BufferMut, Domain, Error, ErrorKind, Pool, PoolId, PoolOptions,
+    SendError, Trust,
 };
 use tranship_service::{Request, Service, ServiceOptions, Services};
 
@@ -25,6 +25,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Time between two looks whether memory is short, or the manager is late.
 const LATE: Duration = Duration::from_millis(50);
 
+/// Most refused pools that are known. Without them an answer fails once more.
+const MOST_REFUSED: usize = 4096;
 /// Most copies, and most blocks.
 const SLOTS: u32 = 16_384;
 /// Memory of both comes in such pieces.
@@ -56,6 +58,8 @@ struct State {
     table: Table<Value, Reply>,
     /// A question of each client that is answered when it is gone.
     present: HashMap<Who, Vec<Request>>,
+    /// Pools of dead writers that clients were refused.
+    refused: HashSet<(Who, PoolId)>,
     looked: Instant,
 }
 
@@ -85,6 +89,7 @@ impl Home {
             state: Mutex::new(State {
                 table: Table::new(options.quota, options.end_with_owner),
                 present: HashMap::new(),
+                refused: HashSet::new(),
                 looked: Instant::now(),
             }),
             desk,
@@ -152,8 +157,10 @@ impl Home {
                 let _ = request.reply(&said.to_bytes()[..]);
             }
             (Reply::Far(request), Content::Value(value, place)) => {
+                let who = request.client().peer.0;
+                let value = self.fit_for(who, value);
                 if let Err(error) = answer(*request, &value, &self.copies) {
-                    let value = self.kept(value, &error);
+                    let value = self.kept(who, value, &error);
                     let bytes = value.bytes();
                     let mut state = self.state();
                     let now = Instant::now();
@@ -163,8 +170,22 @@ impl Home {
         }
     }
 
+    /// Returns the value to answer with: a copy, if the client was refused a pool that the value lies in. Else each further value of a
+    /// dead writer would fail once, and a client that is unlucky would get none while others take the copies.
+    fn fit_for(&self, who: Who, value: Value) -> Value {
+        let is_refused = {
+            let refused = &self.state().refused;
+            let mut pieces = value.pieces().iter();
+            !refused.is_empty() && pieces.any(|piece| refused.contains(&(who, piece.id().pool())))
+        };
+        match is_refused {
+            true => value.copy_to(&self.copies).unwrap_or(value),
+            false => value,
+        }
+    }
+
     /// Returns the value to keep after an answer failed: a copy, if the reason may lie in the value's pool.
-    fn kept(&self, value: Value, error: &Error) -> Value {
+    fn kept(&self, who: Who, value: Value, error: &Error) -> Value {
         let about_peer = [
             ErrorKind::PeerGone,
             ErrorKind::PeerDied,
@@ -174,6 +195,16 @@ impl Home {
         ];
         if about_peer.contains(&error.kind()) {
             return value;
+        }
+        // The pool went with its writer, and its number is never used again.
+        if *error == ErrorKind::Stale {
+            let mut state = self.state();
+            if state.refused.len() >= MOST_REFUSED {
+                state.refused.clear();
+            }
+            let pools = value.pieces().iter().map(|piece| piece.id().pool());
+            let others = pools.filter(|pool| *pool != self.copies.id());
+            state.refused.extend(others.map(|pool| (who, pool)));
         }
         value.copy_to(&self.copies).unwrap_or(value)
     }
@@ -208,8 +239,9 @@ impl Home {
         if look {
             state.table.expire(now, &mut out);
             state.looked = now;
-            for who in gone(&mut state.present) {
-                state.table.gone(who, now, &mut out);
+            for gone in gone(&mut state.present) {
+                state.table.gone(gone, now, &mut out);
+                state.refused.retain(|(who, _)| *who != gone.0);
             }
         }
         drop(state);
@@ -295,13 +327,14 @@ fn zeros(pool: &Pool, len: usize) -> Result<Buffer, Error> {
     Ok(block.freeze())
 }
 
-/// Removes the clients that are gone.
-fn gone(present: &mut HashMap<Who, Vec<Request>>) -> Vec<Who> {
+/// Removes the clients that are gone. Returns them, and their processes.
+fn gone(present: &mut HashMap<Who, Vec<Request>>) -> Vec<(Who, u32)> {
     let mut gone = Vec::new();
     present.retain(|who, requests| {
+        let pid = requests.first().map(|request| request.client().peer_pid);
         requests.retain(|request| !request.is_cancelled());
         if requests.is_empty() {
-            gone.push(*who);
+            gone.push((*who, pid.unwrap_or(0)));
         }
         !requests.is_empty()
     });
@@ -327,9 +360,15 @@ fn answer(request: Request, value: &Value, lists: &Pool) -> Result<(), Error> {
     request.reply(message).map_err(|failed| failed.error)
 }
 
-/// Answers until the store is closed, while no caller of this process does.
+/// Answers until the store is closed, while no caller of this process does. A service that fails now may go on when the manager does.
 fn serve(home: &Home) {
-    while home.desk.sit() && home.attend(Instant::now() + LOOK).is_ok() {}
+    while home.desk.sit() {
+        match home.attend(Instant::now() + LOOK) {
+            Ok(()) => {}
+            Err(error) if error == ErrorKind::CutOff || error == ErrorKind::Forked => return,
+            Err(_) => thread::sleep(LATE),
+        }
+    }
 }
 
 /// A home with its thread, which ends with it.

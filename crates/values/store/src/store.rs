@@ -11,9 +11,10 @@ use std::time::{Duration, Instant};
 use tranship_core::{Aggregate, Body, Domain, Error, ErrorKind, INLINE_BYTES, Message};
 use tranship_service::{Call, CallError, Client, ServiceOptions, Services};
 
-/// Tries again for an answer that the store could not send: within some 4 s, as this process may be slow to agree to the value's pool.
-const TRIES: u32 = 40;
-/// The longest pause between two of them.
+/// How long a question is asked again whose answer the store could not send: this process may be slow to agree to the value's pool. A
+/// store that ends fails the next try.
+const UNSENT: Duration = Duration::from_secs(120);
+/// The longest pause between two tries.
 const LONG_PAUSE: Duration = Duration::from_millis(128);
 /// How long a wait that is given up looks whether a value came meanwhile.
 const LAST_LOOK: Duration = Duration::from_secs(1);
@@ -37,6 +38,12 @@ pub trait Stores {
     /// # Errors
     /// As [`store`](Stores::store), and `TimedOut`.
     fn store_timeout(&self, name: &str, timeout: Duration) -> Result<Store, Error>;
+
+    /// Joins the store of that name, for awaiting in any runtime.
+    ///
+    /// # Errors
+    /// As [`store`](Stores::store).
+    fn store_async(&self, name: &str) -> impl Future<Output = Result<Store, Error>> + Send;
 }
 
 impl Stores for Domain {
@@ -53,6 +60,11 @@ impl Stores for Domain {
     fn store_timeout(&self, name: &str, timeout: Duration) -> Result<Store, Error> {
         let options = ServiceOptions::new().timeout(timeout);
         let client = self.client_with(name, options)?;
+        Store::away(name, client)
+    }
+
+    async fn store_async(&self, name: &str) -> Result<Store, Error> {
+        let client = self.client_async(name, ServiceOptions::new()).await?;
         Store::away(name, client)
     }
 }
@@ -178,7 +190,8 @@ impl Store {
         self.ask(Ask::new(Verb::Finish, queue), None)
     }
 
-    /// Waits until all items that a queue ever had are finished.
+    /// Waits until all items that a queue ever had are finished. An item whose taker ended before it finished the item
+    /// counts as finished; the next wait for the queue that ends then fails with `PeerDied`, once.
     pub fn join(&self, queue: &[u8]) -> Wait {
         self.waiting(Verb::Join, queue, None)
     }
@@ -243,6 +256,7 @@ impl Store {
             value: value.cloned(),
             state: Waiting::Over,
             tries: 0,
+            unsent_since: None,
             mark: ask.number & u64::from(u32::MAX),
         };
         wait.state = match ask.key.len() {
@@ -292,6 +306,8 @@ pub struct Wait {
     value: Option<Value>,
     state: Waiting,
     tries: u32,
+    /// When the store first could not send the answer.
+    unsent_since: Option<Instant>,
     mark: u64,
 }
 
@@ -386,12 +402,17 @@ impl Wait {
         match answer {
             Ok(message) => of_message(message),
             Err(CallError::Broken(error))
-                if error == ErrorKind::PeerDied && self.tries < TRIES && self.only_reads() =>
+                if error == ErrorKind::PeerDied && self.only_reads() && self.may_try_again() =>
             {
                 None
             }
             Err(failed) => Some(Answer::Failed(failed.into())),
         }
+    }
+
+    fn may_try_again(&mut self) -> bool {
+        let since = self.unsent_since.get_or_insert_with(Instant::now);
+        since.elapsed() < UNSENT
     }
 
     fn got(&self, answer: Answer) -> Result<Got, Error> {
@@ -432,6 +453,13 @@ impl Wait {
                     ErrorKind::BadArgument,
                     format!(
                         "more items of queue {} were finished than were put",
+                        of_key()
+                    ),
+                ),
+                Said::Left { items, pid } => (
+                    ErrorKind::PeerDied,
+                    format!(
+                        "{items} items of queue {} were taken and not finished by processes that have ended, the last of them process {pid}: they count as finished, and can be put again",
                         of_key()
                     ),
                 ),

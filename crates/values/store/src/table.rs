@@ -1,7 +1,7 @@
 //! All that a store keeps: decisions alone, without messages, threads or clocks.
 
 use crate::ask::{Ask, Said, Verb};
-use crate::lane::{Lane, Outcome};
+use crate::lane::{Lane, Left, Outcome};
 use crate::values::{Key, Kind, Values};
 use crate::wait::{Ending, Line, Waiter, Who};
 use std::collections::HashMap;
@@ -27,8 +27,8 @@ pub(crate) enum Content<V> {
 /// Where a value was.
 #[derive(Clone, Debug)]
 pub(crate) enum Place {
-    /// At the front of a queue, and nowhere else now.
-    Front(Key),
+    /// At the front of a queue, and nowhere else now. That domain took it.
+    Front(Key, Who),
     /// Parked for one taker by that domain, and nowhere else now.
     Parked(Key, Who),
     /// Under a key, where it still is.
@@ -236,7 +236,7 @@ impl<V: Clone, R> Table<V, R> {
         let mut done = Vec::new();
         let wait = ask.wait;
         if ask.verb == Verb::Unpop {
-            lane.put_back(value, &mut done);
+            lane.put_back(value, waiter.who, &mut done);
             done.push(Outcome::Done(waiter.reply));
         } else {
             // The mark of a giver is in the low half, the queue's limit in the high half.
@@ -244,7 +244,7 @@ impl<V: Clone, R> Table<V, R> {
             waiter.mark = ask.number & u64::from(u32::MAX);
             lane.push(value, most, waiter, &mut done);
         }
-        self.told(ask.key, done, out);
+        out.extend(answers(ask.key, done));
         if wait.is_some_and(|wait| wait.is_zero()) {
             self.end_in_lane(ask.key, Ending::Late(now), out);
         }
@@ -269,28 +269,18 @@ impl<V: Clone, R> Table<V, R> {
                 done.push(Outcome::Done(waiter.reply));
             }
             Verb::Close => {
-                lane.close(waiter.who, false, now);
+                lane.close(waiter.who, now);
                 done.push(Outcome::Done(waiter.reply));
             }
-            _ => match lane.finish(&mut done) {
+            _ => match lane.finish(waiter.who, &mut done) {
                 true => done.push(Outcome::Done(waiter.reply)),
                 false => out.push(said(waiter.reply, Said::Finished)),
             },
         }
-        self.told(ask.key, done, out);
+        out.extend(answers(ask.key, done));
         if ask.wait.is_some_and(|wait| wait.is_zero()) {
             self.end_in_lane(ask.key, Ending::Late(now), out);
         }
-    }
-
-    fn told(&self, key: &[u8], done: Vec<Outcome<V, R>>, out: &mut Vec<Answer<V, R>>) {
-        out.extend(done.into_iter().map(|outcome| match outcome {
-            Outcome::Done(to) => said(to, Said::Done(0)),
-            Outcome::Item(to, value) => Answer {
-                to,
-                what: Content::Value(value, Place::Front(key.into())),
-            },
-        }));
     }
 
     /// Takes back a value that did not arrive.
@@ -309,12 +299,12 @@ impl<V: Clone, R> Table<V, R> {
                     debug_assert!(parked.is_ok(), "parked values have no quota");
                 }
             }
-            Place::Front(key) => {
+            Place::Front(key, who) => {
                 let mut done = Vec::new();
                 if let Some(lane) = self.lane(now, &key) {
-                    lane.put_back(value, &mut done);
+                    lane.put_back(value, who, &mut done);
                 }
-                self.told(&key, done, out);
+                out.extend(answers(&key, done));
             }
         }
     }
@@ -338,12 +328,19 @@ impl<V: Clone, R> Table<V, R> {
         }
     }
 
-    /// Lets go of all that a domain had which is gone.
-    pub(crate) fn gone(&mut self, who: Who, now: Instant, out: &mut Vec<Answer<V, R>>) {
+    /// Lets go of all that a domain had which is gone, with its process.
+    pub(crate) fn gone(
+        &mut self,
+        (who, pid): (Who, u32),
+        now: Instant,
+        out: &mut Vec<Answer<V, R>>,
+    ) {
         self.end(Ending::Gone(who), out);
         self.values.gone(who, now);
-        for lane in self.lanes.values_mut() {
-            lane.close(who, true, now);
+        for (key, lane) in &mut self.lanes {
+            let mut done = Vec::new();
+            lane.gone(who, pid, now, &mut done);
+            out.extend(answers(key, done));
         }
     }
 
@@ -368,6 +365,18 @@ fn said<V, R>(to: R, said: Said) -> Answer<V, R> {
         to,
         what: Content::Said(said),
     }
+}
+
+/// The answers to callers of a queue.
+fn answers<V, R>(queue: &[u8], done: Vec<Outcome<V, R>>) -> impl Iterator<Item = Answer<V, R>> {
+    done.into_iter().map(|outcome| match outcome {
+        Outcome::Done(to) => said(to, Said::Done(0)),
+        Outcome::Item(to, value, who) => Answer {
+            to,
+            what: Content::Value(value, Place::Front(queue.into(), who)),
+        },
+        Outcome::Left(to, Left { items, pid }) => said(to, Said::Left { items, pid }),
+    })
 }
 
 fn why(ending: Ending) -> Said {

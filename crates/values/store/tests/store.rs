@@ -108,6 +108,27 @@ fn a_value_of_several_pieces_stays_where_it_is() {
 }
 
 #[test]
+fn items_of_a_client_that_ended_stop_no_join() {
+    let _dog = Watchdog::new();
+    let (domain, at_home) = home(StoreOptions::new());
+    let own = pool(&domain);
+    for text in ["one", "two"] {
+        done(at_home.push(b"q", &value(&own, text), 0, None));
+    }
+    let (a_domain, a, _) = join(&domain);
+    assert_eq!(text(a.pop(b"q", None)), "one");
+    assert_eq!(text(a.pop(b"q", None)), "two");
+    done(a.finish(b"q"));
+    let joins = at_home.join(b"q");
+    drop((a, a_domain));
+    let error = joins.wait().expect_err("an item is left");
+    assert_eq!(error.kind(), ErrorKind::PeerDied);
+    let process = format!("process {}", std::process::id());
+    assert!(error.to_string().contains(&process), "{error}");
+    done(at_home.join(b"q"));
+}
+
+#[test]
 fn a_reader_waits_until_a_value_is_there() {
     let _dog = Watchdog::new();
     let (domain, at_home) = home(StoreOptions::new());

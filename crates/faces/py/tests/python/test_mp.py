@@ -23,6 +23,8 @@ from tranship import _family
 
 HERE = pathlib.Path(__file__).resolve().parent
 METHODS = ["spawn", "forkserver", "fork"]
+# The fork server imports this file once, and not each of its children.
+mp.set_forkserver_preload([__name__, "tranship.mp"])
 TORTURE = bool(os.environ.get("TRANSHIP_TORTURE"))
 KILLS = int(os.environ.get("TRANSHIP_KILLS") or (2000 if TORTURE else 24))
 
@@ -195,6 +197,34 @@ def test_each_item_goes_to_one_of_several():
     with pytest.raises(ValueError):
         for _ in range(4):
             line.task_done()
+
+
+def takes_two(line, taken):
+    line.get()
+    line.get()
+    line.task_done()
+    taken.put(None)
+    signal.pause()
+
+
+def test_items_of_a_process_that_was_killed_stop_no_join():
+    context = mp.get_context("forkserver")
+    line, taken = context.JoinableQueue(), context.Queue()
+    for number in range(3):
+        line.put(number)
+    worker = started(context, takes_two, line, taken)
+    taken.get()
+    worker.kill()
+    worker.join()
+    assert line.get() == 2
+    line.task_done()
+    with pytest.raises(tranship.PeerDied, match=f"1 items .* process {worker.pid}"):
+        line.join()
+    line.join()
+    line.put(3)
+    assert line.get() == 3
+    line.task_done()
+    line.join()
 
 
 def test_a_queue_is_bounded_and_can_be_waited_for():

@@ -17,7 +17,7 @@ use anyhow::Result;
 use std::path::PathBuf;
 
 use environment::Environment;
-use system::{ARRAYS, BOTH, RUST, SPREAD, SYSTEMS, System, name_of};
+use system::{ARRAYS, BATCH_BYTES, BOTH, LOADERS, RUST, SPREAD, SYSTEMS, System, name_of};
 
 /// Most bytes of one sender's buffers, but for [`FEWEST`] of them.
 const POOL_BYTES: usize = 16 << 20;
@@ -49,7 +49,8 @@ impl Bench for Python {
     const REFERENCES: &'static [&'static str] = &[ARRAYS];
 
     fn systems(&self) -> Vec<&'static str> {
-        let python = SYSTEMS.iter().chain(&SPREAD).map(|system| system.name);
+        let python = SYSTEMS.iter().chain(&SPREAD).chain(&LOADERS);
+        let python = python.map(|system| system.name);
         [RUST].into_iter().chain(python).collect()
     }
 
@@ -59,7 +60,7 @@ impl Bench for Python {
 }
 
 fn measure(common: &Common, grid: &Python) -> Result<Outcome> {
-    let wanted = SYSTEMS.iter().chain(&SPREAD);
+    let wanted = SYSTEMS.iter().chain(&SPREAD).chain(&LOADERS);
     let wanted = wanted.filter(|one| common.wants(one.name));
     let needs = wanted.flat_map(|one| one.needs).copied().collect();
     let environment = Environment::find(grid.python.as_deref(), &needs)?;
@@ -99,8 +100,33 @@ fn measure(common: &Common, grid: &Python) -> Result<Outcome> {
     }
     if let Some(environment) = &environment {
         spread(common, grid, environment, &mut outcome);
+        load(common, environment, &mut outcome);
     }
     Ok(outcome)
+}
+
+/// Measures loaders of batches, on all cores.
+fn load(common: &Common, environment: &Environment, outcome: &mut Outcome) {
+    let able = LOADERS.iter().filter(|one| common.wants(one.name));
+    let able = able.filter(|one| environment.has(one));
+    let case = Case {
+        payload: BATCH_BYTES,
+        ..messages::trip(common, Wait::Block)
+    };
+    let cells = able.map(|system| {
+        let case = case.clone();
+        Cell {
+            system: system.name,
+            key: Key {
+                cores: None,
+                ..key(&case)
+            },
+            measure: Box::new(move |number| {
+                run::once(Some(environment), system, (&case, None), number)
+            }),
+        }
+    });
+    outcome.group(common.runs(), cells.collect());
 }
 
 /// Measures one writer and several readers.

@@ -1,4 +1,4 @@
-//! One run of a system: `run.py`, or `spread.py` where there are several readers. It starts the other sides itself.
+//! One run of a system: `run.py`, `spread.py` where there are several readers, or `loader.py`. It starts the other sides itself.
 
 use super::environment::Environment;
 use super::system::{System, name_of};
@@ -51,14 +51,9 @@ fn body(
         "run": party.run,
         "folder": party::folder(party.run),
     });
-    let program = if readers.is_some() {
-        "spread.py"
-    } else {
-        "run.py"
-    };
     let mut python = environment.command();
     python
-        .arg(environment.program(program))
+        .arg(environment.program(system.program))
         .arg(case.to_string());
     let done = python
         .stdin(Stdio::null())

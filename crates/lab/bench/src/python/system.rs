@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, Clone, Copy)]
 pub(super) struct System {
     pub(super) name: &'static str,
+    /// The file in `programs/` that runs its sides.
+    pub(super) program: &'static str,
     /// Its file in `programs/`, and which of the things that that can do.
     pub(super) module: &'static str,
     pub(super) variant: &'static str,
@@ -29,6 +31,7 @@ const fn system(
 ) -> System {
     System {
         name,
+        program: "run.py",
         module,
         variant,
         needs,
@@ -172,24 +175,37 @@ pub(super) const SYSTEMS: [System; 25] = [
 ];
 /// One writer and several readers, each of which reads every array.
 pub(super) const SPREAD: [System; 5] = [
-    system(
-        "tranship-broadcast-each",
-        "spread",
-        "broadcast",
-        PLAIN,
-        false,
-    ),
-    system("tranship-queue-each", "spread", "queues", PLAIN, false),
-    system(
-        "multiprocessing.Queue-each",
-        "spread",
-        "standard",
-        &["numpy"],
-        false,
-    ),
-    system("vllm-ring", "spread", "ring", &["numpy", "zmq"], false),
-    system("vllm-ring-fit", "spread", "ring-fit", &["numpy"], false),
+    spread("tranship-broadcast-each", "broadcast", PLAIN),
+    spread("tranship-queue-each", "queues", PLAIN),
+    spread("multiprocessing.Queue-each", "standard", &["numpy"]),
+    spread("vllm-ring", "ring", &["numpy", "zmq"]),
+    spread("vllm-ring-fit", "ring-fit", &["numpy"]),
 ];
+
+const fn spread(
+    name: &'static str,
+    variant: &'static str,
+    needs: &'static [&'static str],
+) -> System {
+    System {
+        program: "spread.py",
+        ..system(name, "spread", variant, needs, false)
+    }
+}
+
+/// Loaders of batches of images, with two workers.
+pub(super) const LOADERS: [System; 2] = [
+    System {
+        program: "loader.py",
+        ..system("tranship-DataLoader", "loader", "tranship", TORCH, false)
+    },
+    System {
+        program: "loader.py",
+        ..system("torch.DataLoader", "loader", "torch", &["torch"], false)
+    },
+];
+/// Bytes of a batch of 32 images of bytes.
+pub(super) const BATCH_BYTES: usize = 32 * 3 * 224 * 224;
 const PLAIN: &[&str] = &["numpy", "tranship"];
 const TORCH: &[&str] = &["numpy", "torch", "tranship"];
 /// The product in Rust, born in a pool in Python, copied into one, and without numpy.

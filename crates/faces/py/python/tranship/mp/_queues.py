@@ -119,7 +119,10 @@ class JoinableQueue(Queue):
         self._family().store.finish(self._name)
 
     def join(self):
-        """Waits until all items are finished."""
+        """Waits until all items are finished.
+
+        The items of a process that ended before it finished them count as finished. `PeerDied` then says, once, how many there were and
+        which process ended last; the queue goes on."""
         self._family().store.join(self._name)
 
 
