@@ -31,6 +31,8 @@ pub fn of_services() -> Vec<Entry> {
     vec![
         entry::<tranship::Tranship>(),
         entry::<tranship::Served>(),
+        #[cfg(feature = "iceoryx2")]
+        entry::<iceoryx2::Served>(),
         #[cfg(feature = "tonic")]
         entry::<grpc::Tonic>(),
         entry::<kernel::Bytes<kernel::Stream>>(),

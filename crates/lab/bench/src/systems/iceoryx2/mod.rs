@@ -4,6 +4,9 @@
 //! overflow, memory of a fixed size made beforehand, payload not initialised by the loan, no signal handler.
 
 mod collect;
+mod service;
+
+pub use service::Served;
 
 use std::mem::MaybeUninit;
 
@@ -34,7 +37,7 @@ pub struct Iceoryx2 {
     // Ports before the node that they belong to: dropped in this order.
     publisher: Publisher<Service, [u64], u64>,
     subscriber: Subscriber<Service, [u64], u64>,
-    events: Option<(Notifier<Service>, Listener<Service>)>,
+    events: Events,
     _node: Node<Service>,
     words: usize,
     touch: Touch,
@@ -59,6 +62,65 @@ pub(crate) fn node(run: u64) -> Result<Node<Service>> {
         .signal_handling_mode(SignalHandlingMode::Disabled)
         .create::<Service>()
         .map_err(text("node"))
+}
+
+/// What a side that blocks is told by, and tells by. A side that spins has none.
+struct Events(Option<(Notifier<Service>, Listener<Service>)>);
+
+impl Events {
+    fn open(node: &Node<Service>, wait: Wait, role: Role) -> Result<Events> {
+        if wait != Wait::Block {
+            return Ok(Events(None));
+        }
+        let [out, back] = ways(role);
+        let event = |name: &str| -> Result<_> {
+            let name = format!("{name}/event");
+            node.service_builder(&name.as_str().try_into().map_err(text("name"))?)
+                .event()
+                .max_notifiers(1)
+                .max_listeners(1)
+                .max_nodes(2)
+                .event_id_max_value(1)
+                .open_or_create()
+                .map_err(text("event service"))
+        };
+        let notifier = event(out)?.notifier_builder().create();
+        let listener = event(back)?.listener_builder().create();
+        let notifier = notifier.map_err(text("notifier"))?;
+        Ok(Events(Some((
+            notifier,
+            listener.map_err(text("listener"))?,
+        ))))
+    }
+
+    /// Ends the other side's wait.
+    #[inline(always)]
+    fn tell(&self) -> Result<()> {
+        if let Some((notifier, _)) = &self.0 {
+            notifier.notify().map_err(text("notify"))?;
+        }
+        Ok(())
+    }
+
+    /// Waits for the other side.
+    #[inline(always)]
+    fn wait(&self) -> Result<()> {
+        match &self.0 {
+            Some((_, listener)) => {
+                listener.blocking_wait(|_| {}).map_err(text("wait"))?;
+            }
+            None => std::hint::spin_loop(),
+        }
+        Ok(())
+    }
+}
+
+/// The names of the ways out and back.
+fn ways(role: Role) -> [&'static str; 2] {
+    match role {
+        Role::Ping => ["ping", "pong"],
+        Role::Pong => ["pong", "ping"],
+    }
 }
 
 impl Peer for Iceoryx2 {
@@ -90,11 +152,7 @@ impl Peer for Iceoryx2 {
         } else {
             case.buffers
         };
-        let (out, back) = if role == Role::Ping {
-            ("ping", "pong")
-        } else {
-            ("pong", "ping")
-        };
+        let [out, back] = ways(role);
         let data = |name: &str| -> Result<_> {
             node.service_builder(
                 &format!("{name}/data")
@@ -128,34 +186,7 @@ impl Peer for Iceoryx2 {
             .buffer_size(queue)
             .create()
             .map_err(text("subscriber"))?;
-        let event = |name: &str| -> Result<_> {
-            node.service_builder(
-                &format!("{name}/event")
-                    .as_str()
-                    .try_into()
-                    .map_err(text("name"))?,
-            )
-            .event()
-            .max_notifiers(1)
-            .max_listeners(1)
-            .max_nodes(2)
-            .event_id_max_value(1)
-            .open_or_create()
-            .map_err(text("event service"))
-        };
-        let events = if case.wait == Wait::Block {
-            let notifier = event(out)?
-                .notifier_builder()
-                .create()
-                .map_err(text("notifier"))?;
-            let listener = event(back)?
-                .listener_builder()
-                .create()
-                .map_err(text("listener"))?;
-            Some((notifier, listener))
-        } else {
-            None
-        };
+        let events = Events::open(&node, case.wait, role)?;
         party.barrier()?;
         // Both are there: connect now, not at the first message.
         publisher.update_connections().map_err(text("connect"))?;
@@ -220,10 +251,7 @@ impl Ops for Iceoryx2 {
             receivers == 1,
             "iceoryx2: delivered to {receivers} instead of 1"
         );
-        if let Some((notifier, _)) = &self.events {
-            notifier.notify().map_err(text("notify"))?;
-        }
-        Ok(())
+        self.events.tell()
     }
 
     #[inline(always)]
@@ -232,12 +260,7 @@ impl Ops for Iceoryx2 {
             if let Some(sample) = self.subscriber.receive().map_err(text("receive"))? {
                 break sample;
             }
-            match &self.events {
-                Some((_, listener)) => {
-                    listener.blocking_wait(|_| {}).map_err(text("wait"))?;
-                }
-                None => std::hint::spin_loop(),
-            }
+            self.events.wait()?;
         };
         let stamp = match self.touch {
             Touch::Untouched => *sample.user_header(),
