@@ -91,7 +91,9 @@ impl Subscription {
     fn stand(&self, view: &View, tail: u64, depth: u32) -> Stand {
         let passed = match view.get().win() {
             UNBEGUN => 0,
-            word => ahead(self.position, Win::unpack(word).low).max(0).unsigned_abs(),
+            word => ahead(self.position, Win::unpack(word).low)
+                .max(0)
+                .unsigned_abs(),
         };
         let left = ahead(self.position.wrapping_add(passed), tail).max(0);
         Stand {
