@@ -19,7 +19,7 @@ static int send(tranship_domain *domain)
     tranship_sender *sender = nullptr;
 
     if (tranship_pool_create(domain, 64 << 20, nullptr, &pool, &error) != TRANSHIP_OK ||
-        tranship_listen(domain, "images", TRANSHIP_SOURCE, nullptr, &listener, &error) != TRANSHIP_OK ||
+        tranship_listen(domain, "images", TRANSHIP_SENDER, nullptr, &listener, &error) != TRANSHIP_OK ||
         tranship_accept_sender(listener, TRANSHIP_FOREVER, &sender, &error) != TRANSHIP_OK)
         return failed(error);
     tranship::MatAllocator images(pool);

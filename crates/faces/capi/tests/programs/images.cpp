@@ -90,7 +90,7 @@ static void send_all(tranship_domain *domain)
 
     OK(tranship_pool_create(domain, 64 << 20, NULL, &pool, NULL));
     OK(tranship_pool_create(domain, 8 << 20, NULL, &small, NULL));
-    OK(tranship_listen(domain, "images", TRANSHIP_SOURCE, NULL, &listener, NULL));
+    OK(tranship_listen(domain, "images", TRANSHIP_SENDER, NULL, &listener, NULL));
     OK(tranship_accept_sender(listener, TRANSHIP_FOREVER, &to, NULL));
     cv::Mat kept;
     {
