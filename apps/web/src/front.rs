@@ -516,7 +516,7 @@ impl<B: Behind> Front<B> {
         }
         self.look = next;
         for (slot, status) in over {
-            // Its end has a time, too.
+            // A connection that ends has a time limit, too.
             self.look_soon();
             match status {
                 0 => self.close(slot),

@@ -4,7 +4,7 @@ use crate::site::Site;
 use std::time::Duration;
 use tranship_testkit::{Watchdog, resource::scheduled};
 
-/// Time in which no component may run.
+/// Time in which no component may run. A quiet time has no event to wait for.
 const QUIET: Duration = Duration::from_secs(1);
 
 #[test]

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use tranship_ledger::{Queue, Reader, Source, Words, are_alive, raise, release};
 use tranship_sync::atomic::{AtomicU32, Ordering};
 
-/// What is done in another way than it is built.
+/// The step that a model takes in another way than the library.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Does {
     Right,

@@ -22,7 +22,7 @@ struct World {
     ended: AtomicU32,
 }
 
-/// What is done in another way than the library does it.
+/// The step that a model takes in another way than the library.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Does {
     Right,

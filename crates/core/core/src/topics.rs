@@ -353,7 +353,7 @@ pub fn write_list(pieces: &[Named], list: &mut BufferMut) -> Result<(), Error> {
 
 /// Takes a list of at most `most` pieces apart. It is copied once. None: it is none.
 pub fn read_list(list: &Buffer, most: usize) -> Option<Vec<Named>> {
-    // Its length bounds what is copied.
+    // The length of the list bounds the bytes that are copied.
     if list.len() > list_len(most) {
         return None;
     }

@@ -248,7 +248,7 @@ fn a_client_that_is_silent_is_given_up() {
     assert_eq!(request.recv().unwrap_err().kind(), error);
     assert_eq!(request.recv().unwrap_err().kind(), ErrorKind::PeerGone);
     drop(request);
-    // Its channels are closed, and other clients go on.
+    // The channels of that client are closed, and other clients go on.
     let other = beside(&service, || domains.1.client("x").expect("client"));
     assert!(silent.wait().is_err());
 

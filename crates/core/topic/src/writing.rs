@@ -781,7 +781,7 @@ mod tests {
         assert_eq!(writing.status().demoted, stopped.len() as u64);
         drop((writing, stopped));
 
-        // The same for memory that they keep.
+        // Subscribers that keep memory lose the rank in one call, too.
         let (mut writing, stopped) = held_back(&here, limit);
         let mut shortage = Shortage::default();
         assert!(!writing.demote_for_memory(&mut shortage));

@@ -37,7 +37,7 @@ pub struct Component {
     pub inherit: Vec<String>,
     /// Number of processes.
     pub replicas: u32,
-    /// Its ends, by the names that it uses: number of the wire, and what it does there.
+    /// The component's ends, by the names that it uses: number of the wire, and what it does there.
     pub ends: BTreeMap<String, (usize, Part)>,
     /// For a program that knows nothing of channels.
     pub filter: Option<Filter>,

@@ -31,7 +31,7 @@ const USUAL: [&str; 7] = ["PATH", "HOME", "LANG", "LC_ALL", "TZ", "TERM", "TMPDI
 pub struct Seen {
     /// Name of the process: its component, and the number of the replica.
     pub name: String,
-    /// Its state.
+    /// State of the process.
     pub state: State,
     /// Process id, while it runs.
     pub pid: Option<u32>,

@@ -5,7 +5,7 @@ use tranship_ledger::{Few, Slots};
 
 /// Buffers that a sender looks at together after it has sent.
 pub(crate) const FEW: u32 = 8;
-/// The same number as the length of an array.
+/// [`FEW`] as the length of an array.
 pub(super) const FEW_SLOTS: usize = FEW as usize;
 
 /// `N` consecutive slots.

@@ -182,7 +182,7 @@ fn a_view_shows_components_and_rates() {
 const SLEEPERS: &str = r#"
 [component.plain]
 run = ["sleep", "1000000"]
-# Its sleeper leaves its group, and has no parent.
+# The sleeper of this component leaves its group, and has no parent.
 [component.daemon]
 run = ["sh", "-c", "setsid sh -c 'sleep 1000001 & echo $$ > DIR/started; sleep 1000002' & sleep 1000003"]
 sandbox.write = ["DIR"]

@@ -36,7 +36,7 @@ impl Stage {
             .arg(self.file())
             .args(arguments)
             .stdin(Stdio::null())
-            // Its folder is looked at afterwards.
+            // The test looks at this folder afterwards.
             .env("XDG_RUNTIME_DIR", self.dir.path())
             .env_remove("TRANSHIP_SOCKET")
             .env_remove("RUST_LOG");

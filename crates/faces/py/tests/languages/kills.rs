@@ -255,7 +255,7 @@ fn clients_are_killed() {
             let len = request.len() as u64;
             match request.reply(&len.to_ne_bytes()) {
                 Ok(()) if len == 0 => return,
-                // Its client is dead.
+                // The client of this request is dead.
                 Err(failed) => assert!(is_over(&failed.error), "{}", failed.error),
                 Ok(()) => {}
             }
