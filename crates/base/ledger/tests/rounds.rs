@@ -70,11 +70,7 @@ struct World {
 
 impl World {
     fn new(begin: u64, limits: Limits) -> World {
-        let pace = Pace {
-            small: 0,
-            ..Pace::PRODUCTION
-        };
-        let mut rounds = Rounds::new(SLOTS, pace);
+        let mut rounds = Rounds::new(SLOTS, Pace::PRODUCTION);
         let ring = rounds.add_ring(LINES);
         let lines: Vec<Line> = (0..LINES).map(|_| Line::default()).collect();
         // What was published before.
@@ -567,11 +563,7 @@ fn one_buffer_in_many_tables_takes_bounded_memory() {
     for readers in [1, 28, 64, 200] {
         let memory: Vec<Line> = (0..LINES).map(|_| Line::default()).collect();
         let lines = Lines::new(&memory).expect("a power of two");
-        let pace = Pace {
-            small: 0,
-            ..Pace::PRODUCTION
-        };
-        let mut rounds = Rounds::new(SLOTS, pace);
+        let mut rounds = Rounds::new(SLOTS, Pace::PRODUCTION);
         let mut published = Published::new(LINES, 0, rounds.add_ring(LINES));
         let (desk, table) = (Desk::default(), World::memory().table);
         let win = Win {
@@ -645,7 +637,6 @@ fn all_but_one_of_200_readers_die_at_once() {
         desks: 2,
         table: 1,
         sweep: 1,
-        small: 0,
     };
     for steps in [0, 1, 40, 100, 1000, 4000, 6000] {
         let memory: Vec<Line> = (0..LINES).map(|_| Line::default()).collect();

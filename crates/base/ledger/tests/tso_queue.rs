@@ -68,11 +68,7 @@ impl Queue {
     }
 
     fn writer(&self) -> (Rounds, Published) {
-        let pace = Pace {
-            small: 0,
-            ..Pace::PRODUCTION
-        };
-        let mut rounds = Rounds::new(1, pace);
+        let mut rounds = Rounds::new(1, Pace::PRODUCTION);
         let ring = rounds.add_ring(2);
         let limits = Limits {
             window: 1,

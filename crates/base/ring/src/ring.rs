@@ -151,15 +151,6 @@ impl Ring {
         self.own.front().head.store(head, Ordering::Release);
     }
 
-    /// Gives lines back, with a full fence in the same instruction.
-    #[inline]
-    pub fn give_back_and_fence(&self, head: u64) {
-        // Ordering: as above, and SeqCst: in the single total order it comes before notify's load of `asleep`.
-        self.own.front().head.swap(head, Ordering::SeqCst);
-        #[cfg(loom)]
-        fence(Ordering::SeqCst);
-    }
-
     /// Says whether a line waits, after the lines that this end has given back.
     #[inline]
     pub fn has_line(&self) -> bool {

@@ -20,7 +20,7 @@ fn words(n: u64) -> [u64; 8] {
     std::array::from_fn(|i| if i == 0 { n << 32 } else { n * 10 + i as u64 })
 }
 
-fn run(publish: Publish, give_back: fn(&Ring, u64)) {
+fn run(publish: Publish) {
     let (source, sink) = Ring::pair(2);
     let payload: Payload = Arc::default();
     let theirs = Arc::clone(&payload);
@@ -52,7 +52,7 @@ fn run(publish: Publish, give_back: fn(&Ring, u64)) {
             // SAFETY: as above, with the producer's write.
             assert_eq!(unsafe { *cell }, n);
         });
-        give_back(&sink, consumer.head());
+        sink.give_back(consumer.head());
     }
     assert_eq!(consumer.try_pop(sink.their_lines()), None);
     producer.join().unwrap();
@@ -60,10 +60,10 @@ fn run(publish: Publish, give_back: fn(&Ring, u64)) {
 
 #[test]
 fn in_order_and_whole_with_release() {
-    model::explore(3, || run(Publish::Release, Ring::give_back));
+    model::explore(3, || run(Publish::Release));
 }
 
 #[test]
 fn in_order_and_whole_with_seqcst() {
-    model::explore(3, || run(Publish::SeqCst, Ring::give_back_and_fence));
+    model::explore(3, || run(Publish::SeqCst));
 }

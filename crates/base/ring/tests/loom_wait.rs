@@ -301,7 +301,8 @@ fn a_sleeper_on_its_descriptor_is_woken() {
 }
 
 /// A whole link of two lines: the source sleeps while it is full, the sink while it is empty.
-fn both_ends_sleep(give_back: fn(&Ring, u64)) {
+#[test]
+fn a_ring_with_both_ends_asleep() {
     const MESSAGES: u64 = 3;
     model::explore(3, move || {
         let (source, sink) = Ring::pair(2);
@@ -323,30 +324,16 @@ fn both_ends_sleep(give_back: fn(&Ring, u64)) {
             wait_for(&mut [sink.point()], || sink.has_line());
             let words = consumer.try_pop(sink.their_lines()).unwrap();
             assert_eq!(words[..2], [n << 32, n]);
-            give_back(&sink, consumer.head());
+            sink.give_back(consumer.head());
+            sink.fence_then_notify(|| panic!("it sleeps on the word"));
         }
         other.join().unwrap();
     });
 }
 
-#[test]
-fn a_ring_with_both_ends_asleep() {
-    both_ends_sleep(|sink, head| {
-        sink.give_back(head);
-        sink.fence_then_notify(|| panic!("it sleeps on the word"));
-    });
-}
-
-#[test]
-fn a_ring_whose_lines_come_back_with_a_fence() {
-    both_ends_sleep(|sink, head| {
-        sink.give_back_and_fence(head);
-        sink.notify(|| panic!("it sleeps on the word"));
-    });
-}
-
 /// A source waits until its only line is taken: without the sink's wake-up, no other event would end the wait.
-fn the_last_line_comes_back(give_back: fn(&Ring, u64)) {
+#[test]
+fn the_last_line_comes_back_before_a_fence() {
     model::explore(3, move || {
         let (source, sink) = Ring::pair(2);
         let pushed = Producer::new().push(source.own_lines(), Publish::Release, [1 << 32; 8]);
@@ -354,23 +341,8 @@ fn the_last_line_comes_back(give_back: fn(&Ring, u64)) {
         let other = thread::spawn(move || {
             wait_for(&mut [source.point()], || source.their_head() == 1);
         });
-        give_back(&sink, 1);
-        other.join().unwrap();
-    });
-}
-
-#[test]
-fn the_last_line_comes_back_before_a_fence() {
-    the_last_line_comes_back(|sink, head| {
-        sink.give_back(head);
+        sink.give_back(1);
         sink.fence_then_notify(|| panic!("it sleeps on the word"));
-    });
-}
-
-#[test]
-fn the_last_line_comes_back_with_a_fence() {
-    the_last_line_comes_back(|sink, head| {
-        sink.give_back_and_fence(head);
-        sink.notify(|| panic!("it sleeps on the word"));
+        other.join().unwrap();
     });
 }

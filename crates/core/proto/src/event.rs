@@ -132,7 +132,8 @@ pub enum Event {
         with_sent: bool,
         new_reader: bool,
     },
-    /// fds: 0. To the writer: both counters of the queue leave the reader set together.
+    /// fds: 0. To the writer: both counters of the queue leave the reader set together. To both ends of the channel, with
+    /// epoch 0: nothing of the pool is alive any more, and its counters of the channel are over.
     QueueLeft {
         pool: PoolId,
         channel: ChannelId,

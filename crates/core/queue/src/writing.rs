@@ -96,11 +96,7 @@ impl Writing {
         let message_type = options.message_type.as_deref();
         let readers = topics::publish_typed(domain, name, shown, held, message_type, claims_of)?;
         let slots = topics::slots(&pool);
-        let pace = Pace {
-            small: 0,
-            ..Pace::PRODUCTION
-        };
-        let mut rounds = Rounds::new(slots, pace);
+        let mut rounds = Rounds::new(slots, Pace::PRODUCTION);
         let published = Published::new(options.depth, 0, rounds.add_ring(options.depth));
         Ok(Writing {
             domain: domain.clone(),

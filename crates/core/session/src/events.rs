@@ -101,11 +101,14 @@ impl DomainCore {
                 pool,
                 channel,
                 epoch,
-            } => {
-                if let Some(own) = self.register.own(pool) {
-                    own.queue_left(channel, epoch);
+            } => match self.register.own(pool) {
+                Some(own) => own.queue_left(channel, epoch),
+                None => {
+                    if let Some(link) = self.link(channel) {
+                        link.end_pool(pool);
+                    }
                 }
-            }
+            },
             Event::ReaderLeft {
                 pool,
                 domain,
@@ -350,9 +353,9 @@ impl DomainCore {
         }
     }
 
-    /// Handles that this domain's counters of a pool no longer count. Links that still name the pool go on with them,
-    /// and a later offer must use them too. While there are any, the pool stays on the register, and `turn` gives it up
-    /// once it is alone.
+    /// Handles that this domain's counters of a pool no longer count. Links to which the pool is assigned go on with
+    /// them until `QueueLeft`, and a later offer must use them too. While there are any, the pool stays on the register,
+    /// and `turn` gives it up once it is alone.
     fn forget_foreign(&self, pool: PoolId) {
         let over = self.register.with_foreign(|all| {
             let foreign = all.get(&pool)?;

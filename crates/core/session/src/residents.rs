@@ -237,6 +237,8 @@ pub trait LinkMember: Any + Send + Sync {
     fn offered(&self, offer: Offer, known: bool, fds: Vec<OwnedFd>) -> Result<Taken, Error>;
     /// Opens a pool: the manager has raised the writer's epoch for this domain's counters.
     fn open_pool(&self, pool: PoolId);
+    /// Ends the assignment of a pool of which nothing is alive any more.
+    fn end_pool(&self, pool: PoolId);
     /// Returns this domain's counters of an assigned pool.
     fn counts_of(&self, pool: PoolId) -> Option<Arc<CountsRw>>;
     /// Prepares for a queue's departure from a reader set: takes the buffers that only this queue keeps.

@@ -149,11 +149,7 @@ impl Writing {
             move |uid| makes.of(uid),
         )?;
         let slots = topics::slots(&pool);
-        let pace = Pace {
-            small: 0,
-            ..Pace::PRODUCTION
-        };
-        let mut rounds = Rounds::new(slots, pace);
+        let mut rounds = Rounds::new(slots, Pace::PRODUCTION);
         let published = Published::new(options.depth, 0, rounds.add_ring(options.depth));
         let is_steady = has_steady_counter();
         Ok(Writing {

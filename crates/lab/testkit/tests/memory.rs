@@ -6,10 +6,11 @@ use std::time::Duration;
 use tranship_core::admin::{ManagerStat, StatRecord};
 use tranship_core::error::{Limit, Shortage};
 use tranship_core::{
-    BufferMut, ChannelOptions, Domain, Error, ErrorKind, Message, Pool, PoolOptions, Receiver,
-    Sender, Trust,
+    Body, BufferMut, ChannelOptions, Domain, Error, ErrorKind, Message, Pool, PoolOptions,
+    Receiver, Released, Sender, Trust,
 };
 use tranship_manager::Config;
+use tranship_testkit::chaos::{held, returns_to};
 use tranship_testkit::{Cgroup, Control, Exit, Held, Peer, Watchdog, child, skipped};
 
 const CHUNK: usize = 256 << 10;
@@ -471,4 +472,155 @@ fn a_stopped_reader_strands_only_what_it_was_shown() {
     drop(two.alloc(30 * CHUNK).expect("more than was left before"));
     holder.send(&()).expect("send");
     assert_eq!(holder.wait(), Exit::Code(0));
+}
+
+/// Generations of pools over one channel, and the buffers of each.
+const GENERATIONS: u32 = 8;
+const SENT: u8 = 3;
+
+/// Takes part until it is told the next thing, and uses the channel.
+fn stays(ctl: &Control, domain: &Domain, sender: &mut Sender) {
+    while !ctl.is_ready() {
+        domain.turn().unwrap();
+        sender.wait_taken(Duration::ZERO).unwrap();
+    }
+    // The releases of buffers whose pool is gone.
+    for _ in 0..SENT {
+        let back = sender.try_recv_back().unwrap().unwrap();
+        assert!(matches!(back.body, Body::Released(Some(_))), "{back:?}");
+    }
+}
+
+// Sends buffers of a pool that others may forward, and lives until it is killed.
+child!(
+    fn is_born(ctl: Control) {
+        let socket: String = ctl.recv().unwrap().unwrap();
+        let domain = join("born", &socket, true);
+        let pool = domain.create_pool(options(4).allow_forward(true)).unwrap();
+        let mut sender = domain.open::<Sender>("in").unwrap();
+        for byte in 0..SENT {
+            let buf = pool.copy(&[byte; 100]).unwrap();
+            sender.send(buf.freeze()).unwrap();
+        }
+        ctl.recv::<()>().unwrap();
+    }
+);
+
+// Forwards the messages of one sender after another over a channel that stays.
+child!(
+    fn forwards(ctl: Control) {
+        let socket: String = ctl.recv().unwrap().unwrap();
+        let domain = join("forwards", &socket, false);
+        let listener = domain.listen::<Receiver>("in").unwrap();
+        let mut sender = domain.open::<Sender>("out").unwrap();
+        ctl.send(&()).unwrap();
+        while ctl.recv::<()>().unwrap().is_some() {
+            let mut receiver = listener.accept().unwrap();
+            for _ in 0..SENT {
+                let buf = receiver.recv().unwrap().into_buffer().unwrap();
+                sender.send(buf).unwrap();
+            }
+            ctl.send(&()).unwrap();
+            assert_eq!(receiver.recv().unwrap_err().kind(), ErrorKind::PeerDied);
+            drop(receiver);
+            stays(&ctl, &domain, &mut sender);
+        }
+    }
+);
+
+// Sends buffers of one pool after another over a channel that stays.
+child!(
+    fn makes_pools(ctl: Control) {
+        let socket: String = ctl.recv().unwrap().unwrap();
+        let domain = join("makes", &socket, false);
+        let mut sender = domain.open::<Sender>("out").unwrap();
+        ctl.send(&()).unwrap();
+        while ctl.recv::<()>().unwrap().is_some() {
+            let pool = pool(&domain, 4);
+            for byte in 0..SENT {
+                let buf = pool.copy(&[byte; 100]).unwrap();
+                sender.send(buf.freeze()).unwrap();
+            }
+            sender.wait_taken(None).unwrap();
+            ctl.send(&()).unwrap();
+            drop(pool);
+            stays(&ctl, &domain, &mut sender);
+        }
+    }
+);
+
+// Takes the messages of that channel.
+child!(
+    fn takes(ctl: Control) {
+        let socket: String = ctl.recv().unwrap().unwrap();
+        let domain = join("takes", &socket, false);
+        let listener = domain.listen::<Receiver>("out").unwrap();
+        ctl.send(&()).unwrap();
+        let mut receiver = listener.accept().unwrap();
+        while ctl.recv::<()>().unwrap().is_some() {
+            for byte in 0..SENT {
+                let message = receiver.recv().unwrap();
+                assert_eq!(message.to_vec(), [byte; 100]);
+                receiver.send_back(Released(message.body)).unwrap();
+            }
+            ctl.send(&()).unwrap();
+            while !ctl.is_ready() {
+                domain.turn().unwrap();
+                assert!(receiver.try_recv().unwrap().is_none());
+            }
+        }
+    }
+);
+
+/// Runs generations of pools between two processes that stay. After each, the processes and the manager have exactly
+/// what they had after the first one.
+fn generations(sends: Peer, each: impl Fn(&Peer, &str)) {
+    let dog = dog();
+    let manager = manages().start().expect("manager");
+    let socket: String = manager.expect();
+    let takes = takes().start().expect("a child");
+    takes.ask::<()>(&socket);
+    sends.ask::<()>(&socket);
+    let living = [&manager, &sends, &takes];
+    let mut first: Option<(Held, ManagerStat)> = None;
+    for generation in 0..GENERATIONS {
+        dog.step(format!("generation {generation}"));
+        takes.send(&()).expect("send");
+        each(&sends, &socket);
+        takes.expect::<()>();
+        if let Some((held, _)) = &first {
+            returns_to(&format!("generation {generation}"), held, &living);
+        }
+        let now = without_pools(&dog, &living);
+        let (_, before) = first.get_or_insert_with(|| (held(&living), now.clone()));
+        assert_eq!(totals_are(&now), totals_are(before), "{now:?}");
+        assert_eq!(now.descriptors, before.descriptors, "{now:?}");
+    }
+}
+
+/// Waits until the manager, and the kernel, have no pool.
+fn without_pools(dog: &Watchdog, living: &[&Peer]) -> ManagerStat {
+    loop {
+        let now = accounted(dog, living);
+        if now.data_bytes + now.table_bytes == 0 {
+            return now;
+        }
+    }
+}
+
+#[test]
+fn writers_that_die_leave_nothing_in_a_channel_that_their_buffers_took() {
+    generations(forwards().start().expect("a child"), |forwards, socket| {
+        let born = is_born().start().expect("a writer");
+        born.send(socket).expect("send");
+        forwards.ask::<()>(&());
+        assert_eq!(born.kill(), Exit::Signal(libc::SIGKILL));
+    });
+}
+
+#[test]
+fn pools_that_go_leave_nothing_in_their_channel() {
+    generations(makes_pools().start().expect("a child"), |makes, _| {
+        makes.ask::<()>(&());
+    });
 }

@@ -15,8 +15,6 @@ pub struct Pace {
     pub table: usize,
     /// Entries that are swept a step.
     pub sweep: usize,
-    /// A pool of fewer slots is collected only when nothing is free.
-    pub small: usize,
 }
 
 impl Pace {
@@ -25,7 +23,6 @@ impl Pace {
         desks: 0,
         table: 32,
         sweep: 8,
-        small: 64,
     };
 }
 
@@ -184,7 +181,7 @@ impl Rounds {
     /// Whether what is available only just lasts until a round is over that begins now.
     #[inline(always)]
     fn is_due(&self, available: usize) -> bool {
-        if self.ended < 8 || self.slots.len() < self.pace.small {
+        if self.ended < 8 {
             return false;
         }
         let entries = self.ended + self.held;

@@ -44,7 +44,6 @@ impl State {
             desks: 1,
             table: 1,
             sweep: 1,
-            small: 0,
         };
         let mut rounds = Rounds::new(slots, pace);
         let rings = (0..config.rings()).map(|_| {

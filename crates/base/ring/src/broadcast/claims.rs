@@ -18,7 +18,7 @@
 //! Two more words are for sleeping. `asleep` says that readers may sleep on `bell`. `room` is a position at whose
 //! taking the writer wants to be woken.
 
-use super::words::{SEQUENCES, ahead, sequence};
+use super::words::{SEQUENCES, ahead, name, named, sequence};
 use tranship_sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// Bits of a claim's word above the sequence number, which name the reader.
@@ -43,7 +43,7 @@ struct Bell {
 #[derive(Debug, Default)]
 #[repr(C, align(64))]
 struct Room {
-    /// The sequence number of the position at whose taking the writer is woken; 0: it does not wait.
+    /// Names the position at whose taking the writer is woken; 0: it does not wait.
     at: AtomicU64,
     word: AtomicU32,
 }
@@ -187,7 +187,7 @@ impl<'a> Claims<'a> {
         // Ordering: acquire; partner: the release of `took`.
         let seen = word.load(Ordering::Acquire);
         // Ordering: relaxed; the caller's fence follows.
-        at.store(sequence(position), Ordering::Relaxed);
+        at.store(name(position), Ordering::Relaxed);
         seen
     }
 
@@ -207,7 +207,7 @@ impl<'a> Claims<'a> {
     pub fn took(&self, position: u64, wake: impl FnOnce(&AtomicU32)) {
         // Ordering: relaxed; a store of the reader's desk may become visible after this load, so the writer's first wait is short.
         let at = self.front.writer.at.load(Ordering::Relaxed);
-        if at != 0 && ahead(at, sequence(position)) >= 0 {
+        if named(at).is_some_and(|at| ahead(at, sequence(position)) >= 0) {
             self.call_writer(wake);
         }
     }
@@ -283,5 +283,11 @@ mod tests {
         claims.took(4, |_| calls += 1);
         claims.took(5, |_| calls += 1);
         assert_eq!(calls, 1);
+        // The sequence number of this position is 0.
+        let last = SEQUENCES;
+        claims.want_room(last);
+        claims.took(last - 1, |_| panic!("not yet"));
+        claims.took(last + 1, |_| calls += 1);
+        assert_eq!(calls, 2);
     }
 }

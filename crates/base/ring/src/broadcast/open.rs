@@ -4,7 +4,7 @@
 //! a claim gives to the reader and that no entry names is therefore done. If the reader dies, its entries say what it
 //! had.
 
-use super::words::{SEQUENCES, sequence};
+use super::words::{name, named, sequence};
 use tranship_sync::atomic::{AtomicU64, Ordering};
 
 /// The most items that a reader may have taken and not acknowledged.
@@ -50,13 +50,13 @@ pub enum Open {
 /// Reads an entry: the sequence number of a position, and what is said of it. `None`: the entry is free.
 #[inline(always)]
 pub fn open(word: u64) -> Option<(u64, Open)> {
-    let number = word & SEQUENCES;
+    let number = named(word)?;
     let open = match (word & REJECTED != 0, word & BACK != 0) {
         (true, _) => Open::Rejected,
         (_, true) => Open::Back,
         _ => Open::Held,
     };
-    (number != 0).then_some((number, open))
+    Some((number, open))
 }
 
 // The writer maps them read-only, where Rust defines relaxed loads only: fences give the order.
@@ -100,7 +100,7 @@ impl Opens {
             self.used.store(free as u64 + 1, Ordering::Release);
         }
         // Ordering: release; partner: `word`. The claim, which the writer reads first, follows.
-        self.entries.0[free].store(sequence(position), Ordering::Release);
+        self.entries.0[free].store(name(position), Ordering::Release);
         Some(free)
     }
 
@@ -115,7 +115,7 @@ impl Opens {
     /// late if the writer has dismissed the reader ([`Dismissed`](super::Dismissed)).
     #[inline(always)]
     pub fn acknowledge(&self, entry: usize, position: u64) -> bool {
-        let held = sequence(position);
+        let held = name(position);
         // Ordering: sequential, for the fence; release; partner: `word`. All access to the item comes before.
         let done =
             self.entries.0[entry].compare_exchange(held, 0, Ordering::SeqCst, Ordering::Relaxed);
@@ -144,7 +144,7 @@ impl Opens {
             Open::Rejected => REJECTED,
         };
         // Ordering: release; partner: `word`.
-        self.entries.0[entry].store(sequence(position) | bit, Ordering::Release);
+        self.entries.0[entry].store(name(position) | bit, Ordering::Release);
     }
 }
 
@@ -175,5 +175,23 @@ mod tests {
             (opens.of(13), opens.of(9)),
             (Some(Open::Held), Some(Open::Rejected))
         );
+    }
+
+    /// The sequence numbers begin again: that of the last position before is 0.
+    #[test]
+    fn entries_name_positions_around_the_end_of_the_numbers() {
+        use super::super::words::SEQUENCES;
+        for position in [SEQUENCES - 1, SEQUENCES, SEQUENCES + 1] {
+            let opens = Opens::default();
+            assert_eq!(opens.enter(position, 2), Some(0));
+            assert_eq!(opens.of(position), Some(Open::Held), "{position}");
+            assert_eq!(opens.enter(7, 2), Some(1), "{position} has its entry");
+            opens.hand_back(0, position, Open::Back);
+            assert_eq!(opens.of(position), Some(Open::Back));
+            opens.clear(0);
+            assert_eq!(opens.enter(position, 2), Some(0));
+            assert!(opens.acknowledge(0, position));
+            assert_eq!(opens.of(position), None);
+        }
     }
 }

@@ -34,6 +34,22 @@ pub fn sequence(position: u64) -> u64 {
     position.wrapping_add(1) & SEQUENCES
 }
 
+/// The bit of a word that names a position, and of which 0 says that it names none.
+const NAMES: u64 = 1 << 60;
+
+/// Returns the word that names a position, beside words that name none. The sequence number alone is 0 for position
+/// 2^48 - 1.
+#[inline(always)]
+pub(super) fn name(position: u64) -> u64 {
+    sequence(position) | NAMES
+}
+
+/// Returns the sequence number of the position that such a word names. `None`: it names none.
+#[inline(always)]
+pub(super) fn named(word: u64) -> Option<u64> {
+    (word & NAMES != 0).then_some(word & SEQUENCES)
+}
+
 /// Returns word 0 of a published line.
 #[inline(always)]
 pub fn first_word(position: u64, kind: u64) -> u64 {

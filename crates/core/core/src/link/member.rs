@@ -99,6 +99,9 @@ impl LinkMember for LinkShared {
     fn open_pool(&self, pool: PoolId) {
         self.open_pool(pool);
     }
+    fn end_pool(&self, pool: PoolId) {
+        self.end_pool(pool);
+    }
     fn counts_of(&self, pool: PoolId) -> Option<Arc<CountsRw>> {
         self.find(pool).map(|a| a.counts.clone())
     }

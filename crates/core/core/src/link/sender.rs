@@ -189,6 +189,14 @@ impl Sender {
         }
     }
 
+    /// Gives back the assignments of pools that are gone. No handle of a buffer of such a pool is left.
+    #[inline]
+    fn give_back_assignments(&mut self) {
+        if self.link.drop_over() {
+            self.outs.retain(|out| !out.assignment.is_over());
+        }
+    }
+
     /// Returns the place of an assigned pool among `outs`.
     fn place_of(&self, home: *const ()) -> Option<usize> {
         self.outs.iter().position(|out| out.home == home)

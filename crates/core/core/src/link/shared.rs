@@ -38,13 +38,36 @@ pub(crate) struct Assignment {
     /// At a sink: the manager has put this end's counters on the writer's reader set, so references may be taken. At a
     /// source: the manager has said that the source may send.
     pub(crate) open: AtomicBool,
+    /// Nothing of the pool is alive in any domain: the Sender or Receiver gives the assignment back.
+    over: AtomicBool,
 }
 
 impl Assignment {
+    pub(crate) fn new(
+        pool: PoolId,
+        side: Assigned,
+        (counts_fd, counts): (OwnedFd, CountsRw),
+    ) -> Assignment {
+        Assignment {
+            pool,
+            side,
+            counts: Arc::new(counts),
+            counts_fd,
+            open: AtomicBool::new(false),
+            over: AtomicBool::new(false),
+        }
+    }
+
+    /// Whether the pool is gone, so that no message names it any more.
+    pub(crate) fn is_over(&self) -> bool {
+        // Ordering: acquire; partner: the release of `end_pool`.
+        self.over.load(Ordering::Acquire)
+    }
+
     /// Whether the assignment is shown to a new manager. A source makes an unconfirmed assignment anew: nothing was
     /// sent by it.
     pub(crate) fn is_claimed(&self, role: Role) -> bool {
-        role == Role::Sink || self.open.load(Ordering::Acquire)
+        !self.is_over() && (role == Role::Sink || self.open.load(Ordering::Acquire))
     }
 }
 
@@ -133,6 +156,10 @@ pub(crate) struct LinkShared {
     pub(crate) assigned: Mutex<Vec<Arc<Assignment>>>,
     /// Rises with `assigned`, so that cursors know when to look again.
     pub(crate) assigned_version: AtomicU32,
+    /// Whether some assignments are over and not given back yet.
+    has_over: AtomicBool,
+    /// The newest pool whose assignment is over, as a number: the receiver may still say that it has released its buffers.
+    newest_over: AtomicU32,
     /// Descriptor to which this end writes a byte when the peer sleeps on its own.
     peer_fd: Mutex<Option<OwnedFd>>,
     fd_awaited: AtomicBool,
@@ -208,6 +235,8 @@ impl LinkShared {
             gone: AtomicU32::new(Gone::No as u32),
             assigned: Mutex::new(Vec::new()),
             assigned_version: AtomicU32::new(0),
+            has_over: AtomicBool::new(false),
+            newest_over: AtomicU32::new(0),
             peer_fd: Mutex::new(None),
             fd_awaited: AtomicBool::new(false),
             doorbell: Mutex::default(),
@@ -396,7 +425,7 @@ impl LinkShared {
     pub(crate) fn find(&self, pool: PoolId) -> Option<Arc<Assignment>> {
         lock(&self.assigned)
             .iter()
-            .find(|a| a.pool == pool)
+            .find(|a| a.pool == pool && !a.is_over())
             .cloned()
     }
 
@@ -422,6 +451,40 @@ impl LinkShared {
     pub(crate) fn remove(&self, pool: PoolId) {
         lock(&self.assigned).retain(|a| a.pool != pool);
         self.assigned_version.fetch_add(1, Ordering::Release);
+    }
+
+    /// Ends the assignment of a pool of which nothing is alive any more. The Sender, or the Receiver, has pointers to it
+    /// and gives it back by itself ([`drop_over`](LinkShared::drop_over)).
+    pub(crate) fn end_pool(&self, pool: PoolId) {
+        if let Some(assignment) = self.find(pool) {
+            self.newest_over.fetch_max(pool.0, Ordering::Relaxed); // a name that is read later
+            // Ordering: release; partner: `is_over`. The flag of the link follows, so that a look that finds it finds this.
+            assignment.over.store(true, Ordering::Release);
+            self.has_over.store(true, Ordering::Release);
+        }
+    }
+
+    /// Whether the assignment of a pool may be over.
+    pub(super) fn was_assigned(&self, pool: PoolId) -> bool {
+        pool.0 <= self.newest_over.load(Ordering::Relaxed)
+    }
+
+    /// Takes the assignments that are over off the list. Returns whether there were any: then the caller, this end's
+    /// Sender or Receiver, drops its own handles of them.
+    #[inline]
+    pub(super) fn drop_over(&self) -> bool {
+        // Relaxed: a hint, which the next look sees.
+        self.has_over.load(Ordering::Relaxed) && self.take_over()
+    }
+
+    #[cold]
+    fn take_over(&self) -> bool {
+        // Ordering: acquire; partner: the release of `end_pool`.
+        self.has_over.swap(false, Ordering::Acquire);
+        let mut assigned = lock(&self.assigned);
+        let over: Vec<_> = assigned.extract_if(.., |a| a.is_over()).collect();
+        drop(assigned);
+        !over.is_empty() // dropped without the lock
     }
 
     /// At a sink: whether a pool is wanted here.
@@ -464,13 +527,7 @@ impl LinkShared {
             counts.for_each(|count| count.store(1, Ordering::Relaxed));
         }
         let shown = counts_fd.try_clone().map_err(error::system("fcntl"))?;
-        self.add(Assignment {
-            pool,
-            side,
-            counts: Arc::new(counts),
-            counts_fd,
-            open: AtomicBool::new(false),
-        });
+        self.add(Assignment::new(pool, side, (counts_fd, counts)));
         Ok(shown)
     }
 

@@ -452,6 +452,24 @@ pub(crate) enum Left {
     Reader(DomainId),
 }
 
+impl Left {
+    /// Returns the event that says it.
+    pub fn event(self, pool: PoolId, epoch: u64) -> Event {
+        match self {
+            Left::Queue(channel) => Event::QueueLeft {
+                pool,
+                channel,
+                epoch,
+            },
+            Left::Reader(domain) => Event::ReaderLeft {
+                pool,
+                domain,
+                epoch,
+            },
+        }
+    }
+}
+
 /// The step that waits for a message to have gone out.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Then {

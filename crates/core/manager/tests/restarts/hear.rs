@@ -97,6 +97,12 @@ impl World {
                 if let Some(own) = p.pools.get_mut(&pool) {
                     own.queues.remove(&channel);
                     own.epoch = own.epoch.max(epoch);
+                } else if let Some(link) = p.links.get_mut(&channel)
+                    && link.assigned.remove(&pool).is_some()
+                {
+                    let may_come = link.role == Role::Sink && self.dirty.contains(&(channel, pool));
+                    assert!(!may_come, "an assignment ends before its messages");
+                    self.count("assignment ended");
                 }
             }
             Event::ReaderLeft {

@@ -85,6 +85,8 @@ impl World {
                     "the writer missed a change of its reader set"
                 );
             }
+            // To an end of the channel: the pool is gone.
+            Event::QueueLeft { epoch: 0, .. } => {}
             Event::QueueLeft { pool, epoch, .. } | Event::ReaderLeft { pool, epoch, .. } => {
                 if let Event::QueueLeft { channel, .. } = event {
                     p.reader_sets.entry(pool).or_default().remove(&channel);

@@ -298,10 +298,12 @@ impl Receiver {
         }
     }
 
-    /// Handles an empty ring: takes the manager's news, and checks whether anything can still come.
+    /// Handles an empty ring: takes the manager's news, gives back the assignments of pools that are gone, and checks
+    /// whether anything can still come.
     #[inline(never)]
     fn nothing(&mut self) -> Result<Option<Message>, Error> {
         self.link.domain.catch_up();
+        self.give_back_assignments();
         // Ordering: Acquire: after `closed` (or the news of a death) everything sent before is visible, so one
         // more look at the ring decides.
         if !self.link.their_closed() && self.link.gone() == Gone::No {

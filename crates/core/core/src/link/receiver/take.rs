@@ -226,6 +226,16 @@ impl Receiver {
         }
     }
 
+    /// Gives back the assignments of pools that are gone. The ring is empty, so no line names them. After a restart of
+    /// the manager a line that was sent before may, although the pool was judged dead.
+    #[inline]
+    pub(super) fn give_back_assignments(&mut self) {
+        if self.link.drop_over() {
+            self.ins.retain(|entry| !entry.assignment.is_over());
+            self.at_hand = self.ins.first().and_then(AtHand::of);
+        }
+    }
+
     fn entry(&self, at: usize, reference: Reference) -> Result<&In, Untaken> {
         let pool = reference.id.pool();
         (self.ins.get(at)).ok_or(Violation::NotAssigned { pool }.into())

@@ -54,6 +54,7 @@ impl Sender {
 
     #[cold]
     pub(super) fn find_or_assign(&mut self, buf: Handle) -> Result<(), Error> {
+        self.give_back_assignments();
         let home = buf.home_key();
         if let Some(at) = self.outs.iter().position(|out| out.home == home) {
             self.outs.swap(0, at);
@@ -119,14 +120,8 @@ impl Sender {
         let assignment = match self.link.find(pool).filter(|_| asked.is_some()) {
             Some(assignment) => assignment,
             None => {
-                let (fd, counts) = CountsRw::create(Way::Sent, slots)?;
-                self.link.add(Assignment {
-                    pool,
-                    side,
-                    counts: Arc::new(counts),
-                    counts_fd: fd,
-                    open: std::sync::atomic::AtomicBool::new(false),
-                });
+                let counts = CountsRw::create(Way::Sent, slots)?;
+                self.link.add(Assignment::new(pool, side, counts));
                 self.link.find(pool).ok_or(ErrorKind::ManagerAway)?
             }
         };

@@ -195,7 +195,7 @@ impl Sender {
         };
         match words_of(&self.outs, buf) {
             Some(words) => tranship_ledger::send_again(words, publish, release, reached),
-            // `ready_for` has found the pool, and no assignment is ever removed.
+            // `ready_for` has found the pool, whose assignment stays as long as the caller has the buffer.
             None => debug_assert!(false, "a pool that is not assigned"),
         }
     }

@@ -77,6 +77,7 @@ impl Sender {
     pub(in crate::link) fn look_for_control(&mut self) -> Result<Option<Message>, Error> {
         self.link.domain.check_fork()?;
         self.link.domain.catch_up();
+        self.give_back_assignments();
         // Read first: then the replies from before the receiver's end are there.
         let over = self.link.gone() != Gone::No;
         match self.try_recv_back()? {

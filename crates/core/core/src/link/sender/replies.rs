@@ -95,10 +95,12 @@ impl LinkShared {
         let known = outs.and_then(|outs| outs.iter().find(|out| out.assignment.pool == pool));
         let slots = match known {
             Some(out) => out.assignment.side.shape().1,
-            None => {
-                let found = self.find(pool).ok_or(Violation::NotAssigned { pool })?;
-                found.side.shape().1
-            }
+            None => match self.find(pool) {
+                Some(found) => found.side.shape().1,
+                // The buffer may have been the pool's last one.
+                None if self.was_assigned(pool) => return Ok(Some(id)),
+                None => return Err(Violation::NotAssigned { pool }),
+            },
         };
         match id.slot() < slots {
             true => Ok(Some(id)),

@@ -22,6 +22,7 @@ impl Sender {
     }
 
     pub(super) fn look_for_room(&mut self, want: u32) -> Result<bool, Error> {
+        self.give_back_assignments();
         let ring = &self.link.ring;
         match self.producer.room(self.lines, want, || ring.their_head()) {
             Ok(room) => Ok(room >= want),

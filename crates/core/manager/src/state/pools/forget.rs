@@ -5,10 +5,13 @@ use crate::state::books::accounts::Of;
 use crate::state::books::back_refs::BackRef;
 use crate::state::hogs::watch;
 use crate::state::pools::pool::Pool;
+use crate::state::types::Left;
 use tranship_proto::PoolId;
 
 impl State {
-    /// Forgets an orphan if no process maps a chunk of it, and each reader was told that nothing in it is alive.
+    /// Forgets an orphan if no process maps a chunk of it, and each reader was told that nothing in it is alive. The ends
+    /// of its queues give their counters back.
+    // Crash: an end that was not told keeps its counters until its channel ends.
     pub(crate) fn pool_may_end(&mut self, id: PoolId) {
         let told = |p: &Pool| p.gone_said || p.readers.is_empty();
         let is_over =
@@ -40,6 +43,10 @@ impl State {
             self.cx.release(q.rcvd);
             if let Some(c) = self.channels.get_mut(&channel) {
                 c.pools.remove(&id);
+            }
+            // The channel may live on for long. The reader set is over, and with it its epochs.
+            for end in [q.source, q.sink] {
+                self.cx.tell(end, Left::Queue(channel).event(id, 0), &[]);
             }
         }
         for (reader, r) in p.readers {

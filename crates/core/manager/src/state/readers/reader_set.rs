@@ -182,7 +182,7 @@ impl State {
         }
         self.departures.push(writer, id, left);
         if live {
-            let (event, then) = (left_event(id, left, epoch), Then::Left(id, left));
+            let (event, then) = (left.event(id, epoch), Then::Left(id, left));
             self.cx.tell_then(writer, event, &[], then);
         }
     }
@@ -342,20 +342,5 @@ impl State {
             self.cx.tell(reader, Event::PoolGone { pool: id }, &[]);
         }
         self.pool_may_end(id);
-    }
-}
-
-pub(crate) fn left_event(pool: PoolId, left: Left, epoch: u64) -> Event {
-    match left {
-        Left::Queue(channel) => Event::QueueLeft {
-            pool,
-            channel,
-            epoch,
-        },
-        Left::Reader(domain) => Event::ReaderLeft {
-            pool,
-            domain,
-            epoch,
-        },
     }
 }

@@ -3,7 +3,6 @@
 
 use crate::state::books::back_refs::{READS, WRITES};
 use crate::state::pools::pool::Pool;
-use crate::state::readers::reader_set::left_event;
 use crate::state::types::{ChunkKey, Done, Left, Then};
 use crate::state::{State, no_such, refusal};
 use std::collections::BTreeSet;
@@ -48,7 +47,7 @@ impl State {
         for l in left {
             epoch += 1;
             self.cx
-                .push_then(client, left_event(id, l, epoch), &[], Then::Left(id, l));
+                .push_then(client, l.event(id, epoch), &[], Then::Left(id, l));
         }
         for channel in queues {
             epoch += 1;
