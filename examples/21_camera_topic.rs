@@ -66,6 +66,9 @@ fn viewer(domain: &Domain, frames: u64) -> Result<(), Any> {
             Err(error) => return Err(error.into()),
         }
         seen += 1;
+        if seen % 60 == 0 {
+            println!("viewer: 60 frames");
+        }
     }
     println!("viewer: {seen} frames, {} missed", video.missed());
     Ok(())

@@ -1,4 +1,6 @@
-//! A service that makes images smaller, in a process of its own: images and results by reference, errors as values, deadlines, and a worker that dies.
+//! A service that makes images smaller, in a process of its own: images and results by reference, errors as values,
+//! deadlines, and a worker that dies. `23_service serve` and `23_service album` are the two sides as programs of their
+//! own: kill any of them, and start it again.
 
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -27,9 +29,7 @@ fn halve(request: Request) -> Result<(), SendError<()>> {
     request.reply(small).map_err(|e| e.map(drop))
 }
 
-/// Runs this program again, as the service.
-fn serve(socket: &str) -> Result<(), Box<dyn std::error::Error>> {
-    let domain = Domain::builder().name("halver").socket(socket).connect()?;
+fn serve(domain: &Domain) -> Result<(), Box<dyn std::error::Error>> {
     let service = domain.serve("halve")?;
     loop {
         let request = service.recv()?;
@@ -54,15 +54,34 @@ fn call(client: &Client, pixels: usize) -> Result<usize, CallError<()>> {
     Ok(small.len())
 }
 
+/// Calls for ever, whatever becomes of the service.
+fn album(domain: &Domain) -> Result<(), Box<dyn std::error::Error>> {
+    let mut answers = 0u64;
+    loop {
+        let client = domain.client("halve")?; // waits for the next service
+        while call(&client, 1 << 16).is_ok() {
+            answers += 1;
+            if answers.is_multiple_of(60) {
+                println!("album: 60 answers");
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    if let Some(socket) = std::env::args().nth(1) {
-        return serve(&socket);
+    match std::env::args().nth(1).as_deref() {
+        Some("serve") => return serve(&Domain::connect()?),
+        Some("album") => return album(&Domain::connect()?),
+        Some(other) => return Err(format!("{other}: serve or album, please").into()),
+        None => {}
     }
     let domain = Domain::builder().name("album").embedded()?;
     let socket = domain.socket_path().ok_or("no socket")?;
     let hire = || -> std::io::Result<Child> {
         let mut command = Command::new(std::env::current_exe()?);
-        command.arg(&socket).stdin(Stdio::null()).spawn()
+        command.arg("serve").env("TRANSHIP_SOCKET", &socket);
+        command.stdin(Stdio::null()).spawn()
     };
 
     let mut first = hire()?;

@@ -27,7 +27,7 @@ fn jobs(domain: &Domain) -> Result<(), Any> {
         jobs.send((image, number))?; // waits for workers when the queue is full
     }
     jobs.wait_done(None)?;
-    println!("jobs: {:?}", jobs.status());
+    println!("jobs: {JOBS} jobs done; {:?}", jobs.status());
     Ok(())
 }
 

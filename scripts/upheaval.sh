@@ -1,8 +1,8 @@
 #!/bin/bash
-# Three of the examples as programs of their own. Each party and the manager is stopped, killed and started again, one
+# Some of the examples as programs of their own. Each party and the manager is stopped, killed and started again, one
 # after the other and together. Each time every program works again, nothing that arrives is wrong, and at the end
 # nothing is left.
-#   scripts/upheaval.sh [camera] [worker] [hub]      default: all of them, at the same time
+#   scripts/upheaval.sh [camera] [topic] [queue] [service] [worker] [hub]    default: all of them, at the same time
 set -euo pipefail
 cd "$(dirname "$0")/.."
 cargo=${CARGO:-cargo}
@@ -13,7 +13,7 @@ programs=$(realpath "${CARGO_TARGET_DIR:-target}")/debug
 if [ $# != 1 ]; then
     # As the tests have them already.
     "$cargo" build --quiet --workspace --examples --bin tranship
-    [ $# != 0 ] || set -- camera worker hub
+    [ $# != 0 ] || set -- camera topic queue service worker hub
     scenes=()
     for scene in "$@"; do
         "$0" "$scene" &
@@ -87,7 +87,7 @@ strike() {
 }
 
 # How often it has said that it got on.
-steps() { grep -cE ': 60 (frames|answers)' "$folder/$1.log" || true; }
+steps() { grep -cE ': 60 (frames|answers|jobs)' "$folder/$1.log" || true; }
 
 # Waits until all of these have got on from here. (The first step may have been nearly done.)
 get_on() {
@@ -115,6 +115,18 @@ camera)
     busy=(camera viewer1 viewer2)
     unmoved=(viewer1:camera,viewer2)
     ;;
+topic)
+    busy=(viewer1 viewer2)
+    unmoved=(viewer1:viewer2)
+    ;;
+queue)
+    busy=(jobs1 jobs2)
+    unmoved=(jobs1:jobs2)
+    ;;
+service)
+    busy=(album1 album2)
+    unmoved=(album1:album2)
+    ;;
 worker)
     busy=(boss)
     unmoved=()
@@ -136,6 +148,22 @@ camera)
     party camera "$programs/examples/20_camera" camera
     party viewer1 "$programs/examples/20_camera" viewer
     party viewer2 "$programs/examples/20_camera" viewer
+    ;;
+topic)
+    party camera "$programs/examples/21_camera_topic" camera
+    party viewer1 "$programs/examples/21_camera_topic" viewer
+    party viewer2 "$programs/examples/21_camera_topic" viewer
+    ;;
+queue)
+    party jobs1 "$programs/examples/24_queue" jobs
+    party jobs2 "$programs/examples/24_queue" jobs
+    party worker1 "$programs/examples/24_queue" worker
+    party worker2 "$programs/examples/24_queue" worker
+    ;;
+service)
+    party service "$programs/examples/23_service" serve
+    party album1 "$programs/examples/23_service" album
+    party album2 "$programs/examples/23_service" album
     ;;
 worker)
     party boss "$programs/examples/12_sandboxed_worker" boss

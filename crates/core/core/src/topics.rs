@@ -147,7 +147,7 @@ fn options(beside: Beside, message_type: Option<&str>) -> ChannelOptions {
 }
 
 /// Offers a name: a ring of `count` lines, and a bell for each user, or a queue's claims. With `shared`, other domains
-/// may have the name too. A `local:` name is never shared.
+/// may have the name too.
 ///
 /// # Errors
 /// As [`Domain::listen`]. `NameTaken` also if another domain has the name, and the two do not both share it.
@@ -176,8 +176,7 @@ pub fn publish_typed(
     let (name, within) = address(name)?;
     let beside = Beside::Ring {
         queue: kind == Kind::Queue,
-        // A name within the process has one writer.
-        shared: shared && within == Within::Domain,
+        shared,
         lines: Arc::new(lines),
         count,
         bells: Arc::new(bells),
@@ -295,6 +294,12 @@ pub fn give_up(sender: &Sender) {
     if !link.domain.fork.is_child() {
         link.ring.end(Ending::Abandoned);
     }
+}
+
+/// Waits a short time for a message, on its channel alone. That costs less than a wait that other news ends too. Returns
+/// whether a message is there.
+pub fn await_briefly(receiver: &Receiver, deadline: Option<Instant>) -> bool {
+    receiver.wait_briefly(deadline)
 }
 
 /// Says whether the receiver sleeps until this sender acts, or is about to. It costs one load.

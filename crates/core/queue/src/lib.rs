@@ -69,7 +69,7 @@ use tranship_core::{Domain, Error};
 /// The queues of a domain.
 pub trait Queues {
     /// Joins a queue as a producer, with the default [`QueueOptions`]. The address is `NAME` (or `shm:NAME`) for all domains of the manager, this one
-    /// included, or `local:NAME` for the domains of this process, which has one producer.
+    /// included, or `local:NAME` for the domains of this process.
     ///
     /// Waits for the manager as [`Domain::create_pool`] does.
     ///

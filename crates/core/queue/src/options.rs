@@ -1,7 +1,7 @@
 //! Options of producers and consumers, with defaults that suit most programs.
 
-use tranship_core::{Error, ErrorKind, PoolOptions, Trust, Wait};
-use tranship_readers::pieces;
+use tranship_core::{Error, ErrorKind, PoolOptions, Wait};
+use tranship_readers::options;
 use tranship_ring::broadcast::OPEN;
 
 /// What a producer does with an item whose consumer ended without acknowledging it.
@@ -33,15 +33,6 @@ pub struct QueueOptions {
     pub(crate) pieces: u32,
     pub(crate) message_type: Option<String>,
 }
-
-/// Most bytes of a producer's own pool, by default. Only addresses are reserved: memory is added as it is needed.
-const POOL_BYTES: u64 = 1 << 30;
-/// Most buffers of a producer's own pool, by default.
-const POOL_SLOTS: u32 = 1024;
-/// The most lines of a ring.
-const MOST_LINES: u32 = 65_536;
-/// The fewest lines of a ring.
-const LEAST_LINES: u32 = 2;
 
 impl Default for QueueOptions {
     fn default() -> Self {
@@ -102,27 +93,22 @@ impl QueueOptions {
     }
 
     /// Sets the shape of the producer's own pool. Default: at most 1 GiB of addresses and 1024 buffers. Its level is
-    /// [`Producer`](Trust::Producer).
+    /// [`Producer`](tranship_core::Trust::Producer).
     pub fn pool(mut self, pool: PoolOptions) -> Self {
         self.pool = Some(pool);
         self
     }
 
     pub(crate) fn pool_options(&self, name: &str) -> PoolOptions {
-        let usual = || PoolOptions::new(POOL_BYTES).slots(POOL_SLOTS).name(name);
-        let pool = self.pool.clone().unwrap_or_else(usual);
-        pool.trust(Trust::Producer)
+        options::pool(self.pool.as_ref(), name)
     }
 
     pub(crate) fn check(&self) -> Result<(), Error> {
-        let depth = self.depth;
-        if depth.is_power_of_two() && (LEAST_LINES..=MOST_LINES).contains(&depth) {
-            return pieces::check_most(self.pieces, self.keep);
-        }
-        let text = format!(
-            "a queue's depth is a power of two from {LEAST_LINES} to {MOST_LINES} (QueueOptions::depth), not {depth}"
-        );
-        Err(Error::new(ErrorKind::BadArgument, text))
+        options::check(
+            ("queue", "QueueOptions"),
+            self.depth,
+            (self.pieces, self.keep),
+        )
     }
 }
 

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use tranship_core::topics::{self, Kind, Readers};
 use tranship_core::{Aggregate, Buffer, BufferMut, Domain, Error, ErrorKind, Pool, SendError};
 use tranship_ledger::rounds::{self, Pace, Published, Rounds};
-use tranship_readers::{Joins, Room, Waits, Writes, line, pieces, waiting};
+use tranship_readers::{Joins, Room, Spare, Waits, Writes, line, pieces, waiting};
 use tranship_ring::broadcast::{Claim, ClaimsRw, LinesRw, Message};
 use tranship_ring::{Futex, Point, SETTLE, TIMED};
 use tranship_sync::full_fence;
@@ -22,14 +22,6 @@ const TEND_TICKS: u64 = 1 << 20;
 const TEND_SENDS: u64 = 16;
 /// The longest sleep between two looks for room.
 const ROUND: Duration = Duration::from_millis(100);
-/// The most buffers of ended lines that wait for a round, in addition to one buffer for each line of the ring.
-const SPARE: usize = 64;
-/// The most bytes of these buffers together. So rounds look for large buffers sooner.
-const SPARE_BYTES: usize = 8 << 20;
-/// The fewest such buffers for which a round begins.
-const LEAST_SPARE: usize = 8;
-/// Steps of a round that `Rounds` counts in before a round is due.
-const ROUND_LEAD: usize = 12;
 
 /// A producer's state.
 pub(crate) struct Writing {
@@ -40,12 +32,11 @@ pub(crate) struct Writing {
     ring: LinesRw,
     pub(crate) claims: ClaimsRw,
     options: QueueOptions,
-    rounds: Rounds,
+    pub(crate) rounds: Rounds,
     pub(crate) published: Published,
     pub(crate) seats: Consumers,
     book: Book,
-    /// How many buffers of ended lines may wait before a round begins.
-    spare: usize,
+    spare: Spare,
     /// The position at which lines are settled next.
     settles: u64,
     /// The time of the last look at who comes and goes, in ticks or sends.
@@ -75,6 +66,20 @@ impl rounds::Outcome for Found<'_> {
     fn exceeded(&mut self, desk: usize) {
         self.exceeded.push(desk);
     }
+}
+
+/// Makes the parts of a producer that a consumer joins. Its other fields stay free.
+macro_rules! lobby {
+    ($producer:ident) => {
+        Lobby {
+            dismissed: $producer.ring.dismissed(),
+            published: &$producer.published,
+            options: &$producer.options,
+            pool: $producer.pool.id(),
+            generations: &mut $producer.seats.generations,
+            ended: Vec::new(),
+        }
+    };
 }
 
 /// Making, looking after, and ending a producer's part.
@@ -110,7 +115,7 @@ impl Writing {
             seats: Consumers::default(),
             book: Book::new(options.depth, slots, options.when_lost),
             options,
-            spare: LEAST_SPARE,
+            spare: Spare::new(),
             settles: 0,
             tended: 0,
             is_steady: has_steady_counter(),
@@ -147,14 +152,7 @@ impl Writing {
             self.looked = now;
             self.seats.all.look_for_deaths();
         }
-        let mut lobby = Lobby {
-            dismissed: self.ring.dismissed(),
-            published: &self.published,
-            options: &self.options,
-            pool: self.pool.id(),
-            generations: &mut self.seats.generations,
-            ended: Vec::new(),
-        };
+        let mut lobby = lobby!(self);
         self.seats.all.tend(Joins {
             readers: &self.readers,
             pool: &self.pool,
@@ -171,14 +169,7 @@ impl Writing {
     /// Decides what happens to a consumer's items, as if the consumer had left.
     #[cfg(test)]
     pub(crate) fn dismiss(&mut self, desk: usize) -> Vec<Leaving> {
-        let mut lobby = Lobby {
-            dismissed: self.ring.dismissed(),
-            published: &self.published,
-            options: &self.options,
-            pool: self.pool.id(),
-            generations: &mut self.seats.generations,
-            ended: Vec::new(),
-        };
+        let mut lobby = lobby!(self);
         let (seat, view) = (self.seats.all.seat(desk), self.seats.all.view(desk));
         if let (Some(seat), Some(view)) = (seat, view) {
             tranship_readers::Host::leaves(&mut lobby, desk, seat, view);
@@ -383,9 +374,7 @@ impl Writing {
     #[inline]
     fn step(&mut self) {
         let mut exceeded = Vec::new();
-        // A round is due when as many buffers of ended lines wait as may.
-        let most = self.options.depth as usize + self.spare + ROUND_LEAD;
-        let available = most.saturating_sub(self.book.count);
+        let available = self.spare.left(&self.rounds);
         let mut found = Found {
             book: &mut self.book,
             pool: &self.pool,
@@ -411,14 +400,7 @@ impl Writing {
 
     #[cold]
     fn expel(&mut self, desks: &[usize]) {
-        let mut lobby = Lobby {
-            dismissed: self.ring.dismissed(),
-            published: &self.published,
-            options: &self.options,
-            pool: self.pool.id(),
-            generations: &mut self.seats.generations,
-            ended: Vec::new(),
-        };
+        let mut lobby = lobby!(self);
         for desk in desks {
             let (seats, limits) = (&mut self.seats.all, limits(&self.options));
             seats.exceeded(*desk, limits, &mut lobby);
@@ -483,7 +465,7 @@ impl Writes for Writing {
             Ok(named) => named,
             Err(error) => return Err(SendError::new(error, buffer)),
         };
-        self.spare = (SPARE_BYTES / buffer.len().max(1)).clamp(LEAST_SPARE, SPARE);
+        self.spare.sent(buffer.len());
         let slot = named.id.slot();
         self.book.keep(slot, buffer);
         self.put_new(line::buffer(named, word), &[slot]);

@@ -4,10 +4,12 @@
 //! |---|---|
 //! | `line` | what a line of the ring says |
 //! | `pieces` | aggregates: the list of the buffers that a line names |
+//! | `options` | options that all writers have |
 //! | `payload` | what can be sent |
 //! | `waiting` | waiting for memory and room, in threads and tasks; what the helper thread tends |
 //! | `words` | what a writer says to one reader beside the ring |
 //! | `seats` | the readers as the writer sees them: joining, desks, leaving |
+//! | `spare` | when the writer begins a round |
 //! | `connection` | a reader's connection to one writer |
 //! | `polled` | readers as things that `poll` waits for |
 //!
@@ -20,15 +22,18 @@
 
 mod connection;
 pub mod line;
+pub mod options;
 mod payload;
 pub mod pieces;
 mod polled;
 mod seats;
+mod spare;
 pub mod waiting;
 mod words;
 
 pub use connection::{Connection, Names, WORDS, is_put_off, reading};
 pub use payload::{Payload, Room, Sealed, To, Waits, Writes};
 pub use seats::{BRISK, HALF_OPEN, Host, Joins, Seat, Seats, View};
+pub use spare::Spare;
 pub use waiting::Idle;
 pub use words::{Go, Word};

@@ -185,8 +185,8 @@ impl Call {
         mut self,
         answer: Result<(Answer, Message), Error>,
     ) -> Result<Message, CallError<Infallible>> {
-        // After an error there is no channel left to cancel it on.
-        self.over = true;
+        // After an error the call is cancelled.
+        self.over = answer.is_ok();
         self.calls.result(answer)
     }
 }

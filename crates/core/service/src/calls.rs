@@ -188,16 +188,15 @@ impl Calls {
         format!("service `{}` (domain {domain}, process {pid})", self.name)
     }
 
-    fn came(&self, state: &mut State, came: Result<Message, Error>) {
-        match came {
-            Ok(message) => {
-                if let Err(error) = state.deliver(message) {
-                    state.over = Some(self.over(error));
-                }
-            }
+    /// Takes in what came. An error is the reader's own: the message stays the next one, and the client goes on.
+    fn came(&self, state: &mut State, came: Result<Message, Error>) -> Result<(), Error> {
+        match came.and_then(|message| state.deliver(message)) {
+            Ok(()) => {}
             Err(error) if error == ErrorKind::TimedOut => {}
+            Err(error) if error == ErrorKind::ChunkPending => return Err(error),
             Err(error) => state.over = Some(self.over(error)),
         }
+        Ok(())
     }
 
     /// Takes replies until `want` is satisfied. `None`: not by the deadline.
@@ -237,11 +236,12 @@ impl Calls {
             state = lock(&self.state);
             state.say_words();
             state.replies = Some(replies);
-            self.came(&mut state, came);
+            let taken = self.came(&mut state, came);
             if state.sleepers > 0 || !state.tasks.is_empty() {
                 self.tell(state);
                 state = lock(&self.state);
             }
+            taken?;
         }
     }
 
@@ -282,7 +282,7 @@ impl Calls {
                 Next::Read(mut turn) => {
                     if let Some(replies) = &mut turn.end {
                         let came = self.read_async(replies).await;
-                        self.came(&mut lock(&self.state), came);
+                        self.came(&mut lock(&self.state), came)?;
                     }
                     drop(turn);
                     pause.now_and_then().await;
@@ -542,7 +542,8 @@ impl Calls {
             let came = replies.try_recv().transpose();
             state.replies = Some(replies);
             if let Some(came) = came {
-                self.came(&mut state, came);
+                // The next caller gets the error.
+                let _ = self.came(&mut state, came);
                 let over = state.over.clone();
                 self.tell(state);
                 return over;
@@ -570,7 +571,7 @@ impl Calls {
         call: CallId,
         deadline: Option<Instant>,
     ) -> Result<Option<(Answer, Message)>, Error> {
-        match self.answer_soon(call) {
+        match self.answer_soon(call, deadline) {
             Some(answer) => Ok(Some(answer)),
             None => self.answer_late(call, deadline),
         }
@@ -587,18 +588,19 @@ impl Calls {
 
     /// The answer of a call without streams, if it is the next reply, and comes soon.
     #[inline(always)]
-    fn answer_soon(&self, call: CallId) -> Option<(Answer, Message)> {
-        let mut state = self.look_for_reply(call)?;
+    fn answer_soon(&self, call: CallId, deadline: Option<Instant>) -> Option<(Answer, Message)> {
+        let mut state = self.look_for_reply(call, deadline)?;
         let message = match state.replies.as_deref_mut()?.try_recv() {
             Ok(message) => ManuallyDrop::new(message?),
             Err(error) => {
-                self.came(&mut state, Err(error));
+                // The long way finds the error again.
+                let _ = self.came(&mut state, Err(error));
                 return None;
             }
         };
         let (of, how, _) = word::answered(message.word);
         if of != call || how.goes_on() || !state.is_answered(call) {
-            self.came(&mut state, Ok(ManuallyDrop::into_inner(message)));
+            let _ = self.came(&mut state, Ok(ManuallyDrop::into_inner(message)));
             return None;
         }
         drop(state);
@@ -606,20 +608,27 @@ impl Calls {
         Some((how, Message { word: 0, body }))
     }
 
-    /// Looks a few times whether a reply is there, for a caller that waits for that call. `None`: there is none, or others
-    /// have to be told first.
+    /// Looks a few times whether a reply is there, for a caller that waits for that call, or sleeps briefly. `None`: there
+    /// is none, or others have to be told first.
     #[inline(never)]
-    fn look_for_reply(&self, call: CallId) -> Option<MutexGuard<'_, State>> {
+    fn look_for_reply(
+        &self,
+        call: CallId,
+        deadline: Option<Instant>,
+    ) -> Option<MutexGuard<'_, State>> {
         let mut state = lock(&self.state);
-        if !self.spins || !state.is_plain(call) {
+        if !state.is_plain(call) || !state.words.is_empty() {
             return None;
         }
         let replies = state.replies.take()?;
         drop(state);
-        let is_there = (0..LOOKS).any(|_| {
-            std::hint::spin_loop();
-            replies.is_ready()
-        });
+        let is_there = match self.spins {
+            true => (0..LOOKS).any(|_| {
+                std::hint::spin_loop();
+                replies.is_ready()
+            }),
+            false => replies.is_ready() || topics::await_briefly(&replies, deadline),
+        };
         let mut state = lock(&self.state);
         state.replies = Some(replies);
         if state.has_news() {
@@ -692,5 +701,38 @@ impl Calls {
             started.elapsed().as_millis()
         );
         Error::new(ErrorKind::TimedOut, text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Services;
+    use tranship_testkit::Watchdog;
+
+    /// The message stays the next one, and may be taken when the process reaches a manager again.
+    #[test]
+    fn an_answer_whose_memory_nobody_shows_ends_no_client() {
+        let _dog = Watchdog::new();
+        let domain = Domain::builder().helper_thread(true).embedded();
+        let domain = domain.expect("a domain");
+        let service = domain.serve("local:pending").expect("a service");
+        std::thread::spawn(move || {
+            while let Ok(request) = service.recv() {
+                request.reply(b"done").expect("answered");
+            }
+        });
+        let client = domain.client("local:pending").expect("a client");
+        let calls = client.calls();
+        let not_shown = || Err(ErrorKind::ChunkPending.into());
+        let error = calls.came(&mut lock(&calls.state), not_shown());
+        assert_eq!(
+            error.expect_err("the reader is told"),
+            ErrorKind::ChunkPending
+        );
+        assert!(calls.ended().is_none(), "the client goes on");
+        let answer = client.call(b"x").expect("an answer");
+        assert_eq!(answer.to_vec(), b"done");
+        assert_eq!(calls.in_flight(), 0);
     }
 }

@@ -34,6 +34,15 @@ impl Client {
         Client { to }
     }
 
+    /// The connection of a client of one process.
+    #[cfg(test)]
+    pub(crate) fn calls(&self) -> &Calls {
+        match &self.to {
+            To::One(calls) => calls,
+            To::Many(_) => unreachable!("the name is not shared"),
+        }
+    }
+
     /// A client of a name that several processes serve, one of which is connected.
     pub(crate) fn of_many(
         domain: &Domain,
@@ -109,10 +118,10 @@ impl Client {
             .map_err(CallError::Unsent)?;
         match calls.answer(call, times.map(|times| times.deadline)) {
             Ok(Some(answer)) => calls.result(Ok(answer)),
-            Err(error) => calls.result(Err(error)),
-            Ok(None) => {
+            late => {
                 calls.abandon(call);
-                Err(CallError::Broken(calls.late_since(times)))
+                let error = late.err();
+                calls.result(Err(error.unwrap_or_else(|| calls.late_since(times))))
             }
         }
     }

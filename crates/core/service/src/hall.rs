@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 use tranship_core::error::TypeMismatch;
 use tranship_core::{
     DomainId, Error, ErrorKind, Listener, Message, PollItem, Receiver, Sender, Status, Wait, poll,
+    topics,
 };
 
 /// How long a client may take to say which two channels are its own.
@@ -256,6 +257,8 @@ pub(crate) struct Hall {
     /// The client that is asked first.
     next: usize,
     served: u32,
+    /// A request came since the last sleep for anything.
+    flows: bool,
     options: ServiceOptions,
     service: Weak<dyn Ahead>,
 }
@@ -275,6 +278,7 @@ impl Hall {
             clients: Vec::new(),
             next: 0,
             served: 0,
+            flows: false,
             options,
             service,
         }
@@ -302,10 +306,23 @@ impl Hall {
             let at = if self.next < count { self.next } else { 0 };
             self.next = at + 1;
             if let Some(request) = self.clients[at].next(fresh) {
+                self.flows = true;
                 return Some(request);
             }
         }
         None
+    }
+
+    /// Waits a short time for a request, while one client calls again and again. Returns whether there is something to read.
+    fn sleep_briefly(&mut self, deadline: Option<Instant>) -> bool {
+        let all_are_told = self.half_requests.is_empty() && self.half_replies.is_empty();
+        let flows = std::mem::take(&mut self.flows) && self.options.bell.is_none();
+        match &self.clients[..] {
+            [client] if flows && all_are_told && client.has_room() => {
+                topics::await_briefly(&client.requests, deadline)
+            }
+            _ => false,
+        }
     }
 
     /// Reads ahead what all clients have sent. An end is no message: only reading tells of it.
@@ -413,6 +430,9 @@ impl Hall {
     /// Sleeps until there is anything to do, until the deadline at most. A service that spins sleeps only while it has no client.
     pub(crate) fn sleep(&mut self, deadline: Option<Instant>) -> Result<(), Error> {
         if self.options.wait == Wait::Spin && !self.clients.is_empty() {
+            return Ok(());
+        }
+        if self.sleep_briefly(deadline) {
             return Ok(());
         }
         let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));

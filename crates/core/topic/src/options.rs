@@ -1,8 +1,8 @@
 //! Options of publishers and subscribers, with defaults that suit most programs.
 
 use std::time::Duration;
-use tranship_core::{Error, ErrorKind, PoolOptions, Trust};
-use tranship_readers::pieces;
+use tranship_core::{Error, PoolOptions};
+use tranship_readers::options;
 
 /// What a publisher does when the ring is full and a reliable subscriber has not yet taken the oldest line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,13 +36,6 @@ pub struct TopicOptions {
     pub(crate) pieces: u32,
     pub(crate) message_type: Option<String>,
 }
-
-/// Most bytes of a topic's own pool, by default. Only addresses are reserved: memory is added as it is needed.
-const POOL_BYTES: u64 = 1 << 30;
-/// Most buffers of a topic's own pool, by default.
-const POOL_SLOTS: u32 = 1024;
-/// The most lines of a ring.
-const MOST_LINES: u32 = 65_536;
 
 impl Default for TopicOptions {
     fn default() -> Self {
@@ -97,7 +90,7 @@ impl TopicOptions {
     }
 
     /// Sets the shape of the topic's own pool. Default: at most 1 GiB of addresses and 1024 buffers. Its level is
-    /// [`Producer`](Trust::Producer).
+    /// [`Producer`](tranship_core::Trust::Producer).
     pub fn pool(mut self, pool: PoolOptions) -> Self {
         self.pool = Some(pool);
         self
@@ -120,20 +113,15 @@ impl TopicOptions {
     }
 
     pub(crate) fn pool_options(&self, name: &str) -> PoolOptions {
-        let usual = || PoolOptions::new(POOL_BYTES).slots(POOL_SLOTS).name(name);
-        let pool = self.pool.clone().unwrap_or_else(usual);
-        pool.trust(Trust::Producer)
+        options::pool(self.pool.as_ref(), name)
     }
 
     pub(crate) fn check(&self) -> Result<(), Error> {
-        let depth = self.depth;
-        if depth.is_power_of_two() && (2..=MOST_LINES).contains(&depth) {
-            return pieces::check_most(self.pieces, self.keep);
-        }
-        let text = format!(
-            "a topic's depth is a power of two from 2 to {MOST_LINES} (TopicOptions::depth), not {depth}"
-        );
-        Err(Error::new(ErrorKind::BadArgument, text))
+        options::check(
+            ("topic", "TopicOptions"),
+            self.depth,
+            (self.pieces, self.keep),
+        )
     }
 }
 

@@ -21,6 +21,8 @@ const AGAIN: Duration = Duration::from_secs(1);
 const WORTH_NS: u64 = 50_000;
 /// The most looks beside the ring in one call of `try_recv`.
 const TURNS: u32 = 4;
+/// The number of calls of `try_recv` between two looks for further publishers of this process, which send no news.
+const SEEK: u32 = 1024;
 
 /// Receives a topic's messages. A message that was overwritten before this subscriber took it is counted as missed.
 ///
@@ -45,6 +47,8 @@ pub struct Subscriber {
     spins: bool,
     /// The time at which a wait last looked whether the publishers live.
     looked: Instant,
+    /// The number of calls since the last search for further publishers.
+    unsought: u32,
     /// After a failed search for further publishers: the time of the next one.
     seek_at: Option<Instant>,
     /// The result that a poll has found and `try_recv` has still to return.
@@ -95,6 +99,7 @@ impl Subscriber {
             missed: 0,
             spins: true,
             looked: Instant::now(),
+            unsought: 0,
             seek_at: None,
             ahead: None,
         };
@@ -261,9 +266,12 @@ impl Subscriber {
         if self.ahead.is_some() {
             return self.ahead.take().transpose();
         }
-        if self.writers.is_shared() && topics::has_news(&self.domain) {
+        if self.writers.is_shared() {
+            self.unsought += 1;
             // A new publisher may have come while others keep this subscriber busy.
-            self.go_on()?;
+            if self.unsought > SEEK || topics::has_news(&self.domain) {
+                self.go_on()?;
+            }
         }
         // A publisher that lies must not keep this call from returning.
         let (mut vain, mut turns, mut is_last) = (0, 0, false);
@@ -369,6 +377,7 @@ impl Subscriber {
 
     /// Looks for a first publisher or, if the name is shared, for another one. Returns true if it has found one.
     fn seek(&mut self) -> Result<bool, Error> {
+        self.unsought = 0;
         if self.seek_at.is_some_and(|at| Instant::now() < at) {
             return Ok(false);
         }

@@ -12,7 +12,7 @@ use tranship_core::{
     Aggregate, Buffer, BufferMut, Domain, Error, ErrorKind, Outcome, Pool, SendError,
 };
 use tranship_ledger::rounds::{self, Pace, Published, Reliable, Rounds};
-use tranship_readers::{Joins, Room, Waits, Writes, line, pieces, waiting};
+use tranship_readers::{Joins, Room, Spare, Waits, Writes, line, pieces, waiting};
 use tranship_ring::broadcast::{Limits, LinesRw, Message, Ticks};
 use tranship_sys::crash;
 use tranship_sys::time::{counter, has_steady_counter, monotonic_ns};
@@ -29,16 +29,8 @@ const ROUND: Duration = Duration::from_millis(100);
 /// Pauses between two looks. Looks without a pause slow the subscriber, which writes its desk's cache line all the
 /// time.
 const SPINS: u32 = 32;
-/// The most buffers of ended lines that wait for a round, in addition to one buffer for each line of the ring.
-const SPARE: usize = 64;
-/// The most bytes of these buffers together. So rounds look for large buffers sooner.
-const SPARE_BYTES: usize = 8 << 20;
 /// Buffers that a pool is to have for each subscriber, beside those of the lines.
 const SPARE_EACH: u64 = 4;
-/// The fewest that a round is begun for.
-const LEAST_SPARE: usize = 8;
-/// Steps of a round that `Rounds` counts in before a round is due.
-const ROUND_LEAD: usize = 12;
 
 /// A publisher's state.
 pub(crate) struct Writing {
@@ -77,9 +69,7 @@ pub(crate) struct Writing {
 struct Held {
     buffers: Vec<Option<Buffer>>,
     count: usize,
-    /// The length of the last buffer, and how many buffers of ended lines may wait for a round.
-    bytes: usize,
-    spare: usize,
+    spare: Spare,
 }
 
 /// The parts of a publisher that change by what a round finds.
@@ -167,8 +157,7 @@ impl Writing {
             held: Held {
                 buffers: (0..slots).map(|_| None).collect(),
                 count: 0,
-                bytes: 0,
-                spare: LEAST_SPARE,
+                spare: Spare::new(),
             },
             ticks: Ticks::new(is_steady.then(counter), monotonic_ns()),
             tended: 0,
@@ -612,10 +601,7 @@ impl Writing {
     #[inline(always)]
     fn step(&mut self) {
         let mut exceeded = Vec::new();
-        // A round is due when as many lines have ended as may wait. Buffers that earlier rounds found held do not count:
-        // subscribers that stand still would have a round begin every few publishes.
-        let most = self.held.spare + ROUND_LEAD;
-        let available = most.saturating_sub(self.rounds.ended());
+        let available = self.held.spare.left(&self.rounds);
         let mut found = Found {
             held: &mut self.held,
             pool: &self.pool,
@@ -681,11 +667,7 @@ impl Held {
     /// Keeps a handle of a buffer that a line names. A second handle of the same buffer is dropped.
     #[inline(always)]
     fn keep(&mut self, slot: u32, buffer: Buffer) {
-        let bytes = buffer.len();
-        if bytes != self.bytes {
-            self.bytes = bytes;
-            self.spare = (SPARE_BYTES / bytes.max(1)).clamp(LEAST_SPARE, SPARE);
-        }
+        self.spare.sent(buffer.len());
         let place = &mut self.buffers[slot as usize];
         self.count += usize::from(place.replace(buffer).is_none());
     }

@@ -1,7 +1,9 @@
 //! Options of an end of a channel.
 
-use crate::given::{text_if_any, wrong};
-use crate::options::{Grows, TRUST_FULL, TRUST_HALF, TRUST_NONE, TRUST_PRODUCER, no_more, trust};
+use crate::given::wrong;
+use crate::options::{
+    Grows, TRUST_FULL, TRUST_HALF, TRUST_NONE, TRUST_PRODUCER, no_more, trust, typed,
+};
 use crate::pool::Pool;
 use facade::{ChannelOptions as Link, Error, Wait};
 use std::ffi::c_char;
@@ -68,9 +70,6 @@ impl ChannelOptions {
         if let Some(pool) = unsafe { self.snapshots.as_ref() } {
             link = link.snapshots(pool.0.id());
         }
-        if let Some(text) = text_if_any(self.message_type, "message_type")? {
-            link = link.message_type(text);
-        }
-        Ok(link)
+        typed(link, self.message_type, Link::message_type)
     }
 }

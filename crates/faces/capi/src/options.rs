@@ -149,6 +149,18 @@ pub(crate) fn set<O, N: Default + PartialEq>(options: O, given: N, set: fn(O, N)
     }
 }
 
+/// Sets the type of an end's messages, unless it is NULL.
+pub(crate) fn typed<O>(
+    options: O,
+    message_type: *const c_char,
+    set: fn(O, &str) -> O,
+) -> Result<O, Error> {
+    Ok(match text_if_any(message_type, "message_type")? {
+        Some(text) => set(options, text),
+        None => options,
+    })
+}
+
 /// Sets an option if its flag is there.
 pub(crate) fn flag<O>(options: O, given: bool, set: fn(O) -> O) -> O {
     if given { set(options) } else { options }

@@ -1,8 +1,11 @@
 //! `tranship topic` and `tranship service`: what they list, measure, print, publish and call, and what they say where
 //! nothing comes.
 
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use serde_json::Value;
-use std::io::{BufRead, BufReader, Write};
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read as _, Write};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -78,6 +81,25 @@ fn started(mut command: Command) -> (Child, impl Iterator<Item = String>) {
     let mut child = command.spawn().expect("started");
     let lines = BufReader::new(child.stdout.take().expect("its output")).lines();
     (child, lines.map(|line| line.expect("a line")))
+}
+
+/// Returns what a program writes to a terminal.
+fn on_a_terminal(mut command: Command) -> String {
+    let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
+    let outside = openpt(flags).expect("a terminal");
+    grantpt(&outside).expect("it");
+    unlockpt(&outside).expect("it");
+    let name = ptsname(&outside, Vec::new()).expect("its name");
+    let mut inside = File::options();
+    inside.write(true).custom_flags(libc::O_NOCTTY);
+    let inside = inside.open(name.to_str().expect("text"));
+    let child = command.stdout(inside.expect("its other side")).spawn();
+    drop(command); // it has the terminal, too
+    let (mut said, mut outside) = (Vec::new(), File::from(outside));
+    // An error says that nobody has the terminal any more.
+    let _ = outside.read_to_end(&mut said);
+    assert!(child.expect("started").wait().expect("its end").success());
+    text(&said)
 }
 
 /// Publishes until it is told to stop.
@@ -215,6 +237,11 @@ fn rates_and_messages_are_printed() {
             said.contains("messages/s, gaps ") && !said.contains('\x1b'),
             "{said}"
         );
+        // On a terminal each is written over the one before.
+        let hz = ["topic", "hz", "camera", "--every", "50ms", "--count", "3"];
+        let said = on_a_terminal(world.command(&hz));
+        assert_eq!(said.matches("\r\x1b[K").count(), 3, "{said:?}");
+        assert_eq!(said.lines().count(), 1, "{said:?}");
 
         let rate = world.json(&[
             "topic", "bw", "camera", "--every", "50ms", "--count", "1", "--json",

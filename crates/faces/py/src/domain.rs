@@ -376,15 +376,17 @@ impl Domain {
     /// Subscribes to a topic, and returns at once: it joins in `recv` or `try_recv`, which wait for a publisher.
     ///
     /// With `reliable` the publisher does not overwrite messages that this subscriber has not yet taken, as far as its
-    /// `when_behind` says. With `latest` only the newest message is received. `wait` and `message_type` are as for
-    /// `listen`.
-    #[pyo3(signature = (name, *, reliable=false, latest=false, wait="spin-then-sleep", message_type=None), text_signature = "($self, name, *, reliable=False, latest=False, wait='spin-then-sleep', message_type=None)")]
+    /// `when_behind` says. With `latest` only the newest message is received. At most `history` messages from before it
+    /// joins are received, or as many as the topic gives. `wait` and `message_type` are as for `listen`.
+    #[pyo3(signature = (name, *, reliable=false, latest=false, history=None, wait="spin-then-sleep", message_type=None), text_signature = "($self, name, *, reliable=False, latest=False, history=None, wait='spin-then-sleep', message_type=None)")]
+    #[expect(clippy::too_many_arguments, reason = "by name, in Python")]
     fn subscribe(
         &self,
         py: Python<'_>,
         name: &str,
         reliable: bool,
         latest: bool,
+        history: Option<Number>,
         wait: &str,
         message_type: Option<&str>,
     ) -> PyResult<Subscriber> {
@@ -397,6 +399,9 @@ impl Domain {
         }
         if latest {
             options = options.latest();
+        }
+        if let Some(most) = perhaps(history, "history")? {
+            options = options.history(most);
         }
         Subscriber::new(py, &*self.get(py)?, name, options)
     }

@@ -2,7 +2,7 @@
 //!
 //! | a name is | found by |
 //! |---|---|
-//! | `local:NAME` | all domains of this process |
+//! | `local:NAME` | all domains of this process. Writers of a topic or a queue may share it, one of each domain |
 //! | a topic's or a queue's plain name | the domain that has it; other domains find it at the manager |
 
 use super::beside::Beside;
@@ -18,7 +18,7 @@ use crate::options::ChannelOptions;
 use std::collections::HashMap;
 use std::sync::{Arc, Condvar, LazyLock, Mutex, PoisonError};
 use std::time::{Duration, Instant};
-use tranship_proto::{Refusal, Role};
+use tranship_proto::{DomainId, Refusal, Role};
 use tranship_sys::futex;
 
 /// The domains that find a name.
@@ -40,6 +40,19 @@ struct Offer {
 }
 
 impl Offer {
+    /// Says whether writers of other domains may have the name too.
+    fn is_shared(&self) -> bool {
+        let beside = self.options.beside.as_ref();
+        beside.is_some_and(|beside| beside.is_topic() && beside.is_shared())
+    }
+
+    /// Says whether two offers may have one name.
+    fn shares_with(&self, other: &Offer) -> bool {
+        let kind = |offer: &Offer| Beside::kind(offer.options.beside.as_ref());
+        let both = self.is_shared() && other.is_shared() && kind(self) == kind(other);
+        both && !self.domain.is(&other.domain)
+    }
+
     /// Whether a domain that looks for the name finds it.
     fn is_for(&self, domain: &DomainCore, within: Within) -> bool {
         // A forked child would find its parent's offers.
@@ -54,9 +67,15 @@ impl Offer {
 struct Names(HashMap<String, Vec<Arc<Offer>>>);
 
 impl Names {
-    fn find(&self, name: &str, domain: &DomainCore, within: Within) -> Option<Arc<Offer>> {
-        let mut offers = self.0.get(name)?.iter();
-        offers.find(|offer| offer.is_for(domain, within)).cloned()
+    /// Returns the offers of a name that a domain finds.
+    fn of<'a>(
+        &'a self,
+        name: &str,
+        domain: &'a DomainCore,
+        within: Within,
+    ) -> impl Iterator<Item = &'a Arc<Offer>> {
+        let offers = self.0.get(name).into_iter().flatten();
+        offers.filter(move |offer| offer.is_for(domain, within))
     }
 
     /// Takes out the unwanted offers of a name, to be dropped without the lock.
@@ -110,7 +129,10 @@ pub(crate) fn listen(
         feed: Arc::clone(feed),
     });
     let mut names = lock(&NAMES);
-    if names.find(name, domain, within).is_some() {
+    if !names
+        .of(name, domain, within)
+        .all(|other| offer.shares_with(other))
+    {
         let text = format!(
             "`local:{name}` is taken in this process; names are free again when their listener is dropped"
         );
@@ -149,14 +171,15 @@ pub(crate) fn open(
     join(&offer, domain, name, role, options)
 }
 
-/// Connects to a name, if a listener has taken it. Does not wait.
+/// Connects to a name, if a listener has taken it whose domain is none of `have`. Does not wait.
 pub(crate) fn try_open(
     domain: &DomainCore,
     (name, within): (&str, Within),
-    role: Role,
+    (role, have): (Role, &[DomainId]),
     options: impl FnOnce() -> Result<ChannelOptions, Error>,
 ) -> Result<Option<End>, Error> {
-    let offer = lock(&NAMES).find(name, domain, within);
+    let is_new = |offer: &&Arc<Offer>| !have.contains(&offer.domain.id());
+    let offer = lock(&NAMES).of(name, domain, within).find(is_new).cloned();
     match offer {
         Some(offer) => join(&offer, domain, name, role, &options()?).map(Some),
         None => Ok(None),
@@ -211,8 +234,8 @@ fn find(domain: &DomainCore, name: &str, timeout: Option<Duration>) -> Result<Ar
     let deadline = timeout.and_then(|timeout| started.checked_add(timeout));
     let mut names = lock(&NAMES);
     loop {
-        if let Some(found) = names.find(name, domain, Within::Process) {
-            return Ok(found);
+        if let Some(found) = names.of(name, domain, Within::Process).next() {
+            return Ok(Arc::clone(found));
         }
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
         names = match left {

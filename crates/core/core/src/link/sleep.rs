@@ -38,25 +38,16 @@ pub(super) fn sleep_on_any(
     flowing: bool,
     ready: impl Fn() -> bool,
 ) {
-    let ready = || (ready() || domain.has_news()).then_some(());
-    if let (true, Some(link)) = (flowing, links.first())
-        && link.turns.give(|| ready().is_some())
-    {
+    let is_over = || ready() || domain.has_news();
+    let was_brief = match links {
+        [link] if flowing => sleep_briefly(link, deadline, is_over),
+        [link, ..] if flowing => link.turns.give(is_over),
+        _ => false,
+    };
+    if was_brief {
         return;
     }
-    if let (true, [link]) = (flowing, links) {
-        // On the link alone: a wait on two words costs the kernel twice as much.
-        let kernel = Kernel {
-            timed: deadline.is_some() || !domain.has_helper() || !link.of_our_user,
-        };
-        let limit = deadline.map_or(BRIEF, |d| {
-            BRIEF.min(d.saturating_duration_since(Instant::now()))
-        });
-        let mut point = [link.ring.point()];
-        if let Ok(Some(())) = tranship_ring::sleep_once(&kernel, &mut point, limit, ready) {
-            return;
-        }
-    }
+    let ready = || is_over().then_some(());
     let look = Instant::now() + LOOK;
     let points = links.iter().map(|link| link.ring.point());
     let mut points: Vec<_> = points.chain([Point::always(domain.wake_word())]).collect();
@@ -66,6 +57,27 @@ pub(super) fn sleep_on_any(
         links.iter().for_each(|link| link.look_for_death());
         domain.turn_quietly();
     }
+}
+
+/// Gives other threads a turn, then sleeps once on the link alone: a wait on two words costs the kernel twice as much.
+/// True: `ready` says that the wait is over.
+pub(super) fn sleep_briefly(
+    link: &LinkShared,
+    deadline: Option<Instant>,
+    ready: impl Fn() -> bool,
+) -> bool {
+    if link.turns.give(&ready) {
+        return true;
+    }
+    let kernel = Kernel {
+        timed: deadline.is_some() || !link.domain.has_helper() || !link.of_our_user,
+    };
+    let limit = deadline.map_or(BRIEF, |d| {
+        BRIEF.min(d.saturating_duration_since(Instant::now()))
+    });
+    let ready = || ready().then_some(());
+    let slept = tranship_ring::sleep_once(&kernel, &mut [link.ring.point()], limit, ready);
+    matches!(slept, Ok(Some(())))
 }
 
 impl LinkShared {

@@ -11,7 +11,7 @@ use tranship_ring::broadcast::DeskRw;
 const MOST: usize = 127;
 
 /// Hands out a connection to each domain that has a name, those that come later included. The manager is asked for other
-/// domains; a writer of this domain, or of a `local:` name, is in this process.
+/// domains; a writer of this domain, and the writers of a `local:` name, are in this process.
 ///
 /// A name that one domain has for itself gives one connection. After its end the next holder of the name is waited for.
 #[derive(Debug)]
@@ -105,9 +105,6 @@ impl Writers {
     /// `ChannelBind` if the types differ; `BadArgument` if the name is of another kind; `Limit`; `System`.
     pub fn try_here(&mut self) -> Result<Option<(Receiver, DeskRw)>, Error> {
         let core = self.domain.core();
-        if self.have.contains(&core.id()) {
-            return Ok(None);
-        }
         let mut shown = None;
         let options = || {
             let (fd, desk) = DeskRw::create()?;
@@ -116,7 +113,7 @@ impl Writers {
             Ok(reads(fd, self.kind, Vec::new(), message_type))
         };
         let name = (self.name.as_str(), self.within);
-        let end = try_open_local(core, name, Role::Sink, options)?;
+        let end = try_open_local(core, name, (Role::Sink, &self.have), options)?;
         let (Some(end), Some(desk)) = (end, shown) else {
             return Ok(None);
         };

@@ -101,3 +101,28 @@ fn an_acknowledgement_after_the_producers_decision_is_too_late() {
     let error = second.ack().expect_err("another consumer may have it");
     assert_eq!(error.kind(), ErrorKind::PeerGone);
 }
+
+/// Rounds are due by the lines that have ended, and not by the buffers that consumers keep.
+#[test]
+fn buffers_that_are_kept_begin_no_rounds() {
+    const KEPT: usize = 90;
+    let _dog = Watchdog::new();
+    let options = QueueOptions::new().depth(4).keep(200);
+    let (_here, mut producer, mut consumer, first) = with_item(options);
+    first.ack().expect("acknowledged");
+    let mut kept = Vec::new();
+    let (mut rounds, mut was_under_way) = (0, false);
+    for n in 0..KEPT + 128 {
+        let job = producer.alloc(64).expect("memory");
+        producer.send(job.freeze()).expect("sent");
+        let item = consumer.recv().expect("an item").ack().expect("in time");
+        if n < KEPT {
+            kept.push(item);
+            continue;
+        }
+        let is_under_way = producer.writing.look().rounds.is_under_way();
+        rounds += u32::from(is_under_way && !was_under_way);
+        was_under_way = is_under_way;
+    }
+    assert!(rounds <= 4, "{rounds} rounds in 128 sends");
+}

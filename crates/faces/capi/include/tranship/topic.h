@@ -33,6 +33,9 @@ typedef struct tranship_subscriber_options tranship_subscriber_options;
 /** In `flags` of tranship_subscriber_options: receives the newest message only; those before it count as missed. */
 #define TRANSHIP_SUBSCRIBER_LATEST 2
 
+/** In `flags` of tranship_subscriber_options: receives no message from before it joins. */
+#define TRANSHIP_SUBSCRIBER_NO_HISTORY 4
+
 /** The writing end of a topic. One thread at a time. */
 struct tranship_publisher;
 
@@ -71,14 +74,14 @@ struct tranship_topic_options {
 struct tranship_subscriber_options {
     /** sizeof(struct tranship_subscriber_options) */
     size_t size;
-    /** TRANSHIP_SUBSCRIBER_RELIABLE, TRANSHIP_SUBSCRIBER_LATEST, both, or 0. */
+    /** TRANSHIP_SUBSCRIBER_RELIABLE and others, or 0. */
     uint32_t flags;
     /** TRANSHIP_WAIT_SPIN_THEN_SLEEP, TRANSHIP_WAIT_SPIN, TRANSHIP_WAIT_SLEEP: how tranship_subscriber_recv waits. 0: the first. */
     uint32_t wait;
     /** How often it looks before it sleeps. 0: 500. */
     uint32_t spins;
-    /** 0. */
-    uint32_t reserved;
+    /** The most messages from before it joins. 0: as many as the topic gives. */
+    uint32_t history;
     /** The type of the messages, as a text that both sides must have alike: NULL for bytes. */
     const char *message_type;
 };
@@ -123,6 +126,16 @@ tranship_status tranship_publisher_alloc(struct tranship_publisher *publisher,
 tranship_status tranship_publisher_send(struct tranship_publisher *publisher,
                                         tranship_buf *buf,
                                         tranship_error **error);
+
+/**
+ * Publishes as tranship_publisher_send does, but waits for reliable subscribers for `timeout_ns`, whatever `when_behind`
+ * says, and drops no message. TRANSHIP_ERR_TIMED_OUT, or TRANSHIP_ERR_FULL with TRANSHIP_NOW, names the subscriber that
+ * is behind.
+ */
+tranship_status tranship_publisher_send_timeout(struct tranship_publisher *publisher,
+                                                tranship_buf *buf,
+                                                int64_t timeout_ns,
+                                                tranship_error **error);
 
 /** Publishes up to TRANSHIP_INLINE_BYTES bytes inside the message itself, with a word. */
 tranship_status tranship_publisher_send_bytes(struct tranship_publisher *publisher,

@@ -2,17 +2,16 @@
 
 use crate::buf::{Buf, place};
 use crate::domain::{self, Domain};
-use crate::given::{bytes, limit, patience, text, text_if_any, there};
+use crate::given::{bytes, limit, patience, text, there};
 use crate::link::wait;
 use crate::open::closed;
-use crate::options::{Grows, flag, grown, no_more, own_pool, set};
-use crate::payload::sent;
+use crate::options::{Grows, flag, grown, no_more, own_pool, set, typed};
+use crate::payload::{sent, within};
 use crate::status::{Error, Status, border, making, quietly};
 use facade::queue::{self, Enqueue, Queues as _, WhenLost};
 use facade::{Message, SendError};
 use std::ffi::{c_char, c_void};
 use std::mem::MaybeUninit;
-use std::time::Duration;
 
 /// A writing end of a queue. One thread at a time.
 #[derive(Debug)]
@@ -91,11 +90,12 @@ impl QueueOptions {
         no_more("flags", self.flags, QUEUE_REPORT_LOST | QUEUE_EXCLUSIVE)?;
         no_more("reserved", self.reserved, 0)?;
         let has = |flag| self.flags & flag != 0;
-        let mut options =
-            queue::QueueOptions::new().pool(own_pool(name, self.max_bytes, self.slots));
-        if let Some(text) = text_if_any(self.message_type, "message_type")? {
-            options = options.message_type(text);
-        }
+        let options = queue::QueueOptions::new().pool(own_pool(name, self.max_bytes, self.slots));
+        let mut options = typed(
+            options,
+            self.message_type,
+            queue::QueueOptions::message_type,
+        )?;
         options = set(options, self.pieces, queue::QueueOptions::pieces);
         options = set(options, self.depth, queue::QueueOptions::depth);
         options = set(options, self.keep, queue::QueueOptions::keep);
@@ -113,11 +113,13 @@ impl QueueOptions {
 impl ConsumerOptions {
     fn consumer(self) -> Result<queue::ConsumerOptions, facade::Error> {
         no_more("flags", self.flags, CONSUMER_AUTO_ACK)?;
-        let mut options = queue::ConsumerOptions::new().wait(wait(self.wait, self.spins)?);
-        if let Some(text) = text_if_any(self.message_type, "message_type")? {
-            options = options.message_type(text);
-        }
-        options = set(
+        let options = queue::ConsumerOptions::new().wait(wait(self.wait, self.spins)?);
+        let options = typed(
+            options,
+            self.message_type,
+            queue::ConsumerOptions::message_type,
+        )?;
+        let options = set(
             options,
             self.unacknowledged as usize,
             queue::ConsumerOptions::unacknowledged,
@@ -177,10 +179,8 @@ fn put<P: Enqueue>(
     payload: P,
     timeout_ns: i64,
 ) -> Result<(), SendError<P::Unsent>> {
-    match patience(timeout_ns) {
-        Some(Duration::ZERO) => producer.try_send(payload),
-        time => producer.send_timeout(payload, time.unwrap_or(Duration::MAX)),
-    }
+    let ways = (queue::Producer::try_send, queue::Producer::send_timeout);
+    within(producer, payload, timeout_ns, ways)
 }
 
 /// Puts the contents of `buf` into the queue, with the word `buf->word`: a buffer of tranship_producer_alloc, an aggregate of such, or inline bytes. It is shared, and `buf`

@@ -2,11 +2,11 @@
 
 use crate::buf::{Buf, place};
 use crate::domain::{self, Domain};
-use crate::given::{bytes, limit, patience, text, text_if_any, there, wrong};
+use crate::given::{bytes, limit, patience, text, there, wrong};
 use crate::link::wait;
 use crate::open::closed;
-use crate::options::{Grows, flag, grown, no_more, own_pool, set};
-use crate::payload::sent;
+use crate::options::{Grows, flag, grown, no_more, own_pool, set, typed};
+use crate::payload::{sent, within};
 use crate::status::{Error, Status, border, making, quietly};
 use facade::topic::{self, Topics as _, WhenBehind};
 use std::ffi::{c_char, c_void};
@@ -64,6 +64,8 @@ pub struct TopicOptions {
 pub const SUBSCRIBER_RELIABLE: u32 = 1;
 /// In `flags` of tranship_subscriber_options: receives the newest message only; those before it count as missed.
 pub const SUBSCRIBER_LATEST: u32 = 2;
+/// In `flags` of tranship_subscriber_options: receives no message from before it joins.
+pub const SUBSCRIBER_NO_HISTORY: u32 = 4;
 
 /// A subscription. Set `size` to `sizeof(struct tranship_subscriber_options)`; all else may be 0.
 #[repr(C)]
@@ -71,14 +73,14 @@ pub const SUBSCRIBER_LATEST: u32 = 2;
 pub struct SubscriberOptions {
     /// sizeof(struct tranship_subscriber_options)
     pub size: usize,
-    /// TRANSHIP_SUBSCRIBER_RELIABLE, TRANSHIP_SUBSCRIBER_LATEST, both, or 0.
+    /// TRANSHIP_SUBSCRIBER_RELIABLE and others, or 0.
     pub flags: u32,
     /// TRANSHIP_WAIT_SPIN_THEN_SLEEP, TRANSHIP_WAIT_SPIN, TRANSHIP_WAIT_SLEEP: how tranship_subscriber_recv waits. 0: the first.
     pub wait: u32,
     /// How often it looks before it sleeps. 0: 500.
     pub spins: u32,
-    /// 0.
-    pub reserved: u32,
+    /// The most messages from before it joins. 0: as many as the topic gives.
+    pub history: u32,
     /// The type of the messages, as a text that both sides must have alike: NULL for bytes.
     pub message_type: *const c_char,
 }
@@ -96,7 +98,7 @@ impl TopicOptions {
     fn topic(self, name: &str) -> Result<topic::TopicOptions, facade::Error> {
         no_more("flags", self.flags, TOPIC_SHARED)?;
         no_more("reserved", self.reserved, 0)?;
-        let mut options = topic::TopicOptions::new()
+        let options = topic::TopicOptions::new()
             .history(self.history)
             .when_behind(match self.when_behind {
                 BEHIND_OVERWRITE => WhenBehind::Overwrite,
@@ -105,9 +107,11 @@ impl TopicOptions {
                 other => return Err(wrong(format!("when_behind is {other}: 0 to 2"))),
             })
             .pool(own_pool(name, self.max_bytes, self.slots));
-        if let Some(text) = text_if_any(self.message_type, "message_type")? {
-            options = options.message_type(text);
-        }
+        let mut options = typed(
+            options,
+            self.message_type,
+            topic::TopicOptions::message_type,
+        )?;
         options = set(options, self.depth, topic::TopicOptions::depth);
         options = set(options, self.keep, topic::TopicOptions::keep);
         options = set(options, self.pieces, topic::TopicOptions::pieces);
@@ -121,14 +125,19 @@ impl TopicOptions {
 
 impl SubscriberOptions {
     fn subscriber(self) -> Result<topic::SubscriberOptions, facade::Error> {
-        let known = SUBSCRIBER_RELIABLE | SUBSCRIBER_LATEST;
+        let known = SUBSCRIBER_RELIABLE | SUBSCRIBER_LATEST | SUBSCRIBER_NO_HISTORY;
         no_more("flags", self.flags, known)?;
-        no_more("reserved", self.reserved, 0)?;
         let has = |flag| self.flags & flag != 0;
-        let mut options = topic::SubscriberOptions::new().wait(wait(self.wait, self.spins)?);
-        if let Some(text) = text_if_any(self.message_type, "message_type")? {
-            options = options.message_type(text);
-        }
+        let options = topic::SubscriberOptions::new().wait(wait(self.wait, self.spins)?);
+        let mut options = typed(
+            options,
+            self.message_type,
+            topic::SubscriberOptions::message_type,
+        )?;
+        options = set(options, self.history, topic::SubscriberOptions::history);
+        options = flag(options, has(SUBSCRIBER_NO_HISTORY), |options| {
+            options.history(0)
+        });
         options = flag(
             options,
             has(SUBSCRIBER_RELIABLE),
@@ -200,6 +209,24 @@ pub extern "C" fn tranship_publisher_send(
     border(error, || {
         let publisher = &mut there(publisher, "publisher")?.0;
         sent(there(buf, "buf")?, |payload| publisher.send(payload)).map(drop)
+    })
+}
+
+/// Publishes as tranship_publisher_send does, but waits for reliable subscribers for `timeout_ns`, whatever `when_behind`
+/// says, and drops no message. TRANSHIP_ERR_TIMED_OUT, or TRANSHIP_ERR_FULL with TRANSHIP_NOW, names the subscriber that
+/// is behind.
+#[unsafe(no_mangle)]
+pub extern "C" fn tranship_publisher_send_timeout(
+    publisher: Option<&mut Publisher>,
+    buf: Option<&mut Buf>,
+    timeout_ns: i64,
+    error: Option<&mut Option<Box<Error>>>,
+) -> Status {
+    border(error, || {
+        let publisher = &mut there(publisher, "publisher")?.0;
+        let ways = (topic::Publisher::try_send, topic::Publisher::send_timeout);
+        let send = |payload| within(publisher, payload, timeout_ns, ways);
+        sent(there(buf, "buf")?, send).map(drop)
     })
 }
 

@@ -1,4 +1,4 @@
-/* Many messages by one call, in both directions; subscribers and consumers among what is polled. */
+/* Many messages by one call, in both directions; subscribers and consumers among what is polled; late subscribers. */
 #include <stdint.h>
 #include <string.h>
 #include <tranship/queue.h>
@@ -114,6 +114,75 @@ static void polled(tranship_domain *domain)
     tranship_producer_close(producer);
 }
 
+static tranship_subscriber *joined(tranship_domain *domain, tranship_publisher *publisher,
+                                   tranship_subscriber_options options)
+{
+    tranship_subscriber *subscriber = NULL;
+
+    options.size = sizeof options;
+    OK(tranship_subscribe(domain, "late", &options, &subscriber, &error));
+    OK(tranship_publisher_wait_for(publisher, 1, TRANSHIP_FOREVER, &error));
+    return subscriber;
+}
+
+/* What a late subscriber gets, and a send that waits as it is told. */
+static void late(tranship_domain *domain)
+{
+    tranship_topic_options options = {
+        .size = sizeof options, .depth = 4, .history = 3, .when_behind = TRANSHIP_BEHIND_WAIT, .wait_ns = TRANSHIP_FOREVER};
+    const struct {
+        tranship_subscriber_options options;
+        uint64_t first;
+    } asked[] = {
+        {{.flags = 0}, 1},
+        {{.history = 2}, 2},
+        {{.flags = TRANSHIP_SUBSCRIBER_NO_HISTORY}, 4},
+    };
+    tranship_publisher *publisher = NULL;
+    tranship_subscriber *subscriber = NULL;
+    tranship_buf buf, got;
+
+    OK(tranship_publish(domain, "late", &options, &publisher, &error));
+    for (uint64_t i = 0; i < 4; i++)
+        OK(tranship_publisher_send_bytes(publisher, "x", 1, i, &error));
+    for (size_t i = 0; i < sizeof asked / sizeof *asked; i++) {
+        subscriber = joined(domain, publisher, asked[i].options);
+        for (uint64_t word = asked[i].first; word < 4; word++) {
+            OK(tranship_subscriber_recv(subscriber, TRANSHIP_FOREVER, &got, &error));
+            EXPECT(got.word, word);
+            tranship_release(&got);
+        }
+        EXPECT(tranship_subscriber_recv(subscriber, TRANSHIP_NOW, &got, &error), TRANSHIP_ERR_TIMED_OUT);
+        tranship_subscriber_close(subscriber);
+        while (tranship_publisher_subscribers(publisher) > 0)
+            OK(tranship_publisher_tend(publisher, &error));
+    }
+    subscriber = joined(domain, publisher,
+                        (tranship_subscriber_options){.flags = TRANSHIP_SUBSCRIBER_RELIABLE | TRANSHIP_SUBSCRIBER_NO_HISTORY});
+    for (uint64_t i = 0; i < 5; i++) {
+        OK(tranship_publisher_alloc(publisher, 100, TRANSHIP_FOREVER, &buf, &error));
+        buf.word = i;
+        if (i < 4)
+            OK(tranship_publisher_send_timeout(publisher, &buf, TRANSHIP_NOW, &error));
+    }
+    EXPECT(tranship_publisher_send_timeout(publisher, &buf, TRANSHIP_NOW, &error), TRANSHIP_ERR_FULL);
+    EXPECT(strstr(tranship_error_message(error), "behind") != NULL, 1);
+    EXPECT(tranship_publisher_send_timeout(publisher, &buf, 1000, &error), TRANSHIP_ERR_TIMED_OUT);
+    EXPECT(buf.word, 4);
+    OK(tranship_subscriber_recv(subscriber, TRANSHIP_FOREVER, &got, &error));
+    EXPECT(got.word, 0);
+    tranship_release(&got);
+    OK(tranship_publisher_send_timeout(publisher, &buf, TRANSHIP_FOREVER, &error));
+    EXPECT(buf.kind, TRANSHIP_BUF_NONE);
+    for (uint64_t word = 1; word < 5; word++) {
+        OK(tranship_subscriber_recv(subscriber, TRANSHIP_FOREVER, &got, &error));
+        EXPECT(got.word, word);
+        tranship_release(&got);
+    }
+    tranship_subscriber_close(subscriber);
+    tranship_publisher_close(publisher);
+}
+
 int main(void)
 {
     tranship_domain *domain = NULL;
@@ -121,6 +190,7 @@ int main(void)
     OK(tranship_embedded(NULL, &domain, &error));
     messages(domain);
     polled(domain);
+    late(domain);
     tranship_error_free(error);
     tranship_domain_close(domain);
     puts("all as it should");

@@ -1076,14 +1076,15 @@ class Domain(_Closing):
         *,
         reliable: bool = False,
         latest: bool = False,
+        history: int | None = None,
         wait: _Wait = "spin-then-sleep",
         message_type: str | None = None,
     ) -> Subscriber:
         """Subscribes to a topic, and returns at once: it joins in `recv` or `try_recv`, which wait for a publisher.
 
         With `reliable` the publisher does not overwrite messages that this subscriber has not yet taken, as far as its
-        `when_behind` says. With `latest` only the newest message is received. `wait` and `message_type` are as for
-        `listen`."""
+        `when_behind` says. With `latest` only the newest message is received. At most `history` messages from before it
+        joins are received, or as many as the topic gives. `wait` and `message_type` are as for `listen`."""
     def produce(
         self,
         name: str,

@@ -56,6 +56,22 @@ def test_what_is_overwritten_is_missed_and_counted(topic):
     assert [(seen["pid"], seen["behind"]) for seen in status["subscribers"]] == [(os.getpid(), 0)]
 
 
+@pytest.mark.parametrize(("history", "words"), [(None, [1, 2, 3]), (2, [2, 3]), (0, [])])
+def test_a_late_subscriber_gets_as_much_of_the_history_as_it_asks_for(domain, other, history, words):
+    with domain.publish("late", depth=8, history=3) as publisher:
+        for number in range(4):
+            publisher.send(b"%d" % number, number)
+        with other.subscribe("late", history=history) as subscriber:
+            joined, came = apart(publisher.wait_for, 1), []
+            while not (joined.done() and subscriber.status()["joined"] and len(came) >= len(words)):
+                came.append(subscriber.try_recv())
+                came = [message for message in came if message is not None]
+            joined.result()
+            publisher.send(b"new", 9)
+            came.append(subscriber.recv(timeout=120))
+            assert [message.word for message in came] == [*words, 9]
+
+
 def test_iterating_ends_with_the_topic_and_recv_waits_for_the_next(domain, topic):
     publisher, subscriber = topic
     publisher.send(b"last")

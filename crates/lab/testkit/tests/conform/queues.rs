@@ -1,6 +1,6 @@
 //! Queues: each item to one consumer, what becomes of items that are not done, and the ends.
 
-use crate::{World, cases};
+use crate::{Way, World, cases};
 use std::collections::BTreeSet;
 use std::sync::Mutex;
 use std::thread;
@@ -390,4 +390,63 @@ fn threads_take_and_give_back_at_random(world: &World) {
     done.sort_unstable();
     assert_eq!(done, (0..ITEMS).collect::<Vec<_>>());
     producer.wait_done(None).expect("all is done");
+}
+
+/// Producers of several domains share a name. A consumer takes the items of each in order.
+#[test]
+fn producers_here_and_elsewhere_share_a_name() {
+    for way in [Way::Shm, Way::LocalAcross] {
+        let _dog = tranship_testkit::Watchdog::new();
+        let world = World::new(way);
+        let address = world.address("joint");
+        let mut consumer = world.here.consume(&address).expect("consume");
+        let mut producers =
+            [&world.here, &world.there].map(|domain| domain.produce(&address).expect("produce"));
+        let exclusive = QueueOptions::new().exclusive();
+        let alone = world.there.produce_with(&address, exclusive);
+        assert_eq!(alone.expect_err("it is shared"), ErrorKind::NameTaken);
+        for producer in &mut producers {
+            (0..20).for_each(|n| send(producer, n));
+        }
+        let mut lists = [const { Vec::new() }; 2];
+        while lists.iter().any(|list| list.len() < 20) {
+            if let Some(item) = consumer.try_recv().expect("no error") {
+                lists[usize::from(item.producer() == world.there.id())].push(taken(item));
+            }
+            producers.iter_mut().for_each(|it| it.tend().expect("tend"));
+        }
+        assert_eq!(
+            lists,
+            [0, 1].map(|_| (0..20).collect::<Vec<_>>()),
+            "{way:?}"
+        );
+    }
+}
+
+/// A queue for each priority: the most urgent one is asked first.
+#[test]
+fn urgent_items_go_first() {
+    let _dog = tranship_testkit::Watchdog::new();
+    let world = World::new(Way::Shm);
+    let join = |name: &str| {
+        let mut producer = world.here.produce(name).expect("produce");
+        let mut consumer = world.there.consume(name).expect("consume");
+        meet(&mut producer, &mut consumer);
+        (producer, consumer)
+    };
+    let (mut late, mut lazy) = join("late");
+    let (mut soon, mut eager) = join("soon");
+    (0..5).for_each(|n| send(&mut late, n));
+    let mut next = || match eager.try_recv().expect("no error") {
+        Some(item) => (true, taken(item)),
+        None => (false, taken(lazy.recv().expect("an item"))),
+    };
+    assert_eq!(next(), (false, 0));
+    (0..3).for_each(|n| send(&mut soon, n));
+    let order: Vec<_> = (0..7).map(|_| next()).collect();
+    let urgent = (0..3).map(|n| (true, n));
+    assert_eq!(
+        order,
+        urgent.chain((1..5).map(|n| (false, n))).collect::<Vec<_>>()
+    );
 }

@@ -8,7 +8,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
 use std::time::Duration;
 use tranship_core::{
-    Aggregate, Body, Buffer, ErrorKind, Message, Outcome, PollItem, PoolOptions, Wait, poll,
+    Aggregate, Body, Buffer, Domain, ErrorKind, Message, Outcome, PollItem, PoolOptions, Wait, poll,
 };
 use tranship_queue::Queues;
 use tranship_testkit::Random;
@@ -540,32 +540,47 @@ fn subscribers_here_and_elsewhere_see_one_order() {
     assert_eq!(ids, [here, there, here, there]);
 }
 
-/// Of a shared name, a subscriber hears its own domain's publisher and another's.
+/// Of a shared name, a subscriber hears its own domain's publisher and another's, also one that comes while it is busy.
 #[test]
 fn a_shared_name_is_heard_here_and_elsewhere() {
-    let _dog = tranship_testkit::Watchdog::new();
-    let world = World::new(Way::Shm);
-    let mut subscriber = world.here.subscribe("camera").expect("subscribe");
-    assert!(subscriber.try_recv().expect("no error").is_none());
-    let options = || TopicOptions::new().shared();
-    let mut publishers = [&world.here, &world.there].map(|domain| {
-        let publisher = domain.publish_with("camera", options());
-        publisher.expect("publish")
-    });
-    while publishers.iter().any(|it| it.subscribers() == 0)
-        || subscriber.status().publishers.len() < 2
-    {
+    for way in [Way::Shm, Way::LocalAcross] {
+        let _dog = tranship_testkit::Watchdog::new();
+        let world = World::new(way);
+        let address = world.address("heard");
+        let mut subscriber = world.here.subscribe(&address).expect("subscribe");
         assert!(subscriber.try_recv().expect("no error").is_none());
-        for publisher in &mut publishers {
-            publisher.tend().expect("tend");
+        let publish = |domain: &Domain| {
+            let publisher = domain.publish_with(&address, TopicOptions::new().shared());
+            publisher.expect("publish")
+        };
+        let mut first = publish(&world.here);
+        while first.subscribers() == 0 || subscriber.status().publishers.is_empty() {
+            assert!(subscriber.try_recv().expect("no error").is_none());
+            first.tend().expect("tend");
+        }
+        let again = world
+            .here
+            .publish_with(&address, TopicOptions::new().shared());
+        assert_eq!(again.expect_err("a domain has one"), ErrorKind::NameTaken);
+        let alone = world.there.publish(&address).expect_err("it is shared");
+        assert_eq!(alone, ErrorKind::NameTaken, "{alone}");
+        let mut second = publish(&world.there);
+        let mut heard = 0;
+        while second.subscribers() == 0 || subscriber.status().publishers.len() < 2 {
+            send(&mut first, heard);
+            let message = subscriber.recv().expect("a frame");
+            assert_eq!(number(&message), heard);
+            heard += 1;
+            second.tend().expect("tend");
+        }
+        for (domain, publisher) in [(&world.here, &mut first), (&world.there, &mut second)] {
+            send(publisher, heard);
+            assert_eq!(number(&subscriber.recv().expect("a frame")), heard);
+            assert_eq!(
+                subscriber.source().map(|it| it.0),
+                Some(domain.id()),
+                "{way:?}"
+            );
         }
     }
-    let mut heard = Vec::new();
-    for (n, publisher) in (0..).zip(&mut publishers) {
-        send(publisher, n);
-        let message = subscriber.recv().expect("a frame");
-        heard.push((number(&message), subscriber.source().map(|from| from.0)));
-    }
-    let (here, there) = (Some(world.here.id()), Some(world.there.id()));
-    assert_eq!(heard, [(0, here), (1, there)]);
 }

@@ -8,7 +8,7 @@ use crate::link::descriptor;
 use crate::link::driver::Driver;
 use crate::link::message::{Body, Message};
 use crate::link::shared::Gone;
-use crate::link::sleep::sleep_on;
+use crate::link::sleep::{sleep_briefly, sleep_on};
 use crate::options::Wait;
 use std::ptr;
 use std::time::{Duration, Instant};
@@ -296,6 +296,17 @@ impl Receiver {
                 return timed_out(Awaited::Message);
             }
         }
+    }
+
+    /// Waits for a message as [`recv`](Receiver::recv) does first, if messages have been coming: on this channel alone, and
+    /// for a short time. Returns whether a message is there.
+    pub(crate) fn wait_briefly(&self, deadline: Option<Instant>) -> bool {
+        let flows = self.wait != Wait::Spin && self.driver.is_none() && self.is_flowing();
+        let is_over = || self.may_have_news() || self.link.domain.has_news();
+        if flows && !self.puts_aside() {
+            sleep_briefly(&self.link, deadline, is_over);
+        }
+        self.is_ready()
     }
 
     /// Handles an empty ring: takes the manager's news, gives back the assignments of pools that are gone, and checks
