@@ -7,14 +7,14 @@ mod pools;
 mod pressure;
 mod units;
 
-pub use access::{Reserved, Rule, Who};
+pub use access::{Given, Reserved, Rule, Who};
 pub use hogs::HogRule;
 pub use observe::Observe;
 pub use pools::PoolRule;
 pub use pressure::PressureConfig;
 use serde::Deserialize;
 use std::time::Duration;
-use tranship_proto::AccessRule;
+use tranship_proto::{AccessRule, Refusal, RefusalCode};
 use units::{duration, opt_duration, opt_memory, opt_mode, pools_per_domain};
 
 /// Errors of a configuration file that cannot be used.
@@ -174,6 +174,8 @@ pub struct Config {
     pub bind: Vec<Rule>,
     /// Names that only their owner may export.
     pub reserved: Vec<Reserved>,
+    /// The only names that there are, and the keys that open them. `None`: names need no key. `tranship run` writes it.
+    pub given: Option<Vec<Given>>,
 }
 
 impl Default for Config {
@@ -201,6 +203,7 @@ impl Default for Config {
             export: Vec::new(),
             bind: Vec::new(),
             reserved: Vec::new(),
+            given: None,
         }
     }
 }
@@ -279,6 +282,21 @@ impl Config {
                 (!allowed).then_some(AccessRule::Export)
             }
         }
+    }
+
+    /// Returns the refusal of a name that a domain's key does not open, if there is one.
+    pub(crate) fn bars_key(&self, key: Option<&str>, name: &str, exports: bool) -> Option<Refusal> {
+        let rule = self.given.as_ref()?.iter().find(|rule| rule.is_of(name));
+        let (line, why) = match rule {
+            Some(rule) if rule.opens(key, exports) => return None,
+            Some(rule) => (rule.line, AccessRule::Given),
+            None => (0, AccessRule::Ungiven),
+        };
+        Some(Refusal {
+            code: RefusalCode::Access,
+            asked: line.into(),
+            available: why as u64,
+        })
     }
 
     /// Says whether a user may connect to a name.

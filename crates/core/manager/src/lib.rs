@@ -17,7 +17,7 @@ mod shell;
 pub mod state;
 
 pub use config::{
-    Config, ConfigError, Forward, Limits, Observe, PressureConfig, Reserved, Rule, Who,
+    Config, ConfigError, Forward, Given, Limits, Observe, PressureConfig, Reserved, Rule, Who,
 };
 pub use embedded::Embedded;
 pub use shell::{Listener, Shutdown, run};

@@ -7,9 +7,10 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tranship_manager::{Config, Embedded};
 use tranship_proto::{
-    Event, GoneReason, PROTOCOL_VERSION, RefusalCode, Request, StatRecord, encode,
+    Event, GoneReason, PROTOCOL_VERSION, RefusalCode, Request, Role, StatRecord, encode,
 };
 use tranship_region::layout::RefsRw;
+use tranship_ring::{HalfRw, Side};
 use tranship_sys::socket;
 
 /// A manager, and the watchdog of the test.
@@ -490,4 +491,62 @@ fn nothing_can_be_sent_along_before_the_welcome() {
     send(&[]).unwrap();
     let (event, _) = client.recv().unwrap();
     assert!(matches!(event, Event::Welcome { .. }), "{event:?}");
+}
+
+/// With `[[given]]` rules, a name opens to the keys that its rule has, in their directions, and to no other domain.
+#[test]
+fn a_name_that_is_given_opens_to_its_keys_alone() {
+    let _dog = watchdog();
+    let rules = "[[given]]\nname = \"n\"\nline = 12\nexport = [\"from\"]\nbind = [\"to\"]\n";
+    let config = Config::parse(rules).expect("rules");
+    let m = Embedded::start(config, None).expect("a manager");
+    let mut clients = [Some("from"), Some("to"), Some("guessed"), None].map(|key| {
+        let client = Client::join(m.path(), "client");
+        if let Some(key) = key {
+            let key = key.to_owned();
+            client.send(&Request::ShowKey { key }, &[]);
+        }
+        client
+    });
+    let given = (RefusalCode::Access, 12, 7);
+    let not_given = (RefusalCode::Access, 0, 8);
+    let no_one = (RefusalCode::NoSuchName, 0, 0);
+    for (name, offers, asks) in [
+        ("other", [Some(not_given); 4], [not_given; 4]),
+        ("nn", [Some(not_given); 4], [not_given; 4]),
+        (
+            "n",
+            [None, Some(given), Some(given), Some(given)],
+            [given, no_one, given, given],
+        ),
+        (
+            "n/replies/1",
+            [None, Some(given), Some(given), Some(given)],
+            [given, no_one, given, given],
+        ),
+    ] {
+        let (half, _) = HalfRw::create(Side::Sink, 16).expect("a half");
+        for (client, wanted) in clients.iter_mut().zip(asks) {
+            let req = client.req();
+            let ask = Request::Connect {
+                req,
+                name: name.to_owned(),
+                role: Role::Sink,
+                lines: 16,
+                wait: false,
+            };
+            client.send(&ask, &[half.as_fd()]);
+            assert_eq!(client.refused_with(req), Some(wanted), "{name}");
+        }
+        for (client, wanted) in clients.iter_mut().zip(offers) {
+            let req = client.req();
+            let offer = Request::Export {
+                req,
+                name: name.to_owned(),
+                role: Role::Source,
+            };
+            client.send(&offer, &[]);
+            assert_eq!(client.refused_with(req), wanted, "{name}");
+        }
+    }
 }

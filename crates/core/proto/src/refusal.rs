@@ -133,7 +133,8 @@ macro_rules! texts {
 }
 
 texts! {
-    /// The rule that a refusal with [`RefusalCode::Access`] names in `available`. 0: a rule without a name.
+    /// The rule that a refusal with [`RefusalCode::Access`] names in `available`. 0: a rule without a name. `asked` is a
+    /// user's id, or what the rule says.
     AccessRule: u64 {
         /// `[[connect]]`: the users that may join.
         Connect = 1, "no [[connect]] rule lets uid {uid} join";
@@ -147,6 +148,10 @@ texts! {
         PolicyRun = 5, "no [[policy_run]] rule names uid {uid}";
         /// No rule: only root and the manager's own user may.
         Owner = 6, "only root and the manager's own user may, not uid {uid}";
+        /// `[[given]]`: the components that have a name. `asked` is the line of the name in the program's file.
+        Given = 7, "line {uid} of the program's file gives that name to other components";
+        /// No `[[given]]` rule has the name.
+        Ungiven = 8, "the program's file gives that name to no component";
     }
 
     /// The limited resource of a [`RefusalCode::Limit`]: in the upper 8 bits of `asked`; 0: it has no name.
@@ -383,6 +388,10 @@ mod tests {
         assert_eq!(
             text(RefusalCode::Access, 7, AccessRule::Export as u64),
             "the access rules of the manager do not allow it: no [[export]] rule lets uid 7 offer that name"
+        );
+        assert_eq!(
+            text(RefusalCode::Access, 12, AccessRule::Given as u64),
+            "the access rules of the manager do not allow it: line 12 of the program's file gives that name to other components"
         );
         let taken: Levels = [Trust::Producer, Trust::None].into_iter().collect();
         assert_eq!(

@@ -324,6 +324,9 @@ pub enum Request {
         lines: u32,
         have: Vec<DomainId>,
     },
+
+    /// fds: 0. Shows the key by which the manager's `[[given]]` rules know this domain. No answer.
+    ShowKey { key: String },
 }
 
 impl Request {

@@ -16,6 +16,8 @@ pub const MANAGER_TIMEOUT: Duration = Duration::from_secs(10);
 /// A connection on which hello was sent.
 pub(super) struct Greeting {
     wire: Wire,
+    /// The key to show once the manager has answered.
+    key: Option<String>,
     begun: Instant,
     /// The longest time for the answer.
     limit: Duration,
@@ -35,6 +37,7 @@ impl Greeting {
         fd: OwnedFd,
         name: &str,
         resume: Option<DomainId>,
+        key: Option<&str>,
         limit: Duration,
     ) -> Result<Greeting, Error> {
         let dumpable = process::is_dumpable().unwrap_or(true);
@@ -45,16 +48,10 @@ impl Greeting {
             resume,
             dumpable,
         };
-        match socket::sendmsg(fd.as_fd(), &tranship_proto::encode(&request), &[], true) {
-            // A manager that refuses this domain says why and hangs up, perhaps before it reads this: the reason must
-            // still be read.
-            Err(error) if !has_hung_up(&error) => {
-                return Err(error::system("sendmsg to the manager")(error));
-            }
-            _ => {}
-        }
+        say(fd.as_fd(), &request)?;
         Ok(Greeting {
             wire: Wire::new(fd),
+            key: key.map(str::to_owned),
             begun: Instant::now(),
             limit,
         })
@@ -121,7 +118,19 @@ impl Greeting {
     /// Returns the connection that continues with this answer.
     pub(super) fn into_fd(self, welcome: Welcome) -> Result<(OwnedFd, Welcome), Error> {
         let fd = self.wire.into_fd().ok_or(ErrorKind::ManagerAway)?;
+        if let Some(key) = self.key {
+            say(fd.as_fd(), &Request::ShowKey { key })?;
+        }
         Ok((fd, welcome))
+    }
+}
+
+fn say(fd: BorrowedFd<'_>, request: &Request) -> Result<(), Error> {
+    match socket::sendmsg(fd, &tranship_proto::encode(request), &[], true) {
+        // A manager that refuses this domain says why and hangs up, perhaps before it reads this: the reason must still
+        // be read.
+        Err(error) if !has_hung_up(&error) => Err(error::system("sendmsg to the manager")(error)),
+        _ => Ok(()),
     }
 }
 
@@ -148,7 +157,8 @@ mod tests {
             socket::sendmsg(&far, &tranship_proto::encode(event), &[], true).expect("a word");
         }
         drop(far);
-        let greeting = Greeting::say(near, "late", None, MANAGER_TIMEOUT).expect("a greeting");
+        let greeting =
+            Greeting::say(near, "late", None, None, MANAGER_TIMEOUT).expect("a greeting");
         greeting.wait().map(|_| ()).expect_err("nobody is there")
     }
 

@@ -20,6 +20,8 @@ pub struct Home {
     pub(super) place: PathBuf,
     /// The root directory under which the manager was found there.
     pub(super) root: Option<Root>,
+    /// The key to show to the manager.
+    pub(super) key: Option<String>,
     /// Set if this process started the manager.
     pub(super) starter: Option<Arc<Starter>>,
 }

@@ -8,6 +8,7 @@ use super::exports::Exports;
 use super::greeting::Greeting;
 use super::home::{FD_FLOOR, Home};
 use super::notes::{Leaks, Notes};
+use super::places::KEY_ENV;
 use super::pressure::MemoryPressure;
 use super::register::Register;
 use super::starter::Starter;
@@ -43,7 +44,9 @@ impl DomainCore {
     pub fn join(how: Join) -> Result<DomainCore, Error> {
         let Join { found, name, .. } = how;
         let fd = process::dup_above(found.fd, FD_FLOOR);
-        let (fd, welcome) = Greeting::say(fd, &name, None, how.manager_timeout)?.wait()?;
+        let key = process::trusted_env(KEY_ENV).and_then(|key| key.into_string().ok());
+        let greeting = Greeting::say(fd, &name, None, key.as_deref(), how.manager_timeout)?;
+        let (fd, welcome) = greeting.wait()?;
         let poller = tranship_sys::epoll::Epoll::new().map_err(error::system("epoll_create"))?;
         let core = DomainCore::new(Shared {
             fork: ForkGuard::new().map_err(error::system("mmap of the fork guard"))?,
@@ -56,6 +59,7 @@ impl DomainCore {
                     .then(|| Arc::new(Starter::new(found.path.clone(), how.program))),
                 place: found.path,
                 root: Root::now(),
+                key,
             },
             control_pages: ControlPages::new(welcome.control_page),
             conn: Mutex::new(Conn::new(fd, welcome.instance)),

@@ -6,6 +6,8 @@ use tranship_sys::process;
 
 /// Names the socket to use, before any other.
 pub const SOCKET_ENV: &str = "TRANSHIP_SOCKET";
+/// Has the key by which the manager's rules about names know this process.
+pub const KEY_ENV: &str = "TRANSHIP_KEY";
 /// The system's manager.
 pub const SYSTEM_SOCKET: &str = "/run/tranship/manager.sock";
 

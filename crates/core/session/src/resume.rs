@@ -78,7 +78,8 @@ impl DomainCore {
             }
         };
         crash::point("resume.before_hello");
-        let greeting = Greeting::say(fd, &self.name, Some(self.id()), self.manager_timeout);
+        let (me, key) = (Some(self.id()), self.home.key.as_deref());
+        let greeting = Greeting::say(fd, &self.name, me, key, self.manager_timeout);
         let greeting = greeting.map_err(|error| {
             tracing::debug!(%error, "a manager that cannot be greeted");
             Error::from(ErrorKind::ManagerAway)

@@ -15,6 +15,7 @@ use tranship::queue::{Consumer, Item, Producer};
 use tranship::sandbox::Confined;
 use tranship::topic::{Publisher, Subscriber};
 use tranship::{Error, Message};
+use tranship_session::places::{KEY_ENV, SOCKET_ENV};
 
 /// Runs the program of a plan until it ends, and returns its exit code.
 pub(crate) fn run(plan: &Plan, filter: &Filter) -> Result<i32> {
@@ -157,7 +158,8 @@ fn start(plan: &Plan, filter: &Filter) -> Result<Child> {
     // The program is no domain.
     command
         .env_remove(tranship::component::VARIABLE)
-        .env_remove(tranship_session::places::SOCKET_ENV)
+        .env_remove(SOCKET_ENV)
+        .env_remove(KEY_ENV)
         .env_remove("NOTIFY_SOCKET");
     command.spawn().context("starting a launcher")
 }

@@ -13,10 +13,7 @@ const EDGE: usize = 24;
 pub fn text(program: &Program) -> String {
     let mut out = format!("program {}\n", program.name);
     for component in &program.components {
-        let replicas = match component.replicas {
-            1 => String::new(),
-            n => format!(" x{n}"),
-        };
+        let replicas = times(component.replicas);
         let command = component.run.join(" ");
         // Writing to a string does not fail.
         let _ = writeln!(out, "  {}{replicas}: {command}", component.name);
@@ -31,15 +28,24 @@ pub fn text(program: &Program) -> String {
         };
         let _ = writeln!(
             out,
-            "  {} --[{} {}{}]--> {}",
+            "  {} --[{} {}{}{}]--> {}",
             names(&wire.from),
             wire.kind.word(),
             wire.name,
+            times(wire.copies),
             manner(wire),
             names(&wire.to)
         );
     }
     out
+}
+
+/// Returns the number of several.
+fn times(number: u32) -> String {
+    match number {
+        1 => String::new(),
+        n => format!(" x{n}"),
+    }
 }
 
 /// Returns what a channel does when it is full or its receiver is down, if that is not to wait.
@@ -104,23 +110,32 @@ pub fn svg(program: &Program) -> String {
                 colour(wire.kind)
             ));
             put(format_args!(
-                r##"<text x="{}" y="{}" text-anchor="middle" fill="{}">{}</text>"##,
+                r##"<text x="{}" y="{}" text-anchor="middle" fill="{}">{}{}</text>"##,
                 (x + tx) / 2,
                 (y + ty) / 2 - 4,
                 colour(wire.kind),
-                escape(&wire.name)
+                escape(&wire.name),
+                times(wire.copies)
             ));
         }
     }
     for (component, (x, y)) in program.components.iter().zip(&places) {
-        put(format_args!(
-            r##"<rect x="{x}" y="{y}" width="{}" height="{}" rx="6" fill="#f4f6f8" stroke="#555"/>"##,
-            BOX.0, BOX.1
-        ));
-        let replicas = match component.replicas {
-            1 => String::new(),
-            n => format!(" x{n}"),
+        // A second box behind the first one stands for all other replicas.
+        let boxes = if component.replicas > 1 {
+            &[6, 0][..]
+        } else {
+            &[0]
         };
+        for back in boxes {
+            put(format_args!(
+                r##"<rect x="{}" y="{}" width="{}" height="{}" rx="6" fill="#f4f6f8" stroke="#555"/>"##,
+                x + back,
+                y + back,
+                BOX.0,
+                BOX.1
+            ));
+        }
+        let replicas = times(component.replicas);
         put(format_args!(
             r##"<text x="{}" y="{}" text-anchor="middle">{}{replicas}</text>"##,
             x + BOX.0 / 2,

@@ -13,6 +13,7 @@
 //!
 //! * `check.rs`: every fault that a file can have is found before anything starts, with its line.
 //! * `machine.rs`: what is started, stopped and started again; pure.
+//! * `keys.rs`: a component has the names that the file gives it, and no others.
 //! * `keeper.rs`: nothing of the program outlives the supervisor, however that ends.
 //!
 //! NOT here: what a component does with its ends (`core/component`), and the sandbox (`core/sandbox`).
@@ -26,6 +27,7 @@ mod file;
 mod filter;
 pub mod graph;
 mod keeper;
+mod keys;
 mod launch;
 mod listen;
 mod machine;

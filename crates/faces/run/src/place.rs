@@ -3,7 +3,8 @@
 use crate::program::Program;
 use anyhow::{Context, Result};
 use std::fs;
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt, chown};
+use std::io::Write;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt, chown};
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 
@@ -33,6 +34,18 @@ pub(crate) fn manager_socket(dir: &Path) -> PathBuf {
 
 pub(crate) fn manager_config(dir: &Path) -> PathBuf {
     dir.join("manager.toml")
+}
+
+/// Writes the manager's configuration, which has the components' keys: only this user may read it.
+pub(crate) fn write_config(dir: &Path, text: &str) -> Result<()> {
+    let path = manager_config(dir);
+    let made = fs::OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(&path);
+    let written = made.and_then(|mut file| file.write_all(text.as_bytes()));
+    written.with_context(|| format!("writing {}", path.display()))
 }
 
 /// Makes the socket at which a process says that it is ready.

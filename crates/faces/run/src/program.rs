@@ -4,6 +4,7 @@ use crate::listen::Address;
 use crate::machine::Rules;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::path::PathBuf;
 use std::time::Duration;
 use tranship::component::{Brief, End, Part, Returns, WhenDown};
@@ -160,6 +161,8 @@ pub struct Wire {
     pub from: Vec<usize>,
     /// Components that receive.
     pub to: Vec<usize>,
+    /// Number of channels that it is, each between one pair of processes.
+    pub copies: u32,
     /// Largest size of its pool, in bytes.
     pub pool: Option<u64>,
     /// Trust level of its pool.
@@ -174,13 +177,49 @@ pub struct Wire {
     pub line: usize,
 }
 
+impl Wire {
+    /// Returns the name of a copy.
+    #[must_use]
+    pub fn name_of(&self, copy: u32) -> String {
+        copy_name(&self.name, self.copies, copy)
+    }
+
+    /// Returns the names of all copies.
+    pub fn names(&self) -> impl Iterator<Item = String> {
+        (0..self.copies).map(|copy| self.name_of(copy))
+    }
+}
+
+fn copy_name(name: &str, copies: u32, copy: u32) -> String {
+    match copies {
+        1 => name.to_owned(),
+        _ => format!("{name}.{copy}"),
+    }
+}
+
+impl Component {
+    /// Returns the copies of a wire at which one of its processes is.
+    pub(crate) fn copies_at(&self, wire: &Wire, replica: u32) -> Range<u32> {
+        match (wire.copies, self.replicas) {
+            (1, _) | (_, 1) => 0..wire.copies,
+            _ => replica..replica + 1,
+        }
+    }
+}
+
 impl Program {
     /// Returns what a process of a component is told.
     #[must_use]
     pub fn brief(&self, component: &Component, replica: u32) -> Brief {
-        let ends = component.ends.iter().map(|(name, (wire, part))| {
+        let ends = component.ends.iter().flat_map(|(name, (wire, part))| {
             let wire = &self.wires[*wire];
-            (name.clone(), self.end(wire, *part))
+            let copies = component.copies_at(wire, replica);
+            // Of several copies that it has, each has a name of its own; the one copy of a replica has the file's.
+            let several = u32::try_from(copies.len()).unwrap_or(u32::MAX);
+            copies.map(move |copy| {
+                let end = self.end(wire, *part, copy);
+                (copy_name(name, several, copy), end)
+            })
         });
         Brief {
             name: component.name.clone(),
@@ -190,7 +229,7 @@ impl Program {
         }
     }
 
-    fn end(&self, wire: &Wire, part: Part) -> End {
+    fn end(&self, wire: &Wire, part: Part, copy: u32) -> End {
         let others = match wire.kind.parts()[0] == part {
             true => &wire.to,
             false => &wire.from,
@@ -204,7 +243,7 @@ impl Program {
         let returns = others.iter().map(|at| self.components[*at].rules.restart);
         End {
             part,
-            name: wire.name.clone(),
+            name: wire.name_of(copy),
             pool: wire.pool,
             trust: wire.trust.clone(),
             depth: wire.depth,
@@ -241,13 +280,23 @@ impl Program {
             background: true,
             ..Rules::default()
         };
-        let each = processes.iter().map(|(component, _)| {
-            let rules = &self.components[*component].rules;
+        let each = processes.iter().map(|(component, replica)| {
+            let Component {
+                rules, replicas, ..
+            } = &self.components[*component];
             let mut after = of(&rules.after);
             after.push(0);
+            let mut receivers = of(&rules.receivers);
+            // A replica sends to that of its own row, or to a component of one process.
+            if *replicas > 1 {
+                receivers.retain(|at| {
+                    let (to, its) = processes[*at - 1];
+                    self.components[to].replicas == 1 || its == *replica
+                });
+            }
             Rules {
                 after,
-                receivers: of(&rules.receivers),
+                receivers,
                 ..rules.clone()
             }
         });

@@ -2,6 +2,7 @@
 
 use crate::family;
 use crate::filter::code;
+use crate::keys;
 use crate::listen::{self, Address};
 use crate::machine::{Machine, Order, State};
 use crate::place;
@@ -21,7 +22,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tranship::component::VARIABLE;
-use tranship_session::places::SOCKET_ENV;
+use tranship_session::places::{KEY_ENV, SOCKET_ENV};
 
 /// Variables of this process's environment that each component gets.
 const USUAL: [&str; 7] = ["PATH", "HOME", "LANG", "LC_ALL", "TZ", "TERM", "TMPDIR"];
@@ -62,6 +63,8 @@ pub struct Supervisor<'a> {
     keeper: Option<u32>,
     /// The sockets of each component.
     sockets: Vec<Vec<OwnedFd>>,
+    /// The key of each process.
+    keys: Vec<String>,
     view: View,
 }
 
@@ -93,9 +96,8 @@ impl<'a> Supervisor<'a> {
             let raised = raised.try_clone().context("another descriptor")?;
             signal_hook::low_level::pipe::register(signal, raised).context("taking signals")?;
         }
-        let config = place::manager_config(dir);
-        std::fs::write(&config, &program.manager)
-            .with_context(|| format!("writing {}", config.display()))?;
+        let keys = keys::make(program)?;
+        place::write_config(dir, &keys::config(program, &keys)?)?;
         let mut sockets = Vec::new();
         for component in &program.components {
             let listen = || component.listen.iter().map(Address::listen).collect();
@@ -115,6 +117,7 @@ impl<'a> Supervisor<'a> {
             signals,
             keeper,
             sockets,
+            keys,
             view: View::default(),
         };
         supervisor.show();
@@ -363,6 +366,7 @@ impl<'a> Supervisor<'a> {
         command
             .envs(&component.env)
             .env(SOCKET_ENV, socket)
+            .env(KEY_ENV, &self.keys[at])
             .env(VARIABLE, brief);
         Ok(command)
     }

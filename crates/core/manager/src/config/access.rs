@@ -68,6 +68,34 @@ pub struct Reserved {
     pub uid: u32,
 }
 
+/// A name of a program of components, and the keys of the domains that may have its ends.
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Given {
+    /// The name. It stands for all names that begin with it and a slash, too.
+    pub name: String,
+    /// Line of the program's file, for errors.
+    pub line: u32,
+    /// Keys of the domains that may export it.
+    pub export: Vec<String>,
+    /// Keys of the domains that may connect to it.
+    pub bind: Vec<String>,
+}
+
+impl Given {
+    /// Says whether the rule is about this name.
+    pub(super) fn is_of(&self, name: &str) -> bool {
+        let rest = name.strip_prefix(self.name.as_str());
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    }
+
+    /// Says whether a key opens the name.
+    pub(super) fn opens(&self, key: Option<&str>, exports: bool) -> bool {
+        let keys = if exports { &self.export } else { &self.bind };
+        key.is_some_and(|key| keys.iter().any(|its| its == key))
+    }
+}
+
 /// Reads rules that have no names.
 pub(super) fn nameless<'de, D: Deserializer<'de>>(d: D) -> Result<Vec<Rule>, D::Error> {
     #[derive(Deserialize)]

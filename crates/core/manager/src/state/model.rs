@@ -17,6 +17,8 @@ pub(crate) struct Domain {
     pub pid: u32,
     pub process: u64,
     pub dumpable: bool,
+    /// The key that it has shown, which opens names.
+    pub key: Option<String>,
     pub pidfd: FdToken,
     pub control_page: FdToken,
     pub client: Option<ClientId>,

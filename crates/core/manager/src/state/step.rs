@@ -234,6 +234,7 @@ impl State {
                 let asks = Asks::channel(role, lines, wait, Vec::new());
                 self.connect(me, req, name, asks, fds)
             }
+            R::ShowKey { key } => self.show_key(me, key),
             R::ExportShared { req, name, role } => {
                 self.export(me, req, &name, role, NameKind::Channel, true)
             }

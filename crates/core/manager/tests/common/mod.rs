@@ -138,6 +138,18 @@ impl Client {
         .0
     }
 
+    /// Returns the refusal of a request, its code and numbers; `None`: the name was exported.
+    pub fn refused_with(&mut self, wanted: Req) -> Option<(RefusalCode, u64, u64)> {
+        self.wait(|e| match e {
+            Event::Refused { req, refusal: r } if *req == wanted => {
+                Some(Some((r.code, r.asked, r.available)))
+            }
+            Event::Exported { req, .. } if *req == wanted => Some(None),
+            _ => None,
+        })
+        .0
+    }
+
     /// Reads until the connection ends; returns the code of its end.
     pub fn expelled(&mut self) -> Option<RefusalCode> {
         let mut code = None;

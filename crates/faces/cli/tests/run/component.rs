@@ -2,7 +2,9 @@
 
 use std::io::Write;
 use std::path::Path;
+use std::time::Duration;
 use tranship::component::Component;
+use tranship::{ChannelOptions, Domain, Error, ErrorKind, Receiver, Sender};
 
 type Failed = Box<dyn std::error::Error>;
 
@@ -227,7 +229,14 @@ fn supervisor() -> i32 {
     rustix::process::getppid().map_or(0, |pid| pid.as_raw_nonzero().get())
 }
 
-const ATTEMPTS: [Attempt; 10] = [
+/// Says whether the manager lets this component do something with a name.
+fn may<T>(attempt: impl FnOnce(&Domain) -> Result<T, Error>) -> bool {
+    let component = Component::connect().expect("the manager");
+    let done = attempt(component.domain());
+    done.is_ok() || done.is_err_and(|why| why.kind() != ErrorKind::Access)
+}
+
+const ATTEMPTS: [Attempt; 14] = [
     ("open a file", || std::fs::File::open("/etc/passwd").is_ok()),
     ("create a file", || {
         let path = std::env::temp_dir().join(format!("tranship-run-{}", std::process::id()));
@@ -290,11 +299,25 @@ const ATTEMPTS: [Attempt; 10] = [
         // SAFETY: it takes no pointers.
         unsafe { libc::unshare(libc::CLONE_NEWUSER) == 0 || libc::unshare(libc::CLONE_NEWNS) == 0 }
     }),
+    ("receive what others send", || {
+        let soon = ChannelOptions::new().timeout(Duration::from_millis(1));
+        may(|domain| domain.open_with::<Receiver>("private", soon))
+    }),
+    ("send in another's name", || {
+        may(|domain| domain.listen::<Sender>("private"))
+    }),
+    ("send where it receives", || {
+        may(|domain| domain.listen::<Sender>("own"))
+    }),
+    ("a name of no line", || {
+        may(|domain| domain.listen::<Sender>("other"))
+    }),
 ];
 
 fn tries(file: &Path) -> Result<(), Failed> {
     let tried = ATTEMPTS.iter().filter(|(_, attempt)| attempt());
     let done: Vec<_> = tried.map(|(name, _)| *name).collect();
+    Component::connect()?.receiver("own")?.recv()?;
     Ok(std::fs::write(
         file,
         format!("could: {}\n", done.join(", ")),

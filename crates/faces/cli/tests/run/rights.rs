@@ -7,9 +7,38 @@ use tranship_testkit::Watchdog;
 
 const NOBODY: u32 = 65534;
 
+/// The first component tries what it may not, while it is the receiver of one channel. Another one joins two others.
+const PROGRAM: &str = r#"
+[component.others]
+run = ["COMPONENT", "source", "1", "10"]
+ends = { out = "own" }
+[component.b]
+run = ["COMPONENT", "source", "2", "10"]
+ends = { out = "private" }
+[component.c]
+run = ["COMPONENT", "relay"]
+ends = { in = "private", out = "last" }
+[component.d]
+run = ["cat"]
+stdin = "last"
+[channel.own]
+from = "others"
+to = "a"
+[channel.private]
+from = "b"
+to = "c"
+[channel.last]
+from = "c"
+to = "d"
+[component.a]
+run = ["COMPONENT", "tries", "DIR/out/could"]
+restart = "never"
+[component.a.sandbox]
+write = ["DIR/out"]
+"#;
+
 fn program(sandbox: &str) -> Stage {
-    let text = "[component.a]\nrun = [\"COMPONENT\", \"tries\", \"DIR/out/could\"]\nrestart = \"never\"\n[component.a.sandbox]\nwrite = [\"DIR/out\"]\n";
-    let stage = Stage::new(&format!("{text}{sandbox}"));
+    let stage = Stage::new(&format!("{PROGRAM}{sandbox}"));
     let out = stage.dir.path().join("out");
     std::fs::create_dir(&out).expect("a folder");
     for path in [stage.dir.path(), &out] {

@@ -88,9 +88,19 @@ fn each_fault_has_its_line() {
             "no component `z`",
         ),
         (
-            "[component.a]\nrun = [\"sh\"]\n[component.b]\nrun = [\"sh\"]\nreplicas = 3\n[channel.x]\nfrom = \"a\"\nto = \"b\"",
-            8,
-            "3 receivers",
+            "[component.a]\nrun = [\"sh\"]\nreplicas = 2\n[component.b]\nrun = [\"sh\"]\nreplicas = 3\n[channel.x]\nfrom = \"a\"\nto = \"b\"",
+            9,
+            "from 2 replicas to 3",
+        ),
+        (
+            "[component.a]\nrun = [\"sh\"]\nstdout = \"x\"\n[component.b]\nrun = [\"sh\"]\nreplicas = 3\n[channel.x]\nfrom = \"a\"\nto = \"b\"",
+            3,
+            "3 channels here",
+        ),
+        (
+            "[component.a]\nrun = [\"sh\"]\n[component.b]\nrun = [\"sh\"]\nreplicas = 3\n[channel.x]\nfrom = \"a\"\nto = \"b\"\n[topic.\"x.2\"]\nfrom = \"a\"\nto = \"b\"",
+            9,
+            "`x.2` is the name of a channel already, in line 6",
         ),
         (
             "[component.a]\nrun = [\"sh\"]\n[component.b]\nrun = [\"sh\"]\n[channel.x]\nfrom = \"a\"\nto = \"b\"\n[topic.x]\nfrom = \"a\"\nto = \"b\"",
@@ -115,6 +125,73 @@ fn a_circle_of_channels_that_wait_is_found_and_one_with_room_is_none() {
     assert!(found[0].1.contains("a -> b -> a"), "{found:#?}");
     let room = format!("{back}when_full = \"drop\"\n");
     parse(&room, Path::new("/"), "test").expect("room");
+}
+
+/// One process, then two rows of two, then one process again.
+#[test]
+fn replicas_are_joined_in_rows() {
+    let text = r#"
+[component.a]
+run = ["sh"]
+priority = 7
+[component.b]
+run = ["sh"]
+replicas = 2
+[component.c]
+run = ["sh"]
+replicas = 2
+ends = { in = "bc" }
+[channel.ab]
+from = "a"
+to = "b"
+[channel.bc]
+from = "b"
+to = "c"
+[channel.ca]
+from = "c"
+to = "a"
+when_down = "drop"
+"#;
+    let program = parse(text, Path::new("/"), "test").expect("a program");
+    let ends = |component: usize, replica| {
+        let brief = program.brief(&program.components[component], replica);
+        let ends = brief.ends.into_iter();
+        ends.map(|(local, end)| format!("{local}={}", end.name))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(
+        ends(0, 0),
+        ["ab.0=ab.0", "ab.1=ab.1", "ca.0=ca.0", "ca.1=ca.1"]
+    );
+    assert_eq!(ends(1, 1), ["ab=ab.1", "bc=bc.1"]);
+    assert_eq!(ends(2, 0), ["ca=ca.0", "in=bc.0"]);
+    // 0 is the manager, then come a, b.0, b.1, c.0, c.1.
+    let rules = program.rules();
+    assert_eq!(rules[1].receivers, [2, 3]);
+    assert_eq!(
+        (&rules[2].receivers[..], &rules[3].receivers[..]),
+        (&[4][..], &[5][..])
+    );
+    assert_eq!(rules[4].receivers, [1]);
+    let config = tranship_manager::Config::parse(&program.manager).expect("a configuration");
+    let pools: Vec<_> = config.pool.iter().map(|pool| pool.name.as_str()).collect();
+    assert_eq!(pools, ["ab.0", "ab.1"]);
+    let keys: Vec<String> = (1..6).map(|n| format!("key{n}")).collect();
+    let config = crate::keys::config(&program, &keys).expect("a configuration");
+    let config = tranship_manager::Config::parse(&config).expect("a configuration");
+    let given = config.given.expect("names have keys");
+    let of = |name: &str| given.iter().find(|it| it.name == name).expect("its rule");
+    assert_eq!(
+        (&of("ab.1").export[..], &of("ab.1").bind[..]),
+        (&keys[..1], &keys[2..3])
+    );
+    assert_eq!(
+        (of("bc.0").line, &of("bc.0").bind),
+        (15, &vec!["key4".to_owned()])
+    );
+    assert_eq!(given.len(), 6);
+    let drawn = crate::graph::text(&program);
+    assert!(drawn.contains("  a --[channel ab x2]--> b\n"), "{drawn}");
 }
 
 #[test]

@@ -23,17 +23,22 @@ pub(super) fn wires(
     for (kind, all) in kinds(file) {
         for (name, raw) in all {
             check_name(find, name);
-            if let Some(other) = wires.iter().find(|wire| wire.name == *name.get_ref()) {
+            let mut wire = wire(find, kind, name, raw, names);
+            wire.copies = check_numbers(find, &wire, raw, components);
+            let taken = wires.iter().find_map(|other| {
+                Some((
+                    other.names().find(|it| wire.names().any(|n| n == *it))?,
+                    other,
+                ))
+            });
+            if let Some((taken, other)) = taken {
                 let text = format!(
-                    "`{}` is the name of a {} already, in line {}",
-                    other.name,
+                    "`{taken}` is the name of a {} already, in line {}",
                     other.kind.word(),
                     other.line
                 );
                 find.fault(name, text);
             }
-            let wire = wire(find, kind, name, raw, names);
-            check_numbers(find, &wire, raw, components);
             wires.push(wire);
         }
     }
@@ -104,6 +109,7 @@ fn wire(
         name: name.get_ref().clone(),
         from,
         to,
+        copies: 1,
         pool: find.unit(raw.pool.as_ref(), parse_size),
         trust: raw.trust.as_ref().map(|trust| trust.get_ref().clone()),
         depth: raw.depth.as_ref().map(|depth| *depth.get_ref()),
@@ -113,28 +119,46 @@ fn wire(
     }
 }
 
-/// Checks how many processes are at each side.
-fn check_numbers(find: &mut Finder<'_>, wire: &Wire, raw: &file::Wire, components: &[Component]) {
+/// Checks how many processes are at each side. Returns the number of channels between them: replicas of two components
+/// are joined in pairs, and a component of one process has a channel to each replica.
+fn check_numbers(
+    find: &mut Finder<'_>,
+    wire: &Wire,
+    raw: &file::Wire,
+    components: &[Component],
+) -> u32 {
     let count = |side: &[usize]| -> u32 { side.iter().map(|at| components[*at].replicas).sum() };
     let (from, to) = (count(&wire.from), count(&wire.to));
     let name = &wire.name;
     match wire.kind {
-        Kind::Channel if from > 1 => find.fault(
+        Kind::Channel if wire.from.len() > 1 => find.fault(
             &raw.from,
-            format!("channel `{name}` has {from} senders, it must have 1: a queue takes several"),
-        ),
-        Kind::Channel if to > 1 => find.fault(
-            &raw.to,
             format!(
-                "channel `{name}` has {to} receivers, it must have 1: a topic is for all of several, a queue for one of several"
+                "channel `{name}` has {} senders, it must have 1: a queue takes several",
+                wire.from.len()
             ),
         ),
+        Kind::Channel if wire.to.len() > 1 => find.fault(
+            &raw.to,
+            format!(
+                "channel `{name}` has {} receivers, it must have 1: a topic is for all of several, a queue for one of several",
+                wire.to.len()
+            ),
+        ),
+        Kind::Channel if from != to && from.min(to) > 1 => find.fault(
+            &raw.to,
+            format!(
+                "channel `{name}` goes from {from} replicas to {to}: their numbers must be equal, or one of them 1"
+            ),
+        ),
+        Kind::Channel => return from.max(to),
         Kind::Topic if from > 1 => find.fault(
             &raw.from,
             format!("topic `{name}` has {from} publishers, it must have 1"),
         ),
         _ => {}
     }
+    1
 }
 
 /// Gives each component its ends.
@@ -183,6 +207,14 @@ pub(super) fn ends(
         for (end, parts, word) in [(&raw.stdin, takes, "stdin"), (&raw.stdout, gives, "stdout")] {
             let Some(end) = end else { continue };
             match component.ends.get(end.get_ref()) {
+                Some((wire, _)) if wires[*wire].copies > component.replicas => find.fault(
+                    end,
+                    format!(
+                        "{word} is `{}`, which is {} channels here, one for each replica at the other end: it must be one",
+                        end.get_ref(),
+                        wires[*wire].copies
+                    ),
+                ),
                 Some((_, part)) if parts.contains(part) => {}
                 Some((_, part)) => find.fault(
                     end,
@@ -270,8 +302,11 @@ pub(super) fn manager(
             rule.insert("group_max".to_owned(), bytes(quota));
         }
         if !rule.is_empty() {
-            rule.insert("name".to_owned(), Value::from(wire.name.as_str()));
-            rules.push(Value::Table(rule));
+            rules.extend(wire.names().map(|name| {
+                let mut rule = rule.clone();
+                rule.insert("name".to_owned(), Value::from(name));
+                Value::Table(rule)
+            }));
         }
     }
     if !rules.is_empty() {

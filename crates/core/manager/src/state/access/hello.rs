@@ -126,6 +126,7 @@ impl State {
                 pid,
                 process,
                 dumpable: *dumpable,
+                key: None,
                 pidfd,
                 control_page,
                 client: Some(client),

@@ -75,10 +75,22 @@ struct Answer {
 }
 
 impl State {
-    fn check_named(&self, me: DomainId, name: &str) -> Result<(u32, u32), Fail> {
+    fn check_named(&self, me: DomainId, name: &str, exports: bool) -> Result<(u32, u32), Fail> {
         let d = self.cx.domains.get(&me).ok_or(no_such(me.0))?;
         check_spelling(name)?;
-        Ok((d.uid, d.gid))
+        let key = d.key.as_deref();
+        match self.cx.config.bars_key(key, name, exports) {
+            Some(refusal) => Err(refusal.into()),
+            None => Ok((d.uid, d.gid)),
+        }
+    }
+
+    /// Takes the key by which the rules about names know a domain.
+    pub(crate) fn show_key(&mut self, me: DomainId, key: String) -> Done {
+        check_spelling(&key)?;
+        let d = self.cx.domains.get_mut(&me).ok_or(no_such(me.0))?;
+        d.key = Some(key);
+        Ok(())
     }
 
     /// Offers a name, a channel's, a topic's or a queue's.
@@ -91,7 +103,7 @@ impl State {
         kind: NameKind,
         shared: bool,
     ) -> Done {
-        let (uid, gid) = self.check_named(me, name)?;
+        let (uid, gid) = self.check_named(me, name, true)?;
         if let Some(rule) = self.cx.config.bars_export(uid, gid, name) {
             return Err(barred(uid, rule).into());
         }
@@ -304,7 +316,7 @@ impl State {
         asks: Asks,
         fds: &mut Ancillary,
     ) -> Done {
-        let (uid, gid) = self.check_named(me, &name)?;
+        let (uid, gid) = self.check_named(me, &name, false)?;
         if !self.cx.config.may_bind(uid, gid, &name) {
             return Err(barred(uid, AccessRule::Bind).into());
         }
