@@ -54,8 +54,11 @@ impl Ends {
         let pool = domain.create_pool(options.slots(slots).allow_forward(true))?;
         let (mut outs, mut ins) = (Vec::new(), Vec::new());
         for (local, end) in &brief.ends {
-            let names = local.split_once('-');
-            let names = names.and_then(|(from, to)| To::of(from).zip(To::of(to)));
+            // Behind a dot comes the number of the row.
+            let pair = local.split_once('.').map_or(&local[..], |(pair, _)| pair);
+            let names = pair
+                .split_once('-')
+                .and_then(|(from, to)| To::of(from).zip(To::of(to)));
             let lines = end.depth.unwrap_or(LINES);
             match (names, end.part) {
                 (Some((from, to)), Part::Send) if from == me => {
@@ -161,14 +164,12 @@ impl Ends {
     /// follows the requests before it, so that those have an answer, or none, when all shares are back.
     pub fn pass_roll(&self, number: u16, share: u16, waiting: &mut Outs) {
         let behind = self.outs.iter().filter(|out| out.is_path());
-        let count = u16::try_from(behind.clone().count()).unwrap_or(u16::MAX);
+        let count = behind.clone().count();
         if count == 0 {
             return waiting.send(To::Front, Word::roll(number, share), nothing());
         }
-        let mut first = share % count;
-        for out in behind {
-            let share = share / count + std::mem::take(&mut first);
-            waiting.send(out.to, Word::roll(number, share), nothing());
+        for (out, word) in behind.zip(Word::rolls(number, share, count)) {
+            waiting.send(out.to, word, nothing());
         }
     }
 

@@ -36,6 +36,7 @@ mod reply;
 mod request;
 mod route;
 mod stage;
+pub mod tls;
 mod word;
 
 pub use cache::Cache;

@@ -10,7 +10,7 @@ use tranship::{Domain, PoolOptions};
 use tranship_web::front::{Channels, Front, Options};
 use tranship_web::one::Calls;
 use tranship_web::{
-    Cache, Dynamic, Ends, Example, Files, Guard, Http, Limits, Log, Route, To, fastcgi, serve,
+    Cache, Dynamic, Ends, Example, Files, Guard, Http, Limits, Log, Route, To, fastcgi, serve, tls,
 };
 
 #[derive(Debug, Parser)]
@@ -27,6 +27,8 @@ struct Arguments {
 enum What {
     /// Connections: bytes in, replies out.
     Front(FrontArguments),
+    /// TLS before the connections.
+    Tls(TlsArguments),
     /// HTTP/1.1: bytes in, checked requests out.
     Http(HttpArguments),
     /// Rules that hold for every request.
@@ -84,6 +86,22 @@ impl FrontArguments {
             unsent: self.unsent,
         }
     }
+}
+
+#[derive(Debug, Args)]
+struct TlsArguments {
+    /// File of the certificate, and of those between it and its authority (PEM).
+    #[arg(long)]
+    certificate: PathBuf,
+    /// File of its key (PEM).
+    #[arg(long)]
+    key: PathBuf,
+    /// Unix socket at which the front takes plain connections.
+    #[arg(long)]
+    front: PathBuf,
+    /// Most connections; one more is closed.
+    #[arg(long, default_value_t = 4096)]
+    connections: usize,
 }
 
 #[derive(Debug, Args)]
@@ -177,6 +195,15 @@ struct OneArguments {
 fn main() -> Result<()> {
     match Arguments::parse().component {
         What::Front(given) => front(given.options()),
+        What::Tls(given) => tls::run(
+            &tls::Options {
+                certificate: given.certificate,
+                key: given.key,
+                front: given.front,
+                connections: given.connections,
+            },
+            passed_sockets()?,
+        ),
         What::Http(given) => serve("http", |ends| {
             Ok(Http::new(ends.pool.clone(), given.limits()))
         }),

@@ -51,6 +51,16 @@ impl Word {
         Word::new(Word::ROLL, number, share)
     }
 
+    /// Divides a share of a roll call among several ways, of which there is at least one.
+    pub fn rolls(number: u16, share: u16, ways: usize) -> impl Iterator<Item = Word> {
+        let ways = u16::try_from(ways).unwrap_or(u16::MAX);
+        let first = share % ways;
+        (0..ways).map(move |way| {
+            let rest = if way == 0 { first } else { 0 };
+            Word::roll(number, share / ways + rest)
+        })
+    }
+
     /// Returns number and share, if this is the word of a roll call.
     #[must_use]
     pub fn as_roll(self) -> Option<(u16, u16)> {
@@ -143,5 +153,7 @@ mod tests {
         assert!(!word.without(Word::CLOSE).has(Word::CLOSE));
         assert_eq!(word.as_roll(), None);
         assert_eq!(Word::roll(7, Word::WHOLE).as_roll(), Some((7, Word::WHOLE)));
+        let shares = Word::rolls(7, Word::WHOLE, 3).filter_map(Word::as_roll);
+        assert_eq!(shares.map(|(_, share)| share).sum::<u16>(), Word::WHOLE);
     }
 }

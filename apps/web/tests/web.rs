@@ -20,5 +20,9 @@ mod kills;
 mod peers;
 #[path = "web/protocol.rs"]
 mod protocol;
+#[path = "web/rows.rs"]
+mod rows;
 #[path = "web/site.rs"]
 mod site;
+#[path = "web/tls.rs"]
+mod tls;

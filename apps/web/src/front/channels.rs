@@ -3,7 +3,7 @@
 use super::{Behind, Line};
 use crate::component::Ends;
 use crate::lane::{Ended, Got, In};
-use crate::stage::{Outs, To};
+use crate::stage::{Outs, To, nothing};
 use crate::word::Word;
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -20,7 +20,8 @@ const BATCH: usize = 64;
 #[derive(Debug)]
 pub struct Channels {
     ends: Ends,
-    passed: Vec<(Word, Body)>,
+    /// What was passed to each row. A connection stays in one row.
+    passed: Vec<Vec<(Word, Body)>>,
     got: Vec<Message>,
     taken: VecDeque<Message>,
     logged: Vec<u8>,
@@ -35,9 +36,10 @@ impl Channels {
     /// Makes it of the component's ends.
     #[must_use]
     pub fn new(ends: Ends) -> Channels {
+        let rows = ends.outs.iter().filter(|out| out.to == To::Http).count();
         Channels {
+            passed: (0..rows.max(1)).map(|_| Vec::new()).collect(),
             ends,
-            passed: Vec::new(),
             got: Vec::new(),
             taken: VecDeque::new(),
             logged: Vec::new(),
@@ -58,14 +60,23 @@ impl Channels {
 
 impl Behind for Channels {
     fn pass(&mut self, word: Word, body: Body) {
-        self.passed.push((word, body));
+        let rows = self.passed.len();
+        match word.as_roll() {
+            None => self.passed[usize::from(word.slot()) % rows].push((word, body)),
+            Some((number, share)) => {
+                let words = Word::rolls(number, share, rows);
+                for (row, word) in self.passed.iter_mut().zip(words) {
+                    row.push((word, nothing()));
+                }
+            }
+        }
     }
 
     fn send(&mut self) -> Vec<Word> {
         let mut failed = Vec::new();
-        let http = self.ends.outs.iter_mut().find(|out| out.to == To::Http);
-        if let Some(http) = http {
-            let passed = self.passed.drain(..);
+        let rows = self.ends.outs.iter_mut().filter(|out| out.to == To::Http);
+        for (http, passed) in rows.zip(&mut self.passed) {
+            let passed = passed.drain(..);
             http.send(&self.ends.pool, passed, |word, _| failed.push(word));
         }
         failed

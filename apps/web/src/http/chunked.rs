@@ -3,49 +3,27 @@
 use tranship::Buffer;
 
 /// Most bytes of a chunk's line, and of all trailers.
-const LINE: u32 = 256;
-const TRAILERS: u32 = 4096;
+const LINE: usize = 256;
+const TRAILERS: usize = 4096;
 
 /// A body in chunks that is being read.
 #[derive(Debug, Default)]
 pub(super) struct Chunked {
     phase: Phase,
+    /// The line so far, or in the trailer all lines.
+    text: Vec<u8>,
 }
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Default, Clone, Copy)]
 enum Phase {
-    /// In a chunk's line: size so far, its digits, bytes of the line, whether the digits are over.
-    Size {
-        size: u64,
-        digits: u32,
-        read: u32,
-        over: bool,
-    },
-    /// Behind the CR of the line.
-    SizeEnd(u64),
+    /// In a chunk's line.
+    #[default]
+    Size,
     Data(u64),
+    /// Behind a chunk's data, where an empty line is.
     DataEnd,
-    DataEnd2,
-    /// In the lines behind the last chunk: bytes of all, bytes of this line.
-    Trailer {
-        read: u32,
-        line: u32,
-    },
-    TrailerEnd {
-        read: u32,
-        line: u32,
-    },
-}
-
-impl Default for Phase {
-    fn default() -> Phase {
-        Phase::Size {
-            size: 0,
-            digits: 0,
-            read: 0,
-            over: false,
-        }
-    }
+    /// In the lines behind the last chunk. The last line begins there.
+    Trailer(usize),
 }
 
 impl Chunked {
@@ -70,68 +48,50 @@ impl Chunked {
             }
             let byte: u8 = view.read(*at).map_err(|_| 500u16)?;
             *at += 1;
-            self.phase = match (self.phase, byte) {
-                (Phase::Size { size, digits, .. }, b'\r') if digits > 0 => Phase::SizeEnd(size),
-                (Phase::Size { read: LINE.., .. }, _) | (_, b'\0') => return Err(400),
-                (
-                    Phase::Size {
-                        size,
-                        digits,
-                        read,
-                        over: false,
-                    },
-                    byte,
-                ) if byte.is_ascii_hexdigit() => {
-                    if digits == 8 {
-                        return Err(413);
-                    }
-                    let digit = char::from(byte).to_digit(16).unwrap_or(0);
-                    Phase::Size {
-                        size: size * 16 + u64::from(digit),
-                        digits: digits + 1,
-                        read: read + 1,
-                        over: false,
-                    }
-                }
-                // An extension, which means nothing here.
-                (
-                    Phase::Size {
-                        size,
-                        digits: digits @ 1..,
-                        read,
-                        over,
-                    },
-                    byte,
-                ) if over && byte != b'\n' || matches!(byte, b';' | b' ' | b'\t') => Phase::Size {
-                    size,
-                    digits,
-                    read: read + 1,
-                    over: true,
-                },
-                (Phase::SizeEnd(0), b'\n') => Phase::Trailer { read: 0, line: 0 },
-                (Phase::SizeEnd(size), b'\n') => Phase::Data(size),
-                (Phase::DataEnd, b'\r') => Phase::DataEnd2,
-                (Phase::DataEnd2, b'\n') => Phase::default(),
-                (Phase::Trailer { read, line }, b'\r') => Phase::TrailerEnd { read, line },
-                (
-                    Phase::Trailer {
-                        read: TRAILERS.., ..
-                    },
-                    _,
-                ) => return Err(431),
-                (Phase::Trailer { .. }, b'\n') => return Err(400),
-                (Phase::Trailer { read, line }, _) => Phase::Trailer {
-                    read: read + 1,
-                    line: line + 1,
-                },
-                (Phase::TrailerEnd { line: 0, .. }, b'\n') => {
-                    return Ok(true);
-                }
-                (Phase::TrailerEnd { read, .. }, b'\n') => Phase::Trailer { read, line: 0 },
-                _ => return Err(400),
+            self.text.push(byte);
+            match self.phase {
+                Phase::DataEnd if !b"\r\n".starts_with(&self.text) => return Err(400),
+                Phase::Size if self.text.len() > LINE => return Err(400),
+                Phase::Trailer(_) if self.text.len() > TRAILERS => return Err(431),
+                _ if byte != b'\n' => continue,
+                _ => {}
+            }
+            let begins = match self.phase {
+                Phase::Trailer(begins) => begins,
+                _ => 0,
             };
+            let line = self.text[begins..].strip_suffix(b"\r\n").ok_or(400u16)?;
+            if line.iter().any(|byte| matches!(byte, b'\r' | b'\0')) {
+                return Err(400);
+            }
+            self.phase = match self.phase {
+                Phase::Size => match size_of(line)? {
+                    0 => Phase::Trailer(0),
+                    size => Phase::Data(size),
+                },
+                Phase::Trailer(_) if line.is_empty() => return Ok(true),
+                Phase::Trailer(_) => Phase::Trailer(self.text.len()),
+                _ => Phase::Size,
+            };
+            if !matches!(self.phase, Phase::Trailer(1..)) {
+                self.text.clear();
+            }
         }
         Ok(false)
+    }
+}
+
+/// Returns the size that a chunk's line says. An extension behind it means nothing here.
+fn size_of(line: &[u8]) -> Result<u64, u16> {
+    let digits = line.iter().take_while(|byte| byte.is_ascii_hexdigit());
+    let (digits, rest) = line.split_at(digits.count());
+    match (digits.len(), rest.first()) {
+        (1..=8, None | Some(b';' | b' ' | b'\t')) => {
+            let digits = std::str::from_utf8(digits).map_err(|_| 400u16)?;
+            u64::from_str_radix(digits, 16).map_err(|_| 400)
+        }
+        (9.., _) => Err(413),
+        _ => Err(400),
     }
 }
 

@@ -47,38 +47,7 @@ impl Client {
 
     /// Reads a reply; `None`: the connection has ended.
     pub(crate) fn reply_or_end(&mut self, has_body: bool) -> Option<Reply> {
-        let mut line = String::new();
-        match self.read.read_line(&mut line) {
-            Ok(0) | Err(_) => return None,
-            Ok(_) => {}
-        }
-        let status = line
-            .strip_prefix("HTTP/1.1 ")
-            .and_then(|rest| rest.get(..3)?.parse().ok())
-            .unwrap_or_else(|| panic!("a status line is {line:?}"));
-        let mut headers = Vec::new();
-        loop {
-            let mut line = String::new();
-            self.read.read_line(&mut line).expect("a header");
-            let line = line.strip_suffix("\r\n").expect("a whole line");
-            let Some((name, value)) = line.split_once(": ") else {
-                assert_eq!(line, "");
-                break;
-            };
-            headers.push((name.to_ascii_lowercase(), value.to_owned()));
-        }
-        let mut reply = Reply {
-            status,
-            headers,
-            body: Vec::new(),
-        };
-        let length = reply.header("content-length");
-        let length: usize = length.map_or(0, |text| text.parse().expect("a length"));
-        if has_body {
-            reply.body = vec![0; length];
-            self.read.read_exact(&mut reply.body).expect("a whole body");
-        }
-        Some(reply)
+        read_reply(&mut self.read, has_body)
     }
 
     pub(crate) fn reply(&mut self) -> Reply {
@@ -92,4 +61,40 @@ impl Client {
         let _ = self.read.read_to_end(&mut rest);
         assert_eq!(String::from_utf8_lossy(&rest), "");
     }
+}
+
+/// Reads a reply; `None`: the connection has ended.
+pub(crate) fn read_reply(read: &mut impl BufRead, has_body: bool) -> Option<Reply> {
+    let mut line = String::new();
+    match read.read_line(&mut line) {
+        Ok(0) | Err(_) => return None,
+        Ok(_) => {}
+    }
+    let status = line
+        .strip_prefix("HTTP/1.1 ")
+        .and_then(|rest| rest.get(..3)?.parse().ok())
+        .unwrap_or_else(|| panic!("a status line is {line:?}"));
+    let mut headers = Vec::new();
+    loop {
+        let mut line = String::new();
+        read.read_line(&mut line).expect("a header");
+        let line = line.strip_suffix("\r\n").expect("a whole line");
+        let Some((name, value)) = line.split_once(": ") else {
+            assert_eq!(line, "");
+            break;
+        };
+        headers.push((name.to_ascii_lowercase(), value.to_owned()));
+    }
+    let mut reply = Reply {
+        status,
+        headers,
+        body: Vec::new(),
+    };
+    let length = reply.header("content-length");
+    let length: usize = length.map_or(0, |text| text.parse().expect("a length"));
+    if has_body {
+        reply.body = vec![0; length];
+        read.read_exact(&mut reply.body).expect("a whole body");
+    }
+    Some(reply)
 }
