@@ -7,7 +7,7 @@ use crate::word::Word;
 use anyhow::{Context, Result, bail};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::time::Timespec;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 use tranship::component::{Component, Part};
 use tranship::{Domain, Message, Pool, PoolOptions};
@@ -33,6 +33,8 @@ pub struct Ends {
     pub outs: Vec<Out>,
     /// What it receives.
     pub ins: Vec<In>,
+    /// When it last looked who has ended or come.
+    looked: Instant,
 }
 
 impl Ends {
@@ -64,6 +66,9 @@ impl Ends {
                 (Some((from, to)), Part::Send) if from == me => {
                     // An answer is made once: it waits until there is a front to take it.
                     let away = match to {
+                        // A network may lose frames.
+                        _ if to == To::Device || me == To::Device => Away::Drop,
+                        To::Front if me == To::Tcpip => Away::Keep,
                         To::Front => Away::Wait,
                         To::Log => Away::Drop,
                         To::Cache if me != To::Route => Away::Drop,
@@ -91,6 +96,7 @@ impl Ends {
             pool,
             outs,
             ins,
+            looked: Instant::now(),
         })
     }
 
@@ -124,8 +130,34 @@ impl Ends {
         self.look();
     }
 
-    /// Sleeps until a message comes, a component ends or comes, or that long.
-    pub fn sleep(&mut self, most: Option<Duration>) {
+    /// Takes the manager's news now and then, and not after each message: deaths show by system calls.
+    pub(crate) fn turn_at_times(&mut self, now: Instant) {
+        if now.duration_since(self.looked) >= LOOK {
+            self.looked = now;
+            self.turn();
+        }
+    }
+
+    /// Sleeps as [`sleep`](Ends::sleep). For some time after the last work, at `worked`, it wakes now and then, so that
+    /// memory goes back.
+    pub(crate) fn rest(
+        &mut self,
+        worked: Instant,
+        most: Option<Duration>,
+        beside: Option<BorrowedFd<'_>>,
+    ) {
+        self.turn();
+        let kept = self.outs.iter_mut().any(Out::has_kept);
+        let most = match kept || worked.elapsed() < REST {
+            true => Some(most.map_or(LOOK, |most| most.min(LOOK))),
+            false => most,
+        };
+        self.sleep(most, beside);
+        self.turn();
+    }
+
+    /// Sleeps until a message comes, a component ends or comes, `beside` can be read, or that long.
+    pub fn sleep(&mut self, most: Option<Duration>, beside: Option<BorrowedFd<'_>>) {
         if self.ins.iter_mut().all(In::arm) {
             // Deaths are the manager's news. While it is away they are looked for.
             // So are components that come, of which news may have been taken while another one was looked at.
@@ -136,10 +168,9 @@ impl Ends {
             let most = most.map(timespec);
             let domain = self.domain.as_fd();
             // A signal is a reason to look, too.
-            let _ = poll(
-                &mut [PollFd::from_borrowed_fd(domain, PollFlags::IN)],
-                most.as_ref(),
-            );
+            let fds = [domain, beside.unwrap_or(domain)];
+            let mut fds = fds.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
+            let _ = poll(&mut fds, most.as_ref());
         }
         self.ins.iter_mut().for_each(In::disarm);
     }
@@ -147,7 +178,7 @@ impl Ends {
     /// Waits until all other components are there.
     pub fn meet(&mut self) {
         while !self.look() {
-            self.sleep(None);
+            self.sleep(None, None);
             let _ = self.domain.turn();
         }
     }
@@ -155,7 +186,7 @@ impl Ends {
     /// Waits until the front is there: a request that is taken has an answer.
     pub fn meet_front(&mut self) {
         while self.has(To::Front) && !self.look() && !self.outs[0].is_there() {
-            self.sleep(None);
+            self.sleep(None, None);
             let _ = self.domain.turn();
         }
     }
@@ -244,14 +275,10 @@ struct Running<'a, S> {
 
 impl<S: Stage> Running<'_, S> {
     fn run(mut self) -> ! {
-        let (mut looked, mut worked) = (Instant::now(), Instant::now());
+        let mut worked = Instant::now();
         loop {
             let now = Instant::now();
-            // Deaths show by system calls: they are looked for now and then, and not after each message.
-            if now.duration_since(looked) >= LOOK {
-                looked = now;
-                self.ends.turn();
-            }
+            self.ends.turn_at_times(now);
             if self.take_all() {
                 worked = now;
                 continue;
@@ -271,13 +298,7 @@ impl<S: Stage> Running<'_, S> {
                 }
                 continue;
             }
-            self.ends.turn();
-            let kept = self.ends.outs.iter_mut().any(Out::has_kept);
-            self.ends.sleep(match kept || worked.elapsed() < REST {
-                true => Some(most.map_or(LOOK, |most| most.min(LOOK))),
-                false => most,
-            });
-            self.ends.turn();
+            self.ends.rest(worked, most, None);
         }
     }
 

@@ -3,30 +3,37 @@
 //! ```text
 //!  client ── bytes ──► Front ── one buffer for each read ──► http ──► ...
 //!  client ◄─ writev ── Front ◄── replies, by reference, from the component that made each ──
+//!  tcpip ◄─ buffers ─► Front: the same, of connections that another component has
 //! ```
 
 mod channels;
+mod client;
 mod conn;
 mod roll;
+mod streams;
 mod table;
 
 pub use channels::Channels;
 pub(crate) use channels::LINE;
+pub use streams::Streams;
 
 use crate::component::{REST, timespec};
 use crate::lane::Got;
 use crate::reply::{Heads, reason};
 use crate::stage::nothing;
+use crate::stream::{Kind, Note};
 use crate::word::Word;
+use client::{Client, Read};
 use conn::Flushed;
 use roll::Rolls;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, SocketFlags};
+use rustix::net::SocketFlags;
 use std::fmt::Write;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
+use streams::News;
 use table::Table;
 use tranship::{Body, BufferMut, Pool};
 
@@ -112,6 +119,7 @@ pub struct Front<B> {
     behind: B,
     pool: Pool,
     listeners: Vec<OwnedFd>,
+    streams: Option<Streams>,
     epoll: OwnedFd,
     table: Table,
     options: Options,
@@ -132,7 +140,7 @@ pub struct Front<B> {
 }
 
 impl<B: Behind> Front<B> {
-    /// Makes the component. `listeners` are sockets that listen.
+    /// Makes the component. `listeners` are sockets that listen; `streams`: connections of `tcpip`.
     ///
     /// # Errors
     /// What the system refuses.
@@ -140,6 +148,7 @@ impl<B: Behind> Front<B> {
         behind: B,
         pool: Pool,
         listeners: Vec<OwnedFd>,
+        streams: Option<Streams>,
         options: Options,
     ) -> io::Result<Front<B>> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
@@ -160,6 +169,7 @@ impl<B: Behind> Front<B> {
             behind,
             pool,
             listeners,
+            streams,
             epoll,
             table: Table::new(options.connections),
             options,
@@ -185,7 +195,8 @@ impl<B: Behind> Front<B> {
             if self.table.is_empty() {
                 self.behind.flush_log();
             }
-            let limit = match self.behind.arm() {
+            let are_armed = self.streams.as_mut().is_none_or(Streams::arm);
+            let limit = match self.behind.arm() && are_armed {
                 true => self
                     .look
                     .map(|look| look.saturating_duration_since(Instant::now())),
@@ -204,7 +215,10 @@ impl<B: Behind> Front<B> {
             self.now = Instant::now();
             for event in &events {
                 match event.data.u64() {
-                    BEHIND => _ = self.behind.woken(),
+                    BEHIND => {
+                        let _ = self.behind.woken();
+                        self.streams.iter_mut().for_each(Streams::woken);
+                    }
                     data if data > u64::from(u32::MAX) => {
                         let at = usize::try_from(LISTENER - 2 - data).unwrap_or(0);
                         self.accept(at);
@@ -216,19 +230,24 @@ impl<B: Behind> Front<B> {
                 self.worked = self.now;
                 self.look_soon();
             }
+            self.take_streams();
             self.send();
             self.take_replies();
             self.flush();
             if self.look.is_some_and(|look| self.now >= look) {
                 self.behind.flush_log();
                 self.look_at_all();
-                if !self.behind.woken() {
+                let are_there = self.streams.as_mut().is_none_or(Streams::look);
+                if !self.behind.woken() || !are_there {
                     self.look_soon();
                 }
                 self.flush();
             }
             self.send();
             self.flush();
+            if !self.streams.as_mut().is_none_or(Streams::send) {
+                self.look_soon();
+            }
         }
     }
 
@@ -260,18 +279,96 @@ impl<B: Behind> Front<B> {
             };
             // Replies go out whole. A Unix socket has no such option.
             let _ = rustix::net::sockopt::set_tcp_nodelay(&socket, true);
-            let Some((slot, conn)) = self.table.put(socket, self.now) else {
+            let Some((slot, conn)) = self.table.put(Client::Socket(socket), self.now) else {
                 continue;
             };
             let data = EventData::new_u64(u64::from(slot) | u64::from(conn.generation) << 16);
             let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
-            if epoll::add(&self.epoll, &conn.socket, data, flags).is_err() {
+            let Client::Socket(socket) = &conn.client else {
+                continue;
+            };
+            if epoll::add(&self.epoll, socket, data, flags).is_err() {
                 self.table.remove(slot);
                 continue;
             }
-            if self.table.len() > self.options.connections {
-                self.fail(slot, 503);
+            self.welcome(slot);
+        }
+    }
+
+    /// Tells a new connection if there are too many.
+    fn welcome(&mut self, slot: u16) {
+        if self.table.len() > self.options.connections {
+            self.fail(slot, 503);
+        }
+    }
+
+    /// Takes what `tcpip` says of its connections.
+    fn take_streams(&mut self) {
+        while let Some(news) = self.streams.as_mut().and_then(Streams::take) {
+            match news {
+                News::Note(note, body) => self.note(note, body),
+                News::Gone => {
+                    let slots = self.table.slots();
+                    let lost = slots.filter(|(_, conn)| matches!(conn.client, Client::Stream(_)));
+                    let lost: Vec<u16> = lost.map(|(slot, _)| slot).collect();
+                    for slot in lost {
+                        self.stream(slot, |stream| stream.gone = true);
+                        self.close(slot);
+                    }
+                }
             }
+        }
+    }
+
+    fn note(&mut self, note: Note, body: Body) {
+        let Some(streams) = &mut self.streams else {
+            return;
+        };
+        if note.kind == Kind::Opened {
+            // Without a slot it is closed again.
+            let client = Client::Stream(streams.open(note));
+            if let Some((slot, _)) = self.table.put(client, self.now) {
+                streams.put(note.id, slot);
+                self.welcome(slot);
+            }
+            return;
+        }
+        let Some(slot) = streams.slot(note.id) else {
+            return;
+        };
+        let is_this = |conn: &mut conn::Conn| match &conn.client {
+            Client::Stream(stream) => stream.id == note.id,
+            Client::Socket(_) => false,
+        };
+        if !self.table.get(slot).is_some_and(is_this) {
+            return;
+        }
+        match note.kind {
+            Kind::Data => {
+                self.stream(slot, |stream| stream.come(body));
+                self.read(slot);
+            }
+            Kind::Ended => {
+                self.stream(slot, |stream| stream.ended = true);
+                self.read(slot);
+            }
+            Kind::Taken => {
+                self.stream(slot, |stream| stream.room += note.bytes);
+                self.dirty.push(slot);
+            }
+            Kind::Closed => {
+                self.stream(slot, |stream| stream.gone = true);
+                self.close(slot);
+            }
+            Kind::Hello | Kind::Opened => {}
+        }
+    }
+
+    fn stream(&mut self, slot: u16, change: impl FnOnce(&mut streams::Stream)) {
+        if let Some(conn) = self.table.get(slot)
+            && let Client::Stream(stream) = &mut conn.client
+        {
+            change(stream);
         }
     }
 
@@ -309,22 +406,13 @@ impl<B: Behind> Front<B> {
             if self.flying >= self.options.requests && conn.unanswered == 0 && !conn.partial {
                 return self.fail(slot, 503);
             }
-            let mut buffer = match self.spare.take().filter(|spare| spare.len() >= most) {
-                Some(spare) => spare,
-                None => match self.pool.try_alloc(most) {
-                    Ok(buffer) => buffer,
-                    // Memory comes back with the replies.
-                    Err(_) => {
-                        conn.unread = true;
-                        self.waiting.push(slot);
-                        return;
-                    }
-                },
-            };
-            let got = rustix::net::recv(&conn.socket, &mut buffer[..], RecvFlags::DONTWAIT);
-            let got = match got {
-                Ok((0, _)) => {
-                    self.spare = Some(buffer);
+            let (bytes, all) = match conn.client.read(&self.pool, &mut self.spare, most) {
+                Read::Bytes(bytes, all) => (bytes, all),
+                Read::Nothing => {
+                    conn.unread = false;
+                    return;
+                }
+                Read::End => {
                     conn.unread = false;
                     conn.ended = true;
                     if conn.unanswered == 0 && conn.out.is_empty() {
@@ -332,24 +420,18 @@ impl<B: Behind> Front<B> {
                     }
                     return;
                 }
-                Ok((got, _)) => got,
-                Err(Errno::INTR) => continue,
-                Err(Errno::AGAIN) => {
-                    self.spare = Some(buffer);
-                    conn.unread = false;
+                Read::Broken => return self.close(slot),
+                // Memory comes back with the replies.
+                Read::NoMemory => {
+                    conn.unread = true;
+                    self.waiting.push(slot);
                     return;
                 }
-                Err(_) => {
-                    self.spare = Some(buffer);
-                    return self.close(slot);
-                }
             };
-            let all = got < buffer.len();
-            buffer.truncate(got);
             let word = conn.pass(slot, self.now);
             conn.unread = !all;
             self.flying += 1;
-            self.behind.pass(word, Body::Buffer(buffer.freeze()));
+            self.behind.pass(word, Body::Buffer(bytes));
             if all {
                 return;
             }
@@ -359,14 +441,13 @@ impl<B: Behind> Front<B> {
 
     /// Reads on, and forgets it: the connection is being ended.
     fn discard(&mut self, slot: u16) {
-        let mut bytes = [0; 4096];
-        while let Some(conn) = self.table.get(slot) {
-            match rustix::net::recv(&conn.socket, &mut bytes[..], RecvFlags::DONTWAIT) {
-                Ok((1.., _)) | Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) => return,
-                Ok((0, _)) if !conn.out.is_empty() => return,
-                _ => return self.close(slot),
-            }
+        let Some(conn) = self.table.get(slot) else {
+            return;
+        };
+        match conn.client.discard() {
+            Read::Nothing => {}
+            Read::End if !conn.out.is_empty() => {}
+            _ => self.close(slot),
         }
     }
 
@@ -485,7 +566,7 @@ impl<B: Behind> Front<B> {
                 Flushed::Some => {}
                 Flushed::All if conn.last && !conn.lingers => self.close(slot),
                 Flushed::All if conn.last => {
-                    let _ = rustix::net::shutdown(&conn.socket, rustix::net::Shutdown::Write);
+                    conn.client.finish();
                     conn.since = self.now;
                     self.discard(slot);
                 }

@@ -149,6 +149,17 @@ impl Out {
         self.kept.len() < self.lines
     }
 
+    /// Returns how many messages may be sent now. Without a process: as many as are kept for the next one.
+    pub fn room(&mut self) -> usize {
+        self.forget_taken(0);
+        let waiting = match (&self.sender, self.away) {
+            (Some(sender), Away::Drop | Away::Wait) => sender.queued(),
+            _ => self.kept.len() as u64,
+        };
+        self.lines
+            .saturating_sub(usize::try_from(waiting).unwrap_or(usize::MAX))
+    }
+
     /// Says whether messages are kept that a process may not have taken.
     pub fn has_kept(&mut self) -> bool {
         self.forget_taken(0);

@@ -10,6 +10,8 @@
 //!                                  log ◄── front
 //! ```
 //!
+//! The clients' connections are sockets of the kernel, or those of two more components: `device` ◄─► `tcpip` ◄─► `front`.
+//!
 //! A request is a record and the pieces of its body, a reply a head and a body, each an aggregate. Bodies stay where they
 //! were received or made: the pools' levels are `producer`, so no component can change another one's bytes.
 //!
@@ -22,6 +24,7 @@
 
 mod cache;
 mod component;
+pub mod device;
 mod dynamic;
 pub mod fastcgi;
 mod files;
@@ -36,6 +39,8 @@ mod reply;
 mod request;
 mod route;
 mod stage;
+mod stream;
+pub mod tcpip;
 pub mod tls;
 mod word;
 

@@ -2,15 +2,16 @@
 
 use anyhow::{Context, Result, bail};
 use clap::{Args, Parser, Subcommand};
-use std::net::{SocketAddr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tranship::{Domain, PoolOptions};
-use tranship_web::front::{Channels, Front, Options};
+use tranship_web::front::{Channels, Front, Options, Streams};
 use tranship_web::one::Calls;
 use tranship_web::{
-    Cache, Dynamic, Ends, Example, Files, Guard, Http, Limits, Log, Route, To, fastcgi, serve, tls,
+    Cache, Dynamic, Ends, Example, Files, Guard, Http, Limits, Log, Route, To, device, fastcgi,
+    serve, tcpip, tls,
 };
 
 #[derive(Debug, Parser)]
@@ -45,6 +46,10 @@ enum What {
     Fastcgi(FastcgiArguments),
     /// The access log.
     Log(LogArguments),
+    /// TCP/IP, where the clients' connections are not the kernel's.
+    Tcpip(TcpipArguments),
+    /// The network device below it: a TAP device.
+    Device(DeviceArguments),
     /// All of them in one process, without channels.
     One(OneArguments),
 }
@@ -178,6 +183,32 @@ struct LogArguments {
 }
 
 #[derive(Debug, Args)]
+struct TcpipArguments {
+    /// Address of the server, and bits of its network.
+    #[arg(long, default_value = "10.77.1.1/24")]
+    address: String,
+    /// Router to other networks.
+    #[arg(long)]
+    gateway: Option<Ipv4Addr>,
+    /// Port of the server.
+    #[arg(long, default_value_t = 80)]
+    port: u16,
+    /// Bytes of payload of a frame.
+    #[arg(long, default_value_t = 1500)]
+    mtu: usize,
+    /// Most connections, those that are ending included; one more is refused.
+    #[arg(long, default_value_t = 1024)]
+    connections: usize,
+}
+
+#[derive(Debug, Args)]
+struct DeviceArguments {
+    /// Name of the TAP device, which is there.
+    #[arg(long, default_value = "web0")]
+    tap: String,
+}
+
+#[derive(Debug, Args)]
 struct OneArguments {
     /// Address and port.
     #[arg(long, default_value = "127.0.0.1:8080")]
@@ -226,6 +257,8 @@ fn main() -> Result<()> {
             most: given.most,
         }),
         What::Log(given) => serve("log", |_| Ok(Log::new(log_file(given.file.as_deref())?))),
+        What::Tcpip(given) => tcpip(&given),
+        What::Device(given) => device::run(&given.tap),
         What::One(given) => one(&given),
     }
 }
@@ -243,11 +276,15 @@ fn log_file(path: Option<&Path>) -> Result<Box<dyn std::io::Write>> {
 }
 
 fn front(options: Options) -> Result<()> {
-    let listeners = passed_sockets()?;
     let mut ends = Ends::connect(To::Front)?;
     ends.meet();
+    let streams = Streams::of(&mut ends);
+    let listeners = match (passed_sockets(), &streams) {
+        (Err(_), Some(_)) => Vec::new(),
+        (listeners, _) => listeners?,
+    };
     let pool = ends.pool.clone();
-    let mut front = Front::new(Channels::new(ends), pool, listeners, options)?;
+    let mut front = Front::new(Channels::new(ends), pool, listeners, streams, options)?;
     front.run().context("serving connections")
 }
 
@@ -268,6 +305,20 @@ fn passed_sockets() -> Result<Vec<OwnedFd>> {
     Ok((3..).take(count as usize).map(take).collect())
 }
 
+fn tcpip(given: &TcpipArguments) -> Result<()> {
+    let wrong = || format!("{:?} is no address like 10.77.1.1/24", given.address);
+    let (ip, prefix) = given.address.split_once('/').with_context(wrong)?;
+    let ip: Ipv4Addr = ip.parse().with_context(wrong)?;
+    tcpip::run(tcpip::Options {
+        address: tcpip::address(ip),
+        prefix: prefix.parse().with_context(wrong)?,
+        gateway: given.gateway.map(|gateway| gateway.octets()),
+        port: given.port,
+        mtu: given.mtu.clamp(576, 9216),
+        connections: given.connections.clamp(1, 50_000),
+    })
+}
+
 fn one(given: &OneArguments) -> Result<()> {
     let domain = Domain::builder().name("web").embedded()?;
     let pool = domain.create_pool(PoolOptions::new(256 << 20).slots(1 << 16))?;
@@ -284,6 +335,7 @@ fn one(given: &OneArguments) -> Result<()> {
         To::Dynamic,
         Dynamic::new(pool.clone(), Example::new(domain)),
     );
-    let mut front = Front::new(stages, pool, vec![listener.into()], given.front.options())?;
+    let listeners = vec![listener.into()];
+    let mut front = Front::new(stages, pool, listeners, None, given.front.options())?;
     front.run().context("serving connections")
 }

@@ -1,10 +1,11 @@
-//! Two system calls that take raw memory or have no wrapper.
+//! System calls that take raw memory or have no wrapper.
 
 #![allow(unsafe_code)]
 
 use rustix::io::Errno;
 use std::os::fd::{AsFd, AsRawFd};
 use tranship::Buffer;
+use tranship::mbuf::Chain;
 
 /// Bytes that go out over a socket: of another component by reference, or the front's own.
 #[derive(Debug)]
@@ -27,6 +28,10 @@ impl Piece {
 
 /// Most pieces of one call.
 const MOST: usize = 64;
+const NO_PART: libc::iovec = libc::iovec {
+    iov_base: std::ptr::null_mut(),
+    iov_len: 0,
+};
 
 /// Writes pieces, from byte `skip` of the first on. Returns the number of bytes that the socket took.
 pub(crate) fn write_pieces<'a>(
@@ -34,10 +39,7 @@ pub(crate) fn write_pieces<'a>(
     pieces: impl Iterator<Item = &'a Piece>,
     skip: usize,
 ) -> Result<usize, Errno> {
-    let mut parts = [libc::iovec {
-        iov_base: std::ptr::null_mut(),
-        iov_len: 0,
-    }; MOST];
+    let mut parts = [NO_PART; MOST];
     let mut count = 0;
     for (piece, part) in pieces.zip(&mut parts) {
         let (start, len) = match piece {
@@ -64,6 +66,26 @@ pub(crate) fn write_pieces<'a>(
             libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT,
         )
     };
+    result(wrote)
+}
+
+/// Writes a frame to a TAP device. The kernel takes all of it, or nothing.
+pub(crate) fn write_frame(tap: impl AsFd, frame: &Chain) -> Result<usize, Errno> {
+    let mut parts = Vec::with_capacity(frame.count());
+    for mbuf in frame.iter().filter(|mbuf| !mbuf.is_empty()) {
+        parts.push(libc::iovec {
+            iov_base: mbuf.as_ptr().ok_or(Errno::FAULT)?.as_ptr().cast(),
+            iov_len: mbuf.len(),
+        });
+    }
+    let count = i32::try_from(parts.len()).map_err(|_| Errno::INVAL)?;
+    // SAFETY: the parts are the data of mbufs that are mapped here, of a chain that the caller borrows. The kernel only
+    // reads them, and copies: a writer that changes shared bytes meanwhile changes what its own client reads.
+    let wrote = unsafe { libc::writev(tap.as_fd().as_raw_fd(), parts.as_ptr(), count) };
+    result(wrote)
+}
+
+fn result(wrote: isize) -> Result<usize, Errno> {
     usize::try_from(wrote).map_err(|_| {
         let error = std::io::Error::last_os_error();
         Errno::from_io_error(&error).unwrap_or(Errno::IO)

@@ -1,5 +1,6 @@
 //! Replies: the head, and its date.
 
+use crate::stage::nothing;
 use crate::word::Word;
 use std::io::Write;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -119,6 +120,22 @@ pub fn together(pool: &Pool, head: Buffer, body: Buffer) -> Result<Aggregate, Er
     all.push_back(head).map_err(|failed| failed.error)?;
     all.push_back(body).map_err(|failed| failed.error)?;
     Ok(all)
+}
+
+/// Returns pieces as one body. The list of several lies in the pool.
+pub(crate) fn body(pool: &Pool, pieces: impl IntoIterator<Item = Buffer>) -> Body {
+    let mut pieces = pieces.into_iter();
+    let (first, second) = (pieces.next(), pieces.next());
+    let (Some(first), Some(second)) = (first.clone(), second) else {
+        return first.map_or_else(nothing, Body::Buffer);
+    };
+    let mut all = Aggregate::new();
+    all.set_list_pool(pool);
+    for piece in [first, second].into_iter().chain(pieces) {
+        // Fewer than an aggregate holds.
+        let _ = all.push_back(piece);
+    }
+    Body::Aggregate(all)
 }
 
 /// Writes a date as RFC 9110, section 5.6.7, has it.

@@ -27,10 +27,14 @@ pub enum To {
     Fastcgi,
     /// The access log.
     Log,
+    /// TCP/IP of the clients' connections, where the kernel's is not used.
+    Tcpip,
+    /// The network device below it.
+    Device,
 }
 
 /// All of them, by their names in the program's file.
-pub const NAMES: [(To, &str); 9] = [
+pub const NAMES: [(To, &str); 11] = [
     (To::Front, "front"),
     (To::Http, "http"),
     (To::Guard, "guard"),
@@ -40,6 +44,8 @@ pub const NAMES: [(To, &str); 9] = [
     (To::Dynamic, "dynamic"),
     (To::Fastcgi, "fastcgi"),
     (To::Log, "log"),
+    (To::Tcpip, "tcpip"),
+    (To::Device, "device"),
 ];
 
 impl To {

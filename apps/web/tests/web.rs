@@ -24,5 +24,7 @@ mod protocol;
 mod rows;
 #[path = "web/site.rs"]
 mod site;
+#[path = "web/tap.rs"]
+mod tap;
 #[path = "web/tls.rs"]
 mod tls;

@@ -1,17 +1,17 @@
 //! A connection.
 
+use super::client::Client;
 use super::{LINGER, Options};
-use crate::os::{Piece, write_pieces};
+use crate::os::Piece;
 use crate::word::Word;
 use rustix::io::Errno;
 use std::collections::VecDeque;
-use std::os::fd::OwnedFd;
 use std::time::Instant;
 use tranship::Body;
 
 #[derive(Debug)]
 pub(super) struct Conn {
-    pub socket: OwnedFd,
+    pub client: Client,
     /// Generation of the slot for messages. It changes when replies that are under way no longer count.
     pub generation: u16,
     /// Generation of the slot for the socket's events.
@@ -55,9 +55,9 @@ pub(super) enum Flushed {
 }
 
 impl Conn {
-    pub(super) fn new(socket: OwnedFd, generation: u16, next: u16, now: Instant) -> Conn {
+    pub(super) fn new(client: Client, generation: u16, next: u16, now: Instant) -> Conn {
         Conn {
-            socket,
+            client,
             generation,
             born: generation,
             next,
@@ -158,7 +158,7 @@ impl Conn {
     /// Sends what the socket takes.
     pub(super) fn flush(&mut self, now: Instant) -> Flushed {
         while !self.out.is_empty() {
-            let wrote = match write_pieces(&self.socket, self.out.iter(), self.skip) {
+            let wrote = match self.client.write(self.out.iter(), self.skip) {
                 Ok(wrote) => wrote,
                 Err(Errno::INTR) => continue,
                 Err(Errno::AGAIN) => return Flushed::Some,

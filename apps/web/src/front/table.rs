@@ -1,10 +1,10 @@
 //! Connections by their slots. A slot has a new generation for each connection, so that a late reply finds nothing. The
 //! first generations and numbers are drawn at random: replies to a front that has died find nothing in the next one.
 
+use super::client::Client;
 use super::conn::Conn;
 use std::collections::VecDeque;
 use std::hash::{BuildHasher, RandomState};
-use std::os::fd::OwnedFd;
 use std::time::Instant;
 
 #[derive(Debug)]
@@ -39,13 +39,13 @@ impl Table {
         self.len == 0
     }
 
-    /// Adds a connection; `None`: there is no slot, and the socket is closed.
-    pub(super) fn put(&mut self, socket: OwnedFd, now: Instant) -> Option<(u16, &mut Conn)> {
+    /// Adds a connection; `None`: there is no slot, and the client is let go.
+    pub(super) fn put(&mut self, client: Client, now: Instant) -> Option<(u16, &mut Conn)> {
         let slot = self.free.pop_front()?;
         let generation = self.next_generation(slot);
         let next = low(self.random.hash_one((slot, generation)));
         self.len += 1;
-        let conn = self.conns[usize::from(slot)].insert(Conn::new(socket, generation, next, now));
+        let conn = self.conns[usize::from(slot)].insert(Conn::new(client, generation, next, now));
         Some((slot, conn))
     }
 

@@ -54,12 +54,17 @@ impl Client {
         self.reply_or_end(true).expect("a reply")
     }
 
-    /// The server ends the connection, and sends nothing more.
-    pub(crate) fn ends(&mut self) {
+    /// Returns what the server sends before it ends the connection.
+    pub(crate) fn rest(&mut self) -> Vec<u8> {
         let mut rest = Vec::new();
         // A reset is an end, too.
         let _ = self.read.read_to_end(&mut rest);
-        assert_eq!(String::from_utf8_lossy(&rest), "");
+        rest
+    }
+
+    /// The server ends the connection, and sends nothing more.
+    pub(crate) fn ends(&mut self) {
+        assert_eq!(String::from_utf8_lossy(&self.rest()), "");
     }
 }
 

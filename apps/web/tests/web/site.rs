@@ -16,13 +16,17 @@ pub(crate) struct Site {
 impl Site {
     /// Starts the server of `web.toml`, with these changes of its text.
     pub(crate) fn start(changes: &[(&str, &str)]) -> Site {
+        let text = FILE.replace("127.0.0.1:8080", "./web.sock");
+        Site::start_file(&text, changes, Stdio::inherit())
+    }
+
+    /// Starts the server of a file, with these changes of its text.
+    pub(crate) fn start_file(text: &str, changes: &[(&str, &str)], prints: Stdio) -> Site {
         let dir = folder().expect("a folder");
         let web = PathBuf::from(env!("CARGO_BIN_EXE_tranship-web"));
-        let mut text = FILE
-            .replace("127.0.0.1:8080", "./web.sock")
-            .replace("\"tranship-web\"", &format!("{:?}", web.to_string_lossy()));
+        let mut text = text.replace("\"tranship-web\"", &format!("{:?}", web.to_string_lossy()));
         for (before, after) in changes {
-            assert!(text.contains(before), "web.toml has no {before:?}");
+            assert!(text.contains(before), "the file has no {before:?}");
             text = text.replace(before, after);
         }
         text = text.replace("DIR", &dir.path().to_string_lossy());
@@ -40,6 +44,7 @@ impl Site {
             .arg("run")
             .arg(dir.path().join("web.toml"))
             .stdin(Stdio::null())
+            .stderr(prints)
             .env("XDG_RUNTIME_DIR", dir.path())
             .env_remove("TRANSHIP_SOCKET");
         let running = Some(Running::start(&mut command));

@@ -1,14 +1,16 @@
-//! A TAP device for smoltcp whose frames are mbufs.
+//! A device for smoltcp whose frames are mbufs.
 //!
-//! A received frame is in a cluster, and the token lends that cluster itself: nothing is copied. A longer frame is a
-//! chain. smoltcp needs one slice, so such a chain is linearised, and counted.
+//! A received frame is in a cluster, and the token lends that cluster itself: nothing is copied. smoltcp needs one slice
+//! that nobody changes. A chain, and a frame whose writer is not trusted, are copied into one piece, and counted.
 
-use crate::tap::Tap;
+use crate::link::{Link, is_right, leave_checksum, room};
+use crate::tap::{Offload, Tap, VNET_HEADER};
 use crate::wire::ETHERNET;
 use rustix::fd::{AsFd, BorrowedFd};
-use smoltcp::phy::{self, Device, DeviceCapabilities, Medium};
+use smoltcp::phy::{self, Checksum, Device, DeviceCapabilities, Medium, PacketMeta};
 use smoltcp::time::Instant;
 use std::io;
+use std::num::NonZeroUsize;
 use tranship_mbuf::{Chain, ClusterSize, Mbufs};
 
 /// The frames and bytes of a device.
@@ -18,16 +20,18 @@ pub struct Frames {
     pub received: u64,
     /// Frames that went.
     pub sent: u64,
-    /// Received frames in more than one cluster that were copied into one piece.
+    /// Received frames that were copied into one private piece.
     pub linearised: u64,
-    /// Frames that were lost: no mbuf was free, or the kernel had no room.
+    /// The bytes of those frames.
+    pub linearised_bytes: u64,
+    /// Frames that were lost: no mbuf was free, the link had no room, or a checksum was wrong.
     pub dropped: u64,
 }
 
-/// A TAP device over an allocator of mbufs.
+/// A link, most often a TAP device, over an allocator of mbufs.
 #[derive(Debug)]
-pub struct MbufDevice {
-    tap: Tap,
+pub struct MbufDevice<L = Tap> {
+    link: L,
     mbufs: Mbufs,
     mtu: usize,
     cluster: ClusterSize,
@@ -35,13 +39,13 @@ pub struct MbufDevice {
     error: Option<io::Error>,
 }
 
-impl MbufDevice {
+impl<L: Link> MbufDevice<L> {
     /// Makes a device for frames of up to `mtu` bytes of payload (at most 16 KiB with their header), received into
-    /// clusters of a size.
+    /// clusters of a size. A link with [`Offload::Segments`] has longer ones.
     #[must_use]
-    pub fn new(tap: Tap, mbufs: Mbufs, mtu: usize, cluster: ClusterSize) -> Self {
+    pub fn new(link: L, mbufs: Mbufs, mtu: usize, cluster: ClusterSize) -> Self {
         Self {
-            tap,
+            link,
             mbufs,
             mtu,
             cluster,
@@ -50,58 +54,42 @@ impl MbufDevice {
         }
     }
 
+    /// Returns the link.
+    #[must_use]
+    pub fn link(&self) -> &L {
+        &self.link
+    }
+
+    pub(crate) fn mbufs(&self) -> &Mbufs {
+        &self.mbufs
+    }
+
     /// Returns the counters of the device so far.
     #[must_use]
     pub fn frames(&self) -> Frames {
         self.frames
     }
 
-    /// Returns the cluster size for a frame to be sent: smoltcp writes one slice.
-    fn cluster_for(&self, bytes: usize) -> ClusterSize {
-        ClusterSize::for_bytes(bytes).unwrap_or(ClusterSize::Jumbo16)
-    }
-
     /// Takes the first error of the device since the last call; smoltcp has no way to report it.
     pub fn take_error(&mut self) -> Option<io::Error> {
         self.error.take()
     }
-}
 
-/// Takes a frame of at most `room` bytes off a device, into a chain of clusters of that size. Returns `None` if there
-/// is no frame, or no mbuf for it. In the latter case it stays in the kernel's queue.
-///
-/// # Errors
-/// The device's error.
-pub fn receive(
-    tap: &Tap,
-    mbufs: &Mbufs,
-    cluster: ClusterSize,
-    room: usize,
-) -> io::Result<Option<Chain>> {
-    let Ok(mut chain) = mbufs.getjcl(cluster) else {
-        return Ok(None);
-    };
-    let more = room.saturating_sub(cluster.bytes());
-    if more > 0 && chain.reserve(more).is_err() {
-        return Ok(None);
+    /// Returns the cluster size for a frame to be sent: smoltcp writes one slice.
+    fn cluster_to_send(&self) -> ClusterSize {
+        match self.link.offload() {
+            Offload::None => ClusterSize::for_bytes(self.mtu + ETHERNET),
+            Offload::Segments => None,
+        }
+        .unwrap_or(ClusterSize::Jumbo16)
     }
-    let bytes = chain.fill_with(|slices| tap.receive(slices).map(Option::unwrap_or_default))?;
-    mbufs.count_size(bytes);
-    Ok((bytes > 0).then_some(chain))
-}
 
-impl Device for MbufDevice {
-    type RxToken<'a> = Received;
-    type TxToken<'a> = Sending<'a>;
-
-    fn receive(&mut self, _: Instant) -> Option<(Received, Sending<'_>)> {
-        // The answer's mbuf comes first: a frame that cannot be answered stays in the kernel's queue.
-        let answer = self
-            .mbufs
-            .getjcl(self.cluster_for(self.mtu + ETHERNET))
-            .ok()?;
-        let got = receive(&self.tap, &self.mbufs, self.cluster, self.mtu + ETHERNET);
-        let chain = match got {
+    /// Takes a frame and its vnet header off the link; `None`: there is none, or no mbuf for it.
+    fn take(&mut self) -> Option<(Chain, [u8; VNET_HEADER])> {
+        let offload = self.link.offload();
+        let room = room(offload, self.mtu);
+        let mut vnet = [0; VNET_HEADER];
+        let mut chain = match self.link.receive(&self.mbufs, self.cluster, room) {
             Ok(chain) => chain?,
             Err(error) => {
                 self.error.get_or_insert(error);
@@ -109,98 +97,159 @@ impl Device for MbufDevice {
             }
         };
         self.frames.received += 1;
-        let chain = if chain.count() > 1 {
-            self.frames.linearised += 1;
-            let Ok(whole) = linear(&self.mbufs, &chain) else {
-                self.frames.dropped += 1;
-                return None;
-            };
-            whole
-        } else {
-            chain
-        };
-        let sending = Sending {
-            packet: answer,
-            tap: &self.tap,
-            frames: &mut self.frames,
-            error: &mut self.error,
-        };
-        Some((Received(chain), sending))
+        if offload == Offload::Segments {
+            // A frame that is shorter than the header is empty then, and refused.
+            let _ = chain.copydata(0, &mut vnet);
+            chain.trim_front(VNET_HEADER);
+        }
+        Some((chain, vnet))
     }
 
-    fn transmit(&mut self, _: Instant) -> Option<Sending<'_>> {
-        let packet = self
-            .mbufs
-            .getjcl(self.cluster_for(self.mtu + ETHERNET))
-            .ok()?;
-        Some(Sending {
-            packet,
-            tap: &self.tap,
-            frames: &mut self.frames,
-            error: &mut self.error,
-        })
+    /// Returns the frame as one slice that nobody changes; `None`: there is no memory, or its checksum is wrong.
+    fn lend(&mut self, chain: Chain, vnet: &[u8; VNET_HEADER]) -> Option<Received> {
+        let is_one = chain.count() == 1 && chain.iter().all(|mbuf| mbuf.bytes().is_some());
+        let received = if is_one {
+            Received(chain)
+        } else {
+            self.frames.linearised += 1;
+            self.frames.linearised_bytes += chain.len() as u64;
+            Received(linear(&self.mbufs, &chain).ok()?)
+        };
+        let verify = self.link.offload() == Offload::Segments;
+        (!verify || is_right(received.bytes(), vnet)).then_some(received)
+    }
+}
+
+impl<L: Link> Device for MbufDevice<L> {
+    type RxToken<'a>
+        = Received
+    where
+        L: 'a;
+    type TxToken<'a>
+        = Sending<'a, L>
+    where
+        L: 'a;
+
+    fn receive(&mut self, _: Instant) -> Option<(Received, Sending<'_, L>)> {
+        // The answer's mbuf comes first: a frame that cannot be answered stays in the kernel's queue.
+        let answer = self.mbufs.getjcl(self.cluster_to_send()).ok()?;
+        let received = loop {
+            let (chain, vnet) = self.take()?;
+            match self.lend(chain, &vnet) {
+                Some(received) => break received,
+                None => self.frames.dropped += 1,
+            }
+        };
+        Some((received, self.sending(answer)))
+    }
+
+    fn transmit(&mut self, _: Instant) -> Option<Sending<'_, L>> {
+        if !self.link.has_room() {
+            return None;
+        }
+        let packet = self.mbufs.getjcl(self.cluster_to_send()).ok()?;
+        Some(self.sending(packet))
     }
 
     fn capabilities(&self) -> DeviceCapabilities {
         let mut capabilities = DeviceCapabilities::default();
         capabilities.medium = Medium::Ethernet;
         capabilities.max_transmission_unit = self.mtu + ETHERNET;
+        if self.link.offload() == Offload::Segments {
+            capabilities.checksum.tcp = Checksum::None;
+            capabilities.checksum.udp = Checksum::None;
+            capabilities.segmentation.tcpv4 = NonZeroUsize::new(ClusterSize::Jumbo16.bytes());
+        }
         capabilities
     }
 }
 
-/// Copies the frame into one cluster.
-fn linear(mbufs: &Mbufs, chain: &Chain) -> Result<Chain, tranship_mbuf::Error> {
-    let cluster = ClusterSize::for_bytes(chain.len()).unwrap_or(ClusterSize::Jumbo16);
-    let mut whole = mbufs.getjcl(cluster)?;
-    for piece in chain.iter().filter_map(|mbuf| mbuf.bytes()) {
-        whole.append(piece)?;
+impl<L> MbufDevice<L> {
+    fn sending(&mut self, packet: Chain) -> Sending<'_, L> {
+        Sending {
+            packet,
+            link: &self.link,
+            meta: PacketMeta::default(),
+            frames: &mut self.frames,
+            error: &mut self.error,
+        }
     }
-    Ok(whole)
+}
+
+/// Copies the frame into one piece.
+fn linear(mbufs: &Mbufs, chain: &Chain) -> Result<Chain, tranship_mbuf::Error> {
+    let len = chain.len();
+    let Some(cluster) = ClusterSize::for_bytes(len) else {
+        let mut whole = vec![0; len];
+        chain.copydata(0, &mut whole)?;
+        let mut long = mbufs.mini()?;
+        long.attach_mut(whole).map_err(|(error, _)| error)?;
+        return Ok(long);
+    };
+    let mut whole = mbufs.getjcl(cluster)?;
+    let mut copied = Ok(());
+    let _ = whole.fill_with(|slices| {
+        copied = chain.copydata(0, &mut slices[0][..len]);
+        Ok(len)
+    });
+    copied.map(|()| whole)
 }
 
 /// A received frame.
 #[derive(Debug)]
 pub struct Received(Chain);
 
+impl Received {
+    fn bytes(&self) -> &[u8] {
+        let first = self.0.iter().next().and_then(|mbuf| mbuf.bytes());
+        first.unwrap_or_default()
+    }
+}
+
 impl phy::RxToken for Received {
     fn consume<R, F: FnOnce(&[u8]) -> R>(self, work: F) -> R {
-        let first = self.0.iter().next().and_then(|mbuf| mbuf.bytes());
-        work(first.unwrap_or_default())
+        work(self.bytes())
     }
 }
 
 /// The permission to send a frame, with the frame's mbuf.
 #[derive(Debug)]
-pub struct Sending<'a> {
+pub struct Sending<'a, L> {
     packet: Chain,
-    tap: &'a Tap,
+    link: &'a L,
+    meta: PacketMeta,
     frames: &'a mut Frames,
     error: &'a mut Option<io::Error>,
 }
 
-impl phy::TxToken for Sending<'_> {
+impl<L: Link> phy::TxToken for Sending<'_, L> {
     fn consume<R, F: FnOnce(&mut [u8]) -> R>(mut self, len: usize, work: F) -> R {
-        let mut result = None;
+        let (mut result, mut vnet) = (None, [0; VNET_HEADER]);
+        let segment = self.meta.segmentation_offload_size;
+        let leaves = self.link.offload() == Offload::Segments;
         let written = self.packet.fill_with(|slices| {
-            result = Some(work(&mut slices[0][..len]));
+            let frame = &mut slices[0][..len];
+            result = Some(work(frame));
+            if leaves {
+                vnet = leave_checksum(frame, segment);
+            }
             Ok(len)
         });
-        let sent = written.and_then(|_| {
-            let slices = self.packet.io_slices().unwrap_or_default();
-            self.tap.send(&slices)
-        });
-        match sent {
+        match written.and_then(|_| self.link.send(&self.packet, &vnet)) {
             Ok(true) => self.frames.sent += 1,
             Ok(false) => self.frames.dropped += 1,
             Err(error) => _ = self.error.get_or_insert(error),
         }
         result.expect("`fill_with` calls once")
     }
+
+    fn set_meta(&mut self, meta: PacketMeta) {
+        self.meta = meta;
+    }
 }
 
-impl AsFd for MbufDevice {
+impl<L: AsFd> AsFd for MbufDevice<L> {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.tap.as_fd()
+        self.link.as_fd()
     }
 }

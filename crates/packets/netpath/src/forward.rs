@@ -11,10 +11,11 @@ mod port;
 mod tests;
 mod trouble;
 
+use crate::link::{Link, NEEDS_CHECKSUM, NO_SEGMENTS};
 use crate::tap::{Offload, VNET_HEADER};
 use crate::wire::{self, Arp, ETHERNET, Ethernet, IPV4, Ipv4};
 use fragments::Fragments;
-pub use port::{Address, Link, Port};
+pub use port::{Address, Port};
 use std::collections::VecDeque;
 use std::io;
 use tranship_mbuf::{Chain, Mbufs};
@@ -192,7 +193,7 @@ impl<L: Link> Forwarder<L> {
             self.done.copied_on_write += 1;
             frame.copyup(headers, 0)?
         };
-        let partial = vnet[0] & port::NEEDS_CHECKSUM != 0;
+        let partial = vnet[0] & NEEDS_CHECKSUM != 0;
         let me = out.address();
         wire::rewrite(&mut bytes[ETHERNET..], ip, me.ip, out.peer_ip(), partial);
         let ethernet = Ethernet {
@@ -213,7 +214,7 @@ impl<L: Link> Forwarder<L> {
         vnet: &[u8; VNET_HEADER],
     ) -> Result<(), Trouble> {
         let out = &self.ports[1 - from];
-        let segments = vnet[1] != port::NO_SEGMENTS && out.offload() == Offload::Segments;
+        let segments = vnet[1] != NO_SEGMENTS && out.offload() == Offload::Segments;
         if ip.total <= out.mtu() || segments {
             let bytes = frame.len() as u64;
             if out.send(&frame, vnet)? {

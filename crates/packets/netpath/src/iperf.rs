@@ -88,7 +88,9 @@ pub struct Iperf {
 impl Iperf {
     /// Adds its sockets to the set; `window` is the size of each TCP buffer, bytes.
     pub fn new(set: &mut SocketSet<'_>, window: usize) -> Self {
-        let sockets = (0..=STREAMS).map(|_| set.add(tcp_socket(window))).collect();
+        let sockets = (0..=STREAMS)
+            .map(|_| set.add(tcp_socket(window, window)))
+            .collect();
         let udp = set.add(udp_socket(1024, 4 << 20));
         Self {
             sockets,
@@ -363,10 +365,10 @@ fn write(set: &mut SocketSet<'_>, control: SocketHandle, bytes: &[u8]) {
     }
 }
 
-/// Makes a TCP socket with `window` bytes each way.
-pub(crate) fn tcp_socket(window: usize) -> tcp::Socket<'static> {
-    let buffer = || tcp::SocketBuffer::new(vec![0; window]);
-    let mut socket = tcp::Socket::new(buffer(), buffer());
+/// Makes a TCP socket with so many bytes each way.
+pub(crate) fn tcp_socket(receive: usize, send: usize) -> tcp::Socket<'static> {
+    let buffer = |bytes| tcp::SocketBuffer::new(vec![0; bytes]);
+    let mut socket = tcp::Socket::new(buffer(receive), buffer(send));
     socket.set_nagle_enabled(false);
     socket.set_ack_delay(None);
     socket

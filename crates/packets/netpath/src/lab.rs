@@ -2,6 +2,7 @@
 
 use crate::tap::Tap;
 use anyhow::{Context, Result, bail};
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -28,6 +29,12 @@ impl Host {
         let host = Self { name };
         host.run("ip", &["link", "set", "lo", "up"])?;
         Ok(host)
+    }
+
+    /// Returns the namespace's file, for setns(2).
+    #[must_use]
+    pub fn namespace(&self) -> PathBuf {
+        Path::new("/run/netns").join(&self.name)
     }
 
     /// Plugs a device in: its name here, its address (`10.0.0.2/24`) and its MTU.

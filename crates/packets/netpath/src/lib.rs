@@ -1,7 +1,7 @@
 //! A packet path over mbufs that people can build on.
 //!
-//! What it is for: an echo server on smoltcp over a TAP device whose frames are mbufs ([`server`], [`device`]); a
-//! forwarder without smoltcp that parses, rewrites, cuts and joins packets ([`forward`]); and a laboratory of network
+//! What it is for: an echo server on smoltcp over a TAP device whose frames are mbufs ([`server`], [`device`]); TCP
+//! connections whose bytes smoltcp does not copy to the program ([`tcp`]); a forwarder without smoltcp that parses, rewrites, cuts and joins packets ([`forward`]); and a laboratory of network
 //! namespaces for trying and measuring both ([`lab`]).
 //!
 //! NOT here: mbufs themselves (`tranship-mbuf`), a TCP implementation, IPv6.
@@ -12,9 +12,11 @@ pub mod device;
 pub mod forward;
 pub mod iperf;
 pub mod lab;
+pub mod link;
 pub mod measure;
 pub mod run;
 pub mod server;
 pub mod tables;
 pub mod tap;
+pub mod tcp;
 pub mod wire;

@@ -1,16 +1,17 @@
 //! iperf3 against the echo server and through the forwarder, in namespaces of their own.
 
 use crate::device::{Frames, MbufDevice};
-use crate::forward::{Address, Forwarded, Forwarder, Link, Port};
+use crate::forward::{Address, Forwarded, Forwarder, Port};
 use crate::lab::Host;
+use crate::link::Link;
 use crate::run;
 use crate::server::Server;
-use crate::tap::{Offload, Tap};
+use crate::tap::{Offload, Tap, VNET_HEADER};
 use anyhow::{Context, Result, anyhow, bail};
 use rustix::fd::{AsFd, BorrowedFd};
 use serde::Serialize;
 use serde_json::Value;
-use std::io::{self, IoSlice, IoSliceMut};
+use std::io::{self, IoSliceMut};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 use tranship_mbuf::{Calls, Chain, ClusterSize, Mbufs, Routine};
@@ -225,7 +226,7 @@ fn through<L: Link + AsFd + Send>(
 struct HeapTap(Tap);
 
 impl Link for HeapTap {
-    fn receive(&self, mbufs: &Mbufs, room: usize) -> io::Result<Option<Chain>> {
+    fn receive(&self, mbufs: &Mbufs, _: ClusterSize, room: usize) -> io::Result<Option<Chain>> {
         let mut frame = vec![0; room];
         let Some(bytes) = self.0.receive(&mut [IoSliceMut::new(&mut frame)])? else {
             return Ok(None);
@@ -237,8 +238,8 @@ impl Link for HeapTap {
         Ok(chain.attach_mut(frame).is_ok().then_some(chain))
     }
 
-    fn send(&self, slices: &[IoSlice<'_>]) -> io::Result<bool> {
-        self.0.send(slices)
+    fn send(&self, frame: &Chain, vnet: &[u8; VNET_HEADER]) -> io::Result<bool> {
+        self.0.send(frame, vnet)
     }
 
     fn offload(&self) -> Offload {

@@ -1,7 +1,8 @@
 //! Event loops: a server or a forwarder runs until it is stopped.
 
 use crate::device::{Frames, MbufDevice};
-use crate::forward::{Forwarded, Forwarder, Link};
+use crate::forward::{Forwarded, Forwarder};
+use crate::link::Link;
 use crate::server::Server;
 use anyhow::Result;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};

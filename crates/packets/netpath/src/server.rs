@@ -27,14 +27,10 @@ pub struct Server {
 impl Server {
     /// Makes a host with this Ethernet and IPv4 address.
     pub fn new(device: &mut impl Device, ethernet: [u8; 6], address: IpCidr, seed: u64) -> Self {
-        let mut config = Config::new(EthernetAddress(ethernet).into());
-        config.random_seed = seed;
-        let mut interface = Interface::new(config, device, Instant::now());
-        // One address: the list has room for at least one.
-        interface.update_ip_addrs(|list| _ = list.push(address));
+        let interface = interface(device, ethernet, address, seed);
         let mut sockets = SocketSet::new(Vec::new());
         let tcp = (0..CONNECTIONS)
-            .map(|_| sockets.add(tcp_socket(WINDOW / 4)))
+            .map(|_| sockets.add(tcp_socket(WINDOW / 4, WINDOW / 4)))
             .collect();
         let udp = sockets.add(udp_socket(256, 1 << 20));
         let iperf = Iperf::new(&mut sockets, WINDOW);
@@ -114,6 +110,21 @@ impl Server {
             }
         }
     }
+}
+
+/// Makes an interface with this Ethernet and IPv4 address.
+pub(crate) fn interface(
+    device: &mut impl Device,
+    ethernet: [u8; 6],
+    address: IpCidr,
+    seed: u64,
+) -> Interface {
+    let mut config = Config::new(EthernetAddress(ethernet).into());
+    config.random_seed = seed;
+    let mut interface = Interface::new(config, device, Instant::now());
+    // One address: the list has room for at least one.
+    interface.update_ip_addrs(|list| _ = list.push(address));
+    interface
 }
 
 #[cfg(test)]

@@ -65,16 +65,25 @@ impl Tap {
         }
     }
 
-    /// Sends a frame; `false` if the kernel has no room for it now or the device is down: a network may lose frames.
+    /// Sends a frame in slices; `false` if the kernel has no room for it now or the device is down: a network may lose
+    /// frames.
     ///
     /// # Errors
     /// Other errors of `writev`.
-    pub fn send(&self, frame: &[IoSlice<'_>]) -> io::Result<bool> {
-        match rustix::io::writev(&self.fd, frame) {
-            Ok(_) => Ok(true),
-            Err(Errno::AGAIN | Errno::INTR | Errno::NOBUFS | Errno::IO) => Ok(false),
-            Err(error) => Err(error.into()),
-        }
+    pub fn send_slices(&self, frame: &[IoSlice<'_>]) -> io::Result<bool> {
+        sent(rustix::io::writev(&self.fd, frame))
+    }
+}
+
+/// Returns the result of a `writev` to a TAP device: `false` if the frame is lost.
+///
+/// # Errors
+/// Errors that do not only lose a frame.
+pub fn sent(written: Result<usize, Errno>) -> io::Result<bool> {
+    match written {
+        Ok(_) => Ok(true),
+        Err(Errno::AGAIN | Errno::INTR | Errno::NOBUFS | Errno::IO) => Ok(false),
+        Err(error) => Err(error.into()),
     }
 }
 

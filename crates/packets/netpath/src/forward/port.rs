@@ -1,53 +1,15 @@
 //! One port of the forwarder: a link, its own address, and its peer.
 
 use super::trouble::Trouble;
-use crate::device::receive;
-use crate::tap::{Offload, Tap, VNET_HEADER};
+use crate::link::{Link, room};
+use crate::tap::{Offload, VNET_HEADER};
 use crate::wire::{self, Arp, BROADCAST, ETHERNET, Ethernet, IPV4, Ipv4};
 use rustix::fd::{AsFd, BorrowedFd};
-use std::io::{self, IoSlice};
+use std::io;
 use tranship_mbuf::{Chain, ClusterSize, Mbufs};
 
-/// `VIRTIO_NET_HDR_F_NEEDS_CSUM`
-pub(super) const NEEDS_CHECKSUM: u8 = 1;
-/// `VIRTIO_NET_HDR_GSO_NONE`
-pub(super) const NO_SEGMENTS: u8 = 0;
-/// Longest frame with segments: an IPv4 packet of 64 KiB.
-const LONGEST: usize = ETHERNET + 65535;
 /// Bytes of a refused packet's payload that its sender is sent back: RFC 792.
 const SHOWN: usize = 8;
-
-/// The source and destination of frames: a TAP device, or in tests a queue.
-pub trait Link {
-    /// Takes the next frame, with the vnet header in front if there is offload; `None` if there is none, or no mbuf for
-    /// it.
-    ///
-    /// # Errors
-    /// If the link is gone.
-    fn receive(&self, mbufs: &Mbufs, room: usize) -> io::Result<Option<Chain>>;
-    /// Sends a frame; `false` if it is lost.
-    ///
-    /// # Errors
-    /// If the link is gone.
-    fn send(&self, slices: &[IoSlice<'_>]) -> io::Result<bool>;
-    /// Returns the work that the link leaves to the forwarder.
-    fn offload(&self) -> Offload;
-}
-
-impl Link for Tap {
-    fn receive(&self, mbufs: &Mbufs, room: usize) -> io::Result<Option<Chain>> {
-        // Ordinary frames in a cluster of 2 KiB, the packet zone's; longer ones in a chain.
-        receive(self, mbufs, ClusterSize::Std, room)
-    }
-
-    fn send(&self, slices: &[IoSlice<'_>]) -> io::Result<bool> {
-        Tap::send(self, slices)
-    }
-
-    fn offload(&self) -> Offload {
-        Tap::offload(self)
-    }
-}
 
 /// An Ethernet and an IPv4 address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -114,21 +76,13 @@ impl<L: Link> Port<L> {
     }
 
     pub(super) fn receive(&self, mbufs: &Mbufs) -> io::Result<Option<Chain>> {
-        let room = match self.offload() {
-            Offload::None => ETHERNET + self.mtu,
-            Offload::Segments => VNET_HEADER + LONGEST,
-        };
-        self.link.receive(mbufs, room)
+        // Ordinary frames in a cluster of 2 KiB, the packet zone's; longer ones in a chain.
+        let room = room(self.offload(), self.mtu);
+        self.link.receive(mbufs, ClusterSize::Std, room)
     }
 
     pub(super) fn send(&self, frame: &Chain, vnet: &[u8; VNET_HEADER]) -> io::Result<bool> {
-        let Some(mut slices) = frame.io_slices() else {
-            return Ok(false);
-        };
-        if self.offload() == Offload::Segments {
-            slices.insert(0, IoSlice::new(vnet));
-        }
-        self.link.send(&slices)
+        self.link.send(frame, vnet)
     }
 
     /// Asks for the peer's hardware address.

@@ -3,7 +3,7 @@
 use super::*;
 use proptest::prelude::*;
 use std::cell::RefCell;
-use std::io::IoSlice;
+use tranship_mbuf::ClusterSize;
 
 /// A link whose frames come from a list and go into another.
 #[derive(Default, Debug)]
@@ -13,13 +13,13 @@ struct Queue {
 }
 
 impl Link for Queue {
-    fn receive(&self, mbufs: &Mbufs, _: usize) -> io::Result<Option<Chain>> {
+    fn receive(&self, mbufs: &Mbufs, _: ClusterSize, _: usize) -> io::Result<Option<Chain>> {
         let frame = self.come.borrow_mut().pop_front();
         Ok(frame.map(|frame| mbufs.devget(&frame, 0).expect("mbufs")))
     }
 
-    fn send(&self, slices: &[IoSlice<'_>]) -> io::Result<bool> {
-        let frame: Vec<u8> = slices.iter().flat_map(|slice| slice.to_vec()).collect();
+    fn send(&self, frame: &Chain, _: &[u8; VNET_HEADER]) -> io::Result<bool> {
+        let frame = frame.to_vec().expect("no piece of a file");
         self.gone.borrow_mut().push(frame);
         Ok(true)
     }

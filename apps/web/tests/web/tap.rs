@@ -1,0 +1,214 @@
+//! The server over a network stack of its own: a TAP device in a network namespace, from which the clients come.
+
+use crate::client::Client;
+use crate::site::Site;
+use std::fs::File;
+use std::net::{Ipv4Addr, TcpStream};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::time::Duration;
+use tranship_netpath::lab::{self, Host};
+use tranship_testkit::{Watchdog, lab::enter, skipped};
+
+const FILE: &str = include_str!("../../web-tap.toml");
+
+/// The server, the namespace that this thread is in now, and what the server prints.
+struct Tap {
+    site: Site,
+    printed: PathBuf,
+    _dir: tempfile::TempDir,
+    // The last: it goes when no process is in it.
+    _host: Host,
+}
+
+impl Tap {
+    /// Starts the server of `web-tap.toml` with changes; `None`: there can be no device here, as was printed.
+    fn start(changes: &[(&str, &str)]) -> Option<Tap> {
+        if let Err(missing) = lab::possible() {
+            skipped(format!("no packet went anywhere: {missing:#}"));
+            return None;
+        }
+        let host = Host::new("web").expect("a namespace");
+        let run = |words: &str| {
+            let words: Vec<_> = words.split(' ').collect();
+            host.run("ip", &words).expect("a device");
+        };
+        run("tuntap add dev web0 mode tap");
+        run("address add 10.77.1.2/24 dev web0");
+        run("link set web0 up");
+        // The machine's network is that of this thread.
+        enter(&host.namespace()).expect("the namespace");
+        let dir = tranship_testkit::folder().expect("a folder");
+        let printed = dir.path().join("printed");
+        let file = File::create(&printed).expect("a file");
+        let site = Site::start_file(FILE, changes, file.into());
+        Some(Tap {
+            site,
+            printed,
+            _dir: dir,
+            _host: host,
+        })
+    }
+
+    /// Returns a new connection.
+    fn client(&self) -> Client {
+        loop {
+            match TcpStream::connect((Ipv4Addr::new(10, 77, 1, 1), 80)) {
+                // Every stream socket will do.
+                Ok(socket) => return Client::new(UnixStream::from(OwnedFd::from(socket))),
+                Err(_) => std::thread::sleep(Duration::from_millis(1)),
+            }
+        }
+    }
+
+    /// Waits until the last line about copies is right, and returns its numbers: received by reference and in disorder,
+    /// sent by reference, copied of frames, into smoltcp and out of it, of headers, and frames lost.
+    fn copies(&self, is_right: impl Fn(&[u64]) -> bool) -> Vec<u64> {
+        loop {
+            let printed = std::fs::read_to_string(&self.printed).expect("the file");
+            let lines = printed.lines().filter(|line| line.contains("by reference"));
+            if let Some(line) = lines.last() {
+                let numbers = line.split_once("tcpip: ").expect("a name").1;
+                let numbers = numbers.split(|c: char| !c.is_ascii_digit());
+                let numbers: Vec<u64> = numbers.filter_map(|part| part.parse().ok()).collect();
+                if is_right(&numbers) {
+                    return numbers;
+                }
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+fn bytes(len: usize) -> Vec<u8> {
+    (0..len)
+        .map(|at| (at.wrapping_mul(2_654_435_761) >> 13) as u8)
+        .collect()
+}
+
+#[test]
+fn bytes_cross_device_and_tcpip_by_reference() {
+    let _watchdog = Watchdog::new();
+    let Some(tap) = Tap::start(&[]) else { return };
+    let file = bytes(1 << 20);
+    std::fs::write(tap.site.dir.path().join("site/big.bin"), &file).expect("a file");
+    let mut client = tap.client();
+    let (mut asked, mut answered) = (0, 0);
+    for _ in 0..3 {
+        let request = "GET /big.bin HTTP/1.1\r\nHost: test\r\n\r\n";
+        client.send(request);
+        let reply = client.reply();
+        assert!(reply.status == 200 && reply.body == file);
+        asked += request.len() as u64;
+        answered += file.len() as u64;
+    }
+    // What a client sends reaches the handler whole, and comes back.
+    let sent = bytes(700_000);
+    let head = "POST /dynamic HTTP/1.1\r\nHost: test\r\nContent-Length: 700000\r\n\r\n";
+    client.send(head);
+    client.send(&sent);
+    let reply = client.reply();
+    assert!(reply.status == 200 && reply.body == sent);
+    asked += (head.len() + sent.len()) as u64;
+    answered += sent.len() as u64;
+    let all = tap.copies(|all| all[0] + all[1] == asked && all[2] >= answered);
+    println!("{all:?}");
+    // Nothing is lost on the way from the kernel of this host, so nothing is in disorder; heads of replies come to it.
+    assert_eq!((all[1], all[4]), (0, asked));
+    assert!(all[3] >= asked && all[5] == all[2] && all[2] < answered * 11 / 10);
+    tap.site.stop();
+}
+
+#[test]
+fn many_connections_come_and_go() {
+    let _watchdog = Watchdog::new();
+    let Some(tap) = Tap::start(&[]) else { return };
+    for _ in 0..3 {
+        let mut clients: Vec<_> = (0..60).map(|_| tap.client()).collect();
+        for (number, client) in clients.iter_mut().enumerate() {
+            client.ask(&format!("/dynamic?n={}", number * 1000));
+            client.ask("/page.txt");
+        }
+        for (number, client) in clients.iter_mut().enumerate() {
+            assert_eq!(client.reply().body.len(), number * 1000);
+            assert_eq!(client.reply().body, b"0123456789");
+        }
+        for client in &mut clients {
+            client.send("GET / HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n");
+            assert_eq!(client.reply().status, 200);
+            client.ends();
+        }
+    }
+    // One that sends no more still has its answer.
+    let mut client = tap.client();
+    client.ask("/page.txt");
+    client.shut();
+    assert_eq!(client.reply().status, 200);
+    client.ends();
+    tap.site.stop();
+}
+
+#[test]
+fn clients_that_are_slow_or_break_off_do_not_hinder_others() {
+    let _watchdog = Watchdog::new();
+    let change = ("\"front\"]", "\"front\", \"--taken\", \"300\"]");
+    let Some(tap) = Tap::start(&[change]) else {
+        return;
+    };
+    let mut stuck = tap.client();
+    stuck.ask("/dynamic?n=16000000");
+    for _ in 0..20 {
+        let mut client = tap.client();
+        client.ask("/dynamic?n=4000000");
+        // What is not read when a socket is closed makes it a reset.
+        assert_eq!(client.reply_or_end(false).expect("a head").status, 200);
+    }
+    let mut other = tap.client();
+    other.ask("/dynamic?n=500000");
+    assert_eq!(other.reply().body.len(), 500_000);
+    // It takes nothing: so it is cut, in the middle of its reply.
+    assert_eq!(stuck.reply_or_end(false).expect("a head").status, 200);
+    assert!(stuck.rest().len() < 16_000_000);
+    tap.site.stop();
+}
+
+#[test]
+fn the_service_goes_on_when_a_component_below_it_dies() {
+    let _watchdog = Watchdog::new();
+    let Some(tap) = Tap::start(&[]) else { return };
+    let ask = |client: &mut Client| {
+        client.ask("/dynamic?n=100000");
+        client.reply_or_end(true)
+    };
+    let mut client = tap.client();
+    assert_eq!(ask(&mut client).expect("a reply").status, 200);
+    // Frames are lost with a device, and no connection.
+    tap.site.kill("device");
+    assert_eq!(ask(&mut client).expect("a reply").body.len(), 100_000);
+    for name in ["tcpip", "front"] {
+        let others: Vec<_> = ["device", "tcpip", "front", "http", "static"]
+            .into_iter()
+            .filter(|other| *other != name)
+            .map(|other| (other, tap.site.wait_pid(other)))
+            .collect();
+        tap.site.kill(name);
+        // Its connections break, and new ones are served.
+        assert!(ask(&mut client).is_none(), "{name}");
+        client = loop {
+            let mut client = tap.client();
+            if let Some(reply) = ask(&mut client) {
+                assert_eq!(reply.status, 200, "{name}");
+                break client;
+            }
+        };
+        for (other, pid) in others {
+            assert_eq!(tap.site.wait_pid(other), pid, "{other}");
+        }
+    }
+    // Components above are as with sockets.
+    tap.site.kill("http");
+    let status = ask(&mut client).map(|reply| reply.status);
+    assert!(matches!(status, Some(200 | 502)), "{status:?}");
+    tap.site.stop();
+}

@@ -1,0 +1,356 @@
+//! TCP connections of one port, on smoltcp, whose bytes are passed by reference.
+//!
+//! smoltcp has two buffers for each connection. No byte of a stream is taken from them:
+//!
+//! * Received: a frame's payload is kept as mbufs. The program gets those of the bytes that smoltcp has accepted in
+//!   order. Bytes that came in disorder are copied out of smoltcp's buffer, and counted.
+//! * Sent: smoltcp is told the number of bytes only. In the frames that it makes, references to the program's bytes
+//!   take the place of the payload.
+//!
+//! So smoltcp copies each byte once for nothing: into its receive buffer, and out of its send buffer. The link computes
+//! checksums, since those of smoltcp would be of other bytes.
+//!
+//! NOT here: TCP itself (smoltcp), IPv6, connections to other hosts.
+
+mod flow;
+mod reference;
+#[cfg(test)]
+mod tests;
+
+use crate::device::{Frames, MbufDevice};
+use crate::forward::Address;
+use crate::iperf::tcp_socket;
+use crate::link::Link;
+use crate::server::interface;
+use crate::tap::Offload;
+use flow::{Flow, Flows};
+use reference::ByReference;
+use smoltcp::iface::{Interface, PollIngressSingleResult, PollResult, SocketHandle, SocketSet};
+use smoltcp::socket::tcp::{Socket, State};
+use smoltcp::time::Duration;
+pub use smoltcp::time::Instant;
+use smoltcp::wire::{IpAddress, IpCidr, IpEndpoint, Ipv4Address, Ipv4Cidr};
+use std::hash::{BuildHasher, RandomState};
+use tranship_mbuf::{Chain, ClusterSize, Mbufs};
+
+/// Bytes of a connection that were received and not taken, twice: in smoltcp, and with the program.
+const RECEIVE: usize = 128 << 10;
+/// Bytes of a connection that were sent and not acknowledged.
+const SEND: usize = 256 << 10;
+/// Time for a connection to open and be taken by the program, and for one that the program has closed to end. Between,
+/// the program's own time limits hold.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Time for which an acknowledgement waits for bytes to go with.
+const ACK: Duration = Duration::from_millis(10);
+
+/// The host and its port.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Hardware and IPv4 address.
+    pub address: Address,
+    /// Bits of the network's part of the address.
+    pub prefix: u8,
+    /// Router to other networks.
+    pub gateway: Option<[u8; 4]>,
+    /// Port of the connections.
+    pub port: u16,
+    /// Bytes of payload of a frame.
+    pub mtu: usize,
+    /// Most connections, those that are ending included. One more is refused.
+    pub connections: usize,
+}
+
+/// A connection. Another one in its slot has another generation.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Id {
+    /// The slot, from 0.
+    pub slot: u16,
+    /// The generation of the slot.
+    pub generation: u16,
+}
+
+/// News of a connection.
+#[derive(Debug)]
+pub enum Event {
+    /// The connection is there. So many bytes may be sent before some are acknowledged.
+    Opened(Id, usize),
+    /// Bytes that were received. They count until [`Tcp::taken`].
+    Data(Id, Chain),
+    /// The host has acknowledged so many bytes more: that many more may be sent.
+    Acknowledged(Id, usize),
+    /// The host sends no more.
+    Ended(Id),
+    /// The connection is gone.
+    Closed(Id),
+}
+
+/// The bytes of payload that went each way, and their copies.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Copies {
+    /// Received bytes that were passed on by reference. smoltcp has copied each once, into its receive buffer.
+    pub received: u64,
+    /// Received bytes that came in disorder. They were copied out of that buffer, too.
+    pub disordered: u64,
+    /// Sent bytes, repetitions included, that the link got by reference. smoltcp has copied as many, out of its send
+    /// buffer into frames that were not sent.
+    pub sent: u64,
+    /// Bytes of headers in front of those.
+    pub headers: u64,
+}
+
+/// The connections.
+#[allow(missing_debug_implementations, reason = "smoltcp's interface has none")]
+pub struct Tcp<L> {
+    device: MbufDevice<ByReference<L>>,
+    interface: Interface,
+    sockets: SocketSet<'static>,
+    listener: Option<SocketHandle>,
+    options: Options,
+    random: RandomState,
+    /// Connections that are gone, and whose end the program is not told yet.
+    gone: Vec<Id>,
+    /// The slot whose news comes first next time.
+    first: usize,
+}
+
+impl<L: Link> Tcp<L> {
+    /// Makes the host.
+    ///
+    /// # Panics
+    /// If the link does not compute checksums ([`Offload::Segments`]).
+    pub fn new(link: L, mbufs: Mbufs, options: Options) -> Tcp<L> {
+        assert_eq!(link.offload(), Offload::Segments, "checksums of the link");
+        let random = RandomState::new();
+        let link = ByReference::new(link, mbufs.clone(), options.address.ip, options.port);
+        let mut device = MbufDevice::new(link, mbufs, options.mtu, ClusterSize::Std);
+        let address = Ipv4Cidr::new(options.address.ip.into(), options.prefix.min(32));
+        let mut interface = interface(
+            &mut device,
+            options.address.ethernet,
+            IpCidr::Ipv4(address),
+            random.hash_one(0),
+        );
+        if let Some(gateway) = options.gateway {
+            // The table has room for one.
+            let _ = interface
+                .routes_mut()
+                .add_default_ipv4_route(Ipv4Address::from(gateway));
+        }
+        let mut tcp = Tcp {
+            device,
+            interface,
+            sockets: SocketSet::new(Vec::new()),
+            listener: None,
+            options,
+            random,
+            gone: Vec::new(),
+            first: 0,
+        };
+        tcp.listen();
+        tcp
+    }
+
+    /// Returns the link.
+    pub fn link(&self) -> &L {
+        self.device.link().link()
+    }
+
+    /// Returns the counters of frames.
+    pub fn frames(&self) -> Frames {
+        self.device.frames()
+    }
+
+    /// Returns the counters of copies.
+    pub fn copies(&self) -> Copies {
+        self.flows(|flows| flows.copies)
+    }
+
+    /// Returns how many connections there are, those that are ending included.
+    pub fn connections(&self) -> usize {
+        self.flows(|flows| flows.len())
+    }
+
+    /// Returns address and port of a connection's other host.
+    pub fn remote(&self, id: Id) -> Option<([u8; 4], u16)> {
+        let mut flows = self.device.link().flows.borrow_mut();
+        flows.get(id).map(|flow| flow.remote)
+    }
+
+    /// Takes all frames of the link.
+    pub fn receive(&mut self, now: Instant) {
+        while let PollIngressSingleResult::PacketProcessed
+        | PollIngressSingleResult::SocketStateChanged =
+            self.interface
+                .poll_ingress_single(now, &mut self.device, &mut self.sockets)
+        {
+            // After each frame, or its payload could not be told from the next one's.
+            self.accept(now);
+        }
+        self.sweep(now);
+    }
+
+    /// Sends what smoltcp has to send.
+    pub fn send_frames(&mut self, now: Instant) {
+        while self
+            .interface
+            .poll_egress(now, &mut self.device, &mut self.sockets)
+            == PollResult::SocketStateChanged
+        {}
+        self.sweep(now);
+    }
+
+    /// Returns how long there is nothing to do, if no frame comes; `None`: for ever.
+    pub fn delay(&mut self, now: Instant) -> Option<Duration> {
+        let delay = self.interface.poll_delay(now, &self.sockets);
+        let deadline = self.flows(|flows| flows.all().filter_map(|flow| flow.deadline()).min());
+        let left = deadline.map(|deadline| {
+            if deadline > now {
+                deadline - now
+            } else {
+                Duration::ZERO
+            }
+        });
+        delay.into_iter().chain(left).min()
+    }
+
+    /// Returns news, at most `most`.
+    pub fn news(&mut self, most: usize) -> Vec<Event> {
+        let mut news: Vec<_> = self.gone.drain(..).map(Event::Closed).collect();
+        let mut flows = self.device.link().flows.borrow_mut();
+        let count = flows.slots();
+        for turn in 0..count {
+            let slot = (self.first + turn) % count;
+            if news.len() >= most {
+                self.first = slot;
+                break;
+            }
+            if let Some((id, flow)) = flows.at(slot) {
+                let socket = self.sockets.get_mut::<Socket<'_>>(flow.handle);
+                flow.news(id, socket, self.device.mbufs(), &mut news, most);
+            }
+        }
+        news
+    }
+
+    /// Takes note that the program has taken received bytes: as many more may come.
+    pub fn taken(&mut self, id: Id, bytes: usize) {
+        self.with(id, |flow, _| {
+            flow.untaken = flow.untaken.saturating_sub(bytes);
+        });
+    }
+
+    /// Sends bytes, which must stay as they are until they are acknowledged. More than may be sent end the connection.
+    pub fn send(&mut self, id: Id, bytes: Chain) {
+        self.with(id, |flow, socket| flow.send(socket, bytes));
+    }
+
+    /// Ends what is sent, behind the bytes that were.
+    pub fn finish(&mut self, id: Id) {
+        self.with(id, |_, socket| socket.close());
+    }
+
+    /// Ends a connection, behind the bytes that were sent. There is no further news of it.
+    pub fn close(&mut self, id: Id, now: Instant) {
+        self.with(id, |flow, socket| {
+            flow.closed = Some(now + PATIENCE);
+            socket.close();
+        });
+    }
+
+    /// Cuts all connections that the program was told of.
+    pub fn reset(&mut self, now: Instant) {
+        let mut flows = self.device.link().flows.borrow_mut();
+        for (_, flow) in flows.all_mut().filter(|(_, flow)| flow.opened) {
+            flow.closed = Some(now);
+            self.sockets.get_mut::<Socket<'_>>(flow.handle).abort();
+        }
+    }
+
+    fn with(&mut self, id: Id, work: impl FnOnce(&mut Flow, &mut Socket<'static>)) {
+        let mut flows = self.device.link().flows.borrow_mut();
+        if let Some(flow) = flows.get(id) {
+            work(flow, self.sockets.get_mut(flow.handle));
+        }
+    }
+
+    fn flows<R>(&self, work: impl FnOnce(&Flows) -> R) -> R {
+        work(&self.device.link().flows.borrow())
+    }
+
+    /// Makes a socket that listens, unless there are too many connections.
+    fn listen(&mut self) {
+        if self.listener.is_some() || self.connections() >= self.options.connections {
+            return;
+        }
+        let mut socket = tcp_socket(RECEIVE, SEND);
+        // The acknowledgement goes out with the answer, if that comes soon.
+        socket.set_ack_delay(Some(ACK));
+        // Fails only for port 0, which then takes no connection.
+        let _ = socket.listen(self.options.port);
+        self.listener = Some(self.sockets.add(socket));
+    }
+
+    /// Takes note of what smoltcp has accepted of the last frame.
+    fn accept(&mut self, now: Instant) {
+        let mut flows = self.device.link().flows.borrow_mut();
+        let Some(seen) = flows.seen.take() else {
+            return;
+        };
+        let remote = IpEndpoint::new(IpAddress::Ipv4(seen.remote.0.into()), seen.remote.1);
+        let taken = self.listener.take_if(|handle| {
+            self.sockets.get::<Socket<'_>>(*handle).remote_endpoint() == Some(remote)
+        });
+        if let Some(handle) = taken {
+            let seed = self.random.hash_one(handle);
+            if let Some(old) = flows.put(Flow::new(handle, &seen, now), seed) {
+                self.sockets.remove(old.handle);
+            }
+        }
+        if let (Some(flow), copies) = flows.of_remote(seen.remote) {
+            let socket = self.sockets.get::<Socket<'_>>(flow.handle);
+            flow.accept(seen, socket.recv_queue(), copies);
+        }
+        drop(flows);
+        self.listen();
+    }
+
+    /// Lets go of connections that have ended.
+    fn sweep(&mut self, now: Instant) {
+        let mut flows = self.device.link().flows.borrow_mut();
+        let is_crowded = flows.len() * 2 > self.options.connections;
+        let mut gone = Vec::new();
+        for (id, flow) in flows.all_mut() {
+            let socket = self.sockets.get_mut::<Socket<'_>>(flow.handle);
+            // Nobody reads what comes for a connection that the program has closed.
+            let is_unread = flow.closed.is_some() && socket.recv_queue() > 0;
+            let deadline = flow.deadline();
+            if is_unread || deadline.is_some_and(|deadline| now >= deadline) {
+                socket.abort();
+            }
+            let is_late = |deadline| now >= deadline + PATIENCE;
+            let is_over = match socket.state() {
+                // The reset is sent, or the host cannot be found.
+                State::Closed => {
+                    socket.remote_endpoint().is_none() || deadline.is_some_and(is_late)
+                }
+                // Reset before it was there.
+                State::Listen => true,
+                State::TimeWait => is_crowded,
+                _ => false,
+            };
+            if is_over {
+                gone.push(id);
+            }
+        }
+        for id in gone {
+            if let Some(flow) = flows.remove(id) {
+                self.sockets.remove(flow.handle);
+                if flow.opened && flow.closed.is_none() {
+                    self.gone.push(id);
+                }
+            }
+        }
+        drop(flows);
+        self.listen();
+    }
+}
