@@ -63,7 +63,8 @@ wheel:
 	TRANSHIP_TORTURE=1 $(CARGO) test --package tranship-py --test python -- the_documented_install --nocapture
 
 wheels:
-	python3 -m pip wheel --no-deps --wheel-dir $(or $(CARGO_TARGET_DIR),target)/wheels .
+	python3 -m pip wheel --no-deps --wheel-dir $(or $(CARGO_TARGET_DIR),target)/wheels \
+		--config-settings maturin.build-args="--profile release --compatibility pypi --auditwheel check" .
 
 site:
 	@scripts/site.sh

@@ -177,3 +177,5 @@ impl Component {
         format!("<tranship.Component {:?}>", self.joined.brief().name)
     }
 }
+
+crate::slot::stays!(Component);

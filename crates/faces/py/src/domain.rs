@@ -9,7 +9,7 @@ use crate::queue::{self, Consumer, Producer};
 use crate::receiver::{Receiver, Told};
 use crate::sender::Sender;
 use crate::service::{Client, Service};
-use crate::slot::{Slot, closes};
+use crate::slot::{Slot, closes, shown, stays};
 use crate::topic::{self, Behind, Publisher, Subscriber};
 use crate::wait::{By, awaited, by, limit};
 use pyo3::exceptions::{PyTypeError, PyValueError};
@@ -26,6 +26,12 @@ use tranship::topic::SubscriberOptions;
 use tranship::{ChannelOptions, DomainBuilder, PoolId, PoolOptions, Trust, Wait};
 
 /// This process's membership with a manager. A forked child connects again.
+///
+/// >>> import tranship
+/// >>> with tranship.embedded("example") as domain:
+/// ...     pool = domain.pool("images", 16 << 20)  # at most 16 MiB
+/// ...     pool.zeros((1080, 1920, 3), "u1").nbytes
+/// 6220800
 #[pyclass(frozen, weakref, module = "tranship")]
 pub(crate) struct Domain {
     held: Slot<Arc<tranship::Domain>>,
@@ -583,8 +589,14 @@ impl Domain {
 }
 
 closes!(Domain);
+shown!(Domain, "domain");
 
 /// An operator's questions to the manager, and to the domain from which this object was made (`Domain.admin`).
+///
+/// >>> import tranship
+/// >>> with tranship.embedded("example") as domain:
+/// ...     domain.admin().is_managed
+/// True
 #[pyclass(frozen, module = "tranship.admin")]
 pub(crate) struct Admin(Py<Domain>);
 
@@ -624,3 +636,5 @@ impl Admin {
         set.map_err(|error| raised(py, &error))
     }
 }
+
+stays!(Admin);

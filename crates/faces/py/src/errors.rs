@@ -1,6 +1,6 @@
 //! The facade's errors as Python's. The classes themselves are in `python/tranship/_errors.py`.
 
-use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use tranship::{Error, ErrorKind};
@@ -41,6 +41,13 @@ impl<T> OrRaise<T> for Result<T, Error> {
 /// Returns the error of a closed object, as Python has it for a closed file.
 pub(crate) fn closed(what: &str) -> PyErr {
     PyValueError::new_err(format!("the {what} is closed"))
+}
+
+/// Returns the error of an object that cannot go to another process.
+pub(crate) fn not_pickled(class: &str) -> PyErr {
+    PyTypeError::new_err(format!(
+        "cannot pickle 'tranship.{class}' object: it belongs to this process. The other process connects to the same manager (Domain.socket_path), and makes its own; a Buffer can be pickled"
+    ))
 }
 
 /// Returns the error for two tasks that do a thing that only one can do.

@@ -36,6 +36,11 @@ impl Either {
 }
 
 /// A name that others connect to. Each connection is a channel of its own.
+///
+/// >>> import tranship
+/// >>> with tranship.embedded() as domain, domain.listen("numbers", tranship.Sender) as listener:
+/// ...     listener.name
+/// 'numbers'
 #[pyclass(frozen, weakref, module = "tranship")]
 pub(crate) struct Listener {
     listener: Mutex<Option<Arc<Either>>>,

@@ -5,7 +5,7 @@ use crate::buffer::{Buffer, Held, LARGE, Origin};
 use crate::errors::{OrRaise as _, raised};
 use crate::foreign::{View, is_array};
 use crate::number::Number;
-use crate::slot::{Slot, closes};
+use crate::slot::{Slot, closes, shown};
 use crate::wait::{By, limit, wait};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
@@ -13,6 +13,11 @@ use pyo3::types::{PyDict, PyTuple};
 use tranship::{BufferMut, Error, ErrorKind, Trust};
 
 /// Memory of this process, out of which buffers are sent. Every process that receives from it can read all of it.
+///
+/// >>> import tranship
+/// >>> with tranship.embedded() as domain, domain.pool("images", 1 << 20) as pool:
+/// ...     pool.empty((2, 3), "f4").shape, pool.alloc(100).nbytes, bytes(pool.copy(b"bytes"))
+/// ((2, 3), 100, b'bytes')
 #[pyclass(frozen, weakref, module = "tranship")]
 pub(crate) struct Pool {
     held: Slot<tranship::Pool>,
@@ -236,6 +241,7 @@ impl Pool {
 }
 
 closes!(Pool);
+shown!(Pool, "pool");
 
 /// Arrays are made in Python, where numpy is.
 fn array<'py>(

@@ -49,6 +49,17 @@ impl Told {
 
 /// The receiving end of a channel. Iterating ends when the sender has closed its end; PeerDied is raised if the sender
 /// died instead.
+///
+/// >>> import tranship
+/// >>> from concurrent.futures import ThreadPoolExecutor
+/// >>> here = tranship.embedded()
+/// >>> def sends():  # in another process, as a rule
+/// ...     with tranship.connect(socket=here.socket_path) as there, there.open("numbers", tranship.Sender) as sender:
+/// ...         return sender.send(b"few bytes need no pool", word=7)
+/// >>> sender = ThreadPoolExecutor().submit(sends)
+/// >>> with here.listen("numbers", tranship.Receiver) as listener, listener.accept(timeout=60) as receiver:
+/// ...     list((message.word, bytes(message)) for message in receiver) == list(((7, b"few bytes need no pool"),))
+/// True
 #[pyclass(frozen, weakref, module = "tranship")]
 pub(crate) struct Receiver {
     inner: Mutex<Option<Inner>>,

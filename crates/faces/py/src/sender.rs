@@ -30,6 +30,19 @@ const MODES: [(&str, WhenFull); 3] = [
 
 /// The sending end of a channel. At the end of its `with` block the receiver is told that all was sent. If an exception
 /// ends the block, the receiver is told that it was not all.
+///
+/// >>> import tranship
+/// >>> from concurrent.futures import ThreadPoolExecutor
+/// >>> here = tranship.embedded()
+/// >>> def reads():  # in another process, as a rule
+/// ...     with tranship.connect(socket=here.socket_path) as there, there.open("numbers", tranship.Receiver) as receiver:
+/// ...         return receiver.recv_array().tolist()
+/// >>> reader = ThreadPoolExecutor().submit(reads)
+/// >>> with here.listen("numbers", tranship.Sender) as listener, listener.accept(timeout=60) as sender:
+/// ...     pool = here.pool("numbers", 1 << 20)
+/// ...     sender.send_array(pool.array((1, 2)), pool)
+/// >>> reader.result() == list((1, 2))
+/// True
 #[pyclass(frozen, weakref, module = "tranship")]
 pub(crate) struct Sender {
     inner: Mutex<Option<Inner>>,
@@ -676,6 +689,8 @@ impl Sender {
         )
     }
 }
+
+crate::slot::stays!(Sender);
 
 impl Drop for Sender {
     /// Abandons a sender that was neither closed nor left: no code has said that the sent messages are all. An

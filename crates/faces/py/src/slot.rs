@@ -1,4 +1,4 @@
-//! Objects that Python closes: what they hold, and the end of a `with`.
+//! Objects that Python closes: what they hold, the end of a `with`, and what classes have in common.
 
 use crate::errors::closed;
 use crate::fork::{ForkEpoch, let_go};
@@ -81,9 +81,37 @@ impl<T: Send> Drop for Slot<T> {
     }
 }
 
-/// Adds `__enter__` and `__exit__` to classes with `close`, which the end of a `with` calls.
+/// Adds `__reduce__` to classes whose objects cannot be pickled: it says the reason.
+macro_rules! stays {
+    ($class:ident) => {
+        #[pyo3::pymethods]
+        impl $class {
+            fn __reduce__(&self) -> pyo3::PyResult<()> {
+                Err(crate::errors::not_pickled(stringify!($class)))
+            }
+        }
+    };
+}
+
+/// Adds `_repr_html_`, which notebooks ask for: a function of `tranship._notebook` makes it.
+macro_rules! shown {
+    ($class:ident, $function:literal) => {
+        #[pyo3::pymethods]
+        impl $class {
+            fn _repr_html_(
+                slf: pyo3::Bound<'_, Self>,
+            ) -> pyo3::PyResult<pyo3::Bound<'_, pyo3::PyAny>> {
+                let page = slf.py().import("tranship._notebook")?;
+                page.call_method1($function, (slf,))
+            }
+        }
+    };
+}
+
+/// Adds `__enter__` and `__exit__` to classes with `close`, which the end of a `with` calls. Their objects cannot be pickled.
 macro_rules! closes {
     ($($class:ident),*) => {$(
+        crate::slot::stays!($class);
         #[pyo3::pymethods]
         impl $class {
             fn __enter__(slf: pyo3::Bound<'_, Self>) -> pyo3::Bound<'_, Self> {
@@ -119,4 +147,4 @@ macro_rules! holds {
     };
 }
 
-pub(crate) use {closes, holds};
+pub(crate) use {closes, holds, shown, stays};

@@ -8,7 +8,7 @@ mod languages;
 mod packages;
 mod stage;
 
-use stage::{blocks, compiled, here, output, stage};
+use stage::{Stage, blocks, compiled, here, output, stage};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
@@ -20,15 +20,18 @@ use tranship_testkit::{Watchdog, skipped};
 
 /// Starts a program of Python's over the staged package; or says why not.
 fn python(arguments: &[&str]) -> Option<Command> {
-    let stage = match stage() {
-        Ok(stage) => stage,
+    match stage() {
+        Ok(stage) => Some(over(stage, Command::new(&stage.python), arguments)),
         Err(why) => {
             skipped(why);
-            return None;
+            None
         }
-    };
-    let mut command = Command::new(&stage.python);
-    command
+    }
+}
+
+/// An interpreter with the staged package.
+fn over(stage: &Stage, mut interpreter: Command, arguments: &[&str]) -> Command {
+    interpreter
         .args(arguments)
         .current_dir(here("tests/python"))
         .env("PYTHONPATH", &stage.package)
@@ -36,7 +39,7 @@ fn python(arguments: &[&str]) -> Option<Command> {
         .env("PYTHONDONTWRITEBYTECODE", "1")
         .env_remove("TRANSHIP_SOCKET")
         .env_remove("TRANSHIP_BIN");
-    Some(command)
+    interpreter
 }
 
 /// Runs a module of Python's; or says why not.
@@ -96,18 +99,44 @@ fn pytest_of_all_others() {
     pytest(&files);
 }
 
+/// Modules of CPython's cases, the newest last: before 3.12 those of executors depend on each other's names.
+const CASES: [&str; 2] = [
+    "test._test_multiprocessing",
+    "test.test_concurrent_futures.test_process_pool",
+];
+
+/// Returns how to start an interpreter that has all of CPython's cases, else the stage's, which has those of `multiprocessing`.
+fn with_cases(stage: &Stage) -> Result<Command, String> {
+    let has = |mut command: Command, modules: &[&str]| {
+        output(command.args(["-c", &format!("import {}", modules.join(", "))])).map(drop)
+    };
+    let other = |version: &str| {
+        let mut command = Command::new(format!("python{version}"));
+        command.env("PYENV_VERSION", version); // which pyenv's programs of these names want
+        command
+    };
+    for version in ["3.14", "3.13", "3.12"] {
+        if has(other(version), &CASES).is_ok() {
+            return Ok(other(version));
+        }
+    }
+    has(Command::new(&stage.python), &CASES[..1])?;
+    Ok(Command::new(&stage.python))
+}
+
 /// CPython's own cases, against `tranship.mp`.
 #[test]
 fn cpythons_own_cases() {
-    let has_them = python(&["-c", "import test._test_multiprocessing"]);
-    let Some(why) = has_them.map(|mut asks| output(&mut asks).err()) else {
-        return;
+    let stage = match stage() {
+        Ok(stage) => stage,
+        Err(why) => return skipped(why),
     };
-    if let Some(why) = why {
-        return skipped(format!("this Python has no package `test`: {why}"));
-    }
+    let interpreter = match with_cases(stage) {
+        Ok(interpreter) => interpreter,
+        Err(why) => return skipped(format!("no Python here has the package `test`: {why}")),
+    };
     let _dog = Watchdog::new();
-    let mut command = python(&["standard.py"]).expect("as before");
+    let mut command = over(stage, interpreter, &["standard.py"]);
     let said = output(&mut command).unwrap_or_else(|failed| panic!("{failed}"));
     let said = String::from_utf8_lossy(&said.stderr);
     let ran = said
@@ -115,6 +144,7 @@ fn cpythons_own_cases() {
         .nth(1)
         .and_then(|rest| rest.split(' ').next());
     let ran: u32 = ran.and_then(|ran| ran.parse().ok()).expect("their number");
+    println!("{ran} cases");
     assert!(ran > 55, "{said}");
 }
 

@@ -128,7 +128,13 @@ def connect(
     manager_timeout: float = 10,
 ) -> Domain:
     """Joins the manager: the one at `socket` (or $TRANSHIP_SOCKET), else the system's, else the user's, else one that it starts.
-    A call that only asks a hanging manager raises TimedOut after `manager_timeout` seconds."""
+    A call that only asks a hanging manager raises TimedOut after `manager_timeout` seconds. `NoManager`: there is none, and none can be started.
+
+    >>> import tranship
+    >>> with tranship.embedded("first") as first, tranship.connect("second", socket=first.socket_path) as second:
+    ...     second.id != first.id
+    True
+    """
     return _native.connect(
         {
             "name": name,
@@ -150,7 +156,13 @@ def embedded(
     non_dumpable: bool = False,
     manager_timeout: float = 10,
 ) -> Domain:
-    """Runs a manager in this process, and joins it. Other processes join by `Domain.socket_path`."""
+    """Runs a manager in this process, and joins it. Other processes join by `Domain.socket_path`.
+
+    >>> import tranship
+    >>> with tranship.embedded("alone") as domain:
+    ...     domain.pool("bytes", 1 << 20).copy(b"four").nbytes
+    4
+    """
     return _native.embedded(
         {
             "name": name,

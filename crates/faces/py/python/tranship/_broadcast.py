@@ -30,7 +30,21 @@ class Broadcast:
 
     The writer makes one, and hands `export_handle()` to the readers, which call `Broadcast.create_from_handle(handle)`. Large parts of an
     object are copied once into memory that all readers see, read-only. A reader that is `max_chunks` messages behind holds the writer
-    back: nothing is lost. A side that waits sleeps."""
+    back: nothing is lost. A side that waits sleeps.
+
+    >>> from concurrent.futures import ThreadPoolExecutor
+    >>> import tranship
+    >>> writer = tranship.Broadcast(1)
+    >>> def reads(handle):  # in another process, as a rule
+    ...     reader = tranship.Broadcast.create_from_handle(handle)
+    ...     return reader.dequeue(timeout=60)
+    >>> reader = ThreadPoolExecutor().submit(reads, writer.export_handle())
+    >>> writer.wait_until_ready(timeout=60)
+    >>> writer.enqueue({"step": 1})
+    >>> reader.result()
+    {'step': 1}
+    >>> writer.shutdown()
+    """
 
     def __init__(self, n_reader, n_local_reader=None, *, max_chunks=16, max_bytes=4 << 30):
         """Makes the writer's side. `max_chunks` is the number of messages that a reader may be behind, 1 to 65,536; `max_bytes` the memory that

@@ -3,6 +3,8 @@
 `kind` and `code` name the kind of error, one for one with the table in docs/errors.md; the text has the numbers.
 """
 
+from typing import Any
+
 from ._native import KINDS, Buffer
 
 
@@ -11,6 +13,11 @@ class Error(Exception):
 
     kind: str = ""
     code: int = 0
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # An OSError's number is no attribute of the dictionary.
+        state = {**vars(self), "errno": self.errno} if isinstance(self, OSError) else vars(self)
+        return type(self), self.args, state
 
 
 class TimedOut(Error, TimeoutError):

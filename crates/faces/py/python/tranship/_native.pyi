@@ -750,6 +750,8 @@ class Consumer(_Closing):
     """A reading end of a queue. It takes items of all producers. No other consumer gets an item that it has taken.
     Iterating never ends."""
 
+    def close(self) -> None:
+        """Closes it. The end of a `with` does. Items that were not acknowledged go back to the queue."""
     @property
     def name(self) -> str:
         """The queue's name."""
@@ -830,6 +832,8 @@ class Request(_Closing):
 
     Leaving its `with` lets it go if it was not answered."""
 
+    def close(self) -> None:
+        """Lets it go, if it was not answered: its client's call raises PeerDied. The end of a `with` does."""
     @property
     def payload(self) -> Buffer:
         """What the client sent."""
@@ -920,6 +924,8 @@ class Client(_Closing):
 class Call(_Closing):
     """A call in flight. Closing it, or leaving its `with`, cancels it if its answer was not taken."""
 
+    def close(self) -> None:
+        """Cancels it, unless its answer was taken. The end of a `with` does."""
     def wait(self, timeout: float | None = None) -> Buffer:
         """Waits for the answer, as `Client.call` does. After TimedOut it can be waited for again. Once. Items that the
         service sent and that were not taken are let go."""

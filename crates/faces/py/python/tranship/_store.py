@@ -1,9 +1,8 @@
 """`tranship.Store`: immutable values by key, by reference."""
 
-import html
-
 from . import _family, _items
 from ._errors import NoSuchName, of_kind
+from ._notebook import amount, table
 
 
 def _bytes(key):
@@ -47,7 +46,7 @@ class Store:
         return f"<tranship.Store {self._place[1]!r}>"
 
     def _repr_html_(self):
-        return f"<p>tranship.Store <b>{html.escape(self.name)}</b>: {self.nbytes:,} bytes under keys</p>"
+        return table(repr(self), ("", ""), [("under keys", amount(self.nbytes))])
 
     @property
     def name(self):

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ._native import Domain
+from ._notebook import amount, bar, table
 
 # Tables, their columns, and the key and unit of each in the figures.
 _TABLES: dict[str, dict[str, tuple[str, str]]] = {
@@ -37,16 +37,8 @@ _TABLES: dict[str, dict[str, tuple[str, str]]] = {
 }
 
 
-def _amount(count: float) -> str:
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if count < 1024 or unit == "GiB":
-            break
-        count /= 1024
-    return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
-
-
 class Top:
-    """Figures of one moment. `stat` has all of them; the text and a notebook show a part, as tables."""
+    """Figures of one moment. `stat` has all of them, sizes in bytes; the text and a notebook show a part, as tables. It can be pickled."""
 
     def __init__(self, stat: Mapping[str, Any]) -> None:
         self.stat = stat
@@ -56,7 +48,7 @@ class Top:
         if value is None:
             return "-"
         if unit == "bytes":
-            return _amount(value)
+            return amount(value)
         return str(self._names.get(value, value)) if unit == "domain" else str(value)
 
     def _tables(self) -> Iterator[tuple[str, list[list[str]]]]:
@@ -68,7 +60,7 @@ class Top:
         manager = self.stat["manager"]
         if manager is None:
             return "a manager that says nothing of itself"
-        return f"manager {manager['pid']}: {_amount(manager['granted_bytes'])} of {_amount(manager['total_bytes'])} granted"
+        return f"manager {manager['pid']}: {amount(manager['granted_bytes'])} of {amount(manager['total_bytes'])} granted"
 
     def __repr__(self) -> str:
         lines = [self._title()]
@@ -79,14 +71,9 @@ class Top:
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
-        def line(row: list[str], tag: str) -> str:
-            return "<tr>" + "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in row) + "</tr>"
-
-        parts = [f"<p>{html.escape(self._title())}</p>"]
-        for name, (head, *rows) in self._tables():
-            body = "".join(line(row, "td") for row in rows)
-            parts.append(f"<table><caption>{name}</caption><thead>{line(head, 'th')}</thead><tbody>{body}</tbody></table>")
-        return "".join(parts)
+        manager = self.stat["manager"]
+        parts = [] if manager is None else [bar(manager["granted_bytes"], manager["total_bytes"], f"granted by manager {manager['pid']}")]
+        return "".join([*parts, *(table(name, head, rows) for name, (head, *rows) in self._tables())])
 
 
 def top(domain: Domain | None = None) -> Top:
@@ -105,4 +92,4 @@ def top(domain: Domain | None = None) -> Top:
     return Top(domain.admin().stat())
 
 
-Top.__module__ = top.__module__ = "tranship"
+top.__module__ = "tranship"

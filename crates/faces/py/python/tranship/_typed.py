@@ -19,7 +19,12 @@ def message_type(message: Any, items: Any = None, *, name: str | None = None) ->
 
     Rust's `#[derive(Message)]` makes the same text of the same struct. `name` is the struct's name where it is not the class's; a dtype
     has none of its own. `items` is the type of the items behind a message, if there may be any; `message` None stands for items
-    alone."""
+    alone. `TypeError`: a field is no number, array or structure, or a dtype has other offsets than C.
+
+    >>> import ctypes, tranship
+    >>> print(tranship.message_type(ctypes.c_uint8 * 3), end="")
+    [u8; 3]: 3 bytes, aligned to 1
+    """
     message, items = None if message is None else structure(message, name), None if items is None else structure(items)
     name, size, align = ("()", 0, 1) if message is None else (_name(message), *_shape(message))
     if items is None:
@@ -111,7 +116,13 @@ def _of_hint(hint: Any) -> Any:
 
 
 def pack(value: Any) -> bytes:
-    """The bytes of a dataclass's value, as a message of its `message_type`."""
+    """The bytes of a dataclass's value, as a message of its `message_type`.
+
+    >>> import dataclasses, tranship
+    >>> Pose = dataclasses.make_dataclass("Pose", [("x", float), ("y", float)])
+    >>> len(tranship.pack(Pose(1.0, 2.0)))
+    16
+    """
     kind = _of_dataclass(type(value))  # type: ignore[arg-type]
     return bytes(_filled(kind, value))
 
@@ -128,7 +139,13 @@ def _plain(field: Any, part: Any) -> Any:
 
 
 def unpack(kind: type[_T], message: Any) -> _T:
-    """A dataclass's value out of a message: a copy. A message of another length is a ValueError."""
+    """A dataclass's value out of a message: a copy. A message of another length is a ValueError.
+
+    >>> import dataclasses, tranship
+    >>> Pose = dataclasses.make_dataclass("Pose", [("x", float), ("y", float)])
+    >>> tranship.unpack(Pose, tranship.pack(Pose(1.0, 2.0)))
+    Pose(x=1.0, y=2.0)
+    """
     shape = _of_dataclass(kind)  # type: ignore[arg-type]
     data = bytes(message)
     if len(data) != ctypes.sizeof(shape):

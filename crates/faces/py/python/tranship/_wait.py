@@ -20,7 +20,17 @@ def wait(things: Iterable[_Waited], timeout: float | None = None) -> list[_Waite
     """Waits until at least one of these is ready, and returns all that are, in their order; none when `timeout` seconds are over.
 
     A receiver is ready when there is a message or the end, a listener when somebody has connected, a sender when something has come back.
-    Sockets, pipes, domains and descriptors are ready when they are readable. Ctrl-C ends the wait."""
+    Sockets, pipes, domains and descriptors are ready when they are readable. Ctrl-C ends the wait. `ValueError`: a timeout below 0.
+
+    >>> import socket, tranship
+    >>> here, there = socket.socketpair()
+    >>> tranship.wait([here], timeout=0)
+    []
+    >>> there.send(b"word")
+    4
+    >>> tranship.wait([here]) == [here]
+    True
+    """
     if timeout is not None and not timeout >= 0:
         raise ValueError(f"a timeout of {timeout} s: it is None, or from 0 on")
     deadline = None if timeout is None else time.monotonic() + timeout

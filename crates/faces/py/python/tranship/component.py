@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NoReturn
 
 from . import _native
 from ._errors import Error, PeerGone, TimedOut
@@ -25,6 +25,9 @@ def _is_gone(error: Error) -> bool:
     return error.kind in {"PeerGone", "PeerDied", "Lost", "NotConnected"}
 
 
+def _not_pickled(end: object) -> TypeError:
+    return TypeError(f"cannot pickle {type(end).__name__!r} object: the end belongs to this process, which the program's file gives it to")
+
 
 class Sender:
     """The sending end of a channel between components. When the receiver's component ends, the next one is taken.
@@ -32,6 +35,9 @@ class Sender:
     The file's `when_down` says what a send does meanwhile: it waits, drops the message, or fails. Messages that a receiver had
     not taken when it died are lost. One thread at a time.
     """
+
+    def __reduce__(self) -> NoReturn:
+        raise _not_pickled(self)
 
     def __init__(self, component: Component, end: str) -> None:
         about = component._about(end)
@@ -120,6 +126,9 @@ class Receiver:
 
     Iterating ends when the sender has ended in order. One thread at a time.
     """
+
+    def __reduce__(self) -> NoReturn:
+        raise _not_pickled(self)
 
     def __init__(self, component: Component, end: str) -> None:
         self._component = component

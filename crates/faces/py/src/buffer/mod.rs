@@ -34,6 +34,16 @@ pub(crate) const LARGE: usize = 64 << 10;
 ///
 /// The buffer is writable while no other process can have it: from `Pool.alloc` to the first send, and after a move if
 /// the receiver may write. Dropping the last reference, views included, lets the memory be used again.
+///
+/// >>> import tranship
+/// >>> with tranship.embedded() as domain, domain.pool("bytes", 1 << 20) as pool:
+/// ...     with pool.alloc(5) as buffer:
+/// ...         with memoryview(buffer) as view:
+/// ...             view.obj is buffer, view.readonly
+/// ...         buffer.freeze()
+/// ...         buffer.nbytes, buffer.readonly, bytes(buffer.slice(1, 1))
+/// (True, False)
+/// (5, True, b'')
 #[pyclass(frozen, weakref, module = "tranship")]
 pub(crate) struct Buffer {
     held: Mutex<Held>,
@@ -634,6 +644,8 @@ impl Buffer {
         this.end_view(at.addr(), writable, slf.as_ptr());
     }
 }
+
+crate::slot::shown!(Buffer, "buffer");
 
 impl Drop for Buffer {
     /// Drops the content. Most is given back in nanoseconds, for which no thread should wait for the GIL again. These

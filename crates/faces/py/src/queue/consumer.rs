@@ -14,6 +14,11 @@ use tranship::queue::{self, ConsumerOptions, Queues as _};
 
 /// A reading end of a queue. It takes items of all producers. No other consumer gets an item that it has taken.
 /// Iterating never ends.
+///
+/// >>> import tranship
+/// >>> with tranship.embedded() as domain, domain.consume("jobs") as jobs:
+/// ...     jobs.try_recv() is None  # no producer is there
+/// True
 #[pyclass(frozen, weakref, module = "tranship")]
 pub(crate) struct Consumer {
     held: Single<queue::Consumer, Result<queue::Item, Error>>,

@@ -2,7 +2,7 @@
 
 use crate::buffer::{Buffer, Carried, Origin};
 use crate::errors::OrRaise as _;
-use crate::slot::Slot;
+use crate::slot::{Slot, stays};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
@@ -12,6 +12,8 @@ use tranship::{Message, queue};
 /// is dropped, and when this process dies.
 ///
 /// The end of a `with` block acknowledges it; if an exception ends the block, the item goes back.
+///
+#[doc = include_str!("example.txt")]
 #[pyclass(frozen, weakref, module = "tranship")]
 pub(crate) struct Item {
     item: Slot<queue::Item>,
@@ -103,3 +105,5 @@ impl Item {
         format!("<tranship.Item, word {}{again}>", self.word)
     }
 }
+
+stays!(Item);

@@ -19,6 +19,8 @@ use tranship::{Body, Error, PoolOptions};
 /// A producer that rarely sends calls `tend`, which takes consumers in and gives back the items of dead consumers. When
 /// the producer is closed, only consumers that have joined can still take its waiting items: `wait_done` waits for
 /// them.
+///
+#[doc = include_str!("example.txt")]
 #[pyclass(frozen, weakref, module = "tranship")]
 pub(crate) struct Producer {
     held: Single<queue::Producer, Result<(), Error>>,

@@ -19,6 +19,8 @@ use tranship::service::{self, CallOptions};
 use tranship::{Body, SendError};
 
 /// Calls a service. Any number of threads and tasks may.
+///
+#[doc = include_str!("example.txt")]
 #[pyclass(frozen, weakref, module = "tranship")]
 pub(crate) struct Client {
     held: Slot<service::Client>,
@@ -28,6 +30,8 @@ pub(crate) struct Client {
 }
 
 /// A call in flight. Closing it, or leaving its `with`, cancels it if its answer was not taken.
+///
+#[doc = include_str!("example.txt")]
 #[pyclass(frozen, weakref, module = "tranship")]
 pub(crate) struct Call {
     held: Slot<Arc<service::Call>>,

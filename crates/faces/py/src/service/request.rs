@@ -17,6 +17,8 @@ use tranship::{Body, Message, SendError, service};
 /// A request that a worker has taken. It ends by `reply`, by `fail`, or by being let go, which its client is told.
 ///
 /// Leaving its `with` lets it go if it was not answered.
+///
+#[doc = include_str!("example.txt")]
 #[pyclass(frozen, weakref, module = "tranship")]
 pub(crate) struct Request {
     held: Slot<Arc<service::Request>>,

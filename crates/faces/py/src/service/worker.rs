@@ -11,6 +11,8 @@ use tranship::service;
 /// A name at which clients call. Any number of threads and tasks may take requests: the idle one gets the next.
 ///
 /// Closing it, or leaving its `with`, ends the service.
+///
+#[doc = include_str!("example.txt")]
 #[pyclass(frozen, weakref, module = "tranship")]
 pub(crate) struct Service {
     held: Slot<service::Service>,

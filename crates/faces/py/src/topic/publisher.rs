@@ -20,6 +20,20 @@ use tranship::{Body, Error, Outcome, PoolOptions};
 ///
 /// The helper thread of its domain tends an idle publisher. Closing it, or the end of its `with` block, ends the topic.
 /// Subscribers can still take the messages in the ring.
+///
+/// >>> import tranship
+/// >>> from concurrent.futures import ThreadPoolExecutor
+/// >>> here = tranship.embedded()
+/// >>> def views():  # in another process, as a rule
+/// ...     with tranship.connect(socket=here.socket_path) as there, there.subscribe("camera") as video:
+/// ...         return list(frame.nbytes for frame in video) == list((1024,))
+/// >>> viewer = ThreadPoolExecutor().submit(views)
+/// >>> with here.publish("camera") as camera:
+/// ...     camera.wait_for(1, timeout=60)
+/// ...     camera.send(camera.alloc(1024))
+/// True
+/// >>> viewer.result()
+/// True
 #[pyclass(frozen, weakref, module = "tranship")]
 pub(crate) struct Publisher {
     held: Single<topic::Publisher, Result<Outcome, Error>>,

@@ -15,6 +15,11 @@ use tranship::{Error, Message};
 
 /// The reading end of a topic. Iterating ends when the publisher has ended the topic. If the publisher died, PeerDied
 /// is raised. A later `recv` waits for another publisher of the name.
+///
+/// >>> import tranship
+/// >>> with tranship.embedded() as domain, domain.subscribe("camera") as video:
+/// ...     video.try_recv() is None, video.missed  # no publisher is there
+/// (True, 0)
 #[pyclass(frozen, weakref, module = "tranship")]
 pub(crate) struct Subscriber {
     held: Single<topic::Subscriber, Result<Came, Error>>,

@@ -3,6 +3,7 @@
 
 use crate::stage::{HOUR, Stage, blocks, here, output, stage};
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use tempfile::TempDir;
@@ -35,6 +36,12 @@ impl Fresh {
         );
         let env = folder.path().join("env");
         let python = env.join("bin/python");
+        let profile = match cfg!(debug_assertions) {
+            true => "dev",
+            false => "release",
+        };
+        // A free-threaded interpreter gets a module of its own.
+        let as_built = base == stage.python && std::env::var_os("TRANSHIP_BUILT").is_some();
         let step = |program: &Path, words: &[&str]| -> Result<String, String> {
             // Build tools are found, and files that were built before are used.
             let bin = stage.python.parent().unwrap_or(Path::new("/"));
@@ -42,10 +49,6 @@ impl Fresh {
             let path = std::iter::once(bin.to_owned()).chain(std::env::split_paths(&path));
             let path = std::env::join_paths(path).map_err(|error| error.to_string())?;
             let target = stage.package.ancestors().nth(2).expect("a target folder");
-            let profile = match cfg!(debug_assertions) {
-                true => "dev",
-                false => "release",
-            };
             let mut command = Command::new(program);
             command
                 .args(words)
@@ -58,6 +61,9 @@ impl Fresh {
                 command.env("TRANSHIP_BUILT_PROGRAM", program);
             }
             forget_who_asks(&mut command);
+            if from == Source::Stage && as_built {
+                command.env("CARGO", with_all_features(folder.path()));
+            }
             let said = output(&mut command)?;
             if words.contains(&"install") {
                 // The output is not hidden by pip: the build takes minutes where nothing was built.
@@ -82,9 +88,17 @@ impl Fresh {
                     .map_err(|error| error.to_string())?;
                 let same = base == stage.python;
                 let what = if same { ".[numpy]" } else { "." };
-                let offline = ["--no-index", "--no-build-isolation", what];
+                // As `make wheels` does.
+                let checked = format!(
+                    "--config-settings=maturin.build-args=--profile {profile} --compatibility pypi --auditwheel check"
+                );
+                let offline = ["--no-index", "--no-build-isolation", &checked, what];
                 let all = ["-m", "pip", "install"].iter().chain(&offline);
-                step(&python, &all.copied().collect::<Vec<_>>())?
+                step(&python, &all.copied().collect::<Vec<_>>())?;
+                let wheel = "import importlib.metadata as m; print(m.distribution('tranship').read_text('WHEEL'))";
+                let tags = step(&python, &["-c", wheel])?;
+                assert!(tags.contains("-manylinux_"), "{tags}");
+                tags
             }
         };
         fs::create_dir(folder.path().join("run")).map_err(|error| error.to_string())?;
@@ -190,6 +204,28 @@ impl Fresh {
         let end = "import os, signal, tranship\nwith tranship.connect(autostart=False) as d: pid = d.admin().stat()['manager']['pid']\nos.kill(pid, signal.SIGTERM)";
         output(&mut self.terminal("end.py", end)).expect("its end");
     }
+}
+
+/// Writes a program that maturin calls as cargo. It builds the extension module with the features of the whole workspace, and without
+/// maturin's variables, as `scripts/tests.sh` has built it. Otherwise most crates would be built again.
+fn with_all_features(folder: &Path) -> PathBuf {
+    let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
+    let release = if cfg!(debug_assertions) {
+        ""
+    } else {
+        " --release"
+    };
+    let text = format!(
+        "#!/bin/sh
+[ \"$1\" = rustc ] || exec {cargo} \"$@\"
+unset PYTHON_SYS_EXECUTABLE $(env | sed -n 's/^\\(PYO3_[A-Z_]*\\)=.*/\\1/p')
+exec {cargo} build --workspace --all-targets{release} --message-format json-render-diagnostics
+"
+    );
+    let program = folder.join("cargo");
+    fs::write(&program, text).expect("a program");
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("a program");
+    program
 }
 
 fn installs(from: Source) {

@@ -22,7 +22,7 @@ def loads(inbox, outbox):
 
 class Dask(unittest.TestCase):
     def test_large_values_go_as_a_reference_and_small_ones_do_not(self):
-        context = mp.get_context("spawn")
+        context = mp.get_context("fork")
         there, back = context.Queue(), context.Queue()
         process = context.Process(target=loads, args=(there, back), daemon=True)
         process.start()

@@ -42,7 +42,7 @@ class Arrow(unittest.TestCase):
             buffer.release()  # the column is there
 
     def test_it_goes_to_another_process(self):
-        context = mp.get_context("spawn")
+        context = mp.get_context("fork")
         there, back = context.Queue(), context.Queue()
         process = context.Process(target=sums, args=(there, back), daemon=True)
         process.start()

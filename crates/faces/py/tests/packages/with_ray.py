@@ -27,7 +27,7 @@ class Ray(unittest.TestCase):
         source = get_tensor_transport_manager("TRANSHIP")
         self.assertEqual(source.tensor_transport_backend(), "TRANSHIP")
         self.assertTrue(source.is_one_sided())
-        context = mp.get_context("spawn")
+        context = mp.get_context("fork")
         there, back = context.Queue(), context.Queue()
         process = context.Process(target=receives, args=(there, back), daemon=True)
         process.start()

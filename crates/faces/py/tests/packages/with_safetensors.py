@@ -36,7 +36,7 @@ class Safetensors(unittest.TestCase):
         self.folder.cleanup()
 
     def test_all_processes_have_one_memory(self):
-        context = mp.get_context("spawn")
+        context = mp.get_context("fork")
         with tranship.Store.create("weights") as store:
             out, leave = context.Queue(), context.Queue()
             processes = [context.Process(target=loads, args=(self.path, store, out, leave), daemon=True) for _ in range(3)]
@@ -80,7 +80,7 @@ class Safetensors(unittest.TestCase):
             path = os.path.realpath(self.path)
             stat = os.stat(path)
             key = f"safetensors {stat.st_dev} {stat.st_ino} {stat.st_size} {stat.st_mtime_ns}"
-            gone = mp.get_context("spawn").Process(target=abs, args=(1,))
+            gone = mp.get_context("fork").Process(target=abs, args=(1,))
             gone.start()
             gone.join()
             store.put(f"{key} reader", gone.pid)

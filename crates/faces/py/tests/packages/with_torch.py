@@ -1,7 +1,9 @@
 """torch: tensors by reference through queues, pipes and pools, the sharing strategy, and the DataLoader."""
 
 import collections
+import contextlib
 import doctest
+import io
 import multiprocessing
 import os
 import pathlib
@@ -109,6 +111,25 @@ class Broken(Images):
         return super().__getitem__(index)
 
 
+def ran(text, says):
+    multiprocessing.set_start_method("fork", force=True)
+    with contextlib.redirect_stdout(io.StringIO()) as said:
+        exec(text, {"__name__": "__main__"})
+    says.send(said.getvalue())
+
+
+def output(text):
+    """Runs a program in a forked child, which has torch: an import takes seconds."""
+    hears, says = multiprocessing.Pipe(False)
+    process = multiprocessing.get_context("fork").Process(target=ran, args=(text, says))
+    process.start()
+    says.close()
+    try:
+        return hears.recv()
+    finally:
+        process.join()
+
+
 class Tensors(unittest.TestCase):
     def test_the_examples_in_docstrings(self):
         result = doctest.testmod(tranship.torch)
@@ -152,7 +173,7 @@ class Tensors(unittest.TestCase):
         process.join()
 
     def test_a_tensor_outlives_the_process_that_made_it(self):
-        context = mp.get_context("spawn")
+        context = mp.get_context("fork")
         out, leave, there, back = (context.Queue() for _ in range(4))
         maker = context.Process(target=makes, args=(out, leave), daemon=True)
         maker.start()
@@ -240,6 +261,13 @@ class DataLoader(unittest.TestCase):
     def test_a_worker_that_dies_is_told(self):
         with self.assertRaisesRegex(RuntimeError, "killed by signal|exited unexpectedly"):
             list(tranship.torch.DataLoader(Broken(16), 4, num_workers=1))
+
+    def test_the_example_differs_in_its_import_line_alone(self):
+        text = (pathlib.Path(__file__).resolve().parents[5] / "examples/python/data_loader.py").read_text()
+        line = "from tranship.torch import DataLoader\n"
+        self.assertEqual(text.count(line), 1)
+        said = [output(text), output(text.replace(line, "from torch.utils.data import DataLoader\n"))]
+        self.assertEqual(said, ["64 images of (3, 64, 64)\n"] * 2)
 
     def test_the_program_of_the_page(self):
         page = pathlib.Path(__file__).resolve().parents[5] / "docs/mp.md"

@@ -11,10 +11,15 @@ import pytest
 from conftest import join
 
 import tranship
+import tranship.admin
 import tranship.mp as mp
 from tranship.mp import _queues
 
 ROOT = pathlib.Path(__file__).resolve().parents[5]
+
+
+def is_error(thing):
+    return isinstance(thing, type) and issubclass(thing, tranship.Error)
 
 
 def programs(page):
@@ -45,7 +50,13 @@ def test_the_programs_of_the_page_on_multiprocessing(number, said, tmp_path):
     assert run.stdout.strip() == said
 
 
-@pytest.mark.parametrize("thing", [tranship.Store, tranship.top, mp.empty, _queues.Queue, mp.shared_memory.SharedMemory])
+# All that a program names but errors and constants. What needs torch has its test in packages/with_torch.py.
+NAMED = [thing for name in tranship.__all__ if callable(thing := getattr(tranship, name)) and not is_error(thing)]
+QUEUES = [_queues.Queue, _queues.SimpleQueue, _queues.JoinableQueue]
+NAMED += [tranship.admin.Admin, mp.empty, mp.zeros, mp.array, mp.shared_memory.SharedMemory, mp.shared_memory.ShareableList, *QUEUES]
+
+
+@pytest.mark.parametrize("thing", NAMED, ids=lambda thing: thing.__qualname__)
 def test_the_examples_in_docstrings(thing):
     runner = doctest.DocTestRunner()
     said = []
@@ -124,7 +135,7 @@ def test_the_page_lists_every_exception():
     page = (ROOT / "docs/python.md").read_text()
     for name in tranship.__all__:
         thing = getattr(tranship, name)
-        if isinstance(thing, type) and issubclass(thing, tranship.Error):
+        if is_error(thing):
             assert f"`{name}`" in page or f"`tranship.{name}`" in page, name
             bases = [base for base in thing.__bases__ if base is not tranship.Error]
             assert all(f"`{base.__name__}`" in page for base in bases if base is not Exception), name

@@ -292,24 +292,29 @@ def test_an_executor_says_which_worker_died_and_leaks_nothing():
     pool.alloc(3 << 20).release()  # all of its memory is back
 
 
-def consumes(line, done):
+def consumes(line, done, store):
     while True:
         item = line.get()
+        assert store.get("shared")[-1] == 4095
+        store.put(f"of {os.getpid()}", item)
         done.put(int(item[0]))
+        store.delete(f"of {os.getpid()}")
         del item
 
 
-def test_killed_workers_stop_no_queue_and_keep_no_memory():
+def test_killed_workers_stop_neither_queue_nor_store_and_keep_no_memory():
     seed = int(os.environ.get("TRANSHIP_SEED", 0)) or random.randrange(1 << 32)
     print("TRANSHIP_SEED =", seed)
     rng = random.Random(seed)
     context = mp.get_context("forkserver")
     line, done = context.Queue(), context.Queue()
+    store = tranship.Store.create("of killed workers")
+    store.put("shared", numpy.arange(4096), pin=True)
     total = _family.family().domain.admin()
     orphans = lambda: sum(not pool["writer_alive"] for pool in total.stat()["pools"])  # noqa: E731
     put, taken, before = 0, 0, orphans()
     for _ in range(KILLS):
-        worker = started(context, consumes, line, done)
+        worker = started(context, consumes, line, done, store)
         for _ in range(rng.randrange(1, 60)):
             line.put(numpy.full(4096, put))
             put += 1
@@ -327,7 +332,7 @@ def test_killed_workers_stop_no_queue_and_keep_no_memory():
                 break
             taken += 1
     # A last worker takes what is left. Each worker that was killed had at most one item in its hands.
-    worker = started(context, consumes, line, done)
+    worker = started(context, consumes, line, done, store)
     until(line.empty)
     line.put(numpy.full(4096, -1))
     rest = []
@@ -337,6 +342,10 @@ def test_killed_workers_stop_no_queue_and_keep_no_memory():
     worker.join()
     assert put - KILLS <= taken + len(rest) <= put
     assert len(set(rest)) == len(rest)
+    # A killed worker can leave its value, and no more.
+    assert store.get("shared").sum() == sum(range(4096))
+    assert store.nbytes <= (KILLS + 2) * (4096 * 8 + 1024)
+    store.close()
     # Neither their memory nor anybody who could keep it is left.
     until(lambda: orphans() <= before)
     here = os.getpid()
@@ -358,21 +367,6 @@ def test_a_value_outlives_its_dead_writer():
     assert ready.get() == 0
     worker.kill()
     worker.join()
-
-
-def test_all_classes_can_be_pickled_or_say_why_not(domain, pool, channel):
-    line = mp.Queue(3)
-    line.put("here")
-    assert pickle.loads(pickle.dumps(line)).get() == "here"
-    block = mp.shared_memory.SharedMemory(create=True, size=10)
-    assert pickle.loads(pickle.dumps(block)).name == block.name
-    block.close()
-    with tranship.Store.create("pickled") as store:
-        store.put("a", 1)
-        assert pickle.loads(pickle.dumps(store)).get("a") == 1
-    for thing in (domain, pool, *channel, domain.admin()):
-        with pytest.raises(TypeError, match=type(thing).__name__):
-            pickle.dumps(thing)
 
 
 def writes(name, block, listed):

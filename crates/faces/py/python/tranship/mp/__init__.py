@@ -25,7 +25,7 @@ __all__ = [*_names, "Executor", "array", "empty", "shared_memory", "zeros"]
 
 def empty(shape, dtype=None, order="C"):
     """Returns an array born in this process's pool: it is sent without a copy. Sending makes it read-only. It has the bytes that the memory
-    held before.
+    held before. `OutOfMemory`: the pool, of 16 GiB and 16,384 buffers, is full.
 
     >>> import tranship.mp as mp
     >>> mp.empty((2, 3), "f4").nbytes
@@ -35,12 +35,22 @@ def empty(shape, dtype=None, order="C"):
 
 
 def zeros(shape, dtype=None, order="C"):
-    """Returns an array of zeros born in this process's pool."""
+    """Returns an array of zeros born in this process's pool.
+
+    >>> import tranship.mp as mp
+    >>> mp.zeros((2, 3)).tolist()
+    [[0.0, 0.0, 0.0], [0.0, 0.0, 0.0]]
+    """
     return _family.family().pool.zeros(shape, dtype, order)
 
 
 def array(data, dtype=None):
-    """Returns a copy of an array, or of what numpy makes one of, in this process's pool."""
+    """Returns a copy of an array, or of what numpy makes one of, in this process's pool.
+
+    >>> import tranship.mp as mp
+    >>> mp.array([1, 2]).tolist()
+    [1, 2]
+    """
     return _family.family().pool.array(data, dtype)
 
 

@@ -121,6 +121,14 @@ class _Default(_Queues, _context.DefaultContext):
 
     Process = Process
 
+    def SimpleQueue(self):
+        """A queue for any number of processes, of any number of items.
+
+        Contexts of one start method keep multiprocessing's own: `Pool` and `ProcessPoolExecutor` use its pipe."""
+        from ._queues import SimpleQueue
+
+        return SimpleQueue()
+
     def get_context(self, method=None):
         if method is not None:
             return super().get_context(method)
@@ -170,7 +178,13 @@ def _taken(place, key):
 class Executor(concurrent.futures.ProcessPoolExecutor):
     """A `ProcessPoolExecutor` whose arguments and results go by reference.
 
-    A worker that dies ends the executor with `BrokenProcessPool`, as the standard one does; `died` then says which worker, and how."""
+    A worker that dies ends the executor with `BrokenProcessPool`, as the standard one does; `died` then says which worker, and how.
+
+    >>> import math, tranship
+    >>> with tranship.Executor(1) as executor:
+    ...     executor.submit(math.sqrt, 9).result()
+    3.0
+    """
 
     def __init__(self, max_workers=None, mp_context=None, initializer=None, initargs=(), **named):
         if mp_context is None:
@@ -184,6 +198,9 @@ class Executor(concurrent.futures.ProcessPoolExecutor):
         future = super().submit(call)
         future.add_done_callback(call.ended)
         return future
+
+    def __reduce__(self):
+        raise TypeError(f"cannot pickle {type(self).__name__!r} object: its workers are this process's children. Make one in the other process")
 
     def _spawn_process(self):
         super()._spawn_process()

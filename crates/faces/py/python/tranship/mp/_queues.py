@@ -58,7 +58,9 @@ class Queue:
             raise ValueError(f"Queue {self!r} is closed")
 
     def put(self, obj, block=True, timeout=None):
-        """Appends an item, and waits for room."""
+        """Appends an item, and waits for room, at most `timeout` seconds: `queue.Full`. Without `block` it does not wait.
+
+        An array of a pool becomes read-only; other large data is copied once. `ValueError`: the queue is closed."""
         self._check()
         self._was_used = True
         here = self._family()
@@ -69,7 +71,9 @@ class Queue:
             raise queue.Full from None
 
     def get(self, block=True, timeout=None):
-        """Takes the first item, and waits for one."""
+        """Takes the first item, and waits for one, at most `timeout` seconds: `queue.Empty`. Without `block` it does not wait.
+
+        Arrays keep their shape and dtype, and are read-only. `PeerDied`, `PeerGone`: the process that keeps the program's store has ended."""
         self._check()
         try:
             message = self._family().store.pop(self._name, _wait(block, timeout))
@@ -111,11 +115,39 @@ class Queue:
         """Does nothing: there is no thread."""
 
 
+class SimpleQueue(Queue):
+    """A queue without limit. `multiprocessing.SimpleQueue` has `put`, `get`, `empty` and `close` of these methods.
+
+    >>> import tranship.mp as mp
+    >>> items = mp.SimpleQueue()
+    >>> items.put("an item")
+    >>> items.get()
+    'an item'
+    """
+
+    def __init__(self):
+        super().__init__()
+
+    def close(self):
+        """Ends this object: the queue stays for others. Also one that was never used is closed then."""
+        self._was_used = True
+        super().close()
+
+
 class JoinableQueue(Queue):
-    """A queue whose items are counted until a consumer says that they are finished."""
+    """A queue whose items are counted until a consumer says that they are finished.
+
+    >>> import tranship.mp as mp
+    >>> jobs = mp.JoinableQueue()
+    >>> jobs.put("a job")
+    >>> jobs.get()
+    'a job'
+    >>> jobs.task_done()
+    >>> jobs.join()
+    """
 
     def task_done(self):
-        """Says that an item is finished."""
+        """Says that an item is finished. `ValueError`: more items were finished than put."""
         self._family().store.finish(self._name)
 
     def join(self):

@@ -16,7 +16,10 @@ def _key(name):
 
 
 class SharedMemory:
-    """A block of memory with a name, which all processes of the program may write.
+    """A block of `size` bytes of memory with a name, which all processes of the program may write. It is zeros at first.
+
+    `FileExistsError`: `create`, and there is one of that name. `FileNotFoundError`: there is none. `MemoryError`: the manager grants no
+    more.
 
     >>> from tranship.mp.shared_memory import SharedMemory
     >>> block = SharedMemory(create=True, size=10)
@@ -127,7 +130,14 @@ def _new_name():
 
 
 class ShareableList(_standard.ShareableList):
-    """A list of fixed length in a block. Items are int, float, bool, str, bytes and None."""
+    """A list of fixed length in a block. Items are int, float, bool, str, bytes and None.
+
+    >>> from tranship.mp.shared_memory import ShareableList
+    >>> listed = ShareableList(["text", 2])
+    >>> ShareableList(name=listed.shm.name)[1]
+    2
+    >>> listed.shm.close()
+    """
 
     # The standard one, whose blocks are ours.
     __init__ = types.FunctionType(
