@@ -39,12 +39,22 @@ def _stream(sink, table):
 def read(buffer):
     """Returns the table of a buffer that `write` made. Its columns are the buffer's memory, and keep it.
 
-    `pyarrow.ArrowInvalid`: the buffer has no IPC stream."""
+    `pyarrow.ArrowInvalid`: the buffer has no IPC stream.
+
+    >>> import pyarrow, tranship.arrow
+    >>> tranship.arrow.read(tranship.arrow.write(pyarrow.table({"n": [1, 2]}))).column_names
+    ['n']
+    """
     return ipc.open_stream(pyarrow.py_buffer(buffer)).read_all()
 
 
 def write_pandas(frame, pool=None):
-    """Returns a read-only buffer with a frame of pandas."""
+    """Returns a read-only buffer with a frame of pandas.
+
+    >>> import pandas, tranship.arrow
+    >>> tranship.arrow.read_pandas(tranship.arrow.write_pandas(pandas.DataFrame({"n": [1, 2]}))).n.sum()
+    3
+    """
     return write(pyarrow.Table.from_pandas(frame), pool)
 
 

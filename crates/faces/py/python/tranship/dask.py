@@ -36,5 +36,12 @@ def loads(header, frames):
 
 
 def register():
-    """Makes the family known to Dask, as "tranship"."""
+    """Makes the family known to Dask, as "tranship".
+
+    >>> import distributed.protocol, numpy, tranship.dask
+    >>> tranship.dask.register()
+    >>> header, frames = distributed.protocol.serialize(numpy.ones(1000), serializers=["tranship"])
+    >>> frames, distributed.protocol.deserialize(header, frames, deserializers=["tranship"]).sum()
+    ([], 1000.0)
+    """
     register_serialization_family(NAME, dumps, loads)

@@ -65,5 +65,12 @@ class Backend(AutoBatchingMixin, ParallelBackendBase):
 
 
 def register():
-    """Makes the backend known to joblib, as "tranship"."""
+    """Makes the backend known to joblib, as "tranship".
+
+    >>> import joblib, tranship.joblib
+    >>> tranship.joblib.register()
+    >>> with joblib.parallel_backend("tranship", n_jobs=2):
+    ...     joblib.Parallel()(joblib.delayed(abs)(number) for number in (-1, 2))
+    [1, 2]
+    """
     joblib.register_parallel_backend("tranship", Backend)

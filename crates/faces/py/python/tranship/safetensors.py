@@ -32,7 +32,14 @@ def load(path, store=None, framework="np"):
 
     `framework` is "np" (read-only arrays; bfloat16 and float8 need the package `ml_dtypes`) or "pt" (tensors; a process that writes one
     writes it for all). Without `store` the processes of one program share the memory. A file that has changed is read anew. `BadArgument`: the
-    file is no `.safetensors` file. `OSError`: it cannot be read. `OutOfMemory`: the store's quota is too small."""
+    file is no `.safetensors` file. `OSError`: it cannot be read. `OutOfMemory`: the store's quota is too small.
+
+    >>> import numpy, safetensors.numpy, tempfile, tranship.safetensors
+    >>> with tempfile.NamedTemporaryFile(suffix=".safetensors") as file:
+    ...     safetensors.numpy.save_file({"weights": numpy.ones((2, 3))}, file.name)
+    ...     tranship.safetensors.load(file.name)["weights"].shape
+    (2, 3)
+    """
     store = store or _of_the_program()
     path = os.path.realpath(path)
     stat = os.stat(path)

@@ -43,12 +43,23 @@ def empty(*size, dtype=None):
 
 
 def zeros(*size, dtype=None):
-    """Returns a tensor of zeros, as `empty`."""
+    """Returns a tensor of zeros, as `empty`.
+
+    >>> import tranship.torch
+    >>> tranship.torch.zeros(2, 3).sum()
+    tensor(0.)
+    """
     return empty(*size, dtype=dtype).zero_()
 
 
 def share(tensor):
-    """Returns a tensor that is sent without a copy: itself if it is one already, else a contiguous copy."""
+    """Returns a tensor that is sent without a copy: itself if it is one already, else a contiguous copy.
+
+    >>> import torch, tranship.torch
+    >>> shared = tranship.torch.share(torch.ones(3))
+    >>> tranship.torch.share(shared) is shared
+    True
+    """
     return tensor if _place(tensor) else empty(tensor.shape, dtype=tensor.dtype).copy_(tensor.detach())
 
 
@@ -126,7 +137,13 @@ def _stacked(tensors):
 
 
 def collate(batch):
-    """Collates as `torch.utils.data.default_collate` does, into memory that is sent without a copy."""
+    """Collates as `torch.utils.data.default_collate` does, into memory that is sent without a copy.
+
+    >>> import torch, tranship.torch
+    >>> images, labels = tranship.torch.collate([(torch.ones(3, 4), 0), (torch.ones(3, 4), 1)])
+    >>> images.shape, labels
+    (torch.Size([2, 3, 4]), tensor([0, 1]))
+    """
     first = batch[0]
     kind = type(first)
     if isinstance(first, torch.Tensor):
@@ -146,7 +163,12 @@ class DataLoader(torch.utils.data.DataLoader):
     """torch's `DataLoader`, whose workers write batches into memory that the parent reads in place: nothing goes through /dev/shm.
 
     All arguments are those of torch's class. Without a `collate_fn` batches are collated into the pool; what another one returns is copied
-    there once. Batches can be written. With `pin_memory=True` torch copies each batch into pinned memory, as with its own class."""
+    there once. Batches can be written. With `pin_memory=True` torch copies each batch into pinned memory, as with its own class.
+
+    >>> import torch, tranship.torch
+    >>> [batch.shape for batch in tranship.torch.DataLoader(torch.ones(5, 2), batch_size=3)]
+    [torch.Size([3, 2]), torch.Size([2, 2])]
+    """
 
     def __init__(self, *arguments, **named):
         super().__init__(*arguments, **named)

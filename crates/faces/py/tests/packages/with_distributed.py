@@ -1,5 +1,6 @@
 """Dask: the serialization family "tranship"."""
 
+import doctest
 import unittest
 
 import distributed
@@ -21,6 +22,10 @@ def loads(inbox, outbox):
 
 
 class Dask(unittest.TestCase):
+    def test_the_examples_in_docstrings(self):
+        result = doctest.testmod(tranship.dask)
+        self.assertTrue(result.attempted and not result.failed)
+
     def test_large_values_go_as_a_reference_and_small_ones_do_not(self):
         context = mp.get_context("fork")
         there, back = context.Queue(), context.Queue()

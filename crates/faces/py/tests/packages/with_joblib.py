@@ -1,5 +1,6 @@
 """joblib: the backend "tranship"."""
 
+import doctest
 import unittest
 
 import joblib
@@ -27,6 +28,10 @@ def nested(number):
 
 
 class Joblib(unittest.TestCase):
+    def test_the_examples_in_docstrings(self):
+        result = doctest.testmod(tranship.joblib)
+        self.assertTrue(result.attempted and not result.failed)
+
     def test_arguments_and_results_are_references(self):
         array = mp.array(numpy.ones(100_000))
         with with_backend("tranship", n_jobs=2):

@@ -1,5 +1,6 @@
 """safetensors: files that the package wrote are read once a machine."""
 
+import doctest
 import os
 import tempfile
 import unittest
@@ -21,6 +22,10 @@ def loads(path, store, outbox, inbox):
 
 
 class Safetensors(unittest.TestCase):
+    def test_the_examples_in_docstrings(self):
+        result = doctest.testmod(tranship.safetensors)
+        self.assertTrue(result.attempted and not result.failed)
+
     def setUp(self):
         self.folder = tempfile.TemporaryDirectory()
         self.path = os.path.join(self.folder.name, "weights.safetensors")
