@@ -7,6 +7,7 @@ import pathlib
 import pickle
 import queue
 import random
+import secrets
 import signal
 import subprocess
 import sys
@@ -293,12 +294,13 @@ def test_an_executor_says_which_worker_died_and_leaks_nothing():
 
 
 def consumes(line, done, store):
+    key = secrets.token_bytes(8)  # a process number comes again
     while True:
         item = line.get()
         assert store.get("shared")[-1] == 4095
-        store.put(f"of {os.getpid()}", item)
+        store.put(key, item)
         done.put(int(item[0]))
-        store.delete(f"of {os.getpid()}")
+        store.delete(key)
         del item
 
 

@@ -24,7 +24,7 @@ class Side:
         tensor = pyarrow.Tensor.from_numpy(self.own.with_stamp(stamp, self.touched))
         size = pyarrow.ipc.get_tensor_size(tensor)
         if self.is_pipe:
-            sink = pyarrow.BufferOutputStream(size)
+            sink = pyarrow.BufferOutputStream()
             pyarrow.ipc.write_tensor(tensor, sink)
             return self.pipe.send_bytes(sink.getvalue())
         from tranship import _family
