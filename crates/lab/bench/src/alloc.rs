@@ -4,7 +4,7 @@
 //! Each run is a fresh process of this program with the allocator under test preloaded, so that every
 //! allocator is called in the same way, as programs call it.
 
-mod sized;
+mod cross;
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -40,8 +40,6 @@ const SIZES: [usize; 9] = [
 ];
 /// Works, blocks at a time, threads. Only the first is of buffers and mappings, too.
 const WORKS: [(&str, usize, usize); 3] = [("hot", 1, 1), ("hot", 32, 1), ("cross", 1024, 2)];
-/// Set in the child: nanoseconds in a tick, so that it need not find out again.
-const NS_PER_TICK: &str = "TRANSHIP_BENCH_NS_PER_TICK";
 
 /// An allocator in the list of all.
 #[derive(Debug, Clone, Copy)]
@@ -49,7 +47,7 @@ struct AllocEntry {
     name: &'static str,
     preload: Option<Preload>,
     is_malloc: bool,
-    measure: fn(usize, u64) -> Result<Measured>,
+    measure: fn(usize, usize, u64) -> Result<Measured>,
 }
 
 fn systems() -> Vec<AllocEntry> {
@@ -98,16 +96,12 @@ impl Bench for Alloc {
             for bytes in common.some_of(sizes) {
                 let able = |entry: &AllocEntry| entry.is_malloc || (mode, buffers) == ("hot", 1);
                 let cells = ready.iter().filter(|(entry, _)| able(entry));
-                let cells = cells.map(|(entry, library)| Cell {
-                    system: entry.name,
-                    key: Key {
-                        mode,
-                        payload_bytes: Some(bytes),
+                let cells = cells.map(|(entry, library)| {
+                    let key = Key {
                         buffers: (buffers > 1).then_some(buffers),
-                        threads: Some(threads),
-                        ..Key::default()
-                    },
-                    measure: Box::new(move |_| {
+                        ..Key::of(mode).payload(bytes).threads(threads)
+                    };
+                    Cell::of(entry.name, key, move |_| {
                         let given = Given {
                             system: entry.name.to_owned(),
                             mode: mode.to_owned(),
@@ -115,9 +109,10 @@ impl Bench for Alloc {
                             buffers,
                             cores: common.cores(),
                             sample_ms: common.sample_ms().min(20),
+                            ns_per_tick: clock::ns(1),
                         };
                         Ok(vec![run_child(&given, library.as_ref())?])
-                    }),
+                    })
                 });
                 outcome.group(common.runs(), cells.collect());
             }
@@ -135,6 +130,8 @@ pub struct Given {
     buffers: usize,
     cores: [usize; 2],
     sample_ms: u64,
+    /// So that the process need not find out again.
+    ns_per_tick: f64,
 }
 
 /// The library that a system must have preloaded, if any; `None`, and a word about it, if it is not here.
@@ -173,7 +170,6 @@ fn run_child(given: &Given, library: Option<&PathBuf>) -> Result<Measured> {
     let mut command = Command::new(std::env::current_exe()?);
     command
         .args(["child", "alloc", &serde_json::to_string(given)?])
-        .env(NS_PER_TICK, clock::ns(1).to_string())
         .env_remove("LD_PRELOAD");
     if let Some(path) = library {
         command.env("LD_PRELOAD", path);
@@ -188,23 +184,16 @@ fn run_child(given: &Given, library: Option<&PathBuf>) -> Result<Measured> {
 
 /// The process's side: measures, and prints what it measured.
 pub fn child(given: Given) -> Result<()> {
-    match std::env::var(NS_PER_TICK)
-        .ok()
-        .and_then(|text| text.parse().ok())
-    {
-        Some(ns) => clock::adopt(ns),
-        None => clock::calibrate(),
-    }
+    clock::adopt(given.ns_per_tick);
     let entry = systems().into_iter().find(|e| e.name == given.system);
     let entry = entry.with_context(|| format!("no allocator {}", given.system))?;
     check_preload(entry.preload)?;
     let Given { bytes, cores, .. } = given;
     let budget = clock::in_ticks(Duration::from_millis(given.sample_ms));
     party::pin(cores[0])?;
-    let measured = match (&*given.mode, given.buffers) {
-        ("hot", 1) => (entry.measure)(bytes, budget)?,
-        ("hot", held) => sized::single(bytes, budget, held)?,
-        _ => sized::cross(bytes, cores, budget)?,
+    let measured = match &*given.mode {
+        "hot" => (entry.measure)(bytes, given.buffers, budget)?,
+        _ => cross::measure(bytes, cores, budget)?,
     };
     println!("{}", serde_json::to_string(&measured)?);
     Ok(())
@@ -221,16 +210,31 @@ fn check_preload(preload: Option<Preload>) -> Result<()> {
     Ok(())
 }
 
-/// The loop itself.
-fn measure<A: Allocator>(bytes: usize, budget: u64) -> Result<Measured> {
+/// Takes `held` blocks and gives them back, again and again.
+fn measure<A: Allocator>(bytes: usize, held: usize, budget: u64) -> Result<Measured> {
     let mut allocator = A::open(bytes)?;
+    let take = |allocator: &mut A| -> Result<A::Held> {
+        let mut held = allocator.alloc()?;
+        // The address is used for all that the optimiser knows, or it would leave out the pair. Not the handle: what else
+        // one consists of may stay in registers, as it may with any caller.
+        std::hint::black_box(A::address(&mut held));
+        Ok(held)
+    };
+    if held == 1 {
+        return hot(budget, BATCH, || {
+            (0..BATCH).try_for_each(|_| {
+                let held = take(&mut allocator)?;
+                allocator.free(held)
+            })
+        });
+    }
+    let mut blocks = Vec::with_capacity(held);
     hot(budget, BATCH, || {
-        for _ in 0..BATCH {
-            let mut held = allocator.alloc()?;
-            // The address is used for all that the optimiser knows, or it would leave out the pair. Not the handle: what else
-            // one consists of may stay in registers, as it may with any caller.
-            std::hint::black_box(A::address(&mut held));
-            allocator.free(held)?;
+        for _ in 0..BATCH as usize / held {
+            for _ in 0..held {
+                blocks.push(take(&mut allocator)?);
+            }
+            blocks.drain(..).try_for_each(|held| allocator.free(held))?;
         }
         Ok(())
     })

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use clap::ValueEnum;
+use tranship_core::Trust;
 
 /// How a side waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -51,6 +52,8 @@ pub struct Case {
     pub loans: usize,
     /// Cores of the two sides.
     pub cores: [usize; 2],
+    /// Of `carriers`: the scheme of the address, and the pool's level of trust.
+    pub way: (&'static str, Trust),
     /// Whether the library may have a thread of its own beside: it does what is due by time.
     pub helper: bool,
     /// How long to sample.

@@ -3,6 +3,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use anyhow::Result;
+
 /// Bits of the `f64` number of nanoseconds in a tick; 0 before [`calibrate`].
 static NS_PER_TICK: AtomicU64 = AtomicU64::new(0);
 
@@ -20,6 +22,14 @@ pub fn ticks() -> u64 {
 pub fn ticks() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     now.tv_sec.unsigned_abs() * 1_000_000_000 + now.tv_nsec.unsigned_abs()
+}
+
+/// Ticks that it takes.
+#[inline(always)]
+pub fn spent(run: impl FnOnce() -> Result<()>) -> Result<u64> {
+    let before = ticks();
+    run()?;
+    Ok(ticks() - before)
 }
 
 /// Measures the counter against the system's clock. Call once per program, before any fork.

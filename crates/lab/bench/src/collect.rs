@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use crate::bench::Bench;
 use crate::clock;
 use crate::options::Common;
-use crate::party::{self, Member, Party};
+use crate::party::{self, Party};
 use crate::peer::{Collect, Size};
 use crate::plan::{Cell, Outcome};
 use crate::report::Key;
@@ -76,15 +76,11 @@ impl Bench for Turns {
                     payload: PAYLOAD,
                 };
                 let wanted = all.iter().filter(|e| common.wants(e.name));
-                let cells = wanted.map(|entry| Cell {
-                    system: entry.name,
-                    key: Key {
-                        mode: "hot",
-                        buffers: Some(buffers),
-                        receivers: Some(receivers),
-                        ..Key::default()
-                    },
-                    measure: Box::new(move |number| once(*entry, size, common, number)),
+                let key = Key::of("hot").buffers(buffers).receivers(receivers);
+                let cells = wanted.map(|entry| {
+                    Cell::of(entry.name, key.clone(), move |number| {
+                        once(*entry, size, common, number)
+                    })
                 });
                 outcome.group(common.runs(), cells.collect());
             }
@@ -95,20 +91,13 @@ impl Bench for Turns {
 
 fn once(entry: CollectEntry, size: Size, common: &Common, number: u64) -> Result<Vec<Measured>> {
     let [core, other] = common.cores();
-    let budget = common.budget();
-    let mut members = vec![Member {
-        core,
-        body: Box::new(move |party: &Party| (entry.own)(size, party, budget)),
-    }];
-    for _ in 0..size.receivers {
-        members.push(Member {
-            core: other,
-            body: Box::new(move |party: &Party| (entry.receive)(size, party)),
-        });
-    }
-    let done = party::run(number, members);
+    let cores = [vec![core], vec![other; size.receivers]].concat();
+    let done = party::each(number, &cores, |me, party| match me {
+        0 => (entry.own)(size, party, common.budget()),
+        _ => (entry.receive)(size, party),
+    });
     (entry.clean)(number);
-    Ok(done?.into_iter().flatten().collect())
+    done
 }
 
 fn own<C: Collect>(

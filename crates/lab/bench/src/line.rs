@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 
 use crate::clock;
-use crate::party::{self, Member, Party};
+use crate::party::{self, Party};
 use crate::stats::{Samples, median};
 use crate::systems::shared::Shared;
 
@@ -120,18 +120,11 @@ pub fn round_trip(cores: [usize; 2], runs: usize) -> Result<f64> {
             Line::open(party, 1)?.answer();
             Ok(Vec::new())
         };
-        let members = vec![
-            Member {
-                core: cores[0],
-                body: Box::new(ping),
-            },
-            Member {
-                core: cores[1],
-                body: Box::new(pong),
-            },
-        ];
-        let done = party::run(number, members)?;
-        each.extend(done.into_iter().flatten().map(|m| m.median_ns));
+        let done = party::each(number, &cores, |me, party| match me {
+            0 => ping(party),
+            _ => pong(party),
+        })?;
+        each.extend(done.into_iter().map(|m| m.median_ns));
     }
     Ok(match each.is_empty() {
         true => 0.0,

@@ -5,8 +5,8 @@
 
 mod alloc;
 mod bench;
+mod carriers;
 mod case;
-mod channels;
 mod clock;
 mod collect;
 mod instructions;
@@ -28,7 +28,6 @@ mod siege;
 mod stats;
 mod systems;
 mod topic;
-mod topic_ring;
 mod touch;
 mod zcopy;
 
@@ -64,7 +63,7 @@ enum Name {
     /// Alloc with the collection of used buffers, against pool size and number of receivers.
     Collect(Of<collect::Turns>),
     /// A buffer moved to another domain and given back, by each way that bytes travel, against a socket that carries them.
-    Carriers(Of<channels::carriers::Carriers>),
+    Carriers(Of<carriers::Carriers>),
     /// Instructions, locked instructions and system calls of each operation.
     Instructions(Of<instructions::Instructions>),
     /// Arrays to and fro between two processes in Python, by the Python face and by its peers, beside Rust's round trip.

@@ -2,12 +2,13 @@
 
 use anyhow::Result;
 use clap::Args;
+use tranship_core::Trust;
 
 use crate::bench::Bench;
 use crate::case::{Case, Pattern, Touch, Wait};
 use crate::options::{Common, size};
-use crate::party::{self, Member};
-use crate::peer::{Entry, Role};
+use crate::party;
+use crate::peer::{Entry, ROLES};
 use crate::plan::{Cell, Outcome};
 use crate::report::{Key, Row};
 use crate::stats::Measured;
@@ -73,6 +74,7 @@ pub fn trip(common: &Common, wait: Wait) -> Case {
             Wait::Spin => common.cores(),
             Wait::Block => common.blocking_cores(),
         },
+        way: ("shm", Trust::Producer),
         helper: true,
         budget: common.budget(),
     }
@@ -191,7 +193,7 @@ impl Bench for Stream {
 }
 
 /// A cell for each system that is wanted and can do it.
-fn cells(common: &Common, case: &Case, systems: Vec<Entry>) -> Vec<Cell<'static>> {
+pub fn cells(common: &Common, case: &Case, systems: Vec<Entry>) -> Vec<Cell<'static>> {
     let mut cells = Vec::new();
     for entry in systems.into_iter().filter(|e| common.wants(e.name)) {
         let (mode, payload) = (case.mode(), case.payload);
@@ -200,32 +202,22 @@ fn cells(common: &Common, case: &Case, systems: Vec<Entry>) -> Vec<Cell<'static>
             continue;
         }
         let key = Key {
-            mode,
-            payload_bytes: Some(payload),
-            buffers: Some(case.buffers),
             cores: Some(case.cores_used()),
-            ..Key::default()
+            ..Key::of(mode).payload(payload).buffers(case.buffers)
         };
         let case = case.clone();
-        let measure = Box::new(move |number| once(&entry, &case, number, true));
-        cells.push(Cell {
-            system: entry.name,
-            key,
-            measure,
-        });
+        cells.push(Cell::of(entry.name, key, move |number| {
+            once(&entry, &case, number, true)
+        }));
     }
     cells
 }
 
 /// One run of one system; `looks`: a measurement for each placement of the cores.
 pub fn once(entry: &Entry, case: &Case, number: u64, looks: bool) -> Result<Vec<Measured>> {
-    let roles = [(Role::Ping, case.cores[0]), (Role::Pong, case.cores[1])];
-    let serve = entry.serve;
-    let members = roles.into_iter().map(|(role, core)| Member {
-        core,
-        body: Box::new(move |party: &party::Party| serve(case, role, party, looks)),
+    let done = party::each(number, &case.cores, |me, party| {
+        (entry.serve)(case, ROLES[me], party, looks)
     });
-    let done = party::run(number, members.collect());
     (entry.clean)(number);
-    Ok(done?.into_iter().flatten().collect())
+    done
 }

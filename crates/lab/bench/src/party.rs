@@ -159,6 +159,49 @@ pub fn run(number: u64, members: Vec<Member<'_>>) -> Result<Vec<Vec<Measured>>> 
     outcome
 }
 
+/// Runs a process on each of the cores. All do the same, each with its number. Gives what all measured.
+pub fn each(
+    number: u64,
+    cores: &[usize],
+    body: impl Fn(usize, &Party) -> Result<Vec<Measured>>,
+) -> Result<Vec<Measured>> {
+    let body = &body;
+    let member = |(me, &core)| Member {
+        core,
+        body: Box::new(move |party: &Party| body(me, party)),
+    };
+    let members = cores.iter().enumerate().map(member).collect();
+    Ok(run(number, members)?.into_iter().flatten().collect())
+}
+
+/// Does what [`each`] does by threads of one process.
+pub fn threads(
+    number: u64,
+    cores: &[usize],
+    body: impl Fn(usize, &Party) -> Result<Vec<Measured>> + Sync,
+) -> Result<Vec<Measured>> {
+    let body = &body;
+    each(number, &cores[..1], |_, party| {
+        let (run, sockets) = (party.run, mesh(cores.len())?);
+        std::thread::scope(|scope| {
+            let side = |(me, to): (usize, Vec<_>)| {
+                scope.spawn(move || {
+                    pin(cores[me])?;
+                    // The other threads wait for this one until the clock of the parent ends the run.
+                    body(me, &Party { to, run })
+                        .inspect_err(|error| eprintln!("side {me} of the run: {error:#}"))
+                })
+            };
+            let sides: Vec<_> = sockets.into_iter().enumerate().map(side).collect();
+            let mut all = Vec::new();
+            for side in sides {
+                all.extend(side.join().map_err(|_| anyhow!("a side panicked"))??);
+            }
+            Ok(all)
+        })
+    })
+}
+
 /// Where the processes of a run may leave files, if they make it; it goes with the last of them.
 pub fn folder(number: u64) -> PathBuf {
     std::env::temp_dir().join(format!("tranship-bench-{number:x}"))
@@ -186,35 +229,26 @@ fn gather(started: &mut [Started]) -> Result<Vec<Vec<Measured>>> {
             "the run is stuck: nothing after {} s",
             STUCK.as_secs()
         );
-        let open: Vec<usize> = (0..started.len()).filter(|i| !started[*i].done).collect();
-        let mut fds: Vec<PollFd<'_>> = open
-            .iter()
-            .map(|i| PollFd::new(&started[*i].results, PollFlags::IN))
-            .collect();
+        let open = || started.iter().filter(|one| !one.done);
+        let fds = open().map(|one| PollFd::new(&one.results, PollFlags::IN));
+        let mut fds: Vec<_> = fds.collect();
         let second = rustix::time::Timespec {
             tv_sec: 1,
             tv_nsec: 0,
         };
         poll(&mut fds, Some(&second))?;
-        let ready: Vec<usize> = fds
-            .iter()
-            .zip(&open)
-            .filter(|(fd, _)| !fd.revents().is_empty())
-            .map(|(_, i)| *i)
-            .collect();
-        for i in ready {
-            let one = &mut started[i];
+        let ready: Vec<_> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
+        let open = started.iter_mut().filter(|one| !one.done);
+        for (one, _) in open.zip(ready).filter(|(_, is_ready)| *is_ready) {
             let mut bytes = [0u8; 65536];
             let count = one.results.read(&mut bytes)?;
             one.said.extend_from_slice(&bytes[..count]);
-            if count == 0 {
-                one.done = true;
-                if one.said.first() != Some(&b'[') {
-                    bail!(
-                        "process {i} of the run: {}",
-                        String::from_utf8_lossy(&one.said)
-                    );
-                }
+            one.done = count == 0;
+            if one.done && one.said.first() != Some(&b'[') {
+                bail!(
+                    "a process of the run: {}",
+                    String::from_utf8_lossy(&one.said)
+                );
             }
         }
     }

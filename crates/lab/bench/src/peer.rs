@@ -31,6 +31,8 @@ pub enum Role {
     Pong,
 }
 
+pub const ROLES: [Role; 2] = [Role::Ping, Role::Pong];
+
 impl Role {
     pub fn index(self) -> usize {
         self as usize

@@ -16,6 +16,21 @@ pub struct Cell<'a> {
     pub measure: Measure<'a>,
 }
 
+impl<'a> Cell<'a> {
+    pub fn of(
+        system: &'static str,
+        key: Key,
+        measure: impl FnMut(u64) -> Result<Vec<Measured>> + 'a,
+    ) -> Cell<'a> {
+        let measure = Box::new(measure);
+        Cell {
+            system,
+            key,
+            measure,
+        }
+    }
+}
+
 /// What came out, and what failed.
 #[derive(Debug, Default)]
 pub struct Outcome {

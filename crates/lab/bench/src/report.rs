@@ -166,6 +166,41 @@ fn rate(n: f64) -> String {
 }
 
 impl Key {
+    pub fn of(mode: &'static str) -> Key {
+        Key {
+            mode,
+            ..Key::default()
+        }
+    }
+
+    pub fn op(self, op: &str) -> Key {
+        let op = op.to_owned();
+        Key { op, ..self }
+    }
+
+    pub fn payload(self, bytes: usize) -> Key {
+        let payload_bytes = Some(bytes);
+        Key {
+            payload_bytes,
+            ..self
+        }
+    }
+
+    pub fn buffers(self, count: usize) -> Key {
+        let buffers = Some(count);
+        Key { buffers, ..self }
+    }
+
+    pub fn receivers(self, count: usize) -> Key {
+        let receivers = Some(count);
+        Key { receivers, ..self }
+    }
+
+    pub fn threads(self, count: usize) -> Key {
+        let threads = Some(count);
+        Key { threads, ..self }
+    }
+
     /// Are the two rows about the same thing?
     pub fn is_like(&self, other: &Key) -> bool {
         let of = |key: &Key| Key {

@@ -27,6 +27,14 @@ pub struct Measured {
 }
 
 impl Measured {
+    /// What is counted and not timed.
+    pub fn facts(facts: Facts) -> Measured {
+        Measured {
+            facts,
+            ..Measured::default()
+        }
+    }
+
     /// A rate that is measured as a whole: every operation takes the same time.
     pub fn rate(per_second: f64) -> Measured {
         Measured {
@@ -117,20 +125,25 @@ impl Samples {
     }
 }
 
+/// Takes samples of `batch` operations until the budget, in ticks, is spent. Each is the ticks that `once` returns.
+#[inline(always)]
+pub fn sample(budget: u64, batch: u32, mut once: impl FnMut() -> Result<u64>) -> Result<Samples> {
+    let mut samples = Samples::new(1 << 17, batch);
+    let end = clock::ticks() + budget;
+    while samples.push(once()?) && clock::ticks() < end {}
+    Ok(samples)
+}
+
 /// Times batches of `batch` operations for the budget, in ticks, after a quarter of it to warm up.
 #[inline(always)]
 pub fn hot(budget: u64, batch: u32, mut once: impl FnMut() -> Result<()>) -> Result<Measured> {
-    let mut samples = Samples::new(1 << 18, batch);
-    let begun = clock::ticks();
-    let mut before = begun;
+    let (begun, mut samples) = (clock::ticks(), Samples::new(1 << 18, batch));
     loop {
-        once()?;
-        let now = clock::ticks();
-        let warm = now - begun < budget / 4;
-        if !warm && !samples.push(now - before) || now - begun > budget * 5 / 4 {
+        let took = clock::spent(&mut once)?;
+        let spent = clock::ticks() - begun;
+        if spent >= budget / 4 && !samples.push(took) || spent > budget * 5 / 4 {
             return samples.finish("").context("no samples");
         }
-        before = clock::ticks();
     }
 }
 

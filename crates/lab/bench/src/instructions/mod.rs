@@ -11,10 +11,11 @@ use anyhow::{Context, Result};
 
 use self::tracer::{Tally, Tracer, mark};
 use crate::bench::Bench;
-use crate::case::{Case, Pattern, Touch, Wait};
+use crate::case::{Case, Pattern, Wait};
+use crate::messages;
 use crate::options::Common;
-use crate::party::{self, Member, Party};
-use crate::peer::{Ops, Role};
+use crate::party::{self, Party};
+use crate::peer::{Ops, ROLES, Role};
 use crate::plan::Outcome;
 use crate::report::{Key, Row};
 use crate::stats::{Facts, Measured};
@@ -69,29 +70,8 @@ const fn entry<P: Ops>() -> StepsEntry {
         name: P::NAME,
         many: P::MANY,
         clean: P::clean,
-        count: |case, role, party, steps| {
-            serve(case, role, party, steps, |peer: &mut P, batch, mark| {
-                match role {
-                    Role::Ping => give(peer, batch, mark)?,
-                    Role::Pong => {
-                        party.hear(Role::Ping.index())?;
-                        take(peer, mark)?;
-                    }
-                }
-                take_turns(party, role)
-            })
-        },
+        count: serve::<P>,
     }
-}
-
-/// The other side has a turn of its own.
-fn take_turns(party: &Party, role: Role) -> Result<()> {
-    let other = usize::from(role == Role::Ping);
-    party.tell(other, 0)?;
-    if role == Role::Ping {
-        party.hear(other)?;
-    }
-    Ok(())
 }
 
 /// How many batches are stepped through, and where their tallies go.
@@ -138,22 +118,13 @@ impl Bench for Instructions {
 
 fn row(system: &str, op: &str, tally: Tally, messages: f64) -> Row {
     let of = |count: u64| count as f64 / messages;
-    let measured = Measured {
-        facts: Facts::from([
-            ("instructions".into(), of(tally.instructions)),
-            ("locked".into(), of(tally.locked)),
-            ("system_calls".into(), of(tally.calls)),
-        ]),
-        ..Measured::default()
-    };
-    let key = Key {
-        mode: "a message",
-        op: op.to_owned(),
-        payload_bytes: Some(PAYLOAD),
-        buffers: Some(BUFFERS),
-        ..Key::default()
-    };
-    Row::of(system, key, &[measured])
+    let measured = Measured::facts(Facts::from([
+        ("instructions".into(), of(tally.instructions)),
+        ("locked".into(), of(tally.locked)),
+        ("system_calls".into(), of(tally.calls)),
+    ]));
+    let key = Key::of("a message").op(op).payload(PAYLOAD);
+    Row::of(system, key.buffers(BUFFERS), &[measured])
 }
 
 fn count(common: &Common, system: &StepsEntry) -> Result<Vec<Row>> {
@@ -164,24 +135,16 @@ fn count(common: &Common, system: &StepsEntry) -> Result<Vec<Row>> {
     };
     let case = Case {
         pattern: Pattern::Stream,
-        wait: Wait::Spin,
-        touch: Touch::Word,
         payload: PAYLOAD,
         buffers: BUFFERS,
         loans: BATCH as usize,
-        cores: common.cores(),
         helper: false,
-        budget: common.budget(),
+        ..messages::trip(common, Wait::Spin)
     };
     let number = crate::plan::number();
-    let member = |role: Role| Member {
-        core: case.cores[role.index()],
-        body: Box::new({
-            let (case, steps) = (&case, &steps);
-            move |party: &Party| (system.count)(case, role, party, steps)
-        }),
-    };
-    let run = party::run(number, vec![member(Role::Ping), member(Role::Pong)]);
+    let run = party::each(number, &case.cores, |me, party| {
+        (system.count)(&case, ROLES[me], party, &steps)
+    });
     (system.clean)(number);
     run?;
     let messages = |op| match op {
@@ -189,7 +152,7 @@ fn count(common: &Common, system: &StepsEntry) -> Result<Vec<Row>> {
         _ => steps.batches * BATCH as usize,
     };
     let mut all = Vec::new();
-    for role in [Role::Ping, Role::Pong] {
+    for role in ROLES {
         let text = std::fs::read(steps.tally(role)).context("what was counted")?;
         let tallies: [Tally; tracer::OPS] = serde_json::from_slice(&text)?;
         for (op, tally) in OPS.into_iter().zip(tallies) {
@@ -202,19 +165,23 @@ fn count(common: &Common, system: &StepsEntry) -> Result<Vec<Row>> {
 }
 
 /// Both sides of a system: it warms up, then is stepped through.
-fn serve<P: Ops>(
-    case: &Case,
-    role: Role,
-    party: &Party,
-    steps: &Steps,
-    play: impl Fn(&mut P, usize, fn(u64)) -> Result<()>,
-) -> Result<Vec<Measured>> {
+fn serve<P: Ops>(case: &Case, role: Role, party: &Party, steps: &Steps) -> Result<Vec<Measured>> {
     let mut peer = P::open(case, role, party)?;
     party.barrier()?;
     let tracer = Tracer::start(&steps.tally(role))?;
     for batch in 0..WARM + steps.batches {
         // Marks are traps: only the traced process may make them.
-        play(&mut peer, batch, if batch < WARM { |_| {} } else { mark })?;
+        let mark = if batch < WARM { |_| {} } else { mark };
+        // Each side has turns of its own.
+        if role == Role::Ping {
+            give(&mut peer, batch, mark)?;
+            party.tell(1, 0)?;
+            party.hear(1)?;
+        } else {
+            party.hear(0)?;
+            take(&mut peer, mark)?;
+            party.tell(0, 0)?;
+        }
     }
     tracer.end()?;
     party.barrier()?;

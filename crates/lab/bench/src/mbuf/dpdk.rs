@@ -65,10 +65,8 @@ impl Dpdk {
         writeln!(pipes.0, "{what} {distinct} {sample_ms}")?;
         let mut line = String::new();
         pipes.1.read_line(&mut line)?;
-        let fields: Vec<u64> = line
-            .split_whitespace()
-            .filter_map(|field| field.parse().ok())
-            .collect();
+        let fields = line.split_whitespace().flat_map(str::parse::<u64>);
+        let fields: Vec<u64> = fields.collect();
         let [median, p99, samples, all] = fields[..] else {
             bail!("the DPDK program said {line:?}");
         };

@@ -18,74 +18,44 @@ use dpdk::{BATCH, Dpdk};
 /// Packets that are out at once.
 const DISTINCT: [usize; 2] = [1, 32];
 
-/// What a system's pair is.
-#[derive(Clone, Copy)]
-struct Pair {
-    system: &'static str,
-    op: &'static str,
-    how: How,
-}
+type Ours = fn(&Mbufs, usize, u64) -> Result<Vec<Measured>>;
 
 #[derive(Clone, Copy)]
 enum How {
-    Ours(fn(&Mbufs, usize, u64) -> Result<Vec<Measured>>),
+    Ours(Ours),
     Dpdk(&'static str),
 }
 
-const PAIRS: &[Pair] = &[
-    Pair {
-        system: "tranship",
-        op: "packet",
-        how: How::Ours(|mbufs, distinct, ms| {
-            run(
-                distinct,
-                ms,
-                #[inline(always)]
-                || mbufs.getcl(),
-            )
-        }),
-    },
-    Pair {
-        system: "dpdk",
-        op: "packet",
-        how: How::Dpdk("pkt"),
-    },
-    Pair {
-        system: "m_gethdr+m_clget",
-        op: "packet",
-        how: How::Ours(|mbufs, distinct, ms| {
-            run(
-                distinct,
-                ms,
-                #[inline(always)]
-                || {
-                    let mut chain = mbufs.gethdr()?;
-                    match chain.clget() {
-                        Err(Error::NoBuffers(error)) => Err(error),
-                        _ => Ok(chain),
-                    }
-                },
-            )
-        }),
-    },
-    Pair {
-        system: "tranship",
-        op: "mbuf",
-        how: How::Ours(|mbufs, distinct, ms| {
-            run(
-                distinct,
-                ms,
-                #[inline(always)]
-                || mbufs.gethdr(),
-            )
-        }),
-    },
-    Pair {
-        system: "dpdk-mempool",
-        op: "mbuf",
-        how: How::Dpdk("obj"),
-    },
+/// Systems, operations, and what takes one.
+const PAIRS: [(&str, &str, How); 5] = [
+    (
+        "tranship",
+        "packet",
+        How::Ours(|of, n, ms| run(of, n, ms, Mbufs::getcl)),
+    ),
+    ("dpdk", "packet", How::Dpdk("pkt")),
+    (
+        "m_gethdr+m_clget",
+        "packet",
+        How::Ours(|of, n, ms| run(of, n, ms, in_two_steps)),
+    ),
+    (
+        "tranship",
+        "mbuf",
+        How::Ours(|of, n, ms| run(of, n, ms, Mbufs::gethdr)),
+    ),
+    ("dpdk-mempool", "mbuf", How::Dpdk("obj")),
 ];
+
+/// What m_gethdr(9) and m_clget(9) do.
+#[inline(always)]
+fn in_two_steps(mbufs: &Mbufs) -> Result<Chain, NoBuffers> {
+    let mut chain = mbufs.gethdr()?;
+    match chain.clget() {
+        Err(Error::NoBuffers(error)) => Err(error),
+        _ => Ok(chain),
+    }
+}
 
 #[derive(Debug, clap::Args)]
 pub struct Mbuf;
@@ -94,47 +64,38 @@ impl Bench for Mbuf {
     const REFERENCES: &'static [&'static str] = &["dpdk", "dpdk-mempool"];
 
     fn systems(&self) -> Vec<&'static str> {
-        let names = PAIRS.iter().map(|pair| pair.system);
-        names.collect()
+        PAIRS.map(|(system, ..)| system).to_vec()
     }
 
     fn measure(&self, common: &Common) -> Result<Outcome> {
         let mut outcome = Outcome::default();
         let core = common.cores()[0];
-        let dpdk = match Dpdk::start(core) {
-            Ok(dpdk) => Some(dpdk),
-            Err(error) => {
-                eprintln!("SKIPPED: dpdk: {error:#}");
-                None
-            }
-        };
-        if let Some(dpdk) = &dpdk {
-            let version = dpdk.version.clone();
-            outcome.peers.insert("dpdk".to_owned(), version);
-        }
+        let dpdk = Dpdk::start(core);
+        let dpdk = dpdk.inspect_err(|error| eprintln!("SKIPPED: dpdk: {error:#}"));
+        let dpdk = dpdk.ok();
+        let version = dpdk.iter().map(|dpdk| dpdk.version.clone());
+        outcome
+            .peers
+            .extend(version.map(|is| ("dpdk".to_owned(), is)));
         party::pin(core)?;
         let mbufs = MbufOptions::new().limits(Limits::NONE).build()?;
         for op in ["packet", "mbuf"] {
             for distinct in DISTINCT {
-                let wanted = PAIRS
-                    .iter()
-                    .filter(|pair| pair.op == op && common.wants(pair.system))
-                    .filter(|pair| dpdk.is_some() || matches!(pair.how, How::Ours(_)));
-                let cells = wanted.map(|pair| Cell {
-                    system: pair.system,
-                    key: Key {
-                        mode: op,
-                        buffers: Some(distinct),
-                        threads: Some(1),
-                        ..Key::default()
-                    },
-                    measure: Box::new(|_| match (pair.how, &dpdk) {
-                        (How::Ours(run), _) => run(&mbufs, distinct, common.sample_ms()),
-                        (How::Dpdk(what), Some(dpdk)) => {
-                            dpdk.measure(what, distinct, common.sample_ms())
-                        }
-                        (How::Dpdk(_), None) => anyhow::bail!("no DPDK"),
-                    }),
+                let of_op = PAIRS.iter().filter(|pair| pair.1 == op);
+                let wanted = of_op.filter(|pair| common.wants(pair.0));
+                let key = Key::of(op).buffers(distinct).threads(1);
+                let ms = common.sample_ms();
+                let cells = wanted.filter_map(|&(system, _, how)| match (how, &dpdk) {
+                    (How::Ours(run), _) => {
+                        let mbufs = &mbufs;
+                        let run = move |_| run(mbufs, distinct, ms);
+                        Some(Cell::of(system, key.clone(), run))
+                    }
+                    (How::Dpdk(what), Some(dpdk)) => {
+                        let run = move |_| dpdk.measure(what, distinct, ms);
+                        Some(Cell::of(system, key.clone(), run))
+                    }
+                    (How::Dpdk(_), None) => None,
                 });
                 outcome.group(common.runs(), cells.collect());
             }
@@ -146,14 +107,15 @@ impl Bench for Mbuf {
 
 /// The loop: so many packets are taken, then given back.
 fn run(
+    mbufs: &Mbufs,
     distinct: usize,
     sample_ms: u64,
-    alloc: impl Fn() -> Result<Chain, NoBuffers>,
+    alloc: impl Fn(&Mbufs) -> Result<Chain, NoBuffers>,
 ) -> Result<Vec<Measured>> {
     match distinct {
         1 => timed(sample_ms, || {
             for _ in 0..BATCH {
-                drop(used(alloc()?));
+                drop(used(alloc(mbufs)?));
             }
             Ok(())
         }),
@@ -161,7 +123,7 @@ fn run(
             for _ in 0..BATCH / 32 {
                 let mut held: [MaybeUninit<Chain>; 32] = [const { MaybeUninit::uninit() }; 32];
                 for place in &mut held {
-                    place.write(used(alloc()?));
+                    place.write(used(alloc(mbufs)?));
                 }
                 std::hint::black_box(&mut held);
                 for place in &mut held {

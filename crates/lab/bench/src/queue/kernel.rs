@@ -1,16 +1,14 @@
 //! The kernel's ways: a pipe with several readers, a pair of Unix sockets, a POSIX message queue.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 
 use anyhow::{Context, Result, ensure};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
-use super::way::{END, ITEM, Way, run_stream};
-use crate::clock;
+use super::way::{ITEM, Way, run_stream};
 use crate::options::Common;
-use crate::party::{self, Member, Party};
-use crate::stats::{Measured, Samples};
-use crate::systems::kernel::{read_all, widen, write_all};
+use crate::stats::Measured;
+use crate::systems::kernel::{self, read_all, widen, write_all};
 
 /// Descriptors whose writes and reads of an item are whole: at most `PIPE_BUF` bytes.
 struct Whole<'a> {
@@ -20,9 +18,7 @@ struct Whole<'a> {
 
 impl Way for Whole<'_> {
     fn send(&mut self, word: u64) -> Result<()> {
-        let mut item = [0; ITEM];
-        item[..8].copy_from_slice(&word.to_le_bytes());
-        write_all(self.out, &item)
+        write_all(self.out, &item(word))
     }
 
     fn recv(&mut self) -> Result<u64> {
@@ -32,21 +28,19 @@ impl Way for Whole<'_> {
     }
 }
 
-fn first(bytes: &[u8]) -> u64 {
-    bytes
-        .first_chunk()
-        .map_or(0, |word| u64::from_le_bytes(*word))
+fn item(word: u64) -> [u8; ITEM] {
+    let mut item = [0; ITEM];
+    item[..8].copy_from_slice(&word.to_le_bytes());
+    item
 }
 
-/// A pipe as large as an ordinary user may have.
-fn piped() -> Result<(OwnedFd, OwnedFd)> {
-    let (read, write) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
-    let _ = rustix::pipe::fcntl_setpipe_size(&write, 1 << 20);
-    Ok((write, read))
+fn first(item: &[u8; ITEM]) -> u64 {
+    let word = item.first_chunk().copied();
+    word.map_or(0, u64::from_le_bytes)
 }
 
 pub fn pipe(sides: usize, common: &Common, number: u64) -> Result<Vec<Measured>> {
-    let (out, back) = &piped()?;
+    let (out, back) = &kernel::pipe()?;
     run_stream(sides, common, number, |_, _| Ok(Whole { out, back }))
 }
 
@@ -62,10 +56,8 @@ struct Mqueue(libc::mqd_t);
 
 impl Way for &Mqueue {
     fn send(&mut self, word: u64) -> Result<()> {
-        let mut item = [0u8; ITEM];
-        item[..8].copy_from_slice(&word.to_le_bytes());
         // SAFETY: an open queue, and `ITEM` bytes.
-        let sent = unsafe { libc::mq_send(self.0, item.as_ptr().cast(), ITEM, 0) };
+        let sent = unsafe { libc::mq_send(self.0, item(word).as_ptr().cast(), ITEM, 0) };
         ensure!(sent == 0, std::io::Error::last_os_error());
         Ok(())
     }
@@ -106,64 +98,4 @@ fn mq_open(number: u64) -> Result<Mqueue> {
 pub fn mqueue(sides: usize, common: &Common, number: u64) -> Result<Vec<Measured>> {
     let queue = &mq_open(number).context("a POSIX message queue")?;
     run_stream(sides, common, number, |_, _| Ok(queue))
-}
-
-/// An item there and back over two pipes, all of it copied.
-pub fn trip(spins: bool, payload: usize, common: &Common, number: u64) -> Result<Vec<Measured>> {
-    let cores = match spins {
-        true => common.cores(),
-        false => common.blocking_cores(),
-    };
-    let budget = clock::in_ticks(common.budget());
-    let (there, back) = (piped()?, piped()?);
-    if spins {
-        for fd in [&there.0, &there.1, &back.0, &back.1] {
-            rustix::io::ioctl_fionbio(fd.as_fd(), true)?;
-        }
-    }
-    let ends = &[(&there.0, &back.1), (&back.0, &there.1)];
-    let body = move |me: usize, party: &Party| {
-        let (out, back) = ends[me];
-        let mut bytes = vec![1; payload];
-        party.barrier()?;
-        if me == 1 {
-            while first(&bytes) != END {
-                read_all(back, &mut bytes)?;
-                write_all(out, &bytes)?;
-            }
-            party.barrier()?;
-            return Ok(Vec::new());
-        }
-        let mut samples = Samples::new(1 << 17, 1);
-        let mut trip = |word: u64| -> Result<()> {
-            bytes[..8].copy_from_slice(&word.to_le_bytes());
-            write_all(out, &bytes)?;
-            read_all(back, &mut bytes)?;
-            ensure!(first(&bytes) == word, "other bytes came back");
-            Ok(())
-        };
-        for word in 0..50 {
-            trip(word)?;
-        }
-        let begun = clock::ticks();
-        let mut before = begun;
-        loop {
-            trip(7)?;
-            let now = clock::ticks();
-            if !samples.push(now - before) || now - begun > budget {
-                break;
-            }
-            before = now;
-        }
-        trip(END)?;
-        party.barrier()?;
-        Ok(samples.finish("").into_iter().collect())
-    };
-    let body = &body;
-    let members = [0, 1].map(|me| Member {
-        core: cores[me],
-        body: Box::new(move |party: &Party| body(me, party)),
-    });
-    let done = party::run(number, members.into())?;
-    Ok(done.into_iter().flatten().collect())
 }

@@ -10,27 +10,36 @@ mod way;
 use anyhow::{Result, ensure};
 
 use crate::bench::Bench;
+use crate::case::{Case, Wait};
+use crate::messages;
 use crate::options::Common;
+use crate::peer::entry;
 use crate::plan::{Cell, Outcome};
 use crate::report::{Key, Row};
+use crate::stats::Measured;
+use crate::systems::kernel::{Bytes, Pipe};
 use way::ITEM;
 
 const SIDES: [usize; 3] = [1, 2, 4];
 const PAYLOADS: [usize; 4] = [64, 4096, 65_536, 1 << 20];
+
+type Stream = fn(usize, &Common, u64) -> Result<Vec<Measured>>;
+const SYSTEMS: [(&str, Stream); 5] = [
+    ("tranship", ours::stream),
+    ("pipe", kernel::pipe),
+    ("seqpacket", kernel::seqpacket),
+    ("mqueue", kernel::mqueue),
+    ("multiprocessing.Queue", python::stream),
+];
+
 #[derive(Debug, clap::Args)]
 pub struct Queue;
 
 impl Bench for Queue {
-    const REFERENCES: &'static [&'static str] = &["tranship"];
+    const REFERENCES: &'static [&'static str] = &["tranship", "pipe"];
 
     fn systems(&self) -> Vec<&'static str> {
-        vec![
-            "tranship",
-            "pipe",
-            "seqpacket",
-            "mqueue",
-            "multiprocessing.Queue",
-        ]
+        SYSTEMS.map(|(name, _)| name).to_vec()
     }
 
     fn measure(&self, common: &Common) -> Result<Outcome> {
@@ -41,11 +50,23 @@ impl Bench for Queue {
             "two cores: one for producers, one for consumers"
         );
         for sides in common.some_of(&SIDES) {
-            outcome.group(common.runs(), streams(sides, common));
+            let key = Key::of("stream").payload(ITEM).threads(sides);
+            let wanted = SYSTEMS.iter().filter(|(name, _)| common.wants(name));
+            let cells = wanted.map(|&(system, stream)| {
+                Cell::of(system, key.clone().receivers(sides), move |number| {
+                    stream(sides, common, number)
+                })
+            });
+            outcome.group(common.runs(), cells.collect());
         }
-        for mode in ["spin", "block"] {
+        for wait in [Wait::Spin, Wait::Block] {
             for payload in common.some_of(&PAYLOADS) {
-                outcome.group(common.runs(), trips(mode, payload, common));
+                let case = Case {
+                    payload,
+                    ..messages::trip(common, wait)
+                };
+                let systems = vec![entry::<ours::Trip>(), entry::<Bytes<Pipe>>()];
+                outcome.group(common.runs(), messages::cells(common, &case, systems));
             }
         }
         outcome.verdicts = verdicts(&outcome.rows);
@@ -53,101 +74,17 @@ impl Bench for Queue {
     }
 }
 
-fn streams(sides: usize, common: &Common) -> Vec<Cell<'_>> {
-    let key = Key {
-        mode: "stream",
-        payload_bytes: Some(ITEM),
-        threads: Some(sides),
-        receivers: Some(sides),
-        ..Key::default()
-    };
-    let cell = |system, measure| Cell {
-        system,
-        key: key.clone(),
-        measure,
-    };
-    let all = vec![
-        cell(
-            "tranship",
-            Box::new(move |n| ours::stream(sides, common, n)) as _,
-        ),
-        cell(
-            "pipe",
-            Box::new(move |n| kernel::pipe(sides, common, n)) as _,
-        ),
-        cell(
-            "seqpacket",
-            Box::new(move |n| kernel::seqpacket(sides, common, n)) as _,
-        ),
-        cell(
-            "mqueue",
-            Box::new(move |n| kernel::mqueue(sides, common, n)) as _,
-        ),
-        cell(
-            "multiprocessing.Queue",
-            Box::new(move |_| python::stream(sides, common)) as _,
-        ),
-    ];
-    all.into_iter()
-        .filter(|cell| common.wants(cell.system))
-        .collect()
-}
-
-fn trips<'a>(mode: &'static str, payload: usize, common: &'a Common) -> Vec<Cell<'a>> {
-    let key = Key {
-        mode,
-        op: "trip".into(),
-        payload_bytes: Some(payload),
-        ..Key::default()
-    };
-    let cell = |system, measure| Cell {
-        system,
-        key: key.clone(),
-        measure,
-    };
-    let spins = mode == "spin";
-    let all = vec![
-        cell(
-            "tranship",
-            Box::new(move |n| ours::trip(spins, payload, common, n)) as _,
-        ),
-        cell(
-            "pipe",
-            Box::new(move |n| kernel::trip(spins, payload, common, n)) as _,
-        ),
-    ];
-    all.into_iter()
-        .filter(|cell| common.wants(cell.system))
-        .collect()
-}
-
-/// The rate of many beside that of one, and round trips beside pipes.
+/// The rate of many beside that of one.
 fn verdicts(rows: &[Row]) -> Vec<String> {
     let rate = |sides| {
-        let is_it = |row: &&Row| {
-            row.system == "tranship" && row.key.mode == "stream" && row.key.threads == Some(sides)
-        };
+        let is_it = |row: &&Row| row.system == "tranship" && row.key.threads == Some(sides);
         rows.iter().find(is_it).map(|row| row.per_second)
     };
-    let one = rate(1);
     let many = SIDES[1..].iter().filter_map(|&sides| {
-        let ratio = rate(sides)? / one?;
+        let ratio = rate(sides)? / rate(1)?;
         Some(format!(
             "{sides} x {sides} has {ratio:.2}x the rate of 1 x 1"
         ))
     });
-    let trips = rows
-        .iter()
-        .filter(|row| row.key.op == "trip" && row.system == "tranship");
-    let beside = trips.filter_map(|ours| {
-        let pipe = rows
-            .iter()
-            .find(|row| row.system == "pipe" && row.key == ours.key)?;
-        let (mode, payload) = (ours.key.mode, ours.key.payload_bytes?);
-        let ratio = ours.median_ns / pipe.median_ns;
-        Some(format!(
-            "{mode}, {payload} bytes: a round trip takes {ratio:.2}x a pipe's"
-        ))
-    });
-    many.chain(beside).collect()
+    many.collect()
 }

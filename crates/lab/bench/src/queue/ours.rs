@@ -1,20 +1,19 @@
 //! The product's queue.
 
 use anyhow::{Result, ensure};
-use tranship_core::{Domain, Wait};
+use tranship_core::Domain;
 use tranship_queue::{Consumer, ConsumerOptions, Producer, QueueOptions, Queues};
 
-use super::way::{END, ITEM, Way, run_stream};
-use crate::clock;
+use super::way::{ITEM, Way, run_stream};
+use crate::case::Case;
 use crate::options::Common;
-use crate::party::{self, Member, Party};
-use crate::stats::{Measured, Samples};
+use crate::party::Party;
+use crate::peer::{Peer, Role};
+use crate::stats::Measured;
 use crate::systems::tranship::join;
 
 const NAME: &str = "jobs";
 const DEPTH: u32 = 256;
-/// Items before anything is measured.
-const WARM: u64 = 1000;
 
 /// One end.
 enum End {
@@ -33,10 +32,7 @@ impl Way for Ours {
         let End::Sends(producer) = &mut self.end else {
             anyhow::bail!("a consumer");
         };
-        let mut item = producer.alloc(ITEM)?;
-        item.write(0, &word.to_le_bytes())?;
-        producer.send((item, word))?;
-        Ok(())
+        send(producer, ITEM, word)
     }
 
     fn recv(&mut self) -> Result<u64> {
@@ -68,10 +64,6 @@ pub fn stream(sides: usize, common: &Common, number: u64) -> Result<Vec<Measured
             }
             false => {
                 let mut consumer = domain.consume(NAME)?;
-                let joined = |consumer: &Consumer| {
-                    let producers = consumer.status().producers;
-                    producers.iter().filter(|seen| seen.joined).count()
-                };
                 while joined(&consumer) < sides {
                     ensure!(consumer.try_recv()?.is_none(), "an item before the start");
                     std::thread::yield_now();
@@ -86,81 +78,63 @@ pub fn stream(sides: usize, common: &Common, number: u64) -> Result<Vec<Measured
     })
 }
 
-pub fn trip(spins: bool, payload: usize, common: &Common, number: u64) -> Result<Vec<Measured>> {
-    let cores = match spins {
-        true => common.cores(),
-        false => common.blocking_cores(),
-    };
-    let budget = clock::in_ticks(common.budget());
-    let body = move |me: usize, party: &Party| {
-        let domain = join::domain(me, party)?;
-        let wait = if spins { Wait::Spin } else { Wait::Sleep };
-        let (out, back) = if me == 0 {
-            ("there", "back")
-        } else {
-            ("back", "there")
+/// A queue each way, for an item there and back.
+pub struct Trip {
+    producer: Producer,
+    consumer: Consumer,
+    payload: usize,
+    _domain: Domain,
+}
+
+impl Peer for Trip {
+    const NAME: &'static str = "tranship";
+
+    fn open(case: &Case, role: Role, party: &Party) -> Result<Self> {
+        let domain = join::domain(role.index(), party)?;
+        let [out, back] = match role {
+            Role::Ping => ["there", "back"],
+            Role::Pong => ["back", "there"],
         };
         let mut producer = domain.produce(out)?;
-        let mut consumer = domain.consume_with(back, ConsumerOptions::new().wait(wait))?;
-        while producer.consumers() == 0 || !consumer.status().producers.iter().any(|p| p.joined) {
+        let options = ConsumerOptions::new().wait(join::wait(case.wait));
+        let mut consumer = domain.consume_with(back, options)?;
+        while producer.consumers() == 0 || joined(&consumer) == 0 {
             producer.tend()?;
             ensure!(consumer.try_recv()?.is_none(), "an item before the start");
             std::thread::yield_now();
         }
-        party.barrier()?;
-        let mut send = |word: u64| -> Result<()> {
-            let mut item = producer.alloc(payload)?;
-            item.write(0, &word.to_le_bytes())?;
-            producer.send((item, word))?;
-            Ok(())
-        };
-        let mut take = || -> Result<u64> {
-            let item = consumer.recv()?;
-            let mut word = [0; 8];
-            if let tranship_core::Body::Buffer(buffer) = &item.body {
-                buffer.view().copy_to_slice(0, &mut word)?;
-            }
-            item.ack()?;
-            Ok(u64::from_le_bytes(word))
-        };
-        if me == 1 {
-            loop {
-                let word = take()?;
-                send(word)?;
-                if word == END {
-                    party.barrier()?;
-                    return Ok(Vec::new());
-                }
-            }
+        Ok(Self {
+            producer,
+            consumer,
+            payload: case.payload,
+            _domain: domain,
+        })
+    }
+
+    fn send(&mut self, stamp: u64) -> Result<()> {
+        send(&mut self.producer, self.payload, stamp)
+    }
+
+    fn recv(&mut self) -> Result<u64> {
+        let item = self.consumer.recv()?;
+        let mut word = [0; 8];
+        if let tranship_core::Body::Buffer(buffer) = &item.body {
+            buffer.view().copy_to_slice(0, &mut word)?;
         }
-        for word in 0..WARM {
-            send(word)?;
-            ensure!(take()? == word, "another item came back");
-        }
-        let mut samples = Samples::new(1 << 17, 1);
-        let begun = clock::ticks();
-        let mut before = begun;
-        let mut word = 0;
-        loop {
-            send(word)?;
-            ensure!(take()? == word, "another item came back");
-            word += 1;
-            let now = clock::ticks();
-            if !samples.push(now - before) || now - begun > budget {
-                break;
-            }
-            before = now;
-        }
-        send(END)?;
-        take()?;
-        party.barrier()?;
-        Ok(samples.finish("").into_iter().collect())
-    };
-    let body = &body;
-    let members = [0, 1].map(|me| Member {
-        core: cores[me],
-        body: Box::new(move |party: &Party| body(me, party)),
-    });
-    let done = party::run(number, members.into())?;
-    Ok(done.into_iter().flatten().collect())
+        item.ack()?;
+        Ok(u64::from_le_bytes(word))
+    }
+}
+
+/// Producers that are seen.
+fn joined(consumer: &Consumer) -> usize {
+    let producers = consumer.status().producers;
+    producers.iter().filter(|seen| seen.joined).count()
+}
+
+fn send(producer: &mut Producer, bytes: usize, word: u64) -> Result<()> {
+    let mut item = producer.alloc(bytes)?;
+    item.write(0, &word.to_le_bytes())?;
+    producer.send((item, word))?;
+    Ok(())
 }

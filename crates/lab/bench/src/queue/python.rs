@@ -10,7 +10,7 @@ use crate::stats::Measured;
 
 const PROGRAM: &str = include_str!("mp_queue.py");
 
-pub fn stream(sides: usize, common: &Common) -> Result<Vec<Measured>> {
+pub fn stream(sides: usize, common: &Common, _: u64) -> Result<Vec<Measured>> {
     let [core, other] = common.cores();
     let seconds = common.budget().as_secs_f64();
     let given = [

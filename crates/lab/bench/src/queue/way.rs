@@ -4,7 +4,7 @@ use anyhow::{Result, ensure};
 
 use crate::clock;
 use crate::options::Common;
-use crate::party::{self, Member, Party};
+use crate::party::{self, Party};
 use crate::stats::Measured;
 
 /// Bytes of an item of a stream.
@@ -33,20 +33,15 @@ pub fn run_stream<W: Way>(
 ) -> Result<Vec<Measured>> {
     let [core, other] = common.cores();
     let budget = clock::in_ticks(common.budget());
-    let open = &open;
-    let members = (0..2 * sides).map(|me| Member {
-        core: if me < sides { core } else { other },
-        body: Box::new(move |party: &Party| {
-            let mut way = open(me, party)?;
-            party.barrier()?;
-            match me < sides {
-                true => produce(&mut way, me, sides, budget, party),
-                false => consume(&mut way, party),
-            }
-        }),
-    });
-    let done = party::run(number, members.collect())?;
-    Ok(done.into_iter().flatten().collect())
+    let cores = [vec![core; sides], vec![other; sides]].concat();
+    party::each(number, &cores, |me, party| {
+        let mut way = open(me, party)?;
+        party.barrier()?;
+        match me < sides {
+            true => produce(&mut way, me, sides, budget, party),
+            false => consume(&mut way, party),
+        }
+    })
 }
 
 fn produce<W: Way>(

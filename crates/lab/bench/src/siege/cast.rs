@@ -79,10 +79,8 @@ pub fn row<'a>(
 ) -> Row {
     let measured: Vec<Measured> = of.map(|times| times.measured(op)).collect();
     let key = Key {
-        mode,
-        op: op.to_owned(),
         payload_bytes,
-        ..Key::default()
+        ..Key::of(mode).op(op)
     };
     Row::of("tranship", key, &measured)
 }

@@ -153,38 +153,24 @@ fn rows(outcome: &mut Outcome, mode: &'static str, runs: &[&Seen], counts: bool)
 
 /// What manager and client had of a processor, of a hundred; and how long each waited for it when it could have run.
 fn shares(mode: &'static str, runs: &[&Seen]) -> Row {
-    let key = Key {
-        mode,
-        op: "processor".to_owned(),
-        ..Key::default()
-    };
     let percent =
         |part: Duration, seen: &Seen| 100.0 * part.as_secs_f64() / seen.took.as_secs_f64();
     let each = |of: Scheduled| of.waited.as_secs_f64() * 1e9 / of.times.max(1) as f64;
-    let facts = |seen: &&Seen| {
-        Facts::from([
-            (
-                "manager_ran_percent".into(),
-                percent(seen.manager.ran, seen),
-            ),
+    let measured = |seen: &&Seen| {
+        let (manager, client) = (seen.manager, seen.client);
+        Measured::facts(Facts::from([
+            ("manager_ran_percent".into(), percent(manager.ran, seen)),
             (
                 "manager_waited_percent".into(),
-                percent(seen.manager.waited, seen),
+                percent(manager.waited, seen),
             ),
-            ("manager_waited_each_ns".into(), each(seen.manager)),
-            (
-                "client_waited_percent".into(),
-                percent(seen.client.waited, seen),
-            ),
-            ("client_waited_each_ns".into(), each(seen.client)),
-        ])
-    };
-    let measured = |seen| Measured {
-        facts: facts(seen),
-        ..Measured::default()
+            ("manager_waited_each_ns".into(), each(manager)),
+            ("client_waited_percent".into(), percent(client.waited, seen)),
+            ("client_waited_each_ns".into(), each(client)),
+        ]))
     };
     let all: Vec<Measured> = runs.iter().map(measured).collect();
-    Row::of("tranship", key, &all)
+    Row::of("tranship", Key::of(mode).op("processor"), &all)
 }
 
 #[allow(clippy::cast_precision_loss, reason = "bytes of a process")]
@@ -200,61 +186,52 @@ fn judge(
     let fds = users * limits.descriptors as usize + OWN;
     let [before, peak, after] = held;
     let memory = before.memory.pss + users as u64 * said.own_bytes_per_user;
-    for (name, value) in [
-        ("fds_before", before.fds as f64),
-        ("fds_peak", peak.fds as f64),
-        ("fds_after", after.fds as f64),
-        ("fds_limit", fds as f64),
-        ("helpers_peak", peak.helpers as f64),
-        ("helpers_after", after.helpers as f64),
-        ("pss_before_bytes", before.memory.pss as f64),
-        ("pss_peak_bytes", peak.memory.pss as f64),
-        ("pss_after_bytes", after.memory.pss as f64),
-        ("anonymous_before_bytes", before.memory.anonymous as f64),
-        ("anonymous_peak_bytes", peak.memory.anonymous as f64),
-        ("anonymous_after_bytes", after.memory.anonymous as f64),
-        ("rss_before_bytes", before.memory.rss as f64),
-        ("rss_peak_bytes", peak.memory.rss as f64),
-        ("rss_after_bytes", after.memory.rss as f64),
-        ("memory_limit_bytes", memory as f64),
+    for (when, held) in [("before", before), ("peak", peak), ("after", after)] {
+        let memory = held.memory;
+        for (what, value) in [
+            ("fds", held.fds as u64),
+            ("helpers", held.helpers as u64),
+            ("pss_bytes", memory.pss),
+            ("anonymous_bytes", memory.anonymous),
+            ("rss_bytes", memory.rss),
+        ] {
+            facts.insert(format!("{when}_{what}").into(), value as f64);
+        }
+    }
+    facts.insert("fds_limit".into(), fds as f64);
+    facts.insert("memory_limit_bytes".into(), memory as f64);
+    let key = Key::of("besieged").op("manager");
+    let row = Row::of("tranship", key, &[Measured::facts(facts)]);
+    outcome.rows.push(row);
+    let [pss, left] = [peak.memory.pss, after.memory.anonymous];
+    for (is_wrong, what) in [
+        (
+            peak.fds > fds,
+            format!("{} descriptors, at most {fds} by the limits", peak.fds),
+        ),
+        (
+            pss > memory,
+            format!("{pss} bytes, at most {memory} by the limits"),
+        ),
+        (
+            after.fds > before.fds,
+            format!(
+                "{} descriptors before, {} after: {:?}",
+                before.fds,
+                after.fds,
+                watch::kinds(manager)?
+            ),
+        ),
+        (
+            !has_returned(&before, &after),
+            format!("{} bytes before, {left} after", before.memory.anonymous),
+        ),
     ] {
-        facts.insert(name.into(), value);
-    }
-    let key = Key {
-        mode: "besieged",
-        op: "manager".to_owned(),
-        ..Key::default()
-    };
-    let measured = Measured {
-        facts,
-        ..Measured::default()
-    };
-    outcome.rows.push(Row::of("tranship", key, &[measured]));
-    let mut wrong = |what: String| {
-        eprintln!("FAILED: {what}");
-        outcome.verdicts.push(what);
-        outcome.failures += 1;
-    };
-    if peak.fds > fds {
-        wrong(format!(
-            "{} descriptors, at most {fds} by the limits",
-            peak.fds
-        ));
-    }
-    if peak.memory.pss > memory {
-        let most = peak.memory.pss;
-        wrong(format!("{most} bytes, at most {memory} by the limits"));
-    }
-    if after.fds > before.fds {
-        let left = watch::kinds(manager)?;
-        let (before, after) = (before.fds, after.fds);
-        wrong(format!(
-            "{before} descriptors before, {after} after: {left:?}"
-        ));
-    }
-    if !has_returned(&before, &after) {
-        let (before, after) = (before.memory.anonymous, after.memory.anonymous);
-        wrong(format!("{before} bytes before, {after} after"));
+        if is_wrong {
+            eprintln!("FAILED: {what}");
+            outcome.verdicts.push(what);
+            outcome.failures += 1;
+        }
     }
     Ok(())
 }

@@ -8,7 +8,6 @@ mod cast;
 mod channels;
 mod clients;
 mod groups;
-mod hoards;
 mod pair;
 mod stage;
 mod watch;
@@ -22,7 +21,7 @@ use crate::options::Common;
 use crate::plan::Outcome;
 
 /// What is measured.
-const MODES: [&str; 3] = ["clients", "channels", "hoards"];
+const MODES: [&str; 2] = ["clients", "channels"];
 
 #[derive(Debug, clap::Args)]
 pub struct Siege {
@@ -55,9 +54,6 @@ impl Bench for Siege {
         }
         if common.is_named(&self.mode, "channels") {
             channels::measure(common, self.attackers, &mut outcome)?;
-        }
-        if common.is_named(&self.mode, "hoards") {
-            hoards::measure(common, &mut outcome)?;
         }
         Ok(outcome)
     }

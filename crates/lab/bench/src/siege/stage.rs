@@ -52,10 +52,6 @@ impl Stage {
         start(launch, HONEST, &self.path)
     }
 
-    pub(super) fn hostile(&self, launch: Launch, user: u32) -> Result<Peer> {
-        start(launch, user, &self.path)
-    }
-
     pub(super) fn load(&self, attackers: usize, core: Option<usize>) -> Result<Load> {
         let names = NAMES.map(str::to_owned);
         let random = Random::printed("siege");

@@ -80,16 +80,11 @@ pub fn until(manager: u32, time: Duration, enough: impl Fn(&Held) -> bool) -> Re
 pub fn kinds(pid: u32) -> Result<BTreeMap<String, usize>> {
     let mut kinds = BTreeMap::new();
     for fd in resource::fds(pid)? {
-        let kind = fd.target.split(['[', ' ']).next().unwrap_or_default();
-        let kind = if kind.ends_with(':') {
-            &fd.target
-        } else {
-            kind
-        };
-        let kind = if kind.starts_with("socket:") {
-            "socket"
-        } else {
-            kind
+        // "socket:[1234]" and "/memfd:name (deleted)", but "anon_inode:[eventfd]".
+        let kind = match fd.target.split(['[', ' ']).next() {
+            Some("socket:") => "socket",
+            Some(kind) if !kind.ends_with(':') => kind,
+            _ => &fd.target,
         };
         *kinds.entry(kind.to_owned()).or_default() += 1;
     }

@@ -17,30 +17,13 @@ const fn library(file: &'static str, get: &'static str) -> Option<Preload> {
 }
 
 /// Whole allocators, ours first.
+#[rustfmt::skip]
 pub const MALLOCS: [(&str, Option<Preload>); 5] = [
-    (
-        "tranship-malloc",
-        library(
-            "libtranship_malloc.so",
-            "cargo build --release -p tranship-preload",
-        ),
-    ),
+    ("tranship-malloc", library("libtranship_malloc.so", "cargo build --release -p tranship-preload")),
     ("glibc", None),
-    (
-        "jemalloc",
-        library("libjemalloc.so.2", "apt-get install libjemalloc2"),
-    ),
-    (
-        "tcmalloc",
-        library(
-            "libtcmalloc_minimal.so.4",
-            "apt-get install libtcmalloc-minimal4",
-        ),
-    ),
-    (
-        "mimalloc",
-        library("libmimalloc.so.2", "apt-get install libmimalloc2.0"),
-    ),
+    ("jemalloc", library("libjemalloc.so.2", "apt-get install libjemalloc2")),
+    ("tcmalloc", library("libtcmalloc_minimal.so.4", "apt-get install libtcmalloc-minimal4")),
+    ("mimalloc", library("libmimalloc.so.2", "apt-get install libmimalloc2.0")),
 ];
 
 /// What can be taken and given back.

@@ -15,6 +15,10 @@ use crate::touch;
 /// One of the kernel's ways.
 pub trait Way {
     const NAME: &'static str;
+    /// Bytes of what Pong sends.
+    fn answer(case: &Case) -> usize {
+        case.payload
+    }
     /// Descriptors of Ping and of Pong, each (out, in).
     fn open(case: &Case) -> Result<[(OwnedFd, OwnedFd); 2]>;
 }
@@ -22,20 +26,23 @@ pub trait Way {
 pub struct Pipe;
 pub struct SeqPacket;
 pub struct Stream;
+/// A stream whose messages are answered by their first 8 bytes.
+pub struct Answered;
 
 impl Way for Pipe {
     const NAME: &'static str = "pipe";
 
     fn open(_case: &Case) -> Result<[(OwnedFd, OwnedFd); 2]> {
-        let one = || -> Result<(OwnedFd, OwnedFd)> {
-            let (r, w) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
-            // The largest that an ordinary user may have; less is fine too.
-            let _ = rustix::pipe::fcntl_setpipe_size(&w, 1 << 20);
-            Ok((r, w))
-        };
-        let ((r0, w0), (r1, w1)) = (one()?, one()?);
+        let ((w0, r0), (w1, r1)) = (pipe()?, pipe()?);
         Ok([(w0, r1), (w1, r0)])
     }
+}
+
+/// The two ends of a pipe as large as an ordinary user may have, if it can be: to write, to read.
+pub fn pipe() -> Result<(OwnedFd, OwnedFd)> {
+    let (read, write) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
+    let _ = rustix::pipe::fcntl_setpipe_size(&write, 1 << 20);
+    Ok((write, read))
 }
 
 fn sockets(case: &Case, kind: SocketType) -> Result<[(OwnedFd, OwnedFd); 2]> {
@@ -67,6 +74,16 @@ impl Way for Stream {
     const NAME: &'static str = "stream";
     fn open(case: &Case) -> Result<[(OwnedFd, OwnedFd); 2]> {
         sockets(case, SocketType::STREAM)
+    }
+}
+
+impl Way for Answered {
+    const NAME: &'static str = Stream::NAME;
+    fn answer(_: &Case) -> usize {
+        8
+    }
+    fn open(case: &Case) -> Result<[(OwnedFd, OwnedFd); 2]> {
+        Stream::open(case)
     }
 }
 
@@ -141,12 +158,12 @@ impl<W: Way> Peer for Bytes<W> {
         for fd in [&out, &back] {
             rustix::io::ioctl_fionbio(fd, case.wait == Wait::Spin)?;
         }
-        let words = case.payload / 8;
+        let words = [case.payload / 8, W::answer(case) / 8];
         Ok(Self {
             out,
             back,
-            send: vec![1; words],
-            recv: vec![1; words],
+            send: vec![1; words[role.index()]],
+            recv: vec![1; words[1 - role.index()]],
             touch: case.touch,
             way: PhantomData,
         })

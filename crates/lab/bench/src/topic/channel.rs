@@ -3,13 +3,12 @@
 use anyhow::{Context, Result, ensure};
 use tranship_core::{BufferMut, Pool, Receiver, Sender};
 
-use super::trip;
+use super::trip::{self, Word};
 use super::what::{BUFFERS, Mode, PAYLOAD};
 use crate::case::Wait;
 use crate::party::Party;
 use crate::stats::Measured;
 use crate::systems::tranship::join;
-use crate::topic_ring::Word;
 
 /// The word of the last message.
 const END: u64 = u64::MAX;
@@ -39,7 +38,7 @@ pub fn sender(_: Mode, _: usize, party: &Party, budget: u64) -> Result<Vec<Measu
     join::show(&mut sender, &pool)?;
     party.barrier()?;
     let mut sending = Sending(sender, pool);
-    let samples = trip::sample(&mut sending, &echo, budget, make, send)?;
+    let samples = trip::echoed(&mut sending, &echo, budget, make, send)?;
     sending.0.send((&[], END))?;
     party.barrier()?;
     Ok(samples.finish("").into_iter().collect())

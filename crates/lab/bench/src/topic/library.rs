@@ -6,13 +6,12 @@ use anyhow::{Context, Result, ensure};
 use tranship_core::{BufferMut, Domain, Message, PoolOptions, Wait};
 use tranship_topic::{Publisher, Subscriber, SubscriberOptions, TopicOptions, Topics, WhenBehind};
 
-use super::trip;
-use super::what::{BUFFERS, BURST, DELIVERED, LINES, Mode, PAYLOAD};
+use super::trip::{self, Word};
+use super::what::{BUFFERS, LINES, Mode, PAYLOAD};
 use crate::clock;
 use crate::party::Party;
-use crate::stats::{Measured, Samples};
+use crate::stats::{Measured, Samples, sample};
 use crate::systems::tranship::join;
-use crate::topic_ring::Word;
 
 /// The word of the last message.
 const END: u64 = u64::MAX;
@@ -47,8 +46,7 @@ pub fn publisher(
     let samples = match mode {
         Mode::Publish | Mode::Stream => stream(&mut publisher, budget)?,
         Mode::Asleep => sparse(&mut publisher, budget)?,
-        Mode::Delivered => deliver(&mut publisher, &echo, budget, DELIVERED.1)?,
-        Mode::Trip => deliver(&mut publisher, &echo, budget, PAYLOAD)?,
+        Mode::Delivered | Mode::Trip => deliver(&mut publisher, &echo, budget, mode.bytes())?,
     };
     publisher.send((&[], END))?;
     party.barrier()?;
@@ -64,39 +62,18 @@ fn publish(publisher: &mut Publisher, number: u64) -> Result<()> {
 }
 
 fn stream(publisher: &mut Publisher, budget: u64) -> Result<Samples> {
-    let mut samples = Samples::new(1 << 17, BURST);
-    for number in 0..4000 {
-        publish(publisher, number)?;
-    }
-    let begun = clock::ticks();
-    let (mut before, mut number) = (begun, 4000);
-    loop {
-        for _ in 0..BURST {
-            publish(publisher, number)?;
-            number += 1;
-        }
-        let now = clock::ticks();
-        if !samples.push(now - before) || now - begun > budget {
-            return Ok(samples);
-        }
-        before = now;
-    }
+    let mut numbers = 0..;
+    trip::stream(budget, || {
+        publish(publisher, numbers.next().context("a number")?)
+    })
 }
 
 /// One message after each pause, in which every subscriber goes to sleep.
 fn sparse(publisher: &mut Publisher, budget: u64) -> Result<Samples> {
-    let mut samples = Samples::new(1 << 17, 1);
-    let begun = clock::ticks();
-    for number in 0.. {
+    sample(budget, 1, || {
         std::thread::sleep(Duration::from_millis(1));
-        let before = clock::ticks();
-        publish(publisher, number)?;
-        let now = clock::ticks();
-        if !samples.push(now - before) || now - begun > budget {
-            break;
-        }
-    }
-    Ok(samples)
+        clock::spent(|| publish(publisher, 0))
+    })
 }
 
 /// A message of so many bytes that is made in the buffer, until all have it.
@@ -110,7 +87,7 @@ fn deliver(publisher: &mut Publisher, echo: &Word, budget: u64, bytes: usize) ->
         publisher.send((message, number))?;
         Ok(())
     };
-    trip::sample(publisher, echo, budget, make, send)
+    trip::echoed(publisher, echo, budget, make, send)
 }
 
 /// A domain of its own for each.
@@ -153,8 +130,7 @@ pub fn subscribers(mode: Mode, receivers: usize, party: &Party, _: u64) -> Resul
     match mode {
         Mode::Publish | Mode::Stream => run_one(subscribers)?,
         Mode::Asleep => run_all(subscribers)?,
-        Mode::Delivered => run_in_turn(subscribers, &echo, DELIVERED.1)?,
-        Mode::Trip => run_in_turn(subscribers, &echo, PAYLOAD)?,
+        Mode::Delivered | Mode::Trip => run_in_turn(subscribers, &echo, mode.bytes())?,
     }
     party.barrier()?;
     Ok(Vec::new())

@@ -15,7 +15,6 @@
 //! stand still; each tenth keeps a buffer.
 
 mod channel;
-mod few;
 #[cfg(feature = "iceoryx2")]
 mod iceoryx;
 mod library;
@@ -29,11 +28,11 @@ use anyhow::{Result, ensure};
 use crate::bench::Bench;
 use crate::clock;
 use crate::options::Common;
-use crate::party::{self, Member, Party};
+use crate::party::{self, Party};
 use crate::plan::{Cell, Outcome};
 use crate::report::{Key, Row};
 use crate::stats::Measured;
-use what::{DELIVERED, Mode, PAYLOAD};
+use what::{DELIVERED, Mode};
 
 const RECEIVERS: [usize; 5] = [1, 2, 8, 32, 200];
 /// What one side of a run does.
@@ -69,9 +68,6 @@ impl Bench for Topic {
         self.group(&mut outcome, Mode::Trip, 1, common);
         self.group(&mut outcome, Mode::Delivered, DELIVERED.0, common);
         outcome.verdicts = verdicts(&outcome.rows);
-        if common.wants("tranship") {
-            outcome.verdicts.extend(few::verdicts(common)?);
-        }
         Ok(outcome)
     }
 }
@@ -83,7 +79,17 @@ impl Topic {
         let wanted = systems.filter(|system| common.wants(system));
         let cells = wanted.filter_map(|system| {
             let (write, read) = sides(system, mode)?;
-            Some(cell(system, (mode, receivers), (write, read), common))
+            let key = Key::of(mode.name()).payload(mode.bytes());
+            let key = key.receivers(receivers);
+            Some(Cell::of(system, key, move |number| {
+                let measured = party::each(number, &common.cores(), |me, party| {
+                    let side = [write, read][me];
+                    side(mode, receivers, party, clock::in_ticks(common.budget()))
+                });
+                #[cfg(feature = "iceoryx2")]
+                iceoryx::clean(number);
+                measured
+            }))
         });
         let cells: Vec<_> = cells.collect();
         if !cells.is_empty() {
@@ -103,48 +109,6 @@ fn sides(system: &str, mode: Mode) -> Option<(Side, Side)> {
         ("iceoryx2", Mode::Publish) => Some((iceoryx::publisher, iceoryx::subscribers)),
         _ => None,
     }
-}
-
-fn cell<'a>(
-    system: &'static str,
-    (mode, receivers): (Mode, usize),
-    sides: (Side, Side),
-    common: &'a Common,
-) -> Cell<'a> {
-    let key = Key {
-        mode: mode.name(),
-        payload_bytes: Some(if mode == Mode::Delivered {
-            DELIVERED.1
-        } else {
-            PAYLOAD
-        }),
-        receivers: Some(receivers),
-        ..Key::default()
-    };
-    Cell {
-        system,
-        key,
-        measure: Box::new(move |number| once(sides, (mode, receivers), common, number)),
-    }
-}
-
-fn once(
-    (write, read): (Side, Side),
-    (mode, receivers): (Mode, usize),
-    common: &Common,
-    number: u64,
-) -> Result<Vec<Measured>> {
-    let budget = clock::in_ticks(common.budget());
-    let [core, other] = common.cores();
-    let member = |core, side: Side| Member {
-        core,
-        body: Box::new(move |party: &Party| side(mode, receivers, party, budget)),
-    };
-    let members = vec![member(core, write), member(other, read)];
-    let measured = party::run(number, members);
-    #[cfg(feature = "iceoryx2")]
-    iceoryx::clean(number);
-    Ok(measured?.into_iter().flatten().collect())
 }
 
 /// A topic beside its ring, many subscribers beside one, and other ways.

@@ -1,24 +1,33 @@
-//! What a topic's publish does without the topic: buffers of a pool, the ring, the bell's rule, rounds.
+//! What a topic's publish does without the topic: buffers of a pool, the ring, the bell's rule, rounds. Its reader counts no buffers.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::Ordering;
 
 use anyhow::{Context, Result, ensure};
 use tranship_core::topics::{self, Named};
 use tranship_core::{Buffer, Pool, PoolOptions};
 use tranship_ledger::rounds::{DeskView, Outcome as Verdict, Pace, Published, Rounds};
-use tranship_region::layout::RefsRo;
+use tranship_region::layout::{RefsRo, RefsRw};
 use tranship_ring::Lines;
 use tranship_ring::broadcast::{
-    BellRw, Desk, DeskRo, DeskRw, Limits, Message, Reader, Reading, Received, Ticks, WINDOW,
+    BellRw, Desk, DeskRo, DeskRw, Limits, LinesRo, LinesRw, Message, Reader, Reading, Received,
+    Ticks, WINDOW,
 };
 use tranship_sys::time::{counter, has_steady_counter, monotonic_ns};
 
+use super::trip::{self, Word};
 use super::what::{BUFFERS, LINES, Mode, PAYLOAD};
 use crate::party::Party;
 use crate::stats::Measured;
 use crate::systems::tranship::join;
-use crate::topic_ring::{self, KIND};
 
 /// Buffers of ended lines that wait for a round, and steps of a round: as a topic has them.
 const SPARE: usize = 64 + 12;
+
+/// The writer's word for the reader: it was the last message.
+const END: u64 = 1;
+/// Every line's kind.
+const KIND: u64 = 2 << 48;
 
 /// Handles of the buffers that lines name, by slots.
 struct Held<'a> {
@@ -75,10 +84,21 @@ fn stand(lines: Lines<'_>, desk: &Desk, position: u64, slot: u32) -> Result<()> 
     Ok(())
 }
 
+/// A desk in memory that stays mapped until the process ends, with the run.
+fn view(desk: DeskRo, table: RefsRo) -> DeskView<'static> {
+    let (desk, table) = (Box::leak(Box::new(desk)).desk(), Box::leak(Box::new(table)));
+    // SAFETY: the counters of all slots, mapped until the process ends; loaded only.
+    let table = unsafe { std::slice::from_raw_parts(table.counts_ptr(), table.count() as usize) };
+    DeskView { desk, table }
+}
+
 pub fn writer(_: Mode, receivers: usize, party: &Party, budget: u64) -> Result<Vec<Measured>> {
     let domain = join::domain(0, party)?;
     let pool = domain.create_pool(PoolOptions::new(u64::from(BUFFERS) * 4096).slots(BUFFERS))?;
-    let (lines, stop, fds) = topic_ring::open(party)?;
+    let (fd, lines) = LinesRw::create(LINES)?;
+    let stop = Word::make()?;
+    party.send(1, 0, &[fd.as_fd(), stop.fd()])?;
+    let (_, fds) = party.recv(1)?;
     let [desk, table] = fds.try_into().ok().context("the reader's pages")?;
     let mut rounds = Rounds::new(BUFFERS, Pace::PRODUCTION);
     let mut published = Published::new(LINES, 0, rounds.add_ring(LINES));
@@ -86,7 +106,7 @@ pub fn writer(_: Mode, receivers: usize, party: &Party, budget: u64) -> Result<V
         pool: &pool,
         buffers: (0..BUFFERS).map(|_| None).collect(),
     };
-    let mut desks = vec![Some(topic_ring::view(
+    let mut desks = vec![Some(view(
         DeskRo::open(desk)?,
         RefsRo::open(table, BUFFERS)?,
     ))];
@@ -121,7 +141,8 @@ pub fn writer(_: Mode, receivers: usize, party: &Party, budget: u64) -> Result<V
     let mut ticks = Ticks::new(has_steady_counter().then(counter), monotonic_ns());
     let (_, bell) = BellRw::create()?;
     party.tell(1, 0)?;
-    topic_ring::measure(party, budget, &stop, || {
+    party.barrier()?;
+    let samples = trip::stream(budget, || {
         put(&mut held, &mut rounds)?;
         if ticks.wakes(counter, monotonic_ns) {
             bell.wake(1);
@@ -129,10 +150,48 @@ pub fn writer(_: Mode, receivers: usize, party: &Party, budget: u64) -> Result<V
         let available = SPARE.saturating_sub(rounds.ended());
         let Ok(()) = rounds.step(&desks[..], available, &mut held);
         Ok(())
-    })
+    })?;
+    stop.get().store(END, Ordering::Release);
+    party.barrier()?;
+    Ok(samples.finish("").into_iter().collect())
 }
 
+/// A reader that holds nothing back, and may miss lines.
 pub fn reader(_: Mode, _: usize, party: &Party, _: u64) -> Result<Vec<Measured>> {
     let _domain = join::domain(1, party)?;
-    topic_ring::reader(party, BUFFERS)
+    let (_, fds) = party.recv(0)?;
+    let [lines, stop]: [OwnedFd; 2] = fds.try_into().ok().context("the writer's pages")?;
+    let (lines, stop) = (LinesRo::open(lines, LINES)?, Word::map(stop)?);
+    let (desk_fd, desk) = DeskRw::create()?;
+    let (table_fd, table) = RefsRw::create(BUFFERS)?;
+    party.send(0, 0, &[desk_fd.as_fd(), table_fd.as_fd()])?;
+    let mut reader = Reader::new(party.hear(0)?, Limits::new(BUFFERS));
+    let memory = Reading {
+        lines: lines.lines(),
+        desk: desk.desk(),
+        table: table.refs(),
+    };
+    let Ok(_) = reader.claim(&memory);
+    party.barrier()?;
+    loop {
+        let Ok(received) = reader.receive(&memory);
+        let message = match received {
+            Received::Message(message) => message,
+            Received::Missed(_) => continue,
+            Received::Nothing if stop.get().load(Ordering::Acquire) == END => break,
+            Received::Nothing => {
+                std::hint::spin_loop();
+                continue;
+            }
+            other => anyhow::bail!("a reader receives {other:?}"),
+        };
+        let slot = u32::try_from(message.content[1] >> 24)?;
+        ensure!(
+            slot < BUFFERS && message.kind == KIND,
+            "a line of other words"
+        );
+        let Ok(()) = reader.finish(&memory);
+    }
+    party.barrier()?;
+    Ok(Vec::new())
 }

@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use super::what::{DELIVERED, Mode};
 use crate::clock;
 use crate::party::Party;
-use crate::stats::{Measured, Samples};
+use crate::stats::{Measured, sample};
 use crate::systems::shared::Shared;
 
 const CHUNKS: usize = 10;
@@ -58,10 +58,9 @@ pub fn writer(_: Mode, readers: usize, party: &Party, budget: u64) -> Result<Vec
     let ring = Ring(Shared::make(LEN)?);
     party.send(1, 0, &[ring.0.fd()])?;
     party.barrier()?;
-    let mut samples = Samples::new(1 << 17, 1);
     let mut bytes = vec![0; DELIVERED.1];
-    let begun = clock::ticks();
-    for number in 0u64.. {
+    let mut number = 0;
+    let samples = sample(budget, 1, || {
         bytes.fill(0);
         bytes[..8].copy_from_slice(&u64::to_le_bytes(number));
         let chunk = usize::try_from(number % CHUNKS as u64)?;
@@ -81,11 +80,9 @@ pub fn writer(_: Mode, readers: usize, party: &Party, budget: u64) -> Result<Vec
         while ring.word(ECHO).load(Ordering::Acquire) <= number {
             std::hint::spin_loop();
         }
-        let now = clock::ticks();
-        if !samples.push(now - before) || now - begun > budget {
-            break;
-        }
-    }
+        number += 1;
+        Ok(clock::ticks() - before)
+    })?;
     ring.word(STOP).store(1, Ordering::Release);
     party.barrier()?;
     Ok(samples.finish("").into_iter().collect())

@@ -27,4 +27,12 @@ impl Mode {
             Mode::Trip => "trip",
         }
     }
+
+    /// Bytes of a message.
+    pub fn bytes(self) -> usize {
+        match self {
+            Mode::Delivered => DELIVERED.1,
+            _ => PAYLOAD,
+        }
+    }
 }

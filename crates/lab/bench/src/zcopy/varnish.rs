@@ -90,14 +90,11 @@ fn measure(common: &Common, modes: &[Mode], payloads: &[usize]) -> Outcome {
     let each = |mode| payloads.iter().map(move |value| (mode, *value));
     for (mode, value) in modes.iter().copied().flat_map(each) {
         let first = outcome.rows.len();
-        let cells = servers.iter().map(|varnish| Cell {
-            system: varnish.system,
-            key: Key {
-                mode: mode.name(),
-                payload_bytes: Some(value),
-                ..Key::default()
-            },
-            measure: Box::new(move |_| varnish.run(common, mode, value)),
+        let cells = servers.iter().map(|varnish| {
+            let key = Key::of(mode.name()).payload(value);
+            Cell::of(varnish.system, key, move |_| {
+                varnish.run(common, mode, value)
+            })
         });
         outcome.group(common.runs_or(9), cells.collect());
         let rows = &outcome.rows[first..];
@@ -106,12 +103,8 @@ fn measure(common: &Common, modes: &[Mode], payloads: &[usize]) -> Outcome {
         };
         let cost = |run: &Measured| run.facts.get(CPU).copied().unwrap_or(f64::NAN);
         for row in rows.iter().filter(|row| row.system != "stock") {
-            let what = format!(
-                "{}, {}, {} over stock",
-                bytes(value),
-                mode.name(),
-                row.system
-            );
+            let (size, mode) = (bytes(value), mode.name());
+            let what = format!("{size}, {mode}, {} over stock", row.system);
             let rate = Ratio::of(row, stock, |run| run.per_second).map(|it| it.text());
             let cost = Ratio::of(stock, row, cost).map(|it| it.text());
             if let (Some(rate), Some(cost)) = (rate, cost) {
@@ -191,21 +184,9 @@ impl Running {
         drop(free);
         let mut command = Command::new("varnishd");
         command
-            .args([
-                "-F",
-                "-j",
-                "none",
-                "-p",
-                "thread_pools=1",
-                "-s",
-                "malloc,4g",
-            ])
-            .args([
-                "-a",
-                &format!("127.0.0.1:{port}"),
-                "-b",
-                &format!("127.0.0.1:{origin}"),
-            ])
+            .args("-F -j none -p thread_pools=1 -s malloc,4g".split(' '))
+            .args(["-a", &format!("127.0.0.1:{port}")])
+            .args(["-b", &format!("127.0.0.1:{origin}")])
             .arg("-n")
             .arg(folder.path())
             .stdin(Stdio::null())

@@ -6,11 +6,10 @@ use anyhow::{Context, Result, ensure};
 use iceoryx2::port::publisher::Publisher;
 use iceoryx2::port::subscriber::Subscriber;
 use iceoryx2::port::update_connections::UpdateConnections;
-use iceoryx2::prelude::{AllocationStrategy, Node};
+use iceoryx2::prelude::Node;
 use iceoryx2::sample_mut_uninit::SampleMutUninit;
-use iceoryx2::service::port_factory::publish_subscribe::PortFactory;
 
-use super::{Iceoryx2, Service, node, text};
+use super::{Iceoryx2, Service, Shape, Slices, node, publisher, slices, subscriber, text};
 use crate::party::Party;
 use crate::peer::{Collect, Peer, Size};
 
@@ -28,18 +27,20 @@ pub struct Receiver {
     _node: Node<Service>,
 }
 
-fn service(node: &Node<Service>, size: Size) -> Result<PortFactory<Service, [u64], ()>> {
-    node.service_builder(&"collect".try_into().map_err(text("name"))?)
-        .publish_subscribe::<[u64]>()
-        .max_publishers(1)
-        .max_subscribers(size.receivers)
-        .max_nodes(size.receivers + 1)
-        .history_size(0)
-        .subscriber_max_buffer_size(size.buffers)
-        .subscriber_max_borrowed_samples(1)
-        .enable_safe_overflow(false)
-        .open_or_create()
-        .map_err(text("service"))
+fn service(node: &Node<Service>, size: Size) -> Result<Slices<()>> {
+    let shape = Shape {
+        subscribers: size.receivers,
+        nodes: size.receivers + 1,
+        queue: size.buffers,
+        borrowed: 1,
+        overflows: false,
+    };
+    slices(node, "collect", &shape)
+}
+
+fn loan(owner: &Owner) -> Result<Loan> {
+    let loan = owner.publisher.loan_slice_uninit(owner.size.payload / 8);
+    loan.map_err(text("loan"))
 }
 
 impl Collect for Iceoryx2 {
@@ -49,13 +50,7 @@ impl Collect for Iceoryx2 {
 
     fn owner(size: Size, party: &Party) -> Result<Owner> {
         let node = node(party.run)?;
-        let publisher = service(&node, size)?
-            .publisher_builder()
-            .max_loaned_samples(size.buffers)
-            .initial_max_slice_len(size.payload / 8)
-            .allocation_strategy(AllocationStrategy::Static)
-            .create()
-            .map_err(text("publisher"))?;
+        let publisher = publisher(&service(&node, size)?, size.buffers, size.payload / 8)?;
         party.barrier()?;
         publisher.update_connections().map_err(text("connect"))?;
         Ok(Owner {
@@ -68,11 +63,7 @@ impl Collect for Iceoryx2 {
 
     fn receiver(size: Size, party: &Party) -> Result<Receiver> {
         let node = node(party.run)?;
-        let subscriber = service(&node, size)?
-            .subscriber_builder()
-            .buffer_size(size.buffers)
-            .create()
-            .map_err(text("subscriber"))?;
+        let subscriber = subscriber(&service(&node, size)?, size.buffers)?;
         party.barrier()?;
         subscriber.update_connections().map_err(text("connect"))?;
         Ok(Receiver {
@@ -82,24 +73,11 @@ impl Collect for Iceoryx2 {
     }
 
     fn cached(owner: &mut Owner) -> Result<()> {
-        let words = owner.size.payload / 8;
-        drop(
-            owner
-                .publisher
-                .loan_slice_uninit(words)
-                .map_err(text("loan"))?,
-        );
-        Ok(())
+        loan(owner).map(drop)
     }
 
     fn take(owner: &mut Owner) -> Result<()> {
-        let words = owner.size.payload / 8;
-        owner.taken.push(
-            owner
-                .publisher
-                .loan_slice_uninit(words)
-                .map_err(text("loan"))?,
-        );
+        owner.taken.push(loan(owner)?);
         Ok(())
     }
 
@@ -120,12 +98,8 @@ impl Collect for Iceoryx2 {
     }
 
     fn receive(receiver: &mut Receiver) -> Result<()> {
-        while receiver
-            .subscriber
-            .receive()
-            .map_err(text("receive"))?
-            .is_none()
-        {
+        let subscriber = &receiver.subscriber;
+        while subscriber.receive().map_err(text("receive"))?.is_none() {
             std::hint::spin_loop();
         }
         Ok(())

@@ -18,10 +18,11 @@ use iceoryx2::port::subscriber::Subscriber;
 use iceoryx2::port::update_connections::UpdateConnections;
 use iceoryx2::prelude::{
     AllocationStrategy, BackpressureStrategy, Config, FileName, LogLevel, Node, NodeBuilder,
-    SemanticString, SignalHandlingMode, ipc, set_log_level,
+    SemanticString, SignalHandlingMode, ZeroCopySend, ipc, set_log_level,
 };
 use iceoryx2::sample::Sample;
 use iceoryx2::sample_mut_uninit::SampleMutUninit;
+use iceoryx2::service::port_factory::publish_subscribe::PortFactory;
 
 use crate::case::{Case, Pattern, Touch, Wait};
 use crate::party::Party;
@@ -62,6 +63,60 @@ pub(crate) fn node(run: u64) -> Result<Node<Service>> {
         .signal_handling_mode(SignalHandlingMode::Disabled)
         .create::<Service>()
         .map_err(text("node"))
+}
+
+/// How many take part in a service, and what its subscribers have room for.
+pub(crate) struct Shape {
+    pub subscribers: usize,
+    pub nodes: usize,
+    pub queue: usize,
+    pub borrowed: usize,
+    /// Whether the oldest sample goes where a queue is full.
+    pub overflows: bool,
+}
+
+pub(crate) type Slices<H> = PortFactory<Service, [u64], H>;
+
+/// A service of one publisher, without history.
+pub(crate) fn slices<H: std::fmt::Debug + ZeroCopySend>(
+    node: &Node<Service>,
+    name: &str,
+    shape: &Shape,
+) -> Result<Slices<H>> {
+    let service = node.service_builder(&name.try_into().map_err(text("name"))?);
+    let service = service.publish_subscribe::<[u64]>().user_header::<H>();
+    let service = service
+        .max_publishers(1)
+        .max_subscribers(shape.subscribers)
+        .max_nodes(shape.nodes)
+        .history_size(0)
+        .subscriber_max_buffer_size(shape.queue)
+        .subscriber_max_borrowed_samples(shape.borrowed)
+        .enable_safe_overflow(shape.overflows);
+    service.open_or_create().map_err(text("service"))
+}
+
+/// A publisher with all its memory.
+pub(crate) fn publisher<H: std::fmt::Debug + ZeroCopySend>(
+    service: &Slices<H>,
+    loans: usize,
+    words: usize,
+) -> Result<Publisher<Service, [u64], H>> {
+    let publisher = service.publisher_builder();
+    let publisher = publisher
+        .max_loaned_samples(loans)
+        .initial_max_slice_len(words)
+        .allocation_strategy(AllocationStrategy::Static)
+        .backpressure_strategy(BackpressureStrategy::RetryUntilDelivered);
+    publisher.create().map_err(text("publisher"))
+}
+
+pub(crate) fn subscriber<H: std::fmt::Debug + ZeroCopySend>(
+    service: &Slices<H>,
+    queue: usize,
+) -> Result<Subscriber<Service, [u64], H>> {
+    let subscriber = service.subscriber_builder().buffer_size(queue);
+    subscriber.create().map_err(text("subscriber"))
 }
 
 /// What a side that blocks is told by, and tells by. A side that spins has none.
@@ -153,39 +208,17 @@ impl Peer for Iceoryx2 {
             case.buffers
         };
         let [out, back] = ways(role);
-        let data = |name: &str| -> Result<_> {
-            node.service_builder(
-                &format!("{name}/data")
-                    .as_str()
-                    .try_into()
-                    .map_err(text("name"))?,
-            )
-            .publish_subscribe::<[u64]>()
-            .user_header::<u64>()
-            .max_publishers(1)
-            .max_subscribers(1)
-            .max_nodes(2)
-            .history_size(0)
-            .subscriber_max_buffer_size(queue)
-            .subscriber_max_borrowed_samples(case.loans)
-            .enable_safe_overflow(false)
-            .open_or_create()
-            .map_err(text("service"))
+        let shape = Shape {
+            subscribers: 1,
+            nodes: 2,
+            queue,
+            borrowed: case.loans,
+            overflows: false,
         };
+        let data = |name: &str| slices::<u64>(&node, &format!("{name}/data"), &shape);
         let words = case.payload / 8;
-        let publisher = data(out)?
-            .publisher_builder()
-            .max_loaned_samples(case.loans)
-            .initial_max_slice_len(words)
-            .allocation_strategy(AllocationStrategy::Static)
-            .backpressure_strategy(BackpressureStrategy::RetryUntilDelivered)
-            .create()
-            .map_err(text("publisher"))?;
-        let subscriber = data(back)?
-            .subscriber_builder()
-            .buffer_size(queue)
-            .create()
-            .map_err(text("subscriber"))?;
+        let publisher = publisher(&data(out)?, case.loans, words)?;
+        let subscriber = subscriber(&data(back)?, queue)?;
         let events = Events::open(&node, case.wait, role)?;
         party.barrier()?;
         // Both are there: connect now, not at the first message.

@@ -64,12 +64,17 @@ pub fn grow(pool: &Pool, case: &Case) -> Result<()> {
     all.map(drop).context("all buffers of the pool")
 }
 
-/// How both ends of a link wait.
-pub fn options(wait: Wait) -> ChannelOptions {
-    ChannelOptions::new().wait(match wait {
+/// How a side waits, in the library's words.
+pub fn wait(wait: Wait) -> tranship_core::Wait {
+    match wait {
         Wait::Spin => tranship_core::Wait::Spin,
         Wait::Block => tranship_core::Wait::Sleep,
-    })
+    }
+}
+
+/// How both ends of a link wait.
+pub fn options(how: Wait) -> ChannelOptions {
+    ChannelOptions::new().wait(wait(how))
 }
 
 /// A link each way between Ping and Pong.

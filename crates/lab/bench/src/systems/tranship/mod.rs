@@ -6,12 +6,14 @@ mod alloc;
 mod collect;
 mod inline;
 pub mod join;
+mod moved;
 mod service;
-pub use join::{domain, shape_of};
+pub use join::shape_of;
 
 pub use alloc::Zones;
 pub use collect::Turns;
 pub use inline::Inlined;
+pub use moved::Moved;
 pub use service::Served;
 
 use anyhow::{Context, Result, ensure};

@@ -5,7 +5,7 @@ use tranship_core::{Domain, Message, Pool};
 use tranship_service::{Call, Client, Request, Service, ServiceOptions, Services};
 
 use super::join;
-use crate::case::{Case, Touch, Wait};
+use crate::case::{Case, Touch};
 use crate::party::Party;
 use crate::peer::{Peer, Role};
 
@@ -39,10 +39,7 @@ impl Peer for Served {
     fn open(case: &Case, role: Role, party: &Party) -> Result<Self> {
         let domain = join::domain_with(role.index(), party, case.helper)?;
         let pool = domain.create_pool(join::pool_of(case.buffers, case.payload))?;
-        let options = ServiceOptions::new().wait(match case.wait {
-            Wait::Spin => tranship_core::Wait::Spin,
-            Wait::Block => tranship_core::Wait::Sleep,
-        });
+        let options = ServiceOptions::new().wait(join::wait(case.wait));
         let side = if role == Role::Ping {
             Side::Caller(domain.client_with("work", options)?, None)
         } else {

@@ -37,13 +37,9 @@ pub struct Load {
 }
 
 /// The rows of a client, by their operation.
-pub fn told(rows: Vec<Vec<Measured>>, op: &str) -> Vec<Measured> {
-    let rows = rows.into_iter().flatten();
-    let named = |measured| Measured {
-        op: op.to_owned(),
-        ..measured
-    };
-    rows.map(named).collect()
+pub fn told(mut rows: Vec<Measured>, op: &str) -> Vec<Measured> {
+    rows.iter_mut().for_each(|row| row.op = op.to_owned());
+    rows
 }
 
 /// The command for a value.

@@ -15,10 +15,9 @@ use served::{Place, Served, debians};
 use super::pairs::Ratio;
 use crate::bench::Bench;
 use crate::options::{Common, size};
-use crate::party::{self, Member};
+use crate::party;
 use crate::plan::{Cell, Outcome};
 use crate::report::{Key, Row, bytes};
-use crate::stats::Measured;
 use anyhow::{Context, Result};
 
 /// What can be named; the last only are where they are named.
@@ -105,23 +104,23 @@ fn systems(common: &Common, outcome: &mut Outcome) -> Vec<&'static str> {
     };
     let mut systems = SYSTEMS[..usual].to_vec();
     systems.retain(|name| common.wants(name));
-    if systems.contains(&"memcached") && debians().is_none() {
-        eprintln!("SKIPPED: memcached: not here: apt-get install memcached");
-        systems.retain(|name| *name != "memcached");
-    }
-    if systems.contains(&"memcached") {
-        let version = debians().and_then(|program| version(&program).ok());
-        outcome
-            .peers
-            .extend(version.map(|it| ("memcached".to_owned(), it)));
+    match debians() {
+        None if systems.contains(&"memcached") => {
+            eprintln!("SKIPPED: memcached: not here: apt-get install memcached");
+            systems.retain(|name| *name != "memcached");
+        }
+        Some(program) => {
+            let said = std::process::Command::new(program).arg("-V").output();
+            let version = said
+                .ok()
+                .and_then(|said| String::from_utf8(said.stdout).ok());
+            let version = version.map(|it| it.trim().trim_start_matches("memcached ").to_owned());
+            let version = version.map(|it| ("memcached".to_owned(), it));
+            outcome.peers.extend(version);
+        }
+        None => {}
     }
     systems
-}
-
-fn version(program: &std::path::Path) -> Result<String> {
-    let said = std::process::Command::new(program).arg("-V").output()?;
-    let said = String::from_utf8(said.stdout)?;
-    Ok(said.trim().trim_start_matches("memcached ").to_owned())
 }
 
 impl Rig {
@@ -180,32 +179,19 @@ impl Rig {
                         ..self.load(common, served)
                     };
                     let key = Key {
-                        mode,
-                        op: client.to_owned(),
-                        payload_bytes: Some(self.value),
                         depth: Some(depth),
-                        ..Key::default()
+                        ..Key::of(mode).op(client).payload(self.value)
                     };
                     let core = self.client_core;
-                    Cell {
-                        system,
-                        key,
-                        measure: Box::new(move |number| ask(number, core, load, client)),
-                    }
+                    Cell::of(system, key, move |number| {
+                        let rows = party::each(number, &[core], |_, _| run(load))?;
+                        Ok(told(rows, client))
+                    })
                 });
                 outcome.group(common.runs_or(9), cells.collect());
             }
         }
     }
-}
-
-/// A client in a process of its own.
-fn ask(number: u64, core: usize, load: Load, op: &str) -> Result<Vec<Measured>> {
-    let members = vec![Member {
-        core,
-        body: Box::new(move |_| run(load)),
-    }];
-    Ok(told(party::run(number, members)?, op))
 }
 
 /// Ours over each other server, pair by pair.
