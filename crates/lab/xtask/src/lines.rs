@@ -1,7 +1,7 @@
-//! Counts the product's lines: `cargo run -p xtask -- lines` for every crate, `lines core block` for these and their
-//! sum.
+//! Counts the product's lines: `cargo run -p xtask -- lines` for every crate and sums of crates, `lines core block` for these
+//! and their sum.
 //!
-//! Counted are the Rust files below `crates/*/*/src`. A file's tests are its module `tests`, in it or beside it, and
+//! Counted are the Rust files below `crates/*/*/src`; for the sum of tests the files beside `src`, and the testkit, too. A file's tests are its module `tests`, in it or beside it, and
 //! what the feature `audit` has; a comment is a line that begins as one.
 
 use crate::source::{self, code_only};
@@ -46,13 +46,47 @@ impl AddAssign for Lines {
     }
 }
 
-/// Returns the table: of all crates, or of those that are named.
+/// The crates of `core` without which there are channels.
+const BESIDE_CHANNELS: &[&str] = &[
+    "component",
+    "queue",
+    "readers",
+    "service",
+    "topic",
+    "typed",
+    "typed-derive",
+];
+
+/// Returns the sums to which a file of a crate belongs.
+fn sums(path: &str, name: &str, is_test: bool) -> &'static [&'static str] {
+    let is_in = |part: &str| path.starts_with(&format!("crates/{part}/"));
+    match () {
+        () if is_test || name == "testkit" => &["tests"],
+        () if is_in("lab") => &["lab"],
+        () if BESIDE_CHANNELS.contains(&name) => &["product"],
+        () if is_in("base") || is_in("core") => &["base + core", "product"],
+        () => &["product"],
+    }
+}
+
+/// Returns the table: of all crates and their sums, or of those that are named.
 pub(crate) fn table(root: &Path, named: &[String]) -> Result<String> {
     let mut crates: BTreeMap<String, Lines> = BTreeMap::new();
+    let mut groups: BTreeMap<&str, Lines> = BTreeMap::new();
     for file in source::files(root)? {
         let Some((name, inside)) = source::split(&file.path) else {
             continue;
         };
+        if named.is_empty() && inside.ends_with(".rs") {
+            let lines = count(&file.path, &file.text);
+            let sums = sums(&file.path, name, !inside.starts_with("src/"));
+            for sum in sums {
+                *groups.entry(sum).or_default() += lines;
+            }
+            if !sums.contains(&"tests") {
+                groups.entry("tests").or_default().tests += lines.tests;
+            }
+        }
         let product = inside.starts_with("src/") && inside.ends_with(".rs");
         if product && (named.is_empty() || named.iter().any(|n| n == name)) {
             *crates.entry(name.to_owned()).or_default() += count(&file.path, &file.text);
@@ -71,6 +105,9 @@ pub(crate) fn table(root: &Path, named: &[String]) -> Result<String> {
         write!(text, "{}", lines.row(&name))?;
     }
     write!(text, "{}", sum.row("together"))?;
+    for (name, lines) in groups {
+        write!(text, "{}", lines.row(name))?;
+    }
     Ok(text)
 }
 
@@ -140,6 +177,18 @@ mod tests {
     }
 }
 "#;
+
+    #[test]
+    fn a_crate_belongs_to_the_sums_of_its_part() {
+        let of = |path: &str, name| super::sums(path, name, path.contains("/tests/"));
+        let base = ["base + core", "product"];
+        assert_eq!(of("crates/base/ring/src/a.rs", "ring"), base);
+        assert_eq!(of("crates/core/core/src/a.rs", "core"), base);
+        assert_eq!(of("crates/core/topic/src/a.rs", "topic"), ["product"]);
+        assert_eq!(of("crates/lab/bench/src/a.rs", "bench"), ["lab"]);
+        assert_eq!(of("crates/lab/testkit/src/a.rs", "testkit"), ["tests"]);
+        assert_eq!(of("crates/core/core/tests/a.rs", "core"), ["tests"]);
+    }
 
     #[test]
     fn audits_are_no_product() {
