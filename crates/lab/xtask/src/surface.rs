@@ -2,7 +2,7 @@
 //! `docs/surface.txt` to it, `surface write` renews that. So a review sees every change of it.
 //!
 //! It is taken from the pages that rustdoc makes, because rustdoc resolves re-exports. Implementations of traits are
-//! left out.
+//! left out, and so are crates of other projects that a module re-exports whole.
 
 use crate::findings::Findings;
 use anyhow::{Context, Result, bail};
@@ -48,16 +48,29 @@ pub(crate) fn all(root: &Path) -> Result<String> {
     let (_, list) = list
         .split_once("id=\"main-content\"")
         .context("a list of all items")?;
+    let foreign = foreign(&read(&root.join("Cargo.toml"))?)?;
     let mut text = version()? + "\n";
     for link in list.split("<li><a href=\"").skip(1) {
         let (address, _) = link.split_once('"').context("an address")?;
-        if address.starts_with('#') {
+        let is_foreign = address
+            .split('/')
+            .any(|part| foreign.iter().any(|f| f == part));
+        if address.starts_with('#') || is_foreign {
             continue;
         }
         let page = read(&pages.join(address))?;
         write!(text, "{}", item(address, &page)?)?;
     }
     Ok(text)
+}
+
+/// Returns the names of modules that are crates of other projects: the workspace's dependencies.
+fn foreign(manifest: &str) -> Result<Vec<String>> {
+    let list = manifest.split_once("[workspace.dependencies]\n");
+    let (_, list) = list.context("[workspace.dependencies]")?;
+    let list = list.lines().take_while(|line| !line.starts_with('['));
+    let names = list.filter_map(|line| Some(line.split_once(" = ")?.0.replace('-', "_")));
+    Ok(names.filter(|name| !name.starts_with("tranship")).collect())
 }
 
 /// Returns the version: another rustdoc may write otherwise.
@@ -207,5 +220,13 @@ mod tests {
         let expected = "\ntranship::error::K\n    #[non_exhaustive]\n    pub enum K {\n        A = 1,\n        B(Vec<u8>),\n    }\n    \
             pub fn of(&self, n: u32) -> u8\n";
         assert_eq!(item("error/enum.K.html", page).expect("an item"), expected);
+    }
+
+    #[test]
+    fn crates_of_others_are_the_dependencies_that_are_not_ours() {
+        let manifest = "[workspace]\nresolver = \"3\"\n\n[workspace.dependencies]\narrow-array = { version = \"60\" }\n\
+            tranship-core = { path = \"a\" }\n\n# a comment\nlibc = \"0.2\"\n\n[workspace.lints.rust]\nx = \"warn\"\n";
+        assert_eq!(foreign(manifest).expect("a list"), ["arrow_array", "libc"]);
+        assert!(foreign("[package]\n").is_err());
     }
 }
