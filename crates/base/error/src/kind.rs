@@ -6,8 +6,8 @@ macro_rules! kinds {
     ($($kind:ident = $number:literal, $errno:ident, $meaning:literal, $advice:literal;)+) => {
         /// The kind of an error. A number never changes its meaning; new kinds get new numbers.
         #[non_exhaustive]
-        // A whole word: parts that are written one by one and moved together cannot be forwarded, and results of fast
-        // paths share their place with it.
+        // The kind is a whole word, because results of fast paths share its place. The processor cannot forward a word
+        // from its store buffer if parts of that word were written one by one.
         #[repr(u64)]
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
         pub enum ErrorKind {

@@ -5,7 +5,7 @@
 //! source, except one that is kept, so that slabs do not go back and forth. A slab in a chunk that drains is frozen: it
 //! hands out nothing and goes back as soon as it is empty.
 //!
-//! An item's position is its [`Place`]. When a slab is cut, the hooks are told all places. They keep them beside their
+//! An item's position is its [`ItemPlace`]. When a slab is cut, the hooks are told all places. They keep them beside their
 //! other data about a slot, so that [`Keg::free`] looks nothing up.
 //!
 //! When slot numbers are short, a slab has fewer of them than items. An item without a number is handed out when
@@ -81,7 +81,7 @@ const _: () = assert!(MAX_ITEMS == 256, "as many as `ALL` has");
 
 /// An item's position in its keg.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Place {
+pub struct ItemPlace {
     /// Number of the slab.
     pub slab: u32,
     /// Number of the item in the slab.
@@ -373,8 +373,13 @@ impl Keg {
     ///
     /// # Panics
     /// If the item is free already or there is no such place.
-    pub fn free(&mut self, place: Place, source: &mut impl SlabSource, hooks: &mut impl SlabHooks) {
-        let Place {
+    pub fn free(
+        &mut self,
+        place: ItemPlace,
+        source: &mut impl SlabSource,
+        hooks: &mut impl SlabHooks,
+    ) {
+        let ItemPlace {
             slab: number,
             index,
         } = place;

@@ -58,7 +58,7 @@ pub use backend::Backend;
 pub use classes::Classes;
 pub use config::{Barrier, Level, ZoneConfig, ZoneStats};
 pub use direct::CachePlace;
-pub use keg::{GrowError, Keg, NewSlab, Place, SlabHooks, SlabShape, SlabSource};
+pub use keg::{GrowError, ItemPlace, Keg, NewSlab, SlabHooks, SlabShape, SlabSource};
 pub use own_work::around_own_work;
 pub use runs::{PAGE, Run, RunAllocator};
 pub use slots::{SlotNumbers, SlotSet};

@@ -3,7 +3,8 @@
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use tranship_zone::{
-    GrowError, Keg, NewSlab, PAGE, Place, RunAllocator, SlabHooks, SlabShape, SlotNumbers, SlotSet,
+    GrowError, ItemPlace, Keg, NewSlab, PAGE, RunAllocator, SlabHooks, SlabShape, SlotNumbers,
+    SlotSet,
 };
 
 const CHUNK: u64 = 64 << 10;
@@ -13,7 +14,7 @@ const CHUNKS: u32 = 6;
 #[derive(Debug, Clone, Copy)]
 struct Item {
     keg: usize,
-    place: Place,
+    place: ItemPlace,
     offset: u64,
     bytes: u64,
 }
@@ -30,7 +31,7 @@ impl SlabHooks for Hooks {
         let slots = self.numbers.take(items.min(self.numbers.free()))?;
         for (&index, slot) in slab.items.iter().zip(slots.iter()) {
             let offset = slab.run.offset() + u64::from(index) * slab.item_bytes;
-            let place = Place {
+            let place = ItemPlace {
                 slab: slab.slab,
                 index,
             };

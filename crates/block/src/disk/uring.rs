@@ -31,7 +31,7 @@ struct SharedRing {
     steps: Mutex<Steps>,
     /// A step was put into the queue and not shown to the kernel.
     unseen: AtomicBool,
-    /// Kept open: the kernel holds no more than the number.
+    /// The file stays open, because the kernel keeps its number and no reference to it.
     file: Arc<File>,
 }
 

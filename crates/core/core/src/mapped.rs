@@ -42,18 +42,18 @@ unsafe impl Send for Mapped {}
 unsafe impl Sync for Mapped {}
 
 /// The place of a piece among its pool's chunks.
-struct Place {
+struct PieceHome {
     chunk_bytes: u64,
     offset: u64,
     fork: ForkGuard,
 }
 
-fn place(home: Home, at: NonNull<u8>) -> Place {
+fn place(home: Home, at: NonNull<u8>) -> PieceHome {
     match home {
         Home::Own(pool) => {
             // SAFETY: pools outlive their outstanding slots, and the aggregate holds this piece.
             let pool = unsafe { pool.as_ref() };
-            Place {
+            PieceHome {
                 chunk_bytes: pool.chunk_bytes(),
                 offset: pool.offset_of(at),
                 fork: pool.domain().fork,
@@ -62,7 +62,7 @@ fn place(home: Home, at: NonNull<u8>) -> Place {
         Home::Foreign(pool) => {
             // SAFETY: pools outlive their outstanding slots, and the aggregate holds this piece.
             let pool = unsafe { pool.as_ref() };
-            Place {
+            PieceHome {
                 chunk_bytes: pool.shape.chunk_bytes,
                 offset: pool.offset_of(at),
                 fork: pool.domain.fork,
@@ -135,7 +135,7 @@ fn show_all(aggregate: &Aggregate, base: NonNull<u8>) -> Result<(), Error> {
     for piece in aggregate.pieces() {
         let handle = piece.handle();
         let (mut from, mut left) = (handle.ptr, handle.len);
-        let Place {
+        let PieceHome {
             chunk_bytes,
             mut offset,
             ..

@@ -217,7 +217,7 @@ fn who_does_not_read_is_told_at_last_how_it_is() {
             house.state.audit().expect("no contradiction");
         }
         assert_eq!(last, Some(on_at_last));
-        // The other follower leaves meanwhile, and no longer has it.
+        // The other follower leaves, and then no longer has the pool's trace.
         if on_at_last {
             let client = leaves.client;
             for _ in 0..told / 2 {

@@ -15,17 +15,17 @@ const BATCH: u32 = 32;
 
 /// The place where turns are counted.
 #[derive(Debug)]
-struct Place {
+struct TurnWord {
     turn: AtomicU64,
     /// The next free one, while this one is free.
-    next: AtomicPtr<Place>,
+    next: AtomicPtr<TurnWord>,
 }
 
 /// Mark of a buf that has a content.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub(crate) struct Ticket {
-    place: &'static Place,
+    place: &'static TurnWord,
     turn: u64,
 }
 
@@ -59,7 +59,7 @@ impl Ticket {
 
 /// The calling thread's free places, one behind the other.
 struct Free {
-    first: Cell<*const Place>,
+    first: Cell<*const TurnWord>,
     count: Cell<u32>,
 }
 
@@ -73,11 +73,11 @@ thread_local! {
 }
 
 /// Places that threads have too many of, or had at their end.
-static SPARE: Mutex<Vec<(&'static Place, u32)>> = Mutex::new(Vec::new());
+static SPARE: Mutex<Vec<(&'static TurnWord, u32)>> = Mutex::new(Vec::new());
 
 impl Free {
     #[inline(always)]
-    fn take(&self) -> &'static Place {
+    fn take(&self) -> &'static TurnWord {
         // SAFETY: null, or a place, which is there for ever.
         let place = unsafe { self.first.get().as_ref() };
         let place = place.unwrap_or_else(|| self.fetch());
@@ -87,7 +87,7 @@ impl Free {
     }
 
     #[inline(always)]
-    fn put(&self, place: &'static Place) {
+    fn put(&self, place: &'static TurnWord) {
         place
             .next
             .store(self.first.get().cast_mut(), Ordering::Relaxed); // as in `take`
@@ -101,7 +101,7 @@ impl Free {
     /// There are none: the first of a list of some.
     #[cold]
     #[inline(never)]
-    fn fetch(&self) -> &'static Place {
+    fn fetch(&self) -> &'static TurnWord {
         let spare = soon(&SPARE).and_then(|mut spare| spare.pop());
         let (first, count) = spare.unwrap_or_else(|| (fresh(), BATCH));
         self.count.set(count);
@@ -116,7 +116,7 @@ impl Free {
             return; // they are given with the next
         };
         // SAFETY: as in `take`; there are more than a batch.
-        let next = |place: *const Place| unsafe { &*place }.next.load(Ordering::Relaxed);
+        let next = |place: *const TurnWord| unsafe { &*place }.next.load(Ordering::Relaxed);
         let first = self.first.get();
         let last = (1..BATCH).fold(first, |at, _| next(at));
         self.first.set(next(last));
@@ -139,10 +139,10 @@ impl Drop for Free {
 }
 
 /// A batch that nobody had yet.
-fn fresh() -> &'static Place {
+fn fresh() -> &'static TurnWord {
     let mut next = ptr::null_mut();
     for _ in 0..BATCH {
-        next = Box::leak(Box::new(Place {
+        next = Box::leak(Box::new(TurnWord {
             turn: AtomicU64::new(0),
             next: AtomicPtr::new(next),
         }));
@@ -153,8 +153,8 @@ fn fresh() -> &'static Place {
 
 /// One for a thread whose list is gone already.
 #[cold]
-fn alone() -> &'static Place {
-    Box::leak(Box::new(Place {
+fn alone() -> &'static TurnWord {
+    Box::leak(Box::new(TurnWord {
         turn: AtomicU64::new(0),
         next: AtomicPtr::default(),
     }))

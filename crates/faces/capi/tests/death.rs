@@ -25,7 +25,7 @@ fn manager() -> Domain {
     builder.embedded().expect("a manager")
 }
 
-/// Nobody but the survivor has anything any more.
+/// Waits until only the survivor holds objects of the manager.
 fn wait_until_alone(domain: &Domain) {
     loop {
         domain.turn().expect("turn");

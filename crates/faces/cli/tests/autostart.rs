@@ -77,7 +77,7 @@ fn error(output: &Output) -> String {
 #[test]
 fn clients_that_come_at_once_share_one_and_it_leaves_after_the_last() {
     let Some(home) = Home::new() else { return };
-    // The real one, which waits less: its arguments are written down, and 60 s become a fraction of one.
+    // The script starts the real program. It writes the arguments down, and shortens the wait of 60 s to 300 ms.
     let script = format!(
         r#"#!/bin/sh
 echo "$@" >>"{}"

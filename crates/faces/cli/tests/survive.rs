@@ -14,15 +14,15 @@ fn dog() -> Watchdog {
 }
 
 /// Place of the manager: a socket of the test's, or the one where a program that starts a manager finds it.
-struct Place {
+struct Home {
     dir: tempfile::TempDir,
     named: bool,
 }
 
-impl Place {
-    fn new(named: bool) -> Place {
+impl Home {
+    fn new(named: bool) -> Home {
         let dir = folder().expect("a folder");
-        Place { dir, named }
+        Home { dir, named }
     }
 
     fn socket(&self) -> PathBuf {
@@ -72,7 +72,7 @@ struct Flow {
 const STEP: usize = 5 << 20;
 
 impl Flow {
-    fn start(place: &Place) -> Flow {
+    fn start(place: &Home) -> Flow {
         let mut recv = place.command(&["recv", "film"]);
         let mut recv = Running::start(recv.stdout(Stdio::piped()));
         let mut send = place.command(&["send", "film", "--pool", "16MiB"]);
@@ -112,7 +112,7 @@ impl Flow {
 #[test]
 fn a_transfer_goes_on_without_its_manager_and_with_the_next_one() {
     let dog = dog();
-    let place = Place::new(true);
+    let place = Home::new(true);
     let mut manager = start_manager(&place.socket(), "");
     let mut flow = Flow::start(&place);
     flow.passes(&dog, "with the first");
@@ -133,7 +133,7 @@ fn a_transfer_begins_although_its_manager_is_killed() {
     let mut random = Random::printed("begins");
     let mut through = 0;
     while through < 20 {
-        let place = Place::new(true);
+        let place = Home::new(true);
         let (from, to) = (place.dir.path().join("in"), place.dir.path().join("out"));
         let bytes: Vec<u8> = (0..STEP).map(|at| (at / 1000).to_le_bytes()[0]).collect();
         std::fs::write(&from, &bytes).expect("the input");
@@ -175,7 +175,7 @@ const NO_MANAGER: i32 = 3;
 #[test]
 fn who_started_a_manager_starts_it_again() {
     let dog = dog();
-    let place = Place::new(false);
+    let place = Home::new(false);
     if Path::new("/run/tranship/manager.sock").exists() {
         return tranship_testkit::skipped("a manager of the system runs here");
     }
@@ -197,7 +197,7 @@ fn who_started_a_manager_starts_it_again() {
 #[test]
 fn an_idle_sender_that_started_a_manager_starts_it_again() {
     let dog = dog();
-    let place = Place::new(false);
+    let place = Home::new(false);
     if Path::new("/run/tranship/manager.sock").exists() {
         return tranship_testkit::skipped("a manager of the system runs here");
     }

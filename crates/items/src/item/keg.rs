@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tranship_zone::SlotSet;
 use tranship_zone::lock::Lock;
 use tranship_zone::reaper::Shared;
-use tranship_zone::{Keg, NewSlab, Place, SlabHooks, SlabShape, SlabSource};
+use tranship_zone::{ItemPlace, Keg, NewSlab, SlabHooks, SlabShape, SlabSource};
 use tranship_zone::{PAGE, Run};
 
 /// The largest items of kegs, bytes. For a larger item, pages of the arena are better.
@@ -230,14 +230,15 @@ impl ItemKeg {
         keg.grow(&mut Pages(&self.arena), &mut Tags(self))
     }
 
-    fn place(&self, keg: &Keg, offset: u64) -> Option<Place> {
+    fn place(&self, keg: &Keg, offset: u64) -> Option<ItemPlace> {
         let (tag, slab) = self.arena.slab_of(offset);
         if tag != self.tag {
             return None;
         }
         let within = offset.checked_sub(keg.run_of(slab)?.offset())?;
         let index = u16::try_from(within / self.stride).ok()?;
-        (within % self.stride == 0 && index < keg.shape().items).then_some(Place { slab, index })
+        (within % self.stride == 0 && index < keg.shape().items)
+            .then_some(ItemPlace { slab, index })
     }
 }
 

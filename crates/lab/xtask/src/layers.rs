@@ -120,7 +120,7 @@ fn judge(metadata: &Metadata) -> Findings {
     let mut findings = Findings::default();
     for package in &metadata.packages {
         findings.saw();
-        let Some(from) = Place::of(&package.name) else {
+        let Some(from) = Rank::of(&package.name) else {
             findings.error(format!(
                 "crate {} is in no folder of xtask/src/layers.rs",
                 package.name
@@ -138,7 +138,7 @@ fn judge(metadata: &Metadata) -> Findings {
         for dep in package.dependencies.iter().filter(|dep| dep.path.is_some()) {
             let in_tests =
                 dep.kind.as_deref() == Some("dev") || dep.target.as_deref() == Some("cfg(loom)");
-            let to = Place::of(&dep.name);
+            let to = Rank::of(&dep.name);
             let fine = to.as_ref().is_some_and(|to| {
                 to.name() == from.name()
                     || from.may_use(to)
@@ -162,13 +162,13 @@ fn judge(metadata: &Metadata) -> Findings {
 }
 
 /// Place of a crate: its folder, and its number in there.
-struct Place {
+struct Rank {
     folder: &'static Folder,
     at: usize,
 }
 
-impl Place {
-    fn of(package: &str) -> Option<Place> {
+impl Rank {
+    fn of(package: &str) -> Option<Rank> {
         let name = match package.strip_prefix("tranship-") {
             // By its program.
             Some("lab") => "experiments",
@@ -176,7 +176,7 @@ impl Place {
         };
         HOUSE.iter().find_map(|folder| {
             let at = folder.crates.iter().position(|known| *known == name)?;
-            Some(Place { folder, at })
+            Some(Rank { folder, at })
         })
     }
 
@@ -184,7 +184,7 @@ impl Place {
         self.folder.crates[self.at]
     }
 
-    fn may_use(&self, other: &Place) -> bool {
+    fn may_use(&self, other: &Rank) -> bool {
         match self.folder.name == other.folder.name {
             true => other.at < self.at,
             false => other.folder.floor < self.folder.floor,
@@ -208,7 +208,7 @@ mod tests {
     fn package(name: &str, dependencies: &[(&str, Option<&str>)]) -> Package {
         Package {
             name: name.to_owned(),
-            manifest_path: Place::of(name).map_or_else(String::new, |place| place.manifest()),
+            manifest_path: Rank::of(name).map_or_else(String::new, |place| place.manifest()),
             dependencies: dependencies
                 .iter()
                 .map(|(name, kind)| Dependency {

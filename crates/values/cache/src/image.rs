@@ -8,7 +8,7 @@
 //! The reader believes none of it: a count, a length or a place that cannot be is an error or is left out, never more
 //! than that.
 
-use tranship_zcopy::Place;
+use tranship_zcopy::ValuePlace;
 
 /// Version of the bytes, and of the messages around them. One server hands over to another only if both have the same.
 pub const FORMAT: u32 = 2;
@@ -53,7 +53,7 @@ pub struct Kept {
     /// The item was asked for more than once.
     pub protected: bool,
     /// Place of the value in the arena.
-    pub place: Place,
+    pub place: ValuePlace,
 }
 
 /// State of a conversation with a client.
@@ -244,7 +244,7 @@ impl<'a> Reader<'a> {
             stale: bit(1),
             won: bit(2),
             protected: bit(3),
-            place: Place {
+            place: ValuePlace {
                 offset: self.u64()?,
                 len: self.u64()?,
                 kind: self.u32()?,
@@ -291,7 +291,7 @@ mod tests {
             stale: bits.1,
             won: bits.2,
             protected: bits.3,
-            place: Place {
+            place: ValuePlace {
                 offset: place.0,
                 len: place.1,
                 kind: place.2,

@@ -21,12 +21,12 @@ pub(crate) struct Answer<V, R> {
 pub(crate) enum Content<V> {
     Said(Said),
     /// A value, and where it goes if it does not arrive.
-    Value(V, Place),
+    Value(V, Origin),
 }
 
 /// Where a value was.
 #[derive(Clone, Debug)]
-pub(crate) enum Place {
+pub(crate) enum Origin {
     /// At the front of a queue, and nowhere else now. That domain took it.
     Front(Key, Who),
     /// Parked for one taker by that domain, and nowhere else now.
@@ -146,7 +146,7 @@ impl<V: Clone, R> Table<V, R> {
                 self.values.attach(ask.key, waiter.who);
                 out.push(Answer {
                     to: waiter.reply,
-                    what: Content::Value(value, Place::Kept(ask.key.into())),
+                    what: Content::Value(value, Origin::Kept(ask.key.into())),
                 });
             }
             (Ok(()), _) => out.push(said(waiter.reply, Said::Done(0))),
@@ -159,8 +159,8 @@ impl<V: Clone, R> Table<V, R> {
         let mut line = self.waiting.remove(key).unwrap_or_default();
         while let Some((waiter, takes)) = line.pop() {
             let what = match takes {
-                true => Content::Value(value.clone(), Place::Parked(key.into(), owner)),
-                false => Content::Value(value.clone(), Place::Kept(key.into())),
+                true => Content::Value(value.clone(), Origin::Parked(key.into(), owner)),
+                false => Content::Value(value.clone(), Origin::Kept(key.into())),
             };
             out.push(Answer {
                 to: waiter.reply,
@@ -184,9 +184,9 @@ impl<V: Clone, R> Table<V, R> {
         };
         let what = match found {
             Some(value) if takes => {
-                Content::Value(value, Place::Parked(ask.key.into(), waiter.who))
+                Content::Value(value, Origin::Parked(ask.key.into(), waiter.who))
             }
-            Some(value) => Content::Value(value, Place::Kept(ask.key.into())),
+            Some(value) => Content::Value(value, Origin::Kept(ask.key.into())),
             None if ask.wait.is_some_and(|wait| wait.is_zero()) => Content::Said(Said::Absent),
             None if self.waiting.len() >= MOST_KEYS => Content::Said(Said::Bad),
             None => {
@@ -202,7 +202,7 @@ impl<V: Clone, R> Table<V, R> {
 
     fn attach(&mut self, key: &[u8], waiter: Waiter<R>) -> Answer<V, R> {
         let what = match self.values.attach(key, waiter.who) {
-            Some(value) => Content::Value(value, Place::Kept(key.into())),
+            Some(value) => Content::Value(value, Origin::Kept(key.into())),
             None => Content::Said(Said::Absent),
         };
         Answer {
@@ -288,18 +288,18 @@ impl<V: Clone, R> Table<V, R> {
         &mut self,
         now: Instant,
         (value, bytes): (V, u64),
-        place: Place,
+        place: Origin,
         out: &mut Vec<Answer<V, R>>,
     ) {
         match place {
-            Place::Kept(key) => self.values.replace(&key, value),
-            Place::Parked(key, owner) => {
+            Origin::Kept(key) => self.values.replace(&key, value),
+            Origin::Parked(key, owner) => {
                 if !self.values.has(&key) && !self.hand_out(&key, &value, owner, out) {
                     let parked = self.values.add(&key, value, bytes, Kind::Parked, owner);
                     debug_assert!(parked.is_ok(), "parked values have no quota");
                 }
             }
-            Place::Front(key, who) => {
+            Origin::Front(key, who) => {
                 let mut done = Vec::new();
                 if let Some(lane) = self.lane(now, &key) {
                     lane.put_back(value, who, &mut done);
@@ -373,7 +373,7 @@ fn answers<V, R>(queue: &[u8], done: Vec<Outcome<V, R>>) -> impl Iterator<Item =
         Outcome::Done(to) => said(to, Said::Done(0)),
         Outcome::Item(to, value, who) => Answer {
             to,
-            what: Content::Value(value, Place::Front(queue.into(), who)),
+            what: Content::Value(value, Origin::Front(queue.into(), who)),
         },
         Outcome::Left(to, Left { items, pid }) => said(to, Said::Left { items, pid }),
     })

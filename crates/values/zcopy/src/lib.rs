@@ -24,7 +24,7 @@ mod send;
 mod tally;
 mod value;
 
-pub use arena::{Options, Place, Stats};
+pub use arena::{Options, Stats, ValuePlace};
 pub use error::Error;
 pub use report::{Copied, Report, ReportError, Took};
 pub use send::{Cause, Counts, Piece, Sender, Socket, Way, Why};

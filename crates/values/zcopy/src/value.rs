@@ -1,6 +1,6 @@
 //! Values: filled once and sent many times.
 
-use crate::arena::{Freed, Inner, Options, Place, Stats};
+use crate::arena::{Freed, Inner, Options, Stats, ValuePlace};
 use crate::error::Error;
 use std::fmt;
 use std::io;
@@ -196,10 +196,10 @@ impl Arena {
     pub fn adopt(
         file: OwnedFd,
         options: &Options,
-        places: &[Place],
+        places: &[ValuePlace],
     ) -> Result<(Arena, Vec<Option<Value>>), Error> {
         let (inner, found) = Inner::adopt(file, options, places)?;
-        let value = |(place, found): (&Place, bool)| {
+        let value = |(place, found): (&ValuePlace, bool)| {
             let offset = usize::try_from(place.offset).ok()?;
             let len = usize::try_from(place.len).ok()?;
             found.then(|| {
@@ -418,7 +418,7 @@ impl Value {
     /// while it was filled).
     #[must_use]
     #[doc(hidden)]
-    pub fn place(&self) -> Option<Place> {
+    pub fn place(&self) -> Option<ValuePlace> {
         self.owned.arena.place_of(self.at, self.len)
     }
 

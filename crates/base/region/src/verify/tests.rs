@@ -331,7 +331,7 @@ mod userfault {
                 // SAFETY: mapped; the kernel reads the page when it is there.
                 unsafe { libc::pwrite(target, bytes, 4096, 0) }
             });
-            // The thread is in the middle of it when the kernel says that it waits for the page.
+            // The kernel reports that the writer waits for the page: the writer is in the middle of its call.
             let mut fault = [0u8; 32];
             // SAFETY: writes a local.
             let read = unsafe { libc::read(uffd, fault.as_mut_ptr().cast(), fault.len()) };

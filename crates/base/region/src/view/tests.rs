@@ -32,7 +32,7 @@ fn a_part_of_a_part() {
     assert_eq!(part.len(), 8);
     assert_eq!(part.sub(2..4).expect("sub").to_vec(), [10, 11]);
     assert!(part.sub(0..9).is_err() && part.sub(9..9).is_err());
-    // The wrong way round is empty, like a slice of nothing.
+    // A range whose end is before its start is an empty part, no error.
     let (from, to) = (4, 2);
     assert!(part.sub(from..to).expect("sub").is_empty());
 }

@@ -185,7 +185,7 @@ impl ClaimsRw {
 macro_rules! front {
     ($rw:ident, $ro:ident, $kind:ident, $word:ty, $get:ident) => {
         impl $rw {
-            /// Makes it, all 0.
+            /// Makes the page, filled with zeros.
             pub fn create() -> Result<(OwnedFd, $rw), CreateError> {
                 let (fd, map) = says(Kind::$kind, 1).create(page_len(), |_| {})?;
                 let at = map.at(FRONT);

@@ -40,8 +40,8 @@ impl Memory {
         words.peak_bytes.fetch_max(busy, Ordering::Relaxed);
     }
 
-    /// Reports the most chunks in use in each of the last periods, and the memory at hand: cached, or of each class
-    /// dead and not yet asked for.
+    /// Reports the most chunks that were in use in each of the last periods (`peaks`), and the memory at hand. That is
+    /// cached memory, and for each class the dead buffers that no caller has asked for (`ready`).
     pub(super) fn say(&self, words: &Figures, peaks: &[u32; PERIODS], ready: &[u64]) {
         let peak = self.chunks.bytes_of(peaks[0]);
         words.peak_bytes.store(peak, Ordering::Relaxed);

@@ -24,12 +24,12 @@ pub(crate) struct Guard {
 /// Places of buffers: window offset and length, whole pages.
 #[derive(Debug, Default)]
 struct Held {
-    by_slot: HashMap<u32, Place>,
+    by_slot: HashMap<u32, Guarded>,
     by_offset: BTreeMap<u64, u64>,
 }
 
 #[derive(Debug)]
-struct Place {
+struct Guarded {
     offset: u64,
     bytes: u64,
     /// Handles that may write the buffer. An honest writer's buffer has at most one.
@@ -137,7 +137,7 @@ impl Guard {
         if !held.is_free(at, bytes) {
             return Err(elsewhere);
         }
-        let place = Place {
+        let place = Guarded {
             offset: at,
             bytes,
             writers,
@@ -164,7 +164,7 @@ impl Guard {
     ) {
         let mut held = self.lock();
         if is_last() {
-            if let Some(Place { offset, bytes, .. }) = held.by_slot.remove(&slot) {
+            if let Some(Guarded { offset, bytes, .. }) = held.by_slot.remove(&slot) {
                 held.by_offset.remove(&offset);
                 // SAFETY: the last reference goes, and with it the last handle; no other buffer that is held has one of these pages.
                 unsafe { window.close(offset, bytes, Access::None) };

@@ -4,13 +4,13 @@ use super::memory::Memory;
 use super::slots::HUGE;
 use super::store::Store;
 use crate::base::lock;
-use tranship_zone::{Keg, NewSlab, PAGE, Place, RunAllocator, SlabHooks, SlotNumbers, SlotSet};
+use tranship_zone::{ItemPlace, Keg, NewSlab, PAGE, RunAllocator, SlabHooks, SlotNumbers, SlotSet};
 
 /// With fewer free slots than this, a slab gets at most a quarter of them, so that buffers of other sizes have some.
 const SHORT: u32 = 256;
 
 /// Place of a buffer that is no item of a slab.
-const NOWHERE: Place = Place { slab: 0, index: 0 };
+const NOWHERE: ItemPlace = ItemPlace { slab: 0, index: 0 };
 
 impl Memory {
     pub(super) fn cut_slabs(&self, class: usize, out: &mut Vec<u32>, want: usize) {
@@ -155,7 +155,7 @@ impl Memory {
         u64::from(store.runs.busy()) > used.div_ceil(self.chunks.chunk_bytes())
     }
 
-    fn enter(&self, slot: u32, offset: u64, length: u64, class: u8, item: Place) {
+    fn enter(&self, slot: u32, offset: u64, length: u64, class: u8, item: ItemPlace) {
         let serial = self.chunks.serial_at(offset);
         self.slots
             .enter(slot, (offset, length), serial, class, item);
@@ -187,7 +187,7 @@ impl SlabHooks for Hooks<'_> {
         let set = self.numbers.take(items.min(most))?;
         for (&index, slot) in slab.items.iter().zip(set.iter()) {
             let offset = slab.run.offset() + u64::from(index) * slab.item_bytes;
-            let item = Place {
+            let item = ItemPlace {
                 slab: slab.slab,
                 index,
             };

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use tranship_ledger::{Generations, Handles, Slots, Words, generation};
 use tranship_region::layout::{Slot as TableSlot, TableRw};
 use tranship_sys::crash;
-use tranship_zone::Place as Item;
+use tranship_zone::ItemPlace as Item;
 
 /// The words of a pool's slots.
 pub(super) struct SlotTable {

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 use tranship_ledger::Handles;
-use tranship_zone::Place;
+use tranship_zone::ItemPlace;
 
 /// The class of buffers larger than a chunk, which are runs of their own.
 pub(crate) const HUGE: u8 = u8::MAX;
@@ -28,7 +28,7 @@ pub(crate) struct Slot {
 
 impl Slot {
     /// Notes the place of the slot's item in a slab that was cut.
-    pub(crate) fn place_at(&self, offset: u64, class: u8, place: Place) {
+    pub(crate) fn place_at(&self, offset: u64, class: u8, place: ItemPlace) {
         // Relaxed: a thread gets the slot through a lock or a handle passed on.
         self.offset.store(offset, Ordering::Relaxed);
         self.class.store(class, Ordering::Relaxed);
@@ -50,8 +50,8 @@ impl Slot {
     pub(crate) fn class(&self) -> u8 {
         self.class.load(Ordering::Relaxed)
     }
-    pub(crate) fn place(&self) -> Place {
-        Place {
+    pub(crate) fn place(&self) -> ItemPlace {
+        ItemPlace {
             slab: self.slab.load(Ordering::Relaxed),
             index: self.index.load(Ordering::Relaxed),
         }

@@ -264,7 +264,7 @@ impl OwnPool {
                 Patience::Until(deadline) => deadline.saturating_duration_since(Instant::now()),
                 _ => Duration::MAX,
             };
-            // Other callers move the queue; nothing is polled here.
+            // The callers before this one move the queue, so this caller does not poll.
             if !self
                 .waiters
                 .is_turn(ticket, left.min(Duration::from_secs(1)))

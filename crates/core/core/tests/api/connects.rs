@@ -91,7 +91,7 @@ fn a_listener_that_accepts_one_leaves_the_others_to_the_next() {
     }
 }
 
-/// Three states, three texts.
+/// An `open` that timed out says whether nobody listens at the name, or the listener does not accept.
 #[test]
 fn the_time_is_over_says_whether_anybody_listens() {
     let _dog = dog();

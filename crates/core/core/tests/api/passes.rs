@@ -189,7 +189,7 @@ fn what_cannot_be_passed_comes_back() {
         from.send_back(b"full").expect_err("again");
         assert_eq!(returned(&mut to).to_vec(), [2; 8]);
         from.send_back((b"more", 4)).expect("room");
-        // In the order in which it went.
+        // Buffer and bytes arrive in the order in which they were sent back.
         assert_eq!(returned(&mut to).to_vec(), [3; 8]);
         let control = back(&mut to);
         assert_eq!((control.word, control.to_vec()), (4, b"more".to_vec()));

@@ -1,7 +1,7 @@
 //! The listening socket: made at a path, safely over a stale one, or inherited from systemd.
 
 use super::lock::Lock;
-use super::page::{Pages, Place};
+use super::page::{PagePath, Pages};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt};
@@ -15,7 +15,7 @@ use tranship_sys::{errno, socket};
 enum Bare {
     Yes,
     No,
-    /// A client may have connected before that was set, and have sent anything.
+    /// The kernel does so, but a client may have connected before this was set, with any descriptors.
     OnceEmpty,
 }
 
@@ -128,7 +128,7 @@ impl Listener {
     /// Returns the place of the statistics page. `rules`: some users that may write to the socket may not connect.
     pub(super) fn page(&mut self, rules: bool) -> Pages {
         let at = self.at.as_deref();
-        let place = at.and_then(|at| Place::beside(at, rules).ok());
+        let place = at.and_then(|at| PagePath::beside(at, rules).ok());
         Pages::new(place, self.notice.take())
     }
 

@@ -10,7 +10,7 @@ use tranship_sys::socket::MAX_PATH_BYTES;
 
 /// A place to look at, and why.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Place {
+pub(crate) struct Candidate {
     pub why: &'static str,
     pub path: PathBuf,
 }
@@ -30,8 +30,8 @@ pub(crate) enum Listening {
 }
 
 /// Returns the places in the order in which `connect` tries them. A given one is the only one.
-pub(crate) fn candidates(given: Option<&Path>) -> Vec<Place> {
-    let place = |why, path| Place { why, path };
+pub(crate) fn candidates(given: Option<&Path>) -> Vec<Candidate> {
+    let place = |why, path| Candidate { why, path };
     if let Some(path) = given {
         return vec![place("--socket", path.to_path_buf())];
     }

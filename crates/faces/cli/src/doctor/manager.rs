@@ -70,7 +70,7 @@ fn judged(held: u64, most: u64) -> Finding {
     )
 }
 
-fn finding(place: &sockets::Place, listening: &Listening) -> Finding {
+fn finding(place: &sockets::Candidate, listening: &Listening) -> Finding {
     let path = place.path.display();
     match listening {
         Listening::Yes => Finding::ok(place.why, format!("{path}: a manager listens")),

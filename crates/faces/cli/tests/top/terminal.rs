@@ -104,7 +104,7 @@ impl Terminal {
         self.keys.write_all(keys.as_bytes()).expect("typed");
     }
 
-    /// Waits until the screen is so.
+    /// Waits for a screen of which `what` is true. Returns the screen's text.
     #[track_caller]
     fn until(&mut self, what: impl Fn(&str) -> bool) -> String {
         loop {

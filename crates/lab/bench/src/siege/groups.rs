@@ -130,7 +130,7 @@ impl Groups {
 
 fn processes_of(uid: u32) -> Result<Vec<String>> {
     let all = std::fs::read_dir("/proc")?.flatten();
-    // That of a process that is not dumpable is root's, but for what it says of itself.
+    // If a process is not dumpable, root owns its folder in /proc. Its `status` still names its user.
     let is_of = |pid: &str| {
         let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
         let line = status.lines().find_map(|line| line.strip_prefix("Uid:"));

@@ -135,8 +135,8 @@ macro_rules! lies {
     };
 }
 
-// "Off:" names the check that was switched off to see the lie get through: the victim then gave no reason, for ever, or
-// panicked.
+// "Off:" names the check without which the lie got through: with that check switched off the victim waited for ever
+// without a reason, or panicked.
 lies! {
     // Operations and inline lengths. Off: the length in `descriptor::parse`.
     no_operation: "operation 0 does not exist", |_l, c| c.push([0; 8]);

@@ -21,7 +21,7 @@ fn at_random_instants() {
         let victim = ROLES[usize::try_from(random.below(4)).unwrap_or(0)];
         let began = Instant::now();
         random.instant(Duration::from_millis(3));
-        // Before: the others' reaction comes next.
+        // The line is printed before the kill, because the other processes print their reactions after it.
         eprintln!("{n}: {victim:?} is killed");
         stage.kill(victim);
         // The manager's absence is felt, and half of the others' too, before there is a new one.

@@ -6,7 +6,7 @@ use super::{Store, StoreOptions, arena_options, lock};
 use crate::image::Kept;
 use crate::parse::KEY;
 use std::os::fd::{BorrowedFd, OwnedFd};
-use tranship_zcopy::{Arena, Error, Place};
+use tranship_zcopy::{Arena, Error, ValuePlace};
 
 /// Result of a [`Store::adopt`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -74,7 +74,7 @@ impl Store {
         kept: &[Kept],
         numbers: u64,
     ) -> Result<(Store, Adopted), Error> {
-        let places: Vec<Place> = kept.iter().map(|kept| kept.place).collect();
+        let places: Vec<ValuePlace> = kept.iter().map(|kept| kept.place).collect();
         let (arena, values) = Arena::adopt(file, &arena_options(&options), &places)?;
         let store = Store::over(&options, arena);
         let now = store.now();

@@ -22,7 +22,7 @@ use std::sync::atomic::Ordering;
 
 /// Place of a value in its arena's file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Place {
+pub struct ValuePlace {
     /// Bytes from the file's start.
     pub offset: u64,
     /// Bytes of it.
@@ -35,7 +35,7 @@ const LARGE: u32 = 1 << 31;
 
 impl Inner {
     /// Returns the place of a value in the file; none if the file does not have it (a fork came while it was filled).
-    pub(crate) fn place_of(&self, at: NonNull<u8>, len: usize) -> Option<Place> {
+    pub(crate) fn place_of(&self, at: NonNull<u8>, len: usize) -> Option<ValuePlace> {
         let (number, within) = self.find(at.as_ptr())?;
         let (kind, blocks) = match &*self.block(number) {
             Block::Cut(slots) => (u32::try_from(slots.cut.main.index()).ok()?, 1),
@@ -46,7 +46,7 @@ impl Inner {
         if self.guard.is_child() || (number..number + blocks).any(lost) {
             return None;
         }
-        Some(Place {
+        Some(ValuePlace {
             offset: (number as usize * self.block_bytes + within) as u64,
             len: len as u64,
             kind,
@@ -70,7 +70,7 @@ impl Inner {
     pub(crate) fn adopt(
         file: OwnedFd,
         options: &Options,
-        wanted: &[Place],
+        wanted: &[ValuePlace],
     ) -> Result<(Arc<Inner>, Vec<bool>), Error> {
         let inner = Inner::over(View::adopt(file, options.block_bytes())?, options)?;
         // Until `begin`: a process that gives up before that must leave the file as it is.
@@ -102,7 +102,7 @@ impl Inner {
     }
 
     /// Enters a value; none if no value can be there, or another one is.
-    fn claim(&self, place: &Place, taken: &mut BTreeMap<u32, u32>) -> Option<()> {
+    fn claim(&self, place: &ValuePlace, taken: &mut BTreeMap<u32, u32>) -> Option<()> {
         let offset = usize::try_from(place.offset).ok()?;
         let len = usize::try_from(place.len).ok()?;
         let number = u32::try_from(offset / self.block_bytes).ok()?;

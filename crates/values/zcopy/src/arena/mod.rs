@@ -35,7 +35,7 @@ mod view;
 
 pub(crate) use alloc::Freed;
 pub(crate) use epochs::Epochs;
-pub use handover::Place;
+pub use handover::ValuePlace;
 pub(crate) use inner::Inner;
 pub use options::Options;
 pub use stats::Stats;

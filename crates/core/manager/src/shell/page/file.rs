@@ -13,22 +13,22 @@ const LEAST: usize = 4096;
 
 /// The page's path, and its mode for readers.
 #[derive(Debug)]
-pub(in crate::shell) struct Place {
+pub(in crate::shell) struct PagePath {
     path: PathBuf,
     mode: u32,
 }
 
-impl Place {
+impl PagePath {
     /// Makes the place beside a socket. Permission bits cannot express rules by user: with such rules, only the
     /// manager's own user may read the page.
-    pub fn beside(socket: &Path, rules: bool) -> io::Result<Place> {
+    pub fn beside(socket: &Path, rules: bool) -> io::Result<PagePath> {
         let socket_mode = std::fs::symlink_metadata(socket)?.mode();
         let others = match rules {
             true => 0,
             // A user that may write to a socket may connect to it.
             false => (socket_mode & 0o022) << 1,
         };
-        Ok(Place {
+        Ok(PagePath {
             path: crate::page::path_of(socket),
             mode: 0o600 | others,
         })
@@ -92,7 +92,7 @@ mod tests {
             let bits = Permissions::from_mode(of_socket);
             std::fs::set_permissions(&socket, bits).expect("a mode");
             for (rules, mode) in [(false, of_page), (true, 0o600)] {
-                let place = Place::beside(&socket, rules).expect("a place");
+                let place = PagePath::beside(&socket, rules).expect("a place");
                 let page = place.make(10, 1).expect("a page");
                 let made = std::fs::metadata(place.path()).expect("it");
                 assert_eq!(made.mode() & 0o777, mode);

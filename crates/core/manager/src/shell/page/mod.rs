@@ -10,7 +10,7 @@ mod run;
 mod sight;
 
 use crate::state::Item;
-pub(super) use file::Place;
+pub(super) use file::PagePath;
 use run::{Run, Waits};
 pub(super) use sight::Sight;
 use std::time::{Duration, Instant};
@@ -30,7 +30,7 @@ const SHARE: Duration = Duration::from_micros(300);
 /// All of it.
 #[derive(Debug)]
 pub(super) struct Pages {
-    place: Option<Place>,
+    place: Option<PagePath>,
     file: Option<PageRw>,
     notice: Option<Notice>,
     /// A process has opened the file since the last page was begun.
@@ -46,7 +46,7 @@ pub(super) struct Pages {
 
 impl Pages {
     /// Makes the pages; without a place there is no page.
-    pub fn new(place: Option<Place>, notice: Option<Notice>) -> Pages {
+    pub fn new(place: Option<PagePath>, notice: Option<Notice>) -> Pages {
         Pages {
             place,
             notice,

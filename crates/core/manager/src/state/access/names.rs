@@ -129,7 +129,7 @@ impl State {
         Ok(())
     }
 
-    /// Checks that a domain may have a name beside those that have it already.
+    /// Checks that a domain may share a name with the domains that have it.
     fn check_free(
         &self,
         me: DomainId,

@@ -44,7 +44,7 @@ impl Pools {
         cx.tell(writer, event, &[]);
     }
 
-    /// Handles that a queued chunk has gone out to a reader, or never will.
+    /// Handles the end of a queued chunk's way to a reader: it was sent, or it was dropped.
     pub fn chunk_reached(
         &mut self,
         cx: &mut Context,

@@ -10,7 +10,7 @@ pub use load::cpu_of;
 pub use served::{child, on_core};
 
 use load::{Load, fill, run, told};
-use served::{Place, Served, debians};
+use served::{Given, Served, debians};
 
 use super::pairs::Ratio;
 use crate::bench::Bench;
@@ -126,7 +126,7 @@ fn systems(common: &Common, outcome: &mut Outcome) -> Vec<&'static str> {
 impl Rig {
     fn start(common: &Common, systems: &[&'static str], value: usize, set: usize) -> Result<Rig> {
         let count = (set / value).max(1);
-        let place = Place {
+        let place = Given {
             core: common.cores()[0],
             // What lies beside the values, and slabs that are not full.
             memory: (count * (value + 256)) as u64 * 3 / 2 + (96 << 20),

@@ -23,7 +23,7 @@ const PATIENCE: Duration = Duration::from_secs(300);
 
 /// What a server is to be.
 #[derive(Debug, Clone, Copy)]
-pub struct Place {
+pub struct Given {
     pub core: usize,
     /// Bytes that it may keep.
     pub memory: u64,
@@ -51,7 +51,7 @@ impl Served {
     }
 
     /// One of [`OURS`].
-    pub fn ours(system: &str, place: Place) -> Result<Served> {
+    pub fn ours(system: &str, place: Given) -> Result<Served> {
         let mut command = Command::new(std::env::current_exe()?);
         command
             .args(["child", "zc-cache"])
@@ -73,7 +73,7 @@ impl Served {
     }
 
     /// Debian's memcached.
-    pub fn memcached(program: &Path, place: Place) -> Result<Served> {
+    pub fn memcached(program: &Path, place: Given) -> Result<Served> {
         let folder = tempfile::tempdir()?;
         let ports = folder.path().join("ports");
         let mut command = Command::new(program);
