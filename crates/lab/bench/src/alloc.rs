@@ -22,9 +22,8 @@ use crate::report::{FASTEST, Key};
 use crate::stats::{Measured, hot};
 use crate::systems::allocators::{Allocator, MALLOCS, Malloc, Mmap, Preload};
 use crate::systems::tranship::Zones;
+use cross::BATCH;
 
-/// Pairs of alloc and free that one sample covers.
-const BATCH: u32 = 64;
 const PAGE: usize = 4096;
 /// Sizes when none are asked for: small ones, then 1 to 256 pages.
 const SIZES: [usize; 9] = [

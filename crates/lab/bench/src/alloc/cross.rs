@@ -5,12 +5,13 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 use anyhow::{Context, Result, anyhow, ensure};
 
-use super::BATCH;
 use crate::clock;
 use crate::party;
 use crate::stats::{Measured, Samples};
 use crate::systems::allocators::{Allocator, Malloc};
 
+/// Pairs of alloc and free that one sample covers.
+pub const BATCH: u32 = 64;
 /// Blocks on their way. A null cell is room.
 const RING: usize = 1024;
 /// The word of the last block.
