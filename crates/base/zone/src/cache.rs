@@ -28,7 +28,7 @@ pub(crate) trait Home: Send + Sync {
 pub(crate) struct Buckets<'a> {
     /// Used by both alloc and free, last in first out.
     pub(crate) top: &'a mut Bucket,
-    /// Full or empty, more or less: swapped with `top` when that runs empty or full.
+    /// The second bucket, almost full or almost empty. It is swapped with `top` when `top` runs empty or full.
     pub(crate) spare: &'a mut Bucket,
 }
 

@@ -5,8 +5,8 @@
 //! source, except one that is kept, so that slabs do not go back and forth. A slab in a chunk that drains is frozen: it
 //! hands out nothing and goes back as soon as it is empty.
 //!
-//! An item's position is its [`ItemPlace`]. When a slab is cut, the hooks are told all places. They keep them beside their
-//! other data about a slot, so that [`Keg::free`] looks nothing up.
+//! An item's position is its [`ItemPlace`]. When a slab is cut, the hooks are told all places. They keep them beside
+//! their other data about a slot, so that [`Keg::free`] looks nothing up.
 //!
 //! When slot numbers are short, a slab has fewer of them than items. An item without a number is handed out when
 //! [`Keg::name_more`] has got a number for it; [`Keg::trim`] takes the numbers of free items away again.

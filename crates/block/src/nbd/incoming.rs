@@ -28,7 +28,8 @@ impl<R: Read> Incoming<R> {
         self.end - self.start
     }
 
-    /// Waits for more bytes, while less than a request is here. Returns false if the client has closed and no byte is here.
+    /// Waits for more bytes, while less than a request is here. Returns false if the client has closed and no byte is
+    /// here.
     pub(super) fn wait(&mut self) -> io::Result<bool> {
         self.ahead.copy_within(self.start..self.end, 0);
         (self.start, self.end) = (0, self.here());

@@ -143,7 +143,7 @@ fn what_a_dead_writer_left_is_there_after_restarts() {
     let (_, fds) = reader.wait(added);
     let (_, _, made, _) = &left.pool.chunks[0];
     assert_eq!(inode(&fds[0]), inode(made), "the very memory");
-    // It has taken it, and drops it: nothing is left anywhere.
+    // The reader drops the buffer that it has taken. Then nothing is left anywhere.
     left.way
         .refs()
         .1

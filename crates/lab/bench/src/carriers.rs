@@ -1,5 +1,5 @@
-//! `carriers`: a buffer is moved and given back, one in flight, by each way that bytes travel and at each level of trust; beside a
-//! socket that carries them.
+//! `carriers`: a buffer is moved and given back, one in flight, by each way that bytes travel and at each level of
+//! trust; beside a socket that carries them.
 
 use std::path::PathBuf;
 use std::time::Duration;

@@ -264,7 +264,7 @@ pub fn count_fds(pid: u32) -> Result<usize, Error> {
     Ok(fs::read_dir(format!("/proc/{pid}/fd"))?.count())
 }
 
-/// Returns the processes that a process has started, and those that they have.
+/// Returns the children of a process, their children, and so on.
 #[must_use]
 pub fn descendants(pid: u32) -> Vec<u32> {
     let children = |pid: u32| {

@@ -1,8 +1,9 @@
-//! Counts the product's lines: `cargo run -p xtask -- lines` for every crate and sums of crates, `lines core block` for these
-//! and their sum.
+//! Counts the product's lines: `cargo run -p xtask -- lines` for every crate and sums of crates, `lines core block` for
+//! these and their sum.
 //!
-//! Counted are the Rust files below `crates/*/*/src`; for the sum of tests the files beside `src`, and the testkit, too. A file's tests are its module `tests`, in it or beside it, and
-//! what the feature `audit` has; a comment is a line that begins as one.
+//! Counted are the Rust files below `crates/*/*/src`; for the sum of tests the files beside `src`, and the testkit,
+//! too. A file's tests are its module `tests`, in it or beside it, and what the feature `audit` has; a comment is a
+//! line that begins as one.
 
 use crate::source::{self, code_only};
 use anyhow::{Result, bail};

@@ -310,7 +310,7 @@ fn full_may_wait_a_while_or_drop_the_new_one() {
     drop(pool.alloc_now(4 * CHUNK).expect("all of it"));
 }
 
-/// It would never take anything again.
+/// A receiver that is gone would never take a message again.
 #[test]
 fn nothing_is_dropped_for_a_receiver_that_is_gone() {
     let _dog = dog();

@@ -174,7 +174,7 @@ fn shown(domain: &Domain, address: &str) -> Vec<ChannelStat> {
     records.filter_map(of).collect()
 }
 
-/// Although no manager is needed for it.
+/// The manager lists a local channel, although the channel needs no manager.
 #[test]
 fn it_is_shown_while_it_is_there() {
     let _dog = dog();

@@ -29,7 +29,7 @@ impl Shell {
                     if error.kind() == io::ErrorKind::WouldBlock {
                         self.listener.emptied();
                     } else if socket::is_shortage(&error) {
-                        // The listener would be ready all the time.
+                        // Otherwise epoll would report the listener as ready all the time.
                         let _ = self.epoll.remove(&self.listener);
                         self.listener_rests = Some(Instant::now() + AGAIN);
                         tracing::warn!(%error, "connection not taken");

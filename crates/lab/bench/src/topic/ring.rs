@@ -1,4 +1,5 @@
-//! What a topic's publish does without the topic: buffers of a pool, the ring, the bell's rule, rounds. Its reader counts no buffers.
+//! What a topic's publish does without the topic: buffers of a pool, the ring, the bell's rule, rounds. Its reader
+//! counts no buffers.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::Ordering;

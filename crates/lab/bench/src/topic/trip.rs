@@ -44,7 +44,8 @@ pub fn stream(budget: u64, mut publish: impl FnMut() -> Result<()>) -> Result<Sa
     })
 }
 
-/// Sends one message after the other, each when the receivers of the one before have said that they have it. `make` is not measured.
+/// Sends one message after the other, each when the receivers of the one before have said that they have it. `make` is
+/// not measured.
 pub fn echoed<S, T>(
     sender: &mut S,
     echo: &Word,

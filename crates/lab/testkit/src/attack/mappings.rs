@@ -250,7 +250,8 @@ fn madvise(t: &Target, advice: i32) -> Outcome {
     ))
 }
 
-/// Removes pages below a shared mapping. The kernel does this for writable mappings alone, so the second attempt follows `mprotect`.
+/// Removes pages below a shared mapping. The kernel does this for writable mappings alone, so the second attempt
+/// follows `mprotect`.
 fn madvise_remove(t: &Target) -> Outcome {
     match madvise(t, libc::MADV_REMOVE) {
         Outcome::Errno(libc::EACCES) => {}

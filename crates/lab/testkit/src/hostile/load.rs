@@ -164,7 +164,7 @@ impl Load {
 
 impl Drop for Load {
     fn drop(&mut self) {
-        // A process that has the file could not end before.
+        // A process that has the file cannot end before the file is closed here.
         self.file = None;
         self.attackers.clear();
     }

@@ -117,7 +117,7 @@ nuisances! {
     };
     descriptors_before_hello: "", |_random| {
         let mut raw = Raw::silent();
-        // The manager's socket takes no descriptors before that, where the kernel can say so.
+        // Before the hello the manager's socket takes no descriptors, on kernels that can refuse them.
         if !send_many(&raw, &hello(PROTOCOL_VERSION), 200) {
             return "the kernel refused".to_owned();
         }

@@ -33,7 +33,7 @@ pub struct Stage {
     incarnations: u64,
     /// By role.
     parties: Vec<Peer>,
-    /// Resources that each held when it had joined and nothing more.
+    /// Resources that each party held after it had joined, before it did anything else.
     bare: Vec<Option<Held>>,
     pair: [Peer; 2],
     manager_alone: Held,

@@ -53,7 +53,8 @@ impl Progress {
         self.reach(Progress::CERTIFIED);
     }
 
-    /// Notes that the client is let in and no longer makes room. False: the client had to make room already.
+    /// Notes that the client is let in: it is no longer sent away to make room. Returns false if it was sent away
+    /// before.
     pub(super) fn welcome(&self) -> bool {
         self.reach(Progress::WELCOME)
     }

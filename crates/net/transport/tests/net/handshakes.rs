@@ -57,7 +57,7 @@ fn those_who_say_nothing_do_not_stay() {
     for socket in &open {
         socket.set_nonblocking(true).expect("option");
     }
-    // A long one, of which there is always more to be said.
+    // The hello is long, so that the clients never have sent all of it.
     let (hello, since) = (hello(false, [1; 16], 0, &"x".repeat(255)), Instant::now());
     let mut said = 0;
     while !open.is_empty() {

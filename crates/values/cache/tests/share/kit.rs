@@ -32,7 +32,7 @@ pub fn stage(
     stage_in(domain, memory, share, options)
 }
 
-/// Makes a stage like [`stage`], of a domain that is there.
+/// Makes a stage like [`stage`], with a domain that the caller has made.
 pub fn stage_in(
     domain: Domain,
     memory: u64,

@@ -156,7 +156,7 @@ fn a_younger_chunk_takes_the_place_of_an_older_one() {
     };
     assert_eq!(show(0, 5), (vec![(1, 5)], 5));
     assert_eq!(show(1, 6), (vec![(1, 6)], 6));
-    // What was said of the older one comes late: nothing happens.
+    // The news of the older chunk's end comes late, and changes nothing.
     pool.detach(1, 5);
     assert_eq!(show(0, 5), (vec![(1, 6)], 6));
     pool.detach(1, 6);

@@ -155,7 +155,8 @@ impl State {
         }
     }
 
-    /// Ends a sink's domain. Its writer learns of a death by itself, but not of a goodbye.
+    /// Takes the channels of a sink's domain that ended out of a pool. The pool's writer notices a death, but not a
+    /// goodbye.
     pub(crate) fn brought_leave(&mut self, id: PoolId, sink: DomainId, process: Option<u64>) {
         let Some(p) = self.pools.get(&id).filter(|_| self.ready_pool(id)) else {
             return;

@@ -1,7 +1,7 @@
 //! A buffer moved to the other side and given back by it.
 //!
-//! Where the memory stays the sender's, the buffer itself is passed back. Where a copy arrives, the receiver drops it and says so
-//! with an empty message over a channel back.
+//! Where the memory stays the sender's, the buffer itself is passed back. Where a copy arrives, the receiver drops it
+//! and says so with an empty message over a channel back.
 
 use std::sync::OnceLock;
 
