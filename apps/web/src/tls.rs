@@ -266,14 +266,14 @@ impl Conn {
         if self.last.is_some() {
             return self.discard();
         }
-        let mut any = self.from_client()?;
-        any |= self.to_front();
-        any |= self.from_front()?;
-        any |= self.to_client(now)?;
+        let mut any = self.hear_client()?;
+        any |= self.tell_front();
+        any |= self.hear_front()?;
+        any |= self.tell_client(now)?;
         Ok(any)
     }
 
-    fn from_client(&mut self) -> Result<bool> {
+    fn hear_client(&mut self) -> Result<bool> {
         if self.client_ended || !self.plain.is_empty() {
             return Ok(false);
         }
@@ -298,7 +298,7 @@ impl Conn {
         Ok(true)
     }
 
-    fn to_front(&mut self) -> bool {
+    fn tell_front(&mut self) -> bool {
         let mut any = false;
         while !self.plain.is_empty() {
             match waits(self.front.write(&self.plain)) {
@@ -317,7 +317,7 @@ impl Conn {
         any
     }
 
-    fn from_front(&mut self) -> Result<bool> {
+    fn hear_front(&mut self) -> Result<bool> {
         // One read is kept at most, so a slow client slows the front down.
         if self.front_ended || self.tls.wants_write() || self.tls.is_handshaking() {
             return Ok(false);
@@ -335,7 +335,7 @@ impl Conn {
         Ok(true)
     }
 
-    fn to_client(&mut self, now: Instant) -> Result<bool> {
+    fn tell_client(&mut self, now: Instant) -> Result<bool> {
         let mut any = false;
         while self.tls.wants_write() {
             match waits(self.tls.write_tls(&mut self.client))? {
