@@ -47,8 +47,10 @@ fn the_page_shows_requests_path_components_and_memory() {
         // The browser makes files at home otherwise.
         .env("HOME", site.dir.path())
         .env("XDG_RUNTIME_DIR", site.dir.path());
-    let said = command.output().expect("a browser");
-    assert!(said.status.success(), "{said:?}");
+    // A browser that crashes says nothing about the page.
+    let mut runs = (0..3).map(|_| command.output().expect("a browser"));
+    let said = runs.find(|said| said.status.success());
+    let said = said.expect("the browser ends well in one of three runs");
     let page = String::from_utf8(said.stdout).expect("text");
     let text = |id: &str| {
         let (_, rest) = page
