@@ -28,36 +28,21 @@ const CPU: &str = "server_cpu_ns";
 const SET: usize = 512 << 20;
 const OBJECTS: usize = 16384;
 
-/// What is asked for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
-pub enum Mode {
-    /// One object.
-    Hot,
-    /// One of many, at random.
-    Cold,
-}
+/// What is asked for: one object, or one of many, at random.
+const MODES: [&str; 2] = ["hot", "cold"];
 
-impl Mode {
-    fn name(self) -> &'static str {
-        match self {
-            Mode::Hot => "hot",
-            Mode::Cold => "cold",
-        }
-    }
-
-    fn objects(self, value: usize) -> usize {
-        match self {
-            Mode::Hot => 1,
-            Mode::Cold => (SET / value).clamp(2, OBJECTS),
-        }
+fn objects(mode: &str, value: usize) -> usize {
+    match mode {
+        "hot" => 1,
+        _ => (SET / value).clamp(2, OBJECTS),
     }
 }
 
 #[derive(Debug, clap::Args)]
 pub struct Varnish {
-    /// What is asked for.
-    #[arg(long, value_enum, value_delimiter = ',', default_values = ["hot", "cold"])]
-    mode: Vec<Mode>,
+    /// Whether one object is asked for, or one of many [default: both].
+    #[arg(long, value_delimiter = ',', value_parser = MODES)]
+    mode: Vec<String>,
     /// Bytes of an object.
     #[arg(long, value_delimiter = ',', value_parser = size,
         default_values = ["1K", "2K", "4K", "6K", "8K", "16K", "64K", "256K"])]
@@ -76,7 +61,7 @@ impl Bench for Varnish {
     }
 }
 
-fn measure(common: &Common, modes: &[Mode], payloads: &[usize]) -> Outcome {
+fn measure(common: &Common, modes: &[String], payloads: &[usize]) -> Outcome {
     let mut outcome = Outcome::default();
     let started = missing().and_then(|()| started(common));
     let (_origin, servers) = match started {
@@ -88,10 +73,11 @@ fn measure(common: &Common, modes: &[Mode], payloads: &[usize]) -> Outcome {
     };
     let payloads = common.some_of(payloads);
     let each = |mode| payloads.iter().map(move |value| (mode, *value));
-    for (mode, value) in modes.iter().copied().flat_map(each) {
+    let modes = MODES.iter().filter(|mode| common.is_named(modes, mode));
+    for (&mode, value) in modes.flat_map(each) {
         let first = outcome.rows.len();
         let cells = servers.iter().map(|varnish| {
-            let key = Key::of(mode.name()).payload(value);
+            let key = Key::of(mode).payload(value);
             Cell::of(varnish.system, key, move |_| {
                 varnish.run(common, mode, value)
             })
@@ -103,8 +89,7 @@ fn measure(common: &Common, modes: &[Mode], payloads: &[usize]) -> Outcome {
         };
         let cost = |run: &Measured| run.facts.get(CPU).copied().unwrap_or(f64::NAN);
         for row in rows.iter().filter(|row| row.system != "stock") {
-            let (size, mode) = (bytes(value), mode.name());
-            let what = format!("{size}, {mode}, {} over stock", row.system);
+            let what = format!("{}, {mode}, {} over stock", bytes(value), row.system);
             let rate = Ratio::of(row, stock, |run| run.per_second).map(|it| it.text());
             let cost = Ratio::of(stock, row, cost).map(|it| it.text());
             if let (Some(rate), Some(cost)) = (rate, cost) {
@@ -225,7 +210,7 @@ impl Running {
         Ok(first.context("varnishd serves nobody")?.parse()?)
     }
 
-    fn run(&self, common: &Common, mode: Mode, value: usize) -> Result<Vec<Measured>> {
+    fn run(&self, common: &Common, mode: &str, value: usize) -> Result<Vec<Measured>> {
         self.fetch(mode, value)?;
         // On a machine with other work nobody may have been served in a second.
         for seconds in [1, 10, 60] {
@@ -240,7 +225,7 @@ impl Running {
     fn load(
         &self,
         common: &Common,
-        mode: Mode,
+        mode: &str,
         value: usize,
         seconds: u32,
     ) -> Result<Option<Measured>> {
@@ -250,8 +235,8 @@ impl Running {
         // Connections that Varnish closed while nobody was let run are made anew.
         command.args(["-t", "1", "-c", CONNECTIONS, "--timeout", "60s", "-d"]);
         command.arg(format!("{seconds}s"));
-        if mode == Mode::Cold {
-            let last = mode.objects(value) - 1;
+        if mode == "cold" {
+            let last = objects(mode, value) - 1;
             let script = format!(
                 "request = function() return wrk.format('GET', '/{value}/' .. math.random(0, {last})) end"
             );
@@ -281,10 +266,10 @@ impl Running {
     }
 
     /// Has it have its objects, and looks at what it gives out.
-    fn fetch(&self, mode: Mode, value: usize) -> Result<()> {
+    fn fetch(&self, mode: &str, value: usize) -> Result<()> {
         let mut stream = BufReader::new(TcpStream::connect(("127.0.0.1", self.port))?);
         let mut body = vec![0; value];
-        for number in 0..mode.objects(value) {
+        for number in 0..objects(mode, value) {
             let request = format!(
                 "GET /{value}/{number} HTTP/1.1\r\nHost: 127.0.0.1:{}\r\n\r\n",
                 self.port
