@@ -15,6 +15,7 @@
 //! stand still; each tenth keeps a buffer.
 
 mod channel;
+mod few;
 #[cfg(feature = "iceoryx2")]
 mod iceoryx;
 mod library;
@@ -68,6 +69,9 @@ impl Bench for Topic {
         self.group(&mut outcome, Mode::Trip, 1, common);
         self.group(&mut outcome, Mode::Delivered, DELIVERED.0, common);
         outcome.verdicts = verdicts(&outcome.rows);
+        if common.wants("tranship") {
+            outcome.verdicts.extend(few::verdicts(common)?);
+        }
         Ok(outcome)
     }
 }
