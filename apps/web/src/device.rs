@@ -9,15 +9,17 @@ use crate::reply::body;
 use crate::stage::To;
 use crate::word::Word;
 use anyhow::{Context, Result};
+use std::io::IoSliceMut;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
-use tranship::Body;
-use tranship::mbuf::{ClusterSize, Mbufs};
-use tranship_netpath::link::{Link, room};
+use tranship::mbuf::{Chain, Mbufs};
+use tranship::{Body, BufferMut, Pool};
 use tranship_netpath::tap::{Offload, Tap, sent};
 
 /// Frames that are taken together.
 const BATCH: usize = 64;
+/// Bytes of the buffers of a frame: most frames need the first one only. Together they hold the longest.
+const BUFFERS: [usize; 3] = [2 << 10, 14 << 10, 50 << 10];
 /// Time after which a full channel is looked at again.
 const FULL: Duration = Duration::from_millis(1);
 
@@ -31,12 +33,13 @@ pub fn run(name: &str) -> Result<()> {
     })?;
     let mut ends = Ends::connect(To::Device)?;
     let mbufs = Mbufs::over_pool(&ends.pool)?;
+    let mut room = Room::default();
     let mut worked = Instant::now();
     loop {
         let now = Instant::now();
         ends.turn_at_times(now);
         let sent = send(&mut ends, &tap, &mbufs)?;
-        let (received, is_full) = receive(&mut ends, &tap, &mbufs)?;
+        let (received, is_full) = receive(&mut ends, &tap, &mbufs, &mut room)?;
         if sent || received {
             worked = now;
             continue;
@@ -64,15 +67,14 @@ fn send(ends: &mut Ends, tap: &Tap, mbufs: &Mbufs) -> Result<bool> {
 }
 
 /// Passes received frames on. Says whether there were any, and whether `tcpip` has as many as the channel holds.
-fn receive(ends: &mut Ends, tap: &Tap, mbufs: &Mbufs) -> Result<(bool, bool)> {
+fn receive(ends: &mut Ends, tap: &Tap, mbufs: &Mbufs, room: &mut Room) -> Result<(bool, bool)> {
     let Some(out) = ends.outs.iter_mut().find(|out| out.to == To::Tcpip) else {
         return Ok((false, true));
     };
     let place = out.room();
     let mut frames: Vec<(Word, Body)> = Vec::new();
     while frames.len() < place.min(BATCH) {
-        let most = room(tap.offload(), 0);
-        let frame = Link::receive(tap, mbufs, ClusterSize::Std, most);
+        let frame = room.receive(tap, &ends.pool, mbufs);
         let Some(frame) = frame.context("receiving a frame")? else {
             break;
         };
@@ -85,4 +87,46 @@ fn receive(ends: &mut Ends, tap: &Tap, mbufs: &Mbufs) -> Result<(bool, bool)> {
     let any = !frames.is_empty();
     out.send(&ends.pool, frames.into_iter(), |_, _| {});
     Ok((any, place == 0))
+}
+
+/// Buffers for the next frame.
+#[derive(Default)]
+struct Room([Option<BufferMut>; BUFFERS.len()]);
+
+impl Room {
+    /// Takes the next frame; `None`: there is none, or no memory for it. Buffers that it does not need stay.
+    fn receive(&mut self, tap: &Tap, pool: &Pool, mbufs: &Mbufs) -> std::io::Result<Option<Chain>> {
+        for (place, bytes) in self.0.iter_mut().zip(BUFFERS) {
+            if place.is_none() {
+                *place = pool.try_alloc(bytes).ok();
+            }
+        }
+        if self.0.iter().any(Option::is_none) {
+            return Ok(None);
+        }
+        let places = self.0.iter_mut().flatten();
+        let mut slices: Vec<_> = places
+            .map(|place| IoSliceMut::new(&mut place[..]))
+            .collect();
+        let Some(mut left) = tap.receive(&mut slices)? else {
+            return Ok(None);
+        };
+        let mut frame: Option<Chain> = None;
+        for place in &mut self.0 {
+            let Some(mut buffer) = place.take_if(|_| left > 0) else {
+                break;
+            };
+            buffer.truncate(left);
+            left -= buffer.len();
+            // Without an mbuf the frame is lost.
+            let Ok(part) = mbufs.from_buffer(buffer.freeze()) else {
+                return Ok(None);
+            };
+            match &mut frame {
+                Some(frame) => frame.cat(part),
+                none => *none = Some(part),
+            }
+        }
+        Ok(frame)
+    }
 }

@@ -251,10 +251,9 @@ impl Link for Channel {
     fn receive(&self, mbufs: &Mbufs, _: ClusterSize, _: usize) -> io::Result<Option<Chain>> {
         let mut come = self.come.borrow_mut();
         while let Some(message) = come.pop_front() {
-            match mbufs.receive(message) {
-                Ok(frame) => return Ok(Some(frame)),
-                // Without an mbuf it is lost.
-                Err(_) => {}
+            // Without an mbuf it is lost.
+            if let Ok(frame) = mbufs.receive(message) {
+                return Ok(Some(frame));
             }
         }
         Ok(None)

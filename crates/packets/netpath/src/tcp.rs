@@ -39,7 +39,7 @@ const RECEIVE: usize = 128 << 10;
 const SEND: usize = 256 << 10;
 /// Time for a connection to open and be taken by the program, and for one that the program has closed to end. Between,
 /// the program's own time limits hold.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(60);
 /// Time for which an acknowledgement waits for bytes to go with.
 const ACK: Duration = Duration::from_millis(10);
 

@@ -102,28 +102,28 @@ impl<L: Link> Link for ByReference<L> {
         let Some(segment) = segment else {
             return self.link.send(frame, vnet);
         };
-        let (flow, copies) = flows.of_remote(segment.destination);
-        if let Some(flow) = flow {
-            if segment.is_syn {
-                flow.begin(segment.sequence);
-            }
-            if !segment.payload.is_empty() {
-                let (headers, len) = (segment.payload.start, segment.payload.len());
-                let whole = flow.part(segment.sequence, len).and_then(|payload| {
-                    let mut whole = self.mbufs.devget(&head[..headers], 0).ok()?;
-                    whole.cat(payload);
-                    Some(whole)
-                });
-                let Some(whole) = whole else {
-                    // As if it were lost: smoltcp sends it again.
-                    return Ok(false);
-                };
-                copies.headers += headers as u64;
-                copies.sent += len as u64;
-                return self.link.send(&whole, vnet);
-            }
+        let (mut flow, copies) = flows.of_remote(segment.destination);
+        if let Some(flow) = &mut flow
+            && segment.is_syn
+        {
+            flow.begin(segment.sequence);
         }
-        self.link.send(frame, vnet)
+        if segment.payload.is_empty() {
+            return self.link.send(frame, vnet);
+        }
+        let (headers, len) = (segment.payload.start, segment.payload.len());
+        let whole = flow.and_then(|flow| {
+            let mut whole = self.mbufs.devget(&head[..headers], 0).ok()?;
+            whole.cat(flow.part(segment.sequence, len)?);
+            Some(whole)
+        });
+        let Some(whole) = whole else {
+            // As if it were lost: smoltcp sends it again.
+            return Ok(false);
+        };
+        copies.headers += headers as u64;
+        copies.sent += len as u64;
+        self.link.send(&whole, vnet)
     }
 
     fn offload(&self) -> Offload {

@@ -69,11 +69,11 @@ struct World {
     now: Instant,
     random: u64,
     /// Of 16 frames so many are lost, repeated, or come late.
-    weather: u64,
+    weather: usize,
 }
 
 impl World {
-    fn new(random: u64, weather: u64, connections: usize) -> World {
+    fn new(random: u64, weather: usize, connections: usize) -> World {
         let mbufs = Mbufs::new().expect("mbufs");
         let queues = || [Queue::default(), Queue::default()];
         let (to_server, to_client) = (queues(), queues());
@@ -112,11 +112,11 @@ impl World {
         }
     }
 
-    fn random(&mut self) -> u64 {
+    fn random(&mut self, below: usize) -> usize {
         self.random ^= self.random << 13;
         self.random ^= self.random >> 7;
         self.random ^= self.random << 17;
-        self.random
+        usize::try_from(self.random >> 20).unwrap_or(0) % below
     }
 
     fn connect(&mut self, port: u16) -> SocketHandle {
@@ -139,12 +139,11 @@ impl World {
             let (from, to) = (way[0].clone(), way[1].clone());
             while let Some(frame) = from.borrow_mut().pop_front() {
                 let mut to = to.borrow_mut();
-                let dice = self.random() >> 20;
-                if dice % 16 >= self.weather {
+                if self.random(16) >= self.weather {
                     to.push_back(frame);
                     continue;
                 }
-                match dice / 16 % 3 {
+                match self.random(3) {
                     0 => {}
                     1 => to.extend([frame.clone(), frame]),
                     _ => to.push_front(frame),
@@ -187,7 +186,7 @@ fn byte(port: u16, way: u64, at: usize) -> u8 {
     let mixed = (at as u64 + 1)
         .wrapping_mul(0x9e37_79b9_7f4a_7c15)
         .wrapping_add(u64::from(port) * 3 + way);
-    (mixed >> 40) as u8
+    mixed.to_le_bytes()[5]
 }
 
 fn stream(port: u16, way: u64, from: usize, len: usize) -> Vec<u8> {
@@ -214,7 +213,7 @@ proptest! {
     #[test]
     fn streams_come_whole_over_any_wire(
         seed in any::<u64>(),
-        weather in 0..5_u64,
+        weather in 0..5_usize,
         lengths in prop::collection::vec((0..200_000_usize, 0..400_000_usize), 1..4),
     ) {
         let mut world = World::new(seed, weather, 16);
@@ -266,7 +265,7 @@ proptest! {
             }
             for (one, (ask, answer)) in all.iter_mut().zip(&lengths) {
                 let Some(id) = one.id else { continue };
-                let some = (world.random() as usize % 9000).min(one.room).min(answer - one.answered);
+                let some = world.random(9000).min(one.room).min(answer - one.answered);
                 if some > 0 {
                     let mut bytes = world.mbufs.mini().expect("an mbuf");
                     bytes
@@ -277,7 +276,7 @@ proptest! {
                     one.room -= some;
                 }
                 let (port, asked, heard) = (one.port, one.asked, one.heard);
-                let some = (world.random() as usize % 5000).min(ask - asked);
+                let some = world.random(5000).min(ask - asked);
                 let socket = world.client(one.handle);
                 if some > 0 && let Ok(sent) = socket.send_slice(&stream(port, 0, asked, some)) {
                     one.asked += sent;
