@@ -33,7 +33,7 @@ pub struct Ends {
     pub outs: Vec<Out>,
     /// What it receives.
     pub ins: Vec<In>,
-    /// When it last looked who has ended or come.
+    /// The last look for components that have ended or come.
     looked: Instant,
 }
 

@@ -9,6 +9,7 @@ use crate::reply::body;
 use crate::stage::To;
 use crate::word::Word;
 use anyhow::{Context, Result};
+use rustix::io::Errno;
 use std::io::IoSliceMut;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
@@ -58,9 +59,13 @@ fn send(ends: &mut Ends, tap: &Tap, mbufs: &Mbufs) -> Result<bool> {
     }
     let any = !frames.is_empty();
     for frame in frames {
-        // Without an mbuf, or room in the kernel, it is lost.
-        if let Ok(frame) = mbufs.receive(frame) {
-            let _ = sent(write_frame(tap, &frame)).context("sending a frame")?;
+        // Without an mbuf, or room in the kernel, it is lost. So is one that is no frame.
+        let Ok(frame) = mbufs.receive(frame) else {
+            continue;
+        };
+        match write_frame(tap, &frame) {
+            Err(Errno::INVAL | Errno::FAULT) => {}
+            wrote => _ = sent(wrote).context("sending a frame")?,
         }
     }
     Ok(any)

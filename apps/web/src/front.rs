@@ -302,7 +302,7 @@ impl<B: Behind> Front<B> {
         }
     }
 
-    /// Takes what `tcpip` says of its connections.
+    /// Takes the news of `tcpip`'s connections.
     fn take_streams(&mut self) {
         while let Some(news) = self.streams.as_mut().and_then(Streams::take) {
             match news {

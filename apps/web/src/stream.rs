@@ -5,7 +5,7 @@
 
 use tranship_netpath::tcp::Id;
 
-/// What a message says of a connection.
+/// Meaning of a message for a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub(crate) enum Kind {

@@ -1,8 +1,8 @@
 //! TCP/IP, for a server whose connections are not the kernel's: frames of `device` below, byte streams of `front` above.
 //!
 //! A received byte is passed on in the buffer that `device` received it into. A sent byte stays in the buffer that a
-//! component made it in: frames to `device` are aggregates of headers and pieces of such buffers. What smoltcp copies
-//! beside is counted, and printed.
+//! component made it in: frames to `device` are aggregates of headers and pieces of such buffers. Copies
+//! inside of smoltcp are counted, and printed.
 
 use crate::component::Ends;
 use crate::lane::{Ended, In, Out};
@@ -131,7 +131,7 @@ impl Running {
             }
         }
         if ended {
-            // Nobody knows its connections now.
+            // No process knows its connections now.
             self.front_is_there = false;
             self.tcp.reset(clock);
         }
@@ -144,14 +144,14 @@ impl Running {
         any
     }
 
-    /// Does what a front says.
+    /// Handles a message of the front.
     fn note(&mut self, note: Note, message: Message, clock: tcp::Instant) {
         match note.kind {
             Kind::Hello => self.front_is_there = true,
             Kind::Data => match self.mbufs.receive(message) {
                 Ok(bytes) => self.tcp.send(note.id, bytes),
                 // Without its bytes the stream cannot go on.
-                Err(_) => self.tcp.close(note.id, clock),
+                Err(_) => self.tcp.cut(note.id),
             },
             Kind::Taken => self.tcp.taken(note.id, note.bytes),
             Kind::Ended => self.tcp.finish(note.id),
@@ -160,7 +160,7 @@ impl Running {
         }
     }
 
-    /// Tells the front what is new. Says whether there was anything.
+    /// Tells the front the news. Says whether there were any.
     fn tell(&mut self) -> bool {
         if !self.front_is_there {
             return false;
@@ -170,7 +170,7 @@ impl Running {
         let any = !news.is_empty();
         let pool = &self.ends.pool;
         let mut lost = Vec::new();
-        let said = news.into_iter().map(|event| {
+        let said = news.into_iter().filter_map(|event| {
             let (id, kind, bytes, body) = match event {
                 Event::Opened(id, room) => (id, Kind::Opened, room, nothing()),
                 Event::Data(id, bytes) => match bytes.to_aggregate(pool) {
@@ -181,20 +181,18 @@ impl Running {
                     // Its bytes are lost, and so is the connection.
                     Err(_) => {
                         lost.push(id);
-                        (id, Kind::Closed, 0, nothing())
+                        return None;
                     }
                 },
                 Event::Acknowledged(id, bytes) => (id, Kind::Taken, bytes, nothing()),
                 Event::Ended(id) => (id, Kind::Ended, 0, nothing()),
                 Event::Closed(id) => (id, Kind::Closed, 0, nothing()),
             };
-            (Word(Note::new(id, kind, bytes).word()), body)
+            Some((Word(Note::new(id, kind, bytes).word()), body))
         });
         let said: Vec<_> = said.collect();
         out.send(pool, said.into_iter(), |_, _| {});
-        for id in lost {
-            self.tcp.close(id, tcp::Instant::now());
-        }
+        lost.into_iter().for_each(|id| self.tcp.cut(id));
         any
     }
 
@@ -209,7 +207,7 @@ impl Running {
         }
     }
 
-    /// Prints what was copied, if that has changed.
+    /// Prints the counters of copies, if they have changed.
     fn print(&mut self, now: Instant) {
         let (printed, last) = &mut self.printed;
         if now.duration_since(*printed) < PRINT {
@@ -248,11 +246,13 @@ struct Channel {
 }
 
 impl Link for Channel {
-    fn receive(&self, mbufs: &Mbufs, _: ClusterSize, _: usize) -> io::Result<Option<Chain>> {
+    fn receive(&self, mbufs: &Mbufs, _: ClusterSize, room: usize) -> io::Result<Option<Chain>> {
         let mut come = self.come.borrow_mut();
         while let Some(message) = come.pop_front() {
-            // Without an mbuf it is lost.
-            if let Ok(frame) = mbufs.receive(message) {
+            // Without an mbuf it is lost. One that is too long names a buffer many times.
+            if let Ok(frame) = mbufs.receive(message)
+                && frame.len() <= room
+            {
                 return Ok(Some(frame));
             }
         }

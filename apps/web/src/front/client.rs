@@ -13,7 +13,7 @@ pub(super) enum Client {
     Stream(Stream),
 }
 
-/// What a client has sent.
+/// Bytes of a client, or the reason why there are none.
 #[derive(Debug)]
 pub(super) enum Read {
     /// Bytes; `true`: there are no more now.
@@ -97,7 +97,7 @@ impl Client {
         }
     }
 
-    /// Ends what is sent.
+    /// Ends the bytes to the client.
     pub(super) fn finish(&mut self) {
         match self {
             // A client that is gone shows by the next read.

@@ -20,7 +20,7 @@ const BATCH: usize = 64;
 /// Most pieces of one message.
 const PIECES: usize = 64;
 
-/// What is to be sent to `tcpip`.
+/// Messages to be sent to `tcpip`.
 type Says = Rc<RefCell<VecDeque<(Note, Body)>>>;
 
 /// The channels from and to `tcpip`.
@@ -68,7 +68,7 @@ impl Streams {
 
     /// Begins anew, with a process of `tcpip` that knows no connection of this front.
     ///
-    /// Crash: what a dead process had not taken goes to the next one, and names connections that it does not have.
+    /// Crash: messages that a dead process had not taken go to the next one, and name connections that it does not have.
     fn say_hello(&mut self) {
         let mut says = self.says.borrow_mut();
         says.clear();
@@ -125,7 +125,7 @@ impl Streams {
         self.end.arm()
     }
 
-    /// Sends what connections have said. Says whether all of it went.
+    /// Sends the messages of connections. Says whether all went.
     pub(super) fn send(&mut self) -> bool {
         let mut says = self.says.borrow_mut();
         if says.is_empty() {
@@ -134,7 +134,7 @@ impl Streams {
         let count = says.len().min(self.out.room());
         let batch = says.drain(..count);
         let batch = batch.map(|(note, body)| (Word(note.word()), body));
-        // It has room, and what a dead process misses is of no connection.
+        // It has room, and a dead process has no connection.
         self.out.send(&self.pool, batch, |_, _| {});
         says.is_empty()
     }
@@ -167,7 +167,7 @@ impl Streams {
     }
 }
 
-/// A connection of `tcpip`. Dropping it closes the connection, behind what was sent.
+/// A connection of `tcpip`. Dropping it closes the connection, behind the sent bytes.
 #[derive(Debug)]
 pub(super) struct Stream {
     pub id: Id,

@@ -13,7 +13,7 @@ use tranship_testkit::{Watchdog, lab::enter, skipped};
 
 const FILE: &str = include_str!("../../web-tap.toml");
 
-/// The server, the namespace that this thread is in now, and what the server prints.
+/// The server, the namespace that this thread is in now, and the output of the server.
 struct Tap {
     site: Option<Site>,
     printed: PathBuf,
@@ -124,7 +124,7 @@ fn bytes_cross_device_and_tcpip_by_reference() {
         asked += request.len() as u64;
         answered += file.len() as u64;
     }
-    // What a client sends reaches the handler whole, and comes back.
+    // A body reaches the handler whole, and comes back.
     let sent = bytes(700_000);
     let head = "POST /dynamic HTTP/1.1\r\nHost: test\r\nContent-Length: 700000\r\n\r\n";
     client.send(head);
@@ -182,7 +182,7 @@ fn clients_that_are_slow_or_break_off_do_not_hinder_others() {
     for _ in 0..20 {
         let mut client = tap.client();
         client.ask("/dynamic?n=1000000");
-        // What is not read when a socket is closed makes it a reset.
+        // Bytes that are not read when a socket is closed make it a reset.
         assert_eq!(client.reply_or_end(false).expect("a head").status, 200);
     }
     let mut other = tap.client();

@@ -1,7 +1,7 @@
 //! A device for smoltcp whose frames are mbufs.
 //!
 //! A received frame is in a cluster, and the token lends that cluster itself: nothing is copied. smoltcp needs one slice
-//! that nobody changes. A chain, and a frame whose writer is not trusted, are copied into one piece, and counted.
+//! that stays as it is. A chain, and a frame whose writer is not trusted, are copied into one piece, and counted.
 
 use crate::link::{Link, is_right, leave_checksum, room};
 use crate::tap::{Offload, Tap, VNET_HEADER};
@@ -105,7 +105,7 @@ impl<L: Link> MbufDevice<L> {
         Some((chain, vnet))
     }
 
-    /// Returns the frame as one slice that nobody changes; `None`: there is no memory, or its checksum is wrong.
+    /// Returns the frame as one slice that stays as it is; `None`: there is no memory, or its checksum is wrong.
     fn lend(&mut self, chain: Chain, vnet: &[u8; VNET_HEADER]) -> Option<Received> {
         let is_one = chain.count() == 1 && chain.iter().all(|mbuf| mbuf.bytes().is_some());
         let received = if is_one {

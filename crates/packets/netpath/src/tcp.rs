@@ -23,7 +23,8 @@ use crate::iperf::tcp_socket;
 use crate::link::Link;
 use crate::server::interface;
 use crate::tap::Offload;
-use flow::{Flow, Flows};
+pub use flow::{Copies, Event, Id};
+use flow::{Flow, Flows, PATIENCE, RECEIVE};
 use reference::ByReference;
 use smoltcp::iface::{Interface, PollIngressSingleResult, PollResult, SocketHandle, SocketSet};
 use smoltcp::socket::tcp::{Socket, State};
@@ -33,13 +34,8 @@ use smoltcp::wire::{IpAddress, IpCidr, IpEndpoint, Ipv4Address, Ipv4Cidr};
 use std::hash::{BuildHasher, RandomState};
 use tranship_mbuf::{Chain, ClusterSize, Mbufs};
 
-/// Bytes of a connection that were received and not taken, twice: in smoltcp, and with the program.
-const RECEIVE: usize = 128 << 10;
 /// Bytes of a connection that were sent and not acknowledged.
 const SEND: usize = 256 << 10;
-/// Time for a connection to open and be taken by the program, and for one that the program has closed to end. Between,
-/// the program's own time limits hold.
-const PATIENCE: Duration = Duration::from_secs(60);
 /// Time for which an acknowledgement waits for bytes to go with.
 const ACK: Duration = Duration::from_millis(10);
 
@@ -58,44 +54,6 @@ pub struct Options {
     pub mtu: usize,
     /// Most connections, those that are ending included. One more is refused.
     pub connections: usize,
-}
-
-/// A connection. Another one in its slot has another generation.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Id {
-    /// The slot, from 0.
-    pub slot: u16,
-    /// The generation of the slot.
-    pub generation: u16,
-}
-
-/// News of a connection.
-#[derive(Debug)]
-pub enum Event {
-    /// The connection is there. So many bytes may be sent before some are acknowledged.
-    Opened(Id, usize),
-    /// Bytes that were received. They count until [`Tcp::taken`].
-    Data(Id, Chain),
-    /// The host has acknowledged so many bytes more: that many more may be sent.
-    Acknowledged(Id, usize),
-    /// The host sends no more.
-    Ended(Id),
-    /// The connection is gone.
-    Closed(Id),
-}
-
-/// The bytes of payload that went each way, and their copies.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct Copies {
-    /// Received bytes that were passed on by reference. smoltcp has copied each once, into its receive buffer.
-    pub received: u64,
-    /// Received bytes that came in disorder. They were copied out of that buffer, too.
-    pub disordered: u64,
-    /// Sent bytes, repetitions included, that the link got by reference. smoltcp has copied as many, out of its send
-    /// buffer into frames that were not sent.
-    pub sent: u64,
-    /// Bytes of headers in front of those.
-    pub headers: u64,
 }
 
 /// The connections.
@@ -189,7 +147,7 @@ impl<L: Link> Tcp<L> {
         self.sweep(now);
     }
 
-    /// Sends what smoltcp has to send.
+    /// Sends the frames that smoltcp has.
     pub fn send_frames(&mut self, now: Instant) {
         while self
             .interface
@@ -244,7 +202,7 @@ impl<L: Link> Tcp<L> {
         self.with(id, |flow, socket| flow.send(socket, bytes));
     }
 
-    /// Ends what is sent, behind the bytes that were.
+    /// Ends the stream to the host, behind the sent bytes.
     pub fn finish(&mut self, id: Id) {
         self.with(id, |_, socket| socket.close());
     }
@@ -255,6 +213,11 @@ impl<L: Link> Tcp<L> {
             flow.closed = Some(now + PATIENCE);
             socket.close();
         });
+    }
+
+    /// Cuts a connection. Its end is news.
+    pub fn cut(&mut self, id: Id) {
+        self.with(id, |_, socket| socket.abort());
     }
 
     /// Cuts all connections that the program was told of.
@@ -290,7 +253,7 @@ impl<L: Link> Tcp<L> {
         self.listener = Some(self.sockets.add(socket));
     }
 
-    /// Takes note of what smoltcp has accepted of the last frame.
+    /// Takes note of the bytes of the last frame that smoltcp has accepted.
     fn accept(&mut self, now: Instant) {
         let mut flows = self.device.link().flows.borrow_mut();
         let Some(seen) = flows.seen.take() else {
@@ -321,7 +284,7 @@ impl<L: Link> Tcp<L> {
         let mut gone = Vec::new();
         for (id, flow) in flows.all_mut() {
             let socket = self.sockets.get_mut::<Socket<'_>>(flow.handle);
-            // Nobody reads what comes for a connection that the program has closed.
+            // The program does not read from a connection that it has closed.
             let is_unread = flow.closed.is_some() && socket.recv_queue() > 0;
             let deadline = flow.deadline();
             if is_unread || deadline.is_some_and(|deadline| now >= deadline) {

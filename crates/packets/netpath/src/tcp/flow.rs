@@ -1,12 +1,63 @@
-//! What is known of each connection beside smoltcp's state.
+//! The state of each connection beside smoltcp's.
 
-use super::reference::Seen;
-use super::{Copies, Event, Id, PATIENCE, RECEIVE};
 use smoltcp::iface::SocketHandle;
 use smoltcp::socket::tcp::{Socket, State};
-use smoltcp::time::Instant;
+use smoltcp::time::{Duration, Instant};
 use std::collections::{HashMap, VecDeque};
 use tranship_mbuf::{Chain, Mbufs};
+
+/// Bytes of a connection that were received and not taken, twice: in smoltcp, and with the program.
+pub(super) const RECEIVE: usize = 128 << 10;
+/// Time for a connection to open and be taken by the program, and for one that the program has closed to end. An
+/// open connection has the program's own limits.
+pub(super) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A connection. Another one in its slot has another generation.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Id {
+    /// The slot, from 0.
+    pub slot: u16,
+    /// The generation of the slot.
+    pub generation: u16,
+}
+
+/// News of a connection.
+#[derive(Debug)]
+pub enum Event {
+    /// The connection is there. So many bytes may be sent before some are acknowledged.
+    Opened(Id, usize),
+    /// Bytes that were received. They count until [`taken`](super::Tcp::taken).
+    Data(Id, Chain),
+    /// The host has acknowledged so many bytes more: that many more may be sent.
+    Acknowledged(Id, usize),
+    /// The host sends no more.
+    Ended(Id),
+    /// The connection is gone.
+    Closed(Id),
+}
+
+/// The bytes of payload that went each way, and their copies.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Copies {
+    /// Received bytes that were passed on by reference. smoltcp has copied each once, into its receive buffer.
+    pub received: u64,
+    /// Received bytes that came in disorder. They were copied out of that buffer, too.
+    pub disordered: u64,
+    /// Sent bytes, repetitions included, that the link got by reference. smoltcp has copied as many, out of its send
+    /// buffer into frames that were not sent.
+    pub sent: u64,
+    /// Bytes of headers in front of those.
+    pub headers: u64,
+}
+
+/// A received frame of the port.
+#[derive(Debug)]
+pub(super) struct Seen {
+    pub remote: Remote,
+    /// Sequence number of the payload's first byte.
+    pub sequence: u32,
+    pub payload: Option<Chain>,
+}
 
 /// Address and port of the other host.
 pub(super) type Remote = ([u8; 4], u16);
@@ -55,7 +106,7 @@ impl Flow {
             ended: false,
             closed: None,
             late: now + PATIENCE,
-            next: seen.data_sequence(),
+            next: seen.sequence,
             received: VecDeque::new(),
             queued: 0,
             untaken: 0,
@@ -77,7 +128,7 @@ impl Flow {
         }
         self.queued = queued;
         // Bytes of the frame that smoltcp had before.
-        let skip = self.next.wrapping_sub(seen.data_sequence()) as usize;
+        let skip = self.next.wrapping_sub(seen.sequence) as usize;
         self.next = self.next.wrapping_add(u32::try_from(accepted).unwrap_or(0));
         let mut left = accepted;
         if let Some(mut payload) = seen.payload
@@ -95,7 +146,7 @@ impl Flow {
         }
     }
 
-    /// Adds what there is to tell.
+    /// Adds the news of the connection.
     pub(super) fn news(
         &mut self,
         id: Id,
@@ -170,7 +221,7 @@ impl Flow {
             let put = socket.send(|room| (room.len().min(left), room.len().min(left)));
             match put {
                 Ok(put @ 1..) => left -= put,
-                // The connection is ending: nobody would get them.
+                // The connection is ending: the host would not get them.
                 _ => return,
             }
         }

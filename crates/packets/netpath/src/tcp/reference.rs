@@ -1,6 +1,6 @@
 //! A link below smoltcp that keeps received payload, and puts the program's bytes into frames that are sent.
 
-use super::flow::{Flows, Remote};
+use super::flow::{Flows, Remote, Seen};
 use crate::link::Link;
 use crate::tap::{Offload, VNET_HEADER};
 use crate::wire::{self, ETHERNET, Ethernet, Ipv4};
@@ -22,22 +22,6 @@ pub(super) struct ByReference<L> {
     mbufs: Mbufs,
     me: Remote,
     pub flows: RefCell<Flows>,
-}
-
-/// A received frame of the port.
-#[derive(Debug)]
-pub(super) struct Seen {
-    pub remote: Remote,
-    sequence: u32,
-    is_syn: bool,
-    pub payload: Option<Chain>,
-}
-
-impl Seen {
-    /// Returns the sequence number of the payload's first byte.
-    pub(super) fn data_sequence(&self) -> u32 {
-        self.sequence.wrapping_add(u32::from(self.is_syn))
-    }
 }
 
 /// A TCP segment's header, read out of a frame.
@@ -83,8 +67,8 @@ impl<L: Link> Link for ByReference<L> {
             let payload = VNET_HEADER + start..VNET_HEADER + end;
             Seen {
                 remote: segment.source,
-                sequence: segment.sequence,
-                is_syn: segment.is_syn,
+                // A SYN has a number of its own, before the payload.
+                sequence: segment.sequence.wrapping_add(segment.is_syn.into()),
                 // Without mbufs the bytes come out of smoltcp.
                 payload: frame.as_ref().and_then(|frame| frame.copym(payload).ok()),
             }

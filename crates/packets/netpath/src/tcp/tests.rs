@@ -297,7 +297,7 @@ proptest! {
             let answered: usize = lengths.iter().map(|(_, answer)| answer).sum();
             prop_assert_eq!((copies.disordered, copies.sent), (0, answered as u64));
         }
-        // Both sides have ended: the connections go, and with them all memory of what they had.
+        // Both sides have ended: the connections go, and their memory with them.
         for one in &all {
             world.tcp.close(one.id.expect("open"), world.now);
         }
@@ -369,9 +369,26 @@ fn a_reset_ends_a_connection_and_what_was_sent_is_free() {
     }
     closed += world.turn().len();
     assert_eq!((closed, std::sync::Arc::strong_count(&owner)), (1, 1));
-    // What comes for it is for nobody.
+    // Calls for it have no effect.
     world.tcp.taken(id, 1);
     world.tcp.finish(id);
+}
+
+#[test]
+fn a_program_that_sends_more_than_it_may_loses_the_connection() {
+    let mut world = World::new(1, 0, 4);
+    let (handle, id) = open(&mut world);
+    for len in [SEND, 1] {
+        let mut bytes = world.mbufs.mini().expect("an mbuf");
+        assert!(bytes.attach(vec![1; len]).is_ok());
+        world.tcp.send(id, bytes);
+    }
+    let mut closed = 0;
+    while world.client(handle).is_open() || world.tcp.connections() > 0 {
+        closed += world.turn().len();
+    }
+    closed += world.turn().len();
+    assert_eq!(closed, 1);
 }
 
 #[test]
