@@ -224,8 +224,8 @@ impl<L: Link> Tcp<L> {
     pub fn reset(&mut self, now: Instant) {
         let mut flows = self.device.link().flows.borrow_mut();
         for (_, flow) in flows.all_mut().filter(|(_, flow)| flow.opened) {
+            // Its time is over.
             flow.closed = Some(now);
-            self.sockets.get_mut::<Socket<'_>>(flow.handle).abort();
         }
     }
 
