@@ -7,9 +7,10 @@ use std::net::{Ipv4Addr, TcpStream};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 use tranship_netpath::lab::{self, Host};
-use tranship_testkit::{Watchdog, lab::enter, skipped};
+use tranship_testkit::{Random, Watchdog, kills, lab::enter, skipped};
 
 const FILE: &str = include_str!("../../web-tap.toml");
 
@@ -236,5 +237,62 @@ fn the_service_goes_on_when_a_component_below_it_dies() {
     tap.site().kill("http");
     let status = ask(&mut client).map(|reply| reply.status);
     assert!(matches!(status, Some(200 | 502)), "{status:?}");
+    tap.stop();
+}
+
+/// Asks for so many bytes on a connection of its own. Returns the status, if the whole reply came.
+fn ask_once(bytes: usize) -> Option<u16> {
+    let socket = TcpStream::connect((Ipv4Addr::new(10, 77, 1, 1), 80)).ok()?;
+    // A client that only waits is not told of the death of its connection.
+    socket
+        .set_read_timeout(Some(Duration::from_secs(2)))
+        .expect("a time limit");
+    let mut client = Client::new(UnixStream::from(OwnedFd::from(socket)));
+    client.send(format!(
+        "GET /dynamic?n={bytes} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n"
+    ));
+    let reply = client.rest();
+    let reply = String::from_utf8(reply).expect("text");
+    let (head, body) = reply.split_once("\r\n\r\n")?;
+    let status = head.get(9..12)?.parse().expect("a status");
+    let whole = format!("content-length: {}", body.len());
+    assert!(status != 200 || body.bytes().all(|byte| byte == b'x'));
+    assert!(status != 200 || body.len() <= bytes);
+    head.lines().any(|line| line == whole).then_some(status)
+}
+
+#[test]
+fn kills_under_load_give_no_wrong_answer() {
+    let _watchdog = Watchdog::new();
+    let Some(tap) = Tap::start(&[]) else { return };
+    let mut random = Random::printed("kills below the server");
+    let stop = AtomicBool::new(false);
+    let answers = AtomicU32::new(0);
+    std::thread::scope(|scope| {
+        for client in 0..4_usize {
+            let (stop, answers) = (&stop, &answers);
+            scope.spawn(move || {
+                // Ordering: relaxed; flag and counter publish nothing else.
+                while !stop.load(Ordering::Relaxed) {
+                    let status = ask_once(client * 70_000 + 1);
+                    assert!(matches!(status, None | Some(200 | 502..=504)), "{status:?}");
+                    let whole = u32::from(status == Some(200));
+                    answers.fetch_add(whole, Ordering::Relaxed);
+                }
+            });
+        }
+        for kill in 0..kills(8, 1000) {
+            let names = ["device", "tcpip", "front", "http", "dynamic"];
+            let name = names[usize::try_from(random.below(5)).expect("below 5")];
+            println!("kill {kill}: {name}");
+            tap.site().kill(name);
+            // The service is back.
+            let before = answers.load(Ordering::Relaxed);
+            while answers.load(Ordering::Relaxed) < before + 4 {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
     tap.stop();
 }
