@@ -18,16 +18,21 @@ type Any = Box<dyn std::error::Error>;
 const JOBS: u64 = 60;
 const BYTES: usize = 256 << 10;
 
-/// Sends the jobs, and waits until all are done.
-fn jobs(domain: &Domain) -> Result<(), Any> {
+/// Sends the jobs so many times, and waits each time until all are done.
+fn jobs(domain: &Domain, times: u64) -> Result<(), Any> {
     let mut jobs = domain.produce("jobs")?;
-    for number in 0..JOBS {
-        let mut image = jobs.alloc(BYTES)?; // waits for workers when there is no memory left
-        image.fill(number.to_le_bytes()[0]);
-        jobs.send((image, number))?; // waits for workers when the queue is full
+    for _ in 0..times {
+        for number in 0..JOBS {
+            let mut image = jobs.alloc(BYTES)?; // waits for workers when there is no memory left
+            image.fill(number.to_le_bytes()[0]);
+            jobs.send((image, number))?; // waits for workers when the queue is full
+        }
+        jobs.wait_done(None)?;
+        println!(
+            "jobs: {JOBS} jobs done, {} given again",
+            jobs.status().redelivered
+        );
     }
-    jobs.wait_done(None)?;
-    println!("jobs: {JOBS} jobs done; {:?}", jobs.status());
     Ok(())
 }
 
@@ -46,17 +51,20 @@ fn worker(domain: &Domain) -> Result<(), Any> {
     }
 }
 
-fn again(role: &str, socket: &std::path::Path) -> std::io::Result<Child> {
+fn again(role: &str, times: u64, socket: &std::path::Path) -> std::io::Result<Child> {
     Command::new(std::env::current_exe()?)
-        .arg(role)
+        .args([role, &times.to_string()])
         .env("TRANSHIP_SOCKET", socket)
         .stdin(Stdio::null())
         .spawn()
 }
 
 fn main() -> Result<(), Any> {
-    match std::env::args().nth(1).as_deref() {
-        Some("jobs") => return jobs(&Domain::connect()?),
+    let mut arguments = std::env::args().skip(1);
+    let role = arguments.next();
+    let times = arguments.next().map_or(Ok(u64::MAX), |n| n.parse())?;
+    match role.as_deref() {
+        Some("jobs") => return jobs(&Domain::connect()?, times),
         Some("worker") => return worker(&Domain::connect()?),
         Some(other) => return Err(format!("{other}: jobs or worker, please").into()),
         None => {}
@@ -65,9 +73,9 @@ fn main() -> Result<(), Any> {
     let socket = home.socket_path().ok_or("no socket")?;
     let mut workers = Vec::new();
     for _ in 0..3 {
-        workers.push(again("worker", &socket)?);
+        workers.push(again("worker", 1, &socket)?);
     }
-    let mut from = [again("jobs", &socket)?, again("jobs", &socket)?];
+    let mut from = [again("jobs", 1, &socket)?, again("jobs", 1, &socket)?];
     std::thread::sleep(Duration::from_millis(100));
     workers[0].kill()?;
     for jobs in &mut from {

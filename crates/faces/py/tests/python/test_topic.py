@@ -63,13 +63,16 @@ def test_a_late_subscriber_gets_as_much_of_the_history_as_it_asks_for(domain, ot
             publisher.send(b"%d" % number, number)
         with other.subscribe("late", history=history) as subscriber:
             joined, came = apart(publisher.wait_for, 1), []
-            while not (joined.done() and subscriber.status()["joined"] and len(came) >= len(words)):
-                came.append(subscriber.try_recv())
-                came = [message for message in came if message is not None]
+
+            def has_all():
+                came.extend(message.word for message in [subscriber.try_recv()] if message is not None)
+                return subscriber.status()["joined"] and len(came) >= len(words)
+
+            until(has_all)
             joined.result()
             publisher.send(b"new", 9)
-            came.append(subscriber.recv(timeout=120))
-            assert [message.word for message in came] == [*words, 9]
+            came.append(subscriber.recv(timeout=120).word)
+            assert came == [*words, 9]
 
 
 def test_iterating_ends_with_the_topic_and_recv_waits_for_the_next(domain, topic):
