@@ -100,7 +100,8 @@ impl World {
                 } else if let Some(link) = p.links.get_mut(&channel)
                     && link.assigned.remove(&pool).is_some()
                 {
-                    let may_come = link.role == Role::Sink && self.dirty.contains(&(channel, pool));
+                    let takes = link.role == Role::Sink && !link.leaving;
+                    let may_come = takes && self.dirty.contains(&(channel, pool));
                     assert!(!may_come, "an assignment ends before its messages");
                     self.count("assignment ended");
                 }
