@@ -36,12 +36,9 @@ pub fn verdicts(common: &Common) -> Result<Vec<String>> {
         let measured = party::each(number, &common.cores(), |me, party| {
             [write, read][me](party)
         })?;
-        for Measured {
-            median_ns, facts, ..
-        } in measured
-        {
-            let share = facts.get(SHARE).copied().unwrap_or_default();
-            let late = median_ns / 1e3;
+        for one in measured {
+            let share = one.facts.get(SHARE).copied().unwrap_or_default();
+            let late = one.median_ns / 1e3;
             said.push(format!(
                 "{who} that is sent 200 messages a second takes {share:.2} % of a core, and has a message {late:.1} us after it was sent"
             ));
