@@ -2,7 +2,7 @@
 
 use crate::ask::{Ask, Said, Verb};
 use crate::desk::{Desk, Seat};
-use crate::options::StoreOptions;
+use crate::options::{self, StoreOptions};
 use crate::table::{Answer, Content, Table};
 use crate::value::Value;
 use crate::wait::Who;
@@ -15,7 +15,7 @@ use tranship_core::{
     Aggregate, Body, Buffer, BufferMut, Domain, Error, ErrorKind, Pool, PoolId, PoolOptions,
     SendError, Trust,
 };
-use tranship_service::{Request, Service, ServiceOptions, Services};
+use tranship_service::{Request, Service, Services};
 
 /// Time between two looks at which clients are gone.
 const LOOK: Duration = Duration::from_secs(1);
@@ -79,7 +79,7 @@ pub(crate) struct Home {
 impl Home {
     fn new(domain: &Domain, name: &str, options: &StoreOptions) -> Result<Home, Error> {
         let desk = Desk::new()?;
-        let service = ServiceOptions::new().clients_per_user(options.clients);
+        let service = options::ends().clients_per_user(options.clients);
         let service = domain.serve_with(name, service.bell(desk.bell()))?;
         let pool = |name: &str| {
             let options = PoolOptions::new(options.pool_bytes).name(name);

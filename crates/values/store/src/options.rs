@@ -1,5 +1,18 @@
 //! Options of a store.
 
+use std::thread::available_parallelism;
+use tranship_core::Wait;
+use tranship_service::ServiceOptions;
+
+/// Returns the options of either end of a store's service. An end that has one processor sleeps at once: a spin would keep the other end from
+/// that processor.
+pub(crate) fn ends() -> ServiceOptions {
+    match available_parallelism() {
+        Ok(processors) if processors.get() == 1 => ServiceOptions::new().wait(Wait::Sleep),
+        _ => ServiceOptions::new(),
+    }
+}
+
 /// A store to be made: how much it keeps.
 #[derive(Clone, Debug)]
 pub struct StoreOptions {
@@ -42,5 +55,25 @@ impl StoreOptions {
     pub fn clients(mut self, most: usize) -> Self {
         self.clients = most;
         self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+    #[test]
+    fn an_end_with_one_processor_does_not_spin() {
+        let all = sched_getaffinity(None).expect("the processors");
+        let first = (0..CpuSet::MAX_CPU).find(|number| all.is_set(*number));
+        let mut one = CpuSet::new();
+        one.set(first.expect("a processor"));
+        sched_setaffinity(None, &one).expect("one processor"); // of this thread
+        let text = format!("{:?}", ends());
+        assert!(
+            text.contains("Sleep") && !text.contains("SpinThenSleep"),
+            "{text}"
+        );
     }
 }

@@ -2,14 +2,14 @@
 
 use crate::ask::{Ask, LONGEST_KEY, Said, Verb};
 use crate::home::{Host, Reply, Spot};
-use crate::options::StoreOptions;
+use crate::options::{self, StoreOptions};
 use crate::table::Content;
 use crate::value::Value;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 use tranship_core::{Aggregate, Body, Domain, Error, ErrorKind, INLINE_BYTES, Message};
-use tranship_service::{Call, CallError, Client, ServiceOptions, Services};
+use tranship_service::{Call, CallError, Client, Services};
 
 /// How long a question is asked again whose answer the store could not send: this process may be slow to agree to the value's pool. A
 /// store that ends fails the next try.
@@ -53,18 +53,18 @@ impl Stores for Domain {
     }
 
     fn store(&self, name: &str) -> Result<Store, Error> {
-        let client = self.client(name)?;
+        let client = self.client_with(name, options::ends())?;
         Store::away(name, client)
     }
 
     fn store_timeout(&self, name: &str, timeout: Duration) -> Result<Store, Error> {
-        let options = ServiceOptions::new().timeout(timeout);
+        let options = options::ends().timeout(timeout);
         let client = self.client_with(name, options)?;
         Store::away(name, client)
     }
 
     async fn store_async(&self, name: &str) -> Result<Store, Error> {
-        let client = self.client_async(name, ServiceOptions::new()).await?;
+        let client = self.client_async(name, options::ends()).await?;
         Store::away(name, client)
     }
 }

@@ -92,6 +92,8 @@ def main():
     case = SimpleNamespace(**json.loads(sys.argv[1]))
     module = importlib.import_module(case.module)
     os.makedirs(case.folder, exist_ok=True)
+    # Threads that a system makes before the fork run on the sides' processors, too.
+    os.sched_setaffinity(0, set(case.cores))
     # Forked, as multiprocessing's queues and pipes reach no unrelated process; before any of the systems has threads.
     case.context = multiprocessing.get_context("fork")
     shared = module.shared(case) if hasattr(module, "shared") else None
