@@ -66,9 +66,8 @@ impl Ends {
                 (Some((from, to)), Part::Send) if from == me => {
                     // An answer is made once: it waits until there is a front to take it.
                     let away = match to {
-                        // A network may lose frames.
-                        _ if to == To::Device || me == To::Device => Away::Drop,
-                        To::Front if me == To::Tcpip => Away::Keep,
+                        // A network may lose frames. The next front does not know the connections.
+                        _ if to == To::Device || matches!(me, To::Device | To::Tcpip) => Away::Drop,
                         To::Front => Away::Wait,
                         To::Log => Away::Drop,
                         To::Cache if me != To::Route => Away::Drop,

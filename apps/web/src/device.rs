@@ -21,7 +21,7 @@ use tranship_netpath::tap::{Offload, Tap, sent};
 const BATCH: usize = 64;
 /// Bytes of the buffers of a frame: most frames need the first one only. Together they hold the longest.
 const BUFFERS: [usize; 3] = [2 << 10, 14 << 10, 50 << 10];
-/// Time after which a full channel is looked at again.
+/// Time after which a full channel, or missing memory, is looked at again.
 const FULL: Duration = Duration::from_millis(1);
 
 /// Runs the component `device`, until it is stopped.
@@ -71,15 +71,21 @@ fn send(ends: &mut Ends, tap: &Tap, mbufs: &Mbufs) -> Result<bool> {
     Ok(any)
 }
 
-/// Passes received frames on. Says whether there were any, and whether `tcpip` has as many as the channel holds.
+/// Passes received frames on. Says whether there were any, and whether none can be taken: `tcpip` has as many as the
+/// channel holds, or memory is missing.
 fn receive(ends: &mut Ends, tap: &Tap, mbufs: &Mbufs, room: &mut Room) -> Result<(bool, bool)> {
     let Some(out) = ends.outs.iter_mut().find(|out| out.to == To::Tcpip) else {
         return Ok((false, true));
     };
     let place = out.room();
+    let mut is_full = place == 0;
     let mut frames: Vec<(Word, Body)> = Vec::new();
     while frames.len() < place.min(BATCH) {
-        let frame = room.receive(tap, &ends.pool, mbufs);
+        if !room.fill(&ends.pool) {
+            is_full = true;
+            break;
+        }
+        let frame = room.receive(tap, mbufs);
         let Some(frame) = frame.context("receiving a frame")? else {
             break;
         };
@@ -91,7 +97,7 @@ fn receive(ends: &mut Ends, tap: &Tap, mbufs: &Mbufs, room: &mut Room) -> Result
     }
     let any = !frames.is_empty();
     out.send(&ends.pool, frames.into_iter(), |_, _| {});
-    Ok((any, place == 0))
+    Ok((any, is_full))
 }
 
 /// Buffers for the next frame.
@@ -99,16 +105,18 @@ fn receive(ends: &mut Ends, tap: &Tap, mbufs: &Mbufs, room: &mut Room) -> Result
 struct Room([Option<BufferMut>; BUFFERS.len()]);
 
 impl Room {
-    /// Takes the next frame; `None`: there is none, or no memory for it. Buffers that it does not need stay.
-    fn receive(&mut self, tap: &Tap, pool: &Pool, mbufs: &Mbufs) -> std::io::Result<Option<Chain>> {
+    /// Gets the buffers that are missing. Says whether all are there.
+    fn fill(&mut self, pool: &Pool) -> bool {
         for (place, bytes) in self.0.iter_mut().zip(BUFFERS) {
             if place.is_none() {
                 *place = pool.try_alloc(bytes).ok();
             }
         }
-        if self.0.iter().any(Option::is_none) {
-            return Ok(None);
-        }
+        self.0.iter().all(Option::is_some)
+    }
+
+    /// Takes the next frame; `None`: there is none, or no mbuf for it. Buffers that it does not need stay.
+    fn receive(&mut self, tap: &Tap, mbufs: &Mbufs) -> std::io::Result<Option<Chain>> {
         let places = self.0.iter_mut().flatten();
         let mut slices: Vec<_> = places
             .map(|place| IoSliceMut::new(&mut place[..]))

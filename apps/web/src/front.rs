@@ -345,8 +345,12 @@ impl<B: Behind> Front<B> {
         }
         match note.kind {
             Kind::Data => {
-                self.stream(slot, |stream| stream.come(body));
-                self.read(slot);
+                let mut fits = true;
+                self.stream(slot, |stream| fits = stream.come(body));
+                match fits {
+                    true => self.read(slot),
+                    false => self.close(slot),
+                }
             }
             Kind::Ended => {
                 self.stream(slot, |stream| stream.ended = true);

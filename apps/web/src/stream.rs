@@ -1,7 +1,7 @@
 //! Words of the messages between `front` and `tcpip`, which has the clients' connections.
 //!
-//! Each side sends at most as many bytes as the other side has room for. `Taken` gives room back: in `front` when bytes
-//! are passed on, in `tcpip` when the client has acknowledged them.
+//! Each side sends at most as many bytes as the other side has room for, or loses the connection. `Taken` gives room
+//! back: in `front` when bytes are passed on, in `tcpip` when the client has acknowledged them.
 
 use tranship_netpath::tcp::Id;
 
@@ -9,11 +9,11 @@ use tranship_netpath::tcp::Id;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub(crate) enum Kind {
-    /// From `front`, of no connection: it is there, and knows none.
+    /// From `front`, of no connection: it is there, and knows none. `tcpip` cuts those it knew.
     Hello,
     /// From `tcpip`: the connection is there, with room for so many bytes.
     Opened,
-    /// The message has so many bytes of the stream.
+    /// The message has so many bytes of the stream. If they are missing the connection is cut.
     Data,
     /// So many bytes were taken.
     Taken,

@@ -147,11 +147,16 @@ impl Running {
     /// Handles a message of the front.
     fn note(&mut self, note: Note, message: Message, clock: tcp::Instant) {
         match note.kind {
-            Kind::Hello => self.front_is_there = true,
+            Kind::Hello => {
+                // A front that says it again has lost its connections.
+                if std::mem::replace(&mut self.front_is_there, true) {
+                    self.tcp.reset(clock);
+                }
+            }
             Kind::Data => match self.mbufs.receive(message) {
-                Ok(bytes) => self.tcp.send(note.id, bytes),
+                Ok(bytes) if bytes.len() == note.bytes => self.tcp.send(note.id, bytes),
                 // Without its bytes the stream cannot go on.
-                Err(_) => self.tcp.cut(note.id),
+                _ => self.tcp.cut(note.id),
             },
             Kind::Taken => self.tcp.taken(note.id, note.bytes),
             Kind::Ended => self.tcp.finish(note.id),
@@ -162,16 +167,18 @@ impl Running {
 
     /// Tells the front the news. Says whether there were any.
     fn tell(&mut self) -> bool {
-        if !self.front_is_there {
+        let out = &mut self.ends.outs[self.front.1];
+        if !self.front_is_there || !out.is_there() {
             return false;
         }
-        let out = &mut self.ends.outs[self.front.1];
         let news = self.tcp.news(out.room().min(BATCH));
         let any = !news.is_empty();
         let pool = &self.ends.pool;
         let mut lost = Vec::new();
         let said = news.into_iter().filter_map(|event| {
             let (id, kind, bytes, body) = match event {
+                // What is behind lost bytes is lost, too.
+                Event::Data(id, _) | Event::Ended(id) if lost.contains(&id) => return None,
                 Event::Opened(id, room) => (id, Kind::Opened, room, nothing()),
                 Event::Data(id, bytes) => match bytes.to_aggregate(pool) {
                     Ok((all, _)) => {
@@ -191,7 +198,9 @@ impl Running {
             Some((Word(Note::new(id, kind, bytes).word()), body))
         });
         let said: Vec<_> = said.collect();
-        out.send(pool, said.into_iter(), |_, _| {});
+        out.send(pool, said.into_iter(), |word, _| {
+            lost.extend(Note::read(word.0).map(|note| note.id));
+        });
         lost.into_iter().for_each(|id| self.tcp.cut(id));
         any
     }
@@ -202,7 +211,7 @@ impl Running {
         let delay = self.tcp.delay(tcp::Instant::now());
         let delay = delay.map(|delay| Duration::from_micros(delay.total_micros()));
         match is_full {
-            true => Some(delay.unwrap_or(FULL).max(FULL)),
+            true => Some(FULL),
             false => delay,
         }
     }

@@ -13,7 +13,7 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
 use tranship::{Body, Buffer, Message, Pool};
-use tranship_netpath::tcp::Id;
+use tranship_netpath::tcp::{Id, RECEIVE};
 
 /// Messages that are taken together.
 const BATCH: usize = 64;
@@ -134,8 +134,14 @@ impl Streams {
         let count = says.len().min(self.out.room());
         let batch = says.drain(..count);
         let batch = batch.map(|(note, body)| (Word(note.word()), body));
-        // It has room, and a dead process has no connection.
-        self.out.send(&self.pool, batch, |_, _| {});
+        let mut lost = Vec::new();
+        self.out.send(&self.pool, batch, |word, _| {
+            lost.extend(Note::read(word.0));
+        });
+        // It is said again, without its bytes: then `tcpip` cuts the connection.
+        for note in lost.into_iter().rev() {
+            says.push_front((note, nothing()));
+        }
         says.is_empty()
     }
 
@@ -146,6 +152,7 @@ impl Streams {
             pool: self.pool.clone(),
             says: self.says.clone(),
             came: VecDeque::new(),
+            unread: 0,
             room: note.bytes,
             ended: false,
             gone: false,
@@ -175,6 +182,7 @@ pub(super) struct Stream {
     says: Says,
     /// Bytes that were not read.
     came: VecDeque<Buffer>,
+    unread: usize,
     /// Bytes that `tcpip` has room for.
     pub room: usize,
     /// The client sends no more.
@@ -189,18 +197,32 @@ impl Stream {
         self.says.borrow_mut().push_back((note, body));
     }
 
-    /// Adds bytes that have come.
-    pub(super) fn come(&mut self, body: Body) {
+    /// Adds bytes that have come. `false`: they are more than `tcpip` may send.
+    pub(super) fn come(&mut self, body: Body) -> bool {
         match body {
-            Body::Buffer(bytes) => self.came.push_back(bytes),
-            Body::Aggregate(all) => self.came.extend(all.pieces().iter().cloned()),
+            Body::Buffer(bytes) => self.add(bytes),
+            Body::Aggregate(all) => {
+                for bytes in all.pieces() {
+                    self.add(bytes.clone());
+                }
+            }
             _ => {}
+        }
+        self.unread < 2 * RECEIVE
+    }
+
+    fn add(&mut self, bytes: Buffer) {
+        // Without bytes it would look like an end.
+        if !bytes.is_empty() {
+            self.unread += bytes.len();
+            self.came.push_back(bytes);
         }
     }
 
     pub(super) fn read(&mut self) -> Read {
         match self.came.pop_front() {
             Some(bytes) => {
+                self.unread -= bytes.len();
                 self.say(Kind::Taken, bytes.len(), nothing());
                 let all = self.came.is_empty() && !self.ended;
                 Read::Bytes(bytes, all)
@@ -260,5 +282,43 @@ impl Drop for Stream {
         if !self.gone {
             self.say(Kind::Closed, 0, nothing());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tranship::{Domain, PoolOptions};
+
+    #[test]
+    fn bytes_that_are_not_read_are_bounded() {
+        let domain = Domain::embedded().expect("a domain");
+        let pool = domain
+            .create_pool(PoolOptions::new(1 << 20))
+            .expect("a pool");
+        let id = Id {
+            slot: 0,
+            generation: 1,
+        };
+        let mut stream = Stream {
+            id,
+            pool: pool.clone(),
+            says: Says::default(),
+            came: VecDeque::new(),
+            unread: 0,
+            room: 0,
+            ended: false,
+            gone: false,
+        };
+        let bytes = pool.try_alloc(RECEIVE).expect("memory").freeze();
+        assert!(stream.come(Body::Buffer(bytes.clone())));
+        assert!(matches!(stream.read(), Read::Bytes(..)));
+        // A buffer without bytes is no end.
+        assert!(stream.come(Body::Buffer(bytes.slice(0..0))));
+        assert!(matches!(stream.read(), Read::Nothing));
+        // One buffer can come again and again.
+        assert!(stream.come(Body::Buffer(bytes.clone())));
+        assert!(stream.come(Body::Buffer(bytes.slice(1..))));
+        assert!(!stream.come(Body::Buffer(bytes)));
     }
 }

@@ -23,8 +23,8 @@ use crate::iperf::tcp_socket;
 use crate::link::Link;
 use crate::server::interface;
 use crate::tap::Offload;
-pub use flow::{Copies, Event, Id};
-use flow::{Flow, Flows, PATIENCE, RECEIVE};
+pub use flow::{Copies, Event, Id, RECEIVE};
+use flow::{Flow, Flows, HANDSHAKE, PATIENCE};
 use reference::ByReference;
 use smoltcp::iface::{Interface, PollIngressSingleResult, PollResult, SocketHandle, SocketSet};
 use smoltcp::socket::tcp::{Socket, State};
@@ -160,7 +160,12 @@ impl<L: Link> Tcp<L> {
     /// Returns how long there is nothing to do, if no frame comes; `None`: for ever.
     pub fn delay(&mut self, now: Instant) -> Option<Duration> {
         let delay = self.interface.poll_delay(now, &self.sockets);
-        let deadline = self.flows(|flows| flows.all().filter_map(|flow| flow.deadline()).min());
+        // A connection that is cut is let go later, unless its reset is sent before.
+        let next = |at: Instant| if at > now { at } else { at + PATIENCE };
+        let deadline = self.flows(|flows| {
+            let deadlines = flows.all().filter_map(|flow| flow.deadline());
+            deadlines.map(next).min()
+        });
         let left = deadline.map(|deadline| {
             if deadline > now {
                 deadline - now
@@ -173,7 +178,8 @@ impl<L: Link> Tcp<L> {
 
     /// Returns news, at most `most`.
     pub fn news(&mut self, most: usize) -> Vec<Event> {
-        let mut news: Vec<_> = self.gone.drain(..).map(Event::Closed).collect();
+        let closed = self.gone.len().min(most);
+        let mut news: Vec<_> = self.gone.drain(..closed).map(Event::Closed).collect();
         let mut flows = self.device.link().flows.borrow_mut();
         let count = flows.slots();
         for turn in 0..count {
@@ -215,17 +221,22 @@ impl<L: Link> Tcp<L> {
         });
     }
 
-    /// Cuts a connection. Its end is news.
+    /// Cuts a connection. There is no more data of it, and its end is news.
     pub fn cut(&mut self, id: Id) {
-        self.with(id, |_, socket| socket.abort());
+        self.with(id, |flow, socket| {
+            flow.forget();
+            socket.abort();
+        });
     }
 
-    /// Cuts all connections that the program was told of.
+    /// Cuts all connections that the program was told of. Their ends are the last news of them.
     pub fn reset(&mut self, now: Instant) {
         let mut flows = self.device.link().flows.borrow_mut();
-        for (_, flow) in flows.all_mut().filter(|(_, flow)| flow.opened) {
+        for (id, flow) in flows.all_mut().filter(|(_, flow)| flow.opened) {
             // Its time is over.
-            flow.closed = Some(now);
+            if flow.closed.replace(now).is_none() {
+                self.gone.push(id);
+            }
         }
     }
 
@@ -242,14 +253,22 @@ impl<L: Link> Tcp<L> {
 
     /// Makes a socket that listens, unless there are too many connections.
     fn listen(&mut self) {
+        // A frame that was not seen may have made it a connection, which would be nobody's.
+        let lost = self
+            .listener
+            .take_if(|handle| !self.sockets.get::<Socket<'_>>(*handle).is_listening());
+        if let Some(handle) = lost {
+            self.sockets.remove(handle);
+        }
         if self.listener.is_some() || self.connections() >= self.options.connections {
             return;
         }
         let mut socket = tcp_socket(RECEIVE, SEND);
         // The acknowledgement goes out with the answer, if that comes soon.
         socket.set_ack_delay(Some(ACK));
-        // Fails only for port 0, which then takes no connection.
-        let _ = socket.listen(self.options.port);
+        // A connection to the address of all hosts is none. Fails only for port 0, which then takes no connection.
+        let me = Ipv4Address::from(self.options.address.ip);
+        let _ = socket.listen((me, self.options.port));
         self.listener = Some(self.sockets.add(socket));
     }
 
@@ -264,14 +283,22 @@ impl<L: Link> Tcp<L> {
             self.sockets.get::<Socket<'_>>(*handle).remote_endpoint() == Some(remote)
         });
         if let Some(handle) = taken {
-            let seed = self.random.hash_one(handle);
-            if let Some(old) = flows.put(Flow::new(handle, &seen, now), seed) {
-                self.sockets.remove(old.handle);
+            // The one before from the same port was reset.
+            if let Some(old) = flows.id_of(seen.remote) {
+                let_go(&mut flows, &mut self.sockets, &mut self.gone, old);
             }
+            flows.put(Flow::new(handle, &seen, now), self.random.hash_one(handle));
         }
-        if let (Some(flow), copies) = flows.of_remote(seen.remote) {
+        let remote = seen.remote;
+        if let (Some(flow), copies) = flows.of_remote(remote) {
             let socket = self.sockets.get::<Socket<'_>>(flow.handle);
             flow.accept(seen, socket.recv_queue(), copies);
+            // Reset before it was there: its socket would take the next host's connection.
+            if socket.state() == State::Listen
+                && let Some(id) = flows.id_of(remote)
+            {
+                let_go(&mut flows, &mut self.sockets, &mut self.gone, id);
+            }
         }
         drop(flows);
         self.listen();
@@ -284,6 +311,10 @@ impl<L: Link> Tcp<L> {
         let mut gone = Vec::new();
         for (id, flow) in flows.all_mut() {
             let socket = self.sockets.get_mut::<Socket<'_>>(flow.handle);
+            if flow.closed.is_some_and(|at| at > now) && flow.acknowledge(socket) > 0 {
+                // The host takes the bytes before the end: it gets more time.
+                flow.closed = Some(now + PATIENCE);
+            }
             // The program does not read from a connection that it has closed.
             let is_unread = flow.closed.is_some() && socket.recv_queue() > 0;
             let deadline = flow.deadline();
@@ -296,9 +327,9 @@ impl<L: Link> Tcp<L> {
                 State::Closed => {
                     socket.remote_endpoint().is_none() || deadline.is_some_and(is_late)
                 }
-                // Reset before it was there.
                 State::Listen => true,
                 State::TimeWait => is_crowded,
+                State::SynReceived => is_crowded && flow.begun + HANDSHAKE <= now,
                 _ => false,
             };
             if is_over {
@@ -306,14 +337,19 @@ impl<L: Link> Tcp<L> {
             }
         }
         for id in gone {
-            if let Some(flow) = flows.remove(id) {
-                self.sockets.remove(flow.handle);
-                if flow.opened && flow.closed.is_none() {
-                    self.gone.push(id);
-                }
-            }
+            let_go(&mut flows, &mut self.sockets, &mut self.gone, id);
         }
         drop(flows);
         self.listen();
+    }
+}
+
+/// Lets a connection go. Its end is news for a program that was told of it, and has not closed it.
+fn let_go(flows: &mut Flows, sockets: &mut SocketSet<'_>, gone: &mut Vec<Id>, id: Id) {
+    if let Some(flow) = flows.remove(id) {
+        sockets.remove(flow.handle);
+        if flow.opened && flow.closed.is_none() {
+            gone.push(id);
+        }
     }
 }

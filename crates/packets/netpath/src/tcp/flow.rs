@@ -6,11 +6,14 @@ use smoltcp::time::{Duration, Instant};
 use std::collections::{HashMap, VecDeque};
 use tranship_mbuf::{Chain, Mbufs};
 
-/// Bytes of a connection that were received and not taken, twice: in smoltcp, and with the program.
-pub(super) const RECEIVE: usize = 128 << 10;
+/// Bytes of a connection that were received and not taken, twice: in smoltcp, and with the program. The program may have
+/// up to twice as many: the last piece is passed on whole.
+pub const RECEIVE: usize = 128 << 10;
 /// Time for a connection to open and be taken by the program, and for one that the program has closed to end. An
 /// open connection has the program's own limits.
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);
+/// Time for a connection to open while there are many. The host has repeated its SYN by then.
+pub(super) const HANDSHAKE: Duration = Duration::from_secs(3);
 
 /// A connection. Another one in its slot has another generation.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -72,8 +75,8 @@ pub(super) struct Flow {
     ended: bool,
     /// The program has closed it: when it is cut.
     pub closed: Option<Instant>,
-    /// When it is cut if the program has not taken it.
-    late: Instant,
+    /// When it came. It is cut if the program does not take it.
+    pub begun: Instant,
     /// Sequence number of the next byte that smoltcp accepts in order.
     next: u32,
     /// The bytes that smoltcp has accepted, as many as lie in its receive buffer.
@@ -105,7 +108,7 @@ impl Flow {
             opened: false,
             ended: false,
             closed: None,
-            late: now + PATIENCE,
+            begun: now,
             next: seen.sequence,
             received: VecDeque::new(),
             queued: 0,
@@ -117,7 +120,8 @@ impl Flow {
 
     /// Returns when it is cut.
     pub(super) fn deadline(&self) -> Option<Instant> {
-        self.closed.or((!self.opened).then_some(self.late))
+        self.closed
+            .or((!self.opened).then_some(self.begun + PATIENCE))
     }
 
     /// Takes note of a frame, after which smoltcp has `queued` bytes for the program.
@@ -198,12 +202,15 @@ impl Flow {
             self.untaken += bytes.len();
             news.push(Event::Data(id, bytes));
         }
-        let acknowledged = self.acknowledge(socket);
-        if acknowledged > 0 {
-            news.push(Event::Acknowledged(id, acknowledged));
+        if news.len() < most {
+            let acknowledged = self.acknowledge(socket);
+            if acknowledged > 0 {
+                news.push(Event::Acknowledged(id, acknowledged));
+            }
         }
         let is_closed = socket.state() == State::Closed;
-        if !self.ended && !is_closed && self.received.is_empty() && !socket.may_recv() {
+        let is_end = !is_closed && self.received.is_empty() && !socket.may_recv();
+        if !self.ended && is_end && news.len() < most {
             self.ended = true;
             news.push(Event::Ended(id));
         }
@@ -231,8 +238,13 @@ impl Flow {
         }
     }
 
+    /// Forgets received bytes: the stream does not go on.
+    pub(super) fn forget(&mut self) {
+        self.received.clear();
+    }
+
     /// Lets go of acknowledged bytes, and returns how many.
-    fn acknowledge(&mut self, socket: &Socket<'_>) -> usize {
+    pub(super) fn acknowledge(&mut self, socket: &Socket<'_>) -> usize {
         let Some(sent) = &mut self.sent else {
             return 0;
         };
@@ -301,11 +313,8 @@ impl Flows {
         self.slots.len()
     }
 
-    /// Adds a connection. Returns the one that was with the same port of the same host. `seed`: a random number, from
-    /// which a new slot's generations begin.
-    pub(super) fn put(&mut self, flow: Flow, seed: u64) -> Option<Flow> {
-        let old = self.by_remote.get(&flow.remote).copied();
-        let old = old.and_then(|slot| self.slots[usize::from(slot)].1.take());
+    /// Adds a connection. `seed`: a random number, from which a new slot's generations begin.
+    pub(super) fn put(&mut self, flow: Flow, seed: u64) {
         let free = self.slots.iter().position(|(_, flow)| flow.is_none());
         let at = free.unwrap_or_else(|| {
             #[allow(clippy::cast_possible_truncation)] // any number will do
@@ -317,7 +326,6 @@ impl Flows {
         self.by_remote
             .insert(flow.remote, u16::try_from(at).unwrap_or(u16::MAX));
         *place = Some(flow);
-        old
     }
 
     pub(super) fn remove(&mut self, id: Id) -> Option<Flow> {
@@ -335,6 +343,12 @@ impl Flows {
     pub(super) fn at(&mut self, slot: usize) -> Option<(Id, &mut Flow)> {
         let (generation, flow) = self.slots.get_mut(slot)?;
         Some((id(slot, *generation), flow.as_mut()?))
+    }
+
+    /// Returns the connection with a port of another host.
+    pub(super) fn id_of(&self, remote: Remote) -> Option<Id> {
+        let slot = usize::from(*self.by_remote.get(&remote)?);
+        Some(id(slot, self.slots[slot].0))
     }
 
     pub(super) fn of_remote(&mut self, remote: Remote) -> (Option<&mut Flow>, &mut Copies) {

@@ -70,6 +70,8 @@ struct World {
     random: u64,
     /// Of 16 frames so many are lost, repeated, or come late.
     weather: usize,
+    /// The server's program often takes few news, or none.
+    is_busy: bool,
 }
 
 impl World {
@@ -109,6 +111,7 @@ impl World {
             now: Instant::from_millis(1),
             random: random | 1,
             weather,
+            is_busy: false,
         }
     }
 
@@ -120,8 +123,12 @@ impl World {
     }
 
     fn connect(&mut self, port: u16) -> SocketHandle {
+        self.connect_to(1, port)
+    }
+
+    fn connect_to(&mut self, host: u8, port: u16) -> SocketHandle {
         let mut socket = tcp_socket(64 << 10, 64 << 10);
-        let to = (IpAddress::v4(10, 0, 0, 1), 80);
+        let to = (IpAddress::v4(10, 0, 0, host), 80);
         socket
             .connect(self.interface.context(), to, port)
             .expect("a new socket");
@@ -152,14 +159,23 @@ impl World {
         }
     }
 
-    /// Lets both hosts work once, and returns the server's news.
-    fn turn(&mut self) -> Vec<Event> {
+    fn poll_client(&mut self) {
         let _ = self
             .interface
             .poll(self.now, &mut self.device, &mut self.sockets);
+    }
+
+    /// Lets both hosts work once, and returns the server's news.
+    fn turn(&mut self) -> Vec<Event> {
+        self.poll_client();
         self.carry();
         self.tcp.receive(self.now);
-        let news = self.tcp.news(64);
+        let most = match self.is_busy {
+            true => self.random(5),
+            false => 64,
+        };
+        let news = self.tcp.news(most);
+        assert!(news.len() <= most, "{} news, not {most}", news.len());
         self.tcp.send_frames(self.now);
         self.carry();
         let mut queues = self.to_server.iter().chain(&self.to_client);
@@ -172,7 +188,9 @@ impl World {
             true => delays.into_iter().flatten().min().unwrap_or_default(),
             false => Duration::ZERO,
         };
-        self.now += wait.max(Duration::from_millis(1));
+        // A program that is only busy takes the next news before a connection is cut.
+        let most = Duration::from_millis(if self.is_busy { 100 } else { u64::MAX / 1000 });
+        self.now += wait.clamp(Duration::from_millis(1), most);
         news
     }
 
@@ -214,9 +232,11 @@ proptest! {
     fn streams_come_whole_over_any_wire(
         seed in any::<u64>(),
         weather in 0..5_usize,
+        is_busy in any::<bool>(),
         lengths in prop::collection::vec((0..200_000_usize, 0..400_000_usize), 1..4),
     ) {
         let mut world = World::new(seed, weather, 16);
+        world.is_busy = is_busy;
         let mut all: Vec<Streams> = (0_u16..)
             .zip(&lengths)
             .map(|(number, _)| Streams {
@@ -313,11 +333,30 @@ proptest! {
 /// Makes an open connection.
 fn open(world: &mut World) -> (SocketHandle, Id) {
     let handle = world.connect(5000);
-    loop {
-        if let Some(Event::Opened(id, _)) = world.turn().pop() {
-            return (handle, id);
+    (handle, opened(world))
+}
+
+/// Returns the next connection that is open.
+fn opened(world: &mut World) -> Id {
+    for _ in 0..1000 {
+        for event in world.turn() {
+            if let Event::Opened(id, _) = event {
+                return id;
+            }
         }
     }
+    panic!("no connection opens");
+}
+
+/// Lets a host begin a connection, and vanish.
+fn half_open(world: &mut World, port: u16) {
+    let before = world.tcp.connections();
+    let handle = world.connect(port);
+    while world.tcp.connections() == before {
+        world.turn();
+    }
+    world.sockets.remove(handle);
+    world.to_client[1].borrow_mut().clear();
 }
 
 #[test]
@@ -394,12 +433,158 @@ fn a_program_that_sends_more_than_it_may_loses_the_connection() {
 #[test]
 fn connections_are_cut_with_the_program_that_knew_them() {
     let mut world = World::new(1, 0, 4);
-    let (handle, _) = open(&mut world);
+    let (handle, id) = open(&mut world);
     world.tcp.reset(world.now);
+    world.tcp.reset(world.now);
+    let news = world.turn();
+    assert!(matches!(news[..], [Event::Closed(closed)] if closed == id));
     while world.client(handle).is_open() {
         assert!(world.turn().is_empty());
     }
     assert_eq!(world.tcp.connections(), 0);
+}
+
+#[test]
+fn a_connection_that_is_cut_has_no_more_data() {
+    let mut world = World::new(1, 0, 4);
+    let (handle, id) = open(&mut world);
+    assert_eq!(world.client(handle).send_slice(&[7; 1000]), Ok(1000));
+    world.poll_client();
+    world.carry();
+    world.tcp.receive(world.now);
+    world.tcp.cut(id);
+    let mut news = Vec::new();
+    while world.tcp.connections() > 0 {
+        news.extend(world.turn());
+    }
+    news.extend(world.turn());
+    assert!(matches!(news[..], [Event::Closed(_)]), "{news:?}");
+}
+
+#[test]
+fn a_connection_to_all_hosts_does_not_end_the_service() {
+    let mut world = World::new(1, 0, 4);
+    world.connect_to(255, 4000);
+    for _ in 0..10 {
+        assert!(world.turn().is_empty());
+    }
+    open(&mut world);
+}
+
+#[test]
+fn a_listener_whose_connection_was_not_seen_is_replaced() {
+    let mut world = World::new(1, 0, 4);
+    world.connect(4000);
+    for _ in 0..4 {
+        world.poll_client();
+        world.carry();
+        let tcp = &mut world.tcp;
+        while !matches!(
+            tcp.interface
+                .poll_ingress_single(world.now, &mut tcp.device, &mut tcp.sockets),
+            PollIngressSingleResult::None
+        ) {
+            tcp.device.link().flows.borrow_mut().seen = None;
+        }
+        tcp.send_frames(world.now);
+        world.carry();
+    }
+    assert_eq!(world.tcp.connections(), 0);
+    open(&mut world);
+}
+
+#[test]
+fn a_host_that_has_vanished_costs_no_time() {
+    let mut world = World::new(1, 0, 4);
+    half_open(&mut world, 5000);
+    let (mut turns, begun) = (0, world.now);
+    while let Some(delay) = world.tcp.delay(world.now) {
+        turns += 1;
+        assert!(turns < 1000, "it spins at {}", world.now);
+        world.now += delay;
+        world.tcp.receive(world.now);
+        world.tcp.send_frames(world.now);
+        world.to_client[0].borrow_mut().clear();
+    }
+    // The reset could not be sent.
+    assert!(world.now > begun + PATIENCE);
+    assert_eq!(world.tcp.connections(), 0);
+}
+
+#[test]
+fn hosts_that_have_vanished_keep_no_place_for_long() {
+    let mut world = World::new(1, 0, 2);
+    half_open(&mut world, 5001);
+    half_open(&mut world, 5002);
+    world.now += HANDSHAKE;
+    world.tcp.receive(world.now);
+    open(&mut world);
+}
+
+#[test]
+fn a_slow_host_gets_all_that_was_sent_before_the_end() {
+    let mut world = World::new(1, 0, 4);
+    let (handle, id) = open(&mut world);
+    let all: usize = 100_000;
+    let owner = std::sync::Arc::new([1_u8; 100_000]);
+    struct Shared(std::sync::Arc<[u8; 100_000]>);
+    impl AsRef<[u8]> for Shared {
+        fn as_ref(&self) -> &[u8] {
+            &self.0[..]
+        }
+    }
+    let mut bytes = world.mbufs.mini().expect("an mbuf");
+    assert!(bytes.attach(Shared(owner.clone())).is_ok());
+    world.tcp.send(id, bytes);
+    world.tcp.close(id, world.now);
+    let (mut heard, mut is_free) = (0, false);
+    for _ in 0..1000 {
+        for _ in 0..8 {
+            world.poll_client();
+            world.carry();
+            world.tcp.receive(world.now);
+            world.tcp.send_frames(world.now);
+            world.carry();
+            world.now += ACK;
+        }
+        heard += world.client(handle).recv_slice(&mut [0; 400]).unwrap_or(0);
+        world.now += Duration::from_secs(1);
+        // Bytes that are acknowledged are free before the connection is over.
+        is_free |= world.tcp.connections() == 1 && std::sync::Arc::strong_count(&owner) == 1;
+    }
+    assert_eq!((heard, is_free), (all, true));
+}
+
+#[test]
+fn the_socket_of_a_connection_that_was_reset_takes_no_other() {
+    let mut world = World::new(1, 0, 4);
+    let first = world.connect(5000);
+    while world.tcp.connections() == 0 {
+        world.turn();
+    }
+    // The client's answer, a reset, comes together with the beginning of the next connection.
+    world.sockets.remove(first);
+    world.connect(5001);
+    let id = opened(&mut world);
+    assert_eq!(world.tcp.remote(id), Some((CLIENT.ip, 5001)));
+    assert_eq!(world.tcp.connections(), 1);
+}
+
+#[test]
+fn the_end_of_a_connection_is_told_though_its_port_comes_again() {
+    let mut world = World::new(1, 0, 4);
+    let (handle, id) = open(&mut world);
+    world.client(handle).abort();
+    world.poll_client();
+    world.sockets.remove(handle);
+    world.connect(5000);
+    let mut news = Vec::new();
+    while !news.iter().any(|event| matches!(event, Event::Opened(..))) {
+        news.extend(world.turn());
+    }
+    assert!(
+        matches!(news[..], [Event::Closed(old), Event::Opened(new, _)] if old == id && new != id)
+    );
 }
 
 #[test]
