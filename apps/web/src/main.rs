@@ -104,7 +104,7 @@ struct TlsArguments {
     /// Unix socket at which the front takes plain connections.
     #[arg(long)]
     front: PathBuf,
-    /// Most connections; one more is closed.
+    /// Most connections. One more takes the place of the oldest handshake, or is closed.
     #[arg(long, default_value_t = 4096)]
     connections: usize,
 }

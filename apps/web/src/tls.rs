@@ -10,6 +10,7 @@ use anyhow::{Context, Result};
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, Shutdown, SocketAddrUnix, SocketFlags, SocketType};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ServerConfig, ServerConnection};
@@ -31,6 +32,10 @@ const LINGER: Duration = Duration::from_secs(2);
 const PLAIN: usize = 32 << 10;
 /// Steps of a connection before the others have a turn.
 const STEPS: usize = 32;
+/// Shortest time between two looks at all connections.
+const TICK: Duration = Duration::from_millis(100);
+/// Descriptors besides those of connections.
+const OTHERS: usize = 32;
 
 /// What the component is told.
 #[derive(Clone, Debug)]
@@ -41,7 +46,7 @@ pub struct Options {
     pub key: PathBuf,
     /// Unix socket at which the front takes plain connections.
     pub front: PathBuf,
-    /// Most connections; one more is closed.
+    /// Most connections. One more takes the place of the oldest handshake, or is closed.
     pub connections: usize,
 }
 
@@ -57,8 +62,9 @@ pub fn run(options: &Options, listeners: Vec<OwnedFd>) -> Result<()> {
     for (at, listener) in listeners.iter().enumerate() {
         rustix::io::ioctl_fionbio(listener, true)?;
         let data = EventData::new_u64(LISTENER + at as u64);
-        epoll::add(&epoll, listener, data, EventFlags::IN)?;
+        epoll::add(&epoll, listener, data, EventFlags::IN | EventFlags::ET)?;
     }
+    let places = places(options.connections)?;
     let also = [
         libc::SYS_accept4,
         libc::SYS_setsockopt,
@@ -70,12 +76,26 @@ pub fn run(options: &Options, listeners: Vec<OwnedFd>) -> Result<()> {
         front,
         listeners,
         epoll,
-        conns: (0..options.connections).map(|_| None).collect(),
-        free: (0..options.connections).rev().collect(),
+        conns: (0..places).map(|_| None).collect(),
+        free: (0..places).rev().collect(),
         again: Vec::new(),
         look: None,
     }
     .run()
+}
+
+/// Raises the limit of descriptors, of which a connection needs two. Returns how many connections there can be.
+fn places(wanted: usize) -> Result<usize> {
+    let most = getrlimit(Resource::Nofile).maximum;
+    let raised = Rlimit {
+        current: most,
+        maximum: most,
+    };
+    setrlimit(Resource::Nofile, raised).context("raising the limit of descriptors")?;
+    let most = most.map_or(usize::MAX, |most| {
+        usize::try_from(most).unwrap_or(usize::MAX)
+    });
+    Ok(wanted.min(most.saturating_sub(OTHERS) / 2).max(1))
 }
 
 fn config(certificate: &Path, key: &Path) -> Result<ServerConfig> {
@@ -104,9 +124,9 @@ struct Tls {
     epoll: OwnedFd,
     conns: Vec<Option<Box<Conn>>>,
     free: Vec<usize>,
-    /// Connections that have more to do than fits into a turn.
-    again: Vec<usize>,
-    /// When to look at all connections.
+    /// Events of connections and listeners that have more to do than fits into a turn.
+    again: Vec<u64>,
+    /// When to look at all connections and listeners.
     look: Option<Instant>,
 }
 
@@ -125,64 +145,84 @@ impl Tls {
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(error) => return Err(error).context("epoll_wait"),
             }
+            let now = Instant::now();
             let mut ready = std::mem::take(&mut self.again);
-            for event in &events {
-                match event.data.u64().checked_sub(LISTENER) {
-                    Some(at) => self.accept(usize::try_from(at)?, &mut ready),
-                    None => ready.push(usize::try_from(event.data.u64())?),
+            ready.extend(events.iter().map(|event| event.data.u64()));
+            for event in ready {
+                match event.checked_sub(LISTENER) {
+                    Some(at) => self.accept(usize::try_from(at)?, now),
+                    None => self.turn(usize::try_from(event)?, now),
                 }
             }
-            let now = Instant::now();
-            ready.into_iter().for_each(|slot| self.turn(slot, now));
             if self.look.is_some_and(|look| look <= now) {
-                self.look = None;
-                (0..self.conns.len()).for_each(|slot| self.turn(slot, now));
+                self.look_at_all(now);
             }
         }
     }
 
-    fn accept(&mut self, at: usize, ready: &mut Vec<usize>) {
+    /// Ends the connections whose time is over, and accepts what could not be accepted before.
+    fn look_at_all(&mut self, now: Instant) {
+        self.look = None;
+        for slot in 0..self.conns.len() {
+            match self.conns[slot].as_ref().and_then(|conn| conn.deadline()) {
+                Some(deadline) if deadline <= now => self.turn(slot, now),
+                Some(deadline) => self.look_by(deadline, now),
+                None => {}
+            }
+        }
+        (0..self.listeners.len()).for_each(|at| self.accept(at, now));
+    }
+
+    /// Many deadlines are one look.
+    fn look_by(&mut self, deadline: Instant, now: Instant) {
+        let at = deadline.max(now + TICK);
+        self.look = Some(self.look.map_or(at, |look| look.min(at)));
+    }
+
+    fn accept(&mut self, at: usize, now: Instant) {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        // The others get a turn, too.
         for _ in 0..64 {
             let client = match rustix::net::accept_with(&self.listeners[at], flags) {
                 Ok(client) => client,
                 Err(Errno::INTR | Errno::CONNABORTED) => continue,
+                Err(Errno::AGAIN) => return,
                 // Without descriptors the rest waits in the kernel's queue.
-                Err(_) => return,
+                Err(_) => return self.look_by(now, now),
             };
-            // Without room, or a front, the client's connection is closed.
-            if let Some(slot) = self.free.pop() {
-                match self.connect(client, slot) {
+            if let Some(slot) = self.place() {
+                match self.begin(client, slot, now) {
                     Ok(conn) => {
                         self.conns[slot] = Some(Box::new(conn));
-                        ready.push(slot);
+                        self.turn(slot, now);
                     }
-                    Err(why) => {
-                        eprintln!("a connection for the front: {why:#}");
-                        self.free.push(slot);
-                    }
+                    Err(_) => self.free.push(slot),
                 }
             }
         }
+        // The others get a turn, too.
+        self.again.push(LISTENER + at as u64);
     }
 
-    fn connect(&self, client: OwnedFd, slot: usize) -> Result<Conn> {
+    /// Returns a free place, or else that of the oldest handshake, which ends.
+    fn place(&mut self) -> Option<usize> {
+        self.free.pop().or_else(|| {
+            let all = self.conns.iter().zip(0..);
+            let all = all.filter_map(|(conn, slot)| Some((conn.as_ref()?, slot)));
+            let handshakes = all.filter(|(conn, _)| conn.front.is_none());
+            let (_, oldest) = handshakes.min_by_key(|(conn, _)| conn.since)?;
+            self.conns[oldest] = None;
+            Some(oldest)
+        })
+    }
+
+    fn begin(&self, client: OwnedFd, slot: usize, now: Instant) -> Result<Conn> {
         // A Unix socket has no such option.
         let _ = rustix::net::sockopt::set_tcp_nodelay(&client, true);
-        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        let (unix, stream) = (AddressFamily::UNIX, SocketType::STREAM);
-        let front = rustix::net::socket_with(unix, stream, flags, None)?;
-        rustix::net::connect(&front, &self.front)?;
-        let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
-        for socket in [&client, &front] {
-            epoll::add(&self.epoll, socket, EventData::new_u64(slot as u64), flags)?;
-        }
-        let now = Instant::now();
+        watch(&self.epoll, &client, slot)?;
         Ok(Conn {
             tls: ServerConnection::new(Arc::clone(&self.config))?,
             client: client.into(),
-            front: front.into(),
+            front: None,
             plain: Vec::new(),
             client_ended: false,
             front_ended: false,
@@ -197,18 +237,38 @@ impl Tls {
         let Some(conn) = &mut self.conns[slot] else {
             return;
         };
-        let went = conn.go(now);
+        let went = conn.go(now, || connect(&self.epoll, &self.front, slot));
         let deadline = conn.deadline();
         if matches!(went, Went::Over) || deadline.is_some_and(|deadline| deadline <= now) {
             self.conns[slot] = None;
             return self.free.push(slot);
         }
         if let Went::More = went {
-            self.again.push(slot);
+            self.again.push(slot as u64);
         }
-        let all = self.look.into_iter().chain(deadline);
-        self.look = all.min();
+        if let Some(deadline) = deadline {
+            self.look_by(deadline, now);
+        }
     }
+}
+
+fn connect(epoll: &OwnedFd, to: &SocketAddrUnix, slot: usize) -> Result<File> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let (unix, stream) = (AddressFamily::UNIX, SocketType::STREAM);
+    let front = rustix::net::socket_with(unix, stream, flags, None)?;
+    rustix::net::connect(&front, to)?;
+    watch(epoll, &front, slot)?;
+    Ok(front.into())
+}
+
+fn watch(epoll: &OwnedFd, socket: &OwnedFd, slot: usize) -> Result<()> {
+    let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
+    Ok(epoll::add(
+        epoll,
+        socket,
+        EventData::new_u64(slot as u64),
+        flags,
+    )?)
 }
 
 /// How far a connection came.
@@ -223,7 +283,8 @@ enum Went {
 struct Conn {
     tls: ServerConnection,
     client: File,
-    front: File,
+    /// The connection to the front, after the handshake.
+    front: Option<File>,
     /// Plain bytes that the front has not taken.
     plain: Vec<u8>,
     /// The client sends no more.
@@ -250,9 +311,9 @@ impl Conn {
         }
     }
 
-    fn go(&mut self, now: Instant) -> Went {
+    fn go(&mut self, now: Instant, connect: impl Fn() -> Result<File>) -> Went {
         for _ in 0..STEPS {
-            match self.step(now) {
+            match self.step(now, &connect) {
                 Ok(true) => {}
                 Ok(false) => return Went::Idle,
                 Err(_) => return Went::Over,
@@ -262,11 +323,16 @@ impl Conn {
     }
 
     /// Moves bytes in both directions. Says whether any went. The error ends the connection.
-    fn step(&mut self, now: Instant) -> Result<bool> {
+    fn step(&mut self, now: Instant, connect: impl Fn() -> Result<File>) -> Result<bool> {
         if self.last.is_some() {
             return self.discard();
         }
         let mut any = self.hear_client()?;
+        if self.front.is_none() && !self.tls.is_handshaking() {
+            let front =
+                connect().inspect_err(|why| eprintln!("a connection for the front: {why:#}"));
+            self.front = Some(front?);
+        }
         any |= self.tell_front();
         any |= self.hear_front()?;
         any |= self.tell_client(now)?;
@@ -281,6 +347,10 @@ impl Conn {
             return Ok(false);
         };
         self.client_ended = read == 0;
+        anyhow::ensure!(
+            !self.client_ended || !self.tls.is_handshaking(),
+            "the client has ended in the handshake"
+        );
         if let Err(error) = self.tls.process_new_packets() {
             // The client is told why, if it can be.
             let _ = self.tls.write_tls(&mut self.client);
@@ -299,9 +369,12 @@ impl Conn {
     }
 
     fn tell_front(&mut self) -> bool {
+        let Some(front) = &mut self.front else {
+            return false;
+        };
         let mut any = false;
         while !self.plain.is_empty() {
-            match waits(self.front.write(&self.plain)) {
+            match waits(front.write(&self.plain)) {
                 Ok(Some(wrote)) => _ = self.plain.drain(..wrote),
                 Ok(None) => return any,
                 // It reads no more. What it has sent is still to come.
@@ -312,18 +385,21 @@ impl Conn {
         if self.client_ended && !self.front_told {
             self.front_told = true;
             // It may have gone.
-            let _ = rustix::net::shutdown(self.front.as_fd(), Shutdown::Write);
+            let _ = rustix::net::shutdown(front.as_fd(), Shutdown::Write);
         }
         any
     }
 
     fn hear_front(&mut self) -> Result<bool> {
         // One read is kept at most, so a slow client slows the front down.
-        if self.front_ended || self.tls.wants_write() || self.tls.is_handshaking() {
+        if self.front_ended || self.tls.wants_write() {
             return Ok(false);
         }
+        let Some(front) = &mut self.front else {
+            return Ok(false);
+        };
         let mut bytes = [0; PLAIN];
-        match waits(self.front.read(&mut bytes)) {
+        match waits(front.read(&mut bytes)) {
             Ok(None) => return Ok(false),
             Ok(Some(read @ 1..)) => self.tls.writer().write_all(&bytes[..read])?,
             // A reset is an end, too.
@@ -369,5 +445,80 @@ fn waits(done: std::io::Result<usize>) -> std::io::Result<Option<usize>> {
     match done {
         Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(None),
         done => done.map(Some),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::net::UnixStream;
+
+    /// Returns a component with one place, and a client that has it.
+    fn one() -> (Tls, UnixStream, Instant) {
+        let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]);
+        let made = made.expect("a certificate");
+        let dir = tempfile::tempdir().expect("a folder");
+        let file = |name: &str, text: String| {
+            let path = dir.path().join(name);
+            std::fs::write(&path, text).expect("a file");
+            path
+        };
+        let certificate = file("cert.pem", made.cert.pem());
+        let key = file("key.pem", made.signing_key.serialize_pem());
+        let mut tls = Tls {
+            config: Arc::new(config(&certificate, &key).expect("a configuration")),
+            front: SocketAddrUnix::new("/nowhere").expect("an address"),
+            listeners: Vec::new(),
+            epoll: epoll::create(epoll::CreateFlags::CLOEXEC).expect("epoll"),
+            conns: vec![None],
+            free: Vec::new(),
+            again: Vec::new(),
+            look: None,
+        };
+        let (client, server) = UnixStream::pair().expect("a pair");
+        server.set_nonblocking(true).expect("it does not wait");
+        let now = Instant::now();
+        let conn = tls.begin(server.into(), 0, now).expect("a connection");
+        tls.conns[0] = Some(Box::new(conn));
+        tls.turn(0, now);
+        (tls, client, now)
+    }
+
+    #[test]
+    fn deadlines_that_come_one_after_the_other_are_one_look() {
+        let (mut tls, _client, now) = one();
+        let end = now + HANDSHAKE;
+        assert_eq!(tls.look, Some(end));
+        let before = end - Duration::from_millis(1);
+        tls.look_at_all(before);
+        assert_eq!(tls.look, Some(before + TICK));
+        // Another turn does not put it off.
+        tls.turn(0, end - Duration::from_nanos(1));
+        assert_eq!(tls.look, Some(before + TICK));
+        tls.look_at_all(before + TICK);
+        assert_eq!((tls.free, tls.look), (vec![0], None));
+    }
+
+    #[test]
+    fn an_end_in_the_handshake_frees_the_place_at_once() {
+        let (mut tls, client, now) = one();
+        drop(client);
+        tls.turn(0, now);
+        assert_eq!(tls.free, [0]);
+    }
+
+    #[test]
+    fn there_are_as_many_places_as_descriptors_allow() {
+        let before = getrlimit(Resource::Nofile);
+        let most = before.maximum.unwrap_or(u64::MAX);
+        let low = Rlimit {
+            current: Some(most.min(500)),
+            ..before
+        };
+        setrlimit(Resource::Nofile, low).expect("a limit");
+        let many = usize::try_from(most).unwrap_or(usize::MAX);
+        assert_eq!(places(many).expect("places"), (many - OTHERS) / 2);
+        assert_eq!(getrlimit(Resource::Nofile).current, before.maximum);
+        assert_eq!(places(2).expect("places"), 2);
     }
 }

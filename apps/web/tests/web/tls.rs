@@ -11,6 +11,11 @@ use tranship_testkit::{Watchdog, folder};
 
 /// Starts the server with a certificate for `localhost`, which a client is to trust.
 fn start() -> (Site, CertificateDer<'static>) {
+    start_with(4096, &[])
+}
+
+/// Starts the server with so many places of TLS, and these changes of its file.
+fn start_with(places: usize, changes: &[(&str, &str)]) -> (Site, CertificateDer<'static>) {
     let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]);
     let made = made.expect("a certificate");
     let dir = folder().expect("a folder");
@@ -23,7 +28,7 @@ fn start() -> (Site, CertificateDer<'static>) {
     let key = file("key.pem", made.signing_key.serialize_pem());
     let component = format!(
         r#"[component.tls]
-run = ["WEB", "tls", "--certificate", "{certificate}", "--key", "{key}", "--front", "web.sock"]
+run = ["WEB", "tls", "--certificate", "{certificate}", "--key", "{key}", "--front", "web.sock", "--connections", "{places}"]
 listen = ["./tls.sock"]
 sandbox.read = ["{certificate}", "{key}"]
 restart = "always"
@@ -32,7 +37,8 @@ restart = "always"
 "#
     );
     let component = component.replace("WEB", env!("CARGO_BIN_EXE_tranship-web"));
-    let site = Site::start(&[("[component.http]\n", &component)]);
+    let changes = [changes, &[("[component.http]\n", &component)]].concat();
+    let site = Site::start(&changes);
     // Its files are read once, when it starts.
     drop(connect(&site, made.cert.der().clone()));
     (site, made.cert.der().clone())
@@ -154,5 +160,23 @@ fn a_client_that_speaks_no_tls_costs_itself_alone() {
     site.kill("front");
     assert_eq!(other.read(&mut [0; 1]).unwrap_or(0), 0);
     assert_eq!(get(&mut connect(&site, trusted), "/page.txt").0, 200);
+    site.stop();
+}
+
+#[test]
+fn clients_without_a_handshake_keep_no_others_out() {
+    let _watchdog = Watchdog::new();
+    let few = (", \"front\"]", ", \"front\", \"--connections\", \"4\"]");
+    let (site, trusted) = start_with(6, &[few]);
+    let mut first = connect(&site, trusted.clone());
+    let silent: Vec<UnixStream> = (0..20).map(|_| socket(&site)).collect();
+    // The listener takes one after the other, so the silent ones have been taken before.
+    let mut last = connect(&site, trusted);
+    // All ways lead to the front, which has four places.
+    assert_eq!(site.get("/page.txt").0, 200);
+    for tls in [&mut first, &mut last] {
+        assert_eq!(get(tls, "/page.txt").0, 200);
+    }
+    drop(silent);
     site.stop();
 }
