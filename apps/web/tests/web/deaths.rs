@@ -136,6 +136,8 @@ fn a_death_does_not_touch_a_request_that_another_component_has() {
         site.signal("dynamic", Signal::CONT);
         let reply = slow.reply();
         assert_eq!((reply.status, reply.body.len()), (200, 77), "{name}");
+        // A program that is stopped before it has seen a death ends with it.
+        site.wait_pid(name);
     }
     site.stop();
 }
