@@ -7,7 +7,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tranship_manager::{Config, Embedded};
 use tranship_proto::{
-    Event, GoneReason, PROTOCOL_VERSION, RefusalCode, Request, Role, StatRecord, encode,
+    ChannelClaim, ChannelId, DomainId, Event, GoneReason, PROTOCOL_VERSION, PoolId, RefusalCode,
+    Req, Request, Role, StatRecord, encode,
 };
 use tranship_region::layout::RefsRw;
 use tranship_ring::{HalfRw, Side};
@@ -493,18 +494,62 @@ fn nothing_can_be_sent_along_before_the_welcome() {
     assert!(matches!(event, Event::Welcome { .. }), "{event:?}");
 }
 
+const GIVEN: &str = "[[given]]\nname = \"n\"\nline = 12\nexport = [\"from\"]\nbind = [\"to\"]\n";
+
+fn show(client: &Client, key: &str) {
+    let key = key.to_owned();
+    client.send(&Request::ShowKey { key }, &[]);
+}
+
+/// After a restart of the manager, a component claims only channels that the file gives it.
+#[test]
+fn a_component_claims_no_channel_of_others() {
+    let _dog = watchdog();
+    let config = Config::parse(GIVEN).expect("rules");
+    let m = Embedded::start(config, None).expect("a manager");
+    for (n, its, refused) in [(0, "other", true), (10, "from", false), (20, "to", false)] {
+        let id = DomainId(4_000_000_000 + n);
+        let mut back = Client::join_as(m.path(), "back", Some(id));
+        assert!(back.resumed);
+        show(&back, its);
+        let (half, _) = HalfRw::create(Side::Sink, 16).expect("a half");
+        let req = back.req();
+        let claim = ChannelClaim {
+            channel: ChannelId(id.0 + 1),
+            name: "n".to_owned(),
+            role: Role::Sink,
+            peer: DomainId(id.0 + 2),
+            lines: 16,
+            peer_inode: 1,
+        };
+        back.send(&Request::ClaimChannel { req, claim }, &[half.as_fd()]);
+        // A good claim waits for that of the other end, and so for the end of this one's claims.
+        let done = back.req();
+        back.send(&Request::ClaimDone { req: done }, &[]);
+        let given = (RefusalCode::Access, 12, 7);
+        let answer = back.wait(|e| match e {
+            Event::Refused { req: r, refusal } if *r == req => {
+                Some(Some((refusal.code, refusal.asked, refusal.available)))
+            }
+            Event::Claimed { req: r } if *r == done => Some(None),
+            _ => None,
+        });
+        assert_eq!(answer.0, refused.then_some(given), "{its}");
+        back.send(&Request::Goodbye, &[]);
+        assert_eq!(back.expelled(), None);
+    }
+}
+
 /// With `[[given]]` rules, a name opens to the keys that its rule has, in their directions, and to no other domain.
 #[test]
 fn a_name_that_is_given_opens_to_its_keys_alone() {
     let _dog = watchdog();
-    let rules = "[[given]]\nname = \"n\"\nline = 12\nexport = [\"from\"]\nbind = [\"to\"]\n";
-    let config = Config::parse(rules).expect("rules");
+    let config = Config::parse(GIVEN).expect("rules");
     let m = Embedded::start(config, None).expect("a manager");
     let mut clients = [Some("from"), Some("to"), Some("guessed"), None].map(|key| {
         let client = Client::join(m.path(), "client");
         if let Some(key) = key {
-            let key = key.to_owned();
-            client.send(&Request::ShowKey { key }, &[]);
+            show(&client, key);
         }
         client
     });

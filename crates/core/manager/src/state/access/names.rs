@@ -75,7 +75,12 @@ struct Answer {
 }
 
 impl State {
-    fn check_named(&self, me: DomainId, name: &str, exports: bool) -> Result<(u32, u32), Fail> {
+    pub(crate) fn check_named(
+        &self,
+        me: DomainId,
+        name: &str,
+        exports: bool,
+    ) -> Result<(u32, u32), Fail> {
         let d = self.cx.domains.get(&me).ok_or(no_such(me.0))?;
         check_spelling(name)?;
         let key = d.key.as_deref();

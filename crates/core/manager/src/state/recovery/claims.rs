@@ -247,7 +247,9 @@ impl State {
             peer_inode,
         } = *claim;
         crate::state::refuse::check_lines(lines)?;
-        crate::state::refuse::check_spelling(name)?;
+        // The claim does not say which end offered the name.
+        self.check_named(me, name, true)
+            .or_else(|_| self.check_named(me, name, false))?;
         self.check_claims_limit(me)?;
         let key = (channel, role == Role::Source);
         let other = self.claims.ends().get(&(channel, !key.1));
