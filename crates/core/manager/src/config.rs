@@ -176,6 +176,8 @@ pub struct Config {
     pub reserved: Vec<Reserved>,
     /// The only names that there are, and the keys that open them. `None`: names need no key. `tranship run` writes it.
     pub given: Option<Vec<Given>>,
+    /// With `given`: the key of the domains that may set quotas, and trace pools of others.
+    pub operator_key: Option<String>,
 }
 
 impl Default for Config {
@@ -204,6 +206,7 @@ impl Default for Config {
             bind: Vec::new(),
             reserved: Vec::new(),
             given: None,
+            operator_key: None,
         }
     }
 }
@@ -297,6 +300,11 @@ impl Config {
             asked: line.into(),
             available: why as u64,
         })
+    }
+
+    /// Says whether a domain with this key may do what its user may, besides using names.
+    pub(crate) fn lets_operate(&self, key: Option<&str>) -> bool {
+        self.given.is_none() || (key.is_some() && key == self.operator_key.as_deref())
     }
 
     /// Says whether a user may connect to a name.

@@ -501,6 +501,58 @@ fn show(client: &Client, key: &str) {
     client.send(&Request::ShowKey { key }, &[]);
 }
 
+/// With `[[given]]` rules, quotas and other domains' traces are the operator's.
+#[test]
+fn a_component_has_no_right_of_the_operator() {
+    let _dog = watchdog();
+    let rules = format!("operator_key = \"operator\"\n{GIVEN}");
+    let config = Config::parse(&rules).expect("rules");
+    let m = Embedded::start(config, None).expect("a manager");
+    let mut victim = Client::join(m.path(), "victim");
+    let pool = victim.create_pool(64).id;
+    for its in [Some("from"), None, Some("operator")] {
+        let mut client = Client::join(m.path(), "client");
+        its.into_iter().for_each(|its| show(&client, its));
+        let wanted = match its {
+            Some("operator") => None,
+            _ => Some((RefusalCode::Access, 0, 9)),
+        };
+        let requests: [fn(Req, PoolId) -> Request; 3] = [
+            |req, pool| Request::SetQuota {
+                req,
+                pool,
+                quota_bytes: 0,
+            },
+            |req, pool| Request::Trace {
+                req,
+                pool,
+                on: true,
+                while_here: false,
+            },
+            |req, _| Request::Steer { req, take: true },
+        ];
+        for request in requests {
+            let req = client.req();
+            let request = request(req, pool);
+            client.send(&request, &[]);
+            let refused = client.wait(|e| match e {
+                Event::Refused { req: r, refusal } if *r == req => {
+                    Some(Some((refusal.code, refusal.asked, refusal.available)))
+                }
+                Event::QuotaSet { req: r, .. }
+                | Event::Tracing { req: r, .. }
+                | Event::Steering { req: r, .. }
+                    if *r == req =>
+                {
+                    Some(None)
+                }
+                _ => None,
+            });
+            assert_eq!(refused.0, wanted, "{its:?}: {request:?}");
+        }
+    }
+}
+
 /// After a restart of the manager, a component claims only channels that the file gives it.
 #[test]
 fn a_component_claims_no_channel_of_others() {

@@ -152,6 +152,8 @@ texts! {
         Given = 7, "line {uid} of the program's file gives that name to other components";
         /// No `[[given]]` rule has the name.
         Ungiven = 8, "the program's file gives that name to no component";
+        /// `operator_key`: with `[[given]]` rules only domains with that key set quotas, or trace pools of others.
+        Operator = 9, "components of the program may not, only a domain that shows the operator's key (manager.key beside the socket)";
     }
 
     /// The limited resource of a [`RefusalCode::Limit`]: in the upper 8 bits of `asked`; 0: it has no name.

@@ -8,7 +8,7 @@ use super::exports::Exports;
 use super::greeting::Greeting;
 use super::home::{FD_FLOOR, Home};
 use super::notes::{Leaks, Notes};
-use super::places::KEY_ENV;
+use super::places::{KEY_ENV, operator_key};
 use super::pressure::MemoryPressure;
 use super::register::Register;
 use super::starter::Starter;
@@ -45,6 +45,7 @@ impl DomainCore {
         let Join { found, name, .. } = how;
         let fd = process::dup_above(found.fd, FD_FLOOR);
         let key = process::trusted_env(KEY_ENV).and_then(|key| key.into_string().ok());
+        let key = key.or_else(|| operator_key(&found.path));
         let greeting = Greeting::say(fd, &name, None, key.as_deref(), how.manager_timeout)?;
         let (fd, welcome) = greeting.wait()?;
         let poller = tranship_sys::epoll::Epoll::new().map_err(error::system("epoll_create"))?;

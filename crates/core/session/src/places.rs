@@ -1,5 +1,7 @@
 //! The places of managers' sockets.
 
+use std::fs::File;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use tranship_sys::own_dir;
 use tranship_sys::process;
@@ -8,6 +10,22 @@ use tranship_sys::process;
 pub const SOCKET_ENV: &str = "TRANSHIP_SOCKET";
 /// Has the key by which the manager's rules about names know this process.
 pub const KEY_ENV: &str = "TRANSHIP_KEY";
+/// Returns the file of the operator's key, beside the socket of a program's manager.
+pub fn key_file(socket: &Path) -> PathBuf {
+    socket.with_extension("key")
+}
+
+/// Reads the operator's key, which the program's user can, and its components cannot.
+pub(crate) fn operator_key(socket: &Path) -> Option<String> {
+    let path = key_file(socket);
+    // Another user's folder may have a pipe there, for which an open would wait.
+    let is_file = std::fs::metadata(&path).is_ok_and(|found| found.is_file());
+    let file = is_file.then(|| File::open(path).ok()).flatten()?;
+    let mut key = String::new();
+    file.take(64).read_to_string(&mut key).ok()?;
+    (!key.is_empty()).then_some(key)
+}
+
 /// The system's manager.
 pub const SYSTEM_SOCKET: &str = "/run/tranship/manager.sock";
 

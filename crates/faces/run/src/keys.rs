@@ -8,8 +8,8 @@ use toml::{Table, Value};
 /// Bytes of a key: too many to guess.
 const BYTES: usize = 16;
 
-/// Makes a key for each process of the program, in the order of [`Program::processes`].
-pub(crate) fn make(program: &Program) -> Result<Vec<String>> {
+/// Makes a key for each process of the program, in the order of [`Program::processes`], and the operator's.
+pub(crate) fn make(program: &Program) -> Result<(Vec<String>, String)> {
     let mut random = std::fs::File::open("/dev/urandom").context("opening /dev/urandom")?;
     let mut key = || {
         let mut bytes = [0; BYTES];
@@ -17,11 +17,12 @@ pub(crate) fn make(program: &Program) -> Result<Vec<String>> {
         read.context("reading /dev/urandom")?;
         Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
     };
-    program.processes().iter().map(|_| key()).collect()
+    let keys: Result<_> = program.processes().iter().map(|_| key()).collect();
+    Ok((keys?, key()?))
 }
 
 /// Returns the manager's configuration with the rules about names. Without a wire no name can be had.
-pub(crate) fn config(program: &Program, keys: &[String]) -> Result<String> {
+pub(crate) fn config(program: &Program, keys: &[String], operator: &str) -> Result<String> {
     let mut config: Table = program.manager.parse().context("the manager's table")?;
     let processes = program.processes();
     let rule = |wire: &Wire, copy: u32| {
@@ -55,5 +56,6 @@ pub(crate) fn config(program: &Program, keys: &[String]) -> Result<String> {
     let rules = each.flat_map(|wire| (0..wire.copies).map(move |copy| (wire, copy)));
     let rules = rules.map(|(wire, copy)| rule(wire, copy)).collect();
     config.insert("given".to_owned(), Value::Array(rules));
+    config.insert("operator_key".to_owned(), operator.into());
     Ok(config.to_string())
 }

@@ -36,14 +36,13 @@ pub(crate) fn manager_config(dir: &Path) -> PathBuf {
     dir.join("manager.toml")
 }
 
-/// Writes the manager's configuration, which has the components' keys: only this user may read it.
-pub(crate) fn write_config(dir: &Path, text: &str) -> Result<()> {
-    let path = manager_config(dir);
+/// Writes a file with keys: only this user may read it.
+pub(crate) fn write_keys(path: &Path, text: &str) -> Result<()> {
     let made = fs::OpenOptions::new()
         .write(true)
         .create_new(true)
         .mode(0o600)
-        .open(&path);
+        .open(path);
     let written = made.and_then(|mut file| file.write_all(text.as_bytes()));
     written.with_context(|| format!("writing {}", path.display()))
 }

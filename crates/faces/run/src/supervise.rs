@@ -22,7 +22,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tranship::component::VARIABLE;
-use tranship_session::places::{KEY_ENV, SOCKET_ENV};
+use tranship_session::places::{KEY_ENV, SOCKET_ENV, key_file};
 
 /// Variables of this process's environment that each component gets.
 const USUAL: [&str; 7] = ["PATH", "HOME", "LANG", "LC_ALL", "TZ", "TERM", "TMPDIR"];
@@ -96,8 +96,10 @@ impl<'a> Supervisor<'a> {
             let raised = raised.try_clone().context("another descriptor")?;
             signal_hook::low_level::pipe::register(signal, raised).context("taking signals")?;
         }
-        let keys = keys::make(program)?;
-        place::write_config(dir, &keys::config(program, &keys)?)?;
+        let (keys, operator) = keys::make(program)?;
+        let config = keys::config(program, &keys, &operator)?;
+        place::write_keys(&place::manager_config(dir), &config)?;
+        place::write_keys(&key_file(&place::manager_socket(dir)), &operator)?;
         let mut sockets = Vec::new();
         for component in &program.components {
             let listen = || component.listen.iter().map(Address::listen).collect();

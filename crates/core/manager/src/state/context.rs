@@ -12,7 +12,7 @@ use super::types::{Action, ClientId, FdToken, Then};
 use crate::Config;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
-use tranship_proto::{DomainId, Event, PoolId, Refusal, RefusalCode};
+use tranship_proto::{AccessRule, DomainId, Event, PoolId, Refusal, RefusalCode};
 use tranship_region::layout::Kind;
 
 #[derive(Debug)]
@@ -77,6 +77,15 @@ impl Context {
 
     pub fn uid_of(&self, domain: DomainId) -> Option<u32> {
         self.domains.get(&domain).map(|d| d.uid)
+    }
+
+    /// Checks that a domain may do what only the user of a program may, and its components may not.
+    pub fn check_operator(&self, me: DomainId) -> Result<(), Refusal> {
+        let key = self.domains.get(&me).and_then(|d| d.key.as_deref());
+        match self.config.lets_operate(key) {
+            true => Ok(()),
+            false => Err(refusal(RefusalCode::Access, 0, AccessRule::Operator as u64)),
+        }
     }
 
     /// Returns the first free entry of a domain's control page.

@@ -303,13 +303,14 @@ impl State {
                 while_here,
             } => {
                 let (cx, pools) = (&mut self.cx, &self.pools);
-                let who = (client, uid);
+                let who = (client, me, uid);
                 self.traces
                     .trace(cx, pools, who, req, pool, (on, while_here))
             }
             R::ShowTrace => self.traces.show(&mut self.cx, &self.back_refs, me, fds),
             R::NextTrace { req, after } => {
-                self.traces.next(&mut self.cx, (client, uid), req, after)
+                self.traces
+                    .next(&mut self.cx, (client, me, uid), req, after)
             }
             R::Steer { req, take } => {
                 let who = (client, me);

@@ -236,7 +236,7 @@ fn may<T>(attempt: impl FnOnce(&Domain) -> Result<T, Error>) -> bool {
     done.is_ok() || done.is_err_and(|why| why.kind() != ErrorKind::Access)
 }
 
-const ATTEMPTS: [Attempt; 14] = [
+const ATTEMPTS: [Attempt; 15] = [
     ("open a file", || std::fs::File::open("/etc/passwd").is_ok()),
     ("create a file", || {
         let path = std::env::temp_dir().join(format!("tranship-run-{}", std::process::id()));
@@ -309,6 +309,7 @@ const ATTEMPTS: [Attempt; 14] = [
     ("send where it receives", || {
         may(|domain| domain.listen::<Sender>("own"))
     }),
+    ("divide memory", || may(|domain| domain.admin().steer())),
     ("a name of no line", || {
         may(|domain| domain.listen::<Sender>("other"))
     }),

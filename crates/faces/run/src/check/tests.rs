@@ -177,7 +177,7 @@ when_down = "drop"
     let pools: Vec<_> = config.pool.iter().map(|pool| pool.name.as_str()).collect();
     assert_eq!(pools, ["ab.0", "ab.1"]);
     let keys: Vec<String> = (1..6).map(|n| format!("key{n}")).collect();
-    let config = crate::keys::config(&program, &keys).expect("a configuration");
+    let config = crate::keys::config(&program, &keys, "operator").expect("a configuration");
     let config = tranship_manager::Config::parse(&config).expect("a configuration");
     let given = config.given.expect("names have keys");
     let of = |name: &str| given.iter().find(|it| it.name == name).expect("its rule");

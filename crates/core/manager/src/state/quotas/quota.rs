@@ -25,6 +25,7 @@ pub(crate) fn ask(
     if uid != 0 && !cx.accounts.is_owner(uid) {
         return Err(barred(uid, AccessRule::Owner).into());
     }
+    cx.check_operator(me)?;
     let (_, max_bytes) = quota_of(pools, heaps, id).ok_or(no_such(id.0))?;
     if quota_bytes > max_bytes {
         return Err(refusal(RefusalCode::BadArgument, quota_bytes, max_bytes).into());

@@ -48,6 +48,7 @@ impl Seat {
         if !own && !cx.config.may_steer(uid, gid) {
             return Err(barred(uid, AccessRule::PolicyRun).into());
         }
+        cx.check_operator(me)?;
         if self.governed {
             return Err(refusal(RefusalCode::Steered, 0, 0).into());
         }

@@ -52,7 +52,7 @@ impl Traces {
         &mut self,
         cx: &mut Context,
         pools: &Pools,
-        (client, uid): (ClientId, u32),
+        (client, me, uid): (ClientId, DomainId, u32),
         req: Req,
         id: PoolId,
         (on, while_here): (bool, bool),
@@ -61,6 +61,9 @@ impl Traces {
         let p = p.ok_or(no_such(id.0))?;
         if !may_trace(&cx.accounts, uid, p.uid) {
             return Err(not_yours(id.0));
+        }
+        if p.writer != me {
+            cx.check_operator(me)?;
         }
         let before = self.is_on(id);
         match (on, while_here) {
@@ -277,13 +280,15 @@ impl Traces {
     pub fn next(
         &self,
         cx: &mut Context,
-        (client, uid): (ClientId, u32),
+        (client, me, uid): (ClientId, DomainId, u32),
         req: Req,
         after: u32,
     ) -> Done {
         let after = after.saturating_add(1)..;
         let mut rings = self.rings.range(after);
-        let found = rings.find(|(_, t)| may_trace(&cx.accounts, uid, t.uid));
+        let all = cx.check_operator(me).is_ok();
+        let found =
+            rings.find(|(_, t)| may_trace(&cx.accounts, uid, t.uid) && (all || t.domain == me));
         let Some((number, t)) = found else {
             cx.push(client, Event::TraceEnd { req }, &[]);
             return Ok(());
