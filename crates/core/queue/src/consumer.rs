@@ -388,12 +388,13 @@ impl Consumer {
         while at < self.seats.len() {
             let seat = &mut self.seats[at];
             let began = seat.has_begun();
+            // Checks first whether the producer has ended, then hears its words and reads its ring: nothing is said and
+            // nothing published after the end.
+            let is_gone = seat.connection().gone() != Gone::No;
             if let Err(error) = seat.hear() {
                 return Err(self.failed(at, error));
             }
             again |= !began && seat.has_begun();
-            // Checks first whether the producer has ended, then reads its ring: nothing is published after the end.
-            let is_gone = seat.connection().gone() != Gone::No;
             if is_gone && !(seat.has_item() && seat.connection_mut().may_look_on()) {
                 self.leave(at, true);
                 continue;

@@ -345,10 +345,11 @@ impl Subscriber {
         let mut again = self.seek()?;
         let mut at = 0;
         while let Some(seat) = self.seats.get_mut(at) {
+            // Checks first whether the publisher has ended, then hears its words and reads the ring: nothing is said and
+            // nothing published after the end.
+            let gone = seat.gone();
             let heard = seat.hear();
             let begun = seat.has_begun();
-            // Checks first whether the publisher has ended, then reads the ring: nothing is published after the end.
-            let gone = seat.gone();
             let is_pending = seat.is_pending();
             let is_ready = seat.is_ready()
                 && (gone == Gone::No || is_pending || seat.connection_mut().may_look_on());
