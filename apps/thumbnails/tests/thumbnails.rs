@@ -47,7 +47,7 @@ fn make(images: &Path) {
     write("e-none.png", b"this is no image");
     write("f-empty.webp", b"");
     write("g-bomb.png", &bomb(100_000));
-    // Its pixels alone are more than the decoder's memory: the process ends.
+    // The pixels alone are more than the decoder's memory: the process ends.
     let large = RgbaImage::new(4500, 4500);
     save(
         "h-large.png",

@@ -177,7 +177,7 @@ impl Running {
         let mut lost = Vec::new();
         let said = news.into_iter().filter_map(|event| {
             let (id, kind, bytes, body) = match event {
-                // What is behind lost bytes is lost, too.
+                // Bytes behind lost bytes are lost, too.
                 Event::Data(id, _) | Event::Ended(id) if lost.contains(&id) => return None,
                 Event::Opened(id, room) => (id, Kind::Opened, room, nothing()),
                 Event::Data(id, bytes) => match bytes.to_aggregate(pool) {
@@ -185,7 +185,7 @@ impl Running {
                         let pieces = all.pieces().iter().cloned();
                         (id, Kind::Data, bytes.len(), body(pool, pieces))
                     }
-                    // Its bytes are lost, and so is the connection.
+                    // The bytes are lost, and so is the connection.
                     Err(_) => {
                         lost.push(id);
                         return None;

@@ -42,7 +42,7 @@ pub struct Streams {
 pub(super) enum News {
     /// It says something of a connection.
     Note(Note, Body),
-    /// Its process has ended, and with it all its connections.
+    /// The process has ended, and with it all its connections.
     Gone,
 }
 

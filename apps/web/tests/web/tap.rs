@@ -222,7 +222,7 @@ fn the_service_goes_on_when_a_component_below_it_dies() {
             .map(|other| (other, tap.site().wait_pid(other)))
             .collect();
         tap.site().kill(name);
-        // Its connections break, and new ones are served.
+        // The connections break, and new ones are served.
         assert!(ask(&mut client).is_none(), "{name}");
         client = loop {
             let mut client = tap.client();

@@ -39,7 +39,7 @@ restart = "always"
     let component = component.replace("WEB", env!("CARGO_BIN_EXE_tranship-web"));
     let changes = [changes, &[("[component.http]\n", &component)]].concat();
     let site = Site::start(&changes);
-    // Its files are read once, when it starts.
+    // The files are read once, when it starts.
     drop(connect(&site, made.cert.der().clone()));
     (site, made.cert.der().clone())
 }

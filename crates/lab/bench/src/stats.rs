@@ -27,7 +27,7 @@ pub struct Measured {
 }
 
 impl Measured {
-    /// What is counted and not timed.
+    /// Figures that are counted and not timed.
     pub fn facts(facts: Facts) -> Measured {
         Measured {
             facts,

@@ -233,7 +233,7 @@ impl<L: Link> Tcp<L> {
     pub fn reset(&mut self, now: Instant) {
         let mut flows = self.device.link().flows.borrow_mut();
         for (id, flow) in flows.all_mut().filter(|(_, flow)| flow.opened) {
-            // Its time is over.
+            // The time is over.
             if flow.closed.replace(now).is_none() {
                 self.gone.push(id);
             }

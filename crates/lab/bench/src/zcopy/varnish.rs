@@ -28,7 +28,7 @@ const CPU: &str = "server_cpu_ns";
 const SET: usize = 512 << 20;
 const OBJECTS: usize = 16384;
 
-/// What is asked for: one object, or one of many, at random.
+/// The object that is asked for: one, or one of many, at random.
 const MODES: [&str; 2] = ["hot", "cold"];
 
 fn objects(mode: &str, value: usize) -> usize {
