@@ -516,11 +516,11 @@ impl Receiver {
         Some((lines, self.link().ring_lines, bell))
     }
 
-    /// Says whether buffers of the pool can be received. Until the manager has put this domain's counters on the
-    /// writer's reader set they cannot.
+    /// Says whether the manager may still open a pool of which the writer has spoken: it has then to put this domain's
+    /// counters on the writer's reader set, and buffers of the pool cannot be received yet.
     #[doc(hidden)]
-    pub fn topic_has(&mut self, pool: PoolId) -> bool {
-        self.has_pool(pool)
+    pub fn topic_awaits(&mut self, pool: PoolId) -> bool {
+        self.awaits_pool(pool)
     }
 
     /// Takes the buffer that a line names, and counts it in this domain's references. Does not wait.

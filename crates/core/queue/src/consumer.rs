@@ -395,7 +395,10 @@ impl Consumer {
                 return Err(self.failed(at, error));
             }
             again |= !began && seat.has_begun();
-            if is_gone && !(seat.has_item() && seat.connection_mut().may_look_on()) {
+            if is_gone
+                && !seat.connection().awaits_pool()
+                && !(seat.has_item() && seat.connection_mut().may_look_on())
+            {
                 self.leave(at, true);
                 continue;
             }

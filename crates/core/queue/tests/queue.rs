@@ -6,7 +6,7 @@ use tranship_core::{Buffer, Domain, ErrorKind, Receiver, Wait};
 use tranship_queue::{
     Cause, Consumer, ConsumerOptions, Item, Producer, QueueOptions, Queues, WhenLost,
 };
-use tranship_testkit::Watchdog;
+use tranship_testkit::{Between, Keeps, Watchdog};
 
 /// A domain with a manager, and a way to join it.
 struct World {
@@ -87,6 +87,36 @@ fn take(consumer: &mut Consumer) -> Option<Item> {
 fn drain(consumer: &mut Consumer) -> Vec<u64> {
     let next = || Some(take(consumer)?.ack().expect("acknowledged").word);
     std::iter::from_fn(next).collect()
+}
+
+/// The manager lets the producer send, and says so to the producer first.
+#[test]
+fn a_consumer_that_hears_late_that_it_may_begin_takes_what_a_gone_producer_sent() {
+    let _dog = Watchdog::new();
+    let world = World::new();
+    let socket = world.here.socket_path().expect("a socket");
+    let between = Between::new(&socket, Keeps::AllFromOpen).expect("a socket");
+    let there = Domain::builder().socket(between.socket()).connect();
+    let there = there.expect("join");
+    let mut consumer = there.consume("jobs").expect("consume");
+    let mut producer = world.producer(QueueOptions::new());
+    while producer.consumers() == 0 {
+        assert!(consumer.try_recv().expect("nothing").is_none());
+        producer.tend().expect("tend");
+    }
+    send(&mut producer, 7);
+    drop(producer);
+    for _ in 0..100 {
+        assert!(consumer.try_recv().expect("not yet").is_none());
+    }
+    between.release();
+    let item = loop {
+        there.turn().expect("turn"); // the word that there are news came before them
+        if let Some(item) = consumer.try_recv().expect("no error") {
+            break item;
+        }
+    };
+    assert_eq!(item.to_vec(), 7u64.to_le_bytes());
 }
 
 #[test]

@@ -39,7 +39,7 @@ pub struct Connection {
     peer: Peer,
     /// When the connection was made.
     since: Instant,
-    /// The writer's first word, until the manager says that buffers of the writer's pool can be received.
+    /// The writer's first word, until the manager opens the writer's pool.
     early: Option<Word>,
     /// The number of looks at the ring since this end saw that the writer is gone.
     after_end: Option<u64>,
@@ -118,6 +118,12 @@ impl Connection {
         *after <= most
     }
 
+    /// Says whether the writer has let this end begin, and the manager has still to open its pool. A writer that is gone
+    /// may have published until its end.
+    pub fn awaits_pool(&self) -> bool {
+        self.early.is_some()
+    }
+
     /// Says whether a word of the writer, beside the ring, can be taken now.
     #[inline]
     pub fn has_word(&self) -> bool {
@@ -144,11 +150,14 @@ impl Connection {
         };
         match (word, has_begun) {
             (Some(Word::Go(go)), false) => {
-                if !self.receiver.topic_has(go.pool) {
-                    self.early = word;
-                    return Ok(None);
+                // If the manager will not open the pool any more, then its memory went with the writer.
+                match self.receiver.topic_awaits(go.pool) {
+                    true => {
+                        self.early = word;
+                        Ok(None)
+                    }
+                    false => Ok(word),
                 }
-                Ok(word)
             }
             (Some(Word::Other(_)), true) => Ok(word),
             (Some(Word::Expelled), true) => Err(self.expelled()),

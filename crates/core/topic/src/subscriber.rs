@@ -361,7 +361,8 @@ impl Subscriber {
                 Gone::No => {}
                 // The manager has not yet shown the message's memory.
                 _ if is_pending => {}
-                // The connection has never begun, so it had no message.
+                _ if seat.connection().awaits_pool() => {}
+                // The publisher never let it begin, so it had no message.
                 _ if !begun => {
                     self.remove(at);
                     continue;

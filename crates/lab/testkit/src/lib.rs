@@ -28,6 +28,7 @@
 
 mod artifact;
 pub mod attack;
+mod between;
 pub mod chaos;
 pub mod container;
 mod errno;
@@ -49,6 +50,7 @@ mod skip;
 mod watchdog;
 
 pub use artifact::{artifact, forget_who_asks};
+pub use between::{Between, Keeps};
 pub use container::{Cgroup, Container};
 pub use folder::folder;
 pub use manager::{listening, manager, start_manager};

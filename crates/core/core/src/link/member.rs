@@ -49,7 +49,7 @@ impl LinkMember for LinkShared {
         self.gone()
     }
     fn peer_gone(&self, why: Gone) {
-        self.peer_gone(why);
+        self.report_gone(why);
     }
     fn look_for_death(&self) {
         self.look_for_death();

@@ -153,6 +153,8 @@ pub(crate) struct LinkShared {
     /// Inode of the peer's half.
     pub(crate) their_inode: u64,
     gone: AtomicU32,
+    /// The manager has said so.
+    reported_gone: AtomicBool,
     pub(crate) assigned: Mutex<Vec<Arc<Assignment>>>,
     /// Rises with `assigned`, so that cursors know when to look again.
     pub(crate) assigned_version: AtomicU32,
@@ -233,6 +235,7 @@ impl LinkShared {
             own_fd: own.0,
             their_inode,
             gone: AtomicU32::new(Gone::No as u32),
+            reported_gone: AtomicBool::new(false),
             assigned: Mutex::new(Vec::new()),
             assigned_version: AtomicU32::new(0),
             has_over: AtomicBool::new(false),
@@ -393,6 +396,17 @@ impl LinkShared {
         if first.is_ok() {
             self.domain.tasks.has_news();
         }
+    }
+
+    /// Notes that the manager says so: its other news of this channel were taken.
+    pub(crate) fn report_gone(&self, why: Gone) {
+        self.peer_gone(why);
+        self.reported_gone.store(true, Ordering::Release); // partner: `is_reported_gone`
+    }
+
+    pub(crate) fn is_reported_gone(&self) -> bool {
+        // Ordering: Acquire; partner: `report_gone`: a pool that was opened before is open.
+        self.reported_gone.load(Ordering::Acquire)
     }
 
     /// Whether the other end is gone, as far as can be seen now.

@@ -1,17 +1,12 @@
 //! A sink that is told late, or never, that it may take: the news went with the manager that had it, or is on its way.
 
 use crate::kit::*;
-use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::pin::pin;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, mpsc};
 use std::task::{Context, Waker};
 use std::time::{Duration, Instant};
 use tranship_core::{Body, Domain, ErrorKind, Receiver, Released, Sender};
-use tranship_proto::Event;
-use tranship_sys::socket;
-use tranship_testkit::{Control, child};
+use tranship_testkit::{Between, Control, Keeps, child};
 
 child!(
     fn source(ctl: Control) {
@@ -28,77 +23,11 @@ child!(
     }
 );
 
-/// Between a manager and a domain: each hears what the other says, but not that a pool is open, as long as that is kept back.
-struct Between {
-    client: OwnedFd,
-    manager: OwnedFd,
-    keeps: AtomicBool,
-    kept: Mutex<Vec<Vec<u8>>>,
-}
-
-impl Between {
-    /// Until one side ends.
-    fn pass_on(&self) {
-        std::thread::scope(|s| {
-            s.spawn(|| while passes_on(&self.client, &self.manager, |_| false) {});
-            while passes_on(&self.manager, &self.client, |bytes| self.keeps_back(bytes)) {}
-        });
-    }
-
-    fn keeps_back(&self, bytes: &[u8]) -> bool {
-        let opens = matches!(tranship_proto::decode(bytes), Ok(Event::PoolOpen { .. }));
-        // Ordering: acquire; partner: the store by the test, before such a pool exists.
-        let keeps = opens && self.keeps.load(Ordering::Acquire);
-        if keeps {
-            let mut kept = self.kept.lock().expect("no panic");
-            kept.push(bytes.to_vec());
-        }
-        keeps
-    }
-
-    /// Says what it has kept back, when there is some.
-    fn says_it(&self) {
-        until(|| !self.kept.lock().expect("no panic").is_empty());
-        for bytes in self.kept.lock().expect("no panic").drain(..) {
-            socket::sendmsg(&self.client, &bytes, &[], false).expect("a domain that listens");
-        }
-    }
-}
-
-/// Passes on one message; false at the end.
-fn passes_on(from: &OwnedFd, to: &OwnedFd, keeps_back: impl Fn(&[u8]) -> bool) -> bool {
-    let mut bytes = vec![0; tranship_proto::MAX_MESSAGE_BYTES];
-    let Ok(got) = socket::recvmsg(from, &mut bytes, false) else {
-        return false;
-    };
-    let bytes = &bytes[..got.bytes];
-    if keeps_back(bytes) {
-        return true;
-    }
-    let fds: Vec<_> = got.fds.iter().map(AsFd::as_fd).collect();
-    !bytes.is_empty() && socket::sendmsg(to, bytes, &fds, false).is_ok()
-}
-
 /// A domain of that manager, and what is between them.
-fn join_behind(manager: &Path, keeps: bool) -> (Domain, Arc<Between>) {
-    let dir = tranship_testkit::folder().expect("a folder");
-    let path = dir.path().join("between.sock");
-    let listener = socket::listen(&path, 0o600).expect("listen");
-    let manager = manager.to_owned();
-    let (tell, hear) = mpsc::channel();
-    std::thread::spawn(move || {
-        let between = Arc::new(Between {
-            client: socket::accept(&listener).expect("accept"),
-            manager: socket::connect(&manager).expect("connect"),
-            keeps: AtomicBool::new(keeps),
-            kept: Mutex::default(),
-        });
-        tell.send(Arc::clone(&between)).expect("somebody listens");
-        between.pass_on();
-    });
-    let domain = Domain::builder().name("sink").socket(&path).connect();
-    let domain = domain.expect("connect");
-    (domain, hear.recv().expect("what is between"))
+fn join_behind(manager: &Path, keeps: Keeps) -> (Domain, Between) {
+    let between = Between::new(manager, keeps).expect("a socket");
+    let domain = Domain::builder().name("sink").socket(between.socket());
+    (domain.connect().expect("connect"), between)
 }
 
 #[test]
@@ -109,7 +38,7 @@ fn it_takes_what_a_dead_writer_had_sent() {
     let process = source().start().expect("a child");
     process.send(&manager).expect("a child that listens");
     process.expect::<()>();
-    let (sink, _between) = join_behind(&manager, true);
+    let (sink, _between) = join_behind(&manager, Keeps::Opens);
     let mut receiver = sink.open::<Receiver>("x").expect("open");
     std::thread::scope(|s| {
         let sent = s.spawn(|| process.expect::<()>());
@@ -143,7 +72,7 @@ fn it_takes_what_a_dead_writer_had_sent() {
 fn what_goes_back_waits_until_its_pool_is_open() {
     let _dog = dog();
     let source = embedded();
-    let (sink, between) = join_behind(&source.socket_path().expect("socket"), false);
+    let (sink, between) = join_behind(&source.socket_path().expect("socket"), Keeps::Nothing);
     let pool = pool(&source, 1);
     let (mut first, mut from_first) = link(&source, &sink, "first");
     let (mut second, mut from_second) = link(&source, &sink, "second");
@@ -151,8 +80,7 @@ fn what_goes_back_waits_until_its_pool_is_open() {
         s.spawn(|| first.send(filled(&pool, KIB, 7)).expect("send"));
         buf(from_first.recv().expect("recv"))
     });
-    // Ordering: release, partner in `keeps_back`.
-    between.keeps.store(true, Ordering::Release);
+    between.keep(Keeps::Opens);
     std::thread::scope(|s| {
         let assigned = s.spawn(|| second.assign(&pool).expect("assign"));
         until(|| {
@@ -174,7 +102,8 @@ fn what_goes_back_waits_until_its_pool_is_open() {
         .as_mut()
         .poll(&mut Context::from_waker(Waker::noop()));
     assert!(looked.is_pending(), "{looked:?}");
-    between.says_it();
+    until(|| between.has_kept());
+    between.release();
     block_on(released).expect("it is open");
     let told = second.try_recv_back().expect("no lie").expect("a word");
     assert!(matches!(told.body, Body::Released(Some(_))) && told.word == 3);

@@ -180,7 +180,7 @@ fn a_subscriber_that_holds_more_than_was_agreed_is_expelled() {
     };
     liar.desk.desk().more.store(1, Ordering::Release);
     liar.desk.desk().win.store(all.pack(), Ordering::Release);
-    while !liar.receiver.topic_has(pool) {
+    while liar.receiver.topic_awaits(pool) {
         world.publisher.tend().expect("tend");
     }
     for n in 0..200 {

@@ -3,7 +3,7 @@
 use super::{World, block_on, buffer, frame};
 use std::time::Duration;
 use tranship_core::{Domain, ErrorKind};
-use tranship_testkit::Watchdog;
+use tranship_testkit::{Between, Keeps, Watchdog};
 use tranship_topic::{Publisher, Subscriber, TopicOptions, Topics};
 
 #[test]
@@ -31,6 +31,42 @@ fn a_publisher_that_ends_is_told_of_and_the_next_one_found() {
     publisher.send(b"again").expect("send");
     assert_eq!(subscriber.recv().expect("a message").to_vec(), b"again");
     assert_eq!(kept.to_vec(), b"the last one");
+}
+
+/// The manager lets the publisher send, and says so to the publisher first.
+#[test]
+fn a_subscriber_that_hears_late_that_it_may_begin_takes_all_that_a_gone_publisher_sent() {
+    let _dog = Watchdog::new();
+    let world = World::new();
+    let socket = world.here.socket_path().expect("a socket");
+    let between = Between::new(&socket, Keeps::AllFromOpen).expect("a socket");
+    let there = Domain::builder().socket(between.socket()).connect();
+    let there = there.expect("join");
+    let mut publisher = world.here.publish("camera").expect("publish");
+    let mut subscriber = there.subscribe("camera").expect("subscribe");
+    while publisher.subscribers() == 0 {
+        assert!(subscriber.try_recv().expect("nothing").is_none());
+        publisher.tend().expect("tend");
+    }
+    let sent = frame(&mut publisher, b"a buffer");
+    publisher.send(sent).expect("send");
+    publisher.send(b"a few bytes").expect("send");
+    drop(publisher);
+    for _ in 0..100 {
+        assert!(subscriber.try_recv().expect("not yet").is_none());
+    }
+    between.release();
+    let mut next = || loop {
+        there.turn().expect("turn"); // the word that there are news came before them
+        match subscriber.try_recv() {
+            Ok(None) => {}
+            next => break next.map(|message| message.expect("a message").to_vec()),
+        }
+    };
+    assert_eq!(next().expect("sent"), b"a buffer");
+    assert_eq!(next().expect("sent"), b"a few bytes");
+    let error = next().expect_err("it has ended");
+    assert_eq!(error.kind(), ErrorKind::PeerGone, "{error}");
 }
 
 /// Publishers of several domains, of one name.

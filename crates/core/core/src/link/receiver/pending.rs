@@ -71,7 +71,7 @@ impl Receiver {
         self.keep(words, Awaits::Open(pool))
     }
 
-    fn is_open(&self, pool: PoolId) -> bool {
+    pub(super) fn is_open(&self, pool: PoolId) -> bool {
         self.link.find(pool).is_some_and(|assignment| {
             // The news may have gone with its manager. No domain collects for a dead writer, so no reader set has to
             // have this end.

@@ -45,9 +45,18 @@ impl Receiver {
         &self.link
     }
 
-    /// Whether the pool can be received from.
-    pub(crate) fn has_pool(&mut self, pool: PoolId) -> bool {
-        self.find(pool).is_ok()
+    /// Whether the manager may still open this pool. The source has said that it did: this news may come later than the
+    /// source's word, and later than the source's end. News of that end come after it.
+    pub(crate) fn awaits_pool(&mut self, pool: PoolId) -> bool {
+        if !matches!(self.find(pool), Err(Untaken::NotOpen(_))) {
+            return false;
+        }
+        self.link.domain.turn_quietly();
+        if self.is_open(pool) {
+            self.link.open_pool(pool);
+            return false;
+        }
+        !self.link.is_reported_gone()
     }
 
     /// Takes the buffer that a line of the topic's ring names, and counts it in `ref`. Does not wait.
