@@ -41,13 +41,15 @@ impl Scene {
     }
 
     /// Runs so many victims, of which each is killed after `work`. Says to it whether the victim is to be at work by then; else it is killed as it
-    /// starts. `told` has what `work` gave, when the victim is dead.
+    /// starts. `told` has what `work` gave, when the victim is dead. `looks` is called until the manager has forgotten the victim: the other end may
+    /// just have begun to connect to it.
     fn victims<R>(
         &mut self,
         name: &str,
         arguments: &[&str],
         mut work: impl FnMut(&mut Random, bool) -> R,
         told: impl Fn(R),
+        looks: impl Fn(),
     ) {
         for number in 0..kills().div_ceil(SCENES) {
             let language = self.language();
@@ -61,7 +63,10 @@ impl Scene {
             told(given);
             // The manager knows nothing of it any more.
             let known = [self.there.id().0];
-            wait_until_none(&self.world.dog, || strange(&self.world.domain, &known));
+            wait_until_none(&self.world.dog, || {
+                looks();
+                strange(&self.world.domain, &known)
+            });
             self.world
                 .dog
                 .step(format!("killed {number}: {name} {arguments:?}"));
@@ -100,7 +105,7 @@ fn viewers_of_a_topic_are_killed() {
             show(&mut publisher);
         }
     };
-    scene.victims("topic", &["view", "camera"], work, drop);
+    scene.victims("topic", &["view", "camera"], work, drop, || ());
     // A viewer that was killed counts until its end is known.
     while publisher.subscribers() > 0 {
         publisher.tend().expect("tended");
@@ -144,10 +149,8 @@ fn publishers_of_a_topic_are_killed() {
             frames -= u64::from(look());
         }
     };
-    scene.victims("topic", &["publish", "camera", MANY], work, |()| {
-        while !video.borrow().status().publishers.is_empty() {
-            look();
-        }
+    scene.victims("topic", &["publish", "camera", MANY], work, drop, || {
+        while look() || !video.borrow().status().publishers.is_empty() {}
     });
 }
 
@@ -170,7 +173,7 @@ fn consumers_of_a_queue_are_killed() {
             }
         }
     };
-    scene.victims("queue", &["consume", "jobs", MANY], work, drop);
+    scene.victims("queue", &["consume", "jobs", MANY], work, drop, || ());
     // What the dead had, and what nobody has taken, is done by another one.
     let is_done = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -214,10 +217,8 @@ fn producers_of_a_queue_are_killed() {
             items -= u64::from(look());
         }
     };
-    scene.victims("queue", &["produce", "jobs", MANY], work, |()| {
-        while !consumer.borrow().status().producers.is_empty() {
-            look();
-        }
+    scene.victims("queue", &["produce", "jobs", MANY], work, drop, || {
+        while look() || !consumer.borrow().status().producers.is_empty() {}
     });
 }
 
@@ -235,12 +236,18 @@ fn servers_are_killed() {
         }
         Some(client)
     };
-    scene.victims("service", &["serve", "sum", MANY], work, |client| {
-        if let Some(client) = client {
-            let error = Error::from(client.call(&[1]).expect_err("its service is dead"));
-            assert!(is_over(&error), "{error}");
-        }
-    });
+    scene.victims(
+        "service",
+        &["serve", "sum", MANY],
+        work,
+        |client| {
+            if let Some(client) = client {
+                let error = Error::from(client.call(&[1]).expect_err("its service is dead"));
+                assert!(is_over(&error), "{error}");
+            }
+        },
+        || (),
+    );
 }
 
 #[test]
@@ -264,7 +271,7 @@ fn clients_are_killed() {
     let work = |random: &mut Random, _: bool| {
         random.instant(Duration::from_millis(100));
     };
-    scene.victims("service", &["call", "len", "seven"], work, drop);
+    scene.victims("service", &["call", "len", "seven"], work, drop, || ());
     for language in [C, Python] {
         let called = scene
             .world
