@@ -313,8 +313,10 @@ pub fn strange(domain: &Domain, known: &[u32]) -> Vec<String> {
     let strange = all.iter().filter(|record| match record {
         StatRecord::Domain(other) => !known(other.domain.0),
         StatRecord::Pool(pool) => !known(pool.writer.0) || pool.stranded_bytes > 0,
-        // An exported name alone is nobody's channel yet.
-        StatRecord::Channel(channel) => channel.exported_as.is_none(),
+        // An exported name, or an end that waits for one, is nobody's channel yet.
+        StatRecord::Channel(channel) => {
+            channel.exported_as.is_none() && channel.waiting_as.is_none()
+        }
         StatRecord::Hold(_) | StatRecord::Heap(_) => true,
         StatRecord::Manager(_) => false,
     });
