@@ -148,6 +148,14 @@ fn the_papers_names_do_what_the_papers_say() {
     assert_eq!(good(said.expect("it runs")), "as in the papers\n");
 }
 
+/// Channels with a transmit master and with a receive master, over memory, over copies and over a connection.
+#[test]
+fn the_bulk_reports_names_do_what_the_report_says() {
+    let _dog = Watchdog::new();
+    let said = Command::new(c("tests/programs/bulk.c")).output();
+    assert_eq!(good(said.expect("it runs")), "as in the report\n");
+}
+
 /// What programs over FreeBSD's names say at their end. The first two use no shared memory.
 const FREEBSD: [(&str, &str); 3] = [
     ("tests/programs/mbufs.c", "as in mbuf(9)\n"),
@@ -415,6 +423,7 @@ fn address_sanitizer_finds_nothing() {
     for path in [
         "tests/programs/contracts.c",
         "tests/programs/papers.c",
+        "tests/programs/bulk.c",
         "tests/programs/mbufs.c",
         "tests/programs/zones.c",
         "tests/programs/packets.c",
@@ -434,7 +443,11 @@ fn clang_compiles_and_runs_them_too() {
         return;
     }
     let by_clang = |path| compiled("clang", path, &["-std=c11"]);
-    let contracts = ["tests/programs/contracts.c", "tests/programs/papers.c"];
+    let contracts = [
+        "tests/programs/contracts.c",
+        "tests/programs/papers.c",
+        "tests/programs/bulk.c",
+    ];
     for path in contracts.iter().chain(FREEBSD.iter().map(|(path, _)| path)) {
         good(Command::new(by_clang(path)).output().expect("it runs"));
     }

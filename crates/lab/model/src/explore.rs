@@ -309,6 +309,13 @@ pub fn circle(on: &mut dyn Does, trust: Trust) {
     pool(on, 1, trust, 2, false);
 }
 
+/// Makes a channel in each direction between two domains, and a pool of the first: in receive-master mode, the receiver's.
+pub fn two_ways(on: &mut dyn Does, trust: Trust) {
+    channel(on, 0, 1);
+    channel(on, 1, 0);
+    pool(on, 0, trust, 3, true);
+}
+
 /// A small configuration.
 pub struct Case {
     pub name: &'static str,

@@ -1,10 +1,9 @@
-/* The papers' own programs: a cbuf that is allocated, sent, mapped and freed; a bulk buffer that is moved, passed back, copied, released. */
+/* The CBUF paper's own program: a cbuf that is allocated, sent, mapped and freed. */
 #include <pthread.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <tranship/bulk.h>
 #include <tranship/cbuf.h>
 
 #include "check.h"
@@ -77,83 +76,6 @@ static void cbufs(tranship_domain *domain)
     tranship_pool_close(pool);
 }
 
-/* The report's echo: fill 123 and word 42 go there, and come back with 43; then a copy of 101 with 44. */
-static void *bulk_echo(void *unused)
-{
-    tranship_domain *domain = join("echo");
-    struct bulk_channel rx = {0};
-    struct bulk_event event;
-
-    OK(bulk_channel_bind(&rx, domain, "bulk", BULK_DIRECTION_RX));
-    OK(bulk_channel_wait(&rx, TRANSHIP_FOREVER, &event));
-    EXPECT(event.kind, BULK_EVENT_MOVE_RECEIVED);
-    EXPECT(event.word, 42);
-    EXPECT(((unsigned char *)event.buffer.ptr)[4095], 123);
-    EXPECT(bulk_channel_release(&rx, &event.buffer), TRANSHIP_ERR_BUFFER_NOT_A_COPY);
-    EXPECT(bulk_channel_move(&rx, &event.buffer, 0), TRANSHIP_ERR_CHANNEL_DIRECTION);
-    memset(event.buffer.ptr, 124, 4096);
-    OK(bulk_channel_pass(&rx, &event.buffer, event.word + 1));
-    OK(bulk_channel_wait(&rx, TRANSHIP_FOREVER, &event));
-    EXPECT(event.kind, BULK_EVENT_COPY_RECEIVED);
-    EXPECT(event.word, 44);
-    EXPECT(((const unsigned char *)event.buffer.ptr)[0], 101);
-    OK(bulk_channel_release_with(&rx, &event.buffer, event.word + 1));
-    EXPECT(event.buffer.kind, TRANSHIP_BUF_NONE);
-    OK(bulk_channel_wait(&rx, TRANSHIP_FOREVER, &event)); /* pieces of several buffers, which only tranship.h sends */
-    EXPECT(event.kind, BULK_EVENT_COPY_RECEIVED);
-    EXPECT(event.buffer.kind, TRANSHIP_BUF_AGGREGATE);
-    OK(bulk_channel_release(&rx, &event.buffer));
-    EXPECT(event.buffer.kind, TRANSHIP_BUF_NONE);
-    EXPECT(bulk_channel_release(&rx, &event.buffer), TRANSHIP_ERR_BUFFER_NOT_A_COPY);
-    EXPECT(bulk_channel_wait(&rx, TRANSHIP_FOREVER, &event), TRANSHIP_ERR_PEER_GONE);
-    bulk_channel_destroy(&rx);
-    tranship_domain_close(domain);
-    return unused;
-}
-
-static void bulk(tranship_domain *domain)
-{
-    tranship_pool_options options = {.size = sizeof options, .trust = TRANSHIP_TRUST_FULL};
-    struct bulk_channel tx = {0};
-    struct bulk_event event;
-    tranship_pool *pool;
-    bulk_buffer buffer;
-    pthread_t echo;
-
-    OK(tranship_pool_create(domain, 1 << 20, &options, &pool, NULL));
-    OK(bulk_channel_create(&tx, domain, "bulk", BULK_DIRECTION_TX));
-    pthread_create(&echo, NULL, bulk_echo, NULL);
-    OK(bulk_channel_accept(&tx, TRANSHIP_FOREVER));
-    OK(bulk_channel_assign_pool(&tx, pool));
-    OK(tranship_alloc(pool, 4096, TRANSHIP_FOREVER, &buffer, NULL));
-    memset(buffer.ptr, 123, 4096);
-    OK(bulk_channel_move(&tx, &buffer, 42));
-    OK(bulk_channel_wait(&tx, TRANSHIP_FOREVER, &event));
-    EXPECT(event.kind, BULK_EVENT_BUFFER_RECEIVED);
-    EXPECT(event.word, 43);
-    EXPECT(((const unsigned char *)event.buffer.ptr)[4095], 124);
-    tranship_release(&event.buffer);
-    OK(tranship_alloc(pool, 4096, TRANSHIP_FOREVER, &buffer, NULL));
-    memset(buffer.ptr, 101, 4096);
-    EXPECT(bulk_channel_pass(&tx, &buffer, 0), TRANSHIP_ERR_CHANNEL_DIRECTION);
-    OK(bulk_channel_copy(&tx, &buffer, 44));
-    OK(bulk_channel_wait(&tx, TRANSHIP_FOREVER, &event));
-    EXPECT(event.kind, BULK_EVENT_COPY_RELEASED);
-    EXPECT(event.word, 45);
-    EXPECT(tranship_buf_id(&event.buffer) == tranship_buf_id(&buffer), 1);
-    tranship_release(&event.buffer);
-    OK(tranship_wait_taken(tx.tx, TRANSHIP_FOREVER, NULL));
-    EXPECT(tranship_unfreeze(&buffer, NULL), TRANSHIP_ERR_BUFFER_STATE);
-    EXPECT(((const unsigned char *)buffer.ptr)[0], 101);
-    bulk_buffer pieces;
-    OK(tranship_aggregate(pool, &pieces, NULL));
-    OK(tranship_aggregate_push_back(&pieces, &buffer, NULL));
-    OK(tranship_send(tx.tx, &pieces, TRANSHIP_FOREVER, NULL));
-    bulk_channel_destroy(&tx);
-    pthread_join(echo, NULL);
-    tranship_pool_close(pool);
-}
-
 int main(void)
 {
     tranship_domain *domain;
@@ -161,7 +83,6 @@ int main(void)
     OK(tranship_embedded(NULL, &domain, NULL));
     tranship_domain_socket(domain, manager, sizeof manager);
     cbufs(domain);
-    bulk(domain);
     tranship_domain_close(domain);
     puts("as in the papers");
     return 0;

@@ -23,7 +23,7 @@ use proptest::prelude::*;
 use proptest::test_runner::{RngSeed, TestRunner};
 use stage::Stage;
 use tranship_model::draw::shot;
-use tranship_model::explore::{self, circle, torture};
+use tranship_model::explore::{self, Does, circle, torture, two_ways};
 use tranship_model::{Trust, Way};
 use tranship_testkit::Random;
 use walk::{Amount, walk};
@@ -54,7 +54,17 @@ fn random(name: &str, amount: (u32, usize), stage: &Stage) {
     random_at(&Trust::ALL, name, amount, stage);
 }
 
-fn random_at(levels: &[Trust], name: &str, (cases, steps): (u32, usize), stage: &Stage) {
+fn random_at(levels: &[Trust], name: &str, amount: (u32, usize), stage: &Stage) {
+    random_from((circle, DOMAINS), levels, name, amount, stage);
+}
+
+fn random_from(
+    (start, domains): (fn(&mut dyn Does, Trust), u8),
+    levels: &[Trust],
+    name: &str,
+    (cases, steps): (u32, usize),
+    stage: &Stage,
+) {
     let dog = kit::dog();
     let seed = Random::printed(name).seed();
     let programs = (0..levels.len(), prop::collection::vec(shot(), 1..steps));
@@ -69,8 +79,8 @@ fn random_at(levels: &[Trust], name: &str, (cases, steps): (u32, usize), stage: 
         });
         let outcome = runner.run(&programs, |(trust, shots)| {
             dog.step(name);
-            let mut world = World::new(stage, DOMAINS);
-            circle(&mut world, levels[trust]);
+            let mut world = World::new(stage, domains);
+            start(&mut world, levels[trust]);
             for shot in shots {
                 world.shoot(&shot).map_err(TestCaseError::fail)?;
             }
@@ -127,6 +137,23 @@ fn tcp_plain() {
 #[test]
 fn tcp() {
     random("tcp", (40, 200), &Stage::threads("tcp", DOMAINS));
+}
+
+/// Receive-master mode: the receiver's pool, its empty buffers over one channel, filled ones back over the other.
+#[test]
+fn receive_master() {
+    for (name, amount) in [
+        ("local", (30, 200)),
+        ("shm", (30, 200)),
+        ("copy", (20, 150)),
+        ("slow", (20, 150)),
+        ("tcp+plain", (20, 150)),
+        ("tcp", (15, 150)),
+    ] {
+        let stage = Stage::threads(name, 2);
+        let name = format!("receive-master over {name}");
+        random_from((two_ways, 2), &Trust::ALL, &name, amount, &stage);
+    }
 }
 
 #[test]
