@@ -8,9 +8,11 @@ mod map;
 mod memory;
 mod pages;
 
-pub use memory::{File, Memory, Private};
+pub use memory::{File, Memory, OwnPages, Private};
 
-use map::{Entry, PageMap};
+pub(crate) use map::PageMap;
+
+use map::Entry;
 use pages::Pages;
 use std::io;
 use std::ptr::NonNull;
@@ -315,6 +317,13 @@ impl Arena {
         if pages == 0 || u64::from(pages) >= MAX_BYTES / PAGE {
             return None;
         }
+        if let Some(own) = self.memory.own_pages() {
+            let run = self.alloc_own(own, pages);
+            if run.is_none() {
+                self.failures.fetch_add(1, Ordering::Relaxed);
+            }
+            return run;
+        }
         let mut state = self.pages.lock();
         let attempt = |state: &mut Pages| {
             state.alloc(
@@ -341,7 +350,35 @@ impl Arena {
         run
     }
 
+    /// Takes a run of pages from the memory's own allocator. A run outside of the window goes back.
+    fn alloc_own(&self, own: &dyn OwnPages, pages: u32) -> Option<Run> {
+        let bytes = u64::from(pages) * PAGE;
+        let first = own.alloc(bytes)?;
+        let run = self.offset_of(first.as_ptr()).and_then(|offset| {
+            let fits = offset.is_multiple_of(PAGE) && offset + bytes <= self.bytes;
+            let first_page = u32::try_from(offset / PAGE).ok().filter(|_| fits)?;
+            let mut state = self.pages.lock();
+            let covered = self.map.cover(offset / PAGE..(offset + bytes) / PAGE);
+            covered.then(|| {
+                state.took_own(pages);
+                self.note(state);
+                Run { first_page, pages }
+            })
+        });
+        if run.is_none() {
+            own.free(first, bytes);
+        }
+        run
+    }
+
     pub(crate) fn free_run(&self, run: Run) {
+        if let Some(own) = self.memory.own_pages() {
+            own.free(self.at(run.offset()), u64::from(run.pages) * PAGE);
+            let mut state = self.pages.lock();
+            state.gave_own(run.pages);
+            self.note(state);
+            return;
+        }
         let mut pages = self.pages.lock();
         pages.free(run);
         self.note(pages);

@@ -5,6 +5,14 @@ use std::borrow::Cow;
 use std::ffi::{CStr, c_char, c_void};
 use std::time::Duration;
 
+/// `struct iovec`.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Iovec {
+    pub(crate) iov_base: *mut c_void,
+    pub(crate) iov_len: usize,
+}
+
 #[cold]
 pub(crate) fn wrong(text: impl Into<Cow<'static, str>>) -> Error {
     Error::new(ErrorKind::BadArgument, text)

@@ -131,6 +131,29 @@ pub(crate) fn grown<T: Grows>(given: *const T) -> Result<T, Error> {
     Ok(options)
 }
 
+/// Fills a struct of results in, whose user may know an older version of it, or a newer one.
+pub(crate) fn filled<T: Grows>(out: *mut T, made: impl FnOnce(usize) -> T) -> Result<(), Error> {
+    let (name, here) = (T::NAME, size_of::<T>());
+    if out.is_null() {
+        return Err(wrong("out is NULL"));
+    }
+    // SAFETY: the caller promises: one of these, of whatever version, and all begin with their size.
+    let size = unsafe { out.cast::<usize>().read_unaligned() };
+    if !(size_of::<usize>()..=MAX_SIZE).contains(&size) {
+        return Err(wrong(format!(
+            "size of {name} is {size}: set it to sizeof({name}), {here} here"
+        )));
+    }
+    let filled = made(size);
+    let (to, known) = (out.cast::<u8>(), size.min(here));
+    // SAFETY: as above: there are `size` bytes.
+    unsafe {
+        std::ptr::copy_nonoverlapping((&raw const filled).cast(), to, known);
+        to.add(known).write_bytes(0, size - known);
+    }
+    Ok(())
+}
+
 pub(crate) fn no_more(what: &str, given: u32, known: u32) -> Result<(), Error> {
     match given & !known {
         0 => Ok(()),

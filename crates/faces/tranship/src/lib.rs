@@ -129,8 +129,8 @@ pub mod malloc {
 pub mod mbuf {
     #[doc(inline)]
     pub use tranship_mbuf::{
-        Calls, Chain, Checksum, Cluster, ClusterSize, Error, ExtKind, FileZone, Flags, Header,
-        Histogram, Insane, Kind, Limits, MCLBYTES, MHLEN, MINCLSIZE, MINI_SIZE, MJUM9BYTES,
+        Calls, Chain, Checksum, Cluster, ClusterSize, Counted, Error, ExtKind, FileZone, Flags,
+        Header, Histogram, Insane, Kind, Limits, MCLBYTES, MHLEN, MINCLSIZE, MINI_SIZE, MJUM9BYTES,
         MJUM16BYTES, MJUMPAGESIZE, MLEN, MSIZE, Mbuf, MbufOptions, MbufStats, Mbufs, NoBuffers,
         NotReceived, PERSISTENT, PacketQueue, Print, Reader, Routine, SIZE_CLASSES, SendTag, Tag,
         TaggedZone, Tags, What, Writer, ZoneUse,
@@ -207,6 +207,8 @@ pub mod zcopy {
 /// Zones of items in this process's own memory: caches for each thread, constructors, limits, reclamation.
 #[cfg(feature = "zone")]
 pub mod zone {
+    #[doc(inline)]
+    pub use tranship_items::arena::{Memory, OwnPages};
     #[doc(inline)]
     pub use tranship_items::item::{
         Alarm, AllocError, DebugOptions, ItemStats, ItemsOut, KegError, MAX_ITEM_BYTES, Refused,

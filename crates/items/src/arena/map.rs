@@ -96,6 +96,16 @@ impl PageMap {
         }
     }
 
+    /// Returns a word by its number, if it is [covered](Self::cover).
+    #[inline]
+    pub(crate) fn word(&self, index: u64) -> Option<&AtomicU32> {
+        let index = usize::try_from(index).ok()?;
+        // Ordering: Relaxed: a thread that has an item sees what was covered before it was handed out.
+        let covered = self.writable.load(Ordering::Relaxed) / size_of::<AtomicU32>();
+        // SAFETY: inside the part that can be written, mapped until `drop`.
+        (index < covered).then(|| unsafe { self.words.add(index).as_ref() })
+    }
+
     /// Sets the owner of a page, which is [covered](Self::cover).
     pub(crate) fn set(&self, page: u32, entry: Entry) {
         assert!(page < self.pages && entry.number < NUMBERS, "page {page}");

@@ -21,7 +21,8 @@ const ALIGN: usize = 2 << 20;
 /// same page. Neither may call the arena.
 ///
 /// # Safety
-/// `base() .. base() + bytes()` are addresses of the value's own, aligned to a page, for as long as it lives. Committed
+/// `base() .. base() + bytes()` are addresses of the value's own, aligned to a page, for as long as it lives. If it has
+/// [`own_pages`](Self::own_pages), only their runs are. Committed
 /// pages can be read and written, and keep what is written into them until `decommit`.
 pub unsafe trait Memory: Send + Sync + 'static {
     /// Returns the address of the window's start.
@@ -33,6 +34,23 @@ pub unsafe trait Memory: Send + Sync + 'static {
     fn commit(&self, range: Range<u64>) -> bool;
     /// Takes pages back that are no longer used, and whose contents are no longer needed.
     fn decommit(&self, range: Range<u64>);
+    /// Returns the allocator that places runs of pages, if the arena is not to place them by itself. Then nothing is
+    /// committed or decommitted.
+    fn own_pages(&self) -> Option<&dyn OwnPages> {
+        None
+    }
+}
+
+/// An allocator of runs of pages (`uma_zone_set_allocf`, `uma_zone_set_freef`): for memory that the program obtains by
+/// itself, such as a device's. The arena calls it under a keg's lock, so it may not use the keg's zones.
+///
+/// # Safety
+/// A run that `alloc` returns can be read and written, and belongs to the arena until `free`.
+pub unsafe trait OwnPages: Send + Sync {
+    /// Allocates `bytes`, a multiple of 4096, aligned to 4096. `None`: there are none now.
+    fn alloc(&self, bytes: u64) -> Option<NonNull<u8>>;
+    /// Takes a run back.
+    fn free(&self, first: NonNull<u8>, bytes: u64);
 }
 
 /// Private anonymous memory: a page takes memory when it is first written, and gives it back by `madvise`. A forked

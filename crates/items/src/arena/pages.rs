@@ -77,6 +77,18 @@ impl Pages {
         Some(run)
     }
 
+    /// Counts pages of the memory's own allocator.
+    pub(super) fn took_own(&mut self, pages: u32) {
+        self.used += u64::from(pages);
+        self.committed += u64::from(pages);
+    }
+
+    /// Counts pages that went back to the memory's own allocator.
+    pub(super) fn gave_own(&mut self, pages: u32) {
+        self.used -= u64::from(pages);
+        self.committed -= u64::from(pages);
+    }
+
     /// Takes a run back; its memory stays for a while.
     pub(super) fn free(&mut self, run: Run) {
         self.runs.free(run);

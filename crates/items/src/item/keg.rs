@@ -1,9 +1,9 @@
 //! A keg of items in an arena, shared by the zones over it.
 
-use crate::arena::{Arena, UNIT};
+use crate::arena::{Arena, PageMap, UNIT};
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use tranship_zone::SlotSet;
 use tranship_zone::lock::Lock;
 use tranship_zone::reaper::Shared;
@@ -26,6 +26,9 @@ pub enum KegError {
         /// The alignment, bytes.
         align: u64,
     },
+    /// There are no addresses for the items' counters.
+    #[error("no addresses for the counters of the items")]
+    Counters,
     /// The arena has 254 kegs.
     #[error("the arena has 254 kegs already")]
     Full,
@@ -39,6 +42,7 @@ pub struct ItemKeg {
     stride: u64,
     slabs: Lock<Keg>,
     reserve: AtomicU64,
+    counters: Option<PageMap>,
 }
 
 impl ItemKeg {
@@ -61,11 +65,39 @@ impl ItemKeg {
         align: u64,
         slack: u64,
     ) -> Result<Arc<Self>, KegError> {
+        Self::with(arena, bytes, align, slack, false)
+    }
+
+    /// Makes a keg whose items each have a counter of references (`UMA_ZONE_REFCNT`); see [`counter`](Self::counter).
+    ///
+    /// # Errors
+    /// Those of [`new`](Self::new), or if there are no addresses for the counters.
+    #[doc(alias = "UMA_ZONE_REFCNT")]
+    pub fn with_counters(
+        arena: &Arc<Arena>,
+        bytes: u64,
+        align: u64,
+    ) -> Result<Arc<Self>, KegError> {
+        Self::with(arena, bytes, align, 0, true)
+    }
+
+    fn with(
+        arena: &Arc<Arena>,
+        bytes: u64,
+        align: u64,
+        slack: u64,
+        counted: bool,
+    ) -> Result<Arc<Self>, KegError> {
         let fits = (1..=MAX_ITEM_BYTES).contains(&bytes) && slack <= PAGE;
         if !fits || !align.is_power_of_two() || align > PAGE {
             return Err(KegError::Shape { bytes, align });
         }
         let stride = (bytes + slack).next_multiple_of(align.max(UNIT));
+        let counters = counted.then(|| {
+            let most = u32::try_from(arena.bytes() >> counter_shift(stride)).unwrap_or(u32::MAX);
+            PageMap::new(most).map_err(|_: std::io::Error| KegError::Counters)
+        });
+        let counters = counters.transpose()?;
         let tag = arena.take_tag().ok_or(KegError::Full)?;
         Ok(Arc::new(Self {
             arena: arena.clone(),
@@ -74,6 +106,7 @@ impl ItemKeg {
             stride,
             slabs: Lock::new(Keg::new(SlabShape::new(stride, 2 * MAX_ITEM_BYTES))),
             reserve: AtomicU64::new(0),
+            counters,
         }))
     }
 
@@ -203,6 +236,41 @@ impl ItemKeg {
         }
     }
 
+    /// Returns the counter of an item of a keg that was made [`with_counters`](Self::with_counters)
+    /// (`uma_find_refcnt`); `None` if the keg has none, or the address is in no item. It is 0 when the item comes into
+    /// the keg, and otherwise the program's: neither allocating nor freeing changes it. Its place is fixed. Finding it
+    /// takes no lock.
+    #[doc(alias = "uma_find_refcnt")]
+    #[must_use]
+    pub fn counter(&self, item: NonNull<u8>) -> Option<&AtomicU32> {
+        let offset = self.arena.offset_of(item.as_ptr())?;
+        let counters =
+            (self.counters.as_ref()).filter(|_| self.arena.slab_of(offset).0 == self.tag)?;
+        counters.word(offset >> counter_shift(self.stride))
+    }
+
+    /// Sets the counters of a new slab's items to 0; returns `false` if there is no memory for them.
+    fn clear_counters(&self, run: Run) -> bool {
+        let Some(counters) = &self.counters else {
+            return true;
+        };
+        let shift = counter_shift(self.stride);
+        let end = run.offset() + u64::from(run.pages) * PAGE;
+        let range = run.offset() >> shift..(((end - 1) >> shift) + 1);
+        // The keg's lock is held, so one thread at a time covers.
+        if !counters.cover(range.clone()) {
+            return false;
+        }
+        let items = (0..).map(|item| run.offset() + item * self.stride);
+        for item in items.take_while(|item| item + self.stride <= end) {
+            if let Some(counter) = counters.word(item >> shift) {
+                // Relaxed: the item is handed out after that, by a lock.
+                counter.store(0, Ordering::Relaxed);
+            }
+        }
+        true
+    }
+
     /// Returns the number that zones use for an item: its offset in the arena, in units.
     #[must_use]
     pub fn number_of(&self, item: NonNull<u8>) -> u32 {
@@ -276,6 +344,12 @@ impl std::fmt::Debug for ItemKeg {
     }
 }
 
+/// Returns the number of bits by which an offset of an item is shifted to give the number of its counter: no two items
+/// of `stride` bytes have the same.
+fn counter_shift(stride: u64) -> u32 {
+    stride.ilog2()
+}
+
 fn free_items(keg: &Keg) -> u64 {
     keg.slab_count() as u64 * u64::from(keg.shape().items) - keg.used_items()
 }
@@ -310,6 +384,9 @@ struct Tags<'a>(&'a ItemKeg);
 impl SlabHooks for Tags<'_> {
     fn adopt(&mut self, slab: NewSlab<'_>) -> Option<SlotSet> {
         let unit = |bytes: u64| u32::try_from(bytes / UNIT).expect("at most 64 GiB");
+        if !self.0.clear_counters(slab.run) {
+            return None;
+        }
         self.0.arena.tag_slab(slab.run, self.0.tag, slab.slab);
         Some(SlotSet::Stride {
             first: unit(slab.run.offset()),

@@ -113,12 +113,19 @@ const NAMES: &[(&str, &str)] = &[
     ("Domain", "tranship_domain"),
     ("Each", "tranship_m_each"),
     ("ExtFree", "tranship_ext_free"),
+    ("Copy", "tranship_m_copy"),
+    ("Iovec", "tranship_iovec"),
     ("Mbuf", "mbuf"),
+    ("Mbufq", "mbufq"),
     ("MbufOptions", "tranship_mbuf_options"),
     ("Mbufs", "tranship_mbufs"),
+    ("Pkthdr", "pkthdr"),
     ("Tag", "m_tag"),
+    ("Uio", "uio"),
+    ("UmaAlloc", "tranship_uma_alloc"),
     ("UmaCtor", "tranship_uma_ctor"),
     ("UmaDtor", "tranship_uma_dtor"),
+    ("UmaFree", "tranship_uma_free"),
     ("UmaFini", "tranship_uma_fini"),
     ("UmaInit", "tranship_uma_init"),
     ("UmaMaxaction", "tranship_uma_maxaction"),
@@ -392,6 +399,9 @@ const MBUFS_TOP: &str = "/*
  */";
 
 const MBUFS_TYPES: &str = "
+#include <sys/uio.h>
+
+typedef struct iovec tranship_iovec;
 typedef struct tranship_mbufs tranship_mbufs;
 typedef struct tranship_mbuf_options tranship_mbuf_options;
 ";

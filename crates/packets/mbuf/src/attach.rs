@@ -3,26 +3,26 @@
 use crate::chain::Chain;
 use crate::counts::Routine;
 use crate::error::{Error, NoBuffers, What};
-use crate::ext::{self, OwnerPlace};
+use crate::ext::{self, Counted, OwnerPlace};
 use crate::flags::Flags;
 use crate::inject;
 use crate::layout::{ExtKind, OWNER_WORDS};
 use crate::seg::Seg;
 use std::os::fd::{AsFd, AsRawFd};
 use std::ptr::NonNull;
+use std::sync::atomic::Ordering;
 use tranship_core::Buffer;
 
 impl Chain {
     /// Attaches an owner of bytes, read-only: the bytes become the data of the first mbuf, which has none yet, and
     /// `owner` is dropped, once, with the last mbuf that refers to them (`m_extadd`).
     ///
-    /// An owner of at most 56 bytes lies in the mbuf. An owner that counts references by itself (an `Arc`, `Bytes`)
-    /// takes the place of `m_extaddref`. On failure the owner is returned.
+    /// An owner of at most 56 bytes lies in the mbuf. An owner may count references by itself (an `Arc`, `Bytes`). On
+    /// failure the owner is returned.
     ///
     /// # Errors
     /// Returns the owner, with `Occupied` if the mbuf has data or storage, or `NoBuffers` if a large owner has no room.
     #[doc(alias = "m_extadd")]
-    #[doc(alias = "m_extaddref")]
     pub fn attach<T>(&mut self, owner: T) -> Result<(), (Error, T)>
     where
         T: AsRef<[u8]> + Send + 'static,
@@ -78,6 +78,44 @@ impl Chain {
         }
         self.attach(Freed(Some((owner, free))))
             .map_err(|(error, _)| error)
+    }
+
+    /// Attaches memory whose references the caller counts as well (`m_extaddref`): several mbufs may attach the same
+    /// memory, one after the other, and the program may refer to it itself. All of it becomes data.
+    ///
+    /// ```
+    /// # mod tranship { pub use tranship_mbuf as mbuf; }
+    /// use std::ptr::NonNull;
+    /// use std::sync::atomic::{AtomicU32, Ordering};
+    /// use tranship::mbuf::{Counted, Mbufs};
+    ///
+    /// static COUNT: AtomicU32 = AtomicU32::new(1); // this program's own reference
+    /// let bytes = NonNull::from(Box::leak(vec![7; 100].into_boxed_slice()));
+    /// let counted = Counted { bytes, count: NonNull::from(&COUNT), free: None, args: [std::ptr::null_mut(); 2] };
+    /// let mut packet = Mbufs::new()?.gethdr()?;
+    /// // SAFETY: the memory stays, and nothing writes it.
+    /// unsafe { packet.attach_counted(counted)? };
+    /// assert_eq!((COUNT.load(Ordering::Relaxed), packet.is_writable()), (2, false));
+    /// drop(packet);
+    /// assert_eq!(COUNT.load(Ordering::Relaxed), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `Occupied` if the mbuf has data or storage; `TooLong` for 4 GiB or more. Then nothing is counted.
+    ///
+    /// # Safety
+    /// Memory, counter and arguments stay until the counter is 0, and any thread may use them. Nothing else writes
+    /// the memory while an mbuf refers to it.
+    #[doc(alias = "m_extaddref")]
+    pub unsafe fn attach_counted(&mut self, counted: Counted) -> Result<(), Error> {
+        let (at, len) = (counted.bytes.as_ptr().cast::<u8>(), counted.bytes.len());
+        let place = OwnerPlace::Inside(counted);
+        let put = self.put(place, at, len, ExtKind::Counted, -1, Flags::NONE);
+        put.map_err(|(error, _)| error)?;
+        // Relaxed: the caller refers to the memory, so it stays.
+        counted.counter().fetch_add(1, Ordering::Relaxed);
+        Ok(())
     }
 
     /// Attaches a buffer, an own or a received one. The buffer stays referenced as long as an mbuf points to it.

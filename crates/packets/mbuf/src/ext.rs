@@ -13,6 +13,7 @@ use crate::inject;
 use crate::layout::{Ext, ExtKind, OWNER_WORDS};
 use crate::seg::Seg;
 use crate::size::ClusterSize;
+use std::ffi::c_void;
 use std::mem::{align_of, size_of};
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -104,6 +105,59 @@ pub(crate) unsafe fn keep<T: Send + 'static>(seg: Seg, place: OwnerPlace<T>) -> 
     }
 }
 
+/// Memory of the caller's, and the caller's counter of its references (`m_extaddref`).
+///
+/// Each mbuf that refers to the memory counts one in the counter, beside the references that the caller counts. The
+/// thread that counts the last reference away calls `free`; the caller does so for its own references.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct Counted {
+    /// The memory, which may be written while the counter is 1.
+    pub bytes: NonNull<[u8]>,
+    /// The counter. It has to stay until `free` was called.
+    pub count: NonNull<AtomicU32>,
+    /// Called with both arguments when the counter is 0, on any thread.
+    pub free: Option<unsafe extern "C" fn(*mut c_void, *mut c_void)>,
+    /// Arguments of `free`.
+    pub args: [*mut c_void; 2],
+}
+
+// SAFETY: the attaching caller promises that any thread may use and free the memory.
+unsafe impl Send for Counted {}
+
+impl Counted {
+    pub(crate) fn counter<'a>(&self) -> &'a AtomicU32 {
+        // SAFETY: the attaching caller promises that it stays until `free` was called.
+        unsafe { self.count.as_ref() }
+    }
+}
+
+/// Returns the caller's counter, if the storage has one.
+#[inline]
+pub(crate) fn counted(holder: Seg) -> Option<&'static Counted> {
+    // SAFETY: storage of this kind has a `Counted` as its owner, in the holder, which outlives its last reference.
+    unsafe {
+        let words = &raw const (*holder.owner()).words;
+        ((*holder.ext()).kind == ExtKind::Counted).then(|| &*words.cast())
+    }
+}
+
+/// Counts one reference away in the caller's counter; the last one frees the memory.
+///
+/// # Safety
+/// The reference is one that was counted, and is not used again. The holder is live.
+#[cold]
+unsafe fn uncount(counted: Counted) {
+    // Ordering: AcqRel, partner: the same in each other thread that counts away. All their uses come before `free`.
+    if counted.counter().fetch_sub(1, Ordering::AcqRel) == 1
+        && let Some(free) = counted.free
+    {
+        let [first, second] = counted.args;
+        // SAFETY: the caller's function, called as the caller promised.
+        unsafe { free(first, second) };
+    }
+}
+
 /// Makes `to` a shadow of `from`: the same storage, data and length (`mb_dupcl`).
 ///
 /// # Safety
@@ -127,6 +181,10 @@ pub(crate) unsafe fn share(from: Seg, to: Seg) {
         count.store(2, Ordering::Relaxed);
     } else {
         count.fetch_add(1, Ordering::Relaxed);
+    }
+    if let Some(counted) = counted(holder) {
+        // Relaxed: as above.
+        counted.counter().fetch_add(1, Ordering::Relaxed);
     }
     let shadow = Ext {
         buf,
@@ -231,6 +289,10 @@ pub(crate) unsafe fn drop_header(seg: Seg) {
 #[inline]
 unsafe fn let_go(seg: Seg) {
     let holder = seg.holder();
+    if let Some(counted) = counted(holder) {
+        // SAFETY: this reference was counted. The holder stays until it is counted away below.
+        unsafe { uncount(*counted) };
+    }
     // SAFETY: the holder lives as long as this reference.
     let count = unsafe { &(*holder.ext()).count };
     // Ordering: Acquire, partner: the Release below. All other threads' uses of the storage come before it is freed.

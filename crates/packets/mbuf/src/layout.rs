@@ -61,7 +61,6 @@ pub enum ExtKind {
     #[doc(alias = "EXT_PACKET")]
     Packet = 2,
     /// An owner with a destructor: a vector, bytes, memory of a device.
-    #[doc(alias = "EXT_EXTREF")]
     #[doc(alias = "EXT_MOD_TYPE")]
     Owned = 3,
     /// A buffer of this domain, or a received one.
@@ -70,6 +69,9 @@ pub enum ExtKind {
     #[doc(alias = "EXT_SFBUF")]
     #[doc(alias = "M_EXTPG")]
     File = 5,
+    /// Memory of the caller's, whose references the caller counts too ([`Counted`](crate::Counted)).
+    #[doc(alias = "EXT_EXTREF")]
+    Counted = 6,
 }
 
 /// The owner that is dropped with the storage; the holder's.

@@ -50,6 +50,7 @@ pub use chain::{Chain, Mbuf};
 pub use counts::{Calls, Routine};
 pub use cross::NotReceived;
 pub use error::{Error, NoBuffers, What};
+pub use ext::Counted;
 pub use flags::{Flags, Kind};
 pub use header::{Checksum, Header};
 pub use histogram::{Histogram, SIZE_CLASSES};

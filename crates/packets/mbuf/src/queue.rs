@@ -4,6 +4,7 @@ use crate::chain::Chain;
 use crate::seg::Seg;
 use std::fmt;
 use std::marker::PhantomData;
+use std::ptr::NonNull;
 
 /// A first-in-first-out queue of chains, with a limit.
 ///
@@ -20,6 +21,7 @@ use std::marker::PhantomData;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[doc(alias = "mbufq")]
+#[repr(C)] // four words, which the C interface has in its own struct
 pub struct PacketQueue {
     first: Option<Seg>,
     last: Option<Seg>,
@@ -69,6 +71,26 @@ impl PacketQueue {
     #[must_use]
     pub fn limit(&self) -> usize {
         self.limit
+    }
+
+    /// Returns the first chain of a list that [`into_raw`](Self::into_raw) made, and the rest of that list, for C
+    /// programs.
+    ///
+    /// # Safety
+    /// The pointer is a chain's that is in no queue.
+    #[must_use]
+    pub unsafe fn next_raw(chain: NonNull<()>) -> Option<NonNull<()>> {
+        // SAFETY: as the caller promises.
+        let next = unsafe { Seg::new(chain.cast()) }.nextpkt();
+        next.and_then(|seg| NonNull::new(seg.raw().cast()))
+    }
+
+    /// Takes all chains out, as a list of plain pointers for C programs: the first one, from which
+    /// [`next_raw`](Self::next_raw) leads to the next.
+    pub fn into_raw(&mut self) -> Option<NonNull<()>> {
+        let first = self.first.take();
+        (self.last, self.len) = (None, 0);
+        first.and_then(|seg| NonNull::new(seg.raw().cast()))
     }
 
     /// Puts a chain at the end; gives it back if the queue is full (`mbufq_enqueue`, `ENOBUFS`).

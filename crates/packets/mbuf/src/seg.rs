@@ -211,11 +211,15 @@ impl Seg {
         unsafe { Seg(NonNull::new_unchecked((*self.ext()).holder)) }
     }
 
-    /// Returns how many mbufs refer to the storage.
+    /// Returns how many mbufs refer to the storage; of storage that the caller counts, the caller's count.
     #[inline]
     pub(crate) fn references(self) -> u32 {
         if !self.has(Flags::EXT) {
             return 1;
+        }
+        if let Some(counted) = crate::ext::counted(self.holder()) {
+            // Ordering: Acquire, as below; partner: the release of each reference that was counted away.
+            return counted.counter().load(Ordering::Acquire);
         }
         // Ordering: Acquire pairs with the Release of the thread that dropped the last other reference: a thread that
         // finds itself alone may write over bytes that the other was reading.

@@ -2,9 +2,11 @@
 //!
 //! NOT here: the chain routines over random sequences (`model`), other domains (`cross.rs`).
 
+use std::ffi::c_void;
 use std::io::Write as _;
 use std::os::fd::AsFd as _;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::Duration;
@@ -592,5 +594,62 @@ fn lengths_that_are_set_stay_inside_the_storage_and_reach_the_header() {
     // A mini-mbuf has no room of its own.
     assert!(mbufs.mini().expect("mini").set_first_len(1).is_err());
     drop((packet, copy));
+    all_back(&mbufs);
+}
+
+extern "C" fn count_free(freed: *mut c_void, _: *mut c_void) {
+    // SAFETY: the test's own counter, which outlives its mbufs.
+    unsafe { (*freed.cast::<AtomicUsize>()).fetch_add(1, Ordering::SeqCst) };
+}
+
+#[test]
+fn memory_that_its_owner_counts_is_freed_once_by_the_last_reference() {
+    let _dog = Watchdog::new();
+    let mbufs = mbufs();
+    let (count, freed) = (AtomicU32::new(0), AtomicUsize::new(0));
+    let mut memory = vec![7; 5000];
+    for round in 0..20 {
+        count.store(1, Ordering::SeqCst); // this program's own reference
+        let mut chain = mbufs.gethdr().expect("an mbuf");
+        let counted = tranship_mbuf::Counted {
+            bytes: NonNull::from(&mut memory[..]),
+            count: NonNull::from(&count),
+            free: Some(count_free),
+            args: [(&raw const freed).cast_mut().cast(), std::ptr::null_mut()],
+        };
+        // SAFETY: memory and counters outlive the threads, and nothing writes the memory.
+        unsafe { chain.attach_counted(counted) }.expect("vacant");
+        assert_eq!(
+            chain.iter().next().expect("one").storage(),
+            Some(ExtKind::Counted)
+        );
+        assert!(!chain.is_writable(), "this program refers to it, too");
+        let mut copies: Vec<_> = (0..4)
+            .map(|_| chain.copypacket().expect("memory"))
+            .collect();
+        assert_eq!(count.load(Ordering::SeqCst), 6);
+        drop(chain); // the mbuf that attached it goes first
+        thread::scope(|scope| {
+            for copy in copies.drain(1..) {
+                scope.spawn(move || {
+                    for _ in 0..100 {
+                        let again = copy.copypacket().expect("memory");
+                        assert_eq!(again.len(), 5000);
+                    }
+                });
+            }
+        });
+        assert_eq!(count.fetch_sub(1, Ordering::SeqCst), 2);
+        assert!(copies[0].is_writable(), "nothing else refers to it");
+        let copy = copies.pop().expect("the last");
+        let (kept, made) = (copy.dup().expect("memory"), freed.load(Ordering::SeqCst));
+        assert_eq!(made, round);
+        thread::spawn(move || drop(copy)).join().expect("freed");
+        assert_eq!(
+            (count.load(Ordering::SeqCst), freed.load(Ordering::SeqCst)),
+            (0, round + 1)
+        );
+        assert_eq!(kept.to_vec().expect("bytes"), [7; 5000]);
+    }
     all_back(&mbufs);
 }

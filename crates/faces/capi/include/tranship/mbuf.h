@@ -19,6 +19,12 @@
  *   m_cat                                as m_catpkt: the packet's length follows
  *   m_cat, m_catpkt                      return 0, or EINVAL and leave both chains: together more than INT_MAX bytes, or one of them NULL
  *   m_extadd(..., free, ...)             free(arg1, arg2), as up to FreeBSD 11; an int that says whether it was attached
+ *   m_extaddref(..., ref_cnt, ...)       so does it; an mbuf that makes *ref_cnt 0 calls free
+ *   m->m_pkthdr.csum_flags, ...          m_pkthdr(m)->csum_flags, ...; rcvif is a number
+ *   m_devget(buf, len, off, ifp, copy)   ifp is a number; copy(from, to, len), or NULL
+ *   struct uio                           uio_iov, uio_iovcnt, uio_resid
+ *   m_nextpkt of mbufq_flush's packets   m_nextpkt(m)
+ *   kern.ipc.nmbclusters, ...            tranship_mbufs_set_limits
  *   m_pulldown(m, off, len, NULL)        fails
  *   (t + 1) of a struct m_tag *t         m_tag_data(t)
  *                                        m_tobuf, m_frombuf: packets as what tranship_send and tranship_recv have
@@ -80,6 +86,21 @@
 #define MJUMPAGESIZE 4096
 #define MJUM9BYTES (9 * 1024)
 #define MJUM16BYTES (16 * 1024)
+
+/* m_pkthdr.csum_flags */
+#define CSUM_IP 0x00000001
+#define CSUM_IP_UDP 0x00000002
+#define CSUM_IP_TCP 0x00000004
+#define CSUM_IP_SCTP 0x00000008
+#define CSUM_IP_TSO 0x00000010
+#define CSUM_IP6_UDP 0x00000200
+#define CSUM_IP6_TCP 0x00000400
+#define CSUM_IP6_TSO 0x00001000
+#define CSUM_L3_CALC 0x01000000
+#define CSUM_L3_VALID 0x02000000
+#define CSUM_L4_CALC 0x04000000
+#define CSUM_L4_VALID 0x08000000
+#define CSUM_COALESCED 0x80000000
 
 #define M_COPYALL 1000000000
 #define MTAG_ABI_COMPAT 0
@@ -148,6 +169,27 @@ static inline int m_extadd(struct mbuf *m, void *buf, unsigned int size, m_ext_f
 {
     (void)type;
     return tranship_m_extadd(m, buf, size, freef, arg1, arg2, flags);
+}
+
+static inline int m_extaddref(struct mbuf *m, void *buf, unsigned int size, uint32_t *ref_cnt, m_ext_free_t freef, void *arg1,
+                              void *arg2)
+{
+    return tranship_m_extaddref(m, buf, size, ref_cnt, freef, arg1, arg2);
+}
+
+static inline struct mbuf *m_devget(const void *buf, int len, int off, uint32_t rcvif, tranship_m_copy copy)
+{
+    return tranship_m_devget(TRANSHIP_MBUFS, buf, len, off, rcvif, copy);
+}
+
+static inline struct mbuf *m_uiotombuf(struct uio *uio, int how, int len, int align, int flags)
+{
+    return tranship_m_uiotombuf(TRANSHIP_MBUFS, uio, how, len, align, flags);
+}
+
+static inline int m_mbuftouio(struct uio *uio, const struct mbuf *m, int len)
+{
+    return tranship_m_mbuftouio(uio, m, len);
 }
 
 static inline struct mbuf *m_free(struct mbuf *m)
@@ -355,7 +397,28 @@ static inline struct mbuf *m_unshare(struct mbuf *m, int how)
     return tranship_m_unshare(m, how);
 }
 
+static inline struct mbuf *m_fragment(struct mbuf *m, int how, int length)
+{
+    return tranship_m_fragment(m, how, length);
+}
+
+static inline int m_sanity(const struct mbuf *m, int sanitize)
+{
+    (void)sanitize; /* nothing is changed */
+    return tranship_m_sanity(m);
+}
+
+static inline void m_print(const struct mbuf *m, int maxlen)
+{
+    tranship_m_print(m, maxlen);
+}
+
 /* The packet's header, and its tags */
+
+static inline struct pkthdr *m_pkthdr(struct mbuf *m)
+{
+    return tranship_m_pkthdr(m);
+}
 
 static inline void m_demote_pkthdr(struct mbuf *m)
 {
@@ -460,6 +523,75 @@ static inline struct m_tag *m_tag_copy(struct m_tag *t, int how)
 static inline int m_tag_copy_chain(struct mbuf *to, struct mbuf *from, int how)
 {
     return tranship_m_tag_copy_chain(to, from, how);
+}
+
+/* Queues of packets */
+
+static inline void mbufq_init(struct mbufq *mq, size_t maxlen)
+{
+    mq->mq_first = mq->mq_last = NULL;
+    mq->mq_len = 0;
+    mq->mq_maxlen = maxlen;
+}
+
+static inline struct mbuf *mbufq_first(const struct mbufq *mq)
+{
+    return mq->mq_first;
+}
+
+static inline struct mbuf *mbufq_last(const struct mbufq *mq)
+{
+    return mq->mq_last;
+}
+
+static inline size_t mbufq_len(const struct mbufq *mq)
+{
+    return mq->mq_len;
+}
+
+static inline int mbufq_empty(const struct mbufq *mq)
+{
+    return mq->mq_len == 0;
+}
+
+static inline int mbufq_full(const struct mbufq *mq)
+{
+    return mq->mq_len >= mq->mq_maxlen;
+}
+
+static inline int mbufq_enqueue(struct mbufq *mq, struct mbuf *m)
+{
+    return tranship_mbufq_enqueue(mq, m);
+}
+
+static inline struct mbuf *mbufq_dequeue(struct mbufq *mq)
+{
+    return tranship_mbufq_dequeue(mq);
+}
+
+static inline void mbufq_prepend(struct mbufq *mq, struct mbuf *m)
+{
+    tranship_mbufq_prepend(mq, m);
+}
+
+static inline void mbufq_concat(struct mbufq *mq, struct mbufq *from)
+{
+    tranship_mbufq_concat(mq, from);
+}
+
+static inline struct mbuf *mbufq_flush(struct mbufq *mq)
+{
+    return tranship_mbufq_flush(mq);
+}
+
+static inline void mbufq_drain(struct mbufq *mq)
+{
+    tranship_mbufq_drain(mq);
+}
+
+static inline struct mbuf *m_nextpkt(const struct mbuf *m)
+{
+    return tranship_m_nextpkt(m);
 }
 
 /* To other processes, and from them */

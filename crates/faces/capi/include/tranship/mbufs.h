@@ -11,6 +11,9 @@
 
 #include "../tranship.h"
 
+#include <sys/uio.h>
+
+typedef struct iovec tranship_iovec;
 typedef struct tranship_mbufs tranship_mbufs;
 typedef struct tranship_mbuf_options tranship_mbuf_options;
 
@@ -47,8 +50,69 @@ struct tranship_mbuf_options {
 /** Function that tranship_m_apply calls. */
 typedef int32_t (*tranship_m_each)(void *arg, void *data, uint32_t len);
 
+/** The fields of a packet's header, beside its length and its tags. Later versions may add fields at the end. */
+struct pkthdr {
+    /** The time of receipt, ns; valid with M_TSTMP. */
+    uint64_t rcv_tstmp;
+    /** Number of the receiving interface. */
+    uint32_t rcvif;
+    /** Hash of the flow. */
+    uint32_t flowid;
+    /** The device's checks, or its tasks. */
+    uint32_t csum_flags;
+    /** Value of a partial checksum, or offset at which one belongs. */
+    uint16_t csum_data;
+    /** 802.1Q tag; valid with M_VLANTAG. */
+    uint16_t ether_vtag;
+    /** Payload bytes of each segment that the device cuts. */
+    uint16_t tso_segsz;
+    /** Routing table. */
+    uint16_t fibnum;
+    /** The way in which `flowid` was made. */
+    uint8_t rsstype;
+    /** Bytes of the link header. */
+    uint8_t l2hlen;
+    /** Bytes of the network header. */
+    uint8_t l3hlen;
+    /** Bytes of the transport header. */
+    uint8_t l4hlen;
+};
+
+/**
+ * A queue of packets (mbufq), linked through the packets themselves. All zeros, with a limit in `mq_maxlen`, is an
+ * empty one. One thread at a time uses it.
+ */
+struct mbufq {
+    /** The first packet. */
+    struct mbuf *mq_first;
+    /** The last packet. */
+    struct mbuf *mq_last;
+    /** The number of packets. */
+    size_t mq_len;
+    /** The most packets. */
+    size_t mq_maxlen;
+};
+
 /** Called when the last mbuf that refers to attached memory is gone, on whatever thread that is. */
 typedef void (*tranship_ext_free)(void *arg1, void *arg2);
+
+/**
+ * Bytes of the program's in several pieces (uio(9)). A call that copies some moves it on: `uio_resid` becomes less,
+ * and `uio_iov` and its first piece begin behind the bytes that were copied.
+ */
+struct uio {
+    /** The pieces. */
+    tranship_iovec *uio_iov;
+    /** The number of pieces. */
+    int32_t uio_iovcnt;
+    /** 0. */
+    int32_t reserved;
+    /** The number of bytes to copy: at most those of all pieces. */
+    int64_t uio_resid;
+};
+
+/** Function that copies bytes out of a device: `len` bytes from `from` to `to`. */
+typedef void (*tranship_m_copy)(const void *from, void *to, uint32_t len);
 
 #ifdef __cplusplus
 extern "C" {
@@ -68,6 +132,22 @@ void tranship_mbufs_close(struct tranship_mbufs *mbufs);
 
 /** Gives back cached memory that is not in use. Returns the number of pages. */
 uint64_t tranship_mbufs_reclaim(const struct tranship_mbufs *mbufs);
+
+/**
+ * Changes the limits of an allocator at run time: those in `limits` that are not 0; `pool` and `window_bytes` are 0.
+ * Mbufs and clusters above a limit stay until they are freed. Without a limit: UINT64_MAX.
+ */
+tranship_status tranship_mbufs_set_limits(const struct tranship_mbufs *mbufs,
+                                          const struct tranship_mbuf_options *limits,
+                                          tranship_error **error);
+
+/**
+ * Writes the limits of an allocator into `out`, whose `size` is set; `pool` and `window_bytes` become 0. UINT64_MAX:
+ * there is no limit.
+ */
+tranship_status tranship_mbufs_limits(const struct tranship_mbufs *mbufs,
+                                      struct tranship_mbuf_options *out,
+                                      tranship_error **error);
 
 /** An mbuf with room for 208 bytes (m_get). */
 struct mbuf *tranship_m_get(const struct tranship_mbufs *from, int32_t how, int32_t type);
@@ -200,6 +280,12 @@ tranship_status tranship_m_frombuf(const struct tranship_mbufs *from,
 uint64_t tranship_m_bufid(const struct mbuf *m);
 
 /**
+ * Returns the fields of a packet's header, to read and to write (m_pkthdr). They stay there until the packet's first
+ * mbuf changes or loses its header. NULL: it is no packet.
+ */
+struct pkthdr *tranship_m_pkthdr(struct mbuf *m);
+
+/**
  * Returns the address of its data (mtod). NULL if it is a piece of a file.
  *
  * Write it only if tranship_m_writable returns 1. The writer of data from another process can change them at any time:
@@ -282,6 +368,12 @@ int32_t tranship_m_align(struct mbuf *m,
 int32_t tranship_m_reserve(struct mbuf *m,
                            int32_t len);
 
+/** 1 if a chain is consistent, 0 if not, or it is NULL (m_sanity). What is wrong goes to standard error. */
+int32_t tranship_m_sanity(const struct mbuf *m);
+
+/** Writes a chain to standard error, mbuf by mbuf, with its first `maxlen` bytes; -1: all (m_print). */
+void tranship_m_print(const struct mbuf *m, int32_t maxlen);
+
 /** Takes the packet header away, tags and all (m_demote_pkthdr). */
 void tranship_m_demote_pkthdr(struct mbuf *m);
 
@@ -293,6 +385,28 @@ int32_t tranship_m_move_pkthdr(struct mbuf *to,
 int32_t tranship_m_dup_pkthdr(struct mbuf *to,
                               const struct mbuf *from,
                               int32_t how);
+
+/** Puts a packet at the end (mbufq_enqueue). 0, or ENOBUFS: the queue is full, and the packet stays the caller's. */
+int32_t tranship_mbufq_enqueue(struct mbufq *mq,
+                               struct mbuf *m);
+
+/** Takes the first packet out (mbufq_dequeue). NULL: there is none. */
+struct mbuf *tranship_mbufq_dequeue(struct mbufq *mq);
+
+/** Puts a packet in front, even if the queue is full (mbufq_prepend). */
+void tranship_mbufq_prepend(struct mbufq *mq, struct mbuf *m);
+
+/** Moves all packets of `from` behind those of `mq`, even above its limit (mbufq_concat). */
+void tranship_mbufq_concat(struct mbufq *mq, struct mbufq *from);
+
+/** Takes all packets out, as a list by tranship_m_nextpkt; returns the first one (mbufq_flush). */
+struct mbuf *tranship_mbufq_flush(struct mbufq *mq);
+
+/** Frees all packets (mbufq_drain). */
+void tranship_mbufq_drain(struct mbufq *mq);
+
+/** The packet behind it in a queue, or in the list of tranship_mbufq_flush (m_nextpkt). NULL: there is none. */
+struct mbuf *tranship_m_nextpkt(const struct mbuf *m);
 
 /**
  * Makes room for `len` bytes in front, zeroed: in place, or in a new mbuf (M_PREPEND). At most 160 bytes of a packet, 208 of another
@@ -355,6 +469,15 @@ struct mbuf *tranship_m_collapse(struct mbuf *m,
                                  int32_t limit);
 
 /**
+ * Cuts a packet into mbufs of `length` bytes each, at most 2048, to test what reads packets (m_fragment): -1 is a random
+ * length up to 255, -2 one for each mbuf. The chain as it was: it is no packet, `length` is 0 or below -2, or there was
+ * no memory.
+ */
+struct mbuf *tranship_m_fragment(struct mbuf *m,
+                                 int32_t how,
+                                 int32_t length);
+
+/**
  * All bytes in mbufs that may be written: those whose storage others have, too, are replaced by copies (m_unshare). NULL: there was no
  * memory, and the chain is freed.
  */
@@ -373,6 +496,19 @@ int32_t tranship_m_extadd(struct mbuf *m,
                           void *arg1,
                           void *arg2,
                           int32_t flag_bits);
+
+/**
+ * Attaches memory whose references the program counts in `ref_cnt` (m_extaddref), as tranship_m_extadd does. Each mbuf
+ * that refers to it counts one more. The call or program that makes it 0 frees the memory: an mbuf by `free`. It may be
+ * written where it is while `ref_cnt` is 1. 0, or an error's number: nothing is attached, nor counted.
+ */
+int32_t tranship_m_extaddref(struct mbuf *m,
+                             void *buf,
+                             uint32_t size,
+                             uint32_t *ref_cnt,
+                             tranship_ext_free free,
+                             void *arg1,
+                             void *arg2);
 
 /** A tag with `len` zero bytes, in no list (m_tag_alloc; m_tag_get has cookie 0). NULL: there was no memory. */
 struct m_tag *tranship_m_tag_alloc(uint32_t cookie,
@@ -431,6 +567,38 @@ struct m_tag *tranship_m_tag_copy(struct m_tag *t, int32_t how);
 int32_t tranship_m_tag_copy_chain(struct mbuf *to,
                                   struct mbuf *from,
                                   int32_t how);
+
+/**
+ * Copies the next `len` bytes of `uio` into a new chain, all of them if `len` is 0 or there are fewer (m_uiotombuf).
+ * Data begins `space` bytes from the start of the first mbuf, below its 208 bytes, 160 with M_PKTHDR. NULL: there was
+ * no memory, or `uio` has not as many; then `uio` is as before.
+ */
+struct mbuf *tranship_m_uiotombuf(const struct tranship_mbufs *from,
+                                  struct uio *uio,
+                                  int32_t how,
+                                  int32_t len,
+                                  int32_t space,
+                                  int32_t flag_bits);
+
+/**
+ * Copies the first `len` bytes of a chain to the next bytes of `uio`, all of them if `len` is 0 or there are fewer
+ * (m_mbuftouio). 0, or an error's number, and then `uio` is as before.
+ */
+int32_t tranship_m_mbuftouio(struct uio *uio,
+                             const struct mbuf *m,
+                             int32_t len);
+
+/**
+ * Makes a packet with copies of `len` bytes of a device, `off` bytes from the start of its first mbuf (m_devget). `rcvif`
+ * is the interface in its header. `copy` copies them, piece by piece; NULL: they are ordinary memory. NULL: there was
+ * no memory, or `off` is more than 160.
+ */
+struct mbuf *tranship_m_devget(const struct tranship_mbufs *from,
+                               const void *buf,
+                               int32_t len,
+                               int32_t off,
+                               uint32_t rcvif,
+                               tranship_m_copy copy);
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -3,7 +3,7 @@
  *
  *   FreeBSD                                  here
  *   uma_zcreate, uma_zalloc, uma_zfree, ...  the same, for items of up to 1 MiB in private memory
- *   uma_zcreate cannot fail                  NULL: no memory, or a size, alignment or flag that cannot be. Of flags there is UMA_ZONE_ZINIT.
+ *   uma_zcreate cannot fail                  NULL: no memory, or a size, alignment or flag that cannot be. Of flags there are UMA_ZONE_ZINIT and UMA_ZONE_REFCNT.
  *   uma_zalloc(zone, M_WAITOK)               waits at the zone's limit; if the system has no memory it is NULL all the same
  *   uma_zdestroy                             returns how many items were not freed
  *   uma_prealloc                             returns 0, or ENOMEM
@@ -11,6 +11,8 @@
  *   uma_zone_reserve                         the keg's: for all zones over it
  *   uma_zone_set_warning                     goes to standard error
  *   uma_zone_set_maxaction                   on the thread that met the limit, before it waits
+ *   uma_zone_set_allocf                      right after uma_zcreate; returns 0, or a number of errno(3). Asks for pages at once.
+ *   uma_zone_set_freef                       without it the zone keeps its pages
  *   uma_reclaim in a thread                  allocations that leave their thread's cache give back what was not needed lately; who does nothing gives
  *                                            nothing back, unless it calls uma_reclaim
  *
@@ -29,6 +31,7 @@
 
 /* flags of a zone */
 #define UMA_ZONE_ZINIT 0x0002
+#define UMA_ZONE_REFCNT 0x0400 /* each item has a counter: uma_find_refcnt */
 
 /* align */
 #define UMA_ALIGN_PTR ((int)sizeof(void *) - 1)
@@ -53,6 +56,8 @@ typedef tranship_uma_dtor uma_dtor;
 typedef tranship_uma_init uma_init;
 typedef tranship_uma_fini uma_fini;
 typedef tranship_uma_maxaction uma_maxaction_t;
+typedef tranship_uma_alloc uma_alloc;
+typedef tranship_uma_free uma_free;
 
 static inline uma_zone_t uma_zcreate(const char *name, size_t size, uma_ctor ctor, uma_dtor dtor, uma_init uminit,
                                      uma_fini fini, int align, uint32_t flags)
@@ -119,6 +124,21 @@ static inline void uma_zone_reserve(uma_zone_t zone, int items)
 static inline int uma_prealloc(uma_zone_t zone, int items)
 {
     return tranship_uma_prealloc(zone, items);
+}
+
+static inline uint32_t *uma_find_refcnt(uma_zone_t zone, void *item)
+{
+    return tranship_uma_find_refcnt(zone, item);
+}
+
+static inline int uma_zone_set_allocf(uma_zone_t zone, uma_alloc allocf)
+{
+    return tranship_uma_zone_set_allocf(zone, allocf);
+}
+
+static inline void uma_zone_set_freef(uma_zone_t zone, uma_free freef)
+{
+    tranship_uma_zone_set_freef(zone, freef);
 }
 
 static inline void uma_zone_set_warning(uma_zone_t zone, const char *warning)

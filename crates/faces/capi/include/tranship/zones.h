@@ -27,6 +27,19 @@ typedef int32_t (*tranship_uma_init)(void *item, int32_t size, int32_t flags);
 /** Called for an item that leaves its zone. */
 typedef void (*tranship_uma_fini)(void *item, int32_t size);
 
+/**
+ * Allocates `size` bytes of pages for a zone; NULL: there are none. `domain` is 0. What it writes to `pflag` goes to the
+ * zone's `tranship_uma_free` for the same pages.
+ */
+typedef void *(*tranship_uma_alloc)(struct uma_zone *zone,
+                                    size_t size,
+                                    int32_t domain,
+                                    uint8_t *pflag,
+                                    int32_t wait);
+
+/** Takes back pages that a `tranship_uma_alloc` allocated. */
+typedef void (*tranship_uma_free)(void *mem, size_t size, uint8_t pflag);
+
 /** Called when a zone has met its limit. */
 typedef void (*tranship_uma_maxaction)(struct uma_zone *zone, int32_t flags);
 
@@ -36,7 +49,8 @@ extern "C" {
 
 /**
  * A zone of items of `size` bytes, up to 1 MiB, aligned to `align_mask` + 1 (uma_zcreate). `ctor` and `dtor` frame each use of an item,
- * `uminit` and `fini` its stay in the zone; any may be NULL. `flags`: 2 (UMA_ZONE_ZINIT) or 0. NULL: it cannot be, or there is no memory.
+ * `uminit` and `fini` its stay in the zone; any may be NULL. `flags`: 2 (UMA_ZONE_ZINIT), 0x400 (UMA_ZONE_REFCNT: each item has a counter,
+ * tranship_uma_find_refcnt), both, or 0. NULL: it cannot be, or there is no memory.
  *
  * Its end is tranship_uma_zdestroy.
  */
@@ -101,6 +115,30 @@ void tranship_uma_zone_reserve(const struct uma_zone *zone,
 
 /** Makes `items` items before they are needed (uma_prealloc). Returns 0, or ENOMEM. */
 int32_t tranship_uma_prealloc(const struct uma_zone *zone, int32_t items);
+
+/**
+ * Returns the counter of an item of a zone that was made with UMA_ZONE_REFCNT (uma_find_refcnt). It is 0 when the item
+ * comes into the zone, and otherwise the program's own: neither allocating nor freeing changes it. NULL: the zone has
+ * no counters, or the item is not of its keg.
+ */
+uint32_t *tranship_uma_find_refcnt(const struct uma_zone *zone,
+                                   void *item);
+
+/**
+ * Sets the function that allocates the zone's pages, such as pages of a device (uma_zone_set_allocf). Call it before
+ * the zone is used, by one thread. It asks for the first pages at once: all others lie between 4 GiB below and 60 GiB
+ * above them. `alloc` runs under a lock of the zone, may not use the zone, and returns pages at a multiple of 4096.
+ * 0, or EBUSY: the zone has items in use; ENOMEM: there were no pages; EINVAL: an argument is NULL.
+ */
+int32_t tranship_uma_zone_set_allocf(struct uma_zone *zone,
+                                     tranship_uma_alloc alloc);
+
+/**
+ * Sets the function that takes back pages of tranship_uma_zone_set_allocf (uma_zone_set_freef), under a lock of the
+ * zone. NULL, and before the first call: the zone keeps its pages for later items.
+ */
+void tranship_uma_zone_set_freef(const struct uma_zone *zone,
+                                 tranship_uma_free free);
 
 /**
  * Sets the text that goes to standard error, behind the zone's name, when an allocation meets the zone's limit, at

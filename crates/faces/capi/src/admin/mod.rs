@@ -1,7 +1,7 @@
 //! An operator's questions: `include/tranship/admin.h`. Ordinary programs need none of them.
 
 use crate::domain::Domain;
-use crate::given::wrong;
+use crate::options::{Grows, filled};
 use crate::pool::{self, Pool};
 use crate::status::{Error, Status, border, quietly};
 
@@ -45,6 +45,11 @@ pub struct PoolStats {
     pub waiting: u64,
 }
 
+// SAFETY: of integers, the size first.
+unsafe impl Grows for PoolStats {
+    const NAME: &str = "tranship_pool_stats";
+}
+
 /// Fills in the figures of a pool: as many as fit into `out->size` bytes.
 #[unsafe(no_mangle)]
 pub extern "C" fn tranship_admin_pool_stats(
@@ -54,19 +59,8 @@ pub extern "C" fn tranship_admin_pool_stats(
 ) -> Status {
     border(error, || {
         let pool = pool::held(pool)?;
-        if out.is_null() {
-            return Err(wrong("out is NULL"));
-        }
-        // SAFETY: the caller promises: one of these, of whatever version, and all begin with their size.
-        let size = unsafe { out.cast::<usize>().read_unaligned() };
-        let here = size_of::<PoolStats>();
-        if !(size_of::<usize>()..=4096).contains(&size) {
-            return Err(wrong(format!(
-                "size of tranship_pool_stats is {size}: set it to sizeof(tranship_pool_stats), {here} here"
-            )));
-        }
         let stats = pool.stats();
-        let filled = PoolStats {
+        filled(out, |size| PoolStats {
             size,
             allocs: stats.allocs,
             frees: stats.frees,
@@ -79,13 +73,6 @@ pub extern "C" fn tranship_admin_pool_stats(
             collect_ns: stats.collect_ns,
             blocked_ns: stats.blocked_ns,
             waiting: stats.waiting as u64,
-        };
-        let (to, known) = (out.cast::<u8>(), size.min(here));
-        // SAFETY: as above: there are `size` bytes.
-        unsafe {
-            std::ptr::copy_nonoverlapping((&raw const filled).cast(), to, known);
-            to.add(known).write_bytes(0, size - known);
-        }
-        Ok(())
+        })
     })
 }

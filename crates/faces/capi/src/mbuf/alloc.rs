@@ -1,10 +1,12 @@
 //! Allocators, allocation, and the end of it.
 
+use super::cross::told;
 use super::{M_WAITOK, Mbuf, borrowed, flags, given, length, or_null, owned, stays_int};
+use crate::given::{there, wrong};
 use crate::open::closed;
-use crate::options::{Grows, grown};
+use crate::options::{Grows, filled, grown};
 use crate::pool::Pool;
-use crate::status::{Error, Status, making, quietly};
+use crate::status::{Error, Status, border, making, quietly};
 use crate::uma::no_thread;
 use facade::mbuf::{
     Chain, ClusterSize, Flags, Kind, Limits, MCLBYTES, MHLEN, MLEN, MbufOptions as Build,
@@ -49,7 +51,23 @@ unsafe impl Grows for MbufOptions {
 impl MbufOptions {
     fn build(self) -> Result<From, facade::Error> {
         no_thread();
-        let mut limits = Limits::default();
+        let mut options = Build::new().limits(self.limits(Limits::default()));
+        if self.window_bytes != 0 {
+            options = options.window_bytes(self.window_bytes);
+        }
+        // SAFETY: the caller promises: a pool, or NULL.
+        if let Some(pool) = unsafe { self.pool.as_ref() } {
+            options = options.over_pool(&pool.0);
+        }
+        options
+            .build()
+            .map_err(facade::error::system("reserving addresses for mbufs"))
+    }
+}
+
+impl MbufOptions {
+    /// Returns `limits` with those of these options that are not 0.
+    fn limits(&self, mut limits: Limits) -> Limits {
         for (limit, wanted) in [
             (&mut limits.mbufs, self.mbufs),
             (&mut limits.clusters, self.clusters),
@@ -61,17 +79,7 @@ impl MbufOptions {
                 *limit = wanted;
             }
         }
-        let mut options = Build::new().limits(limits);
-        if self.window_bytes != 0 {
-            options = options.window_bytes(self.window_bytes);
-        }
-        // SAFETY: the caller promises: a pool, or NULL.
-        if let Some(pool) = unsafe { self.pool.as_ref() } {
-            options = options.over_pool(&pool.0);
-        }
-        options
-            .build()
-            .map_err(facade::error::system("reserving addresses for mbufs"))
+        limits
     }
 }
 
@@ -99,6 +107,51 @@ pub extern "C" fn tranship_mbufs_reclaim(mbufs: Option<&Mbufs>) -> u64 {
     quietly(0, || those(mbufs).map_or(0, From::reclaim))
 }
 
+/// Changes the limits of an allocator at run time: those in `limits` that are not 0; `pool` and `window_bytes` are 0.
+/// Mbufs and clusters above a limit stay until they are freed. Without a limit: UINT64_MAX.
+#[unsafe(no_mangle)]
+pub extern "C" fn tranship_mbufs_set_limits(
+    mbufs: Option<&Mbufs>,
+    limits: *const MbufOptions,
+    error: Option<&mut Option<Box<Error>>>,
+) -> Status {
+    border(error, || {
+        let mbufs = there(those(mbufs), "no addresses for mbufs: mbufs")?;
+        let limits = grown(limits)?;
+        if !limits.pool.is_null() || limits.window_bytes != 0 {
+            return Err(wrong(
+                "pool and window_bytes are fixed when an allocator is made: set both to 0",
+            ));
+        }
+        let limits = limits.limits(mbufs.limits());
+        mbufs.set_limits(limits).map_err(told)
+    })
+}
+
+/// Writes the limits of an allocator into `out`, whose `size` is set; `pool` and `window_bytes` become 0. UINT64_MAX:
+/// there is no limit.
+#[unsafe(no_mangle)]
+pub extern "C" fn tranship_mbufs_limits(
+    mbufs: Option<&Mbufs>,
+    out: *mut MbufOptions,
+    error: Option<&mut Option<Box<Error>>>,
+) -> Status {
+    border(error, || {
+        let mbufs = there(those(mbufs), "no addresses for mbufs: mbufs")?;
+        let limits = mbufs.limits();
+        filled(out, |size| MbufOptions {
+            size,
+            pool: std::ptr::null(),
+            window_bytes: 0,
+            mbufs: limits.mbufs,
+            clusters: limits.clusters,
+            jumbo_page: limits.jumbo_page,
+            jumbo9: limits.jumbo9,
+            jumbo16: limits.jumbo16,
+        })
+    })
+}
+
 /// The allocator, or the process's own.
 #[inline(always)]
 pub(super) fn those(given: Option<&Mbufs>) -> Option<&From> {
@@ -115,7 +168,7 @@ pub(super) fn those(given: Option<&Mbufs>) -> Option<&From> {
 }
 
 #[inline(always)]
-fn got<E>(
+pub(super) fn got<E>(
     from: Option<&Mbufs>,
     how: i32,
     get: impl FnOnce(&From) -> Result<Chain, E>,

@@ -11,7 +11,7 @@ use facade::mbuf::Error as Failed;
 use std::mem::MaybeUninit;
 use std::ptr::null_mut;
 
-fn told(error: Failed) -> facade::Error {
+pub(super) fn told(error: Failed) -> facade::Error {
     let kind = match &error {
         Failed::NoBuffers(none) => none
             .refusal()

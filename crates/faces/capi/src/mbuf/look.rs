@@ -4,6 +4,7 @@ use super::{EINVAL, Mbuf, borrowed, borrowed_whole, errno, flags, inside, int, l
 use crate::status::quietly;
 use facade::mbuf::{Flags, Mbuf as Seen};
 use std::ffi::c_void;
+use std::io::Write as _;
 use std::ptr::null_mut;
 
 /// Looks at one mbuf. Returns `otherwise` for NULL.
@@ -167,6 +168,30 @@ pub extern "C" fn tranship_m_reserve(m: *mut Mbuf, len: i32) -> i32 {
     match (borrowed(m), length(len)) {
         (Some(mut chain), Some(len)) => errno(chain.reserve_front(len)),
         _ => EINVAL,
+    }
+}
+
+/// 1 if a chain is consistent, 0 if not, or it is NULL (m_sanity). What is wrong goes to standard error.
+#[unsafe(no_mangle)]
+pub extern "C" fn tranship_m_sanity(m: *const Mbuf) -> i32 {
+    quietly(0, || match borrowed(m).map(|chain| chain.sanity()) {
+        Some(Ok(())) => 1,
+        Some(Err(insane)) => {
+            let _ = writeln!(std::io::stderr(), "tranship: mbuf {m:p}: {insane}");
+            0
+        }
+        None => 0,
+    })
+}
+
+/// Writes a chain to standard error, mbuf by mbuf, with its first `maxlen` bytes; -1: all (m_print).
+#[unsafe(no_mangle)]
+pub extern "C" fn tranship_m_print(m: *const Mbuf, maxlen: i32) {
+    if let Some(chain) = borrowed(m) {
+        let most = length(maxlen).unwrap_or(usize::MAX);
+        quietly((), || {
+            let _ = write!(std::io::stderr(), "{}", chain.print(most));
+        });
     }
 }
 

@@ -6,10 +6,13 @@
 mod alloc;
 mod copy;
 mod cross;
+mod header;
 mod look;
+mod queue;
 mod shape;
 mod store;
 mod tag;
+mod uio;
 
 use facade::mbuf::{Chain, Error, Flags};
 use std::mem::ManuallyDrop;

@@ -6,6 +6,7 @@
 use super::{EINVAL, Mbuf, borrowed_whole, given, inside, int, length, or_null, stays_int, whole};
 use crate::status::quietly;
 use facade::mbuf::{Chain, Error};
+use std::hash::{BuildHasher as _, RandomState};
 use std::ptr::null_mut;
 
 /// Does `work` on a chain, and returns the chain. If the work fails, the chain is freed and NULL returned.
@@ -167,6 +168,37 @@ pub extern "C" fn tranship_m_collapse(m: *mut Mbuf, how: i32, limit: i32) -> *mu
         }
         drop(std::mem::ManuallyDrop::into_inner(chain));
         given(copy)
+    })
+}
+
+/// Cuts a packet into mbufs of `length` bytes each, at most 2048, to test what reads packets (m_fragment): -1 is a random
+/// length up to 255, -2 one for each mbuf. The chain as it was: it is no packet, `length` is 0 or below -2, or there was
+/// no memory.
+#[unsafe(no_mangle)]
+pub extern "C" fn tranship_m_fragment(m: *mut Mbuf, how: i32, length: i32) -> *mut Mbuf {
+    let _ = how;
+    quietly(m, || {
+        let Some(mut chain) = borrowed_whole(m) else {
+            return null_mut();
+        };
+        if !chain.is_packet() || length == 0 || length < -2 {
+            return m;
+        }
+        let hasher = RandomState::new();
+        let mut made = 0u64;
+        let mut random = || {
+            made += 1;
+            usize::try_from(hasher.hash_one(made) % 255 + 1).unwrap_or(1)
+        };
+        let cut = match super::length(length) {
+            Some(size) => chain.fragment(size),
+            None if length == -1 => chain.fragment(random()),
+            None => chain.fragment_with(random),
+        };
+        match cut {
+            Ok(()) => given(std::mem::ManuallyDrop::into_inner(chain)),
+            Err(_) => m,
+        }
     })
 }
 

@@ -2,8 +2,10 @@
 
 use super::{EINVAL, Mbuf, borrowed, flags};
 use crate::status::quietly;
-use facade::mbuf::{Chain, Error, Flags};
+use facade::mbuf::{Chain, Counted, Error, Flags};
 use std::ffi::c_void;
+use std::ptr::NonNull;
+use std::sync::atomic::AtomicU32;
 
 /// Called when the last mbuf that refers to attached memory is gone, on whatever thread that is.
 pub type ExtFree = Option<unsafe extern "C" fn(arg1: *mut c_void, arg2: *mut c_void)>;
@@ -71,6 +73,41 @@ pub extern "C" fn tranship_m_extadd(
     let read_only = flags(flag_bits).contains(Flags::RDONLY);
     quietly(EINVAL, || match attach(&mut chain, attached, read_only) {
         // A fresh mbuf has no data.
+        Ok(()) => chain.set_first_len(0).map_or(EINVAL, |()| 0),
+        Err(error) => error.errno(),
+    })
+}
+
+/// Attaches memory whose references the program counts in `ref_cnt` (m_extaddref), as tranship_m_extadd does. Each mbuf
+/// that refers to it counts one more. The call or program that makes it 0 frees the memory: an mbuf by `free`. It may be
+/// written where it is while `ref_cnt` is 1. 0, or an error's number: nothing is attached, nor counted.
+#[unsafe(no_mangle)]
+pub extern "C" fn tranship_m_extaddref(
+    m: *mut Mbuf,
+    buf: *mut c_void,
+    size: u32,
+    ref_cnt: *mut u32,
+    free: ExtFree,
+    arg1: *mut c_void,
+    arg2: *mut c_void,
+) -> i32 {
+    let (Some(mut chain), Some(buf)) = (borrowed(m), NonNull::new(buf.cast::<u8>())) else {
+        return EINVAL;
+    };
+    let Some(count) = NonNull::new(ref_cnt.cast::<AtomicU32>()).filter(|at| at.is_aligned()) else {
+        return EINVAL;
+    };
+    if i32::try_from(size).is_err() {
+        return EINVAL;
+    }
+    let counted = Counted {
+        bytes: NonNull::slice_from_raw_parts(buf, size as usize),
+        count,
+        free,
+        args: [arg1, arg2],
+    };
+    // SAFETY: the caller promises: memory and counter stay until the counter is 0, and any thread may use them.
+    quietly(EINVAL, || match unsafe { chain.attach_counted(counted) } {
         Ok(()) => chain.set_first_len(0).map_or(EINVAL, |()| 0),
         Err(error) => error.errno(),
     })

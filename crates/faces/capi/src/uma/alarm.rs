@@ -1,6 +1,6 @@
-//! Warning and action of a zone at its limit. Both may be set at any time.
+//! Functions of a zone that may be set at any time: warning and action at its limit, and the end of its pages.
 
-use super::types::{M_NOWAIT, UmaMaxaction, Zone};
+use super::types::{M_NOWAIT, UmaFree, UmaMaxaction, Zone};
 use std::io::Write as _;
 use std::ptr::null_mut;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -10,6 +10,7 @@ struct Wanted {
     zone: *mut Zone,
     text: Option<String>,
     action: UmaMaxaction,
+    free: UmaFree,
 }
 
 // SAFETY: the pointer is only handed to the program.
@@ -24,6 +25,7 @@ impl Default for Callbacks {
             zone: null_mut(),
             text: None,
             action: None,
+            free: None,
         }))
     }
 }
@@ -36,6 +38,18 @@ impl Callbacks {
     /// NULL: of none any more.
     pub(super) fn is_of(&self, zone: *mut Zone) {
         self.wanted().zone = zone;
+    }
+
+    pub(super) fn zone(&self) -> *mut Zone {
+        self.wanted().zone
+    }
+
+    pub(super) fn free_pages_by(&self, free: UmaFree) {
+        self.wanted().free = free;
+    }
+
+    pub(super) fn free(&self) -> UmaFree {
+        self.wanted().free
     }
 
     pub(super) fn say(&self, text: Option<String>) {

@@ -30,10 +30,6 @@ impl Items {
         Items { size, shape }
     }
 
-    pub(super) fn size(&self) -> usize {
-        self.size
-    }
-
     fn int_size(&self) -> i32 {
         int(self.size as u64)
     }
@@ -82,20 +78,38 @@ impl Object for Items {
     }
 }
 
+/// What a keg's items are like.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Cut {
+    pub(super) size: usize,
+    pub(super) align: u64,
+    /// Whether each item has a counter of references.
+    pub(super) counted: bool,
+}
+
+impl Cut {
+    pub(super) fn keg(self, arena: &Arc<Arena>) -> Result<Arc<ItemKeg>, KegError> {
+        match self.counted {
+            true => ItemKeg::with_counters(arena, self.size as u64, self.align),
+            false => ItemKeg::new(arena, self.size as u64, self.align),
+        }
+    }
+}
+
 /// A keg in the arena that was made last; in another one if that has as many as it can.
-pub(super) fn keg(size: usize, align: u64) -> Option<Arc<ItemKeg>> {
+pub(super) fn keg(cut: Cut) -> Option<Arc<ItemKeg>> {
     static ARENA: Mutex<Option<Arc<Arena>>> = Mutex::new(None);
     no_thread();
     let mut arena = ARENA.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(arena) = &*arena {
-        match ItemKeg::new(arena, size as u64, align) {
+        match cut.keg(arena) {
             Err(KegError::Full) => {}
             other => return other.ok(),
         }
     }
     let mut windows = WINDOW_BYTES.iter();
     let fresh = Arc::new(windows.find_map(|bytes| Arena::private(*bytes).ok())?);
-    let keg = ItemKeg::new(&fresh, size as u64, align).ok();
+    let keg = cut.keg(&fresh).ok();
     *arena = Some(fresh);
     keg
 }

@@ -3,6 +3,7 @@
 mod alarm;
 mod calls;
 mod items;
+mod pages;
 mod types;
 mod zone;
 

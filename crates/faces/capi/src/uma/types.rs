@@ -15,6 +15,19 @@ pub type UmaDtor = Option<unsafe extern "C" fn(item: *mut c_void, size: i32, arg
 pub type UmaInit = Option<unsafe extern "C" fn(item: *mut c_void, size: i32, flags: i32) -> i32>;
 /// Called for an item that leaves its zone.
 pub type UmaFini = Option<unsafe extern "C" fn(item: *mut c_void, size: i32)>;
+/// Allocates `size` bytes of pages for a zone; NULL: there are none. `domain` is 0. What it writes to `pflag` goes to the
+/// zone's `tranship_uma_free` for the same pages.
+pub type UmaAlloc = Option<
+    unsafe extern "C" fn(
+        zone: *mut Zone,
+        size: usize,
+        domain: i32,
+        pflag: *mut u8,
+        wait: i32,
+    ) -> *mut c_void,
+>;
+/// Takes back pages that a `tranship_uma_alloc` allocated.
+pub type UmaFree = Option<unsafe extern "C" fn(mem: *mut c_void, size: usize, pflag: u8)>;
 /// Called when a zone has met its limit.
 pub type UmaMaxaction = Option<unsafe extern "C" fn(zone: *mut Zone, flags: i32)>;
 

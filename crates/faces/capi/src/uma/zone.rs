@@ -1,47 +1,58 @@
 //! The calls.
 
 use super::alarm::Callbacks;
-use super::items::{self, Items, Shape};
+use super::items::{self, Cut, Items, Shape};
+use super::pages::Pages;
 use super::types::{
-    M_USE_RESERVE, M_WAITOK, M_ZERO, UmaCtor, UmaDtor, UmaFini, UmaInit, UmaMaxaction, Zone, int,
+    M_USE_RESERVE, M_WAITOK, M_ZERO, UmaAlloc, UmaCtor, UmaDtor, UmaFini, UmaFree, UmaInit,
+    UmaMaxaction, Zone, int,
 };
 use crate::open::{closed_at, opened};
 use crate::status::quietly;
-use facade::zone::{Alarm, ItemKeg, ItemOptions, ItemZone, Level, Request, Wait, reclaim};
+use facade::zone::{Alarm, Arena, ItemKeg, ItemOptions, ItemZone, Level, Request, Wait, reclaim};
 use std::ffi::{CStr, c_char, c_void};
 use std::ptr::{NonNull, null_mut};
 use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 
 const ENOMEM: i32 = 12;
+const EBUSY: i32 = 16;
+const EINVAL: i32 = 22;
 /// In `flags` of a zone: its items are zeros when they come into it.
 const UMA_ZONE_ZINIT: u32 = 2;
+/// In `flags` of a zone: each of its items has a counter of references.
+const UMA_ZONE_REFCNT: u32 = 0x400;
 /// Shortest time between two warnings of a zone at its limit.
 const WARNINGS: Duration = Duration::from_secs(300);
 
 /// Data behind a pointer to a zone.
 struct Held {
     zone: ItemZone<Items>,
-    size: usize,
+    items: Items,
+    cut: Cut,
     dtor: UmaDtor,
     callbacks: Arc<Callbacks>,
 }
 
 impl Held {
-    fn made(name: *const c_char, keg: &Arc<ItemKeg>, items: Items, dtor: UmaDtor) -> *mut Zone {
+    fn made(
+        name: *const c_char,
+        keg: &Arc<ItemKeg>,
+        items: Items,
+        cut: Cut,
+        dtor: UmaDtor,
+    ) -> *mut Zone {
         let name = match name.is_null() {
             true => "zone".into(),
             // SAFETY: the caller promises: it ends with a 0.
             false => unsafe { CStr::from_ptr(name) }.to_string_lossy(),
         };
         let callbacks = Arc::<Callbacks>::default();
-        let (warned, acted) = (callbacks.clone(), callbacks.clone());
-        let alarm = Alarm::default()
-            .warn(WARNINGS, move |warning| warned.warn(warning.name))
-            .action(move || acted.act());
         let zone = opened(Box::new(Held {
-            zone: ItemZone::new(keg, items, ItemOptions::named(name).alarm(alarm)),
-            size: items.size(),
+            zone: zone(&name, keg, items, &callbacks),
+            items,
+            cut,
             dtor,
             callbacks: callbacks.clone(),
         }));
@@ -51,6 +62,19 @@ impl Held {
     }
 }
 
+fn zone(
+    name: &str,
+    keg: &Arc<ItemKeg>,
+    items: Items,
+    callbacks: &Arc<Callbacks>,
+) -> ItemZone<Items> {
+    let (warned, acted) = (callbacks.clone(), callbacks.clone());
+    let alarm = Alarm::default()
+        .warn(WARNINGS, move |warning| warned.warn(warning.name))
+        .action(move || acted.act());
+    ItemZone::new(keg, items, ItemOptions::named(name).alarm(alarm))
+}
+
 #[inline(always)]
 fn held<'a>(zone: *const Zone) -> Option<&'a Held> {
     // SAFETY: the caller promises: a zone, or NULL.
@@ -58,7 +82,8 @@ fn held<'a>(zone: *const Zone) -> Option<&'a Held> {
 }
 
 /// A zone of items of `size` bytes, up to 1 MiB, aligned to `align_mask` + 1 (uma_zcreate). `ctor` and `dtor` frame each use of an item,
-/// `uminit` and `fini` its stay in the zone; any may be NULL. `flags`: 2 (UMA_ZONE_ZINIT) or 0. NULL: it cannot be, or there is no memory.
+/// `uminit` and `fini` its stay in the zone; any may be NULL. `flags`: 2 (UMA_ZONE_ZINIT), 0x400 (UMA_ZONE_REFCNT: each item has a counter,
+/// tranship_uma_find_refcnt), both, or 0. NULL: it cannot be, or there is no memory.
 ///
 /// Its end is tranship_uma_zdestroy.
 #[allow(clippy::too_many_arguments)] // as FreeBSD has them
@@ -79,10 +104,15 @@ pub extern "C" fn tranship_uma_zcreate(
             -1 => 64, // UMA_ALIGN_CACHE
             mask => u64::from(mask.unsigned_abs()) + 1,
         };
-        if flags & !UMA_ZONE_ZINIT != 0 || align_mask < -1 {
+        if flags & !(UMA_ZONE_ZINIT | UMA_ZONE_REFCNT) != 0 || align_mask < -1 {
             return null_mut();
         }
-        let Some(keg) = items::keg(size, align) else {
+        let cut = Cut {
+            size,
+            align,
+            counted: flags & UMA_ZONE_REFCNT != 0,
+        };
+        let Some(keg) = items::keg(cut) else {
             return null_mut();
         };
         let items = Items::new(
@@ -94,7 +124,7 @@ pub extern "C" fn tranship_uma_zcreate(
                 zeros,
             },
         );
-        Held::made(name, &keg, items, dtor)
+        Held::made(name, &keg, items, cut, dtor)
     })
 }
 
@@ -119,8 +149,8 @@ pub extern "C" fn tranship_uma_zsecond_create(
             fini,
             zeros: false,
         };
-        let items = Items::new(primary.size, shape);
-        Held::made(name, primary.zone.keg(), items, dtor)
+        let items = Items::new(primary.cut.size, shape);
+        Held::made(name, primary.zone.keg(), items, primary.cut, dtor)
     })
 }
 
@@ -162,8 +192,8 @@ pub extern "C" fn tranship_uma_zalloc_arg(
         };
         let Some(item) = item else { return null_mut() };
         if flags & M_ZERO != 0 {
-            // SAFETY: an item has `zone.size` bytes, and belongs to the caller from here on.
-            unsafe { item.as_ptr().write_bytes(0, zone.size) };
+            // SAFETY: an item has `zone.cut.size` bytes, and belongs to the caller from here on.
+            unsafe { item.as_ptr().write_bytes(0, zone.cut.size) };
         }
         item.as_ptr().cast()
     })
@@ -189,7 +219,7 @@ pub extern "C" fn tranship_uma_zfree_arg(zone: *const Zone, item: *mut c_void, a
     quietly((), || {
         if let Some(dtor) = zone.dtor {
             // SAFETY: the caller's function, called as it was promised.
-            unsafe { dtor(item, int(zone.size as u64), arg) };
+            unsafe { dtor(item, int(zone.cut.size as u64), arg) };
         }
         // SAFETY: the caller promises: it came from this zone, and is not used again.
         unsafe { zone.zone.free(at) };
@@ -241,6 +271,57 @@ pub extern "C" fn tranship_uma_prealloc(zone: *const Zone, items: i32) -> i32 {
     match (held(zone), u64::try_from(items)) {
         (Some(zone), Ok(items)) if quietly(false, || zone.zone.keg().preallocate(items)) => 0,
         _ => ENOMEM,
+    }
+}
+
+/// Returns the counter of an item of a zone that was made with UMA_ZONE_REFCNT (uma_find_refcnt). It is 0 when the item
+/// comes into the zone, and otherwise the program's own: neither allocating nor freeing changes it. NULL: the zone has
+/// no counters, or the item is not of its keg.
+#[unsafe(no_mangle)]
+pub extern "C" fn tranship_uma_find_refcnt(zone: *const Zone, item: *mut c_void) -> *mut u32 {
+    let (Some(zone), Some(item)) = (held(zone), NonNull::new(item.cast::<u8>())) else {
+        return null_mut();
+    };
+    let counter = zone.zone.keg().counter(item);
+    counter.map_or(null_mut(), AtomicU32::as_ptr)
+}
+
+/// Sets the function that allocates the zone's pages, such as pages of a device (uma_zone_set_allocf). Call it before
+/// the zone is used, by one thread. It asks for the first pages at once: all others lie between 4 GiB below and 60 GiB
+/// above them. `alloc` runs under a lock of the zone, may not use the zone, and returns pages at a multiple of 4096.
+/// 0, or EBUSY: the zone has items in use; ENOMEM: there were no pages; EINVAL: an argument is NULL.
+#[unsafe(no_mangle)]
+pub extern "C" fn tranship_uma_zone_set_allocf(zone: *mut Zone, alloc: UmaAlloc) -> i32 {
+    let (Some(held), true) = (held(zone), alloc.is_some()) else {
+        return EINVAL;
+    };
+    quietly(ENOMEM, || {
+        let stats = held.zone.stats();
+        if stats.zone.outstanding() > 0 {
+            return EBUSY;
+        }
+        let bytes = u64::from(held.zone.keg().shape().pages) * 4096;
+        let pages = Pages::begin(alloc, &held.callbacks, bytes);
+        let arena = pages.and_then(|pages| Arena::new(pages).ok()).map(Arc::new);
+        let Some(keg) = arena.and_then(|arena| held.cut.keg(&arena).ok()) else {
+            return ENOMEM;
+        };
+        let made = self::zone(held.zone.name(), &keg, held.items, &held.callbacks);
+        if stats.max != u64::MAX {
+            made.set_max(stats.max);
+        }
+        // SAFETY: the caller promises that no other thread uses the zone, and this call uses it no more.
+        unsafe { (*zone.cast::<Held>()).zone = made };
+        0
+    })
+}
+
+/// Sets the function that takes back pages of tranship_uma_zone_set_allocf (uma_zone_set_freef), under a lock of the
+/// zone. NULL, and before the first call: the zone keeps its pages for later items.
+#[unsafe(no_mangle)]
+pub extern "C" fn tranship_uma_zone_set_freef(zone: *const Zone, free: UmaFree) {
+    if let Some(zone) = held(zone) {
+        quietly((), || zone.callbacks.free_pages_by(free));
     }
 }
 

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <tranship/mbufs.h>
+#include <tranship/uma.h>
 
 static tranship_mbufs *mbufs;
 #define TRANSHIP_MBUFS mbufs
@@ -584,6 +585,266 @@ static void nothing_there(void)
     m_freem(packet);
 }
 
+static void header_fields(void)
+{
+    struct mbuf *m = counted(100), *copy, *bare = m_get(M_NOWAIT, MT_DATA);
+    struct pkthdr *hdr = m_pkthdr(m);
+
+    hdr->csum_flags = CSUM_IP | CSUM_L4_VALID;
+    hdr->csum_data = 0xffff;
+    hdr->rcvif = 3;
+    hdr->flowid = 0x12345678;
+    hdr->ether_vtag = 42;
+    hdr->tso_segsz = 1460;
+    hdr->fibnum = 1;
+    hdr->rsstype = 2;
+    hdr->l2hlen = 14;
+    hdr->l3hlen = 20;
+    hdr->l4hlen = 32;
+    hdr->rcv_tstmp = 99;
+    copy = m_dup(m, M_NOWAIT);
+    EXPECT(m_pkthdr(copy) != hdr, 1);
+    EXPECT(memcmp(m_pkthdr(copy), hdr, sizeof *hdr), 0);
+    EXPECT(m_pktlen(copy), 100); /* nothing of it was in the way */
+    counts(copy, 100, 0);
+    NONE(m_tag_first(copy));
+    NONE(m_pkthdr(bare));
+    NONE(tranship_m_pkthdr(NULL));
+    m_freem(m);
+    m_freem(copy);
+    m_freem(bare);
+}
+
+static int copies;
+
+static void from_device(const void *from, void *to, uint32_t len)
+{
+    copies++;
+    memcpy(to, from, len);
+}
+
+static void in_pieces(void)
+{
+    unsigned char a[3000], b[200], to[3200];
+    struct iovec pieces[3], room[2];
+    struct uio uio;
+    struct mbuf *m, *n;
+
+    for (int at = 0; at < 3000; at++)
+        a[at] = (unsigned char)at;
+    for (int at = 0; at < 200; at++)
+        b[at] = (unsigned char)(3000 + at);
+    memset(&uio, 0, sizeof uio);
+    pieces[0].iov_base = a;
+    pieces[0].iov_len = sizeof a;
+    pieces[1].iov_base = NULL;
+    pieces[1].iov_len = 0;
+    pieces[2].iov_base = b;
+    pieces[2].iov_len = sizeof b;
+    uio.uio_iov = pieces;
+    uio.uio_iovcnt = 3;
+    uio.uio_resid = 3200;
+    NONE(m_uiotombuf(&uio, M_NOWAIT, 0, MHLEN, M_PKTHDR));
+    uio.uio_resid = 3201; /* more than there are */
+    NONE(m_uiotombuf(&uio, M_NOWAIT, 0, 0, M_PKTHDR));
+    uio.uio_resid = 3200;
+    m = m_uiotombuf(&uio, M_NOWAIT, 1000, 16, M_PKTHDR);
+    counts(m, 1000, 0);
+    EXPECT(M_LEADINGSPACE(m) >= 16, 1);
+    EXPECT(uio.uio_resid, 2200);
+    EXPECT(uio.uio_iov == pieces && pieces[0].iov_base == a + 1000 && pieces[0].iov_len == 2000, 1);
+    n = m_uiotombuf(&uio, M_NOWAIT, 0, 0, 0);
+    EXPECT(m_flags(n) & M_PKTHDR, 0);
+    EXPECT(uio.uio_resid | uio.uio_iovcnt, 0);
+    EXPECT(m_length(n, NULL), 2200);
+    m_cat(m, n);
+    counts(m, 3200, 0);
+    EXPECT(m_sanity(m, 0), 1);
+    room[0].iov_base = to;
+    room[0].iov_len = 10;
+    room[1].iov_base = to + 10;
+    room[1].iov_len = sizeof to - 10;
+    uio.uio_iov = room;
+    uio.uio_iovcnt = 2;
+    uio.uio_resid = sizeof to;
+    EXPECT(m_mbuftouio(&uio, m, 2000), 0);
+    EXPECT(uio.uio_resid, 1200);
+    EXPECT(uio.uio_iovcnt, 1);
+    for (int at = 0; at < 2000; at++)
+        EXPECT(to[at], (unsigned char)at);
+    EXPECT(m_mbuftouio(NULL, m, 1), EINVAL);
+    EXPECT(m_mbuftouio(&uio, NULL, 1), EINVAL);
+    m_freem(m);
+
+    m = m_devget(a, 3000, 8, 5, NULL);
+    counts(m, 3000, 0);
+    EXPECT(m_pkthdr(m)->rcvif, 5);
+    EXPECT(M_LEADINGSPACE(m), 8);
+    m_freem(m);
+    m = m_devget(a, 3000, 8, 6, from_device);
+    counts(m, 3000, 0);
+    EXPECT(copies >= 1, 1);
+    EXPECT(m_pkthdr(m)->rcvif, 6);
+    NONE(m_devget(NULL, 1, 0, 0, NULL));
+    NONE(m_devget(a, -1, 0, 0, NULL));
+
+    EXPECT(m_fragment(m, M_NOWAIT, 0) == m, 1);
+    EXPECT(m_fragment(m, M_NOWAIT, -3) == m, 1);
+    m = m_fragment(m, M_NOWAIT, 100);
+    EXPECT(mbufs_of(m), 30);
+    counts(m, 3000, 0);
+    EXPECT(m_pkthdr(m)->rcvif, 6);
+    m = m_fragment(m, M_NOWAIT, -2);
+    EXPECT(mbufs_of(m) >= 12, 1); /* of at most 255 bytes */
+    counts(m, 3000, 0);
+    m = m_fragment(m, M_NOWAIT, -1);
+    for (n = m; m_next(m_next(n)) != NULL; n = m_next(n))
+        EXPECT(m_len(n), m_len(m));
+    counts(m, 3000, 0);
+    m_freem(m);
+}
+
+static void queues(void)
+{
+    struct mbufq mq, other;
+    struct mbuf *m, *n;
+
+    mbufq_init(&mq, 2);
+    mbufq_init(&other, 1);
+    NONE(mbufq_dequeue(&mq));
+    NONE(mbufq_flush(&mq));
+    for (int at = 1; at <= 2; at++)
+        EXPECT(mbufq_enqueue(&mq, counted(at)), 0);
+    EXPECT(mbufq_full(&mq) && !mbufq_empty(&mq) && mbufq_len(&mq) == 2, 1);
+    m = counted(3);
+    EXPECT(mbufq_enqueue(&mq, m), ENOBUFS);
+    counts(m, 3, 0); /* is still here */
+    EXPECT(mbufq_enqueue(&other, m), 0);
+    mbufq_concat(&mq, &other);
+    mbufq_concat(&mq, &mq);
+    EXPECT(mbufq_empty(&other), 1);
+    EXPECT(m_pktlen(mbufq_first(&mq)), 1);
+    EXPECT(mbufq_last(&mq) == m, 1);
+    n = mbufq_dequeue(&mq);
+    NONE(m_nextpkt(n));
+    EXPECT(m_pktlen(n), 1);
+    mbufq_prepend(&mq, n);
+    EXPECT(mbufq_len(&mq), 3);
+    m = mbufq_flush(&mq);
+    EXPECT(mbufq_empty(&mq) && mbufq_first(&mq) == NULL, 1);
+    for (int at = 1; at <= 3; at++) {
+        n = m_nextpkt(m);
+        counts(m, at, 0);
+        EXPECT(mbufq_enqueue(&mq, m), at <= 2 ? 0 : ENOBUFS);
+        if (at == 3)
+            m_freem(m);
+        m = n;
+    }
+    NONE(m);
+    mbufq_drain(&mq);
+    EXPECT(mbufq_len(&mq), 0);
+    EXPECT(mbufq_enqueue(&mq, NULL), EINVAL);
+    NONE(tranship_m_nextpkt(NULL));
+}
+
+static uint32_t references;
+
+/* The program counts the references, too: who makes it 0 frees. */
+static void own_counter(void)
+{
+    struct mbuf *m = m_gethdr(M_NOWAIT, MT_DATA), *copy, *again;
+
+    frees = 0;
+    references = 0;
+    EXPECT(m_extaddref(m, page, sizeof page, NULL, freed, page, &frees), EINVAL);
+    EXPECT(m_extaddref(m, page, sizeof page, &references, freed, page, &frees), 0);
+    EXPECT(m_extaddref(m, page, sizeof page, &references, freed, page, &frees), EBUSY);
+    EXPECT(references, 1);
+    EXPECT(m_setlen(m, 100), 0);
+    EXPECT(M_WRITABLE(m), 1);
+    references++; /* the program's own */
+    EXPECT(M_WRITABLE(m), 0);
+    EXPECT(m_extrefcnt(m), 2);
+    copy = m_copypacket(m, M_NOWAIT);
+    EXPECT(references, 3);
+    again = m_gethdr(M_NOWAIT, MT_DATA); /* a second mbuf that knows nothing of the first */
+    EXPECT(m_extaddref(again, page, sizeof page, &references, freed, page, &frees), 0);
+    EXPECT(m_extrefcnt(copy), 4);
+    m_freem(m);
+    m_freem(copy);
+    EXPECT(references, 2);
+    references--;
+    EXPECT(M_WRITABLE(again), 1);
+    EXPECT(frees, 0);
+    m_freem(again);
+    EXPECT(references, 0);
+    EXPECT(frees, 1);
+}
+
+static uma_zone_t clusters;
+
+static void cluster_free(void *item, void *unused)
+{
+    (void)unused;
+    uma_zfree(clusters, item);
+    frees++;
+}
+
+/* Clusters of the program's own: the zone counts the references, as the paper's do. */
+static void own_clusters(void)
+{
+    struct mbuf *m = m_gethdr(M_NOWAIT, MT_DATA), *copy;
+    void *cluster;
+
+    clusters = uma_zcreate("clusters", MCLBYTES, NULL, NULL, NULL, NULL, UMA_ALIGN_CACHE, UMA_ZONE_REFCNT);
+    THERE(cluster = uma_zalloc(clusters, M_NOWAIT));
+    frees = 0;
+    EXPECT(m_extaddref(m, cluster, MCLBYTES, uma_find_refcnt(clusters, cluster), cluster_free, cluster, NULL), 0);
+    EXPECT(m_append(m, 1000, page), 1);
+    EXPECT(m_data(m) == cluster, 1); /* in place */
+    copy = m_copypacket(m, M_NOWAIT);
+    EXPECT(*uma_find_refcnt(clusters, cluster), 2);
+    m_freem(m);
+    EXPECT(uma_zone_get_cur(clusters), 1);
+    m_freem(copy);
+    EXPECT(frees, 1);
+    EXPECT(*uma_find_refcnt(clusters, cluster), 0);
+    EXPECT(uma_zdestroy(clusters), 0);
+}
+
+static void limits_at_run_time(void)
+{
+    tranship_mbuf_options limits;
+    struct mbuf *m;
+
+    memset(&limits, 0, sizeof limits);
+    limits.size = sizeof limits;
+    EXPECT(tranship_mbufs_limits(mbufs, &limits, NULL), TRANSHIP_OK);
+    EXPECT(limits.mbufs > 0 && limits.jumbo16 > 0, 1);
+    uint64_t before = limits.jumbo16;
+    memset(&limits, 0, sizeof limits);
+    limits.size = sizeof limits;
+    limits.jumbo16 = 1;
+    EXPECT(tranship_mbufs_set_limits(mbufs, &limits, NULL), TRANSHIP_OK);
+    m = m_getjcl(M_NOWAIT, MT_DATA, M_PKTHDR, MJUM16BYTES);
+    THERE(m);
+    NONE(m_getjcl(M_NOWAIT, MT_DATA, M_PKTHDR, MJUM16BYTES));
+    limits.jumbo16 = before;
+    EXPECT(tranship_mbufs_set_limits(mbufs, &limits, NULL), TRANSHIP_OK);
+    EXPECT(tranship_mbufs_limits(mbufs, &limits, NULL), TRANSHIP_OK);
+    EXPECT(limits.jumbo16 == before, 1);
+    m_freem(m);
+    m = m_getjcl(M_NOWAIT, MT_DATA, M_PKTHDR, MJUM16BYTES);
+    THERE(m);
+    m_freem(m);
+    limits.clusters = UINT64_MAX; /* more clusters than mbufs */
+    EXPECT(tranship_mbufs_set_limits(mbufs, &limits, NULL), TRANSHIP_ERR_BAD_ARGUMENT);
+    limits.window_bytes = 1;
+    EXPECT(tranship_mbufs_set_limits(mbufs, &limits, NULL), TRANSHIP_ERR_BAD_ARGUMENT);
+    limits.size = 1;
+    EXPECT(tranship_mbufs_limits(mbufs, &limits, NULL), TRANSHIP_ERR_BAD_ARGUMENT);
+}
+
 int main(void)
 {
     tranship_mbuf_options options;
@@ -604,6 +865,12 @@ int main(void)
     tags();
     limits();
     too_long();
+    header_fields();
+    in_pieces();
+    queues();
+    own_counter();
+    own_clusters();
+    limits_at_run_time();
     nothing_there();
     m_freem(others);
     tranship_mbufs_close(mbufs);

@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <tranship/uma.h>
 #include <unistd.h>
 
@@ -209,8 +210,129 @@ static void many(void)
     }
 }
 
+/* A counter for each item, in the place where it stays. */
+static void counters(void)
+{
+    uma_zone_t zone = uma_zcreate("counted", 2048, NULL, NULL, NULL, NULL, UMA_ALIGN_CACHE, UMA_ZONE_REFCNT);
+    uma_zone_t none = uma_zcreate("none", 2048, NULL, NULL, NULL, NULL, UMA_ALIGN_CACHE, 0);
+    void *items[100], *other = uma_zalloc(none, M_NOWAIT);
+
+    for (int i = 0; i < 100; i++) {
+        THERE(items[i] = uma_zalloc(zone, M_NOWAIT));
+        THERE(uma_find_refcnt(zone, items[i]));
+        EXPECT(*uma_find_refcnt(zone, items[i]), 0);
+        *uma_find_refcnt(zone, items[i]) = (uint32_t)i + 1;
+        memset(items[i], 0xff, 2048);
+    }
+    for (int i = 0; i < 100; i++)
+        EXPECT(*uma_find_refcnt(zone, items[i]), i + 1);
+    NONE(uma_find_refcnt(none, other));
+    NONE(uma_find_refcnt(zone, other));
+    NONE(uma_find_refcnt(zone, NULL));
+    NONE(uma_find_refcnt(NULL, other));
+    for (int i = 0; i < 100; i++)
+        uma_zfree(zone, items[i]);
+    uma_zone_reclaim(zone, UMA_RECLAIM_DRAIN_CPU); /* the slabs go, and come again */
+    for (int i = 0; i < 100; i++) {
+        THERE(items[i] = uma_zalloc(zone, M_NOWAIT));
+        *(char *)items[i] = 1;
+    }
+    for (int i = 0; i < 100; i++)
+        EXPECT(*uma_find_refcnt(zone, items[i]), 0);
+    for (int i = 0; i < 100; i++)
+        uma_zfree(zone, items[i]);
+    uma_zfree(none, other);
+    EXPECT(uma_zdestroy(zone), 0);
+    EXPECT(uma_zdestroy(none), 0);
+}
+
+static char *device;
+static size_t given, taken;
+static uma_zone_t on_device;
+
+/* As a device's memory: runs of it, one after the other. */
+static void *device_alloc(uma_zone_t zone, size_t size, int domain, uint8_t *pflag, int wait)
+{
+    EXPECT(zone == on_device && domain == 0 && wait == M_NOWAIT, 1);
+    if (given + size > (size_t)64 * 4096)
+        return NULL;
+    *pflag = (uint8_t)(7 + given / size);
+    given += size;
+    return device + given - size;
+}
+
+static void device_free(void *mem, size_t size, uint8_t pflag)
+{
+    EXPECT((char *)mem >= device && (char *)mem < device + (size_t)64 * 4096, 1);
+    EXPECT(pflag, 7 + (size_t)((char *)mem - device) / size);
+    taken += size;
+}
+
+static void *no_pages(uma_zone_t zone, size_t size, int domain, uint8_t *pflag, int wait)
+{
+    (void)zone, (void)size, (void)domain, (void)pflag, (void)wait;
+    return NULL;
+}
+
+static void *odd_pages(uma_zone_t zone, size_t size, int domain, uint8_t *pflag, int wait)
+{
+    (void)zone, (void)size, (void)domain, (void)pflag, (void)wait;
+    return device + 64;
+}
+
+static void own_pages(void)
+{
+    void *items[1000];
+    int count = 0;
+
+    device = (char *)mmap(NULL, 64 * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    EXPECT(device != MAP_FAILED, 1);
+    on_device = uma_zcreate("device", 1000, NULL, NULL, NULL, NULL, UMA_ALIGN_CACHE, UMA_ZONE_REFCNT);
+    items[0] = uma_zalloc(on_device, M_NOWAIT);
+    EXPECT(uma_zone_set_allocf(on_device, device_alloc), EBUSY);
+    uma_zfree(on_device, items[0]);
+    EXPECT(uma_zone_set_allocf(on_device, NULL), EINVAL);
+    EXPECT(uma_zone_set_allocf(NULL, device_alloc), EINVAL);
+    EXPECT(uma_zone_set_allocf(on_device, no_pages), ENOMEM);
+    EXPECT(uma_zone_set_allocf(on_device, odd_pages), ENOMEM);
+    EXPECT(uma_zone_set_max(on_device, 900), 900);
+    EXPECT(uma_zone_set_allocf(on_device, device_alloc), 0);
+    EXPECT(uma_zone_get_max(on_device), 900);
+    for (; count < 1000; count++) {
+        char *item = (char *)uma_zalloc(on_device, M_NOWAIT);
+
+        if (item == NULL)
+            break;
+        EXPECT(item >= device && item + 1000 <= device + 64 * 4096, 1);
+        EXPECT((uintptr_t)item % 64, 0);
+        memset(item, count, 1000);
+        *uma_find_refcnt(on_device, item) = (uint32_t)count;
+        items[count] = item;
+    }
+    EXPECT(count >= 200, 1); /* most of 64 pages */
+    for (int i = 0; i < count; i++) {
+        EXPECT(*(unsigned char *)items[i], i % 256);
+        EXPECT(*uma_find_refcnt(on_device, items[i]), i);
+    }
+    /* Without a function that takes them back the pages stay, and are used again. */
+    for (int i = 0; i < count; i++)
+        uma_zfree(on_device, items[i]);
+    uma_zone_reclaim(on_device, UMA_RECLAIM_DRAIN_CPU);
+    EXPECT(taken, 0);
+    for (int i = 0; i < count; i++)
+        THERE(items[i] = uma_zalloc(on_device, M_NOWAIT));
+    uma_zone_set_freef(on_device, device_free);
+    for (int i = 0; i < count; i++)
+        uma_zfree(on_device, items[i]);
+    EXPECT(uma_zdestroy(on_device), 0);
+    EXPECT(taken, given);
+    munmap(device, 64 * 4096);
+}
+
 int main(void)
 {
+    counters();
+    own_pages();
     lives();
     limits();
     seconds();

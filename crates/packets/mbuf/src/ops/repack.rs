@@ -130,6 +130,14 @@ impl Chain {
     /// `NoBuffers` when there is no memory, or a limit is reached; `File` where a piece of a file cannot be read.
     #[doc(alias = "m_fragment")]
     pub fn fragment(&mut self, size: usize) -> Result<(), Error> {
+        self.fragment_with(|| size)
+    }
+
+    /// Copies all bytes into mbufs whose sizes `size` returns, one after the other; see [`fragment`](Self::fragment).
+    ///
+    /// # Errors
+    /// Those of [`fragment`](Self::fragment); the chain is as before.
+    pub fn fragment_with(&mut self, mut size: impl FnMut() -> usize) -> Result<(), Error> {
         self.routine(Routine::Fragment);
         let total = self.len();
         let mut flags = self.first().flags() & Flags::PKTHDR;
@@ -137,7 +145,7 @@ impl Chain {
         let mut chain: Option<Chain> = None;
         let (mut last, mut done) = (None::<Seg>, 0);
         while done < total || chain.is_none() {
-            let piece = size.clamp(1, MCLBYTES).min(total - done);
+            let piece = size().clamp(1, MCLBYTES).min(total - done);
             let new = self.inner().fit(How::NoWait, piece, kind, flags)?;
             match last {
                 None => chain = Some(Chain::new(new)),
