@@ -49,8 +49,8 @@ pub use aggregate::{Aggregate, MAX_PIECES};
 pub use aggregate_mut::AggregateMut;
 pub use buffer::{Buffer, BufferMut};
 pub use link::{
-    Body, ChannelEnd, Inline, Listener, Message, Opening, Payload, PayloadBack, PollItem, Receiver,
-    Released, Sender, Status, poll,
+    Body, ChannelEnd, Inbox, Inline, Listener, Message, Opening, Payload, PayloadBack, PollItem,
+    Receiver, Released, Sender, Status, poll,
 };
 pub use mapped::Mapped;
 pub use membership::{Domain, DomainBuilder};

@@ -265,6 +265,9 @@ typedef struct tranship_domain tranship_domain;
 /** An error: its kind and its text. */
 typedef struct tranship_error tranship_error;
 
+/** Takes buffers by their ids, which a program carries by an IPC of its own. Any thread. */
+typedef struct tranship_inbox tranship_inbox;
+
 /**
  * A name to which other domains connect. Any thread may use it, all at the same time; see tranship_listener_close for
  * its end.
@@ -547,6 +550,43 @@ int32_t tranship_domain_fd(const struct tranship_domain *domain);
  */
 tranship_status tranship_domain_turn(const struct tranship_domain *domain,
                                      struct tranship_error **error);
+
+/**
+ * Makes an inbox of what comes by `receiver`, in `out`. The receiver belongs to it from here on: do not use or close it.
+ * The inbox keeps at most `most` messages that were not taken, beside those that still lie in the channel. On failure
+ * the receiver stays the caller's.
+ *
+ * The sender sends a buffer by tranship_send, and then its tranship_buf_id by a pipe, a socket or a request. The ids are
+ * the same in both programs where memory is shared: at addresses `shm:` and `local:`.
+ *
+ * Close it with tranship_inbox_close.
+ */
+tranship_status tranship_inbox_create(struct tranship_receiver *receiver,
+                                      size_t most,
+                                      struct tranship_inbox **out,
+                                      struct tranship_error **error);
+
+/** Adds another channel to an inbox, for example another sender's. The receiver belongs to the inbox from here on. */
+tranship_status tranship_inbox_add(const struct tranship_inbox *inbox,
+                                   struct tranship_receiver *receiver,
+                                   struct tranship_error **error);
+
+/**
+ * Takes the message with the buffer of this id, in `out`, as of tranship_recv; an aggregate has the id of its first
+ * piece. Does not wait: the sender sends the buffer before its id. TRANSHIP_ERR_STALE: no such buffer was sent here, or
+ * it was taken as often as it was sent. TRANSHIP_ERR_LIMIT: too many messages were not taken
+ * (tranship_inbox_clear).
+ */
+tranship_status tranship_inbox_take(const struct tranship_inbox *inbox,
+                                    uint64_t id,
+                                    struct tranship_buf *out,
+                                    struct tranship_error **error);
+
+/** Releases all messages that were received and not taken; returns how many. 0 of NULL. */
+size_t tranship_inbox_clear(const struct tranship_inbox *inbox);
+
+/** Closes it, and its channels; messages that were not taken are released. NULL is nothing. */
+void tranship_inbox_close(struct tranship_inbox *inbox);
 
 /**
  * Listens at a name. Other domains open channels there, of which this side has the `end` TRANSHIP_SENDER or

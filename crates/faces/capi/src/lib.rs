@@ -28,6 +28,7 @@ mod buf;
 mod component;
 mod domain;
 mod given;
+mod inbox;
 mod link;
 mod listener;
 mod mbuf;

@@ -34,7 +34,7 @@
 #[doc(inline)]
 pub use tranship_core::{
     Aggregate, AggregateMut, Body, Buffer, BufferId, BufferMut, ChannelEnd, ChannelId,
-    ChannelOptions, Domain, DomainBuilder, DomainId, Error, ErrorKind, INLINE_BYTES, Inline,
+    ChannelOptions, Domain, DomainBuilder, DomainId, Error, ErrorKind, INLINE_BYTES, Inbox, Inline,
     Listener, MAX_PIECES, Mapped, Message, Opening, Outcome, Payload, PayloadBack, PollItem, Pool,
     PoolId, PoolOptions, Receiver, Released, SendError, Sender, Status, Trust, View, Wait,
     WhenFull, poll,

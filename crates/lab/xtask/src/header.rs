@@ -133,6 +133,7 @@ const NAMES: &[(&str, &str)] = &[
     ("DomainOptions", "tranship_domain_options"),
     ("Error", "tranship_error"),
     ("ChannelOptions", "tranship_channel_options"),
+    ("Inbox", "tranship_inbox"),
     ("Listener", "tranship_listener"),
     ("Pool", "tranship_pool"),
     ("PoolOptions", "tranship_pool_options"),

@@ -4,7 +4,7 @@
 //! (`driver`); one end's state (`shared`) and the work on it (`sleep`, `bell`, `registered`, `member`, `leave`); the
 //! two cursors (`sender`, `receiver`) and their payloads (`payload`, `back`); the making of ends (`end`, `typing`,
 //! `beside`, `open`, `inside`, `feed`, `local`, `carrier`, `listener`); waiting for several ends, and awaiting (`poll`,
-//! `pollable`, `reactor`, `looking`, `futures`, `carried`).
+//! `pollable`, `reactor`, `looking`, `futures`, `carried`); taking by id (`inbox`).
 
 mod address;
 mod back;
@@ -17,6 +17,7 @@ mod driver;
 mod end;
 mod feed;
 mod futures;
+mod inbox;
 mod inline;
 mod inside;
 mod leave;
@@ -49,6 +50,7 @@ pub use driver::Driver;
 pub use end::{ChannelEnd, Sealed};
 pub(crate) use feed::Feed;
 pub(crate) use futures::Registration;
+pub use inbox::Inbox;
 pub use inline::Inline;
 pub(crate) use listener::Accepts;
 pub use listener::Listener;

@@ -20,6 +20,7 @@ mod forward;
 mod given_up;
 mod heaps;
 mod hung;
+mod inbox;
 mod kit;
 mod limits;
 mod links;

@@ -7,8 +7,13 @@
  *   ptr = cbuf2buf(cb, len)                  cbuf_recv(receiver, &cb); ptr = cbuf2buf(&cb, len)
  *   cbuf_free(cb)                            cbuf_free(&cb)
  *
- * Two things differ, both because isolation is real here. What was sent is immutable, also for its sender; and who is not sent a buffer cannot
- * map it by its number (cbuf_id), which names it the same in every process all the same.
+ * Data and control apart: cbuf_send counts, and the id goes by the program's own IPC.
+ *
+ *   cbuf_send(cb); write(pipe, cb)           cbuf_send(sender, &cb); write(pipe, cbuf_id(&cb))
+ *   read(pipe, cb); ptr = cbuf2buf(cb, len)  read(pipe, id); ptr = cbuf_id2buf(inbox, id, len, &cb)      (tranship_inbox_create)
+ *
+ * Two things differ, both because isolation is real here. What was sent is immutable, also for its sender. An id is good for a process that
+ * was sent the buffer, and as often as it was sent.
  *
  * A cbuf that was sent is its sender's still, to read, until cbuf_free: its memory is reused when all have freed it. As in the paper, to
  * free one is never forgotten by a crash: a process's references go with it.
@@ -91,6 +96,22 @@ static inline tranship_status cbuf_recv(tranship_receiver *from, cbuf_t *cb)
 static inline const void *cbuf2buf(const cbuf_t *cb, size_t len)
 {
     return len > 0 && len <= cb->len ? tranship_data(cb) : NULL;
+}
+
+/**
+ * Where the bytes of a cbuf are whose id came by the program's own IPC, with a reference to it in `cb`. NULL: it was not sent to one of the
+ * inbox's channels as often as it was taken, or there are not `len` of them, or `len` is 0; then `cb` holds nothing.
+ */
+static inline const void *cbuf_id2buf(const tranship_inbox *from, uint64_t id, size_t len, cbuf_t *cb)
+{
+    const void *bytes;
+
+    if (tranship_inbox_take(from, id, cb, NULL) != TRANSHIP_OK)
+        return NULL;
+    bytes = cbuf2buf(cb, len);
+    if (bytes == NULL)
+        cbuf_free(cb);
+    return bytes;
 }
 
 #ifdef __cplusplus

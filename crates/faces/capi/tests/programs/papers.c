@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <tranship/cbuf.h>
+#include <unistd.h>
 
 #include "check.h"
 
@@ -76,6 +77,73 @@ static void cbufs(tranship_domain *domain)
     tranship_pool_close(pool);
 }
 
+static int by_pipe[2];
+
+/* Ids come by a pipe, in another order than the buffers. */
+static void *id_server(void *unused)
+{
+    tranship_domain *domain = join("ids");
+    tranship_receiver *from;
+    tranship_inbox *inbox;
+    uint64_t ids[3];
+    cbuf_t cb, other;
+
+    OK(tranship_open_receiver(domain, "ids", NULL, TRANSHIP_FOREVER, &from, NULL));
+    EXPECT(tranship_inbox_create(from, 0, &inbox, NULL), TRANSHIP_ERR_BAD_ARGUMENT); /* from is still here */
+    OK(tranship_inbox_create(from, 8, &inbox, NULL));
+    EXPECT(read(by_pipe[0], ids, sizeof ids), sizeof ids);
+    EXPECT(memcmp(cbuf_id2buf(inbox, ids[1], 4096, &cb), "1", 1), 0);
+    EXPECT(cbuf_id(&cb) == ids[1], 1);
+    EXPECT(memcmp(cbuf_id2buf(inbox, ids[0], 1, &other), "0", 1), 0);
+    cbuf_free(&cb);
+    cbuf_free(&other);
+    EXPECT(cbuf_id2buf(inbox, ids[0], 1, &cb) == NULL, 1); /* was sent once */
+    EXPECT(cb.kind, TRANSHIP_BUF_NONE);
+    EXPECT(cbuf_id2buf(inbox, ids[2], 1, &cb) == NULL, 1); /* was never sent */
+    EXPECT(tranship_inbox_take(inbox, ids[2], &cb, NULL), TRANSHIP_ERR_STALE);
+    EXPECT(tranship_inbox_take(inbox, 0, &cb, NULL), TRANSHIP_ERR_STALE);
+    EXPECT(cbuf_id2buf(inbox, ids[1], 4097, &cb) == NULL, 1); /* sent twice, and too short */
+    EXPECT(cb.kind, TRANSHIP_BUF_NONE);
+    EXPECT(tranship_inbox_take(inbox, ids[1], &cb, NULL), TRANSHIP_ERR_STALE); /* the second is used up */
+    EXPECT(tranship_inbox_clear(inbox), 0);
+    tranship_inbox_close(inbox);
+    EXPECT(tranship_inbox_take(NULL, 1, &cb, NULL), TRANSHIP_ERR_BAD_ARGUMENT);
+    tranship_domain_close(domain);
+    return unused;
+}
+
+static void ids_alone(tranship_domain *domain)
+{
+    tranship_listener *listener;
+    tranship_sender *to;
+    tranship_pool *pool;
+    pthread_t server;
+    uint64_t ids[3];
+    cbuf_t cb[3];
+
+    EXPECT(pipe(by_pipe), 0);
+    OK(tranship_pool_create(domain, 1 << 20, NULL, &pool, NULL));
+    OK(tranship_listen(domain, "ids", TRANSHIP_SENDER, NULL, &listener, NULL));
+    pthread_create(&server, NULL, id_server, NULL);
+    OK(tranship_accept_sender(listener, TRANSHIP_FOREVER, &to, NULL));
+    for (int i = 0; i < 3; i++) {
+        char *bytes = (char *)cbuf_alloc(pool, 4096, &cb[i]);
+
+        THERE(bytes);
+        *bytes = (char)('0' + i);
+        ids[i] = cbuf_id(&cb[i]);
+    }
+    OK(cbuf_send(to, &cb[0]));
+    OK(cbuf_send(to, &cb[1]));
+    OK(cbuf_send(to, &cb[1]));
+    EXPECT(write(by_pipe[1], ids, sizeof ids), sizeof ids);
+    pthread_join(server, NULL);
+    for (int i = 0; i < 3; i++)
+        cbuf_free(&cb[i]);
+    tranship_sender_close(to);
+    tranship_listener_close(listener);
+    tranship_pool_close(pool);
+}
 int main(void)
 {
     tranship_domain *domain;
@@ -83,6 +151,7 @@ int main(void)
     OK(tranship_embedded(NULL, &domain, NULL));
     tranship_domain_socket(domain, manager, sizeof manager);
     cbufs(domain);
+    ids_alone(domain);
     tranship_domain_close(domain);
     puts("as in the papers");
     return 0;

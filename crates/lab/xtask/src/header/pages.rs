@@ -41,6 +41,7 @@ const PAGES: &[(&str, &[&str], &str)] = &[
         ],
         "network buffers",
     ),
+    ("tranship_inbox", &["inbox"], "buffers by their ids alone"),
     (
         "tranship_listener",
         &["listener"],

@@ -1,0 +1,168 @@
+//! Buffers that were sent to this domain, taken by their ids alone.
+
+use crate::base::lock;
+use crate::error::{Error, ErrorKind};
+use crate::link::message::{Body, Message};
+use crate::link::receiver::Receiver;
+use std::collections::{HashMap, VecDeque};
+use std::sync::Mutex;
+use tranship_proto::BufferId;
+
+/// Takes buffers by their ids, for programs that carry ids by an IPC of their own: a pipe, a socket, a request. The channel
+/// transfers the data, as counted references. The program's own IPC transfers control.
+///
+/// The sender sends the buffer first, and its id after that. The receiver's side then finds the buffer, in whatever order
+/// ids come. An id of a buffer that was not sent here, or was taken already, is an error. A buffer that was sent twice
+/// can be taken twice. Any thread may take.
+///
+/// Ids are the same at both ends where memory is shared: at addresses `shm:` and `local:`.
+///
+/// ```
+/// # use tranship_core as tranship;
+/// # use tranship_core::{Domain, PoolOptions, Receiver, Sender};
+/// use tranship::{ErrorKind, Inbox};
+/// # let domain = Domain::embedded()?;
+/// # let pool = domain.create_pool(PoolOptions::new(1 << 20))?;
+/// # let listener = domain.listen::<Receiver>("local:frames")?;
+/// # let mut sender = domain.open::<Sender>("local:frames")?;
+/// # let receiver = listener.accept()?;
+///
+/// let inbox = Inbox::new(receiver, 100);
+/// let (first, second) = (pool.copy(b"first")?.freeze(), pool.copy(b"second")?.freeze());
+/// sender.send(first.clone())?; // counts a reference; the ids go by the program's own IPC
+/// sender.send(second.clone())?;
+/// assert_eq!(inbox.take(second.id())?.to_vec(), b"second");
+/// assert_eq!(inbox.take(first.id())?.to_vec(), b"first");
+/// assert_eq!(inbox.take(first.id()).unwrap_err().kind(), ErrorKind::Stale);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct Inbox {
+    kept: Mutex<Kept>,
+    most: usize,
+}
+
+#[derive(Debug, Default)]
+struct Kept {
+    receivers: Vec<Receiver>,
+    /// Messages that were received and not taken, in the order in which they came.
+    messages: HashMap<BufferId, VecDeque<Message>>,
+    len: usize,
+}
+
+impl Inbox {
+    /// Makes an inbox of what a channel brings. It keeps at most `most` messages that were not taken, beside those that
+    /// still lie in the channel.
+    #[must_use]
+    pub fn new(receiver: Receiver, most: usize) -> Inbox {
+        let receivers = vec![receiver];
+        Inbox {
+            kept: Mutex::new(Kept {
+                receivers,
+                ..Kept::default()
+            }),
+            most,
+        }
+    }
+
+    /// Adds another channel, for example another sender's.
+    pub fn add(&self, receiver: Receiver) {
+        lock(&self.kept).receivers.push(receiver);
+    }
+
+    /// Takes the message with the buffer of this id. An aggregate has the id of its first piece. A message without a buffer
+    /// has no id, and is released when it is found.
+    ///
+    /// # Errors
+    /// `Stale`: no such buffer was sent here, or it was taken as often as it was sent. `Limit`: so many messages were not
+    /// taken that no more can be looked at. Those of [`Receiver::try_recv`], except that a sender's end only ends its channel.
+    pub fn take(&self, id: BufferId) -> Result<Message, Error> {
+        let mut kept = lock(&self.kept);
+        if let Some(message) = kept.find(id) {
+            return Ok(message);
+        }
+        kept.receive(id, self.most)?;
+        kept.find(id).ok_or_else(|| {
+            let text = format!(
+                "no buffer {id} was sent here, or it was taken as often as it was sent: send a buffer before its id"
+            );
+            Error::new(ErrorKind::Stale, text)
+        })
+    }
+
+    /// Returns the number of messages that were received and not taken.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        lock(&self.kept).len
+    }
+
+    /// Says whether no message was received that was not taken.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Takes all messages that were received and not taken, in no order: for ids that will never come.
+    #[must_use]
+    pub fn drain(&self) -> Vec<Message> {
+        let mut kept = lock(&self.kept);
+        kept.len = 0;
+        let all = std::mem::take(&mut kept.messages);
+        all.into_values().flatten().collect()
+    }
+}
+
+impl Kept {
+    fn find(&mut self, id: BufferId) -> Option<Message> {
+        let queue = self.messages.get_mut(&id)?;
+        let message = queue.pop_front();
+        if queue.is_empty() {
+            self.messages.remove(&id);
+        }
+        self.len -= usize::from(message.is_some());
+        message
+    }
+
+    /// Receives until a message has this id, or nothing is there.
+    fn receive(&mut self, id: BufferId, most: usize) -> Result<(), Error> {
+        let mut at = 0;
+        while at < self.receivers.len() {
+            if self.len >= most {
+                let text = format!(
+                    "{most} messages were received and not taken: take them or drain the inbox, or make a larger one"
+                );
+                return Err(Error::new(ErrorKind::Limit, text));
+            }
+            match self.receivers[at].try_recv() {
+                Ok(Some(message)) => {
+                    let Some(came) = id_of(&message.body) else {
+                        continue;
+                    };
+                    self.messages.entry(came).or_default().push_back(message);
+                    self.len += 1;
+                    if came == id {
+                        return Ok(());
+                    }
+                }
+                Ok(None) => at += 1,
+                Err(error) if has_ended(error.kind()) => drop(self.receivers.swap_remove(at)),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+}
+
+fn has_ended(kind: ErrorKind) -> bool {
+    matches!(kind, ErrorKind::PeerGone | ErrorKind::PeerDied)
+}
+
+fn id_of(body: &Body) -> Option<BufferId> {
+    match body {
+        Body::Buffer(buf) => Some(buf.id()),
+        Body::BufferMut(buf) => Some(buf.id()),
+        Body::Aggregate(all) => all.pieces().front().map(|piece| piece.id()),
+        Body::AggregateMut(all) => all.pieces().front().map(|piece| piece.id()),
+        Body::Inline(_) | Body::Released(_) => None,
+    }
+}
