@@ -1,7 +1,7 @@
-//! The network device: a TAP device that is there already. Its frames cross as chains of mbufs, by reference.
+//! The network device: a TAP device that the supervisor opened. Its frames cross as chains of mbufs, by reference.
 //!
-//! The process opens the device, and then nothing more: the program's file can lock it (`sandbox.lock`). If it dies,
-//! frames are lost, and TCP sends them again: the device keeps its name and address.
+//! The process has a network namespace of its own, where the device is not, and opens nothing: the program's file can lock
+//! it (`sandbox.lock`). If it dies, the frames that it had are lost, and TCP sends them again.
 
 use crate::component::Ends;
 use crate::os::write_frame;
@@ -11,7 +11,7 @@ use crate::word::Word;
 use anyhow::{Context, Result};
 use rustix::io::Errno;
 use std::io::IoSliceMut;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 use tranship::mbuf::{Chain, Mbufs};
 use tranship::{Body, BufferMut, Pool};
@@ -27,11 +27,9 @@ const FULL: Duration = Duration::from_millis(1);
 /// Runs the component `device`, until it is stopped.
 ///
 /// # Errors
-/// A device that is not there; those of [`Ends::connect`].
-pub fn run(name: &str) -> Result<()> {
-    let tap = Tap::open(name, Offload::Segments).with_context(|| {
-        format!("the device {name} (`ip tuntap add dev {name} mode tap` makes it)")
-    })?;
+/// Those of [`Ends::connect`]; a descriptor that is no device.
+pub fn run(device: OwnedFd) -> Result<()> {
+    let tap = Tap::received(device, Offload::Segments);
     let mut ends = Ends::connect(To::Device)?;
     let mbufs = Mbufs::over_pool(&ends.pool)?;
     let mut room = Room::default();

@@ -48,8 +48,8 @@ enum What {
     Log(LogArguments),
     /// TCP/IP, where the clients' connections are not the kernel's.
     Tcpip(TcpipArguments),
-    /// The network device below it: a TAP device.
-    Device(DeviceArguments),
+    /// The network device below it: a TAP device, which the component's `listen` names.
+    Device,
     /// All of them in one process, without channels.
     One(OneArguments),
 }
@@ -202,13 +202,6 @@ struct TcpipArguments {
 }
 
 #[derive(Debug, Args)]
-struct DeviceArguments {
-    /// Name of the TAP device, which is there.
-    #[arg(long, default_value = "web0")]
-    tap: String,
-}
-
-#[derive(Debug, Args)]
 struct OneArguments {
     /// Address and port.
     #[arg(long, default_value = "127.0.0.1:8080")]
@@ -258,7 +251,10 @@ fn main() -> Result<()> {
         }),
         What::Log(given) => serve("log", |_| Ok(Log::new(log_file(given.file.as_deref())?))),
         What::Tcpip(given) => tcpip(&given),
-        What::Device(given) => device::run(&given.tap),
+        What::Device => match passed_sockets()?.pop() {
+            Some(device) => device::run(device),
+            None => bail!("no device: the component has `listen = [\"tap:NAME\"]`"),
+        },
         What::One(given) => one(&given),
     }
 }

@@ -212,6 +212,13 @@ fn the_service_goes_on_when_a_component_below_it_dies() {
     };
     let mut client = tap.client();
     assert_eq!(ask(&mut client).expect("a reply").status, 200);
+    let network = |process: &str| std::fs::read_link(format!("/proc/{process}/ns/net"));
+    let device = tap.site().wait_pid("device").to_string();
+    assert_ne!(
+        network(&device).expect("its network"),
+        network("thread-self").expect("this one"),
+        "the device is in no network of its process"
+    );
     // Frames are lost with a device, and no connection.
     tap.site().kill("device");
     assert_eq!(ask(&mut client).expect("a reply").body.len(), 100_000);

@@ -28,6 +28,21 @@ pub fn block_all() -> io::Result<Mask> {
     }
 }
 
+/// Waits for a signal, and returns its number. All signals must be blocked.
+pub fn wait() -> io::Result<i32> {
+    let mut all = MaybeUninit::<libc::sigset_t>::uninit();
+    let mut number = 0;
+    // SAFETY: both point to locals of the right type; sigfillset initialises the first, sigwait the second.
+    let error = unsafe {
+        libc::sigfillset(all.as_mut_ptr());
+        libc::sigwait(all.as_ptr(), &raw mut number)
+    };
+    match error {
+        0 => Ok(number),
+        error => Err(io::Error::from_raw_os_error(error)),
+    }
+}
+
 /// Starts a thread that no signal disturbs, with a stack of that many bytes.
 pub fn thread(
     name: &str,

@@ -43,7 +43,7 @@ const USUAL_WRITTEN: &[&str] = &["/dev/null", "/dev/zero", "/dev/full"];
 /// # }
 /// ```
 ///
-/// Sources: landlock(7), seccomp(2), capabilities(7), network_namespaces(7) of Linux.
+/// Sources: landlock(7), seccomp(2), capabilities(7), namespaces(7), pid_namespaces(7) of Linux.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Confined {
     /// Files and folders that may be read and run, besides the system's programs and libraries.
@@ -54,6 +54,9 @@ pub struct Confined {
     pub any_file: bool,
     /// The machine's network stays. Otherwise the program has a network namespace of its own, without an address.
     pub network: bool,
+    /// The machine's processes and mounts stay. Otherwise the program has a process namespace and a mount namespace of its
+    /// own: it sees, and can name, its own processes only.
+    pub any_process: bool,
     /// No system call is refused.
     pub any_call: bool,
     /// User that the program becomes; only root may change it.
@@ -73,20 +76,37 @@ pub struct Confined {
 }
 
 impl Confined {
-    /// Confines this process, for good. The process must have one thread.
-    ///
-    /// Steps in this order: network namespace, user, capabilities (all go, root's too), limits, files, system calls.
-    /// It does not block.
+    /// Confines the program, for good: [`separate`](Confined::separate), then [`restrict`](Confined::restrict). The process
+    /// must have one thread.
     ///
     /// # Errors
-    /// `System` with the step that the kernel refuses: a user without root, files without Landlock, a network namespace
-    /// where user namespaces are switched off. The process may be confined in part then, and should end.
+    /// Those of the two.
     pub fn confine(&self) -> Result<(), Error> {
-        if !self.network {
-            namespace::leave_network().map_err(system(
-                "a network namespace (`network = true` does without)",
-            ))?;
-        }
+        self.separate()?;
+        self.restrict()
+    }
+
+    /// Enters namespaces: network, processes and mounts. The process must have one thread.
+    ///
+    /// With a process namespace the call returns in a new process, the leader of a group of its own. The calling process
+    /// waits for it, passes signals on, and ends with its exit code: 128 and the number for a signal. When the calling
+    /// process dies, so does the new one. All processes of the namespace end with the new one.
+    ///
+    /// # Errors
+    /// `System` with the step that the kernel refuses: a user without root where user namespaces are switched off, a `/proc`
+    /// that is masked.
+    pub fn separate(&self) -> Result<(), Error> {
+        namespace::leave(!self.network, !self.any_process)
+    }
+
+    /// Takes this process's rights away, for good. The process must have one thread.
+    ///
+    /// Steps in this order: user, capabilities (all go, root's too), limits, files, system calls. It does not block.
+    ///
+    /// # Errors
+    /// `System` with the step that the kernel refuses: a user without root, files without Landlock. The process may be
+    /// confined in part then, and should end.
+    pub fn restrict(&self) -> Result<(), Error> {
         self.become_user()?;
         tranship_sys::confine::drop_capabilities(false).map_err(system("dropping capabilities"))?;
         self.limit()?;

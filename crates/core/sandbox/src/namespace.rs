@@ -1,13 +1,51 @@
-//! A network of the process's own: it has no address of the machine's.
+//! Namespaces of the process's own: neither the machine's network nor its processes are in them.
+//!
+//! ```text
+//!  supervisor ─► this process ─► first process of the namespace ─► the program, which goes on
+//!                waits            mounts /proc, waits, reaps
+//! ```
+//!
+//! A process enters a process namespace only by being born there. The first process of one ignores what it does not
+//! handle, SIGTERM, too: so the program is the second one, and gets signals from the first.
 
 use rustix::io::Errno;
+use rustix::process::{
+    Pid, Signal, WaitOptions, WaitStatus, getpid, kill_process_group,
+    set_parent_process_death_signal, setpgid, wait,
+};
 use rustix::thread::UnshareFlags;
 use std::io;
+use tranship_error::{Error, system};
+use tranship_sys::{confine, pidfd, signals};
 
-/// Leaves the machine's network, its abstract sockets, its System V queues and its host name. A process without the
-/// privilege gets a user namespace of its own, in which only its user and group exist.
-pub(crate) fn leave_network() -> io::Result<()> {
-    let flags = UnshareFlags::NEWNET | UnshareFlags::NEWIPC | UnshareFlags::NEWUTS;
+/// Leaves the machine's network (with its abstract sockets, System V queues and host name), and its processes (with its
+/// table of mounts). A process without the privilege gets a user namespace of its own, in which only its user and group
+/// exist.
+///
+/// With `processes` the call returns in a new process. The calling process waits for it, and ends with its exit code.
+pub(crate) fn leave(network: bool, processes: bool) -> Result<(), Error> {
+    let mut flags = UnshareFlags::empty();
+    if network {
+        flags |= UnshareFlags::NEWNET | UnshareFlags::NEWIPC | UnshareFlags::NEWUTS;
+    }
+    if processes {
+        flags |= UnshareFlags::NEWPID | UnshareFlags::NEWNS;
+    }
+    if flags.is_empty() {
+        return Ok(());
+    }
+    unshare_privileged(flags).map_err(system(
+        "namespaces of its own (`network = true` and `processes = true` do without)",
+    ))?;
+    match processes {
+        true => descend().map_err(system(
+            "a process namespace (`processes = true` does without)",
+        )),
+        false => Ok(()),
+    }
+}
+
+fn unshare_privileged(flags: UnshareFlags) -> io::Result<()> {
     match unshare(flags) {
         Err(Errno::PERM) => {}
         done => return Ok(done?),
@@ -19,6 +57,99 @@ pub(crate) fn leave_network() -> io::Result<()> {
     std::fs::write("/proc/self/setgroups", "deny")?;
     std::fs::write("/proc/self/uid_map", format!("{uid} {uid} 1"))?;
     std::fs::write("/proc/self/gid_map", format!("{gid} {gid} 1"))
+}
+
+/// Goes on as the second process of the new process namespace.
+// Crash: the kernel kills the first process with its parent, and all others of the namespace with the first one.
+fn descend() -> io::Result<()> {
+    let before = signals::block_all()?;
+    let outer = pidfd::open(getpid().as_raw_pid().unsigned_abs())?;
+    if let Some(first) = fork()? {
+        end_with(first, false);
+    }
+    set_parent_process_death_signal(Some(Signal::KILL))?;
+    if pidfd::is_dead(&outer)? {
+        std::process::exit(1);
+    }
+    own_mounts()?;
+    if let Some(program) = fork()? {
+        // Here and there: whichever is first.
+        let _ = setpgid(Some(program), Some(program));
+        end_with(program, true);
+    }
+    setpgid(None, None)?;
+    signals::restore(&before);
+    Ok(())
+}
+
+/// Waits for a child, and ends with its exit code: 128 and the number for a signal. The first process of a namespace
+/// passes signals on, and takes the end of every orphan.
+fn end_with(child: Pid, is_first: bool) -> ! {
+    // From here on the process only waits.
+    let _ = confine::drop_capabilities(false);
+    loop {
+        if is_first {
+            match signals::wait().map(Signal::from_named_raw) {
+                Ok(Some(Signal::CHILD)) => {}
+                // A program that has ended needs none.
+                Ok(Some(signal)) => _ = kill_process_group(child, signal),
+                Ok(None) | Err(_) => {}
+            }
+        }
+        let options = match is_first {
+            true => WaitOptions::NOHANG,
+            false => WaitOptions::empty(),
+        };
+        loop {
+            match wait(options) {
+                Ok(Some((pid, status))) if pid == child => std::process::exit(code(status)),
+                Ok(Some(_)) | Err(Errno::INTR) => {}
+                Ok(None) => break,
+                Err(_) => std::process::exit(1),
+            }
+        }
+    }
+}
+
+fn code(status: WaitStatus) -> i32 {
+    let signal = || status.terminating_signal().map(|signal| 128 + signal);
+    status.exit_status().or_else(signal).unwrap_or(1)
+}
+
+/// Makes a table of mounts of this process's own, with the `/proc` of its namespace. What the machine mounts and
+/// unmounts shows in it, and nothing of it shows there.
+fn own_mounts() -> io::Result<()> {
+    mount(c"none", c"/", libc::MS_REC | libc::MS_SLAVE)?;
+    let flags = libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOEXEC;
+    mount(c"proc", c"/proc", flags)
+}
+
+#[allow(unsafe_code)]
+fn mount(kind: &std::ffi::CStr, at: &std::ffi::CStr, flags: libc::c_ulong) -> io::Result<()> {
+    // SAFETY: the kernel reads the strings, which end in 0, and no further data.
+    let done = unsafe {
+        libc::mount(
+            kind.as_ptr(),
+            at.as_ptr(),
+            kind.as_ptr(),
+            flags,
+            std::ptr::null(),
+        )
+    };
+    match done {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Returns the child in the parent, and `None` in the child.
+#[allow(unsafe_code)]
+fn fork() -> io::Result<Option<Pid>> {
+    // SAFETY: the process has one thread, as the callers say, so the child finds no lock that another thread holds.
+    match unsafe { libc::fork() } {
+        ..0 => Err(io::Error::last_os_error()),
+        child => Ok(Pid::from_raw(child)),
+    }
 }
 
 #[allow(unsafe_code)]

@@ -72,6 +72,8 @@ pub(crate) struct Sandbox {
     #[serde(default)]
     pub network: bool,
     #[serde(default)]
+    pub processes: bool,
+    #[serde(default)]
     pub system_calls: Calls,
     #[serde(default)]
     pub lock: bool,

@@ -28,7 +28,7 @@ pub(crate) fn run(plan: &Plan, filter: &Filter) -> Result<i32> {
         any_call: rights.any_call,
         ..Confined::default()
     };
-    own.confine()?;
+    own.restrict()?;
     let component = Component::connect()?;
     let input = filter
         .stdin
@@ -141,10 +141,12 @@ fn acknowledge(item: Item) {
     }
 }
 
-/// Starts the program by a launcher of its own, so that the sandbox is the program's alone.
+/// Starts the program by a launcher of its own, so that the restrictions are the program's alone. The namespaces are
+/// those of this process.
 fn start(plan: &Plan, filter: &Filter) -> Result<Child> {
     let inner = Plan {
         parent: std::process::id(),
+        separated: true,
         filter: None,
         ..plan.clone()
     };

@@ -1,4 +1,5 @@
-//! The launcher: a process of one thread that takes on a component's rights, and becomes its program.
+//! The launcher: a process of one thread that takes on a component's rights, and becomes its program. With a process
+//! namespace its grandchild does; the launcher waits.
 //!
 //! The supervisor starts it as `tranship component PLAN`. So no code runs between a fork and an exec, and what a check
 //! tries is what a start does.
@@ -6,6 +7,7 @@
 use crate::filter;
 use crate::listen;
 use crate::plan::Plan;
+use crate::program::Rights;
 use anyhow::{Context, Result, bail};
 use rustix::process::{Signal, getppid, set_parent_process_death_signal};
 use std::os::unix::process::CommandExt;
@@ -18,35 +20,44 @@ use std::process::Command;
 pub fn launch(plan: &str) -> Result<i32> {
     let plan: Plan = serde_json::from_str(plan)
         .context("`tranship component` is started by `tranship run`, and not by people")?;
+    dies_with(plan.parent)?;
+    let rights = plan.rights.clone().map(Rights::confined);
+    if let Some(rights) = rights.as_ref().filter(|_| !plan.separated) {
+        rights.separate()?;
+    }
+    // Of the process that goes on.
+    let parent = parent();
     if let Some(filter) = &plan.filter {
-        dies_with(plan.parent)?;
         return filter::run(&plan, filter);
     }
-    let Some((program, arguments)) = plan.run.split_first() else {
-        if let Some(rights) = plan.rights {
-            rights.confined().confine()?;
-        }
+    let mut program = plan.run.first().map(Command::new);
+    if let Some(program) = &mut program {
+        listen::take(plan.listens, program)?;
+    }
+    if let Some(rights) = rights {
+        rights.restrict()?;
+    }
+    let Some(mut program) = program else {
         return Ok(0);
     };
-    let mut program = Command::new(program);
-    listen::take(plan.listens, &mut program)?;
-    if let Some(rights) = plan.rights {
-        rights.confined().confine()?;
-    }
-    // Last: a change of user takes it away.
-    dies_with(plan.parent)?;
-    let error = program.args(arguments).exec();
+    // Again: a change of user takes it away.
+    dies_with(parent)?;
+    let error = program.args(&plan.run[1..]).exec();
     Err(error).with_context(|| format!("cannot run {}", program.get_program().display()))
+}
+
+/// Returns the parent's number; 0: it is outside of this process namespace.
+fn parent() -> u32 {
+    getppid().map_or(0, |pid| pid.as_raw_nonzero().get().unsigned_abs())
 }
 
 /// Lets the kernel kill this process when its parent dies.
 // Crash: a parent that died before the call shows by another parent's number afterwards.
-fn dies_with(parent: u32) -> Result<()> {
+fn dies_with(expected: u32) -> Result<()> {
     set_parent_process_death_signal(Some(Signal::KILL)).context("prctl(PR_SET_PDEATHSIG)")?;
-    let now = getppid().map_or(0, |pid| pid.as_raw_nonzero().get().unsigned_abs());
-    // 0: the parent is outside of this process namespace.
-    if now != parent && now != 0 {
-        bail!("process {parent}, which started this one, has ended");
+    let now = parent();
+    if now != expected && now != 0 {
+        bail!("process {expected}, which started this one, has ended");
     }
     Ok(())
 }

@@ -1,7 +1,7 @@
-//! Sockets at which the supervisor listens for a component, so that a connection waits while the component is started
-//! again.
+//! Sockets at which the supervisor listens for a component, and network devices that it opens, so that connections and
+//! frames wait while the component is started again.
 //!
-//! The sockets travel to the launcher over its standard input, a Unix socket. So they are its descriptors from 3 on, as
+//! The descriptors travel to the launcher over its standard input, a Unix socket. So they are its descriptors from 3 on, as
 //! sd_listen_fds(3) describes, and no other process has them.
 
 use anyhow::{Context, Result, bail};
@@ -11,7 +11,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use tranship_sys::socket;
+use tranship_sys::{socket, tun};
 
 /// First descriptor of sd_listen_fds(3).
 const FIRST: i32 = 3;
@@ -25,24 +25,41 @@ pub enum Address {
     Tcp(SocketAddr),
     /// At a Unix socket.
     Unix(PathBuf),
+    /// At a TAP device of this name.
+    Tap(String),
 }
 
 impl Address {
-    /// Reads `127.0.0.1:8080`, `[::1]:8080`, or a path with a slash, which begins in `folder`.
+    /// Reads `127.0.0.1:8080`, `[::1]:8080`, `tap:web0`, or a path with a slash, which begins in `folder`.
     pub(crate) fn parse(text: &str, folder: &Path) -> Result<Address, String> {
+        if let Some(name) = text.strip_prefix("tap:") {
+            return match (1..=tun::MAX_NAME).contains(&name.len()) {
+                true => Ok(Address::Tap(name.to_owned())),
+                false => Err(format!(
+                    "the name of a device has 1 to {} bytes, not {}",
+                    tun::MAX_NAME,
+                    name.len()
+                )),
+            };
+        }
         if text.contains('/') {
             return Ok(Address::Unix(folder.join(text)));
         }
         text.parse().map(Address::Tcp).map_err(|why| {
             format!(
-                "{why}: it must be an IP address and a port (127.0.0.1:8080), or a path of a Unix socket with a slash"
+                "{why}: it must be an IP address and a port (127.0.0.1:8080), a path of a Unix socket with a slash, or a TAP device (tap:web0)"
             )
         })
     }
 
-    /// Listens. A Unix socket that a dead supervisor left is replaced.
+    /// Listens, or opens the device. A Unix socket that a dead supervisor left is replaced.
     pub(crate) fn listen(&self) -> Result<OwnedFd> {
         let listening: OwnedFd = match self {
+            Address::Tap(name) => {
+                return tun::tap(name, true).with_context(|| {
+                    format!("the device {name} (`ip tuntap add dev {name} mode tap` makes one)")
+                });
+            }
             Address::Tcp(address) => TcpListener::bind(address)
                 .with_context(|| format!("listening at {address}"))?
                 .into(),

@@ -13,9 +13,11 @@ pub struct Plan {
     pub run: Vec<String>,
     /// Rights; `None`: those of the supervisor.
     pub rights: Option<Rights>,
+    /// The launcher is in the component's namespaces.
+    pub separated: bool,
     /// For a program that knows nothing of channels.
     pub filter: Option<Filter>,
-    /// Number of listening sockets that come over standard input.
+    /// Number of sockets and devices that come over standard input.
     #[serde(default)]
     pub listens: usize,
 }

@@ -42,7 +42,7 @@ pub struct Component {
     pub ends: BTreeMap<String, (usize, Part)>,
     /// For a program that knows nothing of channels.
     pub filter: Option<Filter>,
-    /// Addresses at which the supervisor listens for it.
+    /// Addresses at which the supervisor listens for it, and devices that it opens.
     pub listen: Vec<Address>,
     /// Rules of starting and stopping. Other components are numbers in `after` and `receivers`.
     pub rules: Rules,
@@ -76,6 +76,8 @@ pub struct Rights {
     pub any_file: bool,
     /// The machine's network.
     pub network: bool,
+    /// The machine's processes.
+    pub any_process: bool,
     /// All system calls.
     pub any_call: bool,
     /// User.
@@ -103,6 +105,7 @@ impl Rights {
             write: self.write,
             any_file: self.any_file,
             network: self.network,
+            any_process: self.any_process,
             any_call: self.any_call,
             uid: self.uid,
             gid: self.gid,

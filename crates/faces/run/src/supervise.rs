@@ -61,7 +61,7 @@ pub struct Supervisor<'a> {
     running: Vec<Option<Running>>,
     signals: UnixStream,
     keeper: Option<u32>,
-    /// The sockets of each component.
+    /// The sockets and devices of each component.
     sockets: Vec<Vec<OwnedFd>>,
     /// The key of each process.
     keys: Vec<String>,
@@ -378,6 +378,7 @@ impl<'a> Supervisor<'a> {
             parent: std::process::id(),
             run,
             rights: None,
+            separated: false,
             filter: None,
             listens: 0,
         }

@@ -20,6 +20,7 @@ pub fn try_sandboxes(program: &Program) -> Result<Vec<Fault>> {
             parent: std::process::id(),
             run: Vec::new(),
             rights: Some(component.rights.clone()),
+            separated: false,
             filter: None,
             listens: 0,
         };

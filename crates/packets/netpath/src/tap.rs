@@ -41,6 +41,16 @@ impl Tap {
         })
     }
 
+    /// Takes a device that another process opened, which has [`name`](Tap::name) "".
+    #[must_use]
+    pub fn received(fd: OwnedFd, offload: Offload) -> Self {
+        Self {
+            fd,
+            name: String::new(),
+            offload,
+        }
+    }
+
     /// Returns the name that `ip link` shows.
     #[must_use]
     pub fn name(&self) -> &str {

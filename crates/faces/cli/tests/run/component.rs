@@ -225,6 +225,7 @@ fn ready() -> Result<(), Failed> {
 /// An action that a confined process must not be able to do, and whether it could.
 type Attempt = (&'static str, fn() -> bool);
 
+/// Returns the process that started this one: the supervisor, or the first process of the component's namespace.
 fn supervisor() -> i32 {
     rustix::process::getppid().map_or(0, |pid| pid.as_raw_nonzero().get())
 }

@@ -227,6 +227,21 @@ fn a_request_to_end_ends_all_and_is_no_failure() {
     }
 }
 
+/// The program is told, and not killed.
+#[test]
+fn a_request_to_end_reaches_the_program() {
+    let _dog = Watchdog::new();
+    let stage = Stage::new(
+        "[component.a]\nrun = [\"sh\", \"-c\", \"trap 'echo told > DIR/told; exit 0' TERM; echo > DIR/started; while :; do sleep 1000000 & wait $!; done\"]\nstop_in = \"100h\"\nsandbox.write = [\"DIR\"]\n",
+    );
+    let mut program = Running::start(&mut stage.command(&[]));
+    wait_for(&stage.dir.path().join("started"), |text| !text.is_empty());
+    program.signal(libc::SIGTERM);
+    assert_eq!(program.0.wait().expect("its end").code(), Some(0));
+    assert_eq!(stage.read("told"), "told\n");
+    stage.nothing_is_left();
+}
+
 #[test]
 fn nothing_outlives_a_killed_supervisor() {
     let _dog = Watchdog::new();
@@ -265,6 +280,11 @@ fn the_exit_code_is_that_of_the_first_failure() {
     let output = stage.run(&[]);
     assert_eq!(output.status.code(), Some(7), "{output:?}");
     stage.nothing_is_left();
+    let stage = Stage::new(
+        "[component.a]\nrun = [\"sh\", \"-c\", \"kill -KILL $$\"]\nrestart = \"never\"\n",
+    );
+    let killed = 128 + libc::SIGKILL;
+    assert_eq!(stage.run(&[]).status.code(), Some(killed));
     let stage = Stage::new(
         "[component.b]\nrun = [\"sh\", \"-c\", \"echo x >> DIR/tries; exit 8\"]\npause = \"1ms\"\ntries = 3\nsandbox.write = [\"DIR\"]\n",
     );

@@ -51,7 +51,8 @@ fn program(sandbox: &str) -> Stage {
 #[test]
 fn a_component_with_all_rights_can_do_most() {
     let _dog = Watchdog::new();
-    let stage = program("files = \"any\"\nnetwork = true\nsystem_calls = \"any\"\n");
+    let stage =
+        program("files = \"any\"\nnetwork = true\nprocesses = true\nsystem_calls = \"any\"\n");
     stage.runs_well();
     let could = stage.read("out/could");
     for what in [
@@ -72,11 +73,11 @@ fn a_confined_component_can_do_nothing_of_it() {
     assert_eq!(stage.read("out/could"), "could: \n");
 }
 
-/// The two locks hold one without the other: no system call is refused here.
+/// Each lock holds without the others: no system call is refused here, and the supervisor is in sight.
 #[test]
 fn landlock_alone_keeps_files_and_processes() {
     let _dog = Watchdog::new();
-    let stage = program("system_calls = \"any\"\n");
+    let stage = program("processes = true\nsystem_calls = \"any\"\n");
     stage.runs_well();
     let could = stage.read("out/could");
     for what in [
@@ -113,6 +114,45 @@ fn another_user_can_do_nothing_of_it_either() {
 fn an_ordinary_users_program_is_confined_as_well() {
     let _dog = Watchdog::new();
     let stage = program("");
+    ordinary_user_runs(&stage);
+    assert_eq!(stage.read("out/could"), "could: \n");
+}
+
+/// The processes in sight do not depend on Landlock, which would hide `/proc`.
+#[test]
+fn a_component_sees_no_process_but_its_own() {
+    let _dog = Watchdog::new();
+    let look = |sandbox: &str| {
+        let stage = Stage::new(&format!(
+            "[component.a]\nrun = [\"sh\", \"-c\", \"echo /proc/[0-9]* > DIR/seen; readlink /proc/self/ns/mnt > DIR/mounts\"]\nsandbox = {{ files = \"any\"{sandbox} }}\n",
+        ));
+        let open = std::fs::Permissions::from_mode(0o777);
+        std::fs::set_permissions(stage.dir.path(), open).expect("its mode");
+        stage
+    };
+    let mounts = std::fs::read_link("/proc/self/ns/mnt").expect("this test's mounts");
+    let mounts = format!("{}\n", mounts.display());
+    for is_ordinary in [false, true] {
+        let stage = look("");
+        match is_ordinary {
+            true => ordinary_user_runs(&stage),
+            false => stage.runs_well(),
+        }
+        assert_eq!(stage.read("seen"), "/proc/1 /proc/2\n");
+        assert_ne!(stage.read("mounts"), mounts);
+    }
+    let stage = look(", processes = true");
+    stage.runs_well();
+    assert!(
+        stage
+            .read("seen")
+            .contains(&format!("/proc/{} ", std::process::id()))
+    );
+    assert_eq!(stage.read("mounts"), mounts);
+}
+
+/// Runs a program, which must end well, as a user without rights.
+fn ordinary_user_runs(stage: &Stage) {
     let mut command = stage.command(&[]);
     if rustix::process::geteuid().is_root() {
         command.uid(NOBODY).gid(NOBODY).env("HOME", "/nonexistent");
@@ -120,7 +160,6 @@ fn an_ordinary_users_program_is_confined_as_well() {
     let output = command.output().expect("it runs");
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(0), "{said}");
-    assert_eq!(stage.read("out/could"), "could: \n");
 }
 
 /// A component that locks itself down holds the start of others up until it has.
@@ -128,7 +167,7 @@ fn an_ordinary_users_program_is_confined_as_well() {
 fn a_component_locks_itself_down_when_it_is_ready() {
     let _dog = Watchdog::new();
     let stage = Stage::new(
-        "[component.a]\nrun = [\"COMPONENT\", \"ready\"]\nready_in = \"60s\"\nbackground = true\nsandbox.lock = true\n[component.b]\nrun = [\"sh\", \"-c\", \"grep -l Seccomp_filters:.4 /proc/[0-9]*/status > DIR/seen; true\"]\nafter = [\"a\"]\nsandbox = { files = \"any\" }\n",
+        "[component.a]\nrun = [\"COMPONENT\", \"ready\"]\nready_in = \"60s\"\nbackground = true\nsandbox.lock = true\n[component.b]\nrun = [\"sh\", \"-c\", \"grep -l Seccomp_filters:.4 /proc/[0-9]*/status > DIR/seen; true\"]\nafter = [\"a\"]\nsandbox = { files = \"any\", processes = true }\n",
     );
     stage.runs_well();
     assert!(

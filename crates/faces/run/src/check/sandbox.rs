@@ -35,6 +35,7 @@ pub(super) fn rights(
         write: paths(find, &raw.write, folder),
         any_file: raw.files == Files::Any,
         network: raw.network,
+        any_process: raw.processes,
         any_call: raw.system_calls == Calls::Any,
         uid: raw.uid.as_ref().map(|uid| *uid.get_ref()),
         gid: raw.gid.as_ref().map(|gid| *gid.get_ref()),

@@ -63,6 +63,11 @@ fn each_fault_has_its_line() {
             "a time is",
         ),
         (
+            "[component.a]\nrun = [\"sh\"]\nlisten = [\"tap:sixteen-letters-\"]",
+            3,
+            "1 to 15 bytes, not 16",
+        ),
+        (
             "[component.a]\nrun = [\"sh\"]\nsandbox.read = [\"/no/such\"]",
             3,
             "/no/such",
