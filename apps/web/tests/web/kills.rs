@@ -216,7 +216,7 @@ fn resident(site: &Site) -> Option<u64> {
 
 #[test]
 fn a_killed_component_costs_its_requests_and_nothing_else() {
-    let _dog = Watchdog::new();
+    let dog = Watchdog::new();
     let kills = tranship_testkit::kills(20, 1000);
     let mut random = Random::printed("kills");
     let site = Site::start(&[]);
@@ -261,7 +261,7 @@ fn a_killed_component_costs_its_requests_and_nothing_else() {
             if *name == "front" {
                 shared.fronts.fetch_add(1, Ordering::SeqCst);
             }
-            println!("kill {kill}: {name}");
+            dog.step(format_args!("kill {kill}: {name}"));
             site.kill(name);
             // Another process is there, and serves; the others are those that were there.
             let now = loop {

@@ -304,7 +304,7 @@ fn ask_once(bytes: usize) -> Option<u16> {
 
 #[test]
 fn kills_under_load_give_no_wrong_answer() {
-    let _watchdog = Watchdog::new();
+    let dog = Watchdog::new();
     let Some(tap) = Tap::start(&[]) else { return };
     let mut random = Random::printed("kills below the server");
     let stop = AtomicBool::new(false);
@@ -325,7 +325,7 @@ fn kills_under_load_give_no_wrong_answer() {
         for kill in 0..kills(8, 1000) {
             let names = ["device", "tcpip", "front", "http", "dynamic"];
             let name = names[usize::try_from(random.below(5)).expect("below 5")];
-            println!("kill {kill}: {name}");
+            dog.step(format_args!("kill {kill}: {name}"));
             tap.site().kill(name);
             // The service is back.
             let before = answers.load(Ordering::Relaxed);

@@ -67,9 +67,10 @@ def _member(domain):
 
 
 def _made():
-    """Makes the program's manager and store; joins the manager that TRANSHIP_SOCKET names."""
+    """Makes the program's manager and store; joins the manager that TRANSHIP_SOCKET names. A component makes a manager of its own: that of
+    its program lets it have no name but those of the program's file."""
     name = f"mp-{os.getpid()}-{secrets.token_hex(4)}"
-    socket = os.environ.get("TRANSHIP_SOCKET")
+    socket = None if "TRANSHIP_COMPONENT" in os.environ else os.environ.get("TRANSHIP_SOCKET")
     own = f"{name}-home"
     domain = connect(own, socket=socket, helper_thread=True) if socket else embedded(own, helper_thread=True)
     return Family(_member(domain), _native.create_store(domain, name, _QUOTA, False), name)

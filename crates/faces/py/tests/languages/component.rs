@@ -75,3 +75,51 @@ fn a_program_has_a_component_in_each_language() {
         "{output:?}"
     );
 }
+
+const SQUARES: &str = r#"
+import tranship.mp as mp
+
+def work(numbers, squares):
+    while (number := numbers.get()) is not None:
+        squares.put(number * number)
+
+if __name__ == "__main__":
+    numbers, squares = mp.Queue(), mp.Queue()
+    worker = mp.Process(target=work, args=(numbers, squares), daemon=True)
+    worker.start()
+    numbers.put(12)
+    print("the square is", squares.get(), flush=True)
+    numbers.put(None)
+    worker.join()
+"#;
+
+/// The program's manager lets the component have no name, so queues are at a manager of its own.
+#[test]
+fn a_component_has_processes_and_queues_of_its_own() {
+    let stage = match stage() {
+        Ok(stage) => stage,
+        Err(why) => return skipped(why),
+    };
+    let _dog = Watchdog::within(super::super::stage::HOUR);
+    let folder = tranship_testkit::folder().expect("a folder");
+    let file = format!(
+        "[component.a]\nrun = [{:?}, \"squares.py\"]\nenv = {{ PYTHONPATH = {:?}, PYTHONDONTWRITEBYTECODE = \"1\" }}\nsandbox.files = \"any\"\nrestart = \"never\"\n[manager.pressure]\nwatch = false\n",
+        stage.python, stage.package
+    );
+    let path = folder.path().join("squares.toml");
+    std::fs::write(&path, file).expect("a file");
+    std::fs::write(folder.path().join("squares.py"), SQUARES).expect("a file");
+    let output = Command::new(artifact("tranship-cli", "tranship"))
+        .arg("run")
+        .arg(&path)
+        .stdin(Stdio::null())
+        .env("XDG_RUNTIME_DIR", folder.path())
+        .env_remove("TRANSHIP_SOCKET")
+        .output()
+        .expect("it runs");
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        output.status.success() && said.contains("the square is 144"),
+        "{output:?}"
+    );
+}
