@@ -9,6 +9,8 @@
 #   make library           builds what `make install` installs
 #   make install           copies it: the program, the C library, headers, manual: PREFIX=/usr/local, DESTDIR=, LIBDIR=PREFIX/lib
 #   make bench             the numbers (minutes); make bench BENCH=roundtrip for one bench
+#   make papers            every figure and table of the four papers, on one page: target/papers/index.html (minutes;
+#                          SCALE=whole: an hour; ONLY=FIGURE,...)
 #   make bench-build       builds the benches with every peer, and installs those that are missing
 #   make torture           the large models, long kill runs and chaos, and what needs Arrow (hours)
 #   make wheel             builds the Python package from here, installs it, and runs the programs of its documentation
@@ -20,6 +22,7 @@ CARGO ?= cargo
 FILE ?=
 BENCH ?=
 ONLY ?=
+SCALE ?= small
 PREFIX ?= /usr/local
 DESTDIR ?=
 # As cargo names it; `dev` builds faster.
@@ -27,7 +30,7 @@ PROFILE ?= release
 TARGET ?= $(or $(CARGO_TARGET_DIR),target)/$(if $(filter dev,$(PROFILE)),debug,$(PROFILE))
 export CARGO
 
-.PHONY: help demo web test quick lint bench bench-build torture wheel wheels site mutants library install deps
+.PHONY: help demo web test quick lint bench bench-build papers torture wheel wheels site mutants library install deps
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -55,6 +58,10 @@ bench-build:
 
 bench: bench-build
 	@scripts/bench.sh $(BENCH)
+
+papers: bench-build
+	$(CARGO) build --release -p tranship-lab -p tranship-cli -p tranship-web -p tranship-zcopy-preload
+	$(or $(CARGO_TARGET_DIR),target)/release/tranship-lab papers --scale $(SCALE) $(if $(ONLY),--only $(ONLY))
 
 torture:
 	@scripts/stages.sh libraries torture loom-torture

@@ -9,6 +9,7 @@ mod carriers;
 mod case;
 mod clock;
 mod collect;
+mod hops;
 mod instructions;
 mod line;
 mod machine;
@@ -25,6 +26,7 @@ mod python;
 mod queue;
 mod report;
 mod siege;
+mod spike;
 mod stats;
 mod systems;
 mod topic;
@@ -64,16 +66,22 @@ enum Name {
     Collect(Of<collect::Turns>),
     /// A buffer moved to another domain and given back, by each way that bytes travel, against a socket that carries them.
     Carriers(Of<carriers::Carriers>),
+    /// Buffers through a row of domains and back: one at a time, or as many as there are.
+    Hops(Of<hops::Hops>),
     /// Instructions, locked instructions and system calls of each operation.
     Instructions(Of<instructions::Instructions>),
     /// Arrays to and fro between two processes in Python, by the Python face and by its peers, beside Rust's round trip.
     Python(Of<python::Python>),
     /// Packets allocated and freed against DPDK's.
     Mbuf(Of<mbuf::Mbuf>),
+    /// Resident memory before, during and after a spike of packets, beside allocators that give nothing back.
+    MbufSpike(Of<spike::Spike>),
     /// iperf3 through a forwarder and against an echo server of mbufs, in network namespaces (as root).
     Netpath(Of<netpath::Netpath>),
     /// GETs from a cache server: ours by reference, copied in batches, and Debian's memcached.
     ZcCache(Of<zcopy::cache::Cache>),
+    /// The first write to a page that ZCopy protected, beside a native page fault and a system call.
+    ZcFault(Of<zcopy::fault::Fault>),
     /// Debian's Varnish, unmodified, with libtranship_zcopy.so and without, under wrk or ab.
     ZcVarnish(Of<zcopy::varnish::Varnish>),
     /// A publish through the library to 1, 32 and 200 subscribers of a topic.
@@ -109,12 +117,15 @@ fn main() -> ExitCode {
         Name::Alloc(of) => of.run("alloc"),
         Name::Collect(of) => of.run("collect"),
         Name::Carriers(of) => of.run("carriers"),
+        Name::Hops(of) => of.run("hops"),
         Name::Instructions(of) => of.run("instructions"),
         Name::Python(of) => of.run("python"),
         Name::Queue(of) => of.run("queue"),
         Name::Mbuf(of) => of.run("mbuf"),
+        Name::MbufSpike(of) => of.run("mbuf-spike"),
         Name::Netpath(of) => of.run("netpath"),
         Name::ZcCache(of) => of.run("zc-cache"),
+        Name::ZcFault(of) => of.run("zc-fault"),
         Name::ZcVarnish(of) => of.run("zc-varnish"),
         Name::Topic(of) => of.run("topic"),
         Name::Siege(of) => of.run("siege"),

@@ -5,7 +5,7 @@
 
 use anyhow::Result;
 use std::process::Command;
-use tranship_mbuf::Mbufs;
+use tranship_mbuf::{Calls, Mbufs, SIZE_CLASSES};
 use tranship_netpath::lab;
 use tranship_netpath::measure::{self as network, Load, Setup};
 use tranship_netpath::tap::Offload;
@@ -13,8 +13,8 @@ use tranship_netpath::tap::Offload;
 use crate::bench::Bench;
 use crate::options::Common;
 use crate::plan::{Cell, Outcome};
-use crate::report::Key;
-use crate::stats::Measured;
+use crate::report::{Key, Row};
+use crate::stats::{Facts, Measured};
 
 /// Socket and message sizes of the paper's TCP tests, bytes.
 const TCP: [(usize, usize); 6] = [
@@ -63,6 +63,8 @@ fn measure(common: &Common) -> Result<Outcome> {
         return Ok(outcome);
     }
     let mbufs = Mbufs::new()?;
+    mbufs.record_sizes(true);
+    let before = Calls::now();
     let setup = Setup {
         seconds: 1,
         ..Setup::default()
@@ -133,5 +135,29 @@ fn measure(common: &Common) -> Result<Outcome> {
         stream,
         &[("mbufs", network::echo, setup)],
     );
+    outcome.rows.extend(counts(&mbufs, &before));
     Ok(outcome)
+}
+
+/// Packets by size (the paper's figure 2), and calls of each routine (figure 3).
+#[allow(clippy::cast_precision_loss, reason = "counts for people")]
+fn counts(mbufs: &Mbufs, before: &Calls) -> Vec<Row> {
+    let row = |key: Key, name: &'static str, count: u64| {
+        let facts = Facts::from([(name.into(), count as f64)]);
+        Row::of("mbufs", key, &[Measured::facts(facts)])
+    };
+    let stats = mbufs.stats();
+    let bounds = SIZE_CLASSES.into_iter().chain([1 << 16]);
+    let sizes = bounds.zip(stats.sizes.0);
+    let sizes = sizes.map(|(bound, count)| row(Key::of("sizes").payload(bound), "packets", count));
+    let calls = Calls::now().since(before);
+    let calls = calls.iter().filter(|(.., count)| *count > 0);
+    let calls = calls.map(|(_, name, count)| row(Key::of("calls").op(name), "calls", count));
+    // The zones count what the routines' fast path does not.
+    let zones = [
+        ("m_getcl", stats.packets.allocs),
+        ("m_get, m_gethdr", stats.mbufs.allocs),
+    ];
+    let zones = zones.map(|(name, count)| row(Key::of("calls").op(name), "calls", count));
+    sizes.chain(calls).chain(zones).collect()
 }

@@ -31,6 +31,9 @@ pub struct Key {
     /// Requests under way at a time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub depth: Option<usize>,
+    /// Domains between the first and the last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hops: Option<usize>,
     /// The level of trust of what is moved.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trust: Option<&'static str>,
@@ -227,6 +230,7 @@ impl Key {
             (self.threads, "threads"),
             (self.cores, "cores"),
             (self.depth, "under way"),
+            (self.hops, "between"),
         ] {
             if let Some(n) = count {
                 let name = if n == 1 {

@@ -20,6 +20,8 @@ pub(crate) enum Command {
     ///
     /// A trace says what pools used and missed. Each of its pools becomes a program that wants as much, whatever it gets.
     Simulate(SimulateArgs),
+    /// Measures every figure and table of the four papers, beside their peers, and writes one page of all.
+    Papers(PapersArgs),
     /// The policies that there are, and the scenarios in which they can be tried.
     List {
         /// One JSON object.
@@ -109,6 +111,41 @@ pub(crate) struct ExperimentArgs {
     /// With --json: adds every period of every run.
     #[arg(long, requires = "json")]
     pub frames: bool,
+}
+
+/// How long the papers' figures are measured.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Scale {
+    /// Minutes: few sizes, short runs.
+    Small,
+    /// An hour: all sizes, and runs enough for figures to be kept.
+    Whole,
+}
+
+impl Scale {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Small => "small",
+            Self::Whole => "whole",
+        }
+    }
+}
+
+/// Runs the program of each figure, one after the other, and goes on where one fails.
+#[derive(ClapArgs, Clone, Debug)]
+#[command(after_help = "\
+Writes index.html (one page, which needs no other file), results.json, and the report of each figure as FIGURE.json.
+Exit code 2: a figure could not be measured; 5: an ordering did not hold.")]
+pub(crate) struct PapersArgs {
+    /// How long figures are measured.
+    #[arg(long, value_enum, default_value = "small")]
+    pub scale: Scale,
+    /// Measures only this figure; may be given several times, or separated by commas.
+    #[arg(long, value_name = "FIGURE", value_delimiter = ',')]
+    pub only: Vec<String>,
+    /// The folder of the page.
+    #[arg(long, value_name = "DIR", default_value = "target/papers")]
+    pub out: PathBuf,
 }
 
 /// Part of a process in an experiment.

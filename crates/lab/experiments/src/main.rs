@@ -1,6 +1,6 @@
-//! `tranship-lab`: a paper's experiments on memory scheduling with real processes, and a simulator of policies.
+//! `tranship-lab`: the papers' figures, experiments on memory scheduling with real processes, and a simulator of policies.
 //!
-//! NOT here: what a user's program runs, and pictures (`scripts/plot.py` draws what `--json` says).
+//! NOT here: what a user's program runs, and the benches (`tranship-bench`).
 
 #![deny(unsafe_code)]
 
@@ -13,6 +13,7 @@ mod lines;
 mod machine;
 mod orderings;
 mod output;
+mod papers;
 mod part;
 mod plan;
 mod played;
@@ -36,6 +37,7 @@ const NOT_SHOWN: u8 = 5;
 fn main() -> ExitCode {
     let held = match Args::parse().command {
         Command::Experiment(args) => experiment::run(&args),
+        Command::Papers(args) => papers::run(&args),
         Command::Simulate(args) => simulate::run(&args).map(|()| true),
         Command::List { json } => simulate::list(json).map(|()| true),
         Command::Part(args) => part::run(&args).map(|()| true),

@@ -1,6 +1,7 @@
 //! Rules about single files; one module a rule.
 
 mod causes;
+mod cited;
 mod headers;
 mod links;
 mod paths;
@@ -13,13 +14,15 @@ use std::path::Path;
 /// Runs every rule over every file.
 pub(crate) fn check(root: &Path) -> Result<Findings> {
     let mut findings = Findings::default();
-    for file in source::files(root)? {
+    let files = source::files(root)?;
+    for file in &files {
         findings.saw();
-        causes::check(&file, &mut findings);
-        headers::check(&file, &mut findings);
-        paths::check(&file, &mut findings);
-        links::check(root, &file, &mut findings);
+        causes::check(file, &mut findings);
+        headers::check(file, &mut findings);
+        paths::check(file, &mut findings);
+        links::check(root, file, &mut findings);
     }
+    cited::check(root, &files, &mut findings);
     Ok(findings)
 }
 

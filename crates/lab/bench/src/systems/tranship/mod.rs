@@ -6,7 +6,7 @@ mod alloc;
 mod collect;
 mod inline;
 pub mod join;
-mod moved;
+pub mod moved;
 mod service;
 pub use join::shape_of;
 

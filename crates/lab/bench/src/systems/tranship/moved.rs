@@ -17,7 +17,7 @@ use crate::peer::{Peer, Role};
 const PORTS: [u64; 2] = [21_000, 9_000];
 
 /// An address of this run; `link` tells its channels apart.
-fn address(scheme: &str, run: u64, link: u64) -> String {
+pub fn address(scheme: &str, run: u64, link: u64) -> String {
     let name = format!("bench-{run:x}-{link}");
     if !scheme.starts_with("tcp") {
         return format!("{scheme}:{name}");
@@ -26,18 +26,18 @@ fn address(scheme: &str, run: u64, link: u64) -> String {
     format!("{scheme}:127.0.0.1:{port}/{name}")
 }
 
-/// A domain that understands all addresses. Both sides of `local` have one.
-fn domain(scheme: &str, role: Role, party: &Party) -> Result<Domain> {
+/// A domain that understands all addresses. All sides of `local` have one.
+pub fn domain(scheme: &str, me: usize, party: &Party) -> Result<Domain> {
     static SHARED: OnceLock<Domain> = OnceLock::new();
-    let domain = match (scheme, role) {
-        ("local", Role::Pong) => {
+    let domain = match (scheme, me) {
+        ("local", 1..) => {
             // The first after the manager, the second after the domain.
             party.barrier()?;
             party.barrier()?;
             let shared = SHARED.get().context("no domain of the other thread's")?;
             return Ok(shared.clone());
         }
-        _ => join::domain(role.index(), party)?,
+        _ => join::domain(me, party)?,
     };
     tranship_channel::add_to(&domain)?;
     if scheme == "local" {
@@ -81,7 +81,7 @@ impl Peer for Moved {
 
     fn open(case: &Case, role: Role, party: &Party) -> Result<Self> {
         let (scheme, level) = case.way;
-        let domain = domain(scheme, role, party)?;
+        let domain = domain(scheme, role.index(), party)?;
         let [out, back] = [0, 1].map(|link| address(scheme, party.run, link));
         let copies = !(scheme == "local" || scheme == "shm" && level != Trust::None);
         // A carrier's threads run on the core of their side, which must leave it to them.

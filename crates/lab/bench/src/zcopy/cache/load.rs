@@ -1,11 +1,12 @@
 //! Clients of a server of memcached's protocol: many connections in a closed loop; what comes is dropped or copied. They never wait in
 //! the kernel.
 
+use super::super::counters::{Counters, MISSES};
 use crate::clock;
-use crate::stats::{Measured, Samples};
+use crate::stats::{Facts, Measured, Samples};
 use anyhow::{Context, Result, bail, ensure};
 use std::io::{ErrorKind, Read, Write};
-use std::net::TcpStream;
+use std::net::{TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
 use tranship_sys::stream;
 
@@ -16,13 +17,39 @@ const CPU: &str = "server_cpu_ns";
 /// And percent of a core.
 const SHARE: &str = "server_cpu_percent";
 
-/// Connections at a time.
-const CONNECTIONS: usize = 16;
+/// A datagram that does not come in that time was lost.
+const LOST: Duration = Duration::from_millis(200);
+/// Bytes before a datagram's part of an answer.
+const FRAME: usize = 8;
+
+/// How values are asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Carrier {
+    /// Connections that stay.
+    Kept,
+    /// A connection for each value: the paper's load by TCP.
+    Fresh,
+    /// Datagrams: the paper's load by UDP.
+    Datagrams,
+}
+
+impl Carrier {
+    /// Connections or sockets at a time; 36 in the paper.
+    fn count(self) -> usize {
+        match self {
+            Carrier::Kept => 16,
+            Carrier::Fresh | Carrier::Datagrams => 36,
+        }
+    }
+}
 
 /// What is asked.
 #[derive(Debug, Clone, Copy)]
 pub struct Load {
+    pub carrier: Carrier,
     pub port: u16,
+    /// Of UDP.
+    pub udp: u16,
     /// The server's process.
     pub pid: u32,
     /// Bytes of a value.
@@ -156,7 +183,7 @@ impl Numbers {
 pub fn run(load: Load) -> Result<Vec<Measured>> {
     let mut numbers = Numbers::new();
     let mut all = Vec::new();
-    for _ in 0..CONNECTIONS {
+    for _ in 0..load.carrier.count() {
         let mut one = Connection::new(&load)?;
         one.ask(&load, &mut numbers)?;
         all.push((one, clock::ticks()));
@@ -165,6 +192,7 @@ pub fn run(load: Load) -> Result<Vec<Measured>> {
     let mut samples = Samples::new(1 << 20, u32::try_from(load.depth)?);
     let start = Instant::now();
     let (mut begun, mut cpu, mut served) = (None::<Instant>, 0, 0u64);
+    let mut counters = None;
     let mut moved = Instant::now();
     loop {
         for (one, since) in &mut all {
@@ -184,18 +212,22 @@ pub fn run(load: Load) -> Result<Vec<Measured>> {
             // Until the set has been touched.
             None if start.elapsed() > load.budget => {
                 (begun, cpu) = (Some(Instant::now()), cpu_of(load.pid)?);
+                // Where there are none, the bench has said so.
+                counters = Counters::of(load.pid).ok();
             }
             Some(begun) if begun.elapsed() > load.budget && served > 0 => {
                 let cpu = cpu_of(load.pid)? - cpu;
                 let measured = samples.finish("").context("no sample")?;
                 let seconds = begun.elapsed().as_secs_f64();
-                let facts = [
+                let mut facts = Facts::from([
                     (CPU.into(), cpu as f64 / served as f64),
                     (SHARE.into(), cpu as f64 / seconds / 1e7),
-                ];
+                ]);
+                let misses = counters.and_then(|mut all: Counters| all.read().ok());
+                facts.extend(misses.map(|misses| (MISSES.into(), misses)));
                 return Ok(vec![Measured {
                     per_second: served as f64 / seconds,
-                    facts: facts.into(),
+                    facts,
                     ..measured
                 }]);
             }
@@ -204,33 +236,103 @@ pub fn run(load: Load) -> Result<Vec<Measured>> {
     }
 }
 
+enum Line {
+    Stream(TcpStream),
+    Datagrams(UdpSocket),
+    /// The next question opens one.
+    Closed,
+}
+
 struct Connection {
-    stream: TcpStream,
+    line: Line,
     /// Bytes that are still to come.
     missing: usize,
+    /// Of datagrams: the question's number and value, and when it was asked.
+    number: u16,
+    key: usize,
+    asked: Instant,
 }
 
 impl Connection {
     fn new(load: &Load) -> Result<Connection> {
-        let stream = TcpStream::connect(("127.0.0.1", load.port))?;
-        stream.set_nonblocking(true)?;
-        stream.set_nodelay(true)?;
-        Ok(Connection { stream, missing: 0 })
+        let line = match load.carrier {
+            Carrier::Kept => {
+                let stream = TcpStream::connect(("127.0.0.1", load.port))?;
+                stream.set_nonblocking(true)?;
+                stream.set_nodelay(true)?;
+                Line::Stream(stream)
+            }
+            Carrier::Fresh => Line::Closed,
+            Carrier::Datagrams => {
+                let socket = UdpSocket::bind("127.0.0.1:0")?;
+                socket.connect(("127.0.0.1", load.udp))?;
+                socket.set_nonblocking(true)?;
+                Line::Datagrams(socket)
+            }
+        };
+        Ok(Connection {
+            line,
+            missing: 0,
+            number: 0,
+            key: 0,
+            asked: Instant::now(),
+        })
     }
 
     /// Asks for values at random, as many as go together.
     fn ask(&mut self, load: &Load, numbers: &mut Numbers) -> Result<()> {
-        let keys = (0..load.depth).map(|_| get(numbers.next(load.count)));
-        self.stream.write_all(keys.collect::<String>().as_bytes())?;
         self.missing = answer(load) * load.depth;
+        match &mut self.line {
+            Line::Stream(stream) => {
+                let keys = (0..load.depth).map(|_| get(numbers.next(load.count)));
+                stream.write_all(keys.collect::<String>().as_bytes())?;
+            }
+            Line::Closed => {
+                let mut stream = TcpStream::connect(("127.0.0.1", load.port))?;
+                stream.write_all(get(numbers.next(load.count)).as_bytes())?;
+                stream.set_nonblocking(true)?;
+                // Closed with a reset: else the number of the port would be kept for a minute.
+                rustix::net::sockopt::set_socket_linger(&stream, Some(Duration::ZERO))?;
+                self.line = Line::Stream(stream);
+            }
+            Line::Datagrams(_) => {
+                self.key = numbers.next(load.count);
+                self.say(load)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends the question as a datagram, under another number.
+    fn say(&mut self, load: &Load) -> Result<()> {
+        self.number = self.number.wrapping_add(1);
+        (self.missing, self.asked) = (answer(load), Instant::now());
+        let mut request = vec![0; FRAME];
+        request[..2].copy_from_slice(&self.number.to_be_bytes());
+        request[4..6].copy_from_slice(&1u16.to_be_bytes());
+        request.extend_from_slice(get(self.key).as_bytes());
+        if let Line::Datagrams(socket) = &self.line {
+            socket.send(&request)?;
+        }
         Ok(())
     }
 
     /// Looks whether the answer is there, whole.
     fn hear(&mut self, load: &Load, room: &mut [u8]) -> Result<bool> {
-        let got = match load.copies {
-            true => self.stream.read(room),
-            false => stream::drop_unread(&self.stream, self.missing),
+        let got = match &mut self.line {
+            Line::Stream(stream) if load.copies => stream.read(room),
+            Line::Stream(stream) => stream::drop_unread(stream, self.missing),
+            Line::Datagrams(socket) => match socket.recv(room) {
+                Ok(got) if got > FRAME && room[..2] == self.number.to_be_bytes() => Ok(got - FRAME),
+                // A late part of an answer that was taken for lost.
+                Ok(_) => return Ok(false),
+                Err(_) if self.asked.elapsed() > LOST => {
+                    self.say(load)?;
+                    return Ok(false);
+                }
+                Err(error) => Err(error),
+            },
+            Line::Closed => bail!("not connected"),
         };
         match got {
             Ok(0) => bail!("the server is gone"),
@@ -241,7 +343,11 @@ impl Connection {
             Err(error) if error.kind() == ErrorKind::WouldBlock => {}
             Err(error) => return Err(error.into()),
         }
-        Ok(self.missing == 0)
+        let is_whole = self.missing == 0;
+        if is_whole && load.carrier == Carrier::Fresh {
+            self.line = Line::Closed;
+        }
+        Ok(is_whole)
     }
 }
 

@@ -34,6 +34,8 @@ pub struct Given {
 pub struct Served {
     child: Child,
     pub port: u16,
+    /// Of UDP.
+    pub udp: u16,
     _folder: Option<tempfile::TempDir>,
 }
 
@@ -62,13 +64,18 @@ impl Served {
         let mut child = command.spawn().context("starting a server")?;
         let mut line = String::new();
         BufReader::new(child.stdout.take().context("no output")?).read_line(&mut line)?;
-        let port = line.trim().parse();
+        let ports = line.split_whitespace().map(str::parse);
+        let ports: Vec<u16> = ports.collect::<Result<_, _>>().unwrap_or_default();
         let mut served = Served {
             child,
             port: 0,
+            udp: 0,
             _folder: None,
         };
-        served.port = port.with_context(|| format!("{system} said {line:?}"))?;
+        let [port, udp] = ports[..] else {
+            bail!("{system} said {line:?}");
+        };
+        (served.port, served.udp) = (port, udp);
         Ok(served)
     }
 
@@ -79,7 +86,7 @@ impl Served {
         let mut command = Command::new(program);
         // -1: any port.
         command
-            .args(["-l", "127.0.0.1", "-p", "-1", "-U", "0"])
+            .args(["-l", "127.0.0.1", "-p", "-1", "-U", "-1"])
             .args(["-t", "1", "-c", "4096", "-I", "2m"])
             .args(["-m", &(place.memory >> 20).to_string()])
             .env("MEMCACHED_PORT_FILENAME", &ports)
@@ -95,6 +102,7 @@ impl Served {
         let mut served = Served {
             child,
             port: 0,
+            udp: 0,
             _folder: Some(folder),
         };
         let begun = Instant::now();
@@ -107,10 +115,11 @@ impl Served {
                 bail!("{}: {status}: {said}", program.display());
             }
             if let Ok(text) = std::fs::read_to_string(&ports) {
-                let port = text
-                    .lines()
-                    .find_map(|line| line.strip_prefix("TCP INET: "));
-                served.port = port.context("no port")?.trim().parse()?;
+                let port = |name| -> Result<u16> {
+                    let port = text.lines().find_map(|line| line.strip_prefix(name));
+                    Ok(port.context("no port")?.trim().parse()?)
+                };
+                (served.port, served.udp) = (port("TCP INET: ")?, port("UDP INET: ")?);
                 return Ok(served);
             }
             ensure!(begun.elapsed() < PATIENCE, "it does not listen");
@@ -148,6 +157,7 @@ pub fn child((system, memory): (String, u64)) -> Result<()> {
         .context("no such server")?;
     let server = Server::start(Options {
         listen: SocketAddr::from(([127, 0, 0, 1], 0)),
+        udp: Some(SocketAddr::from(([127, 0, 0, 1], 0))),
         memory,
         threads: 1,
         connections: 4096,
@@ -155,7 +165,8 @@ pub fn child((system, memory): (String, u64)) -> Result<()> {
         way: *way,
         ..Options::default()
     })?;
-    println!("{}", server.address().port());
+    let udp = server.udp().context("no UDP")?;
+    println!("{} {}", server.address().port(), udp.port());
     std::io::stdout().flush()?;
     loop {
         std::thread::park();
