@@ -2,6 +2,8 @@
 #
 #   make demo [FILE=...]   the main job on real input, under a minute
 #   make web               the web server of isolated components, with a page to look at: http://127.0.0.1:8080/
+#   make panorama          a panorama by OpenCV's stages in isolated processes (needs libopencv-stitching-dev, libopencv-imgcodecs-dev,
+#                          lomiri-wallpapers-16.04)
 #   make test              everything that must be green: format, lints, features, layers, tidy, tests, loom models, examples;
 #                          lists at its end what was skipped (TRANSHIP_NO_SKIP=1 makes that a failure)
 #   make quick             between two edits: format, lints and unit tests, from the files of the last build
@@ -30,7 +32,7 @@ PROFILE ?= release
 TARGET ?= $(or $(CARGO_TARGET_DIR),target)/$(if $(filter dev,$(PROFILE)),debug,$(PROFILE))
 export CARGO
 
-.PHONY: help demo web test quick lint bench bench-build papers torture wheel wheels site mutants library install deps
+.PHONY: help demo web panorama test quick lint bench bench-build papers torture wheel wheels site mutants library install deps
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -41,6 +43,10 @@ demo:
 web:
 	$(CARGO) build --release --quiet -p tranship-cli -p tranship-web
 	PATH="$(abspath $(or $(CARGO_TARGET_DIR),target)/release):$$PATH" tranship run apps/web/web.toml
+
+panorama:
+	$(CARGO) build --release --quiet -p tranship-cli -p tranship-capi -p tranship-panorama
+	$(or $(CARGO_TARGET_DIR),target)/release/tranship-panorama picture
 
 test:
 	@scripts/stages.sh deps fmt clippy features rules doc test loom examples

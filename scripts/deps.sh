@@ -5,7 +5,7 @@
 # compiler is an error.
 set -uo pipefail
 
-# what:package:why. What: a program; `lib:` a shared library; `h:` a file of the system's headers; `py:` a module of Debian's Python; `pc:` what pkg-config
+# what:package:why. What: a program; `lib:` a shared library; `h:` a file of the system's headers; `file:` any file; `py:` a module of Debian's Python; `pc:` what pkg-config
 # knows; `pip:` a module that pip installs, into an environment under the target folder that has Debian's modules, too.
 # Packages that are called otherwise elsewhere: the first that there is.
 tests=(
@@ -37,6 +37,9 @@ more=(
     "chromium:chromium:opens the manager's page"
     "clang:clang:compiles the C programs and the headers, too"
     "h:opencv4/opencv2/core.hpp:libopencv-core-dev:images in pools"
+    "h:opencv4/opencv2/stitching.hpp:libopencv-stitching-dev:the panorama"
+    "h:opencv4/opencv2/imgcodecs.hpp:libopencv-imgcodecs-dev:the panorama"
+    "file:/usr/share/backgrounds/picosdeeuropa_by_Aitzol_Berasategi.jpg:lomiri-wallpapers-16.04:its photograph"
     "py:torch:python3-torch:tensors by reference, and the DataLoader"
     "py:pandas:python3-pandas:frames in pools"
     "py:joblib:python3-joblib:its backend"
@@ -81,6 +84,7 @@ found() {
     case $1 in
     lib:*) [[ $(ldconfig -p) == *"	${1#lib:} "* ]] ;;
     h:*) [ -e "/usr/include/${1#h:}" ] ;;
+    file:*) [ -e "${1#file:}" ] ;;
     py:*) /usr/bin/python3 -c "import ${1#py:}" 2>/dev/null ;;
     pip:*) "$environment/bin/python" -c "import ${1#pip:}" 2>/dev/null ;;
     pc:*) pkg-config --exists "${1#pc:}" 2>/dev/null ;;

@@ -452,6 +452,15 @@ tranship_status tranship_aggregate_piece(const struct tranship_buf *aggregate,
                                          struct tranship_error **error);
 
 /**
+ * Gives another handle of piece `at`, as tranship_buf_clone does: a shared buf, which outlives the aggregate. `out` need
+ * not be initialised.
+ */
+tranship_status tranship_aggregate_clone_piece(const struct tranship_buf *aggregate,
+                                               size_t at,
+                                               struct tranship_buf *out,
+                                               struct tranship_error **error);
+
+/**
  * Releases the content: the memory goes back to its pool when no domain has it any more. An empty buf and NULL are
  * fine.
  */

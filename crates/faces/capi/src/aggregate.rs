@@ -4,7 +4,7 @@ use crate::buf::{BUF_AGGREGATE, Buf, place};
 use crate::given::{there, wrong};
 use crate::pool::Pool;
 use crate::status::{Error, Status, border, quietly};
-use facade::Aggregate;
+use facade::{Aggregate, Buffer};
 use std::ffi::c_void;
 use std::mem::MaybeUninit;
 
@@ -96,16 +96,37 @@ pub extern "C" fn tranship_aggregate_piece(
     error: Option<&mut Option<Box<Error>>>,
 ) -> Status {
     border(error, || {
-        let buf = there(aggregate, "aggregate")?;
-        if buf.kind != BUF_AGGREGATE {
-            return Err(buf.other_kind("an aggregate"));
-        }
-        let pieces = buf.aggregate().map(Aggregate::pieces);
-        let count = pieces.map_or(0, |pieces| pieces.len());
-        let piece = pieces.and_then(|pieces| pieces.get(at));
-        let piece = piece.ok_or_else(|| wrong(format!("piece {at} of an aggregate of {count}")))?;
+        let piece = piece(aggregate, at)?;
         there(ptr, "ptr")?.write(piece.view().as_ptr().cast());
         there(len, "len")?.write(piece.len());
         Ok(())
     })
+}
+
+/// Gives another handle of piece `at`, as tranship_buf_clone does: a shared buf, which outlives the aggregate. `out` need
+/// not be initialised.
+#[unsafe(no_mangle)]
+pub extern "C" fn tranship_aggregate_clone_piece(
+    aggregate: Option<&Buf>,
+    at: usize,
+    out: Option<&mut MaybeUninit<Buf>>,
+    error: Option<&mut Option<Box<Error>>>,
+) -> Status {
+    border(error, || {
+        let out = place(out, "out")?;
+        out.put_shared(piece(aggregate, at)?.clone());
+        Ok(())
+    })
+}
+
+/// Returns a piece, if it is there.
+fn piece(aggregate: Option<&Buf>, at: usize) -> Result<&Buffer, facade::Error> {
+    let buf = there(aggregate, "aggregate")?;
+    if buf.kind != BUF_AGGREGATE {
+        return Err(buf.other_kind("an aggregate"));
+    }
+    let pieces = buf.aggregate().map(Aggregate::pieces);
+    let count = pieces.map_or(0, |pieces| pieces.len());
+    let piece = pieces.and_then(|pieces| pieces.get(at));
+    piece.ok_or_else(|| wrong(format!("piece {at} of an aggregate of {count}")))
 }

@@ -231,7 +231,7 @@ fn an_image_is_received_where_it_was_born() {
             assert_eq!(is, other_is, "{what}");
             assert_eq!(place == other_place, what != "copy", "{line}, {other}");
         }
-        assert_eq!(sent.lines().count(), 6, "{sent}");
+        assert_eq!(sent.lines().count(), 9, "{sent}");
         assert!(there.next().is_some_and(|line| line.starts_with("row ")));
     }
 }

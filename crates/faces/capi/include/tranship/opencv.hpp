@@ -15,6 +15,9 @@
  * SIGSEGV, as the kernel does not let it; a sender who does changes what others are reading. Clone it to change it. Its buffer stays until
  * the last matrix over it is gone, here and there.
  *
+ * Several matrices go as one message: images.send(sender, mats, ...) and recv(receiver, mats, ...) with a std::vector<cv::Mat>. Each has
+ * its own buffer there, which goes back when the last matrix over it is gone.
+ *
  * A part of a matrix (a region, some rows, a reshape) is sent without a copy if it is what is first sent of its buffer. Any other part, and
  * what was not born in a pool, is copied into the pool.
  */
@@ -235,27 +238,40 @@ class MatAllocator : public cv::MatAllocator
     tranship_status send(tranship_sender *to, const cv::Mat &mat, int64_t timeout_ns, uint64_t word = 0,
                          tranship_error **error = nullptr) const
     {
-        detail::held *has = detail::held_by(mat);
-
-        if (mat.dims == 0 || has == nullptr)
-            return send_copy(to, mat, timeout_ns, word, error);
         tranship_buf sent;
-        {
-            std::lock_guard<std::mutex> one(has->sending);
-            const uint64_t offset = static_cast<uint64_t>(mat.data - mat.u->origdata);
-
-            const bool exclusive = has->buf.kind == TRANSHIP_BUF_EXCLUSIVE;
-            if (exclusive ? !detail::write_shape(has->buf, mat, offset) : !is_what_was_sent(*has, mat, offset))
-                return send_copy(to, mat, timeout_ns, word, error);
-            tranship_status status = exclusive ? tranship_freeze(&has->buf, error) : TRANSHIP_OK;
-            if (status == TRANSHIP_OK)
-                status = tranship_buf_clone(&has->buf, &sent, error);
-            if (status != TRANSHIP_OK)
-                return status;
-        }
+        tranship_status status = shared(mat, timeout_ns, &sent, error);
+        if (status != TRANSHIP_OK)
+            return status;
         sent.word = word;
-        tranship_status status = tranship_send(to, &sent, timeout_ns, error);
+        status = tranship_send(to, &sent, timeout_ns, error);
         tranship_release(&sent); /* what was not sent */
+        return status;
+    }
+
+    /** Sends matrices as one message, an aggregate. At least one, at most 4096. */
+    tranship_status send(tranship_sender *to, const std::vector<cv::Mat> &mats, int64_t timeout_ns, uint64_t word = 0,
+                         tranship_error **error = nullptr) const
+    {
+        tranship_buf all;
+        tranship_status status = mats.empty() ? TRANSHIP_ERR_BAD_ARGUMENT : tranship_aggregate(pool, &all, error);
+
+        if (status != TRANSHIP_OK)
+            return status;
+        for (const cv::Mat &mat : mats) {
+            tranship_buf piece;
+
+            status = shared(mat, timeout_ns, &piece, error);
+            if (status == TRANSHIP_OK) {
+                status = tranship_aggregate_push_back(&all, &piece, error);
+                tranship_release(&piece); /* what was not pushed */
+            }
+            if (status != TRANSHIP_OK)
+                break;
+        }
+        all.word = word;
+        if (status == TRANSHIP_OK)
+            status = tranship_send(to, &all, timeout_ns, error);
+        tranship_release(&all);
         return status;
     }
 
@@ -321,8 +337,23 @@ class MatAllocator : public cv::MatAllocator
         return made;
     }
 
-    tranship_status send_copy(tranship_sender *to, const cv::Mat &mat, int64_t timeout, uint64_t word,
-                              tranship_error **error) const
+    /* A handle of a matrix's buffer, to be sent; of a copy if the matrix is not in a pool, or is another part of it than was sent. */
+    tranship_status shared(const cv::Mat &mat, int64_t timeout, tranship_buf *out, tranship_error **error) const
+    {
+        detail::held *has = detail::held_by(mat);
+
+        if (mat.dims == 0 || has == nullptr)
+            return shared_copy(mat, timeout, out, error);
+        std::lock_guard<std::mutex> one(has->sending);
+        const uint64_t offset = static_cast<uint64_t>(mat.data - mat.u->origdata);
+        const bool exclusive = has->buf.kind == TRANSHIP_BUF_EXCLUSIVE;
+        if (exclusive ? !detail::write_shape(has->buf, mat, offset) : !is_what_was_sent(*has, mat, offset))
+            return shared_copy(mat, timeout, out, error);
+        tranship_status status = exclusive ? tranship_freeze(&has->buf, error) : TRANSHIP_OK;
+        return status == TRANSHIP_OK ? tranship_buf_clone(&has->buf, out, error) : status;
+    }
+
+    tranship_status shared_copy(const cv::Mat &mat, int64_t timeout, tranship_buf *out, tranship_error **error) const
     {
         if (mat.dims == 0)
             return TRANSHIP_ERR_BAD_ARGUMENT;
@@ -334,7 +365,7 @@ class MatAllocator : public cv::MatAllocator
             return status;
         cv::Mat copy = over(data, mat.dims, mat.size.p, mat.type(), steps);
         mat.copyTo(copy);
-        return send(to, copy, timeout, word, error);
+        return shared(copy, timeout, out, error);
     }
 
     static bool is_what_was_sent(const detail::held &has, const cv::Mat &mat, uint64_t offset)
@@ -392,6 +423,39 @@ inline tranship_status recv(tranship_receiver *from, cv::Mat &out, int64_t timeo
         *word = buf.word;
     status = mat_of(buf, out);
     tranship_release(&buf);
+    return status;
+}
+
+/**
+ * Receives matrices that were sent as one message, also a single one, and their word. What is no message of matrices is
+ * TRANSHIP_ERR_BAD_ARGUMENT, and gone; `out` is then as before.
+ */
+inline tranship_status recv(tranship_receiver *from, std::vector<cv::Mat> &out, int64_t timeout_ns, uint64_t *word = nullptr,
+                            tranship_error **error = nullptr)
+{
+    tranship_buf all;
+    tranship_status status = tranship_recv(from, timeout_ns, &all, error);
+
+    if (status != TRANSHIP_OK)
+        return status;
+    if (word != nullptr)
+        *word = all.word;
+    std::vector<cv::Mat> mats(all.kind == TRANSHIP_BUF_AGGREGATE ? tranship_aggregate_count(&all) : 1);
+    if (all.kind != TRANSHIP_BUF_AGGREGATE) {
+        status = mat_of(all, mats[0]);
+    } else {
+        for (size_t i = 0; i < mats.size() && status == TRANSHIP_OK; i++) {
+            tranship_buf piece;
+
+            status = tranship_aggregate_clone_piece(&all, i, &piece, error);
+            if (status == TRANSHIP_OK)
+                status = mat_of(piece, mats[i]);
+            tranship_release(&piece);
+        }
+    }
+    tranship_release(&all);
+    if (status == TRANSHIP_OK)
+        out.swap(mats);
     return status;
 }
 

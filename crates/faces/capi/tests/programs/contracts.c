@@ -173,7 +173,7 @@ static void *peer(void *unused)
     tranship_error *error = NULL;
     tranship_domain *domain;
     tranship_receiver *receiver;
-    tranship_buf buf;
+    tranship_buf buf, piece;
     unsigned char bytes[10];
     const void *ptr;
     size_t len;
@@ -194,6 +194,13 @@ static void *peer(void *unused)
     OK(tranship_aggregate_piece(&buf, 1, &ptr, &len, &error));
     EXPECT(len, 6);
     EXPECT(tranship_aggregate_piece(&buf, 2, &ptr, &len, &error), TRANSHIP_ERR_BAD_ARGUMENT);
+    OK(tranship_aggregate_clone_piece(&buf, 1, &piece, &error));
+    EXPECT(piece.kind, TRANSHIP_BUF_SHARED);
+    EXPECT(tranship_data(&piece) == ptr, 1);
+    tranship_release(&piece);
+    EXPECT(tranship_aggregate_clone_piece(&buf, 2, &piece, &error), TRANSHIP_ERR_BAD_ARGUMENT);
+    EXPECT(piece.kind, TRANSHIP_BUF_NONE);
+    EXPECT(tranship_aggregate_clone_piece(&copy, 0, &piece, &error), TRANSHIP_ERR_BAD_ARGUMENT);
     OK(tranship_copy_out(&buf, 0, bytes, 10, &error));
     EXPECT(memcmp(bytes, "headabcdef", 10), 0);
     OK(tranship_copy_out(&buf, 3, bytes, 2, &error));

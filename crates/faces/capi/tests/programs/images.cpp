@@ -81,6 +81,26 @@ static void lies(tranship_pool *pool, tranship_sender *to)
     lie(pool, to, 2, CV_32FC1, 2, 2, 10, 40, 4);                   /* not aligned */
 }
 
+/* A message of several pieces, of which only the first is a matrix. */
+static void no_images(tranship_pool *pool, tranship_sender *to)
+{
+    const tranship::detail::extent extents[2] = {{4, 4}, {4, 1}};
+    const tranship::detail::shape_end shape = {tranship::detail::shape_magic, 0, CV_8UC1, 2, 2};
+    tranship_buf all, piece;
+
+    OK(tranship_aggregate(pool, &all, NULL));
+    for (int i = 0; i < 2; i++) {
+        OK(tranship_alloc(pool, 128, TRANSHIP_FOREVER, &piece, NULL));
+        std::memset(piece.ptr, 0, piece.len);
+        if (i == 0) {
+            std::memcpy(static_cast<char *>(piece.ptr) + piece.len - sizeof shape, &shape, sizeof shape);
+            std::memcpy(static_cast<char *>(piece.ptr) + piece.len - sizeof shape - sizeof extents, extents, sizeof extents);
+        }
+        OK(tranship_aggregate_push_back(&all, &piece, NULL));
+    }
+    OK(tranship_send(to, &all, TRANSHIP_FOREVER, NULL));
+}
+
 static void send_all(tranship_domain *domain)
 {
     const int sizes[] = {4, 5, 6};
@@ -123,10 +143,23 @@ static void send_all(tranship_domain *domain)
         say("copy", foreign);
         OK(images.send(to, foreign, TRANSHIP_FOREVER));
         EXPECT(images.send(to, cv::Mat(), TRANSHIP_FOREVER), TRANSHIP_ERR_BAD_ARGUMENT);
+        /* Several as one message: sent before, from outside, and new. */
+        std::vector<cv::Mat> many = {frame, foreign, images.mat(20, 30, CV_64FC1)};
+        fill(many[2], 5);
+        say("frame", many[0]);
+        say("copy", many[1]);
+        say("frame", many[2]);
+        OK(images.send(to, many, TRANSHIP_FOREVER, 9));
+        OK(images.send(to, frame, TRANSHIP_FOREVER));
+        EXPECT(images.send(to, std::vector<cv::Mat>(), TRANSHIP_FOREVER), TRANSHIP_ERR_BAD_ARGUMENT);
+        many[1] = cv::Mat();
+        EXPECT(images.send(to, many, TRANSHIP_FOREVER), TRANSHIP_ERR_BAD_ARGUMENT);
         kept = whole.rowRange(1, 3);
     }
     EXPECT(kept.rows, 2);
     kept = kept.clone(); /* its allocator is gone, and its buffer was not */
+    OK(tranship_send_bytes(to, "no image", 8, 0, TRANSHIP_FOREVER, NULL));
+    no_images(pool, to);
     OK(tranship_send_bytes(to, "no image", 8, 0, TRANSHIP_FOREVER, NULL));
     lies(pool, to);
     /* More than fits: each goes when both ends have let it go. */
@@ -175,7 +208,17 @@ static void receive_all(tranship_domain *domain)
         }
     }
     EXPECT(word, 0);
-    row = kept.row(500);
+    std::vector<cv::Mat> many;
+    OK(tranship::recv(from, many, TRANSHIP_FOREVER, &word));
+    EXPECT(word, 9);
+    EXPECT(many.size(), 3);
+    for (size_t i = 0; i < many.size(); i++)
+        say(i == 1 ? "copy" : "frame", many[i]);
+    row = many[0].row(500);
+    OK(tranship::recv(from, many, TRANSHIP_FOREVER, &word)); /* a single one */
+    EXPECT(many.size(), 1);
+    EXPECT(many[0].rows, 1080);
+    many.clear();
     kept.release();
     mat.release();
     /* The kernel keeps who received it from writing. */
@@ -188,6 +231,9 @@ static void receive_all(tranship_domain *domain)
     waitpid(child, &status, 0);
     EXPECT(WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV, 1);
     EXPECT(tranship::recv(from, mat, TRANSHIP_FOREVER), TRANSHIP_ERR_BAD_ARGUMENT); /* inline */
+    EXPECT(tranship::recv(from, many, TRANSHIP_FOREVER), TRANSHIP_ERR_BAD_ARGUMENT); /* one of two is none */
+    EXPECT(many.empty(), 1);
+    EXPECT(tranship::recv(from, many, TRANSHIP_FOREVER), TRANSHIP_ERR_BAD_ARGUMENT); /* inline */
     for (int i = 0; i < LIES; i++)
         EXPECT(tranship::recv(from, mat, TRANSHIP_FOREVER), TRANSHIP_ERR_BAD_ARGUMENT);
     EXPECT(mat.empty(), 1);
