@@ -43,7 +43,7 @@ const HOUSE: &[Folder] = &[
         3,
         &["tranship", "observe", "run", "cli", "capi", "py"],
     ),
-    Folder::new("apps", 4, &["web", "thumbnails"]),
+    Folder::new("apps", 4, &["web", "thumbnails", "panorama"]),
     Folder::new(
         "lab",
         5,

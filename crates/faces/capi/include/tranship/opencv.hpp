@@ -203,7 +203,10 @@ inline bool in_pool(const cv::Mat &mat)
     return detail::held_by(mat) != nullptr;
 }
 
-/** Has matrices lie in a pool. Any thread. The pool has to stay as long as this, but matrices outlive both. */
+/**
+ * Has matrices lie in a pool. Any thread. The pool has to stay as long as this, but matrices outlive both. Matrices of less than 4 KiB
+ * that OpenCV creates lie in its own memory, because functions create many of them for a moment. They are copied when they are sent.
+ */
 class MatAllocator : public cv::MatAllocator
 {
   public:
@@ -225,7 +228,7 @@ class MatAllocator : public cv::MatAllocator
     cv::Mat mat(int dims, const int *sizes, int type) const
     {
         std::vector<size_t> steps(static_cast<size_t>(dims));
-        cv::UMatData *data = allocate(dims, sizes, type, nullptr, steps.data(), cv::ACCESS_RW, cv::USAGE_DEFAULT);
+        cv::UMatData *data = from_pool(dims, sizes, type, steps.data());
 
         return over(data, dims, sizes, type, steps);
     }
@@ -278,16 +281,9 @@ class MatAllocator : public cv::MatAllocator
     cv::UMatData *allocate(int dims, const int *sizes, int type, void *given, size_t *step, cv::AccessFlag flags,
                            cv::UMatUsageFlags usage) const override
     {
-        if (given != nullptr)
+        if (given != nullptr || is_small(dims, sizes, type))
             return cv::Mat::getStdAllocator()->allocate(dims, sizes, type, given, step, flags, usage);
-        tranship_error *error = nullptr;
-        cv::UMatData *data = nullptr;
-        if (born(dims, sizes, type, step, timeout_ns, &data, &error) != TRANSHIP_OK) {
-            const std::string why = tranship_error_message(error);
-            tranship_error_free(error);
-            CV_Error(cv::Error::StsNoMem, why);
-        }
-        return data;
+        return from_pool(dims, sizes, type, step);
     }
 
     bool allocate(cv::UMatData *data, cv::AccessFlag, cv::UMatUsageFlags) const override
@@ -301,6 +297,18 @@ class MatAllocator : public cv::MatAllocator
     }
 
   private:
+    cv::UMatData *from_pool(int dims, const int *sizes, int type, size_t *step) const
+    {
+        tranship_error *error = nullptr;
+        cv::UMatData *data = nullptr;
+        if (born(dims, sizes, type, step, timeout_ns, &data, &error) != TRANSHIP_OK) {
+            const std::string why = tranship_error_message(error);
+            tranship_error_free(error);
+            CV_Error(cv::Error::StsNoMem, why);
+        }
+        return data;
+    }
+
     /* Memory for a matrix, and its steps. */
     tranship_status born(int dims, const int *sizes, int type, size_t *step, int64_t timeout, cv::UMatData **out,
                          tranship_error **error) const
@@ -367,6 +375,17 @@ class MatAllocator : public cv::MatAllocator
         mat.copyTo(copy);
         return shared(copy, timeout, out, error);
     }
+
+    static bool is_small(int dims, const int *sizes, int type)
+    {
+        size_t bytes = static_cast<size_t>(CV_ELEM_SIZE(type));
+
+        for (int i = 0; i < dims && bytes < small_bytes; i++)
+            bytes *= static_cast<size_t>(sizes[i]);
+        return bytes < small_bytes;
+    }
+
+    enum : size_t { small_bytes = 4096 };
 
     static bool is_what_was_sent(const detail::held &has, const cv::Mat &mat, uint64_t offset)
     {

@@ -134,6 +134,12 @@ static void send_all(tranship_domain *domain)
         OK(images.send(to, part, TRANSHIP_FOREVER));
         say("copy", whole); /* of which a part was sent */
         OK(images.send(to, whole, TRANSHIP_FOREVER));
+        late.allocator = &images;
+        late.create(31, 33, CV_32FC1); /* small: not in the pool, unless it is asked for */
+        EXPECT(tranship::in_pool(late), 0);
+        EXPECT(tranship::in_pool(images.mat(31, 33, CV_32FC1)), 1);
+        late.create(32, 32, CV_32FC1);
+        EXPECT(tranship::in_pool(late), 1);
         solid = images.mat(3, sizes, CV_32FC1);
         fill(solid, 3);
         say("solid", solid);
