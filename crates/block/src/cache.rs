@@ -8,7 +8,7 @@
 
 use crate::lease::Lease;
 use crate::slots::Slots;
-use crate::{BLOCK_BYTES, Data, Done, Fault, Info, Job, Op, Request, Store, sum};
+use crate::{BLOCK_BYTES, Data, Done, Extent, Fault, Info, Job, Op, Request, Store, sum};
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -498,6 +498,10 @@ impl<S: Store> Store for Cached<S> {
 
     fn piece(&self, len: usize) -> usize {
         self.below.piece(len)
+    }
+
+    fn extents(&self, offset: u64, len: u64, most: usize) -> Vec<Extent> {
+        self.below.extents(offset, len, most)
     }
 
     fn submit(&self, job: Job) {

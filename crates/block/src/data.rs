@@ -7,7 +7,7 @@ use crate::memory::Heap;
 use std::io::Read;
 use std::time::Duration;
 use tranship_core::error::OutOfBounds;
-use tranship_core::{Buffer, BufferMut, Error, Pool};
+use tranship_core::{Aggregate, Buffer, BufferMut, Error, Pool};
 
 /// Bytes of a request. Those of 4 KiB or more begin at a page.
 ///
@@ -63,6 +63,17 @@ impl Own {
         self.buffer.truncate(len + head.len());
         Ok(self.buffer.freeze())
     }
+}
+
+/// Makes a message of data that came from another domain, as it lies there, and of this head. The head is in memory that
+/// the other domain cannot write.
+pub(crate) fn pass_on(data: &Buffer, head: &[u8], pool: &Pool) -> Result<Aggregate, Error> {
+    let mut own = pool.try_alloc(head.len())?;
+    own.write(0, head)?;
+    let mut both = Aggregate::new();
+    both.push_back(data.clone())?;
+    both.push_back(own.freeze())?;
+    Ok(both)
 }
 
 impl Data {

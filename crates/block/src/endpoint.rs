@@ -117,7 +117,8 @@ impl Endpoint {
         format!("{}.answer", self.address)
     }
 
-    /// Returns the options of a pool to send from. It is for one connection, because its other end can read all of it.
+    /// Returns the options of a pool to send from. It is for one connection, because its other end can read all of it. A
+    /// proxy there passes its buffers on.
     pub(crate) fn pool(&self) -> PoolOptions {
         PoolOptions::new(POOL_BYTES)
             .name("block")
@@ -125,6 +126,7 @@ impl Endpoint {
             .keep(KEPT_BYTES)
             .slots(SLOTS)
             .trust(self.trust)
+            .allow_forward(true)
     }
 
     /// Returns the options of both ends of both channels. A waiting thread leaves the processor to working threads, and

@@ -6,7 +6,7 @@
 //! others get no lease for a while after it: while several clients write, none caches.
 
 use crate::lease::TERM;
-use crate::{Data, Fault, Info, Job, Lease, Op, Store};
+use crate::{Data, Extent, Fault, Info, Job, Lease, Op, Store};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -290,6 +290,9 @@ impl Store for Tenanted {
     }
     fn piece(&self, len: usize) -> usize {
         self.store.piece(len)
+    }
+    fn extents(&self, offset: u64, len: u64, most: usize) -> Vec<Extent> {
+        self.store.extents(offset, len, most)
     }
     fn submit(&self, mut job: Job) {
         if job.request.op.writes() {

@@ -40,7 +40,7 @@ pub use fault::Fault;
 pub use lease::Lease;
 pub use limits::BLOCK_BYTES;
 pub use remote::Remote;
-pub use store::{Done, Info, Job, Op, Request, Store};
+pub use store::{Done, Extent, Info, Job, Op, Request, Store};
 pub use sum::sums;
 
 /// Code in the documentation, which must run.

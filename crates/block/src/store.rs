@@ -17,6 +17,15 @@ pub struct Info {
     pub boot: u128,
 }
 
+/// A piece of a store.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Extent {
+    /// Length in bytes.
+    pub len: u64,
+    /// No disk space is in use: all bytes are zero.
+    pub hole: bool,
+}
+
 /// Operation on a store.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Op {
@@ -200,6 +209,11 @@ pub trait Store: Send + Sync + Debug {
     fn data(&self, op: Op, len: usize) -> Result<Data, Fault>;
     /// Returns how many of `len` bytes go into one request best.
     fn piece(&self, len: usize) -> usize;
+    /// Returns the next pieces from `offset` on, at most `most` of them and `len` bytes together: neighbours differ. A
+    /// store that does not know its holes has one piece without a hole.
+    fn extents(&self, _offset: u64, len: u64, _most: usize) -> Vec<Extent> {
+        vec![Extent { len, hole: false }]
+    }
     /// Begins a job. Does not wait for a disk or a server; the job may be done at once, or begin only with the next
     /// `kick`.
     fn submit(&self, job: Job);
@@ -222,6 +236,9 @@ impl<S: Store + ?Sized> Store for Arc<S> {
     }
     fn piece(&self, len: usize) -> usize {
         (**self).piece(len)
+    }
+    fn extents(&self, offset: u64, len: u64, most: usize) -> Vec<Extent> {
+        (**self).extents(offset, len, most)
     }
     fn submit(&self, job: Job) {
         (**self).submit(job);

@@ -22,6 +22,12 @@ pub(crate) fn is_transient(kind: ErrorKind) -> bool {
     is_behind(kind) || [Limit, ManagerAway, OutOfMemory, Quota, System].contains(&kind)
 }
 
+/// Returns whether data that came cannot be passed on as it is: its domain does not allow it, or the other end does not
+/// take its pool. Then it is copied.
+pub(crate) fn is_barred(kind: ErrorKind) -> bool {
+    !is_transient(kind) && !matches!(kind, ErrorKind::PeerGone | ErrorKind::PeerDied)
+}
+
 /// Record of the lack that was reported, so that a waiting thread reports it once.
 #[derive(Debug, Default)]
 pub(crate) struct Patience(Option<ErrorKind>);

@@ -1,7 +1,7 @@
 //! Codec of the messages between client and server: pure functions.
 //!
 //! A message without data is inline. Data comes first in its buffer, so that it lies at a page, and the message's
-//! fields follow it. The message's word has the number of a question, which its answer has, too, and the number of data
+//! fields follow it. Data that an end passes on is the first of two pieces, and its message's fields are the second. The message's word has the number of a question, which its answer has, too, and the number of data
 //! bytes.
 
 use crate::limits::{HEAD_BYTES, MAX_DATA_BYTES};
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use tranship_core::{Body, Buffer, Error, ErrorKind, Message, Trust};
 
 /// Version that both ends must speak.
-pub(crate) const VERSION: u16 = 4;
+pub(crate) const VERSION: u16 = 5;
 /// Bits of the word for the length; the others are the number's.
 const LEN_BITS: u32 = 20;
 
@@ -83,6 +83,15 @@ pub(crate) fn open<T: for<'a> Deserialize<'a>>(
             let head = head.get_mut(..head_len).filter(|_| len <= MAX_DATA_BYTES)?;
             buffer.view().copy_to_slice(len, head).ok()?;
             Some((decode(head)?, number, Some(buffer.slice(..len))))
+        }
+        Body::Aggregate(both) if both.pieces().len() == 2 => {
+            let (data, own) = (both.pieces().front()?, both.pieces().back()?);
+            let len = usize::try_from(message.word % (1 << LEN_BITS)).ok()?;
+            let mut head = [0; HEAD_BYTES];
+            let is_whole = len <= MAX_DATA_BYTES && data.len() == len;
+            let head = head.get_mut(..own.len()).filter(|_| is_whole)?;
+            own.view().copy_to_slice(0, head).ok()?;
+            Some((decode(head)?, number, Some(data.clone())))
         }
         Body::Aggregate(_) | Body::BufferMut(_) | Body::AggregateMut(_) | Body::Released(_) => None,
     }

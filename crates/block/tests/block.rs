@@ -21,6 +21,8 @@ mod largest;
 mod model;
 #[path = "block/nbd.rs"]
 mod nbd;
+#[path = "block/passed.rs"]
+mod passed;
 #[path = "block/promises.rs"]
 mod promises;
 #[path = "block/rules.rs"]

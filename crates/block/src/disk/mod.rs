@@ -4,6 +4,7 @@
 //! begin and end at a block while the page cache is not used. Its blocks are read, changed and written as a whole.
 
 mod at_once;
+mod extents;
 mod open;
 mod options;
 mod overlap;
@@ -14,7 +15,7 @@ mod uring;
 pub use open::OpenError;
 pub use options::{Access, DiskOptions};
 
-use crate::{Data, Done, Fault, Info, Job, Lease, Op, Request, Store, sum};
+use crate::{Data, Done, Extent, Fault, Info, Job, Lease, Op, Request, Store, sum};
 use at_once::AtOnce;
 use options::ALIGN;
 use overlap::Overlaps;
@@ -52,6 +53,7 @@ pub struct Disk {
     /// Fast path; only through the page cache.
     at_once: Option<AtOnce>,
     engine: Engine,
+    file: Arc<File>,
     writes: Mutex<Overlaps<Job>>,
     /// A flush failed. The kernel has forgotten the data that it could not write, and no later flush may report that it
     /// is there.
@@ -87,6 +89,7 @@ impl Disk {
             },
             at_once: (!opened.direct).then(|| AtOnce::new(&file)),
             engine,
+            file,
             writes: Mutex::default(),
             failed: AtomicBool::new(false),
             own: OnceLock::new(),
@@ -421,6 +424,10 @@ impl Store for Disk {
 
     fn piece(&self, len: usize) -> usize {
         len.min(1 << 20)
+    }
+
+    fn extents(&self, offset: u64, len: u64, most: usize) -> Vec<Extent> {
+        extents::of(&self.file, offset, len, most)
     }
 
     fn submit(&self, mut job: Job) {

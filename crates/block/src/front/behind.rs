@@ -18,4 +18,6 @@ pub struct Served {
     pub(super) leases: Option<Arc<Leases>>,
     /// Connection to a server elsewhere.
     pub(super) remote: Option<Arc<Remote>>,
+    /// Read data goes to the client as it came from the server.
+    pub(super) passes_on: bool,
 }

@@ -5,7 +5,7 @@
 //!
 //! For a [`Direct`] front, read data goes from the disk into a buffer of a pool that only this client can see, and is
 //! shared with it. Data to write goes to the disk from where the client has put it. A [`Forwarding`] front asks a
-//! server elsewhere.
+//! server elsewhere, and passes the data on.
 
 mod answers;
 mod behind;
@@ -54,11 +54,15 @@ impl Behind for Direct {
             store: Arc::clone(&self.store),
             leases: Some(Arc::clone(&self.leases)),
             remote: None,
+            passes_on: false,
         }
     }
 }
 
 /// A server elsewhere: each client has a connection of its own to it.
+///
+/// If the addresses on both sides give the same domain ([`Endpoint::with_domains`]), no byte is copied here: what a client writes goes on where it lies,
+/// and without a cache what it reads, too. A side that does not take the other side's pool gets a copy.
 #[derive(Debug)]
 pub struct Forwarding {
     server: Endpoint,
@@ -98,6 +102,7 @@ impl Behind for Forwarding {
             store: self.cached(Arc::clone(&remote)),
             leases: None,
             remote: Some(remote),
+            passes_on: self.cache.is_none(),
         }
     }
 }

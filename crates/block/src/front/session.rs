@@ -62,7 +62,7 @@ impl Session {
         let tenant = |leases: &Arc<Leases>| leases.enter(hello.client, hello.caches);
         Session {
             asks,
-            answers: Arc::new(Answers::new(answers)),
+            answers: Arc::new(Answers::new(answers, pool)),
             pool: pool.clone(),
             tenant: served.leases.as_ref().map(tenant).map(Arc::new),
             served,
@@ -157,6 +157,7 @@ impl Session {
             return Ok(());
         }
         let data = match request.op {
+            Op::Read if len > 0 && self.served.passes_on => Data::Room(len),
             Op::Read if len > 0 => self.memory(len, is_over)?,
             _ => data.map_or(Data::None, Data::Shared),
         };

@@ -10,10 +10,14 @@ const MAX_OPTION_BYTES: u32 = 64 << 10;
 const MAX_OPTIONS: u32 = 1024;
 
 /// Result of the negotiation.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(super) struct Agreed {
     /// Reads are answered in chunks.
     pub structured: bool,
+    /// Requests and replies have lengths of 64 bits, and all replies are chunks.
+    pub extended: bool,
+    /// The client may ask which bytes are holes.
+    pub allocation: bool,
 }
 
 fn broken(what: &str) -> io::Error {
@@ -44,7 +48,7 @@ pub(super) fn shake(
         return Err(broken("flags that the server has not offered"));
     }
     let zeroes = client & u32::from(wire::NO_ZEROES) == 0;
-    let mut agreed = Agreed { structured: false };
+    let mut agreed = Agreed::default();
     for _ in 0..MAX_OPTIONS {
         if u64::from_be_bytes(read(stream)?) != wire::OPTION_MAGIC {
             return Err(broken("no option"));
@@ -81,9 +85,40 @@ pub(super) fn shake(
                 answer(reply::SERVER, &name)?;
                 answer(reply::ACK, &[])?;
             }
+            option::STRUCTURED_REPLY if data.is_empty() && agreed.extended => {
+                answer(reply::EXTENDED_ALREADY, &[])?;
+            }
             option::STRUCTURED_REPLY if data.is_empty() => {
                 agreed.structured = true;
                 answer(reply::ACK, &[])?;
+            }
+            option::EXTENDED_HEADERS if data.is_empty() && !agreed.extended => {
+                (agreed.structured, agreed.extended) = (true, true);
+                answer(reply::ACK, &[])?;
+            }
+            option::LIST_CONTEXTS | option::SET_CONTEXTS => {
+                let sets = kind == option::SET_CONTEXTS;
+                let asked = contexts_of(&data).filter(|_| agreed.structured);
+                // An option that sets takes back what an earlier one has set.
+                agreed.allocation &= !sets;
+                match asked {
+                    None => answer(reply::INVALID, &[])?,
+                    Some((name, _)) if !is_name(name, export) => answer(reply::UNKNOWN, &[])?,
+                    Some((_, queries)) => {
+                        let lists = |query: &&[u8]| !sets && *query == b"base:";
+                        let is_asked = !sets && queries.is_empty()
+                            || queries
+                                .iter()
+                                .any(|query| lists(query) || *query == wire::ALLOCATION.as_bytes());
+                        if is_asked {
+                            let id = if sets { wire::ALLOCATION_ID } else { 0 };
+                            let context = [&id.to_be_bytes()[..], wire::ALLOCATION.as_bytes()];
+                            answer(reply::META_CONTEXT, &context.concat())?;
+                            agreed.allocation |= sets;
+                        }
+                        answer(reply::ACK, &[])?;
+                    }
+                }
             }
             option::INFO | option::GO => match asked_for(&data) {
                 None => answer(reply::INVALID, &[])?,
@@ -97,7 +132,9 @@ pub(super) fn shake(
                     }
                 }
             },
-            option::LIST | option::STRUCTURED_REPLY => answer(reply::INVALID, &[])?,
+            option::LIST | option::STRUCTURED_REPLY | option::EXTENDED_HEADERS => {
+                answer(reply::INVALID, &[])?;
+            }
             _ => answer(reply::UNSUPPORTED, &[])?,
         }
     }
@@ -123,12 +160,31 @@ fn is_name(asked: &[u8], export: &str) -> bool {
 
 /// Returns the name in the data of `INFO` and `GO`, if they are whole.
 fn asked_for(data: &[u8]) -> Option<&[u8]> {
-    let (len, rest) = data.split_first_chunk::<4>()?;
-    let len = usize::try_from(u32::from_be_bytes(*len)).ok()?;
-    let (name, rest) = rest.split_at_checked(len)?;
+    let (name, rest) = string(data)?;
     let (count, rest) = rest.split_first_chunk::<2>()?;
     let count = usize::from(u16::from_be_bytes(*count));
     (rest.len() == count * 2).then_some(name)
+}
+
+/// Returns a string with its length before it, and the bytes behind it.
+fn string(data: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (len, rest) = data.split_first_chunk::<4>()?;
+    let len = usize::try_from(u32::from_be_bytes(*len)).ok()?;
+    rest.split_at_checked(len)
+}
+
+/// Returns the export's name and the queries in the data of an option about contexts, if they are whole.
+fn contexts_of(data: &[u8]) -> Option<(&[u8], Vec<&[u8]>)> {
+    let (name, rest) = string(data)?;
+    let (count, mut rest) = rest.split_first_chunk::<4>()?;
+    let mut queries = Vec::new();
+    // Each takes four bytes at least, so the data limits their number.
+    for _ in 0..u32::from_be_bytes(*count) {
+        let (query, behind) = string(rest)?;
+        queries.push(query);
+        rest = behind;
+    }
+    rest.is_empty().then_some((name, queries))
 }
 
 fn about(store: &Info) -> Vec<u8> {
@@ -161,5 +217,12 @@ mod tests {
             assert_eq!(asked_for(&data[..cut]), None, "{cut}");
         }
         assert_eq!(asked_for(&[255; 12]), None);
+        let data = [0, 0, 0, 1, b'a', 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 1, b'q'];
+        let whole = Some((&b"a"[..], vec![&b""[..], b"q"]));
+        assert_eq!(contexts_of(&data), whole);
+        for cut in 0..data.len() {
+            assert_eq!(contexts_of(&data[..cut]), None, "{cut}");
+        }
+        assert_eq!(contexts_of(&[255; 12]), None);
     }
 }

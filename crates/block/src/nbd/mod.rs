@@ -1,7 +1,7 @@
 //! Serves a store to programs that speak the NBD protocol: fixed newstyle, over Unix and TCP sockets, without TLS.
 //!
-//! Reads, writes, flush, FUA, trim, zeroes, structured replies, block sizes, any number of connections. A client that
-//! breaks the protocol loses its connection and nothing else.
+//! Reads, writes, flush, FUA, trim, zeroes, block status, structured replies, extended headers, block sizes, any number of
+//! connections. A client that breaks the protocol loses its connection and nothing else.
 
 mod budget;
 mod handshake;

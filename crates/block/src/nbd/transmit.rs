@@ -6,11 +6,14 @@ use super::incoming::Incoming;
 use super::replies::{Replies, Reply};
 use super::stream::Stream;
 use super::whole::{self, Form, Whole};
-use super::wire::{self, Command, MAX_BYTES, REQUEST_BYTES};
+use super::wire::{self, Command, MAX_BYTES, MOST_EXTENTS, MOST_REQUEST_BYTES, Of};
 use crate::memory::Heap;
 use crate::{Data, Done, Fault, Info, Job, Op, Request, Store, sum};
 use std::io::{self, ErrorKind, Read};
 use std::sync::{Arc, mpsc};
+
+/// The longest trim of one job, and as many zeroes.
+const LONG: u64 = 1 << 30;
 
 /// One client.
 pub(super) struct Client {
@@ -24,16 +27,18 @@ impl Client {
     /// Serves until the client goes; an error is a client that broke the protocol, or its connection.
     pub(super) fn serve(&self, stream: Stream) -> io::Result<()> {
         let mut from = Incoming::new(stream);
+        let extended = self.agreed.extended;
+        let head = wire::request_bytes(extended);
         loop {
-            while from.here() < REQUEST_BYTES {
+            while from.here() < head {
                 self.before_waiting();
                 if !from.wait()? {
                     return Ok(());
                 }
             }
-            let mut bytes = [0; REQUEST_BYTES];
-            from.read_exact(&mut bytes)?;
-            let request = wire::Request::decode(&bytes);
+            let mut bytes = [0; MOST_REQUEST_BYTES];
+            from.read_exact(&mut bytes[..head])?;
+            let request = wire::Request::decode(&bytes, extended);
             let request = request.ok_or_else(|| broken("no request"))?;
             if request.command == Command::Disconnect {
                 self.store.kick();
@@ -46,7 +51,7 @@ impl Client {
             } else {
                 0
             };
-            match from.here() > bytes as usize && !self.store.is_checked() {
+            match from.here() as u64 > bytes && !self.store.is_checked() {
                 true => self.replies.hold(),
                 false => self.before_waiting(),
             }
@@ -61,16 +66,27 @@ impl Client {
     }
 
     fn one(&self, request: &wire::Request, from: &mut impl Read) -> io::Result<()> {
-        let len = request.len as usize;
-        if request.command == Command::Write && request.len > MAX_BYTES {
+        let brings = request.command == Command::Write || request.payload;
+        if brings && request.len > u64::from(MAX_BYTES) {
             return Err(broken("a write that is too long"));
         }
         if !self.replies.begin(|| self.before_waiting()) {
             return Err(ErrorKind::BrokenPipe.into());
         }
+        let extended = self.agreed.extended.then_some(request.offset);
+        let cookie = request.cookie;
+        let of = Of { cookie, extended };
+        if request.command == Command::Status && !request.payload {
+            self.replies
+                .end(Reply::new(self.status(of, request), Vec::new(), 0));
+            return Ok(());
+        }
         let checked = self.check(request);
+        // Only what brings bytes, or asks for them in a request that is checked, has as many as memory can have.
+        let len = usize::try_from(request.len).unwrap_or(usize::MAX);
         let form = match (request.command, checked) {
             (Command::Read, _) if self.agreed.structured => Form::Chunks(len),
+            _ if self.agreed.extended => Form::Chunks(0),
             (_, Ok(Op::Read)) => match self.replies.charge_whole(len, || self.before_waiting()) {
                 Some(true) => Form::Simple(len),
                 Some(false) => return self.piece_by_piece(request),
@@ -78,10 +94,10 @@ impl Client {
             },
             _ => Form::Simple(0),
         };
-        let whole = Whole::new(&self.replies, request.cookie, form);
+        let whole = Whole::new(&self.replies, of, form);
         let begun = match checked {
             Ok(op) => self.begin(&whole, request, op, from),
-            Err(fault) if request.command == Command::Write => skip(from, len).map(|()| Err(fault)),
+            Err(fault) if brings => skip(from, len).map(|()| Err(fault)),
             Err(fault) => Ok(Err(fault)),
         };
         // Also for a connection that broke: requests under way are answered into the void.
@@ -98,16 +114,43 @@ impl Client {
             Command::Zero => Op::Zero {
                 punch: !request.keep_space,
             },
-            Command::Disconnect | Command::Other(_) => return Err(Fault::Invalid),
+            Command::Disconnect | Command::Status | Command::Other(_) => {
+                return Err(Fault::Invalid);
+            }
         };
-        if request.strange || op == Op::Read && request.len > MAX_BYTES {
+        if request.strange || op == Op::Read && request.len > u64::from(MAX_BYTES) {
             return Err(Fault::Invalid);
         }
         if op == Op::Flush && (request.offset, request.len) != (0, 0) {
             return Err(Fault::Invalid);
         }
-        Request::new(op, request.offset, request.len).check(&self.info)?;
+        self.is_inside(request)?;
+        // Its length was looked at: the rest is that of any.
+        Request::new(op, request.offset, 0).check(&self.info)?;
         Ok(op)
+    }
+
+    fn is_inside(&self, request: &wire::Request) -> Result<(), Fault> {
+        let (offset, len, size) = (request.offset, request.len, self.info.size);
+        match offset.checked_add(len) {
+            Some(end) if end <= size => Ok(()),
+            _ => Err(Fault::Bounds { offset, len, size }),
+        }
+    }
+
+    /// Returns the answer that says which bytes are holes.
+    fn status(&self, of: Of, request: &wire::Request) -> Vec<u8> {
+        let asks = self.agreed.allocation && !request.strange && request.len > 0;
+        let valid = if asks { Ok(()) } else { Err(Fault::Invalid) };
+        match valid.and_then(|()| self.is_inside(request)) {
+            Ok(()) => {
+                let most = if request.one { 1 } else { MOST_EXTENTS };
+                let extents = self.store.extents(request.offset, request.len, most);
+                wire::extents_chunk(of, &extents)
+            }
+            Err(fault) if self.agreed.structured => wire::end_chunk(of, Err(fault)),
+            Err(fault) => wire::simple(of.cookie, Err(fault)),
+        }
     }
 
     /// Begins all jobs of a request. An error of the outer kind is one of the connection.
@@ -118,13 +161,23 @@ impl Client {
         op: Op,
         from: &mut impl Read,
     ) -> io::Result<Result<(), Fault>> {
-        let mut request = Request::new(op, asked.offset, asked.len);
+        let mut request = Request::new(op, asked.offset, 0);
         request.durable = asked.durable;
         if !matches!(op, Op::Read | Op::Write) {
-            self.submit(whole, request, Data::None);
-            return Ok(Ok(()));
+            let mut left = asked.len;
+            loop {
+                let mut part = request.clone();
+                let len = left.min(LONG);
+                part.len = u32::try_from(len).unwrap_or(0);
+                request.offset += len;
+                left -= len;
+                self.submit(whole, part, Data::None);
+                if left == 0 {
+                    return Ok(Ok(()));
+                }
+            }
         }
-        let len = asked.len as usize;
+        let len = usize::try_from(asked.len).unwrap_or(0);
         let mut at = 0;
         while at < len {
             let piece = self.piece(len - at);
@@ -199,7 +252,7 @@ impl Client {
         self.before_waiting();
         self.replies.drain(1);
         let mut head = wire::simple(asked.cookie, Ok(()));
-        let (len, mut at) = (asked.len as usize, 0);
+        let (len, mut at) = (usize::try_from(asked.len).unwrap_or(0), 0);
         let failed = loop {
             if at == len {
                 break None;

@@ -1,7 +1,7 @@
 //! A request that may be several jobs: answered when the last of them is done.
 
 use super::replies::{Replies, Reply};
-use super::wire;
+use super::wire::{self, Of};
 use crate::memory::Heap;
 use crate::{Data, Done, Fault, Job, Request, Store, sum};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -21,7 +21,7 @@ pub(super) enum Form {
 
 pub(super) struct Whole {
     pub(super) replies: Arc<Replies>,
-    cookie: u64,
+    of: Of,
     form: Form,
     left: AtomicUsize,
     fault: Mutex<Option<Fault>>,
@@ -32,10 +32,10 @@ pub(super) struct Whole {
 
 impl Whole {
     /// Creates a request with one part, which its creator holds: see [`Whole::part`].
-    pub(super) fn new(replies: &Arc<Replies>, cookie: u64, form: Form) -> Arc<Whole> {
+    pub(super) fn new(replies: &Arc<Replies>, of: Of, form: Form) -> Arc<Whole> {
         Arc::new(Whole {
             replies: Arc::clone(replies),
-            cookie,
+            of,
             form,
             left: AtomicUsize::new(1),
             fault: Mutex::new(None),
@@ -59,7 +59,7 @@ impl Whole {
         let result = match (read, self.form) {
             // An answer of one chunk needs no other that says that it was the last.
             (Ok(heap), Form::Chunks(all)) if len < all => {
-                let head = wire::data_head(self.cookie, false, asked.offset, len);
+                let head = wire::data_head(self.of, false, asked.offset, len);
                 self.replies.give(Reply::new(head, vec![(heap, len)], len));
                 Ok(())
             }
@@ -98,11 +98,11 @@ impl Whole {
             parts.clear();
         }
         let head = match (self.form, parts.first()) {
-            (Form::Simple(_), _) => wire::simple(self.cookie, result),
+            (Form::Simple(_), _) => wire::simple(self.of.cookie, result),
             (Form::Chunks(_), Some((offset, (_, len)))) => {
-                wire::data_head(self.cookie, true, *offset, *len)
+                wire::data_head(self.of, true, *offset, *len)
             }
-            (Form::Chunks(_), None) => wire::end_chunk(self.cookie, result),
+            (Form::Chunks(_), None) => wire::end_chunk(self.of, result),
         };
         let parts = parts.into_iter().map(|(_, part)| part).collect();
         self.replies.end(Reply::new(head, parts, charged));

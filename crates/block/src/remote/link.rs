@@ -210,6 +210,7 @@ impl Remote {
         let mut state = self.lock();
         state.info = Some(info);
         state.out = link.out.take();
+        state.copies = false;
         (state.given_up, state.why, state.is_final) = (false, None, false);
         // Ordering: relaxed; a count.
         self.connected.fetch_add(1, Ordering::Relaxed);

@@ -122,6 +122,8 @@ struct Requests {
     /// Pool from which writes are sent; the server can read all of it.
     pool: Option<Pool>,
     info: Option<Info>,
+    /// Other domains' data is copied before it goes over this connection.
+    copies: bool,
     /// Questions by number, in the order in which they were first asked.
     queue: BTreeMap<u64, Question>,
     away: BTreeMap<u64, Question>,
@@ -239,6 +241,7 @@ impl Remote {
         let Requests {
             out: Some(out),
             pool: Some(pool),
+            copies,
             queue,
             away,
             refused,
@@ -253,7 +256,7 @@ impl Remote {
             if self.client.caches {
                 question.asked = Moment::now();
             }
-            match question.send(number, out, pool) {
+            match question.send(number, out, pool, copies) {
                 Ok(()) => drop(away.insert(number, question)),
                 Err(error) if is_transient(error.kind()) || out.status().peer_gone => {
                     queue.insert(number, question);

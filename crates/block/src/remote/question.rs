@@ -1,11 +1,12 @@
 //! Question to the server: its request, its memory, and the caller that waits for the answer.
 
-use crate::data::Own;
+use crate::data::{Own, pass_on};
 use crate::lease::Moment;
+use crate::transient::is_barred;
 use crate::wire::{self, Ask};
 use crate::{Data, Done, Fault, Job, Op};
 use std::time::Duration;
-use tranship_core::{Buffer, Error, ErrorKind, Pool, Sender};
+use tranship_core::{Aggregate, Buffer, Error, ErrorKind, Pool, Sender};
 
 /// Question of a caller.
 pub(super) struct Question {
@@ -27,6 +28,8 @@ enum Memory {
     Brought(Data),
     /// Data of a write as a message, kept until there is an answer: it may have to be asked again.
     Sealed(Buffer),
+    /// Data of a write that another domain has, with this end's head: asked again as it is.
+    Passed(Buffer, Aggregate),
 }
 
 impl Question {
@@ -54,10 +57,24 @@ impl Question {
         }
     }
 
-    /// Asks, if there is room for it.
-    pub fn send(&mut self, number: u64, to: &mut Sender, pool: &Pool) -> Result<(), Error> {
-        self.seal(pool)?;
+    /// Asks, if there is room for it. `copies`: other domains' data cannot be passed on over this connection.
+    pub fn send(
+        &mut self,
+        number: u64,
+        to: &mut Sender,
+        pool: &Pool,
+        copies: &mut bool,
+    ) -> Result<(), Error> {
         let word = |len| wire::word(number, len);
+        if let Some(both) = self.as_it_came(pool, *copies)? {
+            match to.try_send((both, word(self.len))) {
+                Err(refused) if is_barred(refused.error.kind()) && !to.status().peer_gone => {
+                    *copies = true;
+                }
+                sent => return sent.map(drop).map_err(|refused| refused.error),
+            }
+        }
+        self.seal(pool)?;
         match &self.memory {
             Memory::Sealed(message) => {
                 let sent = to.try_send((message.clone(), word(self.len)));
@@ -70,8 +87,24 @@ impl Question {
         }
     }
 
+    /// Returns a message of a write's data as it came from another domain.
+    fn as_it_came(&mut self, pool: &Pool, copies: bool) -> Result<Option<Aggregate>, Error> {
+        match &self.memory {
+            Memory::Brought(Data::Shared(came)) if !copies && came.len() == self.len => {
+                let both = pass_on(came, &wire::encode(&self.ask), pool)?;
+                self.memory = Memory::Passed(came.clone(), both.clone());
+                Ok(Some(both))
+            }
+            Memory::Passed(_, both) if !copies => Ok(Some(both.clone())),
+            _ => Ok(None),
+        }
+    }
+
     /// Makes a message of a write's data: in place, if it is a buffer that can be sent.
     fn seal(&mut self, pool: &Pool) -> Result<(), Error> {
+        if let Memory::Passed(came, _) = &self.memory {
+            self.memory = Memory::Brought(Data::Shared(came.clone()));
+        }
         let Memory::Brought(data) = &mut self.memory else {
             return Ok(());
         };

@@ -1,7 +1,7 @@
 //! NBD: the requests that a client may make, and those that it may not.
 
 use crate::kit;
-use crate::nbd::{self, Client, FLUSH, READ, TRIM, WRITE, ZERO};
+use crate::nbd::{self, Client, FLUSH, READ, TRIM, WRITE, Wide, ZERO};
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -309,4 +309,139 @@ fn an_export_that_ends_hangs_up_and_its_place_is_free() {
     drop(served.export);
     assert_eq!(client.stream.read(&mut [0; 1]).expect("the end"), 0);
     assert!(!served.path.exists());
+}
+
+const STATUS: u16 = 7;
+
+/// The pieces of an answer: length and flags.
+fn pieces(chunk: &nbd::Chunk) -> Vec<(u64, u64)> {
+    let (is_last, kind, of, bytes) = chunk;
+    assert!(is_last);
+    assert_eq!(bytes[..4], [0, 0, 0, 1], "the context");
+    let number = |bytes: &[u8]| {
+        bytes
+            .iter()
+            .fold(0, |all, byte| all << 8 | u64::from(*byte))
+    };
+    let (each, start) = match of {
+        None => (4, 4),
+        Some(_) => (8, 8),
+    };
+    assert_eq!(*kind, if of.is_some() { 6 } else { 5 });
+    let all: Vec<_> = bytes[start..].chunks(2 * each).collect();
+    if of.is_some() {
+        assert_eq!(number(&bytes[4..8]), all.len() as u64);
+    }
+    all.iter()
+        .map(|piece| (number(&piece[..each]), number(&piece[each..])))
+        .collect()
+}
+
+#[test]
+fn a_client_learns_which_bytes_are_holes() {
+    let dog = kit::watchdog();
+    for extended in [false, true] {
+        dog.step(extended);
+        let served = serve();
+        let mut plain = Client::connect(&served.path).expect("connecting");
+        let mut wide = Wide::connect(&served.path, extended).expect("connecting");
+        let data = vec![7; 65536];
+        assert_eq!(
+            plain.ask(WRITE, 256 << 10, 65536, &data).expect("written"),
+            0
+        );
+        let all = wide.ask(STATUS, 0, (0, SIZE), &[]).expect("an answer");
+        let all = pieces(&all[0]);
+        assert_eq!(all.iter().map(|piece| piece.0).sum::<u64>(), SIZE);
+        let is_data = |at: u64| {
+            let mut end = 0;
+            let found = all.iter().find(|piece| {
+                end += piece.0;
+                at < end
+            });
+            found.is_some_and(|piece| piece.1 == 0)
+        };
+        assert!(
+            (0..16).all(|block| is_data((256 << 10) + 4096 * block)),
+            "{all:?}"
+        );
+        // One piece alone; a part of one.
+        let one = wide
+            .ask(STATUS, 8, (256 << 10, SIZE / 2), &[])
+            .expect("an answer");
+        let one = pieces(&one[0]);
+        assert!(
+            one.len() == 1 && one[0].0 >= 65536 && one[0].1 == 0,
+            "{one:?}"
+        );
+        let part = wide
+            .ask(STATUS, 0, (257 << 10, 10), &[])
+            .expect("an answer");
+        assert_eq!(pieces(&part[0]), [(10, 0)]);
+        // Beyond the end, and of no byte.
+        for range in [(SIZE - 1, 2), (0, 0), (u64::MAX, 2)] {
+            let answer = wide.ask(STATUS, 0, range, &[]).expect("an answer");
+            assert_eq!(
+                (answer[0].1, &answer[0].3[..4]),
+                (0x8001, &[0, 0, 0, 22][..])
+            );
+        }
+        if all.len() == 1 {
+            tranship_testkit::skipped("holes: this file system cannot tell of them");
+        } else {
+            assert_eq!(all, [(256 << 10, 3), (65536, 0), (SIZE - (320 << 10), 3)]);
+        }
+        // A client that has not asked for the context gets no answer about it.
+        assert_eq!(plain.ask(STATUS, 0, 4096, &[]).expect("an answer"), 22);
+    }
+}
+
+#[test]
+fn extended_headers_have_every_answer_in_chunks() {
+    const PAYLOAD: u16 = 32;
+    let _dog = kit::watchdog();
+    let served = serve();
+    let mut wide = Wide::connect(&served.path, true).expect("connecting");
+    let done = |at: u64| vec![(true, 0, Some(at), Vec::new())];
+    let data: Vec<u8> = (0..=255).cycle().take(10_000).collect();
+    let range = (5000, 10_000);
+    let answer = wide.ask(WRITE, PAYLOAD | 1, range, &data).expect("written");
+    assert_eq!(answer, done(5000));
+    let mut read = vec![0; 10_000];
+    for (_, kind, of, bytes) in wide.ask(READ, 0, range, &[]).expect("read") {
+        assert_eq!((kind, of), (1, Some(5000)));
+        let at = u64::from_be_bytes(bytes[..8].try_into().expect("eight")) - 5000;
+        let at = usize::try_from(at).expect("inside");
+        read[at..at + bytes.len() - 8].copy_from_slice(&bytes[8..]);
+    }
+    assert!(read == data);
+    assert_eq!(wide.ask(FLUSH, 0, (0, 0), &[]).expect("flushed"), done(0));
+    assert_eq!(wide.ask(ZERO, 0, (0, SIZE), &[]).expect("zeroes"), done(0));
+    assert_eq!(
+        wide.ask(TRIM, 0, (4096, 4096), &[]).expect("trimmed"),
+        done(4096)
+    );
+    // Lengths of more than 32 bits, and bytes of a request that has none, are errors that cost only the request.
+    for (command, flags, range, bytes) in [
+        (ZERO, 0, (0, 1 << 40), &[][..]),
+        (READ, 0, (0, 1 << 40), &[]),
+        (STATUS, 0, (1, u64::MAX), &[]),
+        (READ, PAYLOAD, (0, 3), b"abc"),
+        (STATUS, PAYLOAD, (0, 3), b"abc"),
+    ] {
+        let answer = wide.ask(command, flags, range, bytes).expect("an answer");
+        assert_eq!(
+            (answer[0].0, answer[0].1),
+            (true, 0x8001),
+            "{command} {range:?}"
+        );
+        assert_eq!(answer[0].2, Some(range.0));
+    }
+    let mut read: Vec<u8> = Vec::new();
+    for chunk in wide.ask(READ, 0, (4000, 2), &[]).expect("read") {
+        read.extend(&chunk.3[8..]);
+    }
+    assert_eq!(read, [0, 0]);
+    // A payload that no request may have ends the connection.
+    assert!(wide.ask(READ, PAYLOAD, (0, 1 << 30), &[]).is_err());
 }

@@ -11,7 +11,7 @@ use tranship_core::{
 };
 
 const SIZE: u64 = 1 << 20;
-const VERSION: u16 = 4;
+const VERSION: u16 = 5;
 /// Bits of a word below the number.
 const LEN_BITS: u32 = 20;
 
@@ -84,6 +84,16 @@ impl Client {
         buffer
     }
 
+    /// Sends buffers as one message.
+    fn pieces(&mut self, all: &[(usize, &[u8])], word: u64) {
+        let mut pieces = Aggregate::new();
+        for (data, head) in all {
+            let piece = self.buffer(*data, head).freeze();
+            pieces.push_back(piece).expect("room");
+        }
+        self.asks.send((pieces, word)).expect("sent");
+    }
+
     /// Checks that its channels end.
     fn ends(mut self) {
         loop {
@@ -146,7 +156,7 @@ fn whoever_says_what_no_client_says_loses_its_connection_and_nobody_else_anythin
     let head = request(write);
     let whole = 4096u64;
     type Act<'a> = &'a dyn Fn(&mut Client);
-    let acts: [Act<'_>; 6] = [
+    let acts: [Act<'_>; 10] = [
         &|client| client.say(&[9; 40]).expect("said"),
         // Lengths that the buffer has not, and that none has.
         &|client| {
@@ -162,14 +172,12 @@ fn whoever_says_what_no_client_says_loses_its_connection_and_nobody_else_anythin
             let len = (256 << 10) + 4096;
             client.asks.send((buffer, len)).expect("sent");
         },
-        &|client| {
-            let mut both = Aggregate::new();
-            both.push_back(client.buffer(4096, &[]).freeze())
-                .expect("room");
-            both.push_back(client.buffer(0, &head).freeze())
-                .expect("room");
-            client.asks.send((both, whole)).expect("sent");
-        },
+        // Pieces that are not two, a first one that is not all of the data, and fields that are none.
+        &|client| client.pieces(&[(4096, &[]), (0, &head), (0, &head)], whole),
+        &|client| client.pieces(&[(4096, &[])], whole),
+        &|client| client.pieces(&[(4095, &[]), (1, &head)], whole),
+        &|client| client.pieces(&[(4096, &[]), (0, &[9; 40])], whole),
+        &|client| client.pieces(&[(4096, &[]), (64 << 10, &head)], whole),
         // More questions than may be unanswered, of a kind for which the disk takes its time.
         &|client| {
             let mut asked = 0;

@@ -144,3 +144,104 @@ impl Client {
         }
     }
 }
+
+/// One answer's chunk: whether it is the last, its kind, the offset of its request (extended headers), and its bytes.
+pub type Chunk = (bool, u16, Option<u64>, Vec<u8>);
+
+/// A client that asks for holes, with extended headers or without.
+pub struct Wide {
+    stream: UnixStream,
+    extended: bool,
+}
+
+impl Wide {
+    pub fn connect(path: &Path, extended: bool) -> io::Result<Wide> {
+        let mut stream = UnixStream::connect(path)?;
+        stream.read_exact(&mut [0; 18])?;
+        stream.write_all(&3u32.to_be_bytes())?;
+        let mut wide = Wide { stream, extended };
+        assert_eq!(
+            wide.option(if extended { 11 } else { 8 }, &[])?,
+            [(1, vec![])]
+        );
+        let context = b"\0\0\0\x01\0\0\0\x0fbase:allocation";
+        let all = [&[0; 4], &b"\0\0\0\0"[..]].concat();
+        let answers = wide.option(9, &all)?;
+        assert_eq!(answers[0], (4, b"\0\0\0\0base:allocation".to_vec()));
+        let asked = [&[0; 4], &context[..]].concat();
+        let answers = wide.option(10, &asked)?;
+        assert_eq!(answers[0], (4, b"\0\0\0\x01base:allocation".to_vec()));
+        wide.stream.write_all(b"IHAVEOPT\0\0\0\x01\0\0\0\0")?;
+        wide.stream.read_exact(&mut [0; 10])?;
+        Ok(wide)
+    }
+
+    /// Asks for an option; gives its answers, up to the last one.
+    fn option(&mut self, kind: u32, data: &[u8]) -> io::Result<Vec<(u32, Vec<u8>)>> {
+        self.stream.write_all(b"IHAVEOPT")?;
+        self.stream.write_all(&kind.to_be_bytes())?;
+        let len = u32::try_from(data.len()).expect("short");
+        self.stream.write_all(&len.to_be_bytes())?;
+        self.stream.write_all(data)?;
+        let mut all = Vec::new();
+        loop {
+            let mut head = [0; 20];
+            self.stream.read_exact(&mut head)?;
+            let four = |at: usize| u32::from_be_bytes(head[at..at + 4].try_into().expect("four"));
+            let mut data = vec![0; four(16) as usize];
+            self.stream.read_exact(&mut data)?;
+            all.push((four(12), data));
+            if four(12) == 1 || four(12) >> 31 == 1 {
+                return Ok(all);
+            }
+        }
+    }
+
+    /// One request, alone; gives the chunks of its answer.
+    pub fn ask(
+        &mut self,
+        command: u16,
+        flags: u16,
+        (offset, len): (u64, u64),
+        bytes: &[u8],
+    ) -> io::Result<Vec<Chunk>> {
+        let mut whole = match self.extended {
+            true => 0x21e4_1c71_u32.to_be_bytes().to_vec(),
+            false => 0x2560_9513_u32.to_be_bytes().to_vec(),
+        };
+        whole.extend(flags.to_be_bytes());
+        whole.extend(command.to_be_bytes());
+        whole.extend(7u64.to_be_bytes());
+        whole.extend(offset.to_be_bytes());
+        match self.extended {
+            true => whole.extend(len.to_be_bytes()),
+            false => whole.extend(u32::try_from(len).expect("short").to_be_bytes()),
+        }
+        whole.extend(bytes);
+        self.stream.write_all(&whole)?;
+        let mut all = Vec::new();
+        loop {
+            let mut head = vec![0; if self.extended { 32 } else { 20 }];
+            self.stream.read_exact(&mut head)?;
+            let magic = if self.extended {
+                0x6e8a_278c_u32
+            } else {
+                0x668e_33ef
+            };
+            assert_eq!(head[..4], magic.to_be_bytes(), "a chunk");
+            assert_eq!(head[8..16], 7u64.to_be_bytes());
+            let eight = |at: usize| u64::from_be_bytes(head[at..at + 8].try_into().expect("eight"));
+            let (of, len) = match self.extended {
+                true => (Some(eight(16)), eight(24)),
+                false => (None, eight(12) & 0xffff_ffff),
+            };
+            let mut bytes = vec![0; usize::try_from(len).expect("short")];
+            self.stream.read_exact(&mut bytes)?;
+            let kind = u16::from_be_bytes([head[6], head[7]]);
+            all.push((head[5] == 1, kind, of, bytes));
+            if head[5] == 1 {
+                return Ok(all);
+            }
+        }
+    }
+}

@@ -1,6 +1,6 @@
 //! `tranship block bench`: a user's quick look at a service.
 
-use super::setup::endpoint;
+use super::setup::{Shared, endpoint};
 use crate::args::block::BenchArgs;
 use crate::exit::Answer;
 use crate::output::{self, Table, size};
@@ -26,7 +26,8 @@ struct Row {
 }
 
 pub(super) fn run(args: &BenchArgs) -> Result<Answer> {
-    let server = endpoint(&args.address, &args.channels)?.give_up_after(PATIENCE);
+    let server =
+        endpoint(&args.address, &args.channels, &Shared::default())?.give_up_after(PATIENCE);
     let remote = Remote::new(&server);
     let info = remote.wait(PATIENCE).map_err(|fault| {
         let why = remote.why().unwrap_or_else(|| fault.to_string());

@@ -1,6 +1,6 @@
 //! `tranship block proxy`.
 
-use super::setup::{endpoint, export, signals, until_signalled};
+use super::setup::{Shared, endpoint, export, signals, until_signalled};
 use crate::args::block::ProxyArgs;
 use crate::exit::Answer;
 use crate::output::say;
@@ -14,13 +14,18 @@ pub(super) fn run(args: &ProxyArgs) -> Result<Answer> {
         bail!("no client could connect: give --listen or --nbd");
     }
     let signals = signals()?;
-    let mut server = endpoint(&args.server, &args.channels)?;
+    // One domain on both sides: what comes by the one goes on by the other without a copy.
+    let shared = Shared::default();
+    let mut server = endpoint(&args.server, &args.channels, &shared)?;
     if let Some(limit) = args.give_up {
         server = server.give_up_after(limit);
     }
     let cache = (args.cache > 0).then(|| Cache::new(args.cache));
     let behind = Arc::new(Forwarding::new(&server, cache.as_ref()));
-    let at = args.listen.as_ref().map(|at| endpoint(at, &args.channels));
+    let at = args
+        .listen
+        .as_ref()
+        .map(|at| endpoint(at, &args.channels, &shared));
     let at = at.transpose()?;
     let front = at
         .as_ref()

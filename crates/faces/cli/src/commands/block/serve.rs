@@ -1,6 +1,6 @@
 //! `tranship block serve`.
 
-use super::setup::{endpoint, export, signals, until_signalled};
+use super::setup::{Shared, endpoint, export, signals, until_signalled};
 use crate::args::block::{AccessArg, ServeArgs};
 use crate::exit::Answer;
 use crate::output::{say, size};
@@ -23,7 +23,7 @@ pub(super) fn run(args: &ServeArgs) -> Result<Answer> {
     };
     let disk = Disk::open(&args.file, &options)?;
     let info = disk.info()?;
-    let at = endpoint(&args.address, &args.channels)?;
+    let at = endpoint(&args.address, &args.channels, &Shared::default())?;
     let direct = Direct::new(Arc::clone(&disk) as _).context("starting")?;
     let direct = Arc::new(direct);
     let front = Front::start(&at, Arc::clone(&direct) as _);

@@ -6,13 +6,27 @@ use crate::output::say;
 use anyhow::{Context, Result};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use std::sync::Arc;
-use tranship::{Domain, Trust};
+use std::sync::{Arc, Mutex, PoisonError};
+use tranship::{Domain, Error, Trust};
 use tranship_block::nbd::Export;
 use tranship_block::{Endpoint, Store};
 
-/// Makes an endpoint. An error in the address is reported at once, not tried again.
-pub(super) fn endpoint(address: &str, channels: &ChannelArgs) -> Result<Endpoint> {
+/// A domain that several endpoints have. The first user that needs it makes it.
+pub(super) type Shared = Arc<Mutex<Option<Domain>>>;
+
+fn member(here: bool) -> Result<Domain, Error> {
+    let member = Domain::builder().name("block");
+    let domain = match here {
+        true => member.embedded()?,
+        false => member.connect()?,
+    };
+    tranship::net::add_to(&domain)?;
+    Ok(domain)
+}
+
+/// Makes an endpoint. An error in the address is reported at once, not tried again. Endpoints of other managers than this
+/// process's own have the `shared` domain.
+pub(super) fn endpoint(address: &str, channels: &ChannelArgs, shared: &Shared) -> Result<Endpoint> {
     check_address(address).with_context(|| address.to_owned())?;
     let trust = match channels.trust {
         TrustArg::Full => Trust::Full,
@@ -21,14 +35,14 @@ pub(super) fn endpoint(address: &str, channels: &ChannelArgs) -> Result<Endpoint
         TrustArg::None => Trust::None,
     };
     let here = address.starts_with("local:");
+    let shared = Arc::clone(shared);
     Ok(Endpoint::new(address, trust).with_domains(move || {
-        let member = Domain::builder().name("block");
-        let domain = match here {
-            true => member.embedded()?,
-            false => member.connect()?,
-        };
-        tranship::net::add_to(&domain)?;
-        Ok(domain)
+        if here {
+            return member(here);
+        }
+        let mut shared = shared.lock().unwrap_or_else(PoisonError::into_inner);
+        let domain = shared.clone().map_or_else(|| member(here), Ok)?;
+        Ok(shared.insert(domain).clone())
     }))
 }
 
