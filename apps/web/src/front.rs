@@ -21,7 +21,6 @@ use crate::component::{REST, timespec};
 use crate::lane::Got;
 use crate::reply::{Heads, reason};
 use crate::stage::nothing;
-use crate::stream::{Kind, Note};
 use crate::word::Word;
 use client::{Client, Read};
 use conn::Flushed;
@@ -36,6 +35,7 @@ use std::time::{Duration, Instant};
 use streams::News;
 use table::Table;
 use tranship::{Body, BufferMut, Pool};
+use tranship_netpath::tcp::{Kind, Note};
 
 /// Bounds of connections.
 #[derive(Clone, Copy, Debug)]

@@ -39,7 +39,6 @@ mod reply;
 mod request;
 mod route;
 mod stage;
-mod stream;
 pub mod tcpip;
 pub mod tls;
 mod word;

@@ -8,7 +8,6 @@ use crate::component::Ends;
 use crate::lane::{Ended, In, Out};
 use crate::reply::body;
 use crate::stage::{To, nothing};
-use crate::stream::{Kind, Note};
 use crate::word::Word;
 use anyhow::{Context, Result};
 use std::cell::{Cell, RefCell};
@@ -22,7 +21,7 @@ use tranship_netpath::forward::Address;
 use tranship_netpath::link::Link;
 use tranship_netpath::tap::{Offload, VNET_HEADER};
 pub use tranship_netpath::tcp::Options;
-use tranship_netpath::tcp::{self, Event, Tcp};
+use tranship_netpath::tcp::{self, Event, Kind, Note, Tcp};
 
 /// Messages that are taken together.
 const BATCH: usize = 64;

@@ -6,14 +6,13 @@ use crate::lane::{Ended, In, Out};
 use crate::os::Piece;
 use crate::reply::body;
 use crate::stage::{To, nothing};
-use crate::stream::{Kind, Note};
 use crate::word::Word;
 use rustix::io::Errno;
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
 use tranship::{Body, Buffer, Message, Pool};
-use tranship_netpath::tcp::{Id, RECEIVE};
+use tranship_netpath::tcp::{Id, Kind, Note, RECEIVE};
 
 /// Messages that are taken together.
 const BATCH: usize = 64;

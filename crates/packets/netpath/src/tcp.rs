@@ -13,6 +13,7 @@
 //! NOT here: TCP itself (smoltcp), IPv6, connections to other hosts.
 
 mod flow;
+mod note;
 mod reference;
 #[cfg(test)]
 mod tests;
@@ -25,6 +26,7 @@ use crate::server::interface;
 use crate::tap::Offload;
 pub use flow::{Copies, Event, Id, RECEIVE};
 use flow::{Flow, Flows, HANDSHAKE, PATIENCE};
+pub use note::{Kind, Note};
 use reference::ByReference;
 use smoltcp::iface::{Interface, PollIngressSingleResult, PollResult, SocketHandle, SocketSet};
 use smoltcp::socket::tcp::{Socket, State};

@@ -1,5 +1,7 @@
 //! Connections over a wire that loses, repeats and reorders frames; the other host is smoltcp alone.
 
+mod sockets;
+
 use super::*;
 use crate::tap::VNET_HEADER;
 use crate::wire::{self, ETHERNET};

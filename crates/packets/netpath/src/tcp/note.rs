@@ -1,17 +1,17 @@
-//! Words of the messages between `front` and `tcpip`, which has the clients' connections.
+//! Words of the messages between TCP/IP, which has the hosts' connections, and a program of another domain.
 //!
 //! Each side sends at most as many bytes as the other side has room for, or loses the connection. `Taken` gives room
-//! back: in `front` when bytes are passed on, in `tcpip` when the client has acknowledged them.
+//! back: of the program when bytes are passed on, of TCP/IP when the host has acknowledged them.
 
-use tranship_netpath::tcp::Id;
+use super::Id;
 
 /// Meaning of a message for a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
-pub(crate) enum Kind {
-    /// From `front`, of no connection: it is there, and knows none. `tcpip` cuts those it knew.
+pub enum Kind {
+    /// From the program, of no connection: it is there, and knows none. TCP/IP cuts those it knew.
     Hello,
-    /// From `tcpip`: the connection is there, with room for so many bytes.
+    /// From TCP/IP: the connection is there, with room for so many bytes.
     Opened,
     /// The message has so many bytes of the stream. If they are missing the connection is cut.
     Data,
@@ -19,7 +19,7 @@ pub(crate) enum Kind {
     Taken,
     /// The stream ends behind the bytes before.
     Ended,
-    /// The connection is gone; from `front`: behind the bytes before.
+    /// The connection is gone; from the program: behind the bytes before.
     Closed,
 }
 
@@ -36,25 +36,32 @@ const KINDS: [Kind; 6] = [
 ///
 /// | bits | meaning |
 /// |---|---|
-/// | 0 to 15 | slot of the connection at `tcpip` |
+/// | 0 to 15 | slot of the connection at TCP/IP |
 /// | 16 to 31 | generation of the slot |
 /// | 32 to 59 | number of bytes |
 /// | 60 to 63 | kind |
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Note {
+pub struct Note {
+    /// The connection.
     pub id: Id,
+    /// The meaning.
     pub kind: Kind,
+    /// The number of bytes.
     pub bytes: usize,
 }
 
 const BYTES: u64 = (1 << 28) - 1;
 
 impl Note {
-    pub(crate) fn new(id: Id, kind: Kind, bytes: usize) -> Note {
+    /// Makes a note.
+    #[must_use]
+    pub fn new(id: Id, kind: Kind, bytes: usize) -> Note {
         Note { id, kind, bytes }
     }
 
-    pub(crate) fn word(self) -> u64 {
+    /// Returns the word.
+    #[must_use]
+    pub fn word(self) -> u64 {
         let bytes = (self.bytes as u64).min(BYTES);
         u64::from(self.id.slot)
             | u64::from(self.id.generation) << 16
@@ -63,8 +70,9 @@ impl Note {
     }
 
     /// Reads a word; `None`: it is none.
+    #[must_use]
     #[allow(clippy::cast_possible_truncation)] // 16 and 28 bits
-    pub(crate) fn read(word: u64) -> Option<Note> {
+    pub fn read(word: u64) -> Option<Note> {
         let kind = *KINDS.get((word >> 60) as usize)?;
         let id = Id {
             slot: word as u16,
