@@ -29,10 +29,8 @@ mod web;
 
 use args::{Args, Command};
 use clap::Parser;
+use orderings::NOT_SHOWN;
 use std::process::ExitCode;
-
-/// An ordering of an experiment did not hold.
-const NOT_SHOWN: u8 = 5;
 
 fn main() -> ExitCode {
     let held = match Args::parse().command {

@@ -12,6 +12,9 @@ const NEAR_SHARE: f64 = 0.01;
 /// A target is kept when the share is this near to it.
 const BAND: f64 = 0.02;
 
+/// The exit code if an ordering did not hold.
+pub(crate) const NOT_SHOWN: u8 = 5;
+
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub(crate) struct Ordering {
     /// The rule that must hold.

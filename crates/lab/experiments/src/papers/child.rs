@@ -1,7 +1,7 @@
 //! A figure's program, as a process.
 
-use super::rows::{self, Rule};
-use super::{Done, Figure, Found};
+use super::figure::{Done, Figure};
+use super::rows::{self, Found, Rule};
 use crate::args::Scale;
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
@@ -12,7 +12,7 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 /// An experiment's exit code when an ordering did not hold.
-const NOT_SHOWN: i32 = crate::NOT_SHOWN as i32;
+const NOT_SHOWN: i32 = crate::orderings::NOT_SHOWN as i32;
 
 /// Reports by their commands, with what was skipped: figures of one program share its run.
 pub(super) type Known = BTreeMap<String, (Value, Vec<String>)>;

@@ -5,6 +5,7 @@
 //! ```
 
 mod child;
+mod figure;
 mod page;
 mod picture;
 mod rows;
@@ -12,77 +13,11 @@ mod rows;
 use crate::args::{PapersArgs, Scale};
 use crate::machine::Machine;
 use anyhow::{Context, Result, bail};
-use rows::Row;
-use serde::{Deserialize, Serialize};
+use figure::{Done, Figure, List};
 use std::time::Instant;
 
 /// Every figure and table: what it shows in the paper, the program that measures it here, and orderings.
 const FIGURES: &str = include_str!("figures.toml");
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct List {
-    figure: Vec<Figure>,
-}
-
-/// A figure or a table of a paper.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Figure {
-    id: String,
-    /// The paper's name.
-    paper: String,
-    title: String,
-    /// Program and arguments, and those that each scale adds.
-    command: String,
-    #[serde(default)]
-    small: String,
-    #[serde(default)]
-    whole: String,
-    /// How to build the program, if it is not built with this one: without it the figure is skipped.
-    needs: Option<String>,
-    /// Seconds that it takes at each scale, for the time left.
-    seconds: [f64; 2],
-    /// The paper's figure in words and values.
-    shape: String,
-    /// The reasons why ours differs.
-    differs: String,
-    /// Fields of a table's columns.
-    columns: Vec<String>,
-    #[serde(default)]
-    picture: Vec<picture::Picture>,
-    #[serde(default)]
-    ordering: Vec<rows::Rule>,
-}
-
-/// The outcome of one figure.
-#[derive(Debug, Serialize)]
-struct Done {
-    id: String,
-    #[serde(skip)]
-    figure: Figure,
-    /// Why it could not be measured.
-    failed: Option<String>,
-    seconds: f64,
-    command: String,
-    /// Peers and counters that this machine does not have, as the program said.
-    skipped: Vec<String>,
-    orderings: Vec<Found>,
-    #[serde(skip)]
-    rows: Vec<Row>,
-}
-
-/// An ordering of the paper's, and what was measured.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-struct Found {
-    what: String,
-    measured: String,
-    /// None if a side was not measured.
-    held: Option<bool>,
-    /// Whether it holds on every machine.
-    #[serde(default)]
-    always: bool,
-}
 
 /// Whether every figure was measured, and every ordering held.
 pub(crate) fn run(args: &PapersArgs) -> Result<bool> {

@@ -1,7 +1,8 @@
 //! The page of all figures, and their results for programs.
 
-use super::rows::{self, Row};
-use super::{Done, Found};
+use super::figure::Done;
+use super::picture::escape;
+use super::rows::{self, Found, Row};
 use crate::args::Scale;
 use crate::machine::Machine;
 use anyhow::{Context, Result};
@@ -159,11 +160,6 @@ fn table(out: &mut String, columns: &[String], rows: &[Row]) {
         }
     }
     *out += "</table></details>";
-}
-
-pub(super) fn escape(text: &str) -> String {
-    let text = text.replace('&', "&amp;").replace('<', "&lt;");
-    text.replace('>', "&gt;").replace('\'', "&#39;")
 }
 
 /// Seconds, for people.

@@ -1,6 +1,5 @@
 //! Pictures: lines over one quantity, as SVG in the page itself.
 
-use super::page::escape;
 use super::rows::{self, Row, Where};
 use serde::Deserialize;
 use serde_json::Value;
@@ -164,6 +163,11 @@ impl Picture {
         }
         out + "</svg>"
     }
+}
+
+pub(super) fn escape(text: &str) -> String {
+    let text = text.replace('&', "&amp;").replace('<', "&lt;");
+    text.replace('>', "&gt;").replace('\'', "&#39;")
 }
 
 #[cfg(test)]

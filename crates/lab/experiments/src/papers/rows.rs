@@ -1,7 +1,6 @@
 //! Rows of a report, and orderings between them.
 
-use super::Found;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
@@ -9,6 +8,18 @@ use std::collections::BTreeMap;
 pub(super) type Row = Map<String, Value>;
 /// Fields that a row must have.
 pub(super) type Where = BTreeMap<String, Value>;
+
+/// An ordering of the paper's, and what was measured.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Found {
+    pub what: String,
+    pub measured: String,
+    /// None if a side was not measured.
+    pub held: Option<bool>,
+    /// Whether it holds on every machine.
+    #[serde(default)]
+    pub always: bool,
+}
 
 /// An ordering between rows: the value of `less` is at most `factor` times that of `more`.
 #[derive(Clone, Debug, Deserialize)]
