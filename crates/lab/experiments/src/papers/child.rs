@@ -89,7 +89,7 @@ fn report(figure: &Figure, command: &str, skipped: &mut Vec<String>) -> Result<V
     );
     let mut child = Command::new(&program)
         .args(words)
-        .arg("--json")
+        .args((!figure.lines).then_some("--json"))
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -121,5 +121,8 @@ fn report(figure: &Figure, command: &str, skipped: &mut Vec<String>) -> Result<V
     if !status.success() && status.code() != Some(NOT_SHOWN) {
         bail!("{status}: {}", last.unwrap_or("it said nothing"));
     }
-    serde_json::from_str(&text).context("its report")
+    match figure.lines {
+        true => Ok(rows::report_of_lines(&text)),
+        false => serde_json::from_str(&text).context("its report"),
+    }
 }

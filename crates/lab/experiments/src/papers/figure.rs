@@ -26,6 +26,9 @@ pub(super) struct Figure {
     pub whole: String,
     /// How to build the program, if it is not built with this one: without it the figure is skipped.
     pub needs: Option<String>,
+    /// Whether the program prints lines of `name: value` instead of a report.
+    #[serde(default)]
+    pub lines: bool,
     /// Seconds that it takes at each scale, for the time left.
     pub seconds: [f64; 2],
     /// The paper's figure in words and values.

@@ -29,7 +29,8 @@ pub(super) struct Rule {
     /// The field that is compared.
     value: String,
     less: Where,
-    more: Where,
+    /// None: of 1, so that `factor` is the limit.
+    more: Option<Where>,
     #[serde(default = "one")]
     factor: f64,
     /// Whether it holds on every machine, in every build and at every scale.
@@ -43,7 +44,11 @@ fn one() -> f64 {
 
 impl Rule {
     pub(super) fn look(&self, rows: &[Row]) -> Found {
-        let [less, more] = [&self.less, &self.more].map(|of| mean(rows, of, &self.value));
+        let less = mean(rows, &self.less, &self.value);
+        let more = match &self.more {
+            Some(more) => mean(rows, more, &self.value),
+            None => Some(1.0),
+        };
         let (measured, held) = match (less, more) {
             (Some(less), Some(more)) => (
                 format!("{} and {}", number(less), number(more)),
@@ -108,6 +113,16 @@ pub(super) fn of(report: &Value) -> Vec<Row> {
         .collect()
 }
 
+/// A report of lines of `name: value`; what follows a value is for people.
+pub(super) fn report_of_lines(text: &str) -> Value {
+    let rows = text.lines().filter_map(|line| {
+        let (name, rest) = line.split_once(':')?;
+        let value: f64 = rest.split_whitespace().next()?.parse().ok()?;
+        Some(json!({ "name": name.trim(), "value": value }))
+    });
+    json!({ "rows": rows.collect::<Vec<_>>() })
+}
+
 /// A value, for people.
 pub(super) fn number(value: f64) -> String {
     match value.abs() {
@@ -135,7 +150,7 @@ mod tests {
             what: "an ordering".to_owned(),
             value: "ns".to_owned(),
             less: of(less),
-            more: of(more),
+            more: Some(of(more)),
             factor,
             always: false,
         };
@@ -149,6 +164,26 @@ mod tests {
         assert_eq!(rule("b", "a", 2.0).held, Some(true));
         assert_eq!(rule("a", "c", 1.0).held, None);
         assert_eq!(rule("a", "b", 1.0).measured, "20.0 and 30.0");
+    }
+
+    #[test]
+    fn lines_become_rows() {
+        let report = report_of_lines(
+            "pair  one process\ntime:   1.0049 (of 9 pairs)\npictures: the same pixels\n",
+        );
+        let rows = of(&report);
+        assert_eq!(rows.len(), 1, "{rows:?}");
+        assert_eq!(rows[0]["name"], "time");
+        let rule = |factor| Rule {
+            what: String::new(),
+            value: "value".to_owned(),
+            less: Where::from([("name".to_owned(), json!("time"))]),
+            more: None,
+            factor,
+            always: false,
+        };
+        assert_eq!(rule(1.011).look(&rows).held, Some(true));
+        assert_eq!(rule(1.0).look(&rows).held, Some(false));
     }
 
     #[test]
