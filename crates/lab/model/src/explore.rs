@@ -190,31 +190,37 @@ pub fn same_but_agreed(a: &Model, b: &Model) -> bool {
     a == *b
 }
 
-/// Explores, and shows each way from state to state; returns their numbers. `way` is a trait object so that the search
+/// Returns the ways from a state: each operation that changes it within the limits, and the state after it. It is
+/// compiled here, with this crate's optimisation.
+///
+/// # Panics
+/// Where an error changes something.
+#[must_use]
+pub fn ways(model: &Model, limits: &Limits) -> Vec<(Op, Model)> {
+    let way = |op: Op| {
+        let mut next = model.clone();
+        match next.step(&op) {
+            Err(_) => assert!(same_but_agreed(&next, model), "{op:?} changed something"),
+            Ok(Outcome::Nothing) => return None,
+            Ok(_) => {}
+        }
+        (next != *model && !too_far(&next, limits)).then_some((op, next))
+    };
+    choices(model, limits).into_iter().filter_map(way).collect()
+}
+
+/// Explores, and shows each way from state to state; returns their number. `way` is a trait object so that the search
 /// is compiled here, with this crate's optimisation.
 ///
 /// # Panics
 /// Where an invariant does not hold, with the way there; and where an error changes something.
-pub fn explore(
-    start: Model,
-    limits: &Limits,
-    way: &mut dyn FnMut(usize, &Op, usize),
-) -> HashMap<Model, usize> {
+pub fn explore(start: Model, limits: &Limits, way: &mut dyn FnMut(usize, &Op, usize)) -> usize {
     start.check().expect("the start is fine");
     let mut ids: HashMap<Model, usize> = HashMap::from([(start.clone(), 0)]);
     let mut from: Vec<Option<(usize, Op)>> = vec![None];
     let mut open = VecDeque::from([(0, start)]);
     while let Some((id, model)) = open.pop_front() {
-        for op in choices(&model, limits) {
-            let mut next = model.clone();
-            match next.step(&op) {
-                Err(_) => assert!(same_but_agreed(&next, &model), "{op:?} changed something"),
-                Ok(Outcome::Nothing) => continue,
-                Ok(_) => {}
-            }
-            if next == model || too_far(&next, limits) {
-                continue;
-            }
+        for (op, next) in ways(&model, limits) {
             let new = from.len();
             let known = ids.get(&next).copied();
             way(id, &op, known.unwrap_or(new));
@@ -236,7 +242,7 @@ pub fn explore(
             open.push_back((new, next));
         }
     }
-    ids
+    ids.len()
 }
 
 /// Subject of operations: a model, or a model with the system that is compared with it.

@@ -219,7 +219,7 @@ fn walks(case: &explore::Case, amount: Amount, stage: &Stage) {
 #[test]
 fn all_of_one_channel_between_processes() {
     let case = explore::two_domains_one_channel();
-    let amount = Amount::All { one_death_in: 4 };
+    let amount = Amount::All { one_death_in: 16 };
     walks(&case, amount, &Stage::processes("shm", case.domains));
 }
 

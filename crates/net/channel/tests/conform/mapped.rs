@@ -12,9 +12,10 @@ pub struct Mapped {
     pub may_write: bool,
 }
 
-/// Returns the mappings with a file behind them.
-pub fn mapped(pid: u32) -> Vec<Mapped> {
-    let text = std::fs::read_to_string(format!("/proc/{pid}/smaps")).expect("its mappings");
+/// Returns the mappings with a file behind them, as `maps` or `smaps` of a process lists them. Only `smaps`, for which
+/// the kernel looks at every page, has the flags.
+pub fn mapped(list: &str) -> Vec<Mapped> {
+    let text = std::fs::read_to_string(list).expect("the mappings");
     let mut all = Vec::new();
     // Most lines are figures, which begin with a capital; they are many.
     let wanted =

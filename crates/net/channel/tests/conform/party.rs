@@ -256,7 +256,7 @@ impl Party {
         if ranges.is_empty() {
             return Vec::new();
         }
-        let mut maps = mapped(std::process::id());
+        let mut maps = mapped("/proc/self/maps");
         maps.retain(|map| ranges.iter().any(|range| range.contains(&map.range.start)));
         maps.into_iter().map(|map| map.file).collect()
     }

@@ -2,8 +2,8 @@
 //! permissions and bytes of all domains. Each state also tries everything that must not be possible in it.
 
 use crate::world::World;
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
-use tranship_model::explore::{Case, Does, explore};
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use tranship_model::explore::{Case, Does, Limits, ways};
 use tranship_model::{Model, Op};
 use tranship_testkit::{Random, Watchdog};
 
@@ -22,11 +22,20 @@ struct Way {
     walked: bool,
 }
 
+struct State {
+    model: Model,
+    /// Ways out; none before a walk or a search has come here.
+    ways: Option<Vec<Way>>,
+    /// Operations that are refused here were tried.
+    is_seen: bool,
+}
+
+/// Part of the states that walks and searches have reached.
 struct Map {
+    limits: Limits,
+    one_death_in: u64,
     ids: HashMap<Model, usize>,
-    ways: Vec<Vec<Way>>,
-    /// States in which nothing was refused yet.
-    unseen: BTreeSet<usize>,
+    states: Vec<State>,
     /// Ways that a world does not go, as it skips them.
     barred: BTreeSet<(usize, usize)>,
     random: Random,
@@ -51,12 +60,12 @@ pub fn walk<'a>(case: &Case, amount: &Amount, dog: &Watchdog, new: impl Fn() -> 
         let mut way = VecDeque::new();
         let mut steps_so_far: Vec<String> = Vec::new();
         for step in 0..steps {
-            let mut at = map.ids[world.model()];
-            if map.unseen.remove(&at) {
+            let mut at = map.state(world.model());
+            if !std::mem::replace(&mut map.states[at].is_seen, true) {
                 let after = |what| panic!("{what}\nafter\n{}", steps_so_far.join("\n"));
                 world.refuses(&case.limits).unwrap_or_else(after);
                 // The model may have agreed to pools.
-                at = map.ids[world.model()];
+                at = map.state(world.model());
             }
             if step == dies_at {
                 way = map.death_at(at).into();
@@ -77,7 +86,7 @@ pub fn walk<'a>(case: &Case, amount: &Amount, dog: &Watchdog, new: impl Fn() -> 
                 .step(&op)
                 .unwrap_or_else(|what| panic!("{what}\nafter\n{}", steps_so_far.join("\n")));
             done += 1;
-            if map.ids[world.model()] != to {
+            if map.state(world.model()) != to {
                 map.barred.insert((at, next));
                 way.clear();
             }
@@ -88,9 +97,9 @@ pub fn walk<'a>(case: &Case, amount: &Amount, dog: &Watchdog, new: impl Fn() -> 
             break;
         }
     }
-    let all: usize = map.ways.iter().map(Vec::len).sum();
-    let (walked, states) = (map.walked(), map.ways.len());
-    let seen = states - map.unseen.len();
+    let all = map.ways().count();
+    let seen = map.states.iter().filter(|state| state.is_seen).count();
+    let (walked, states) = (map.walked(), map.states.len());
     println!(
         "{case:?}: {walked} of {all} ways, {seen} of {states} states, {done} steps, {deaths} deaths"
     );
@@ -98,85 +107,108 @@ pub fn walk<'a>(case: &Case, amount: &Amount, dog: &Watchdog, new: impl Fn() -> 
 
 impl Map {
     fn new(case: &Case, amount: &Amount) -> Map {
-        let mut ways: BTreeMap<usize, Vec<Way>> = BTreeMap::new();
-        let mut random = Random::printed(case.name);
-        let mut skips = |op: &Op| match (op, amount) {
-            (Op::Kill { .. }, Amount::All { one_death_in }) => !random.one_in(*one_death_in),
-            _ => false,
-        };
-        let ids = explore(case.model(), &case.limits, &mut |from, op, to| {
-            if !skips(op) {
-                let (op, walked) = (op.clone(), false);
-                ways.entry(from).or_default().push(Way { op, to, walked });
-            }
-        });
-        let states = 0..ids.len();
-        let mut of = |state| {
-            let mut all = ways.remove(&state).unwrap_or_default();
-            // The steps are shuffled.
-            for last in (1..all.len()).rev() {
-                let other = random.below(last as u64 + 1);
-                all.swap(last, usize::try_from(other).unwrap_or(0));
-            }
-            all
-        };
         Map {
-            ways: states.clone().map(&mut of).collect(),
-            ids,
-            unseen: states.collect(),
+            limits: case.limits,
+            one_death_in: match amount {
+                Amount::All { one_death_in } => *one_death_in,
+                Amount::Some { .. } => 1,
+            },
+            ids: HashMap::new(),
+            states: Vec::new(),
             barred: BTreeSet::new(),
-            random,
+            random: Random::printed(case.name),
         }
     }
 
+    /// Returns the number of a state.
+    fn state(&mut self, model: &Model) -> usize {
+        if let Some(known) = self.ids.get(model) {
+            return *known;
+        }
+        let new = self.states.len();
+        self.ids.insert(model.clone(), new);
+        self.states.push(State {
+            model: model.clone(),
+            ways: None,
+            is_seen: false,
+        });
+        new
+    }
+
+    /// Returns the ways out of a state, in a random order.
+    fn ways_from(&mut self, at: usize) -> &mut Vec<Way> {
+        if self.states[at].ways.is_none() {
+            let mut all = Vec::new();
+            for (op, next) in ways(&self.states[at].model, &self.limits) {
+                if matches!(op, Op::Kill { .. }) && !self.random.one_in(self.one_death_in) {
+                    continue;
+                }
+                let (to, walked) = (self.state(&next), false);
+                all.push(Way { op, to, walked });
+            }
+            for last in (1..all.len()).rev() {
+                let other = self.random.below(last as u64 + 1);
+                all.swap(last, usize::try_from(other).unwrap_or(0));
+            }
+            self.states[at].ways = Some(all);
+        }
+        self.states[at].ways.get_or_insert_default()
+    }
+
+    fn ways(&self) -> impl Iterator<Item = &Way> {
+        self.states.iter().flat_map(|state| &state.ways).flatten()
+    }
+
     fn walked(&self) -> usize {
-        let all = self.ways.iter().flatten();
-        all.filter(|way| way.walked).count()
+        self.ways().filter(|way| way.walked).count()
     }
 
     fn takes(&mut self, at: usize, number: usize) -> (Op, usize) {
-        let way = &mut self.ways[at][number];
+        let way = &mut self.ways_from(at)[number];
         way.walked = true;
         (way.op.clone(), way.to)
     }
 
-    fn death_at(&self, at: usize) -> Vec<usize> {
-        let deaths = |way: &&Way| matches!(way.op, Op::Kill { .. });
-        let number = self.ways[at].iter().position(|way| deaths(&way));
+    fn death_at(&mut self, at: usize) -> Vec<usize> {
+        let deaths = |way: &Way| matches!(way.op, Op::Kill { .. });
+        let number = self.ways_from(at).iter().position(deaths);
         number.into_iter().collect()
     }
 
     /// Returns any one, rarely towards the end.
     fn any(&mut self, at: usize) -> Option<usize> {
-        let ends = |op: &Op| matches!(op, Op::Close { .. });
         let goes_on = !self.random.one_in(20);
-        let open = |number: &usize| {
-            let kills = matches!(self.ways[at][*number].op, Op::Kill { .. });
-            !kills && !self.barred.contains(&(at, *number))
+        self.ways_from(at);
+        let all = self.states[at].ways.iter().flatten().enumerate();
+        let is_open = |(number, way): &(usize, &Way)| {
+            !matches!(way.op, Op::Kill { .. }) && !self.barred.contains(&(at, *number))
         };
-        let mut all: Vec<usize> = (0..self.ways[at].len()).filter(open).collect();
-        let of = |number: &usize| &self.ways[at][*number];
-        if goes_on && all.iter().any(|number| !ends(&of(number).op)) {
-            all.retain(|number| !ends(&of(number).op));
+        let mut all: Vec<(usize, &Way)> = all.filter(is_open).collect();
+        let ends = |way: &Way| matches!(way.op, Op::Close { .. });
+        if goes_on && all.iter().any(|(_, way)| !ends(way)) {
+            all.retain(|(_, way)| !ends(way));
         }
-        if all.iter().any(|number| !of(number).walked) {
-            all.retain(|number| !of(number).walked);
+        if all.iter().any(|(_, way)| !way.walked) {
+            all.retain(|(_, way)| !way.walked);
         }
         let number = self.random.below(all.len() as u64);
-        all.get(usize::try_from(number).unwrap_or(0)).copied()
+        let (number, _) = all.get(usize::try_from(number).unwrap_or(0))?;
+        Some(*number)
     }
 
     /// The way to the nearest one that was not walked, and it; deaths, which end much, only where there is no other.
-    fn nearest(&self, from: usize) -> Vec<usize> {
-        let to = |deaths| self.nearest_of(from, deaths);
-        to(false).or_else(|| to(true)).unwrap_or_default()
+    fn nearest(&mut self, from: usize) -> Vec<usize> {
+        let near = self.nearest_of(from, false);
+        near.or_else(|| self.nearest_of(from, true))
+            .unwrap_or_default()
     }
 
-    fn nearest_of(&self, from: usize, deaths: bool) -> Option<Vec<usize>> {
+    fn nearest_of(&mut self, from: usize, deaths: bool) -> Option<Vec<usize>> {
         let mut came: HashMap<usize, Option<(usize, usize)>> = HashMap::from([(from, None)]);
         let mut open = VecDeque::from([from]);
         while let Some(at) = open.pop_front() {
-            for (number, way) in self.ways[at].iter().enumerate() {
+            self.ways_from(at);
+            for (number, way) in self.states[at].ways.iter().flatten().enumerate() {
                 let kills = matches!(way.op, Op::Kill { .. });
                 if self.barred.contains(&(at, number)) || kills && !deaths {
                     continue;

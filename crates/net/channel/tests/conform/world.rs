@@ -368,7 +368,7 @@ impl<'a> World<'a> {
         let seats = self.stage.seats().borrow();
         let pids = seats.iter().filter_map(crate::seat::Seat::pid);
         for pid in pids.chain([std::process::id()]) {
-            let maps: Vec<Mapped> = mapped(pid);
+            let maps: Vec<Mapped> = mapped(&format!("/proc/{pid}/smaps"));
             for map in maps.into_iter().filter(|map| map.shared && map.may_write) {
                 writers.entry(map.file).or_default().insert(pid);
             }
