@@ -62,6 +62,7 @@ macro_rules! kinds {
 
 impl ErrorKind {
     /// Returns the kind's stable number.
+    #[doc(hidden)]
     #[must_use]
     pub fn number(self) -> u16 {
         self as u16

@@ -121,6 +121,7 @@ impl<'a> View<'a> {
     ///
     /// # Safety
     /// `to` has as many bytes as this, which are not a part of it, and no reference to them exists.
+    #[doc(hidden)]
     pub unsafe fn copy_to(&self, to: *mut u8) {
         // SAFETY: mapped and readable; the rest is the caller's promise.
         unsafe { copy::copy(self.base, to, self.len) };

@@ -409,6 +409,7 @@ impl ChannelOptions {
     }
     /// Opens to a domain that is none of these, if several listen at a [shared](ChannelOptions::shared) name. It waits
     /// until there is one.
+    #[doc(hidden)]
     pub fn besides(mut self, connected: &[crate::DomainId]) -> Self {
         self.beside = Some(crate::link::Beside::Others(connected.to_vec()));
         self

@@ -41,6 +41,7 @@ pub struct BufferId(pub u64);
 
 impl BufferId {
     /// Packs the three parts; the bits above each part's width are dropped.
+    #[doc(hidden)]
     #[inline]
     pub fn new(pool: PoolId, slot: u32, generation: u32) -> BufferId {
         BufferId(
@@ -56,12 +57,14 @@ impl BufferId {
         PoolId((self.0 >> 44) as u32)
     }
     /// Returns the slot in the pool's table.
+    #[doc(hidden)]
     #[inline]
     #[allow(clippy::cast_possible_truncation)] // masked to 20 bits
     pub fn slot(self) -> u32 {
         ((self.0 >> 24) as u32) & (SLOT_LIMIT - 1)
     }
     /// Returns the generation, 24 bits.
+    #[doc(hidden)]
     #[inline]
     #[allow(clippy::cast_possible_truncation)] // masked to 24 bits
     pub fn generation(self) -> u32 {

@@ -139,6 +139,7 @@ impl BufferMut {
     /// Returns whether a send makes the buffer's memory unwritable for all processes, this one included
     /// ([`PoolOptions::seal_from`](crate::PoolOptions::seal_from)): a later write through an old pointer ends the
     /// process by a signal.
+    #[doc(hidden)]
     pub fn seals(&self) -> bool {
         self.handle.tag.has(Tag::SEALED) && !self.handle.tag.has(Tag::FOREIGN)
     }
